@@ -1,0 +1,1 @@
+//! The satellite gateway without any IO: placement, PEP buffers, transmit queue, regulator.

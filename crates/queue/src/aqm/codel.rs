@@ -1,0 +1,134 @@
+//! CoDel, controlled delay.
+//!
+//! RFC 8289. When every packet that leaves during `interval` has waited longer than `target`, one is marked; then
+//! one more after `interval / sqrt(count)` each, until a packet has waited less than `target` or no more than one
+//! full packet waits behind it.
+//!
+//! *Departures:* the host asks packet by packet, so the RFC's loop inside `dequeue` becomes one decision per
+//! departing packet: after a packet is marked by being dropped, the host comes back with the next at the same time.
+
+use bentpipe_units::{Duration, Instant};
+
+use crate::registry::{Algorithm, Placement};
+use crate::{Aqm, Cx, Packet, Param, ParamError, Range, Unit, Values, Verdict};
+
+/// The registry's entry.
+pub const ALGORITHM: Algorithm = Algorithm {
+    name: "codel",
+    title: "Controlled delay",
+    source: "RFC 8289",
+    params: PARAMS,
+    presets: &[],
+    placement: Placement::WatchedQueue,
+    build: |values| Ok(Box::new(Codel::new(values)?)),
+};
+
+const PARAMS: &[Param] = &[
+    Param::number(
+        "target",
+        Unit::Seconds,
+        0.005,
+        Range::above(0.0, 1e3),
+        "Queueing delay that is acceptable",
+    ),
+    Param::number(
+        "interval",
+        Unit::Seconds,
+        0.1,
+        Range::above(0.0, 1e3),
+        "How long the delay may stay above the target: the longest round trip that is usual",
+    ),
+    Param::from_link(
+        "mean_packet",
+        Unit::Bytes,
+        |link| link.mean_packet,
+        "the link's mean packet",
+        Range::above(0.0, 65535.0),
+        "Backlog that is never marked, for the link is busy with it anyway (the RFC's MTU)",
+    ),
+];
+
+/// CoDel's state, under the RFC's names.
+#[derive(Debug)]
+pub struct Codel {
+    target: Duration,
+    interval: Duration,
+    maxpacket: f64,
+    first_above_time: Option<Instant>,
+    drop_next: Instant,
+    count: u32,
+    lastcount: u32,
+    dropping: bool,
+}
+
+impl Codel {
+    /// # Errors
+    /// None beyond the ranges of single parameters.
+    pub fn new(v: &Values) -> Result<Self, ParamError> {
+        Ok(Self {
+            target: Duration::from_secs_f64(v.number("target")),
+            interval: Duration::from_secs_f64(v.number("interval")),
+            maxpacket: v.number("mean_packet"),
+            first_above_time: None,
+            drop_next: Instant::ZERO,
+            count: 0,
+            lastcount: 0,
+            dropping: false,
+        })
+    }
+
+    /// RFC 8289, section 5.6: whether the delay has been above the target for an interval.
+    fn ok_to_drop(&mut self, pkt: &Packet, cx: &Cx<'_>) -> bool {
+        if cx.now - pkt.arrival < self.target || cx.queue.bytes as f64 <= self.maxpacket {
+            self.first_above_time = None;
+            return false;
+        }
+        match self.first_above_time {
+            None => {
+                self.first_above_time = Some(cx.now + self.interval);
+                false
+            }
+            Some(time) => cx.now >= time,
+        }
+    }
+
+    /// RFC 8289, section 5.3: `t + interval / sqrt(count)`.
+    fn control_law(&self, t: Instant) -> Instant {
+        t + self.interval.scaled(1.0 / f64::from(self.count).sqrt())
+    }
+}
+
+impl Aqm for Codel {
+    fn arrive(&mut self, _pkt: &Packet, _cx: &mut Cx<'_>) -> Verdict {
+        Verdict::Pass
+    }
+
+    /// RFC 8289, section 5.5.
+    fn depart(&mut self, pkt: &Packet, cx: &mut Cx<'_>) -> Verdict {
+        let ok_to_drop = self.ok_to_drop(pkt, cx);
+        if self.dropping {
+            if !ok_to_drop {
+                self.dropping = false;
+            } else if cx.now >= self.drop_next {
+                self.count += 1;
+                self.drop_next = self.control_law(self.drop_next);
+                return Verdict::Mark;
+            }
+        } else if ok_to_drop {
+            self.dropping = true;
+            // RFC 8289, section 5.5: resume near the rate that controlled the queue last time, if that was lately.
+            let delta = self.count.wrapping_sub(self.lastcount);
+            let lately = cx.now - self.drop_next < self.interval.times(16);
+            self.count = if delta > 1 && lately { delta } else { 1 };
+            self.drop_next = self.control_law(cx.now);
+            self.lastcount = self.count;
+            return Verdict::Mark;
+        }
+        Verdict::Pass
+    }
+
+    fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
+        out("count", f64::from(self.count));
+        out("dropping", f64::from(u8::from(self.dropping)));
+    }
+}

@@ -1,0 +1,8 @@
+//! Active queue management algorithms, one a file.
+
+pub mod avq;
+pub mod avqred;
+pub mod codel;
+pub mod droptail;
+mod lottery;
+pub mod red;

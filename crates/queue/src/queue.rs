@@ -1,0 +1,281 @@
+//! A queue: a scheduler with its counters, and the Aqm that watches it.
+
+use bentpipe_units::{Instant, Rate, Rng};
+
+use crate::{Aqm, Cx, DropReason, Ecn, Limit, Outcome, Packet, QueueState, Scheduler, Verdict};
+
+/// What a mark does to a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Marking {
+    /// It is discarded.
+    Drop,
+    /// Its ECN field says so; a packet whose transport would not understand is discarded
+    /// (RFC 3168, section 5).
+    Ecn,
+}
+
+/// What went through a queue since the run began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, std::default::Default)]
+pub struct Counters {
+    /// Packets judged at the mark point.
+    pub judged: u64,
+    /// Bytes judged at the mark point.
+    pub judged_bytes: u64,
+    /// Packets accepted at the mark point.
+    pub admitted: u64,
+    /// Bytes accepted at the mark point.
+    pub admitted_bytes: u64,
+    /// Packets that the Aqm signalled congestion with, at the mark point or at the head of the queue.
+    pub marked: u64,
+    /// Packets discarded for a signal at the mark point.
+    pub refused: u64,
+    /// Packets offered to the queue itself.
+    pub entered: u64,
+    /// Packets discarded for want of room.
+    pub overflowed: u64,
+    /// Packets discarded inside the queue, by a signal.
+    pub evicted: u64,
+    /// Packets that left over the link.
+    pub sent: u64,
+}
+
+/// A scheduler with its counters, and the Aqm that watches it.
+///
+/// A packet is first judged at the mark point ([`Queue::judge`]), then, at once or later, enters the queue
+/// ([`Queue::enter`]), and leaves over the link ([`Queue::leave`]).
+pub struct Queue {
+    scheduler: Box<dyn Scheduler>,
+    watched: Watched,
+    scheduler_rng: Rng,
+}
+
+/// All of a queue but its scheduler, so that the scheduler can report to it.
+struct Watched {
+    aqm: Box<dyn Aqm>,
+    rng: Rng,
+    marking: Marking,
+    state: QueueState,
+    counters: Counters,
+    area: u128,
+    area_until: Instant,
+}
+
+/// The parts of a queue that its place decides.
+pub struct Setup {
+    /// What a mark does.
+    pub marking: Marking,
+    /// What the queue may hold.
+    pub limit: Limit,
+    /// Capacity of the link that drains it.
+    pub capacity: Rate,
+    /// The run's seed.
+    pub seed: u64,
+    /// A name that no other queue of the run has; random streams hang on it.
+    pub name: String,
+}
+
+impl Queue {
+    /// An empty queue.
+    #[must_use]
+    pub fn new(scheduler: Box<dyn Scheduler>, aqm: Box<dyn Aqm>, setup: &Setup) -> Self {
+        let state = QueueState {
+            packets: 0,
+            bytes: 0,
+            limit: setup.limit,
+            capacity: setup.capacity,
+            sent_bytes: 0,
+            idle_since: Some(Instant::ZERO),
+        };
+        Self {
+            scheduler,
+            scheduler_rng: Rng::stream(setup.seed, &setup.name, 0, "scheduler"),
+            watched: Watched {
+                aqm,
+                rng: Rng::stream(setup.seed, &setup.name, 0, "aqm"),
+                marking: setup.marking,
+                state,
+                counters: Counters::default(),
+                area: 0,
+                area_until: Instant::ZERO,
+            },
+        }
+    }
+
+    /// A packet is at the mark point. Gives it back, its ECN field set if need be, where it may go on; one that
+    /// may not goes to `out`.
+    #[inline]
+    pub fn judge(&mut self, pkt: Packet, now: Instant, out: &mut dyn Outcome) -> Option<Packet> {
+        let w = &mut self.watched;
+        w.counters.judged += 1;
+        w.counters.judged_bytes += u64::from(pkt.len);
+        let mut cx = Cx { now, queue: &w.state, rng: &mut w.rng };
+        let verdict = w.aqm.arrive(&pkt, &mut cx);
+        let Some(pkt) = w.apply(verdict, pkt) else {
+            w.counters.refused += 1;
+            out.dropped(pkt, DropReason::Aqm);
+            return None;
+        };
+        w.counters.admitted += 1;
+        w.counters.admitted_bytes += u64::from(pkt.len);
+        let mut cx = Cx { now, queue: &w.state, rng: &mut w.rng };
+        w.aqm.admit(&pkt, &mut cx);
+        Some(pkt)
+    }
+
+    /// A packet enters the queue. Whatever is discarded for want of room goes to `out`.
+    #[inline]
+    pub fn enter(&mut self, pkt: Packet, now: Instant, out: &mut dyn Outcome) {
+        let w = &mut self.watched;
+        let pkt = Packet { arrival: now, ..pkt };
+        let found = w.state;
+        w.counters.entered += 1;
+        w.grow(&pkt, now);
+        let mut cx = Cx { now, queue: &found, rng: &mut w.rng };
+        w.aqm.enqueued(&pkt, &mut cx);
+        let mut cx = Cx { now, queue: &found, rng: &mut self.scheduler_rng };
+        self.scheduler.push(pkt, &mut cx, &mut Loss { watched: w, now, out });
+    }
+
+    /// The link is free: the packet that goes next. Packets discarded at the head of the queue go to `out`.
+    #[inline]
+    pub fn leave(&mut self, now: Instant, out: &mut dyn Outcome) -> Option<Packet> {
+        loop {
+            let w = &mut self.watched;
+            let found = w.state;
+            let mut cx = Cx { now, queue: &found, rng: &mut self.scheduler_rng };
+            let next = self.scheduler.pop(&mut cx, &mut Loss { watched: w, now, out });
+            let Some(pkt) = next else {
+                w.state.idle_since.get_or_insert(now);
+                return None;
+            };
+            w.shrink(&pkt, now);
+            let mut cx = Cx { now, queue: &w.state, rng: &mut w.rng };
+            let verdict = w.aqm.depart(&pkt, &mut cx);
+            if let Some(pkt) = w.apply(verdict, pkt) {
+                w.counters.sent += 1;
+                w.state.sent_bytes += u64::from(pkt.len);
+                return Some(pkt);
+            }
+            w.counters.evicted += 1;
+            out.dropped(pkt, DropReason::Aqm);
+        }
+    }
+
+    /// The packet that would go next.
+    #[must_use]
+    #[inline]
+    pub fn peek(&self) -> Option<&Packet> {
+        self.scheduler.peek()
+    }
+
+    /// When [`Queue::wake`] wants to be called next.
+    #[must_use]
+    pub fn wake_at(&self) -> Option<Instant> {
+        self.watched.aqm.wake_at()
+    }
+
+    /// The time asked for has come.
+    pub fn wake(&mut self, now: Instant) {
+        let w = &mut self.watched;
+        w.aqm.wake(&mut Cx { now, queue: &w.state, rng: &mut w.rng });
+    }
+
+    /// The queue's length and its link.
+    #[must_use]
+    #[inline]
+    pub fn state(&self) -> &QueueState {
+        &self.watched.state
+    }
+
+    /// What went through since the run began.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.watched.counters
+    }
+
+    /// Reports the Aqm's internal state.
+    pub fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
+        self.watched.aqm.probe(out);
+    }
+
+    /// Packets waiting, integrated over time since the run began [packet s].
+    #[must_use]
+    pub fn packet_seconds(&self, now: Instant) -> f64 {
+        let w = &self.watched;
+        let open = u128::from(w.state.packets) * u128::from((now - w.area_until).as_nanos());
+        (w.area + open) as f64 * 1e-9
+    }
+
+    /// Checks that no packet appeared from nowhere or vanished.
+    ///
+    /// # Errors
+    /// Names the identity that does not hold, with its figures.
+    pub fn check(&self) -> Result<(), String> {
+        let (c, held) = (&self.watched.counters, u64::from(self.watched.state.packets));
+        if c.judged != c.admitted + c.refused {
+            return Err(format!("judged {} != admitted {} + refused {}", c.judged, c.admitted, c.refused));
+        }
+        if c.entered != c.sent + c.overflowed + c.evicted + held {
+            return Err(format!(
+                "entered {} != sent {} + overflowed {} + evicted {} + held {held}",
+                c.entered, c.sent, c.overflowed, c.evicted
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl Watched {
+    /// The packet after a verdict; none where it is discarded.
+    #[inline]
+    fn apply(&mut self, verdict: Verdict, pkt: Packet) -> Option<Packet> {
+        if verdict == Verdict::Pass {
+            return Some(pkt);
+        }
+        self.counters.marked += 1;
+        match (verdict, self.marking, pkt.ecn) {
+            (Verdict::Mark, Marking::Ecn, Ecn::Ect | Ecn::Ce) => Some(Packet { ecn: Ecn::Ce, ..pkt }),
+            _ => None,
+        }
+    }
+
+    fn grow(&mut self, pkt: &Packet, now: Instant) {
+        self.integrate(now);
+        self.state.packets += 1;
+        self.state.bytes += u64::from(pkt.len);
+        self.state.idle_since = None;
+    }
+
+    fn shrink(&mut self, pkt: &Packet, now: Instant) {
+        self.integrate(now);
+        self.state.packets -= 1;
+        self.state.bytes -= u64::from(pkt.len);
+    }
+
+    fn integrate(&mut self, now: Instant) {
+        self.area += u128::from(self.state.packets) * u128::from((now - self.area_until).as_nanos());
+        self.area_until = now;
+    }
+}
+
+/// Hears what a scheduler discards.
+struct Loss<'a> {
+    watched: &'a mut Watched,
+    now: Instant,
+    out: &'a mut dyn Outcome,
+}
+
+impl Outcome for Loss<'_> {
+    fn dropped(&mut self, pkt: Packet, reason: DropReason) {
+        let w = &mut *self.watched;
+        w.shrink(&pkt, self.now);
+        if reason == DropReason::Overflow {
+            w.counters.overflowed += 1;
+            let mut cx = Cx { now: self.now, queue: &w.state, rng: &mut w.rng };
+            w.aqm.overflowed(&pkt, &mut cx);
+        } else {
+            w.counters.evicted += 1;
+        }
+        self.out.dropped(pkt, reason);
+    }
+}

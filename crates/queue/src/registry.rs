@@ -1,0 +1,91 @@
+//! Every algorithm there is: one line each.
+
+use crate::params::{Param, ParamError, Value, Values};
+use crate::{Aqm, Scheduler, aqm, sched};
+
+/// An active queue management algorithm.
+#[derive(Debug)]
+pub struct Algorithm {
+    /// Its name in scenario files.
+    pub name: &'static str,
+    /// Its name in full.
+    pub title: &'static str,
+    /// Where it is defined.
+    pub source: &'static str,
+    /// Its parameters.
+    pub params: &'static [Param],
+    /// Its settings in the papers.
+    pub presets: &'static [Preset],
+    /// Where it may be placed.
+    pub placement: Placement,
+    /// Makes one with checked values.
+    ///
+    /// # Errors
+    /// Where two values do not go together.
+    pub build: fn(&Values) -> Result<Box<dyn Aqm>, ParamError>,
+}
+
+/// Where an algorithm may be placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// It may mark at one place and watch another.
+    Anywhere,
+    /// It acts on packets that leave the watched queue, so it must mark where it watches.
+    WatchedQueue,
+}
+
+/// A named set of parameters, printed in a paper.
+#[derive(Clone, Copy, Debug)]
+pub struct Preset {
+    /// Its name in the paper.
+    pub name: &'static str,
+    /// Where it is printed.
+    pub source: &'static str,
+    /// The parameters that differ from the defaults.
+    pub values: &'static [(&'static str, Value)],
+}
+
+/// A scheduler.
+#[derive(Debug)]
+pub struct Discipline {
+    /// Its name in scenario files.
+    pub name: &'static str,
+    /// Its name in full.
+    pub title: &'static str,
+    /// Where it is defined.
+    pub source: &'static str,
+    /// Makes one.
+    pub build: fn() -> Box<dyn Scheduler>,
+}
+
+/// The AQMs, in the order in which they are listed.
+pub const AQMS: &[Algorithm] = &[
+    aqm::droptail::ALGORITHM,
+    aqm::red::ALGORITHM,
+    aqm::codel::ALGORITHM,
+    aqm::avq::ALGORITHM,
+    aqm::avqred::ALGORITHM,
+];
+
+/// The schedulers, in the order in which they are listed.
+pub const SCHEDULERS: &[Discipline] = &[sched::fifo::DISCIPLINE];
+
+/// The AQM of that name.
+#[must_use]
+pub fn aqm(name: &str) -> Option<&'static Algorithm> {
+    AQMS.iter().find(|a| a.name == name)
+}
+
+/// The scheduler of that name.
+#[must_use]
+pub fn scheduler(name: &str) -> Option<&'static Discipline> {
+    SCHEDULERS.iter().find(|s| s.name == name)
+}
+
+/// The preset of that name, capitals ignored, with its algorithm.
+#[must_use]
+pub fn preset(name: &str) -> Option<(&'static Algorithm, &'static Preset)> {
+    AQMS.iter()
+        .flat_map(|a| a.presets.iter().map(move |p| (a, p)))
+        .find(|(_, p)| p.name.eq_ignore_ascii_case(name))
+}

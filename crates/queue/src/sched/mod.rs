@@ -1,0 +1,3 @@
+//! Schedulers, one a file.
+
+pub mod fifo;

@@ -1,0 +1,1 @@
+//! What a scenario file means: schema, units, links, traffic.

@@ -1,0 +1,1 @@
+//! The packet-level simulator.

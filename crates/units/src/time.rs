@@ -1,0 +1,221 @@
+//! Points in time and spans of time, in integer nanoseconds.
+
+use std::fmt;
+use std::ops::{Add, AddAssign, Sub};
+
+/// A point in time [ns since the run began].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Instant(u64);
+
+/// A span of time [ns], never negative.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Duration(u64);
+
+impl Instant {
+    /// The beginning of the run.
+    pub const ZERO: Self = Self(0);
+    /// Later than anything that happens.
+    pub const FAR_FUTURE: Self = Self(u64::MAX);
+
+    /// The point `ns` nanoseconds after the beginning.
+    #[must_use]
+    pub const fn from_nanos(ns: u64) -> Self {
+        Self(ns)
+    }
+
+    /// Nanoseconds since the beginning.
+    #[must_use]
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// Seconds since the beginning.
+    #[must_use]
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 * 1e-9
+    }
+
+    /// The span from `earlier` to here; zero where `earlier` lies later.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Duration {
+        Duration(self.0.saturating_sub(earlier.0))
+    }
+
+    /// The first multiple of `step` (counted from the beginning) at or after this point.
+    #[must_use]
+    pub const fn round_up_to(self, step: Duration) -> Self {
+        match step.0 {
+            0 => self,
+            step => Self(self.0.div_ceil(step).saturating_mul(step)),
+        }
+    }
+}
+
+impl Duration {
+    /// No time at all.
+    pub const ZERO: Self = Self(0);
+    /// The longest span there is.
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// A span of `ns` nanoseconds.
+    #[must_use]
+    pub const fn from_nanos(ns: u64) -> Self {
+        Self(ns)
+    }
+
+    /// A span of `us` microseconds.
+    #[must_use]
+    pub const fn from_micros(us: u64) -> Self {
+        Self(us * 1_000)
+    }
+
+    /// A span of `ms` milliseconds.
+    #[must_use]
+    pub const fn from_millis(ms: u64) -> Self {
+        Self(ms * 1_000_000)
+    }
+
+    /// A span of `s` seconds.
+    #[must_use]
+    pub const fn from_secs(s: u64) -> Self {
+        Self(s * 1_000_000_000)
+    }
+
+    /// A span of `s` seconds, to the nearest nanosecond; negative and NaN become zero.
+    #[must_use]
+    pub fn from_secs_f64(s: f64) -> Self {
+        Self((s * 1e9).round() as u64)
+    }
+
+    /// Nanoseconds in this span.
+    #[must_use]
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// Seconds in this span.
+    #[must_use]
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 * 1e-9
+    }
+
+    /// Whether the span is empty.
+    #[must_use]
+    pub const fn is_zero(self) -> bool {
+        self.0 == 0
+    }
+
+    /// `n` times this span, as long as can be told.
+    #[must_use]
+    pub const fn times(self, n: u64) -> Self {
+        Self(self.0.saturating_mul(n))
+    }
+
+    /// This span times a factor, to the nearest nanosecond; a negative factor gives zero.
+    #[must_use]
+    pub fn scaled(self, factor: f64) -> Self {
+        Self((self.0 as f64 * factor).round() as u64)
+    }
+
+    /// What is left of this span after `other`; zero where `other` is longer.
+    #[must_use]
+    pub const fn saturating_sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+
+    /// The n-th part of this span, rounded down.
+    ///
+    /// # Panics
+    /// Where `n` is zero.
+    #[must_use]
+    pub const fn part(self, n: u64) -> Self {
+        Self(self.0 / n)
+    }
+}
+
+impl Add<Duration> for Instant {
+    type Output = Self;
+    fn add(self, span: Duration) -> Self {
+        Self(self.0.saturating_add(span.0))
+    }
+}
+
+impl AddAssign<Duration> for Instant {
+    fn add_assign(&mut self, span: Duration) {
+        *self = *self + span;
+    }
+}
+
+impl Sub for Instant {
+    type Output = Duration;
+    /// See [`Instant::since`].
+    fn sub(self, earlier: Self) -> Duration {
+        self.since(earlier)
+    }
+}
+
+impl Add for Duration {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+impl AddAssign for Duration {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+impl fmt::Display for Duration {
+    /// In the largest unit that needs no decimals, as a scenario file would write it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 => f.write_str("0 s"),
+            ns if ns % 1_000_000_000 == 0 => write!(f, "{} s", ns / 1_000_000_000),
+            ns if ns % 1_000_000 == 0 => write!(f, "{} ms", ns / 1_000_000),
+            ns if ns % 1_000 == 0 => write!(f, "{} us", ns / 1_000),
+            ns => write!(f, "{ns} ns"),
+        }
+    }
+}
+
+impl fmt::Debug for Duration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Debug for Instant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:09} s", self.0 / 1_000_000_000, self.0 % 1_000_000_000)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_up_to_the_next_tick() {
+        let tick = Duration::from_millis(5);
+        let at = |ms| Instant::ZERO + Duration::from_millis(ms);
+        assert_eq!(at(12).round_up_to(tick), at(15));
+        assert_eq!(at(15).round_up_to(tick), at(15));
+        assert_eq!(at(0).round_up_to(tick), at(0));
+    }
+
+    #[test]
+    fn shows_the_largest_unit_without_decimals() {
+        assert_eq!(Duration::from_millis(1500).to_string(), "1500 ms");
+        assert_eq!(Duration::from_secs(20).to_string(), "20 s");
+        assert_eq!(Duration::from_nanos(8_320_001).to_string(), "8320001 ns");
+    }
+
+    #[test]
+    fn differences_are_never_negative() {
+        let early = Instant::from_nanos(1);
+        assert_eq!(early - Instant::from_nanos(5), Duration::ZERO);
+        assert_eq!(Duration::from_secs_f64(-1.0), Duration::ZERO);
+    }
+}
