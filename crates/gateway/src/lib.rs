@@ -1,1 +1,268 @@
-//! The satellite gateway without any IO: placement, PEP buffers, transmit queue, regulator.
+//! The satellite gateway without any IO.
+//!
+//! A [`Gateway`] places what the queue crate defines ([B07] Fig. 1.2):
+//!
+//! ```text
+//! internet ─▶ receive queue ─▶ PEP ─▶ transmit queue ─▶ regulator ─▶ satellite
+//! ```
+//!
+//! Its host (the simulator, or a daemon with sockets) moves packets in by [`Gateway::arrive`],
+//! [`Gateway::process`] and [`Gateway::transmit`], calls [`Gateway::wake`] when [`Gateway::wake_at`] says so, and
+//! after each of these takes what came of it from [`Gateway::poll`]. The TCP connections that a performance
+//! enhancing proxy (PEP) ends are the host's; [`PepBuffers`] says how much each may still send.
+
+mod pep;
+mod regulator;
+
+use std::collections::VecDeque;
+
+use bentpipe_queue::{DropReason, Outcome, Packet, Queue};
+use bentpipe_units::{Duration, Instant, Rate};
+
+pub use pep::{Connection, PepBuffers, Sharing};
+pub use regulator::Regulator;
+
+/// One of the gateway's two queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The receive queue, ahead of the PEP.
+    Receive,
+    /// The transmit queue, behind the PEP.
+    Transmit,
+}
+
+/// What the gateway's host has to act on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The packet has passed the receive queue: end its connection here, or hand it to [`Gateway::process`].
+    Received(Packet),
+    /// The PEP has finished with it: make satellite packets of it, and hand them to [`Gateway::transmit`].
+    Processed(Packet),
+    /// The packet leaves for the satellite.
+    Sent(Packet),
+    /// The packet was discarded.
+    Dropped(Packet, DropReason, Place),
+}
+
+/// How a gateway is built.
+pub struct Setup {
+    /// The receive queue.
+    pub receive: Queue,
+    /// How fast the receive queue is worked off; at once where none.
+    pub receive_rate: Option<Rate>,
+    /// The transmit queue.
+    pub transmit: Queue,
+    /// The queue whose Aqm judges.
+    pub watch: Place,
+    /// Where it judges.
+    pub mark: Place,
+    /// From leaving the receive queue to entering the transmit queue.
+    pub processing: Duration,
+    /// What drains the transmit queue.
+    pub regulator: Regulator,
+}
+
+/// A satellite gateway's forward direction.
+pub struct Gateway {
+    receive: Queue,
+    receive_rate: Option<Rate>,
+    /// The packet that the receive queue's server works on, and when it will be done.
+    serving: Option<(Instant, Packet)>,
+    /// What the PEP works on, oldest first, and when it will be done.
+    processing: VecDeque<(Instant, Packet)>,
+    delay: Duration,
+    transmit: Queue,
+    watch: Place,
+    mark: Place,
+    regulator: Regulator,
+    events: VecDeque<Event>,
+    arrived_bytes: u64,
+}
+
+impl Gateway {
+    /// An empty gateway.
+    #[must_use]
+    pub fn new(setup: Setup) -> Self {
+        Self {
+            receive: setup.receive,
+            receive_rate: setup.receive_rate,
+            serving: None,
+            processing: VecDeque::new(),
+            delay: setup.processing,
+            transmit: setup.transmit,
+            watch: setup.watch,
+            mark: setup.mark,
+            regulator: setup.regulator,
+            events: VecDeque::new(),
+            arrived_bytes: 0,
+        }
+    }
+
+    /// A packet comes in from the internet.
+    pub fn arrive(&mut self, pkt: Packet, now: Instant) {
+        self.arrived_bytes += u64::from(pkt.len);
+        let Some(pkt) = self.judge(pkt, now, Place::Receive) else { return };
+        if self.receive_rate.is_none() {
+            self.events.push_back(Event::Received(pkt));
+            return;
+        }
+        self.receive.enter(pkt, now, &mut Drops { events: &mut self.events, place: Place::Receive });
+        if self.serving.is_none() {
+            self.serve_receive(now);
+        }
+    }
+
+    /// The PEP takes something over that is to go out over the satellite.
+    pub fn process(&mut self, pkt: Packet, now: Instant) {
+        // Work is handed on when the regulator looks for it: at its ticks.
+        let done = self.regulator.next_look(now + self.delay);
+        self.processing.push_back((done, pkt));
+    }
+
+    /// A packet enters the transmit queue.
+    pub fn transmit(&mut self, pkt: Packet, now: Instant) {
+        let Some(pkt) = self.judge(pkt, now, Place::Transmit) else { return };
+        self.transmit.enter(pkt, now, &mut Drops { events: &mut self.events, place: Place::Transmit });
+        if self.transmit.peek().is_some() {
+            self.regulator.want(now);
+        }
+    }
+
+    /// When [`Gateway::wake`] wants to be called next.
+    #[must_use]
+    pub fn wake_at(&self) -> Option<Instant> {
+        [
+            self.serving.map(|(done, _)| done),
+            self.processing.front().map(|(done, _)| *done),
+            self.regulator.wake_at(),
+            self.receive.wake_at(),
+            self.transmit.wake_at(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// The time asked for has come. Call it again, after [`Gateway::poll`] has been emptied, while
+    /// [`Gateway::wake_at`] is not later than `now`.
+    pub fn wake(&mut self, now: Instant) {
+        for queue in [&mut self.receive, &mut self.transmit] {
+            if queue.wake_at().is_some_and(|at| at <= now) {
+                queue.wake(now);
+            }
+        }
+        if let Some((done, pkt)) = self.serving
+            && done <= now
+        {
+            self.events.push_back(Event::Received(pkt));
+            self.serve_receive(now);
+        }
+        let before = self.events.len();
+        while let Some(&(done, pkt)) = self.processing.front()
+            && done <= now
+        {
+            self.processing.pop_front();
+            self.events.push_back(Event::Processed(pkt));
+        }
+        // What the PEP has just finished goes out with this tick already, so the host comes first.
+        if self.events.len() == before && self.regulator.wake_at().is_some_and(|at| at <= now) {
+            self.serve_transmit(now);
+        }
+    }
+
+    /// What there is to act on.
+    pub fn poll(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// The receive queue.
+    #[must_use]
+    pub fn receive_queue(&self) -> &Queue {
+        &self.receive
+    }
+
+    /// The transmit queue.
+    #[must_use]
+    pub fn transmit_queue(&self) -> &Queue {
+        &self.transmit
+    }
+
+    /// The queue whose Aqm judges.
+    #[must_use]
+    pub fn watched_queue(&self) -> &Queue {
+        match self.watch {
+            Place::Receive => &self.receive,
+            Place::Transmit => &self.transmit,
+        }
+    }
+
+    /// Where the Aqm judges.
+    #[must_use]
+    pub fn mark_point(&self) -> Place {
+        self.mark
+    }
+
+    /// Bytes that have come in from the internet since the run began.
+    #[must_use]
+    pub fn arrived_bytes(&self) -> u64 {
+        self.arrived_bytes
+    }
+
+    /// Packets that the PEP or the receive queue's server works on.
+    #[must_use]
+    pub fn in_work(&self) -> usize {
+        self.processing.len() + usize::from(self.serving.is_some())
+    }
+
+    fn judge(&mut self, pkt: Packet, now: Instant, place: Place) -> Option<Packet> {
+        if self.mark != place {
+            return Some(pkt);
+        }
+        let queue = match self.watch {
+            Place::Receive => &mut self.receive,
+            Place::Transmit => &mut self.transmit,
+        };
+        queue.judge(pkt, now, &mut Drops { events: &mut self.events, place })
+    }
+
+    fn serve_receive(&mut self, now: Instant) {
+        let next = self.receive.leave(now, &mut Drops { events: &mut self.events, place: Place::Receive });
+        let rate = self.receive_rate.unwrap_or_default();
+        self.serving = next.map(|pkt| (now + rate.time_to_send(u64::from(pkt.len)), pkt));
+    }
+
+    fn serve_transmit(&mut self, now: Instant) {
+        self.regulator.tick(now);
+        let mut out = Drops { events: &mut self.events, place: Place::Transmit };
+        loop {
+            match self.transmit.peek().map(|head| head.len) {
+                Some(len) if self.regulator.allows(len, now) => {
+                    if let Some(pkt) = self.transmit.leave(now, &mut out) {
+                        self.regulator.spend(pkt.len, now);
+                        out.events.push_back(Event::Sent(pkt));
+                    }
+                }
+                Some(_) => return self.regulator.want(now),
+                None if self.regulator.is_busy(now) => return self.regulator.want(now),
+                None => {
+                    // Asked in vain, the queue learns that its link is idle.
+                    let nothing = self.transmit.leave(now, &mut out);
+                    debug_assert!(nothing.is_none(), "a scheduler that showed no packet gave one");
+                    return self.regulator.rest();
+                }
+            }
+        }
+    }
+}
+
+/// Hears what a queue discards.
+struct Drops<'a> {
+    events: &'a mut VecDeque<Event>,
+    place: Place,
+}
+
+impl Outcome for Drops<'_> {
+    fn dropped(&mut self, pkt: Packet, reason: DropReason) {
+        self.events.push_back(Event::Dropped(pkt, reason, self.place));
+    }
+}

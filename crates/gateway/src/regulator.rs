@@ -1,0 +1,154 @@
+//! The rate regulator behind the transmit queue.
+
+use bentpipe_units::{Duration, Instant, Rate};
+
+/// Credit for one byte [bit/s ns]: counted so, no rate and no tick leaves a rounding error behind.
+const BYTE: u64 = 8_000_000_000;
+
+/// Lets packets go at a rate: at regular ticks, each a burst of what a tick earns, or one by one.
+///
+/// Credit that an empty queue leaves unused is lost.
+#[derive(Debug)]
+pub struct Regulator {
+    rate: Rate,
+    /// Zero: packets go one by one.
+    tick: Duration,
+    /// What may still go at this tick [bit/s ns].
+    credit: u64,
+    /// The last tick, or none yet.
+    last: Option<Instant>,
+    /// One by one: when the packet that went last has been sent.
+    free_at: Instant,
+    wake_at: Option<Instant>,
+}
+
+impl Regulator {
+    /// One that lets `rate` go, at every multiple of `tick`, or packet by packet where that is zero.
+    #[must_use]
+    pub fn new(rate: Rate, tick: Duration) -> Self {
+        Self { rate, tick, credit: 0, last: None, free_at: Instant::ZERO, wake_at: None }
+    }
+
+    /// The first time, from `now` on, at which this regulator looks for work.
+    #[must_use]
+    pub fn next_look(&self, now: Instant) -> Instant {
+        now.round_up_to(self.tick)
+    }
+
+    /// When it wants to let packets go.
+    #[must_use]
+    pub fn wake_at(&self) -> Option<Instant> {
+        self.wake_at
+    }
+
+    /// A packet waits to go.
+    pub fn want(&mut self, now: Instant) {
+        if self.wake_at.is_some() {
+            return;
+        }
+        self.wake_at = Some(if self.tick.is_zero() {
+            self.free_at.max(now)
+        } else {
+            match self.last {
+                // This instant's tick is over.
+                Some(last) if last >= now => last + self.tick,
+                _ => self.next_look(now),
+            }
+        });
+    }
+
+    /// The time asked for has come: a tick earns its credit.
+    pub fn tick(&mut self, now: Instant) {
+        self.wake_at = None;
+        if !self.tick.is_zero() {
+            let earned = self.rate.as_bps().saturating_mul(self.tick.as_nanos());
+            self.credit = self.credit.saturating_add(earned);
+            self.last = Some(now);
+        }
+    }
+
+    /// Whether the packet that went last is still being sent.
+    #[must_use]
+    pub fn is_busy(&self, now: Instant) -> bool {
+        self.free_at > now
+    }
+
+    /// Whether a packet of `len` bytes may go now.
+    #[must_use]
+    pub fn allows(&self, len: u32, now: Instant) -> bool {
+        if self.tick.is_zero() { !self.is_busy(now) } else { u64::from(len) * BYTE <= self.credit }
+    }
+
+    /// A packet of `len` bytes goes.
+    pub fn spend(&mut self, len: u32, now: Instant) {
+        if self.tick.is_zero() {
+            self.free_at = now + self.rate.time_to_send(u64::from(len));
+        } else {
+            self.credit -= u64::from(len) * BYTE;
+        }
+    }
+
+    /// Nothing waits any more.
+    pub fn rest(&mut self) {
+        self.credit = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MBPS: u64 = 1_000_000;
+
+    fn at(us: u64) -> Instant {
+        Instant::ZERO + Duration::from_micros(us)
+    }
+
+    /// 20 Mbit/s in 5 ms are 12 500 bytes: eight packets of 1391 bytes (11 128), and with what is left (1372)
+    /// and the next tick's 12 500 nine more (12 519), then 1353 are left.
+    #[test]
+    fn a_tick_lets_go_what_it_has_earned() {
+        let mut regulator = Regulator::new(Rate::from_bps(20 * MBPS), Duration::from_millis(5));
+        let mut burst = |now| {
+            regulator.want(now);
+            let due = regulator.wake_at().unwrap();
+            regulator.tick(due);
+            let mut sent = 0;
+            while regulator.allows(1391, due) {
+                regulator.spend(1391, due);
+                sent += 1;
+            }
+            (due, sent)
+        };
+        assert_eq!(burst(at(1)), (at(5_000), 8));
+        assert_eq!(burst(at(5_000)), (at(10_000), 9));
+        assert_eq!(burst(at(10_000)), (at(15_000), 9));
+    }
+
+    #[test]
+    fn an_empty_queue_loses_its_credit() {
+        let mut regulator = Regulator::new(Rate::from_bps(20 * MBPS), Duration::from_millis(5));
+        regulator.want(at(0));
+        regulator.tick(at(0));
+        regulator.rest();
+        regulator.want(at(12_000));
+        assert_eq!(regulator.wake_at(), Some(at(15_000)));
+        regulator.tick(at(15_000));
+        assert!(regulator.allows(12_500, at(15_000)) && !regulator.allows(12_501, at(15_000)));
+    }
+
+    /// 1250 bytes take 0.5 ms at 20 Mbit/s.
+    #[test]
+    fn without_ticks_packets_go_one_by_one() {
+        let mut regulator = Regulator::new(Rate::from_bps(20 * MBPS), Duration::ZERO);
+        regulator.want(at(7));
+        assert_eq!(regulator.wake_at(), Some(at(7)));
+        regulator.tick(at(7));
+        assert!(regulator.allows(1250, at(7)));
+        regulator.spend(1250, at(7));
+        assert!(!regulator.allows(1, at(506)));
+        regulator.want(at(100));
+        assert_eq!(regulator.wake_at(), Some(at(507)));
+        assert!(regulator.allows(1250, at(507)));
+    }
+}
