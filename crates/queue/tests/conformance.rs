@@ -48,7 +48,14 @@ fn packet(handle: u32, flow: u32, len: u32) -> Packet {
 }
 
 /// Offers packets at `load` times the link's capacity for `count` packets; gives what became of each.
-fn drive(queue: &mut Queue, start: Instant, count: u32, load: f64, flows: u32, len: u32) -> (Vec<u32>, Vec<u32>) {
+fn drive(
+    queue: &mut Queue,
+    start: Instant,
+    count: u32,
+    load: f64,
+    flows: u32,
+    len: u32,
+) -> (Vec<u32>, Vec<u32>) {
     let (mut sent, mut lost) = (Vec::new(), Lost::default());
     let mut rng = Rng::stream(9, "traffic", 0, "test");
     let transmission = CAPACITY.time_to_send(u64::from(len.max(40)));

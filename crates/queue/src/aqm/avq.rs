@@ -129,3 +129,41 @@ impl Aqm for Avq {
         out("virtual_capacity", 8.0 * self.virtual_capacity);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::steps::Steps;
+    use super::*;
+
+    /// Worked out by hand: 8 Mbit/s are a byte a microsecond, the buffer is 2500 bytes, and C' stays at C.
+    #[test]
+    fn steps_with_a_fixed_virtual_capacity() {
+        let given =
+            [("gamma", Value::Number(1.0)), ("adapt", Value::Flag(false)), ("buffer", Value::Number(2500.0))];
+        let mut avq = Steps::new(&ALGORITHM, &given);
+        for (us, vq, verdict) in [
+            (0, 1000.0, Verdict::Pass),
+            (100, 1900.0, Verdict::Pass),
+            // 1900 - 100 + 1000 exceeds 2500: marked and not added.
+            (200, 1800.0, Verdict::Mark),
+            (500, 2500.0, Verdict::Pass),
+            (600, 2400.0, Verdict::Mark),
+            (9000, 1000.0, Verdict::Pass),
+        ] {
+            assert_eq!((avq.arrive(us, 1000), avq.probe("VQ")), (verdict, vq), "at {us} us");
+        }
+    }
+
+    /// With gamma = 1/2 and alpha = 1/10, C' starts at half a byte a microsecond. In a run whose units are bytes and
+    /// seconds: C = 1e6, C' = 5e5. After 1000 us: C' = min(5e5 + 0.1 0.5 1e6 0.001, 1e6) - 0.1 1000 = 5e5 + 50 - 100.
+    #[test]
+    fn the_virtual_capacity_falls_with_arrivals_and_rises_with_time() {
+        let given = [("gamma", 0.5), ("alpha", 0.1)].map(|(name, x)| (name, Value::Number(x)));
+        let mut avq = Steps::new(&ALGORITHM, &given);
+        avq.arrive(1000, 1000);
+        assert!((avq.probe("virtual_capacity") / 8.0 - 499_950.0).abs() < 1e-6);
+        // A second without arrivals: + 0.1 0.5 1e6 1 = 5e4, then - 100.
+        avq.arrive(1_001_000, 1000);
+        assert!((avq.probe("virtual_capacity") / 8.0 - 549_850.0).abs() < 1e-6);
+    }
+}

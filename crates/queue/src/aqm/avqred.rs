@@ -169,3 +169,62 @@ impl Aqm for AvqRed {
         out("p", self.lottery.probability());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::steps::Steps;
+    use super::*;
+
+    fn numbers<const N: usize>(given: [(&'static str, f64); N]) -> [(&'static str, Value); N] {
+        given.map(|(name, x)| (name, Value::Number(x)))
+    }
+
+    /// Worked out by hand: the virtual capacity is a byte a microsecond, packets have 1000 bytes, thresholds 2 and 4.
+    #[test]
+    fn steps_with_a_fixed_virtual_capacity() {
+        let mut avqred = Steps::new(&ALGORITHM, &numbers([("min_th", 2.0), ("max_th", 4.0)]));
+        for (us, vq, p, verdict) in [
+            (2000, 1.0, 0.0, Verdict::Pass),
+            // Within 1 ms of the last measurement the virtual queue is not served.
+            (2500, 2.0, 0.0, Verdict::Pass),
+            // x = 2: p_b = 0, count = 0.
+            (3000, 3.0, 0.0, Verdict::Pass),
+            // 1500 us serve 1500 bytes: x = 1.5.
+            (3500, 2.5, 0.0, Verdict::Pass),
+            // x = 2.5: p_b = 1/4, count = 0.
+            (3600, f64::NAN, 0.25, Verdict::Pass),
+        ] {
+            let got = avqred.arrive(us, 1000);
+            assert!((avqred.probe("p") - p).abs() < 1e-12, "p at {us} us");
+            if vq.is_finite() {
+                assert_eq!((got, avqred.probe("VQ")), (verdict, vq), "at {us} us");
+            }
+        }
+    }
+
+    /// From max_th on every packet is refused, and a refused packet does not join the virtual queue.
+    #[test]
+    fn a_refused_packet_does_not_grow_the_virtual_queue() {
+        let mut avqred = Steps::new(&ALGORITHM, &numbers([("min_th", 3.5), ("max_th", 4.0)]));
+        let verdicts: Vec<_> = (0..6).map(|_| avqred.arrive(10, 1000)).collect();
+        assert_eq!(verdicts[..4], [Verdict::Pass; 4]);
+        assert_eq!(verdicts[4..], [Verdict::Mark; 2]);
+        assert_eq!(avqred.probe("VQ"), 4.0);
+    }
+
+    /// alpha = 1/2 and bounds wide open: v_cap starts at the greatest, 8 Mbit/s = 1e6 bytes/s. In 2 ms 1000 bytes were
+    /// sent: 5e5 bytes/s, so v_cap = 7.5e5.
+    #[test]
+    fn the_virtual_capacity_follows_the_measured_rate() {
+        let given = [("alpha", 0.5), ("min_capacity", 8.0), ("max_capacity", 8e6)];
+        let mut avqred = Steps::new(&ALGORITHM, &numbers(given));
+        avqred.state.sent_bytes = 1000;
+        avqred.arrive(2000, 1000);
+        assert_eq!(avqred.probe("v_cap"), 6e6);
+        // The clamp: with nothing sent for long the capacity halves until it meets its least value.
+        for step in 1..40 {
+            avqred.arrive(2000 + step * 2000, 1000);
+        }
+        assert_eq!(avqred.probe("v_cap"), 8.0);
+    }
+}

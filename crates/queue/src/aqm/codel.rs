@@ -132,3 +132,41 @@ impl Aqm for Codel {
         out("dropping", f64::from(u8::from(self.dropping)));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::steps::Steps;
+    use super::*;
+
+    /// RFC 8289's control law worked out by hand, target 5 ms and interval 100 ms. Every packet waits 10 ms. The delay is
+    /// first seen above the target at 0; from 100 ms on a packet may be dropped, and the next drops follow after
+    /// 100 ms, 100/sqrt(2) = 70.7 ms, 100/sqrt(3) = 57.7 ms.
+    #[test]
+    fn drops_follow_the_control_law() {
+        let mut codel = Steps::new(&ALGORITHM, &[]);
+        codel.state.bytes = 100_000;
+        let mut drops = Vec::new();
+        for ms in 0..340 {
+            if codel.depart(10_000 + ms * 1000, ms * 1000, 1000) == Verdict::Mark {
+                drops.push(ms);
+            }
+        }
+        // 100, + 100 = 200, + 70.7 = 270.7, + 57.7 = 328.4, each at the next packet.
+        assert_eq!(drops, [100, 200, 271, 329]);
+    }
+
+    #[test]
+    fn a_short_delay_or_a_short_queue_ends_it() {
+        let mut codel = Steps::new(&ALGORITHM, &[]);
+        codel.state.bytes = 100_000;
+        for ms in 0..=100 {
+            codel.depart(10_000 + ms * 1000, ms * 1000, 1000);
+        }
+        assert_eq!(codel.probe("dropping"), 1.0);
+        assert_eq!(codel.depart(300_000, 299_000, 1000), Verdict::Pass);
+        assert_eq!(codel.probe("dropping"), 0.0);
+        // No more than a full packet behind: never dropped, however late.
+        codel.state.bytes = 1000;
+        assert!((0..400).all(|ms| codel.depart(500_000 + ms * 1000, 0, 1000) == Verdict::Pass));
+    }
+}

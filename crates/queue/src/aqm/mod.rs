@@ -6,3 +6,5 @@ pub mod codel;
 pub mod droptail;
 mod lottery;
 pub mod red;
+#[cfg(test)]
+mod steps;

@@ -138,3 +138,85 @@ impl Aqm for Red {
         out("p", self.lottery.probability());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::steps::Steps;
+    use super::*;
+
+    fn close(a: f64, b: f64) -> bool {
+        (a - b).abs() < 1e-12
+    }
+
+    /// Worked out by hand with w_q = 1/2, thresholds 2 and 6, max_p = 1. `avg` halves its distance to q at each
+    /// arrival: 0 -> 2 -> 4 -> 6. At 2, p_b = 0; at 4, p_b = 1/2 and count 1 (the packet at 2 had count 0), so
+    /// p_a = 1/2 / (1 - 1/2) = 1; at 6 the threshold marks.
+    #[test]
+    fn steps_of_the_printed_listing() {
+        let given = [("min_th", 2.0), ("max_th", 6.0), ("w_q", 0.5), ("max_p", 1.0)];
+        let mut red = Steps::new(&ALGORITHM, &given.map(|(name, x)| (name, Value::Number(x))));
+        red.state.idle_since = None;
+        for (q, avg, p, verdict) in [
+            (0, 0.0, 0.0, Verdict::Pass),
+            (4, 2.0, 0.0, Verdict::Pass),
+            (6, 4.0, 1.0, Verdict::Mark),
+            (8, 6.0, 1.0, Verdict::Mark),
+            (0, 3.0, 1.0 / 3.0, Verdict::Pass),
+        ] {
+            red.state.packets = q;
+            let got = red.arrive(1, 1000);
+            assert!(close(red.probe("avg"), avg), "avg {} at q {q}", red.probe("avg"));
+            assert!(close(red.probe("p"), p), "p {} at q {q}", red.probe("p"));
+            if p == 0.0 || p == 1.0 {
+                assert_eq!(got, verdict, "at q {q}");
+            }
+        }
+    }
+
+    /// An idle link could have sent one 1000-byte packet a millisecond: after 3 ms avg is 8 (1/2)^3 = 1, and an
+    /// arrival 1 ms later, still idle, halves it once more.
+    #[test]
+    fn an_idle_link_lets_the_average_decay() {
+        let given = [("min_th", 100.0), ("max_th", 200.0), ("w_q", 0.5)];
+        let mut red = Steps::new(&ALGORITHM, &given.map(|(name, x)| (name, Value::Number(x))));
+        red.state.idle_since = None;
+        red.state.packets = 16;
+        red.arrive(1000, 1000);
+        assert!(close(red.probe("avg"), 8.0));
+        red.state.packets = 0;
+        red.state.idle_since = Some(Instant::from_nanos(2_000_000));
+        red.arrive(5000, 1000);
+        assert!(close(red.probe("avg"), 1.0));
+        red.arrive(6000, 1000);
+        assert!(close(red.probe("avg"), 0.5));
+    }
+
+    /// Of 300 arrivals at a queue that nothing drains, with thresholds 70 and 150.
+    #[test]
+    fn marks_grow_as_the_parameters_say() {
+        let marks = |given: &[(&str, Value)]| {
+            let mut given: Vec<_> = given.to_vec();
+            for default in [("min_th", 70.0), ("max_th", 150.0), ("max_p", 0.02)] {
+                if given.iter().all(|(name, _)| *name != default.0) {
+                    given.push((default.0, Value::Number(default.1)));
+                }
+            }
+            let mut red = Steps::new(&ALGORITHM, &given);
+            red.state.idle_since = None;
+            (0..300)
+                .filter(|&q| {
+                    red.state.packets = q;
+                    red.arrive(u64::from(q), 1000) == Verdict::Mark
+                })
+                .count()
+        };
+        let w = |x| ("w_q", Value::Number(x));
+        let gentle = ("gentle", Value::Flag(true));
+        assert_eq!(marks(&[w(0.002), gentle]), 0);
+        let some = marks(&[w(0.02), gentle]);
+        assert!(some > 0);
+        assert!(marks(&[w(0.02), gentle, ("max_th", Value::Number(100.0))]) > some);
+        assert!(marks(&[w(0.02), gentle, ("max_p", Value::Number(0.2))]) > some);
+        assert!(marks(&[w(0.02)]) > some);
+    }
+}

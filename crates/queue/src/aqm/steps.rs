@@ -1,0 +1,60 @@
+//! For tests: an algorithm taken through a table of steps.
+
+use bentpipe_units::{Duration, Instant, Rate, Rng};
+
+use crate::registry::Algorithm;
+use crate::{Aqm, Cx, Ecn, Limit, Link, Packet, QueueState, Value, Values, Verdict};
+
+pub(super) struct Steps {
+    aqm: Box<dyn Aqm>,
+    rng: Rng,
+    pub state: QueueState,
+}
+
+impl Steps {
+    /// The algorithm with these parameters, on a link of 8 Mbit/s: a byte a microsecond.
+    pub fn new(algorithm: &Algorithm, given: &[(&str, Value)]) -> Self {
+        let capacity = Rate::from_bps(8_000_000);
+        let link = Link { capacity, mean_packet: 1000.0 };
+        let value = |name: &str| given.iter().find(|(n, _)| *n == name).map(|(_, value)| *value);
+        let aqm = (algorithm.build)(&Values::resolve(algorithm.params, &link, &value).unwrap()).unwrap();
+        let limit = Limit { packets: 1000, bytes: u64::MAX };
+        let idle_since = Some(Instant::ZERO);
+        let state = QueueState { packets: 0, bytes: 0, limit, capacity, sent_bytes: 0, idle_since };
+        Self { aqm, rng: Rng::stream(1, "steps", 0, "test"), state }
+    }
+
+    /// A packet of `len` bytes arrives at `us` microseconds and is admitted if it passes.
+    pub fn arrive(&mut self, us: u64, len: u32) -> Verdict {
+        let (pkt, mut cx) = self.at(us, us, len);
+        let verdict = cx.0.arrive(&pkt, &mut cx.1);
+        if verdict == Verdict::Pass {
+            cx.0.admit(&pkt, &mut cx.1);
+        }
+        verdict
+    }
+
+    /// A packet that came at `since` leaves at `us` microseconds.
+    pub fn depart(&mut self, us: u64, since: u64, len: u32) -> Verdict {
+        let (pkt, mut cx) = self.at(us, since, len);
+        cx.0.depart(&pkt, &mut cx.1)
+    }
+
+    fn at(&mut self, us: u64, since: u64, len: u32) -> (Packet, (&mut dyn Aqm, Cx<'_>)) {
+        let time = |us| Instant::ZERO + Duration::from_micros(us);
+        let pkt = Packet { len, flow: 0, handle: 0, arrival: time(since), ecn: Ecn::NotEct };
+        let cx = Cx { now: time(us), queue: &self.state, rng: &mut self.rng };
+        (pkt, (self.aqm.as_mut(), cx))
+    }
+
+    /// An internal value.
+    pub fn probe(&self, name: &str) -> f64 {
+        let mut found = f64::NAN;
+        self.aqm.probe(&mut |probe, value| {
+            if probe == name {
+                found = value;
+            }
+        });
+        found
+    }
+}
