@@ -1,1 +1,324 @@
-//! Python bindings.
+//! Python bindings: the simulator behind the package `bentpipe`. Thin wrappers without logic of their own.
+
+mod tables;
+
+use std::sync::Arc;
+
+use bentpipe_queue::registry::{AQMS, Algorithm, Placement, SCHEDULERS};
+use bentpipe_queue::{Default, Param, Unit, Value};
+use bentpipe_scenario as scenario;
+use bentpipe_scenario::Subject;
+use bentpipe_sim as sim;
+use pyo3::create_exception;
+use pyo3::exceptions::PyException;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use serde::Serialize;
+use serde_json::json;
+
+use crate::tables::Table;
+
+create_exception!(
+    _core,
+    ScenarioError,
+    PyException,
+    "A scenario that cannot be read; the message says it all."
+);
+create_exception!(_core, SimulationError, PyException, "A run without results that can be trusted.");
+create_exception!(_core, Cancelled, PyException, "A run that was asked to stop.");
+
+fn scenario_error(error: scenario::Error) -> PyErr {
+    ScenarioError::new_err(error.to_string())
+}
+
+/// A scenario, checked and complete.
+#[pyclass(frozen, module = "bentpipe._core")]
+struct Scenario {
+    name: String,
+    inner: scenario::Scenario,
+}
+
+#[pymethods]
+impl Scenario {
+    /// Reads a scenario file and applies overrides of the form `key.path=value`.
+    #[staticmethod]
+    fn load(path: &str, overrides: Vec<String>) -> PyResult<Self> {
+        let inner = scenario::Scenario::load(path, &overrides).map_err(scenario_error)?;
+        let stem = std::path::Path::new(path).file_stem().unwrap_or_default();
+        Ok(Self { name: stem.to_string_lossy().into_owned(), inner })
+    }
+
+    /// Reads a scenario's text; `name` stands for the file in messages.
+    #[staticmethod]
+    fn parse(text: &str, name: &str, overrides: Vec<String>) -> PyResult<Self> {
+        let inner = scenario::Scenario::parse(text, name, &overrides).map_err(scenario_error)?;
+        let stem = std::path::Path::new(name).file_stem().unwrap_or_default();
+        Ok(Self { name: stem.to_string_lossy().into_owned(), inner })
+    }
+
+    /// The same scenario with the subject's AQM replaced by a named setting.
+    fn with_setting(&self, name: &str) -> PyResult<Self> {
+        let inner = self.inner.with_setting(name).map_err(scenario_error)?;
+        Ok(Self { name: self.name.clone(), inner })
+    }
+
+    /// The same scenario with each of these settings. Every override has its effect on one of them at least.
+    fn with_settings(&self, names: Vec<String>) -> PyResult<Vec<Self>> {
+        let all = self.inner.with_settings(&names).map_err(scenario_error)?;
+        Ok(all.into_iter().map(|inner| Self { name: self.name.clone(), inner }).collect())
+    }
+
+    /// Raises ScenarioError unless every override has its effect.
+    fn check_overrides(&self) -> PyResult<()> {
+        self.inner.all_used().map_err(scenario_error)
+    }
+
+    #[getter]
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    #[getter]
+    fn title(&self) -> &str {
+        &self.inner.title
+    }
+
+    #[getter]
+    fn description(&self) -> &str {
+        self.inner.description.as_deref().unwrap_or_default()
+    }
+
+    #[getter]
+    fn source(&self) -> &str {
+        self.inner.source.as_deref().unwrap_or_default()
+    }
+
+    #[getter]
+    fn seed(&self) -> u64 {
+        self.inner.run.seed
+    }
+
+    #[getter]
+    fn runs(&self) -> u32 {
+        self.inner.run.runs
+    }
+
+    /// Measured time [s].
+    #[getter]
+    fn duration(&self) -> f64 {
+        self.inner.run.duration.as_secs_f64()
+    }
+
+    /// Time before measuring begins [s].
+    #[getter]
+    fn warmup(&self) -> f64 {
+        self.inner.run.warmup.as_secs_f64()
+    }
+
+    /// Time between two samples [s].
+    #[getter]
+    fn sample_interval(&self) -> f64 {
+        self.inner.run.sample_interval.as_secs_f64()
+    }
+
+    #[getter]
+    fn settings(&self) -> Vec<String> {
+        self.inner.run.settings.clone()
+    }
+
+    #[getter]
+    fn warnings(&self) -> Vec<String> {
+        self.inner.warnings.clone()
+    }
+
+    /// What the subject's AQM is called.
+    #[getter]
+    fn aqm(&self) -> &str {
+        self.inner.label()
+    }
+
+    /// Capacity of the subject's link [bit/s].
+    #[getter]
+    fn capacity(&self) -> f64 {
+        let rate = match self.inner.subject {
+            Subject::Gateway(gateway) => Some(self.inner.gateways[gateway].regulator.rate),
+            Subject::Link(link) => self.inner.links[link].forward.rate,
+        };
+        rate.unwrap_or_default().as_bps() as f64
+    }
+
+    /// Every key with the value in effect: dictionaries of key, value, origin and note.
+    fn effective<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        to_python(py, self.inner.effective())
+    }
+
+    /// The printed values that the scenario carries, as dictionaries.
+    fn printed<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let rows: Vec<_> = self
+            .inner
+            .printed
+            .iter()
+            .map(|p| {
+                json!({"setting": p.setting, "metric": p.metric, "value": p.value, "unit": p.unit, "std": p.std,
+                       "source": p.source, "calibrated": p.calibrated})
+            })
+            .collect();
+        to_python(py, &rows)
+    }
+
+    /// All that determines a result, as JSON.
+    fn canonical(&self) -> String {
+        self.inner.canonical_json()
+    }
+}
+
+/// Hands over lists and dictionaries, by way of JSON.
+fn to_python<'py, T: Serialize + ?Sized>(py: Python<'py>, value: &T) -> PyResult<Bound<'py, PyAny>> {
+    let text = serde_json::to_string(value).map_err(|e| SimulationError::new_err(e.to_string()))?;
+    py.import("json")?.call_method1("loads", (text,))
+}
+
+/// How far a run is.
+#[pyclass(frozen, module = "bentpipe._core")]
+#[derive(Default)]
+struct Progress(Arc<sim::Progress>);
+
+#[pymethods]
+impl Progress {
+    #[new]
+    fn new() -> Self {
+        Self(Arc::default())
+    }
+
+    /// The share of the simulated time that is done, 0 to 1.
+    fn fraction(&self) -> f64 {
+        self.0.fraction()
+    }
+
+    /// Asks the run to stop.
+    fn cancel(&self) {
+        self.0.cancel();
+    }
+}
+
+/// What a run has found.
+#[pyclass(frozen, module = "bentpipe._core")]
+struct Run {
+    /// Time series: one row a sample.
+    #[pyo3(get)]
+    series: Py<Table>,
+    /// Packets discarded while measuring: one row each.
+    #[pyo3(get)]
+    drops: Py<Table>,
+    /// Connections: one row each.
+    #[pyo3(get)]
+    flows: Py<Table>,
+    /// Runs of consecutive drops: how many of each length.
+    #[pyo3(get)]
+    drop_runs: Py<Table>,
+    /// The subject's counters, by name.
+    #[pyo3(get)]
+    counters: Py<PyDict>,
+    /// Processor time that the run took [s].
+    #[pyo3(get)]
+    cpu_seconds: f64,
+}
+
+/// Simulates a scenario with one seed. Other Python threads go on meanwhile.
+#[pyfunction]
+fn simulate(py: Python<'_>, scenario: &Scenario, seed: u64, progress: &Progress) -> PyResult<Run> {
+    let started = cpu_time::ThreadTime::now();
+    let results =
+        py.detach(|| sim::run(&scenario.inner, seed, &progress.0)).map_err(|error| match error {
+            sim::Error::Cancelled => Cancelled::new_err(error.to_string()),
+            sim::Error::Impossible(_) => ScenarioError::new_err(error.to_string()),
+            sim::Error::Broken(_) => SimulationError::new_err(error.to_string()),
+        })?;
+    let cpu_seconds = started.elapsed().as_secs_f64();
+    let counters = PyDict::new(py);
+    for (name, value) in tables::counters(&results) {
+        counters.set_item(name, value)?;
+    }
+    let table =
+        |columns| tables::table(columns).map_err(SimulationError::new_err).and_then(|t| Py::new(py, t));
+    Ok(Run {
+        drops: table(tables::drops(&results))?,
+        flows: table(tables::flows(&results))?,
+        drop_runs: table(tables::drop_runs(&results))?,
+        series: table(tables::series(results.series))?,
+        counters: counters.unbind(),
+        cpu_seconds,
+    })
+}
+
+/// Every algorithm with its parameters and presets, as JSON.
+#[pyfunction]
+fn registry() -> String {
+    let aqms: Vec<_> = AQMS.iter().map(describe).collect();
+    let schedulers: Vec<_> =
+        SCHEDULERS.iter().map(|s| json!({"name": s.name, "title": s.title, "source": s.source})).collect();
+    json!({"aqms": aqms, "schedulers": schedulers}).to_string()
+}
+
+fn describe(a: &Algorithm) -> serde_json::Value {
+    let presets: Vec<_> = a
+        .presets
+        .iter()
+        .map(|p| {
+            let values: serde_json::Map<_, _> =
+                p.values.iter().map(|(name, value)| ((*name).to_owned(), number(*value))).collect();
+            json!({"name": p.name, "source": p.source, "values": values})
+        })
+        .collect();
+    let placement = match a.placement {
+        Placement::Anywhere => "anywhere",
+        Placement::WatchedQueue => "must mark at the queue that it watches",
+    };
+    json!({"name": a.name, "title": a.title, "source": a.source, "placement": placement,
+           "params": a.params.iter().map(param).collect::<Vec<_>>(), "presets": presets})
+}
+
+fn param(p: &Param) -> serde_json::Value {
+    let unit = match p.unit {
+        Unit::One | Unit::Count | Unit::Flag => "",
+        Unit::Packets => "packets",
+        Unit::Bytes => "B",
+        Unit::Seconds => "s",
+        Unit::BitsPerSecond => "bit/s",
+    };
+    let default = match p.default {
+        Default::Is(value) => number(value),
+        Default::FromLink(_, how) => json!(how),
+    };
+    let range = if p.unit == Unit::Flag { "true or false".to_owned() } else { p.range.to_string() };
+    json!({"name": p.name, "unit": unit, "default": default, "range": range, "doc": p.doc})
+}
+
+fn number(value: Value) -> serde_json::Value {
+    match value {
+        Value::Number(x) => json!(x),
+        Value::Flag(x) => json!(x),
+    }
+}
+
+/// The JSON Schema of a scenario file.
+#[pyfunction]
+fn schema() -> String {
+    scenario::json_schema()
+}
+
+#[pymodule]
+fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add("ScenarioError", py.get_type::<ScenarioError>())?;
+    module.add("SimulationError", py.get_type::<SimulationError>())?;
+    module.add("Cancelled", py.get_type::<Cancelled>())?;
+    module.add_class::<Scenario>()?;
+    module.add_class::<Progress>()?;
+    module.add_class::<Run>()?;
+    module.add_class::<Table>()?;
+    module.add_function(wrap_pyfunction!(simulate, module)?)?;
+    module.add_function(wrap_pyfunction!(registry, module)?)?;
+    module.add_function(wrap_pyfunction!(schema, module)?)
+}

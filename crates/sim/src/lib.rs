@@ -1,1 +1,125 @@
 //! The packet-level simulator.
+//!
+//! A run is a [`world`](World): links with their packets, gateways, TCP connections and what uses them, all in flat
+//! arrays and named by index, moved by one agenda of typed events. Time is integer nanoseconds, and every random
+//! number comes from a stream that hangs on the run's seed and the drawing component's name, so that the same seed
+//! gives the same bytes, and two algorithms meet the same traffic.
+
+mod agenda;
+mod build;
+mod circuit;
+mod network;
+mod recorder;
+mod world;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use bentpipe_scenario::Scenario;
+use bentpipe_units::Instant;
+
+pub use recorder::{Drops, Flow, REASONS, Series, Summary};
+
+/// Why a run has no results.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// It was asked to stop.
+    Cancelled,
+    /// The scenario asks for more than can be simulated.
+    Impossible(String),
+    /// A counter identity does not hold: the results cannot be trusted.
+    Broken(String),
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Cancelled => f.write_str("the run was stopped"),
+            Self::Impossible(why) => write!(f, "cannot be simulated: {why}"),
+            Self::Broken(what) => write!(f, "the simulation contradicts itself: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// How far a run is, seen from another thread.
+#[derive(Debug, Default)]
+pub struct Progress {
+    now: AtomicU64,
+    end: AtomicU64,
+    cancelled: AtomicBool,
+}
+
+impl Progress {
+    /// The share of the simulated time that is done, 0 to 1.
+    #[must_use]
+    pub fn fraction(&self) -> f64 {
+        match self.end.load(Ordering::Relaxed) {
+            0 => 0.0,
+            end => self.now.load(Ordering::Relaxed) as f64 / end as f64,
+        }
+    }
+
+    /// Asks the run to stop.
+    pub fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Relaxed);
+    }
+}
+
+/// What a run has found.
+#[derive(Debug)]
+pub struct Results {
+    /// Names of the traffic that [`Flow::traffic`] points at.
+    pub traffic: Vec<String>,
+    /// Names of the places that [`Drops::place`] points at.
+    pub places: Vec<String>,
+    /// When measuring began; flows' times count from the run's beginning.
+    pub begin: Instant,
+    /// When the run ended.
+    pub end: Instant,
+    /// Time series, the time itself first.
+    pub series: Vec<Series>,
+    /// Every packet discarded while measuring.
+    pub drops: Drops,
+    /// Every connection, in the order of opening.
+    pub flows: Vec<Flow>,
+    /// Runs of consecutive drops at the subject's mark point: length, and how many.
+    pub drop_runs: Vec<(u32, u64)>,
+    /// The subject's counters over the measured time.
+    pub summary: Summary,
+    /// Events that happened.
+    pub events: u64,
+}
+
+/// Simulates a scenario with one seed.
+///
+/// # Errors
+/// When `progress` asks for a stop, the scenario is too large, or a counter identity does not hold in the end.
+pub fn run(scenario: &Scenario, seed: u64, progress: &Progress) -> Result<Results, Error> {
+    let mut world = build::build(scenario, seed).map_err(|build::Error(why)| Error::Impossible(why))?;
+    let end = Instant::ZERO + scenario.run.warmup + scenario.run.duration;
+    progress.end.store(end.as_nanos(), Ordering::Relaxed);
+    let finished = world.run_until(end, |now| {
+        progress.now.store(now.as_nanos(), Ordering::Relaxed);
+        !progress.cancelled.load(Ordering::Relaxed)
+    });
+    if !finished {
+        return Err(Error::Cancelled);
+    }
+    progress.now.store(end.as_nanos(), Ordering::Relaxed);
+    world.recorder.finish(end);
+    world.check().map_err(Error::Broken)?;
+    let recorder = world.recorder;
+    Ok(Results {
+        traffic: world.traffic.into_iter().map(|t| t.name).collect(),
+        begin: recorder.begin(),
+        end,
+        drop_runs: recorder.drop_runs().collect(),
+        places: recorder.place_names,
+        series: recorder.series,
+        drops: recorder.drops,
+        flows: recorder.flows,
+        summary: recorder.summary,
+        events: world.agenda.entered(),
+    })
+}

@@ -1,0 +1,148 @@
+//! Results as Arrow tables, handed over without a copy.
+
+use std::sync::Arc;
+
+use arrow_array::ffi_stream::FFI_ArrowArrayStream;
+use arrow_array::types::Int32Type;
+use arrow_array::{
+    ArrayRef, BooleanArray, DictionaryArray, Float64Array, Int32Array, RecordBatch, RecordBatchIterator,
+    StringArray, UInt32Array, UInt64Array,
+};
+use arrow_schema::{Field, Schema};
+use bentpipe_sim::{REASONS, Results, Series};
+use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
+
+/// A table that any library with the Arrow PyCapsule interface takes as it is.
+#[pyclass(frozen, module = "bentpipe._core")]
+pub struct Table(RecordBatch);
+
+#[pymethods]
+impl Table {
+    /// The table as a stream of Arrow batches (Arrow PyCapsule interface). A requested schema is not looked at,
+    /// as the interface permits.
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        drop(requested_schema);
+        let schema = self.0.schema();
+        let batches = RecordBatchIterator::new([Ok(self.0.clone())], schema);
+        PyCapsule::new_with_value(py, FFI_ArrowArrayStream::new(Box::new(batches)), c"arrow_array_stream")
+    }
+
+    fn __len__(&self) -> usize {
+        self.0.num_rows()
+    }
+}
+
+/// Columns with their names.
+pub type Columns = Vec<(String, ArrayRef)>;
+
+/// A table of these columns.
+pub fn table(columns: Columns) -> Result<Table, String> {
+    let fields: Vec<_> =
+        columns.iter().map(|(name, array)| Field::new(name, array.data_type().clone(), true)).collect();
+    let arrays = columns.into_iter().map(|(_, array)| array).collect();
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).map(Table).map_err(|e| e.to_string())
+}
+
+fn column(name: &str, array: impl arrow_array::Array + 'static) -> (String, ArrayRef) {
+    (name.to_owned(), Arc::new(array))
+}
+
+/// Numbers, with null for what could not be measured.
+fn numbers(values: Vec<f64>) -> Float64Array {
+    if values.iter().any(|x| x.is_nan()) {
+        values.into_iter().map(|x| (!x.is_nan()).then_some(x)).collect()
+    } else {
+        Float64Array::from(values)
+    }
+}
+
+/// Names, each stored once.
+fn names(keys: Vec<i32>, names: &[impl AsRef<str>]) -> DictionaryArray<Int32Type> {
+    let values = StringArray::from_iter_values(names.iter().map(AsRef::as_ref));
+    DictionaryArray::new(Int32Array::from(keys), Arc::new(values))
+}
+
+/// One row a sample.
+pub fn series(series: Vec<Series>) -> Columns {
+    series.into_iter().map(|s| column(&s.name, numbers(s.values))).collect()
+}
+
+/// One row a packet.
+pub fn drops(results: &Results) -> Columns {
+    let d = &results.drops;
+    let arrivals: UInt64Array = d.arrival.iter().map(|&n| (n != u64::MAX).then_some(n)).collect();
+    let places = d.place.iter().map(|&place| i32::from(place)).collect();
+    let reasons = d.reason.iter().map(|&reason| i32::from(reason)).collect();
+    vec![
+        column("time", Float64Array::from(d.time.clone())),
+        column("arrival", arrivals),
+        column("place", names(places, &results.places)),
+        column("reason", names(reasons, &REASONS)),
+        column("flow", UInt32Array::from(d.flow.clone())),
+        column("bytes", UInt32Array::from(d.bytes.clone())),
+    ]
+}
+
+/// One row a connection; times count from the beginning of the measurement.
+pub fn flows(results: &Results) -> Columns {
+    let flows = &results.flows;
+    let begin = results.begin.as_secs_f64();
+    let numbers_of = |f: &dyn Fn(&bentpipe_sim::Flow) -> f64| numbers(flows.iter().map(f).collect());
+    let closed = |f: &bentpipe_sim::Flow| f.closed.map_or(f64::NAN, |t| t.as_secs_f64() - begin);
+    let traffic = flows.iter().map(|f| f.traffic as i32).collect();
+    vec![
+        column("flow", UInt32Array::from_iter_values(0..flows.len() as u32)),
+        column("session", UInt32Array::from_iter_values(flows.iter().map(|f| f.session))),
+        column("traffic", names(traffic, &results.traffic)),
+        column("opened", numbers_of(&|f| f.opened.as_secs_f64() - begin)),
+        column("closed", numbers_of(&closed)),
+        column("completed", flows.iter().map(|f| Some(f.completed)).collect::<BooleanArray>()),
+        column(
+            "failed",
+            flows.iter().map(|f| Some(f.closed.is_some() && !f.completed)).collect::<BooleanArray>(),
+        ),
+        column("bytes", UInt64Array::from_iter_values(flows.iter().map(|f| f.measured))),
+        column("completion_time", numbers_of(&|f| f.completion_time())),
+        column("goodput", numbers_of(&|f| f.goodput(results.begin, results.end))),
+        column("drops", UInt32Array::from_iter_values(flows.iter().map(|f| f.drops))),
+    ]
+}
+
+/// One row a length.
+pub fn drop_runs(results: &Results) -> Columns {
+    vec![
+        column("length", UInt32Array::from_iter_values(results.drop_runs.iter().map(|(length, _)| *length))),
+        column("count", UInt64Array::from_iter_values(results.drop_runs.iter().map(|(_, count)| *count))),
+    ]
+}
+
+/// The subject's counters; NaN where there was nothing to measure.
+pub fn counters(results: &Results) -> Vec<(&'static str, f64)> {
+    let s = &results.summary;
+    let [mean, p50, p95, p99, max] = s.queue_delay;
+    vec![
+        ("offered_packets", s.offered_packets as f64),
+        ("offered_bytes", s.offered_bytes as f64),
+        ("dropped_packets", (s.aqm_drops + s.overflow_drops) as f64),
+        ("aqm_drops", s.aqm_drops as f64),
+        ("overflow_drops", s.overflow_drops as f64),
+        ("sent_packets", s.sent_packets as f64),
+        ("sent_bytes", s.sent_bytes as f64),
+        ("queue_time_mean", s.queue_time_mean),
+        ("queue_delay_mean", mean),
+        ("queue_delay_p50", p50),
+        ("queue_delay_p95", p95),
+        ("queue_delay_p99", p99),
+        ("queue_delay_max", max),
+        ("jitter", s.jitter),
+        ("events", results.events as f64),
+        ("measured_seconds", (results.end - results.begin).as_secs_f64()),
+        ("simulated_seconds", results.end.as_secs_f64()),
+    ]
+}

@@ -1,0 +1,165 @@
+//! What happens when: a binary heap of typed events.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use bentpipe_units::Instant;
+
+/// Something that happens to a component, which is named by its index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The head of a delay line arrives.
+    Line(u32),
+    /// A packet of a link that does not keep order arrives.
+    Flight(u32),
+    /// A port has sent its packet.
+    Port(u32),
+    /// A port's Aqm wants to be called.
+    PortWake(u32),
+    /// A connection's timer.
+    Timer(u32),
+    /// A connection's pacing lets the next segment go.
+    Pace(u32),
+    /// A station's gateway wants to be called.
+    Gateway(u32),
+    /// A station's spacelink timer: twice the station, plus one for the far end.
+    Space(u32),
+    /// A session opens its next page.
+    Session(u32),
+    /// A source opens its flow, or sends its next datagram.
+    Source(u32),
+    /// The recorder takes a sample, after all else that happens at the time.
+    Sample,
+}
+
+const KIND_BITS: u32 = 4;
+const INDEX_BITS: u32 = 24;
+const NUMBER_BITS: u32 = 35;
+/// Components of one kind that the agenda can tell apart.
+pub const MAX_INDEX: u32 = (1 << INDEX_BITS) - 1;
+
+impl Event {
+    const fn pack(self) -> u64 {
+        let (kind, index) = match self {
+            Self::Line(i) => (0, i),
+            Self::Flight(i) => (1, i),
+            Self::Port(i) => (2, i),
+            Self::PortWake(i) => (3, i),
+            Self::Timer(i) => (4, i),
+            Self::Pace(i) => (5, i),
+            Self::Gateway(i) => (6, i),
+            Self::Space(i) => (7, i),
+            Self::Session(i) => (8, i),
+            Self::Source(i) => (9, i),
+            Self::Sample => (10, 0),
+        };
+        (index as u64) << KIND_BITS | kind
+    }
+
+    const fn unpack(bits: u64) -> Self {
+        let i = (bits >> KIND_BITS) as u32 & MAX_INDEX;
+        match bits & ((1 << KIND_BITS) - 1) {
+            0 => Self::Line(i),
+            1 => Self::Flight(i),
+            2 => Self::Port(i),
+            3 => Self::PortWake(i),
+            4 => Self::Timer(i),
+            5 => Self::Pace(i),
+            6 => Self::Gateway(i),
+            7 => Self::Space(i),
+            8 => Self::Session(i),
+            9 => Self::Source(i),
+            _ => Self::Sample,
+        }
+    }
+}
+
+/// The events to come, in order of time; those of one time in the order in which they were entered, samples last.
+///
+/// An entry is one 128-bit number, so that a comparison is one comparison: time, rank (1 bit), running number, index,
+/// kind.
+#[derive(Default)]
+pub struct Agenda {
+    heap: BinaryHeap<Reverse<u128>>,
+    number: u64,
+}
+
+impl Agenda {
+    /// Enters an event.
+    #[inline]
+    pub fn at(&mut self, time: Instant, event: Event) {
+        let rank = matches!(event, Event::Sample) as u64;
+        let number = self.number & ((1 << NUMBER_BITS) - 1);
+        self.number += 1;
+        let low = (rank << NUMBER_BITS | number) << (INDEX_BITS + KIND_BITS) | event.pack();
+        self.heap.push(Reverse(u128::from(time.as_nanos()) << 64 | u128::from(low)));
+    }
+
+    /// Takes the next event that is not later than `end`.
+    #[inline]
+    pub fn next(&mut self, end: Instant) -> Option<(Instant, Event)> {
+        let &Reverse(entry) = self.heap.peek()?;
+        let time = Instant::from_nanos((entry >> 64) as u64);
+        if time > end {
+            return None;
+        }
+        self.heap.pop();
+        Some((time, Event::unpack(entry as u64)))
+    }
+
+    /// Events entered so far.
+    #[must_use]
+    pub fn entered(&self) -> u64 {
+        self.number
+    }
+
+    /// Whether running numbers have begun again, so that events of one time may be out of order.
+    #[must_use]
+    pub fn is_exhausted(&self) -> bool {
+        self.number >> NUMBER_BITS != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_event_survives_packing() {
+        for event in [
+            Event::Line(0),
+            Event::Flight(1),
+            Event::Port(MAX_INDEX),
+            Event::PortWake(7),
+            Event::Timer(7),
+            Event::Pace(7),
+            Event::Gateway(7),
+            Event::Space(7),
+            Event::Session(7),
+            Event::Source(7),
+            Event::Sample,
+        ] {
+            assert_eq!(Event::unpack(event.pack()), event);
+        }
+    }
+
+    #[test]
+    fn one_times_events_keep_their_order_and_samples_come_last() {
+        let mut agenda = Agenda::default();
+        let t = Instant::from_nanos;
+        agenda.at(t(5), Event::Sample);
+        agenda.at(t(5), Event::Line(9));
+        agenda.at(t(5), Event::Line(3));
+        agenda.at(t(4), Event::Port(1));
+        let order: Vec<_> = std::iter::from_fn(|| agenda.next(t(10))).map(|(_, event)| event).collect();
+        assert_eq!(order, [Event::Port(1), Event::Line(9), Event::Line(3), Event::Sample]);
+    }
+
+    #[test]
+    fn nothing_comes_after_the_end() {
+        let mut agenda = Agenda::default();
+        agenda.at(Instant::from_nanos(5), Event::Sample);
+        assert_eq!(agenda.next(Instant::from_nanos(4)), None);
+        assert!(agenda.next(Instant::from_nanos(5)).is_some());
+    }
+}

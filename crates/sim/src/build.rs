@@ -1,0 +1,446 @@
+//! From a scenario to a world.
+
+use bentpipe_gateway::{Gateway, PepBuffers, Place, Regulator, Sharing};
+use bentpipe_queue::registry::Discipline;
+use bentpipe_queue::{Limit, Marking, Queue, Setup, aqm::droptail::DropTail};
+use bentpipe_scenario as scenario;
+use bentpipe_scenario::{BufferPer, Protocol, Scenario, Subject, TrafficKind};
+use bentpipe_transport::{spacelink, tcp};
+use bentpipe_units::{Duration, Instant, Rate, Rng};
+
+use crate::agenda::{Agenda, Event, MAX_INDEX};
+use crate::circuit::{Group, Joint, Kind, LegPlan, Member, OwnDelay, Plan, Session, Source, Step, Traffic};
+use crate::network::{Discarded, Hop, Line, Link, Path, Port, Slab};
+use crate::recorder::{self, Recorder};
+use crate::world::{Station, World};
+
+/// What went wrong before or during a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error(pub String);
+
+/// A world as the scenario describes it, before anything happens.
+pub fn build(scenario: &Scenario, seed: u64) -> Result<World, Error> {
+    let mut builder =
+        Builder { scenario, seed, first_links: Vec::new(), lines: Vec::new(), hops: Vec::new() };
+    let (links, ports) = builder.links()?;
+    let stations = builder.stations(&links)?;
+    let mut configs = Vec::new();
+    let traffic = builder.traffic(&links, &mut configs)?;
+
+    let gateways =
+        scenario.gateways.iter().zip(&stations).map(|(g, s)| (g.name.as_str(), &s.gateway)).collect();
+    let subject = match scenario.subject {
+        Subject::Gateway(gateway) => (true, gateway as u32),
+        Subject::Link(link) => (false, links[builder.first_links[link] as usize].port.unwrap_or(0)),
+    };
+    let recorder = Recorder::new(&recorder::Setup {
+        warmup: scenario.run.warmup,
+        duration: scenario.run.duration,
+        interval: scenario.run.sample_interval,
+        gateways,
+        ports: &ports,
+        links: &links,
+        subject,
+    });
+    let mut world = World {
+        now: Instant::ZERO,
+        agenda: Agenda::default(),
+        flights: Slab::default(),
+        acks: Slab::default(),
+        hops: builder.hops,
+        links,
+        lines: builder.lines,
+        ports,
+        stations,
+        conns: Vec::new(),
+        configs,
+        circuits: Vec::new(),
+        traffic,
+        sessions: Vec::new(),
+        sources: Vec::new(),
+        recorder,
+        discarded: Discarded::default(),
+    };
+    world.schedule(seed);
+    Ok(world)
+}
+
+struct Builder<'a> {
+    scenario: &'a Scenario,
+    seed: u64,
+    /// The first of each scenario link's links; each member takes two places, forward and reverse.
+    first_links: Vec<u32>,
+    lines: Vec<Line>,
+    hops: Vec<Hop>,
+}
+
+impl Builder<'_> {
+    fn links(&mut self) -> Result<(Vec<Link>, Vec<Port>), Error> {
+        let (mut links, mut ports) = (Vec::new(), Vec::new());
+        for link in &self.scenario.links {
+            self.first_links.push(links.len() as u32);
+            let ends = [&link.between.0, &link.between.1];
+            let members = ends.iter().filter_map(|end| self.group(end)).map(|g| g.count).max().unwrap_or(1);
+            for member in 0..members {
+                for (direction, suffix) in [(&link.forward, ""), (&link.reverse, " reverse")] {
+                    let index = links.len() as u32;
+                    let name = match members {
+                        1 => format!("{}{suffix}", link.name),
+                        _ => format!("{}.{member}{suffix}", link.name),
+                    };
+                    let port = match &direction.queue {
+                        None => None,
+                        Some(spec) => {
+                            ports.push(Port {
+                                queue: self.queue(spec, direction.rate, &name)?,
+                                link: index,
+                                busy: false,
+                            });
+                            Some(ports.len() as u32 - 1)
+                        }
+                    };
+                    let line = self.lines.len() as u32;
+                    self.lines.push(Line::default());
+                    let (rate, delay, loss) = (direction.rate, direction.delay, direction.loss);
+                    links.push(Link::new(name, rate, delay, loss, line, port, self.seed));
+                }
+            }
+        }
+        if links.len() > MAX_INDEX as usize {
+            return Err(Error(format!(
+                "{} links are more than the {MAX_INDEX} that can be simulated",
+                links.len()
+            )));
+        }
+        Ok((links, ports))
+    }
+
+    fn queue(&self, spec: &scenario::QueueSpec, rate: Option<Rate>, name: &str) -> Result<Queue, Error> {
+        let aqm = (spec.aqm.algorithm.build)(&spec.aqm.values).map_err(|e| Error(format!("{name}: {e}")))?;
+        let setup = Setup {
+            marking: spec.marking,
+            limit: spec.limit,
+            capacity: rate.unwrap_or_default(),
+            seed: self.seed,
+            name: name.to_owned(),
+        };
+        Ok(Queue::new((spec.scheduler.build)(), aqm, &setup))
+    }
+
+    fn stations(&mut self, links: &[Link]) -> Result<Vec<Station>, Error> {
+        let scenario = self.scenario;
+        scenario.gateways.iter().map(|gateway| self.station(gateway, links)).collect()
+    }
+
+    fn station(&mut self, g: &scenario::Gateway, links: &[Link]) -> Result<Station, Error> {
+        let mut judge =
+            Some((g.aqm.algorithm.build)(&g.aqm.values).map_err(|e| Error(format!("{}: {e}", g.name)))?);
+        let mut queue = |place, scheduler: &Discipline, limit: Limit, rate: Rate, name: String| {
+            let watched = place == g.watch;
+            let aqm = judge.take_if(|_| watched).unwrap_or_else(|| Box::new(DropTail));
+            let marking = if watched { g.marking } else { Marking::Drop };
+            Queue::new(
+                (scheduler.build)(),
+                aqm,
+                &Setup { marking, limit, capacity: rate, seed: self.seed, name },
+            )
+        };
+        let receive_rate = g.receive_queue.rate;
+        let receive = queue(
+            scenario::Place::Receive,
+            &bentpipe_queue::sched::fifo::DISCIPLINE,
+            g.receive_queue.limit,
+            receive_rate.unwrap_or_default(),
+            format!("{} receive", g.name),
+        );
+        let t = &g.transmit_queue;
+        let transmit = queue(
+            scenario::Place::Transmit,
+            t.scheduler,
+            t.limit,
+            g.regulator.rate,
+            format!("{} transmit", g.name),
+        );
+        let place = |place| match place {
+            scenario::Place::Receive => Place::Receive,
+            scenario::Place::Transmit => Place::Transmit,
+        };
+        let gateway = Gateway::new(bentpipe_gateway::Setup {
+            receive,
+            receive_rate,
+            transmit,
+            watch: place(g.watch),
+            mark: place(g.mark),
+            processing: g.pep.delay,
+            regulator: Regulator::new(g.regulator.rate, g.regulator.tick.unwrap_or(Duration::ZERO)),
+        });
+        let sharing = match g.pep.buffer_per {
+            BufferPer::User => Sharing::PerUser,
+            BufferPer::Connection => Sharing::PerConnection,
+        };
+        let s = &g.spacelink;
+        let config = spacelink::Config {
+            max_payload: small(s.packet.saturating_sub(s.header)),
+            header: small(s.header),
+            window: s.window,
+            stream_window: s.stream_window,
+            reorder: 3,
+            ack_every: s.ack_every,
+            ack_delay: s.ack_delay,
+            initial_rtt: Duration::from_secs(1),
+        };
+        let there = self.first_links[g.link] + u32::from(!g.link_forward);
+        let back = self.first_links[g.link] + u32::from(g.link_forward);
+        Ok(Station {
+            gateway,
+            buffers: PepBuffers::new(g.pep.buffer, sharing),
+            near: spacelink::Endpoint::new(config.clone()),
+            far: spacelink::Endpoint::new(config.clone()),
+            config,
+            forward: self.one_link(there, links),
+            reverse: self.one_link(back, links),
+            relays: Vec::new(),
+            gateway_at: Instant::FAR_FUTURE,
+            space_at: [Instant::FAR_FUTURE; 2],
+            draining: false,
+        })
+    }
+
+    /// A path of a single link.
+    fn one_link(&mut self, link: u32, links: &[Link]) -> Path {
+        let start = self.hops.len() as u32;
+        self.hops.push(Hop::Link { link, line: links[link as usize].line });
+        Path { start, end: start + 1 }
+    }
+
+    fn traffic(&self, links: &[Link], configs: &mut Vec<tcp::Config>) -> Result<Vec<Traffic>, Error> {
+        self.scenario
+            .traffic
+            .iter()
+            .map(|t| {
+                let mut config = |transport: usize, pacing: Option<Rate>| {
+                    let config = tcp_config(&self.scenario.transports[transport], pacing);
+                    configs.iter().position(|known| *known == config).unwrap_or_else(|| {
+                        configs.push(config);
+                        configs.len() - 1
+                    }) as u32
+                };
+                let (protocol, kind) = match &t.kind {
+                    TrafficKind::Pages(p) => (
+                        Some(Protocol::Tcp),
+                        Kind::Pages {
+                            config: config(p.transport, None),
+                            server_config: config(p.transport, p.rate_cap),
+                            object_size: p.object_size,
+                            objects_per_page: p.objects_per_page,
+                            connection_per: p.connection_per,
+                            think_time: p.think_time,
+                            request_size: p.request_size,
+                            ramp: p.ramp,
+                            sessions: p.sessions,
+                        },
+                    ),
+                    TrafficKind::Bulk(b) => (
+                        Some(Protocol::Tcp),
+                        Kind::Bulk {
+                            config: config(b.transport, None),
+                            sender_config: config(b.transport, b.rate_cap),
+                            bytes: b.bytes,
+                            start: b.start,
+                            flows: b.flows,
+                        },
+                    ),
+                    TrafficKind::Cbr(c) => (
+                        None,
+                        Kind::Cbr { rate: c.rate, packet: small(c.packet), start: c.start, flows: c.flows },
+                    ),
+                };
+                let group = |index: usize| {
+                    let before = &self.scenario.hosts[..index];
+                    let first = before.iter().map(|host| host.count).sum();
+                    Group { first, count: self.scenario.hosts[index].count }
+                };
+                let plan = self.plan(t, protocol, links);
+                Ok(Traffic::new(t.name.clone(), plan, group(t.from), group(t.to), kind))
+            })
+            .collect()
+    }
+
+    /// Lays out the way of some traffic: cut where a gateway splits it, through a gateway that does not.
+    fn plan(&self, t: &scenario::Traffic, protocol: Option<Protocol>, links: &[Link]) -> Plan {
+        let mut plan = Plan::default();
+        let mut leg = LegPlan::default();
+        // Steps against the data are found from the far end to the near one, so they are gathered in reverse.
+        for (i, hop) in t.route.iter().enumerate() {
+            let station = self.scenario.gateways.iter().position(|g| g.link == hop.link);
+            if let Some(index) = station {
+                let g = &self.scenario.gateways[index];
+                let to_far = hop.forward == g.link_forward;
+                let entry = Step::Gateway(index as u32);
+                if protocol.is_some_and(|p| g.pep.split.contains(&p)) {
+                    if to_far {
+                        leg.down.push(entry);
+                    }
+                    self.finish(&mut plan, std::mem::take(&mut leg), links);
+                    plan.joints.push(Joint { station: index as u32, to_far });
+                    if !to_far {
+                        // What comes back from the internet meets the gateway last.
+                        leg.up.push(entry);
+                    }
+                    continue;
+                }
+                if to_far {
+                    leg.down.push(entry);
+                }
+            }
+            self.step(&mut plan, &mut leg, t, i, links);
+            if let Some(index) = station
+                && hop.forward != self.scenario.gateways[index].link_forward
+            {
+                // Against the data the gateway comes before the satellite; gathered in reverse, after it.
+                leg.up.push(Step::Gateway(index as u32));
+            }
+        }
+        self.finish(&mut plan, leg, links);
+        plan
+    }
+
+    /// Adds a leg to the plan. Links that do nothing are left out, unless that leaves none.
+    fn finish(&self, plan: &mut Plan, mut leg: LegPlan, links: &[Link]) {
+        leg.up.reverse();
+        for steps in [&mut leg.down, &mut leg.up] {
+            let trivial = |step: &Step| match *step {
+                Step::Link { base, reverse, .. } => links[(base + u32::from(reverse)) as usize].is_trivial(),
+                Step::Gateway(_) => false,
+            };
+            let is_link = |step: &&Step| matches!(step, Step::Link { .. });
+            let lone =
+                steps.iter().find(is_link).copied().filter(|_| steps.iter().filter(is_link).all(trivial));
+            steps.retain(|step| !trivial(step));
+            steps.splice(0..0, lone);
+        }
+        plan.legs.push(leg);
+    }
+
+    /// Adds one link to a leg, in both directions.
+    fn step(&self, plan: &mut Plan, leg: &mut LegPlan, t: &scenario::Traffic, i: usize, links: &[Link]) {
+        let hop = t.route[i];
+        let link = &self.scenario.links[hop.link];
+        let touches = |host: usize| {
+            let name = &self.scenario.hosts[host].name;
+            link.between.0 == *name || link.between.1 == *name
+        };
+        let member = if i == 0 && touches(t.from) {
+            Member::From
+        } else if i + 1 == t.route.len() && touches(t.to) {
+            Member::To
+        } else {
+            Member::One
+        };
+        let base = self.first_links[hop.link];
+        let (there, back) = (u32::from(!hop.forward), u32::from(hop.forward));
+        let per_connection =
+            [there, back].map(|direction| links[(base + direction) as usize].is_per_connection());
+        let own = per_connection.contains(&true).then(|| {
+            plan.own_delays.push(OwnDelay { base, forward: hop.forward, shared: link.shared_delay });
+            2 * (plan.own_delays.len() as u32 - 1)
+        });
+        let own_line =
+            |direction: usize| own.filter(|_| per_connection[direction]).map(|own| own + direction as u32);
+        leg.down.push(Step::Link { base, member, reverse: there == 1, own_line: own_line(0) });
+        leg.up.push(Step::Link { base, member, reverse: back == 1, own_line: own_line(1) });
+    }
+
+    fn group(&self, name: &str) -> Option<&scenario::Host> {
+        self.scenario.hosts.iter().find(|host| host.name == *name)
+    }
+}
+
+impl World {
+    /// Enters what starts by itself.
+    fn schedule(&mut self, seed: u64) {
+        for index in 0..self.traffic.len() as u32 {
+            let t = &self.traffic[index as usize];
+            let rng =
+                |number: u32| Rng::stream(seed, &format!("traffic.{}", t.name), u64::from(number), "flow");
+            match &t.kind {
+                Kind::Pages { sessions, ramp, .. } => {
+                    for number in 0..*sessions {
+                        let at = ramp.map_or(Duration::ZERO, |ramp| ramp_start(&ramp, number));
+                        self.agenda.at(Instant::ZERO + at, Event::Session(self.sessions.len() as u32));
+                        let rng = rng(number);
+                        self.sessions.push(Session { traffic: index, number, pages: 0, pending: 0, rng });
+                    }
+                }
+                Kind::Bulk { flows, start, .. } | Kind::Cbr { flows, start, .. } => {
+                    for number in 0..*flows {
+                        let mut rng = rng(number);
+                        let at = start.draw(&mut rng);
+                        self.agenda.at(Instant::ZERO + at, Event::Source(self.sources.len() as u32));
+                        self.sources.push(Source { traffic: index, number, circuit: None, rng });
+                    }
+                }
+            }
+        }
+        for (port, p) in self.ports.iter().enumerate() {
+            if let Some(at) = p.queue.wake_at() {
+                self.agenda.at(at, Event::PortWake(port as u32));
+            }
+        }
+        for station in 0..self.stations.len() as u32 {
+            self.arm_gateway(station);
+        }
+        self.agenda.at(self.recorder.first_sample(), Event::Sample);
+    }
+}
+
+/// When the session of that number starts.
+fn ramp_start(ramp: &scenario::Ramp, number: u32) -> Duration {
+    let (step, place) = (number / ramp.sessions.max(1), number % ramp.sessions.max(1));
+    let within = ramp.over.times(u64::from(place)).part(u64::from(ramp.sessions.max(1)));
+    (ramp.over + ramp.pause).times(u64::from(step)) + within
+}
+
+fn tcp_config(t: &scenario::Tcp, pacing: Option<Rate>) -> tcp::Config {
+    tcp::Config {
+        mss: small(t.mss),
+        header: small(t.header),
+        initial_window: t.initial_window,
+        receive_window: small(t.receive_window),
+        max_window: t.max_window.unwrap_or(u64::MAX),
+        initial_ssthresh: t.initial_ssthresh.unwrap_or(u64::MAX),
+        initial_rto: t.initial_rto,
+        min_rto: t.min_rto,
+        max_rto: t.max_rto,
+        clock_granularity: t.clock_granularity,
+        limited_transmit: t.limited_transmit,
+        delayed_ack: t.delayed_ack,
+        impatient: t.impatient,
+        go_back_n: t.go_back_n,
+        slow_start_restart: t.slow_start_restart,
+        pacing,
+        ecn: t.ecn,
+        algorithm: tcp::Algorithm::NewReno,
+        syn_retries: t.syn_retries,
+        retries: t.retries,
+    }
+}
+
+/// A size that the scenario has bounded.
+fn small(bytes: u64) -> u32 {
+    u32::try_from(bytes).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Twenty sessions within five seconds, then five seconds' pause.
+    #[test]
+    fn sessions_start_in_steps() {
+        let ramp =
+            scenario::Ramp { sessions: 20, over: Duration::from_secs(5), pause: Duration::from_secs(5) };
+        let start = |number| ramp_start(&ramp, number).as_secs_f64();
+        assert_eq!([start(0), start(1), start(19), start(20), start(399)], [0.0, 0.25, 4.75, 10.0, 194.75]);
+    }
+}

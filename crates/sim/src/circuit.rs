@@ -1,0 +1,733 @@
+//! Circuits: connections from end to end, in as many TCP legs as the gateways on the way make of them.
+//!
+//! A circuit's legs follow the data, from the sending host to the receiving one. Each leg has two connections,
+//! `up` nearer the sender and `down` nearer the receiver; where a gateway splits, a stream of its spacelink joins
+//! the `down` of one leg to the `up` of the next.
+
+use bentpipe_scenario::{ConnectionPer, Law, Ramp};
+use bentpipe_transport::tcp;
+use bentpipe_units::{Duration, Instant, Rate, Rng};
+
+use crate::agenda::Event;
+use crate::network::{Body, Flight, Hop, Line, Path, draw};
+use crate::world::{Relay, World};
+
+/// Whose link of a group a path takes.
+#[derive(Clone, Copy, Debug)]
+pub enum Member {
+    One,
+    From,
+    To,
+}
+
+/// One step of a path, before it is known which hosts it joins.
+#[derive(Clone, Copy, Debug)]
+pub enum Step {
+    Link {
+        /// The first of the group's links; each takes two places, forward and reverse.
+        base: u32,
+        member: Member,
+        reverse: bool,
+        /// Which of the circuit's own delay lines it uses, if any.
+        own_line: Option<u32>,
+    },
+    Gateway(u32),
+}
+
+/// One leg of a plan: the steps with the data, and against it.
+#[derive(Clone, Debug, Default)]
+pub struct LegPlan {
+    pub down: Vec<Step>,
+    pub up: Vec<Step>,
+}
+
+/// Where two legs meet.
+#[derive(Clone, Copy, Debug)]
+pub struct Joint {
+    pub station: u32,
+    /// Whether the data goes from the gateway to the terminal.
+    pub to_far: bool,
+}
+
+/// A delay that is drawn for each connection.
+#[derive(Clone, Copy, Debug)]
+pub struct OwnDelay {
+    pub base: u32,
+    pub forward: bool,
+    pub shared: bool,
+}
+
+/// How the circuits of some traffic are laid out.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    pub legs: Vec<LegPlan>,
+    pub joints: Vec<Joint>,
+    /// Each takes two lines of the circuit's own: with the data, and against it.
+    pub own_delays: Vec<OwnDelay>,
+}
+
+/// Traffic between two groups of hosts.
+pub struct Traffic {
+    pub name: String,
+    pub plan: Plan,
+    pub from: Group,
+    pub to: Group,
+    pub kind: Kind,
+    /// Circuits that are laid out and not in use.
+    pool: Vec<u32>,
+}
+
+/// A group of hosts.
+#[derive(Clone, Copy, Debug)]
+pub struct Group {
+    /// Number of the group's first host among all hosts.
+    pub first: u32,
+    pub count: u32,
+}
+
+/// What the traffic's applications do.
+pub enum Kind {
+    Pages {
+        config: u32,
+        server_config: u32,
+        object_size: Law<u64>,
+        objects_per_page: u32,
+        connection_per: ConnectionPer,
+        think_time: Law<Duration>,
+        request_size: u64,
+        ramp: Option<Ramp>,
+        sessions: u32,
+    },
+    Bulk {
+        config: u32,
+        sender_config: u32,
+        bytes: Option<u64>,
+        start: Law<Duration>,
+        flows: u32,
+    },
+    Cbr {
+        rate: Rate,
+        packet: u32,
+        start: Law<Duration>,
+        flows: u32,
+    },
+}
+
+impl Traffic {
+    pub fn new(name: String, plan: Plan, from: Group, to: Group, kind: Kind) -> Self {
+        Self { name, plan, from, to, kind, pool: Vec::new() }
+    }
+}
+
+/// A user who is always busy with one page, or thinking.
+pub struct Session {
+    pub traffic: u32,
+    /// Its number in its traffic.
+    pub number: u32,
+    pub pages: u32,
+    /// Connections of the page that are not done yet.
+    pub pending: u32,
+    pub rng: Rng,
+}
+
+/// A long-lived transfer, or a flow of datagrams.
+pub struct Source {
+    pub traffic: u32,
+    pub number: u32,
+    pub circuit: Option<u32>,
+    pub rng: Rng,
+}
+
+/// One end of a TCP leg.
+pub struct Conn {
+    pub tcp: tcp::Connection,
+    pub config: u32,
+    pub circuit: u32,
+    /// The other end.
+    pub peer: u32,
+    /// Its way there.
+    pub path: Path,
+    pub role: Role,
+    /// When the agenda next calls for its timer, and for its pacing.
+    timer_at: Instant,
+    pace_at: Instant,
+    /// Bytes acknowledged by the peer that the spacelink has been told of.
+    consumed: u64,
+    /// Whether it opened its leg itself.
+    active: bool,
+    /// Whether the other side of the relay, or the application, has been told that it is established.
+    greeted: bool,
+    /// … and that the peer sends no more.
+    ended: bool,
+}
+
+/// Whom a connection serves.
+#[derive(Clone, Copy, Debug)]
+pub enum Role {
+    Sender,
+    Receiver,
+    Relay { station: u32, stream: u32, far: bool },
+}
+
+/// How far a circuit has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Not in use.
+    Free,
+    /// Its data are on their way.
+    Live,
+    /// Its work is done, or failed; its connections are taking leave.
+    Closing,
+}
+
+/// A connection from end to end.
+pub struct Circuit {
+    pub traffic: u32,
+    /// Its row among the recorder's flows.
+    pub flow: u32,
+    /// Packets that belong to it and are still somewhere.
+    pub flights: u32,
+    conns: std::ops::Range<u32>,
+    relays: Vec<(u32, u32)>,
+    /// With and against the data, for each leg.
+    paths: Vec<(Path, Path)>,
+    own_lines: Vec<(u32, u32)>,
+    /// The session or source that it works for.
+    owner: u32,
+    phase: Phase,
+    failed: bool,
+    /// Objects that are still to come, the current one among them.
+    objects: u32,
+    /// Size of the current object [bytes].
+    size: u64,
+    /// Bytes of it that have come.
+    got: u64,
+    /// Bytes of requests that the server has heard, and how many requests it has answered.
+    heard: u64,
+    answered: u64,
+}
+
+impl World {
+    // ----- sessions and sources ------------------------------------------------------------------------------
+
+    /// A session opens its next page.
+    pub fn open_page(&mut self, session: u32) {
+        let (traffic, number, page) = {
+            let s = &mut self.sessions[session as usize];
+            s.pages += 1;
+            (s.traffic, s.number, s.pages - 1)
+        };
+        let t = &self.traffic[traffic as usize];
+        let Kind::Pages { objects_per_page, connection_per, .. } = t.kind else { return };
+        let (from, to) = (number.wrapping_add(page) % t.from.count, number % t.to.count);
+        let (circuits, objects) = match connection_per {
+            ConnectionPer::Page => (1, objects_per_page),
+            ConnectionPer::Object => (objects_per_page, 1),
+        };
+        self.sessions[session as usize].pending = circuits;
+        for _ in 0..circuits {
+            let circuit = self.open_circuit(traffic, from, to, session);
+            self.circuits[circuit as usize].objects = objects;
+            let opener = self.circuits[circuit as usize].conns.end - 1;
+            self.connect(opener);
+        }
+    }
+
+    /// A page's connection has done its work, or failed.
+    fn page_part_done(&mut self, session: u32) {
+        let s = &mut self.sessions[session as usize];
+        s.pending -= 1;
+        if s.pending > 0 {
+            return;
+        }
+        if let Kind::Pages { think_time, .. } = &self.traffic[s.traffic as usize].kind {
+            let think = think_time.draw(&mut s.rng);
+            self.agenda.at(self.now + think, Event::Session(session));
+        }
+    }
+
+    /// A source opens its flow, or sends its next datagram.
+    pub fn source_due(&mut self, source: u32) {
+        let s = &self.sources[source as usize];
+        let (traffic, number) = (s.traffic, s.number);
+        let t = &self.traffic[traffic as usize];
+        let (from, to) = (number % t.from.count, number % t.to.count);
+        let circuit = match s.circuit {
+            Some(circuit) => circuit,
+            None => {
+                let circuit = self.open_circuit(traffic, from, to, source);
+                self.sources[source as usize].circuit = Some(circuit);
+                circuit
+            }
+        };
+        match self.traffic[traffic as usize].kind {
+            Kind::Cbr { rate, packet, .. } => {
+                let path = self.circuits[circuit as usize].paths[0].0;
+                let flight = self.launch(Body::Datagram, circuit, packet, path);
+                self.forward(flight);
+                self.agenda.at(self.now + rate.time_to_send(u64::from(packet)), Event::Source(source));
+            }
+            _ => self.connect(self.circuits[circuit as usize].conns.start),
+        }
+    }
+
+    // ----- opening and closing -------------------------------------------------------------------------------
+
+    /// A circuit between two hosts, ready to be opened from either end.
+    fn open_circuit(&mut self, traffic: u32, from: u32, to: u32, owner: u32) -> u32 {
+        let index = match self.traffic[traffic as usize].pool.pop() {
+            Some(circuit) => circuit,
+            None => self.lay_out(traffic),
+        };
+        self.aim(index, from, to);
+        let t = &self.traffic[traffic as usize];
+        let (finite, user) = match t.kind {
+            Kind::Pages { .. } => (true, t.to.first + to),
+            Kind::Bulk { bytes, .. } => (bytes.is_some(), t.to.first + to),
+            Kind::Cbr { .. } => (false, t.to.first + to),
+        };
+        let number = match t.kind {
+            Kind::Pages { .. } => self.sessions[owner as usize].number,
+            _ => self.sources[owner as usize].number,
+        };
+        let flow = self.recorder.open_flow(self.now, traffic, number, finite);
+        let c = &mut self.circuits[index as usize];
+        *c = Circuit {
+            traffic,
+            flow,
+            flights: 0,
+            owner,
+            phase: Phase::Live,
+            failed: false,
+            objects: 1,
+            size: 0,
+            got: 0,
+            heard: 0,
+            answered: 0,
+            conns: c.conns.clone(),
+            relays: std::mem::take(&mut c.relays),
+            paths: std::mem::take(&mut c.paths),
+            own_lines: std::mem::take(&mut c.own_lines),
+        };
+        for conn in self.circuits[index as usize].conns.clone() {
+            let conn = &mut self.conns[conn as usize];
+            conn.tcp = tcp::Connection::listen(&self.configs[conn.config as usize]);
+            (conn.timer_at, conn.pace_at) = (Instant::FAR_FUTURE, Instant::FAR_FUTURE);
+            (conn.consumed, conn.active, conn.greeted, conn.ended) = (0, false, false, false);
+        }
+        for i in 0..self.circuits[index as usize].relays.len() {
+            let (station, stream) = self.circuits[index as usize].relays[i];
+            let s = &mut self.stations[station as usize];
+            s.buffers.open(stream, user);
+            self.offer_window(station, stream);
+        }
+        index
+    }
+
+    /// Makes room for a circuit of this traffic: connections, streams, hops and delay lines.
+    fn lay_out(&mut self, traffic: u32) -> u32 {
+        let t = &self.traffic[traffic as usize];
+        let (config, sender_config) = match t.kind {
+            Kind::Pages { config, server_config, .. } => (config, server_config),
+            Kind::Bulk { config, sender_config, .. } => (config, sender_config),
+            Kind::Cbr { .. } => (0, 0),
+        };
+        let connected = !matches!(t.kind, Kind::Cbr { .. });
+        let plan = t.plan.clone();
+        let circuit = self.circuits.len() as u32;
+
+        let mut own_lines = Vec::new();
+        for _ in &plan.own_delays {
+            let first = self.lines.len() as u32;
+            self.lines.extend([Line::default(), Line::default()]);
+            own_lines.push((first, first + 1));
+        }
+        let mut room = |steps: &[Step]| {
+            let start = self.hops.len() as u32;
+            self.hops.extend(steps.iter().map(|_| Hop::Gateway(0)));
+            Path { start, end: self.hops.len() as u32 }
+        };
+        let paths: Vec<_> = plan.legs.iter().map(|leg| (room(&leg.down), room(&leg.up))).collect();
+
+        let first = self.conns.len() as u32;
+        let mut relays = Vec::new();
+        if connected {
+            for (leg, &(down, up)) in paths.iter().enumerate() {
+                let here = first + 2 * leg as u32;
+                for (index, peer, path) in [(here, here + 1, down), (here + 1, here, up)] {
+                    let config = if index == first { sender_config } else { config };
+                    let role = if index == first { Role::Sender } else { Role::Receiver };
+                    self.conns.push(Conn::new(&self.configs, config, circuit, peer, path, role));
+                }
+            }
+            for (i, joint) in plan.joints.iter().enumerate() {
+                let (up_side, down_side) = (first + 2 * i as u32 + 1, first + 2 * i as u32 + 2);
+                let (near, far) = if joint.to_far { (up_side, down_side) } else { (down_side, up_side) };
+                let relays_there = &mut self.stations[joint.station as usize].relays;
+                let stream = relays_there.len() as u32;
+                relays_there.push(Relay { circuit, near, far, held: 0, near_live: false, far_live: false });
+                for (conn, far) in [(near, false), (far, true)] {
+                    self.conns[conn as usize].role = Role::Relay { station: joint.station, stream, far };
+                }
+                relays.push((joint.station, stream));
+            }
+        }
+        self.circuits.push(Circuit {
+            traffic,
+            flow: 0,
+            flights: 0,
+            conns: first..self.conns.len() as u32,
+            relays,
+            paths,
+            own_lines,
+            owner: 0,
+            phase: Phase::Free,
+            failed: false,
+            objects: 0,
+            size: 0,
+            got: 0,
+            heard: 0,
+            answered: 0,
+        });
+        circuit
+    }
+
+    /// Points a circuit's paths at two hosts, and draws its own delays.
+    fn aim(&mut self, circuit: u32, from: u32, to: u32) {
+        let c = &self.circuits[circuit as usize];
+        let traffic = c.traffic as usize;
+        let plan = &self.traffic[traffic].plan;
+        for (leg, &(down, up)) in plan.legs.iter().zip(&c.paths) {
+            for (steps, path) in [(&leg.down, down), (&leg.up, up)] {
+                for (hop, step) in self.hops[path.start as usize..path.end as usize].iter_mut().zip(steps) {
+                    *hop = match *step {
+                        Step::Gateway(station) => Hop::Gateway(station),
+                        Step::Link { base, member, reverse, own_line } => {
+                            let member = match member {
+                                Member::One => 0,
+                                Member::From => from,
+                                Member::To => to,
+                            };
+                            let link = base + 2 * member + u32::from(reverse);
+                            let line = match own_line {
+                                None => self.links[link as usize].line,
+                                Some(own) if own % 2 == 0 => c.own_lines[own as usize / 2].0,
+                                Some(own) => c.own_lines[own as usize / 2].1,
+                            };
+                            Hop::Link { link, line }
+                        }
+                    };
+                }
+            }
+        }
+        for (own, &(with, against)) in plan.own_delays.iter().zip(&c.own_lines) {
+            // The delay is the connection's own, so it comes from the session's stream: the same whatever the queue.
+            let rng = match self.traffic[traffic].kind {
+                Kind::Pages { .. } => &mut self.sessions[c.owner as usize].rng,
+                _ => &mut self.sources[c.owner as usize].rng,
+            };
+            let (first, second) = (own.base + u32::from(!own.forward), own.base + u32::from(own.forward));
+            let there = draw(&self.links[first as usize].delay, rng);
+            let back = if own.shared { there } else { draw(&self.links[second as usize].delay, rng) };
+            self.lines[with as usize].delay = there;
+            self.lines[against as usize].delay = back;
+        }
+    }
+
+    /// A connection opens its leg.
+    pub fn connect(&mut self, conn: u32) {
+        let c = &mut self.conns[conn as usize];
+        c.tcp = tcp::Connection::connect(&self.configs[c.config as usize], self.now);
+        c.active = true;
+        if let Role::Relay { station, stream, far: false } = c.role {
+            self.offer_window(station, stream);
+        }
+        self.pump(conn);
+    }
+
+    /// Gives up a circuit: its connections are reset, and its page counts as failed.
+    fn fail(&mut self, circuit: u32) {
+        let c = &mut self.circuits[circuit as usize];
+        if std::mem::replace(&mut c.failed, true) {
+            return;
+        }
+        let (flow, owner, traffic) = (c.flow, c.owner, c.traffic);
+        let was_live = c.phase == Phase::Live;
+        let relays = c.relays.clone();
+        c.phase = Phase::Closing;
+        if was_live {
+            self.recorder.close_flow(self.now, flow, false);
+        }
+        for conn in self.circuits[circuit as usize].conns.clone() {
+            if !self.conns[conn as usize].tcp.is_closed() {
+                self.conns[conn as usize].tcp.abort();
+                self.transmit(conn);
+            }
+        }
+        for (station, stream) in relays {
+            let relay = self.stations[station as usize].relays[stream as usize];
+            for (live, far) in [(relay.near_live, false), (relay.far_live, true)] {
+                if live {
+                    self.space_end(station, far).reset(stream);
+                    self.pump_space(station, far);
+                }
+            }
+        }
+        if was_live && matches!(self.traffic[traffic as usize].kind, Kind::Pages { .. }) {
+            self.page_part_done(owner);
+        }
+    }
+
+    /// Gives a circuit back once nothing of it is left anywhere.
+    pub fn settle(&mut self, circuit: u32) {
+        let c = &self.circuits[circuit as usize];
+        if c.flights > 0 || c.phase != Phase::Closing {
+            return;
+        }
+        let conns_done = c.conns.clone().all(|conn| {
+            let tcp = &self.conns[conn as usize].tcp;
+            tcp.is_closed() || tcp.in_time_wait()
+        });
+        let streams_done = c.relays.iter().all(|&(station, stream)| {
+            let relay = &self.stations[station as usize].relays[stream as usize];
+            !relay.near_live && !relay.far_live
+        });
+        if !conns_done || !streams_done {
+            return;
+        }
+        self.circuits[circuit as usize].phase = Phase::Free;
+        for i in 0..self.circuits[circuit as usize].relays.len() {
+            let (station, stream) = self.circuits[circuit as usize].relays[i];
+            let s = &mut self.stations[station as usize];
+            let held = std::mem::take(&mut s.relays[stream as usize].held);
+            s.buffers.close(stream, held);
+        }
+        let traffic = self.circuits[circuit as usize].traffic;
+        self.traffic[traffic as usize].pool.push(circuit);
+    }
+
+    // ----- connections ---------------------------------------------------------------------------------------
+
+    pub fn conn_timer(&mut self, conn: u32) {
+        let c = &mut self.conns[conn as usize];
+        if c.timer_at != self.now {
+            return;
+        }
+        c.timer_at = Instant::FAR_FUTURE;
+        if c.tcp.timer().is_some_and(|at| at <= self.now) {
+            c.tcp.on_timer(&self.configs[c.config as usize], self.now);
+            self.pump(conn);
+        } else {
+            self.arm(conn);
+        }
+    }
+
+    pub fn conn_pace(&mut self, conn: u32) {
+        let c = &mut self.conns[conn as usize];
+        if c.pace_at == self.now {
+            c.pace_at = Instant::FAR_FUTURE;
+            self.transmit(conn);
+        }
+    }
+
+    /// Lets a connection's owner act on what it has heard, then sends what there is to send.
+    pub fn pump(&mut self, conn: u32) {
+        let c = &self.conns[conn as usize];
+        let circuit = c.circuit;
+        if c.tcp.failed() {
+            self.fail(circuit);
+        } else {
+            match c.role {
+                Role::Sender => self.serve_sender(conn),
+                Role::Receiver => self.serve_receiver(conn),
+                Role::Relay { station, stream, far } => self.serve_relay(conn, station, stream, far),
+            }
+        }
+        self.transmit(conn);
+        self.settle(circuit);
+    }
+
+    fn transmit(&mut self, conn: u32) {
+        loop {
+            let c = &mut self.conns[conn as usize];
+            let config = &self.configs[c.config as usize];
+            let Some(segment) = c.tcp.poll_transmit(config, self.now) else { break };
+            let (len, to, circuit, path) = (segment.len + config.header, c.peer, c.circuit, c.path);
+            let flight = self.launch(Body::Tcp { to, segment }, circuit, len, path);
+            self.forward(flight);
+        }
+        self.arm(conn);
+    }
+
+    /// Puts a connection's timers on the agenda. A timer that moves later is looked at again when it would have
+    /// gone off.
+    fn arm(&mut self, conn: u32) {
+        let c = &mut self.conns[conn as usize];
+        if let Some(at) = c.tcp.timer()
+            && at < c.timer_at
+        {
+            c.timer_at = at;
+            self.agenda.at(at, Event::Timer(conn));
+        }
+        if let Some(at) = c.tcp.pace()
+            && at < c.pace_at
+        {
+            c.pace_at = at;
+            self.agenda.at(at, Event::Pace(conn));
+        }
+    }
+
+    /// The host that sends the data: answers requests, or sends of its own accord.
+    fn serve_sender(&mut self, conn: u32) {
+        let c = &mut self.conns[conn as usize];
+        let circuit = &mut self.circuits[c.circuit as usize];
+        match self.traffic[circuit.traffic as usize].kind {
+            Kind::Pages { request_size, .. } => {
+                let n = c.tcp.readable();
+                c.tcp.read(n);
+                circuit.heard += n;
+                while circuit.heard >= (circuit.answered + 1) * request_size
+                    && circuit.objects > 0
+                    && circuit.size > 0
+                {
+                    circuit.answered += 1;
+                    c.tcp.write(circuit.size);
+                    if circuit.objects == 1 {
+                        c.tcp.close();
+                        break;
+                    }
+                }
+                if c.tcp.peer_closed() {
+                    c.tcp.close();
+                }
+            }
+            Kind::Bulk { bytes, .. } => {
+                if c.tcp.is_established() && !c.greeted {
+                    c.greeted = true;
+                    c.tcp.write(bytes.unwrap_or(u64::MAX / 8));
+                    if bytes.is_some() {
+                        c.tcp.close();
+                    }
+                }
+            }
+            Kind::Cbr { .. } => {}
+        }
+    }
+
+    /// The host that the data is for: asks for it, and counts it.
+    fn serve_receiver(&mut self, conn: u32) {
+        let c = &mut self.conns[conn as usize];
+        let index = c.circuit;
+        let circuit = &mut self.circuits[index as usize];
+        let n = c.tcp.readable();
+        c.tcp.read(n);
+        circuit.got += n;
+        if n > 0 {
+            self.recorder.delivered(circuit.flow, n);
+        }
+        match &self.traffic[circuit.traffic as usize].kind {
+            Kind::Pages { object_size, request_size, .. } => {
+                if c.tcp.is_established() && !c.greeted {
+                    c.greeted = true;
+                    circuit.size = object_size.draw(&mut self.sessions[circuit.owner as usize].rng);
+                    c.tcp.write(*request_size);
+                } else if circuit.phase == Phase::Live && circuit.size > 0 && circuit.got >= circuit.size {
+                    circuit.objects -= 1;
+                    if circuit.objects > 0 {
+                        circuit.got = 0;
+                        circuit.size = object_size.draw(&mut self.sessions[circuit.owner as usize].rng);
+                        c.tcp.write(*request_size);
+                    } else {
+                        circuit.phase = Phase::Closing;
+                        let (flow, owner) = (circuit.flow, circuit.owner);
+                        self.recorder.close_flow(self.now, flow, true);
+                        self.page_part_done(owner);
+                    }
+                }
+            }
+            Kind::Bulk { bytes, .. } => {
+                if bytes.is_some_and(|bytes| circuit.got >= bytes) && circuit.phase == Phase::Live {
+                    circuit.phase = Phase::Closing;
+                    self.recorder.close_flow(self.now, circuit.flow, true);
+                }
+            }
+            Kind::Cbr { .. } => {}
+        }
+        let c = &mut self.conns[conn as usize];
+        if c.tcp.peer_closed() {
+            c.tcp.close();
+        }
+    }
+
+    /// One side of a split: passes on between the connection and the spacelink.
+    fn serve_relay(&mut self, conn: u32, station: u32, stream: u32, far: bool) {
+        let c = &mut self.conns[conn as usize];
+        let circuit = c.circuit;
+        let mut touched = false;
+        if !c.greeted && c.tcp.is_established() {
+            c.greeted = true;
+            if !c.active {
+                let s = &mut self.stations[station as usize];
+                let relay = &mut s.relays[stream as usize];
+                *(if far { &mut relay.far_live } else { &mut relay.near_live }) = true;
+                (if far { &mut s.far } else { &mut s.near }).open(stream);
+                touched = true;
+            }
+        }
+        let bytes = c.tcp.readable();
+        let fin = c.tcp.peer_closed() && !c.ended;
+        c.ended |= fin;
+        if bytes > 0 || fin {
+            c.tcp.read(bytes);
+            if far {
+                let end = self.space_end(station, true);
+                end.write(stream, bytes);
+                if fin {
+                    end.finish(stream);
+                }
+                touched = true;
+            } else {
+                let s = &mut self.stations[station as usize];
+                s.buffers.take(stream, bytes);
+                s.relays[stream as usize].held += bytes;
+                self.offer_window(station, stream);
+                let body = Body::Chunk { stream, bytes, fin };
+                self.circuits[circuit as usize].flights += 1;
+                let len = u32::try_from(bytes).unwrap_or(u32::MAX);
+                let handle = self.flights.insert(Flight { body, circuit, len, hop: 0, end: 0 });
+                let pkt = self.packet(handle);
+                self.stations[station as usize].gateway.process(pkt, self.now);
+                self.arm_gateway(station);
+            }
+        }
+        let c = &mut self.conns[conn as usize];
+        let taken = c.tcp.acked() - c.consumed;
+        if taken > 0 {
+            c.consumed += taken;
+            self.space_end(station, far).consume(stream, taken);
+            touched = true;
+        }
+        if touched {
+            self.pump_space(station, far);
+        }
+    }
+}
+
+impl Conn {
+    fn new(configs: &[tcp::Config], config: u32, circuit: u32, peer: u32, path: Path, role: Role) -> Self {
+        Self {
+            tcp: tcp::Connection::listen(&configs[config as usize]),
+            config,
+            circuit,
+            peer,
+            path,
+            role,
+            timer_at: Instant::FAR_FUTURE,
+            pace_at: Instant::FAR_FUTURE,
+            consumed: 0,
+            active: false,
+            greeted: false,
+            ended: false,
+        }
+    }
+}

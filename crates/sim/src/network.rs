@@ -1,0 +1,233 @@
+//! Links, the packets on them, and the paths these take.
+
+use std::collections::VecDeque;
+
+use bentpipe_queue::{DropReason, Outcome, Packet, Queue};
+use bentpipe_scenario::{Delay, Per};
+use bentpipe_transport::{spacelink, tcp};
+use bentpipe_units::{Duration, Instant, Rate, Rng};
+
+/// One hop of a path.
+#[derive(Clone, Copy, Debug)]
+pub enum Hop {
+    /// Over a link, on one of its delay lines.
+    Link { link: u32, line: u32 },
+    /// Through a gateway, from the internet to the satellite.
+    Gateway(u32),
+}
+
+/// A path: a range of hops.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Path {
+    pub start: u32,
+    pub end: u32,
+}
+
+/// A packet on its way.
+#[derive(Clone, Copy, Debug)]
+pub struct Flight {
+    pub body: Body,
+    /// The circuit it belongs to.
+    pub circuit: u32,
+    /// Length on the wire [bytes].
+    pub len: u32,
+    /// The hop it is on, and where its path ends.
+    pub hop: u32,
+    pub end: u32,
+}
+
+/// What a packet carries.
+#[derive(Clone, Copy, Debug)]
+pub enum Body {
+    /// A segment for a connection.
+    Tcp { to: u32, segment: tcp::Segment },
+    /// Stream data between a station's ends.
+    Space { station: u32, to_far: bool, data: spacelink::Data },
+    /// An acknowledgement between a station's ends, kept apart for its size.
+    SpaceAck { station: u32, to_far: bool, ack: u32 },
+    /// A datagram.
+    Datagram,
+    /// Bytes of a stream that the PEP works on; they are on no link.
+    Chunk { stream: u32, bytes: u64, fin: bool },
+}
+
+impl Body {
+    /// Whether loss on a link may hit it: acknowledgements are spared.
+    pub const fn is_data(&self) -> bool {
+        match self {
+            Self::Tcp { segment, .. } => segment.len > 0,
+            Self::Space { .. } | Self::Datagram | Self::Chunk { .. } => true,
+            Self::SpaceAck { .. } => false,
+        }
+    }
+}
+
+/// A store with places that are used again.
+#[derive(Debug)]
+pub struct Slab<T> {
+    items: Vec<T>,
+    free: Vec<u32>,
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Self { items: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<T: Copy> Slab<T> {
+    #[inline]
+    pub fn insert(&mut self, item: T) -> u32 {
+        match self.free.pop() {
+            Some(index) => {
+                self.items[index as usize] = item;
+                index
+            }
+            None => {
+                self.items.push(item);
+                (self.items.len() - 1) as u32
+            }
+        }
+    }
+
+    #[inline]
+    pub fn remove(&mut self, index: u32) -> T {
+        self.free.push(index);
+        self.items[index as usize]
+    }
+
+    #[inline]
+    pub fn get(&self, index: u32) -> &T {
+        &self.items[index as usize]
+    }
+
+    #[inline]
+    pub fn get_mut(&mut self, index: u32) -> &mut T {
+        &mut self.items[index as usize]
+    }
+
+    /// Items in use.
+    pub fn len(&self) -> usize {
+        self.items.len() - self.free.len()
+    }
+}
+
+/// One direction of a link.
+pub struct Link {
+    pub name: String,
+    pub rate: Option<Rate>,
+    pub delay: Delay,
+    pub loss: f64,
+    /// The managed queue in front of it, if any.
+    pub port: Option<u32>,
+    /// Its own delay line, unless each connection has one.
+    pub line: u32,
+    /// When it has sent all that it was given; only without a port.
+    busy_until: Instant,
+    delay_rng: Rng,
+    loss_rng: Rng,
+    pub counters: LinkCounters,
+}
+
+/// What went over a link since the run began [packets; bytes].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LinkCounters {
+    pub sent: u64,
+    pub sent_bytes: u64,
+    pub lost: u64,
+    pub arrived: u64,
+}
+
+impl Link {
+    pub fn new(
+        name: String,
+        rate: Option<Rate>,
+        delay: Delay,
+        loss: f64,
+        line: u32,
+        port: Option<u32>,
+        seed: u64,
+    ) -> Self {
+        Self {
+            rate,
+            delay,
+            loss,
+            port,
+            line,
+            busy_until: Instant::ZERO,
+            delay_rng: Rng::stream(seed, &name, 0, "delay"),
+            loss_rng: Rng::stream(seed, &name, 0, "loss"),
+            counters: LinkCounters::default(),
+            name,
+        }
+    }
+
+    /// When a packet of `len` bytes that comes at `now` has been sent.
+    #[inline]
+    pub fn send(&mut self, len: u32, now: Instant) -> Instant {
+        let Some(rate) = self.rate else { return now };
+        self.busy_until = self.busy_until.max(now) + rate.time_to_send(u64::from(len));
+        self.busy_until
+    }
+
+    /// Whether the channel loses the packet.
+    #[inline]
+    pub fn loses(&mut self, is_data: bool) -> bool {
+        self.loss > 0.0 && is_data && self.loss_rng.uniform() < self.loss
+    }
+
+    /// The delay of one packet, where it does not belong to its connection.
+    #[inline]
+    pub fn draw_delay(&mut self) -> Duration {
+        draw(&self.delay, &mut self.delay_rng)
+    }
+
+    /// Whether each connection has its own delay on this link.
+    pub fn is_per_connection(&self) -> bool {
+        self.delay.per == Per::Connection
+    }
+
+    /// Whether a packet passes it as if it were not there.
+    pub fn is_trivial(&self) -> bool {
+        self.rate.is_none()
+            && self.delay.high.is_zero()
+            && self.loss == 0.0
+            && self.port.is_none()
+            && !self.is_per_connection()
+    }
+}
+
+/// A delay drawn from its distribution.
+pub fn draw(delay: &Delay, rng: &mut Rng) -> Duration {
+    if delay.low == delay.high {
+        return delay.low;
+    }
+    Duration::from_secs_f64(rng.uniform_in(delay.low.as_secs_f64(), delay.high.as_secs_f64()))
+}
+
+/// Packets under way that arrive in the order in which they left; only the first is on the agenda.
+#[derive(Debug, Default)]
+pub struct Line {
+    pub flights: VecDeque<(Instant, u32)>,
+    /// Arrival of the last packet.
+    pub last: Instant,
+    /// The delay of the connection that it belongs to.
+    pub delay: Duration,
+}
+
+/// A managed queue in front of a link.
+pub struct Port {
+    pub queue: Queue,
+    pub link: u32,
+    pub busy: bool,
+}
+
+/// Collects what a queue discards.
+#[derive(Debug, Default)]
+pub struct Discarded(pub Vec<(Packet, DropReason)>);
+
+impl Outcome for Discarded {
+    fn dropped(&mut self, pkt: Packet, reason: DropReason) {
+        self.0.push((pkt, reason));
+    }
+}

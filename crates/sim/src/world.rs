@@ -1,0 +1,572 @@
+//! Everything there is in a run, and what moves it.
+
+use bentpipe_gateway::{Event as GatewayEvent, Gateway, PepBuffers};
+use bentpipe_queue::{Ecn, Packet};
+use bentpipe_transport::{spacelink, tcp};
+use bentpipe_units::Instant;
+
+use crate::agenda::{Agenda, Event};
+use crate::circuit::{Circuit, Conn, Session, Source, Traffic};
+use crate::network::{Body, Discarded, Flight, Hop, Line, Link, Path, Port, Slab};
+use crate::recorder::Recorder;
+
+/// No circuit: the packet belongs to all of a station's streams.
+pub const NONE: u32 = u32::MAX;
+
+/// A gateway with its far end: the PEP's buffers and the spacelink between the two.
+pub struct Station {
+    pub gateway: Gateway,
+    pub buffers: PepBuffers,
+    pub near: spacelink::Endpoint,
+    pub far: spacelink::Endpoint,
+    pub config: spacelink::Config,
+    /// From the gateway to the terminal, and back.
+    pub forward: Path,
+    pub reverse: Path,
+    pub relays: Vec<Relay>,
+    /// When the agenda next calls: the gateway, the near end, the far end.
+    pub gateway_at: Instant,
+    pub space_at: [Instant; 2],
+    /// Whether the gateway's events are being worked off further up the stack.
+    pub draining: bool,
+}
+
+/// One split connection's stream: where the PEP joins two TCP connections over the satellite.
+#[derive(Clone, Copy, Debug)]
+pub struct Relay {
+    pub circuit: u32,
+    /// The connection at the gateway, and the one at the terminal.
+    pub near: u32,
+    pub far: u32,
+    /// Bytes that the PEP holds for it.
+    pub held: u64,
+    /// Whether the ends know the stream.
+    pub near_live: bool,
+    pub far_live: bool,
+}
+
+/// A run in progress.
+pub struct World {
+    pub now: Instant,
+    pub agenda: Agenda,
+    pub flights: Slab<Flight>,
+    pub acks: Slab<spacelink::Ack>,
+    pub hops: Vec<Hop>,
+    pub links: Vec<Link>,
+    pub lines: Vec<Line>,
+    pub ports: Vec<Port>,
+    pub stations: Vec<Station>,
+    pub conns: Vec<Conn>,
+    pub configs: Vec<tcp::Config>,
+    pub circuits: Vec<Circuit>,
+    pub traffic: Vec<Traffic>,
+    pub sessions: Vec<Session>,
+    pub sources: Vec<Source>,
+    pub recorder: Recorder,
+    pub discarded: Discarded,
+}
+
+impl World {
+    /// Does what is on the agenda up to and including `end`.
+    pub fn run_until(&mut self, end: Instant, mut proceed: impl FnMut(Instant) -> bool) -> bool {
+        let mut countdown = 0u32;
+        while let Some((time, event)) = self.agenda.next(end) {
+            self.now = time;
+            self.happen(event);
+            countdown = countdown.wrapping_sub(1) & 0xfff;
+            if countdown == 0 && !proceed(time) {
+                return false;
+            }
+        }
+        self.now = end;
+        true
+    }
+
+    #[inline]
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Line(line) => self.line_head(line),
+            Event::Flight(flight) => self.arrive(flight),
+            Event::Port(port) => self.serve_port(port),
+            Event::PortWake(port) => self.wake_port(port),
+            Event::Timer(conn) => self.conn_timer(conn),
+            Event::Pace(conn) => self.conn_pace(conn),
+            Event::Gateway(station) => self.wake_gateway(station),
+            Event::Space(end) => self.space_timer(end / 2, end % 2 == 1),
+            Event::Session(session) => self.open_page(session),
+            Event::Source(source) => self.source_due(source),
+            Event::Sample => self.sample(),
+        }
+    }
+
+    // ----- packets on their way ------------------------------------------------------------------------------
+
+    /// Sends a packet off along a path.
+    #[inline]
+    pub fn launch(&mut self, body: Body, circuit: u32, len: u32, path: Path) -> u32 {
+        if circuit != NONE {
+            self.circuits[circuit as usize].flights += 1;
+        }
+        self.flights.insert(Flight { body, circuit, len, hop: path.start, end: path.end })
+    }
+
+    /// Takes a packet off its way for good.
+    #[inline]
+    pub fn land(&mut self, flight: u32) -> Flight {
+        let landed = self.flights.remove(flight);
+        if landed.circuit != NONE {
+            self.circuits[landed.circuit as usize].flights -= 1;
+        }
+        landed
+    }
+
+    fn line_head(&mut self, line: u32) {
+        let flights = &mut self.lines[line as usize].flights;
+        let Some((_, flight)) = flights.pop_front() else { return };
+        if let Some(&(time, _)) = flights.front() {
+            self.agenda.at(time, Event::Line(line));
+        }
+        self.arrive(flight);
+    }
+
+    /// A packet has come over its link.
+    fn arrive(&mut self, index: u32) {
+        let flight = self.flights.get_mut(index);
+        if let Hop::Link { link, .. } = self.hops[flight.hop as usize] {
+            self.links[link as usize].counters.arrived += 1;
+        }
+        flight.hop += 1;
+        self.forward(index);
+    }
+
+    /// A packet goes on from where it is.
+    #[inline]
+    pub fn forward(&mut self, index: u32) {
+        let flight = *self.flights.get(index);
+        if flight.hop == flight.end {
+            return self.deliver(index);
+        }
+        match self.hops[flight.hop as usize] {
+            Hop::Link { link, line } => self.enter_link(index, flight.len, link, line),
+            Hop::Gateway(station) => {
+                let pkt = self.packet(index);
+                self.stations[station as usize].gateway.arrive(pkt, self.now);
+                self.drain_gateway(station);
+            }
+        }
+    }
+
+    fn enter_link(&mut self, index: u32, len: u32, link: u32, line: u32) {
+        let l = &mut self.links[link as usize];
+        let Some(port) = l.port else {
+            let sent = l.send(len, self.now);
+            return self.propagate(index, len, link, line, sent);
+        };
+        let pkt = self.packet(index);
+        let p = &mut self.ports[port as usize];
+        if let Some(pkt) = p.queue.judge(pkt, self.now, &mut self.discarded) {
+            self.note_mark(pkt);
+            let p = &mut self.ports[port as usize];
+            p.queue.enter(pkt, self.now, &mut self.discarded);
+            if !p.busy {
+                self.serve_port(port);
+            }
+        }
+        self.bury_at_port(port);
+    }
+
+    /// A port's link is free: sends the next packet.
+    fn serve_port(&mut self, port: u32) {
+        let p = &mut self.ports[port as usize];
+        let next = p.queue.leave(self.now, &mut self.discarded);
+        p.busy = next.is_some();
+        let link = p.link;
+        if let Some(pkt) = next {
+            self.recorder.left_port(port, self.now - pkt.arrival);
+            let rate = self.links[link as usize].rate.unwrap_or_default();
+            let sent = self.now + rate.time_to_send(u64::from(pkt.len));
+            self.agenda.at(sent, Event::Port(port));
+            self.note_mark(pkt);
+            let hop = self.flights.get(pkt.handle).hop;
+            if let Hop::Link { line, .. } = self.hops[hop as usize] {
+                self.propagate(pkt.handle, pkt.len, link, line, sent);
+            }
+        }
+        if !self.discarded.0.is_empty() {
+            self.bury_at_port(port);
+        }
+    }
+
+    fn wake_port(&mut self, port: u32) {
+        let queue = &mut self.ports[port as usize].queue;
+        queue.wake(self.now);
+        if let Some(at) = queue.wake_at() {
+            self.agenda.at(at, Event::PortWake(port));
+        }
+    }
+
+    /// Records what a port discarded.
+    fn bury_at_port(&mut self, port: u32) {
+        while let Some((pkt, reason)) = self.discarded.0.pop() {
+            let judged = self.ports[port as usize].queue.counters().judged;
+            self.recorder.dropped_at_port(self.now, port, judged, &pkt, reason);
+            self.bury(pkt.handle);
+        }
+    }
+
+    /// A packet has been discarded.
+    fn bury(&mut self, index: u32) {
+        let flight = self.land(index);
+        if let Body::SpaceAck { ack, .. } = flight.body {
+            self.acks.remove(ack);
+        }
+        if flight.circuit != NONE {
+            let circuit = &self.circuits[flight.circuit as usize];
+            self.recorder.flows[circuit.flow as usize].drops += 1;
+            self.settle(flight.circuit);
+        }
+    }
+
+    /// A packet travels over a link that it has been sent on up to `sent`.
+    #[inline]
+    fn propagate(&mut self, index: u32, len: u32, link: u32, line: u32, sent: Instant) {
+        let l = &mut self.links[link as usize];
+        l.counters.sent += 1;
+        l.counters.sent_bytes += u64::from(len);
+        if l.loss > 0.0 && l.loses(self.flights.get(index).body.is_data()) {
+            l.counters.lost += 1;
+            let flow = self.flow_of(index);
+            self.recorder.lost(self.now, link, flow, len);
+            return self.bury(index);
+        }
+        if !l.delay.ordered {
+            let arrival = sent + l.draw_delay();
+            return self.agenda.at(arrival, Event::Flight(index));
+        }
+        let delay = if l.is_per_connection() { self.lines[line as usize].delay } else { l.draw_delay() };
+        let line_state = &mut self.lines[line as usize];
+        let arrival = (sent + delay).max(line_state.last);
+        line_state.last = arrival;
+        line_state.flights.push_back((arrival, index));
+        if line_state.flights.len() == 1 {
+            self.agenda.at(arrival, Event::Line(line));
+        }
+    }
+
+    /// A packet has come to the end of its path.
+    fn deliver(&mut self, index: u32) {
+        let flight = self.land(index);
+        match flight.body {
+            Body::Tcp { to, segment } => {
+                let conn = &mut self.conns[to as usize];
+                conn.tcp.on_segment(&self.configs[conn.config as usize], self.now, &segment);
+                self.pump(to);
+            }
+            Body::Space { station, to_far, data } => {
+                let now = self.now;
+                self.space_end(station, to_far).on_data(now, &data);
+                self.pump_space(station, to_far);
+                self.settle(flight.circuit);
+            }
+            Body::SpaceAck { station, to_far, ack } => {
+                let (now, ack) = (self.now, self.acks.remove(ack));
+                self.space_end(station, to_far).on_ack(now, &ack);
+                self.pump_space(station, to_far);
+            }
+            Body::Datagram => {
+                let payload = u64::from(flight.len.saturating_sub(DATAGRAM_HEADER));
+                self.recorder.delivered(self.circuits[flight.circuit as usize].flow, payload);
+            }
+            Body::Chunk { .. } => {}
+        }
+    }
+
+    /// What a queue is told of a packet.
+    pub fn packet(&self, index: u32) -> Packet {
+        let flight = self.flights.get(index);
+        let ecn = match &flight.body {
+            Body::Tcp { segment, .. } if segment.ce => Ecn::Ce,
+            Body::Tcp { segment, .. } if segment.ect => Ecn::Ect,
+            _ => Ecn::NotEct,
+        };
+        Packet { len: flight.len, flow: self.flow_of(index), handle: index, arrival: self.now, ecn }
+    }
+
+    /// Writes a congestion mark into the packet it was set on.
+    fn note_mark(&mut self, pkt: Packet) {
+        if pkt.ecn == Ecn::Ce
+            && let Body::Tcp { segment, .. } = &mut self.flights.get_mut(pkt.handle).body
+        {
+            segment.ce = true;
+        }
+    }
+
+    fn flow_of(&self, index: u32) -> u32 {
+        match self.flights.get(index).circuit {
+            NONE => NONE,
+            circuit => self.circuits[circuit as usize].flow,
+        }
+    }
+
+    // ----- stations ------------------------------------------------------------------------------------------
+
+    fn wake_gateway(&mut self, station: u32) {
+        let s = &mut self.stations[station as usize];
+        if s.gateway_at != self.now {
+            return;
+        }
+        s.gateway_at = Instant::FAR_FUTURE;
+        loop {
+            self.stations[station as usize].gateway.wake(self.now);
+            self.drain_gateway(station);
+            if self.stations[station as usize].gateway.wake_at().is_none_or(|at| at > self.now) {
+                break;
+            }
+        }
+        self.arm_gateway(station);
+    }
+
+    /// Puts the gateway's next wish on the agenda.
+    pub fn arm_gateway(&mut self, station: u32) {
+        let s = &mut self.stations[station as usize];
+        if let Some(at) = s.gateway.wake_at()
+            && at < s.gateway_at
+        {
+            s.gateway_at = at;
+            self.agenda.at(at, Event::Gateway(station));
+        }
+    }
+
+    /// Acts on what the gateway did.
+    fn drain_gateway(&mut self, station: u32) {
+        if std::mem::replace(&mut self.stations[station as usize].draining, true) {
+            return;
+        }
+        while let Some(event) = self.stations[station as usize].gateway.poll() {
+            match event {
+                GatewayEvent::Received(pkt) => self.received(station, pkt),
+                GatewayEvent::Processed(pkt) => self.processed(station, pkt),
+                GatewayEvent::Sent(pkt) => {
+                    self.recorder.left_gateway(station, self.now - pkt.arrival);
+                    self.note_mark(pkt);
+                    self.forward(pkt.handle);
+                }
+                GatewayEvent::Dropped(pkt, reason, place) => {
+                    let gateway = &self.stations[station as usize].gateway;
+                    self.recorder.dropped_at_gateway(self.now, station, gateway, &pkt, reason, place);
+                    self.bury(pkt.handle);
+                }
+            }
+        }
+        self.stations[station as usize].draining = false;
+    }
+
+    /// A packet has passed the receive queue: a split connection's ends here, any other goes through.
+    fn received(&mut self, station: u32, pkt: Packet) {
+        self.note_mark(pkt);
+        let flight = self.flights.get_mut(pkt.handle);
+        flight.hop += 1;
+        if flight.hop == flight.end {
+            return self.deliver(pkt.handle);
+        }
+        self.stations[station as usize].gateway.process(pkt, self.now);
+        self.arm_gateway(station);
+    }
+
+    /// The PEP has finished with a chunk of a stream, or with a packet that it does not split.
+    fn processed(&mut self, station: u32, pkt: Packet) {
+        let s = &mut self.stations[station as usize];
+        if let Body::Chunk { stream, bytes, fin } = self.flights.get(pkt.handle).body {
+            s.near.write(stream, bytes);
+            if fin {
+                s.near.finish(stream);
+            }
+            let circuit = self.land(pkt.handle).circuit;
+            self.pump_space(station, false);
+            self.settle(circuit);
+        } else {
+            s.gateway.transmit(pkt, self.now);
+            self.arm_gateway(station);
+        }
+    }
+
+    #[inline]
+    pub fn space_end(&mut self, station: u32, far: bool) -> &mut spacelink::Endpoint {
+        let s = &mut self.stations[station as usize];
+        if far { &mut s.far } else { &mut s.near }
+    }
+
+    fn space_timer(&mut self, station: u32, far: bool) {
+        let s = &mut self.stations[station as usize];
+        if s.space_at[usize::from(far)] != self.now {
+            return;
+        }
+        s.space_at[usize::from(far)] = Instant::FAR_FUTURE;
+        let now = self.now;
+        let end = self.space_end(station, far);
+        if end.timer().is_some_and(|at| at <= now) {
+            end.on_timer(now);
+        }
+        self.pump_space(station, far);
+    }
+
+    /// Sends what one end of the spacelink has to send, and acts on what it has heard.
+    pub fn pump_space(&mut self, station: u32, far: bool) {
+        let now = self.now;
+        let path = {
+            let s = &self.stations[station as usize];
+            if far { s.reverse } else { s.forward }
+        };
+        let to_far = !far;
+        while let Some(ack) = self.space_end(station, far).poll_ack(now) {
+            let len = ack.wire_len(&self.stations[station as usize].config);
+            let body = Body::SpaceAck { station, to_far, ack: self.acks.insert(ack) };
+            self.send_space(station, far, body, NONE, len, path);
+        }
+        while let Some(data) = self.space_end(station, far).poll_data(now) {
+            let s = &self.stations[station as usize];
+            let (len, circuit) = (data.wire_len(&s.config), s.relays[data.stream as usize].circuit);
+            self.send_space(station, far, Body::Space { station, to_far, data }, circuit, len, path);
+        }
+        if !far {
+            self.drain_gateway(station);
+            self.arm_gateway(station);
+        }
+        while let Some(event) = self.space_end(station, far).poll_event() {
+            self.space_event(station, far, event);
+        }
+        let side = usize::from(far);
+        let s = &mut self.stations[station as usize];
+        let end = if far { &s.far } else { &s.near };
+        if let Some(at) = end.timer()
+            && at < s.space_at[side]
+        {
+            s.space_at[side] = at;
+            self.agenda.at(at, Event::Space(2 * station + u32::from(far)));
+        }
+    }
+
+    /// Sends a packet of the spacelink: from the gateway by way of its transmit queue.
+    fn send_space(&mut self, station: u32, far: bool, body: Body, circuit: u32, len: u32, path: Path) {
+        let index = self.launch(body, circuit, len, path);
+        if far {
+            self.forward(index);
+        } else {
+            let pkt = self.packet(index);
+            self.stations[station as usize].gateway.transmit(pkt, self.now);
+        }
+    }
+
+    fn space_event(&mut self, station: u32, far: bool, event: spacelink::Event) {
+        use spacelink::Event::{Acked, Closed, Finished, Opened, Readable, Reset};
+        let (Opened { stream }
+        | Readable { stream, .. }
+        | Acked { stream, .. }
+        | Finished { stream }
+        | Reset { stream }
+        | Closed { stream }) = event;
+        let relay = &mut self.stations[station as usize].relays[stream as usize];
+        let circuit = relay.circuit;
+        let conn = if far { relay.far } else { relay.near };
+        let live = if far { &mut relay.far_live } else { &mut relay.near_live };
+        match event {
+            Opened { .. } => {
+                *live = true;
+                self.connect(conn);
+            }
+            Readable { bytes, .. } => {
+                self.conns[conn as usize].tcp.write(bytes);
+                self.pump(conn);
+            }
+            Acked { bytes, .. } if !far => self.release(station, stream, bytes),
+            Acked { .. } => {}
+            Finished { .. } => {
+                self.conns[conn as usize].tcp.close();
+                self.pump(conn);
+            }
+            Reset { .. } => {
+                self.conns[conn as usize].tcp.abort();
+                self.pump(conn);
+            }
+            Closed { .. } => {
+                *live = false;
+                self.settle(circuit);
+            }
+        }
+    }
+
+    /// Bytes have reached the far end, so their room in the PEP's buffer is free again.
+    fn release(&mut self, station: u32, stream: u32, bytes: u64) {
+        let s = &mut self.stations[station as usize];
+        let relay = &mut s.relays[stream as usize];
+        relay.held -= bytes;
+        let conn = relay.near;
+        let config = &self.configs[self.conns[conn as usize].config as usize];
+        let was_tight = s.buffers.room(stream) < u64::from(config.receive_window);
+        s.buffers.release(stream, bytes);
+        if was_tight {
+            // Whoever shares the buffer may have been waiting for the room.
+            for sharer in s.buffers.sharers(stream).to_vec() {
+                self.offer_window(station, sharer);
+                let near = self.stations[station as usize].relays[sharer as usize].near;
+                self.pump(near);
+            }
+        }
+    }
+
+    /// Tells a connection at the gateway how much its server may send.
+    pub fn offer_window(&mut self, station: u32, stream: u32) {
+        let s = &self.stations[station as usize];
+        let (room, conn) = (s.buffers.room(stream), s.relays[stream as usize].near);
+        self.conns[conn as usize].tcp.set_window(u32::try_from(room).unwrap_or(u32::MAX));
+    }
+
+    // ----- the end -------------------------------------------------------------------------------------------
+
+    fn sample(&mut self) {
+        let next = self.recorder.sample(self.now, &self.ports, &self.stations);
+        if let Some(at) = next {
+            self.agenda.at(at, Event::Sample);
+        }
+    }
+
+    /// Checks that nothing appeared from nowhere or vanished.
+    ///
+    /// # Errors
+    /// Names the identity that does not hold, with its figures.
+    pub fn check(&self) -> Result<(), String> {
+        let mut held = 0u64;
+        for l in &self.links {
+            let c = l.counters;
+            let on_way = c.sent - c.lost - c.arrived;
+            let queued = l.port.map_or(0, |p| u64::from(self.ports[p as usize].queue.state().packets));
+            held += on_way + queued;
+        }
+        for port in &self.ports {
+            port.queue.check().map_err(|e| format!("{}: {e}", self.links[port.link as usize].name))?;
+        }
+        for station in &self.stations {
+            let g = &station.gateway;
+            for queue in [g.receive_queue(), g.transmit_queue()] {
+                queue.check().map_err(|e| format!("gateway: {e}"))?;
+                held += u64::from(queue.state().packets);
+            }
+            held += g.in_work() as u64;
+            let owned: u64 = station.relays.iter().map(|r| r.held).sum();
+            if owned != station.buffers.occupied() {
+                let occupied = station.buffers.occupied();
+                return Err(format!("PEP buffers hold {occupied} bytes, their connections {owned}"));
+            }
+        }
+        if held != self.flights.len() as u64 {
+            return Err(format!("{} packets are under way, but {held} can be found", self.flights.len()));
+        }
+        if self.agenda.is_exhausted() {
+            return Err("more events than the agenda can keep in order".to_owned());
+        }
+        self.recorder.check()
+    }
+}
+
+/// IPv4 and UDP headers of a datagram [bytes] (RFC 791, RFC 768).
+pub const DATAGRAM_HEADER: u32 = 28;

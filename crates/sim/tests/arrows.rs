@@ -1,0 +1,32 @@
+//! The permitted dependencies between the crates, and no others.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Crate, and what it may use.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("units", &[]),
+    ("queue", &["units"]),
+    ("transport", &["units"]),
+    ("scenario", &["units", "queue"]),
+    ("gateway", &["units", "queue"]),
+    ("sim", &["units", "queue", "gateway", "transport", "scenario"]),
+    ("python", &["units", "queue", "scenario", "sim"]),
+];
+
+#[test]
+fn crates_use_only_what_they_may() {
+    let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml");
+    let metadata = cargo_metadata::MetadataCommand::new().manifest_path(manifest).no_deps().exec().unwrap();
+    let short = |name: &str| name.strip_prefix("bentpipe-").map(str::to_owned);
+    let allowed: BTreeMap<_, BTreeSet<_>> =
+        ARROWS.iter().map(|(name, uses)| (*name, uses.iter().copied().collect())).collect();
+
+    let packages: BTreeSet<_> = metadata.packages.iter().filter_map(|p| short(&p.name)).collect();
+    assert_eq!(packages, ARROWS.iter().map(|(name, _)| (*name).to_owned()).collect());
+    for package in &metadata.packages {
+        let name = short(&package.name).unwrap();
+        for used in package.dependencies.iter().filter_map(|d| short(&d.name)) {
+            assert!(allowed[name.as_str()].contains(used.as_str()), "{name} must not use {used}");
+        }
+    }
+}
