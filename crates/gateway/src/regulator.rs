@@ -3,7 +3,7 @@
 use bentpipe_units::{Duration, Instant, Rate};
 
 /// Credit for one byte [bit/s ns]: counted so, no rate and no tick leaves a rounding error behind.
-const BYTE: u64 = 8_000_000_000;
+const BYTE: i64 = 8_000_000_000;
 
 /// Lets packets go at a rate: at regular ticks, each a burst of what a tick earns, or one by one.
 ///
@@ -13,8 +13,9 @@ pub struct Regulator {
     rate: Rate,
     /// Zero: packets go one by one.
     tick: Duration,
-    /// What may still go at this tick [bit/s ns].
-    credit: u64,
+    /// What may still go at this tick [bit/s ns]. Below zero where an Aqm discarded the packet that was looked at
+    /// and a longer one went in its place: the next tick pays for it.
+    credit: i64,
     /// The last tick, or none yet.
     last: Option<Instant>,
     /// One by one: when the packet that went last has been sent.
@@ -62,7 +63,7 @@ impl Regulator {
         self.wake_at = None;
         if !self.tick.is_zero() {
             let earned = self.rate.as_bps().saturating_mul(self.tick.as_nanos());
-            self.credit = self.credit.saturating_add(earned);
+            self.credit = self.credit.saturating_add_unsigned(earned);
             self.last = Some(now);
         }
     }
@@ -76,7 +77,7 @@ impl Regulator {
     /// Whether a packet of `len` bytes may go now.
     #[must_use]
     pub fn allows(&self, len: u32, now: Instant) -> bool {
-        if self.tick.is_zero() { !self.is_busy(now) } else { u64::from(len) * BYTE <= self.credit }
+        if self.tick.is_zero() { !self.is_busy(now) } else { i64::from(len) * BYTE <= self.credit }
     }
 
     /// A packet of `len` bytes goes.
@@ -84,13 +85,13 @@ impl Regulator {
         if self.tick.is_zero() {
             self.free_at = now + self.rate.time_to_send(u64::from(len));
         } else {
-            self.credit -= u64::from(len) * BYTE;
+            self.credit -= i64::from(len) * BYTE;
         }
     }
 
     /// Nothing waits any more.
     pub fn rest(&mut self) {
-        self.credit = 0;
+        self.credit = self.credit.min(0);
     }
 }
 

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use bentpipe_scenario::Scenario;
 use bentpipe_units::Instant;
 
-pub use recorder::{Drops, Flow, REASONS, Series, Summary};
+pub use recorder::{Drops, Flow, REASONS, Series, Space, Summary};
 
 /// Why a run has no results.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,6 +87,8 @@ pub struct Results {
     pub drop_runs: Vec<(u32, u64)>,
     /// The subject's counters over the measured time.
     pub summary: Summary,
+    /// What went over the spacelinks.
+    pub space: Space,
     /// Events that happened.
     pub events: u64,
 }
@@ -109,6 +111,13 @@ pub fn run(scenario: &Scenario, seed: u64, progress: &Progress) -> Result<Result
     progress.now.store(end.as_nanos(), Ordering::Relaxed);
     world.recorder.finish(end);
     world.check().map_err(Error::Broken)?;
+    let mut space = Space::default();
+    for end in world.stations.iter().flat_map(|s| [&s.near, &s.far]) {
+        let stats = end.stats();
+        space.sent += stats.sent;
+        space.retransmitted += stats.retransmitted;
+        space.acks += stats.acks_sent;
+    }
     let recorder = world.recorder;
     Ok(Results {
         traffic: world.traffic.into_iter().map(|t| t.name).collect(),
@@ -120,6 +129,7 @@ pub fn run(scenario: &Scenario, seed: u64, progress: &Progress) -> Result<Result
         drops: recorder.drops,
         flows: recorder.flows,
         summary: recorder.summary,
+        space,
         events: world.agenda.entered(),
     })
 }

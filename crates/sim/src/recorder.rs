@@ -84,6 +84,17 @@ impl Flow {
     }
 }
 
+/// What went over the spacelinks since the run began [packets].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Space {
+    /// Data packets, in both directions, repeated ones among them.
+    pub sent: u64,
+    /// Data packets whose content had been sent before.
+    pub retransmitted: u64,
+    /// Acknowledgements.
+    pub acks: u64,
+}
+
 /// What the subject's counters say of the measured time.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {

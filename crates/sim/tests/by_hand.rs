@@ -1,0 +1,123 @@
+//! Runs whose outcome can be worked out by hand.
+
+mod common;
+
+use bentpipe_scenario::Scenario;
+use common::{mean, results, shipped};
+
+fn scenario(text: &str) -> Scenario {
+    Scenario::parse(text, "test.toml", &[]).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// Two hosts on a link of 1 Mbit/s and 50 ms: 40 bytes take 0.32 ms, 340 take 2.72 ms, 1040 take 8.32 ms.
+const FETCH: &str = r#"
+title = "One page"
+[run]
+duration = "10 s"
+subject = "wire"
+[host.client]
+count = 1
+[host.server]
+count = 1
+[link.wire]
+between = ["server", "client"]
+rate = "1 Mbps"
+delay = "50 ms"
+queue = { limit = "1000 packets", aqm = { algorithm = "droptail" } }
+[transport.plain]
+mss = "1000 B"
+initial_window = 3
+[traffic.web]
+kind = "pages"
+from = "server"
+to = "client"
+transport = "plain"
+sessions = 1
+object_size = "6000 B"
+request_size = "300 B"
+think_time = "100 s"
+"#;
+
+/// The client's SYN leaves at 0 and is there at 50.32 ms; the answer is back at 100.64. The request (340 bytes on the
+/// wire) completes the handshake and is there at 100.64 + 2.72 + 50 = 153.36. Three segments leave in 24.96 ms; the
+/// first arrives at 153.36 + 8.32 + 50 = 211.68, and its ACK is back at 262.00: the window lets two more go, and the
+/// second ACK, 8.32 ms later, the one that is left. They leave one after the other: the last has been sent at 262.00 +
+/// 3 x 8.32 = 286.96 and arrives at 336.96 ms.
+#[test]
+fn a_page_takes_as_long_as_slow_start_says() {
+    let r = results(&scenario(FETCH), 1);
+    let flow = r.flows[0];
+    assert!(flow.completed);
+    assert_eq!(flow.delivered, 6000);
+    assert!((flow.completion_time() - 0.336_96).abs() < 1e-9, "{}", flow.completion_time());
+}
+
+/// A window of ten segments on a path that holds far more: ten segments a round trip. The round trip is twice
+/// 100 ms and the time to send a segment (0.832 ms at 10 Mbit/s) and an ACK (0.032 ms).
+#[test]
+fn a_window_limited_transfer_sends_a_window_a_round_trip() {
+    let text = FETCH
+        .replace("1 Mbps", "10 Mbps")
+        .replace("50 ms", "100 ms")
+        .replace(r#"duration = "10 s""#, "warmup = \"5 s\"\nduration = \"20 s\"")
+        .replace("initial_window = 3", "receive_window = \"10000 B\"");
+    let (head, _) = text.split_once("[traffic.web]").unwrap();
+    let bulk = "[traffic.bulk]\nkind = \"bulk\"\nfrom = \"server\"\nto = \"client\"\ntransport = \"plain\"\nflows = 1\n";
+    let r = results(&scenario(&format!("{head}{bulk}")), 1);
+    let expected = 10.0 * 8000.0 / (0.2 + 0.000_832 + 0.000_032);
+    let found = r.flows[0].goodput(r.begin, r.end);
+    assert!((found / expected - 1.0).abs() < 0.006, "{found} bit/s, by hand {expected}");
+}
+
+/// 800 kbit/s of 1000-byte datagrams over 1 Mbit/s: a packet every 10 ms that takes 8 ms, so none ever waits, and
+/// four fifths of the link are used. At 2 Mbit/s half of them are lost once the queue of 10 is full.
+#[test]
+fn a_constant_rate_uses_what_it_asks_for_or_what_there_is() {
+    let (head, _) = FETCH.split_once("[transport.plain]").unwrap();
+    let head =
+        head.replace("1000 packets", "10 packets").replace("duration =", "warmup = \"1 s\"\nduration =");
+    let cbr = |rate: &str| {
+        let traffic =
+            format!("[traffic.cbr]\nkind = \"cbr\"\nfrom = \"server\"\nto = \"client\"\nflows = 1\n");
+        results(&scenario(&format!("{head}{traffic}rate = \"{rate}\"\npacket = \"1000 B\"\n")), 1)
+    };
+    let light = cbr("800 kbps");
+    assert_eq!(mean(&light, "utilization_out"), 800_000.0);
+    assert_eq!((light.summary.overflow_drops, light.summary.queue_delay[4]), (0, 0.0));
+    let heavy = cbr("2 Mbps");
+    assert!((mean(&heavy, "utilization_out") - 1e6).abs() < 2000.0);
+    let share = heavy.summary.overflow_drops as f64 / heavy.summary.offered_packets as f64;
+    assert!((share - 0.5).abs() < 0.002, "{share}");
+    // Every second packet finds one of the ten places free, so no two drops follow each other.
+    assert_eq!(heavy.drop_runs.len(), 1);
+    assert_eq!(heavy.drop_runs[0].0, 1);
+    // Ten packets wait when a packet is let in: it leaves 80 ms later, less the rest of the one being sent.
+    let longest = heavy.summary.queue_delay[4];
+    assert!((0.072..=0.0801).contains(&longest), "{longest}");
+}
+
+/// Datagrams that are not split wait 12 ms for the PEP and then for a tick, and reach the client unharmed.
+#[test]
+fn unsplit_datagrams_pass_the_gateway() {
+    let r = results(&shipped("unsplit-udp", &[]), 1);
+    let cbr = r.traffic.iter().position(|name| name != "web").unwrap() as u32;
+    let udp: Vec<_> = r.flows.iter().filter(|f| f.traffic == cbr).collect();
+    assert!(!udp.is_empty());
+    for flow in udp {
+        assert!(flow.measured > 0, "session {}", flow.session);
+    }
+}
+
+/// The published result of an independent simulator for 50 NewReno flows over 20 Mbit/s and 60 ms (ns-2.35): the link
+/// is full, and 5.54 % of the packets are dropped. Queue lengths are compared where RED's `wait_` exists.
+#[test]
+fn fifty_flows_fill_a_link_as_in_ns_2() {
+    let scenario = shipped(
+        "red-dumbbell",
+        &["link.left.delay=10 ms", "link.bottleneck.delay=10 ms", "link.right.delay=10 ms"],
+    );
+    let r = results(&scenario, 1);
+    assert!(mean(&r, "utilization_out") > 0.95 * 20e6);
+    let drop_rate = r.summary.aqm_drops as f64 / r.summary.offered_packets as f64;
+    assert!((drop_rate / 0.055_360_6 - 1.0).abs() < 0.1, "{drop_rate}");
+}

@@ -1,0 +1,23 @@
+//! What the tests of whole runs share.
+
+use bentpipe_scenario::Scenario;
+use bentpipe_sim::{Progress, Results, run};
+
+/// A scenario of the project, with overrides.
+pub fn shipped(name: &str, overrides: &[&str]) -> Scenario {
+    let path = format!("{}/../../scenarios/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+    let overrides: Vec<_> = overrides.iter().map(|&o| o.to_owned()).collect();
+    Scenario::load(&path, &overrides).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// A run that must succeed; its counter identities are checked by the run itself.
+pub fn results(scenario: &Scenario, seed: u64) -> Results {
+    run(scenario, seed, &Progress::default()).unwrap_or_else(|e| panic!("{}: {e}", scenario.title))
+}
+
+/// The mean of a series.
+#[allow(dead_code)]
+pub fn mean(results: &Results, series: &str) -> f64 {
+    let values = &results.series.iter().find(|s| s.name == series).unwrap().values;
+    values.iter().sum::<f64>() / values.len() as f64
+}

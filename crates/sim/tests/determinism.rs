@@ -1,0 +1,71 @@
+//! The same seed gives the same bytes, whatever the build and the machine.
+
+mod common;
+
+use std::fmt::Write as _;
+
+use bentpipe_sim::Results;
+use common::{results, shipped};
+
+/// 64-bit FNV-1a.
+fn digest(bytes: impl IntoIterator<Item = u8>) -> u64 {
+    bytes
+        .into_iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// A line for each series, and one for the drops' times. The release build behind the Python package is held to
+/// the same file by `python/tests/test_determinism.py`.
+fn digests(results: &Results) -> String {
+    let mut text = String::new();
+    let drops = ("drops.time", &results.drops.time);
+    for (name, values) in results.series.iter().map(|s| (s.name.as_str(), &s.values)).chain([drops]) {
+        // A value that is missing is written as one NaN, whatever its bits.
+        let bits = values.iter().map(|x| if x.is_nan() { f64::NAN.to_bits() } else { x.to_bits() });
+        writeln!(text, "{name} {:016x}", digest(bits.flat_map(u64::to_le_bytes))).unwrap();
+    }
+    text
+}
+
+/// After a change that is meant to change results: `BLESS=1 cargo test -p bentpipe-sim --test determinism`.
+#[test]
+fn a_debug_build_gives_the_recorded_bytes() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/small-gateway.digests");
+    let found = digests(&results(&shipped("small-gateway", &[]), 1));
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(path, &found).unwrap();
+    }
+    assert_eq!(found, std::fs::read_to_string(path).unwrap());
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes_and_another_seed_others() {
+    for name in ["two-gateways", "unsplit-udp"] {
+        let scenario = shipped(name, &["run.duration=20 s"]);
+        let first = digests(&results(&scenario, 7));
+        assert_eq!(first, digests(&results(&scenario, 7)), "{name}");
+        assert_ne!(first, digests(&results(&scenario, 8)), "{name}");
+    }
+}
+
+/// Two algorithms meet the same traffic: the sizes of a session's objects and the delays of its connections do not
+/// depend on the queue.
+#[test]
+fn comparisons_are_paired() {
+    let scenario = shipped("small-gateway", &["traffic.web.think_time=0 s"]);
+    let sizes = |setting: &str| {
+        let r = results(&scenario.with_setting(setting).unwrap(), 1);
+        let mut sizes = vec![Vec::new(); 40];
+        for flow in r.flows.iter().filter(|f| f.completed) {
+            sizes[flow.session as usize].push(flow.delivered);
+        }
+        sizes
+    };
+    let mut pages = 0;
+    for (red, avqred) in sizes("red").iter().zip(&sizes("avqred")) {
+        let both = red.len().min(avqred.len());
+        pages += both;
+        assert_eq!(red[..both], avqred[..both]);
+    }
+    assert!(pages > 50, "{pages}");
+}

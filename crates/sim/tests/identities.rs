@@ -1,0 +1,77 @@
+//! Every run checks at its end that nothing appeared from nowhere or vanished; these make it hard.
+
+mod common;
+
+use common::{results, shipped};
+
+/// Overrides that bend the small gateway, and whether anything may be sent again over the satellite.
+const BENT: &[(&[&str], bool)] = &[
+    (&[], false),
+    (&["link.satellite.loss=0.05"], true),
+    (&["link.ingress.loss=0.05"], false),
+    (&["link.access.loss=0.05"], false),
+    (&["gateway.pep.buffer=3 KB"], false),
+    (&["gateway.pep.buffer=3 KB", "gateway.pep.buffer_per=connection", "link.satellite.loss=0.02"], true),
+    (&["gateway.spacelink.window=120 KB", "gateway.spacelink.stream_window=120 KB"], false),
+    (&["gateway.spacelink.stream_window=4 KB"], false),
+    (&["gateway.transmit_queue.limit=10 packets"], true),
+    (
+        &["gateway.receive_queue={ limit = \"20 packets\", rate = \"5 Mbps\" }", "gateway.watch=receive"],
+        false,
+    ),
+    (&["gateway.mark=transmit", "gateway.aqm={ algorithm = \"codel\" }"], true),
+    (&["gateway.regulator={ rate = \"4 Mbps\" }"], false),
+    (&["gateway.pep.split=[]"], false),
+    (&["gateway.pep.delay=0 s", "traffic.web.think_time=0 s"], false),
+    (&["traffic.web.objects_per_page=3"], false),
+    (&["traffic.web.objects_per_page=3", "traffic.web.connection_per=object"], false),
+    (&["traffic.web.rate_cap=100 kbps"], false),
+    (&["link.satellite.delay={ uniform = [\"100 ms\", \"300 ms\"], ordered = false }"], true),
+    (&["link.ingress.delay={ uniform = [\"10 ms\", \"60 ms\"], ordered = false }"], false),
+];
+
+#[test]
+fn nothing_appears_or_vanishes_however_the_gateway_is_bent() {
+    for (overrides, may_repeat) in BENT {
+        let scenario = shipped("small-gateway", overrides);
+        for setting in ["red", "avq", "avqred"] {
+            let scenario = if overrides.iter().any(|o| o.contains("codel")) {
+                scenario.clone()
+            } else {
+                scenario.with_setting(setting).unwrap()
+            };
+            let r = results(&scenario, 3);
+            let at = format!("{setting} {overrides:?}");
+            let completed = r.flows.iter().filter(|f| f.completed).count();
+            assert!(completed > 25, "{at}: {completed} completed");
+            let failed = r.flows.iter().filter(|f| f.closed.is_some() && !f.completed).count();
+            assert_eq!(failed, 0, "{at}");
+            assert!(*may_repeat || r.space.retransmitted == 0, "{at}: {:?}", r.space);
+            assert!(r.summary.sent_packets > 1000, "{at}: {:?}", r.summary);
+        }
+    }
+}
+
+#[test]
+fn two_gateways_in_a_row_carry_every_byte() {
+    let r = results(&shipped("two-gateways", &[]), 1);
+    let completed: Vec<_> = r.flows.iter().filter(|f| f.completed).collect();
+    assert!(completed.len() > 200, "{}", completed.len());
+    assert!(completed.iter().all(|f| (50_000..=150_000).contains(&f.delivered)));
+    // Two satellites of at least 250 ms each way, a handshake and a request with its answer on the last leg: no page can be
+    // fetched in less than two times the way there and back.
+    assert!(completed.iter().all(|f| f.completion_time() > 2.0 * 0.5));
+    assert_eq!(r.space.retransmitted, 0);
+}
+
+/// A lost packet is sent again over the satellite and nowhere else: the servers never hear of it.
+#[test]
+fn what_the_satellite_loses_the_spacelink_repeats() {
+    let clean = results(&shipped("small-gateway", &["traffic.web.sessions=3"]), 1);
+    let lossy = results(&shipped("small-gateway", &["traffic.web.sessions=3", "link.satellite.loss=0.1"]), 1);
+    assert_eq!(clean.space.retransmitted, 0);
+    assert!(lossy.space.retransmitted > lossy.space.sent / 20);
+    let lost = lossy.drops.reason.iter().filter(|&&reason| reason == 2).count();
+    assert!(lost > 50);
+    assert!(lossy.flows.iter().filter(|f| f.completed).all(|f| (20_000..=60_000).contains(&f.delivered)));
+}
