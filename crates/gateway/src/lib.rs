@@ -131,16 +131,19 @@ impl Gateway {
     /// When [`Gateway::wake`] wants to be called next.
     #[must_use]
     pub fn wake_at(&self) -> Option<Instant> {
-        [
-            self.serving.map(|(done, _)| done),
+        let mut next = self.serving.map(|(done, _)| done);
+        for other in [
             self.processing.front().map(|(done, _)| *done),
             self.regulator.wake_at(),
             self.receive.wake_at(),
             self.transmit.wake_at(),
-        ]
-        .into_iter()
-        .flatten()
-        .min()
+        ] {
+            next = match (next, other) {
+                (Some(a), Some(b)) => Some(a.min(b)),
+                (a, b) => a.or(b),
+            };
+        }
+        next
     }
 
     /// The time asked for has come. Call it again, after [`Gateway::poll`] has been emptied, while
