@@ -1,1 +1,36 @@
-//! What a scenario file means: schema, units, links, traffic.
+//! What a scenario file means: nodes, links, gateways, traffic and how to measure them; no engine.
+//!
+//! A file passes through four stages, each a module:
+//!
+//! 1. `source` and `tree`: TOML text becomes a tree whose every node knows its place; overrides and a setting change
+//!    the tree.
+//! 2. `file`: the tree becomes the structs that describe what a file may say ([`json_schema`] follows from
+//!    them), read by `de`.
+//! 3. `resolve`: names are looked up, defaults worked out and what is impossible refused.
+//! 4. `model`: the outcome, which an engine runs.
+//!
+//! Any mistake on the way is one [`Error`] with its place.
+
+mod canonical;
+mod de;
+mod effective;
+mod error;
+mod file;
+mod law;
+mod model;
+mod quantity;
+mod resolve;
+mod scenario;
+mod schema;
+mod source;
+mod tree;
+
+pub use error::{Error, Place as ErrorPlace};
+pub use law::Law;
+pub use model::{
+    AqmSpec, BufferPer, Bulk, Cbr, ConnectionPer, Delay, Direction, Gateway, Hop, Host, Link, Pages, Pep,
+    Per, Place, Printed, Protocol, QueueSpec, Ramp, ReceiveQueue, Regulator, Run, Setting, Spacelink,
+    Subject, Tcp, Traffic, TrafficKind, TransmitQueue,
+};
+pub use scenario::{Effective, Origin, Scenario};
+pub use schema::json_schema;

@@ -1,0 +1,81 @@
+//! How the vocabulary of other crates is written in a scenario's canonical form: times in nanoseconds, rates in
+//! bits per second, all whole numbers.
+
+use bentpipe_queue::registry::{Algorithm, Discipline};
+use bentpipe_queue::{Limit, Marking, Value, Values};
+use bentpipe_units::{Duration, Rate};
+use serde::ser::{SerializeMap, Serializer};
+use serde::{Serialize, ser::SerializeStructVariant};
+
+use crate::law::Law;
+
+pub fn ns<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
+    time.as_nanos().serialize(to)
+}
+
+pub fn ns_of<S: Serializer>(time: &Option<Duration>, to: S) -> Result<S::Ok, S::Error> {
+    time.map(Duration::as_nanos).serialize(to)
+}
+
+pub fn bps<S: Serializer>(rate: &Rate, to: S) -> Result<S::Ok, S::Error> {
+    rate.as_bps().serialize(to)
+}
+
+pub fn bps_of<S: Serializer>(rate: &Option<Rate>, to: S) -> Result<S::Ok, S::Error> {
+    rate.map(Rate::as_bps).serialize(to)
+}
+
+pub fn law_of_time<S: Serializer>(law: &Law<Duration>, to: S) -> Result<S::Ok, S::Error> {
+    write_law(law, Duration::as_nanos, to)
+}
+
+pub fn law_of_bytes<S: Serializer>(law: &Law<u64>, to: S) -> Result<S::Ok, S::Error> {
+    write_law(law, |bytes| bytes, to)
+}
+
+fn write_law<T: Copy, S: Serializer>(law: &Law<T>, number: fn(T) -> u64, to: S) -> Result<S::Ok, S::Error> {
+    match *law {
+        Law::Fixed(x) => to.serialize_newtype_variant("Law", 0, "fixed", &number(x)),
+        Law::Uniform(low, high) => {
+            let mut law = to.serialize_struct_variant("Law", 1, "uniform", 2)?;
+            law.serialize_field("low", &number(low))?;
+            law.serialize_field("high", &number(high))?;
+            law.end()
+        }
+        Law::Exponential(mean) => to.serialize_newtype_variant("Law", 2, "exponential", &number(mean)),
+    }
+}
+
+pub fn limit<S: Serializer>(limit: &Limit, to: S) -> Result<S::Ok, S::Error> {
+    let mut map = to.serialize_map(Some(2))?;
+    map.serialize_entry("packets", &Some(limit.packets).filter(|n| *n != Limit::NONE.packets))?;
+    map.serialize_entry("bytes", &Some(limit.bytes).filter(|n| *n != Limit::NONE.bytes))?;
+    map.end()
+}
+
+pub fn marking<S: Serializer>(marking: &Marking, to: S) -> Result<S::Ok, S::Error> {
+    match marking {
+        Marking::Drop => "drop",
+        Marking::Ecn => "ecn",
+    }
+    .serialize(to)
+}
+
+pub fn algorithm<S: Serializer>(algorithm: &&'static Algorithm, to: S) -> Result<S::Ok, S::Error> {
+    algorithm.name.serialize(to)
+}
+
+pub fn discipline<S: Serializer>(discipline: &&'static Discipline, to: S) -> Result<S::Ok, S::Error> {
+    discipline.name.serialize(to)
+}
+
+pub fn values<S: Serializer>(values: &Values, to: S) -> Result<S::Ok, S::Error> {
+    let mut map = to.serialize_map(None)?;
+    for (param, value) in values.iter() {
+        match value {
+            Value::Number(x) => map.serialize_entry(param.name, &x)?,
+            Value::Flag(x) => map.serialize_entry(param.name, &x)?,
+        }
+    }
+    map.end()
+}

@@ -1,0 +1,254 @@
+//! Forms that values of several keys share.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::value::{
+    BoolDeserializer, F64Deserializer, I64Deserializer, MapAccessDeserializer, StrDeserializer,
+};
+use serde::de::{Deserialize, Deserializer, Error, IntoDeserializer as _, MapAccess, Unexpected, Visitor};
+use serde::{Serialize, Serializer};
+
+use crate::quantity::{Kind, Quantity};
+
+/// A plain value, or a table that says more.
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
+pub enum Either<P, T> {
+    Plain(P),
+    Table(T),
+}
+
+impl<'de, P: Deserialize<'de>, T: Deserialize<'de>> Deserialize<'de> for Either<P, T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Reader<P, T>(PhantomData<(P, T)>);
+        impl<'de, P: Deserialize<'de>, T: Deserialize<'de>> Visitor<'de> for Reader<P, T> {
+            type Value = Either<P, T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a value with its unit, or a table")
+            }
+
+            fn visit_str<E: Error>(self, x: &str) -> Result<Self::Value, E> {
+                let from: StrDeserializer<'_, E> = x.into_deserializer();
+                P::deserialize(from).map(Either::Plain)
+            }
+
+            fn visit_i64<E: Error>(self, x: i64) -> Result<Self::Value, E> {
+                let from: I64Deserializer<E> = x.into_deserializer();
+                P::deserialize(from).map(Either::Plain)
+            }
+
+            fn visit_f64<E: Error>(self, x: f64) -> Result<Self::Value, E> {
+                let from: F64Deserializer<E> = x.into_deserializer();
+                P::deserialize(from).map(Either::Plain)
+            }
+
+            fn visit_bool<E: Error>(self, x: bool) -> Result<Self::Value, E> {
+                let from: BoolDeserializer<E> = x.into_deserializer();
+                P::deserialize(from).map(Either::Plain)
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map)).map(Either::Table)
+            }
+        }
+        from.deserialize_any(Reader(PhantomData))
+    }
+}
+
+impl<P: JsonSchema, T: JsonSchema> JsonSchema for Either<P, T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        format!("{}Or{}", P::schema_name(), T::schema_name()).into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [generator.subschema_for::<P>(), generator.subschema_for::<T>()] })
+    }
+}
+
+/// A quantity of one kind or of another; its unit tells which.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(untagged, bound = "")]
+pub enum OneOf<A: Kind, B: Kind> {
+    First(Quantity<A>),
+    Second(Quantity<B>),
+}
+
+impl<'de, A: Kind, B: Kind> Deserialize<'de> for OneOf<A, B> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Reader<A, B>(PhantomData<(A, B)>);
+        impl<A: Kind, B: Kind> Visitor<'_> for Reader<A, B> {
+            type Value = OneOf<A, B>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}, or {}", A::DIMENSION.allowed(), B::DIMENSION.allowed())
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
+                let wrong = |allowed: &str| E::invalid_value(Unexpected::Str(text), &allowed);
+                if A::DIMENSION.read(text).is_some() {
+                    let number = A::DIMENSION.read_within(text, A::MIN, A::MAX);
+                    return number.map(|n| OneOf::First(Quantity::of(n))).map_err(|allowed| wrong(&allowed));
+                }
+                if B::DIMENSION.read(text).is_some() {
+                    let number = B::DIMENSION.read_within(text, B::MIN, B::MAX);
+                    return number.map(|n| OneOf::Second(Quantity::of(n))).map_err(|allowed| wrong(&allowed));
+                }
+                Err(E::invalid_value(Unexpected::Str(text), &self))
+            }
+
+            fn visit_i64<E: Error>(self, x: i64) -> Result<Self::Value, E> {
+                Err(E::invalid_value(Unexpected::Other(&format!("{x}, without a unit")), &self))
+            }
+
+            fn visit_f64<E: Error>(self, x: f64) -> Result<Self::Value, E> {
+                Err(E::invalid_value(Unexpected::Other(&format!("{x}, without a unit")), &self))
+            }
+        }
+        from.deserialize_any(Reader(PhantomData))
+    }
+}
+
+impl<A: Kind, B: Kind> JsonSchema for OneOf<A, B> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "OneOf".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [Quantity::<A>::text_schema(), Quantity::<B>::text_schema()] })
+    }
+}
+
+/// How a quantity is distributed.
+pub type Law<K> = Either<Quantity<K>, LawTable<K>>;
+
+/// A distribution: one of the keys.
+#[derive(Clone, Debug, serde::Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, bound = "")]
+#[schemars(inline, bound = "K: Kind")]
+pub struct LawTable<K: Kind> {
+    /// Uniform between the two.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uniform: Option<[Quantity<K>; 2]>,
+    /// Exponential with this mean.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exponential: Option<Quantity<K>>,
+}
+
+/// Tables by name, in the order of the file.
+#[derive(Clone, Debug)]
+pub struct Named<T>(pub Vec<(String, T)>);
+
+impl<T> Default for Named<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T> Named<T> {
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &T)> + Clone {
+        self.0.iter().map(|(name, x)| (name.as_str(), x))
+    }
+
+    pub fn names(&self) -> impl Iterator<Item = &str> + Clone {
+        self.iter().map(|(name, _)| name)
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Named<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Reader<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Reader<T> {
+            type Value = Vec<(String, T)>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a table")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut named = Vec::new();
+                while let Some(entry) = map.next_entry()? {
+                    named.push(entry);
+                }
+                Ok(named)
+            }
+        }
+        from.deserialize_map(Reader(PhantomData)).map(Self)
+    }
+}
+
+impl<T: Serialize> Serialize for Named<T> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_map(self.iter())
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for Named<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        format!("NamedOf{}", T::schema_name()).into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "object", "additionalProperties": generator.subschema_for::<T>() })
+    }
+}
+
+/// A share of a whole, below 1.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[serde(transparent)]
+pub struct Share(pub f64);
+
+impl<'de> Deserialize<'de> for Share {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl Visitor<'_> for Reader {
+            type Value = f64;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number, at least 0 and below 1")
+            }
+
+            fn visit_i64<E: Error>(self, x: i64) -> Result<f64, E> {
+                if x == 0 { Ok(0.0) } else { Err(E::invalid_value(Unexpected::Signed(x), &self)) }
+            }
+
+            fn visit_f64<E: Error>(self, x: f64) -> Result<f64, E> {
+                if (0.0..1.0).contains(&x) {
+                    Ok(x)
+                } else {
+                    Err(E::invalid_value(Unexpected::Float(x), &self))
+                }
+            }
+        }
+        from.deserialize_any(Reader).map(Self)
+    }
+}
+
+impl JsonSchema for Share {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Share".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "number", "minimum": 0, "exclusiveMaximum": 1 })
+    }
+}

@@ -1,0 +1,276 @@
+//! Transports and traffic as a file gives them.
+
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::ser::Error as _;
+use serde::{Deserialize, Serialize, Serializer};
+
+use super::{Law, MOST, OneOf};
+use crate::quantity::{
+    HeaderSize, PacketSize, Rate, SegmentsKind, Size, SizeKind, Span, Time, TimeKind, Whole,
+};
+
+/// A window: bytes, or full segments.
+pub type Window = OneOf<SizeKind, SegmentsKind>;
+
+/// A TCP. The defaults are the RFCs'.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Transport {
+    /// Payload of a full segment.
+    pub mss: PacketSize,
+    /// Headers of a segment: all that count on the wire.
+    pub header: HeaderSize,
+    /// Initial window, in segments. Absent: 10, or fewer where segments are long (RFC 6928).
+    pub initial_window: Option<Whole<1, 1000>>,
+    /// What a receiver offers.
+    pub receive_window: Window,
+    /// Cap on a sender's window. Absent: none.
+    pub max_window: Option<Window>,
+    /// Initial slow start threshold. Absent: none (RFC 5681, 3.1: arbitrarily high).
+    pub initial_ssthresh: Option<Window>,
+    /// Retransmission timeout before the first measurement (RFC 6298, 2.1).
+    pub initial_rto: Span,
+    /// Shortest retransmission timeout (RFC 6298, 2.4).
+    pub min_rto: Span,
+    /// Longest retransmission timeout (RFC 6298, 2.5).
+    pub max_rto: Span,
+    /// Granularity of the clock that times round trips (RFC 6298, G).
+    pub clock_granularity: Time,
+    /// Limited transmit (RFC 3042).
+    pub limited_transmit: bool,
+    /// How long an acknowledgement may wait for a second segment (RFC 5681, 4.2). Absent: each segment is
+    /// acknowledged at once.
+    pub delayed_ack: Option<Span>,
+    /// Whether only the first partial acknowledgement restarts the retransmission timer (RFC 6582, 4).
+    pub impatient: bool,
+    /// Whether a timeout resends everything from the first unacknowledged segment on.
+    pub go_back_n: bool,
+    /// Whether an idle connection starts again from the initial window (RFC 5681, 4.1).
+    pub slow_start_restart: bool,
+    /// Whether it understands congestion marks (RFC 3168).
+    pub ecn: bool,
+    /// How often an unanswered SYN is sent again.
+    pub syn_retries: Whole<0, 1000>,
+    /// How often an unacknowledged segment is sent again before the connection is given up.
+    pub retries: Whole<1, 1000>,
+}
+
+impl Default for Transport {
+    fn default() -> Self {
+        Self {
+            mss: PacketSize::of(1460),
+            header: HeaderSize::of(40),
+            initial_window: None,
+            receive_window: OneOf::First(Size::of(4_000_000)),
+            max_window: None,
+            initial_ssthresh: None,
+            initial_rto: Span::of(1_000_000_000),
+            min_rto: Span::of(1_000_000_000),
+            max_rto: Span::of(60_000_000_000),
+            clock_granularity: Time::of(1_000_000),
+            limited_transmit: true,
+            delayed_ack: None,
+            impatient: true,
+            go_back_n: false,
+            slow_start_restart: true,
+            ecn: false,
+            syn_retries: Whole(6),
+            retries: Whole(15),
+        }
+    }
+}
+
+/// Traffic of one kind.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Traffic {
+    Pages(Pages),
+    Bulk(Bulk),
+    Cbr(Cbr),
+}
+
+impl Traffic {
+    /// The key `kind`, and the names of the hosts that data comes from and goes to.
+    pub fn ends(&self) -> (&'static str, &str, &str) {
+        match self {
+            Self::Pages(t) => ("pages", &t.from, &t.to),
+            Self::Bulk(t) => ("bulk", &t.from, &t.to),
+            Self::Cbr(t) => ("cbr", &t.from, &t.to),
+        }
+    }
+
+    /// The name of its TCP, where it has one.
+    pub fn transport(&self) -> Option<&str> {
+        match self {
+            Self::Pages(t) => Some(&t.transport),
+            Self::Bulk(t) => Some(&t.transport),
+            Self::Cbr(_) => None,
+        }
+    }
+}
+
+impl Serialize for Traffic {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let contents = match self {
+            Self::Pages(t) => serde_json::to_value(t),
+            Self::Bulk(t) => serde_json::to_value(t),
+            Self::Cbr(t) => serde_json::to_value(t),
+        };
+        let mut table = serde_json::Map::from_iter([("kind".to_owned(), self.ends().0.into())]);
+        if let serde_json::Value::Object(contents) = contents.map_err(S::Error::custom)? {
+            table.extend(contents);
+        }
+        table.serialize(to)
+    }
+}
+
+impl JsonSchema for Traffic {
+    fn schema_name() -> Cow<'static, str> {
+        "Traffic".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let kinds = [
+            ("pages", Pages::json_schema(generator)),
+            ("bulk", Bulk::json_schema(generator)),
+            ("cbr", Cbr::json_schema(generator)),
+        ];
+        let kinds = kinds.map(|(name, mut schema)| {
+            let kind = serde_json::json!({ "const": name, "description": "What kind of traffic it is." });
+            if let Some(properties) = schema.get_mut("properties").and_then(|p| p.as_object_mut()) {
+                properties.insert("kind".to_owned(), kind);
+            }
+            if let Some(required) = schema.get_mut("required").and_then(|r| r.as_array_mut()) {
+                required.insert(0, "kind".into());
+            }
+            schema
+        });
+        json_schema!({ "description": "Traffic of one kind.", "oneOf": kinds })
+    }
+}
+
+/// HTTP-like: clients fetch pages from servers, over connections opened for it. Each session is always busy with
+/// one page, then thinks, then with the next. Session i belongs to client i and server i, counted round and round.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Pages {
+    /// The servers, where the data comes from: a group of hosts.
+    pub from: String,
+    /// The clients: a group of hosts.
+    pub to: String,
+    /// The TCP.
+    #[serde(default = "default_transport")]
+    pub transport: String,
+    /// How many sessions.
+    pub sessions: Whole<1, MOST>,
+    /// Length of an object: a size, or a distribution.
+    pub object_size: Law<SizeKind>,
+    /// Objects of a page.
+    #[serde(default = "single")]
+    pub objects_per_page: Whole<1, 10_000>,
+    /// What a connection is opened for.
+    #[serde(default = "page")]
+    pub connection_per: ConnectionPer,
+    /// Time between two pages of a session: a time, or a distribution.
+    #[serde(default = "no_time")]
+    pub think_time: Law<TimeKind>,
+    /// Length of a request.
+    #[serde(default = "request_size")]
+    pub request_size: Size,
+    /// Rate of a connection, paced by the server. Absent: no cap.
+    pub rate_cap: Option<Rate>,
+    /// How the sessions start. Absent: all at once.
+    pub ramp: Option<Ramp>,
+}
+
+/// What a connection is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ConnectionPer {
+    /// For a page: its objects follow each other on it.
+    Page,
+    /// For an object: those of a page are fetched side by side.
+    Object,
+}
+
+/// Sessions that start in steps.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Ramp {
+    /// So many more sessions start …
+    pub sessions: Whole<1, MOST>,
+    /// … spread evenly over this time, …
+    pub over: Time,
+    /// … and none for this time after.
+    #[serde(default = "super::zero")]
+    pub pause: Time,
+}
+
+/// Long-lived transfers. Flow i goes from host i to host i, counted round and round.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Bulk {
+    /// Where the data comes from: a group of hosts.
+    pub from: String,
+    /// Where it goes: a group of hosts.
+    pub to: String,
+    /// The TCP.
+    #[serde(default = "default_transport")]
+    pub transport: String,
+    /// How many transfers.
+    #[serde(default = "one_flow")]
+    pub flows: Whole<1, MOST>,
+    /// When each starts, from the beginning of the run: a time, or a distribution.
+    #[serde(default = "no_time")]
+    pub start: Law<TimeKind>,
+    /// How much each transfers. Absent: without end.
+    pub bytes: Option<Size>,
+    /// Rate of a connection, paced by the sender. Absent: no cap.
+    pub rate_cap: Option<Rate>,
+}
+
+/// Datagrams at a constant rate. Flow i goes from host i to host i, counted round and round.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Cbr {
+    /// Where the data comes from: a group of hosts.
+    pub from: String,
+    /// Where it goes: a group of hosts.
+    pub to: String,
+    /// How many flows.
+    #[serde(default = "one_flow")]
+    pub flows: Whole<1, MOST>,
+    /// Rate of one flow, on the wire.
+    pub rate: Rate,
+    /// Length of a datagram on the wire.
+    pub packet: PacketSize,
+    /// When each starts, from the beginning of the run: a time, or a distribution.
+    #[serde(default = "no_time")]
+    pub start: Law<TimeKind>,
+}
+
+fn default_transport() -> String {
+    "default".to_owned()
+}
+
+fn single() -> Whole<1, 10_000> {
+    Whole(1)
+}
+
+fn one_flow() -> Whole<1, MOST> {
+    Whole(1)
+}
+
+fn page() -> ConnectionPer {
+    ConnectionPer::Page
+}
+
+fn no_time() -> Law<TimeKind> {
+    Law::Plain(Time::of(0))
+}
+
+fn request_size() -> Size {
+    Size::of(300)
+}

@@ -1,0 +1,498 @@
+//! What a scenario means once every default is filled in and every name is looked up.
+//!
+//! Everything here has been checked: rates are above zero, names exist, routes are connected. Names are
+//! indexes into the scenario's own lists. The structs serialize to what determines a run's result, and nothing
+//! else, so that equal text means equal results (see [`Scenario::canonical_json`]).
+//!
+//! [`Scenario::canonical_json`]: crate::Scenario::canonical_json
+
+use bentpipe_queue::registry::{Algorithm, Discipline};
+use bentpipe_queue::{Limit, Marking, Values};
+use bentpipe_units::{Duration, Rate};
+use serde::Serialize;
+
+use crate::canonical::{algorithm, discipline, law_of_bytes, law_of_time, limit, marking, ns, ns_of, values};
+use crate::canonical::{bps, bps_of};
+use crate::law::Law;
+use crate::tree::Node;
+
+/// How long to run, how often to look and with which random numbers.
+#[derive(Clone, Debug, Serialize)]
+pub struct Run {
+    /// Simulated time before anything is measured.
+    #[serde(serialize_with = "ns")]
+    pub warmup: Duration,
+    /// Simulated time that is measured, after the warm-up.
+    #[serde(serialize_with = "ns")]
+    pub duration: Duration,
+    /// Time between two samples of a time series.
+    #[serde(serialize_with = "ns")]
+    pub sample_interval: Duration,
+    /// The first run's seed; the i-th run after it has `seed + i`.
+    pub seed: u64,
+    /// Number of runs.
+    #[serde(skip)]
+    pub runs: u32,
+    /// The settings that a comparison takes where none are named.
+    #[serde(skip)]
+    pub settings: Vec<String>,
+}
+
+/// A group of hosts.
+#[derive(Clone, Debug, Serialize)]
+pub struct Host {
+    /// The group's name.
+    pub name: String,
+    /// How many hosts are in it.
+    pub count: u32,
+}
+
+/// A link, or one link for each member where one of its ends is a group of hosts.
+#[derive(Clone, Debug, Serialize)]
+pub struct Link {
+    /// Its name.
+    pub name: String,
+    /// The nodes that it joins.
+    pub between: (String, String),
+    /// From the first node to the second.
+    pub forward: Direction,
+    /// From the second node to the first.
+    pub reverse: Direction,
+    /// Whether the delay drawn for a connection on the way forward is also its delay on the way back. Only
+    /// where the delay is drawn per connection and `reverse` gives none of its own.
+    pub shared_delay: bool,
+}
+
+/// One direction of a link.
+#[derive(Clone, Debug, Serialize)]
+pub struct Direction {
+    /// How fast packets are sent; none: at once.
+    #[serde(serialize_with = "bps_of")]
+    pub rate: Option<Rate>,
+    /// How long they travel.
+    pub delay: Delay,
+    /// Probability that a data packet is lost on the way, each on its own. Pure acknowledgements are spared.
+    pub loss: f64,
+    /// The queue in front; none: first in, first out, without limit.
+    pub queue: Option<QueueSpec>,
+}
+
+/// A propagation delay, uniform between two bounds.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Delay {
+    /// The shortest.
+    #[serde(serialize_with = "ns")]
+    pub low: Duration,
+    /// The longest; equal to `low` where the delay is fixed.
+    #[serde(serialize_with = "ns")]
+    pub high: Duration,
+    /// What it is drawn for.
+    pub per: Per,
+    /// Whether a packet never overtakes the one before it. Only where it is drawn per packet.
+    pub ordered: bool,
+}
+
+/// What a delay is drawn for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Per {
+    /// For each packet.
+    Packet,
+    /// Once for each connection.
+    Connection,
+}
+
+/// A queue in front of a link.
+#[derive(Clone, Debug, Serialize)]
+pub struct QueueSpec {
+    /// Which packet goes next.
+    #[serde(serialize_with = "discipline")]
+    pub scheduler: &'static Discipline,
+    /// What it holds.
+    #[serde(serialize_with = "limit")]
+    pub limit: Limit,
+    /// What a mark does.
+    #[serde(serialize_with = "marking")]
+    pub marking: Marking,
+    /// What watches it.
+    pub aqm: AqmSpec,
+    /// Mean length of a packet that the AQM's defaults were worked out with [bytes].
+    #[serde(skip)]
+    pub mean_packet: f64,
+}
+
+/// An AQM with all of its parameters.
+#[derive(Clone, Debug, Serialize)]
+pub struct AqmSpec {
+    /// The algorithm.
+    #[serde(serialize_with = "algorithm")]
+    pub algorithm: &'static Algorithm,
+    /// Its parameters, defaults filled in. [`Algorithm::build`] has accepted them.
+    #[serde(serialize_with = "values")]
+    pub values: Values,
+    /// What to call it in results: the name of the setting or of the preset, else the algorithm's.
+    #[serde(skip)]
+    pub label: String,
+    /// The parameters that the scenario or the command line gives beside the preset.
+    #[serde(skip)]
+    pub changed: Vec<String>,
+}
+
+/// A satellite gateway, with the terminal at the far end of its satellite.
+#[derive(Clone, Debug, Serialize)]
+pub struct Gateway {
+    /// Its name as a node.
+    pub name: String,
+    /// The terminal's name as a node.
+    pub terminal: String,
+    /// The satellite: the one link that joins the two (an index).
+    pub link: usize,
+    /// Whether the satellite's way forward leads from the gateway to the terminal.
+    pub link_forward: bool,
+    /// What watches one of its queues.
+    pub aqm: AqmSpec,
+    /// Mean length of a packet that the AQM's defaults were worked out with [bytes].
+    #[serde(skip)]
+    pub mean_packet: f64,
+    /// Whose queue the AQM watches.
+    pub watch: Place,
+    /// Where its verdict is applied.
+    pub mark: Place,
+    /// What a mark does.
+    #[serde(serialize_with = "marking")]
+    pub marking: Marking,
+    /// The queue ahead of the PEP.
+    pub receive_queue: ReceiveQueue,
+    /// The performance enhancing proxy.
+    pub pep: Pep,
+    /// The queue behind the PEP.
+    pub transmit_queue: TransmitQueue,
+    /// What limits the rate into the satellite.
+    pub regulator: Regulator,
+    /// The transport between gateway and terminal.
+    pub spacelink: Spacelink,
+}
+
+impl Gateway {
+    /// Capacity of the link that drains the queue that the AQM watches: the receive queue's where it watches that
+    /// and it has a rate, else the regulator's.
+    #[must_use]
+    pub fn watched_rate(&self) -> Rate {
+        watched_rate(self.watch, self.receive_queue.rate, self.regulator.rate)
+    }
+}
+
+/// See [`Gateway::watched_rate`].
+pub(crate) fn watched_rate(watch: Place, receive: Option<Rate>, regulator: Rate) -> Rate {
+    match (watch, receive) {
+        (Place::Receive, Some(rate)) => rate,
+        _ => regulator,
+    }
+}
+
+/// A place in a gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    /// The queue ahead of the PEP.
+    Receive,
+    /// The queue behind the PEP.
+    Transmit,
+}
+
+/// The queue ahead of the PEP.
+#[derive(Clone, Debug, Serialize)]
+pub struct ReceiveQueue {
+    /// What it holds.
+    #[serde(serialize_with = "limit")]
+    pub limit: Limit,
+    /// How fast it is worked off; none: at once.
+    #[serde(serialize_with = "bps_of")]
+    pub rate: Option<Rate>,
+}
+
+/// The performance enhancing proxy.
+#[derive(Clone, Debug, Serialize)]
+pub struct Pep {
+    /// The protocols whose connections it splits.
+    pub split: Vec<Protocol>,
+    /// From the receive queue to the transmit queue.
+    #[serde(serialize_with = "ns")]
+    pub delay: Duration,
+    /// What it buffers for each user or connection [bytes].
+    pub buffer: u64,
+    /// Whose the buffer is.
+    pub buffer_per: BufferPer,
+}
+
+/// A protocol that a PEP can split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Protocol {
+    /// TCP.
+    Tcp,
+}
+
+/// Whose a PEP buffer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BufferPer {
+    /// A user's: all of the connections of one receiving host share it.
+    User,
+    /// A connection's own.
+    Connection,
+}
+
+/// The queue behind the PEP.
+#[derive(Clone, Debug, Serialize)]
+pub struct TransmitQueue {
+    /// Which packet goes next.
+    #[serde(serialize_with = "discipline")]
+    pub scheduler: &'static Discipline,
+    /// What it holds.
+    #[serde(serialize_with = "limit")]
+    pub limit: Limit,
+}
+
+/// What limits the rate into the satellite.
+#[derive(Clone, Debug, Serialize)]
+pub struct Regulator {
+    /// The rate, on the wire.
+    #[serde(serialize_with = "bps")]
+    pub rate: Rate,
+    /// How often packets are let go, each time as many as the rate allows; none: each in its time.
+    #[serde(serialize_with = "ns_of")]
+    pub tick: Option<Duration>,
+}
+
+/// The transport between gateway and terminal.
+#[derive(Clone, Debug, Serialize)]
+pub struct Spacelink {
+    /// Length of a full packet on the wire, headers included [bytes].
+    pub packet: u64,
+    /// Length of its headers [bytes].
+    pub header: u64,
+    /// Bytes in flight, over all streams.
+    pub window: u64,
+    /// Bytes in flight of one stream.
+    pub stream_window: u64,
+    /// Packets for which one acknowledgement is sent.
+    pub ack_every: u32,
+    /// How long an acknowledgement may wait.
+    #[serde(serialize_with = "ns")]
+    pub ack_delay: Duration,
+}
+
+/// A TCP.
+#[derive(Clone, Debug, Serialize)]
+pub struct Tcp {
+    /// Its name.
+    pub name: String,
+    /// Payload of a full segment [bytes].
+    pub mss: u64,
+    /// Headers of a segment, all layers that count on the wire [bytes].
+    pub header: u64,
+    /// Initial window [segments].
+    pub initial_window: u32,
+    /// What a receiver offers [bytes].
+    pub receive_window: u64,
+    /// Cap on a sender's window [bytes].
+    pub max_window: Option<u64>,
+    /// Initial slow start threshold [bytes]; none: no bound.
+    pub initial_ssthresh: Option<u64>,
+    /// Retransmission timeout before the first measurement.
+    #[serde(serialize_with = "ns")]
+    pub initial_rto: Duration,
+    /// Shortest retransmission timeout.
+    #[serde(serialize_with = "ns")]
+    pub min_rto: Duration,
+    /// Longest retransmission timeout.
+    #[serde(serialize_with = "ns")]
+    pub max_rto: Duration,
+    /// Granularity of the clock that times round trips.
+    #[serde(serialize_with = "ns")]
+    pub clock_granularity: Duration,
+    /// Limited transmit.
+    pub limited_transmit: bool,
+    /// How long an acknowledgement may wait for a second segment; none: each is acknowledged at once.
+    #[serde(serialize_with = "ns_of")]
+    pub delayed_ack: Option<Duration>,
+    /// Whether only the first partial acknowledgement restarts the retransmission timer.
+    pub impatient: bool,
+    /// Whether a timeout resends everything from the first unacknowledged segment on.
+    pub go_back_n: bool,
+    /// Whether an idle connection starts again from the initial window.
+    pub slow_start_restart: bool,
+    /// Whether it understands congestion marks.
+    pub ecn: bool,
+    /// How often an unanswered SYN is sent again.
+    pub syn_retries: u32,
+    /// How often an unacknowledged segment is sent again before the connection is given up.
+    pub retries: u32,
+}
+
+impl Tcp {
+    /// Length of a full segment on the wire [bytes].
+    #[must_use]
+    pub fn full_segment(&self) -> u64 {
+        self.mss + self.header
+    }
+}
+
+/// Traffic between two groups of hosts. Flow i goes from host `i mod count(from)` to host `i mod count(to)`.
+#[derive(Clone, Debug, Serialize)]
+pub struct Traffic {
+    /// Its name.
+    pub name: String,
+    /// Where the data comes from (an index of a group of hosts).
+    pub from: usize,
+    /// Where it goes (an index of a group of hosts).
+    pub to: usize,
+    /// The way of the data; what comes back takes it in the other direction.
+    pub route: Vec<Hop>,
+    /// What kind it is.
+    pub kind: TrafficKind,
+}
+
+/// One link on the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Hop {
+    /// The link (an index).
+    pub link: usize,
+    /// Whether it is taken from its first node to its second.
+    pub forward: bool,
+}
+
+/// Kinds of traffic.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TrafficKind {
+    /// Clients fetch pages from servers.
+    Pages(Pages),
+    /// Long-lived transfers.
+    Bulk(Bulk),
+    /// Datagrams at a constant rate.
+    Cbr(Cbr),
+}
+
+/// Clients (the hosts of `to`) fetch pages from servers (the hosts of `from`), over a connection that is opened
+/// for it. Each session is always busy with one page, then thinks, then with the next.
+#[derive(Clone, Debug, Serialize)]
+pub struct Pages {
+    /// The TCP (an index).
+    pub transport: usize,
+    /// How many sessions.
+    pub sessions: u32,
+    /// Length of an object [bytes].
+    #[serde(serialize_with = "law_of_bytes")]
+    pub object_size: Law<u64>,
+    /// Objects of a page.
+    pub objects_per_page: u32,
+    /// What a connection is opened for.
+    pub connection_per: ConnectionPer,
+    /// Time between two pages of a session.
+    #[serde(serialize_with = "law_of_time")]
+    pub think_time: Law<Duration>,
+    /// Length of a request [bytes].
+    pub request_size: u64,
+    /// Rate of a connection, paced by the server; none: no cap.
+    #[serde(serialize_with = "bps_of")]
+    pub rate_cap: Option<Rate>,
+    /// How the sessions start; none: all at once.
+    pub ramp: Option<Ramp>,
+}
+
+/// What a connection is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ConnectionPer {
+    /// For a page: its objects follow each other on it.
+    Page,
+    /// For an object: those of a page are fetched side by side.
+    Object,
+}
+
+/// Sessions that start in steps.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Ramp {
+    /// So many more sessions start …
+    pub sessions: u32,
+    /// … spread evenly over this time, …
+    #[serde(serialize_with = "ns")]
+    pub over: Duration,
+    /// … and none for this time after.
+    #[serde(serialize_with = "ns")]
+    pub pause: Duration,
+}
+
+/// Long-lived transfers.
+#[derive(Clone, Debug, Serialize)]
+pub struct Bulk {
+    /// The TCP (an index).
+    pub transport: usize,
+    /// How many transfers.
+    pub flows: u32,
+    /// When each starts, from the beginning of the run.
+    #[serde(serialize_with = "law_of_time")]
+    pub start: Law<Duration>,
+    /// How much each transfers [bytes]; none: without end.
+    pub bytes: Option<u64>,
+    /// Rate of a connection, paced by the sender; none: no cap.
+    #[serde(serialize_with = "bps_of")]
+    pub rate_cap: Option<Rate>,
+}
+
+/// Datagrams at a constant rate.
+#[derive(Clone, Debug, Serialize)]
+pub struct Cbr {
+    /// How many flows.
+    pub flows: u32,
+    /// Rate of one flow, on the wire.
+    #[serde(serialize_with = "bps")]
+    pub rate: Rate,
+    /// Length of a datagram on the wire [bytes].
+    pub packet: u64,
+    /// When each starts, from the beginning of the run.
+    #[serde(serialize_with = "law_of_time")]
+    pub start: Law<Duration>,
+}
+
+/// Whose queue the settings apply to and the metrics describe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Subject {
+    /// A gateway (an index).
+    Gateway(usize),
+    /// The queue on a link's way forward (an index).
+    Link(usize),
+}
+
+/// A setting that the scenario itself names.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// Its name.
+    pub name: String,
+    /// What it stands for at the subject.
+    pub aqm: AqmSpec,
+    /// Its table, which takes the place of the subject's AQM.
+    pub(crate) node: Node,
+}
+
+/// A printed value to compare with.
+#[derive(Clone, Debug)]
+pub struct Printed {
+    /// The setting it was measured with.
+    pub setting: String,
+    /// The metric.
+    pub metric: String,
+    /// The value [`unit`](Self::unit).
+    pub value: f64,
+    /// Its unit.
+    pub unit: String,
+    /// Its standard deviation, where printed [`unit`](Self::unit).
+    pub std: Option<f64>,
+    /// Where it is printed.
+    pub source: String,
+    /// Whether the scenario's inputs were chosen by looking at it, so that agreement proves nothing.
+    pub calibrated: bool,
+}

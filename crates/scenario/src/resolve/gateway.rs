@@ -1,0 +1,198 @@
+//! Gateways: where their AQM stands, and what fits together.
+
+use bentpipe_queue::registry::Placement;
+use bentpipe_units::Duration;
+
+use super::nodes::Nodes;
+use super::{Cx, aqm, limit, marking, scheduler, step};
+use crate::error::Error;
+use crate::file::{self, MarkingName, PlaceName, ProtocolName};
+use crate::model::{
+    AqmSpec, BufferPer, Gateway, Link, Pep, Place, Protocol, ReceiveQueue, Regulator, Spacelink,
+    TransmitQueue, watched_rate,
+};
+use crate::tree::{Path, Step, Value};
+
+/// The path of the i-th gateway: an element where there are several, else the table itself.
+pub fn path_of(cx: &Cx<'_>, i: usize) -> Vec<Step> {
+    let key = Step::Key("gateway".to_owned());
+    match cx.root.get("gateway").map(|n| &n.value) {
+        Some(Value::Array(_)) => vec![key, Step::Index(i)],
+        _ => vec![key],
+    }
+}
+
+pub fn gateway(
+    cx: &mut Cx<'_>,
+    i: usize,
+    raw: &mut file::Gateway,
+    nodes: &Nodes,
+    links: &mut [Link],
+    mean_packet: f64,
+) -> Result<Gateway, Error> {
+    let path = path_of(cx, i);
+    let at = |key: &str| step(&path, key);
+    let (link, link_forward) = nodes.satellite(cx, &at("terminal"), &raw.name, &raw.terminal)?;
+    let (watch, mark) = (place(raw.watch), place(raw.mark));
+    if (watch, mark) == (Place::Receive, Place::Transmit) {
+        let problem = "found \"transmit\"; allowed: \"receive\" where watch = \"receive\", for a packet that is \
+                       marked in the transmit queue has left the receive queue long ago";
+        return Err(cx.error(&at("mark"), problem.to_owned()));
+    }
+    let split: Vec<_> = raw.pep.split.iter().map(|ProtocolName::Tcp| Protocol::Tcp).collect();
+    if mark == Place::Transmit && !split.is_empty() {
+        if raw.marking == MarkingName::Ecn {
+            let problem = "found \"ecn\"; allowed: \"drop\" where mark = \"transmit\" and pep.split is not empty, \
+                           for the sender had its acknowledgement, without a mark, ahead of the transmit queue";
+            return Err(cx.error(&at("marking"), problem.to_owned()));
+        }
+        cx.warn(
+            &at("mark"),
+            "packets of split connections are dropped behind the PEP: their senders do not hear of it, the \
+             spacelink sends them again",
+        );
+    }
+    let receive_rate = raw.receive_queue.rate.map(|r| r.rate());
+    if watch == Place::Receive && receive_rate.is_none() {
+        cx.warn(
+            &at("watch"),
+            "the receive queue is worked off at once, for it has no rate, so it is always empty",
+        );
+    }
+    let rate = raw.regulator.rate.rate();
+    let drain = watched_rate(watch, receive_rate, rate);
+    let aqm = aqm::resolve(cx, &at("aqm"), &mut raw.aqm, drain, mean_packet)?;
+    let longest = mean_packet.max(raw.spacelink.packet.0 as f64);
+    let gateway = Gateway {
+        name: raw.name.clone(),
+        terminal: raw.terminal.clone(),
+        link,
+        link_forward,
+        aqm: aqm.spec,
+        mean_packet: aqm.mean_packet,
+        watch,
+        mark,
+        marking: marking(raw.marking),
+        receive_queue: ReceiveQueue {
+            limit: limit(
+                cx,
+                &[at("receive_queue"), at_key("limit")].concat(),
+                raw.receive_queue.limit.as_ref(),
+                longest,
+            )?,
+            rate: receive_rate,
+        },
+        pep: Pep {
+            split,
+            delay: raw.pep.delay.time(),
+            buffer: raw.pep.buffer.0,
+            buffer_per: match raw.pep.buffer_per {
+                file::BufferPer::User => BufferPer::User,
+                file::BufferPer::Connection => BufferPer::Connection,
+            },
+        },
+        transmit_queue: TransmitQueue {
+            scheduler: scheduler(
+                cx,
+                &[at("transmit_queue"), at_key("scheduler")].concat(),
+                &raw.transmit_queue.scheduler,
+            )?,
+            limit: limit(
+                cx,
+                &[at("transmit_queue"), at_key("limit")].concat(),
+                raw.transmit_queue.limit.as_ref(),
+                longest,
+            )?,
+        },
+        regulator: Regulator { rate, tick: raw.regulator.tick.map(|t| t.time()) },
+        spacelink: spacelink(cx, &at("spacelink"), &raw.spacelink)?,
+    };
+    check_place(cx, &at("aqm"), &gateway.aqm, &gateway)?;
+    satellite(cx, &path, &gateway, links)?;
+    Ok(gateway)
+}
+
+fn at_key(key: &str) -> Vec<Step> {
+    vec![Step::Key(key.to_owned())]
+}
+
+fn place(name: PlaceName) -> Place {
+    match name {
+        PlaceName::Receive => Place::Receive,
+        PlaceName::Transmit => Place::Transmit,
+    }
+}
+
+/// Refuses an AQM that acts on packets leaving the watched queue where it is to mark elsewhere.
+pub fn check_place(cx: &Cx<'_>, path: &Path, aqm: &AqmSpec, g: &Gateway) -> Result<(), Error> {
+    if aqm.algorithm.placement == Placement::Anywhere || g.watch == g.mark {
+        return Ok(());
+    }
+    let problem = format!(
+        "found \"{}\" with watch = \"transmit\" and mark = \"receive\"; allowed: both the same, for it marks packets \
+         that leave the queue it watches",
+        aqm.algorithm.name
+    );
+    Err(cx.error(&step(path, "algorithm"), problem))
+}
+
+fn spacelink(cx: &Cx<'_>, path: &Path, raw: &file::Spacelink) -> Result<Spacelink, Error> {
+    let refuse = |key: &str, found: String, allowed: String| {
+        Err(cx.error(&step(path, key), format!("found \"{found}\"; allowed: {allowed}")))
+    };
+    if raw.header.0 >= raw.packet.0 {
+        return refuse(
+            "header",
+            format!("{:?}", raw.header),
+            format!("less than the packet (\"{:?}\")", raw.packet),
+        );
+    }
+    if raw.stream_window.0 < raw.packet.0 {
+        let allowed = format!("at least a packet (\"{:?}\")", raw.packet);
+        return refuse("stream_window", format!("{:?}", raw.stream_window), allowed);
+    }
+    if raw.window.0 < raw.stream_window.0 {
+        let allowed = format!("at least stream_window (\"{:?}\")", raw.stream_window);
+        return refuse("window", format!("{:?}", raw.window), allowed);
+    }
+    Ok(Spacelink {
+        packet: raw.packet.0,
+        header: raw.header.0,
+        window: raw.window.0,
+        stream_window: raw.stream_window.0,
+        ack_every: raw.ack_every.0,
+        ack_delay: raw.ack_delay.time(),
+    })
+}
+
+/// Checks the satellite against the gateway in front of it.
+fn satellite(cx: &mut Cx<'_>, path: &Path, g: &Gateway, links: &mut [Link]) -> Result<(), Error> {
+    let Some(link) = links.get(g.link) else { return Ok(()) };
+    let (down, up) =
+        if g.link_forward { (&link.forward, &link.reverse) } else { (&link.reverse, &link.forward) };
+    let link_path = super::nodes::named("link", &link.name);
+    let link_path = if g.link_forward { link_path } else { step(&link_path, "reverse") };
+    if down.queue.is_some() {
+        let problem = format!(
+            "a queue in front of the satellite; allowed: none, for the transmit queue of gateway \"{}\" is that",
+            g.name
+        );
+        return Err(cx.key_error(&step(&link_path, "queue"), problem));
+    }
+    if down.rate.is_some_and(|rate| rate < g.regulator.rate) {
+        cx.warn(
+            &step(&link_path, "rate"),
+            "below the regulator's rate: packets will wait in front of the satellite",
+        );
+    }
+    let round_trip: Duration = down.delay.high + up.delay.high + g.spacelink.ack_delay;
+    let in_flight = g.regulator.rate.bytes_per_sec() * round_trip.as_secs_f64();
+    if !g.pep.split.is_empty() && (g.spacelink.window as f64) < in_flight {
+        let spacelink = step(path, "spacelink");
+        let least = (in_flight / 1e5).ceil() / 10.0;
+        let text =
+            format!("less than the regulator sends in a satellite's round trip, which is up to {least} MB");
+        cx.warn(&step(&spacelink, "window"), &text);
+    }
+    Ok(())
+}

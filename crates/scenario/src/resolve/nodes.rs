@@ -1,0 +1,198 @@
+//! The topology: which nodes there are, which links join them, and the ways between them.
+
+use std::collections::VecDeque;
+
+use super::{Cx, step};
+use crate::error::{Error, choices, quoted};
+use crate::model::{Gateway, Hop, Host, Link};
+use crate::tree::{Path, Step};
+
+/// What a node is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A group of hosts (an index).
+    Host(usize),
+    Router,
+    /// A gateway (an index).
+    Gateway(usize),
+    /// A gateway's terminal (the gateway's index).
+    Terminal(usize),
+}
+
+/// The nodes and the links between them.
+#[derive(Debug, Default)]
+pub struct Nodes {
+    nodes: Vec<(String, Kind)>,
+    /// The two nodes of each link.
+    links: Vec<(usize, usize)>,
+}
+
+impl Nodes {
+    /// Adds a node; `path` leads to what names it.
+    pub fn add(&mut self, cx: &Cx<'_>, path: &Path, name: &str, kind: Kind) -> Result<(), Error> {
+        check_name(cx, path, name)?;
+        if let Some((_, other)) = self.nodes.iter().find(|(n, _)| n == name) {
+            let other = match other {
+                Kind::Host(_) => "a group of hosts",
+                Kind::Router => "a router",
+                Kind::Gateway(_) => "a gateway",
+                Kind::Terminal(_) => "a terminal",
+            };
+            let problem =
+                format!("found {}; allowed: a name of its own, for {other} has this one", quoted(name));
+            return Err(cx.key_error(path, problem));
+        }
+        self.nodes.push((name.to_owned(), kind));
+        Ok(())
+    }
+
+    /// Adds a link between two nodes; `path` leads to its `between`.
+    pub fn join(
+        &mut self,
+        cx: &Cx<'_>,
+        path: &Path,
+        between: &[String; 2],
+        hosts: &[Host],
+    ) -> Result<(), Error> {
+        let mut ends = [0; 2];
+        for (i, name) in between.iter().enumerate() {
+            ends[i] = self.find(name).ok_or_else(|| {
+                let known = choices(name, self.nodes.iter().map(|(n, _)| n.as_str()));
+                cx.error(&[path, &[Step::Index(i)]].concat(), format!("found {}; {known}", quoted(name)))
+            })?;
+        }
+        let [a, b] = ends;
+        if a == b {
+            return Err(cx.error(path, format!("found {} twice; allowed: two nodes", quoted(&between[0]))));
+        }
+        let several = |node: usize| match self.nodes[node].1 {
+            Kind::Host(i) => hosts.get(i).is_some_and(|h| h.count > 1),
+            _ => false,
+        };
+        if several(a) && several(b) {
+            let problem = "found two groups of several hosts; allowed: one of them, on one side";
+            return Err(cx.error(path, problem.to_owned()));
+        }
+        self.links.push((a, b));
+        Ok(())
+    }
+
+    fn find(&self, name: &str) -> Option<usize> {
+        self.nodes.iter().position(|(n, _)| n == name)
+    }
+
+    /// The one link that joins a gateway and its terminal, and whether its way forward leads to the terminal.
+    pub fn satellite(
+        &self,
+        cx: &Cx<'_>,
+        path: &Path,
+        name: &str,
+        terminal: &str,
+    ) -> Result<(usize, bool), Error> {
+        let (a, b) = (self.find(name), self.find(terminal));
+        let joins = |&(_, &(x, y)): &(usize, &(usize, usize))| {
+            (Some(x), Some(y)) == (a, b) || (Some(x), Some(y)) == (b, a)
+        };
+        let found: Vec<_> = self.links.iter().enumerate().filter(joins).collect();
+        match found.as_slice() {
+            [(i, (x, _))] => Ok((*i, Some(*x) == a)),
+            _ => {
+                let problem = format!(
+                    "found {} links between {} and {}; allowed: one, the satellite",
+                    found.len(),
+                    quoted(name),
+                    quoted(terminal)
+                );
+                Err(cx.error(path, problem))
+            }
+        }
+    }
+
+    /// The way with the fewest links from one node to another, the earlier link of the file where there are
+    /// several. Hosts pass nothing on.
+    pub fn route(&self, from: &str, to: &str) -> Option<Vec<Hop>> {
+        let (from, to) = (self.find(from)?, self.find(to)?);
+        let mut came_by: Vec<Option<(usize, Hop)>> = vec![None; self.nodes.len()];
+        let mut next = VecDeque::from([from]);
+        while let Some(node) = next.pop_front() {
+            if node != from && matches!(self.nodes[node].1, Kind::Host(_)) {
+                continue;
+            }
+            for (link, &(a, b)) in self.links.iter().enumerate() {
+                let (other, forward) = match node {
+                    n if n == a => (b, true),
+                    n if n == b => (a, false),
+                    _ => continue,
+                };
+                if other != from && came_by[other].is_none() {
+                    came_by[other] = Some((node, Hop { link, forward }));
+                    next.push_back(other);
+                }
+            }
+        }
+        let mut route = Vec::new();
+        let mut node = to;
+        while node != from {
+            let (before, hop) = came_by[node]?;
+            route.push(hop);
+            node = before;
+        }
+        route.reverse();
+        Some(route)
+    }
+
+    /// What is wrong with a way for data, where it passes a gateway otherwise than to its terminal.
+    pub fn wrong_side(&self, from: &str, route: &[Hop], gateways: &[Gateway]) -> Option<String> {
+        let mut node = self.find(from)?;
+        let mut last: Option<Hop> = None;
+        for hop in route {
+            let (a, b) = *self.links.get(hop.link)?;
+            let (kind, next) = (self.nodes[node].1, if hop.forward { b } else { a });
+            let wrong = match kind {
+                Kind::Gateway(i) if hop.link != gateways.get(i)?.link => Some((i, "without its satellite")),
+                Kind::Gateway(i) if last.is_some_and(|l| Some(l.link) == gateways.get(i).map(|g| g.link)) => {
+                    Some((i, "from its terminal"))
+                }
+                Kind::Terminal(i) if hop.link == gateways.get(i)?.link => Some((i, "from its terminal")),
+                Kind::Terminal(i) if last.is_none_or(|l| Some(l.link) != gateways.get(i).map(|g| g.link)) => {
+                    Some((i, "without its satellite"))
+                }
+                _ => None,
+            };
+            if let Some((i, how)) = wrong {
+                return Some(format!("data would pass gateway {} {how}", quoted(&gateways.get(i)?.name)));
+            }
+            (node, last) = (next, Some(*hop));
+        }
+        None
+    }
+}
+
+/// Refuses names that would be a nuisance in results and overrides.
+pub fn check_name(cx: &Cx<'_>, path: &Path, name: &str) -> Result<(), Error> {
+    if !name.is_empty() && name.chars().count() <= 64 && !name.chars().any(char::is_control) {
+        return Ok(());
+    }
+    let problem = format!(
+        "found the name {}; allowed: 1 to 64 characters, none of them control characters",
+        quoted(name)
+    );
+    Err(cx.key_error(path, problem))
+}
+
+/// The nodes of links that are already resolved, to find ways through them.
+pub fn of(hosts: &[Host], routers: &[String], gateways: &[Gateway], links: &[Link]) -> Nodes {
+    let mut nodes: Vec<_> = hosts.iter().enumerate().map(|(i, h)| (h.name.clone(), Kind::Host(i))).collect();
+    nodes.extend(routers.iter().map(|name| (name.clone(), Kind::Router)));
+    nodes.extend(gateways.iter().enumerate().map(|(i, g)| (g.name.clone(), Kind::Gateway(i))));
+    nodes.extend(gateways.iter().enumerate().map(|(i, g)| (g.terminal.clone(), Kind::Terminal(i))));
+    let mut all = Nodes { nodes, links: Vec::new() };
+    all.links =
+        links.iter().filter_map(|l| Some((all.find(&l.between.0)?, all.find(&l.between.1)?))).collect();
+    all
+}
+
+/// The path of a table's key.
+pub fn named(part: &str, name: &str) -> Vec<Step> {
+    step(&[Step::Key(part.to_owned())], name)
+}

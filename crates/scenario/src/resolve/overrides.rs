@@ -1,0 +1,158 @@
+//! Puts overrides, and the setting that was asked for, into the tree of a file.
+//!
+//! Parameters of an AQM come last and only where the AQM in place has them, so that one override can hold for
+//! some of the settings of a comparison.
+
+use bentpipe_queue::registry::{self, Algorithm};
+
+use super::Input;
+use super::aqm::unknown_parameter;
+use crate::error::{Error, choices};
+use crate::source::Override;
+use crate::tree::{At, Node, Path, Step, Value};
+
+/// A setting that takes the place of an AQM.
+#[derive(Clone, Debug)]
+pub struct Choice {
+    /// What it is called in results.
+    pub name: String,
+    /// The AQM's path.
+    pub path: Vec<Step>,
+    /// The AQM's table.
+    pub node: Node,
+}
+
+/// The tree with `choice` and every override in place, and what could not be put in place.
+pub fn apply(input: &Input, choice: Option<&Choice>) -> Result<(Node, Vec<Error>), Error> {
+    let mut root = input.base.clone();
+    let mut unused = Vec::new();
+    let mut parameters = Vec::new();
+    for change in &input.source.overrides {
+        let path = path_of(&root, change)?;
+        if parameter(&path).is_some() {
+            parameters.push((change, path));
+        } else if let Some(choice) = choice.filter(|c| path.starts_with(&c.path)) {
+            let problem = format!("the setting {:?} takes its place", choice.name);
+            unused.push(fault(&root, change, &path, problem));
+        } else {
+            put(&mut root, &path, change);
+        }
+    }
+    if let Some(choice) = choice {
+        let kept = root.find(&choice.path).and_then(|aqm| aqm.get("mean_packet")).cloned();
+        root.set(&choice.path, choice.node.clone());
+        // The length of a packet is the link's, not the algorithm's.
+        if let (Some(kept), Some(aqm)) = (kept, root.find_mut(&choice.path))
+            && aqm.get("mean_packet").is_none()
+        {
+            aqm.set(&[Step::Key("mean_packet".to_owned())], kept);
+        }
+    }
+    for (change, path) in parameters {
+        let Some((aqm, name)) = parameter(&path) else { continue };
+        let problem = algorithm(root.find(aqm)).and_then(|algorithm| {
+            let known = registry::AQMS.iter().any(|a| a.params.iter().any(|p| p.name == name));
+            let has = name == "mean_packet" || algorithm.params.iter().any(|p| p.name == name);
+            (known && !has).then(|| unknown_parameter(algorithm, name))
+        });
+        match problem {
+            Some(problem) => unused.push(fault(&root, change, &path, problem)),
+            None => root.set(&path, change.node.clone()),
+        }
+    }
+    Ok((root, unused))
+}
+
+fn fault(root: &Node, change: &Override, path: &Path, problem: String) -> Error {
+    Error { place: change.place(), key: crate::tree::dotted(root, path), problem }
+}
+
+/// Puts an override in place. Naming another algorithm or preset does away with the parameters that the file gives.
+fn put(root: &mut Node, path: &Path, change: &Override) {
+    if let [around @ .., Step::Key(aqm), Step::Key(key)] = path
+        && aqm == "aqm"
+        && matches!(key.as_str(), "algorithm" | "preset")
+    {
+        let aqm = [around, &[Step::Key(aqm.clone())]].concat();
+        if let Some(aqm) = root.find_mut(&aqm)
+            && !matches!((&change.node.value, aqm.get_text(key)), (Value::Text(x), Some(y)) if x == y)
+        {
+            aqm.retain(|e| e.key == "mean_packet" || matches!(e.at, At::Override(_)));
+        }
+    }
+    root.set(path, change.node.clone());
+}
+
+/// The AQM's path and the parameter's name, where `path` leads to a parameter of an AQM in its place.
+fn parameter(path: &Path) -> Option<(&Path, &str)> {
+    let (last, aqm) = path.split_last()?;
+    match (path.first()?, aqm.last()?, last) {
+        (Step::Key(part), Step::Key(aqm_key), Step::Key(name))
+            if matches!(part.as_str(), "gateway" | "link")
+                && aqm_key == "aqm"
+                && !matches!(name.as_str(), "algorithm" | "preset") =>
+        {
+            Some((aqm, name))
+        }
+        _ => None,
+    }
+}
+
+/// The algorithm that an AQM's table names; none where it names one that there is not.
+fn algorithm(aqm: Option<&Node>) -> Option<&'static Algorithm> {
+    let text = |key| aqm.and_then(|a| a.get_text(key));
+    match (text("algorithm"), text("preset")) {
+        (Some(name), _) => registry::aqm(name),
+        (None, Some(name)) => registry::preset(name).map(|(algorithm, _)| algorithm),
+        (None, None) => registry::aqm(super::aqm::NONE),
+    }
+}
+
+/// Where an override leads: gateways are named by their names where there are several.
+fn path_of(root: &Node, change: &Override) -> Result<Vec<Step>, Error> {
+    let keys: Vec<&str> = change.keys.iter().map(String::as_str).collect();
+    let fault = |key: &str, problem| Error { place: change.place(), key: key.to_owned(), problem };
+    let steps = |keys: &[&str]| keys.iter().map(|k| Step::Key((*k).to_owned())).collect::<Vec<_>>();
+    match (keys.as_slice(), keys.first().and_then(|first| root.get(first)).map(|n| &n.value)) {
+        (["gateway", name, rest @ ..], Some(Value::Array(gateways))) => {
+            let named = |g: &Node| g.get_text("name").unwrap_or("gateway").to_owned();
+            let names: Vec<String> = gateways.iter().map(named).collect();
+            match names.iter().position(|n| n == name) {
+                Some(i) => Ok([steps(&["gateway"]), vec![Step::Index(i)], steps(rest)].concat()),
+                None => {
+                    let known = choices(name, names.iter().map(String::as_str));
+                    Err(fault(&format!("gateway.{name}"), format!("no gateway of that name; {known}")))
+                }
+            }
+        }
+        (["gateway", name, rest @ ..], Some(Value::Table(_))) if !rest.is_empty() => {
+            let gateway = root.get("gateway");
+            let given = gateway.and_then(|g| g.get_text("name")).unwrap_or("gateway");
+            let key = matches!(
+                *name,
+                "aqm" | "receive_queue" | "pep" | "transmit_queue" | "regulator" | "spacelink"
+            );
+            if *name == given && !key {
+                Ok([steps(&["gateway"]), steps(rest)].concat())
+            } else {
+                Ok(steps(&keys))
+            }
+        }
+        ([part @ ("link" | "host" | "router" | "traffic"), name, ..], found) => {
+            let names: Vec<&str> = match found {
+                Some(Value::Table(entries)) => entries.iter().map(|e| e.key.as_str()).collect(),
+                _ => Vec::new(),
+            };
+            if names.contains(name) {
+                Ok(steps(&keys))
+            } else {
+                let known = choices(name, names.iter().copied());
+                Err(fault(&format!("{part}.{name}"), format!("no {part} of that name; {known}")))
+            }
+        }
+        ([part, _, ..], Some(Value::Array(_))) => {
+            Err(fault(part, "an array; allowed: to be set as a whole".to_owned()))
+        }
+        _ => Ok(steps(&keys)),
+    }
+}

@@ -1,0 +1,251 @@
+//! Transports and traffic.
+
+use bentpipe_units::Duration;
+
+use super::nodes::{Nodes, check_name, named};
+use super::{Cx, falling, step};
+use crate::error::{Error, quoted};
+use crate::file::{self, Either, File, OneOf, Window};
+use crate::law::Law;
+use crate::model::{Bulk, Cbr, ConnectionPer, Gateway, Host, Pages, Ramp, Tcp, Traffic, TrafficKind};
+use crate::quantity::{Kind, Quantity};
+use crate::tree::{Path, Step};
+
+/// The name of the TCP of traffic that names none.
+const DEFAULT: &str = "default";
+
+/// The longest packet there is [bytes].
+const LONGEST: u64 = 65_535;
+
+/// The file's TCPs, and the default one where traffic needs it.
+pub fn transports(cx: &mut Cx<'_>, file: &mut File) -> Result<Vec<Tcp>, Error> {
+    let uses_default = file.traffic.iter().any(|(_, t)| t.transport() == Some(DEFAULT));
+    if uses_default && !file.transport.names().any(|name| name == DEFAULT) {
+        file.transport.0.push((DEFAULT.to_owned(), file::Transport::default()));
+    }
+    let mut transports = Vec::new();
+    for (name, raw) in &mut file.transport.0 {
+        transports.push(transport(cx, name, raw)?);
+    }
+    Ok(transports)
+}
+
+fn transport(cx: &mut Cx<'_>, name: &str, raw: &mut file::Transport) -> Result<Tcp, Error> {
+    let path = named("transport", name);
+    check_name(cx, &path, name)?;
+    let mss = raw.mss.0;
+    let refuse = |key: &str, found: String, allowed: String| {
+        Err(cx.error(&step(&path, key), format!("found \"{found}\"; allowed: {allowed}")))
+    };
+    if mss + raw.header.0 > LONGEST {
+        let allowed = format!("together with the header (\"{:?}\"), at most {LONGEST} B", raw.header);
+        return refuse("mss", format!("{:?}", raw.mss), allowed);
+    }
+    for (key, window) in [("receive_window", Some(raw.receive_window)), ("max_window", raw.max_window)] {
+        if let Some(window) = window
+            && bytes(window, mss) < mss
+        {
+            return refuse(key, window_text(window), format!("at least a segment (\"{:?}\")", raw.mss));
+        }
+    }
+    for (key, rto) in [("min_rto", raw.min_rto), ("initial_rto", raw.initial_rto)] {
+        if rto.0 > raw.max_rto.0 {
+            return refuse(key, format!("{rto:?}"), format!("at most max_rto (\"{:?}\")", raw.max_rto));
+        }
+    }
+    let initial_window = raw.initial_window.map_or_else(|| initial_window(mss), |w| w.0);
+    if raw.initial_window.is_none() {
+        raw.initial_window = Some(crate::quantity::Whole(initial_window));
+        cx.note(
+            &step(&path, "initial_window"),
+            None,
+            "RFC 6928: min(10 mss, max(2 mss, 14600 B))".to_owned(),
+        );
+    }
+    Ok(Tcp {
+        name: name.to_owned(),
+        mss,
+        header: raw.header.0,
+        initial_window,
+        receive_window: bytes(raw.receive_window, mss),
+        max_window: raw.max_window.map(|w| bytes(w, mss)),
+        initial_ssthresh: raw.initial_ssthresh.map(|w| bytes(w, mss)),
+        initial_rto: raw.initial_rto.time(),
+        min_rto: raw.min_rto.time(),
+        max_rto: raw.max_rto.time(),
+        clock_granularity: raw.clock_granularity.time(),
+        limited_transmit: raw.limited_transmit,
+        delayed_ack: raw.delayed_ack.map(|t| t.time()),
+        impatient: raw.impatient,
+        go_back_n: raw.go_back_n,
+        slow_start_restart: raw.slow_start_restart,
+        ecn: raw.ecn,
+        syn_retries: raw.syn_retries.0,
+        retries: raw.retries.0,
+    })
+}
+
+/// Warns of sessions that start only while it is measured.
+pub fn late_sessions(cx: &mut Cx<'_>, traffic: &[Traffic], warmup: Duration) {
+    for t in traffic {
+        let TrafficKind::Pages(Pages { sessions, ramp: Some(ramp), .. }) = &t.kind else { continue };
+        let steps = u64::from(sessions.div_ceil(ramp.sessions));
+        let last = (ramp.over + ramp.pause).times(steps.saturating_sub(1)) + ramp.over;
+        if last > warmup {
+            let text =
+                format!("the last session starts after the warm-up (\"{warmup}\"), at up to \"{last}\"");
+            cx.warn(&step(&named("traffic", &t.name), "ramp"), &text);
+        }
+    }
+}
+
+/// RFC 6928, section 2, in whole segments.
+fn initial_window(mss: u64) -> u32 {
+    let bytes = (10 * mss).min((2 * mss).max(14_600));
+    u32::try_from(bytes / mss).unwrap_or(1).max(1)
+}
+
+fn bytes(window: Window, mss: u64) -> u64 {
+    match window {
+        OneOf::First(bytes) => bytes.0,
+        OneOf::Second(segments) => segments.0 * mss,
+    }
+}
+
+fn window_text(window: Window) -> String {
+    match window {
+        OneOf::First(bytes) => format!("{bytes:?}"),
+        OneOf::Second(segments) => format!("{segments:?}"),
+    }
+}
+
+/// The longest packet of the traffic: of its TCP where there is any, else of its datagrams [bytes].
+pub fn mean_packet(cx: &Cx<'_>, file: &File, transports: &[Tcp]) -> Result<f64, Error> {
+    if file.traffic.0.is_empty() {
+        let problem = "missing; at least one, such as [traffic.web]".to_owned();
+        return Err(cx.error(&step(&[], "traffic"), problem));
+    }
+    let mut longest = None;
+    for (name, t) in file.traffic.iter() {
+        if let Some(wanted) = t.transport() {
+            let path = step(&named("traffic", name), "transport");
+            let tcp = transports.iter().find(|tcp| tcp.name == wanted);
+            let others = transports.iter().map(|tcp| tcp.name.as_str()).filter(|name| *name != DEFAULT);
+            let known = others.chain([DEFAULT]);
+            let tcp = tcp.ok_or_else(|| cx.unknown(&path, wanted, known))?;
+            longest = longest.max(Some(tcp.full_segment()));
+        }
+    }
+    let datagrams = file.traffic.iter().filter_map(|(_, t)| match t {
+        file::Traffic::Cbr(cbr) => Some(cbr.packet.0),
+        _ => None,
+    });
+    Ok(longest.or(datagrams.max()).unwrap_or(1) as f64)
+}
+
+pub fn traffic(
+    cx: &mut Cx<'_>,
+    file: &mut File,
+    hosts: &[Host],
+    transports: &[Tcp],
+    nodes: &Nodes,
+    gateways: &[Gateway],
+) -> Result<Vec<Traffic>, Error> {
+    let mut all = Vec::new();
+    for (name, raw) in file.traffic.iter() {
+        let path = named("traffic", name);
+        check_name(cx, &path, name)?;
+        let (_, from_name, to_name) = raw.ends();
+        let find = |key: &str, wanted: &str| {
+            let known = hosts.iter().map(|h| h.name.as_str());
+            let found = hosts.iter().position(|h| h.name == wanted);
+            found.ok_or_else(|| cx.unknown(&step(&path, key), wanted, known))
+        };
+        let (from, to) = (find("from", from_name)?, find("to", to_name)?);
+        if from == to {
+            let problem = format!("found {}; allowed: another group of hosts than in from", quoted(to_name));
+            return Err(cx.error(&step(&path, "to"), problem));
+        }
+        let Some(route) = nodes.route(from_name, to_name) else {
+            let problem = format!(
+                "found {}; allowed: hosts that links lead to from {}",
+                quoted(to_name),
+                quoted(from_name)
+            );
+            return Err(cx.error(&step(&path, "to"), problem));
+        };
+        if let Some(how) = nodes.wrong_side(from_name, &route, gateways) {
+            let problem = format!(
+                "found {}; allowed: hosts whose data enters each gateway from the internet's side and leaves it by \
+                 its satellite, but {how}",
+                quoted(from_name)
+            );
+            return Err(cx.error(&step(&path, "from"), problem));
+        }
+        let index =
+            raw.transport().and_then(|name| transports.iter().position(|t| t.name == name)).unwrap_or(0);
+        all.push(Traffic { name: name.to_owned(), from, to, route, kind: kind(cx, &path, raw, index)? });
+    }
+    Ok(all)
+}
+
+fn kind(cx: &Cx<'_>, path: &Path, raw: &file::Traffic, transport: usize) -> Result<TrafficKind, Error> {
+    let at = |key: &str| step(path, key);
+    Ok(match raw {
+        file::Traffic::Pages(t) => TrafficKind::Pages(Pages {
+            transport,
+            sessions: t.sessions.0,
+            object_size: law(cx, &at("object_size"), &t.object_size, |q| q.0)?,
+            objects_per_page: t.objects_per_page.0,
+            connection_per: match t.connection_per {
+                file::ConnectionPer::Page => ConnectionPer::Page,
+                file::ConnectionPer::Object => ConnectionPer::Object,
+            },
+            think_time: law(cx, &at("think_time"), &t.think_time, Quantity::time)?,
+            request_size: t.request_size.0,
+            rate_cap: t.rate_cap.map(|r| r.rate()),
+            ramp: t.ramp.as_ref().map(|r| Ramp {
+                sessions: r.sessions.0,
+                over: r.over.time(),
+                pause: r.pause.time(),
+            }),
+        }),
+        file::Traffic::Bulk(t) => TrafficKind::Bulk(Bulk {
+            transport,
+            flows: t.flows.0,
+            start: law(cx, &at("start"), &t.start, Quantity::time)?,
+            bytes: t.bytes.map(|b| b.0),
+            rate_cap: t.rate_cap.map(|r| r.rate()),
+        }),
+        file::Traffic::Cbr(t) => TrafficKind::Cbr(Cbr {
+            flows: t.flows.0,
+            rate: t.rate.rate(),
+            packet: t.packet.0,
+            start: law(cx, &at("start"), &t.start, Quantity::time)?,
+        }),
+    })
+}
+
+fn law<K: Kind, T>(
+    cx: &Cx<'_>,
+    path: &Path,
+    raw: &file::Law<K>,
+    number: fn(Quantity<K>) -> T,
+) -> Result<Law<T>, Error> {
+    let table = match raw {
+        Either::Plain(x) => return Ok(Law::Fixed(number(*x))),
+        Either::Table(table) => table,
+    };
+    match (&table.uniform, &table.exponential) {
+        (Some([low, high]), None) if low.0 > high.0 => {
+            let path: Vec<Step> = step(path, "uniform");
+            Err(falling(cx, &path, &format!("{low:?}"), &format!("{high:?}")))
+        }
+        (Some([low, high]), None) => Ok(Law::Uniform(number(*low), number(*high))),
+        (None, Some(mean)) => Ok(Law::Exponential(number(*mean))),
+        (both, _) => {
+            let found = if both.is_some() { "both" } else { "neither" };
+            Err(cx.error(path, format!("found {found}; allowed: either uniform or exponential")))
+        }
+    }
+}

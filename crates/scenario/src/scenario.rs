@@ -1,0 +1,292 @@
+//! A scenario as a whole.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use bentpipe_queue::registry;
+use serde::Serialize;
+
+use crate::error::{Error, Place, choices, quoted};
+use crate::model::{AqmSpec, Gateway, Hop, Host, Link, Printed, Run, Setting, Subject, Tcp, Traffic};
+use crate::resolve::overrides::Choice;
+use crate::resolve::{self, Input, nodes};
+use crate::source::Source;
+use crate::tree::{At, Node, Step, Value};
+
+/// A scenario, checked and complete.
+#[derive(Clone, Debug, Serialize)]
+pub struct Scenario {
+    /// Its title.
+    #[serde(skip)]
+    pub title: String,
+    /// What it shows, in full.
+    #[serde(skip)]
+    pub description: Option<String>,
+    /// Where it comes from.
+    #[serde(skip)]
+    pub source: Option<String>,
+    /// How long to run, and how to measure.
+    pub run: Run,
+    /// The groups of hosts, in the order of the file (as are all lists).
+    pub hosts: Vec<Host>,
+    /// The routers.
+    pub routers: Vec<String>,
+    /// The links.
+    pub links: Vec<Link>,
+    /// The gateways.
+    pub gateways: Vec<Gateway>,
+    /// The TCPs; one called "default" is among them where traffic names none.
+    pub transports: Vec<Tcp>,
+    /// The traffic.
+    pub traffic: Vec<Traffic>,
+    /// The scenario's own named settings.
+    #[serde(skip)]
+    pub settings: Vec<Setting>,
+    /// Printed values to compare with.
+    #[serde(skip)]
+    pub printed: Vec<Printed>,
+    /// Whose queue the settings apply to and the metrics describe.
+    pub subject: Subject,
+    /// What is allowed but most likely not meant.
+    #[serde(skip)]
+    pub warnings: Vec<String>,
+    /// Overrides of AQM parameters that the AQM in place does not have, as the errors they are unless another
+    /// setting of the same comparison has them. See [`Scenario::all_used`] and [`Scenario::with_settings`].
+    #[serde(skip)]
+    pub unused_overrides: Vec<Error>,
+    /// What it was read from, to put a setting in place.
+    #[serde(skip)]
+    pub(crate) input: Arc<Input>,
+    #[serde(skip)]
+    pub(crate) effective: Vec<Effective>,
+}
+
+/// The largest file that can be a scenario [bytes].
+const LARGEST: u64 = 4 << 20;
+
+impl Scenario {
+    /// Reads the scenario of a file, with keys overridden: each override is `key=value`, the key dotted, the value
+    /// in TOML or else taken as text.
+    ///
+    /// # Errors
+    /// Where the file cannot be read, or as [`Scenario::parse`].
+    pub fn load(path: impl AsRef<Path>, overrides: &[String]) -> Result<Self, Error> {
+        let path = path.as_ref();
+        let name = path.display().to_string();
+        let fault =
+            |problem: String| Error { place: Place::WholeFile(name.clone()), key: String::new(), problem };
+        let unreadable = |e: std::io::Error| fault(format!("cannot be read: {e}"));
+        if path.is_dir() {
+            return Err(fault("found a folder; allowed: a scenario file, in TOML".to_owned()));
+        }
+        let mut bytes = Vec::new();
+        File::open(path)
+            .map_err(unreadable)?
+            .take(LARGEST + 1)
+            .read_to_end(&mut bytes)
+            .map_err(unreadable)?;
+        if bytes.len() as u64 > LARGEST {
+            return Err(fault(format!("more than {} MiB; allowed: a scenario file, in TOML", LARGEST >> 20)));
+        }
+        match std::str::from_utf8(&bytes) {
+            Ok(text) => Self::parse(text, &name, overrides),
+            Err(e) => {
+                let before = &bytes[..e.valid_up_to()];
+                let line = before.iter().filter(|b| **b == b'\n').count() + 1;
+                let column =
+                    String::from_utf8_lossy(before.rsplit(|b| *b == b'\n').next().unwrap_or_default());
+                let place = Place::File(name.clone(), line, column.chars().count() + 1);
+                let found = bytes.get(e.valid_up_to()).copied().unwrap_or_default();
+                let problem = format!("found the byte 0x{found:02x}; allowed: a scenario in TOML, in UTF-8");
+                Err(Error { place, key: String::new(), problem })
+            }
+        }
+    }
+
+    /// Reads a scenario from `text`; `file` is what messages call it.
+    ///
+    /// # Errors
+    /// Where anything in it is wrong or impossible: the first such thing.
+    pub fn parse(text: &str, file: &str, overrides: &[String]) -> Result<Self, Error> {
+        let (source, base) = Source::parse(file, text, overrides)?;
+        resolve::resolve(&Arc::new(Input { source, base }), None)
+    }
+
+    /// The same scenario with the subject's AQM replaced: by the scenario's own setting of that name, else by a
+    /// preset, else by an algorithm with its defaults. Where nothing is called exactly so, capitals are ignored.
+    /// Overrides of the AQM's parameters hold
+    /// for the new one as far as it has them; the others are in [`Scenario::unused_overrides`]. What was changed in the
+    /// fields since the scenario was read is not kept.
+    ///
+    /// # Errors
+    /// Where there is no such setting, or where it cannot be in the subject's place.
+    pub fn with_setting(&self, name: &str) -> Result<Self, Error> {
+        let name = name.trim();
+        let Some((name, node)) = self.find_setting(name) else {
+            return Err(Error {
+                place: Place::Setting(name.to_owned()),
+                key: String::new(),
+                problem: format!("no setting of that name; {}", choices(name, self.setting_names())),
+            });
+        };
+        resolve::resolve(&self.input, Some(&Choice { name, path: self.subject_path(), node }))
+    }
+
+    /// The scenario with each of the settings, in their order.
+    ///
+    /// # Errors
+    /// As [`Scenario::with_setting`]; where two are the same; and where none of them has a parameter that is
+    /// overridden.
+    pub fn with_settings<S: AsRef<str>>(&self, names: &[S]) -> Result<Vec<Self>, Error> {
+        let mut all: Vec<Self> = Vec::new();
+        for name in names {
+            let next = self.with_setting(name.as_ref())?;
+            if all.iter().any(|s| s.label() == next.label()) {
+                let name = next.label().to_owned();
+                let problem = format!("found {} twice; allowed: each setting once", quoted(&name));
+                return Err(Error { place: Place::Setting(name), key: String::new(), problem });
+            }
+            all.push(next);
+        }
+        if let Some((first, others)) = all.split_first() {
+            let everywhere =
+                |e: &&Error| others.iter().all(|s| s.unused_overrides.iter().any(|u| u.place == e.place));
+            if let Some(unused) = first.unused_overrides.iter().find(everywhere) {
+                return Err(unused.clone());
+            }
+        }
+        Ok(all)
+    }
+
+    /// That every override has its effect; for a single run.
+    ///
+    /// # Errors
+    /// The first override of a parameter that the AQM does not have.
+    pub fn all_used(&self) -> Result<(), Error> {
+        self.unused_overrides.first().map_or(Ok(()), |e| Err(e.clone()))
+    }
+
+    /// What the subject's AQM is called in results.
+    #[must_use]
+    pub fn label(&self) -> &str {
+        self.subject_aqm().map_or("", |aqm| &aqm.label)
+    }
+
+    /// The AQM of the subject.
+    #[must_use]
+    pub fn subject_aqm(&self) -> Option<&AqmSpec> {
+        match self.subject {
+            Subject::Gateway(i) => self.gateways.get(i).map(|g| &g.aqm),
+            Subject::Link(i) => self.links.get(i)?.forward.queue.as_ref().map(|q| &q.aqm),
+        }
+    }
+
+    pub(crate) fn subject_aqm_mut(&mut self, change: impl FnOnce(&mut AqmSpec)) {
+        let aqm = match self.subject {
+            Subject::Gateway(i) => self.gateways.get_mut(i).map(|g| &mut g.aqm),
+            Subject::Link(i) => {
+                self.links.get_mut(i).and_then(|l| l.forward.queue.as_mut()).map(|q| &mut q.aqm)
+            }
+        };
+        if let Some(aqm) = aqm {
+            change(aqm);
+        }
+    }
+
+    /// Every key with the value in effect, in the order of the documentation.
+    #[must_use]
+    pub fn effective(&self) -> &[Effective] {
+        &self.effective
+    }
+
+    /// Everything that determines a run's result, as JSON on one line: equal text, equal result. Made from the
+    /// fields as they are now; title, description, printed values, the number of runs and the names of settings
+    /// are left out.
+    #[must_use]
+    pub fn canonical_json(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// The way with the fewest links from one node to another, the earlier link of the file where there are
+    /// several; none where nothing joins them. Hosts pass nothing on.
+    #[must_use]
+    pub fn route(&self, from: &str, to: &str) -> Option<Vec<Hop>> {
+        nodes::of(&self.hosts, &self.routers, &self.gateways, &self.links).route(from, to)
+    }
+
+    /// The names that [`Scenario::with_setting`] knows.
+    pub fn setting_names(&self) -> impl Iterator<Item = &str> + Clone {
+        let own = self.settings.iter().map(|s| s.name.as_str());
+        let presets = registry::AQMS.iter().flat_map(|a| a.presets.iter().map(|p| p.name));
+        own.chain(presets).chain(registry::AQMS.iter().map(|a| a.name))
+    }
+
+    /// The name of a setting in full, and its AQM's table. A name as it is written goes before one that differs in
+    /// its capitals: "avq" is the algorithm with its defaults, "AVQ" a paper's preset.
+    pub(crate) fn find_setting(&self, name: &str) -> Option<(String, Node)> {
+        let name = name.trim();
+        let alike = |known: &str| known.to_lowercase() == name.to_lowercase();
+        self.find_setting_where(|known| known == name).or_else(|| self.find_setting_where(alike))
+    }
+
+    fn find_setting_where(&self, is: impl Fn(&str) -> bool) -> Option<(String, Node)> {
+        let chosen = |key: &str, name: &str| {
+            let mut node = Node::table(At::Setting);
+            node.set(&[Step::Key(key.to_owned())], Node::text(name, At::Setting));
+            (name.to_owned(), node)
+        };
+        let own = self.settings.iter().find(|s| is(&s.name)).map(|s| (s.name.clone(), s.node.clone()));
+        let preset = || {
+            let mut presets = registry::AQMS.iter().flat_map(|a| a.presets);
+            presets.find(|p| is(p.name)).map(|p| chosen("preset", p.name))
+        };
+        let bare = || registry::AQMS.iter().find(|a| is(a.name)).map(|a| chosen("algorithm", a.name));
+        own.or_else(preset).or_else(bare)
+    }
+
+    /// Where the subject's AQM stands in the file.
+    fn subject_path(&self) -> Vec<Step> {
+        let keys = |keys: &[&str]| keys.iter().map(|k| Step::Key((*k).to_owned())).collect::<Vec<_>>();
+        match self.subject {
+            Subject::Gateway(i) => match self.input.base.get("gateway").map(|n| &n.value) {
+                Some(Value::Array(_)) => [keys(&["gateway"]), vec![Step::Index(i)], keys(&["aqm"])].concat(),
+                _ => keys(&["gateway", "aqm"]),
+            },
+            Subject::Link(i) => {
+                let name = self.links.get(i).map_or("", |l| l.name.as_str());
+                keys(&["link", name, "queue", "aqm"])
+            }
+        }
+    }
+}
+
+/// A key of a scenario with the value in effect.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Effective {
+    /// The key, dotted as `--set` takes it.
+    pub key: String,
+    /// The value with its unit, as `--set` takes it; "none" where the key has no value and needs none.
+    pub value: String,
+    /// Where the value comes from.
+    pub origin: Origin,
+    /// How it came about, where there is more to say; else empty.
+    pub note: String,
+}
+
+/// Where a value comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    /// The scenario file.
+    Given,
+    /// An override.
+    Override,
+    /// The setting that was asked for.
+    Setting,
+    /// The preset that the AQM names.
+    Preset,
+    /// The default.
+    Default,
+}

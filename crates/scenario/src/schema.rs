@@ -1,0 +1,199 @@
+//! The JSON Schema of a scenario: the structs of `file`, and the registry's algorithms.
+
+use std::borrow::Cow;
+
+use bentpipe_queue::registry::{self, Algorithm};
+use bentpipe_queue::{Default as ParamDefault, Param, Unit, Value};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema, schema_for};
+use serde_json::{Map, Value as Json, json};
+
+use crate::file::{Aqm, File};
+use crate::quantity::SIZE;
+use crate::resolve::aqm::{dimension, range, write};
+use crate::tree::{Path, Step};
+
+/// The JSON Schema of a scenario file.
+#[must_use]
+pub fn json_schema() -> String {
+    let mut text = serde_json::to_string_pretty(&schema()).unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+fn schema() -> Json {
+    let mut schema = schema_for!(File).to_value();
+    without_null(&mut schema);
+    schema
+}
+
+/// TOML has no null: a key that is optional is absent.
+fn without_null(schema: &mut Json) {
+    match schema {
+        Json::Object(table) => {
+            table.retain(|_, value| !value.is_null());
+            if let Some(Json::Array(types)) = table.get_mut("type") {
+                types.retain(|t| t != "null");
+                if let [only] = types.as_slice() {
+                    let only = only.clone();
+                    table.insert("type".to_owned(), only);
+                }
+            }
+            if let Some(Json::Array(several)) = table.get_mut("anyOf") {
+                several.retain(|s| *s != json!({ "type": "null" }));
+                if let [Json::Object(only)] = several.as_mut_slice() {
+                    let only = std::mem::take(only);
+                    table.shift_remove("anyOf");
+                    table.extend(only);
+                }
+            }
+            table.values_mut().for_each(without_null);
+        }
+        Json::Array(items) => items.iter_mut().for_each(without_null),
+        _ => {}
+    }
+}
+
+/// The names of schedulers.
+pub fn scheduler(_: &mut SchemaGenerator) -> Schema {
+    let names: Vec<_> = registry::SCHEDULERS.iter().map(|s| s.name).collect();
+    json_schema!({ "type": "string", "enum": names })
+}
+
+impl JsonSchema for Aqm {
+    fn schema_name() -> Cow<'static, str> {
+        "Aqm".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let mut alternatives = vec![json!({
+            "title": "no AQM",
+            "type": "object",
+            "properties": { "mean_packet": mean_packet() },
+            "additionalProperties": false,
+        })];
+        for algorithm in registry::AQMS {
+            let name = json!({ "const": algorithm.name, "description": algorithm.title });
+            alternatives.push(alternative(algorithm, "algorithm", name));
+            if !algorithm.presets.is_empty() {
+                let names: Vec<_> = algorithm.presets.iter().map(|p| p.name).collect();
+                let sources: Vec<_> = algorithm.presets.iter().map(|p| p.source).collect();
+                let name = json!({
+                    "enum": names,
+                    "description": format!("Settings of {} ({})", algorithm.name, sources[0]),
+                });
+                alternatives.push(alternative(algorithm, "preset", name));
+            }
+        }
+        json_schema!({
+            "description": "An active queue management algorithm with its parameters.",
+            "anyOf": alternatives,
+        })
+    }
+}
+
+fn mean_packet() -> Json {
+    let mut schema = SIZE.schema("above 0 B and at most 65535 B").to_value();
+    schema["description"] =
+        "Mean length of a packet on the link. Default: the longest of the traffic.".into();
+    schema
+}
+
+/// The table of one algorithm, named by `key`.
+fn alternative(algorithm: &Algorithm, key: &str, name: Json) -> Json {
+    let mut properties = Map::new();
+    properties.insert(key.to_owned(), name);
+    properties.insert("mean_packet".to_owned(), mean_packet());
+    for param in algorithm.params {
+        properties.insert(param.name.to_owned(), parameter(param));
+    }
+    json!({
+        "title": format!("{} ({})", algorithm.title, algorithm.source),
+        "type": "object",
+        "properties": properties,
+        "required": [key],
+        "additionalProperties": false,
+    })
+}
+
+fn parameter(param: &Param) -> Json {
+    let text = dimension(param.unit).map(|(d, _)| d.schema(&range(param)).to_value());
+    let number = || {
+        let mut number = Map::new();
+        let kind = if param.unit == Unit::Count { "integer" } else { "number" };
+        number.insert("type".to_owned(), kind.into());
+        let least = if param.range.above { "exclusiveMinimum" } else { "minimum" };
+        for (word, bound) in [(least, param.range.min), ("maximum", param.range.max)] {
+            if bound.is_finite() {
+                number.insert(word.to_owned(), bound.into());
+            }
+        }
+        Json::Object(number)
+    };
+    let mut schema = match (param.unit, text) {
+        (Unit::Flag, _) => json!({ "type": "boolean" }),
+        (Unit::Packets, Some(text)) => json!({ "anyOf": [number(), text] }),
+        (_, Some(text)) => text,
+        (_, None) => number(),
+    };
+    let default = match param.default {
+        ParamDefault::Is(value @ Value::Number(x)) => {
+            schema["default"] = match param.unit {
+                Unit::One | Unit::Count | Unit::Packets => x.into(),
+                unit => write(unit, value).into(),
+            };
+            String::new()
+        }
+        ParamDefault::Is(Value::Flag(x)) => {
+            schema["default"] = x.into();
+            String::new()
+        }
+        ParamDefault::FromLink(_, how) => format!(" Default: {how}."),
+    };
+    let allowed =
+        if param.unit == Unit::Flag { String::new() } else { format!(" Allowed: {}.", range(param)) };
+    schema["description"] = format!("{}.{default}{allowed}", param.doc.trim_end_matches('.')).into();
+    schema
+}
+
+/// What a required key is for, in the words of the schema.
+pub fn required(path: &Path) -> String {
+    let root = schema();
+    let mut found = vec![&root];
+    for step in path {
+        found = found
+            .into_iter()
+            .flat_map(|s| alternatives(&root, s, 0))
+            .filter_map(|s| inside(s, step))
+            .collect();
+    }
+    let text = |key: &str| found.iter().find_map(|s| s.get(key));
+    let what = text("description").and_then(Json::as_str).unwrap_or("it has no default").replace('\n', " ");
+    let example = text("examples").and_then(|e| e.get(0)).and_then(Json::as_str);
+    let example = example.map(|e| format!(", such as {e:?}")).unwrap_or_default();
+    format!("required: {}{example}", what.trim_end_matches('.'))
+}
+
+/// A schema with references followed, or its alternatives.
+fn alternatives<'a>(root: &'a Json, schema: &'a Json, depth: usize) -> Vec<&'a Json> {
+    if depth > 8 {
+        return Vec::new();
+    }
+    if let Some(pointer) = schema.get("$ref").and_then(Json::as_str).and_then(|r| r.strip_prefix('#')) {
+        return root.pointer(pointer).map(|s| alternatives(root, s, depth + 1)).unwrap_or_default();
+    }
+    let several = ["anyOf", "oneOf"].iter().find_map(|word| schema.get(word)).and_then(Json::as_array);
+    match several {
+        Some(several) => several.iter().flat_map(|s| alternatives(root, s, depth + 1)).collect(),
+        None => vec![schema],
+    }
+}
+
+fn inside<'a>(schema: &'a Json, step: &Step) -> Option<&'a Json> {
+    match step {
+        Step::Key(key) => schema
+            .get("properties")
+            .and_then(|p| p.get(key))
+            .or_else(|| schema.get("additionalProperties").filter(|s| s.is_object())),
+        Step::Index(_) => schema.get("items"),
+    }
+}

@@ -1,0 +1,739 @@
+//! Every kind of mistake is one message: file, line and column, key, value found, what is allowed, and what is
+//! nearest. The whole message is asserted, for it is what the user has.
+
+use bentpipe_scenario::Scenario;
+
+/// A small scenario whose lines the cases below change.
+const GATEWAY: &str = r#"title = "A test"
+
+[run]
+duration = "60 s"
+
+[host.server]
+count = 5
+
+[host.client]
+count = 10
+
+[link.ingress]
+between = ["server", "gateway"]
+rate = "10 Mbps"
+delay = "20 ms"
+
+[gateway]
+aqm = { algorithm = "red" }
+regulator = { rate = "1 Mbps" }
+
+[link.satellite]
+between = ["gateway", "terminal"]
+delay = "250 ms"
+
+[link.access]
+between = ["terminal", "client"]
+
+[traffic.web]
+kind = "pages"
+from = "server"
+to = "client"
+sessions = 20
+object_size = "50 KB"
+"#;
+
+/// The message about `GATEWAY` with one passage changed.
+fn changed(from: &str, to: &str) -> String {
+    assert!(GATEWAY.contains(from), "the scenario has no {from:?}");
+    message(&GATEWAY.replacen(from, to, 1), &[])
+}
+
+/// The message about `GATEWAY` with one override.
+fn set(change: &str) -> String {
+    message(GATEWAY, &[change.to_owned()])
+}
+
+fn message(text: &str, overrides: &[String]) -> String {
+    match Scenario::parse(text, "my.toml", overrides) {
+        Ok(_) => "no mistake".to_owned(),
+        Err(e) => e.to_string(),
+    }
+}
+
+/// Asserts messages: the passage, what it is changed to, and the message.
+fn check(cases: &[(&str, &str, &str)]) {
+    for (from, to, expected) in cases {
+        assert_eq!(changed(from, to), with_lists(expected), "{from:?} changed to {to:?}");
+    }
+}
+
+#[test]
+fn the_scenario_itself_is_right() {
+    assert_eq!(message(GATEWAY, &[]), "no mistake");
+}
+
+#[test]
+fn keys() {
+    check(&[
+        (
+            "delay = \"20 ms\"",
+            "dealy = \"20 ms\"",
+            "my.toml:15:1: link.ingress.dealy: no such key; did you mean \"delay\"? allowed: between, rate, delay, \
+             loss, queue, reverse",
+        ),
+        (
+            "[gateway]",
+            "[gatway]",
+            "my.toml:17:2: gatway: no such key; did you mean \"gateway\"? allowed: title, description, source, run, \
+             host, router, link, gateway, transport, traffic, setting, printed",
+        ),
+        (
+            "sessions = 20",
+            "sessions = 20\nflows = 3",
+            "my.toml:33:1: traffic.web.flows: no such key; allowed: from, to, transport, sessions, object_size, \
+             objects_per_page, connection_per, think_time, request_size, rate_cap, ramp",
+        ),
+        (
+            "delay = \"20 ms\"",
+            "delay = { exponential = \"1 s\" }",
+            "my.toml:15:11: link.ingress.delay.exponential: no such key; allowed: uniform, per, ordered",
+        ),
+        ("count = 5", "count = 5\ncount = 6", "my.toml:8:1: not TOML: duplicate key \"count\""),
+    ]);
+}
+
+#[test]
+fn missing_keys() {
+    check(&[
+        ("title = \"A test\"", "", "my.toml:1:1: title: missing; required: What it is, in a line"),
+        (
+            "duration = \"60 s\"",
+            "",
+            "my.toml:3:2: run.duration: missing; required: Simulated time that is measured, after the warm-up, such \
+             as \"300 ms\"",
+        ),
+        (
+            "rate = \"1 Mbps\"",
+            "",
+            "my.toml:19:1: gateway.regulator.rate: missing; required: The rate, on the wire, such as \"20 Mbps\"",
+        ),
+        ("sessions = 20", "", "my.toml:28:10: traffic.web.sessions: missing; required: How many sessions"),
+        ("kind = \"pages\"", "", "my.toml:28:10: traffic.web.kind: missing; allowed: pages, bulk, cbr"),
+        (
+            "between = [\"server\", \"gateway\"]",
+            "",
+            "my.toml:12:7: link.ingress.between: missing; required: The two nodes that it joins; forward is from \
+             the first to the second",
+        ),
+    ]);
+    assert_eq!(
+        message("title = \"x\"\nrun.duration = \"1 s\"\n", &[]),
+        "my.toml:1:1: traffic: missing; at least one, such as [traffic.web]"
+    );
+}
+
+#[test]
+fn units() {
+    const RATES: &str = "allowed: a rate such as \"20 Mbps\" (bps, kbps, Mbps, Gbps)";
+    for (found, shown) in [
+        ("\"1 Mbs\"", "\"1 Mbs\""),
+        ("20", "20, without a unit"),
+        ("20.5", "20.5, without a unit"),
+        ("nan", "NaN, without a unit"),
+        ("\"nan Mbps\"", "\"nan Mbps\""),
+        ("\"20 ms\"", "\"20 ms\""),
+        ("true", "true"),
+        ("[]", "an array"),
+        ("{}", "a table"),
+        ("2026-01-01", "2026-01-01"),
+    ] {
+        let expected = format!("my.toml:19:22: gateway.regulator.rate: found {shown}; {RATES}");
+        let expected = if found == "{}" { expected.replace(":22:", ":15:") } else { expected };
+        assert_eq!(changed("\"1 Mbps\"", found), expected);
+    }
+    check(&[
+        (
+            "delay = \"20 ms\"",
+            "delay = 20",
+            "my.toml:15:9: link.ingress.delay: found 20, without a unit; allowed: a time such as \"300 ms\" (ns, us, \
+             ms, s, min, h)",
+        ),
+        (
+            "[gateway]",
+            "[gateway]\ntransmit_queue.limit = 5",
+            "my.toml:18:24: gateway.transmit_queue.limit: found 5, without a unit; allowed: a number of packets such \
+             as \"100 packets\" (packets), or a size such as \"1400 B\" (B, KB, MB, GB, KiB, MiB, GiB)",
+        ),
+    ]);
+}
+
+#[test]
+fn types() {
+    check(&[
+        ("title = \"A test\"", "title = 3", "my.toml:1:9: title: found 3; allowed: a text in quotes"),
+        (
+            "count = 5",
+            "count = \"5\"",
+            "my.toml:7:9: host.server.count: found \"5\"; allowed: a whole number, at least 1 and at most 1000000",
+        ),
+        (
+            "count = 5",
+            "count = 99999999999999999999",
+            "my.toml:7:9: host.server.count: found 99999999999999999999; allowed: a whole number, at least 1 and at \
+             most 1000000",
+        ),
+        (
+            "[\"server\", \"gateway\"]",
+            "[\"server\"]",
+            "my.toml:13:11: link.ingress.between: found an array of 1; allowed: an array of 2",
+        ),
+        (
+            "{ algorithm = \"red\" }",
+            "\"red\"",
+            "my.toml:18:7: gateway.aqm: found \"red\"; allowed: a table such as { preset = \"RED 4\" }",
+        ),
+        (
+            "[traffic.web]",
+            "[transport.default]\necn = 1\n[traffic.web]",
+            "my.toml:29:7: transport.default.ecn: found 1; allowed: true or false",
+        ),
+        ("[run]\nduration = \"60 s\"", "[[run]]", "my.toml:3:1: run: found an array; allowed: a table"),
+    ]);
+}
+
+#[test]
+fn ranges() {
+    const RATE: &str = "allowed: a rate above 0 and at most 1000000 Gbps, such as \"20 Mbps\"";
+    const SPAN: &str = "allowed: a time above 0 and at most 1000000000 s, such as \"300 ms\"";
+    for found in ["\"0 Mbps\"", "\"-5 Mbps\"", "\"0.1 bps\"", "\"10000000 Gbps\""] {
+        assert_eq!(
+            changed("\"1 Mbps\"", found),
+            format!("my.toml:19:22: gateway.regulator.rate: found {found}; {RATE}")
+        );
+    }
+    assert_eq!(
+        changed("duration = \"60 s\"", "duration = \"0 s\""),
+        format!("my.toml:4:12: run.duration: found \"0 s\"; {SPAN}")
+    );
+    assert_eq!(
+        changed("[run]", "[run]\nsample_interval = \"0 s\""),
+        format!("my.toml:4:19: run.sample_interval: found \"0 s\"; {SPAN}")
+    );
+    assert_eq!(
+        changed("{ rate = \"1 Mbps\" }", "{ rate = \"1 Mbps\", tick = \"0 ms\" }"),
+        format!("my.toml:19:39: gateway.regulator.tick: found \"0 ms\"; {SPAN}")
+    );
+    check(&[
+        (
+            "count = 5",
+            "count = 0",
+            "my.toml:7:9: host.server.count: found 0; allowed: a whole number, at least 1 and at most 1000000",
+        ),
+        (
+            "sessions = 20",
+            "sessions = 1000001",
+            "my.toml:32:12: traffic.web.sessions: found 1000001; allowed: a whole number, at least 1 and at most \
+             1000000",
+        ),
+        (
+            "\"20 ms\"",
+            "\"2000000000 s\"",
+            "my.toml:15:9: link.ingress.delay: found \"2000000000 s\"; allowed: a time of at least 0 s and at most \
+             1000000000 s",
+        ),
+        (
+            "delay = \"20 ms\"",
+            "loss = 1",
+            "my.toml:15:8: link.ingress.loss: found 1; allowed: a number, at least 0 and below 1",
+        ),
+        (
+            "delay = \"20 ms\"",
+            "loss = nan",
+            "my.toml:15:8: link.ingress.loss: found NaN; allowed: a number, at least 0 and below 1",
+        ),
+        (
+            "[run]",
+            "[run]\nsample_interval = \"1 ns\"",
+            "my.toml:4:19: run.sample_interval: found \"1 ns\"; allowed: at most run.duration (\"60 s\"), and at \
+             least \"6 us\", which makes 10000000 samples",
+        ),
+        (
+            "[run]",
+            "[run]\nseed = -1",
+            "my.toml:4:8: run.seed: found -1; allowed: a whole number, not negative",
+        ),
+        (
+            "\"50 KB\"",
+            "{ uniform = [\"2 KB\", \"1 KB\"] }",
+            "my.toml:33:27: traffic.web.object_size.uniform: found [\"2 KB\", \"1 KB\"]; allowed: the lower bound first",
+        ),
+        (
+            "\"50 KB\"",
+            "{ uniform = [\"1 KB\", \"2 KB\"], exponential = \"1 KB\" }",
+            "my.toml:33:1: traffic.web.object_size: found both; allowed: either uniform or exponential",
+        ),
+        (
+            "[traffic.web]",
+            "[transport.default]\nmin_rto = \"2 min\"\n[traffic.web]",
+            "my.toml:29:11: transport.default.min_rto: found \"120 s\"; allowed: at most max_rto (\"60 s\")",
+        ),
+        (
+            "[traffic.web]",
+            "[transport.default]\nmss = \"65500 B\"\n[traffic.web]",
+            "my.toml:29:7: transport.default.mss: found \"65500 B\"; allowed: together with the header (\"40 B\"), at \
+             most 65535 B",
+        ),
+        (
+            "[gateway]",
+            "[gateway]\nspacelink.header = \"1400 B\"",
+            "my.toml:18:20: gateway.spacelink.header: found \"1400 B\"; allowed: less than the packet (\"1400 B\")",
+        ),
+    ]);
+}
+
+#[test]
+fn algorithms_and_their_parameters() {
+    let aqm = "algorithm = \"red\"";
+    check(&[
+        (
+            aqm,
+            "algorithm = \"rde\"",
+            "my.toml:18:21: gateway.aqm.algorithm: found \"rde\"; did you mean \"red\"? allowed: AQMS",
+        ),
+        (
+            aqm,
+            "preset = \"RED 44\"",
+            "my.toml:18:18: gateway.aqm.preset: found \"RED 44\"; did you mean \"RED 4\"? allowed: PRESETS",
+        ),
+        (
+            aqm,
+            "algorithm = \"RED 4\"",
+            "my.toml:18:21: gateway.aqm.algorithm: found \"RED 4\"; that is a preset: preset = \"RED 4\"",
+        ),
+        (
+            aqm,
+            "preset = \"red\"",
+            "my.toml:18:18: gateway.aqm.preset: found \"red\"; that is an algorithm: algorithm = \"red\"",
+        ),
+        (
+            aqm,
+            "algorithm = \"red\", preset = \"RED 4\"",
+            "my.toml:18:21: gateway.aqm.algorithm: found \"red\"; allowed: one of the two, for there is the preset \
+             \"RED 4\" too",
+        ),
+        (aqm, "w_q = 0.5", "my.toml:18:1: gateway.aqm.algorithm: missing, and so is preset; allowed: AQMS"),
+        (
+            aqm,
+            "algorithm = \"codel\", gentle = true",
+            "my.toml:18:30: gateway.aqm.gentle: no parameter of codel, but of red; allowed: target, interval, \
+             mean_packet",
+        ),
+        (
+            aqm,
+            "algorithm = \"red\", wq = 0.1",
+            "my.toml:18:28: gateway.aqm.wq: no such parameter of red; did you mean \"w_q\"? allowed: min_th, max_th, \
+             w_q, max_p, gentle, bytes, mean_packet",
+        ),
+        (
+            aqm,
+            "algorithm = \"red\", w_q = 2",
+            "my.toml:18:34: gateway.aqm.w_q: found 2; allowed: a number, above 0 and at most 1",
+        ),
+        (
+            aqm,
+            "algorithm = \"red\", w_q = nan",
+            "my.toml:18:34: gateway.aqm.w_q: found NaN; allowed: a number, above 0 and at most 1",
+        ),
+        (
+            aqm,
+            "algorithm = \"red\", min_th = -3",
+            "my.toml:18:37: gateway.aqm.min_th: found -3; allowed: a number of packets, at least 0 packets and at \
+             most 1000000000 packets",
+        ),
+        (
+            aqm,
+            "algorithm = \"red\", gentle = 1",
+            "my.toml:18:37: gateway.aqm.gentle: found 1; allowed: true or false",
+        ),
+        (
+            aqm,
+            "algorithm = \"red\", mean_packet = 1000",
+            "my.toml:18:42: gateway.aqm.mean_packet: found 1000, without a unit; allowed: a size such as \"1400 B\" \
+             (B, KB, MB, GB, KiB, MiB, GiB)",
+        ),
+        (
+            aqm,
+            "algorithm = \"red\", min_th = 9, max_th = 8",
+            "my.toml:18:37: gateway.aqm.min_th: found 9, but it must be below max_th, which is 8",
+        ),
+        (
+            aqm,
+            "algorithm = \"red\", min_th = 8, max_th = 8",
+            "my.toml:18:37: gateway.aqm.min_th: found 8, but it must be below max_th, which is 8",
+        ),
+        (
+            "[gateway]",
+            "[gateway]\ntransmit_queue = { scheduler = \"fiffo\" }",
+            "my.toml:18:32: gateway.transmit_queue.scheduler: found \"fiffo\"; did you mean \"fifo\"? allowed: \
+             SCHEDULERS",
+        ),
+    ]);
+}
+
+/// A message with the names that the registry has today.
+fn with_lists(expected: &str) -> String {
+    use bentpipe_queue::registry::{AQMS, SCHEDULERS};
+    let join = |names: Vec<&str>| names.join(", ");
+    let presets = AQMS.iter().flat_map(|a| a.presets).map(|p| p.name);
+    expected
+        .replace("AQMS", &join(AQMS.iter().map(|a| a.name).collect()))
+        .replace("SCHEDULERS", &join(SCHEDULERS.iter().map(|s| s.name).collect()))
+        .replace("PRESETS", &join(presets.collect()))
+}
+
+#[test]
+fn kinds_and_names() {
+    check(&[
+        (
+            "kind = \"pages\"",
+            "kind = \"page\"",
+            "my.toml:29:8: traffic.web.kind: found \"page\"; did you mean \"pages\"? allowed: pages, bulk, cbr",
+        ),
+        (
+            "kind = \"pages\"",
+            "kind = 4",
+            "my.toml:29:8: traffic.web.kind: found 4; allowed: pages, bulk, cbr",
+        ),
+        (
+            "[gateway]",
+            "[gateway]\nmark = \"transmitt\"",
+            "my.toml:18:8: gateway.mark: found \"transmitt\"; did you mean \"transmit\"? allowed: receive, transmit",
+        ),
+        (
+            "from = \"server\"",
+            "from = \"servers\"",
+            "my.toml:30:8: traffic.web.from: found \"servers\"; did you mean \"server\"? allowed: server, client",
+        ),
+        (
+            "to = \"client\"",
+            "to = \"terminal\"",
+            "my.toml:31:6: traffic.web.to: found \"terminal\"; allowed: server, client",
+        ),
+        (
+            "sessions = 20",
+            "sessions = 20\ntransport = \"fast\"",
+            "my.toml:33:13: traffic.web.transport: found \"fast\"; allowed: default",
+        ),
+        (
+            "[\"server\", \"gateway\"]",
+            "[\"server\", \"gatway\"]",
+            "my.toml:13:22: link.ingress.between[2]: found \"gatway\"; did you mean \"gateway\"? allowed: server, \
+             client, gateway, terminal",
+        ),
+        (
+            "[run]",
+            "[run]\nsubject = \"gatway\"",
+            "my.toml:4:11: run.subject: found \"gatway\"; did you mean \"gateway\"? allowed: gateway",
+        ),
+        (
+            "[run]",
+            "[run]\nsubject = \"ingress\"",
+            "my.toml:4:11: run.subject: found \"ingress\"; allowed: a link with a queue on its way forward",
+        ),
+        (
+            "[gateway]",
+            "[router.client]\n[gateway]",
+            "my.toml:17:9: router.client: found \"client\"; allowed: a name of its own, for a group of hosts has \
+             this one",
+        ),
+        (
+            "[gateway]",
+            "[gateway]\nname = \"x\"\nterminal = \"x\"",
+            "my.toml:19:1: gateway.terminal: found \"x\"; allowed: a name of its own, for a gateway has this one",
+        ),
+        (
+            "[host.client]",
+            "[host.\"\"]\n[host.client]",
+            "my.toml:9:7: host.\"\": found the name \"\"; allowed: 1 to 64 characters, none of them control \
+             characters",
+        ),
+    ]);
+}
+
+#[test]
+fn places() {
+    check(&[
+        (
+            "algorithm = \"red\"",
+            "algorithm = \"codel\"",
+            "my.toml:18:21: gateway.aqm.algorithm: found \"codel\" with watch = \"transmit\" and mark = \"receive\"; \
+             allowed: both the same, for it marks packets that leave the queue it watches",
+        ),
+        (
+            "[gateway]",
+            "[setting.Slow]\nalgorithm = \"codel\"\n[gateway]",
+            "my.toml:18:13: setting.Slow.algorithm: found \"codel\" with watch = \"transmit\" and mark = \
+             \"receive\"; allowed: both the same, for it marks packets that leave the queue it watches",
+        ),
+        (
+            "[gateway]",
+            "[gateway]\nwatch = \"receive\"\nmark = \"transmit\"",
+            "my.toml:19:8: gateway.mark: found \"transmit\"; allowed: \"receive\" where watch = \"receive\", for a \
+             packet that is marked in the transmit queue has left the receive queue long ago",
+        ),
+        (
+            "[gateway]",
+            "[gateway]\nmarking = \"ecn\"\nmark = \"transmit\"",
+            "my.toml:18:11: gateway.marking: found \"ecn\"; allowed: \"drop\" where mark = \"transmit\" and pep.split \
+             is not empty, for the sender had its acknowledgement, without a mark, ahead of the transmit queue",
+        ),
+        (
+            "delay = \"250 ms\"",
+            "rate = \"1 Mbps\"\nqueue = {}",
+            "my.toml:24:1: link.satellite.queue: a queue in front of the satellite; allowed: none, for the transmit \
+             queue of gateway \"gateway\" is that",
+        ),
+        (
+            "between = [\"terminal\", \"client\"]",
+            "between = [\"terminal\", \"client\"]\nqueue = {}",
+            "my.toml:25:7: link.access.rate: missing; a queue needs the rate at which it is worked off, such as \
+             \"20 Mbps\"",
+        ),
+    ]);
+    // Where nothing is split, a mark behind the PEP is heard of.
+    let unsplit = "[gateway]\nmarking = \"ecn\"\nmark = \"transmit\"\npep.split = []";
+    assert_eq!(changed("[gateway]", unsplit), "no mistake");
+    assert_eq!(
+        changed("aqm = { algorithm = \"red\" }", "aqm.algorithm = \"codel\"\nmark = \"transmit\""),
+        "no mistake"
+    );
+}
+
+#[test]
+fn topologies() {
+    check(&[
+        (
+            "[\"server\", \"gateway\"]",
+            "[\"server\", \"client\"]",
+            "my.toml:13:11: link.ingress.between: found two groups of several hosts; allowed: one of them, on one \
+             side",
+        ),
+        (
+            "[\"server\", \"gateway\"]",
+            "[\"gateway\", \"gateway\"]",
+            "my.toml:13:11: link.ingress.between: found \"gateway\" twice; allowed: two nodes",
+        ),
+        (
+            "[\"terminal\", \"client\"]",
+            "[\"terminal\", \"server\"]",
+            "my.toml:31:6: traffic.web.to: found \"client\"; allowed: hosts that links lead to from \"server\"",
+        ),
+        (
+            "to = \"client\"",
+            "to = \"server\"",
+            "my.toml:31:6: traffic.web.to: found \"server\"; allowed: another group of hosts than in from",
+        ),
+        (
+            "from = \"server\"\nto = \"client\"",
+            "from = \"client\"\nto = \"server\"",
+            "my.toml:30:8: traffic.web.from: found \"client\"; allowed: hosts whose data enters each gateway from the \
+             internet's side and leaves it by its satellite, but data would pass gateway \"gateway\" from its \
+             terminal",
+        ),
+        (
+            "[\"terminal\", \"client\"]",
+            "[\"gateway\", \"client\"]",
+            "my.toml:30:8: traffic.web.from: found \"server\"; allowed: hosts whose data enters each gateway from the \
+             internet's side and leaves it by its satellite, but data would pass gateway \"gateway\" without its \
+             satellite",
+        ),
+        (
+            "[\"gateway\", \"terminal\"]",
+            "[\"gateway\", \"client\"]",
+            "my.toml:17:2: gateway.terminal: found 0 links between \"gateway\" and \"terminal\"; allowed: one, the \
+             satellite",
+        ),
+        (
+            "[link.access]",
+            "[link.second]\nbetween = [\"terminal\", \"gateway\"]\n[link.access]",
+            "my.toml:17:2: gateway.terminal: found 2 links between \"gateway\" and \"terminal\"; allowed: one, the \
+             satellite",
+        ),
+    ]);
+}
+
+#[test]
+fn subjects() {
+    let dumbbell = |queues: [&str; 2]| {
+        format!(
+            "title = \"Two queues\"\nrun.duration = \"1 s\"\nhost.a = {{}}\nhost.b = {{}}\nrouter.r = {{}}\n\
+             link.first = {{ between = [\"a\", \"r\"], rate = \"1 Mbps\"{} }}\n\
+             link.second = {{ between = [\"r\", \"b\"], rate = \"1 Mbps\"{} }}\n\
+             traffic.t = {{ kind = \"bulk\", from = \"a\", to = \"b\" }}\n",
+            queues[0], queues[1]
+        )
+    };
+    let (none, plain, aqm) = ("", ", queue = {}", ", queue = { aqm = { algorithm = \"red\" } }");
+    for queues in [[plain, none], [none, plain], [plain, aqm], [aqm, plain], [aqm, none]] {
+        assert_eq!(message(&dumbbell(queues), &[]), "no mistake", "{queues:?}");
+    }
+    assert_eq!(
+        message(&dumbbell([none, none]), &[]),
+        "my.toml:2:1: run.subject: missing, and there is no gateway and no link with a queue that it could be"
+    );
+    for queues in [[aqm, aqm], [plain, plain]] {
+        assert_eq!(
+            message(&dumbbell(queues), &[]),
+            "my.toml:2:1: run.subject: missing; which one the metrics are to describe: first, second"
+        );
+    }
+}
+
+#[test]
+fn settings() {
+    check(&[
+        (
+            "[run]",
+            "[run]\nsettings = [\"red\", \"avqq\"]",
+            "my.toml:4:20: run.settings[2]: found \"avqq\"; did you mean \"AVQ\"? allowed: PRESETS, AQMS",
+        ),
+        (
+            "[run]",
+            "[setting.Own]\nalgorithm = \"red\"\nmin_th = 9\nmax_th = 8\n[run]",
+            "my.toml:5:10: setting.Own.min_th: found 9, but it must be below max_th, which is 8",
+        ),
+        (
+            "[run]",
+            "[setting.Own]\ntarget = \"5 ms\"\n[run]",
+            "my.toml:3:10: setting.Own.algorithm: missing, and so is preset; allowed: AQMS",
+        ),
+    ]);
+    let scenario = Scenario::parse(GATEWAY, "my.toml", &[]).expect("right");
+    let asked = |name: &str| scenario.with_setting(name).expect_err("wrong").to_string();
+    assert_eq!(
+        asked("RED 44"),
+        with_lists(
+            "setting \"RED 44\": no setting of that name; did you mean \"RED 4\"? allowed: PRESETS, AQMS"
+        )
+    );
+    assert_eq!(
+        asked("codel"),
+        "setting \"codel\": gateway.aqm.algorithm: found \"codel\" with watch = \"transmit\" and mark = \"receive\"; \
+         allowed: both the same, for it marks packets that leave the queue it watches"
+    );
+    assert_eq!(
+        scenario.with_settings(&["red", "RED 4", "red"]).expect_err("wrong").to_string(),
+        "setting \"red\": found \"red\" twice; allowed: each setting once"
+    );
+}
+
+#[test]
+fn overrides() {
+    for (change, expected) in [
+        (
+            "gateway.aqm.max_p=2",
+            "--set gateway.aqm.max_p=2: gateway.aqm.max_p: found 2; allowed: a number, above 0 and at most 1",
+        ),
+        (
+            "gateway.regulator.rate=20 Mbs",
+            "--set gateway.regulator.rate=20 Mbs: gateway.regulator.rate: found \"20 Mbs\"; allowed: a rate such as \
+             \"20 Mbps\" (bps, kbps, Mbps, Gbps)",
+        ),
+        (
+            "gateway.aqm.wq=1",
+            "--set gateway.aqm.wq=1: gateway.aqm.wq: no such parameter of red; did you mean \"w_q\"? allowed: min_th, \
+             max_th, w_q, max_p, gentle, bytes, mean_packet",
+        ),
+        (
+            "link.ingres.rate=1 Mbps",
+            "--set link.ingres.rate=1 Mbps: link.ingres: no link of that name; did you mean \"ingress\"? allowed: \
+             ingress, satellite, access",
+        ),
+        (
+            "run.sed=3",
+            "--set run.sed=3: run.sed: no such key; did you mean \"seed\"? allowed: warmup, duration, \
+             sample_interval, seed, runs, settings, subject",
+        ),
+        (
+            "gateway.regulator",
+            "--set gateway.regulator: no \"=\"; allowed: a key and a value, such as gateway.regulator.rate=\"10 Mbps\"",
+        ),
+        ("=3", "--set =3: found the key \"\"; allowed: a dotted key, such as gateway.regulator.rate"),
+        (
+            "a b=3",
+            "--set a b=3: found the key \"a b\"; allowed: a dotted key, such as gateway.regulator.rate",
+        ),
+        ("run.settings.x=3", "--set run.settings.x=3: run.settings: found a table; allowed: an array"),
+        (
+            "host.server.count=1\n2",
+            "--set host.server.count=1 2: host.server.count: found \"1\\n2\"; allowed: a whole number, at least 1 \
+             and at most 1000000",
+        ),
+    ] {
+        assert_eq!(set(change), expected, "{change}");
+    }
+    let several = GATEWAY.replace("[gateway]", "[[gateway]]\nname = \"gateway\"");
+    assert_eq!(
+        message(&several, &["gateway.aqm.max_p=0.5".to_owned()]),
+        "--set gateway.aqm.max_p=0.5: gateway.aqm: no gateway of that name; allowed: gateway"
+    );
+    assert_eq!(
+        message(&several, &["gateway.gateway.aqm.max_p=5".to_owned()]),
+        "--set gateway.gateway.aqm.max_p=5: gateway.gateway.aqm.max_p: found 5; allowed: a number, above 0 and at \
+         most 1"
+    );
+}
+
+#[test]
+fn overrides_that_no_setting_has() {
+    let unused = "gateway.aqm.interval=\"100 ms\"".to_owned();
+    let expected = "--set gateway.aqm.interval=\"100 ms\": gateway.aqm.interval: no parameter of red, but of codel; \
+                    allowed: min_th, max_th, w_q, max_p, gentle, bytes, mean_packet";
+    let scenario = Scenario::parse(GATEWAY, "my.toml", &[unused]).expect("may hold for a setting");
+    assert_eq!(scenario.all_used().expect_err("unused").to_string(), expected);
+    let error = scenario.with_settings(&["red", "AVQ"]).expect_err("none of them has it");
+    assert_eq!(error.to_string(), expected);
+}
+
+#[test]
+fn syntax() {
+    check(&[
+        ("[run]", "[run", "my.toml:3:5: not TOML: unclosed table, expected `]`"),
+        ("count = 5", "count == 5", "my.toml:7:8: not TOML: extra `=`, expected nothing"),
+    ]);
+    let deep = format!("{}x = 1", "a.".repeat(100_000));
+    assert_eq!(message(&deep, &[]), "my.toml: not TOML: recursion limit");
+    assert_eq!(message("", &[]), "my.toml: the file is empty; allowed: a scenario, in TOML");
+    assert_eq!(message("\n \t\n", &[]), "my.toml: the file is empty; allowed: a scenario, in TOML");
+}
+
+#[test]
+fn files() {
+    let folder = std::env::temp_dir().join(format!("bentpipe-scenario-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder for the test");
+    let load = |name: &str, bytes: Option<&[u8]>| {
+        let path = folder.join(name);
+        if let Some(bytes) = bytes {
+            std::fs::write(&path, bytes).expect("a file for the test");
+        }
+        let error = Scenario::load(&path, &[]).expect_err("no scenario").to_string();
+        error.replace(&format!("{}/", folder.display()), "")
+    };
+    let messages = [
+        load("none.toml", None),
+        load("empty.toml", Some(b"")),
+        load("latin1.toml", Some(b"title = \"a\"\n# caf\xe9\n")),
+        load("binary.toml", Some(b"\x7fELF\x02\x01\x01\x00\x00")),
+        load("huge.toml", Some(&vec![b'#'; (4 << 20) + 1])),
+        load("", None),
+    ];
+    std::fs::remove_dir_all(&folder).expect("the test's own folder");
+    assert_eq!(
+        messages[..5],
+        [
+            "none.toml: cannot be read: No such file or directory (os error 2)",
+            "empty.toml: the file is empty; allowed: a scenario, in TOML",
+            "latin1.toml:2:6: found the byte 0xe9; allowed: a scenario in TOML, in UTF-8",
+            "binary.toml:1:10: not TOML: key with no value, expected `=`",
+            "huge.toml: more than 4 MiB; allowed: a scenario file, in TOML",
+        ]
+    );
+    assert!(messages[5].ends_with("found a folder; allowed: a scenario file, in TOML"), "{}", messages[5]);
+}

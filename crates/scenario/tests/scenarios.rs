@@ -1,0 +1,366 @@
+//! The scenarios that come with Bentpipe, and what reading one promises.
+
+use std::path::PathBuf;
+
+use bentpipe_queue::registry::AQMS;
+use bentpipe_queue::{Limit, Value};
+use bentpipe_scenario::{Hop, Law, Origin, Per, Place, Scenario, Subject, TrafficKind, json_schema};
+use bentpipe_units::{Duration, Rate};
+
+const NAMES: [&str; 5] = ["byun2007-gateway", "red-dumbbell", "small-gateway", "two-gateways", "unsplit-udp"];
+
+fn path(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("../../scenarios/{name}.toml"))
+}
+
+fn load(name: &str, overrides: &[&str]) -> Scenario {
+    let overrides: Vec<_> = overrides.iter().map(|o| (*o).to_owned()).collect();
+    Scenario::load(path(name), &overrides).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn number(scenario: &Scenario, parameter: &str) -> f64 {
+    scenario.subject_aqm().expect("an AQM").values.number(parameter)
+}
+
+#[test]
+fn every_scenario_of_the_folder_is_right_and_gives_no_warning() {
+    let folder = path("x").parent().expect("a folder").to_owned();
+    let mut found: Vec<String> = std::fs::read_dir(folder)
+        .expect("the folder")
+        .map(|f| f.expect("a file").file_name().to_string_lossy().into_owned())
+        .filter_map(|f| f.strip_suffix(".toml").map(str::to_owned))
+        .collect();
+    found.sort();
+    assert_eq!(found, NAMES);
+    for name in NAMES {
+        let scenario = load(name, &[]);
+        assert_eq!(scenario.warnings, [""; 0], "{name}");
+        let settings = scenario.run.settings.clone();
+        assert!(!settings.is_empty());
+        let compared = scenario.with_settings(&settings).unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert_eq!(compared.iter().map(Scenario::label).collect::<Vec<_>>(), settings, "{name}");
+    }
+}
+
+/// The settings under which the 2007 emulation comes out, read from the file as an engine gets them.
+#[test]
+fn the_2007_gateway_is_as_described() {
+    let s = load("byun2007-gateway", &[]);
+    assert_eq!((s.run.warmup, s.run.duration), (Duration::from_secs(220), Duration::from_secs(1200)));
+    assert_eq!(s.subject, Subject::Gateway(0));
+    let g = &s.gateways[0];
+    assert_eq!((g.watch, g.mark, g.aqm.label.as_str()), (Place::Transmit, Place::Receive, "RED 4"));
+    assert_eq!(
+        (g.regulator.rate, g.regulator.tick),
+        (Rate::from_bps(20_000_000), Some(Duration::from_millis(5)))
+    );
+    assert_eq!((g.pep.delay, g.pep.buffer), (Duration::from_micros(9500), 625_000));
+    assert_eq!(g.transmit_queue.limit, Limit { packets: 100_000, ..Limit::NONE });
+    assert_eq!(g.mean_packet, 1400.0);
+    assert_eq!((s.links[g.link].name.as_str(), g.link_forward), ("satellite", true));
+    let ingress = s.links.iter().find(|l| l.name == "ingress").expect("a link");
+    assert!(ingress.shared_delay, "a round trip is twice the delay drawn");
+    assert_eq!((ingress.forward.delay.per, ingress.forward.delay.ordered), (Per::Connection, false));
+    let satellite = &s.links[g.link];
+    assert_eq!((satellite.forward.rate, satellite.reverse.rate), (None, Some(Rate::from_bps(1_000_000))));
+    assert_eq!(
+        (satellite.reverse.delay.high, satellite.reverse.delay.ordered),
+        (Duration::from_millis(400), true)
+    );
+    let tcp = &s.transports[0];
+    assert_eq!((tcp.full_segment(), tcp.initial_window, tcp.receive_window), (1400, 3, 16_000));
+    let TrafficKind::Pages(pages) = &s.traffic[0].kind else { panic!("pages") };
+    assert_eq!((pages.sessions, pages.object_size), (400, Law::Uniform(250_000, 550_000)));
+    assert_eq!(s.traffic[0].route.len(), 5);
+    assert!(s.traffic[0].route.iter().all(|hop| hop.forward));
+    assert_eq!(s.printed.len(), 30);
+    let printed = |setting: &str, metric: &str| {
+        let row = s.printed.iter().find(|p| p.setting == setting && p.metric == metric).expect("a row");
+        (row.value, row.unit.as_str(), row.calibrated)
+    };
+    assert_eq!(printed("RED 4", "utilization_std"), (0.107, "Mbit/s", false));
+    assert_eq!(printed("AVQRED", "queue_mean"), (29.62, "packets", true));
+    assert_eq!(printed("AVQ", "drops"), (484_639.0, "packets", true));
+}
+
+#[test]
+fn the_dumbbell_is_as_described() {
+    let s = load("red-dumbbell", &[]);
+    assert_eq!(s.subject, Subject::Link(1));
+    let bottleneck = &s.links[1];
+    let queue = bottleneck.forward.queue.as_ref().expect("a queue");
+    assert_eq!((queue.limit.packets, queue.mean_packet), (400, 1040.0));
+    assert!(bottleneck.reverse.queue.is_none(), "the queue is the forward direction's");
+    assert_eq!(bottleneck.reverse.rate, Some(Rate::from_bps(20_000_000)));
+    let round_trip =
+        s.links.iter().fold(Duration::ZERO, |t, l| t + l.forward.delay.low + l.reverse.delay.low);
+    assert_eq!(round_trip, Duration::from_millis(560));
+    assert_eq!(s.transports[0].max_window, Some(10_000_000));
+}
+
+#[test]
+fn data_finds_its_way_through_two_gateways() {
+    let s = load("two-gateways", &[]);
+    assert_eq!(s.subject, Subject::Gateway(1));
+    let route = s.route("server", "client").expect("a way");
+    assert_eq!(route, s.traffic[0].route);
+    assert_eq!(route.iter().map(|hop| hop.link).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5]);
+    let back: Vec<_> = route.iter().rev().map(|hop| Hop { forward: false, ..*hop }).collect();
+    assert_eq!(s.route("client", "server"), Some(back));
+    assert_eq!(s.route("client", "nowhere"), None);
+    let s = load("two-gateways", &["gateway.ship.regulator.rate=5 Mbps"]);
+    let rates: Vec<_> = s.gateways.iter().map(|g| g.regulator.rate.as_bps()).collect();
+    assert_eq!(rates, [20_000_000, 5_000_000]);
+}
+
+#[test]
+fn defaults_follow_from_the_link() {
+    // 33 ms of 1 Mbit/s are 4125 bytes: 2.75 packets of 1500 bytes.
+    let rate = "gateway.regulator.rate=1 Mbps";
+    let s = load("small-gateway", &[rate]);
+    assert_eq!((number(&s, "min_th"), number(&s, "max_th")), (2.75, 5.5));
+    let s = load("small-gateway", &["gateway.regulator.rate=2 Mbps"]);
+    assert_eq!(number(&s, "min_th"), 5.5);
+    let s = load("small-gateway", &[rate, "gateway.aqm.mean_packet=750 B"]);
+    assert_eq!((s.gateways[0].mean_packet, number(&s, "min_th")), (750.0, 5.5));
+    let s = s.with_setting("avq").expect("a setting");
+    assert_eq!(s.gateways[0].mean_packet, 750.0, "a packet's length is the link's, not the algorithm's");
+}
+
+#[test]
+fn an_aqm_that_watches_the_receive_queue_has_its_rate() {
+    let rates = ["gateway.regulator.rate=1 Mbps", "gateway.receive_queue.rate=4 Mbps"];
+    let s = load("small-gateway", &[&rates[..], &["gateway.watch=receive"]].concat());
+    assert_eq!((s.gateways[0].watched_rate().as_bps(), number(&s, "min_th")), (4_000_000, 11.0));
+    let s = load("small-gateway", &rates);
+    assert_eq!((s.gateways[0].watched_rate().as_bps(), number(&s, "min_th")), (1_000_000, 2.75));
+}
+
+/// Ten sessions of which one is lossy, on the way to the bottleneck or behind it.
+#[test]
+fn one_session_can_differ_from_the_others() {
+    let text = r#"
+title = "Ten sessions"
+run.duration = "2000 s"
+host = { s0 = {}, s = { count = 9 }, d0 = {}, d = { count = 9 } }
+router = { r1 = {}, r2 = {} }
+traffic.lossy = { kind = "bulk", from = "s0", to = "d0" }
+traffic.others = { kind = "bulk", from = "s", to = "d", flows = 9 }
+[link]
+s0 = { between = ["s0", "r1"], rate = "10 Mbps", delay = "248 ms" }
+s = { between = ["s", "r1"], rate = "10 Mbps", delay = "248 ms" }
+d0 = { between = ["r2", "d0"], rate = "10 Mbps", delay = "1 ms" }
+d = { between = ["r2", "d"], rate = "10 Mbps", delay = "1 ms" }
+bottleneck = { between = ["r1", "r2"], rate = "1 Mbps", delay = "1 ms", queue = { limit = "50 packets" } }
+"#;
+    for lossy in ["s0", "d0"] {
+        let s = Scenario::parse(text, "ten.toml", &[format!("link.{lossy}.loss=0.1")]).expect("right");
+        let name = |hop: &Hop| s.links[hop.link].name.as_str();
+        assert_eq!(s.traffic[0].route.iter().map(name).collect::<Vec<_>>(), ["s0", "bottleneck", "d0"]);
+        assert_eq!(s.traffic[1].route.iter().map(name).collect::<Vec<_>>(), ["s", "bottleneck", "d"]);
+        let losses: Vec<_> =
+            s.links.iter().filter(|l| l.forward.loss > 0.0).map(|l| l.name.as_str()).collect();
+        assert_eq!(losses, [lossy]);
+        assert_eq!(s.label(), "droptail");
+    }
+}
+
+#[test]
+fn a_setting_takes_the_place_of_the_subjects_aqm_alone() {
+    let s = load("two-gateways", &[]).with_setting("avqred").expect("a setting");
+    let names: Vec<_> = s.gateways.iter().map(|g| g.aqm.algorithm.name).collect();
+    assert_eq!(names, ["red", "avqred"]);
+    let s = load("red-dumbbell", &[]);
+    let slow = s.with_setting("red SLOW").expect("a setting of its own, whatever the capitals");
+    assert_eq!((slow.label(), number(&slow, "w_q"), number(&slow, "max_p")), ("RED slow", 0.002, 0.5));
+    let back = slow.with_setting("RED 60/120").expect("a setting");
+    let (back, first) = (back.canonical_json(), s.canonical_json());
+    assert_eq!(back, first, "the setting is what the file has");
+}
+
+#[test]
+fn a_name_as_written_goes_before_one_in_other_capitals() {
+    let s = load("small-gateway", &["gateway.regulator.rate=1 Mbps"]);
+    let capacity = |name: &str| {
+        let s = s.with_setting(name).expect("a setting");
+        (s.label().to_owned(), number(&s, "max_capacity"))
+    };
+    assert_eq!(capacity("avqred"), ("avqred".to_owned(), 1e6));
+    assert_eq!(capacity("AVQRED"), ("AVQRED".to_owned(), 20e6));
+    assert_eq!(capacity(" AvqRed "), ("AVQRED".to_owned(), 20e6));
+}
+
+#[test]
+fn overrides_hold_for_the_settings_that_have_them() {
+    let s = load("byun2007-gateway", &["gateway.aqm.max_p=0.5"]);
+    assert_eq!((number(&s, "max_p"), s.label()), (0.5, "RED 4"));
+    assert_eq!(s.subject_aqm().expect("an AQM").changed, ["max_p"]);
+    let [red, avq] = &s.with_settings(&["RED 4", "AVQ"]).expect("RED has it")[..] else { panic!("two") };
+    assert_eq!((number(red, "max_p"), number(red, "w_q")), (0.5, 0.1));
+    assert_eq!((red.unused_overrides.len(), avq.unused_overrides.len()), (0, 1));
+    // Another algorithm does away with the file's parameters, but not with the command line's.
+    let s = load(
+        "red-dumbbell",
+        &["link.bottleneck.queue.aqm.w_q=0.5", "link.bottleneck.queue.aqm.preset=RED 3"],
+    );
+    assert_eq!((number(&s, "w_q"), number(&s, "max_p")), (0.5, 0.5));
+    let s = load("red-dumbbell", &["link.bottleneck.queue.aqm.algorithm=avq"]);
+    assert_eq!(s.label(), "avq");
+}
+
+#[test]
+fn the_same_gateway_can_be_named_or_not() {
+    let named = load("small-gateway", &["gateway.gateway.regulator.rate=3 Mbps"]);
+    let short = load("small-gateway", &["gateway.regulator.rate=\"3 Mbps\""]);
+    assert_eq!(named.canonical_json(), short.canonical_json());
+    assert_eq!(short.gateways[0].regulator.rate.as_bps(), 3_000_000);
+}
+
+#[test]
+fn warnings_name_what_is_most_likely_not_meant() {
+    let warnings = |overrides: &[&str]| load("small-gateway", overrides).warnings;
+    assert_eq!(
+        warnings(&["gateway.mark=transmit"]),
+        [
+            "gateway.mark: packets of split connections are dropped behind the PEP: their senders do not hear of it, \
+          the spacelink sends them again"
+        ]
+    );
+    assert_eq!(
+        warnings(&["gateway.watch=receive"]),
+        ["gateway.watch: the receive queue is worked off at once, for it has no rate, so it is always empty"]
+    );
+    assert_eq!(
+        warnings(&["gateway.regulator.rate=100 Mbps"]),
+        [
+            "gateway.spacelink.window: less than the regulator sends in a satellite's round trip, which is up to 6.9 MB"
+        ]
+    );
+    assert_eq!(
+        warnings(&["run.warmup=1 s"]),
+        ["traffic.web.ramp: the last session starts after the warm-up (\"1 s\"), at up to \"5 s\""]
+    );
+    assert_eq!(
+        warnings(&["gateway.marking=ecn"]),
+        ["gateway.marking: no transport has ecn = true, so every mark is a drop"]
+    );
+    assert_eq!(
+        warnings(&["link.satellite.rate=500 kbps"]),
+        ["link.satellite.rate: below the regulator's rate: packets will wait in front of the satellite"]
+    );
+    assert_eq!(
+        warnings(&["gateway.transmit_queue.limit=1 KB"]),
+        ["gateway.transmit_queue.limit: less than the longest packet, which will never pass"]
+    );
+    assert_eq!(
+        warnings(&[
+            "printed=[{setting='SRED 1', metric='drops', value=1, unit='packets', source='a table'}]"
+        ]),
+        ["printed[1].setting: no setting is called \"SRED 1\""]
+    );
+}
+
+#[test]
+fn the_effective_values_are_the_scenario() {
+    for name in NAMES {
+        let s = load(name, &[]);
+        for e in s.effective() {
+            if e.value == "none" {
+                continue;
+            }
+            let change = format!("{}={}", e.key, e.value);
+            let same = load(name, &[&change]);
+            assert_eq!(same.canonical_json(), s.canonical_json(), "{name}: --set {change}");
+            let again = same.effective().iter().find(|a| a.key == e.key).expect("the same key");
+            assert_eq!(
+                (again.value.as_str(), again.origin),
+                (e.value.as_str(), Origin::Override),
+                "{change}"
+            );
+        }
+    }
+}
+
+#[test]
+fn effective_values_say_where_they_come_from() {
+    let s = load("byun2007-gateway", &["gateway.aqm.max_p=0.5", "run.seed=7"]);
+    let find = |s: &Scenario, key: &str| {
+        let e = s.effective().iter().find(|e| e.key == key).unwrap_or_else(|| panic!("{key}"));
+        (e.value.clone(), e.origin, e.note.clone())
+    };
+    let row = |value: &str, origin, note: &str| (value.to_owned(), origin, note.to_owned());
+    assert_eq!(find(&s, "gateway.regulator.rate"), row("20 Mbps", Origin::Given, ""));
+    assert_eq!(find(&s, "run.seed"), row("7", Origin::Override, ""));
+    assert_eq!(find(&s, "gateway.aqm.max_p"), row("0.5", Origin::Override, ""));
+    assert_eq!(find(&s, "gateway.aqm.min_th"), row("60 packets", Origin::Preset, "RED 4, [B07] Table 3.1"));
+    assert_eq!(find(&s, "gateway.aqm.gentle"), row("false", Origin::Default, ""));
+    assert_eq!(
+        find(&s, "gateway.aqm.mean_packet"),
+        row("1400 B", Origin::Default, "the longest packet of the traffic")
+    );
+    assert_eq!(find(&s, "run.subject"), row("gateway", Origin::Default, "the only gateway"));
+    assert_eq!(find(&s, "gateway.receive_queue.rate"), row("none", Origin::Default, ""));
+    assert_eq!(find(&s, "link.satellite.reverse.rate"), row("1 Mbps", Origin::Given, ""));
+    assert_eq!(
+        find(&s, "link.access.reverse.rate"),
+        row("100 Mbps", Origin::Default, "as on the way forward")
+    );
+    let avq = s.with_setting("AVQ").expect("a setting");
+    assert_eq!(find(&avq, "gateway.aqm.preset"), row("AVQ", Origin::Setting, "of avq, [B07] Table 3.1"));
+}
+
+#[test]
+fn the_canonical_form_has_what_decides_and_nothing_else() {
+    let first = load("small-gateway", &[]).canonical_json();
+    for same in ["title=\"x\"", "description=\"x\"", "run.runs=9", "run.settings=[]", "printed=[]"] {
+        assert_eq!(load("small-gateway", &[same]).canonical_json(), first, "{same}");
+    }
+    for other in [
+        "run.seed=2",
+        "run.sample_interval=50 ms",
+        "gateway.aqm.w_q=0.021",
+        "gateway.pep.delay=13 ms",
+        "link.access.reverse.delay=3 ms",
+        "traffic.web.think_time=2 s",
+        "transport.default.retries=14",
+        "host.server.count=6",
+    ] {
+        assert_ne!(load("small-gateway", &[other]).canonical_json(), first, "{other}");
+    }
+    let mut changed = load("small-gateway", &[]);
+    changed.run.seed = 2;
+    assert_eq!(changed.canonical_json(), load("small-gateway", &["run.seed=2"]).canonical_json());
+}
+
+#[test]
+fn a_scenario_can_go_to_any_thread() {
+    fn is_free<T: Clone + Send + Sync + 'static>() {}
+    is_free::<Scenario>();
+}
+
+#[test]
+fn the_schema_has_every_algorithm_with_its_parameters() {
+    let schema: serde_json::Value = serde_json::from_str(&json_schema()).expect("JSON");
+    let alternatives = schema["$defs"]["Aqm"]["anyOf"].as_array().expect("alternatives");
+    for algorithm in AQMS {
+        let of_name = alternatives.iter().find(|a| a["properties"]["algorithm"]["const"] == algorithm.name);
+        let properties = &of_name.expect("an alternative")["properties"];
+        for param in algorithm.params {
+            let described = properties[param.name]["description"].as_str().expect("a description");
+            assert!(described.starts_with(param.doc), "{described}");
+            if let bentpipe_queue::Default::Is(Value::Flag(x)) = param.default {
+                assert_eq!(properties[param.name]["default"], x);
+            }
+        }
+        for preset in algorithm.presets {
+            let names = |a: &&serde_json::Value| {
+                a["properties"]["preset"]["enum"].as_array().is_some_and(|n| n.contains(&preset.name.into()))
+            };
+            assert_eq!(alternatives.iter().filter(names).count(), 1, "{}", preset.name);
+        }
+    }
+    assert!(!json_schema().contains("null"), "TOML has no null");
+    let kinds = schema["$defs"]["Traffic"]["oneOf"].as_array().expect("kinds");
+    let names: Vec<_> = kinds.iter().map(|k| k["properties"]["kind"]["const"].as_str()).collect();
+    assert_eq!(names, [Some("pages"), Some("bulk"), Some("cbr")]);
+}
