@@ -1,0 +1,7 @@
+//! TCP and the spacelink transport as sans-IO state machines.
+//!
+//! Neither reads a clock or moves a byte: a host hands in segments and the time, and takes out what is to be sent and
+//! when to come back. Payload is virtual, for a simulator needs its length alone.
+
+pub mod spacelink;
+pub mod tcp;

@@ -1,0 +1,117 @@
+//! Which packet numbers arrived, and when they are to be acknowledged.
+
+use bentpipe_units::{Duration, Instant};
+
+use super::spans::Spans;
+use super::{Ack, AckRange, Config, Data};
+
+/// Ranges remembered, so that a packet that comes twice is known; the oldest beyond them are forgotten.
+const MAX_RANGES: usize = 256;
+
+/// The receiving end's record of one direction.
+///
+/// One acknowledgement goes out for every `ack_every` packets, or `ack_delay` after the first that has none, and at
+/// once where the sender can act on it: when `reorder` packets have followed a hole, which is when the sender may call
+/// it a loss (as the "reordering threshold" of the ACK frequency extension), and when a packet comes late, before it is
+/// called one (RFC 9000, 13.2.1). A fin or a reset waits like everything else, for nobody waits for its
+/// acknowledgement but to forget the stream.
+#[derive(Clone, Debug)]
+pub(super) struct Receipts {
+    arrived: Spans,
+    largest: Option<u64>,
+    largest_at: Instant,
+    waiting: u32,
+    ack_at: Option<Instant>,
+    ack_now: bool,
+    /// The numbers at which the first and the last hole not yet reported are to be.
+    report_at: Option<(u64, u64)>,
+    every: u32,
+    delay: Duration,
+    reorder: u64,
+}
+
+impl Receipts {
+    pub(super) fn new(cfg: &Config) -> Self {
+        Self {
+            arrived: Spans::default(),
+            largest: None,
+            largest_at: Instant::ZERO,
+            waiting: 0,
+            ack_at: None,
+            ack_now: false,
+            report_at: None,
+            every: cfg.ack_every.max(1),
+            delay: cfg.ack_delay,
+            reorder: u64::from(cfg.reorder.max(1)),
+        }
+    }
+
+    /// Records a packet; `false` where its number came before.
+    pub(super) fn on_data(&mut self, now: Instant, data: &Data) -> bool {
+        // `Spans` is half-open, so the very last number could not be held: no sender gets there.
+        let number = data.number.min(u64::MAX - 1);
+        if self.arrived.insert(number, number + 1) == 0 {
+            return false;
+        }
+        // Below the floor the sender no longer listens, so those numbers are only kept from crowding the record.
+        self.arrived.forget_below(data.floor.min(number));
+        if self.arrived.len() > MAX_RANGES {
+            self.arrived.pop_first();
+        }
+        let expected = self.largest.map_or(0, |largest| largest + 1);
+        if number >= expected {
+            self.largest = Some(number);
+            self.largest_at = now;
+            if number > expected && number > data.floor {
+                // The hole ends just before this packet.
+                let report = (number - 1).saturating_add(self.reorder);
+                self.report_at = Some((self.report_at.map_or(report, |(first, _)| first), report));
+            }
+            if let Some((first, last)) = self.report_at.filter(|&(first, _)| number >= first) {
+                self.ack_now = true;
+                self.report_at = (last > number && last > first).then_some((last, last));
+            }
+        } else if number >= data.floor {
+            self.ack_now = true;
+        }
+        self.waiting += 1;
+        if self.waiting >= self.every {
+            self.ack_now = true;
+        } else {
+            self.ack_later(now);
+        }
+        true
+    }
+
+    /// Asks for an acknowledgement within the agreed delay.
+    pub(super) fn ack_later(&mut self, now: Instant) {
+        self.ack_at = self.ack_at.or(Some(now + self.delay));
+    }
+
+    /// Asks for an acknowledgement at the next chance.
+    pub(super) fn ack_at_once(&mut self) {
+        self.ack_now = true;
+    }
+
+    /// When an acknowledgement is due, where one is being put off.
+    pub(super) fn timer(&self) -> Option<Instant> {
+        self.ack_at.filter(|_| !self.ack_now)
+    }
+
+    /// The acknowledgement that is due, if one is.
+    pub(super) fn take_ack(&mut self, now: Instant) -> Option<Ack> {
+        if !self.ack_now && self.ack_at.is_none_or(|at| at > now) {
+            return None;
+        }
+        self.ack_now = false;
+        self.ack_at = None;
+        self.waiting = 0;
+        let mut ack = Ack::new(now - self.largest_at);
+        for (start, end) in self.arrived.descending() {
+            if !ack.push_range(AckRange { first: start, last: end - 1 }) {
+                break;
+            }
+        }
+        Some(ack)
+    }
+}

@@ -1,0 +1,238 @@
+//! What is in flight, and when it counts as lost (RFC 9002, section 6).
+
+use std::collections::VecDeque;
+
+use bentpipe_units::{Duration, Instant};
+
+use super::rtt::Rtt;
+use super::{Ack, Config, Stats, StreamId};
+
+/// The probe timeout doubles at most this often (RFC 9002, 6.2.1 lets it grow without end).
+const MAX_BACKOFF: u32 = 5;
+/// No probe waits longer, so that an outage of minutes is noticed to be over.
+const MAX_PROBE: Duration = Duration::from_secs(60);
+/// Packets sent again when the probe timer fires (RFC 9002, 6.2.4 allows two, against the loss of one).
+const PROBES: u32 = 2;
+
+/// One data packet's content.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Frame {
+    pub(super) offset: u64,
+    pub(super) stream: StreamId,
+    pub(super) incarnation: u32,
+    pub(super) len: u32,
+    pub(super) open: bool,
+    pub(super) fin: bool,
+    pub(super) reset: bool,
+}
+
+impl Frame {
+    /// Whether the peer must get it: all but a window probe.
+    pub(super) fn matters(&self) -> bool {
+        self.len > 0 || self.open || self.fin || self.reset
+    }
+}
+
+/// A frame under its number, from sending until it is acknowledged or given up.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    at: Instant,
+    frame: Frame,
+    in_flight: bool,
+}
+
+/// The packets in flight, the timers over them, and the frames to be sent again.
+///
+/// A frame is in exactly one place: in flight under one number, or waiting to be sent again, or acknowledged. So every
+/// stream byte is acknowledged once without a record of which ones were. The price is that the late acknowledgement of
+/// a packet already given up is of no use: the copy's is waited for.
+#[derive(Clone, Debug)]
+pub(super) struct Recovery {
+    sent: VecDeque<Sent>,
+    /// Number of the packet at the front of `sent`.
+    base: u64,
+    largest_acked: Option<u64>,
+    in_flight: u64,
+    pub(super) bytes_in_flight: u64,
+    pub(super) lost: VecDeque<Frame>,
+    loss_at: Option<Instant>,
+    /// The latest sending or new acknowledgement: the probe timer counts from here.
+    last_progress: Instant,
+    backoff: u32,
+    pub(super) rtt: Rtt,
+    reorder: u64,
+    header: u64,
+}
+
+impl Recovery {
+    pub(super) fn new(cfg: &Config) -> Self {
+        Self {
+            sent: VecDeque::new(),
+            base: 0,
+            largest_acked: None,
+            in_flight: 0,
+            bytes_in_flight: 0,
+            lost: VecDeque::new(),
+            loss_at: None,
+            last_progress: Instant::ZERO,
+            backoff: 0,
+            rtt: Rtt::new(cfg.initial_rtt, cfg.ack_delay),
+            reorder: u64::from(cfg.reorder.max(1)),
+            header: u64::from(cfg.header),
+        }
+    }
+
+    /// Every number below this is settled.
+    pub(super) fn floor(&self) -> u64 {
+        self.base
+    }
+
+    /// Whether a packet of `len` payload bytes may join those in flight. One always may where there is none, or a
+    /// window smaller than a packet would stop everything.
+    pub(super) fn has_room(&self, len: u32, window: u64) -> bool {
+        self.in_flight == 0 || self.bytes_in_flight + self.header + u64::from(len) <= window
+    }
+
+    /// Records a packet as sent and gives its number.
+    pub(super) fn on_sent(&mut self, now: Instant, frame: Frame) -> u64 {
+        let number = self.base + self.sent.len() as u64;
+        self.sent.push_back(Sent { at: now, frame, in_flight: true });
+        self.in_flight += 1;
+        self.bytes_in_flight += self.header + u64::from(frame.len);
+        self.last_progress = now;
+        number
+    }
+
+    fn land(&mut self, len: u32) {
+        self.in_flight -= 1;
+        self.bytes_in_flight -= self.header + u64::from(len);
+    }
+
+    /// Takes in an acknowledgement: `acked` sees every newly acknowledged frame, and what is thereby lost joins
+    /// `lost`.
+    pub(super) fn on_ack(
+        &mut self,
+        now: Instant,
+        ack: &Ack,
+        stats: &mut Stats,
+        mut acked: impl FnMut(&Frame),
+    ) {
+        let Some(largest) = ack.largest() else { return };
+        if largest >= self.base + self.sent.len() as u64 {
+            // RFC 9000, 13.1: such a number was never sent, so nothing here can be believed.
+            return;
+        }
+        let mut progress = false;
+        for range in ack.ranges() {
+            let last = range.last.min(largest);
+            // Ranges come highest first, and everything below the base is settled.
+            if last < self.base {
+                break;
+            }
+            for number in range.first.max(self.base)..=last {
+                let Some(sent) = self.sent.get_mut((number - self.base) as usize) else { break };
+                if !sent.in_flight {
+                    continue;
+                }
+                sent.in_flight = false;
+                let sent = *sent;
+                self.land(sent.frame.len);
+                stats.acked += 1;
+                progress = true;
+                if number == largest {
+                    // RFC 9002, 5.1: a sample only where the largest number is newly acknowledged.
+                    self.rtt.sample(now - sent.at, ack.delay);
+                }
+                acked(&sent.frame);
+            }
+        }
+        self.largest_acked = self.largest_acked.max(Some(largest));
+        if progress {
+            // RFC 9002, 6.2.1: the probe timer restarts, and its backoff ends.
+            self.last_progress = self.last_progress.max(now);
+            self.backoff = 0;
+            self.detect(now, stats);
+        }
+    }
+
+    /// RFC 9002, 6.1: a packet in flight is lost where one sent `reorder` later, or long enough later, has arrived.
+    ///
+    /// Whatever is below the largest acknowledged number by the packet threshold leaves here, so each call looks at
+    /// fewer packets than have been settled by it plus that threshold.
+    fn detect(&mut self, now: Instant, stats: &mut Stats) {
+        self.loss_at = None;
+        let Some(largest) = self.largest_acked.filter(|&largest| largest >= self.base) else { return };
+        let delay = self.rtt.loss_delay();
+        for index in 0..=(largest - self.base) {
+            let number = self.base + index;
+            let Some(sent) = self.sent.get(index as usize).copied() else { break };
+            if !sent.in_flight {
+                continue;
+            }
+            let lost_at = sent.at + delay;
+            if largest - number >= self.reorder || lost_at <= now {
+                self.give_up(index as usize, stats);
+            } else {
+                self.loss_at = Some(self.loss_at.map_or(lost_at, |at| at.min(lost_at)));
+            }
+        }
+        self.settle();
+    }
+
+    /// Takes a packet out of flight and puts what matters of it up for sending again.
+    fn give_up(&mut self, index: usize, stats: &mut Stats) -> Option<Frame> {
+        let sent = self.sent.get_mut(index).filter(|sent| sent.in_flight)?;
+        sent.in_flight = false;
+        let frame = sent.frame;
+        self.land(frame.len);
+        stats.lost += 1;
+        if frame.matters() {
+            self.lost.push_back(frame);
+        }
+        Some(frame)
+    }
+
+    fn settle(&mut self) {
+        while self.sent.front().is_some_and(|sent| !sent.in_flight) {
+            self.sent.pop_front();
+            self.base += 1;
+        }
+    }
+
+    /// When to call [`Self::on_timer`].
+    pub(super) fn timer(&self) -> Option<Instant> {
+        // RFC 9002, 6.2.1: no probe while the time threshold is running.
+        self.loss_at.or_else(|| {
+            let wait = self.rtt.probe_timeout().times(1 << self.backoff).min(MAX_PROBE);
+            (self.in_flight > 0).then(|| self.last_progress + wait)
+        })
+    }
+
+    /// Carries out whichever timer has run out. `live` tells whether a frame is still worth sending.
+    pub(super) fn on_timer(&mut self, now: Instant, stats: &mut Stats, live: impl Fn(&Frame) -> bool) {
+        if self.timer().is_none_or(|at| at > now) {
+            return;
+        }
+        if self.loss_at.is_some() {
+            self.detect(now, stats);
+            return;
+        }
+        // RFC 9002, 6.2.4: the oldest packets go out again. They leave the flight, so the window has room for them.
+        stats.probes += 1;
+        self.backoff = (self.backoff + 1).min(MAX_BACKOFF);
+        self.last_progress = now;
+        let mut wanted = PROBES;
+        for index in 0..self.sent.len() {
+            if wanted == 0 {
+                break;
+            }
+            if let Some(frame) = self.give_up(index, stats)
+                && frame.matters()
+                && live(&frame)
+            {
+                wanted -= 1;
+            }
+        }
+        self.settle();
+    }
+}

@@ -1,0 +1,267 @@
+//! One stream's two halves, and what its host has yet to be told of it.
+
+use bentpipe_units::Instant;
+
+use super::recovery::Frame;
+use super::spans::Spans;
+use super::{Data, Event, StreamId};
+
+/// Where a stream id stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(super) enum Phase {
+    /// No stream lives under it.
+    #[default]
+    Idle,
+    Live,
+    /// Reset by this end, which waits for the reset to be acknowledged and hears nothing else.
+    Resetting,
+    /// Over; forgotten as soon as the host has taken the last event.
+    Closed,
+}
+
+/// How far the end of the sending half has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(super) enum Fin {
+    #[default]
+    Unset,
+    Wanted,
+    Sent,
+    Acked,
+}
+
+/// The queues of the endpoint that hold this stream's id.
+///
+/// They outlive the stream: an id left behind in a queue is served to whoever lives under it by then, so that no queue
+/// is ever searched and none holds an id twice.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Queued {
+    pub(super) ready: bool,
+    pub(super) events: bool,
+    /// How many more acknowledgements carry the window; while any do, the id is in the queue for them.
+    pub(super) windows: u8,
+    pub(super) blocked: bool,
+}
+
+/// The stream under one id. Slots are kept and used again; the incarnation counts who lived in it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Stream {
+    pub(super) phase: Phase,
+    pub(super) incarnation: u32,
+    pub(super) queued: Queued,
+
+    /// Bytes the host has written, sent, and had acknowledged.
+    pub(super) written: u64,
+    pub(super) sent: u64,
+    pub(super) acked: u64,
+    /// The offset the peer lets us go up to.
+    pub(super) limit: u64,
+    pub(super) open_wanted: bool,
+    pub(super) fin: Fin,
+    pub(super) reset_wanted: bool,
+    /// A window probe is due, how many were since the window last opened, when the next is, and where the stream
+    /// stood when the wait for it began.
+    pub(super) probe_wanted: bool,
+    pub(super) probes: u32,
+    pub(super) probe_at: Instant,
+    pub(super) probe_from: Option<u64>,
+
+    /// The next byte in order, the final one where known, and what came out of order.
+    pub(super) next: u64,
+    pub(super) end: Option<u64>,
+    finished: bool,
+    pub(super) ahead: Spans,
+    /// Bytes the host took, and the offset the peer was last allowed.
+    pub(super) consumed: u64,
+    pub(super) advertised: u64,
+
+    pub(super) news: News,
+}
+
+/// What the host has yet to be told.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct News {
+    opened: bool,
+    readable: u64,
+    acked: u64,
+    finished: bool,
+    reset: bool,
+}
+
+impl Stream {
+    /// Begins a life under this id.
+    pub(super) fn begin(&mut self, incarnation: u32, window: u64, by_us: bool) {
+        let (queued, mut ahead) = (self.queued, std::mem::take(&mut self.ahead));
+        ahead.clear();
+        *self = Self {
+            phase: Phase::Live,
+            incarnation,
+            queued,
+            ahead,
+            limit: window,
+            advertised: window,
+            open_wanted: by_us,
+            news: News { opened: !by_us, ..News::default() },
+            ..Self::default()
+        };
+    }
+
+    /// The next packet's content, or `None` where there is nothing that may go.
+    pub(super) fn next_frame(&self, id: StreamId, max_payload: u32) -> Option<Frame> {
+        let frame = Frame {
+            offset: self.sent,
+            stream: id,
+            incarnation: self.incarnation,
+            len: 0,
+            open: self.open_wanted,
+            fin: false,
+            reset: false,
+        };
+        match self.phase {
+            Phase::Resetting => self.reset_wanted.then_some(Frame { reset: true, ..frame }),
+            Phase::Live => {
+                let pending = self.written - self.sent;
+                let allowed = pending.min(self.limit.saturating_sub(self.sent));
+                let len = u32::try_from(allowed).unwrap_or(u32::MAX).min(max_payload);
+                let fin = self.fin == Fin::Wanted && u64::from(len) == pending;
+                let frame = Frame { len, fin, ..frame };
+                (frame.matters() || (self.probe_wanted && pending > 0)).then_some(frame)
+            }
+            Phase::Idle | Phase::Closed => None,
+        }
+    }
+
+    /// Marks a frame of [`Self::next_frame`] as sent.
+    pub(super) fn on_sent(&mut self, frame: &Frame) {
+        self.sent += u64::from(frame.len);
+        self.open_wanted = false;
+        self.probe_wanted = false;
+        self.reset_wanted &= !frame.reset;
+        if frame.fin {
+            self.fin = Fin::Sent;
+        }
+    }
+
+    /// Whether bytes wait for the peer to open the window.
+    pub(super) fn is_blocked(&self) -> bool {
+        self.phase == Phase::Live && self.written > self.sent && self.sent >= self.limit
+    }
+
+    /// Whether a lost frame of this stream still has to reach the peer.
+    pub(super) fn wants_again(&self, frame: &Frame) -> bool {
+        self.incarnation == frame.incarnation
+            && match self.phase {
+                Phase::Live => true,
+                Phase::Resetting => frame.reset,
+                Phase::Idle | Phase::Closed => false,
+            }
+    }
+
+    /// Takes in the acknowledgement of a frame of this incarnation.
+    pub(super) fn on_acked(&mut self, frame: &Frame) {
+        match self.phase {
+            Phase::Live => {
+                self.acked += u64::from(frame.len);
+                self.news.acked += u64::from(frame.len);
+                if frame.fin {
+                    self.fin = Fin::Acked;
+                }
+                self.close_if_done();
+            }
+            Phase::Resetting if frame.reset => self.phase = Phase::Closed,
+            _ => {}
+        }
+    }
+
+    /// Takes in bytes and flags of the peer, and tells whether there was anything in them that had not come before.
+    pub(super) fn on_data(&mut self, data: &Data) -> bool {
+        if data.reset {
+            let known = self.phase == Phase::Closed;
+            if !known {
+                self.news.reset = self.phase == Phase::Live;
+                self.phase = Phase::Closed;
+            }
+            return !known;
+        }
+        if self.phase != Phase::Live {
+            return false;
+        }
+        let start = data.offset.max(self.next);
+        let mut end = data.offset.saturating_add(u64::from(data.len));
+        if let Some(last) = self.end {
+            end = end.min(last);
+        }
+        let mut fresh = false;
+        if start <= self.next && self.ahead.is_empty() {
+            // In order, as nearly always.
+            if end > start {
+                self.advance(end);
+                fresh = true;
+            }
+        } else if end > start {
+            fresh = self.ahead.insert(start, end) > 0;
+            if let Some((_, end)) = self.ahead.first().filter(|span| span.0 <= self.next) {
+                self.ahead.pop_first();
+                self.advance(end);
+            }
+        }
+        if data.fin && self.end.is_none() {
+            self.end = Some(end.max(self.next));
+            fresh = true;
+        }
+        if self.end == Some(self.next) && !self.finished {
+            self.finished = true;
+            self.news.finished = true;
+            self.close_if_done();
+        }
+        fresh
+    }
+
+    fn advance(&mut self, end: u64) {
+        self.news.readable += end - self.next;
+        self.next = end;
+    }
+
+    fn close_if_done(&mut self) {
+        if self.fin == Fin::Acked && self.acked == self.written && self.finished {
+            self.phase = Phase::Closed;
+        }
+    }
+
+    /// Abandons the stream on the host's behalf: whatever it was still to be told but the end is dropped.
+    pub(super) fn abandon(&mut self) {
+        self.phase = Phase::Resetting;
+        self.reset_wanted = true;
+        self.news = News { opened: self.news.opened, ..News::default() };
+    }
+
+    /// Whether the host has something to be told.
+    pub(super) fn has_news(&self) -> bool {
+        let News { opened, readable, acked, finished, reset } = self.news;
+        opened || readable > 0 || acked > 0 || finished || reset || self.phase == Phase::Closed
+    }
+
+    /// The next thing to tell, in the order things happen to a stream.
+    pub(super) fn next_event(&mut self, stream: StreamId) -> Option<Event> {
+        let news = &mut self.news;
+        if std::mem::take(&mut news.opened) {
+            return Some(Event::Opened { stream });
+        }
+        if news.readable > 0 {
+            return Some(Event::Readable { stream, bytes: std::mem::take(&mut news.readable) });
+        }
+        if news.acked > 0 {
+            return Some(Event::Acked { stream, bytes: std::mem::take(&mut news.acked) });
+        }
+        if std::mem::take(&mut news.finished) {
+            return Some(Event::Finished { stream });
+        }
+        if std::mem::take(&mut news.reset) {
+            return Some(Event::Reset { stream });
+        }
+        if self.phase == Phase::Closed {
+            self.phase = Phase::Idle;
+            return Some(Event::Closed { stream });
+        }
+        None
+    }
+}

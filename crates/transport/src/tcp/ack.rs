@@ -1,0 +1,183 @@
+//! What an ACK changes: loss detection and recovery, RFC 5681, RFC 6582 and RFC 3042.
+
+use bentpipe_units::Instant;
+
+use super::connection::{Alarm, Connection, Phase, State};
+use super::{Config, Flags, Segment};
+
+/// Duplicate ACKs that tell of a loss, RFC 5681 section 3.2.
+const DUPLICATES: u32 = 3;
+
+impl Connection {
+    /// Takes in the ACK and the window of a segment. Whether the rest of it counts.
+    #[inline]
+    pub(super) fn on_ack(&mut self, cfg: &Config, now: Instant, seg: &Segment) -> bool {
+        if seg.ack > self.max + u64::from(self.probed) {
+            // RFC 9293 section 3.10.7.4: it acknowledges something not yet sent, so it is answered and
+            // dropped.
+            self.rx.ack_now = true;
+            return false;
+        }
+        let marked = self.ecn && seg.flags.has(Flags::ECE) && self.on_echo(cfg, now, seg.ack);
+        if seg.ack > self.una {
+            self.on_new_ack(cfg, now, seg.ack, marked);
+        } else if seg.ack == self.una
+            // RFC 5681 section 2: an ACK is a duplicate where (a) data is outstanding, (b) it carries none
+            // itself, (c) nor SYN or FIN, (d) it repeats the greatest ACK received, and (e) the window is the
+            // same.
+            && self.max > self.una
+            && seg.len == 0
+            && !seg.flags.has(Flags::SYN | Flags::FIN)
+            && seg.ack + u64::from(seg.window) == self.edge
+        {
+            self.on_duplicate_ack(cfg, now);
+        }
+        // RFC 9293 section 3.10.7.4: the window is taken from the newest segment only. SND.WL2 is not kept, for the
+        // ACK that gave it never lies beyond SND.UNA.
+        if seg.ack >= self.una && self.wl1 <= seg.seq {
+            self.edge = seg.ack + u64::from(seg.window);
+            self.largest_window = self.largest_window.max(seg.window);
+            self.wl1 = seg.seq;
+        }
+        if self.alarm == Alarm::Persist {
+            // RFC 9293 section 3.8.6.1: as long as probes are acknowledged the connection stays, however
+            // long.
+            self.unanswered = 0;
+            if self.edge > self.max {
+                // There is room, or sending silly segments is avoided anew: output will say which.
+                self.stop_alarm();
+                self.probe_due = false;
+            }
+        }
+        true
+    }
+
+    #[inline]
+    fn on_new_ack(&mut self, cfg: &Config, now: Instant, ack: u64, marked: bool) {
+        let acked = ack - self.una;
+        self.una = ack;
+        // Behind a probe's byte, or past what was to be sent again.
+        self.nxt = self.nxt.max(ack);
+        self.max = self.max.max(ack);
+        self.probes = 0;
+        self.unanswered = 0;
+        self.duplicate_acks = 0;
+        if !self.rto.on_ack(cfg, now, ack) && ack > self.recover {
+            self.rto.clear_backoff();
+        }
+        let mut restart = true;
+        match self.phase {
+            Phase::Open => self.grow(cfg, now, acked, marked),
+            Phase::FastRecovery => restart = self.on_ack_recovering(cfg, ack, acked),
+            Phase::Repair => {
+                if ack < self.recover {
+                    self.resend_due = true;
+                } else {
+                    self.phase = Phase::Open;
+                }
+                self.grow(cfg, now, acked, marked);
+            }
+        }
+        if self.una == self.max {
+            // RFC 6298 (5.2): all data is acknowledged, so the timer is turned off.
+            self.stop_alarm();
+            self.resend_due = false;
+        } else if restart {
+            // RFC 6298 (5.3): an ACK of new data restarts the timer.
+            self.set_alarm(Alarm::Retransmission, now + self.rto.interval());
+        }
+        if self.closing && ack > self.written {
+            self.on_fin_acked();
+        }
+    }
+
+    /// An ACK of new data in fast recovery, RFC 6582 section 3.2 step 3. Whether it restarts the timer.
+    fn on_ack_recovering(&mut self, cfg: &Config, ack: u64, acked: u64) -> bool {
+        if ack >= self.recover {
+            // Full acknowledgement: cwnd to ssthresh, the second of the two choices, and out of fast
+            // recovery.
+            self.window.cwnd = self.window.ssthresh.max(cfg.smss());
+            self.phase = Phase::Open;
+            return true;
+        }
+        // Partial acknowledgement: the first unacknowledged segment goes again; cwnd is deflated by what was
+        // acknowledged, less one segment where it was that much.
+        self.resend_due = true;
+        let back = if acked >= cfg.smss() { cfg.smss() } else { 0 };
+        self.window.cwnd = (self.window.cwnd.saturating_sub(acked) + back).max(cfg.smss());
+        // The timer is restarted for the first partial ACK; RFC 6582 section 4, whether also for the others.
+        let first = !self.partial_seen;
+        self.partial_seen = true;
+        first || !cfg.impatient
+    }
+
+    /// The window grows for `acked` bytes.
+    #[inline]
+    fn grow(&mut self, cfg: &Config, now: Instant, acked: u64, marked: bool) {
+        // RFC 3168 section 6.1.2: not for an ACK that echoes a mark. RFC 7661 section 4: nor where the window
+        // was not used, for then the ACK says nothing about a larger one.
+        if self.cwnd_limited && !marked {
+            self.algorithm.on_ack(&mut self.window, acked, cfg.smss(), now);
+        }
+    }
+
+    fn on_duplicate_ack(&mut self, cfg: &Config, now: Instant) {
+        if self.phase == Phase::FastRecovery {
+            // RFC 5681 section 3.2 step 4: another segment has left the network.
+            self.window.cwnd = self.window.cwnd.saturating_add(cfg.smss());
+            return;
+        }
+        self.duplicate_acks = self.duplicate_acks.saturating_add(1);
+        // RFC 6582 section 3.2 step 2: duplicates of an ACK that does not cover more than `recover` tell of
+        // segments sent twice, not of a loss.
+        if self.duplicate_acks != DUPLICATES || self.una <= self.recover {
+            return;
+        }
+        // RFC 5681 section 3.2 step 2: what limited transmit let out does not count as outstanding.
+        let beyond = self.flight().saturating_sub(self.window.cwnd.min(cfg.max_window)).div_ceil(cfg.smss());
+        let flight = self.flight().saturating_sub(beyond.min(2) * cfg.smss());
+        // RFC 3168 section 6.1.2: one reduction for a window of data, be it for marks or for losses.
+        if self.una > self.reduced {
+            self.reduce(cfg, now, flight);
+        }
+        self.recover = self.max;
+        self.reduced = self.max;
+        // RFC 5681 section 3.2 step 3: inflated by the segments known to have left the network.
+        self.window.cwnd = self.window.ssthresh.saturating_add(u64::from(DUPLICATES) * cfg.smss());
+        self.phase = Phase::FastRecovery;
+        self.partial_seen = false;
+        self.resend_due = true;
+        self.fast_retransmits = self.fast_retransmits.saturating_add(1);
+        // RFC 6298 (5) leaves the timer running here. It is restarted, which is later than the RFC asks for
+        // and no less safe: the segment sent again is given a whole RTO to be acknowledged.
+        self.set_alarm(Alarm::Retransmission, now + self.rto.interval());
+    }
+
+    /// An ACK with an echo of a mark. Whether the window must not grow for it.
+    fn on_echo(&mut self, cfg: &Config, now: Instant, ack: u64) -> bool {
+        // RFC 3168 section 6.1.2: once for a window of data.
+        if ack > self.reduced && ack >= self.una && self.phase == Phase::Open {
+            let flight = self.flight();
+            self.reduce(cfg, now, flight);
+            self.window.cwnd = self.window.ssthresh.min(self.window.cwnd).max(cfg.smss());
+            self.reduced = self.max;
+        }
+        true
+    }
+
+    /// ssthresh, for a loss or a mark.
+    pub(super) fn reduce(&mut self, cfg: &Config, now: Instant, flight: u64) {
+        self.algorithm.on_congestion(&mut self.window, flight, cfg.smss(), now);
+        // RFC 3168 section 6.1.2: the peer is told, whatever the reason.
+        self.cwr_due = self.ecn;
+    }
+
+    fn on_fin_acked(&mut self) {
+        match self.state {
+            State::FinWait1 => self.state = State::FinWait2,
+            State::Closing => self.state = State::TimeWait,
+            State::LastAck => self.shut(),
+            _ => {}
+        }
+    }
+}

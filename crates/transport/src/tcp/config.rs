@@ -1,0 +1,100 @@
+//! What all connections of a kind have in common.
+
+use bentpipe_units::{Duration, Rate};
+
+use super::Algorithm;
+
+/// Parameters shared by many connections, handed by reference into each call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Payload of a full segment [bytes], SMSS of RFC 5681. Zero is taken as one.
+    pub mss: u32,
+    /// Headers of a segment on the wire [bytes]; counts for pacing alone.
+    pub header: u32,
+    /// Initial window IW [segments]: 10 in RFC 6928, 2 to 4 in RFC 5681 section 3.1.
+    pub initial_window: u32,
+    /// Largest window advertised, and the receive buffer [bytes].
+    pub receive_window: u32,
+    /// The sender's own limit on its window [bytes]; `u64::MAX` is none. No less than one segment counts.
+    pub max_window: u64,
+    /// Slow start threshold before the first loss [bytes]; RFC 5681 section 3.1 asks for "arbitrarily high".
+    pub initial_ssthresh: u64,
+    /// RTO before the first measurement, RFC 6298 (2.1).
+    pub initial_rto: Duration,
+    /// Lower bound of RTO, RFC 6298 (2.4).
+    pub min_rto: Duration,
+    /// Upper bound of RTO, backed off or not, and of the interval between window probes, RFC 6298 (2.5).
+    pub max_rto: Duration,
+    /// G of RFC 6298: round trips are measured in whole ticks of this length, to the nearest, at least one.
+    /// Zero is a perfect clock.
+    pub clock_granularity: Duration,
+    /// Whether the first two duplicate ACKs let a segment each out, RFC 3042.
+    pub limited_transmit: bool,
+    /// Longest delay of an ACK; every second full segment is acknowledged at once (RFC 5681 section 4.2).
+    /// `None`: every segment is.
+    pub delayed_ack: Option<Duration>,
+    /// Whether the first partial ACK alone restarts the retransmission timer ("impatient", RFC 6582 section
+    /// 4), or each of them ("slow but steady").
+    pub impatient: bool,
+    /// Whether all from the first unacknowledged byte is sent again after a timeout, as 4.4BSD and ns-2 do.
+    /// If not, one segment is, and one more for each ACK that shows another hole.
+    pub go_back_n: bool,
+    /// Whether the window shrinks to the initial one after an idle time of one RTO, RFC 5681 section 4.1.
+    pub slow_start_restart: bool,
+    /// Data segments leave no faster than this, headers included. `None`: as fast as the windows allow.
+    pub pacing: Option<Rate>,
+    /// Whether to offer and accept explicit congestion notification, RFC 3168.
+    pub ecn: bool,
+    /// The connection fails when this many retransmissions of a SYN have gone unanswered, R2 of RFC 9293
+    /// section 3.8.3.
+    pub syn_retries: u32,
+    /// The connection fails when this many retransmissions (or window probes) in a row have gone unanswered,
+    /// R2 of RFC 9293 section 3.8.3.
+    pub retries: u32,
+    /// The congestion control algorithm.
+    pub algorithm: Algorithm,
+}
+
+impl Config {
+    /// SMSS [bytes], at least one.
+    #[inline]
+    pub(super) fn smss(&self) -> u64 {
+        u64::from(self.mss.max(1))
+    }
+
+    /// IW [bytes].
+    pub(super) fn iw(&self) -> u64 {
+        self.smss() * u64::from(self.initial_window.max(1))
+    }
+}
+
+impl Default for Config {
+    /// What the RFCs ask for, on an Ethernet.
+    ///
+    /// Where they leave the choice: a perfect clock up to 1 ms, a delayed ACK of 200 ms at the most, a
+    /// receive buffer of 4 MiB, a SYN tried for R2 >= 3 min and data for R2 >= 100 s.
+    fn default() -> Self {
+        Self {
+            mss: 1460,
+            header: 40,
+            initial_window: 10,
+            receive_window: 4 << 20,
+            max_window: u64::MAX,
+            initial_ssthresh: u64::MAX,
+            initial_rto: Duration::from_secs(1),
+            min_rto: Duration::from_secs(1),
+            max_rto: Duration::from_secs(60),
+            clock_granularity: Duration::from_millis(1),
+            limited_transmit: true,
+            delayed_ack: Some(Duration::from_millis(200)),
+            impatient: true,
+            go_back_n: true,
+            slow_start_restart: true,
+            pacing: None,
+            ecn: false,
+            syn_retries: 7,
+            retries: 15,
+            algorithm: Algorithm::NewReno,
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Congestion control algorithms, and the windows they steer.
+//!
+//! Loss detection and recovery (RFC 6582, RFC 3042) are the connection's; an algorithm says how the window
+//! grows and what is left of it after congestion. To add one, write its file and its line in the registry
+//! below.
+
+mod newreno;
+
+use bentpipe_units::Instant;
+
+/// The windows of a sender.
+#[derive(Clone, Debug)]
+pub(super) struct Window {
+    /// Congestion window [bytes], never below one segment.
+    pub(super) cwnd: u64,
+    /// Slow start threshold [bytes].
+    pub(super) ssthresh: u64,
+}
+
+/// What an algorithm decides.
+trait Control {
+    /// `acked` bytes of new data were acknowledged while `cwnd` was what held the sender back.
+    fn on_ack(&mut self, window: &mut Window, acked: u64, smss: u64, now: Instant);
+
+    /// Loss or a mark, with `flight` bytes outstanding: sets `ssthresh`.
+    fn on_congestion(&mut self, window: &mut Window, flight: u64, smss: u64, now: Instant);
+}
+
+/// Makes, of one line for each algorithm, the names users choose from and the state a connection holds.
+macro_rules! registry {
+    ($($(#[$doc:meta])* $name:ident = $state:path, $text:literal;)+) => {
+        /// A congestion control algorithm.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Algorithm { $($(#[$doc])* $name,)+ }
+
+        impl Algorithm {
+            /// All there are.
+            pub const ALL: &'static [Self] = &[$(Self::$name),+];
+
+            /// Its name in a scenario.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$name => $text,)+ }
+            }
+        }
+
+        /// State of the algorithm chosen.
+        #[derive(Clone, Debug)]
+        pub(super) enum State { $($name($state),)+ }
+
+        impl State {
+            pub(super) fn new(algorithm: Algorithm) -> Self {
+                match algorithm { $(Algorithm::$name => Self::$name(<$state>::default()),)+ }
+            }
+
+            #[inline]
+            pub(super) fn on_ack(&mut self, window: &mut Window, acked: u64, smss: u64, now: Instant) {
+                match self { $(Self::$name(state) => state.on_ack(window, acked, smss, now),)+ }
+            }
+
+            pub(super) fn on_congestion(&mut self, window: &mut Window, flight: u64, smss: u64, now: Instant) {
+                match self { $(Self::$name(state) => state.on_congestion(window, flight, smss, now),)+ }
+            }
+        }
+    };
+}
+
+registry! {
+    /// RFC 5681 with the recovery of RFC 6582.
+    NewReno = newreno::NewReno, "newreno";
+}

@@ -1,0 +1,183 @@
+//! What an arriving segment changes, in the order of RFC 9293 section 3.10.7.
+
+use bentpipe_units::Instant;
+
+use super::connection::{Connection, Reset, State};
+use super::{Config, Flags, Segment};
+
+impl Connection {
+    /// Takes in a segment that arrived.
+    ///
+    /// Whatever it holds, nothing worse happens than that the connection is reset.
+    #[inline]
+    pub fn on_segment(&mut self, cfg: &Config, now: Instant, seg: &Segment) {
+        self.segments_received += 1;
+        match self.state {
+            State::Closed => self.on_stray(seg),
+            State::Listen => self.on_segment_listening(cfg, seg),
+            State::SynSent => self.on_segment_syn_sent(cfg, now, seg),
+            _ => self.on_segment_synchronized(cfg, now, seg),
+        }
+    }
+
+    /// RFC 9293 section 3.10.7.1: a segment for a connection that is no more is answered with a reset.
+    fn on_stray(&mut self, seg: &Segment) {
+        if seg.flags.has(Flags::RST) || self.reset == Reset::Abort {
+            return;
+        }
+        (self.reset, self.wl1) =
+            if seg.flags.has(Flags::ACK) { (Reset::Reply, seg.ack) } else { (Reset::ReplyAck, seg.end()) };
+    }
+
+    /// RFC 9293 section 3.10.7.2.
+    fn on_segment_listening(&mut self, cfg: &Config, seg: &Segment) {
+        if !seg.flags.has(Flags::SYN) || seg.flags.has(Flags::RST | Flags::ACK) {
+            return;
+        }
+        self.on_syn(cfg, seg);
+        self.state = State::SynReceived;
+        self.syn_due = true;
+    }
+
+    /// RFC 9293 section 3.10.7.3.
+    fn on_segment_syn_sent(&mut self, cfg: &Config, now: Instant, seg: &Segment) {
+        let acknowledged = seg.flags.has(Flags::ACK);
+        // An ACK of anything but the SYN is not for this connection.
+        if acknowledged && !self.acknowledges_syn(seg) {
+            return;
+        }
+        if seg.flags.has(Flags::RST) {
+            if acknowledged {
+                self.fail();
+            }
+            return;
+        }
+        if !seg.flags.has(Flags::SYN) {
+            return;
+        }
+        self.on_syn(cfg, seg);
+        if acknowledged {
+            self.rx.ack_now = true;
+            self.establish(cfg, now, seg);
+        } else {
+            // RFC 9293 section 3.5, figure 7: simultaneous open.
+            self.state = State::SynReceived;
+            self.syn_due = true;
+        }
+    }
+
+    /// Whether an ACK is for our SYN, which was sent.
+    fn acknowledges_syn(&self, seg: &Segment) -> bool {
+        seg.ack == 1 && self.max == 1
+    }
+
+    /// The peer's SYN, whichever end opens.
+    fn on_syn(&mut self, cfg: &Config, seg: &Segment) {
+        self.rx.synchronize();
+        self.edge = u64::from(seg.window) + 1;
+        self.largest_window = seg.window;
+        // RFC 3168 section 6.1.1: a SYN with ECE and CWR offers ECN, a SYN-ACK with ECE alone accepts.
+        let answer = seg.flags.has(Flags::ACK);
+        self.ecn = cfg.ecn && seg.flags.has(Flags::ECE) && seg.flags.has(Flags::CWR) != answer;
+    }
+
+    /// The peer acknowledged the SYN: data may flow.
+    fn establish(&mut self, cfg: &Config, now: Instant, seg: &Segment) {
+        self.una = 1;
+        self.unanswered = 0;
+        self.stop_alarm();
+        self.state = State::Established;
+        self.syn_due = false;
+        self.rto.on_ack(cfg, now, 1);
+        self.rto.on_established(cfg, self.syn_lost);
+        if self.syn_lost {
+            // RFC 5681 section 3.1: if the SYN or the SYN-ACK was lost, the initial window is one segment.
+            self.window.cwnd = cfg.smss();
+        }
+        self.wl1 = seg.seq;
+        self.edge = seg.ack + u64::from(seg.window);
+        self.largest_window = self.largest_window.max(seg.window);
+        self.data_sent_at = now;
+    }
+
+    /// RFC 9293 section 3.10.7.4.
+    #[inline]
+    fn on_segment_synchronized(&mut self, cfg: &Config, now: Instant, seg: &Segment) {
+        if seg.flags.has(Flags::RST | Flags::SYN) && self.on_rst_or_syn(seg) {
+            return;
+        }
+        // First, the sequence number. What lies beyond the window is answered with an ACK and dropped. At its
+        // right edge an ACK without data counts, for that is where a peer stands that used up the window.
+        // What lies before the window is a duplicate; it is answered below, but its ACK may be news.
+        if seg.seq > self.rx.edge {
+            self.rx.ack_now = true;
+            return;
+        }
+        if !seg.flags.has(Flags::ACK) {
+            return;
+        }
+        if self.state == State::SynReceived {
+            if !self.acknowledges_syn(seg) {
+                return;
+            }
+            self.establish(cfg, now, seg);
+        }
+        if !self.on_ack(cfg, now, seg) || self.state == State::Closed {
+            return;
+        }
+        let fin = seg.flags.has(Flags::FIN);
+        if seg.len > 0 || fin {
+            if self.ecn {
+                // RFC 3168 section 6.1.3: a mark is echoed until the sender says that it reduced its window.
+                if seg.flags.has(Flags::CWR) {
+                    self.rx.echo = false;
+                }
+                if seg.ce {
+                    self.rx.echo = true;
+                }
+            }
+            if self.rx.on_data(cfg, now, seg.seq, seg.len, fin) {
+                self.on_fin();
+            }
+        }
+    }
+
+    /// A RST or a SYN where neither belongs, RFC 5961. Whether the segment is done with.
+    fn on_rst_or_syn(&mut self, seg: &Segment) -> bool {
+        if seg.flags.has(Flags::RST) {
+            // RFC 1337: a reset does not end TIME-WAIT.
+            if self.state != State::TimeWait {
+                if seg.seq == self.rx.next {
+                    // RFC 5961 section 3.2: exactly the next position expected, so the reset is the peer's.
+                    self.fail();
+                } else if seg.seq > self.rx.next && seg.seq <= self.rx.edge {
+                    // In the window, but not there: a challenge ACK.
+                    self.rx.ack_now = true;
+                }
+            }
+            return true;
+        }
+        if self.state == State::SynReceived {
+            // The peer's SYN again, so it has not got ours; the timer sends that. In a simultaneous open, its
+            // SYN-ACK (RFC 9293 section 3.5, figure 7), whose ACK counts.
+            return !seg.flags.has(Flags::ACK);
+        }
+        // RFC 5961 section 4.2: a challenge ACK, which also serves a peer whose SYN-ACK came twice.
+        self.rx.ack_now = true;
+        true
+    }
+
+    /// The peer's FIN is next in order.
+    fn on_fin(&mut self) {
+        self.state = match self.state {
+            State::Established => State::CloseWait,
+            // FIN-WAIT-1 with our FIN acknowledged became FIN-WAIT-2 before this.
+            State::FinWait1 => State::Closing,
+            State::FinWait2 => State::TimeWait,
+            other => other,
+        };
+        if self.state == State::TimeWait {
+            self.stop_alarm();
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! What may be sent, and when: RFC 9293 section 3.8.6, RFC 5681 section 4.1, RFC 6298 (5).
+
+use bentpipe_units::Instant;
+
+use super::connection::{Alarm, Connection, Phase, Reset, State};
+use super::{Config, Flags, Segment};
+
+impl Connection {
+    /// The next segment to send at `now`, or `None` where there is none. To be called until then.
+    #[inline]
+    pub fn poll_transmit(&mut self, cfg: &Config, now: Instant) -> Option<Segment> {
+        if self.state.is_synchronized() {
+            if let Some(segment) = self.poll_data(cfg, now) {
+                return Some(segment);
+            }
+            return self.poll_ack(cfg);
+        }
+        self.poll_unsynchronized(cfg, now)
+    }
+
+    fn poll_unsynchronized(&mut self, cfg: &Config, now: Instant) -> Option<Segment> {
+        match self.state {
+            State::SynSent | State::SynReceived if self.syn_due => Some(self.send_syn(cfg, now)),
+            State::SynReceived if self.rx.ack_now => self.poll_ack(cfg),
+            State::Closed => match std::mem::replace(&mut self.reset, Reset::None) {
+                Reset::None => None,
+                // RFC 9293 section 3.10.5.
+                Reset::Abort => Some(self.segment(self.max, 0, Flags::RST, 0)),
+                Reset::Reply => Some(self.segment(self.wl1, 0, Flags::RST, 0)),
+                Reset::ReplyAck => {
+                    let mut reply = self.segment(0, 0, Flags::RST | Flags::ACK, 0);
+                    reply.ack = self.wl1;
+                    Some(reply)
+                }
+            },
+            _ => None,
+        }
+    }
+
+    /// An ACK without data, where one is due.
+    #[inline]
+    fn poll_ack(&mut self, cfg: &Config) -> Option<Segment> {
+        let update = !self.rx.ack_now && self.rx.update_due(cfg);
+        if !self.rx.ack_now && !update {
+            return None;
+        }
+        let window = self.rx.on_ack_sent(cfg, update);
+        // SND.MAX rather than SND.NXT: after going back the latter lies before what the peer expects.
+        Some(self.segment(self.max, 0, self.ack_flags(), window))
+    }
+
+    /// The next segment with data or a FIN.
+    #[inline]
+    fn poll_data(&mut self, cfg: &Config, now: Instant) -> Option<Segment> {
+        self.paced = false;
+        if self.resend_due {
+            if self.hold_back(cfg, now) {
+                return None;
+            }
+            self.resend_due = false;
+            let len = cfg.smss().min(self.max.min(self.written) - self.una);
+            return Some(self.send_data(cfg, now, self.una, len));
+        }
+        if self.nxt == self.stream_end() {
+            return None;
+        }
+        let flight = self.flight();
+        if flight == 0 {
+            self.restart_if_idle(cfg, now);
+        }
+        let unsent = self.written.saturating_sub(self.nxt);
+        // RFC 9293 section 3.8.6: where the window seems to have shrunk, by an older segment that came late or by a
+        // peer that should not, new data waits, but what was sent in it before is sent again.
+        let edge = if self.nxt < self.max { self.edge.max(self.max) } else { self.edge };
+        let room = edge.saturating_sub(self.nxt);
+        // A FIN alone takes one.
+        let wanted = unsent.min(cfg.smss()).max(1);
+        if unsent > 0 && flight + wanted > self.allowance(cfg) {
+            self.cwnd_limited = flight + wanted > self.window.cwnd;
+            return None;
+        }
+        let mut len = unsent.min(cfg.smss());
+        if room < wanted {
+            // RFC 9293 section 3.8.6.2.1: new data of less than a full segment, if it is not all there is, goes only
+            // if it is at least half of the largest window seen, or the timer overrides it.
+            len = room;
+            let silly = self.nxt == self.max && room < u64::from(self.largest_window / 2);
+            if room == 0 || (silly && !self.probe_due) {
+                return self.poll_probe(cfg, now, flight);
+            }
+        }
+        if self.hold_back(cfg, now) {
+            return None;
+        }
+        Some(self.send_data(cfg, now, self.nxt, len))
+    }
+
+    /// The most that may be outstanding [bytes].
+    #[inline]
+    fn allowance(&self, cfg: &Config) -> u64 {
+        let cwnd = self.window.cwnd.min(cfg.max_window.max(cfg.smss()));
+        if self.duplicate_acks > 0
+            && cfg.limited_transmit
+            && self.phase == Phase::Open
+            && self.nxt == self.max
+        {
+            // RFC 3042 section 2: new data goes on each of the first two duplicate ACKs, if no more than cwnd
+            // + 2 SMSS are outstanding then.
+            return cwnd.saturating_add(u64::from(self.duplicate_acks.min(2)) * cfg.smss());
+        }
+        cwnd
+    }
+
+    /// The peer's window holds back what there is to send.
+    fn poll_probe(&mut self, cfg: &Config, now: Instant, flight: u64) -> Option<Segment> {
+        self.cwnd_limited = false;
+        // While data is outstanding its ACK will tell of the window.
+        if flight > 0 || self.una < self.max {
+            return None;
+        }
+        if self.alarm != Alarm::Persist {
+            // RFC 9293 section 3.8.6.1: the first probe goes when the window has been closed for one RTO.
+            self.set_alarm(Alarm::Persist, now + self.rto.persist_interval(cfg, self.probes));
+        }
+        if !self.probe_due {
+            return None;
+        }
+        self.probe_due = false;
+        self.probed = true;
+        self.retransmissions = self.retransmissions.saturating_add(u32::from(self.probes > 1));
+        // One byte, or the FIN, from beyond the window. RFC 3168 section 6.1.6: not ECN-capable.
+        let unsent = u32::from(self.nxt < self.written);
+        if unsent == 0 {
+            self.on_fin_sent();
+        }
+        let window = self.rx.on_ack_sent(cfg, false);
+        let mut probe =
+            self.segment(self.nxt, unsent, self.ack_flags().with(Flags::FIN, unsent == 0), window);
+        probe.retransmission = self.probes > 1;
+        Some(probe)
+    }
+
+    /// Whether pacing lets no data go yet.
+    #[inline]
+    fn hold_back(&mut self, cfg: &Config, now: Instant) -> bool {
+        self.paced = cfg.pacing.is_some() && now < self.pace_at;
+        self.paced
+    }
+
+    /// RFC 5681 section 4.1: nothing was sent for more than one RTO, so the window shrinks to the restart
+    /// window.
+    #[inline]
+    fn restart_if_idle(&mut self, cfg: &Config, now: Instant) {
+        if cfg.slow_start_restart && self.una == self.max && now - self.data_sent_at > self.rto.interval() {
+            self.window.cwnd = self.window.cwnd.min(cfg.iw());
+        }
+    }
+
+    /// Sends `len` bytes from `seq` on, and the FIN if it comes next.
+    #[inline]
+    fn send_data(&mut self, cfg: &Config, now: Instant, seq: u64, len: u64) -> Segment {
+        let data_end = seq + len;
+        let fin = self.closing && data_end == self.written && (data_end < self.edge || data_end < self.max);
+        let end = data_end + u64::from(fin);
+        let again = seq < self.max;
+        let mut flags = self.ack_flags().with(Flags::FIN, fin);
+        if again {
+            self.retransmissions = self.retransmissions.saturating_add(1);
+            self.rto.on_resent();
+        } else {
+            self.rto.on_sent(now, end);
+            if self.cwr_due && len > 0 {
+                // RFC 3168 section 6.1.2: CWR goes with the first new data after the reduction.
+                flags |= Flags::CWR;
+                self.cwr_due = false;
+            }
+        }
+        if fin {
+            self.on_fin_sent();
+        }
+        self.nxt = self.nxt.max(end);
+        self.max = self.max.max(end);
+        self.probe_due = false;
+        self.probed = false;
+        if self.alarm != Alarm::Retransmission {
+            // RFC 6298 (5.1): data is sent and the timer is not running, so it is started.
+            self.set_alarm(Alarm::Retransmission, now + self.rto.interval());
+        }
+        self.cwnd_limited = self.flight() + cfg.smss() > self.window.cwnd;
+        self.data_sent_at = now;
+        if let Some(rate) = cfg.pacing {
+            self.pace_at = self.pace_at.max(now) + rate.time_to_send(len + u64::from(cfg.header));
+        }
+        let window = self.rx.on_ack_sent(cfg, false);
+        let mut segment = self.segment(seq, len as u32, flags, window);
+        segment.retransmission = again;
+        // RFC 3168 section 6.1.5: what is sent again is not ECN-capable.
+        segment.ect = self.ecn && !again && len > 0;
+        segment
+    }
+
+    /// Our FIN leaves, perhaps not for the first time.
+    fn on_fin_sent(&mut self) {
+        self.state = match self.state {
+            State::Established => State::FinWait1,
+            State::CloseWait => State::LastAck,
+            other => other,
+        };
+    }
+
+    /// Sends the SYN, or the SYN-ACK once the peer's is in.
+    fn send_syn(&mut self, cfg: &Config, now: Instant) -> Segment {
+        self.syn_due = false;
+        let again = self.max > 0;
+        if again {
+            // Also where a SYN crossed the peer's and goes again with an ACK: which of them is acknowledged
+            // cannot be told.
+            self.rto.on_resent();
+            self.retransmissions = self.retransmissions.saturating_add(u32::from(self.syn_lost));
+        } else {
+            self.rto.on_sent(now, 1);
+        }
+        self.nxt = 1;
+        self.max = 1;
+        self.set_alarm(Alarm::Retransmission, now + self.rto.interval());
+        let window = self.rx.first_window(cfg);
+        let answer = self.state == State::SynReceived;
+        if answer {
+            self.rx.on_ack_sent(cfg, false);
+        }
+        // RFC 3168 section 6.1.1: ECE and CWR offer ECN, ECE alone accepts it.
+        let flags = Flags::SYN
+            .with(Flags::ACK, answer)
+            .with(Flags::ECE, if answer { self.ecn } else { cfg.ecn })
+            .with(Flags::CWR, !answer && cfg.ecn);
+        let mut segment = self.segment(0, 0, flags, window);
+        segment.retransmission = again && self.syn_lost;
+        segment
+    }
+
+    /// Flags of every segment once the peer's SYN is in.
+    #[inline]
+    fn ack_flags(&self) -> Flags {
+        Flags::ACK.with(Flags::ECE, self.rx.echo)
+    }
+
+    #[inline]
+    fn segment(&mut self, seq: u64, len: u32, flags: Flags, window: u32) -> Segment {
+        self.count_sent();
+        Segment {
+            seq,
+            ack: self.rx.next,
+            len,
+            window,
+            cwnd: self.window.cwnd.min(u64::from(u32::MAX)) as u32,
+            flags,
+            retransmission: false,
+            ect: false,
+            ce: false,
+        }
+    }
+
+    /// Does what is due at `now`; nothing where nothing is.
+    pub fn on_timer(&mut self, cfg: &Config, now: Instant) {
+        if now >= self.rx.ack_at {
+            // RFC 9293 section 3.8.6.3: an ACK was delayed as long as it may.
+            self.rx.ack_at = Instant::FAR_FUTURE;
+            self.rx.ack_now = true;
+        }
+        if now < self.alarm_at {
+            return;
+        }
+        match self.alarm {
+            Alarm::Off => {}
+            Alarm::Retransmission if self.state.is_synchronized() => self.on_timeout(cfg, now),
+            Alarm::Retransmission => self.on_syn_timeout(cfg, now),
+            Alarm::Persist => self.on_persist(cfg, now),
+        }
+    }
+
+    fn on_syn_timeout(&mut self, cfg: &Config, now: Instant) {
+        if self.unanswered >= cfg.syn_retries {
+            return self.fail();
+        }
+        self.unanswered += 1;
+        self.timeouts = self.timeouts.saturating_add(1);
+        self.syn_lost = true;
+        self.syn_due = true;
+        self.rto.back_off(cfg);
+        self.set_alarm(Alarm::Retransmission, now + self.rto.interval());
+    }
+
+    fn on_timeout(&mut self, cfg: &Config, now: Instant) {
+        // RFC 9293 section 3.8.3: R2, the connection is given up.
+        if self.unanswered >= cfg.retries {
+            return self.fail();
+        }
+        if self.unanswered == 0 {
+            // RFC 5681 section 3.1: ssthresh by eq. (4), and held where the same segment was resent by the
+            // timer before.
+            let flight = self.flight();
+            self.reduce(cfg, now, flight);
+        }
+        self.unanswered += 1;
+        self.timeouts = self.timeouts.saturating_add(1);
+        // RFC 5681 section 3.1: the loss window is one segment.
+        self.window.cwnd = cfg.smss();
+        // RFC 6582 section 3.2 step 4: after a timeout `recover` is the highest position sent, and fast
+        // recovery ends.
+        self.recover = self.max;
+        self.reduced = self.max;
+        self.duplicate_acks = 0;
+        self.rto.on_resent();
+        // RFC 6298 (5.4)-(5.6): send the earliest segment again, back off, start the timer.
+        if cfg.go_back_n {
+            self.phase = Phase::Open;
+            self.nxt = self.una;
+            self.resend_due = false;
+        } else {
+            self.phase = Phase::Repair;
+            self.resend_due = true;
+        }
+        self.rto.back_off(cfg);
+        self.set_alarm(Alarm::Retransmission, now + self.rto.interval());
+    }
+
+    fn on_persist(&mut self, cfg: &Config, now: Instant) {
+        if self.unanswered >= cfg.retries {
+            return self.fail();
+        }
+        self.unanswered += 1;
+        self.probe_due = true;
+        // RFC 9293 section 3.8.6.1: the interval between probes grows exponentially.
+        self.probes = self.probes.saturating_add(1);
+        self.set_alarm(Alarm::Persist, now + self.rto.persist_interval(cfg, self.probes));
+    }
+}

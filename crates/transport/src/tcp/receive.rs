@@ -1,0 +1,235 @@
+//! The receiving half: reassembly, the window advertised, and when to acknowledge.
+
+use bentpipe_units::{Duration, Instant};
+
+use super::Config;
+
+/// The most intervals kept out of order. Data beyond is discarded, as a receiver may (RFC 9293 section
+/// 3.8.6), so work and memory are bounded whatever arrives.
+const MOST_RANGES: usize = 4096;
+
+/// State of the receiving half.
+#[derive(Clone, Debug)]
+pub(super) struct Receiver {
+    /// RCV.NXT: the next position expected.
+    pub(super) next: u64,
+    /// Right edge of the window advertised: RCV.NXT + RCV.WND.
+    pub(super) edge: u64,
+    /// In-order bytes waiting for the application.
+    pub(super) unread: u64,
+    /// RCV.NXT in the last segment sent.
+    acked: u64,
+    /// When a delayed ACK must go.
+    pub(super) ack_at: Instant,
+    /// Position of the peer's FIN.
+    fin_at: u64,
+    /// Intervals that arrived ahead of `next`: ascending, apart from each other, half open.
+    ahead: Vec<(u64, u64)>,
+    /// The host's limit on the buffer [bytes].
+    limit: u32,
+    /// An ACK is due.
+    pub(super) ack_now: bool,
+    /// The application made room since the window was last advertised.
+    room_made: bool,
+    /// The peer's FIN arrived, and all before it.
+    pub(super) finished: bool,
+    /// ACKs carry the echo of a congestion mark.
+    pub(super) echo: bool,
+}
+
+impl Receiver {
+    pub(super) fn new() -> Self {
+        Self {
+            next: 0,
+            edge: 0,
+            unread: 0,
+            acked: 0,
+            ack_at: Instant::FAR_FUTURE,
+            fin_at: u64::MAX,
+            ahead: Vec::new(),
+            limit: u32::MAX,
+            ack_now: false,
+            room_made: false,
+            finished: false,
+            echo: false,
+        }
+    }
+
+    #[inline]
+    pub(super) fn read(&mut self, n: u64) {
+        self.unread = self.unread.saturating_sub(n);
+        self.room_made = true;
+    }
+
+    #[inline]
+    pub(super) fn set_limit(&mut self, bytes: u32) {
+        self.limit = bytes;
+        self.room_made = true;
+    }
+
+    /// Payload received in order [bytes].
+    #[inline]
+    pub(super) fn received(&self) -> u64 {
+        self.next.saturating_sub(1 + u64::from(self.finished))
+    }
+
+    /// No ACK is to be sent any more.
+    pub(super) fn stop(&mut self) {
+        self.ack_at = Instant::FAR_FUTURE;
+        self.ack_now = false;
+        self.room_made = false;
+    }
+
+    /// The peer's SYN arrived.
+    pub(super) fn synchronize(&mut self) {
+        self.next = 1;
+        self.acked = 1;
+        self.edge = self.edge.max(1);
+    }
+
+    /// Takes in `len` bytes from `seq` on, and a FIN behind them where `fin`. Whether the peer has finished
+    /// with this segment.
+    #[inline]
+    pub(super) fn on_data(&mut self, cfg: &Config, now: Instant, seq: u64, len: u32, fin: bool) -> bool {
+        let end = seq.saturating_add(u64::from(len));
+        // RFC 9293 section 3.10.7.4: what lies outside the window is trimmed off, a FIN as well.
+        let end_kept = end.min(self.edge).min(self.fin_at);
+        if fin && end < self.edge && end >= self.next && end < self.fin_at {
+            self.fin_at = end;
+        }
+        if end_kept <= self.next.max(seq) || self.finished {
+            if self.fin_at == self.next && !self.finished {
+                return self.finish();
+            }
+            // RFC 9293 section 3.10.7.4: an unacceptable segment is answered with an ACK.
+            self.ack_now = true;
+            return false;
+        }
+        if seq > self.next {
+            // RFC 5681 section 4.2: out-of-order data is acknowledged at once.
+            self.insert(seq, end_kept);
+            self.ack_now = true;
+            return false;
+        }
+        let before = self.next;
+        self.next = end_kept;
+        let fills = !self.ahead.is_empty();
+        if fills {
+            self.take_ahead();
+        }
+        self.unread += self.next - before;
+        if self.fin_at == self.next {
+            return self.finish();
+        }
+        // RFC 5681 section 4.2: an ACK at once for a segment that fills all or part of a gap, and for every
+        // second full segment; for others within the time allowed.
+        match cfg.delayed_ack {
+            Some(delay) if !fills && end_kept == end && self.next - self.acked < 2 * cfg.smss() => {
+                self.delay_ack(now, delay)
+            }
+            _ => self.ack_now = true,
+        }
+        false
+    }
+
+    fn delay_ack(&mut self, now: Instant, delay: Duration) {
+        if self.ack_at == Instant::FAR_FUTURE {
+            self.ack_at = now + delay;
+        }
+    }
+
+    /// The FIN is next.
+    fn finish(&mut self) -> bool {
+        self.next += 1;
+        self.finished = true;
+        self.ack_now = true;
+        self.ahead = Vec::new();
+        true
+    }
+
+    /// Keeps an interval that arrived ahead.
+    fn insert(&mut self, mut start: u64, mut end: u64) {
+        // The common case, a segment behind the last one, is found without a search.
+        let mut first = self.ahead.len();
+        while first > 0 && self.ahead[first - 1].1 >= start {
+            first -= 1;
+        }
+        let mut after = first;
+        while after < self.ahead.len() && self.ahead[after].0 <= end {
+            start = start.min(self.ahead[after].0);
+            end = end.max(self.ahead[after].1);
+            after += 1;
+        }
+        if first < after {
+            self.ahead[first] = (start, end);
+            self.ahead.drain(first + 1..after);
+        } else if self.ahead.len() < MOST_RANGES {
+            self.ahead.insert(first, (start, end));
+        }
+    }
+
+    /// Moves on over what had arrived ahead.
+    fn take_ahead(&mut self) {
+        let mut taken = 0;
+        while let Some(&(start, end)) = self.ahead.get(taken) {
+            if start > self.next {
+                break;
+            }
+            self.next = self.next.max(end);
+            taken += 1;
+        }
+        self.ahead.drain(..taken);
+    }
+
+    /// The receive buffer [bytes].
+    #[inline]
+    fn buffer(&self, cfg: &Config) -> u64 {
+        u64::from(cfg.receive_window.min(self.limit))
+    }
+
+    /// How far the right edge could move, where that is worth it.
+    #[inline]
+    fn gain(&self, cfg: &Config) -> u64 {
+        let buffer = self.buffer(cfg);
+        let edge = self.next + buffer.saturating_sub(self.unread);
+        let gain = edge.saturating_sub(self.edge);
+        // RFC 9293 section 3.8.6.2.2: the edge stays until it can move by min(RCV.BUFF / 2, SMSS).
+        if gain >= (buffer / 2).min(cfg.smss()) { gain } else { 0 }
+    }
+
+    /// The window a SYN advertises, which the peer reckons from its first byte of data.
+    pub(super) fn first_window(&mut self, cfg: &Config) -> u32 {
+        self.edge = self.edge.max(1 + self.buffer(cfg));
+        (self.edge - 1).min(u64::from(u32::MAX)) as u32
+    }
+
+    /// Whether the window must be announced although nothing else is to be sent.
+    #[inline]
+    pub(super) fn update_due(&mut self, cfg: &Config) -> bool {
+        if !self.room_made {
+            return false;
+        }
+        self.room_made = false;
+        // The peer learns of more room from the ACKs of what is under way. Only where the window it knows of
+        // has shrunk to half of what there is, or to nothing, could it be waiting.
+        let known = self.edge - self.next;
+        let gain = self.gain(cfg);
+        !self.finished && gain > 0 && gain >= known
+    }
+
+    /// An acknowledgement leaves: its window.
+    #[inline]
+    pub(super) fn on_ack_sent(&mut self, cfg: &Config, update: bool) -> u32 {
+        // A duplicate ACK leaves the edge alone, for RFC 5681 section 2 has the peer count it only if the
+        // window is what it was.
+        let duplicate = self.next == self.acked && !self.ahead.is_empty() && !update;
+        if !duplicate {
+            self.edge += self.gain(cfg);
+            self.room_made = false;
+        }
+        self.acked = self.next;
+        self.ack_now = false;
+        self.ack_at = Instant::FAR_FUTURE;
+        (self.edge - self.next).min(u64::from(u32::MAX)) as u32
+    }
+}

@@ -1,0 +1,145 @@
+//! The retransmission timeout, RFC 6298.
+
+use bentpipe_units::{Duration, Instant};
+
+use super::Config;
+
+/// The least interval of a timer, whatever the configuration says: an RTO of nothing would go off for ever.
+const FLOOR: Duration = Duration::from_micros(1);
+
+/// Estimator of the round trip and what follows from it.
+#[derive(Clone, Debug)]
+pub(super) struct Rto {
+    /// SRTT; zero before the first measurement.
+    srtt: Duration,
+    /// RTTVAR.
+    rttvar: Duration,
+    /// RTO without backoff.
+    rto: Duration,
+    /// When the segment being timed left.
+    timed_at: Instant,
+    /// The ACK number that ends the measurement; zero where none is under way.
+    timed_end: u64,
+    /// RTO as backed off.
+    interval: Duration,
+}
+
+impl Rto {
+    pub(super) fn new(cfg: &Config) -> Self {
+        // RFC 6298 (2.1): until a round trip has been measured, RTO is the initial one.
+        let rto = bounded(cfg.initial_rto, Duration::ZERO, cfg.max_rto);
+        Self {
+            srtt: Duration::ZERO,
+            rttvar: Duration::ZERO,
+            rto,
+            timed_at: Instant::ZERO,
+            timed_end: 0,
+            interval: rto,
+        }
+    }
+
+    /// A segment that was never sent before leaves, up to (not including) `end`.
+    #[inline]
+    pub(super) fn on_sent(&mut self, now: Instant, end: u64) {
+        // RFC 6298 (3): one measurement per round trip is enough; there is one at a time.
+        if self.timed_end == 0 {
+            self.timed_end = end;
+            self.timed_at = now;
+        }
+    }
+
+    /// Something is sent again.
+    #[inline]
+    pub(super) fn on_resent(&mut self) {
+        // RFC 6298 (3), Karn's algorithm: no sample may be taken from what was retransmitted. The ACK of the
+        // timed segment may have waited for the one sent again, so it is given up whichever that was.
+        self.timed_end = 0;
+    }
+
+    /// Everything before `ack` is acknowledged. Whether that completed a measurement.
+    #[inline]
+    pub(super) fn on_ack(&mut self, cfg: &Config, now: Instant, ack: u64) -> bool {
+        if self.timed_end == 0 || ack < self.timed_end {
+            return false;
+        }
+        self.timed_end = 0;
+        self.measured(cfg, now - self.timed_at);
+        true
+    }
+
+    /// Takes in a round trip of `r`.
+    fn measured(&mut self, cfg: &Config, r: Duration) {
+        let g = cfg.clock_granularity;
+        let r = match g.as_nanos() {
+            0 => r,
+            tick => Duration::from_nanos(
+                (r.as_nanos().saturating_add(tick / 2) / tick).max(1).saturating_mul(tick),
+            ),
+        };
+        let r = if r.is_zero() { Duration::from_nanos(1) } else { r };
+        if self.srtt.is_zero() {
+            // RFC 6298 (2.2): first measurement, so SRTT <- R, RTTVAR <- R/2.
+            self.srtt = r;
+            self.rttvar = r.part(2);
+        } else {
+            // RFC 6298 (2.3): RTTVAR <- (1 - 1/4) RTTVAR + 1/4 |SRTT - R'|, before SRTT <- (1 - 1/8) SRTT +
+            // 1/8 R'.
+            let deviation = self.srtt.saturating_sub(r) + r.saturating_sub(self.srtt);
+            self.rttvar = weighted(self.rttvar, deviation, 4);
+            self.srtt = weighted(self.srtt, r, 8);
+        }
+        // RFC 6298 (2.2), (2.3): RTO <- SRTT + max(G, K RTTVAR), K = 4.
+        self.rto = bounded(self.srtt + self.rttvar.times(4).max(g), cfg.min_rto, cfg.max_rto);
+        // RFC 6298 (5.7), note: a measurement may collapse the RTO after it was backed off.
+        self.interval = self.rto;
+    }
+
+    /// The interval to set the timer to: RTO, doubled for each timeout since the last measurement.
+    #[inline]
+    pub(super) fn interval(&self) -> Duration {
+        self.interval
+    }
+
+    /// The interval before the next window probe: RTO doubled `times` times, no more than the largest.
+    pub(super) fn persist_interval(&self, cfg: &Config, times: u8) -> Duration {
+        bounded(self.interval.times(1 << times.min(62)), Duration::ZERO, cfg.max_rto)
+    }
+
+    /// The timer went off.
+    pub(super) fn back_off(&mut self, cfg: &Config) {
+        // RFC 6298 (5.5): RTO <- 2 RTO, up to the maximum of (2.5).
+        self.interval = bounded(self.interval.times(2), Duration::ZERO, cfg.max_rto);
+    }
+
+    /// Data never sent twice was acknowledged.
+    #[inline]
+    pub(super) fn clear_backoff(&mut self) {
+        self.interval = self.rto;
+    }
+
+    /// The handshake is over. `lost`: its SYN had to be sent again.
+    pub(super) fn on_established(&mut self, cfg: &Config, lost: bool) {
+        if lost {
+            // RFC 6298 (5.7): the timer went off waiting for the ACK of a SYN, so an RTO below 3 s is
+            // re-initialized to 3 s when data transmission begins.
+            self.rto = self.rto.max(bounded(Duration::from_secs(3), cfg.min_rto, cfg.max_rto));
+        }
+        self.interval = self.rto;
+    }
+
+    /// SRTT, once there was a measurement.
+    pub(super) fn srtt(&self) -> Option<Duration> {
+        (!self.srtt.is_zero()).then_some(self.srtt)
+    }
+}
+
+/// `old` moved by one `n`-th of its distance to `sample`, to the nanosecond below.
+fn weighted(old: Duration, sample: Duration, n: u64) -> Duration {
+    let sum = u128::from(old.as_nanos()) * u128::from(n - 1) + u128::from(sample.as_nanos());
+    Duration::from_nanos((sum / u128::from(n)) as u64)
+}
+
+/// RFC 6298 (2.4), (2.5): no less than `min`, no more than `max`.
+fn bounded(rto: Duration, min: Duration, max: Duration) -> Duration {
+    rto.max(min).min(max).max(FLOOR)
+}

@@ -1,0 +1,118 @@
+//! What two connections exchange.
+
+use std::fmt;
+use std::ops::{BitOr, BitOrAssign};
+
+/// The control bits of a segment, RFC 9293 section 3.1 and RFC 3168.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct Flags(u8);
+
+impl Flags {
+    /// No bit.
+    pub const NONE: Self = Self(0);
+    /// No more data from the sender.
+    pub const FIN: Self = Self(0x01);
+    /// Synchronize sequence numbers.
+    pub const SYN: Self = Self(0x02);
+    /// Reset the connection.
+    pub const RST: Self = Self(0x04);
+    /// The acknowledgement number counts.
+    pub const ACK: Self = Self(0x10);
+    /// ECN echo.
+    pub const ECE: Self = Self(0x40);
+    /// Congestion window reduced.
+    pub const CWR: Self = Self(0x80);
+
+    /// Whether any bit of `bits` is set.
+    #[inline]
+    #[must_use]
+    pub const fn has(self, bits: Self) -> bool {
+        self.0 & bits.0 != 0
+    }
+
+    /// These bits and, where `condition` holds, those of `bits`.
+    #[inline]
+    #[must_use]
+    pub const fn with(self, bits: Self, condition: bool) -> Self {
+        if condition { Self(self.0 | bits.0) } else { self }
+    }
+
+    /// The bits as they stand in the header's second control byte (RFC 9293 section 3.1).
+    #[must_use]
+    pub const fn bits(self) -> u8 {
+        self.0
+    }
+}
+
+impl BitOr for Flags {
+    type Output = Self;
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl BitOrAssign for Flags {
+    fn bitor_assign(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+}
+
+impl fmt::Debug for Flags {
+    /// As tcpdump would write them: `S.` is a SYN with an ACK; `-` is none.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Self::NONE {
+            return f.write_str("-");
+        }
+        for (bit, letter) in [
+            (Self::SYN, "S"),
+            (Self::FIN, "F"),
+            (Self::RST, "R"),
+            (Self::ECE, "E"),
+            (Self::CWR, "W"),
+            (Self::ACK, "."),
+        ] {
+            if self.has(bit) {
+                f.write_str(letter)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A TCP segment without its payload, whose length is all a simulator needs.
+///
+/// Positions in the stream are 64 bits wide and never wrap: a SYN is 0, the first byte of data is 1, and a
+/// FIN takes one after the last. Initial sequence numbers are thus always zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Position of the first byte (or of the SYN).
+    pub seq: u64,
+    /// Position of the next byte expected; counts where [`Flags::ACK`] is set.
+    pub ack: u64,
+    /// Payload [bytes].
+    pub len: u32,
+    /// Advertised window [bytes], unscaled.
+    pub window: u32,
+    /// Congestion window of the sender when the segment left [bytes]. No part of the protocol: schedulers
+    /// read it.
+    pub cwnd: u32,
+    /// Control bits.
+    pub flags: Flags,
+    /// Whether all or part of it was sent before. No part of the protocol: traces read it.
+    pub retransmission: bool,
+    /// ECN-capable transport (RFC 3168): the network may mark instead of dropping.
+    pub ect: bool,
+    /// Congestion experienced: set by the network.
+    pub ce: bool,
+}
+
+impl Segment {
+    /// One past the last position the segment takes: payload, and one each for SYN and FIN.
+    #[inline]
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.seq
+            .saturating_add(u64::from(self.len))
+            .saturating_add(u64::from(self.flags.has(Flags::SYN)) + u64::from(self.flags.has(Flags::FIN)))
+    }
+}

@@ -1,0 +1,157 @@
+//! Growth of the window: RFC 5681 sections 3.1 and 4.1, RFC 7661.
+
+use bentpipe_transport::tcp::{Config, Flags, Segment};
+use bentpipe_units::{Duration, Instant};
+
+use crate::trace::{config, established};
+
+fn window(segments: u32) -> Config {
+    Config { initial_window: segments, ..config() }
+}
+
+/// RFC 5681 eq. (2): a segment more for each ACK, however much it covers.
+#[test]
+fn slow_start() {
+    established(
+        &window(2),
+        65_535,
+        "100  write 100000
+              > . 1:1001
+              > . 1001:2001
+         200  < . 1:1 a1001 w65535
+              > . 2001:3001
+              > . 3001:4001
+              = cwnd 3000
+         200  < . 1:1 a2001 w65535
+              > . 4001:5001
+              > . 5001:6001
+         300  < . 1:1 a4001 w65535
+              > . 6001:7001
+              > . 7001:8001
+              > . 8001:9001
+              = cwnd 5000
+         300  < . 1:1 a4501 w65535      # N < SMSS
+              > . 9001:10001
+              = cwnd 5500",
+    );
+}
+
+/// RFC 5681 eq. (3), by hand: 4000 + 250, then 1e6 / 4250 = 235 and 1250 left over, (1e6 + 1250) / 4485 = 223 and
+/// 1095, (1e6 + 1095) / 4708 = 212.
+#[test]
+fn congestion_avoidance() {
+    let cfg = Config { initial_ssthresh: 4000, ..window(4) };
+    established(
+        &cfg,
+        65_535,
+        "100  write 100000
+              > . 1:1001
+              > . 1001:2001
+              > . 2001:3001
+              > . 3001:4001
+         200  < . 1:1 a1001 w65535
+              > . 4001:5001
+              = cwnd 4250
+         200  < . 1:1 a2001 w65535
+              > . 5001:6001
+              = cwnd 4485
+         200  < . 1:1 a3001 w65535
+              > . 6001:7001
+              = cwnd 4708
+         200  < . 1:1 a4001 w65535
+              > . 7001:8001
+              = cwnd 4920",
+    );
+}
+
+/// A window of 600 segments grows by one segment per round trip, not by the 600 bytes that whole bytes would give.
+#[test]
+fn a_large_window_grows_by_a_segment_per_round_trip() {
+    let cfg = Config { initial_ssthresh: 600_000, receive_window: 2_000_000, ..window(600) };
+    let mut c = established(&cfg, 2_000_000, "");
+    let now = Instant::ZERO + Duration::from_millis(100);
+    c.write(10_000_000);
+    while c.poll_transmit(&cfg, now).is_some() {}
+    for i in 1..=600u64 {
+        let ack = Segment {
+            seq: 1,
+            ack: 1 + i * 1000,
+            len: 0,
+            window: 2_000_000,
+            cwnd: 0,
+            flags: Flags::ACK,
+            retransmission: false,
+            ect: false,
+            ce: false,
+        };
+        c.on_segment(&cfg, now, &ack);
+        while c.poll_transmit(&cfg, now).is_some() {}
+    }
+    let grown = c.stats().cwnd - 600_000;
+    assert!((998..=1000).contains(&grown), "{grown}");
+}
+
+/// RFC 5681 section 4.1: nothing sent for more than an RTO (1 s), so cwnd is RW = min(IW, cwnd).
+#[test]
+fn slow_start_after_idle() {
+    let grown = "100  write 6000
+                      > . 1:1001
+                      > . 1001:2001
+                 200  < . 1:1 a1001 w65535
+                      > . 2001:3001
+                      > . 3001:4001
+                 200  < . 1:1 a2001 w65535
+                      > . 4001:5001
+                      > . 5001:6001
+                 300  < . 1:1 a6001 w65535
+                      = cwnd 5000
+                 ";
+    // The last segment left at 200 ms; 1200 ms is not yet more than an RTO later.
+    let five = "> . 6001:7001\n > . 7001:8001\n > . 8001:9001\n > . 9001:10001\n > . 10001:11001\n";
+    let two = "> . 6001:7001\n > . 7001:8001\n = cwnd 2000";
+    established(&window(2), 65_535, &format!("{grown}\n 1200 write 10000\n {five}"));
+    established(&window(2), 65_535, &format!("{grown}\n 1201 write 10000\n {two}"));
+    let cfg = Config { slow_start_restart: false, ..window(2) };
+    established(&cfg, 65_535, &format!("{grown}\n 9000 write 10000\n {five}"));
+}
+
+/// RFC 7661 section 4: a window that is not used does not grow.
+#[test]
+fn an_unused_window_does_not_grow() {
+    established(
+        &window(10),
+        65_535,
+        "100  write 2000
+              > . 1:1001
+              > . 1001:2001
+         200  < . 1:1 a1001 w65535
+         200  < . 1:1 a2001 w65535
+              = cwnd 10000",
+    );
+}
+
+#[test]
+fn the_senders_own_limit_holds() {
+    let cfg = Config { max_window: 3000, ..window(2) };
+    established(
+        &cfg,
+        65_535,
+        "100  write 100000
+              > . 1:1001
+              > . 1001:2001
+         200  < . 1:1 a2001 w65535
+              > . 2001:3001
+              > . 3001:4001
+              > . 4001:5001
+         300  < . 1:1 a5001 w65535
+              > . 5001:6001
+              > . 6001:7001
+              > . 7001:8001
+              = in_flight 3000
+         400  < . 1:1 a8001 w65535
+              > . 8001:9001
+              > . 9001:10001
+              > . 10001:11001
+              = cwnd 4000           # and no more, for it is not used",
+    );
+}

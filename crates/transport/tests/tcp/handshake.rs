@@ -1,0 +1,187 @@
+//! Opening a connection: RFC 9293 section 3.5, RFC 6298 (5.7), RFC 5681 section 3.1.
+
+use bentpipe_transport::tcp::Config;
+use bentpipe_units::Duration;
+
+use crate::trace::{config, run};
+
+#[test]
+fn active_open() {
+    run(
+        &config(),
+        "0    connect
+              > S 0:0 w65535
+              = established false
+         100  < S. 0:0 a1 w9000
+              > . 1:1 a1 w65535
+              = established true
+              = srtt 100
+              = rto 1000          # RFC 6298 (2.4): 100 + 4 x 50 is rounded up to 1 s
+              = timer none",
+    );
+}
+
+#[test]
+fn passive_open() {
+    run(
+        &config(),
+        "0    listen
+              = timer none
+         5    < S 0:0 w9000
+              > S. 0:0 a1 w65535
+              = timer 1005
+              = established false
+         105  < . 1:1 a1 w9000
+              = established true
+              = srtt 100
+         105  < . 1:1001 a1 w9000
+              > . 1:1 a1001 w64535
+              = readable 1000",
+    );
+}
+
+/// Data handed over before the handshake goes with its third segment, which it acknowledges.
+#[test]
+fn data_written_early_rides_on_the_last_ack() {
+    run(
+        &config(),
+        "0    connect
+              > S 0:0
+         0    write 500
+         100  < S. 0:0 a1 w9000
+              > . 1:501 a1",
+    );
+}
+
+/// RFC 9293 section 3.5, figure 7.
+#[test]
+fn simultaneous_open() {
+    run(
+        &config(),
+        "0    connect
+              > S 0:0
+         50   < S 0:0 w9000
+              > S. 0:0 a1
+              = established false
+         100  < S. 0:0 a1 w9000
+              = established true
+         100  write 10
+              > . 1:11 a1",
+    );
+}
+
+#[test]
+fn a_lost_syn_is_sent_again_with_doubled_intervals() {
+    run(
+        &config(),
+        "0     connect
+               > S 0:0
+         1000  timer
+               > S 0:0 rtx
+         3000  timer
+               > S 0:0 rtx
+               = timer 7000
+         3100  < S. 0:0 a1 w65535
+               > . 1:1 a1
+               = srtt none         # RFC 6298 (3): a SYN sent again measures nothing
+               = rto 3000          # RFC 6298 (5.7)
+               = cwnd 1000         # RFC 5681 3.1: one segment after a lost SYN
+         3200  write 5000
+               > . 1:1001
+               = timer 6200",
+    );
+}
+
+#[test]
+fn a_lost_syn_ack_is_sent_again() {
+    run(
+        &config(),
+        "0     listen
+         0     < S 0:0 w9000
+               > S. 0:0 a1
+         1000  timer
+               > S. 0:0 a1 rtx
+         1100  < . 1:1 a1 w9000
+               = cwnd 1000
+               = rto 3000",
+    );
+}
+
+/// An RTO that was 3 s or more keeps its value, RFC 6298 (5.7).
+#[test]
+fn a_long_initial_rto_is_kept_after_a_lost_syn() {
+    let cfg = Config { initial_rto: Duration::from_secs(5), ..config() };
+    run(
+        &cfg,
+        "0     connect
+               > S 0:0
+         5000  timer
+               > S 0:0 rtx
+         5100  < S. 0:0 a1 w65535
+               > . 1:1 a1
+               = rto 5000",
+    );
+}
+
+#[test]
+fn the_open_fails_when_no_syn_is_answered() {
+    let cfg = Config { syn_retries: 2, ..config() };
+    run(
+        &cfg,
+        "0     connect
+               > S 0:0
+         1000  timer
+               > S 0:0 rtx
+         3000  timer
+               > S 0:0 rtx
+         7000  timer
+               = failed true
+               = closed true
+               = timer none",
+    );
+}
+
+#[test]
+fn an_ack_of_anything_but_the_syn_is_ignored() {
+    run(
+        &config(),
+        "0  connect
+            > S 0:0
+         1  < . 1:1 a5 w9000
+         2  < R. 0:0 a5
+         3  < S. 0:0 a2 w9000
+            = established false
+            = failed false
+         4  < R. 0:0 a1
+            = failed true",
+    );
+}
+
+/// RFC 9293 section 3.10.7.4 and RFC 5961 section 4: the peer lacks our ACK.
+#[test]
+fn a_syn_ack_that_comes_twice_is_acknowledged_again() {
+    run(
+        &config(),
+        "0    connect
+              > S 0:0
+         100  < S. 0:0 a1 w9000
+              > . 1:1 a1
+         200  < S. 0:0 a1 w9000
+              > . 1:1 a1",
+    );
+}
+
+#[test]
+fn the_initial_window_is_what_the_configuration_says() {
+    for segments in [1u32, 2, 3, 10] {
+        let cfg = Config { initial_window: segments, ..config() };
+        let sent: String =
+            (0..segments).map(|i| format!("> . {}:{}\n", 1 + i * 1000, 1001 + i * 1000)).collect();
+        run(
+            &cfg,
+            &format!(
+                "0 connect\n > S 0:0\n 0 write 50000\n 100 < S. 0:0 a1 w65535\n {sent} = in_flight {segments}000"
+            ),
+        );
+    }
+}

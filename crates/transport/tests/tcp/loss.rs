@@ -1,0 +1,309 @@
+//! Fast retransmit and fast recovery: RFC 5681 section 3.2, RFC 6582, RFC 3042.
+
+use bentpipe_transport::tcp::Config;
+
+use crate::trace::{config, established};
+
+/// Eight segments at once, no limited transmit.
+fn eight() -> Config {
+    Config { initial_window: 8, limited_transmit: false, ..config() }
+}
+
+/// The eight segments leave at 200 ms.
+fn sent(trace: &str) -> String {
+    let segments: String = (0..8).map(|i| format!("> . {}:{}\n", 1 + i * 1000, 1001 + i * 1000)).collect();
+    format!("200 write 100000\n {segments} {trace}")
+}
+
+#[test]
+fn fast_retransmit_at_the_third_duplicate() {
+    established(
+        &eight(),
+        65_535,
+        &sent(
+            "300  < . 1:1 a1 w65535
+             300  < . 1:1 a1 w65535
+                  = fast_retransmits 0
+             300  < . 1:1 a1 w65535
+                  > . 1:1001 rtx
+                  = ssthresh 4000       # FlightSize / 2
+                  = cwnd 7000           # ssthresh + 3 SMSS
+                  = fast_retransmits 1
+             300  < . 1:1 a1 w65535
+                  = cwnd 8000
+             300  < . 1:1 a1 w65535     # a segment has left the network, another enters
+                  > . 8001:9001
+             300  < . 1:1 a1 w65535
+                  > . 9001:10001
+             300  < . 1:1 a1 w65535
+                  > . 10001:11001
+             400  < . 1:1 a8001 w65535  # full acknowledgement
+                  > . 11001:12001
+                  = cwnd 4000
+                  = retransmissions 1
+                  = timeouts 0",
+        ),
+    );
+}
+
+#[test]
+fn limited_transmit() {
+    let cfg = Config { limited_transmit: true, ..eight() };
+    established(
+        &cfg,
+        65_535,
+        &sent(
+            "300  < . 1:1 a1 w65535
+                  > . 8001:9001
+                  = cwnd 8000
+             300  < . 1:1 a1 w65535
+                  > . 9001:10001
+             300  < . 1:1 a1 w65535
+                  > . 1:1001 rtx
+                  = ssthresh 4000       # the two above do not count
+                  = cwnd 7000",
+        ),
+    );
+}
+
+/// RFC 3042 section 2: only as far as the peer's window allows.
+#[test]
+fn limited_transmit_keeps_to_the_peers_window() {
+    let cfg = Config { limited_transmit: true, ..eight() };
+    established(
+        &cfg,
+        9000,
+        &sent("300  < . 1:1 a1 w9000\n > . 8001:9001\n 300  < . 1:1 a1 w9000\n = in_flight 9000"),
+    );
+}
+
+/// Segments 1 and 3 are lost.
+#[test]
+fn a_partial_ack_resends_the_next_hole() {
+    established(
+        &eight(),
+        65_535,
+        &sent(
+            "300  < . 1:1 a1 w65535
+             300  < . 1:1 a1 w65535
+             300  < . 1:1 a1 w65535
+                  > . 1:1001 rtx
+                  = timer 1300
+             300  < . 1:1 a1 w65535
+             300  < . 1:1 a1 w65535
+                  > . 8001:9001
+             300  < . 1:1 a1 w65535
+                  > . 9001:10001
+                  = cwnd 10000
+             400  < . 1:1 a2001 w65535  # partial: 10000 - 2000 + 1000
+                  > . 2001:3001 rtx
+                  > . 10001:11001
+                  = cwnd 9000
+                  = timer 1400
+             410  < . 1:1 a2001 w65535  # 8001:9001 arrived
+                  > . 11001:12001
+             410  < . 1:1 a2001 w65535
+                  > . 12001:13001
+                  = cwnd 11000
+             500  < . 1:1 a10001 w65535
+                  > . 13001:14001
+                  = cwnd 4000
+                  = retransmissions 2
+                  = fast_retransmits 1",
+        ),
+    );
+}
+
+/// Segments 1, 3 and 5 are lost. RFC 6582 section 4: which partial ACKs restart the timer.
+#[test]
+fn impatient_or_slow_but_steady() {
+    for (impatient, timer) in [(true, 1400), (false, 1500)] {
+        let cfg = Config { impatient, ..eight() };
+        established(
+            &cfg,
+            65_535,
+            &sent(&format!(
+                "300  < . 1:1 a1 w65535
+                 300  < . 1:1 a1 w65535
+                 300  < . 1:1 a1 w65535
+                      > . 1:1001 rtx
+                 400  < . 1:1 a2001 w65535
+                      > . 2001:3001 rtx
+                      = cwnd 6000
+                 500  < . 1:1 a4001 w65535
+                      > . 4001:5001 rtx
+                      > . 8001:9001
+                      = cwnd 5000
+                      = timer {timer}"
+            )),
+        );
+    }
+}
+
+/// A partial ACK of less than a segment gives nothing back, RFC 6582 section 3.2 step 3.
+#[test]
+fn a_small_partial_ack_deflates_by_all_it_covers() {
+    established(
+        &eight(),
+        65_535,
+        &sent(
+            "300  < . 1:1 a1 w65535
+             300  < . 1:1 a1 w65535
+             300  < . 1:1 a1 w65535
+                  > . 1:1001 rtx
+             400  < . 1:1 a501 w65535
+                  > . 501:1501 rtx
+                  = cwnd 6500",
+        ),
+    );
+}
+
+/// RFC 5681 section 2: what is no duplicate ACK.
+#[test]
+fn only_duplicate_acks_count() {
+    for other in [
+        ". 1:11 a1 w65535\n > . 8001:8001 a11", // (b) carries data
+        ". 1:1 a1 w65534",                      // (e) another window
+        "F. 1:1 a1 w65535\n > . 8001:8001 a2",  // (c) FIN
+    ] {
+        let next = if other.starts_with("F") { 2 } else { 1 };
+        let window = if other.contains("65534") { 65_534 } else { 65_535 };
+        established(
+            &eight(),
+            65_535,
+            &sent(&format!(
+                "300  < . 1:1 a1 w65535
+                 300  < . 1:1 a1 w65535
+                 300  < {other}
+                      = fast_retransmits 0
+                 300  < . {next}:{next} a1 w{window}
+                      > . 1:1001 rtx"
+            )),
+        );
+    }
+    // (a) Nothing is outstanding.
+    let same = "300 < . 1:1 a1 w9000\n";
+    established(&eight(), 9000, &format!("{}= fast_retransmits 0", same.repeat(5)));
+}
+
+/// RFC 6582 section 3.2 step 2: duplicates of an ACK that does not cover more than `recover` come from segments sent
+/// twice.
+#[test]
+fn no_second_fast_retransmit_in_a_window() {
+    established(
+        &eight(),
+        65_535,
+        &sent(
+            "300  < . 1:1 a1 w65535
+             300  < . 1:1 a1 w65535
+             300  < . 1:1 a1 w65535
+                  > . 1:1001 rtx
+             300  < . 1:1 a1 w65535
+             300  < . 1:1 a1 w65535
+                  > . 8001:9001
+             400  < . 1:1 a8001 w65535
+                  > . 9001:10001
+                  > . 10001:11001
+                  > . 11001:12001
+             401  < . 1:1 a8001 w65535
+             401  < . 1:1 a8001 w65535
+             401  < . 1:1 a8001 w65535
+                  = fast_retransmits 1
+             500  < . 1:1 a9001 w65535
+                  > . 12001:13001
+             501  < . 1:1 a9001 w65535
+             501  < . 1:1 a9001 w65535
+             501  < . 1:1 a9001 w65535  # more than `recover` is covered: a loss
+                  > . 9001:10001 rtx
+                  > . 13001:14001       # cwnd is 4000 / 2 + 3000
+                  = fast_retransmits 2",
+        ),
+    );
+}
+
+#[test]
+fn no_fast_retransmit_of_what_was_sent_before_a_timeout() {
+    established(
+        &eight(),
+        65_535,
+        &sent(
+            "1200  timer
+                   > . 1:1001 rtx
+             1300  < . 1:1 a1 w65535
+             1300  < . 1:1 a1 w65535
+             1300  < . 1:1 a1 w65535
+                   = fast_retransmits 0
+                   = cwnd 1000",
+        ),
+    );
+}
+
+/// A timeout ends fast recovery, RFC 6582 section 3.2 step 4.
+#[test]
+fn a_timeout_ends_fast_recovery() {
+    established(
+        &eight(),
+        65_535,
+        &sent(
+            "300   < . 1:1 a1 w65535
+             300   < . 1:1 a1 w65535
+             300   < . 1:1 a1 w65535
+                   > . 1:1001 rtx
+             1300  timer
+                   > . 1:1001 rtx
+                   = cwnd 1000
+                   = ssthresh 4000
+             1400  < . 1:1 a1001 w65535
+                   > . 1001:2001 rtx
+                   > . 2001:3001 rtx
+                   = cwnd 2000",
+        ),
+    );
+}
+
+/// RFC 3042 section 2: limited transmit is for data never sent before.
+#[test]
+fn limited_transmit_sends_nothing_again() {
+    let cfg = Config { limited_transmit: true, ..eight() };
+    established(
+        &cfg,
+        65_535,
+        &sent(
+            "1200  timer
+                   > . 1:1001 rtx
+             1300  < . 1:1 a1 w65535
+             1300  < . 1:1 a1 w65535
+                   = in_flight 1000",
+        ),
+    );
+}
+
+/// RFC 3042 section 2: two segments, however many duplicates follow that start no fast retransmit.
+#[test]
+fn limited_transmit_ends_with_the_second_duplicate() {
+    let cfg = Config { limited_transmit: true, ..eight() };
+    established(
+        &cfg,
+        65_535,
+        &sent(
+            "300  < . 1:1 a1 w65535
+                  > . 8001:9001
+             300  < . 1:1 a1 w65535
+                  > . 9001:10001
+             300  < . 1:1 a1 w65535
+                  > . 1:1001 rtx
+             400  < . 1:1 a10001 w65535
+                  > . 10001:11001
+                  > . 11001:12001
+                  > . 12001:13001
+                  > . 13001:14001
+             401  < . 1:1 a10001 w65535
+                  > . 14001:15001
+             401  < . 1:1 a10001 w65535
+                  > . 15001:16001
+             401  < . 1:1 a10001 w65535
+             401  < . 1:1 a10001 w65535
+                  = fast_retransmits 1",
+        ),
+    );
+}

@@ -1,0 +1,170 @@
+//! Whatever a channel does, every byte arrives once and in order, and the connection comes to its end.
+
+use bentpipe_transport::tcp::{Config, Connection, Flags, Segment};
+use bentpipe_units::{Duration, Instant, Rate};
+use proptest::prelude::*;
+
+use crate::channel::{Application, Channel, transfer};
+
+fn configs() -> impl Strategy<Value = Config> {
+    let sizes = (100u32..=1500, 1u32..=10, 1u32..=100, 1u64..=50, 2u64..=200);
+    let times = (prop_oneof![Just(0u64), Just(10)], 50u64..=1000, proptest::option::of(1u64..=200));
+    let pacing = proptest::option::of(100_000u64..=10_000_000);
+    let switches: [bool; 5] = Default::default();
+    (sizes, times, pacing, switches.map(|_| any::<bool>())).prop_map(
+        |((mss, initial_window, receive, most, ssthresh), (tick, min_rto, delay), pacing, switches)| Config {
+            mss,
+            initial_window,
+            // From a single byte, and below a segment, on.
+            receive_window: receive * receive * mss / 30,
+            max_window: most * most * u64::from(mss),
+            initial_ssthresh: ssthresh * u64::from(mss),
+            min_rto: Duration::from_millis(min_rto),
+            max_rto: Duration::from_secs(5),
+            clock_granularity: Duration::from_millis(tick),
+            delayed_ack: delay.map(Duration::from_millis),
+            pacing: pacing.map(Rate::from_bps),
+            limited_transmit: switches[0],
+            impatient: switches[1],
+            go_back_n: switches[2],
+            slow_start_restart: switches[3],
+            ecn: switches[4],
+            syn_retries: 1000,
+            retries: 1000,
+            ..Config::default()
+        },
+    )
+}
+
+fn channels() -> impl Strategy<Value = Channel> {
+    (0.0..0.3, 0.0..0.2, 0.0..0.3, 0u64..300, 0u64..300).prop_map(
+        |(loss, duplication, marking, delay, jitter)| Channel {
+            loss,
+            duplication,
+            marking,
+            delay: Duration::from_millis(delay),
+            jitter: Duration::from_millis(jitter),
+        },
+    )
+}
+
+fn applications() -> impl Strategy<Value = Application> {
+    (prop_oneof![0u64..3000, 0u64..200_000], 1u64..100_000, 1u64..100_000, 0u64..500).prop_map(
+        |(bytes, chunk, read, every)| Application {
+            bytes,
+            chunk: chunk.max(bytes / 50),
+            read: read.max(bytes / 50),
+            read_every: Duration::from_millis(every),
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, max_shrink_iters: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_byte_arrives_once_and_in_order(
+        cfgs in (configs(), configs()),
+        apps in (applications(), applications()),
+        channel in channels(),
+        seed in any::<u64>(),
+    ) {
+        let bytes = [apps.0.bytes, apps.1.bytes];
+        let limit = Duration::from_secs(1_000_000);
+        let outcome = transfer([&cfgs.0, &cfgs.1], [apps.0, apps.1], &channel, seed, limit);
+        for (i, end) in outcome.ends.iter().enumerate() {
+            prop_assert_eq!(end.read, bytes[1 - i]);
+            prop_assert_eq!(end.connection.acked(), bytes[i]);
+            prop_assert!(end.connection.peer_closed());
+            // No storm: a timer goes off for something sent or received.
+            let stats = end.connection.stats();
+            prop_assert!(end.timer_calls <= 2 * (stats.segments_sent + stats.segments_received));
+        }
+    }
+
+    /// No segment, however ill-formed, harms an end.
+    #[test]
+    fn nothing_that_arrives_brings_an_end_down(
+        cfg in configs(),
+        active in any::<bool>(),
+        events in proptest::collection::vec((0u64..6, 0u64..3000, 0u64..3000, any::<u32>(), 0u32..3000, any::<u8>(), 0u64..4), 1..200),
+    ) {
+        let mut c = if active { Connection::connect(&cfg, Instant::ZERO) } else { Connection::listen(&cfg) };
+        let mut now = Instant::ZERO;
+        let mut edge = 0;
+        for (what, seq, ack, window, len, bits, extreme) in events {
+            now += Duration::from_millis(seq / 3);
+            match what {
+                0 => c.write(if extreme == 0 { u64::MAX } else { seq }),
+                1 => c.read(ack),
+                2 => c.set_window(window),
+                3 if bits == 0 => c.abort(),
+                3 if bits < 9 => c.close(),
+                _ => {
+                    let flag = |i: u32, flag| Flags::NONE.with(flag, bits >> i & 1 == 1);
+                    // Half of the segments are plain data or ACKs, so that the others meet every state.
+                    let flags = if bits < 128 {
+                        Flags::ACK
+                    } else {
+                        flag(0, Flags::SYN) | flag(1, Flags::FIN) | flag(2, Flags::ACK) | flag(3, Flags::ECE)
+                            | flag(4, Flags::CWR) | flag(5, Flags::RST).with(Flags::RST, false)
+                    };
+                    let (seq, ack, len) = match extreme {
+                        0 if bits % 5 == 0 => (u64::MAX - seq, u64::MAX - ack, u32::MAX - len),
+                        0 => (c.received() + 1, 1 + c.acked(), len),
+                        1 => (u64::from(bits & 1), 1, 0),
+                        _ => (seq, ack, len),
+                    };
+                    c.on_segment(&cfg, now, &Segment {
+                        seq, ack, len, window, cwnd: 0, flags, retransmission: false, ect: false, ce: bits & 2 == 2,
+                    });
+                }
+            }
+            c.on_timer(&cfg, now);
+            prop_assert!(c.timer().is_none_or(|at| at > now));
+            let mut polls = 0;
+            while let Some(segment) = c.poll_transmit(&cfg, now) {
+                polls += 1;
+                if cfg.pacing.is_none() && polls > 100_000 {
+                    break;
+                }
+                if !segment.flags.has(Flags::RST | Flags::SYN) {
+                    prop_assert!(segment.ack + u64::from(segment.window) >= edge);
+                    edge = segment.ack + u64::from(segment.window);
+                }
+            }
+            prop_assert!(c.stats().cwnd >= u64::from(cfg.mss));
+            prop_assert!(c.readable() <= c.received());
+        }
+    }
+}
+
+/// Without loss a window of W bytes moves W per round trip; with losses spread at random, W = SMSS sqrt(3 / (2 p))
+/// (Mathis et al. 1997).
+#[test]
+fn throughput_is_what_the_window_allows() {
+    const BYTES: u64 = 300_000_000;
+    let cfg = Config { mss: 1000, receive_window: 50_000, delayed_ack: None, ..Config::default() };
+    let bulk = Application { bytes: BYTES, chunk: 1_000_000, read: u64::MAX, read_every: Duration::ZERO };
+    let idle = Application { bytes: 0, ..bulk.clone() };
+    let run = |cfg: &Config, loss: f64| {
+        let channel = Channel {
+            loss,
+            duplication: 0.0,
+            marking: 0.0,
+            delay: Duration::from_millis(50),
+            jitter: Duration::ZERO,
+        };
+        let limit = Duration::from_secs(100_000);
+        let outcome = transfer([cfg, cfg], [bulk.clone(), idle.clone()], &channel, 1, limit);
+        BYTES as f64 / outcome.took.as_secs_f64()
+    };
+    let full = run(&cfg, 0.0);
+    assert!((full / 500_000.0 - 1.0).abs() < 0.05, "{full} bytes/s");
+    let wide = Config { receive_window: 4_000_000, ..cfg };
+    for p in [0.0005f64, 0.002, 0.008] {
+        let law = 1000.0 * (1.5 / p).sqrt() / 0.1;
+        let measured = run(&wide, p);
+        assert!((0.85..1.15).contains(&(measured / law)), "p = {p}: {measured} bytes/s, the law says {law}");
+    }
+}

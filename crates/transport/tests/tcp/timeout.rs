@@ -1,0 +1,221 @@
+//! The retransmission timer: RFC 6298, RFC 5681 section 3.1.
+
+use bentpipe_transport::tcp::Config;
+use bentpipe_units::Duration;
+
+use crate::trace::{config, established};
+
+fn quick() -> Config {
+    Config { min_rto: Duration::ZERO, ..config() }
+}
+
+/// By hand: the SYN took R = 100 ms, so SRTT = 100, RTTVAR = 50, RTO = 100 + 4 x 50.
+/// R' = 200: RTTVAR = 3/4 x 50 + 1/4 x 100 = 62.5, SRTT = 7/8 x 100 + 1/8 x 200 = 112.5, RTO = 112.5 + 250.
+/// R' = 112.5: RTTVAR = 46.875, SRTT = 112.5, RTO = 300.
+#[test]
+fn rto_by_hand() {
+    established(
+        &quick(),
+        9000,
+        "100    write 10
+                > . 1:11
+                = rto 300
+                = timer 400
+         300    < . 1:1 a11 w9000
+                = srtt 112.5
+                = rto 362.5
+         300    write 10
+                > . 11:21
+         412.5  < . 1:1 a21 w9000
+                = srtt 112.5
+                = rto 300",
+    );
+}
+
+/// RFC 6298 (2.4).
+#[test]
+fn rto_is_no_less_than_the_minimum() {
+    let cfg = Config { min_rto: Duration::from_millis(350), ..config() };
+    established(&cfg, 9000, "100 write 10\n > . 1:11\n = rto 350\n = timer 450");
+}
+
+/// RFC 6298 (2.3): RTO = SRTT + max(G, 4 RTTVAR), and samples are whole ticks.
+#[test]
+fn the_clock_has_ticks() {
+    let cfg = Config { clock_granularity: Duration::from_millis(40), ..quick() };
+    // 100 ms are 2.5 ticks, to the nearest 3.
+    let mut trace = String::from("100 write 1\n > . 1:2\n = srtt 120\n = rto 360\n");
+    // Steady round trips of 3 ticks let RTTVAR vanish: 60 x (3/4)^n < 10 from n = 7 on.
+    for n in 0..7 {
+        let at = 100 + n * 130;
+        let next = n + 2;
+        trace += &format!("{} < . 1:1 a{next} w9000\n {0} write 1\n > . {next}:{}\n", at + 130, next + 1);
+    }
+    established(&cfg, 9000, &(trace + "= srtt 120\n = rto 160"));
+    // No sample is less than a tick.
+    let cfg = Config { clock_granularity: Duration::from_secs(1), ..quick() };
+    established(&cfg, 9000, "100 write 1\n > . 1:2\n = srtt 1000\n = rto 3000");
+}
+
+/// RFC 6298 (5.5) and Karn's algorithm, (3).
+#[test]
+fn backoff_stays_until_something_is_measured() {
+    established(
+        &config(),
+        9000,
+        "200   write 500
+               > . 1:501
+         1200  timer
+               > . 1:501 rtx
+               = timer 3200
+         3200  timer
+               > . 1:501 rtx
+               = timer 7200
+               = timeouts 2
+         3300  < . 1:1 a501 w9000
+               = srtt 100            # not 3100, and not 100 measured from the last
+               = rto 4000
+               = timer none
+         3300  write 500
+               > . 501:1001
+               = timer 7300
+         3500  < . 1:1 a1001 w9000
+               = srtt 112.5
+               = rto 1000",
+    );
+}
+
+/// RFC 6298 (2.5).
+#[test]
+fn rto_is_no_more_than_the_maximum() {
+    let cfg = Config { max_rto: Duration::from_millis(1500), ..config() };
+    established(
+        &cfg,
+        9000,
+        "200   write 500
+               > . 1:501
+         1200  timer
+               > . 1:501 rtx
+               = timer 2700
+         2700  timer
+               > . 1:501 rtx
+               = timer 4200",
+    );
+}
+
+/// One measurement at a time: the second segment is not timed.
+#[test]
+fn one_measurement_per_round_trip() {
+    established(
+        &quick(),
+        9000,
+        "100  write 10
+              > . 1:11
+         150  write 10
+              > . 11:21
+         200  < . 1:1 a11 w9000
+              = srtt 100
+              = rto 250              # RTTVAR = 3/4 x 50
+         390  < . 1:1 a21 w9000
+              = srtt 100
+              = rto 250",
+    );
+}
+
+/// RFC 6298 (5.1)-(5.3).
+#[test]
+fn what_starts_and_stops_the_timer() {
+    established(
+        &config(),
+        9000,
+        "200  write 1000
+              > . 1:1001
+              = timer 1200
+         250  write 1000
+              > . 1001:2001
+              = timer 1200           # it runs
+         300  < . 1:1 a1001 w9000
+              = timer 1300
+         350  < . 1:1 a2001 w9000
+              = timer none",
+    );
+}
+
+fn four() -> Config {
+    Config { initial_window: 4, ..config() }
+}
+
+const FOUR: &str = "200 write 100000\n > . 1:1001\n > . 1001:2001\n > . 2001:3001\n > . 3001:4001\n";
+
+/// RFC 5681 section 3.1: cwnd is one segment, ssthresh half of what was outstanding; then slow start.
+#[test]
+fn going_back_after_a_timeout() {
+    established(
+        &four(),
+        65_535,
+        &(FOUR.to_owned()
+            + "1200  timer
+                     > . 1:1001 rtx
+                     = cwnd 1000
+                     = ssthresh 2000
+                     = in_flight 1000
+               1300  < . 1:1 a1001 w65535
+                     > . 1001:2001 rtx
+                     > . 2001:3001 rtx
+                     = cwnd 2000
+               1400  < . 1:1 a4001 w65535   # past what was sent again
+                     > . 4001:5001
+                     > . 5001:6001
+                     = cwnd 2500
+                     = retransmissions 3"),
+    );
+}
+
+#[test]
+fn without_going_back_a_segment_for_each_hole() {
+    let cfg = Config { go_back_n: false, ..four() };
+    established(
+        &cfg,
+        65_535,
+        &(FOUR.to_owned()
+            + "1200  timer
+                     > . 1:1001 rtx
+                     = cwnd 1000
+               1300  < . 1:1 a2001 w65535   # the third was lost as well
+                     > . 2001:3001 rtx
+                     = cwnd 2000
+               1400  < . 1:1 a4001 w65535
+                     > . 4001:5001
+                     > . 5001:6001
+                     = retransmissions 2"),
+    );
+}
+
+/// RFC 5681 section 3.1: ssthresh is held when the timer goes off again for the same segment.
+#[test]
+fn ssthresh_is_held_at_the_second_timeout() {
+    let cfg = Config { initial_window: 8, ..config() };
+    let eight: String = (0..8).map(|i| format!("> . {}:{}\n", 1 + i * 1000, 1001 + i * 1000)).collect();
+    established(
+        &cfg,
+        65_535,
+        &format!(
+            "200 write 8000\n {eight}
+             1200  timer
+                   > . 1:1001 rtx
+                   = ssthresh 4000
+             3200  timer
+                   > . 1:1001 rtx
+                   = ssthresh 4000
+                   = cwnd 1000"
+        ),
+    );
+}
+
+#[test]
+fn a_timer_called_early_does_nothing() {
+    let mut c = established(&config(), 9000, "200 write 500\n > . 1:501");
+    let before = format!("{c:?}");
+    c.on_timer(&config(), bentpipe_units::Instant::from_nanos(1_199_999_999));
+    assert_eq!(before, format!("{c:?}"));
+}

@@ -1,0 +1,367 @@
+//! The receiver's window and its ACKs: RFC 9293 section 3.8.6, RFC 5681 section 4.2.
+
+use bentpipe_transport::tcp::Config;
+use bentpipe_units::Duration;
+
+use crate::trace::{config, established, run};
+
+fn delayed() -> Config {
+    Config { delayed_ack: Some(Duration::from_millis(200)), ..config() }
+}
+
+#[test]
+fn every_second_segment_is_acknowledged_at_once_and_others_in_time() {
+    established(
+        &delayed(),
+        9000,
+        "200  < . 1:1001 a1 w9000
+              = timer 400
+         210  < . 1001:2001 a1 w9000
+              > . 1:1 a2001
+              = timer none
+         220  < . 2001:3001 a1 w9000
+              = timer 420
+         420  timer
+              > . 1:1 a3001
+              = timer none
+         430  < . 3001:3501 a1 w9000   # three small ones are not two full ones
+         440  < . 3501:4001 a1 w9000
+         450  < . 4001:4501 a1 w9000
+              = timer 630
+         460  < . 4501:5001 a1 w9000
+              > . 1:1 a5001",
+    );
+}
+
+/// RFC 5681 section 4.2.
+#[test]
+fn gaps_are_acknowledged_at_once() {
+    established(
+        &delayed(),
+        9000,
+        "200  < . 2001:3001 a1 w9000    # opens a gap
+              > . 1:1 a1
+         210  < . 3001:4001 a1 w9000
+              > . 1:1 a1
+         220  < . 1:1001 a1 w9000       # fills part of it
+              > . 1:1 a1001
+         230  < . 1001:2001 a1 w9000    # and the rest
+              > . 1:1 a4001
+              = received 4000
+         240  < . 1001:2001 a1 w9000    # a duplicate
+              > . 1:1 a4001
+              = received 4000
+         250  < . 3501:4501 a1 w9000    # half a duplicate
+              = received 4500
+         260  < F. 4501:4501 a1 w9000
+              > . 1:1 a4502",
+    );
+}
+
+/// Overlapping and repeated pieces, in an order that merges them from both sides.
+#[test]
+fn pieces_are_put_together() {
+    established(
+        &config(),
+        9000,
+        "200  < . 5001:6001 a1 w9000
+              > . 1:1 a1
+         200  < . 1001:2001 a1 w9000
+              > . 1:1 a1
+         200  < . 3001:4001 a1 w9000
+              > . 1:1 a1
+         200  < . 3001:4001 a1 w9000
+              > . 1:1 a1
+         200  < . 1501:5501 a1 w9000
+              > . 1:1 a1
+              = received 0
+         200  < . 1:1001 a1 w9000
+              > . 1:1 a6001
+              = received 6000
+              = readable 6000",
+    );
+}
+
+#[test]
+fn an_ack_rides_on_data() {
+    established(
+        &delayed(),
+        9000,
+        "200 < . 1:1001 a1 w9000\n 250 write 10\n > . 1:11 a1001\n 300 < . 1:1 a11 w9000\n = timer none",
+    );
+}
+
+/// RFC 9293 section 3.8.6.1: first after an RTO, then at intervals that double, as long as the peer answers.
+#[test]
+fn a_closed_window_is_probed() {
+    let cfg = Config { retries: 2, ..config() };
+    established(
+        &cfg,
+        1000,
+        "100   write 3000
+               > . 1:1001
+         200   < . 1:1 a1001 w0
+               = timer 1200
+         1200  timer
+               > . 1001:1002
+               = timer 3200
+         1300  < . 1:1 a1001 w0
+               = timer 3200
+         3200  timer
+               > . 1001:1002 rtx
+         3300  < . 1:1 a1001 w0
+               = timer 7200
+         7200  timer
+               > . 1001:1002 rtx
+         7300  < . 1:1 a1001 w0
+         15200 timer
+               > . 1001:1002 rtx
+         15300 < . 1:1 a1001 w0
+               = failed false
+               = timeouts 0
+         15400 < . 1:1 a1001 w5000      # the update
+               > . 1001:2001
+               > . 2001:3001
+               = timer 16400
+         15500 < . 1:1 a3001 w0
+         15600 write 100
+               = timer 16600            # the next closed window begins anew
+         16600 timer
+               > . 3001:3002
+               = timer 18600",
+    );
+}
+
+#[test]
+fn the_byte_of_a_probe_may_be_taken() {
+    established(
+        &config(),
+        1000,
+        "100   write 3000
+               > . 1:1001
+         200   < . 1:1 a1001 w0
+         1200  timer
+               > . 1001:1002
+         1300  < . 1:1 a1002 w3000
+               > . 1002:2002
+               > . 2002:3001
+               = acked 1001",
+    );
+}
+
+#[test]
+fn a_fin_that_does_not_fit_is_probed_with() {
+    established(
+        &config(),
+        1000,
+        "100   write 1000
+               > . 1:1001
+         100   close
+         200   < . 1:1 a1001 w0
+         1200  timer
+               > F. 1001:1001
+         1300  < . 1:1 a1002 w0         # FIN-WAIT-2
+               = timer none
+         1400  < F. 1:1 a1002 w0
+               > . 1002:1002 a2
+               = time_wait true",
+    );
+}
+
+#[test]
+fn probes_without_an_answer_end_the_connection() {
+    let cfg = Config { retries: 2, ..config() };
+    established(
+        &cfg,
+        1000,
+        "100   write 3000
+               > . 1:1001
+         200   < . 1:1 a1001 w0
+         1200  timer
+               > . 1001:1002
+         3200  timer
+               > . 1001:1002 rtx
+         7200  timer
+               = failed true",
+    );
+}
+
+/// RFC 9293 section 3.8.6.2.1: less than a segment waits, unless it is half of the largest window, or all there is.
+#[test]
+fn the_sender_avoids_silly_segments() {
+    established(
+        &config(),
+        1500,
+        "100   write 5000
+               > . 1:1001
+         200   < . 1:1 a1001 w500
+               = timer 1200
+         1200  timer                    # overridden
+               > . 1001:1501
+         1300  < . 1:1 a1501 w750
+               > . 1501:2251",
+    );
+    established(&config(), 1500, "100 write 1400\n > . 1:1001\n > . 1001:1401");
+}
+
+/// RFC 9293 section 3.8.6: what was sent in a window that shrank is sent again.
+#[test]
+fn a_window_that_shrank_holds_back_only_new_data() {
+    established(
+        &config(),
+        2000,
+        "100   write 5000
+               > . 1:1001
+               > . 1001:2001
+         200   < . 1:1 a1 w0
+         1100  timer
+               > . 1:1001 rtx
+         1200  < . 1:1 a1001 w0
+               > . 1001:2001 rtx
+         1300  < . 1:1 a2001 w0
+               = in_flight 0",
+    );
+}
+
+/// An old segment that comes late does not bring its window back.
+#[test]
+fn the_window_is_taken_from_the_newest_segment() {
+    established(
+        &config(),
+        1000,
+        "100  write 9000
+              > . 1:1001
+         200  < . 11:11 a1001 w1000
+              > . 1001:2001
+         201  < . 1:1 a1001 w5000
+              = in_flight 1000
+         300  < . 11:11 a2001 w1000
+              > . 2001:3001",
+    );
+}
+
+fn small() -> Config {
+    Config { receive_window: 4000, ..config() }
+}
+
+/// Four segments fill the buffer. RFC 9293 section 3.8.6.2.2: the window reopens by no less than a segment.
+#[test]
+fn a_reopened_window_is_announced() {
+    established(
+        &small(),
+        9000,
+        "200  < . 1:1001 a1 w9000
+              > . 1:1 a1001 w3000
+         200  < . 1001:2001 a1 w9000
+              > . 1:1 a2001 w2000
+         200  < . 2001:3001 a1 w9000
+              > . 1:1 a3001 w1000
+         200  < . 3001:4001 a1 w9000
+              > . 1:1 a4001 w0
+         210  < . 4001:4002 a1 w9000    # a probe
+              > . 1:1 a4001 w0
+              = readable 4000
+         220  read 999
+         230  < . 4001:4002 a1 w9000
+              > . 1:1 a4001 w0
+         240  read 1
+              > . 1:1 a4001 w1000
+         250  read 999
+         260  read 1
+              > . 1:1 a4001 w2000       # twice what the peer knew of
+         270  read 1000                 # not
+         280  read 1000
+              > . 1:1 a4001 w4000",
+    );
+}
+
+#[test]
+fn bytes_unread_count_against_the_window() {
+    established(
+        &small(),
+        9000,
+        "200  < . 1:1001 a1 w9000
+              > . 1:1 a1001 w3000
+         210  read 1000
+         220  < . 1001:2001 a1 w9000
+              > . 1:1 a2001 w3000
+         220  read 1000
+         230  < . 2001:2501 a1 w9000    # the edge moves by the 1000 that were read, not by less than a segment
+              > . 1:1 a2501 w3500
+         240  read 500
+         250  < . 2501:3001 a1 w9000
+              > . 1:1 a3001 w3000       # 500 could be gained
+         260  read 500
+         270  < . 3001:3501 a1 w9000
+              > . 1:1 a3501 w3500",
+    );
+}
+
+/// RFC 9293 section 3.8.6: a right edge that was advertised is never taken back.
+#[test]
+fn a_smaller_buffer_leaves_the_edge() {
+    established(
+        &small(),
+        9000,
+        "200  window 1000
+         210  < . 1:1001 a1 w9000
+              > . 1:1 a1001 w3000       # the edge is still 4001
+         210  read 1000
+         220  < . 1001:2001 a1 w9000
+              > . 1:1 a2001 w2000
+         220  read 1000
+         230  < . 2001:3501 a1 w9000
+              > . 1:1 a3501 w500
+         230  read 1500
+              > . 1:1 a3501 w1000       # now the limit counts
+         240  window 0
+         250  < . 3501:4501 a1 w9000
+              > . 1:1 a4501 w0
+         250  read 1000
+         260  window 4000
+              > . 1:1 a4501 w4000",
+    );
+}
+
+#[test]
+fn the_first_window_keeps_to_the_limit() {
+    run(&small(), "0 connect\n > S 0:0 w4000");
+    run(&small(), "0 listen\n 0 window 1500\n 1 < S 0:0 w9000\n > S. 0:0 a1 w1500");
+}
+
+/// While a gap is open ACKs are duplicates, which RFC 5681 section 2 has count only with an unchanged window.
+#[test]
+fn a_gap_leaves_the_edge() {
+    established(
+        &small(),
+        9000,
+        "200  < . 1:1001 a1 w9000
+              > . 1:1 a1001 w3000
+         210  < . 2001:3001 a1 w9000
+              > . 1:1 a1001 w3000
+         220  read 1000
+         230  < . 3001:4001 a1 w9000
+              > . 1:1 a1001 w3000
+         240  < . 1001:2001 a1 w9000
+              > . 1:1 a4001 w1000",
+    );
+}
+
+#[test]
+fn what_lies_outside_the_window_is_dropped_and_answered() {
+    established(
+        &small(),
+        9000,
+        "200  < . 4001:5001 a1 w9000
+              > . 1:1 a1
+         210  < . 3501:4501 a1 w9000    # half of it
+              > . 1:1 a1
+         220  < . 1:3501 a1 w9000
+              > . 1:1 a4001 w0
+              = received 4000
+         230  < . 9001:9001 a1 w9000
+              > . 1:1 a4001
+         240  < . 4001:4001 a2 w9000    # acknowledges what was never sent
+              > . 1:1 a4001",
+    );
+}

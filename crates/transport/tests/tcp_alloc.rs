@@ -1,0 +1,77 @@
+//! Bulk transfer allocates nothing per packet.
+
+#![allow(unsafe_code)] // an allocator cannot be counted otherwise
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use bentpipe_transport::tcp::{Config, Connection};
+use bentpipe_units::{Duration, Instant};
+
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: everything is passed on to the system's allocator; counting touches no memory of its own making.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        unsafe { System.dealloc(block, layout) }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
+        unsafe { System.realloc(block, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Passes segments both ways until `packets` of data have been sent, dropping every `lose`-th.
+fn exchange(ends: &mut [Connection; 2], cfg: &Config, now: &mut Instant, packets: u64, lose: u64) {
+    let mut data = 0;
+    while data < packets {
+        let before = data;
+        *now += Duration::from_millis(10);
+        for from in 0..2 {
+            if ends[from].timer().is_some_and(|at| at <= *now) {
+                ends[from].on_timer(cfg, *now);
+            }
+            while let Some(segment) = ends[from].poll_transmit(cfg, *now) {
+                data += u64::from(segment.len > 0);
+                if segment.len == 0 || data % lose != 0 {
+                    ends[1 - from].on_segment(cfg, *now, &segment);
+                    let readable = ends[1 - from].readable();
+                    ends[1 - from].read(readable);
+                }
+            }
+        }
+        if data == before {
+            *now = ends.iter().filter_map(Connection::timer).min().unwrap_or(*now).max(*now);
+        }
+    }
+}
+
+#[test]
+fn nothing_is_allocated_in_steady_state() {
+    let cfg = Config { receive_window: 200_000, ..Config::default() };
+    let mut now = Instant::ZERO;
+    let mut ends = [Connection::connect(&cfg, now), Connection::listen(&cfg)];
+    ends[0].write(u64::MAX);
+    // Losses make the list of what arrived ahead as long as it gets.
+    exchange(&mut ends, &cfg, &mut now, 20_000, 7);
+    for lose in [u64::MAX, 100, 7] {
+        let before = ALLOCATIONS.with(Cell::get);
+        exchange(&mut ends, &cfg, &mut now, 20_000, lose);
+        assert_eq!(ALLOCATIONS.with(Cell::get) - before, 0, "with one packet lost of {lose}");
+    }
+    assert!(ends[1].received() > 40_000_000, "{:?}", ends[1].stats());
+    assert!(ends[0].stats().retransmissions > 1000, "{:?}", ends[0].stats());
+}
