@@ -9,7 +9,8 @@ use arrow_array::{
     StringArray, UInt32Array, UInt64Array,
 };
 use arrow_schema::{Field, Schema};
-use bentpipe_sim::{REASONS, Results, Series};
+use bentpipe_sim::{Flow, REASONS, Results, Series};
+use bentpipe_units::Instant;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
@@ -89,28 +90,30 @@ pub fn drops(results: &Results) -> Columns {
     ]
 }
 
-/// One row a connection; times count from the beginning of the measurement.
+/// One row a connection that was open while measuring; times count from the beginning of the measurement.
 pub fn flows(results: &Results) -> Columns {
-    let flows = &results.flows;
-    let begin = results.begin.as_secs_f64();
-    let numbers_of = |f: &dyn Fn(&bentpipe_sim::Flow) -> f64| numbers(flows.iter().map(f).collect());
-    let closed = |f: &bentpipe_sim::Flow| f.closed.map_or(f64::NAN, |t| t.as_secs_f64() - begin);
-    let traffic = flows.iter().map(|f| f.traffic as i32).collect();
+    let begin = results.begin;
+    let since = |at: Instant| at.as_secs_f64() - begin.as_secs_f64();
+    let open = |flow: &Flow| flow.closed.is_none_or(|closed| closed > begin);
+    let flows: Vec<_> = results.flows.iter().enumerate().filter(|(_, flow)| open(flow)).collect();
+    let column_of = |f: &dyn Fn(&Flow) -> f64| numbers(flows.iter().map(|(_, flow)| f(flow)).collect());
+    let flag_of =
+        |f: &dyn Fn(&Flow) -> bool| -> BooleanArray { flows.iter().map(|(_, flow)| Some(f(flow))).collect() };
+    let count_of =
+        |f: &dyn Fn(&Flow) -> u32| UInt32Array::from_iter_values(flows.iter().map(|(_, flow)| f(flow)));
+    let traffic = flows.iter().map(|(_, flow)| flow.traffic as i32).collect();
     vec![
-        column("flow", UInt32Array::from_iter_values(0..flows.len() as u32)),
-        column("session", UInt32Array::from_iter_values(flows.iter().map(|f| f.session))),
+        column("flow", UInt32Array::from_iter_values(flows.iter().map(|(index, _)| *index as u32))),
+        column("session", count_of(&|flow| flow.session)),
         column("traffic", names(traffic, &results.traffic)),
-        column("opened", numbers_of(&|f| f.opened.as_secs_f64() - begin)),
-        column("closed", numbers_of(&closed)),
-        column("completed", flows.iter().map(|f| Some(f.completed)).collect::<BooleanArray>()),
-        column(
-            "failed",
-            flows.iter().map(|f| Some(f.closed.is_some() && !f.completed)).collect::<BooleanArray>(),
-        ),
-        column("bytes", UInt64Array::from_iter_values(flows.iter().map(|f| f.measured))),
-        column("completion_time", numbers_of(&|f| f.completion_time())),
-        column("goodput", numbers_of(&|f| f.goodput(results.begin, results.end))),
-        column("drops", UInt32Array::from_iter_values(flows.iter().map(|f| f.drops))),
+        column("opened", column_of(&|flow| since(flow.opened))),
+        column("closed", column_of(&|flow| flow.closed.map_or(f64::NAN, since))),
+        column("completed", flag_of(&|flow| flow.completed)),
+        column("failed", flag_of(&|flow| flow.closed.is_some() && !flow.completed)),
+        column("bytes", UInt64Array::from_iter_values(flows.iter().map(|(_, flow)| flow.measured))),
+        column("completion_time", column_of(&|flow| flow.completion_time())),
+        column("goodput", column_of(&|flow| flow.goodput(begin, results.end))),
+        column("drops", count_of(&|flow| flow.drops)),
     ]
 }
 

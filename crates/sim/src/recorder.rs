@@ -70,14 +70,14 @@ impl Flow {
         }
     }
 
-    /// Payload over time [bit/s], for a measurement from `begin` to `end`. A finite flow counts where it was
-    /// opened and completed in that time, an endless one over the time that it was open in it; NaN otherwise.
+    /// Payload over time [bit/s], for a measurement from `begin` to `end`. A finite flow counts where it was completed
+    /// in that time, an endless one over the time that it was open in it; NaN otherwise.
     #[must_use]
     pub fn goodput(&self, begin: Instant, end: Instant) -> f64 {
         if !self.finite {
             return self.measured as f64 * 8.0 / (end - self.opened.max(begin)).as_secs_f64();
         }
-        if self.opened < begin {
+        if self.closed.is_none_or(|closed| closed < begin) {
             return f64::NAN;
         }
         self.delivered as f64 * 8.0 / self.completion_time()

@@ -77,8 +77,7 @@ fn a_constant_rate_uses_what_it_asks_for_or_what_there_is() {
     let head =
         head.replace("1000 packets", "10 packets").replace("duration =", "warmup = \"1 s\"\nduration =");
     let cbr = |rate: &str| {
-        let traffic =
-            format!("[traffic.cbr]\nkind = \"cbr\"\nfrom = \"server\"\nto = \"client\"\nflows = 1\n");
+        let traffic = "[traffic.cbr]\nkind = \"cbr\"\nfrom = \"server\"\nto = \"client\"\nflows = 1\n";
         results(&scenario(&format!("{head}{traffic}rate = \"{rate}\"\npacket = \"1000 B\"\n")), 1)
     };
     let light = cbr("800 kbps");

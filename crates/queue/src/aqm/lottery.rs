@@ -96,8 +96,8 @@ mod tests {
         let n = f64::from(gaps.iter().sum::<u32>());
         // After a mark `count` is 0, so the next packet is judged with count 1: 1/3, 1/2, 1.
         assert_eq!(gaps[4], 0);
-        for gap in 1..=3 {
-            assert!((f64::from(gaps[gap]) / n - 1.0 / 3.0).abs() < 0.02, "gap {gap}: {}", gaps[gap]);
+        for share in gaps[1..=3].iter().map(|&count| f64::from(count) / n) {
+            assert!((share - 1.0 / 3.0).abs() < 0.02, "{share}");
         }
     }
 
