@@ -1,0 +1,142 @@
+//! What happens where, worked out by hand: 20 Mbit/s and ticks of 5 ms let 12 500 bytes go at a time.
+
+use bentpipe_gateway::{Event, Gateway, Place, Regulator, Setup};
+use bentpipe_queue::{
+    Aqm, Cx, DropReason, Ecn, Limit, Marking, Packet, Queue, Setup as QueueSetup, Verdict,
+    aqm::droptail::DropTail, registry,
+};
+use bentpipe_units::{Duration, Instant, Rate};
+
+/// Marks whatever finds packets in the watched queue.
+struct MarkIfBusy;
+
+impl Aqm for MarkIfBusy {
+    fn arrive(&mut self, _pkt: &Packet, cx: &mut Cx<'_>) -> Verdict {
+        if cx.queue.packets > 0 { Verdict::Mark } else { Verdict::Pass }
+    }
+}
+
+fn queue(aqm: Box<dyn Aqm>, packets: u32) -> Queue {
+    let scheduler = (registry::scheduler("fifo").unwrap().build)();
+    let setup = QueueSetup {
+        marking: Marking::Drop,
+        limit: Limit { packets, bytes: u64::MAX },
+        capacity: Rate::from_bps(20_000_000),
+        seed: 1,
+        name: "test".to_owned(),
+    };
+    Queue::new(scheduler, aqm, &setup)
+}
+
+fn gateway(watch: Place, mark: Place, receive_rate: Option<Rate>) -> Gateway {
+    let judge = |place| -> Box<dyn Aqm> {
+        if watch == place { Box::new(MarkIfBusy) } else { Box::new(DropTail) }
+    };
+    Gateway::new(Setup {
+        receive: queue(judge(Place::Receive), 2),
+        receive_rate,
+        transmit: queue(judge(Place::Transmit), 1000),
+        watch,
+        mark,
+        processing: Duration::from_millis(12),
+        regulator: Regulator::new(Rate::from_bps(20_000_000), Duration::from_millis(5)),
+    })
+}
+
+fn at(us: u64) -> Instant {
+    Instant::ZERO + Duration::from_micros(us)
+}
+
+fn packet(handle: u32) -> Packet {
+    Packet { len: 1000, flow: 0, handle, arrival: Instant::ZERO, ecn: Ecn::NotEct }
+}
+
+/// A host that passes everything on; what happened until `end`: when, what, which packet.
+fn drive(gateway: &mut Gateway, end: Instant) -> Vec<(u64, &'static str, u32)> {
+    let mut log = Vec::new();
+    let mut note = |gateway: &mut Gateway, now: Instant| {
+        while let Some(event) = gateway.poll() {
+            let (what, pkt) = match event {
+                Event::Received(pkt) => {
+                    gateway.process(pkt, now);
+                    ("received", pkt)
+                }
+                Event::Processed(pkt) => {
+                    gateway.transmit(pkt, now);
+                    ("processed", pkt)
+                }
+                Event::Sent(pkt) => ("sent", pkt),
+                Event::Dropped(pkt, DropReason::Aqm, _) => ("marked", pkt),
+                Event::Dropped(pkt, DropReason::Overflow, _) => ("overflowed", pkt),
+            };
+            log.push((now.as_nanos() / 1000, what, pkt.handle));
+        }
+    };
+    note(gateway, Instant::ZERO);
+    while let Some(now) = gateway.wake_at().filter(|now| *now <= end) {
+        gateway.wake(now);
+        note(gateway, now);
+    }
+    log
+}
+
+/// 12 ms of processing end between two ticks, so the packet is handed on at 15 ms, and goes with that very tick.
+#[test]
+fn work_is_handed_on_at_a_tick_and_goes_with_it() {
+    let mut gateway = gateway(Place::Transmit, Place::Receive, None);
+    gateway.arrive(packet(7), at(0));
+    let log = drive(&mut gateway, at(100_000));
+    assert_eq!(log, [(0, "received", 7), (15_000, "processed", 7), (15_000, "sent", 7)]);
+    assert_eq!((gateway.in_work(), gateway.transmit_queue().state().packets), (0, 0));
+    assert_eq!(gateway.arrived_bytes(), 1000);
+}
+
+/// Fifteen packets of 1000 bytes: twelve go with one tick, three wait for the next.
+#[test]
+fn a_tick_sends_no_more_than_it_earns() {
+    let mut gateway = gateway(Place::Transmit, Place::Receive, None);
+    for handle in 0..15 {
+        gateway.process(packet(handle), at(0));
+    }
+    let log = drive(&mut gateway, at(100_000));
+    let sent = |us| log.iter().filter(|(t, what, _)| (*t, *what) == (us, "sent")).count();
+    assert_eq!([sent(15_000), sent(20_000), sent(25_000)], [12, 3, 0]);
+}
+
+/// The verdict falls ahead of the PEP, by what waits behind it.
+#[test]
+fn the_mark_point_may_lie_ahead_of_the_watched_queue() {
+    let mut gateway = gateway(Place::Transmit, Place::Receive, None);
+    gateway.transmit(packet(1), at(0));
+    gateway.arrive(packet(2), at(0));
+    let log = drive(&mut gateway, at(1));
+    assert_eq!(log[..1], [(0, "marked", 2)]);
+    assert_eq!(gateway.transmit_queue().counters().refused, 1);
+}
+
+/// At 8 Mbit/s a packet takes a millisecond: one is served, two wait, the fourth finds no room.
+#[test]
+fn a_receive_queue_with_a_rate_is_worked_off_one_by_one() {
+    let rate = Some(Rate::from_bps(8_000_000));
+    let mut gateway = gateway(Place::Transmit, Place::Receive, rate);
+    for handle in 0..4 {
+        gateway.arrive(packet(handle), at(0));
+    }
+    let log = drive(&mut gateway, at(3000));
+    assert_eq!(
+        log,
+        [(0, "overflowed", 3), (1000, "received", 0), (2000, "received", 1), (3000, "received", 2)]
+    );
+}
+
+/// A watched receive queue judges what arrives by what waits there: the third packet finds the second waiting.
+#[test]
+fn a_watched_receive_queue_judges_by_itself() {
+    let rate = Some(Rate::from_bps(8_000_000));
+    let mut gateway = gateway(Place::Receive, Place::Receive, rate);
+    for handle in 0..3 {
+        gateway.arrive(packet(handle), at(0));
+    }
+    assert_eq!(drive(&mut gateway, at(1)), [(0, "marked", 2)]);
+    assert_eq!(gateway.watched_queue().counters().judged, 3);
+}
