@@ -29,9 +29,8 @@ fn queue(aqm: Box<dyn Aqm>, packets: u32) -> Queue {
 }
 
 fn gateway(watch: Place, mark: Place, receive_rate: Option<Rate>) -> Gateway {
-    let judge = |place| -> Box<dyn Aqm> {
-        if watch == place { Box::new(MarkIfBusy) } else { Box::new(DropTail) }
-    };
+    let judge =
+        |place| -> Box<dyn Aqm> { if watch == place { Box::new(MarkIfBusy) } else { Box::new(DropTail) } };
     Gateway::new(Setup {
         receive: queue(judge(Place::Receive), 2),
         receive_rate,

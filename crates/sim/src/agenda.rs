@@ -127,18 +127,22 @@ impl Agenda {
         let mut place = 0;
         loop {
             let first = CHILDREN * place + 1;
-            let Some(children) = heap.get(first..(first + CHILDREN).min(heap.len())) else { break };
-            let mut least = (entry, place);
-            for (i, &child) in children.iter().enumerate() {
-                if child < least.0 {
-                    least = (child, first + i);
+            let least = match heap.get(first..) {
+                // The usual case, without a branch that depends on the entries.
+                Some([a, b, c, d, ..]) => {
+                    let (left, right) = (usize::from(b < a), 2 + usize::from(d < c));
+                    first + if heap[first + right] < heap[first + left] { right } else { left }
                 }
-            }
-            if least.1 == place {
+                Some([_, ..]) => {
+                    (first..heap.len()).fold(first, |i, j| if heap[j] < heap[i] { j } else { i })
+                }
+                _ => break,
+            };
+            if entry <= heap[least] {
                 break;
             }
-            heap[place] = least.0;
-            place = least.1;
+            heap[place] = heap[least];
+            place = least;
         }
         heap[place] = entry;
     }

@@ -328,7 +328,11 @@ impl Endpoint {
     /// When to call [`Self::on_timer`], or `None` where nothing is being waited for. Changes with every call.
     #[must_use]
     pub fn timer(&self) -> Option<Instant> {
-        [self.receipts.timer(), self.recovery.timer(), self.ask_at].into_iter().flatten().min()
+        let earlier = |a: Option<Instant>, b: Option<Instant>| match (a, b) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        earlier(earlier(self.receipts.timer(), self.recovery.timer()), self.ask_at)
     }
 
     /// Carries out what is due; early calls do nothing. [`Self::poll_transmit`] then has what there is to send.

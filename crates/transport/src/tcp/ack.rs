@@ -32,8 +32,8 @@ impl Connection {
         {
             self.on_duplicate_ack(cfg, now);
         }
-        // RFC 9293 section 3.10.7.4: the window is taken from the newest segment only. SND.WL2 is not kept, for the
-        // ACK that gave it never lies beyond SND.UNA.
+        // RFC 9293 section 3.10.7.4: the window is taken from the newest segment only. SND.WL2 is not kept,
+        // for the ACK that gave it never lies beyond SND.UNA.
         if seg.ack >= self.una && self.wl1 <= seg.seq {
             self.edge = seg.ack + u64::from(seg.window);
             self.largest_window = self.largest_window.max(seg.window);

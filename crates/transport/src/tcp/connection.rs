@@ -93,8 +93,8 @@ pub struct Connection {
     pub(super) data_sent_at: Instant,
     /// When pacing lets the next data segment go.
     pub(super) pace_at: Instant,
-    /// SND.WL1: `seq` of the segment that last updated the peer's window. Once closed, there is none, and it is
-    /// the position in the reset to reply with.
+    /// SND.WL1: `seq` of the segment that last updated the peer's window. Once closed, there is none, and it
+    /// is the position in the reset to reply with.
     pub(super) wl1: u64,
     segments_sent: u64,
     pub(super) segments_received: u64,

@@ -122,7 +122,7 @@ impl Connection {
             }
             self.establish(cfg, now, seg);
         }
-        if !self.on_ack(cfg, now, seg) || self.state == State::Closed {
+        if !self.on_ack(cfg, now, seg) {
             return;
         }
         let fin = seg.flags.has(Flags::FIN);

@@ -69,8 +69,8 @@ impl Connection {
             self.restart_if_idle(cfg, now);
         }
         let unsent = self.written.saturating_sub(self.nxt);
-        // RFC 9293 section 3.8.6: where the window seems to have shrunk, by an older segment that came late or by a
-        // peer that should not, new data waits, but what was sent in it before is sent again.
+        // RFC 9293 section 3.8.6: where the window seems to have shrunk, by an older segment that came late
+        // or by a peer that should not, new data waits, but what was sent in it before is sent again.
         let edge = if self.nxt < self.max { self.edge.max(self.max) } else { self.edge };
         let room = edge.saturating_sub(self.nxt);
         // A FIN alone takes one.
@@ -81,8 +81,8 @@ impl Connection {
         }
         let mut len = unsent.min(cfg.smss());
         if room < wanted {
-            // RFC 9293 section 3.8.6.2.1: new data of less than a full segment, if it is not all there is, goes only
-            // if it is at least half of the largest window seen, or the timer overrides it.
+            // RFC 9293 section 3.8.6.2.1: new data of less than a full segment, if it is not all there is,
+            // goes only if it is at least half of the largest window seen, or the timer overrides it.
             len = room;
             let silly = self.nxt == self.max && room < u64::from(self.largest_window / 2);
             if room == 0 || (silly && !self.probe_due) {
@@ -309,8 +309,6 @@ impl Connection {
         // recovery ends.
         self.recover = self.max;
         self.reduced = self.max;
-        self.duplicate_acks = 0;
-        self.rto.on_resent();
         // RFC 6298 (5.4)-(5.6): send the earliest segment again, back off, start the timer.
         if cfg.go_back_n {
             self.phase = Phase::Open;

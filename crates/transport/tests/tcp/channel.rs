@@ -53,7 +53,8 @@ pub struct Outcome {
     pub took: Duration,
 }
 
-/// Lets both ends transfer what they have to, and close. Panics where an invariant does not hold, or at `limit`.
+/// Lets both ends transfer what they have to, and close. Panics where an invariant does not hold, or at
+/// `limit`.
 pub fn transfer(
     cfgs: [&Config; 2],
     apps: [Application; 2],

@@ -36,8 +36,8 @@ fn slow_start() {
     );
 }
 
-/// RFC 5681 eq. (3), by hand: 4000 + 250, then 1e6 / 4250 = 235 and 1250 left over, (1e6 + 1250) / 4485 = 223 and
-/// 1095, (1e6 + 1095) / 4708 = 212.
+/// RFC 5681 eq. (3), by hand: 4000 + 250, then 1e6 / 4250 = 235 and 1250 left over, (1e6 + 1250) / 4485 = 223
+/// and 1095, (1e6 + 1095) / 4708 = 212.
 #[test]
 fn congestion_avoidance() {
     let cfg = Config { initial_ssthresh: 4000, ..window(4) };
@@ -64,7 +64,8 @@ fn congestion_avoidance() {
     );
 }
 
-/// A window of 600 segments grows by one segment per round trip, not by the 600 bytes that whole bytes would give.
+/// A window of 600 segments grows by one segment per round trip, not by the 600 bytes that whole bytes would
+/// give.
 #[test]
 fn a_large_window_grows_by_a_segment_per_round_trip() {
     let cfg = Config { initial_ssthresh: 600_000, receive_window: 2_000_000, ..window(600) };
@@ -113,6 +114,24 @@ fn slow_start_after_idle() {
     established(&window(2), 65_535, &format!("{grown}\n 1201 write 10000\n {two}"));
     let cfg = Config { slow_start_restart: false, ..window(2) };
     established(&cfg, 65_535, &format!("{grown}\n 9000 write 10000\n {five}"));
+}
+
+/// RFC 5681 section 4.1: RW = min(IW, cwnd).
+#[test]
+fn idling_opens_no_window() {
+    established(
+        &window(4),
+        65_535,
+        "200   write 1000
+               > . 1:1001
+         1200  timer
+               > . 1:1001 rtx
+         1300  < . 1:1 a1001 w65535
+               = cwnd 2000
+         9000  write 10000
+               > . 1001:2001
+               > . 2001:3001",
+    );
 }
 
 /// RFC 7661 section 4: a window that is not used does not grow.

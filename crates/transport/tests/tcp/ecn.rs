@@ -64,8 +64,8 @@ fn one_reduction_for_a_window_of_data() {
     ));
 }
 
-/// RFC 3168 section 6.1.2: a loss in a window that was reduced for a mark reduces nothing; what is sent again is not
-/// ECN-capable (6.1.5).
+/// RFC 3168 section 6.1.2: a loss in a window that was reduced for a mark reduces nothing; what is sent again
+/// is not ECN-capable (6.1.5).
 #[test]
 fn a_loss_after_a_mark_does_not_reduce_again() {
     let eight: String = (0..8).map(|i| format!("> . {}:{} ect\n", 1 + i * 1000, 1001 + i * 1000)).collect();
@@ -80,6 +80,23 @@ fn a_loss_after_a_mark_does_not_reduce_again() {
               > . 1001:2001 rtx
               = ssthresh 4000
               = cwnd 7000"
+    ));
+}
+
+/// A timeout is a reduction as well; and CWR goes with data.
+#[test]
+fn a_mark_after_a_timeout_does_not_reduce_again() {
+    let eight: String = (0..8).map(|i| format!("> . {}:{} ect\n", 1 + i * 1000, 1001 + i * 1000)).collect();
+    negotiated(&format!(
+        "200   write 8000
+               {eight}
+         1200  timer
+               > . 1:1001 rtx
+               = ssthresh 4000
+         1300  < E. 1:1 a8001 w65535
+               = ssthresh 4000
+         1300  close
+               > F. 8001:8001"
     ));
 }
 

@@ -65,6 +65,7 @@ fn simultaneous_open() {
               = established false
          100  < S. 0:0 a1 w9000
               = established true
+              = srtt none          # which of the two SYNs was acknowledged cannot be told
          100  write 10
               > . 1:11 a1",
     );

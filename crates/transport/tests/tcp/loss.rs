@@ -186,8 +186,8 @@ fn only_duplicate_acks_count() {
     established(&eight(), 9000, &format!("{}= fast_retransmits 0", same.repeat(5)));
 }
 
-/// RFC 6582 section 3.2 step 2: duplicates of an ACK that does not cover more than `recover` come from segments sent
-/// twice.
+/// RFC 6582 section 3.2 step 2: duplicates of an ACK that does not cover more than `recover` come from
+/// segments sent twice.
 #[test]
 fn no_second_fast_retransmit_in_a_window() {
     established(

@@ -1,5 +1,5 @@
-//! TCP against the texts of the RFCs: traces worked out by hand, and properties over channels that lose, reorder and
-//! duplicate.
+//! TCP against the texts of the RFCs: traces worked out by hand, and properties over channels that lose,
+//! reorder and duplicate.
 
 mod channel;
 mod closing;

@@ -68,6 +68,7 @@ fn backoff_stays_until_something_is_measured() {
          1200  timer
                > . 1:501 rtx
                = timer 3200
+               = ssthresh 2000       # RFC 5681 eq. (4): no less than two segments
          3200  timer
                > . 1:501 rtx
                = timer 7200
@@ -209,6 +210,20 @@ fn ssthresh_is_held_at_the_second_timeout() {
                    = ssthresh 4000
                    = cwnd 1000"
         ),
+    );
+}
+
+/// SND.NXT lies before what the peer expects then, so an ACK tells SND.MAX.
+#[test]
+fn an_ack_after_going_back_is_in_the_peers_window() {
+    established(
+        &four(),
+        65_535,
+        &(FOUR.to_owned()
+            + "1200  timer
+                     > . 1:1001 rtx
+               1250  < . 1:101 a1 w65535
+                     > . 4001:4001 a101"),
     );
 }
 

@@ -8,10 +8,10 @@
 //!      = cwnd 10000            what its interface must say now
 //! ```
 //!
-//! Segments are flags as tcpdump writes them (`S`, `F`, `R`, `E`, `W`, `.`), first and last position of the payload, and
-//! words: `aN` ack, `wN` window, `rtx` retransmission, `ect`, `ce`. Of an expected segment `aN` and `wN` may be left
-//! out; `rtx` and `ect` may not. `timer` and `pace` demand that the connection asked to be called at that very time; at any
-//! other event a timer that is due is an error. `#` begins a comment.
+//! Segments are flags as tcpdump writes them (`S`, `F`, `R`, `E`, `W`, `.`), first and last position of the
+//! payload, and words: `aN` ack, `wN` window, `rtx` retransmission, `ect`, `ce`. Of an expected segment `aN`
+//! and `wN` may be left out; `rtx` and `ect` may not. `timer` and `pace` demand that the connection asked to
+//! be called at that very time; at any other event a timer that is due is an error. `#` begins a comment.
 
 use bentpipe_transport::tcp::{Config, Connection, Flags, Segment};
 use bentpipe_units::{Duration, Instant};

@@ -78,7 +78,12 @@ fn pieces_are_put_together() {
          200  < . 1:1001 a1 w9000
               > . 1:1 a6001
               = received 6000
-              = readable 6000",
+              = readable 6000
+         300  < . 7001:8001 a1 w9000
+              > . 1:1 a6001
+         300  < . 6001:9001 a1 w9000    # more than what was kept
+              > . 1:1 a9001
+              = received 9000",
     );
 }
 
@@ -168,6 +173,22 @@ fn a_fin_that_does_not_fit_is_probed_with() {
     );
 }
 
+/// It waits, so that the segment it would have ridden on is not cut at the window's edge.
+#[test]
+fn a_fin_that_does_not_fit_does_not_ride() {
+    run(
+        &config(),
+        "0     connect
+               > S 0:0
+         0     write 1000
+         0     close
+         100   < S. 0:0 a1 w1000
+               > . 1:1001
+         200   < . 1:1 a1001 w1000
+               > F. 1001:1001",
+    );
+}
+
 #[test]
 fn probes_without_an_answer_end_the_connection() {
     let cfg = Config { retries: 2, ..config() };
@@ -186,7 +207,8 @@ fn probes_without_an_answer_end_the_connection() {
     );
 }
 
-/// RFC 9293 section 3.8.6.2.1: less than a segment waits, unless it is half of the largest window, or all there is.
+/// RFC 9293 section 3.8.6.2.1: less than a segment waits, unless it is half of the largest window, or all
+/// there is.
 #[test]
 fn the_sender_avoids_silly_segments() {
     established(
@@ -220,6 +242,22 @@ fn a_window_that_shrank_holds_back_only_new_data() {
                > . 1001:2001 rtx
          1300  < . 1:1 a2001 w0
                = in_flight 0",
+    );
+}
+
+#[test]
+fn a_fin_sent_before_the_window_shrank_is_sent_again() {
+    run(
+        &config(),
+        "0     connect
+               > S 0:0
+         0     write 500
+         0     close
+         100   < S. 0:0 a1 w1000
+               > F. 1:501
+         200   < . 1:1 a1 w0
+         1100  timer
+               > F. 1:501 rtx",
     );
 }
 
@@ -327,6 +365,78 @@ fn a_smaller_buffer_leaves_the_edge() {
 fn the_first_window_keeps_to_the_limit() {
     run(&small(), "0 connect\n > S 0:0 w4000");
     run(&small(), "0 listen\n 0 window 1500\n 1 < S 0:0 w9000\n > S. 0:0 a1 w1500");
+}
+
+/// A peer that used up the window stands at its edge, and its ACKs count.
+#[test]
+fn an_ack_at_the_edge_of_the_window_counts() {
+    established(
+        &small(),
+        9000,
+        "100  write 10
+              > . 1:11
+         200  < . 1:4001 a1 w9000
+              > . 11:11 a4001 w0
+         300  < . 4001:4001 a11 w9000
+              = acked 10",
+    );
+}
+
+#[test]
+fn a_fin_outside_the_window_is_trimmed_off() {
+    established(
+        &small(),
+        9000,
+        "200  < F. 1:4001 a1 w9000
+              > . 1:1 a4001 w0
+              = peer_closed false
+         210  read 4000
+              > . 1:1 a4001 w4000
+         220  < F. 3001:4001 a1 w9000   # only the FIN is not a duplicate
+              > . 1:1 a4002
+              = peer_closed true
+              = received 4000",
+    );
+}
+
+#[test]
+fn no_window_is_announced_to_a_peer_that_has_finished() {
+    established(
+        &small(),
+        9000,
+        "200  < F. 1:3001 a1 w9000
+              > . 1:1 a3002
+         210  read 3000
+              = readable 0",
+    );
+}
+
+/// A peer that the window holds back is told, whether a gap is open or not.
+#[test]
+fn a_reopened_window_is_announced_across_a_gap() {
+    established(
+        &small(),
+        9000,
+        "200  < . 1:3001 a1 w9000
+              > . 1:1 a3001 w1000
+         210  < . 3501:4001 a1 w9000
+              > . 1:1 a3001 w1000
+         220  read 3000
+              > . 1:1 a3001 w4000",
+    );
+}
+
+#[test]
+fn a_segment_cut_at_the_edge_is_acknowledged_at_once() {
+    let cfg = Config { receive_window: 1500, ..delayed() };
+    established(
+        &cfg,
+        9000,
+        "200  < . 1:1001 a1 w9000
+              = timer 400
+         210  < . 1001:2001 a1 w9000
+              > . 1:1 a1501 w0",
+    );
 }
 
 /// While a gap is open ACKs are duplicates, which RFC 5681 section 2 has count only with an unchanged window.
