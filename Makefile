@@ -1,0 +1,110 @@
+# Bentpipe: `make run` does the main job, `make test` checks everything, `make help` lists the rest.
+# Each step leaves a stamp in .venv, so that a repeated call does only what has changed.
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+MAKEFLAGS += --no-print-directory
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+.PHONY: help run test check-rust check-python test-rust test-python bench fmt docs lock setup clean
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+CORE := python/bentpipe/_core.abi3.so
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+
+# Every cargo call sees the same Python, so that none recompiles what another has built.
+export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
+export PYO3_BUILD_EXTENSION_MODULE := 1
+# Chromium comes from Debian.
+export PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD := 1
+
+RUST_SOURCES := $(shell find Cargo.toml Cargo.lock crates -type f -not -path '*/.*' 2>/dev/null)
+
+# $(call debian,PACKAGE,WHY): install it as root, otherwise say exactly how.
+define debian
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "Installing $(1) ($(2))"; \
+	  export DEBIAN_FRONTEND=noninteractive; \
+	  apt-get install -y --no-install-recommends $(1) >/dev/null 2>&1 \
+	    || { apt-get update >/dev/null && apt-get install -y --no-install-recommends $(1) >/dev/null; }; \
+	else \
+	  echo "$(2): the Debian package $(1) is missing. Install it with:" >&2; \
+	  echo "    sudo apt-get update && sudo apt-get install -y --no-install-recommends $(1)" >&2; \
+	  exit 1; \
+	fi
+endef
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: $(CORE) ## set up, compare RED 4, AVQ and AVQRED on the 2007 satellite gateway, write the report
+	@$(BIN)/bentpipe compare scenarios/byun2007-gateway.toml
+
+test: $(CORE) $(VENV)/.dev ## set up, then run every linter and test, Rust and Python
+	@$(MAKE) check-rust test-rust check-python test-python
+
+check-rust: | $(VENV)/.created
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+
+test-rust: | $(VENV)/.created
+	cargo test --locked --workspace --quiet
+
+check-python: $(VENV)/.dev
+	$(BIN)/ruff check python
+	$(BIN)/ruff format --check python
+	$(BIN)/mypy
+
+test-python: $(CORE) $(VENV)/.dev
+	@command -v chromium >/dev/null || { $(call debian,chromium,the report's test opens it in a browser); }
+	$(BIN)/pytest
+
+bench: $(CORE) ## measure the speed of the simulator
+	cargo bench --locked --workspace
+
+fmt: $(VENV)/.dev ## format all code
+	cargo fmt --all
+	$(BIN)/ruff check --fix --quiet python
+	$(BIN)/ruff format python
+
+docs: $(CORE) ## renew the generated parts of the docs
+	$(BIN)/python -m bentpipe.reference docs
+
+setup: $(CORE) $(VENV)/.dev ## set up everything without running anything
+
+LOCK := --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	--no-emit-find-links --no-header --no-annotate --upgrade pyproject.toml --group build
+
+lock: | $(VENV)/.created ## pin the newest Python packages that pyproject.toml allows
+	$(PIP) install --upgrade uv
+	$(BIN)/uv pip compile $(LOCK) -o requirements.txt
+	$(BIN)/uv pip compile $(LOCK) --group dev -c requirements.txt -o requirements-dev.txt
+
+clean: ## remove everything that was built; results/ stays
+	rm -rf $(VENV) target .hypothesis .mypy_cache .pytest_cache .ruff_cache python/bentpipe/_core*.so
+	find python -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/.created:
+	@command -v $(PYTHON) >/dev/null || { $(call debian,python3,Bentpipe needs Python); }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "$(PYTHON) is $$($(PYTHON) --version 2>&1), but Bentpipe needs Python 3.11 or newer: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { $(call debian,python3-venv,a virtual environment needs it); }
+	@command -v cargo >/dev/null || { echo "Rust is missing (cargo was not found): install Rust 1.88 or newer with rustup" >&2; exit 1; }
+	@command -v cc >/dev/null || { $(call debian,gcc libc6-dev,Rust needs a linker); }
+	$(PYTHON) -m venv --clear $(VENV)
+	@touch $@
+
+$(VENV)/.runtime: requirements.txt $(VENV)/.created
+	$(PIP) install --require-hashes -r requirements.txt
+	@touch $@
+
+$(VENV)/.dev: requirements-dev.txt $(VENV)/.runtime
+	$(PIP) install --require-hashes -r requirements-dev.txt
+	@touch $@
+
+$(CORE): $(VENV)/.runtime pyproject.toml $(RUST_SOURCES)
+	@echo "Building the Rust core (a minute or two the first time)"
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@

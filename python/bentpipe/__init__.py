@@ -1,0 +1,44 @@
+"""Congestion control for satellite gateways: simulate it, compare it, believe it.
+
+Quick start: half a minute of the 2007 satellite gateway under two settings, two seeds each.
+
+>>> import bentpipe as bp
+>>> scenario = bp.load("byun2007-gateway", set={"run.duration": "30 s"})
+>>> r = bp.compare(scenario, settings=["RED 4", "AVQRED"], runs=2)
+>>> r.settings
+['RED 4', 'AVQRED']
+>>> table = r.table()
+>>> table.columns
+['setting', 'metric', 'unit', 'mean', 'std', 'ci95', 'runs']
+>>> queue = r.series("transmit_queue")
+>>> queue.columns
+['setting', 'seed', 'time', 'value']
+>>> r.report("report.html").name  # doctest: +SKIP
+'report.html'
+
+The frames are polars'; `r.table().to_pandas()` and `pyarrow.table(r.table())` work where those are
+installed. Errors that are the caller's to mend are `bp.ScenarioError`, `bp.UsageError` and
+`bp.ResultError`; their text is complete.
+"""
+
+from bentpipe._core import Scenario, __version__
+from bentpipe.api import compare, run
+from bentpipe.errors import BentpipeError, ResultError, ScenarioError, SimulationError, UsageError
+from bentpipe.plan import load
+from bentpipe.result import Result
+from bentpipe.result import open_result as open  # noqa: A004
+
+__all__ = [
+    "BentpipeError",
+    "Result",
+    "ResultError",
+    "Scenario",
+    "ScenarioError",
+    "SimulationError",
+    "UsageError",
+    "__version__",
+    "compare",
+    "load",
+    "open",
+    "run",
+]

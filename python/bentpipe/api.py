@@ -1,0 +1,80 @@
+"""`run` and `compare`, as Python calls them."""
+
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from bentpipe import plan as planning
+from bentpipe._core import Scenario
+from bentpipe.experiment import checked_jobs, execute
+from bentpipe.result import Result
+from bentpipe.store import Store
+
+__all__ = ["compare", "run"]
+
+
+def compare(
+    scenario: Scenario | str | Path,
+    settings: Sequence[str] | None = None,
+    *,
+    runs: int | None = None,
+    seed: int | None = None,
+    jobs: int | None = None,
+    out: str | Path | None = None,
+) -> Result:
+    """Simulate a scenario under several settings, each with the same seeds, and return the result.
+
+    `settings` and `runs` default to the scenario's own; the seeds are `seed`, `seed + 1`, …; `jobs` runs go
+    on at a time (default: one per core), which does not change the result. The files go to `out`, which must
+    not exist, or to a temporary folder that lives as long as the result.
+
+    Raises `ScenarioError` if the scenario or a setting is wrong, `UsageError` if another argument is, and
+    `SimulationError` if the simulator contradicts itself.
+    """
+    if isinstance(settings, str):
+        settings = settings.split(",")
+    loaded, text = _loaded(scenario)
+    chosen = loaded.settings if settings is None else list(settings)
+    return _do(planning.make_plan(loaded, settings=chosen, runs=runs, seed=seed, text=text), jobs, out)
+
+
+def run(
+    scenario: Scenario | str | Path,
+    *,
+    runs: int = 1,
+    seed: int | None = None,
+    jobs: int | None = None,
+    out: str | Path | None = None,
+) -> Result:
+    """Simulate a scenario as it is, once or with `runs` seeds; otherwise like `compare`."""
+    loaded, text = _loaded(scenario)
+    return _do(planning.make_plan(loaded, settings=None, runs=runs, seed=seed, text=text), jobs, out)
+
+
+def _loaded(scenario: Scenario | str | Path) -> tuple[Scenario, str | None]:
+    if isinstance(scenario, Scenario):
+        return scenario, None
+    path = planning.scenario_path(scenario)
+    loaded = Scenario.load(str(path), [])
+    return loaded, path.read_text(encoding="utf-8")
+
+
+def _do(plan: planning.Plan, jobs: int | None, out: str | Path | None) -> Result:
+    jobs = checked_jobs(jobs)
+    if out is not None:
+        return _simulate(plan, jobs, Path(out))
+    temporary = Path(tempfile.mkdtemp(prefix="bentpipe-"))
+    try:
+        return Result(_simulate(plan, jobs, temporary / "result").folder, temporary=temporary)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def _simulate(plan: planning.Plan, jobs: int, folder: Path) -> Result:
+    store = Store.create(folder, plan)
+    try:
+        return execute(store, jobs)
+    finally:
+        store.close()

@@ -1,0 +1,418 @@
+"""The command `bentpipe`.
+
+Exit codes: 0; 2 for anything the caller can mend, with one message on stderr; 130 after Ctrl-C; 1 for
+everything else.
+"""
+
+import json
+import os
+import shlex
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from click.core import ParameterSource
+
+from bentpipe import _core
+from bentpipe.errors import BentpipeError, ScenarioError, UsageError
+
+__all__ = ["cli", "main"]
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+_HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+class _Interrupted(Exception):  # noqa: N818
+    """Ctrl-C came while simulating; the text says how to go on."""
+
+
+class _Failed(Exception):  # noqa: N818
+    """Something outside Bentpipe failed while simulating, for example the disk is full."""
+
+
+@click.group(context_settings=_HELP, no_args_is_help=False, invoke_without_command=True)
+@click.version_option(_core.__version__, prog_name="bentpipe", message="%(prog)s %(version)s")
+@click.pass_context
+def cli(context: click.Context) -> None:
+    """Congestion control for satellite gateways: simulate it, compare it, believe it.
+
+    \b
+    Examples:
+      bentpipe compare byun2007-gateway
+      bentpipe compare byun2007-gateway --settings "RED 4,AVQRED" --duration "2 min"
+      bentpipe run my-scenario.toml --set gateway.aqm.max_p=0.5
+      bentpipe list aqms
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+def _scenario_options(function: _Function) -> _Function:
+    for option in (
+        click.option("--duration", metavar="TIME", help='Measured time, for example "2 min" (run.duration).'),
+        click.option(
+            "--set",
+            "overrides",
+            metavar="KEY=VALUE",
+            multiple=True,
+            help="Override a key of the scenario; may be repeated.",
+        ),
+    ):
+        function = option(function)
+    return click.argument("scenario")(function)
+
+
+def _run_options(function: _Function) -> _Function:
+    for option in (
+        click.option(
+            "--format",
+            "form",
+            type=click.Choice(["table", "json"]),
+            default="table",
+            help="json: a list of {setting, metric, unit, mean, std, ci95, runs}, and nothing else.",
+        ),
+        click.option("--resume", is_flag=True, help="Go on with the interrupted result in --out."),
+        click.option("--force", is_flag=True, help="Replace the result that is in --out."),
+        click.option(
+            "--out",
+            type=click.Path(path_type=Path),
+            metavar="DIR",
+            help="Folder of the result; default: results/SCENARIO-DATE-TIME.",
+        ),
+        click.option("--jobs", type=int, metavar="N", help="Runs at a time; default: one per core."),
+        click.option("--seed", type=int, metavar="N", help="Seed of the first run; the next ones count on."),
+    ):
+        function = option(function)
+    return function
+
+
+@cli.command(short_help="Simulate a scenario as it is.")
+@_scenario_options
+@_run_options
+@click.option(
+    "--runs", type=int, default=1, show_default=True, metavar="N", help="Runs, each with its own seed."
+)
+@click.pass_context
+def run(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401
+    """Simulate SCENARIO as it is and write the result and its report.
+
+    SCENARIO is a file, or the name of a shipped scenario (`bentpipe list scenarios`).
+
+    \b
+    Examples:
+      bentpipe run byun2007-gateway --duration "2 min"
+      bentpipe run my-scenario.toml --set gateway.aqm.max_p=0.5 --runs 5 --format json
+    """
+    _simulate(context, settings=None, **options)
+
+
+@cli.command(short_help="Simulate a scenario under several settings.")
+@_scenario_options
+@_run_options
+@click.option("--runs", type=int, metavar="N", help="Runs per setting; default: the scenario's.")
+@click.option(
+    "--settings",
+    metavar="A,B,…",
+    help='Settings to compare, for example "RED 4,AVQ,AVQRED"; default: the scenario\'s.',
+)
+@click.pass_context
+def compare(context: click.Context, /, settings: str | None, **options: Any) -> None:  # noqa: ANN401
+    """Simulate SCENARIO under several settings, print how they compare and write the report.
+
+    Every setting meets the same seeds, so that they are compared under the same traffic. SCENARIO is a
+    file, or the name of a shipped scenario (`bentpipe list scenarios`).
+
+    \b
+    Examples:
+      bentpipe compare byun2007-gateway
+      bentpipe compare byun2007-gateway --settings "RED 4,AVQRED" --runs 5 --out results/red-avqred
+      bentpipe compare byun2007-gateway --out results/red-avqred --resume
+    """
+    names = [] if settings is None else settings.split(",")
+    _simulate(context, settings=names, **options)
+
+
+def _simulate(
+    context: click.Context,
+    *,
+    scenario: str,
+    overrides: tuple[str, ...],
+    duration: str | None,
+    settings: list[str] | None,
+    runs: int | None,
+    seed: int | None,
+    jobs: int | None,
+    out: Path | None,
+    force: bool,
+    resume: bool,
+    form: str,
+) -> None:
+    from bentpipe import console
+    from bentpipe.experiment import cores, execute
+    from bentpipe.plan import make_plan
+    from bentpipe.store import REPORT, Store, default_folder
+
+    if runs is not None and runs < 1:
+        raise UsageError(f"--runs {runs}: at least 1 is needed")
+    if jobs is not None and jobs < 1:
+        raise UsageError(f"--jobs {jobs}: at least 1 is needed")
+    if force and resume:
+        raise UsageError("--force replaces a result and --resume goes on with it: give one of them")
+    if resume and out is None:
+        raise UsageError("--resume needs --out DIR, the folder of the result to go on with")
+    loaded, text, changed = _load(scenario, overrides, duration)
+    # None: the scenario as it is; no names: those that the scenario compares.
+    names = loaded.settings if settings == [] else settings
+    plan = make_plan(loaded, settings=names, runs=runs, seed=seed, text=text, overrides=changed)
+    folder = out if out is not None else default_folder(loaded.name)
+    store = Store.resume(folder, plan) if resume else Store.create(folder, plan, force=force)
+    err = console.stderr()
+    for warning in dict.fromkeys(warning for each in plan.settings for warning in each.scenario.warnings):
+        err.print(f"warning: {warning}", markup=False)
+    watcher = console.watcher()
+    try:
+        result = execute(store, jobs or cores(), watcher)
+        watcher.close()
+        result.report()
+    except KeyboardInterrupt:
+        watcher.close()
+        raise _Interrupted(_how_to_go_on(context, folder, plan.total)) from None
+    except OSError as error:
+        watcher.close()
+        reason = error.strerror or str(error)
+        raise _Failed(f"{folder}: {reason}\n{_how_to_go_on(context, folder, plan.total)}") from None
+    finally:
+        watcher.close()
+        store.close()
+    if form == "json":
+        click.echo(json.dumps(result.rows(), indent=2, ensure_ascii=False, allow_nan=False))
+        err.print(f"Result: {folder}", markup=False)
+        return
+    out_console = console.stdout()
+    out_console.print(console.metrics_table(result))
+    if len(result.seeds) > 1:
+        out_console.print(f"Mean ± 95 % confidence interval over {len(result.seeds)} runs per setting.")
+    print(f"Result: {folder}\nReport: {folder / REPORT}")
+
+
+def _how_to_go_on(context: click.Context, folder: Path, total: int) -> str:
+    from bentpipe.store import RUNS
+
+    done = sum(1 for _ in (folder / RUNS).glob("*/[0-9]*"))
+    return f"{done} of {total} runs are finished and kept. To go on:\n    {_command(context, folder)}"
+
+
+def _command(context: click.Context, folder: Path) -> str:
+    """Return the command that goes on with `folder`: the one that was given, with --out and --resume."""
+    words = ["bentpipe", str(context.info_name)]
+    for parameter in context.command.params:
+        name = str(parameter.name)
+        if name in {"out", "force", "resume"}:
+            continue
+        if context.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
+            continue
+        value = context.params[name]
+        for each in value if isinstance(value, tuple) else (value,):
+            words += [parameter.opts[0], str(each)] if isinstance(parameter, click.Option) else [str(each)]
+    return shlex.join([*words, "--out", str(folder), "--resume"])
+
+
+def _load(
+    scenario: str, overrides: tuple[str, ...], duration: str | None
+) -> tuple[_core.Scenario, str, list[str]]:
+    """Return a scenario, its file's text and the overrides that were applied."""
+    from bentpipe.plan import scenario_path
+
+    changed = list(overrides)
+    if duration is not None:
+        changed.append(f"run.duration={duration}")
+    path = scenario_path(scenario)
+    loaded = _core.Scenario.load(str(path), changed)
+    return loaded, path.read_text(encoding="utf-8"), changed
+
+
+@cli.command("list", short_help="List algorithms or shipped scenarios.")
+@click.argument("what", type=click.Choice(["aqms", "schedulers", "scenarios"]))
+@click.option("--parameters", is_flag=True, help="With aqms: also every parameter and preset.")
+@click.option(
+    "--format", "form", type=click.Choice(["table", "json"]), default="table", help="json: for programs."
+)
+def list_(what: str, *, parameters: bool, form: str) -> None:
+    """List the AQMs or schedulers that a scenario can use, or the scenarios that come with Bentpipe.
+
+    \b
+    Examples:
+      bentpipe list aqms --parameters
+      bentpipe list scenarios
+    """
+    from bentpipe import console
+
+    rows: list[dict[str, Any]] = _shipped() if what == "scenarios" else json.loads(_core.registry())[what]
+    if form == "json":
+        click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        return
+    out = console.stdout()
+    if what == "aqms":
+        presets = [", ".join(preset["name"] for preset in row["presets"]) for row in rows]
+        cells = [
+            [row["name"], row["title"], row["placement"], row["source"], names]
+            for row, names in zip(rows, presets, strict=True)
+        ]
+        out.print(console.grid(["name", "what it is", "where it can stand", "source", "presets"], cells))
+        for row in rows if parameters else []:
+            _print_parameters(out, row)
+    else:
+        cells = [[row["name"], row["title"], row["source"]] for row in rows]
+        out.print(console.grid(["name", "what it is", "source"], cells))
+
+
+def _print_parameters(out: Any, row: dict[str, Any]) -> None:  # noqa: ANN401
+    from bentpipe import console
+
+    out.print(f"{row['name']}: parameters", style="bold", markup=False)
+    cells = [
+        [str(each[key]) for key in ("name", "unit", "default", "range", "doc")] for each in row["params"]
+    ]
+    out.print(console.grid(["name", "unit", "default", "range", "what it is"], cells))
+    for preset in row["presets"]:
+        values = ", ".join(f"{name} = {_plain(value)}" for name, value in preset["values"].items())
+        out.print(f"  {preset['name']} ({preset['source']}): {values}", markup=False)
+    out.print()
+
+
+def _plain(value: object) -> str:
+    """Write a registry's value as a scenario file would."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:.12g}" if isinstance(value, float) else str(value)
+
+
+def _shipped() -> list[dict[str, Any]]:
+    from bentpipe.plan import shipped
+
+    scenarios = [(name, _core.Scenario.load(str(path), [])) for name, path in shipped().items()]
+    return [{"name": name, "title": each.title, "source": each.source} for name, each in scenarios]
+
+
+@cli.command(short_help="Show a scenario's parameters in force.")
+@_scenario_options
+@click.option("--setting", metavar="NAME", help="Under this setting instead of the scenario's own AQM.")
+@click.option(
+    "--format", "form", type=click.Choice(["table", "json"]), default="table", help="json: for programs."
+)
+def show(
+    scenario: str, overrides: tuple[str, ...], duration: str | None, setting: str | None, form: str
+) -> None:
+    """Show every parameter of SCENARIO in force, with its unit and where it comes from.
+
+    \b
+    Examples:
+      bentpipe show byun2007-gateway
+      bentpipe show byun2007-gateway --setting "AVQRED" --set run.duration="5 min"
+    """
+    from bentpipe import console
+    from bentpipe.wording import paragraphs
+
+    loaded, _, _ = _load(scenario, overrides, duration)
+    if setting is not None:
+        loaded = loaded.with_setting(setting)
+    rows = loaded.effective()
+    if form == "json":
+        click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        return
+    out = console.stdout()
+    out.print(loaded.title or loaded.name, style="bold", markup=False)
+    for paragraph in paragraphs(loaded.description):
+        out.print(paragraph, markup=False)
+    cells = [[row["key"], row["value"], row["origin"], row["note"]] for row in rows]
+    out.print(console.grid(["key", "value", "from", "note"], cells))
+    if loaded.settings:
+        out.print(f"Compared by default: {', '.join(loaded.settings)}", markup=False)
+    for warning in loaded.warnings:
+        out.print(f"warning: {warning}", markup=False)
+
+
+@cli.command(short_help="Write a result's report again, or its figures as files.")
+@click.argument("result", type=click.Path(path_type=Path))
+@click.option(
+    "--figures",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Also write every figure to this folder.",
+)
+@click.option(
+    "--as",
+    "formats",
+    default="svg",
+    show_default=True,
+    metavar="svg,png,pdf",
+    help="Formats of the figures.",
+)
+@click.option("--force", is_flag=True, help="Replace figures that exist.")
+def report(result: Path, figures: Path | None, formats: str, *, force: bool) -> None:
+    """Write the report of the result in folder RESULT again, and its figures as files for a paper.
+
+    \b
+    Examples:
+      bentpipe report results/byun2007-gateway-20260102-150405
+      bentpipe report results/red-avqred --figures figures --as svg,pdf
+    """
+    from bentpipe.report import check_formats, write_figures, write_report
+    from bentpipe.result import Result
+
+    chosen = check_formats([form.strip() for form in formats.split(",")])
+    opened = Result(result)
+    if figures is not None:
+        written = write_figures(opened, figures, chosen, force=force)
+        print(f"Figures: {len(written)} files in {figures}")
+    print(f"Report: {write_report(opened)}")
+
+
+@cli.command(short_help="Print the JSON Schema of a scenario file.")
+def schema() -> None:
+    """Print the JSON Schema of a scenario file, for editors and checkers.
+
+    \b
+    Example:
+      bentpipe schema > scenario.schema.json
+    """
+    click.echo(_core.schema())
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and leave with its exit code."""
+    sys.exit(_main(arguments))
+
+
+def _main(arguments: list[str] | None) -> int:
+    try:
+        code = cli.main(arguments, prog_name="bentpipe", standalone_mode=False)
+    except click.exceptions.Exit as leave:
+        return leave.exit_code
+    except click.ClickException as error:
+        return _say(f"error: {error.format_message()}", 2)
+    except (BentpipeError, ScenarioError) as error:
+        return _say(f"error: {error}", 2)
+    except _Interrupted as error:
+        return _say(f"interrupted: {error}", 130)
+    except _Failed as error:
+        return _say(f"error: {error}", 1)
+    except (KeyboardInterrupt, click.Abort):
+        return _say("interrupted", 130)
+    except BrokenPipeError:
+        # Whoever read the output has gone; what is still buffered has nowhere to go either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except Exception as error:
+        traceback.print_exc()
+        return _say(f"internal error: {error}\nThis is a defect in Bentpipe; the lines above say where.", 1)
+    return code if isinstance(code, int) else 0
+
+
+def _say(message: str, code: int) -> int:
+    print(message, file=sys.stderr)
+    return code

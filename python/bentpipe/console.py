@@ -1,0 +1,140 @@
+"""What the terminal shows: progress on stderr, tables on stdout."""
+
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from bentpipe.metrics import METRICS
+from bentpipe.result import Result
+from bentpipe.wording import plural, quantity
+
+__all__ = ["Bar", "Lines", "grid", "metrics_table", "stderr", "stdout", "watcher"]
+
+_WIDE = 160
+"""Columns when the output is not a terminal, so that nothing is cut."""
+
+
+def stdout() -> Console:
+    """Return the console for results."""
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=_WIDE)
+
+
+def stderr() -> Console:
+    """Return the console for progress and messages."""
+    console = Console(stderr=True, highlight=False)
+    return console if console.is_terminal else Console(stderr=True, highlight=False, width=10_000)
+
+
+class Bar:
+    """A progress bar, for a terminal."""
+
+    def __init__(self, console: Console) -> None:
+        """Draw on `console`."""
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(complete_style="cyan", finished_style="cyan"),
+            TextColumn("{task.percentage:>3.0f} %"),
+            TimeElapsedColumn(),
+            TextColumn("left:"),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+        )
+        self._task: TaskID | None = None
+        self._total = self._done = 0
+
+    def begin(self, total: int, done: int) -> None:
+        """Show the bar."""
+        self._total, self._done = total, done
+        self._task = self._progress.add_task(self._text(), total=1.0)
+        self._progress.update(self._task, completed=done / total)
+        self._progress.start()
+
+    def progress(self, share: float) -> None:
+        """Move the bar."""
+        if self._task is not None:
+            self._progress.update(self._task, completed=share, description=self._text())
+
+    def finished(self, setting: str, seed: int, seconds: float) -> None:
+        """Count a run."""
+        del setting, seed, seconds
+        self._done += 1
+
+    def close(self) -> None:
+        """Take the bar away."""
+        self._progress.stop()
+
+    def _text(self) -> str:
+        return f"Simulating: {self._done} of {plural(self._total, 'run')}"
+
+
+class Lines:
+    """A line per run, for logs and pipes."""
+
+    def __init__(self, console: Console) -> None:
+        """Write to `console`."""
+        self._console = console
+        self._total = self._done = 0
+        self._start = time.monotonic()
+
+    def begin(self, total: int, done: int) -> None:
+        """Say what is to be done."""
+        self._total, self._done = total, done
+        there = f", {done} of them are there already" if done else ""
+        self._console.print(f"Simulating {plural(total, 'run')}{there}", markup=False)
+
+    def progress(self, share: float) -> None:
+        """Say nothing between runs."""
+
+    def finished(self, setting: str, seed: int, seconds: float) -> None:
+        """Say which run is finished."""
+        self._done += 1
+        text = f"Run {self._done} of {self._total} is finished: {setting}, seed {seed} ({seconds:.1f} s)"
+        self._console.print(text, markup=False)
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def watcher() -> Bar | Lines:
+    """Return what suits stderr."""
+    console = stderr()
+    return Bar(console) if console.is_terminal else Lines(console)
+
+
+def grid(headings: Sequence[str], rows: Iterable[Sequence[str]], *, right: int | None = None) -> Table:
+    """Return a plain table; columns from number `right` on are aligned to the right."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    for index, heading in enumerate(headings):
+        number = right is not None and index >= right
+        table.add_column(heading, justify="right" if number else "left", overflow="fold", no_wrap=number)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table
+
+
+def metrics_table(result: Result) -> Table:
+    """Return the headline metrics, a column per setting: mean and 95 % half-width."""
+    stats: dict[tuple[str, str], dict[str, Any]] = {
+        (row["setting"], row["metric"]): row for row in result.rows()
+    }
+    rows = [
+        [
+            metric.name,
+            metric.unit,
+            *(
+                quantity(stats[setting, metric.name]["mean"], stats[setting, metric.name]["ci95"])
+                for setting in result.settings
+            ),
+        ]
+        for metric in METRICS
+        if metric.headline
+    ]
+    return grid(["metric", "unit", *result.settings], rows, right=2)

@@ -1,0 +1,17 @@
+"""What can go wrong, told apart by who can mend it."""
+
+from bentpipe._core import Cancelled, ScenarioError, SimulationError
+
+__all__ = ["BentpipeError", "Cancelled", "ResultError", "ScenarioError", "SimulationError", "UsageError"]
+
+
+class BentpipeError(Exception):
+    """Base of the errors raised here; the text is complete and meant for the user."""
+
+
+class UsageError(BentpipeError):
+    """An argument is wrong: a setting, a number of runs, a folder to write to."""
+
+
+class ResultError(BentpipeError):
+    """A folder is not a result, is not complete, or does not hold what was asked for."""

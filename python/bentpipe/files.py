@@ -1,0 +1,60 @@
+"""Files that are either complete or not there at all."""
+
+import json
+import os
+import tempfile
+from pathlib import Path
+
+__all__ = ["PARTIAL", "sync_folder", "write", "write_json", "write_new"]
+
+PARTIAL = ".partial-"
+"""Beginning of the name of whatever is still being written."""
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the entries of a folder survive a power cut."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def write_new(path: Path, content: bytes) -> None:
+    """Write a file inside a folder that nobody reads yet, and put it on the disk; `OSError` if that fails."""
+    with path.open("xb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def write(path: Path, content: bytes) -> None:
+    """Write or replace a file in one step: a reader sees the old content or all of the new one.
+
+    Raises `OSError` and leaves the old content if the disk is full or the folder cannot be written.
+    """
+    handle, name = tempfile.mkstemp(prefix=PARTIAL, dir=path.parent)
+    partial = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.chmod(0o666 & ~_umask())
+        partial.replace(path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def write_json(path: Path, value: object) -> None:
+    """Write or replace a JSON file in one step; numbers that JSON cannot hold are a `ValueError`."""
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+    write(path, (text + "\n").encode())
+
+
+def _umask() -> int:
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,427 @@
+"""Every metric of a run: its name, unit, meaning and computation, described once in `METRICS`.
+
+The command line, the report and docs/results.md are made from that table.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import polars as pl
+
+__all__ = ["GROUPS", "METRICS", "Metric", "Recorded", "evaluate", "find", "markdown"]
+
+
+class Recorded:
+    """What the metrics are computed from: one run's tables and counters."""
+
+    def __init__(
+        self,
+        series: pl.DataFrame,
+        flows: pl.DataFrame,
+        drop_runs: pl.DataFrame,
+        counters: Mapping[str, float | None],
+        capacity: float,
+    ) -> None:
+        """Take one run's tables, its counters, and the rate of the subject's link [bit/s]."""
+        self.series = series
+        self.flows = flows
+        self.drop_runs = drop_runs
+        self.counters = counters
+        self.capacity = capacity
+
+    def samples(self, column: str) -> pl.Series:
+        """Return the known samples of one column of the series; none if the subject has no such column."""
+        return (
+            _known(self.series[column]) if column in self.series.columns else pl.Series([], dtype=pl.Float64)
+        )
+
+    @cached_property
+    def goodput(self) -> pl.Series:
+        """Goodput of each flow that counts [bit/s]."""
+        return _known(self.flows["goodput"])
+
+    @cached_property
+    def closed(self) -> pl.DataFrame:
+        """The flows that were closed within the measured time, whenever they were opened."""
+        return self.flows.filter(pl.col("closed") >= 0)
+
+    @cached_property
+    def completion(self) -> pl.Series:
+        """Completion time of each flow that completed within the measured time [s]."""
+        return _known(self.closed.filter(pl.col("completed"))["completion_time"])
+
+    @property
+    def drop_share(self) -> float | None:
+        """Dropped packets over offered packets, 0 to 1; None if nothing was offered."""
+        offered, dropped = self.counters["offered_packets"], self.counters["dropped_packets"]
+        return dropped / offered if offered and dropped is not None else None
+
+
+def _known(column: pl.Series) -> pl.Series:
+    return column.cast(pl.Float64).fill_nan(None).drop_nulls()
+
+
+def _mean(values: pl.Series) -> float | None:
+    return _number(values.mean())
+
+
+def _std(values: pl.Series) -> float | None:
+    return _number(values.std())
+
+
+def _max(values: pl.Series) -> float | None:
+    return _number(values.max())
+
+
+def _quantile(values: pl.Series, share: float) -> float | None:
+    return _number(values.quantile(share, interpolation="linear"))
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+
+
+def _scaled(value: float | None, factor: float) -> float | None:
+    return None if value is None else value * factor
+
+
+def _jain(values: pl.Series) -> float | None:
+    squares = _number((values**2).sum())
+    total = _number(values.sum())
+    return total**2 / (len(values) * squares) if total is not None and squares else None
+
+
+def _run_mean(run: Recorded) -> float | None:
+    count = run.drop_runs["count"].cast(pl.Float64)
+    runs = _number(count.sum())
+    packets = _number((run.drop_runs["length"] * count).sum())
+    return packets / runs if runs and packets is not None else None
+
+
+def _run_quantile(run: Recorded, share: float) -> float | None:
+    table = run.drop_runs.sort("length")
+    runs = _number(table["count"].sum())
+    if not runs:
+        return None
+    reached = table.filter(pl.col("count").cum_sum() >= share * runs)
+    return float(reached["length"][0])
+
+
+def _independent_run(run: Recorded) -> float | None:
+    share = run.drop_share
+    return None if share is None or share >= 1 else 1 / (1 - share)
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A number that a run is judged by."""
+
+    name: str
+    """What it is called in files, tables and on the command line."""
+    label: str
+    """What it is called in the report."""
+    unit: str
+    """Unit; empty for a pure number."""
+    group: str
+    doc: str
+    of: Callable[[Recorded], float | None]
+    """Its value for one run; None if the run has none, for example a completion time without flows."""
+    headline: bool = False
+    """Whether the terminal's table shows it; the report and the files hold them all."""
+
+
+def _series(
+    column: str, of: Callable[[pl.Series], float | None], factor: float = 1
+) -> Callable[..., float | None]:
+    return lambda run: _scaled(of(run.samples(column)), factor)
+
+
+def _counter(name: str, factor: float = 1) -> Callable[[Recorded], float | None]:
+    return lambda run: _scaled(_number(run.counters.get(name)), factor)
+
+
+LINK, QUEUE, DELAY, DROPS, FLOWS = GROUPS = ("Link", "Queue", "Delay", "Drops", "Flows")
+
+METRICS: tuple[Metric, ...] = (
+    Metric(
+        "utilization",
+        "Utilization",
+        "Mbit/s",
+        LINK,
+        "Rate sent on the subject's link: mean over the samples.",
+        _series("utilization_out", _mean, 1e-6),
+        headline=True,
+    ),
+    Metric(
+        "utilization_std",
+        "Utilization, std",
+        "Mbit/s",
+        LINK,
+        "Standard deviation of that rate between samples.",
+        _series("utilization_out", _std, 1e-6),
+    ),
+    Metric(
+        "utilization_share",
+        "Utilization, share of capacity",
+        "%",
+        LINK,
+        "Mean rate sent as a share of the link's capacity.",
+        lambda run: _scaled(_mean(run.samples("utilization_out")), 100 / run.capacity),
+    ),
+    Metric(
+        "offered_load",
+        "Offered load",
+        "Mbit/s",
+        LINK,
+        "Rate arriving at the mark point, before any drop: mean over the samples.",
+        _series("offered_load", _mean, 1e-6),
+        headline=True,
+    ),
+    Metric(
+        "queue_mean",
+        "Queue, mean",
+        "packets",
+        QUEUE,
+        "Length of the transmit queue: mean over the samples.",
+        _series("transmit_queue", _mean),
+        headline=True,
+    ),
+    Metric(
+        "queue_std",
+        "Queue, std",
+        "packets",
+        QUEUE,
+        "Standard deviation of that length between samples.",
+        _series("transmit_queue", _std),
+        headline=True,
+    ),
+    Metric(
+        "queue_p50",
+        "Queue, median",
+        "packets",
+        QUEUE,
+        "Median of the sampled length.",
+        _series("transmit_queue", lambda values: _quantile(values, 0.5)),
+    ),
+    Metric(
+        "queue_p95",
+        "Queue, 95th percentile",
+        "packets",
+        QUEUE,
+        "95th percentile of the sampled length.",
+        _series("transmit_queue", lambda values: _quantile(values, 0.95)),
+    ),
+    Metric(
+        "queue_p99",
+        "Queue, 99th percentile",
+        "packets",
+        QUEUE,
+        "99th percentile of the sampled length.",
+        _series("transmit_queue", lambda values: _quantile(values, 0.99)),
+    ),
+    Metric(
+        "queue_max",
+        "Queue, maximum",
+        "packets",
+        QUEUE,
+        "Longest sampled length.",
+        _series("transmit_queue", _max),
+    ),
+    Metric(
+        "queue_time_mean",
+        "Queue, mean over time",
+        "packets",
+        QUEUE,
+        "Length of the transmit queue weighted by the time it lasted, without sampling.",
+        _counter("queue_time_mean"),
+    ),
+    Metric(
+        "queue_delay_mean",
+        "Queueing delay, mean",
+        "ms",
+        DELAY,
+        "Time a packet spends in the transmit queue: mean over the packets that left.",
+        _counter("queue_delay_mean", 1e3),
+        headline=True,
+    ),
+    Metric(
+        "queue_delay_p50",
+        "Queueing delay, median",
+        "ms",
+        DELAY,
+        "Median of that time.",
+        _counter("queue_delay_p50", 1e3),
+    ),
+    Metric(
+        "queue_delay_p95",
+        "Queueing delay, 95th percentile",
+        "ms",
+        DELAY,
+        "95th percentile of that time.",
+        _counter("queue_delay_p95", 1e3),
+        headline=True,
+    ),
+    Metric(
+        "queue_delay_p99",
+        "Queueing delay, 99th percentile",
+        "ms",
+        DELAY,
+        "99th percentile of that time.",
+        _counter("queue_delay_p99", 1e3),
+    ),
+    Metric(
+        "jitter",
+        "Jitter",
+        "ms",
+        DELAY,
+        "Mean difference between the queueing delays of packets that left one after the other (RFC 3393).",
+        _counter("jitter", 1e3),
+    ),
+    Metric(
+        "drops",
+        "Drops",
+        "packets",
+        DROPS,
+        "Packets dropped by the subject: by its AQM or because a queue was full.",
+        _counter("dropped_packets"),
+        headline=True,
+    ),
+    Metric(
+        "drop_rate",
+        "Drop rate",
+        "%",
+        DROPS,
+        "Those drops as a share of the offered packets.",
+        lambda run: _scaled(run.drop_share, 100),
+        headline=True,
+    ),
+    Metric(
+        "drop_run_mean",
+        "Run of drops, mean",
+        "packets",
+        DROPS,
+        "Mean run of consecutive drops at the mark point. Above `drop_run_independent`, drops come in"
+        " bursts: the sign of global synchronization.",
+        _run_mean,
+        headline=True,
+    ),
+    Metric(
+        "drop_run_p95",
+        "Run of drops, 95th percentile",
+        "packets",
+        DROPS,
+        "95th percentile of the runs of consecutive drops.",
+        lambda run: _run_quantile(run, 0.95),
+    ),
+    Metric(
+        "drop_run_independent",
+        "Run of drops, if independent",
+        "packets",
+        DROPS,
+        "The mean run that independent drops at the same rate would give: 1 / (1 - drop rate).",
+        _independent_run,
+        headline=True,
+    ),
+    Metric(
+        "goodput_mean",
+        "Goodput per flow, mean",
+        "kbit/s",
+        FLOWS,
+        "Goodput of a flow: mean over the flows that count (finite ones that were opened and completed within"
+        " the measured time; endless ones by what they moved in it).",
+        lambda run: _scaled(_mean(run.goodput), 1e-3),
+        headline=True,
+    ),
+    Metric(
+        "goodput_std",
+        "Goodput per flow, std",
+        "kbit/s",
+        FLOWS,
+        "Standard deviation of goodput between those flows.",
+        lambda run: _scaled(_std(run.goodput), 1e-3),
+        headline=True,
+    ),
+    Metric(
+        "jain_index",
+        "Jain's fairness index",
+        "",
+        FLOWS,
+        "Jain's fairness index over the goodput of those flows: 1 if all are equal.",
+        lambda run: _jain(run.goodput),
+        headline=True,
+    ),
+    Metric(
+        "fct_mean",
+        "Completion time, mean",
+        "s",
+        FLOWS,
+        "Completion time of a flow, from opening to the last byte: mean over the flows that completed within"
+        " the measured time.",
+        lambda run: _mean(run.completion),
+    ),
+    Metric(
+        "fct_p50",
+        "Completion time, median",
+        "s",
+        FLOWS,
+        "Median of the completion time.",
+        lambda run: _quantile(run.completion, 0.5),
+        headline=True,
+    ),
+    Metric(
+        "fct_p95",
+        "Completion time, 95th percentile",
+        "s",
+        FLOWS,
+        "95th percentile of the completion time.",
+        lambda run: _quantile(run.completion, 0.95),
+        headline=True,
+    ),
+    Metric(
+        "fct_p99",
+        "Completion time, 99th percentile",
+        "s",
+        FLOWS,
+        "99th percentile of the completion time.",
+        lambda run: _quantile(run.completion, 0.99),
+    ),
+    Metric(
+        "completed",
+        "Completed flows",
+        "flows",
+        FLOWS,
+        "Flows that completed within the measured time.",
+        lambda run: _number(run.closed["completed"].sum()),
+        headline=True,
+    ),
+    Metric(
+        "failed",
+        "Failed flows",
+        "flows",
+        FLOWS,
+        "Flows that gave up within the measured time.",
+        lambda run: _number(run.closed["failed"].sum()),
+    ),
+)
+
+_BY_NAME = {metric.name: metric for metric in METRICS}
+
+
+def find(name: str) -> Metric | None:
+    """Return the metric called `name`, or None."""
+    return _BY_NAME.get(name)
+
+
+def evaluate(run: Recorded) -> dict[str, float | None]:
+    """Return every metric of one run, in the order of `METRICS`; None where the run has no value."""
+    values = ((metric.name, metric.of(run)) for metric in METRICS)
+    return {name: value if value is None or math.isfinite(value) else None for name, value in values}
+
+
+def markdown() -> str:
+    """Return the table of metrics for docs/results.md."""
+    lines = ["| metric | unit | what it is |", "| --- | --- | --- |"]
+    lines += [f"| `{metric.name}` | {metric.unit or '–'} | {metric.doc} |" for metric in METRICS]
+    return "\n".join(lines) + "\n"

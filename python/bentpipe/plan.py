@@ -1,0 +1,139 @@
+"""What is to be simulated: settings and seeds of one scenario, checked before anything runs."""
+
+import difflib
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from bentpipe._core import Scenario
+from bentpipe.errors import UsageError
+
+__all__ = ["Plan", "Setting", "load", "make_plan", "overrides_from", "scenario_path", "shipped"]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One column of a comparison."""
+
+    name: str
+    slug: str
+    """The name as a folder is called."""
+    scenario: Scenario
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all that determines this setting's results, the seed apart."""
+        return hashlib.sha256(self.scenario.canonical().encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Every setting meets every seed, so that settings are compared under the same traffic."""
+
+    scenario: Scenario
+    text: str | None
+    """The scenario file, if it is known."""
+    overrides: tuple[str, ...]
+    settings: tuple[Setting, ...]
+    seeds: tuple[int, ...]
+
+    @property
+    def total(self) -> int:
+        """Number of runs."""
+        return len(self.settings) * len(self.seeds)
+
+
+def shipped() -> dict[str, Path]:
+    """Return the scenarios that come with Bentpipe, by name."""
+    folder = resources.files("bentpipe") / "scenarios"
+    files = [Path(str(entry)) for entry in folder.iterdir() if entry.name.endswith(".toml")]
+    return {path.stem: path for path in sorted(files)}
+
+
+def scenario_path(name: str | Path) -> Path:
+    """Return the file that `name` means: a path, or the name of a shipped scenario; else `UsageError`."""
+    path = Path(name)
+    if path.exists():
+        return path
+    known = shipped()
+    if str(name) in known:
+        return known[str(name)]
+    near = difflib.get_close_matches(path.stem, known, n=1, cutoff=0.5)
+    hint = f"; did you mean {near[0]}?" if near else f"; shipped scenarios: {', '.join(known)}"
+    raise UsageError(f"scenario {name}: there is no such file, nor a shipped scenario of that name{hint}")
+
+
+def overrides_from(values: Mapping[str, object] | Iterable[str] | None) -> list[str]:
+    """Return overrides as texts of the form `key=value`, whichever way they were given."""
+    if values is None:
+        return []
+    if isinstance(values, Mapping):
+        return [f"{key}={_toml(value)}" for key, value in values.items()]
+    return list(values)
+
+
+def _toml(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def load(path: str | Path, set: Mapping[str, object] | Iterable[str] | None = None) -> Scenario:  # noqa: A002
+    """Read a scenario: a file, or a shipped one by its name.
+
+    `set` overrides keys, as a mapping `{"run.duration": "2 min"}` or as texts `"run.duration=2 min"`.
+    Raises `ScenarioError` if the file or an override is wrong, `UsageError` if there is no such scenario.
+    """
+    return Scenario.load(str(scenario_path(path)), overrides_from(set))
+
+
+def make_plan(
+    scenario: Scenario,
+    *,
+    settings: Sequence[str] | None,
+    runs: int | None = None,
+    seed: int | None = None,
+    text: str | None = None,
+    overrides: Iterable[str] = (),
+) -> Plan:
+    """Plan `runs` runs of each setting, with the seeds `seed`, `seed + 1` and so on.
+
+    `settings=None` means the scenario as it is, one setting named after its AQM. Raises `UsageError` if
+    the numbers or the list of settings make no sense, `ScenarioError` if a setting is unknown or given
+    twice, or if an override has no effect under any setting.
+    """
+    runs = scenario.runs if runs is None else runs
+    first = scenario.seed if seed is None else seed
+    if runs < 1:
+        raise UsageError(f"runs is {runs}, but at least 1 is needed")
+    if not 0 <= first <= 2**64 - runs:
+        raise UsageError(f"seed is {first}, but it must be from 0 to {2**64 - runs}")
+    if settings is None:
+        scenario.check_overrides()
+        variants = [scenario]
+    elif not settings:
+        raise UsageError(f"{scenario.name} lists no settings to compare: name them, for example RED 4,AVQ")
+    elif not all(name.strip() for name in settings):
+        raise UsageError("the list of settings has an empty entry")
+    else:
+        variants = scenario.with_settings(list(settings))
+    chosen: list[Setting] = []
+    for variant in variants:
+        name = variant.aqm or scenario.name
+        chosen.append(Setting(name, _slug(name, {other.slug for other in chosen}), variant))
+    return Plan(
+        scenario,
+        text,
+        tuple(overrides),
+        tuple(chosen),
+        tuple(range(first, first + runs)),
+    )
+
+
+def _slug(name: str, taken: set[str]) -> str:
+    base = re.sub(r"[^a-z0-9]+", "-", name.casefold()).strip("-") or "setting"
+    slug, number = base, 2
+    while slug in taken:
+        slug, number = f"{base}-{number}", number + 1
+    return slug

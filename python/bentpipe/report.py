@@ -1,0 +1,266 @@
+"""The report: one HTML file that opens offline, and the same figures as files for papers."""
+
+import json
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+import jinja2
+import vl_convert
+
+from bentpipe import files
+from bentpipe.errors import UsageError
+from bentpipe.figures import CONFIG, Drawing, Figure, colours, figures
+from bentpipe.metrics import GROUPS, METRICS, Metric
+from bentpipe.result import Result
+from bentpipe.store import REPORT
+from bentpipe.wording import brief, clock, convert, paragraphs, plural, quantity
+
+__all__ = ["FORMATS", "check_formats", "render", "write_figures", "write_report"]
+
+FORMATS = ("svg", "png", "pdf")
+_VEGA_LITE = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
+_FIGURE_WIDTH = 620
+
+
+def render(result: Result) -> str:
+    """Return the report of a result as HTML."""
+    made = figures(result)
+    specs: list[dict[str, Any]] = []
+    shown = []
+    for figure in made:
+        first = len(specs)
+        specs += [_spec(panel.chart, fit=True) for panel in figure.panels]
+        shown.append({"figure": figure, "charts": range(first, len(specs))})
+    manifest = result.manifest
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("bentpipe"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters["clock"] = clock
+    return environment.get_template("report.html.j2").render(
+        manifest=manifest,
+        scenario=manifest["scenario"],
+        description=paragraphs(manifest["scenario"]["description"]),
+        settings=result.settings,
+        colours=colours(result.settings),
+        seeds=result.seeds,
+        runs=plural(len(result.seeds), "run"),
+        summary=_summary(result),
+        groups=_metric_rows(result),
+        printed=_has_printed(result),
+        calibrated=any(row["calibrated"] for row in manifest["printed"]),
+        sources=sorted({row["source"] for row in manifest["printed"] if row["source"]}),
+        differences=_difference_rows(result),
+        parameters=_parameters(result),
+        warnings=_warnings(result),
+        figures=shown,
+        specs=_script_json(specs),
+        bundle=_bundle(),
+    )
+
+
+def write_report(result: Result, path: Path | None = None) -> Path:
+    """Write the report to `path`, by default `report.html` beside the result; return the path.
+
+    Raises `UsageError` if the file cannot be written.
+    """
+    path = path or result.folder / REPORT
+    try:
+        files.write(path, render(result).encode())
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {error.strerror}") from None
+    return path
+
+
+def check_formats(names: Sequence[str]) -> list[str]:
+    """Return the figure formats, each once; `UsageError` if there is none of that name."""
+    for name in names:
+        if name not in FORMATS:
+            raise UsageError(f'figure format "{name}" is unknown; there are {", ".join(FORMATS)}')
+    return list(dict.fromkeys(names))
+
+
+def write_figures(
+    result: Result, folder: Path, formats: Sequence[str] = ("svg",), *, force: bool = False
+) -> list[Path]:
+    """Write every figure to `folder` in every format; return the paths.
+
+    Raises `UsageError` for an unknown format, a file that exists (unless `force`), or a folder that cannot
+    be written.
+    """
+    formats = check_formats(formats)
+    made = figures(result, width=_FIGURE_WIDTH)
+    paths = {(figure.name, form): folder / f"{figure.name}.{form}" for figure in made for form in formats}
+    if not force:
+        for path in paths.values():
+            if path.exists():
+                raise UsageError(f"{path}: exists already; choose another folder, or replace it with --force")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for figure in made:
+            spec = _spec(_joined(figure))
+            for form in formats:
+                files.write(paths[figure.name, form], _draw(spec, form))
+    except OSError as error:
+        raise UsageError(f"{folder}: cannot be written: {error.strerror}") from None
+    return list(paths.values())
+
+
+def _draw(spec: dict[str, Any], form: str) -> bytes:
+    if form == "svg":
+        return vl_convert.vegalite_to_svg(spec, vl_version=_VEGA_LITE).encode()
+    if form == "png":
+        return vl_convert.vegalite_to_png(spec, vl_version=_VEGA_LITE, scale=2)
+    return vl_convert.vegalite_to_pdf(spec, vl_version=_VEGA_LITE)
+
+
+def _joined(figure: Figure) -> Drawing | alt.ConcatChart:
+    charts = [panel.chart for panel in figure.panels]
+    if len(charts) == 1:
+        return charts[0].properties(background="white", padding=8)
+    return alt.concat(*charts, columns=figure.columns, spacing=14).properties(background="white", padding=8)
+
+
+def _spec(chart: Drawing | alt.ConcatChart, *, fit: bool = False) -> dict[str, Any]:
+    """Return a chart's specification in the house style; `fit` makes it as wide as its place in a page."""
+    spec: dict[str, Any] = chart.to_dict()
+    background = spec.pop("background", None)
+    spec["config"] = {**CONFIG, "background": background}
+    if fit:
+        spec["autosize"] = {"type": "fit-x", "contains": "padding"}
+    return spec
+
+
+@cache
+def _bundle() -> str:
+    # The stub demands a snippet; without one, the bundle sets `window.vegaEmbed`, which is what is wanted.
+    return vl_convert.javascript_bundle(vl_version=_VEGA_LITE)  # type: ignore[call-arg]
+
+
+def _script_json(value: object) -> str:
+    """Write JSON that may stand inside a script element."""
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def _summary(result: Result) -> list[tuple[str, str]]:
+    scenario, manifest = result.manifest["scenario"], result.manifest
+    capacities = sorted({setting["capacity"] for setting in manifest["settings"]})
+    seeds = ", ".join(map(str, result.seeds))
+    rows = [
+        ("Scenario", scenario["name"]),
+        (
+            "Measured",
+            f"{clock(scenario['duration'])} of simulated time after {clock(scenario['warmup'])} of warm-up",
+        ),
+        ("Runs", f"{plural(len(result.seeds), 'run')} per setting, seeds {seeds}"),
+        ("Link", " and ".join(f"{capacity * 1e-6:g} Mbit/s" for capacity in capacities)),
+        ("Parameters from", scenario["source"]),
+        ("Changed with --set", ", ".join(scenario["overrides"])),
+    ]
+    return [(name, value) for name, value in rows if value]
+
+
+def _warnings(result: Result) -> list[str]:
+    found: dict[str, list[str]] = {}
+    for setting in result.manifest["settings"]:
+        for warning in setting["warnings"]:
+            found.setdefault(warning, []).append(setting["name"])
+    lines = [
+        warning if len(names) == len(result.settings) else f"{', '.join(names)}: {warning}"
+        for warning, names in found.items()
+    ]
+    if len(result.seeds) == 1:
+        lines.append("One run per setting: there are no confidence intervals, and differences may be chance.")
+    return lines
+
+
+def _has_printed(result: Result) -> bool:
+    return any(row["setting"] in result.settings for row in result.manifest["printed"])
+
+
+def _metric_rows(result: Result) -> list[dict[str, Any]]:
+    """Return the table of metrics by group, each cell with its interval and what was printed."""
+    stats = {(row["setting"], row["metric"]): row for row in result.rows()}
+    groups = []
+    for group in GROUPS:
+        rows = []
+        for metric in METRICS:
+            if metric.group != group:
+                continue
+            cells = [
+                {
+                    "value": quantity(
+                        stats[setting, metric.name]["mean"],
+                        stats[setting, metric.name]["ci95"],
+                    ),
+                    "printed": _printed(result, setting, metric),
+                }
+                for setting in result.settings
+            ]
+            rows.append({"metric": metric, "cells": cells})
+        groups.append({"name": group, "rows": rows})
+    return groups
+
+
+def _printed(result: Result, setting: str, metric: Metric) -> dict[str, Any] | None:
+    for row in result.manifest["printed"]:
+        if row["setting"] != setting or row["metric"] != metric.name:
+            continue
+        value = convert(float(row["value"]), row["unit"], metric.unit)
+        std = None if row["std"] is None else convert(float(row["std"]), row["unit"], metric.unit)
+        text = f"{brief(float(row['value']))} {row['unit']}" if value is None else brief(value)
+        if std is not None:
+            text += f" (std {brief(std)})"
+        return {"text": text, "source": row["source"], "calibrated": bool(row["calibrated"])}
+    return None
+
+
+def _difference_rows(result: Result) -> dict[str, Any] | None:
+    """Return each other setting's paired differences from the first one."""
+    if len(result.settings) < 2:
+        return None
+    found = {
+        (row["setting"], row["metric"]): row
+        for row in result.differences(result.settings[0]).iter_rows(named=True)
+    }
+    others = result.settings[1:]
+    rows = []
+    for metric in METRICS:
+        if not metric.headline:
+            continue
+        cells = []
+        for setting in others:
+            row = found[setting, metric.name]
+            mean, ci95 = row["difference"], row["ci95"]
+            text = quantity(mean, ci95)
+            certain = mean is not None and ci95 is not None and abs(mean) > ci95
+            cells.append({"text": f"+{text}" if mean and mean > 0 else text, "certain": certain})
+        rows.append({"metric": metric, "cells": cells})
+    return {"baseline": result.settings[0], "others": others, "rows": rows}
+
+
+def _parameters(result: Result) -> dict[str, Any]:
+    """Return the effective parameters: those that all settings share, and those that differ."""
+    per_setting = {
+        setting["name"]: {row["key"]: row for row in setting["effective"]}
+        for setting in result.manifest["settings"]
+    }
+    keys: dict[str, None] = {}
+    for rows in per_setting.values():
+        keys.update(dict.fromkeys(rows))
+    shared, differing = [], []
+    for key in keys:
+        rows_of = [rows.get(key) for rows in per_setting.values()]
+        first = rows_of[0]
+        if first is not None and all(row is not None and row["value"] == first["value"] for row in rows_of):
+            shared.append(first)
+        else:
+            differing.append({"key": key, "values": [row["value"] if row else "–" for row in rows_of]})
+    return {"shared": shared, "differing": differing}

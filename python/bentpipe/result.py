@@ -1,0 +1,294 @@
+"""A result as data frames."""
+
+import difflib
+import json
+import shutil
+import weakref
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from bentpipe.errors import ResultError, UsageError
+from bentpipe.metrics import METRICS, Recorded, evaluate
+from bentpipe.statistics import summarise
+from bentpipe.store import COUNTERS, MANIFEST, TABLES, missing_runs, read_manifest, run_folder
+
+__all__ = ["Result", "open_result"]
+
+_TABLE = {
+    "setting": pl.String,
+    "metric": pl.String,
+    "unit": pl.String,
+    "mean": pl.Float64,
+    "std": pl.Float64,
+    "ci95": pl.Float64,
+    "runs": pl.UInt32,
+}
+_DIFFERENCES = {
+    "setting": pl.String,
+    "baseline": pl.String,
+    "metric": pl.String,
+    "unit": pl.String,
+    "difference": pl.Float64,
+    "std": pl.Float64,
+    "ci95": pl.Float64,
+    "runs": pl.UInt32,
+}
+_METRICS = {
+    "setting": pl.String,
+    "seed": pl.UInt64,
+    "metric": pl.String,
+    "unit": pl.String,
+    "value": pl.Float64,
+}
+
+
+class Result:
+    """The runs of one or more settings of a scenario, each with the same seeds.
+
+    Made by `run`, `compare` and `open`. The data frames are polars'; every one is also an Arrow stream,
+    which pandas and pyarrow take without a copy.
+    """
+
+    def __init__(self, folder: Path, *, unfinished: bool = False, temporary: Path | None = None) -> None:
+        """Read the manifest in `folder`; `ResultError` if it is not a result, or not a complete one.
+
+        `unfinished` admits one that has all its runs and no end; `temporary` is deleted with this object.
+        """
+        self.folder = folder
+        """Where the files are."""
+        self.manifest: dict[str, Any] = read_manifest(folder)
+        """What was run, with which versions, and how long it took."""
+        if temporary is not None:
+            weakref.finalize(self, shutil.rmtree, temporary, ignore_errors=True)
+        missing = missing_runs(folder, self.manifest)
+        total = len(self.manifest["settings"]) * len(self.manifest["seeds"])
+        if missing or (self.manifest["status"] != "complete" and not unfinished):
+            done = total - len(missing)
+            what = (
+                "its files are incomplete" if self.manifest["status"] == "complete" else "it is not finished"
+            )
+            raise ResultError(
+                f"{folder}: {what}: {done} of {total} runs are there"
+                + (f", the first one missing is {missing[0]}" if missing else "")
+                + "; repeat the command that made it with --resume"
+            )
+
+    def __repr__(self) -> str:
+        scenario = self.manifest["scenario"]["name"]
+        return f"<bentpipe.Result {scenario}: {', '.join(self.settings)}; seeds {self.seeds}; {self.folder}>"
+
+    @property
+    def settings(self) -> list[str]:
+        """Names of the settings, in the order they were asked for."""
+        return [setting["name"] for setting in self.manifest["settings"]]
+
+    @property
+    def seeds(self) -> list[int]:
+        """Seeds of the runs of every setting."""
+        return list(self.manifest["seeds"])
+
+    @cached_property
+    def _values(self) -> dict[tuple[str, int], dict[str, float | None]]:
+        return {
+            (setting, seed): evaluate(self.recorded(setting, seed))
+            for setting in self.settings
+            for seed in self.seeds
+        }
+
+    def recorded(self, setting: str, seed: int) -> Recorded:
+        """Return the tables and counters of one run that the metrics are computed from."""
+        return Recorded(
+            series=self._read(setting, seed, "series"),
+            flows=self._read(setting, seed, "flows"),
+            drop_runs=self._read(setting, seed, "drop_runs"),
+            counters=self._counters(setting, seed),
+            capacity=self._setting(setting)["capacity"],
+        )
+
+    def metrics(self) -> pl.DataFrame:
+        """Return every metric of every run: `setting`, `seed`, `metric`, `unit`, `value` (null: none)."""
+        rows = [
+            (setting, seed, metric.name, metric.unit, values[metric.name])
+            for (setting, seed), values in self._values.items()
+            for metric in METRICS
+        ]
+        return pl.DataFrame(rows, schema=_METRICS, orient="row")
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return `table()` as a list of dictionaries, ready for JSON."""
+        rows = []
+        for setting in self.settings:
+            for metric in METRICS:
+                found = summarise([self._values[setting, seed][metric.name] for seed in self.seeds])
+                rows.append(
+                    {
+                        "setting": setting,
+                        "metric": metric.name,
+                        "unit": metric.unit,
+                        "mean": found.mean,
+                        "std": found.std,
+                        "ci95": found.ci95,
+                        "runs": found.runs,
+                    }
+                )
+        return rows
+
+    def table(self) -> pl.DataFrame:
+        """Return every metric of every setting over its runs.
+
+        Columns: `setting`, `metric`, `unit`, `mean`, `std` (between runs), `ci95` (half-width of the 95 %
+        interval of the mean), `runs` (that have a value). `std` and `ci95` are null below two runs.
+        """
+        return pl.DataFrame(self.rows(), schema=_TABLE, orient="row")
+
+    def differences(self, baseline: str | None = None) -> pl.DataFrame:
+        """Return how each other setting differs from `baseline` (the first one by default).
+
+        Runs with the same seed meet the same traffic and are compared with each other. Columns: `setting`,
+        `baseline`, `metric`, `unit`, `difference` (mean of setting minus baseline), `std`, `ci95` (half-width
+        of the 95 % interval of `difference`), `runs` (pairs).
+        """
+        baseline = self.settings[0] if baseline is None else baseline
+        self._setting(baseline)
+        rows = []
+        for setting in self.settings:
+            if setting == baseline:
+                continue
+            for metric in METRICS:
+                pairs = [
+                    (self._values[setting, seed][metric.name], self._values[baseline, seed][metric.name])
+                    for seed in self.seeds
+                ]
+                found = summarise([a - b if a is not None and b is not None else None for a, b in pairs])
+                rows.append(
+                    (
+                        setting,
+                        baseline,
+                        metric.name,
+                        metric.unit,
+                        found.mean,
+                        found.std,
+                        found.ci95,
+                        found.runs,
+                    )
+                )
+        return pl.DataFrame(rows, schema=_DIFFERENCES, orient="row")
+
+    def series(self, name: str) -> pl.DataFrame:
+        """Return one column of the time series of every run: `setting`, `seed`, `time` [s], `value`.
+
+        `ResultError` names the nearest column if there is none called `name`.
+        """
+        known = self.series_names()
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=3)
+            hint = f"did you mean {', '.join(near)}?" if near else f"there are {', '.join(known)}"
+            raise ResultError(f'there is no series "{name}"; {hint}')
+        return self._gather("series", lambda table: table.select("time", pl.col(name).alias("value")))
+
+    def series_names(self) -> list[str]:
+        """Return the columns that every run's time series have, `time` apart."""
+        columns = [
+            list(pl.read_parquet_schema(self._run(setting, self.seeds[0]) / "series.parquet"))
+            for setting in self.settings
+        ]
+        return [name for name in columns[0] if name != "time" and all(name in other for other in columns)]
+
+    def flows(self) -> pl.DataFrame:
+        """Return every flow of every run: `setting`, `seed`, and the columns of docs/results.md."""
+        return self._gather("flows")
+
+    def drops(self) -> pl.DataFrame:
+        """Return every drop of every run: `setting`, `seed`, and the columns of docs/results.md."""
+        return self._gather("drops")
+
+    def drop_runs(self) -> pl.DataFrame:
+        """Return how often each run of consecutive drops occurred: `setting`, `seed`, `length`, `count`."""
+        return self._gather("drop_runs")
+
+    def counters(self) -> pl.DataFrame:
+        """Return every run's totals: `setting`, `seed`, `counter`, `value`."""
+        rows = [
+            (setting, seed, name, value)
+            for setting in self.settings
+            for seed in self.seeds
+            for name, value in self._counters(setting, seed).items()
+        ]
+        schema = {"setting": pl.String, "seed": pl.UInt64, "counter": pl.String, "value": pl.Float64}
+        return pl.DataFrame(rows, schema=schema, orient="row")
+
+    def report(self, path: str | Path | None = None) -> Path:
+        """Write the report as one HTML file that opens offline; return its path.
+
+        The default is `report.html` in the result's folder. Replaces the file if it exists.
+        """
+        from bentpipe.report import write_report
+
+        return write_report(self, Path(path) if path is not None else None)
+
+    def save(self, folder: str | Path) -> "Result":
+        """Copy a result that was kept in a temporary folder to `folder`, which must not exist."""
+        target = Path(folder)
+        try:
+            shutil.copytree(self.folder, target, ignore=shutil.ignore_patterns(MANIFEST))
+            shutil.copy2(self.folder / MANIFEST, target / MANIFEST)
+        except FileExistsError:
+            raise UsageError(f"{target}: exists already") from None
+        except OSError as error:
+            raise UsageError(f"{target}: cannot be written: {error}") from None
+        return Result(target)
+
+    def setting_info(self, name: str) -> dict[str, Any]:
+        """Return what the manifest says of a setting; `ResultError` if it is none of this result's."""
+        return dict(self._setting(name))
+
+    def one(self, table: str, setting: str, seed: int) -> pl.DataFrame:
+        """Return one table of one run: `series`, `drops`, `flows` or `drop_runs`."""
+        if table not in TABLES:
+            raise ResultError(f'there is no table "{table}"; there are {", ".join(TABLES)}')
+        return self._read(setting, seed, table)
+
+    def _setting(self, name: str) -> dict[str, Any]:
+        for setting in self.manifest["settings"]:
+            if setting["name"] == name:
+                return dict(setting)
+        raise ResultError(f'there is no setting "{name}"; there are {", ".join(self.settings)}')
+
+    def _run(self, setting: str, seed: int) -> Path:
+        return run_folder(self.folder, self._setting(setting)["slug"], seed)
+
+    def _counters(self, setting: str, seed: int) -> dict[str, float | None]:
+        path = self._run(setting, seed) / COUNTERS
+        try:
+            counters: dict[str, float | None] = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise ResultError(f"{path}: cannot be read: {error}") from None
+        return counters
+
+    def _read(self, setting: str, seed: int, table: str) -> pl.DataFrame:
+        path = self._run(setting, seed) / f"{table}.parquet"
+        try:
+            return pl.read_parquet(path)
+        except (OSError, pl.exceptions.PolarsError) as error:
+            raise ResultError(f"{path}: cannot be read: {error}") from None
+
+    def _gather(
+        self, table: str, choose: Callable[[pl.DataFrame], pl.DataFrame] = lambda table: table
+    ) -> pl.DataFrame:
+        return pl.concat(self._labelled(table, choose), how="diagonal_relaxed")
+
+    def _labelled(self, table: str, choose: Callable[[pl.DataFrame], pl.DataFrame]) -> Iterator[pl.DataFrame]:
+        for setting in self.settings:
+            for seed in self.seeds:
+                yield choose(self._read(setting, seed, table)).select(
+                    pl.lit(setting).alias("setting"), pl.lit(seed, dtype=pl.UInt64).alias("seed"), pl.all()
+                )
+
+
+def open_result(folder: str | Path) -> Result:
+    """Open a result that was written before; `ResultError` if it is not one, or not complete."""
+    return Result(Path(folder))

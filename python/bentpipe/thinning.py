@@ -1,0 +1,90 @@
+"""What a screen needs of the data: fewer points, round limits, short numbers."""
+
+import math
+from collections.abc import Sequence
+
+import polars as pl
+
+__all__ = ["POINTS", "as_float", "bounds", "ecdf", "geometric", "rounded_up", "rows", "short", "thin"]
+
+POINTS = 500
+"""Most buckets of a thinned series."""
+
+
+def thin(table: pl.DataFrame, points: int = POINTS) -> pl.DataFrame:
+    """Reduce a series to at most `points` buckets of equally many samples.
+
+    Takes `time` and `value`; returns `time` (middle of the bucket), `low`, `mean`, `high`. Unknown samples
+    are left out; no smallest or largest sample is lost.
+    """
+    known = table.select("time", pl.col("value").fill_nan(None)).drop_nulls()
+    size = max(1, math.ceil(len(known) / points))
+    return (
+        known.with_row_index("bucket")
+        .group_by(pl.col("bucket") // size, maintain_order=True)
+        .agg(
+            time=(pl.col("time").first() + pl.col("time").last()) / 2,
+            low=pl.col("value").min(),
+            mean=pl.col("value").mean(),
+            high=pl.col("value").max(),
+        )
+        .drop("bucket")
+    )
+
+
+def geometric(share: float, arrivals: float, length: int) -> float:
+    """Return how many drop runs of `length` packets independent drops of that `share` would give."""
+    return arrivals * (1 - share) ** 2 * share**length
+
+
+def ecdf(values: pl.Series, points: int = 300) -> list[tuple[float, float]]:
+    """Return the empirical distribution as (value, share of all that are at most so large, in %).
+
+    Every step returned is exact; of more than `points` steps only so many are kept, the last among them.
+    """
+    table = (
+        pl.DataFrame({"value": values})
+        .group_by("value")
+        .agg(count=pl.len())
+        .sort("value")
+        .select("value", share=100 * pl.col("count").cum_sum() / len(values))
+    )
+    size = max(1, math.ceil(len(table) / points))
+    kept = table.with_row_index("row").filter((pl.col("row") % size == 0) | (pl.col("row") == len(table) - 1))
+    steps = [(short(value), short(share)) for value, share in kept.select("value", "share").iter_rows()]
+    return [(steps[0][0], 0.0), *steps]
+
+
+def bounds(tables: Sequence[pl.DataFrame], extra: Sequence[float], *, from_zero: bool) -> tuple[float, float]:
+    """Return the limits of an axis that shows all the thinned `tables` and the `extra` values."""
+    lows = [as_float(table["low"].min()) for table in tables]
+    highs = [*(as_float(table["high"].max()) for table in tables), *extra]
+    high = max(highs)
+    if from_zero:
+        return 0.0, rounded_up(high) if high > 0 else 1.0
+    low = min(lows)
+    margin = 0.06 * (high - low) or 0.05 * abs(high) or 1.0
+    return max(0.0, low - margin) if low >= 0 else low - margin, high + margin
+
+
+def rounded_up(value: float) -> float:
+    """Round up to a number with a round scale."""
+    if value <= 0:
+        return 1.0
+    step = 10.0 ** math.floor(math.log10(value)) / 4
+    return float(math.ceil(value / step) * step)
+
+
+def rows(table: pl.DataFrame) -> list[dict[str, float]]:
+    """Return a table as Vega takes it."""
+    return [{name: short(value) for name, value in row.items()} for row in table.iter_rows(named=True)]
+
+
+def short(value: float) -> float:
+    """Five digits are finer than a screen."""
+    return float(f"{value:.5g}")
+
+
+def as_float(value: object) -> float:
+    """Return what polars calls a number of some kind as a float; 0 for none."""
+    return float(value) if isinstance(value, int | float) else 0.0

@@ -1,0 +1,79 @@
+"""How numbers are written for people, the same in the terminal and in the report."""
+
+import math
+import re
+
+__all__ = ["brief", "clock", "convert", "number", "paragraphs", "plural", "quantity"]
+
+_SCALES = {
+    "bit/s": ("rate", 1.0),
+    "kbit/s": ("rate", 1e3),
+    "Mbit/s": ("rate", 1e6),
+    "Gbit/s": ("rate", 1e9),
+    "s": ("time", 1.0),
+    "ms": ("time", 1e-3),
+    "%": ("share", 0.01),
+    "": ("share", 1.0),
+}
+
+
+def number(value: float | None, decimals: int | None = None) -> str:
+    """Write a number with four significant digits, or with so many decimals; a dash for None."""
+    if value is None:
+        return "–"
+    if decimals is None:
+        decimals = 0 if value == 0 else max(0, 3 - math.floor(math.log10(abs(value))))
+        if value == int(value) and abs(value) >= 1:
+            decimals = 0
+    return f"{value:,.{decimals}f}".replace("-", "−")
+
+
+def brief(value: float, digits: int = 6) -> str:
+    """Write a number with at most so many significant digits and no trailing zeros."""
+    rounded = float(f"{value:.{digits}g}")
+    text = f"{rounded:,.0f}" if abs(rounded) >= 10**digits else f"{rounded:,.{digits}g}"
+    return text.replace("-", "−")
+
+
+def quantity(mean: float | None, ci95: float | None) -> str:
+    """Write a mean with its half-width, as many decimals as two digits of the half-width need."""
+    if mean is None:
+        return "–"
+    if ci95 is None:
+        return number(mean)
+    # Two digits of the half-width, but no more than six of the mean.
+    size = math.floor(math.log10(abs(mean))) if mean else 0
+    decimals = 5 - size if ci95 == 0 else min(5 - size, 1 - math.floor(math.log10(ci95)))
+    decimals = max(0, decimals)
+    if ci95 < 0.5 * 10.0**-decimals:
+        return f"{number(mean)} ± 0"
+    return f"{number(mean, decimals)} ± {number(ci95, decimals)}"
+
+
+def convert(value: float, unit: str, to: str) -> float | None:
+    """Convert between units of rate, time or share; None if they do not measure the same."""
+    if unit == to:
+        return value
+    kind, scale = _SCALES.get(unit, (unit, 1.0))
+    other, target = _SCALES.get(to, (to, 1.0))
+    return value * scale / target if kind == other else None
+
+
+def clock(seconds: float) -> str:
+    """Write a time span: `45 s`, `2 min`, `1 h 30 min`."""
+    if seconds < 60:
+        return f"{seconds:g} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    parts = [(hours, "h"), (minutes, "min"), (rest, "s")]
+    return " ".join(f"{count} {unit}" for count, unit in parts if count)
+
+
+def paragraphs(text: str) -> list[str]:
+    """Split a text at its empty lines and undo its line breaks."""
+    return [" ".join(part.split()) for part in re.split(r"\n\s*\n", text) if part.strip()]
+
+
+def plural(count: int, noun: str) -> str:
+    """Write `1 run`, `2 runs`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

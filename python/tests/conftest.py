@@ -1,0 +1,71 @@
+"""What the tests share: a quick scenario, one result to look at, and the command as a user runs it."""
+
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+import bentpipe as bp
+
+# The same examples every time, and no files of its own.
+settings.register_profile("bentpipe", derandomize=True, database=None, deadline=None)
+settings.load_profile("bentpipe")
+
+ROOT = Path(__file__).resolve().parents[2]
+SETTINGS = ["red", "avqred"]
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="session")
+def scenario() -> bp.Scenario:
+    """Twenty seconds of the small gateway."""
+    return bp.load("small-gateway", set={"run.duration": "20 s"})
+
+
+@pytest.fixture(scope="session")
+def result(scenario: bp.Scenario, tmp_path_factory: pytest.TempPathFactory) -> bp.Result:
+    """Two settings with two seeds each."""
+    return bp.compare(scenario, SETTINGS, runs=2, out=tmp_path_factory.mktemp("shared") / "result")
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """Return what determines whether two results are the same, byte for byte: every file of every run."""
+    files = sorted(path for path in (folder / "runs").rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def command_line(*arguments: str) -> list[str]:
+    """Return the command that runs `bentpipe` with the interpreter of the tests."""
+    return [sys.executable, "-c", "from bentpipe.cli import main; main()", *arguments]
+
+
+def environment() -> dict[str, str]:
+    """Return an environment in which a terminal's width does not matter."""
+    return {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "FORCE_COLOR"}}
+
+
+@pytest.fixture
+def bentpipe(tmp_path: Path) -> Command:
+    """Run the command in a fresh folder."""
+
+    def run(*arguments: str, check: int | None = None) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            command_line(*arguments),
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+            env=environment(),
+        )
+        if check is not None:
+            assert done.returncode == check, f"{arguments}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done
+
+    return run

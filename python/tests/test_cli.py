@@ -1,0 +1,285 @@
+import json
+import os
+import resource
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, Command, command_line, digests, environment
+
+import bentpipe as bp
+from bentpipe.metrics import METRICS
+
+QUICK = ["small-gateway", "--duration", "5 s"]
+PAIR = ["--settings", "red,avqred", "--runs", "2"]
+
+
+def test_compare_writes_a_result_and_prints_the_table(bentpipe: Command, tmp_path: Path) -> None:
+    done = bentpipe("compare", *QUICK, *PAIR, check=0)
+    assert "utilization" in done.stdout
+    assert "red" in done.stdout
+    assert "avqred" in done.stdout
+    (folder,) = (tmp_path / "results").iterdir()
+    assert folder.name.startswith("small-gateway-")
+    assert f"results/{folder.name}/report.html" in done.stdout
+    assert (folder / "report.html").stat().st_size > 500_000
+    assert bp.open(folder).settings == ["red", "avqred"]
+    assert "Run 4 of 4 is finished" in done.stderr
+    assert "\x1b" not in done.stdout + done.stderr
+
+
+def test_run_takes_the_scenario_as_it_is(bentpipe: Command, tmp_path: Path) -> None:
+    bentpipe("run", *QUICK, "--seed", "9", "--out", "here", check=0)
+    result = bp.open(tmp_path / "here")
+    assert result.settings == ["red"]
+    assert result.seeds == [9]
+    assert (tmp_path / "here" / "report.html").exists()
+
+
+def test_json_is_all_there_is_on_stdout(bentpipe: Command, tmp_path: Path) -> None:
+    done = bentpipe("compare", *QUICK, *PAIR, "--format", "json", "--out", "here", check=0)
+    rows = json.loads(done.stdout)
+    assert len(rows) == 2 * len(METRICS)
+    assert all(set(row) == {"setting", "metric", "unit", "mean", "std", "ci95", "runs"} for row in rows)
+    assert rows == bp.open(tmp_path / "here").rows()
+
+
+def test_json_without_finished_flows_has_null_and_no_nan(bentpipe: Command) -> None:
+    done = bentpipe(
+        "run", "red-dumbbell", "--duration", "1 s", "--set", "run.warmup=1 s", "--format", "json", check=0
+    )
+    assert "NaN" not in done.stdout
+    rows = {row["metric"]: row for row in json.loads(done.stdout)}
+    assert rows["fct_mean"] == {
+        "setting": rows["fct_mean"]["setting"],
+        "metric": "fct_mean",
+        "unit": "s",
+        "mean": None,
+        "std": None,
+        "ci95": None,
+        "runs": 0,
+    }
+
+
+def test_overrides_reach_the_simulation(bentpipe: Command) -> None:
+    slow = bentpipe("run", *QUICK, "--set", "gateway.regulator.rate=100 kbps", "--format", "json", check=0)
+    fast = bentpipe("run", *QUICK, "--format", "json", check=0)
+    rates = [
+        next(row["mean"] for row in json.loads(done.stdout) if row["metric"] == "utilization")
+        for done in (slow, fast)
+    ]
+    assert rates[0] <= 0.105
+    assert rates[1] > 0.2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["compare", *QUICK, "--runs", "0"], ["--runs 0", "at least 1"]),
+        (["run", *QUICK, "--jobs", "0"], ["--jobs 0", "at least 1"]),
+        (["run", *QUICK, "--jobs", "many"], ["many", "integer"]),
+        (["compare", *QUICK, "--settings", "red,avqerd"], ["avqerd", "avqred"]),
+        (["compare", *QUICK, "--settings", "red,avq,red"], ["red", "twice"]),
+        (["compare", *QUICK, "--settings", "red,,avq"], ["empty entry"]),
+        (["compare", *QUICK, "--settings", ""], ["empty entry"]),
+        (["run", *QUICK, "--seed", "-3"], ["-3"]),
+        (["run", *QUICK, "--set", "gatway.aqm=red"], ["gatway", "gateway"]),
+        (["run", *QUICK, "--set", "run.duration"], ["run.duration"]),
+        (["run", "small-gateway", "--duration", "soon"], ["run.duration", "soon"]),
+        (["run", "missing.toml"], ["missing.toml"]),
+        (["run", "."], ["."]),
+        (["run", *QUICK, "--resume"], ["--resume", "--out"]),
+        (["run", *QUICK, "--resume", "--force", "--out", "x"], ["--force", "--resume"]),
+        (["run", *QUICK, "--resume", "--out", "nowhere"], ["nowhere", "no such folder"]),
+        (["run", *QUICK, "--out", "/proc/nowhere/out"], ["/proc/nowhere/out", "cannot be written"]),
+        (["run", *QUICK, "--colour"], ["--colour"]),
+        (["show", "small-gateway", "--setting", "avqerd"], ["avqerd", "avqred"]),
+        (["report", "."], ["is not a Bentpipe result"]),
+        (["report", "nowhere"], ["nowhere", "no such folder"]),
+        (["report", ".", "--as", "gif"], ["gif", "svg, png, pdf"]),
+        (["list", "queues"], ["queues", "aqms"]),
+        (["simulate"], ["simulate"]),
+    ],
+)
+def test_bad_input_is_one_message_and_exit_code_2(
+    bentpipe: Command, tmp_path: Path, arguments: list[str], words: list[str]
+) -> None:
+    done = bentpipe(*arguments, check=2)
+    assert done.stdout == ""
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("error:") == 1
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.splitlines()) <= 8, done.stderr
+    for word in words:
+        assert word in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_scenario_that_is_no_text_is_refused(bentpipe: Command, tmp_path: Path) -> None:
+    (tmp_path / "noise.toml").write_bytes(bytes(range(128, 256)))
+    done = bentpipe("run", "noise.toml", check=2)
+    assert "noise.toml" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_existing_folder_needs_force(bentpipe: Command, tmp_path: Path) -> None:
+    bentpipe("run", *QUICK, "--out", "here", check=0)
+    before = digests(tmp_path / "here")
+    done = bentpipe("run", *QUICK, "--seed", "5", "--out", "here", check=2)
+    assert "--force" in done.stderr
+    assert digests(tmp_path / "here") == before
+    bentpipe("run", *QUICK, "--seed", "5", "--out", "here", "--force", check=0)
+    assert bp.open(tmp_path / "here").seeds == [5]
+
+
+def test_force_spares_a_folder_that_is_no_result(bentpipe: Command, tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "thesis.tex").write_text("precious")
+    done = bentpipe("run", *QUICK, "--out", "home", "--force", check=2)
+    assert "replaces only a Bentpipe result" in done.stderr
+    assert (tmp_path / "home" / "thesis.tex").read_text() == "precious"
+
+
+LONG = ["compare", "byun2007-gateway", "--duration", "8 min", "--settings", "RED 4,AVQRED", "--runs", "2"]
+
+
+def interrupt_after_first_run(folder: Path, how: signal.Signals) -> tuple[int, str]:
+    """Start a long comparison, send it a signal when the first run is finished; return code and stderr."""
+    with subprocess.Popen(
+        command_line(*LONG, "--jobs", "1", "--out", "long"),
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    ) as process:
+        assert process.stderr is not None
+        seen = ""
+        for line in process.stderr:
+            seen += line
+            if line.startswith("Run 1 of 4"):
+                process.send_signal(how)
+        code = process.wait(timeout=60)
+    return code, seen
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    folder = tmp_path_factory.mktemp("whole")
+    subprocess.run(
+        command_line(*LONG, "--out", "long"), cwd=folder, check=True, capture_output=True, timeout=240
+    )
+    return digests(folder / "long")
+
+
+def test_ctrl_c_keeps_finished_runs_and_says_how_to_go_on(
+    bentpipe: Command, tmp_path: Path, uninterrupted: dict[str, str]
+) -> None:
+    code, seen = interrupt_after_first_run(tmp_path, signal.SIGINT)
+    assert code == 130
+    assert "Traceback" not in seen
+    assert "1 of 4 runs are finished" in seen
+    words = next(line.strip() for line in seen.splitlines() if line.strip().startswith("bentpipe compare"))
+    assert bentpipe("report", "long", check=2).stderr.count("1 of 4 runs") == 1
+    (first,) = (tmp_path / "long" / "runs").glob("*/*")
+    before = first.stat().st_mtime_ns
+    script = f'bentpipe() {{ "{command_line()[0]}" -c "{command_line()[2]}" "$@"; }}; {words}'
+    subprocess.run(["/bin/bash", "-c", script], cwd=tmp_path, check=True, capture_output=True, timeout=240)
+    assert first.stat().st_mtime_ns == before
+    assert digests(tmp_path / "long") == uninterrupted
+
+
+def test_a_killed_comparison_is_not_complete_and_can_be_resumed(
+    bentpipe: Command, tmp_path: Path, uninterrupted: dict[str, str]
+) -> None:
+    code, _ = interrupt_after_first_run(tmp_path, signal.SIGKILL)
+    assert code == -signal.SIGKILL
+    assert "not finished" in bentpipe("report", "long", check=2).stderr
+    bentpipe(*LONG, "--out", "long", "--resume", check=0)
+    assert digests(tmp_path / "long") == uninterrupted
+
+
+def test_a_disk_that_takes_no_more_is_said_plainly(bentpipe: Command, tmp_path: Path) -> None:
+    done = subprocess.run(
+        command_line("compare", *QUICK, *PAIR, "--jobs", "1", "--out", "here"),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env=environment(),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (6_000, 6_000)),
+    )
+    assert done.returncode in (1, 2)
+    assert "Traceback" not in done.stderr
+    assert "File too large" in done.stderr
+    assert not list(tmp_path.rglob(".partial*"))
+    assert bentpipe("report", "here").returncode == 2
+
+
+def test_resuming_what_is_complete_prints_it_again(bentpipe: Command) -> None:
+    first = bentpipe("compare", *QUICK, *PAIR, "--out", "here", check=0)
+    again = bentpipe("compare", *QUICK, *PAIR, "--out", "here", "--resume", check=0)
+    assert again.stdout == first.stdout
+    assert "4 of them are there already" in again.stderr
+
+
+def test_report_writes_figures_and_overwrites_none(bentpipe: Command, tmp_path: Path) -> None:
+    bentpipe("compare", *QUICK, *PAIR, "--out", "here", check=0)
+    (tmp_path / "here" / "report.html").unlink()
+    bentpipe("report", "here", "--figures", "paper", "--as", "svg,pdf", check=0)
+    assert (tmp_path / "here" / "report.html").exists()
+    names = {path.name for path in (tmp_path / "paper").iterdir()}
+    assert {"queue.svg", "queue.pdf", "drop-runs.svg", "operating-points.pdf"} <= names
+    assert len([name for name in names if name.endswith(".svg")]) == len(names) / 2
+    done = bentpipe("report", "here", "--figures", "paper", "--as", "svg", check=2)
+    assert "exists already" in done.stderr
+    bentpipe("report", "here", "--figures", "paper", "--as", "svg", "--force", check=0)
+
+
+def test_list_and_show(bentpipe: Command) -> None:
+    aqms = bentpipe("list", "aqms", "--parameters", check=0).stdout
+    for word in ("avqred", "min_capacity", "RED 4", "max_th = 120"):
+        assert word in aqms
+    assert "fifo" in bentpipe("list", "schedulers", check=0).stdout
+    assert "byun2007-gateway" in bentpipe("list", "scenarios", check=0).stdout
+    shown = bentpipe("show", "byun2007-gateway", "--setting", "AVQRED", "--duration", "5 min", check=0).stdout
+    assert "run.duration" in shown
+    assert "avqred" in shown
+    rows = json.loads(bentpipe("show", "byun2007-gateway", "--format", "json", check=0).stdout)
+    assert all(set(row) == {"key", "value", "origin", "note"} for row in rows)
+    names = [row["name"] for row in json.loads(bentpipe("list", "aqms", "--format", "json", check=0).stdout)]
+    assert {"droptail", "red", "avq", "avqred"} <= set(names)
+
+
+def test_schema_and_version(bentpipe: Command) -> None:
+    schema = json.loads(bentpipe("schema", check=0).stdout)
+    assert "$schema" in schema
+    assert bentpipe("--version", check=0).stdout == f"bentpipe {bp.__version__}\n"
+
+
+@pytest.mark.parametrize("command", ["run", "compare", "list", "show", "report", "schema"])
+def test_every_command_has_help_with_an_example(bentpipe: Command, command: str) -> None:
+    text = bentpipe(command, "--help", check=0).stdout
+    assert f"\n    bentpipe {command}" in text
+
+
+def test_a_reader_that_leaves_early_is_no_error_message(tmp_path: Path) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w") as pipe:
+        done = subprocess.run(
+            command_line("schema"),
+            cwd=tmp_path,
+            stdout=pipe,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+    assert "Traceback" not in done.stderr
+
+
+def test_the_scenario_of_the_readme_is_shipped() -> None:
+    assert (ROOT / "scenarios" / "byun2007-gateway.toml").exists()

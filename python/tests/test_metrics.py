@@ -1,0 +1,159 @@
+import math
+
+import polars as pl
+import pytest
+
+import bentpipe as bp
+from bentpipe.metrics import GROUPS, METRICS, Recorded, evaluate
+
+COUNTERS: dict[str, float | None] = {
+    "offered_packets": 1000.0,
+    "dropped_packets": 200.0,
+    "queue_time_mean": 12.5,
+    "queue_delay_mean": 0.010,
+    "queue_delay_p50": 0.008,
+    "queue_delay_p95": 0.030,
+    "queue_delay_p99": 0.040,
+    "jitter": 0.002,
+}
+
+
+def recorded(
+    *,
+    goodput: list[float | None] | None = None,
+    completion: list[float | None] | None = None,
+    runs: list[tuple[int, int]] | None = None,
+    counters: dict[str, float | None] | None = None,
+) -> Recorded:
+    """Four samples of a 20 Mbit/s link, and what is said of the flows and the drops."""
+    goodput = [] if goodput is None else goodput
+    completion = [None] * len(goodput) if completion is None else completion
+    series = pl.DataFrame(
+        {
+            "time": [0.1, 0.2, 0.3, 0.4],
+            "offered_load": [24e6, 26e6, 24e6, 26e6],
+            "utilization_out": [20e6, 18e6, 20e6, 18e6],
+            "transmit_queue": [0.0, 10.0, 20.0, 50.0],
+        }
+    )
+    flows = pl.DataFrame(
+        {
+            "goodput": pl.Series(goodput, dtype=pl.Float64),
+            "completion_time": pl.Series(completion, dtype=pl.Float64),
+            "closed": pl.Series(
+                [9.0 if value is not None else None for value in completion], dtype=pl.Float64
+            ),
+            "completed": pl.Series([value is not None for value in completion], dtype=pl.Boolean),
+            "failed": pl.Series([False] * len(goodput), dtype=pl.Boolean),
+        }
+    )
+    drop_runs = pl.DataFrame(runs or [], schema={"length": pl.UInt32, "count": pl.UInt64}, orient="row")
+    return Recorded(series, flows, drop_runs, COUNTERS if counters is None else counters, 20e6)
+
+
+def test_link_and_queue_by_hand() -> None:
+    values = evaluate(recorded())
+    assert values["utilization"] == pytest.approx(19.0)
+    assert values["utilization_std"] == pytest.approx(2 / math.sqrt(3))  # sum of squares 4, over 3
+    assert values["utilization_share"] == pytest.approx(95.0)
+    assert values["offered_load"] == pytest.approx(25.0)
+    assert values["queue_mean"] == 20.0
+    assert values["queue_std"] == pytest.approx(math.sqrt((400 + 100 + 0 + 900) / 3))
+    assert values["queue_p50"] == 15.0
+    assert values["queue_p95"] == pytest.approx(45.5)  # 85 % of the way from 20 to 50
+    assert values["queue_max"] == 50.0
+    assert values["queue_time_mean"] == 12.5
+
+
+def test_delays_are_in_milliseconds() -> None:
+    values = evaluate(recorded())
+    names = ("queue_delay_mean", "queue_delay_p50", "queue_delay_p95", "queue_delay_p99", "jitter")
+    assert [values[name] for name in names] == pytest.approx([10, 8, 30, 40, 2])
+
+
+def test_drops_by_hand() -> None:
+    # 60 runs of one packet, 30 of two, 10 of eight: 200 packets in 100 runs.
+    values = evaluate(recorded(runs=[(8, 10), (1, 60), (2, 30)]))
+    assert values["drops"] == 200
+    assert values["drop_rate"] == pytest.approx(20.0)
+    assert values["drop_run_mean"] == pytest.approx(2.0)
+    assert values["drop_run_p95"] == 8
+    assert values["drop_run_independent"] == pytest.approx(1.25)
+
+
+def test_flows_by_hand() -> None:
+    values = evaluate(recorded(goodput=[10e3, 20e3, 30e3, None], completion=[4.0, 2.0, 1.0, None]))
+    assert values["goodput_mean"] == pytest.approx(20.0)
+    assert values["goodput_std"] == pytest.approx(10.0)
+    assert values["jain_index"] == pytest.approx(60**2 / (3 * 1400))
+    assert values["fct_mean"] == pytest.approx(7 / 3)
+    assert values["fct_p50"] == 2.0
+    assert values["completed"] == 3
+    assert values["failed"] == 0
+
+
+def test_a_flow_that_was_closed_before_measuring_began_is_not_counted() -> None:
+    run = recorded(goodput=[10e3, None], completion=[4.0, 50.0])
+    run.flows = run.flows.with_columns(closed=pl.Series([3.0, -0.5]))
+    values = evaluate(run)
+    assert values["completed"] == 1
+    assert values["fct_mean"] == 4.0
+
+
+def test_equal_flows_are_perfectly_fair() -> None:
+    assert evaluate(recorded(goodput=[5.0] * 9))["jain_index"] == pytest.approx(1.0)
+
+
+def test_what_was_not_seen_has_no_value() -> None:
+    nothing: dict[str, float | None] = dict.fromkeys(COUNTERS, None) | {
+        "offered_packets": 0.0,
+        "dropped_packets": 0.0,
+    }
+    values = evaluate(recorded(counters=nothing))
+    without = {name for name, value in values.items() if value is None}
+    assert {"drop_rate", "drop_run_mean", "drop_run_p95", "drop_run_independent"} <= without
+    assert {"goodput_mean", "goodput_std", "jain_index", "fct_mean", "fct_p99", "queue_delay_mean"} <= without
+    assert values["completed"] == 0
+
+
+def test_a_sample_that_is_not_a_number_is_left_out() -> None:
+    run = recorded()
+    run.series = run.series.with_columns(transmit_queue=pl.Series([math.nan, 10.0, None, 30.0]))
+    assert evaluate(run)["queue_mean"] == 20.0
+
+
+def test_everything_dropped_has_no_independent_run() -> None:
+    counters = COUNTERS | {"dropped_packets": 1000.0}
+    assert evaluate(recorded(counters=counters))["drop_run_independent"] is None
+
+
+def test_every_metric_is_described_once() -> None:
+    names = [metric.name for metric in METRICS]
+    assert len(set(names)) == len(names)
+    assert {metric.group for metric in METRICS} == set(GROUPS)
+    for metric in METRICS:
+        assert metric.doc.endswith("."), metric.name
+        assert metric.label
+
+
+def test_a_real_run_has_every_metric(result: bp.Result) -> None:
+    missing = result.metrics().filter(pl.col("value").is_null())
+    assert missing.is_empty(), missing
+
+
+def test_a_real_run_agrees_with_itself(result: bp.Result) -> None:
+    for setting in result.settings:
+        for seed in result.seeds:
+            run = result.recorded(setting, seed)
+            values = evaluate(run)
+            drops = result.one("drops", setting, seed).filter(pl.col("reason").cast(pl.String) != "loss")
+            assert values["drops"] == len(drops)
+            packets = (run.drop_runs["length"].cast(pl.UInt64) * run.drop_runs["count"]).sum()
+            assert packets == len(drops.filter(pl.col("reason").cast(pl.String) == "aqm"))
+            assert values["utilization_share"] is not None
+            assert 0 < values["utilization_share"] <= 100.5
+            seconds = run.counters["measured_seconds"]
+            sent = run.counters["sent_bytes"]
+            assert seconds == pytest.approx(20.0)
+            assert sent is not None
+            assert values["utilization"] == pytest.approx(sent * 8e-6 / 20.0, rel=0.02)

@@ -1,0 +1,102 @@
+from pathlib import Path
+
+import pytest
+
+import bentpipe as bp
+from bentpipe.plan import make_plan, overrides_from, scenario_path, shipped
+
+
+def test_seeds_count_on_and_settings_keep_their_order(scenario: bp.Scenario) -> None:
+    plan = make_plan(scenario, settings=["avqred", "red"], runs=3, seed=7)
+    assert plan.seeds == (7, 8, 9)
+    assert [setting.slug for setting in plan.settings] == ["avqred", "red"]
+    assert plan.total == 6
+
+
+def test_defaults_are_the_scenario_s(scenario: bp.Scenario) -> None:
+    plan = make_plan(scenario, settings=scenario.settings)
+    assert plan.seeds == tuple(range(scenario.seed, scenario.seed + scenario.runs))
+    assert [setting.name for setting in plan.settings] == scenario.settings
+
+
+def test_a_scenario_as_it_is_is_named_after_its_aqm(scenario: bp.Scenario) -> None:
+    plan = make_plan(scenario, settings=None, runs=1)
+    assert [setting.name for setting in plan.settings] == [scenario.aqm]
+
+
+def test_presets_have_folders_of_their_own() -> None:
+    plan = make_plan(bp.load("byun2007-gateway"), settings=["RED 4", "RED 1", "AVQRED"], runs=1)
+    assert [setting.slug for setting in plan.settings] == ["red-4", "red-1", "avqred"]
+    assert len({setting.digest for setting in plan.settings}) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"settings": ["red"], "runs": 0}, "runs is 0"),
+        ({"settings": ["red"], "seed": -1}, "seed is -1"),
+        ({"settings": ["red", " "]}, "empty entry"),
+        ({"settings": []}, "lists no settings"),
+    ],
+)
+def test_senseless_arguments_are_refused(
+    scenario: bp.Scenario, arguments: dict[str, object], words: str
+) -> None:
+    with pytest.raises(bp.UsageError, match=words):
+        make_plan(scenario, **arguments)  # type: ignore[arg-type]
+
+
+def test_an_unknown_setting_names_the_nearest(scenario: bp.Scenario) -> None:
+    with pytest.raises(bp.ScenarioError, match="avqred"):
+        make_plan(scenario, settings=["avqerd"])
+
+
+def test_a_setting_given_twice_is_refused_whatever_its_capitals(scenario: bp.Scenario) -> None:
+    with pytest.raises(bp.ScenarioError, match="twice"):
+        make_plan(scenario, settings=["RED 4", "avq", "red 4"])
+
+
+def test_names_that_differ_in_capitals_have_folders_of_their_own(scenario: bp.Scenario) -> None:
+    plan = make_plan(scenario, settings=["avq", "AVQ"])
+    assert [(setting.name, setting.slug) for setting in plan.settings] == [("avq", "avq"), ("AVQ", "avq-2")]
+
+
+def test_an_override_without_any_effect_is_refused() -> None:
+    changed = bp.load("small-gateway", set={"gateway.aqm.gamma": 0.9})
+    assert make_plan(changed, settings=["red", "avq"]).total > 0
+    for settings in (["red"], None):
+        with pytest.raises(bp.ScenarioError, match="gamma"):
+            make_plan(changed, settings=settings)
+
+
+def test_a_file_goes_before_a_shipped_scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert scenario_path("small-gateway") == shipped()["small-gateway"]
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "small-gateway").write_text("")
+    assert scenario_path("small-gateway") == Path("small-gateway")
+
+
+def test_an_unknown_scenario_names_the_nearest() -> None:
+    with pytest.raises(bp.UsageError, match="did you mean small-gateway"):
+        scenario_path("smal-gateway")
+
+
+def test_overrides_from_python() -> None:
+    assert overrides_from({"run.duration": "2 min", "run.runs": 4, "a.b": True}) == [
+        "run.duration=2 min",
+        "run.runs=4",
+        "a.b=true",
+    ]
+    assert bp.load("small-gateway", set={"run.duration": "2 min"}).duration == pytest.approx(120.0)
+    assert bp.load("small-gateway", set=["run.duration=90 s"]).duration == pytest.approx(90.0)
+
+
+@pytest.mark.parametrize("name", sorted(shipped()))
+def test_every_shipped_scenario_runs_under_its_settings(name: str) -> None:
+    scenario = bp.load(name, set={"run.duration": "2 s"})
+    result = bp.compare(scenario, runs=1)
+    assert result.settings == scenario.settings
+    values = {(row["setting"], row["metric"]): row["value"] for row in result.metrics().iter_rows(named=True)}
+    for setting in result.settings:
+        assert values[setting, "utilization"] > 0
+        assert values[setting, "queue_mean"] is not None

@@ -1,0 +1,205 @@
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, sync_playwright
+
+import bentpipe as bp
+from bentpipe.figures import figures
+from bentpipe.report import render, write_figures
+
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+FIGURES = {
+    "operating-points",
+    "utilization",
+    "queue",
+    "window",
+    "mark-probability",
+    "first-drops",
+    "drop-runs",
+    "queue-distribution",
+    "goodput",
+    "completion-time",
+}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    path = shutil.which("chromium")
+    assert path, "chromium is missing; `make test` installs it"
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of the 2007 gateway, which carries printed values, over a short time."""
+    scenario = bp.load("byun2007-gateway", set={"run.duration": "2 min"})
+    result = bp.compare(
+        scenario, ["RED 4", "AVQRED"], runs=2, out=tmp_path_factory.mktemp("report") / "result"
+    )
+    return result.report()
+
+
+def opened(browser: Browser, path: Path, width: int) -> tuple[Page, list[str], list[str]]:
+    """Open a report; return the page, what the console complained of, and what was requested."""
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    complaints: list[str] = []
+    requests: list[str] = []
+
+    def console(message: ConsoleMessage) -> None:
+        if message.type in {"error", "warning"}:
+            complaints.append(message.text)
+
+    def request(request: Request) -> None:
+        if not request.url.startswith("data:"):
+            requests.append(request.url)
+
+    page.on("console", console)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", request)
+    page.goto(path.as_uri())
+    page.wait_for_selector("html[data-charts=drawn]", timeout=60_000)
+    return page, complaints, requests
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_every_chart_draws_offline_and_without_complaint(browser: Browser, report: Path, width: int) -> None:
+    page, complaints, requests = opened(browser, report, width)
+    assert complaints == []
+    assert requests == [report.as_uri()]
+    assert {figure.get_attribute("id") for figure in page.query_selector_all("figure")} == FIGURES
+    charts = page.query_selector_all("[data-chart]")
+    # For each setting one over time (three figures) and one of drop runs, two in the window; five others.
+    assert len(charts) == 3 * 2 + 2 + 2 * 2 + 5
+    for chart in charts:
+        svg = chart.query_selector("svg")
+        assert svg is not None
+        box = svg.bounding_box()
+        assert box is not None
+        assert box["width"] > 200
+        assert box["height"] > 60
+        drawn = chart.query_selector_all(
+            ".mark-line path, .mark-area path, .mark-rect path, .mark-symbol path"
+        )
+        ink = [mark.get_attribute("d") or "" for mark in drawn]
+        assert max(len(path) for path in ink) > 20, chart.inner_html()[:500]
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.close()
+
+
+def test_a_broken_chart_is_noticed(browser: Browser, report: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.html"
+    broken.write_text(report.read_text().replace('"mark":{"type":"tick"', '"mark":{"type":"nonsense"'))
+    page, complaints, _ = opened(browser, broken, 1280)
+    assert complaints
+    assert "could not be drawn" in page.inner_text("#first-drops")
+    page.close()
+
+
+def test_printed_values_stand_beside_ours_and_calibration_is_flagged(browser: Browser, report: Path) -> None:
+    page, _, _ = opened(browser, report, 1280)
+    row = page.locator("table.metrics").first.locator("tr", has_text="Queue, mean").first
+    text = row.inner_text()
+    assert "±" in text
+    assert "59.91" in text
+    assert "29.62" in text
+    assert "calibrated" in text
+    assert "agreement there is no evidence" in page.inner_text("main")
+    assert "seeds 1, 2" in page.inner_text("main")
+    assert page.locator("h2", has_text="Differences from RED 4").count() == 1
+    page.close()
+
+
+def test_it_is_one_small_file_without_addresses_to_load(report: Path) -> None:
+    html = report.read_text()
+    assert len(html) < 5_000_000
+    html = re.sub(r"(<script[^>]*>).*?</script>", r"\1", html, flags=re.DOTALL)
+    assert not re.search(r'<(script|img|iframe)[^>]+src=|<link[^>]+href="(?!data:)|@import|url\(', html)
+
+
+def test_text_from_a_scenario_cannot_break_the_page(browser: Browser, tmp_path: Path) -> None:
+    text = (Path(bp.__file__).parent / "scenarios" / "small-gateway.toml").read_text()
+    nasty = 'title = "</script><script>document.title = 1</script> & <b>"'
+    path = tmp_path / "nasty.toml"
+    path.write_text(re.sub(r"^title = .*$", nasty, text, flags=re.MULTILINE))
+    result = bp.run(bp.load(path, set={"run.duration": "5 s"}), out=tmp_path / "out")
+    page, complaints, _ = opened(browser, result.report(), 1280)
+    assert complaints == []
+    assert page.inner_text("h1") == "</script><script>document.title = 1</script> & <b>"
+    page.close()
+
+
+def test_one_run_of_one_setting_has_a_report_too(
+    browser: Browser, scenario: bp.Scenario, tmp_path: Path
+) -> None:
+    result = bp.run(scenario, out=tmp_path / "out")
+    page, complaints, _ = opened(browser, result.report(tmp_path / "alone.html"), 1280)
+    assert complaints == []
+    assert "no confidence intervals" in page.inner_text(".warnings")
+    assert "Differences" not in page.inner_text("main")
+    page.close()
+
+
+def test_a_scenario_without_a_gateway_has_a_report_too(browser: Browser, tmp_path: Path) -> None:
+    scenario = bp.load("red-dumbbell", set={"run.duration": "5 s", "run.warmup": "5 s"})
+    result = bp.compare(scenario, ["RED", "droptail"], runs=1, out=tmp_path / "out")
+    page, complaints, _ = opened(browser, result.report(), 1280)
+    assert complaints == []
+    ids = {figure.get_attribute("id") for figure in page.query_selector_all("figure")}
+    assert {"utilization", "queue", "goodput"} <= ids
+    assert "completion-time" not in ids
+    page.close()
+
+
+def test_the_same_result_gives_the_same_report(result: bp.Result) -> None:
+    assert render(result) == render(bp.open(result.folder))
+
+
+def test_figures_as_files(result: bp.Result, tmp_path: Path) -> None:
+    paths = write_figures(result, tmp_path / "figures", ["svg", "png", "pdf"])
+    assert len(paths) == 3 * len(figures(result))
+    beginnings = {"svg": b"<svg", "png": b"\x89PNG", "pdf": b"%PDF"}
+    for path in paths:
+        content = path.read_bytes()
+        assert content.startswith(beginnings[path.suffix[1:]]), path
+        assert len(content) > 3_000
+    with pytest.raises(bp.UsageError, match="exists already"):
+        write_figures(result, tmp_path / "figures", ["svg"])
+
+
+def test_captions_say_how_and_how_often(result: bp.Result) -> None:
+    for figure in figures(result):
+        assert figure.caption.endswith("."), figure.name
+        assert re.search(r"run|seed", figure.caption), figure.name
+
+
+def test_every_axis_has_a_unit_or_a_number(result: bp.Result) -> None:
+    def titles(value: object) -> Iterator[str]:
+        if isinstance(value, dict):
+            for key, inner in value.items():
+                if key in {"x", "y"} and isinstance(inner, dict) and isinstance(inner.get("title"), str):
+                    yield inner["title"]
+                yield from titles(inner)
+        elif isinstance(value, list):
+            for inner in value:
+                yield from titles(inner)
+
+    units = re.compile(r"\[.+\]$|^(Mbit/s|packets|%|runs)$|arrival number")
+    for figure in figures(result):
+        found = [title for panel in figure.panels for title in titles(json.loads(panel.chart.to_json()))]
+        assert found, figure.name
+        assert [title for title in found if not units.search(title)] == []

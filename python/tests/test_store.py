@@ -1,0 +1,220 @@
+import errno
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from conftest import SETTINGS, digests
+
+import bentpipe as bp
+from bentpipe import files
+from bentpipe.experiment import execute
+from bentpipe.plan import Plan, make_plan
+from bentpipe.store import Store
+
+
+@pytest.fixture
+def plan(scenario: bp.Scenario) -> Plan:
+    return make_plan(scenario, settings=SETTINGS, runs=2)
+
+
+@pytest.fixture
+def copy(result: bp.Result, tmp_path: Path) -> Path:
+    """A result that a test may damage."""
+    return Path(shutil.copytree(result.folder, tmp_path / "copy"))
+
+
+def damage(folder: Path, **changes: object) -> None:
+    path = folder / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "file"
+    files.write(path, b"old")
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        files.write(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_disk_that_fills_up_during_a_run_leaves_no_half_run(
+    plan: Plan, result: bp.Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_new, written = files.write_new, 0
+
+    def fills_up(path: Path, content: bytes) -> None:
+        nonlocal written
+        written += 1
+        if written > 7:  # in the midst of the second run
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write_new(path, content)
+
+    monkeypatch.setattr(files, "write_new", fills_up)
+    store = Store.create(tmp_path / "out", plan)
+    with pytest.raises(OSError, match="No space"):
+        execute(store, jobs=1)
+    store.close()
+    assert len(list((tmp_path / "out" / "runs").glob("*/*"))) == 1
+    with pytest.raises(bp.ResultError, match="1 of 4 runs"):
+        bp.open(tmp_path / "out")
+    monkeypatch.undo()
+    store = Store.resume(tmp_path / "out", plan)
+    resumed = execute(store, jobs=1)
+    store.close()
+    assert digests(resumed.folder) == digests(result.folder)
+
+
+def test_resuming_simulates_only_what_is_missing(plan: Plan, result: bp.Result, copy: Path) -> None:
+    damage(copy, status="incomplete")
+    shutil.rmtree(copy / "runs" / "red" / "2")
+    before = {path: path.stat().st_mtime_ns for path in (copy / "runs").glob("*/*")}
+    store = Store.resume(copy, plan)
+    resumed = execute(store)
+    store.close()
+    assert len(before) == 3
+    assert all(path.stat().st_mtime_ns == time for path, time in before.items())
+    assert digests(resumed.folder) == digests(result.folder)
+
+
+def test_what_a_killed_process_left_is_swept_away(plan: Plan, copy: Path) -> None:
+    damage(copy, status="incomplete")
+    half = copy / "runs" / "red" / f"{files.PARTIAL}2-4711"
+    shutil.move(copy / "runs" / "red" / "2", half)
+    with pytest.raises(bp.ResultError, match="3 of 4 runs"):
+        bp.open(copy)
+    store = Store.resume(copy, plan)
+    assert not half.exists()
+    execute(store)
+    store.close()
+    assert bp.open(copy).seeds == [1, 2]
+
+
+def test_a_result_without_one_file_of_one_run_does_not_open(copy: Path) -> None:
+    (copy / "runs" / "avqred" / "1" / "flows.parquet").unlink()
+    with pytest.raises(bp.ResultError, match="avqred, seed 1"):
+        bp.open(copy)
+
+
+def test_all_runs_but_no_end_is_not_complete(copy: Path) -> None:
+    damage(copy, status="incomplete")
+    with pytest.raises(bp.ResultError, match="not finished"):
+        bp.open(copy)
+
+
+def test_a_damaged_table_is_named(copy: Path) -> None:
+    path = copy / "runs" / "red" / "1" / "series.parquet"
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(bp.ResultError, match=r"series\.parquet"):
+        bp.open(copy).table()
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, "has no manifest"),
+        ("{", "cannot be read"),
+        ("[]", "something else's"),
+        ('{"name": "a web app"}', "something else's"),
+        ('{"format": "bentpipe-result", "format_version": 99}', "result format 99"),
+    ],
+)
+def test_other_folders_are_no_results(tmp_path: Path, content: str | None, words: str) -> None:
+    if content is not None:
+        (tmp_path / "manifest.json").write_text(content)
+    with pytest.raises(bp.ResultError, match=words):
+        bp.open(tmp_path)
+
+
+def test_an_existing_folder_is_left_alone(plan: Plan, copy: Path) -> None:
+    with pytest.raises(bp.UsageError, match="exists already"):
+        Store.create(copy, plan)
+    assert bp.open(copy)
+
+
+def test_force_replaces_a_result_and_an_empty_folder(plan: Plan, copy: Path, tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    for folder in (copy, empty):
+        Store.create(folder, plan, force=True).close()
+        assert list((folder / "runs").iterdir()) == []
+
+
+@pytest.mark.parametrize("where", ["notes.txt", "runs/notes.txt", "runs/red/1/notes.txt", "mine/data.csv"])
+def test_force_deletes_nothing_that_is_not_bentpipe_s(plan: Plan, copy: Path, where: str) -> None:
+    foreign = copy / where
+    foreign.parent.mkdir(exist_ok=True)
+    foreign.write_text("precious")
+    with pytest.raises(bp.UsageError, match="not part of a Bentpipe result"):
+        Store.create(copy, plan, force=True)
+    assert foreign.read_text() == "precious"
+    assert bp.open(copy)
+
+
+def test_force_follows_no_link_and_replaces_no_other_folder(plan: Plan, copy: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(copy)
+    with pytest.raises(bp.UsageError, match="is not a folder"):
+        Store.create(link, plan, force=True)
+    other = tmp_path / "home"
+    other.mkdir()
+    (other / "thesis.tex").write_text("precious")
+    with pytest.raises(bp.UsageError, match="replaces only"):
+        Store.create(other, plan, force=True)
+    assert (other / "thesis.tex").exists()
+    assert bp.open(copy)
+
+
+def test_a_place_that_cannot_be_written_is_refused(plan: Plan, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(bp.UsageError, match="cannot be written"):
+        Store.create(tmp_path / "file" / "out", plan)
+
+
+def test_two_cannot_write_to_one_folder(plan: Plan, tmp_path: Path) -> None:
+    first = Store.create(tmp_path / "out", plan)
+    with pytest.raises(bp.UsageError, match="another Bentpipe"):
+        Store.resume(tmp_path / "out", plan)
+    with pytest.raises(bp.UsageError, match="another Bentpipe"):
+        Store.create(tmp_path / "out", plan, force=True)
+    first.close()
+    Store.resume(tmp_path / "out", plan).close()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"settings": ["red", "avq"]}, "settings red, avqred, now it is red, avq"),
+        ({"runs": 3}, "seeds 1, 2, now it is 1, 2, 3"),
+        ({"seed": 2}, "seeds 1, 2, now it is 2, 3"),
+    ],
+)
+def test_resuming_something_else_is_refused(
+    scenario: bp.Scenario, copy: Path, change: dict[str, object], words: str
+) -> None:
+    arguments: dict[str, object] = {"settings": SETTINGS, "runs": 2} | change
+    with pytest.raises(bp.UsageError, match=words):
+        Store.resume(copy, make_plan(scenario, **arguments))  # type: ignore[arg-type]
+
+
+def test_resuming_with_another_duration_says_which(copy: Path) -> None:
+    longer = bp.load("small-gateway", set={"run.duration": "21 s"})
+    with pytest.raises(bp.UsageError, match=r"run\.duration 20 s, now it is 21 s"):
+        Store.resume(copy, make_plan(longer, settings=SETTINGS, runs=2))
+
+
+def test_resuming_with_another_version_is_refused(plan: Plan, copy: Path) -> None:
+    damage(copy, core={"version": "0.0.1", "sha256": "0"})
+    with pytest.raises(bp.UsageError, match=r"Bentpipe 0\.0\.1"):
+        Store.resume(copy, plan)
+
+
+def test_nothing_is_resumed_where_nothing_is(plan: Plan, tmp_path: Path) -> None:
+    with pytest.raises(bp.ResultError, match="no such folder"):
+        Store.resume(tmp_path / "out", plan)

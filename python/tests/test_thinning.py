@@ -1,0 +1,68 @@
+import math
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bentpipe.thinning import bounds, ecdf, geometric, rounded_up, thin
+
+samples = st.lists(st.one_of(st.none(), st.floats(-1e9, 1e9), st.just(math.nan)), min_size=1, max_size=200)
+
+
+def table(values: list[float | None]) -> pl.DataFrame:
+    times = [0.1 * (index + 1) for index in range(len(values))]
+    return pl.DataFrame({"time": times, "value": pl.Series(values, dtype=pl.Float64)})
+
+
+@given(samples, st.integers(1, 50))
+def test_thinning_loses_no_extreme_and_no_mean(values: list[float | None], points: int) -> None:
+    known = [value for value in values if value is not None and not math.isnan(value)]
+    thinned = thin(table(values), points)
+    assert len(thinned) <= points
+    if not known:
+        assert thinned.is_empty()
+        return
+    assert thinned["low"].min() == min(known)
+    assert thinned["high"].max() == max(known)
+    for low, mean, high in thinned.select("low", "mean", "high").iter_rows():
+        assert low - 1e-6 <= mean <= high + 1e-6
+    assert thinned["time"].is_sorted()
+
+
+def test_thinning_by_hand() -> None:
+    thinned = thin(table([1.0, 3.0, 5.0, 4.0, 9.0]), 3)
+    assert thinned.rows() == [
+        (pytest.approx(0.15), 1.0, 2.0, 3.0),
+        (pytest.approx(0.35), 4.0, 4.5, 5.0),
+        (pytest.approx(0.5), 9.0, 9.0, 9.0),
+    ]
+
+
+def test_the_distribution_counts_repeated_values() -> None:
+    steps = ecdf(pl.Series([2.0, 1.0, 2.0, 4.0]))
+    assert steps == [(1.0, 0.0), (1.0, 25.0), (2.0, 75.0), (4.0, 100.0)]
+
+
+def test_a_long_distribution_is_thinned_and_ends_at_all() -> None:
+    steps = ecdf(pl.Series([float(value) for value in range(10_000)]))
+    assert len(steps) <= 302
+    assert steps[-1] == (9999.0, 100.0)
+    for value, share in steps[1:]:
+        assert share == pytest.approx((value + 1) / 100, rel=1e-4)
+
+
+def test_independent_drops_make_as_many_packets_as_there_are() -> None:
+    packets = sum(length * geometric(0.2, 1e6, length) for length in range(1, 200))
+    runs = sum(geometric(0.2, 1e6, length) for length in range(1, 200))
+    assert packets == pytest.approx(0.2 * 1e6)
+    assert packets / runs == pytest.approx(1.25)
+
+
+def test_axes_show_everything() -> None:
+    tables = [thin(table([3.0, 8.0])), thin(table([1.0, 7.0]))]
+    assert bounds(tables, [], from_zero=True) == (0.0, 8.0)
+    low, high = bounds(tables, [20.0], from_zero=False)
+    assert low < 1
+    assert high > 20
+    assert [rounded_up(value) for value in (0.0, 8.1, 97.0, 130.0)] == [1.0, 8.25, 97.5, 150.0]

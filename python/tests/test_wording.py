@@ -1,0 +1,48 @@
+import pytest
+
+from bentpipe.wording import brief, clock, convert, number, paragraphs, plural, quantity
+
+
+@pytest.mark.parametrize(
+    ("mean", "ci95", "text"),
+    [
+        (57.314, 1.26, "57.3 ± 1.3"),
+        (452310.4, 1234.0, "452,310 ± 1,234"),
+        (19.9186, 0.0026, "19.9186 ± 0.0026"),
+        (-0.5, 0.25, "−0.50 ± 0.25"),
+        (3.0, 0.0, "3 ± 0"),
+        (50.003967, 1e-9, "50.00 ± 0"),
+        (452310.4, 0.8, "452,310 ± 1"),
+        (0.0, 0.25, "0.00 ± 0.25"),
+        (56.25, None, "56.25"),
+        (0.0, None, "0"),
+        (None, None, "–"),
+    ],
+)
+def test_quantity(mean: float | None, ci95: float | None, text: str) -> None:
+    assert quantity(mean, ci95) == text
+
+
+def test_numbers() -> None:
+    assert [number(value) for value in (0.012345, 1234.5, 12.0, None)] == ["0.01235", "1,234", "12", "–"]
+    assert [brief(value) for value in (19.80, 0.0471, 486932.0, 60.0)] == ["19.8", "0.0471", "486,932", "60"]
+
+
+def test_units() -> None:
+    assert convert(19.8e6, "bit/s", "Mbit/s") == pytest.approx(19.8)
+    assert convert(3.0, "s", "ms") == pytest.approx(3000)
+    assert convert(0.2, "", "%") == pytest.approx(20)
+    assert convert(5.0, "packets", "packets") == 5.0
+    assert convert(5.0, "packets", "ms") is None
+
+
+def test_words() -> None:
+    assert [clock(value) for value in (0.5, 45, 120, 200, 5400)] == [
+        "0.5 s",
+        "45 s",
+        "2 min",
+        "3 min 20 s",
+        "1 h 30 min",
+    ]
+    assert [plural(count, "run") for count in (1, 2)] == ["1 run", "2 runs"]
+    assert paragraphs("\none\ntwo\n \nthree\n") == ["one two", "three"]
