@@ -61,8 +61,8 @@ test-python: $(CORE) $(VENV)/.dev
 	@command -v chromium >/dev/null || { $(call debian,chromium,the report's test opens it in a browser); }
 	$(BIN)/pytest
 
-bench: $(CORE) ## measure the speed of the simulator
-	cargo bench --locked --workspace
+bench: ## measure the speed of the simulator
+	cargo bench --locked --quiet -p bentpipe-sim
 
 fmt: $(VENV)/.dev ## format all code
 	cargo fmt --all
@@ -83,7 +83,7 @@ lock: | $(VENV)/.created ## pin the newest Python packages that pyproject.toml a
 	$(BIN)/uv pip compile $(LOCK) --group dev -c requirements.txt -o requirements-dev.txt
 
 clean: ## remove everything that was built; results/ stays
-	rm -rf $(VENV) target .hypothesis .mypy_cache .pytest_cache .ruff_cache python/bentpipe/_core*.so
+	rm -rf $(VENV) target .hypothesis .mypy_cache .pytest_cache .ruff_cache python/bentpipe/_core*.so python/bentpipe/templates/*.js
 	find python -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.created:
@@ -107,4 +107,5 @@ $(VENV)/.dev: requirements-dev.txt $(VENV)/.runtime
 $(CORE): $(VENV)/.runtime pyproject.toml $(RUST_SOURCES)
 	@echo "Building the Rust core (a minute or two the first time)"
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(PIP) install --no-deps --no-build-isolation --editable .
+	$(BIN)/python -m bentpipe.scripts
 	@touch $@

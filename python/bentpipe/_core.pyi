@@ -33,6 +33,12 @@ class Scenario:
     def name(self) -> str:
         """The file's stem."""
     @property
+    def text(self) -> str:
+        """The file's text, overrides not applied."""
+    @property
+    def overrides(self) -> list[str]:
+        """The overrides that it was read with, as they were given."""
+    @property
     def title(self) -> str:
         """One line saying what it is."""
     @property

@@ -34,9 +34,9 @@ def compare(
     """
     if isinstance(settings, str):
         settings = settings.split(",")
-    loaded, text = _loaded(scenario)
+    loaded = _loaded(scenario)
     chosen = loaded.settings if settings is None else list(settings)
-    return _do(planning.make_plan(loaded, settings=chosen, runs=runs, seed=seed, text=text), jobs, out)
+    return _do(planning.make_plan(loaded, settings=chosen, runs=runs, seed=seed), jobs, out)
 
 
 def run(
@@ -48,16 +48,12 @@ def run(
     out: str | Path | None = None,
 ) -> Result:
     """Simulate a scenario as it is, once or with `runs` seeds; otherwise like `compare`."""
-    loaded, text = _loaded(scenario)
-    return _do(planning.make_plan(loaded, settings=None, runs=runs, seed=seed, text=text), jobs, out)
+    loaded = _loaded(scenario)
+    return _do(planning.make_plan(loaded, settings=None, runs=runs, seed=seed), jobs, out)
 
 
-def _loaded(scenario: Scenario | str | Path) -> tuple[Scenario, str | None]:
-    if isinstance(scenario, Scenario):
-        return scenario, None
-    path = planning.scenario_path(scenario)
-    loaded = Scenario.load(str(path), [])
-    return loaded, path.read_text(encoding="utf-8")
+def _loaded(scenario: Scenario | str | Path) -> Scenario:
+    return scenario if isinstance(scenario, Scenario) else planning.load(scenario)
 
 
 def _do(plan: planning.Plan, jobs: int | None, out: str | Path | None) -> Result:

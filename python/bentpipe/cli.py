@@ -164,10 +164,10 @@ def _simulate(
         raise UsageError("--force replaces a result and --resume goes on with it: give one of them")
     if resume and out is None:
         raise UsageError("--resume needs --out DIR, the folder of the result to go on with")
-    loaded, text, changed = _load(scenario, overrides, duration)
+    loaded = _load(scenario, overrides, duration)
     # None: the scenario as it is; no names: those that the scenario compares.
     names = loaded.settings if settings == [] else settings
-    plan = make_plan(loaded, settings=names, runs=runs, seed=seed, text=text, overrides=changed)
+    plan = make_plan(loaded, settings=names, runs=runs, seed=seed)
     folder = out if out is not None else default_folder(loaded.name)
     store = Store.resume(folder, plan) if resume else Store.create(folder, plan, force=force)
     err = console.stderr()
@@ -221,18 +221,13 @@ def _command(context: click.Context, folder: Path) -> str:
     return shlex.join([*words, "--out", str(folder), "--resume"])
 
 
-def _load(
-    scenario: str, overrides: tuple[str, ...], duration: str | None
-) -> tuple[_core.Scenario, str, list[str]]:
-    """Return a scenario, its file's text and the overrides that were applied."""
-    from bentpipe.plan import scenario_path
+def _load(scenario: str, overrides: tuple[str, ...], duration: str | None) -> _core.Scenario:
+    from bentpipe.plan import load
 
     changed = list(overrides)
     if duration is not None:
         changed.append(f"run.duration={duration}")
-    path = scenario_path(scenario)
-    loaded = _core.Scenario.load(str(path), changed)
-    return loaded, path.read_text(encoding="utf-8"), changed
+    return load(scenario, changed)
 
 
 @cli.command("list", short_help="List algorithms or shipped scenarios.")
@@ -317,7 +312,7 @@ def show(
     from bentpipe import console
     from bentpipe.wording import paragraphs
 
-    loaded, _, _ = _load(scenario, overrides, duration)
+    loaded = _load(scenario, overrides, duration)
     if setting is not None:
         loaded = loaded.with_setting(setting)
     rows = loaded.effective()

@@ -329,7 +329,7 @@ METRICS: tuple[Metric, ...] = (
         "Goodput per flow, mean",
         "kbit/s",
         FLOWS,
-        "Goodput of a flow: mean over the flows that count (finite ones that were opened and completed within"
+        "Goodput of a flow: mean over the flows that count (finite ones that were completed within"
         " the measured time; endless ones by what they moved in it).",
         lambda run: _scaled(_mean(run.goodput), 1e-3),
         headline=True,

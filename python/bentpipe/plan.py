@@ -34,9 +34,6 @@ class Plan:
     """Every setting meets every seed, so that settings are compared under the same traffic."""
 
     scenario: Scenario
-    text: str | None
-    """The scenario file, if it is known."""
-    overrides: tuple[str, ...]
     settings: tuple[Setting, ...]
     seeds: tuple[int, ...]
 
@@ -94,8 +91,6 @@ def make_plan(
     settings: Sequence[str] | None,
     runs: int | None = None,
     seed: int | None = None,
-    text: str | None = None,
-    overrides: Iterable[str] = (),
 ) -> Plan:
     """Plan `runs` runs of each setting, with the seeds `seed`, `seed + 1` and so on.
 
@@ -122,13 +117,7 @@ def make_plan(
     for variant in variants:
         name = variant.aqm or scenario.name
         chosen.append(Setting(name, _slug(name, {other.slug for other in chosen}), variant))
-    return Plan(
-        scenario,
-        text,
-        tuple(overrides),
-        tuple(chosen),
-        tuple(range(first, first + runs)),
-    )
+    return Plan(scenario, tuple(chosen), tuple(range(first, first + runs)))
 
 
 def _slug(name: str, taken: set[str]) -> str:

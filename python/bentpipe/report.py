@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,13 @@ from bentpipe.errors import UsageError
 from bentpipe.figures import CONFIG, Drawing, Figure, colours, figures
 from bentpipe.metrics import GROUPS, METRICS, Metric
 from bentpipe.result import Result
+from bentpipe.scripts import VEGA_LITE, bundle
 from bentpipe.store import REPORT
 from bentpipe.wording import brief, clock, convert, paragraphs, plural, quantity
 
 __all__ = ["FORMATS", "check_formats", "render", "write_figures", "write_report"]
 
 FORMATS = ("svg", "png", "pdf")
-_VEGA_LITE = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
 _FIGURE_WIDTH = 620
 
 
@@ -61,7 +60,7 @@ def render(result: Result) -> str:
         warnings=_warnings(result),
         figures=shown,
         specs=_script_json(specs),
-        bundle=_bundle(),
+        bundle=bundle(),
     )
 
 
@@ -114,10 +113,10 @@ def write_figures(
 
 def _draw(spec: dict[str, Any], form: str) -> bytes:
     if form == "svg":
-        return vl_convert.vegalite_to_svg(spec, vl_version=_VEGA_LITE).encode()
+        return vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE).encode()
     if form == "png":
-        return vl_convert.vegalite_to_png(spec, vl_version=_VEGA_LITE, scale=2)
-    return vl_convert.vegalite_to_pdf(spec, vl_version=_VEGA_LITE)
+        return vl_convert.vegalite_to_png(spec, vl_version=VEGA_LITE, scale=2)
+    return vl_convert.vegalite_to_pdf(spec, vl_version=VEGA_LITE)
 
 
 def _joined(figure: Figure) -> Drawing | alt.ConcatChart:
@@ -135,12 +134,6 @@ def _spec(chart: Drawing | alt.ConcatChart, *, fit: bool = False) -> dict[str, A
     if fit:
         spec["autosize"] = {"type": "fit-x", "contains": "padding"}
     return spec
-
-
-@cache
-def _bundle() -> str:
-    # The stub demands a snippet; without one, the bundle sets `window.vegaEmbed`, which is what is wanted.
-    return vl_convert.javascript_bundle(vl_version=_VEGA_LITE)  # type: ignore[call-arg]
 
 
 def _script_json(value: object) -> str:

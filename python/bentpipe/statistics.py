@@ -4,8 +4,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scipy.special import stdtrit
-
 __all__ = ["Summary", "half_width", "summarise"]
 
 
@@ -25,6 +23,9 @@ class Summary:
 
 def half_width(std: float, runs: int) -> float:
     """Return the half-width of the 95 % Student interval of a mean over `runs` >= 2 independent values."""
+    # SciPy is 30 MB that a single run need not carry.
+    from scipy.special import stdtrit
+
     return float(stdtrit(runs - 1, 0.975)) * std / math.sqrt(runs)
 
 

@@ -24,8 +24,8 @@ create_exception!(
     PyException,
     "A scenario that cannot be read; the message says it all."
 );
-create_exception!(_core, SimulationError, PyException, "A run without results that can be trusted.");
-create_exception!(_core, Cancelled, PyException, "A run that was asked to stop.");
+create_exception!(bentpipe._core, SimulationError, PyException, "A run without results that can be trusted.");
+create_exception!(bentpipe._core, Cancelled, PyException, "A run that was asked to stop.");
 
 fn scenario_error(error: scenario::Error) -> PyErr {
     ScenarioError::new_err(error.to_string())
@@ -44,28 +44,26 @@ impl Scenario {
     #[staticmethod]
     fn load(path: &str, overrides: Vec<String>) -> PyResult<Self> {
         let inner = scenario::Scenario::load(path, &overrides).map_err(scenario_error)?;
-        let stem = std::path::Path::new(path).file_stem().unwrap_or_default();
-        Ok(Self { name: stem.to_string_lossy().into_owned(), inner })
+        Ok(Self::named(path, inner))
     }
 
     /// Reads a scenario's text; `name` stands for the file in messages.
     #[staticmethod]
     fn parse(text: &str, name: &str, overrides: Vec<String>) -> PyResult<Self> {
         let inner = scenario::Scenario::parse(text, name, &overrides).map_err(scenario_error)?;
-        let stem = std::path::Path::new(name).file_stem().unwrap_or_default();
-        Ok(Self { name: stem.to_string_lossy().into_owned(), inner })
+        Ok(Self::named(name, inner))
     }
 
     /// The same scenario with the subject's AQM replaced by a named setting.
     fn with_setting(&self, name: &str) -> PyResult<Self> {
         let inner = self.inner.with_setting(name).map_err(scenario_error)?;
-        Ok(Self { name: self.name.clone(), inner })
+        Ok(self.variant(inner))
     }
 
     /// The same scenario with each of these settings. Every override has its effect on one of them at least.
     fn with_settings(&self, names: Vec<String>) -> PyResult<Vec<Self>> {
         let all = self.inner.with_settings(&names).map_err(scenario_error)?;
-        Ok(all.into_iter().map(|inner| Self { name: self.name.clone(), inner }).collect())
+        Ok(all.into_iter().map(|inner| self.variant(inner)).collect())
     }
 
     /// Raises ScenarioError unless every override has its effect.
@@ -76,6 +74,18 @@ impl Scenario {
     #[getter]
     fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The file's text, overrides not applied.
+    #[getter]
+    fn text(&self) -> &str {
+        self.inner.text()
+    }
+
+    /// The overrides that it was read with, as they were given.
+    #[getter]
+    fn overrides(&self) -> Vec<&str> {
+        self.inner.overrides().collect()
     }
 
     #[getter]
@@ -169,6 +179,17 @@ impl Scenario {
     /// All that determines a result, as JSON.
     fn canonical(&self) -> String {
         self.inner.canonical_json()
+    }
+}
+
+impl Scenario {
+    fn named(file: &str, inner: scenario::Scenario) -> Self {
+        let stem = std::path::Path::new(file).file_stem().unwrap_or_default();
+        Self { name: stem.to_string_lossy().into_owned(), inner }
+    }
+
+    fn variant(&self, inner: scenario::Scenario) -> Self {
+        Self { name: self.name.clone(), inner }
     }
 }
 

@@ -168,6 +168,17 @@ impl Scenario {
         self.unused_overrides.first().map_or(Ok(()), |e| Err(e.clone()))
     }
 
+    /// The text that it was read from, overrides not applied.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.input.source.text
+    }
+
+    /// The overrides that it was read with, as they were given.
+    pub fn overrides(&self) -> impl Iterator<Item = &str> {
+        self.input.source.overrides.iter().map(|change| change.text.as_str())
+    }
+
     /// What the subject's AQM is called in results.
     #[must_use]
     pub fn label(&self) -> &str {

@@ -14,7 +14,7 @@ pub struct Source {
     pub file: String,
     /// Where each line of it begins.
     lines: Vec<usize>,
-    text: String,
+    pub text: String,
     pub overrides: Vec<Override>,
 }
 

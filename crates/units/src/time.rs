@@ -32,7 +32,7 @@ impl Instant {
     /// Seconds since the beginning.
     #[must_use]
     pub fn as_secs_f64(self) -> f64 {
-        self.0 as f64 * 1e-9
+        self.0 as f64 / 1e9
     }
 
     /// The span from `earlier` to here; zero where `earlier` lies later.
@@ -96,7 +96,7 @@ impl Duration {
     /// Seconds in this span.
     #[must_use]
     pub fn as_secs_f64(self) -> f64 {
-        self.0 as f64 * 1e-9
+        self.0 as f64 / 1e9
     }
 
     /// Whether the span is empty.
@@ -210,6 +210,12 @@ mod tests {
         assert_eq!(Duration::from_millis(1500).to_string(), "1500 ms");
         assert_eq!(Duration::from_secs(20).to_string(), "20 s");
         assert_eq!(Duration::from_nanos(8_320_001).to_string(), "8320001 ns");
+    }
+
+    #[test]
+    fn seconds_are_the_nearest_number_there_is() {
+        assert_eq!(Duration::from_secs(120).as_secs_f64(), 120.0);
+        assert_eq!(Instant::from_nanos(300_000_000).as_secs_f64(), 0.3);
     }
 
     #[test]
