@@ -108,7 +108,7 @@ fn unsplit_datagrams_pass_the_gateway() {
 }
 
 /// The published result of an independent simulator for 50 NewReno flows over 20 Mbit/s and 60 ms (ns-2.35): the link
-/// is full, and 5.54 % of the packets are dropped. Queue lengths are compared where RED's `wait_` exists.
+/// is full, 59.6 packets wait on average, and 5.54 % of the packets are dropped.
 #[test]
 fn fifty_flows_fill_a_link_as_in_ns_2() {
     let scenario = shipped(
@@ -119,4 +119,6 @@ fn fifty_flows_fill_a_link_as_in_ns_2() {
     assert!(mean(&r, "utilization_out") > 0.95 * 20e6);
     let drop_rate = r.summary.aqm_drops as f64 / r.summary.offered_packets as f64;
     assert!((drop_rate / 0.055_360_6 - 1.0).abs() < 0.1, "{drop_rate}");
+    let queue = r.summary.queue_time_mean;
+    assert!((queue / 59.6 - 1.0).abs() < 0.1, "{queue}");
 }

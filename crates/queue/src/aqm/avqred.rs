@@ -129,7 +129,7 @@ impl AvqRed {
             min_capacity: min / 8.0,
             max_capacity: max / 8.0,
             mean_packet: v.number("mean_packet"),
-            lottery: Lottery::new(v.number("min_th"), v.number("max_th"), 1.0, false),
+            lottery: Lottery::new(v.number("min_th"), v.number("max_th"), 1.0),
             v_cap: max / 8.0,
             vq: 0.0,
             last: Instant::ZERO,

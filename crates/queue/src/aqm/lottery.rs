@@ -15,15 +15,17 @@ pub(super) struct Lottery {
     pub max_p: f64,
     /// Ramp from `max_p` to 1 between `max_th` and twice it, in place of a step (Floyd 2000).
     pub gentle: bool,
+    /// Leave at least `1 / p_b` packets between two marks (ns-2's `wait_`).
+    pub wait: bool,
     /// Packets since the last mark; -1 while the level is below `min_th`.
-    count: i64,
+    pub count: i64,
     /// The probability of the last decision, `p_a`.
-    p: f64,
+    pub p: f64,
 }
 
 impl Lottery {
-    pub fn new(min_th: f64, max_th: f64, max_p: f64, gentle: bool) -> Self {
-        Self { min_th, max_th, max_p, gentle, count: -1, p: 0.0 }
+    pub fn new(min_th: f64, max_th: f64, max_p: f64) -> Self {
+        Self { min_th, max_th, max_p, gentle: false, wait: false, count: -1, p: 0.0 }
     }
 
     /// Whether the packet that meets the level `x` is marked; `share` scales its probability.
@@ -44,7 +46,8 @@ impl Lottery {
             return true;
         };
         self.count += 1;
-        self.p = spread(ramp * share, self.count);
+        self.p =
+            if self.wait { spread_late(ramp * share, self.count) } else { spread(ramp * share, self.count) };
         let marked = rng.uniform() < self.p;
         if marked {
             self.count = 0;
@@ -65,6 +68,20 @@ fn spread(p_b: f64, count: i64) -> f64 {
     if rest <= 0.0 { 1.0 } else { (p_b / rest).clamp(0.0, 1.0) }
 }
 
+/// `p_a` where the first `1 / p_b` packets after a mark are spared: the gap is uniform between one and two times
+/// that number (ns-2.35, `RED::modify_p`).
+#[inline]
+fn spread_late(p_b: f64, count: i64) -> f64 {
+    let share = count as f64 * p_b;
+    if share < 1.0 {
+        0.0
+    } else if share < 2.0 {
+        (p_b / (2.0 - share)).clamp(0.0, 1.0)
+    } else {
+        1.0
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -79,10 +96,19 @@ mod tests {
         }
     }
 
+    /// With `p_b` = 1/4 four packets are spared, then 1/4, 1/3, 1/2, 1.
+    #[test]
+    fn waiting_spares_the_packets_after_a_mark() {
+        let table = [(0, 0.0), (3, 0.0), (4, 0.25), (5, 1.0 / 3.0), (6, 0.5), (7, 1.0), (8, 1.0)];
+        for (count, p_a) in table {
+            assert!((spread_late(0.25, count) - p_a).abs() < 1e-15, "count {count}");
+        }
+    }
+
     /// Floyd & Jacobson 1993, section VI: the gap is uniform on 1..=1/p_b, so its mean is (1/p_b + 1)/2.
     #[test]
     fn gaps_are_uniform() {
-        let mut lottery = Lottery::new(60.0, 120.0, 0.5, false);
+        let mut lottery = Lottery::new(60.0, 120.0, 0.5);
         let mut rng = Rng::stream(1, "lottery", 0, "test");
         // x = 90 gives p_b = 1/4: gaps of 1, 2, 3, 4 (the first packet after a mark has count 1).
         let (mut gaps, mut gap) = ([0u32; 5], 0);
@@ -103,7 +129,7 @@ mod tests {
 
     #[test]
     fn thresholds_decide_alone_outside_the_ramp() {
-        let mut lottery = Lottery::new(60.0, 120.0, 0.5, false);
+        let mut lottery = Lottery::new(60.0, 120.0, 0.5);
         let mut rng = Rng::stream(1, "lottery", 0, "test");
         assert!((0..100).all(|_| !lottery.draw(59.999, 1.0, &mut rng)));
         assert_eq!(lottery.probability(), 0.0);
@@ -114,7 +140,7 @@ mod tests {
     /// Floyd 2000: half way between max_th and its double, p_b is half way between max_p and 1.
     #[test]
     fn gentle_ramps_on_beyond_max_th() {
-        let mut lottery = Lottery::new(60.0, 120.0, 0.5, true);
+        let mut lottery = Lottery { gentle: true, ..Lottery::new(60.0, 120.0, 0.5) };
         let mut rng = Rng::stream(1, "lottery", 0, "test");
         lottery.draw(180.0, 1.0, &mut rng);
         assert!((lottery.probability() - 0.75).abs() < 1e-15);

@@ -5,9 +5,10 @@
 //! packets that could have been sent in the time. Then the lottery on `avg` between `min_th` and `max_th`.
 //!
 //! *Departures:* the average is updated by arrivals at the mark point, not at the watched queue: there a
-//! gateway whose marks stop all arrivals would never learn that its queue has drained. `gentle` raises the
-//! probability from `max_p` to 1 between `max_th` and `2 max_th` (Floyd 2000), in place of the step to 1. In byte
-//! mode (`bytes = true`, Floyd & Jacobson 1993, section V) `p_b` is scaled by the packet's length over the mean.
+//! gateway whose marks stop all arrivals would never learn that its queue has drained. Three options: `gentle` raises
+//! the probability from `max_p` to 1 between `max_th` and `2 max_th` (Floyd 2000), in place of the step to 1; `wait` is
+//! ns-2's way to spread marks further; in byte mode (`bytes`; Floyd & Jacobson 1993, section V) `p_b` is scaled by the
+//! packet's length over the mean.
 
 use bentpipe_units::Instant;
 
@@ -52,6 +53,7 @@ const PARAMS: &[Param] = &[
     ),
     Param::number("max_p", Unit::One, 0.5, Range::above(0.0, 1.0), "Marking probability at `max_th`"),
     Param::flag("gentle", false, "Ramp from `max_p` to 1 between `max_th` and twice it"),
+    Param::flag("wait", false, "Spare the first `1 / p_b` packets after a mark, as ns-2 does by default"),
     Param::flag("bytes", false, "Mark in proportion to a packet's length"),
     Param::from_link(
         "mean_packet",
@@ -103,12 +105,11 @@ impl Red {
             bytes: v.flag("bytes"),
             mean_packet: v.number("mean_packet"),
             avg: 0.0,
-            lottery: Lottery::new(
-                v.number("min_th"),
-                v.number("max_th"),
-                v.number("max_p"),
-                v.flag("gentle"),
-            ),
+            lottery: Lottery {
+                gentle: v.flag("gentle"),
+                wait: v.flag("wait"),
+                ..Lottery::new(v.number("min_th"), v.number("max_th"), v.number("max_p"))
+            },
             decayed: Instant::ZERO,
         })
     }
