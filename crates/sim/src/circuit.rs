@@ -9,7 +9,7 @@ use bentpipe_transport::tcp;
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 
 use crate::agenda::Event;
-use crate::network::{Body, Flight, Hop, Line, Path, draw};
+use crate::network::{Body, Hop, Line, Path, draw};
 use crate::world::{Relay, World};
 
 /// Whose link of a group a path takes.
@@ -691,10 +691,8 @@ impl World {
                 s.buffers.take(stream, bytes);
                 s.relays[stream as usize].held += bytes;
                 self.offer_window(station, stream);
-                let body = Body::Chunk { stream, bytes, fin };
-                self.circuits[circuit as usize].flights += 1;
                 let len = u32::try_from(bytes).unwrap_or(u32::MAX);
-                let handle = self.flights.insert(Flight { body, circuit, len, hop: 0, end: 0 });
+                let handle = self.launch(Body::Chunk { stream, bytes, fin }, circuit, len, Path::default());
                 let pkt = self.packet(handle);
                 self.stations[station as usize].gateway.process(pkt, self.now);
                 self.arm_gateway(station);

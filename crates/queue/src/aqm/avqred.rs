@@ -11,7 +11,7 @@
 
 use bentpipe_units::{Duration, Instant};
 
-use super::lottery::Lottery;
+use super::lottery::{self, Lottery};
 use crate::registry::{Algorithm, Placement, Preset};
 use crate::{Aqm, Cx, Link, Packet, Param, ParamError, Range, Unit, Value, Values, Verdict};
 
@@ -34,22 +34,8 @@ fn capacity(link: &Link) -> f64 {
 }
 
 const PARAMS: &[Param] = &[
-    Param::from_link(
-        "min_th",
-        Unit::Packets,
-        |link| link.packets_in(0.033),
-        "33 ms of the link's capacity, at least one packet",
-        Range::between(0.0, 1e9),
-        "Virtual queue below which no packet is marked",
-    ),
-    Param::from_link(
-        "max_th",
-        Unit::Packets,
-        |link| 2.0 * link.packets_in(0.033),
-        "66 ms of the link's capacity, at least two packets",
-        Range::above(0.0, 1e9),
-        "Virtual queue from which on every packet is marked",
-    ),
+    lottery::MIN_TH,
+    lottery::MAX_TH,
     Param::number(
         "alpha",
         Unit::One,

@@ -7,6 +7,28 @@
 
 use bentpipe_units::Rng;
 
+use crate::{Param, Range, Unit};
+
+/// The lower threshold, by default a target delay of 33 ms.
+pub(super) const MIN_TH: Param = Param::from_link(
+    "min_th",
+    Unit::Packets,
+    |link| link.packets_in(0.033),
+    "33 ms of the link's capacity, at least one packet",
+    Range::between(0.0, 1e9),
+    "Level (average or virtual queue) below which no packet is marked",
+);
+
+/// The upper threshold, by default twice that.
+pub(super) const MAX_TH: Param = Param::from_link(
+    "max_th",
+    Unit::Packets,
+    |link| 2.0 * link.packets_in(0.033),
+    "66 ms of the link's capacity, at least two packets",
+    Range::above(0.0, 1e9),
+    "Level (average or virtual queue) from which on every packet is marked",
+);
+
 /// Marks by a level between two thresholds.
 #[derive(Debug)]
 pub(super) struct Lottery {
