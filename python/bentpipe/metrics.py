@@ -93,6 +93,12 @@ def _jain(values: pl.Series) -> float | None:
     return total**2 / (len(values) * squares) if total is not None and squares else None
 
 
+def _share(run: Recorded, counter: str) -> float | None:
+    """Return a counter as a share of the offered packets [%]."""
+    offered, counted = run.counters.get("offered_packets"), run.counters.get(counter)
+    return 100 * counted / offered if offered and counted is not None else None
+
+
 def _run_mean(run: Recorded) -> float | None:
     count = run.drop_runs["count"].cast(pl.Float64)
     runs = _number(count.sum())
@@ -284,7 +290,7 @@ METRICS: tuple[Metric, ...] = (
         "Drops",
         "packets",
         DROPS,
-        "Packets dropped by the subject: by its AQM or because a queue was full.",
+        "Packets dropped at the mark point: by the AQM, or because its queue was full.",
         _counter("dropped_packets"),
         headline=True,
     ),
@@ -294,8 +300,24 @@ METRICS: tuple[Metric, ...] = (
         "%",
         DROPS,
         "Those drops as a share of the offered packets.",
-        lambda run: _scaled(run.drop_share, 100),
+        lambda run: _share(run, "dropped_packets"),
         headline=True,
+    ),
+    Metric(
+        "drops_elsewhere",
+        "Drops elsewhere",
+        "packets",
+        DROPS,
+        "Packets dropped at the gateway's other queue: behind the PEP, they are sent again over the satellite.",
+        _counter("drops_elsewhere"),
+    ),
+    Metric(
+        "mark_rate",
+        "Mark rate",
+        "%",
+        DROPS,
+        "Packets that the AQM signalled congestion with, dropped or not, as a share of the offered packets.",
+        lambda run: _share(run, "marked_packets"),
     ),
     Metric(
         "drop_run_mean",

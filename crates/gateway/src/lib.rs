@@ -246,7 +246,10 @@ impl Gateway {
                     }
                 }
                 Some(_) => return self.regulator.want(now),
-                None if self.regulator.is_busy(now) => return self.regulator.want(now),
+                None if self.regulator.is_busy(now) => {
+                    self.regulator.rest();
+                    return self.regulator.want(now);
+                }
                 None => {
                     // Asked in vain, the queue learns that its link is idle.
                     let nothing = self.transmit.leave(now, &mut out);

@@ -18,6 +18,8 @@ pub struct Regulator {
     credit: i64,
     /// The last tick, or none yet.
     last: Option<Instant>,
+    /// Whether the last tick sent anything, which keeps the link busy up to the next.
+    sent: bool,
     /// One by one: when the packet that went last has been sent.
     free_at: Instant,
     wake_at: Option<Instant>,
@@ -27,7 +29,7 @@ impl Regulator {
     /// One that lets `rate` go, at every multiple of `tick`, or packet by packet where that is zero.
     #[must_use]
     pub fn new(rate: Rate, tick: Duration) -> Self {
-        Self { rate, tick, credit: 0, last: None, free_at: Instant::ZERO, wake_at: None }
+        Self { rate, tick, credit: 0, last: None, sent: false, free_at: Instant::ZERO, wake_at: None }
     }
 
     /// The first time, from `now` on, at which this regulator looks for work.
@@ -65,19 +67,20 @@ impl Regulator {
             let earned = self.rate.as_bps().saturating_mul(self.tick.as_nanos());
             self.credit = self.credit.saturating_add_unsigned(earned);
             self.last = Some(now);
+            self.sent = false;
         }
     }
 
-    /// Whether the packet that went last is still being sent.
+    /// Whether what went last is still being sent: a packet, or a tick's burst, which takes up to a tick.
     #[must_use]
     pub fn is_busy(&self, now: Instant) -> bool {
-        self.free_at > now
+        self.free_at > now || self.sent
     }
 
     /// Whether a packet of `len` bytes may go now.
     #[must_use]
     pub fn allows(&self, len: u32, now: Instant) -> bool {
-        if self.tick.is_zero() { !self.is_busy(now) } else { i64::from(len) * BYTE <= self.credit }
+        if self.tick.is_zero() { self.free_at <= now } else { i64::from(len) * BYTE <= self.credit }
     }
 
     /// A packet of `len` bytes goes.
@@ -86,6 +89,7 @@ impl Regulator {
             self.free_at = now + self.rate.time_to_send(u64::from(len));
         } else {
             self.credit -= i64::from(len) * BYTE;
+            self.sent = true;
         }
     }
 

@@ -47,7 +47,7 @@ fn at(us: u64) -> Instant {
 }
 
 fn packet(handle: u32) -> Packet {
-    Packet { len: 1000, flow: 0, handle, arrival: Instant::ZERO, ecn: Ecn::NotEct }
+    Packet { len: 1000, flow: 0, handle, arrival: Instant::ZERO, ecn: Ecn::NotEct, number: 0 }
 }
 
 /// A host that passes everything on; what happened until `end`: when, what, which packet.

@@ -78,14 +78,17 @@ pub fn series(series: Vec<Series>) -> Columns {
 pub fn drops(results: &Results) -> Columns {
     let d = &results.drops;
     let arrivals: UInt64Array = d.arrival.iter().map(|&n| (n != u64::MAX).then_some(n)).collect();
-    let places = d.place.iter().map(|&place| i32::from(place)).collect();
+    let places = d.place.iter().map(|&place| place as i32).collect();
     let reasons = d.reason.iter().map(|&reason| i32::from(reason)).collect();
     vec![
         column("time", Float64Array::from(d.time.clone())),
         column("arrival", arrivals),
         column("place", names(places, &results.places)),
         column("reason", names(reasons, &REASONS)),
-        column("flow", UInt32Array::from(d.flow.clone())),
+        column(
+            "flow",
+            d.flow.iter().map(|&flow| (flow != u32::MAX).then_some(flow)).collect::<UInt32Array>(),
+        ),
         column("bytes", UInt32Array::from(d.bytes.clone())),
     ]
 }
@@ -135,6 +138,8 @@ pub fn counters(results: &Results) -> Vec<(&'static str, f64)> {
         ("dropped_packets", (s.aqm_drops + s.overflow_drops) as f64),
         ("aqm_drops", s.aqm_drops as f64),
         ("overflow_drops", s.overflow_drops as f64),
+        ("drops_elsewhere", s.drops_elsewhere as f64),
+        ("marked_packets", s.marked_packets as f64),
         ("sent_packets", s.sent_packets as f64),
         ("sent_bytes", s.sent_bytes as f64),
         ("queue_time_mean", s.queue_time_mean),

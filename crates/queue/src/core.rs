@@ -18,6 +18,8 @@ pub struct Packet {
     pub arrival: Instant,
     /// Its ECN field (RFC 3168, section 5).
     pub ecn: Ecn,
+    /// How many packets had been judged before it; set by [`crate::Queue::judge`].
+    pub number: u64,
 }
 
 /// The ECN field of a packet (RFC 3168, section 5).
@@ -119,7 +121,7 @@ pub trait Aqm: Send {
     /// The packet was accepted at the mark point, marked or not.
     fn admit(&mut self, _pkt: &Packet, _cx: &mut Cx<'_>) {}
     /// The packet entered the watched queue. Each that did leaves it again by [`Aqm::depart`] or by
-    /// [`Aqm::overflowed`].
+    /// [`Aqm::overflowed`], unless a scheduler with Aqms of its own discards it for one of these.
     fn enqueued(&mut self, _pkt: &Packet, _cx: &mut Cx<'_>) {}
     /// The packet is at the head of the watched queue and about to leave it.
     fn depart(&mut self, _pkt: &Packet, _cx: &mut Cx<'_>) -> Verdict {

@@ -106,6 +106,7 @@ impl Queue {
     #[inline]
     pub fn judge(&mut self, pkt: Packet, now: Instant, out: &mut dyn Outcome) -> Option<Packet> {
         let w = &mut self.watched;
+        let pkt = Packet { number: w.counters.judged, ..pkt };
         w.counters.judged += 1;
         w.counters.judged_bytes += u64::from(pkt.len);
         let mut cx = Cx { now, queue: &w.state, rng: &mut w.rng };
@@ -134,6 +135,10 @@ impl Queue {
         w.aqm.enqueued(&pkt, &mut cx);
         let mut cx = Cx { now, queue: &found, rng: &mut self.scheduler_rng };
         self.scheduler.push(pkt, &mut cx, &mut Loss { watched: w, now, out });
+        if self.watched.state.packets == 0 {
+            // Nothing was taken in, so a link that was idle still is.
+            self.watched.state.idle_since = found.idle_since;
+        }
     }
 
     /// The link is free: the packet that goes next. Packets discarded at the head of the queue go to `out`.

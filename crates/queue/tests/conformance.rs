@@ -44,7 +44,7 @@ impl Outcome for Lost {
 }
 
 fn packet(handle: u32, flow: u32, len: u32) -> Packet {
-    Packet { len, flow, handle, arrival: Instant::ZERO, ecn: Ecn::NotEct }
+    Packet { len, flow, handle, arrival: Instant::ZERO, ecn: Ecn::NotEct, number: 0 }
 }
 
 /// Offers packets at `load` times the link's capacity for `count` packets; gives what became of each.

@@ -88,17 +88,18 @@ pub struct Delay {
     pub high: Duration,
     /// What it is drawn for.
     pub per: Per,
-    /// Whether a packet never overtakes the one before it. Only where it is drawn per packet.
-    pub ordered: bool,
 }
 
 /// What a delay is drawn for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Per {
-    /// For each packet.
-    Packet,
-    /// Once for each connection.
+    /// For each packet; `ordered`: none overtakes the one before it.
+    Packet {
+        /// Whether packets keep their order.
+        ordered: bool,
+    },
+    /// Once for each connection, whose packets keep their order.
     Connection,
 }
 

@@ -60,6 +60,7 @@ pub fn build(scenario: &Scenario, seed: u64) -> Result<World, Error> {
         sources: Vec::new(),
         recorder,
         discarded: Discarded::default(),
+        fault: None,
     };
     world.schedule(seed);
     Ok(world)
@@ -276,8 +277,9 @@ impl Builder<'_> {
             if let Some(index) = station {
                 let g = &self.scenario.gateways[index];
                 let to_far = hop.forward == g.link_forward;
-                let entry = Step::Gateway(index as u32);
-                if protocol.is_some_and(|p| g.pep.split.contains(&p)) {
+                let splits = protocol.is_some_and(|p| g.pep.split.contains(&p));
+                let entry = Step::Gateway { station: index as u32, splits };
+                if splits {
                     if to_far {
                         leg.down.push(entry);
                     }
@@ -298,7 +300,7 @@ impl Builder<'_> {
                 && hop.forward != self.scenario.gateways[index].link_forward
             {
                 // Against the data the gateway comes before the satellite; gathered in reverse, after it.
-                leg.up.push(Step::Gateway(index as u32));
+                leg.up.push(Step::Gateway { station: index as u32, splits: false });
             }
         }
         self.finish(&mut plan, leg, links);
@@ -311,7 +313,7 @@ impl Builder<'_> {
         for steps in [&mut leg.down, &mut leg.up] {
             let trivial = |step: &Step| match *step {
                 Step::Link { base, reverse, .. } => links[(base + u32::from(reverse)) as usize].is_trivial(),
-                Step::Gateway(_) => false,
+                Step::Gateway { .. } => false,
             };
             let is_link = |step: &&Step| matches!(step, Step::Link { .. });
             let lone =

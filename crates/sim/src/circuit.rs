@@ -5,10 +5,10 @@
 //! the `down` of one leg to the `up` of the next.
 
 use bentpipe_scenario::{ConnectionPer, Law, Ramp};
-use bentpipe_transport::tcp;
+use bentpipe_transport::{spacelink, tcp};
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 
-use crate::agenda::Event;
+use crate::agenda::{Event, MAX_INDEX};
 use crate::network::{Body, Hop, Line, Path, draw};
 use crate::world::{Relay, World};
 
@@ -31,7 +31,10 @@ pub enum Step {
         /// Which of the circuit's own delay lines it uses, if any.
         own_line: Option<u32>,
     },
-    Gateway(u32),
+    Gateway {
+        station: u32,
+        splits: bool,
+    },
 }
 
 /// One leg of a plan: the steps with the data, and against it.
@@ -228,8 +231,17 @@ impl World {
         for _ in 0..circuits {
             let circuit = self.open_circuit(traffic, from, to, session);
             self.circuits[circuit as usize].objects = objects;
+            self.draw_object(circuit);
             let opener = self.circuits[circuit as usize].conns.end - 1;
             self.connect(opener);
+        }
+    }
+
+    /// Draws the size of a circuit's next object.
+    fn draw_object(&mut self, circuit: u32) {
+        let circuit = &mut self.circuits[circuit as usize];
+        if let Kind::Pages { object_size, .. } = &self.traffic[circuit.traffic as usize].kind {
+            circuit.size = object_size.draw(&mut self.sessions[circuit.owner as usize].rng);
         }
     }
 
@@ -279,6 +291,7 @@ impl World {
             Some(circuit) => circuit,
             None => self.lay_out(traffic),
         };
+        self.circuits[index as usize].owner = owner;
         self.aim(index, from, to);
         let t = &self.traffic[traffic as usize];
         let (finite, user) = match t.kind {
@@ -344,7 +357,7 @@ impl World {
         }
         let mut room = |steps: &[Step]| {
             let start = self.hops.len() as u32;
-            self.hops.extend(steps.iter().map(|_| Hop::Gateway(0)));
+            self.hops.extend(steps.iter().map(|_| Hop::Gateway { station: 0, splits: false }));
             Path { start, end: self.hops.len() as u32 }
         };
         let paths: Vec<_> = plan.legs.iter().map(|leg| (room(&leg.down), room(&leg.up))).collect();
@@ -371,6 +384,11 @@ impl World {
                 }
                 relays.push((joint.station, stream));
             }
+        }
+        let most = self.conns.len().max(self.lines.len()).max(self.flights.len());
+        let streams = plan.joints.iter().map(|j| self.stations[j.station as usize].relays.len()).max();
+        if most > MAX_INDEX as usize || streams > Some(spacelink::MAX_STREAMS as usize) {
+            self.fault = Some(format!("more than {circuit} connections at a time are too many"));
         }
         self.circuits.push(Circuit {
             traffic,
@@ -401,7 +419,7 @@ impl World {
             for (steps, path) in [(&leg.down, down), (&leg.up, up)] {
                 for (hop, step) in self.hops[path.start as usize..path.end as usize].iter_mut().zip(steps) {
                     *hop = match *step {
-                        Step::Gateway(station) => Hop::Gateway(station),
+                        Step::Gateway { station, splits } => Hop::Gateway { station, splits },
                         Step::Link { base, member, reverse, own_line } => {
                             let member = match member {
                                 Member::One => 0,
@@ -465,6 +483,9 @@ impl World {
             }
         }
         for (station, stream) in relays {
+            // Nobody waits for these bytes any more, but others may for the room.
+            let held = self.stations[station as usize].relays[stream as usize].held;
+            self.release(station, stream, held);
             let relay = self.stations[station as usize].relays[stream as usize];
             for (live, far) in [(relay.near_live, false), (relay.far_live, true)] {
                 if live {
@@ -498,9 +519,9 @@ impl World {
         self.circuits[circuit as usize].phase = Phase::Free;
         for i in 0..self.circuits[circuit as usize].relays.len() {
             let (station, stream) = self.circuits[circuit as usize].relays[i];
-            let s = &mut self.stations[station as usize];
-            let held = std::mem::take(&mut s.relays[stream as usize].held);
-            s.buffers.close(stream, held);
+            let held = self.stations[station as usize].relays[stream as usize].held;
+            self.release(station, stream, held);
+            self.stations[station as usize].buffers.close(stream, 0);
         }
         let traffic = self.circuits[circuit as usize].traffic;
         self.traffic[traffic as usize].pool.push(circuit);
@@ -547,7 +568,7 @@ impl World {
         self.settle(circuit);
     }
 
-    fn transmit(&mut self, conn: u32) {
+    pub fn transmit(&mut self, conn: u32) {
         loop {
             let c = &mut self.conns[conn as usize];
             let config = &self.configs[c.config as usize];
@@ -626,17 +647,16 @@ impl World {
             self.recorder.delivered(circuit.flow, n);
         }
         match &self.traffic[circuit.traffic as usize].kind {
-            Kind::Pages { object_size, request_size, .. } => {
+            Kind::Pages { request_size, .. } => {
                 if c.tcp.is_established() && !c.greeted {
                     c.greeted = true;
-                    circuit.size = object_size.draw(&mut self.sessions[circuit.owner as usize].rng);
                     c.tcp.write(*request_size);
                 } else if circuit.phase == Phase::Live && circuit.size > 0 && circuit.got >= circuit.size {
                     circuit.objects -= 1;
                     if circuit.objects > 0 {
                         circuit.got = 0;
-                        circuit.size = object_size.draw(&mut self.sessions[circuit.owner as usize].rng);
                         c.tcp.write(*request_size);
+                        self.draw_object(index);
                     } else {
                         circuit.phase = Phase::Closing;
                         let (flow, owner) = (circuit.flow, circuit.owner);
@@ -690,7 +710,12 @@ impl World {
                 let s = &mut self.stations[station as usize];
                 s.buffers.take(stream, bytes);
                 s.relays[stream as usize].held += bytes;
-                self.offer_window(station, stream);
+                if self.stations[station as usize].is_tight(stream, self.receive_window(station, stream)) {
+                    // The others' room has shrunk too. What they have been offered already is not taken back.
+                    self.offer_windows(station, stream);
+                } else {
+                    self.offer_window(station, stream);
+                }
                 let len = u32::try_from(bytes).unwrap_or(u32::MAX);
                 let handle = self.launch(Body::Chunk { stream, bytes, fin }, circuit, len, Path::default());
                 let pkt = self.packet(handle);

@@ -105,11 +105,14 @@ pub fn run(scenario: &Scenario, seed: u64, progress: &Progress) -> Result<Result
         progress.now.store(now.as_nanos(), Ordering::Relaxed);
         !progress.cancelled.load(Ordering::Relaxed)
     });
+    if let Some(why) = world.fault {
+        return Err(Error::Impossible(why));
+    }
     if !finished {
         return Err(Error::Cancelled);
     }
     progress.now.store(end.as_nanos(), Ordering::Relaxed);
-    world.recorder.finish(end);
+    world.recorder.finish(end, &world.ports, &world.stations);
     world.check().map_err(Error::Broken)?;
     let mut space = Space::default();
     for end in world.stations.iter().flat_map(|s| [&s.near, &s.far]) {

@@ -12,8 +12,8 @@ use bentpipe_units::{Duration, Instant, Rate, Rng};
 pub enum Hop {
     /// Over a link, on one of its delay lines.
     Link { link: u32, line: u32 },
-    /// Through a gateway, from the internet to the satellite.
-    Gateway(u32),
+    /// Into a gateway, from the internet: through it, or, where it splits, to its end of the connection.
+    Gateway { station: u32, splits: bool },
 }
 
 /// A path: a range of hops.

@@ -25,7 +25,7 @@ pub struct Drops {
     /// Its number among the arrivals at the place's mark point since measuring began.
     pub arrival: Vec<u64>,
     /// Where (an index of [`Recorder::place_names`]).
-    pub place: Vec<u16>,
+    pub place: Vec<u32>,
     /// Why (an index of [`REASONS`]).
     pub reason: Vec<u8>,
     /// Whose.
@@ -75,7 +75,8 @@ impl Flow {
     #[must_use]
     pub fn goodput(&self, begin: Instant, end: Instant) -> f64 {
         if !self.finite {
-            return self.measured as f64 * 8.0 / (end - self.opened.max(begin)).as_secs_f64();
+            let until = self.closed.unwrap_or(end);
+            return self.measured as f64 * 8.0 / (until - self.opened.max(begin)).as_secs_f64();
         }
         if self.closed.is_none_or(|closed| closed < begin) {
             return f64::NAN;
@@ -102,10 +103,14 @@ pub struct Summary {
     pub offered_packets: u64,
     /// Bytes at the mark point.
     pub offered_bytes: u64,
-    /// Packets discarded for the Aqm's verdict.
+    /// Packets that the Aqm signalled congestion with.
+    pub marked_packets: u64,
+    /// Packets discarded at the mark point for the Aqm's verdict.
     pub aqm_drops: u64,
-    /// Packets discarded for want of room.
+    /// Packets discarded at the mark point for want of room.
     pub overflow_drops: u64,
+    /// Packets discarded at the gateway's other queue.
+    pub drops_elsewhere: u64,
     /// Packets that left over the link.
     pub sent_packets: u64,
     /// Bytes that left over the link.
@@ -120,11 +125,9 @@ pub struct Summary {
 
 /// Where packets queue, as seen by the recorder.
 struct Place {
-    /// In front of its series' names.
-    prefix: String,
     kind: PlaceKind,
     /// Indexes of its names among [`Recorder::place_names`]: ahead of the PEP, behind it; a port has one.
-    names: [u16; 2],
+    names: [u32; 2],
     /// Counters at the last sample.
     last: Snapshot,
     /// Counters when measuring began.
@@ -146,11 +149,62 @@ enum PlaceKind {
 
 #[derive(Clone, Copy, Default)]
 struct Snapshot {
+    /// Of the queue whose Aqm judges.
     counters: Counters,
-    queue_sent_bytes: u64,
-    arrived_bytes: u64,
+    /// Packets discarded at the mark point, for the Aqm's verdict and for want of room.
+    aqm_drops: u64,
+    overflow_drops: u64,
+    /// Packets discarded at the place's other queue.
+    elsewhere: u64,
+    /// Of the transmit queue.
+    sent: u64,
+    sent_bytes: u64,
     packet_seconds: f64,
-    overflow_ahead: u64,
+    arrived_bytes: u64,
+}
+
+/// The queues of a place.
+struct Queues<'a> {
+    /// The one whose Aqm judges.
+    watched: &'a Queue,
+    /// The transmit queue.
+    shown: &'a Queue,
+    /// A gateway's packets in the receive queue, and bytes in the PEP's buffers.
+    gateway: Option<(f64, f64)>,
+}
+
+impl Place {
+    /// The place as it stands.
+    fn look<'a>(&self, now: Instant, ports: &'a [Port], stations: &'a [Station]) -> (Snapshot, Queues<'a>) {
+        let (watched, at_mark, other, shown, arrived_bytes, gateway) = match self.kind {
+            PlaceKind::Port(port) => {
+                let queue = &ports[port as usize].queue;
+                (queue, queue, None, queue, 0, None)
+            }
+            PlaceKind::Gateway(station) => {
+                let s = &stations[station as usize];
+                let (receive, transmit) = (s.gateway.receive_queue(), s.gateway.transmit_queue());
+                let (at_mark, other) = match s.gateway.mark_point() {
+                    GatewayPlace::Receive => (receive, transmit),
+                    GatewayPlace::Transmit => (transmit, receive),
+                };
+                let extra = (f64::from(receive.state().packets), s.buffers.occupied() as f64);
+                let arrived = s.gateway.arrived_bytes();
+                (s.gateway.watched_queue(), at_mark, Some(other), transmit, arrived, Some(extra))
+            }
+        };
+        let snapshot = Snapshot {
+            counters: *watched.counters(),
+            aqm_drops: watched.counters().refused + at_mark.counters().evicted,
+            overflow_drops: at_mark.counters().overflowed,
+            elsewhere: other.map_or(0, |q| q.counters().overflowed + q.counters().evicted),
+            sent: shown.counters().sent,
+            sent_bytes: shown.state().sent_bytes,
+            packet_seconds: shown.packet_seconds(now),
+            arrived_bytes,
+        };
+        (snapshot, Queues { watched, shown, gateway })
+    }
 }
 
 /// What is kept of the subject alone.
@@ -307,7 +361,7 @@ impl Recorder {
             self.subject = self.places.len();
         }
         let prefix = if is_subject { String::new() } else { format!("{name}.") };
-        let first_name = self.place_names.len() as u16;
+        let first_name = self.place_names.len() as u32;
         self.place_names.extend(names.iter().cloned());
         let first_series = self.series.len();
         let mut columns: Vec<String> = series.iter().map(|s| (*s).to_owned()).collect();
@@ -316,9 +370,8 @@ impl Recorder {
             self.series.push(Series { name: format!("{prefix}{column}"), values: Vec::new() });
         }
         self.places.push(Place {
-            prefix,
             kind,
-            names: [first_name, first_name + names.len() as u16 - 1],
+            names: [first_name, first_name + names.len() as u32 - 1],
             last: Snapshot::default(),
             begin: Snapshot::default(),
             delay_sum: 0,
@@ -397,18 +450,10 @@ impl Recorder {
         }
     }
 
-    pub fn dropped_at_port(
-        &mut self,
-        now: Instant,
-        port: u32,
-        judged: u64,
-        pkt: &Packet,
-        reason: DropReason,
-    ) {
+    pub fn dropped_at_port(&mut self, now: Instant, port: u32, pkt: &Packet, reason: DropReason) {
         let place = self.of_port[port as usize];
         let name = self.places[place].names[0];
-        // A port's packets are judged as they enter, so the newest is the one with the last number.
-        self.note(now, place, name, Some(judged), pkt, reason);
+        self.note(now, place, name, true, pkt, reason);
     }
 
     pub fn dropped_at_gateway(
@@ -422,26 +467,25 @@ impl Recorder {
     ) {
         let place = self.of_gateway[station as usize];
         let name = self.places[place].names[usize::from(at == GatewayPlace::Transmit)];
-        let judged = gateway.watched_queue().counters().judged;
-        // What overflows behind the mark point was judged a while ago: it has no place in the runs.
-        let run = (at == gateway.mark_point()).then_some(judged);
-        self.note(now, place, name, run, pkt, reason);
+        // What overflows elsewhere was judged a while ago, or never: it has no number.
+        self.note(now, place, name, at == gateway.mark_point(), pkt, reason);
     }
 
     fn note(
         &mut self,
         now: Instant,
         place: usize,
-        name: u16,
-        judged: Option<u64>,
+        name: u32,
+        judged: bool,
         pkt: &Packet,
         reason: DropReason,
     ) {
         if !self.measuring {
             return;
         }
+        // A packet that was judged before measuring began has no number either.
         let begin = self.places[place].begin.counters.judged;
-        let arrival = judged.map(|judged| judged.saturating_sub(begin + 1));
+        let arrival = pkt.number.checked_sub(begin).filter(|_| judged);
         if let Some(arrival) = arrival {
             self.places[place].detail.runs.drop(arrival);
         }
@@ -455,12 +499,12 @@ impl Recorder {
     /// A link has lost a packet.
     pub fn lost(&mut self, now: Instant, link: u32, flow: u32, len: u32) {
         if self.measuring {
-            let name = (self.first_link_name + link as usize) as u16;
+            let name = (self.first_link_name + link as usize) as u32;
             self.push_drop(now, u64::MAX, name, 2, flow, len);
         }
     }
 
-    fn push_drop(&mut self, now: Instant, arrival: u64, place: u16, reason: u8, flow: u32, bytes: u32) {
+    fn push_drop(&mut self, now: Instant, arrival: u64, place: u32, reason: u8, flow: u32, bytes: u32) {
         self.drops.time.push((now - self.warmup).as_secs_f64());
         self.drops.arrival.push(arrival);
         self.drops.place.push(place);
@@ -480,33 +524,8 @@ impl Recorder {
             self.series[0].values.push((now - self.warmup).as_secs_f64());
         }
         for place in &mut self.places {
-            let (queue, sent, arrived, ahead, extra) = match place.kind {
-                PlaceKind::Gateway(station) => {
-                    let s = &stations[station as usize];
-                    let g = &s.gateway;
-                    let other = if std::ptr::eq(g.watched_queue(), g.transmit_queue()) {
-                        g.receive_queue()
-                    } else {
-                        g.transmit_queue()
-                    };
-                    let sent = g.transmit_queue().state().sent_bytes;
-                    let received = f64::from(g.receive_queue().state().packets);
-                    let extra = Some((received, s.buffers.occupied() as f64, g.transmit_queue()));
-                    (g.watched_queue(), sent, g.arrived_bytes(), other.counters().overflowed, extra)
-                }
-                PlaceKind::Port(port) => {
-                    let p = &ports[port as usize];
-                    (&p.queue, p.queue.state().sent_bytes, 0, 0, None)
-                }
-            };
-            let shown = extra.map_or(queue, |(_, _, transmit)| transmit);
-            let snapshot = Snapshot {
-                counters: *queue.counters(),
-                queue_sent_bytes: sent,
-                arrived_bytes: arrived,
-                packet_seconds: shown.packet_seconds(now),
-                overflow_ahead: ahead,
-            };
+            let (snapshot, queues) = place.look(now, ports, stations);
+            let Queues { watched: queue, shown, gateway: extra } = queues;
             if !began {
                 (place.begin, place.last) = (snapshot, snapshot);
                 continue;
@@ -517,7 +536,7 @@ impl Recorder {
             let judged = snapshot.counters.judged - last.counters.judged;
             let marked = snapshot.counters.marked - last.counters.marked;
             let offered = rate(snapshot.counters.judged_bytes - last.counters.judged_bytes);
-            let out = rate(snapshot.queue_sent_bytes - last.queue_sent_bytes);
+            let out = rate(snapshot.sent_bytes - last.sent_bytes);
             let (packets, bytes) = (f64::from(shown.state().packets), shown.state().bytes as f64);
             let delay = place.delay_sum as f64 * 1e-9 / place.delay_count as f64;
             (place.delay_sum, place.delay_count) = (0, 0);
@@ -528,7 +547,7 @@ impl Recorder {
                 column += 1;
             };
             match extra {
-                Some((received, buffered, _)) => {
+                Some((received, buffered)) => {
                     let arriving = rate(snapshot.arrived_bytes - last.arrived_bytes);
                     for value in [offered, arriving, out, received, packets, bytes, delay, marks, buffered] {
                         put(value);
@@ -548,21 +567,23 @@ impl Recorder {
     }
 
     /// Works out the summary, at the end of the run.
-    pub fn finish(&mut self, now: Instant) {
+    pub fn finish(&mut self, now: Instant, ports: &[Port], stations: &[Station]) {
         let place = &mut self.places[self.subject];
         place.detail.runs.close();
-        let (begin, end) = (&place.begin, &place.last);
+        let (end, _) = place.look(now, ports, stations);
+        let begin = &place.begin;
         let seconds = (now - self.warmup).as_secs_f64();
         let delays = place.detail.delays.as_ref();
         let percentile = |q: f64| delays.map_or(f64::NAN, |d| d.value_at_quantile(q) as f64 * 1e-9);
-        let since = |of: fn(&Counters) -> u64| of(&end.counters) - of(&begin.counters);
         self.summary = Summary {
-            offered_packets: since(|c| c.judged),
-            offered_bytes: since(|c| c.judged_bytes),
-            aqm_drops: since(|c| c.refused) + since(|c| c.evicted),
-            overflow_drops: since(|c| c.overflowed) + end.overflow_ahead - begin.overflow_ahead,
-            sent_packets: since(|c| c.sent),
-            sent_bytes: end.queue_sent_bytes - begin.queue_sent_bytes,
+            offered_packets: end.counters.judged - begin.counters.judged,
+            offered_bytes: end.counters.judged_bytes - begin.counters.judged_bytes,
+            marked_packets: end.counters.marked - begin.counters.marked,
+            aqm_drops: end.aqm_drops - begin.aqm_drops,
+            overflow_drops: end.overflow_drops - begin.overflow_drops,
+            drops_elsewhere: end.elsewhere - begin.elsewhere,
+            sent_packets: end.sent - begin.sent,
+            sent_bytes: end.sent_bytes - begin.sent_bytes,
             queue_time_mean: (end.packet_seconds - begin.packet_seconds) / seconds,
             queue_delay: match delays {
                 Some(d) if !d.is_empty() => [
@@ -604,15 +625,21 @@ impl Recorder {
                 ));
             }
         }
-        let runs: u64 = self.drop_runs().map(|(length, n)| u64::from(length) * n).sum();
-        let prefix = &self.places[self.subject].prefix;
         let names = self.places[self.subject].names;
-        let at_subject = |place: &u16| *place == names[0] || *place == names[1];
         let placed = self.drops.place.iter().zip(&self.drops.arrival);
-        let recorded =
-            placed.filter(|(place, arrival)| at_subject(place) && **arrival != u64::MAX).count() as u64;
-        if runs != recorded {
-            return Err(format!("{prefix}{runs} drops in runs, {recorded} recorded"));
+        let (mut here, mut numbered) = (0, 0);
+        for (_, &arrival) in placed.filter(|(place, _)| names.contains(place)) {
+            here += 1;
+            numbered += u64::from(arrival != u64::MAX);
+        }
+        let s = &self.summary;
+        let counted = s.aqm_drops + s.overflow_drops + s.drops_elsewhere;
+        if counted != here {
+            return Err(format!("{here} drops recorded at the subject, {counted} counted"));
+        }
+        let runs: u64 = self.drop_runs().map(|(length, n)| u64::from(length) * n).sum();
+        if runs != numbered {
+            return Err(format!("{runs} drops in runs, {numbered} numbered"));
         }
         Ok(())
     }

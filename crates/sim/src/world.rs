@@ -2,10 +2,11 @@
 
 use bentpipe_gateway::{Event as GatewayEvent, Gateway, PepBuffers};
 use bentpipe_queue::{Ecn, Packet};
+use bentpipe_scenario::Per;
 use bentpipe_transport::{spacelink, tcp};
 use bentpipe_units::Instant;
 
-use crate::agenda::{Agenda, Event};
+use crate::agenda::{Agenda, Event, MAX_INDEX};
 use crate::circuit::{Circuit, Conn, Session, Source, Traffic};
 use crate::network::{Body, Discarded, Flight, Hop, Line, Link, Path, Port, Slab};
 use crate::recorder::Recorder;
@@ -29,6 +30,13 @@ pub struct Station {
     pub space_at: [Instant; 2],
     /// Whether the gateway's events are being worked off further up the stack.
     pub draining: bool,
+}
+
+impl Station {
+    /// Whether a stream's buffer has less room than a connection's whole window.
+    pub fn is_tight(&self, stream: u32, window: u64) -> bool {
+        self.buffers.room(stream) < window
+    }
 }
 
 /// One split connection's stream: where the PEP joins two TCP connections over the satellite.
@@ -64,6 +72,8 @@ pub struct World {
     pub sources: Vec<Source>,
     pub recorder: Recorder,
     pub discarded: Discarded,
+    /// Why the run cannot go on, once it has grown beyond what can be simulated.
+    pub fault: Option<String>,
 }
 
 impl World {
@@ -74,7 +84,7 @@ impl World {
             self.now = time;
             self.happen(event);
             countdown = countdown.wrapping_sub(1) & 0xfff;
-            if countdown == 0 && !proceed(time) {
+            if countdown == 0 && (self.fault.is_some() || !proceed(time)) {
                 return false;
             }
         }
@@ -148,7 +158,7 @@ impl World {
         }
         match self.hops[flight.hop as usize] {
             Hop::Link { link, line } => self.enter_link(index, flight.len, link, line),
-            Hop::Gateway(station) => {
+            Hop::Gateway { station, .. } => {
                 let pkt = self.packet(index);
                 self.stations[station as usize].gateway.arrive(pkt, self.now);
                 self.drain_gateway(station);
@@ -172,7 +182,9 @@ impl World {
                 self.serve_port(port);
             }
         }
-        self.bury_at_port(port);
+        if !self.discarded.0.is_empty() {
+            self.bury_at_port(port);
+        }
     }
 
     /// A port's link is free: sends the next packet.
@@ -207,11 +219,13 @@ impl World {
 
     /// Records what a port discarded.
     fn bury_at_port(&mut self, port: u32) {
-        while let Some((pkt, reason)) = self.discarded.0.pop() {
-            let judged = self.ports[port as usize].queue.counters().judged;
-            self.recorder.dropped_at_port(self.now, port, judged, &pkt, reason);
+        let mut discarded = std::mem::take(&mut self.discarded.0);
+        for (pkt, reason) in discarded.drain(..) {
+            self.recorder.dropped_at_port(self.now, port, &pkt, reason);
             self.bury(pkt.handle);
         }
+        // Nothing is discarded meanwhile; the room is kept.
+        self.discarded.0 = discarded;
     }
 
     /// A packet has been discarded.
@@ -239,11 +253,14 @@ impl World {
             self.recorder.lost(self.now, link, flow, len);
             return self.bury(index);
         }
-        if !l.delay.ordered {
-            let arrival = sent + l.draw_delay();
-            return self.agenda.at(arrival, Event::Flight(index));
-        }
-        let delay = if l.is_per_connection() { self.lines[line as usize].delay } else { l.draw_delay() };
+        let delay = match l.delay.per {
+            Per::Connection => self.lines[line as usize].delay,
+            Per::Packet { ordered: true } => l.draw_delay(),
+            Per::Packet { ordered: false } => {
+                let arrival = sent + l.draw_delay();
+                return self.agenda.at(arrival, Event::Flight(index));
+            }
+        };
         let line_state = &mut self.lines[line as usize];
         let arrival = (sent + delay).max(line_state.last);
         line_state.last = arrival;
@@ -289,7 +306,14 @@ impl World {
             Body::Tcp { segment, .. } if segment.ect => Ecn::Ect,
             _ => Ecn::NotEct,
         };
-        Packet { len: flight.len, flow: self.flow_of(index), handle: index, arrival: self.now, ecn }
+        Packet {
+            len: flight.len,
+            flow: self.flow_of(index),
+            handle: index,
+            arrival: self.now,
+            ecn,
+            number: 0,
+        }
     }
 
     /// Writes a congestion mark into the packet it was set on.
@@ -365,8 +389,9 @@ impl World {
     fn received(&mut self, station: u32, pkt: Packet) {
         self.note_mark(pkt);
         let flight = self.flights.get_mut(pkt.handle);
+        let hop = self.hops[flight.hop as usize];
         flight.hop += 1;
-        if flight.hop == flight.end {
+        if let Hop::Gateway { splits: true, .. } = hop {
             return self.deliver(pkt.handle);
         }
         self.stations[station as usize].gateway.process(pkt, self.now);
@@ -496,22 +521,33 @@ impl World {
     }
 
     /// Bytes have reached the far end, so their room in the PEP's buffer is free again.
-    fn release(&mut self, station: u32, stream: u32, bytes: u64) {
+    pub fn release(&mut self, station: u32, stream: u32, bytes: u64) {
+        let window = self.receive_window(station, stream);
         let s = &mut self.stations[station as usize];
+        let was_tight = s.is_tight(stream, window);
         let relay = &mut s.relays[stream as usize];
+        // A connection that was given up has let go of everything.
+        let bytes = bytes.min(relay.held);
         relay.held -= bytes;
-        let conn = relay.near;
-        let config = &self.configs[self.conns[conn as usize].config as usize];
-        let was_tight = s.buffers.room(stream) < u64::from(config.receive_window);
         s.buffers.release(stream, bytes);
         if was_tight {
-            // Whoever shares the buffer may have been waiting for the room.
-            for sharer in s.buffers.sharers(stream).to_vec() {
-                self.offer_window(station, sharer);
-                let near = self.stations[station as usize].relays[sharer as usize].near;
-                self.pump(near);
-            }
+            self.offer_windows(station, stream);
         }
+    }
+
+    /// Tells all connections that share a stream's buffer how much their servers may send.
+    pub fn offer_windows(&mut self, station: u32, stream: u32) {
+        for sharer in self.stations[station as usize].buffers.sharers(stream).to_vec() {
+            self.offer_window(station, sharer);
+            let near = self.stations[station as usize].relays[sharer as usize].near;
+            self.transmit(near);
+        }
+    }
+
+    /// The largest window that the gateway's connection of a stream may offer [bytes].
+    pub fn receive_window(&self, station: u32, stream: u32) -> u64 {
+        let near = self.stations[station as usize].relays[stream as usize].near;
+        u64::from(self.configs[self.conns[near as usize].config as usize].receive_window)
     }
 
     /// Tells a connection at the gateway how much its server may send.
@@ -524,6 +560,9 @@ impl World {
     // ----- the end -------------------------------------------------------------------------------------------
 
     fn sample(&mut self) {
+        if self.flights.len() > MAX_INDEX as usize {
+            self.fault = Some(format!("{} packets at a time are too many", self.flights.len()));
+        }
         let next = self.recorder.sample(self.now, &self.ports, &self.stations);
         if let Some(at) = next {
             self.agenda.at(at, Event::Sample);

@@ -95,6 +95,26 @@ fn a_constant_rate_uses_what_it_asks_for_or_what_there_is() {
     assert!((0.072..=0.0801).contains(&longest), "{longest}");
 }
 
+/// A delay that belongs to a connection is the same for all of its packets, there and back: the page takes as long as
+/// with a fixed delay of some value between the bounds, nothing is overtaken and so nothing is sent twice.
+#[test]
+fn a_connections_own_delay_is_the_same_for_all_of_its_packets() {
+    let own = FETCH
+        .replace(r#"delay = "50 ms""#, r#"delay = { uniform = ["20 ms", "80 ms"], per = "connection" }"#)
+        .replace("sessions = 1", "sessions = 20")
+        .replace(r#"rate = "1 Mbps""#, r#"rate = "1 Gbps""#);
+    let r = results(&scenario(&own), 1);
+    // Three round trips and a half, as worked out above, and the handshake's: SYN, request, three segments, the rest.
+    let (least, most) = (6.0 * 0.020, 6.0 * 0.080 + 0.001);
+    let times: Vec<f64> = r.flows.iter().map(|flow| flow.completion_time()).collect();
+    assert_eq!(times.len(), 20);
+    assert!(times.iter().all(|time| (least..most).contains(time)), "{times:?}");
+    let spread = times.iter().copied().fold(0.0, f64::max) - times.iter().copied().fold(1.0, f64::min);
+    assert!(spread > 0.1, "{times:?}");
+    // Six full segments and a SYN-ACK each, and the FIN that rides on the last one's back.
+    assert_eq!(r.summary.offered_packets, 20 * (6 + 1 + 1));
+}
+
 /// Datagrams that are not split wait 12 ms for the PEP and then for a tick, and reach the client unharmed.
 #[test]
 fn unsplit_datagrams_pass_the_gateway() {
@@ -105,6 +125,45 @@ fn unsplit_datagrams_pass_the_gateway() {
     for flow in udp {
         assert!(flow.measured > 0, "session {}", flow.session);
     }
+}
+
+/// A satellite without delay, and nothing behind it: the regulator's 1 Mbit/s hold all the same.
+#[test]
+fn no_traffic_slips_past_the_regulator() {
+    let text = r#"
+title = "Four times too much"
+[run]
+warmup = "1 s"
+duration = "10 s"
+[host.server]
+count = 1
+[host.client]
+count = 1
+[link.ingress]
+between = ["server", "gateway"]
+rate = "10 Mbps"
+delay = "20 ms"
+[gateway]
+aqm = { algorithm = "red" }
+regulator = { rate = "1 Mbps", tick = "5 ms" }
+[link.satellite]
+between = ["gateway", "terminal"]
+[link.access]
+between = ["terminal", "client"]
+[traffic.voice]
+kind = "cbr"
+from = "server"
+to = "client"
+flows = 1
+rate = "4 Mbps"
+packet = "1000 B"
+"#;
+    let r = results(&scenario(text), 1);
+    let goodput = r.flows[0].goodput(r.begin, r.end);
+    assert!((0.9e6..1e6).contains(&goodput), "{goodput}");
+    assert!(mean(&r, "utilization_out") <= 1e6);
+    let wire = 1000.0 / 972.0;
+    assert!((goodput * wire / mean(&r, "utilization_out") - 1.0).abs() < 0.01);
 }
 
 /// The published result of an independent simulator for 50 NewReno flows over 20 Mbit/s and 60 ms (ns-2.35): the link

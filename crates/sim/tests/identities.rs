@@ -2,6 +2,7 @@
 
 mod common;
 
+use bentpipe_scenario::Scenario;
 use common::{results, shipped};
 
 /// Overrides that bend the small gateway, and whether anything may be sent again over the satellite.
@@ -74,4 +75,87 @@ fn what_the_satellite_loses_the_spacelink_repeats() {
     let lost = lossy.drops.reason.iter().filter(|&&reason| reason == 2).count();
     assert!(lost > 50);
     assert!(lossy.flows.iter().filter(|f| f.completed).all(|f| (20_000..=60_000).contains(&f.delivered)));
+}
+
+/// What overflows behind the PEP and is sent again is counted apart: a packet is dropped at the mark point once at most.
+#[test]
+fn repetitions_do_not_count_as_drops_of_what_was_offered() {
+    let r = results(&shipped("small-gateway", &["gateway.transmit_queue.limit=10 packets"]), 1);
+    let s = &r.summary;
+    assert!(s.aqm_drops + s.overflow_drops < s.offered_packets, "{s:?}");
+    assert!(s.drops_elsewhere > s.offered_packets, "{s:?}");
+}
+
+/// Samples every 6 s of 10 s: the counters go on to the end.
+#[test]
+fn counters_do_not_stop_at_the_last_sample() {
+    let whole = results(&shipped("small-gateway", &["run.duration=10 s", "run.sample_interval=1 s"]), 1);
+    let odd = results(&shipped("small-gateway", &["run.duration=10 s", "run.sample_interval=6 s"]), 1);
+    assert_eq!(whole.summary.offered_packets, odd.summary.offered_packets);
+    assert_eq!(whole.summary.queue_time_mean, odd.summary.queue_time_mean);
+    assert_eq!((whole.series[0].values.len(), odd.series[0].values.len()), (10, 1));
+}
+
+/// Two endless transfers of one user share a buffer of 30 KB. One gives up; the other must go on with all of it.
+#[test]
+fn a_failed_connection_leaves_its_buffer_to_the_others() {
+    let text = r#"
+title = "A frail neighbour"
+[run]
+sample_interval = "1 s"
+duration = "300 s"
+[host.server]
+count = 1
+[host.client]
+count = 1
+[link.ingress]
+between = ["server", "gateway"]
+rate = "100 Mbps"
+delay = "5 ms"
+[gateway]
+aqm = { algorithm = "droptail" }
+regulator = { rate = "4 Mbps", tick = "5 ms" }
+pep = { delay = "12 ms", buffer = "30 KB" }
+spacelink = { stream_window = "8 KB" }
+[link.satellite]
+between = ["gateway", "terminal"]
+delay = "50 ms"
+[link.access]
+between = ["terminal", "client"]
+rate = "10 Mbps"
+delay = "2 ms"
+loss = 0.3
+[transport.frail]
+min_rto = "200 ms"
+initial_rto = "200 ms"
+retries = 4
+[transport.sturdy]
+min_rto = "200 ms"
+initial_rto = "200 ms"
+max_rto = "1 s"
+retries = 1000
+[traffic.a]
+kind = "bulk"
+from = "server"
+to = "client"
+transport = "frail"
+flows = 1
+[traffic.b]
+kind = "bulk"
+from = "server"
+to = "client"
+transport = "sturdy"
+flows = 1
+start = "2 s"
+"#;
+    let scenario = Scenario::parse(text, "test.toml", &[]).unwrap_or_else(|e| panic!("{e}"));
+    let mut failed = 0;
+    for seed in 1..=6 {
+        let r = results(&scenario, seed);
+        failed += r.flows.iter().filter(|f| f.closed.is_some()).count();
+        let out = &r.series.iter().find(|s| s.name == "utilization_out").unwrap().values;
+        let last: f64 = out[200..].iter().sum();
+        assert!(last > 0.0, "seed {seed}: nothing is sent any more");
+    }
+    assert!(failed >= 3, "{failed}");
 }

@@ -59,6 +59,8 @@ pub struct Codel {
     count: u32,
     lastcount: u32,
     dropping: bool,
+    /// Whether the last packet was dropped at `drop_next`, which then has to move on.
+    dropped: bool,
 }
 
 impl Codel {
@@ -74,6 +76,7 @@ impl Codel {
             count: 0,
             lastcount: 0,
             dropping: false,
+            dropped: false,
         })
     }
 
@@ -109,10 +112,18 @@ impl Aqm for Codel {
         if self.dropping {
             if !ok_to_drop {
                 self.dropping = false;
-            } else if cx.now >= self.drop_next {
-                self.count += 1;
-                self.drop_next = self.control_law(self.drop_next);
-                return Verdict::Mark;
+                self.dropped = false;
+            } else {
+                if std::mem::take(&mut self.dropped) {
+                    // RFC 8289, section 5.5: the next time follows the last one, if the packet behind a dropped one
+                    // is still too late.
+                    self.drop_next = self.control_law(self.drop_next);
+                }
+                if cx.now >= self.drop_next {
+                    self.count += 1;
+                    self.dropped = true;
+                    return Verdict::Mark;
+                }
             }
         } else if ok_to_drop {
             self.dropping = true;

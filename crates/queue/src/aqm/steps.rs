@@ -42,7 +42,7 @@ impl Steps {
 
     fn at(&mut self, us: u64, since: u64, len: u32) -> (Packet, (&mut dyn Aqm, Cx<'_>)) {
         let time = |us| Instant::ZERO + Duration::from_micros(us);
-        let pkt = Packet { len, flow: 0, handle: 0, arrival: time(since), ecn: Ecn::NotEct };
+        let pkt = Packet { len, flow: 0, handle: 0, arrival: time(since), ecn: Ecn::NotEct, number: 0 };
         let cx = Cx { now: time(us), queue: &self.state, rng: &mut self.rng };
         (pkt, (self.aqm.as_mut(), cx))
     }

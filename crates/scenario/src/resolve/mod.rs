@@ -251,7 +251,7 @@ fn delay(cx: &mut Cx<'_>, path: &Path, raw: &mut file::Delay) -> Result<Delay, E
     let table = match raw {
         Either::Plain(fixed) => {
             let fixed = fixed.time();
-            return Ok(Delay { low: fixed, high: fixed, per: Per::Packet, ordered: true });
+            return Ok(Delay { low: fixed, high: fixed, per: Per::Packet { ordered: true } });
         }
         Either::Table(table) => table,
     };
@@ -260,18 +260,15 @@ fn delay(cx: &mut Cx<'_>, path: &Path, raw: &mut file::Delay) -> Result<Delay, E
         return Err(falling(cx, &step(path, "uniform"), &low.to_string(), &high.to_string()));
     }
     let per = match table.per.get_or_insert(PerName::Packet) {
-        PerName::Packet => Per::Packet,
+        PerName::Packet => Per::Packet { ordered: *table.ordered.get_or_insert(true) },
         PerName::Connection => Per::Connection,
     };
-    if per == Per::Connection && table.ordered == Some(true) {
-        let problem =
-            "found true; allowed: only with per = \"packet\", for connections do not wait for each other";
+    if per == Per::Connection && table.ordered.is_some() {
+        let problem = "allowed: only with per = \"packet\"; a connection's packets keep their order, and connections do not wait \
+             for each other";
         return Err(cx.error(&step(path, "ordered"), problem.to_owned()));
     }
-    if per == Per::Packet {
-        table.ordered.get_or_insert(true);
-    }
-    Ok(Delay { low, high, per, ordered: table.ordered.unwrap_or(false) })
+    Ok(Delay { low, high, per })
 }
 
 /// The bounds of a uniform distribution are in the wrong order.
