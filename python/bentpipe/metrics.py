@@ -308,7 +308,7 @@ METRICS: tuple[Metric, ...] = (
         "Drops elsewhere",
         "packets",
         DROPS,
-        "Packets dropped at the gateway's other queue: behind the PEP, they are sent again over the satellite.",
+        "Packets dropped at the gateway's other queue; behind the PEP, they are sent again to the satellite.",
         _counter("drops_elsewhere"),
     ),
     Metric(

@@ -9,7 +9,7 @@ use bentpipe_transport::{spacelink, tcp};
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 
 use crate::agenda::{Agenda, Event, MAX_INDEX};
-use crate::circuit::{Group, Joint, Kind, LegPlan, Member, OwnDelay, Plan, Session, Source, Step, Traffic};
+use crate::circuit::{Group, Kind, LegPlan, Member, OwnDelay, Plan, Session, Source, Step, Traffic};
 use crate::network::{Discarded, Hop, Line, Link, Path, Port, Slab};
 use crate::recorder::{self, Recorder};
 use crate::world::{Station, World};
@@ -271,37 +271,18 @@ impl Builder<'_> {
     fn plan(&self, t: &scenario::Traffic, protocol: Option<Protocol>, links: &[Link]) -> Plan {
         let mut plan = Plan::default();
         let mut leg = LegPlan::default();
-        // Steps against the data are found from the far end to the near one, so they are gathered in reverse.
         for (i, hop) in t.route.iter().enumerate() {
-            let station = self.scenario.gateways.iter().position(|g| g.link == hop.link);
-            if let Some(index) = station {
-                let g = &self.scenario.gateways[index];
-                let to_far = hop.forward == g.link_forward;
-                let splits = protocol.is_some_and(|p| g.pep.split.contains(&p));
-                let entry = Step::Gateway { station: index as u32, splits };
+            // The scenario has seen to it that data meets a gateway before its satellite.
+            if let Some(index) = self.scenario.gateways.iter().position(|g| g.link == hop.link) {
+                let splits = protocol.is_some_and(|p| self.scenario.gateways[index].pep.split.contains(&p));
+                leg.down.push(Step::Gateway { station: index as u32, splits });
                 if splits {
-                    if to_far {
-                        leg.down.push(entry);
-                    }
                     self.finish(&mut plan, std::mem::take(&mut leg), links);
-                    plan.joints.push(Joint { station: index as u32, to_far });
-                    if !to_far {
-                        // What comes back from the internet meets the gateway last.
-                        leg.up.push(entry);
-                    }
+                    plan.joints.push(index as u32);
                     continue;
-                }
-                if to_far {
-                    leg.down.push(entry);
                 }
             }
             self.step(&mut plan, &mut leg, t, i, links);
-            if let Some(index) = station
-                && hop.forward != self.scenario.gateways[index].link_forward
-            {
-                // Against the data the gateway comes before the satellite; gathered in reverse, after it.
-                leg.up.push(Step::Gateway { station: index as u32, splits: false });
-            }
         }
         self.finish(&mut plan, leg, links);
         plan

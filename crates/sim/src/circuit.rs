@@ -44,14 +44,6 @@ pub struct LegPlan {
     pub up: Vec<Step>,
 }
 
-/// Where two legs meet.
-#[derive(Clone, Copy, Debug)]
-pub struct Joint {
-    pub station: u32,
-    /// Whether the data goes from the gateway to the terminal.
-    pub to_far: bool,
-}
-
 /// A delay that is drawn for each connection.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnDelay {
@@ -64,7 +56,8 @@ pub struct OwnDelay {
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     pub legs: Vec<LegPlan>,
-    pub joints: Vec<Joint>,
+    /// The stations where one leg ends, at the gateway, and the next begins, at the terminal.
+    pub joints: Vec<u32>,
     /// Each takes two lines of the circuit's own: with the data, and against it.
     pub own_delays: Vec<OwnDelay>,
 }
@@ -373,20 +366,19 @@ impl World {
                     self.conns.push(Conn::new(&self.configs, config, circuit, peer, path, role));
                 }
             }
-            for (i, joint) in plan.joints.iter().enumerate() {
-                let (up_side, down_side) = (first + 2 * i as u32 + 1, first + 2 * i as u32 + 2);
-                let (near, far) = if joint.to_far { (up_side, down_side) } else { (down_side, up_side) };
-                let relays_there = &mut self.stations[joint.station as usize].relays;
+            for (i, &station) in plan.joints.iter().enumerate() {
+                let (near, far) = (first + 2 * i as u32 + 1, first + 2 * i as u32 + 2);
+                let relays_there = &mut self.stations[station as usize].relays;
                 let stream = relays_there.len() as u32;
                 relays_there.push(Relay { circuit, near, far, held: 0, near_live: false, far_live: false });
                 for (conn, far) in [(near, false), (far, true)] {
-                    self.conns[conn as usize].role = Role::Relay { station: joint.station, stream, far };
+                    self.conns[conn as usize].role = Role::Relay { station, stream, far };
                 }
-                relays.push((joint.station, stream));
+                relays.push((station, stream));
             }
         }
         let most = self.conns.len().max(self.lines.len()).max(self.flights.len());
-        let streams = plan.joints.iter().map(|j| self.stations[j.station as usize].relays.len()).max();
+        let streams = plan.joints.iter().map(|&s| self.stations[s as usize].relays.len()).max();
         if most > MAX_INDEX as usize || streams > Some(spacelink::MAX_STREAMS as usize) {
             self.fault = Some(format!("more than {circuit} connections at a time are too many"));
         }
