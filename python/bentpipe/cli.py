@@ -196,6 +196,8 @@ def _simulate(
     out_console.print(console.metrics_table(result))
     if len(result.seeds) > 1:
         out_console.print(f"Mean ± 95 % confidence interval over {len(result.seeds)} runs per setting.")
+    if loaded.overrides:
+        out_console.print(f"Changed from the file: {', '.join(loaded.overrides)}.", markup=False)
     print(f"Result: {folder}\nReport: {folder / REPORT}")
 
 
@@ -386,6 +388,7 @@ def main(arguments: list[str] | None = None) -> None:
 def _main(arguments: list[str] | None) -> int:
     try:
         code = cli.main(arguments, prog_name="bentpipe", standalone_mode=False)
+        sys.stdout.flush()
     except click.exceptions.Exit as leave:
         return leave.exit_code
     except click.ClickException as error:
@@ -398,10 +401,13 @@ def _main(arguments: list[str] | None) -> int:
         return _say(f"error: {error}", 1)
     except (KeyboardInterrupt, click.Abort):
         return _say("interrupted", 130)
-    except BrokenPipeError:
-        # Whoever read the output has gone; what is still buffered has nowhere to go either.
+    except OSError as error:
+        # Nobody reads the output any more, or it has no room: what is still buffered must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        if isinstance(error, BrokenPipeError):
+            return 1
+        where = f"{error.filename}: " if error.filename else "output: "
+        return _say(f"error: {where}{error.strerror or error}", 1)
     except Exception as error:
         traceback.print_exc()
         return _say(f"internal error: {error}\nThis is a defect in Bentpipe; the lines above say where.", 1)

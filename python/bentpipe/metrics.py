@@ -419,6 +419,14 @@ METRICS: tuple[Metric, ...] = (
         headline=True,
     ),
     Metric(
+        "unfinished",
+        "Unfinished flows",
+        "flows",
+        FLOWS,
+        "Flows still open at the end: completion times and goodput of finite flows say nothing of them.",
+        lambda run: _number(run.flows["closed"].is_null().sum()),
+    ),
+    Metric(
         "failed",
         "Failed flows",
         "flows",

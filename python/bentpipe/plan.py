@@ -14,6 +14,10 @@ from bentpipe.errors import UsageError
 __all__ = ["Plan", "Setting", "load", "make_plan", "overrides_from", "scenario_path", "shipped"]
 
 
+MOST_RUNS = 10_000
+"""Runs of one setting."""
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
     """One column of a comparison."""
@@ -100,8 +104,8 @@ def make_plan(
     """
     runs = scenario.runs if runs is None else runs
     first = scenario.seed if seed is None else seed
-    if runs < 1:
-        raise UsageError(f"runs is {runs}, but at least 1 is needed")
+    if not 1 <= runs <= MOST_RUNS:
+        raise UsageError(f"runs is {runs}, but it must be from 1 to {MOST_RUNS}")
     if not 0 <= first <= 2**64 - runs:
         raise UsageError(f"seed is {first}, but it must be from 0 to {2**64 - runs}")
     if settings is None:

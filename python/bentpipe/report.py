@@ -1,5 +1,6 @@
 """The report: one HTML file that opens offline, and the same figures as files for papers."""
 
+import errno
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -73,7 +74,7 @@ def write_report(result: Result, path: Path | None = None) -> Path:
     try:
         files.write(path, render(result).encode())
     except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {error.strerror}") from None
+        raise _unwritable(path, error) from None
     return path
 
 
@@ -107,8 +108,15 @@ def write_figures(
             for form in formats:
                 files.write(paths[figure.name, form], _draw(spec, form))
     except OSError as error:
-        raise UsageError(f"{folder}: cannot be written: {error.strerror}") from None
+        raise _unwritable(folder, error) from None
     return list(paths.values())
+
+
+def _unwritable(path: Path, error: OSError) -> Exception:
+    """Return what to raise: the caller can mend a wrong path, but not a full or broken disk."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG):
+        return OSError(error.errno, error.strerror, str(path))
+    return UsageError(f"{path}: cannot be written: {error.strerror}")
 
 
 def _draw(spec: dict[str, Any], form: str) -> bytes:
@@ -155,7 +163,7 @@ def _summary(result: Result) -> list[tuple[str, str]]:
         ("Runs", f"{plural(len(result.seeds), 'run')} per setting, seeds {seeds}"),
         ("Link", " and ".join(f"{capacity * 1e-6:g} Mbit/s" for capacity in capacities)),
         ("Parameters from", scenario["source"]),
-        ("Changed with --set", ", ".join(scenario["overrides"])),
+        ("Changed from the file", ", ".join(scenario["overrides"])),
     ]
     return [(name, value) for name, value in rows if value]
 
@@ -169,6 +177,8 @@ def _warnings(result: Result) -> list[str]:
         warning if len(names) == len(result.settings) else f"{', '.join(names)}: {warning}"
         for warning, names in found.items()
     ]
+    if result.manifest["scenario"]["overrides"] and not result.manifest["printed"]:
+        lines.append("The scenario was changed: values that its source may print are not shown beside these.")
     if len(result.seeds) == 1:
         lines.append("One run per setting: there are no confidence intervals, and differences may be chance.")
     return lines

@@ -337,11 +337,17 @@ def _manifest(plan: Plan) -> dict[str, Any]:
             for setting in plan.settings
         ],
         "seeds": list(plan.seeds),
-        "printed": scenario.printed(),
+        "printed": [] if _is_changed(scenario) else scenario.printed(),
         "runs": [],
         "started": _now(),
         "finished": None,
     }
+
+
+def _is_changed(scenario: _core.Scenario) -> bool:
+    """Whether an override makes it another experiment than the one whose figures its source prints."""
+    same = ("run.seed", "run.runs", "run.settings")
+    return any(change.split("=")[0].strip() not in same for change in scenario.overrides)
 
 
 def _now() -> str:

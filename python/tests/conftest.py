@@ -34,6 +34,12 @@ def result(scenario: bp.Scenario, tmp_path_factory: pytest.TempPathFactory) -> b
     return bp.compare(scenario, SETTINGS, runs=2, out=tmp_path_factory.mktemp("shared") / "result")
 
 
+@pytest.fixture(scope="session")
+def main_job(tmp_path_factory: pytest.TempPathFactory) -> bp.Result:
+    """What `make run` does: the 2007 gateway under RED 4, AVQ and AVQRED, three seeds of 20 minutes."""
+    return bp.compare("byun2007-gateway", out=tmp_path_factory.mktemp("main-job") / "result")
+
+
 def digests(folder: Path) -> dict[str, str]:
     """Return what determines whether two results are the same, byte for byte: every file of every run."""
     files = sorted(path for path in (folder / "runs").rglob("*") if path.is_file())

@@ -45,13 +45,9 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The report of the 2007 gateway, which carries printed values, over a short time."""
-    scenario = bp.load("byun2007-gateway", set={"run.duration": "2 min"})
-    result = bp.compare(
-        scenario, ["RED 4", "AVQRED"], runs=2, out=tmp_path_factory.mktemp("report") / "result"
-    )
-    return result.report()
+def report(main_job: bp.Result) -> Path:
+    """The report of the 2007 gateway, which carries printed values."""
+    return main_job.report()
 
 
 def opened(browser: Browser, path: Path, width: int) -> tuple[Page, list[str], list[str]]:
@@ -84,7 +80,7 @@ def test_every_chart_draws_offline_and_without_complaint(browser: Browser, repor
     assert {figure.get_attribute("id") for figure in page.query_selector_all("figure")} == FIGURES
     charts = page.query_selector_all("[data-chart]")
     # For each setting one over time (three figures) and one of drop runs, two in the window; five others.
-    assert len(charts) == 3 * 2 + 2 + 2 * 2 + 5
+    assert len(charts) == 3 * 3 + 3 + 2 * 3 + 5
     for chart in charts:
         svg = chart.query_selector("svg")
         assert svg is not None
@@ -119,9 +115,16 @@ def test_printed_values_stand_beside_ours_and_calibration_is_flagged(browser: Br
     assert "29.62" in text
     assert "calibrated" in text
     assert "agreement there is no evidence" in page.inner_text("main")
-    assert "seeds 1, 2" in page.inner_text("main")
+    assert "seeds 1, 2, 3" in page.inner_text("main")
     assert page.locator("h2", has_text="Differences from RED 4").count() == 1
     page.close()
+
+
+def test_printed_values_do_not_stand_beside_another_experiment(tmp_path: Path) -> None:
+    changed = bp.load("byun2007-gateway", set={"run.duration": "5 s", "run.warmup": "5 s"})
+    text = bp.run(changed, out=tmp_path / "result").report().read_text()
+    assert 'class="printed"' not in text
+    assert "The scenario was changed: values that its source may print are not shown" in text
 
 
 def test_it_is_one_small_file_without_addresses_to_load(report: Path) -> None:

@@ -138,7 +138,9 @@ impl Scenario {
 
     #[getter]
     fn warnings(&self) -> Vec<String> {
-        self.inner.warnings.clone()
+        let unused = self.inner.unused_overrides.iter();
+        let unused = unused.map(|e| format!("{e}: no effect under {}", self.inner.label()));
+        self.inner.warnings.iter().cloned().chain(unused).collect()
     }
 
     /// What the subject's AQM is called.

@@ -71,7 +71,7 @@ pub struct Direction {
     pub rate: Option<Rate>,
     /// How long they travel.
     pub delay: Delay,
-    /// Probability that a data packet is lost on the way, each on its own. Pure acknowledgements are spared.
+    /// Probability that a packet is lost on the way, each on its own, after any queue.
     pub loss: f64,
     /// The queue in front; none: first in, first out, without limit.
     pub queue: Option<QueueSpec>,

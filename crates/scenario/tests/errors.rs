@@ -282,8 +282,8 @@ fn ranges() {
         ),
         (
             "[gateway]",
-            "[gateway]\nspacelink.header = \"1400 B\"",
-            "my.toml:18:20: gateway.spacelink.header: found \"1400 B\"; allowed: less than the packet (\"1400 B\")",
+            "[gateway]\nspacelink.header = \"1491 B\"",
+            "my.toml:18:20: gateway.spacelink.header: found \"1491 B\"; allowed: less than the packet (\"1491 B\")",
         ),
     ]);
 }

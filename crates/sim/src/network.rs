@@ -51,17 +51,6 @@ pub enum Body {
     Chunk { stream: u32, bytes: u64, fin: bool },
 }
 
-impl Body {
-    /// Whether loss on a link may hit it: acknowledgements are spared.
-    pub const fn is_data(&self) -> bool {
-        match self {
-            Self::Tcp { segment, .. } => segment.len > 0,
-            Self::Space { .. } | Self::Datagram | Self::Chunk { .. } => true,
-            Self::SpaceAck { .. } => false,
-        }
-    }
-}
-
 /// A store with places that are used again.
 #[derive(Debug)]
 pub struct Slab<T> {
@@ -172,8 +161,8 @@ impl Link {
 
     /// Whether the channel loses the packet.
     #[inline]
-    pub fn loses(&mut self, is_data: bool) -> bool {
-        self.loss > 0.0 && is_data && self.loss_rng.uniform() < self.loss
+    pub fn loses(&mut self) -> bool {
+        self.loss > 0.0 && self.loss_rng.uniform() < self.loss
     }
 
     /// The delay of one packet, where it does not belong to its connection.

@@ -56,7 +56,7 @@ pub struct Flow {
     pub delivered: u64,
     /// Payload delivered while measuring [bytes].
     pub measured: u64,
-    /// Packets of it that were discarded anywhere.
+    /// Packets of it that were discarded anywhere while measuring.
     pub drops: u32,
 }
 
@@ -420,6 +420,11 @@ impl Recorder {
         let flow = &mut self.flows[flow as usize];
         flow.delivered += bytes;
         flow.measured += if self.measuring { bytes } else { 0 };
+    }
+
+    /// A packet of the flow was discarded.
+    pub fn count_drop(&mut self, flow: u32) {
+        self.flows[flow as usize].drops += u32::from(self.measuring);
     }
 
     #[inline]

@@ -236,7 +236,7 @@ impl World {
         }
         if flight.circuit != NONE {
             let circuit = &self.circuits[flight.circuit as usize];
-            self.recorder.flows[circuit.flow as usize].drops += 1;
+            self.recorder.count_drop(circuit.flow);
             self.settle(flight.circuit);
         }
     }
@@ -247,7 +247,7 @@ impl World {
         let l = &mut self.links[link as usize];
         l.counters.sent += 1;
         l.counters.sent_bytes += u64::from(len);
-        if l.loss > 0.0 && l.loses(self.flights.get(index).body.is_data()) {
+        if l.loses() {
             l.counters.lost += 1;
             let flow = self.flow_of(index);
             self.recorder.lost(self.now, link, flow, len);

@@ -86,16 +86,6 @@ fn repetitions_do_not_count_as_drops_of_what_was_offered() {
     assert!(s.drops_elsewhere > s.offered_packets, "{s:?}");
 }
 
-/// Samples every 6 s of 10 s: the counters go on to the end.
-#[test]
-fn counters_do_not_stop_at_the_last_sample() {
-    let whole = results(&shipped("small-gateway", &["run.duration=10 s", "run.sample_interval=1 s"]), 1);
-    let odd = results(&shipped("small-gateway", &["run.duration=10 s", "run.sample_interval=6 s"]), 1);
-    assert_eq!(whole.summary.offered_packets, odd.summary.offered_packets);
-    assert_eq!(whole.summary.queue_time_mean, odd.summary.queue_time_mean);
-    assert_eq!((whole.series[0].values.len(), odd.series[0].values.len()), (10, 1));
-}
-
 /// Two endless transfers of one user share a buffer of 30 KB. One gives up; the other must go on with all of it.
 #[test]
 fn a_failed_connection_leaves_its_buffer_to_the_others() {

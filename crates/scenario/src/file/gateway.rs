@@ -219,7 +219,7 @@ pub struct Spacelink {
 impl Default for Spacelink {
     fn default() -> Self {
         Self {
-            packet: PacketSize::of(1400),
+            packet: PacketSize::of(1491),
             header: HeaderSize::of(31),
             window: Size::of(4_000_000),
             stream_window: Size::of(1_000_000),

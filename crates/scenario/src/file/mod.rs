@@ -109,7 +109,7 @@ pub struct Link {
     /// How long they travel.
     #[serde(default = "no_delay")]
     pub delay: Delay,
-    /// Probability that a data packet is lost on the way, each on its own. Pure acknowledgements are spared.
+    /// Probability that a packet is lost on the way, each on its own, after any queue.
     #[serde(default)]
     pub loss: Share,
     /// The queue in front. Absent: first in, first out, without limit.
@@ -128,7 +128,7 @@ pub struct Reverse {
     /// How long they travel. Absent: as on the way forward, and the very same where it is drawn per connection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay: Option<Delay>,
-    /// Probability that a data packet is lost. Absent: as on the way forward.
+    /// Probability that a packet is lost. Absent: as on the way forward.
     pub loss: Option<Share>,
     /// The queue in front. Absent: first in, first out, without limit.
     pub queue: Option<Queue>,

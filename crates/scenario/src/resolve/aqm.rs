@@ -69,6 +69,19 @@ pub fn resolve(
         changed: changed.map(str::to_owned).collect(),
         values,
     };
+    for (param, value) in spec.values.iter().filter(|(p, _)| p.unit == Unit::BitsPerSecond) {
+        let printed =
+            preset.filter(|_| find(&given, param.name).is_none() && find(printed, param.name).is_some());
+        if let (Some(preset), Value::Number(bps)) = (printed, value)
+            && bps != capacity.as_bps() as f64
+        {
+            let (its, ours) = (Rate::from_bps(bps as u64), capacity);
+            let text =
+                format!("{} was made for a link of {its}, and this one has {ours}", quoted(preset.name));
+            cx.warn(&step(path, param.name), &text);
+            break;
+        }
+    }
     note(cx, path, raw, &spec, preset, mean_packet);
     Ok(Resolved { spec, mean_packet })
 }

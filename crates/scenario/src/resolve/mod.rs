@@ -174,6 +174,11 @@ fn run(cx: &Cx<'_>, raw: &file::Run) -> Result<Run, Error> {
         );
         return Err(cx.error(&step(&path, "sample_interval"), problem));
     }
+    if duration.as_nanos() % interval.as_nanos() != 0 {
+        let problem =
+            format!("found \"{duration}\"; allowed: a multiple of sample_interval (\"{interval}\")");
+        return Err(cx.error(&step(&path, "duration"), problem));
+    }
     Ok(Run {
         warmup: raw.warmup.time(),
         duration,
