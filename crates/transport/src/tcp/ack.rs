@@ -2,6 +2,7 @@
 
 use bentpipe_units::Instant;
 
+use super::congestion::Recovery;
 use super::connection::{Alarm, Connection, Phase, State};
 use super::{Config, Flags, Segment};
 
@@ -93,9 +94,11 @@ impl Connection {
 
     /// An ACK of new data in fast recovery, RFC 6582 section 3.2 step 3. Whether it restarts the timer.
     fn on_ack_recovering(&mut self, cfg: &Config, ack: u64, acked: u64) -> bool {
-        if ack >= self.recover {
+        if ack >= self.recover || self.algorithm.recovery() == Recovery::NewAck {
             // Full acknowledgement: cwnd to ssthresh, the second of the two choices, and out of fast
-            // recovery.
+            // recovery. RFC 5681 section 3.2 step 6: so does any ACK of new data, where there are no partial
+            // ones. What is still missing then waits for the timer, for RFC 6582's bar against a second fast
+            // retransmit in a window is kept for Reno too (ns-2's `bugFix_`).
             self.window.cwnd = self.window.ssthresh.max(cfg.smss());
             self.phase = Phase::Open;
             return true;

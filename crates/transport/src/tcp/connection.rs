@@ -39,7 +39,7 @@ impl State {
 pub(super) enum Phase {
     /// Nothing is known to be lost.
     Open,
-    /// Fast recovery of RFC 6582.
+    /// Fast recovery of RFC 5681 or RFC 6582.
     FastRecovery,
     /// After a timeout, without going back: one segment for each hole that shows.
     Repair,

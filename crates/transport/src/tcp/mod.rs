@@ -1,4 +1,4 @@
-//! TCP (RFC 9293) with NewReno (RFC 5681, RFC 6582), as a state machine without input or output.
+//! TCP (RFC 9293) with Reno (RFC 5681) or NewReno (RFC 6582), as a state machine without input or output.
 //!
 //! A [`Connection`] is one endpoint. Its host
 //! - hands in what arrives, [`Connection::on_segment`];

@@ -1,6 +1,6 @@
 //! Whatever a channel does, every byte arrives once and in order, and the connection comes to its end.
 
-use bentpipe_transport::tcp::{Config, Connection, Flags, Segment};
+use bentpipe_transport::tcp::{Algorithm, Config, Connection, Flags, Segment};
 use bentpipe_units::{Duration, Instant, Rate};
 use proptest::prelude::*;
 
@@ -11,8 +11,15 @@ fn configs() -> impl Strategy<Value = Config> {
     let times = (prop_oneof![Just(0u64), Just(10)], 50u64..=1000, proptest::option::of(1u64..=200));
     let pacing = proptest::option::of(100_000u64..=10_000_000);
     let switches: [bool; 5] = Default::default();
-    (sizes, times, pacing, switches.map(|_| any::<bool>())).prop_map(
-        |((mss, initial_window, receive, most, ssthresh), (tick, min_rto, delay), pacing, switches)| Config {
+    let algorithm = proptest::sample::select(Algorithm::ALL);
+    (sizes, times, pacing, switches.map(|_| any::<bool>()), algorithm).prop_map(
+        |(
+            (mss, initial_window, receive, most, ssthresh),
+            (tick, min_rto, delay),
+            pacing,
+            switches,
+            algorithm,
+        )| Config {
             mss,
             initial_window,
             // From a single byte, and below a segment, on.
@@ -31,6 +38,7 @@ fn configs() -> impl Strategy<Value = Config> {
             ecn: switches[4],
             syn_retries: 1000,
             retries: 1000,
+            algorithm,
             ..Config::default()
         },
     )

@@ -2,9 +2,9 @@
 //!
 //! Loss detection and recovery (RFC 6582, RFC 3042) are the connection's; an algorithm says how the window
 //! grows and what is left of it after congestion. To add one, write its file and its line in the registry
-//! below.
+//! below, which also says what ends its fast recovery.
 
-mod newreno;
+mod reno;
 
 use bentpipe_units::Instant;
 
@@ -15,6 +15,15 @@ pub(super) struct Window {
     pub(super) cwnd: u64,
     /// Slow start threshold [bytes].
     pub(super) ssthresh: u64,
+}
+
+/// What ends a fast recovery without SACK.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Recovery {
+    /// Any ACK of new data, RFC 5681 section 3.2 step 6.
+    NewAck,
+    /// The ACK of all that was sent before the loss was found; those of a part of it keep it going, RFC 6582.
+    FullAck,
 }
 
 /// What an algorithm decides.
@@ -28,7 +37,7 @@ trait Control {
 
 /// Makes, of one line for each algorithm, the names users choose from and the state a connection holds.
 macro_rules! registry {
-    ($($(#[$doc:meta])* $name:ident = $state:path, $text:literal;)+) => {
+    ($($(#[$doc:meta])* $name:ident = $state:path, $text:literal, $recovery:ident;)+) => {
         /// A congestion control algorithm.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Algorithm { $($(#[$doc])* $name,)+ }
@@ -53,6 +62,10 @@ macro_rules! registry {
                 match algorithm { $(Algorithm::$name => Self::$name(<$state>::default()),)+ }
             }
 
+            pub(super) fn recovery(&self) -> Recovery {
+                match self { $(Self::$name(_) => Recovery::$recovery,)+ }
+            }
+
             #[inline]
             pub(super) fn on_ack(&mut self, window: &mut Window, acked: u64, smss: u64, now: Instant) {
                 match self { $(Self::$name(state) => state.on_ack(window, acked, smss, now),)+ }
@@ -66,6 +79,8 @@ macro_rules! registry {
 }
 
 registry! {
+    /// RFC 5681 alone: one loss for each fast recovery.
+    Reno = reno::Reno, "reno", NewAck;
     /// RFC 5681 with the recovery of RFC 6582.
-    NewReno = newreno::NewReno, "newreno";
+    NewReno = reno::Reno, "newreno", FullAck;
 }

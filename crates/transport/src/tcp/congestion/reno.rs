@@ -11,14 +11,14 @@ use bentpipe_units::Instant;
 
 use super::{Control, Window};
 
-/// State of NewReno.
+/// State of Reno, and of NewReno, which differ in recovery alone.
 #[derive(Clone, Debug, Default)]
-pub(in crate::tcp) struct NewReno {
+pub(in crate::tcp) struct Reno {
     /// What eq. (3) left over [bytes^2].
     remainder: u64,
 }
 
-impl Control for NewReno {
+impl Control for Reno {
     #[inline]
     fn on_ack(&mut self, window: &mut Window, acked: u64, smss: u64, _now: Instant) {
         if window.cwnd < window.ssthresh {
