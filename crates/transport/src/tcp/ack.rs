@@ -20,7 +20,9 @@ impl Connection {
             return false;
         }
         let marked = self.ecn && seg.flags.has(Flags::ECE) && self.on_echo(cfg, now, seg.ack);
-        if seg.ack > self.una {
+        if self.sack.is_some() {
+            self.on_ack_with_sack(cfg, now, seg, marked);
+        } else if seg.ack > self.una {
             self.on_new_ack(cfg, now, seg.ack, marked);
         } else if seg.ack == self.una
             // RFC 5681 section 2: an ACK is a duplicate where (a) data is outstanding, (b) it carries none
@@ -54,7 +56,7 @@ impl Connection {
     }
 
     #[inline]
-    fn on_new_ack(&mut self, cfg: &Config, now: Instant, ack: u64, marked: bool) {
+    pub(super) fn on_new_ack(&mut self, cfg: &Config, now: Instant, ack: u64, marked: bool) {
         let acked = ack - self.una;
         self.una = ack;
         // Behind a probe's byte, or past what was to be sent again.
@@ -70,10 +72,10 @@ impl Connection {
         match self.phase {
             Phase::Open => self.grow(cfg, now, acked, marked),
             Phase::FastRecovery => restart = self.on_ack_recovering(cfg, ack, acked),
-            Phase::Repair => {
-                if ack < self.recover {
-                    self.resend_due = true;
-                } else {
+            Phase::SackRecovery => self.on_ack_in_sack_recovery(cfg, ack),
+            Phase::Repair | Phase::Fill => {
+                self.resend_due = ack < self.recover;
+                if !self.resend_due {
                     self.phase = Phase::Open;
                 }
                 self.grow(cfg, now, acked, marked);
@@ -136,6 +138,15 @@ impl Connection {
         if self.duplicate_acks != DUPLICATES || self.una <= self.recover {
             return;
         }
+        self.on_loss(cfg, now);
+        // RFC 5681 section 3.2 step 3: inflated by the segments known to have left the network.
+        self.window.cwnd = self.window.ssthresh.saturating_add(u64::from(DUPLICATES) * cfg.smss());
+        self.phase = Phase::FastRecovery;
+        self.partial_seen = false;
+    }
+
+    /// Duplicate ACKs told of a loss: ssthresh is reduced, and the first segment is to be sent again.
+    pub(super) fn on_loss(&mut self, cfg: &Config, now: Instant) {
         // RFC 5681 section 3.2 step 2: what limited transmit let out does not count as outstanding.
         let beyond = self.flight().saturating_sub(self.window.cwnd.min(cfg.max_window)).div_ceil(cfg.smss());
         let flight = self.flight().saturating_sub(beyond.min(2) * cfg.smss());
@@ -145,10 +156,6 @@ impl Connection {
         }
         self.recover = self.max;
         self.reduced = self.max;
-        // RFC 5681 section 3.2 step 3: inflated by the segments known to have left the network.
-        self.window.cwnd = self.window.ssthresh.saturating_add(u64::from(DUPLICATES) * cfg.smss());
-        self.phase = Phase::FastRecovery;
-        self.partial_seen = false;
         self.resend_due = true;
         self.fast_retransmits = self.fast_retransmits.saturating_add(1);
         // RFC 6298 (5) leaves the timer running here. It is restarted, which is later than the RFC asks for

@@ -45,6 +45,12 @@ pub struct Config {
     pub pacing: Option<Rate>,
     /// Whether to offer and accept explicit congestion notification, RFC 3168.
     pub ecn: bool,
+    /// Whether to offer and accept selective acknowledgements (RFC 2018), and to recover from losses by them
+    /// (RFC 6675).
+    pub sack: bool,
+    /// Whether a recovery by selective acknowledgements approaches its window by proportional rate reduction
+    /// (RFC 9937), or halves it at once.
+    pub prr: bool,
     /// The connection fails when this many retransmissions of a SYN have gone unanswered, R2 of RFC 9293
     /// section 3.8.3.
     pub syn_retries: u32,
@@ -92,6 +98,8 @@ impl Default for Config {
             slow_start_restart: true,
             pacing: None,
             ecn: false,
+            sack: false,
+            prr: false,
             syn_retries: 7,
             retries: 15,
             algorithm: Algorithm::NewReno,

@@ -3,7 +3,7 @@
 use bentpipe_units::Instant;
 
 use super::connection::{Alarm, Connection, Phase, Reset, State};
-use super::{Config, Flags, Segment};
+use super::{Config, Flags, Sack, Segment};
 
 impl Connection {
     /// The next segment to send at `now`, or `None` where there is none. To be called until then.
@@ -51,9 +51,14 @@ impl Connection {
 
     /// The next segment with data or a FIN.
     #[inline]
-    fn poll_data(&mut self, cfg: &Config, now: Instant) -> Option<Segment> {
+    pub(super) fn poll_data(&mut self, cfg: &Config, now: Instant) -> Option<Segment> {
         self.paced = false;
         if self.resend_due {
+            match self.phase {
+                Phase::SackRecovery => return self.poll_sack_recovery(cfg, now),
+                Phase::Fill => return self.poll_fill(cfg, now),
+                _ => {}
+            }
             if self.hold_back(cfg, now) {
                 return None;
             }
@@ -106,7 +111,12 @@ impl Connection {
         {
             // RFC 3042 section 2: new data goes on each of the first two duplicate ACKs, if no more than cwnd
             // + 2 SMSS are outstanding then.
-            return cwnd.saturating_add(u64::from(self.duplicate_acks.min(2)) * cfg.smss());
+            let more = match &self.sack {
+                None => u64::from(self.duplicate_acks.min(2)) * cfg.smss(),
+                // RFC 6675 section 5 (3): it is Pipe that counts, and nothing is lost yet.
+                Some(board) => board.total,
+            };
+            return cwnd.saturating_add(more);
         }
         cwnd
     }
@@ -142,7 +152,7 @@ impl Connection {
 
     /// Whether pacing lets no data go yet.
     #[inline]
-    fn hold_back(&mut self, cfg: &Config, now: Instant) -> bool {
+    pub(super) fn hold_back(&mut self, cfg: &Config, now: Instant) -> bool {
         self.paced = cfg.pacing.is_some() && now < self.pace_at;
         self.paced
     }
@@ -158,7 +168,7 @@ impl Connection {
 
     /// Sends `len` bytes from `seq` on, and the FIN if it comes next.
     #[inline]
-    fn send_data(&mut self, cfg: &Config, now: Instant, seq: u64, len: u64) -> Segment {
+    pub(super) fn send_data(&mut self, cfg: &Config, now: Instant, seq: u64, len: u64) -> Segment {
         let data_end = seq + len;
         let fin = self.closing && data_end == self.written && (data_end < self.edge || data_end < self.max);
         let end = data_end + u64::from(fin);
@@ -235,6 +245,10 @@ impl Connection {
             .with(Flags::CWR, !answer && cfg.ecn);
         let mut segment = self.segment(0, 0, flags, window);
         segment.retransmission = again && self.syn_lost;
+        // RFC 2018 section 2: offered in a SYN, and in a SYN-ACK where the peer offered it.
+        if if answer { self.sack.is_some() } else { cfg.sack } {
+            segment.sack = Sack::PERMITTED;
+        }
         segment
     }
 
@@ -247,12 +261,18 @@ impl Connection {
     #[inline]
     fn segment(&mut self, seq: u64, len: u32, flags: Flags, window: u32) -> Segment {
         self.count_sent();
+        let sack = match &mut self.sack {
+            None => Sack::NONE,
+            Some(_) if self.rx.ahead.is_empty() => Sack::NONE,
+            Some(board) => board.report(self.rx.next, &self.rx.ahead, self.rx.newest),
+        };
         Segment {
             seq,
             ack: self.rx.next,
             len,
             window,
             cwnd: self.window.cwnd.min(u64::from(u32::MAX)) as u32,
+            sack,
             flags,
             retransmission: false,
             ect: false,
@@ -310,10 +330,13 @@ impl Connection {
         self.recover = self.max;
         self.reduced = self.max;
         // RFC 6298 (5.4)-(5.6): send the earliest segment again, back off, start the timer.
+        if let Some(board) = &mut self.sack {
+            board.clear();
+        }
         if cfg.go_back_n {
-            self.phase = Phase::Open;
+            self.resend_due = self.sack.is_some();
+            self.phase = if self.resend_due { Phase::Fill } else { Phase::Open };
             self.nxt = self.una;
-            self.resend_due = false;
         } else {
             self.phase = Phase::Repair;
             self.resend_due = true;
