@@ -1,6 +1,6 @@
 //! What an ACK changes: loss detection and recovery, RFC 5681, RFC 6582 and RFC 3042.
 
-use bentpipe_units::Instant;
+use bentpipe_units::{Duration, Instant};
 
 use super::congestion::Recovery;
 use super::connection::{Alarm, Connection, Phase, State};
@@ -122,7 +122,8 @@ impl Connection {
         // RFC 3168 section 6.1.2: not for an ACK that echoes a mark. RFC 7661 section 4: nor where the window
         // was not used, for then the ACK says nothing about a larger one.
         if self.cwnd_limited && !marked {
-            self.algorithm.on_ack(&mut self.window, acked, cfg.smss(), now);
+            let rtt = self.rto.srtt().unwrap_or(Duration::ZERO);
+            self.algorithm.on_ack(&mut self.window, acked, cfg.smss(), rtt, now);
         }
     }
 

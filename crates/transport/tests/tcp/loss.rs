@@ -348,3 +348,32 @@ fn reno_leaves_fast_recovery_with_the_first_new_ack() {
         ),
     );
 }
+
+/// RFC 9438: ssthresh is 0.7 of FlightSize; then, as K = cbrt(2.4 / 0.4) = 1.8 s is long, the window grows as
+/// Reno's, by alpha = 0.9 / 1.7 of a segment per window: 5600 + 529.4 / 5.6.
+#[test]
+fn cubic_reduces_by_three_tenths() {
+    let cfg = Config { algorithm: Algorithm::Cubic, ..eight() };
+    established(
+        &cfg,
+        65_535,
+        &sent(
+            "300  < . 1:1 a1 w65535
+             300  < . 1:1 a1 w65535
+             300  < . 1:1 a1 w65535
+                  > . 1:1001 rtx
+                  = ssthresh 5600
+                  = cwnd 8600
+             400  < . 1:1 a8001 w65535
+                  > . 8001:9001
+                  > . 9001:10001
+                  > . 10001:11001
+                  > . 11001:12001
+                  > . 12001:13001
+                  = cwnd 5600
+             500  < . 1:1 a9001 w65535
+                  > . 13001:14001
+                  = cwnd 5694",
+        ),
+    );
+}

@@ -2,11 +2,14 @@
 //!
 //! Loss detection and recovery (RFC 6582, RFC 3042) are the connection's; an algorithm says how the window
 //! grows and what is left of it after congestion. To add one, write its file and its line in the registry
-//! below, which also says what ends its fast recovery.
+//! below, which also says what ends its fast recovery. State of more than
+//! a word is boxed, for every connection takes as much as the largest.
 
+mod cubic;
+mod hybla;
 mod reno;
 
-use bentpipe_units::Instant;
+use bentpipe_units::{Duration, Instant};
 
 /// The windows of a sender.
 #[derive(Clone, Debug)]
@@ -28,8 +31,9 @@ pub(super) enum Recovery {
 
 /// What an algorithm decides.
 trait Control {
-    /// `acked` bytes of new data were acknowledged while `cwnd` was what held the sender back.
-    fn on_ack(&mut self, window: &mut Window, acked: u64, smss: u64, now: Instant);
+    /// `acked` bytes of new data were acknowledged while `cwnd` was what held the sender back. `rtt` is
+    /// smoothed, and zero before the first measurement.
+    fn on_ack(&mut self, window: &mut Window, acked: u64, smss: u64, rtt: Duration, now: Instant);
 
     /// Loss or a mark, with `flight` bytes outstanding: sets `ssthresh`.
     fn on_congestion(&mut self, window: &mut Window, flight: u64, smss: u64, now: Instant);
@@ -37,7 +41,7 @@ trait Control {
 
 /// Makes, of one line for each algorithm, the names users choose from and the state a connection holds.
 macro_rules! registry {
-    ($($(#[$doc:meta])* $name:ident = $state:path, $text:literal, $recovery:ident;)+) => {
+    ($($(#[$doc:meta])* $name:ident = $state:ty, $text:literal, $recovery:ident;)+) => {
         /// A congestion control algorithm.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Algorithm { $($(#[$doc])* $name,)+ }
@@ -67,8 +71,15 @@ macro_rules! registry {
             }
 
             #[inline]
-            pub(super) fn on_ack(&mut self, window: &mut Window, acked: u64, smss: u64, now: Instant) {
-                match self { $(Self::$name(state) => state.on_ack(window, acked, smss, now),)+ }
+            pub(super) fn on_ack(
+                &mut self,
+                window: &mut Window,
+                acked: u64,
+                smss: u64,
+                rtt: Duration,
+                now: Instant,
+            ) {
+                match self { $(Self::$name(state) => state.on_ack(window, acked, smss, rtt, now),)+ }
             }
 
             pub(super) fn on_congestion(&mut self, window: &mut Window, flight: u64, smss: u64, now: Instant) {
@@ -83,4 +94,8 @@ registry! {
     Reno = reno::Reno, "reno", NewAck;
     /// RFC 5681 with the recovery of RFC 6582.
     NewReno = reno::Reno, "newreno", FullAck;
+    /// CUBIC, RFC 9438.
+    Cubic = Box<cubic::Cubic>, "cubic", FullAck;
+    /// Hybla, made for satellites (Caini and Firrincieli 2004).
+    Hybla = Box<hybla::Hybla>, "hybla", FullAck;
 }

@@ -7,7 +7,7 @@
 //! Departures: the remainder of the division in eq. (3) is carried to the next ACK, for whole bytes alone
 //! would slow the growth of windows of hundreds of segments by up to half.
 
-use bentpipe_units::Instant;
+use bentpipe_units::{Duration, Instant};
 
 use super::{Control, Window};
 
@@ -20,7 +20,7 @@ pub(in crate::tcp) struct Reno {
 
 impl Control for Reno {
     #[inline]
-    fn on_ack(&mut self, window: &mut Window, acked: u64, smss: u64, _now: Instant) {
+    fn on_ack(&mut self, window: &mut Window, acked: u64, smss: u64, _rtt: Duration, _now: Instant) {
         if window.cwnd < window.ssthresh {
             // RFC 5681 eq. (2).
             window.cwnd = window.cwnd.saturating_add(acked.min(smss));
