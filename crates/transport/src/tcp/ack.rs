@@ -21,7 +21,8 @@ impl Connection {
         }
         let marked = self.ecn && seg.flags.has(Flags::ECE) && self.on_echo(cfg, now, seg.ack);
         if self.sack.is_some() {
-            self.on_ack_with_sack(cfg, now, seg, marked);
+            // Not by reference, so that hosts can keep a segment in registers.
+            self.on_ack_with_sack(cfg, now, seg.ack, seg.sack, marked);
         } else if seg.ack > self.una {
             self.on_new_ack(cfg, now, seg.ack, marked);
         } else if seg.ack == self.una

@@ -51,20 +51,24 @@ impl Connection {
 
     /// The next segment with data or a FIN.
     #[inline]
-    pub(super) fn poll_data(&mut self, cfg: &Config, now: Instant) -> Option<Segment> {
+    fn poll_data(&mut self, cfg: &Config, now: Instant) -> Option<Segment> {
         self.paced = false;
         if self.resend_due {
-            match self.phase {
-                Phase::SackRecovery => return self.poll_sack_recovery(cfg, now),
-                Phase::Fill => return self.poll_fill(cfg, now),
-                _ => {}
-            }
+            let (seq, len) = match self.phase {
+                Phase::SackRecovery => self.choose_in_recovery(cfg)?,
+                Phase::Fill => self.choose_gap(cfg)?,
+                _ => (self.una, cfg.smss().min(self.max.min(self.written) - self.una)),
+            };
             if self.hold_back(cfg, now) {
                 return None;
             }
-            self.resend_due = false;
-            let len = cfg.smss().min(self.max.min(self.written) - self.una);
-            return Some(self.send_data(cfg, now, self.una, len));
+            let segment = self.send_data(cfg, now, seq, len);
+            match self.phase {
+                Phase::SackRecovery => self.on_sent_in_recovery(seq, segment.end()),
+                Phase::Fill => self.end_fill(),
+                _ => self.resend_due = false,
+            }
+            return Some(segment);
         }
         if self.nxt == self.stream_end() {
             return None;
@@ -152,7 +156,7 @@ impl Connection {
 
     /// Whether pacing lets no data go yet.
     #[inline]
-    pub(super) fn hold_back(&mut self, cfg: &Config, now: Instant) -> bool {
+    fn hold_back(&mut self, cfg: &Config, now: Instant) -> bool {
         self.paced = cfg.pacing.is_some() && now < self.pace_at;
         self.paced
     }
@@ -168,7 +172,7 @@ impl Connection {
 
     /// Sends `len` bytes from `seq` on, and the FIN if it comes next.
     #[inline]
-    pub(super) fn send_data(&mut self, cfg: &Config, now: Instant, seq: u64, len: u64) -> Segment {
+    fn send_data(&mut self, cfg: &Config, now: Instant, seq: u64, len: u64) -> Segment {
         let data_end = seq + len;
         let fin = self.closing && data_end == self.written && (data_end < self.edge || data_end < self.max);
         let end = data_end + u64::from(fin);
@@ -262,9 +266,10 @@ impl Connection {
     fn segment(&mut self, seq: u64, len: u32, flags: Flags, window: u32) -> Segment {
         self.count_sent();
         let sack = match &mut self.sack {
-            None => Sack::NONE,
-            Some(_) if self.rx.ahead.is_empty() => Sack::NONE,
-            Some(board) => board.report(self.rx.next, &self.rx.ahead, self.rx.newest),
+            Some(board) if !self.rx.ahead.is_empty() => {
+                board.report(self.rx.next, &self.rx.ahead, self.rx.newest)
+            }
+            _ => Sack::NONE,
         };
         Segment {
             seq,

@@ -6,34 +6,30 @@
 use bentpipe_units::Instant;
 
 use super::connection::{Connection, Phase};
-use super::scoreboard::DUPLICATES;
-use super::{Config, Segment};
-
-/// Which of its rules NextSeg() went by.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Rule {
-    /// What is lost, or may be: rules 1 and 3.
-    Again,
-    /// Data never sent: rule 2.
-    Unsent,
-    /// The rescue retransmission: rule 4.
-    Rescue,
-}
+use super::scoreboard::{DUPLICATES, Rule};
+use super::{Config, Sack};
 
 impl Connection {
     /// Takes in an ACK on a connection with SACK.
-    pub(super) fn on_ack_with_sack(&mut self, cfg: &Config, now: Instant, seg: &Segment, marked: bool) {
+    pub(super) fn on_ack_with_sack(
+        &mut self,
+        cfg: &Config,
+        now: Instant,
+        ack: u64,
+        sack: Sack,
+        marked: bool,
+    ) {
         let Some(board) = &mut self.sack else { return };
-        let una = self.una.max(seg.ack);
+        let una = self.una.max(ack);
         let acked = una - self.una;
         let before = board.total;
         let max = self.max.max(una);
-        let fresh = board.update(seg.ack, &seg.sack, una, max);
+        let fresh = board.update(ack, &sack, una, max);
         // RFC 9937 section 6, DeliveredData: what is newly acknowledged, less what of it was SACKed before.
         let delivered = (acked + board.total).saturating_sub(before);
         let further = board.find_lost(una, cfg.smss());
         if acked > 0 {
-            self.on_new_ack(cfg, now, seg.ack, marked);
+            self.on_new_ack(cfg, now, ack, marked);
         }
         let Some(board) = &mut self.sack else { return };
         if self.phase == Phase::SackRecovery {
@@ -46,6 +42,9 @@ impl Connection {
                 self.window.cwnd = cwnd.max(cfg.smss());
             }
             return;
+        }
+        if self.phase == Phase::Fill {
+            return self.end_fill();
         }
         // RFC 6675 section 2: a duplicate ACK is one that SACKs what no other did.
         if fresh == 0 || self.phase != Phase::Open || self.una == self.max {
@@ -87,42 +86,44 @@ impl Connection {
         }
     }
 
-    /// The next segment in recovery, RFC 6675 section 5 (4.3) and (C).
-    pub(super) fn poll_sack_recovery(&mut self, cfg: &Config, now: Instant) -> Option<Segment> {
+    /// Position and payload of the next segment in recovery, RFC 6675 section 5 (4.3) and (C).
+    #[cold]
+    pub(super) fn choose_in_recovery(&mut self, cfg: &Config) -> Option<(u64, u64)> {
         let smss = cfg.smss();
         let board = self.sack.as_ref()?;
-        let first = board.first_due;
-        let (rule, seq, len) = if first {
+        let (rule, seq, len) = if board.first_due {
             let (seq, end) = board.ranges.gap(self.una, self.max);
-            (Rule::Again, seq, smss.min(end.min(self.written).saturating_sub(seq)))
+            (Rule::First, seq, smss.min(end.min(self.written).saturating_sub(seq)))
         } else {
             if self.window.cwnd.min(cfg.max_window.max(smss)) < board.pipe.saturating_add(smss) {
                 return None;
             }
             self.next_segment(cfg)?
         };
-        if self.hold_back(cfg, now) {
-            return None;
-        }
-        let segment = self.send_data(cfg, now, seq, len);
-        let end = segment.end();
-        let board = self.sack.as_mut()?;
+        self.sack.as_mut()?.rule = rule;
+        Some((seq, len))
+    }
+
+    /// What was chosen left, `seq..end`.
+    #[cold]
+    pub(super) fn on_sent_in_recovery(&mut self, seq: u64, end: u64) {
+        let Some(board) = &mut self.sack else { return };
         // (C.4), and prr_out of RFC 9937.
         board.pipe += end - seq;
         board.prr.out += end - seq;
-        match rule {
+        match board.rule {
+            Rule::First => {
+                // (4.3): nor is it to be rescued at once.
+                board.high_rxt = board.high_rxt.max(end);
+                board.rescue_rxt = end;
+                board.first_due = false;
+            }
             // (C.2).
             Rule::Again => board.high_rxt = board.high_rxt.max(end),
             Rule::Unsent => {}
             // Once in a recovery, and HighRxt stays.
             Rule::Rescue => board.rescue_rxt = self.recover,
         }
-        if first {
-            // (4.3): nor is the first to be rescued at once.
-            board.rescue_rxt = end;
-            board.first_due = false;
-        }
-        Some(segment)
     }
 
     /// NextSeg() of RFC 6675 section 4.
@@ -155,27 +156,29 @@ impl Connection {
         Some((Rule::Rescue, start, size(start, end)))
     }
 
-    /// The next segment after a timeout: what was sent before it and is not SACKed goes again, RFC 6675
-    /// section 5.1.
-    pub(super) fn poll_fill(&mut self, cfg: &Config, now: Instant) -> Option<Segment> {
+    /// Position and payload of the next segment after a timeout: what was sent before it and is not SACKed
+    /// goes again, RFC 6675 section 5.1.
+    #[cold]
+    pub(super) fn choose_gap(&mut self, cfg: &Config) -> Option<(u64, u64)> {
         let board = self.sack.as_ref()?;
         let (seq, end) = board.ranges.gap(self.nxt, self.max);
-        if seq == self.max {
-            // All of it went.
-            self.nxt = self.max;
-            self.phase = Phase::Open;
-            self.resend_due = false;
-            return self.poll_data(cfg, now);
-        }
         let len = cfg.smss().min(end.min(self.written).saturating_sub(seq));
         let outstanding = seq - self.una - board.ranges.covered(self.una, seq);
         if outstanding > 0 && outstanding + len > self.window.cwnd.min(cfg.max_window.max(cfg.smss())) {
             self.cwnd_limited = outstanding + len > self.window.cwnd;
             return None;
         }
-        if self.hold_back(cfg, now) {
-            return None;
+        Some((seq, len))
+    }
+
+    /// Leaves it to the windows again what is sent, once no gap is left to fill.
+    #[cold]
+    pub(super) fn end_fill(&mut self) {
+        let Some(board) = &self.sack else { return };
+        if board.ranges.gap(self.nxt, self.max).0 == self.max {
+            self.nxt = self.max;
+            self.phase = Phase::Open;
+            self.resend_due = false;
         }
-        Some(self.send_data(cfg, now, seq, len))
     }
 }

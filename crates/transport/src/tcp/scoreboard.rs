@@ -14,6 +14,20 @@ use super::segment::Sack;
 /// DupThresh of RFC 6675 section 2.
 pub(super) const DUPLICATES: usize = 3;
 
+/// What the segment chosen in recovery is, by the rules of NextSeg().
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Rule {
+    /// The first retransmission of the recovery.
+    #[default]
+    First,
+    /// What is lost, or may be: rules 1 and 3.
+    Again,
+    /// Data never sent: rule 2.
+    Unsent,
+    /// The rescue retransmission: rule 4.
+    Rescue,
+}
+
 /// State of a connection that only one with SACK has.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scoreboard {
@@ -31,6 +45,8 @@ pub(super) struct Scoreboard {
     pub(super) pipe: u64,
     /// The first retransmission of the recovery is yet to leave.
     pub(super) first_due: bool,
+    /// The rule that chose the segment about to leave.
+    pub(super) rule: Rule,
     pub(super) prr: Prr,
     /// As a receiver: a position in each of the parts reported first of late, the latest first.
     recent: [u64; Sack::MOST + 1],
@@ -124,6 +140,7 @@ impl Scoreboard {
 
     /// The blocks of an ACK of `next`, RFC 2018 section 4, where `ahead` arrived beyond it and `newest` was
     /// the latest to.
+    #[cold]
     pub(super) fn report(&mut self, next: u64, ahead: &Ranges, newest: u64) -> Sack {
         // The first block is the one with the segment that caused this ACK. The others repeat those that were
         // first in the ACKs before, so that each is reported several times.

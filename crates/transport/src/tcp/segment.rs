@@ -106,6 +106,13 @@ impl Sack {
         sack
     }
 
+    /// Whether it is the option of a SYN.
+    #[inline]
+    #[must_use]
+    pub const fn is_permitted(&self) -> bool {
+        matches!(self.0[0], (1, 0))
+    }
+
     /// The blocks, in a segment that acknowledges `ack`.
     pub fn blocks(&self, ack: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
         let filled = self.0.iter().filter(|(start, end)| start < end);
@@ -117,7 +124,7 @@ impl Sack {
 
 impl fmt::Debug for Sack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if *self == Self::PERMITTED {
+        if self.is_permitted() {
             return f.write_str("permitted");
         }
         f.debug_list().entries(self.blocks(0)).finish()
