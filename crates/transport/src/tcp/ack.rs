@@ -2,7 +2,7 @@
 
 use bentpipe_units::{Duration, Instant};
 
-use super::congestion::Recovery;
+use super::congestion::{Acked, Recovery};
 use super::connection::{Alarm, Connection, Phase, State};
 use super::{Config, Flags, Segment};
 
@@ -123,8 +123,16 @@ impl Connection {
         // RFC 3168 section 6.1.2: not for an ACK that echoes a mark. RFC 7661 section 4: nor where the window
         // was not used, for then the ACK says nothing about a larger one.
         if self.cwnd_limited && !marked {
+            let smss = cfg.smss();
             let rtt = self.rto.srtt().unwrap_or(Duration::ZERO);
-            self.algorithm.on_ack(&mut self.window, acked, cfg.smss(), rtt, now);
+            let mut ack = Acked { bytes: acked, slow: acked.min(smss), linear: smss, rtt };
+            if cfg.abc {
+                // RFC 3465 section 2.3: L = 2, but 1 in the slow start after a timeout, until all is
+                // acknowledged that was sent before.
+                let most = if self.una > self.recover { 2 * smss } else { smss };
+                (ack.slow, ack.linear) = (acked.min(most), acked);
+            }
+            self.algorithm.on_ack(&mut self.window, &ack, smss, now);
         }
     }
 

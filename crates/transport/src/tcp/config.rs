@@ -39,6 +39,9 @@ pub struct Config {
     /// Whether all from the first unacknowledged byte is sent again after a timeout, as 4.4BSD and ns-2 do.
     /// If not, one segment is, and one more for each ACK that shows another hole.
     pub go_back_n: bool,
+    /// Whether the window grows by the bytes that ACKs cover, not by their number: appropriate byte counting,
+    /// RFC 3465, with L = 2.
+    pub abc: bool,
     /// Whether the window shrinks to the initial one after an idle time of one RTO, RFC 5681 section 4.1.
     pub slow_start_restart: bool,
     /// Data segments leave no faster than this, headers included. `None`: as fast as the windows allow.
@@ -95,6 +98,7 @@ impl Default for Config {
             delayed_ack: Some(Duration::from_millis(200)),
             impatient: true,
             go_back_n: true,
+            abc: false,
             slow_start_restart: true,
             pacing: None,
             ecn: false,

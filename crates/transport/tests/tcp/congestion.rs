@@ -175,3 +175,54 @@ fn the_senders_own_limit_holds() {
               = cwnd 4000           # and no more, for it is not used",
     );
 }
+
+/// RFC 3465 section 2.2: in slow start an ACK counts for two segments at the most. Section 2.1: in congestion
+/// avoidance for all it covers, 6500 + 1000 * 2000 / 6500.
+#[test]
+fn appropriate_byte_counting() {
+    let cfg = Config { abc: true, initial_ssthresh: 6500, ..window(4) };
+    established(
+        &cfg,
+        65_535,
+        "100  write 100000
+              > . 1:1001
+              > . 1001:2001
+              > . 2001:3001
+              > . 3001:4001
+         200  < . 1:1 a501 w65535
+              > . 4001:5001
+              = cwnd 4500
+         200  < . 1:1 a4001 w65535
+              > . 5001:6001
+              > . 6001:7001
+              > . 7001:8001
+              > . 8001:9001
+              > . 9001:10001
+              = cwnd 6500
+         300  < . 1:1 a6001 w65535
+              > . 10001:11001
+              > . 11001:12001
+              = cwnd 6807",
+    );
+}
+
+/// RFC 3465 section 2.3: after a timeout an ACK counts for one segment, until all is acknowledged that was
+/// sent before.
+#[test]
+fn byte_counting_after_a_timeout() {
+    let cfg = Config { abc: true, ..window(4) };
+    established(
+        &cfg,
+        65_535,
+        "200   write 4000
+               > . 1:1001
+               > . 1001:2001
+               > . 2001:3001
+               > . 3001:4001
+         1200  timer
+               > . 1:1001 rtx
+         1300  < . 1:1 a3001 w65535
+               > . 3001:4001 rtx
+               = cwnd 2000",
+    );
+}

@@ -10,7 +10,7 @@ fn configs() -> impl Strategy<Value = Config> {
     let sizes = (100u32..=1500, 1u32..=10, 1u32..=100, 1u64..=50, 2u64..=200);
     let times = (prop_oneof![Just(0u64), Just(10)], 50u64..=1000, proptest::option::of(1u64..=200));
     let pacing = proptest::option::of(100_000u64..=10_000_000);
-    let switches: [bool; 7] = Default::default();
+    let switches: [bool; 8] = Default::default();
     let algorithm = proptest::sample::select(Algorithm::ALL);
     (sizes, times, pacing, switches.map(|_| any::<bool>()), algorithm).prop_map(
         |(
@@ -38,6 +38,7 @@ fn configs() -> impl Strategy<Value = Config> {
             ecn: switches[4],
             sack: switches[5],
             prr: switches[6],
+            abc: switches[7],
             syn_retries: 1000,
             retries: 1000,
             algorithm,

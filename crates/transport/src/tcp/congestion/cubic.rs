@@ -12,9 +12,9 @@
 //! Departures: of a pause between ACKs only one round trip counts as time, for the window was not in use then
 //! (section 5.8 leaves open how that is found). There is no HyStart++.
 
-use bentpipe_units::{Duration, Instant};
+use bentpipe_units::Instant;
 
-use super::{Control, Window};
+use super::{Acked, Control, Window};
 
 const C: f64 = 0.4;
 const BETA: f64 = 0.7;
@@ -79,10 +79,10 @@ impl Cubic {
 }
 
 impl Control for Cubic {
-    fn on_ack(&mut self, window: &mut Window, acked: u64, smss: u64, rtt: Duration, now: Instant) {
+    fn on_ack(&mut self, window: &mut Window, ack: &Acked, smss: u64, now: Instant) {
         if window.cwnd < window.ssthresh {
             // RFC 5681 eq. (2).
-            window.cwnd = window.cwnd.saturating_add(acked.min(smss));
+            window.cwnd = window.cwnd.saturating_add(ack.slow);
             self.slow = true;
             self.epoch = Instant::FAR_FUTURE;
             self.fraction = 0.0;
@@ -93,18 +93,18 @@ impl Control for Cubic {
         if self.epoch == Instant::FAR_FUTURE {
             self.begin(cwnd, now);
         }
-        self.epoch += (now - self.last).saturating_sub(rtt);
+        self.epoch += (now - self.last).saturating_sub(ack.rtt);
         self.last = now;
         let t = (now - self.epoch).as_secs_f64();
         // RFC 9438 section 4.3, eq. (4): alpha is 1 once W_est has reached the window before the reduction.
         let alpha = if self.w_est < self.cwnd_prior { ALPHA } else { 1.0 };
-        self.w_est += alpha * (acked as f64 / segment) / cwnd;
+        self.w_est += alpha * (ack.bytes as f64 / segment) / cwnd;
         let grown = if self.w_cubic(t) < self.w_est {
             // RFC 9438 section 4.3: the Reno-friendly region.
             self.w_est
         } else {
             // RFC 9438 sections 4.4, 4.5: the concave and the convex region.
-            let target = self.w_cubic(t + rtt.as_secs_f64()).clamp(cwnd, 1.5 * cwnd);
+            let target = self.w_cubic(t + ack.rtt.as_secs_f64()).clamp(cwnd, 1.5 * cwnd);
             cwnd + (target - cwnd) / cwnd
         };
         let bytes = grown.max(cwnd) * segment;
@@ -127,13 +127,16 @@ impl Control for Cubic {
 
 #[cfg(test)]
 mod tests {
+    use bentpipe_units::Duration;
+
     use super::*;
 
     /// ACKs of a segment each, a window of them per round trip of `rtt` ms, for `ms` from `now` on.
     fn run(cubic: &mut Cubic, window: &mut Window, now: &mut Instant, rtt: u64, ms: u64) {
         let end = *now + Duration::from_millis(ms);
         while *now < end {
-            cubic.on_ack(window, 1000, 1000, Duration::from_millis(rtt), *now);
+            let measured = Duration::from_millis(rtt);
+            cubic.on_ack(window, &Acked { bytes: 1000, slow: 1000, linear: 1000, rtt: measured }, 1000, *now);
             *now += Duration::from_nanos(rtt * 1_000_000_000 / window.cwnd);
         }
     }

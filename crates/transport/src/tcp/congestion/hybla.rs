@@ -14,7 +14,7 @@
 
 use bentpipe_units::{Duration, Instant};
 
-use super::{Control, Window};
+use super::{Acked, Control, Window};
 
 const RTT0: Duration = Duration::from_millis(25);
 
@@ -37,17 +37,16 @@ impl Hybla {
 }
 
 impl Control for Hybla {
-    fn on_ack(&mut self, window: &mut Window, acked: u64, smss: u64, rtt: Duration, _now: Instant) {
-        let rho = self.rho(rtt);
+    fn on_ack(&mut self, window: &mut Window, ack: &Acked, smss: u64, _now: Instant) {
+        let rho = self.rho(ack.rtt);
         let cwnd = window.cwnd as f64 + self.fraction;
         let slow = window.cwnd < window.ssthresh;
         let grown = if slow {
             // An ACK of less than a segment counts for less, as in RFC 5681 eq. (2).
             let most = window.ssthresh as f64;
-            (cwnd + (libm::exp2(rho.min(16.0)) - 1.0) * acked.min(smss) as f64).min(most)
+            (cwnd + (libm::exp2(rho.min(16.0)) - 1.0) * ack.slow as f64).min(most)
         } else {
-            let segment = smss as f64;
-            cwnd + rho * rho * segment * segment / cwnd.max(1.0)
+            cwnd + rho * rho * smss as f64 * ack.linear as f64 / cwnd.max(1.0)
         };
         window.cwnd = (grown as u64).max(window.cwnd);
         self.fraction = if slow { 0.0 } else { (grown - window.cwnd as f64).max(0.0) };
@@ -65,7 +64,8 @@ mod tests {
     use super::*;
 
     fn ack(hybla: &mut Hybla, window: &mut Window, ms: u64) {
-        hybla.on_ack(window, 1000, 1000, Duration::from_millis(ms), Instant::ZERO);
+        let rtt = Duration::from_millis(ms);
+        hybla.on_ack(window, &Acked { bytes: 1000, slow: 1000, linear: 1000, rtt }, 1000, Instant::ZERO);
     }
 
     /// rho = 75 / 25 = 3: 2^3 - 1 segments for each ACK, up to ssthresh; then 9 segments per window.

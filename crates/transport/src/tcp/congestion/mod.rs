@@ -29,11 +29,24 @@ pub(super) enum Recovery {
     FullAck,
 }
 
+/// An ACK of new data.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Acked {
+    /// What it acknowledged [bytes].
+    pub(super) bytes: u64,
+    /// What it counts for in slow start [bytes]: `min(N, SMSS)` of RFC 5681 eq. (2), or `min(N, L SMSS)` of
+    /// RFC 3465 section 2.2.
+    pub(super) slow: u64,
+    /// What it counts for in congestion avoidance [bytes]: a segment, or with RFC 3465 section 2.1 `bytes`.
+    pub(super) linear: u64,
+    /// Smoothed round trip; zero before the first measurement.
+    pub(super) rtt: Duration,
+}
+
 /// What an algorithm decides.
 trait Control {
-    /// `acked` bytes of new data were acknowledged while `cwnd` was what held the sender back. `rtt` is
-    /// smoothed, and zero before the first measurement.
-    fn on_ack(&mut self, window: &mut Window, acked: u64, smss: u64, rtt: Duration, now: Instant);
+    /// New data was acknowledged while `cwnd` was what held the sender back.
+    fn on_ack(&mut self, window: &mut Window, ack: &Acked, smss: u64, now: Instant);
 
     /// Loss or a mark, with `flight` bytes outstanding: sets `ssthresh`.
     fn on_congestion(&mut self, window: &mut Window, flight: u64, smss: u64, now: Instant);
@@ -71,15 +84,8 @@ macro_rules! registry {
             }
 
             #[inline]
-            pub(super) fn on_ack(
-                &mut self,
-                window: &mut Window,
-                acked: u64,
-                smss: u64,
-                rtt: Duration,
-                now: Instant,
-            ) {
-                match self { $(Self::$name(state) => state.on_ack(window, acked, smss, rtt, now),)+ }
+            pub(super) fn on_ack(&mut self, window: &mut Window, ack: &Acked, smss: u64, now: Instant) {
+                match self { $(Self::$name(state) => state.on_ack(window, ack, smss, now),)+ }
             }
 
             pub(super) fn on_congestion(&mut self, window: &mut Window, flight: u64, smss: u64, now: Instant) {
