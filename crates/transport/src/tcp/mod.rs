@@ -20,7 +20,7 @@
 //! | `receive` | reassembly, the advertised window, delayed ACKs | RFC 9293 section 3.8.6, RFC 5681 section 4.2 |
 //! | `ranges` | parts of the stream | |
 //! | `rto` | the retransmission timeout | RFC 6298 |
-//! | `congestion` | how the window grows and shrinks | RFC 5681, RFC 9438, Hybla |
+//! | `congestion` | how the window grows and shrinks | RFC 5681, RFC 3465, RFC 9438, Hybla |
 //!
 //! What it leaves out, because a simulator has no use for it: options on the wire (the window is unscaled and
 //! 32 bits wide, the segment size is configured on both sides), wrapping sequence numbers, urgent data,

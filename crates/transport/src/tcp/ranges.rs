@@ -29,8 +29,12 @@ impl Ranges {
 
     /// Adds an interval; how much of it is new.
     pub(super) fn insert(&mut self, mut start: u64, mut end: u64) -> u64 {
-        // The common case, an interval behind the last one, is found without a search.
-        let first = match self.0.last() {
+        // The common cases, an interval that continues the last one or lies behind it, need no search.
+        let first = match self.0.last_mut() {
+            Some(last) if last.1 == start => {
+                last.1 = end;
+                return end - start;
+            }
             Some(last) if last.1 >= start => self.0.partition_point(|range| range.1 < start),
             _ => self.0.len(),
         };
