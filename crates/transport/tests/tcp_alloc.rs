@@ -62,14 +62,20 @@ fn exchange(ends: &mut [Connection; 2], cfg: &Config, now: &mut Instant, packets
 #[test]
 fn nothing_is_allocated_in_steady_state() {
     let cfg = Config { receive_window: 200_000, ..Config::default() };
+    check(&cfg);
+    check(&Config { sack: true, ..cfg.clone() });
+    check(&Config { sack: true, prr: true, ..cfg });
+}
+
+fn check(cfg: &Config) {
     let mut now = Instant::ZERO;
-    let mut ends = [Connection::connect(&cfg, now), Connection::listen(&cfg)];
+    let mut ends = [Connection::connect(cfg, now), Connection::listen(cfg)];
     ends[0].write(u64::MAX);
     // Losses make the list of what arrived ahead as long as it gets.
-    exchange(&mut ends, &cfg, &mut now, 20_000, 7);
+    exchange(&mut ends, cfg, &mut now, 20_000, 7);
     for lose in [u64::MAX, 100, 7] {
         let before = ALLOCATIONS.with(Cell::get);
-        exchange(&mut ends, &cfg, &mut now, 20_000, lose);
+        exchange(&mut ends, cfg, &mut now, 20_000, lose);
         assert_eq!(ALLOCATIONS.with(Cell::get) - before, 0, "with one packet lost of {lose}");
     }
     assert!(ends[1].received() > 40_000_000, "{:?}", ends[1].stats());

@@ -1,7 +1,8 @@
 //! What an ACK changes: loss detection and recovery, RFC 5681, RFC 6582 and RFC 3042.
 
-use bentpipe_units::Instant;
+use bentpipe_units::{Duration, Instant};
 
+use super::congestion::{Acked, Recovery};
 use super::connection::{Alarm, Connection, Phase, State};
 use super::{Config, Flags, Segment};
 
@@ -19,7 +20,10 @@ impl Connection {
             return false;
         }
         let marked = self.ecn && seg.flags.has(Flags::ECE) && self.on_echo(cfg, now, seg.ack);
-        if seg.ack > self.una {
+        if self.sack.is_some() {
+            // Not by reference, so that hosts can keep a segment in registers.
+            self.on_ack_with_sack(cfg, now, seg.ack, seg.sack, marked);
+        } else if seg.ack > self.una {
             self.on_new_ack(cfg, now, seg.ack, marked);
         } else if seg.ack == self.una
             // RFC 5681 section 2: an ACK is a duplicate where (a) data is outstanding, (b) it carries none
@@ -53,7 +57,7 @@ impl Connection {
     }
 
     #[inline]
-    fn on_new_ack(&mut self, cfg: &Config, now: Instant, ack: u64, marked: bool) {
+    pub(super) fn on_new_ack(&mut self, cfg: &Config, now: Instant, ack: u64, marked: bool) {
         let acked = ack - self.una;
         self.una = ack;
         // Behind a probe's byte, or past what was to be sent again.
@@ -69,10 +73,10 @@ impl Connection {
         match self.phase {
             Phase::Open => self.grow(cfg, now, acked, marked),
             Phase::FastRecovery => restart = self.on_ack_recovering(cfg, ack, acked),
-            Phase::Repair => {
-                if ack < self.recover {
-                    self.resend_due = true;
-                } else {
+            Phase::SackRecovery => self.on_ack_in_sack_recovery(cfg, ack),
+            Phase::Repair | Phase::Fill => {
+                self.resend_due = ack < self.recover;
+                if !self.resend_due {
                     self.phase = Phase::Open;
                 }
                 self.grow(cfg, now, acked, marked);
@@ -93,9 +97,11 @@ impl Connection {
 
     /// An ACK of new data in fast recovery, RFC 6582 section 3.2 step 3. Whether it restarts the timer.
     fn on_ack_recovering(&mut self, cfg: &Config, ack: u64, acked: u64) -> bool {
-        if ack >= self.recover {
+        if ack >= self.recover || self.algorithm.recovery() == Recovery::NewAck {
             // Full acknowledgement: cwnd to ssthresh, the second of the two choices, and out of fast
-            // recovery.
+            // recovery. RFC 5681 section 3.2 step 6: so does any ACK of new data, where there are no partial
+            // ones. What is still missing then waits for the timer, for RFC 6582's bar against a second fast
+            // retransmit in a window is kept for Reno too (ns-2's `bugFix_`).
             self.window.cwnd = self.window.ssthresh.max(cfg.smss());
             self.phase = Phase::Open;
             return true;
@@ -117,7 +123,16 @@ impl Connection {
         // RFC 3168 section 6.1.2: not for an ACK that echoes a mark. RFC 7661 section 4: nor where the window
         // was not used, for then the ACK says nothing about a larger one.
         if self.cwnd_limited && !marked {
-            self.algorithm.on_ack(&mut self.window, acked, cfg.smss(), now);
+            let smss = cfg.smss();
+            let rtt = self.rto.srtt().unwrap_or(Duration::ZERO);
+            let mut ack = Acked { bytes: acked, slow: acked.min(smss), linear: smss, rtt };
+            if cfg.abc {
+                // RFC 3465 section 2.3: L = 2, but 1 in the slow start after a timeout, until all is
+                // acknowledged that was sent before.
+                let most = if self.una > self.recover { 2 * smss } else { smss };
+                (ack.slow, ack.linear) = (acked.min(most), acked);
+            }
+            self.algorithm.on_ack(&mut self.window, &ack, smss, now);
         }
     }
 
@@ -133,6 +148,15 @@ impl Connection {
         if self.duplicate_acks != DUPLICATES || self.una <= self.recover {
             return;
         }
+        self.on_loss(cfg, now);
+        // RFC 5681 section 3.2 step 3: inflated by the segments known to have left the network.
+        self.window.cwnd = self.window.ssthresh.saturating_add(u64::from(DUPLICATES) * cfg.smss());
+        self.phase = Phase::FastRecovery;
+        self.partial_seen = false;
+    }
+
+    /// Duplicate ACKs told of a loss: ssthresh is reduced, and the first segment is to be sent again.
+    pub(super) fn on_loss(&mut self, cfg: &Config, now: Instant) {
         // RFC 5681 section 3.2 step 2: what limited transmit let out does not count as outstanding.
         let beyond = self.flight().saturating_sub(self.window.cwnd.min(cfg.max_window)).div_ceil(cfg.smss());
         let flight = self.flight().saturating_sub(beyond.min(2) * cfg.smss());
@@ -142,10 +166,6 @@ impl Connection {
         }
         self.recover = self.max;
         self.reduced = self.max;
-        // RFC 5681 section 3.2 step 3: inflated by the segments known to have left the network.
-        self.window.cwnd = self.window.ssthresh.saturating_add(u64::from(DUPLICATES) * cfg.smss());
-        self.phase = Phase::FastRecovery;
-        self.partial_seen = false;
         self.resend_due = true;
         self.fast_retransmits = self.fast_retransmits.saturating_add(1);
         // RFC 6298 (5) leaves the timer running here. It is restarted, which is later than the RFC asks for

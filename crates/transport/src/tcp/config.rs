@@ -39,12 +39,21 @@ pub struct Config {
     /// Whether all from the first unacknowledged byte is sent again after a timeout, as 4.4BSD and ns-2 do.
     /// If not, one segment is, and one more for each ACK that shows another hole.
     pub go_back_n: bool,
+    /// Whether the window grows by the bytes that ACKs cover, not by their number: appropriate byte counting,
+    /// RFC 3465, with L = 2.
+    pub abc: bool,
     /// Whether the window shrinks to the initial one after an idle time of one RTO, RFC 5681 section 4.1.
     pub slow_start_restart: bool,
     /// Data segments leave no faster than this, headers included. `None`: as fast as the windows allow.
     pub pacing: Option<Rate>,
     /// Whether to offer and accept explicit congestion notification, RFC 3168.
     pub ecn: bool,
+    /// Whether to offer and accept selective acknowledgements (RFC 2018), and to recover from losses by them
+    /// (RFC 6675).
+    pub sack: bool,
+    /// Whether a recovery by selective acknowledgements approaches its window by proportional rate reduction
+    /// (RFC 9937), or halves it at once.
+    pub prr: bool,
     /// The connection fails when this many retransmissions of a SYN have gone unanswered, R2 of RFC 9293
     /// section 3.8.3.
     pub syn_retries: u32,
@@ -89,9 +98,12 @@ impl Default for Config {
             delayed_ack: Some(Duration::from_millis(200)),
             impatient: true,
             go_back_n: true,
+            abc: false,
             slow_start_restart: true,
             pacing: None,
             ecn: false,
+            sack: false,
+            prr: false,
             syn_retries: 7,
             retries: 15,
             algorithm: Algorithm::NewReno,

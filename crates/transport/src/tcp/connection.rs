@@ -6,6 +6,7 @@ use super::Config;
 use super::congestion::{self, Window};
 use super::receive::Receiver;
 use super::rto::Rto;
+use super::scoreboard::Scoreboard;
 
 /// The most an application can write in all [bytes].
 const MOST: u64 = u64::MAX / 4;
@@ -39,8 +40,12 @@ impl State {
 pub(super) enum Phase {
     /// Nothing is known to be lost.
     Open,
-    /// Fast recovery of RFC 6582.
+    /// Fast recovery of RFC 5681 or RFC 6582.
     FastRecovery,
+    /// Loss recovery of RFC 6675.
+    SackRecovery,
+    /// After a timeout with SACK, going back: all is sent again that is not selectively acknowledged.
+    Fill,
     /// After a timeout, without going back: one segment for each hole that shows.
     Repair,
 }
@@ -89,6 +94,8 @@ pub struct Connection {
     pub(super) alarm_at: Instant,
     pub(super) rto: Rto,
     pub(super) rx: Receiver,
+    /// Selective acknowledgements, where they were negotiated.
+    pub(super) sack: Option<Box<Scoreboard>>,
     /// When data was last sent.
     pub(super) data_sent_at: Instant,
     /// When pacing lets the next data segment go.
@@ -119,7 +126,7 @@ pub struct Connection {
     pub(super) syn_due: bool,
     /// A SYN had to be sent again.
     pub(super) syn_lost: bool,
-    /// The segment at `una` is to be sent again.
+    /// The segment at `una` is to be sent again, or the phase says what is.
     pub(super) resend_due: bool,
     /// A window probe is to be sent.
     pub(super) probe_due: bool,
@@ -194,6 +201,7 @@ impl Connection {
             alarm_at: Instant::FAR_FUTURE,
             rto: Rto::new(cfg),
             rx: Receiver::new(),
+            sack: None,
             data_sent_at: Instant::ZERO,
             pace_at: Instant::ZERO,
             wl1: 0,

@@ -3,6 +3,7 @@
 use bentpipe_units::Instant;
 
 use super::connection::{Connection, Reset, State};
+use super::scoreboard::Scoreboard;
 use super::{Config, Flags, Segment};
 
 impl Connection {
@@ -76,6 +77,8 @@ impl Connection {
         self.rx.synchronize();
         self.edge = u64::from(seg.window) + 1;
         self.largest_window = seg.window;
+        // RFC 2018 section 2: SACK-permitted in both SYNs.
+        self.sack = (cfg.sack && seg.sack.is_permitted()).then(Box::<Scoreboard>::default);
         // RFC 3168 section 6.1.1: a SYN with ECE and CWR offers ECN, a SYN-ACK with ECE alone accepts.
         let answer = seg.flags.has(Flags::ACK);
         self.ecn = cfg.ecn && seg.flags.has(Flags::ECE) && seg.flags.has(Flags::CWR) != answer;

@@ -1,4 +1,4 @@
-//! TCP (RFC 9293) with NewReno (RFC 5681, RFC 6582), as a state machine without input or output.
+//! TCP (RFC 9293) with Reno (RFC 5681) or NewReno (RFC 6582), as a state machine without input or output.
 //!
 //! A [`Connection`] is one endpoint. Its host
 //! - hands in what arrives, [`Connection::on_segment`];
@@ -14,14 +14,17 @@
 //! | `connection` | the endpoint, its states and its interface | RFC 9293 |
 //! | `input` | what a segment changes | RFC 9293 section 3.10.7, RFC 5961, RFC 3168 |
 //! | `ack` | what an ACK changes: loss detection and recovery | RFC 5681, RFC 6582, RFC 3042 |
+//! | `sack` | loss detection and recovery with SACK | RFC 6675, RFC 9937 |
+//! | `scoreboard` | what was selectively acknowledged, and what to report | RFC 6675 section 4, RFC 2018 |
 //! | `output` | what may be sent, and timers | RFC 9293 section 3.8.6, RFC 6298 (5), RFC 5681 section 4.1 |
 //! | `receive` | reassembly, the advertised window, delayed ACKs | RFC 9293 section 3.8.6, RFC 5681 section 4.2 |
+//! | `ranges` | parts of the stream | |
 //! | `rto` | the retransmission timeout | RFC 6298 |
-//! | `congestion` | how the window grows and shrinks | RFC 5681 |
+//! | `congestion` | how the window grows and shrinks | RFC 5681, RFC 3465, RFC 9438, Hybla |
 //!
 //! What it leaves out, because a simulator has no use for it: options on the wire (the window is unscaled and
 //! 32 bits wide, the segment size is configured on both sides), wrapping sequence numbers, urgent data,
-//! Nagle's algorithm (which bulk senders and interactive applications alike turn off), SACK, keep-alives, and
+//! Nagle's algorithm (which bulk senders and interactive applications alike turn off), keep-alives, and
 //! the 2 MSL timer: a host frees a connection [in TIME-WAIT](Connection::in_time_wait) when it likes.
 
 mod ack;
@@ -30,11 +33,14 @@ mod congestion;
 mod connection;
 mod input;
 mod output;
+mod ranges;
 mod receive;
 mod rto;
+mod sack;
+mod scoreboard;
 mod segment;
 
 pub use config::Config;
 pub use congestion::Algorithm;
 pub use connection::{Connection, Stats};
-pub use segment::{Flags, Segment};
+pub use segment::{Flags, Sack, Segment};

@@ -3,7 +3,7 @@
 use bentpipe_units::Instant;
 
 use super::connection::{Alarm, Connection, Phase, Reset, State};
-use super::{Config, Flags, Segment};
+use super::{Config, Flags, Sack, Segment};
 
 impl Connection {
     /// The next segment to send at `now`, or `None` where there is none. To be called until then.
@@ -54,12 +54,21 @@ impl Connection {
     fn poll_data(&mut self, cfg: &Config, now: Instant) -> Option<Segment> {
         self.paced = false;
         if self.resend_due {
+            let (seq, len) = match self.phase {
+                Phase::SackRecovery => self.choose_in_recovery(cfg)?,
+                Phase::Fill => self.choose_gap(cfg)?,
+                _ => (self.una, cfg.smss().min(self.max.min(self.written) - self.una)),
+            };
             if self.hold_back(cfg, now) {
                 return None;
             }
-            self.resend_due = false;
-            let len = cfg.smss().min(self.max.min(self.written) - self.una);
-            return Some(self.send_data(cfg, now, self.una, len));
+            let segment = self.send_data(cfg, now, seq, len);
+            match self.phase {
+                Phase::SackRecovery => self.on_sent_in_recovery(seq, segment.end()),
+                Phase::Fill => self.end_fill(),
+                _ => self.resend_due = false,
+            }
+            return Some(segment);
         }
         if self.nxt == self.stream_end() {
             return None;
@@ -106,7 +115,12 @@ impl Connection {
         {
             // RFC 3042 section 2: new data goes on each of the first two duplicate ACKs, if no more than cwnd
             // + 2 SMSS are outstanding then.
-            return cwnd.saturating_add(u64::from(self.duplicate_acks.min(2)) * cfg.smss());
+            let more = match &self.sack {
+                None => u64::from(self.duplicate_acks.min(2)) * cfg.smss(),
+                // RFC 6675 section 5 (3): it is Pipe that counts, and nothing is lost yet.
+                Some(board) => board.total,
+            };
+            return cwnd.saturating_add(more);
         }
         cwnd
     }
@@ -235,6 +249,10 @@ impl Connection {
             .with(Flags::CWR, !answer && cfg.ecn);
         let mut segment = self.segment(0, 0, flags, window);
         segment.retransmission = again && self.syn_lost;
+        // RFC 2018 section 2: offered in a SYN, and in a SYN-ACK where the peer offered it.
+        if if answer { self.sack.is_some() } else { cfg.sack } {
+            segment.sack = Sack::PERMITTED;
+        }
         segment
     }
 
@@ -247,12 +265,19 @@ impl Connection {
     #[inline]
     fn segment(&mut self, seq: u64, len: u32, flags: Flags, window: u32) -> Segment {
         self.count_sent();
+        let sack = match &mut self.sack {
+            Some(board) if !self.rx.ahead.is_empty() => {
+                board.report(self.rx.next, &self.rx.ahead, self.rx.newest)
+            }
+            _ => Sack::NONE,
+        };
         Segment {
             seq,
             ack: self.rx.next,
             len,
             window,
             cwnd: self.window.cwnd.min(u64::from(u32::MAX)) as u32,
+            sack,
             flags,
             retransmission: false,
             ect: false,
@@ -310,10 +335,13 @@ impl Connection {
         self.recover = self.max;
         self.reduced = self.max;
         // RFC 6298 (5.4)-(5.6): send the earliest segment again, back off, start the timer.
+        if let Some(board) = &mut self.sack {
+            board.clear();
+        }
         if cfg.go_back_n {
-            self.phase = Phase::Open;
+            self.resend_due = self.sack.is_some();
+            self.phase = if self.resend_due { Phase::Fill } else { Phase::Open };
             self.nxt = self.una;
-            self.resend_due = false;
         } else {
             self.phase = Phase::Repair;
             self.resend_due = true;

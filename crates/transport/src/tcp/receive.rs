@@ -3,10 +3,7 @@
 use bentpipe_units::{Duration, Instant};
 
 use super::Config;
-
-/// The most intervals kept out of order. Data beyond is discarded, as a receiver may (RFC 9293 section
-/// 3.8.6), so work and memory are bounded whatever arrives.
-const MOST_RANGES: usize = 4096;
+use super::ranges::Ranges;
 
 /// State of the receiving half.
 #[derive(Clone, Debug)]
@@ -23,8 +20,10 @@ pub(super) struct Receiver {
     pub(super) ack_at: Instant,
     /// Position of the peer's FIN.
     fin_at: u64,
-    /// Intervals that arrived ahead of `next`: ascending, apart from each other, half open.
-    ahead: Vec<(u64, u64)>,
+    /// What arrived ahead of `next`.
+    pub(super) ahead: Ranges,
+    /// Where the latest of that lies.
+    pub(super) newest: u64,
     /// The host's limit on the buffer [bytes].
     limit: u32,
     /// An ACK is due.
@@ -46,7 +45,8 @@ impl Receiver {
             acked: 0,
             ack_at: Instant::FAR_FUTURE,
             fin_at: u64::MAX,
-            ahead: Vec::new(),
+            ahead: Ranges::new(),
+            newest: 0,
             limit: u32::MAX,
             ack_now: false,
             room_made: false,
@@ -107,7 +107,8 @@ impl Receiver {
         }
         if seq > self.next {
             // RFC 5681 section 4.2: out-of-order data is acknowledged at once.
-            self.insert(seq, end_kept);
+            self.ahead.insert(seq, end_kept);
+            self.newest = seq;
             self.ack_now = true;
             return false;
         }
@@ -115,7 +116,7 @@ impl Receiver {
         self.next = end_kept;
         let fills = !self.ahead.is_empty();
         if fills {
-            self.take_ahead();
+            self.next = self.ahead.take_from(self.next);
         }
         self.unread += self.next - before;
         if self.fin_at == self.next {
@@ -143,42 +144,8 @@ impl Receiver {
         self.next += 1;
         self.finished = true;
         self.ack_now = true;
-        self.ahead = Vec::new();
+        self.ahead = Ranges::new();
         true
-    }
-
-    /// Keeps an interval that arrived ahead.
-    fn insert(&mut self, mut start: u64, mut end: u64) {
-        // The common case, a segment behind the last one, is found without a search.
-        let mut first = self.ahead.len();
-        while first > 0 && self.ahead[first - 1].1 >= start {
-            first -= 1;
-        }
-        let mut after = first;
-        while after < self.ahead.len() && self.ahead[after].0 <= end {
-            start = start.min(self.ahead[after].0);
-            end = end.max(self.ahead[after].1);
-            after += 1;
-        }
-        if first < after {
-            self.ahead[first] = (start, end);
-            self.ahead.drain(first + 1..after);
-        } else if self.ahead.len() < MOST_RANGES {
-            self.ahead.insert(first, (start, end));
-        }
-    }
-
-    /// Moves on over what had arrived ahead.
-    fn take_ahead(&mut self) {
-        let mut taken = 0;
-        while let Some(&(start, end)) = self.ahead.get(taken) {
-            if start > self.next {
-                break;
-            }
-            self.next = self.next.max(end);
-            taken += 1;
-        }
-        self.ahead.drain(..taken);
     }
 
     /// The receive buffer [bytes].

@@ -79,6 +79,58 @@ impl fmt::Debug for Flags {
     }
 }
 
+/// The selective acknowledgements of a segment, RFC 2018: up to three blocks, as many as fit beside timestamps.
+///
+/// They are kept as distances from the segment's ACK number, which 32 bits hold as they hold the window.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct Sack([(u32, u32); Self::MOST]);
+
+impl Sack {
+    /// The most blocks there are in a segment.
+    pub const MOST: usize = 3;
+    /// No block, and no offer.
+    pub const NONE: Self = Self([(0, 0); Self::MOST]);
+    /// The option "SACK-permitted" of a SYN, RFC 2018 section 2.
+    pub const PERMITTED: Self = Self([(1, 0), (0, 0), (0, 0)]);
+
+    /// The blocks of an ACK of `ack`, half open, the most recent first. Those that do not lie in the 4 GiB
+    /// beyond it, and all after the third, are left out.
+    #[must_use]
+    pub fn new(ack: u64, blocks: &[(u64, u64)]) -> Self {
+        let mut sack = Self::NONE;
+        let offset = |position: u64| position.checked_sub(ack).and_then(|offset| u32::try_from(offset).ok());
+        let offsets = blocks.iter().filter_map(|&(start, end)| Some((offset(start)?, offset(end)?)));
+        for (place, block) in sack.0.iter_mut().zip(offsets.filter(|(start, end)| start < end)) {
+            *place = block;
+        }
+        sack
+    }
+
+    /// Whether it is the option of a SYN.
+    #[inline]
+    #[must_use]
+    pub const fn is_permitted(&self) -> bool {
+        matches!(self.0[0], (1, 0))
+    }
+
+    /// The blocks, in a segment that acknowledges `ack`.
+    pub fn blocks(&self, ack: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let filled = self.0.iter().filter(|(start, end)| start < end);
+        filled.map(move |&(start, end)| {
+            (ack.saturating_add(u64::from(start)), ack.saturating_add(u64::from(end)))
+        })
+    }
+}
+
+impl fmt::Debug for Sack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_permitted() {
+            return f.write_str("permitted");
+        }
+        f.debug_list().entries(self.blocks(0)).finish()
+    }
+}
+
 /// A TCP segment without its payload, whose length is all a simulator needs.
 ///
 /// Positions in the stream are 64 bits wide and never wrap: a SYN is 0, the first byte of data is 1, and a
@@ -96,6 +148,8 @@ pub struct Segment {
     /// Congestion window of the sender when the segment left [bytes]. No part of the protocol: schedulers
     /// read it.
     pub cwnd: u32,
+    /// Selective acknowledgements, or their offer in a SYN.
+    pub sack: Sack,
     /// Control bits.
     pub flags: Flags,
     /// Whether all or part of it was sent before. No part of the protocol: traces read it.

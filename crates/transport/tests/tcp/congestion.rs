@@ -1,6 +1,6 @@
 //! Growth of the window: RFC 5681 sections 3.1 and 4.1, RFC 7661.
 
-use bentpipe_transport::tcp::{Config, Flags, Segment};
+use bentpipe_transport::tcp::{Config, Flags, Sack, Segment};
 use bentpipe_units::{Duration, Instant};
 
 use crate::trace::{config, established};
@@ -80,6 +80,7 @@ fn a_large_window_grows_by_a_segment_per_round_trip() {
             len: 0,
             window: 2_000_000,
             cwnd: 0,
+            sack: Sack::NONE,
             flags: Flags::ACK,
             retransmission: false,
             ect: false,
@@ -172,5 +173,56 @@ fn the_senders_own_limit_holds() {
               > . 9001:10001
               > . 10001:11001
               = cwnd 4000           # and no more, for it is not used",
+    );
+}
+
+/// RFC 3465 section 2.2: in slow start an ACK counts for two segments at the most. Section 2.1: in congestion
+/// avoidance for all it covers, 6500 + 1000 * 2000 / 6500.
+#[test]
+fn appropriate_byte_counting() {
+    let cfg = Config { abc: true, initial_ssthresh: 6500, ..window(4) };
+    established(
+        &cfg,
+        65_535,
+        "100  write 100000
+              > . 1:1001
+              > . 1001:2001
+              > . 2001:3001
+              > . 3001:4001
+         200  < . 1:1 a501 w65535
+              > . 4001:5001
+              = cwnd 4500
+         200  < . 1:1 a4001 w65535
+              > . 5001:6001
+              > . 6001:7001
+              > . 7001:8001
+              > . 8001:9001
+              > . 9001:10001
+              = cwnd 6500
+         300  < . 1:1 a6001 w65535
+              > . 10001:11001
+              > . 11001:12001
+              = cwnd 6807",
+    );
+}
+
+/// RFC 3465 section 2.3: after a timeout an ACK counts for one segment, until all is acknowledged that was
+/// sent before.
+#[test]
+fn byte_counting_after_a_timeout() {
+    let cfg = Config { abc: true, ..window(4) };
+    established(
+        &cfg,
+        65_535,
+        "200   write 4000
+               > . 1:1001
+               > . 1001:2001
+               > . 2001:3001
+               > . 3001:4001
+         1200  timer
+               > . 1:1001 rtx
+         1300  < . 1:1 a3001 w65535
+               > . 3001:4001 rtx
+               = cwnd 2000",
     );
 }

@@ -1,6 +1,6 @@
 //! Fast retransmit and fast recovery: RFC 5681 section 3.2, RFC 6582, RFC 3042.
 
-use bentpipe_transport::tcp::Config;
+use bentpipe_transport::tcp::{Algorithm, Config};
 
 use crate::trace::{config, established};
 
@@ -304,6 +304,76 @@ fn limited_transmit_ends_with_the_second_duplicate() {
              401  < . 1:1 a10001 w65535
              401  < . 1:1 a10001 w65535
                   = fast_retransmits 1",
+        ),
+    );
+}
+
+/// Segments 1 and 3 are lost. RFC 5681 section 3.2 step 6: the ACK of new data ends fast recovery, though it
+/// is one of a part; duplicates of it start no other, for they do not cover more than was sent before.
+#[test]
+fn reno_leaves_fast_recovery_with_the_first_new_ack() {
+    let cfg = Config { algorithm: Algorithm::Reno, ..eight() };
+    established(
+        &cfg,
+        65_535,
+        &sent(
+            "300  < . 1:1 a1 w65535
+             300  < . 1:1 a1 w65535
+             300  < . 1:1 a1 w65535
+                  > . 1:1001 rtx
+                  = ssthresh 4000
+                  = cwnd 7000
+             300  < . 1:1 a1 w65535
+             300  < . 1:1 a1 w65535
+                  > . 8001:9001
+             300  < . 1:1 a1 w65535
+                  > . 9001:10001
+                  = cwnd 10000
+             400  < . 1:1 a2001 w65535  # 8000 bytes outstanding
+                  = cwnd 4000
+                  = timer 1400
+             410  < . 1:1 a2001 w65535
+             410  < . 1:1 a2001 w65535
+             410  < . 1:1 a2001 w65535
+                  = fast_retransmits 1
+             1400 timer
+                  > . 2001:3001 rtx
+                  = ssthresh 4000
+                  = cwnd 1000
+             1500 < . 1:1 a10001 w65535 # nothing is left of the window before
+                  > . 10001:11001
+                  > . 11001:12001
+                  = cwnd 2000
+                  = timeouts 1",
+        ),
+    );
+}
+
+/// RFC 9438: ssthresh is 0.7 of FlightSize; then, as K = cbrt(2.4 / 0.4) = 1.8 s is long, the window grows as
+/// Reno's, by alpha = 0.9 / 1.7 of a segment per window: 5600 + 529.4 / 5.6.
+#[test]
+fn cubic_reduces_by_three_tenths() {
+    let cfg = Config { algorithm: Algorithm::Cubic, ..eight() };
+    established(
+        &cfg,
+        65_535,
+        &sent(
+            "300  < . 1:1 a1 w65535
+             300  < . 1:1 a1 w65535
+             300  < . 1:1 a1 w65535
+                  > . 1:1001 rtx
+                  = ssthresh 5600
+                  = cwnd 8600
+             400  < . 1:1 a8001 w65535
+                  > . 8001:9001
+                  > . 9001:10001
+                  > . 10001:11001
+                  > . 11001:12001
+                  > . 12001:13001
+                  = cwnd 5600
+             500  < . 1:1 a9001 w65535
+                  > . 13001:14001
+                  = cwnd 5694",
         ),
     );
 }

@@ -1,6 +1,6 @@
 //! Whatever a channel does, every byte arrives once and in order, and the connection comes to its end.
 
-use bentpipe_transport::tcp::{Config, Connection, Flags, Segment};
+use bentpipe_transport::tcp::{Algorithm, Config, Connection, Flags, Sack, Segment};
 use bentpipe_units::{Duration, Instant, Rate};
 use proptest::prelude::*;
 
@@ -10,9 +10,16 @@ fn configs() -> impl Strategy<Value = Config> {
     let sizes = (100u32..=1500, 1u32..=10, 1u32..=100, 1u64..=50, 2u64..=200);
     let times = (prop_oneof![Just(0u64), Just(10)], 50u64..=1000, proptest::option::of(1u64..=200));
     let pacing = proptest::option::of(100_000u64..=10_000_000);
-    let switches: [bool; 5] = Default::default();
-    (sizes, times, pacing, switches.map(|_| any::<bool>())).prop_map(
-        |((mss, initial_window, receive, most, ssthresh), (tick, min_rto, delay), pacing, switches)| Config {
+    let switches: [bool; 8] = Default::default();
+    let algorithm = proptest::sample::select(Algorithm::ALL);
+    (sizes, times, pacing, switches.map(|_| any::<bool>()), algorithm).prop_map(
+        |(
+            (mss, initial_window, receive, most, ssthresh),
+            (tick, min_rto, delay),
+            pacing,
+            switches,
+            algorithm,
+        )| Config {
             mss,
             initial_window,
             // From a single byte, and below a segment, on.
@@ -29,8 +36,12 @@ fn configs() -> impl Strategy<Value = Config> {
             go_back_n: switches[2],
             slow_start_restart: switches[3],
             ecn: switches[4],
+            sack: switches[5],
+            prr: switches[6],
+            abc: switches[7],
             syn_retries: 1000,
             retries: 1000,
+            algorithm,
             ..Config::default()
         },
     )
@@ -120,7 +131,14 @@ proptest! {
                     };
                     let ce = bits & 2 == 2;
                     let (cwnd, retransmission, ect) = (0, false, false);
-                    let segment = Segment { seq, ack, len, window, cwnd, flags, retransmission, ect, ce };
+                    let near = ack.min(u64::MAX / 2) + u64::from(window % 3000);
+                    let sack = match bits % 4 {
+                        0 => Sack::NONE,
+                        1 => Sack::PERMITTED,
+                        2 => Sack::new(ack, &[(near, near + 700)]),
+                        _ => Sack::new(ack, &[(near + 900, near + 901), (near, near + 1), (near, near + 400)]),
+                    };
+                    let segment = Segment { seq, ack, len, window, cwnd, sack, flags, retransmission, ect, ce };
                     c.on_segment(&cfg, now, &segment);
                 }
             }
@@ -163,9 +181,16 @@ fn throughput_is_what_the_window_allows() {
     let full = run(&cfg, 0.0);
     assert!((full / 500_000.0 - 1.0).abs() < 0.05, "{full} bytes/s");
     let wide = Config { receive_window: 4_000_000, ..cfg };
-    for p in [0.0005f64, 0.002, 0.008] {
-        let law = 1000.0 * (1.5 / p).sqrt() / 0.1;
-        let measured = run(&wide, p);
-        assert!((0.85..1.15).contains(&(measured / law)), "p = {p}: {measured} bytes/s, the law says {law}");
+    for (sack, prr) in [(false, false), (true, false), (true, true)] {
+        let wide = Config { sack, prr, ..wide.clone() };
+        for p in [0.0005f64, 0.002, 0.008] {
+            let law = 1000.0 * (1.5 / p).sqrt() / 0.1;
+            let measured = run(&wide, p);
+            let share = measured / law;
+            assert!(
+                (0.85..1.15).contains(&share),
+                "p = {p}, {sack} {prr}: {share} of the law's {law} bytes/s"
+            );
+        }
     }
 }

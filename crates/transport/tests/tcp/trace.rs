@@ -9,11 +9,12 @@
 //! ```
 //!
 //! Segments are flags as tcpdump writes them (`S`, `F`, `R`, `E`, `W`, `.`), first and last position of the
-//! payload, and words: `aN` ack, `wN` window, `rtx` retransmission, `ect`, `ce`. Of an expected segment `aN`
-//! and `wN` may be left out; `rtx` and `ect` may not. `timer` and `pace` demand that the connection asked to
+//! payload, and words: `aN` ack, `wN` window, `rtx` retransmission, `ect`, `ce`, `sackOK` on a SYN, and
+//! `sackN:M,N:M` the blocks in their order. Of an expected segment `aN` and `wN` may be left out; the others
+//! may not. `timer` and `pace` demand that the connection asked to
 //! be called at that very time; at any other event a timer that is due is an error. `#` begins a comment.
 
-use bentpipe_transport::tcp::{Config, Connection, Flags, Segment};
+use bentpipe_transport::tcp::{Config, Connection, Flags, Sack, Segment};
 use bentpipe_units::{Duration, Instant};
 
 /// RFC values with round numbers: segments of 1000 bytes, and ACKs at once.
@@ -104,7 +105,7 @@ impl Run<'_> {
         let matches = expected.iter().all(|word| sent.iter().any(|s| s == word))
             && sent
                 .iter()
-                .all(|word| !matches!(word.as_str(), "rtx" | "ect") || expected.contains(&word.as_str()));
+                .all(|word| !matches!(&word[..1], "r" | "e" | "s") || expected.contains(&word.as_str()));
         assert!(matches, "line {line}: sent {}", sent.join(" "));
     }
 
@@ -155,6 +156,12 @@ fn words(segment: &Segment) -> Vec<String> {
             words.push(word.into());
         }
     }
+    if segment.sack == Sack::PERMITTED {
+        words.push("sackOK".into());
+    } else if segment.sack != Sack::NONE {
+        let blocks: Vec<_> = segment.sack.blocks(segment.ack).map(|(s, e)| format!("{s}:{e}")).collect();
+        words.push(format!("sack{}", blocks.join(",")));
+    }
     words
 }
 
@@ -173,6 +180,12 @@ fn parse(words: &[&str]) -> Segment {
         };
     }
     let (seq, end) = range.split_once(':').expect("a range has a colon");
+    let range = |text: &str| {
+        let (start, end) = text.split_once(':').expect("a range has a colon");
+        (number(start), number(end))
+    };
+    let blocks = |text: &str| text.split(',').map(range).collect::<Vec<_>>();
+    let sack = rest.iter().find_map(|word| word.strip_prefix("sack"));
     let find = |letter: char| rest.iter().find_map(|word| word.strip_prefix(letter)).map_or(0, number);
     Segment {
         seq: number(seq),
@@ -180,6 +193,11 @@ fn parse(words: &[&str]) -> Segment {
         len: (number(end) - number(seq)) as u32,
         window: find('w') as u32,
         cwnd: 0,
+        sack: match sack {
+            None => Sack::NONE,
+            Some("OK") => Sack::PERMITTED,
+            Some(text) => Sack::new(find('a'), &blocks(text)),
+        },
         flags,
         retransmission: false,
         ect: rest.contains(&"ect"),

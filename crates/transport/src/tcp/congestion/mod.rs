@@ -2,11 +2,14 @@
 //!
 //! Loss detection and recovery (RFC 6582, RFC 3042) are the connection's; an algorithm says how the window
 //! grows and what is left of it after congestion. To add one, write its file and its line in the registry
-//! below.
+//! below, which also says what ends its fast recovery. State of more than
+//! a word is boxed, for every connection takes as much as the largest.
 
-mod newreno;
+mod cubic;
+mod hybla;
+mod reno;
 
-use bentpipe_units::Instant;
+use bentpipe_units::{Duration, Instant};
 
 /// The windows of a sender.
 #[derive(Clone, Debug)]
@@ -17,10 +20,33 @@ pub(super) struct Window {
     pub(super) ssthresh: u64,
 }
 
+/// What ends a fast recovery without SACK.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Recovery {
+    /// Any ACK of new data, RFC 5681 section 3.2 step 6.
+    NewAck,
+    /// The ACK of all that was sent before the loss was found; those of a part of it keep it going, RFC 6582.
+    FullAck,
+}
+
+/// An ACK of new data.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Acked {
+    /// What it acknowledged [bytes].
+    pub(super) bytes: u64,
+    /// What it counts for in slow start [bytes]: `min(N, SMSS)` of RFC 5681 eq. (2), or `min(N, L SMSS)` of
+    /// RFC 3465 section 2.2.
+    pub(super) slow: u64,
+    /// What it counts for in congestion avoidance [bytes]: a segment, or with RFC 3465 section 2.1 `bytes`.
+    pub(super) linear: u64,
+    /// Smoothed round trip; zero before the first measurement.
+    pub(super) rtt: Duration,
+}
+
 /// What an algorithm decides.
 trait Control {
-    /// `acked` bytes of new data were acknowledged while `cwnd` was what held the sender back.
-    fn on_ack(&mut self, window: &mut Window, acked: u64, smss: u64, now: Instant);
+    /// New data was acknowledged while `cwnd` was what held the sender back.
+    fn on_ack(&mut self, window: &mut Window, ack: &Acked, smss: u64, now: Instant);
 
     /// Loss or a mark, with `flight` bytes outstanding: sets `ssthresh`.
     fn on_congestion(&mut self, window: &mut Window, flight: u64, smss: u64, now: Instant);
@@ -28,7 +54,7 @@ trait Control {
 
 /// Makes, of one line for each algorithm, the names users choose from and the state a connection holds.
 macro_rules! registry {
-    ($($(#[$doc:meta])* $name:ident = $state:path, $text:literal;)+) => {
+    ($($(#[$doc:meta])* $name:ident = $state:ty, $text:literal, $recovery:ident;)+) => {
         /// A congestion control algorithm.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Algorithm { $($(#[$doc])* $name,)+ }
@@ -53,9 +79,13 @@ macro_rules! registry {
                 match algorithm { $(Algorithm::$name => Self::$name(<$state>::default()),)+ }
             }
 
+            pub(super) fn recovery(&self) -> Recovery {
+                match self { $(Self::$name(_) => Recovery::$recovery,)+ }
+            }
+
             #[inline]
-            pub(super) fn on_ack(&mut self, window: &mut Window, acked: u64, smss: u64, now: Instant) {
-                match self { $(Self::$name(state) => state.on_ack(window, acked, smss, now),)+ }
+            pub(super) fn on_ack(&mut self, window: &mut Window, ack: &Acked, smss: u64, now: Instant) {
+                match self { $(Self::$name(state) => state.on_ack(window, ack, smss, now),)+ }
             }
 
             pub(super) fn on_congestion(&mut self, window: &mut Window, flight: u64, smss: u64, now: Instant) {
@@ -66,6 +96,12 @@ macro_rules! registry {
 }
 
 registry! {
+    /// RFC 5681 alone: one loss for each fast recovery.
+    Reno = reno::Reno, "reno", NewAck;
     /// RFC 5681 with the recovery of RFC 6582.
-    NewReno = newreno::NewReno, "newreno";
+    NewReno = reno::Reno, "newreno", FullAck;
+    /// CUBIC, RFC 9438.
+    Cubic = Box<cubic::Cubic>, "cubic", FullAck;
+    /// Hybla, made for satellites (Caini and Firrincieli 2004).
+    Hybla = Box<hybla::Hybla>, "hybla", FullAck;
 }

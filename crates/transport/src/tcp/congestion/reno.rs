@@ -4,29 +4,32 @@
 //! - congestion avoidance: `cwnd += SMSS * SMSS / cwnd` for each ACK of new data, eq. (3);
 //! - loss: `ssthresh = max(FlightSize / 2, 2 SMSS)`, eq. (4).
 //!
+//! With appropriate byte counting, RFC 3465, an ACK counts for up to two segments in slow start, and for what
+//! it covers in congestion avoidance.
+//!
 //! Departures: the remainder of the division in eq. (3) is carried to the next ACK, for whole bytes alone
 //! would slow the growth of windows of hundreds of segments by up to half.
 
 use bentpipe_units::Instant;
 
-use super::{Control, Window};
+use super::{Acked, Control, Window};
 
-/// State of NewReno.
+/// State of Reno, and of NewReno, which differ in recovery alone.
 #[derive(Clone, Debug, Default)]
-pub(in crate::tcp) struct NewReno {
+pub(in crate::tcp) struct Reno {
     /// What eq. (3) left over [bytes^2].
     remainder: u64,
 }
 
-impl Control for NewReno {
+impl Control for Reno {
     #[inline]
-    fn on_ack(&mut self, window: &mut Window, acked: u64, smss: u64, _now: Instant) {
+    fn on_ack(&mut self, window: &mut Window, ack: &Acked, smss: u64, _now: Instant) {
         if window.cwnd < window.ssthresh {
             // RFC 5681 eq. (2).
-            window.cwnd = window.cwnd.saturating_add(acked.min(smss));
+            window.cwnd = window.cwnd.saturating_add(ack.slow);
         } else {
             // RFC 5681 eq. (3).
-            let grown = self.remainder.saturating_add(smss * smss);
+            let grown = self.remainder.saturating_add(smss.saturating_mul(ack.linear));
             let cwnd = window.cwnd.max(1);
             window.cwnd = cwnd.saturating_add(grown / cwnd);
             self.remainder = grown % cwnd;

@@ -1,0 +1,199 @@
+//! CUBIC, RFC 9438: the window is a cubic function of the time since it was last reduced.
+//!
+//! With windows in segments, `C` = 0.4 and `beta` = 0.7:
+//! - slow start as in RFC 5681;
+//! - `W_cubic(t) = C (t - K)^3 + W_max`, eq. (1), where `K = cbrt((W_max - cwnd_epoch) / C)`, eq. (2);
+//! - `cwnd += (target - cwnd) / cwnd` for each ACK, `target` being `W_cubic(t + RTT)` between `cwnd` and 1.5
+//!   `cwnd`, section 4.2;
+//! - no less than Reno's: `W_est += alpha segments_acked / cwnd`, eq. (4), section 4.3;
+//! - loss: `ssthresh = max(beta FlightSize, 2)`, section 4.6, and `W_max` less than `cwnd` where the window
+//!   did not reach the one before: fast convergence, section 4.7.
+//!
+//! Departures: of a pause between ACKs only one round trip counts as time, for the window was not in use then
+//! (section 5.8 leaves open how that is found). There is no HyStart++.
+
+use bentpipe_units::Instant;
+
+use super::{Acked, Control, Window};
+
+const C: f64 = 0.4;
+const BETA: f64 = 0.7;
+/// alpha_cubic of section 4.3: as fast as Reno on the average, in spite of `BETA`.
+const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
+
+/// State of CUBIC; windows in segments.
+#[derive(Clone, Debug)]
+pub(in crate::tcp) struct Cubic {
+    w_max: f64,
+    /// K [s].
+    k: f64,
+    w_est: f64,
+    cwnd_prior: f64,
+    /// What whole bytes of cwnd leave out [bytes].
+    fraction: f64,
+    /// When this stage of congestion avoidance began; far in the future before its first ACK.
+    epoch: Instant,
+    /// The last ACK.
+    last: Instant,
+    /// Slow start leads to the next stage.
+    slow: bool,
+}
+
+impl Default for Cubic {
+    fn default() -> Self {
+        Self {
+            w_max: 0.0,
+            k: 0.0,
+            w_est: 0.0,
+            cwnd_prior: 0.0,
+            fraction: 0.0,
+            epoch: Instant::FAR_FUTURE,
+            last: Instant::ZERO,
+            slow: true,
+        }
+    }
+}
+
+impl Cubic {
+    fn begin(&mut self, cwnd: f64, now: Instant) {
+        self.epoch = now;
+        self.last = now;
+        self.w_est = cwnd;
+        if self.slow || self.w_max <= cwnd {
+            // RFC 9438 section 4.8: in the first stage after a timeout K = 0 and W_max is the window it begins
+            // with; section 4.10, also where slow start ended without a loss.
+            self.k = 0.0;
+            self.w_max = cwnd;
+        } else {
+            // RFC 9438 eq. (2).
+            self.k = libm::cbrt((self.w_max - cwnd) / C);
+        }
+        self.slow = false;
+    }
+
+    /// RFC 9438 eq. (1).
+    fn w_cubic(&self, t: f64) -> f64 {
+        let x = t - self.k;
+        C * x * x * x + self.w_max
+    }
+}
+
+impl Control for Cubic {
+    fn on_ack(&mut self, window: &mut Window, ack: &Acked, smss: u64, now: Instant) {
+        if window.cwnd < window.ssthresh {
+            // RFC 5681 eq. (2).
+            window.cwnd = window.cwnd.saturating_add(ack.slow);
+            self.slow = true;
+            self.epoch = Instant::FAR_FUTURE;
+            self.fraction = 0.0;
+            return;
+        }
+        let segment = smss as f64;
+        let cwnd = (window.cwnd as f64 + self.fraction) / segment;
+        if self.epoch == Instant::FAR_FUTURE {
+            self.begin(cwnd, now);
+        }
+        self.epoch += (now - self.last).saturating_sub(ack.rtt);
+        self.last = now;
+        let t = (now - self.epoch).as_secs_f64();
+        // RFC 9438 section 4.3, eq. (4): alpha is 1 once W_est has reached the window before the reduction.
+        let alpha = if self.w_est < self.cwnd_prior { ALPHA } else { 1.0 };
+        self.w_est += alpha * (ack.bytes as f64 / segment) / cwnd;
+        let grown = if self.w_cubic(t) < self.w_est {
+            // RFC 9438 section 4.3: the Reno-friendly region.
+            self.w_est
+        } else {
+            // RFC 9438 sections 4.4, 4.5: the concave and the convex region.
+            let target = self.w_cubic(t + ack.rtt.as_secs_f64()).clamp(cwnd, 1.5 * cwnd);
+            cwnd + (target - cwnd) / cwnd
+        };
+        let bytes = grown.max(cwnd) * segment;
+        window.cwnd = (bytes as u64).max(window.cwnd);
+        self.fraction = (bytes - window.cwnd as f64).max(0.0);
+    }
+
+    fn on_congestion(&mut self, window: &mut Window, flight: u64, smss: u64, _now: Instant) {
+        let cwnd = window.cwnd as f64 / smss as f64;
+        // RFC 9438 section 4.7: a window that did not reach the last W_max makes room for others.
+        self.w_max = if cwnd < self.w_max { cwnd * (1.0 + BETA) / 2.0 } else { cwnd };
+        self.cwnd_prior = cwnd;
+        // RFC 9438 section 4.6.
+        window.ssthresh = ((flight as f64 * BETA) as u64).max(2 * smss);
+        self.slow = false;
+        self.epoch = Instant::FAR_FUTURE;
+        self.fraction = 0.0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bentpipe_units::Duration;
+
+    use super::*;
+
+    /// ACKs of a segment each, a window of them per round trip of `rtt` ms, for `ms` from `now` on.
+    fn run(cubic: &mut Cubic, window: &mut Window, now: &mut Instant, rtt: u64, ms: u64) {
+        let end = *now + Duration::from_millis(ms);
+        while *now < end {
+            let measured = Duration::from_millis(rtt);
+            cubic.on_ack(window, &Acked { bytes: 1000, slow: 1000, linear: 1000, rtt: measured }, 1000, *now);
+            *now += Duration::from_nanos(rtt * 1_000_000_000 / window.cwnd);
+        }
+    }
+
+    fn reduced(cubic: &mut Cubic, cwnd: u64) -> Window {
+        let mut window = Window { cwnd, ssthresh: u64::MAX };
+        cubic.on_congestion(&mut window, cwnd, 1000, Instant::ZERO);
+        window.cwnd = window.ssthresh;
+        window
+    }
+
+    /// From 1000 segments: ssthresh 700, K = cbrt(300 / 0.4) = 9.086 s. At K the window is W_max again, at 2 K
+    /// it is W_max + 300. It never is above the curve a round trip ahead.
+    #[test]
+    fn follows_the_curve() {
+        let mut cubic = Cubic::default();
+        let mut window = reduced(&mut cubic, 1_000_000);
+        assert_eq!(window.ssthresh, 700_000);
+        let mut now = Instant::ZERO;
+        for (ms, low, high) in
+            [(4543, 955_000, 963_500), (4543, 999_000, 1_000_100), (9086, 1_290_000, 1_311_000)]
+        {
+            run(&mut cubic, &mut window, &mut now, 100, ms);
+            assert!((low..=high).contains(&window.cwnd), "{} at {now:?}", window.cwnd);
+        }
+    }
+
+    /// At a round trip of 10 ms and 20 segments Reno is faster: alpha segments per round trip up to W_max.
+    #[test]
+    fn is_no_slower_than_reno() {
+        let mut cubic = Cubic::default();
+        let mut window = reduced(&mut cubic, 20_000);
+        run(&mut cubic, &mut window, &mut Instant::ZERO.clone(), 10, 100);
+        let expected = 14_000.0 + 10.0 * ALPHA * 1000.0;
+        assert!((window.cwnd as f64 - expected).abs() < 300.0, "{} is not {expected}", window.cwnd);
+    }
+
+    #[test]
+    fn fast_convergence() {
+        let mut cubic = Cubic::default();
+        reduced(&mut cubic, 100_000);
+        assert_eq!(cubic.w_max, 100.0);
+        reduced(&mut cubic, 80_000);
+        assert_eq!(cubic.w_max, 80.0 * 0.85);
+        reduced(&mut cubic, 90_000);
+        assert_eq!(cubic.w_max, 90.0);
+    }
+
+    #[test]
+    fn a_pause_is_no_time() {
+        let mut cubic = Cubic::default();
+        let mut window = reduced(&mut cubic, 1_000_000);
+        let mut now = Instant::ZERO;
+        run(&mut cubic, &mut window, &mut now, 100, 1000);
+        let before = window.cwnd;
+        now += Duration::from_secs(100);
+        run(&mut cubic, &mut window, &mut now, 100, 100);
+        assert!(window.cwnd - before < 30_000, "{before} to {}", window.cwnd);
+    }
+}

@@ -1,0 +1,105 @@
+//! TCP Hybla (Caini and Firrincieli, "TCP Hybla: a TCP enhancement for heterogeneous networks", Int. J.
+//! Satell. Commun. Network. 22, 2004): over a long round trip the window grows as that of a connection whose
+//! round trip is `RTT0` = 25 ms.
+//!
+//! With `rho = max(RTT / RTT0, 1)`, section 3.1:
+//! - slow start: `cwnd += (2^rho - 1) SMSS` for each ACK;
+//! - congestion avoidance: `cwnd += rho^2 SMSS^2 / cwnd` for each ACK;
+//! - loss: as RFC 5681.
+//!
+//! Departures: RTT is the least smoothed round trip so far, as in Linux, so that a queue does not speed it
+//! up; slow start ends at ssthresh exactly and its `rho` is 16 at the most, as in Linux, for a single ACK may
+//! be worth thousands of segments. Initial window and threshold are the configured ones, not `rho` times as
+//! much. Use it with pacing, SACK, and an initial threshold, as the paper does.
+
+use bentpipe_units::{Duration, Instant};
+
+use super::{Acked, Control, Window};
+
+const RTT0: Duration = Duration::from_millis(25);
+
+/// State of Hybla.
+#[derive(Clone, Debug, Default)]
+pub(in crate::tcp) struct Hybla {
+    /// The least round trip; zero before the first.
+    least: Duration,
+    /// What whole bytes of cwnd leave out [bytes].
+    fraction: f64,
+}
+
+impl Hybla {
+    fn rho(&mut self, rtt: Duration) -> f64 {
+        if !rtt.is_zero() && (self.least.is_zero() || rtt < self.least) {
+            self.least = rtt;
+        }
+        (self.least.as_nanos() as f64 / RTT0.as_nanos() as f64).max(1.0)
+    }
+}
+
+impl Control for Hybla {
+    fn on_ack(&mut self, window: &mut Window, ack: &Acked, smss: u64, _now: Instant) {
+        let rho = self.rho(ack.rtt);
+        let cwnd = window.cwnd as f64 + self.fraction;
+        let slow = window.cwnd < window.ssthresh;
+        let grown = if slow {
+            // An ACK of less than a segment counts for less, as in RFC 5681 eq. (2).
+            let most = window.ssthresh as f64;
+            (cwnd + (libm::exp2(rho.min(16.0)) - 1.0) * ack.slow as f64).min(most)
+        } else {
+            cwnd + rho * rho * smss as f64 * ack.linear as f64 / cwnd.max(1.0)
+        };
+        window.cwnd = (grown as u64).max(window.cwnd);
+        self.fraction = if slow { 0.0 } else { (grown - window.cwnd as f64).max(0.0) };
+    }
+
+    fn on_congestion(&mut self, window: &mut Window, flight: u64, smss: u64, _now: Instant) {
+        // RFC 5681 eq. (4).
+        window.ssthresh = (flight / 2).max(2 * smss);
+        self.fraction = 0.0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ack(hybla: &mut Hybla, window: &mut Window, ms: u64) {
+        let rtt = Duration::from_millis(ms);
+        hybla.on_ack(window, &Acked { bytes: 1000, slow: 1000, linear: 1000, rtt }, 1000, Instant::ZERO);
+    }
+
+    /// rho = 75 / 25 = 3: 2^3 - 1 segments for each ACK, up to ssthresh; then 9 segments per window.
+    #[test]
+    fn grows_by_rho() {
+        let mut hybla = Hybla::default();
+        let mut window = Window { cwnd: 2000, ssthresh: 30_000 };
+        for expected in [9000, 16_000, 23_000, 30_000, 30_300] {
+            ack(&mut hybla, &mut window, 75);
+            assert_eq!(window.cwnd, expected);
+        }
+    }
+
+    /// Below RTT0 it is Reno.
+    #[test]
+    fn is_reno_on_a_short_path() {
+        let mut hybla = Hybla::default();
+        let mut window = Window { cwnd: 9000, ssthresh: 10_000 };
+        for expected in [10_000, 10_100] {
+            ack(&mut hybla, &mut window, 10);
+            assert_eq!(window.cwnd, expected);
+        }
+        hybla.on_congestion(&mut window, 10_000, 1000, Instant::ZERO);
+        assert_eq!(window.ssthresh, 5000);
+    }
+
+    /// A queue that makes the round trip longer does not make it faster.
+    #[test]
+    fn the_least_round_trip_counts() {
+        let mut hybla = Hybla::default();
+        let mut window = Window { cwnd: 100_000, ssthresh: 100_000 };
+        ack(&mut hybla, &mut window, 50);
+        assert_eq!(window.cwnd, 100_040);
+        ack(&mut hybla, &mut window, 500);
+        assert_eq!(window.cwnd, 100_079); // 4e6 / 100040 = 39.98
+    }
+}

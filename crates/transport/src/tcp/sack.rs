@@ -1,0 +1,184 @@
+//! Loss detection and recovery with selective acknowledgements: RFC 6675 section 5, RFC 9937.
+//!
+//! Departure: an ACK that is no duplicate in the sense of RFC 6675 section 2, because it SACKs nothing, is
+//! none here, however many there are.
+
+use bentpipe_units::Instant;
+
+use super::connection::{Connection, Phase};
+use super::scoreboard::{DUPLICATES, Rule};
+use super::{Config, Sack};
+
+impl Connection {
+    /// Takes in an ACK on a connection with SACK.
+    pub(super) fn on_ack_with_sack(
+        &mut self,
+        cfg: &Config,
+        now: Instant,
+        ack: u64,
+        sack: Sack,
+        marked: bool,
+    ) {
+        let Some(board) = &mut self.sack else { return };
+        let una = self.una.max(ack);
+        let acked = una - self.una;
+        let before = board.total;
+        let max = self.max.max(una);
+        let fresh = board.update(ack, &sack, una, max);
+        // RFC 9937 section 6, DeliveredData: what is newly acknowledged, less what of it was SACKed before.
+        let delivered = (acked + board.total).saturating_sub(before);
+        let further = board.find_lost(una, cfg.smss());
+        if acked > 0 {
+            self.on_new_ack(cfg, now, ack, marked);
+        }
+        let Some(board) = &mut self.sack else { return };
+        if self.phase == Phase::SackRecovery {
+            // RFC 6675 section 5 (B).
+            board.set_pipe(self.una, self.max);
+            if cfg.prr && delivered > 0 {
+                let (pipe, ssthresh) = (board.pipe, self.window.ssthresh);
+                let safe = acked > 0 && !further;
+                let cwnd = board.prr.cwnd(delivered, pipe, ssthresh, cfg.smss(), safe);
+                self.window.cwnd = cwnd.max(cfg.smss());
+            }
+            return;
+        }
+        if self.phase == Phase::Fill {
+            return self.end_fill();
+        }
+        // RFC 6675 section 2: a duplicate ACK is one that SACKs what no other did.
+        if fresh == 0 || self.phase != Phase::Open || self.una == self.max {
+            return;
+        }
+        self.duplicate_acks = self.duplicate_acks.saturating_add(1);
+        // RFC 6675 section 5 (1), (2), and section 5.1: no recovery before all is acknowledged that was sent
+        // before a timeout.
+        let lost = self.duplicate_acks >= DUPLICATES as u32 || board.lost > self.una;
+        if !lost || self.una < self.recover {
+            return;
+        }
+        // RFC 9937 section 6: RecoverFS, with what this very ACK tells of.
+        board.prr.recover_fs = (self.max - self.una + delivered).saturating_sub(board.total);
+        board.prr.delivered = 0;
+        board.prr.out = 0;
+        board.first_due = true;
+        board.high_rxt = self.una;
+        board.set_pipe(self.una, self.max);
+        let pipe = board.pipe;
+        // RFC 6675 section 5 (4.1), (4.2).
+        self.on_loss(cfg, now);
+        self.phase = Phase::SackRecovery;
+        self.window.cwnd = self.window.ssthresh.max(cfg.smss());
+        if let Some(board) = self.sack.as_mut().filter(|_| cfg.prr) {
+            let cwnd = board.prr.cwnd(delivered, pipe, self.window.ssthresh, cfg.smss(), false);
+            self.window.cwnd = cwnd.max(cfg.smss());
+        }
+    }
+
+    /// An ACK of new data in recovery.
+    pub(super) fn on_ack_in_sack_recovery(&mut self, cfg: &Config, ack: u64) {
+        // RFC 6675 section 5 (A): all that was sent before the loss was found is acknowledged. RFC 9937
+        // section 6: cwnd is ssthresh then.
+        if ack >= self.recover {
+            self.window.cwnd = self.window.ssthresh.max(cfg.smss());
+            self.phase = Phase::Open;
+            self.resend_due = false;
+        }
+    }
+
+    /// Position and payload of the next segment in recovery, RFC 6675 section 5 (4.3) and (C).
+    #[cold]
+    pub(super) fn choose_in_recovery(&mut self, cfg: &Config) -> Option<(u64, u64)> {
+        let smss = cfg.smss();
+        let board = self.sack.as_ref()?;
+        let (rule, seq, len) = if board.first_due {
+            let (seq, end) = board.ranges.gap(self.una, self.max);
+            (Rule::First, seq, smss.min(end.min(self.written).saturating_sub(seq)))
+        } else {
+            if self.window.cwnd.min(cfg.max_window.max(smss)) < board.pipe.saturating_add(smss) {
+                return None;
+            }
+            self.next_segment(cfg)?
+        };
+        self.sack.as_mut()?.rule = rule;
+        Some((seq, len))
+    }
+
+    /// What was chosen left, `seq..end`.
+    #[cold]
+    pub(super) fn on_sent_in_recovery(&mut self, seq: u64, end: u64) {
+        let Some(board) = &mut self.sack else { return };
+        // (C.4), and prr_out of RFC 9937.
+        board.pipe += end - seq;
+        board.prr.out += end - seq;
+        match board.rule {
+            Rule::First => {
+                // (4.3): nor is it to be rescued at once.
+                board.high_rxt = board.high_rxt.max(end);
+                board.rescue_rxt = end;
+                board.first_due = false;
+            }
+            // (C.2).
+            Rule::Again => board.high_rxt = board.high_rxt.max(end),
+            Rule::Unsent => {}
+            // Once in a recovery, and HighRxt stays.
+            Rule::Rescue => board.rescue_rxt = self.recover,
+        }
+    }
+
+    /// NextSeg() of RFC 6675 section 4.
+    fn next_segment(&self, cfg: &Config) -> Option<(Rule, u64, u64)> {
+        let smss = cfg.smss();
+        let board = self.sack.as_ref()?;
+        let size = |start: u64, end: u64| smss.min(end.min(self.written).saturating_sub(start));
+        let (start, end) = board.ranges.gap(board.high_rxt.max(self.una), self.max);
+        // (1) The first octets not sent again, if lost.
+        if start < board.lost {
+            return Some((Rule::Again, start, size(start, end)));
+        }
+        // (2) Data never sent, as far as both windows go; a FIN alone takes one.
+        let unsent = self.written.saturating_sub(self.max);
+        let wanted = unsent.min(smss).max(1);
+        let most = self.edge.min(self.una.saturating_add(cfg.max_window.max(smss)));
+        if self.max < self.stream_end() && self.max + wanted <= most {
+            return Some((Rule::Unsent, self.max, unsent.min(smss)));
+        }
+        // (3) As (1), lost or not, if anything beyond it was SACKed.
+        if board.ranges.as_slice().last().is_some_and(|highest| start < highest.0) {
+            return Some((Rule::Again, start, size(start, end)));
+        }
+        // (4) The last octets not SACKed.
+        let (start, end) = board.ranges.last_gap(self.una, self.max)?;
+        if self.una <= board.rescue_rxt {
+            return None;
+        }
+        let start = start.max(end.saturating_sub(smss));
+        Some((Rule::Rescue, start, size(start, end)))
+    }
+
+    /// Position and payload of the next segment after a timeout: what was sent before it and is not SACKed
+    /// goes again, RFC 6675 section 5.1.
+    #[cold]
+    pub(super) fn choose_gap(&mut self, cfg: &Config) -> Option<(u64, u64)> {
+        let board = self.sack.as_ref()?;
+        let (seq, end) = board.ranges.gap(self.nxt, self.max);
+        let len = cfg.smss().min(end.min(self.written).saturating_sub(seq));
+        let outstanding = seq - self.una - board.ranges.covered(self.una, seq);
+        if outstanding > 0 && outstanding + len > self.window.cwnd.min(cfg.max_window.max(cfg.smss())) {
+            self.cwnd_limited = outstanding + len > self.window.cwnd;
+            return None;
+        }
+        Some((seq, len))
+    }
+
+    /// Leaves it to the windows again what is sent, once no gap is left to fill.
+    #[cold]
+    pub(super) fn end_fill(&mut self) {
+        let Some(board) = &self.sack else { return };
+        if board.ranges.gap(self.nxt, self.max).0 == self.max {
+            self.nxt = self.max;
+            self.phase = Phase::Open;
+            self.resend_due = false;
+        }
+    }
+}

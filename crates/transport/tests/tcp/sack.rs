@@ -1,0 +1,325 @@
+//! Selective acknowledgements: RFC 2018, and recovery by them, RFC 6675 and RFC 9937.
+
+use bentpipe_transport::tcp::Config;
+
+use crate::trace::{config, run};
+
+/// So many segments at once, no limited transmit.
+fn selective(initial_window: u32) -> Config {
+    Config { sack: true, initial_window, limited_transmit: false, ..config() }
+}
+
+/// A trace after a handshake that agreed on SACK; `segments` of the `bytes` written leave at 200 ms.
+fn sent(cfg: &Config, bytes: u64, segments: u64, trace: &str) {
+    let segments: String =
+        (0..segments).map(|i| format!("> . {}:{}\n", 1 + i * 1000, 1001 + i * 1000)).collect();
+    run(
+        cfg,
+        &format!(
+            "0 connect\n > S 0:0 sackOK\n 100 < S. 0:0 a1 w65535 sackOK\n > . 1:1 a1\n
+             200 write {bytes}\n {segments} {trace}"
+        ),
+    );
+}
+
+/// RFC 2018 section 2.
+#[test]
+fn both_ends_must_permit() {
+    let (with, without) = (selective(4), config());
+    run(&with, "0 listen\n 10 < S 0:0 w9000 sackOK\n > S. 0:0 a1 sackOK");
+    run(&with, "0 listen\n 10 < S 0:0 w9000\n > S. 0:0 a1");
+    run(&without, "0 listen\n 10 < S 0:0 w9000 sackOK\n > S. 0:0 a1");
+    for (cfg, syn, answer, block) in [
+        (&with, "S 0:0 sackOK", "S. 0:0 a1 w9000 sackOK", "sack1001:2001"),
+        (&with, "S 0:0 sackOK", "S. 0:0 a1 w9000", ""),
+        (&without, "S 0:0", "S. 0:0 a1 w9000 sackOK", ""),
+    ] {
+        run(
+            cfg,
+            &format!(
+                "0    connect
+                      > {syn}
+                 100  < {answer}
+                      > . 1:1 a1
+                 200  < . 1001:2001 a1 w9000
+                      > . 1:1 a1 {block}"
+            ),
+        );
+    }
+}
+
+/// RFC 2018 section 7, case 3: the second, fourth, sixth and eighth of eight segments are lost; then the
+/// fourth comes, then the second.
+#[test]
+fn the_most_recent_block_comes_first() {
+    sent(
+        &selective(4),
+        0,
+        0,
+        "200  < . 1:501 a1 w65535
+              > . 1:1 a501
+         210  < . 1001:1501 a1 w65535
+              > . 1:1 a501 sack1001:1501
+         220  < . 2001:2501 a1 w65535
+              > . 1:1 a501 sack2001:2501,1001:1501
+         230  < . 3001:3501 a1 w65535
+              > . 1:1 a501 sack3001:3501,2001:2501,1001:1501
+         240  < . 1501:2001 a1 w65535
+              > . 1:1 a501 sack1001:2501,3001:3501
+         250  < . 501:1001 a1 w65535
+              > . 1:1 a2501 sack3001:3501",
+    );
+}
+
+/// Three fit; those that are left out are the oldest.
+#[test]
+fn no_more_than_three_blocks() {
+    sent(
+        &selective(4),
+        0,
+        0,
+        "200  < . 1001:1501 a1 w65535
+              > . 1:1 a1 sack1001:1501
+         210  < . 2001:2501 a1 w65535
+              > . 1:1 a1 sack2001:2501,1001:1501
+         220  < . 3001:3501 a1 w65535
+              > . 1:1 a1 sack3001:3501,2001:2501,1001:1501
+         230  < . 4001:4501 a1 w65535
+              > . 1:1 a1 sack4001:4501,3001:3501,2001:2501
+         240  < . 1501:1601 a1 w65535
+              > . 1:1 a1 sack1001:1601,4001:4501,3001:3501",
+    );
+}
+
+/// Segments 1 and 3 are lost. RFC 6675 section 5, Pipe by hand in the comments.
+#[test]
+fn two_holes_are_filled_in_one_recovery() {
+    sent(
+        &selective(8),
+        100_000,
+        8,
+        "300  < . 1:1 a1 w65535 sack1001:2001
+         300  < . 1:1 a1 w65535 sack3001:4001,1001:2001
+              = fast_retransmits 0
+         300  < . 1:1 a1 w65535 sack3001:5001,1001:2001     # the third duplicate
+              > . 1:1001 rtx
+              = ssthresh 4000
+              = cwnd 4000
+              = fast_retransmits 1
+         300  < . 1:1 a1 w65535 sack3001:6001,1001:2001     # 2000 not lost + 1000 again
+              > . 2001:3001 rtx
+         300  < . 1:1 a1 w65535 sack3001:7001,1001:2001     # 1000 + 2000
+              > . 8001:9001
+         300  < . 1:1 a1 w65535 sack3001:8001,1001:2001
+              > . 9001:10001
+         400  < . 1:1 a2001 w65535 sack3001:8001            # 2000 + 1000
+              > . 10001:11001
+              = timer 1400
+         410  < . 1:1 a2001 w65535 sack3001:9001
+              > . 11001:12001
+         500  < . 1:1 a10001 w65535
+              > . 12001:13001
+              > . 13001:14001
+              = cwnd 4000
+              = retransmissions 2
+              = fast_retransmits 1",
+    );
+}
+
+/// RFC 6675 section 5 (2): more than two segments' worth was SACKed, in however few ACKs.
+#[test]
+fn one_ack_may_tell_of_a_loss() {
+    for (block, lost) in [("1001:3001", false), ("1001:3002", true), ("6001:8001", false)] {
+        let resent = if lost { "> . 1:1001 rtx" } else { "" };
+        sent(&selective(8), 100_000, 8, &format!("300 < . 1:1 a1 w65535 sack{block}\n {resent}"));
+    }
+    // Three separate parts, however small.
+    sent(
+        &selective(8),
+        100_000,
+        8,
+        "300  < . 1:1 a1 w65535 sack1001:1002,1004:1005
+         300  < . 1:1 a1 w65535 sack1007:1008
+              > . 1:1001 rtx",
+    );
+}
+
+/// RFC 6675 section 2: a duplicate SACKs what no other ACK did. Section 5 (3): limited transmit goes by Pipe.
+#[test]
+fn limited_transmit_goes_by_pipe() {
+    let cfg = Config { limited_transmit: true, ..selective(8) };
+    sent(
+        &cfg,
+        100_000,
+        8,
+        "300  < . 1:1 a1 w65535
+         300  < . 1:1 a1 w65535
+         300  < . 1:1 a1 w65535
+         300  < . 1:1 a1 w65535 sack1001:2001
+              > . 8001:9001
+         300  < . 1:1 a1 w65535 sack1001:2001
+         300  < . 1:1 a1 w65535 sack1001:3001
+              > . 9001:10001
+              = fast_retransmits 0
+         300  < . 1:1 a1 w65535 sack1001:4001
+              > . 1:1001 rtx
+              = ssthresh 4000           # the two above do not count",
+    );
+}
+
+/// NextSeg rule 3: what may be lost goes again where there is nothing else to send.
+#[test]
+fn a_hole_with_little_above_it_is_filled_for_want_of_data() {
+    sent(
+        &selective(8),
+        6000,
+        6,
+        "300  < . 1:1 a1 w65535 sack1001:2001
+         300  < . 1:1 a1 w65535 sack1001:3001
+         300  < . 1:1 a1 w65535 sack4001:5001,1001:3001
+              > . 1:1001 rtx
+              = cwnd 3000
+         300  < . 1:1 a1 w65535 sack4001:6001,1001:3001     # 1000 + 1000
+              > . 3001:4001 rtx
+         400  < . 1:1 a6001 w65535
+              = in_flight 0
+              = cwnd 3000",
+    );
+}
+
+/// NextSeg rule 4: the first and the last of eight are lost. The last is rescued, once.
+#[test]
+fn a_lost_tail_is_rescued() {
+    sent(
+        &selective(8),
+        8000,
+        8,
+        "300  < . 1:1 a1 w65535 sack1001:2001
+         300  < . 1:1 a1 w65535 sack1001:3001
+         300  < . 1:1 a1 w65535 sack1001:4001
+              > . 1:1001 rtx
+         300  < . 1:1 a1 w65535 sack1001:5001
+         300  < . 1:1 a1 w65535 sack1001:6001
+         300  < . 1:1 a1 w65535 sack1001:7001
+         400  < . 1:1 a7001 w65535
+              > . 7001:8001 rtx
+         410  < . 1:1 a7001 w65535
+         500  < . 1:1 a8001 w65535
+              = retransmissions 2
+              = timeouts 0",
+    );
+}
+
+/// RFC 9937 section 6. Segment 1 of 16 is lost: ssthresh is 8000, RecoverFS 14000 (2000 were SACKed before),
+/// so 4 are sent for 7 that arrive, the fast retransmit among them.
+#[test]
+fn proportional_rate_reduction() {
+    let cfg = Config { prr: true, ..selective(16) };
+    sent(
+        &cfg,
+        100_000,
+        16,
+        "300  < . 1:1 a1 w65535 sack1001:2001
+         300  < . 1:1 a1 w65535 sack1001:3001
+         300  < . 1:1 a1 w65535 sack1001:4001
+              > . 1:1001 rtx
+              = ssthresh 8000
+              = cwnd 12572              # 12000 + 1000 * 8 / 14
+         300  < . 1:1 a1 w65535 sack1001:5001
+              = cwnd 12143              # 12000 + 2000 * 8 / 14 - 1000
+         300  < . 1:1 a1 w65535 sack1001:6001
+              = cwnd 11715
+         300  < . 1:1 a1 w65535 sack1001:7001
+              > . 16001:17001
+              = cwnd 11286
+         300  < . 1:1 a1 w65535 sack1001:8001
+              = cwnd 10858
+         300  < . 1:1 a1 w65535 sack1001:9001
+              > . 17001:18001
+              = cwnd 10429
+         300  < . 1:1 a1 w65535 sack1001:10001
+              > . 18001:19001
+              = cwnd 10000
+         400  < . 1:1 a16001 w65535
+              > . 19001:20001
+              > . 20001:21001
+              > . 21001:22001
+              > . 22001:23001
+              > . 23001:24001
+              = cwnd 8000",
+    );
+}
+
+/// PRR-SSRB: with less outstanding than ssthresh, an ACK that moves SND.UNA and tells of no further loss lets
+/// out a segment more than arrived. Segments 1, 3 to 9 of 12 are lost, so that Pipe is 2000 of ssthresh 6000.
+#[test]
+fn reduction_bound_in_slow_start() {
+    let cfg = Config { prr: true, ..selective(12) };
+    sent(
+        &cfg,
+        100_000,
+        12,
+        "300  < . 1:1 a1 w65535 sack1001:2001
+         300  < . 1:1 a1 w65535 sack9001:10001,1001:2001
+         300  < . 1:1 a1 w65535 sack9001:11001,1001:2001
+              > . 1:1001 rtx
+              = ssthresh 6000
+              = cwnd 8600               # 8000 + 1000 * 6 / 10
+         300  < . 1:1 a1 w65535 sack9001:12001,1001:2001
+              > . 2001:3001 rtx
+              = cwnd 2000               # 1000 + 1000 arrived; all below is lost now
+         400  < . 1:1 a2001 w65535 sack9001:12001
+              > . 3001:4001 rtx
+              > . 4001:5001 rtx
+              = cwnd 3000               # 1000 + 1000 arrived + 1000
+         500  < . 1:1 a3001 w65535 sack9001:12001
+              > . 5001:6001 rtx
+              > . 6001:7001 rtx
+              = cwnd 4000",
+    );
+}
+
+/// RFC 2018 section 8: a timeout forgets what was SACKed. What is SACKed after it is not sent again.
+#[test]
+fn after_a_timeout_the_gaps_are_filled() {
+    sent(
+        &selective(8),
+        100_000,
+        8,
+        "300   < . 1:1 a1 w65535 sack1001:2001
+         300   < . 1:1 a1 w65535 sack3001:4001,1001:2001
+         1200  timer
+               > . 1:1001 rtx
+               = cwnd 1000
+         1300  < . 1:1 a2001 w65535 sack3001:4001
+               > . 2001:3001 rtx
+               > . 4001:5001 rtx
+               = cwnd 2000
+         1400  < . 1:1 a5001 w65535
+               > . 5001:6001 rtx
+               > . 6001:7001 rtx
+               > . 7001:8001 rtx
+         1500  < . 1:1 a8001 w65535
+               > . 8001:9001
+               > . 9001:10001
+               > . 10001:11001
+               > . 11001:12001
+               = cwnd 4000
+               = timeouts 1",
+    );
+}
+
+/// RFC 6675 section 5.1: no recovery before all is acknowledged that was sent before the timeout.
+#[test]
+fn no_recovery_below_the_timeouts_recovery_point() {
+    sent(
+        &selective(8),
+        100_000,
+        8,
+        "1200  timer
+               > . 1:1001 rtx
+         1300  < . 1:1 a1 w65535 sack1001:5001
+               = fast_retransmits 0
+               = cwnd 1000",
+    );
+}
