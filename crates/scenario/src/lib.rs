@@ -28,9 +28,9 @@ mod tree;
 pub use error::{Error, Place as ErrorPlace};
 pub use law::Law;
 pub use model::{
-    AqmSpec, BufferPer, Bulk, Cbr, ConnectionPer, Delay, Direction, Gateway, Hop, Host, Link, Pages, Pep,
-    Per, Place, Printed, Protocol, QueueSpec, Ramp, ReceiveQueue, Regulator, Run, Setting, Spacelink,
-    Subject, Tcp, Traffic, TrafficKind, TransmitQueue,
+    AqmSpec, BufferPer, Bulk, Cbr, Congestion, ConnectionPer, Delay, Direction, Gateway, Hop, Host, Link,
+    Pages, Pep, Per, Place, Printed, Protocol, QueueSpec, Ramp, ReceiveQueue, Regulator, Run, Setting,
+    Spacelink, Subject, Tcp, Traffic, TrafficKind, TransmitQueue,
 };
 pub use scenario::{Effective, Origin, Scenario};
 pub use schema::json_schema;

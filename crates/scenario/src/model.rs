@@ -289,6 +289,8 @@ pub struct Spacelink {
 pub struct Tcp {
     /// Its name.
     pub name: String,
+    /// Congestion control.
+    pub algorithm: Congestion,
     /// Payload of a full segment [bytes].
     pub mss: u64,
     /// Headers of a segment, all layers that count on the wire [bytes].
@@ -315,6 +317,12 @@ pub struct Tcp {
     pub clock_granularity: Duration,
     /// Limited transmit.
     pub limited_transmit: bool,
+    /// Selective acknowledgements, and recovery by them.
+    pub sack: bool,
+    /// Whether such a recovery approaches its window in proportion.
+    pub prr: bool,
+    /// Whether the window grows by the bytes acknowledged.
+    pub abc: bool,
     /// How long an acknowledgement may wait for a second segment; none: each is acknowledged at once.
     #[serde(serialize_with = "ns_of")]
     pub delayed_ack: Option<Duration>,
@@ -330,6 +338,18 @@ pub struct Tcp {
     pub syn_retries: u32,
     /// How often an unacknowledged segment is sent again before the connection is given up.
     pub retries: u32,
+}
+
+/// A congestion control algorithm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Congestion {
+    /// RFC 5681.
+    Reno,
+    /// RFC 6582.
+    NewReno,
+    /// RFC 9438.
+    Cubic,
 }
 
 impl Tcp {

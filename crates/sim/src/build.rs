@@ -4,7 +4,7 @@ use bentpipe_gateway::{Gateway, PepBuffers, Place, Regulator, Sharing};
 use bentpipe_queue::registry::Discipline;
 use bentpipe_queue::{Limit, Marking, Queue, Setup, aqm::droptail::DropTail};
 use bentpipe_scenario as scenario;
-use bentpipe_scenario::{BufferPer, Protocol, Scenario, Subject, TrafficKind};
+use bentpipe_scenario::{BufferPer, Congestion, Protocol, Scenario, Subject, TrafficKind};
 use bentpipe_transport::{spacelink, tcp};
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 
@@ -403,7 +403,14 @@ fn tcp_config(t: &scenario::Tcp, pacing: Option<Rate>) -> tcp::Config {
         slow_start_restart: t.slow_start_restart,
         pacing,
         ecn: t.ecn,
-        algorithm: tcp::Algorithm::NewReno,
+        sack: t.sack,
+        prr: t.prr,
+        abc: t.abc,
+        algorithm: match t.algorithm {
+            Congestion::Reno => tcp::Algorithm::Reno,
+            Congestion::NewReno => tcp::Algorithm::NewReno,
+            Congestion::Cubic => tcp::Algorithm::Cubic,
+        },
         syn_retries: t.syn_retries,
         retries: t.retries,
     }

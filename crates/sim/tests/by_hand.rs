@@ -181,3 +181,22 @@ fn fifty_flows_fill_a_link_as_in_ns_2() {
     let queue = r.summary.queue_time_mean;
     assert!((queue / 59.6 - 1.0).abs() < 0.1, "{queue}");
 }
+
+/// On a path of 560 ms with one packet in five hundred lost, a window that grows by the clock (CUBIC) carries more than
+/// one that grows by the round trip; and recovery by selective acknowledgements carries no less than NewReno's.
+#[test]
+fn long_round_trips_want_another_tcp() {
+    let goodput = |overrides: &[&str]| {
+        let more =
+            ["traffic.bulk.flows=4", "link.bottleneck.loss=0.002", "run.warmup=20 s", "run.duration=100 s"];
+        let r = results(&shipped("red-dumbbell", &[overrides, &more].concat()), 1);
+        assert!(r.flows.iter().all(|flow| flow.measured > 0), "{overrides:?}");
+        r.flows.iter().map(|flow| flow.goodput(r.begin, r.end)).sum::<f64>()
+    };
+    let reno = goodput(&["transport.ns2.algorithm=reno"]);
+    let newreno = goodput(&["transport.ns2.algorithm=newreno"]);
+    let sack = goodput(&["transport.ns2.sack=true"]);
+    let cubic = goodput(&["transport.ns2.algorithm=cubic", "transport.ns2.sack=true"]);
+    assert!(cubic > 1.3 * newreno, "{newreno} {cubic}");
+    assert!(sack > 0.9 * newreno && reno > 0.5 * newreno, "{reno} {newreno} {sack}");
+}

@@ -9,7 +9,7 @@ mod traffic;
 pub use aqm::{Aqm, Scalar};
 pub use forms::{Either, Law, Named, OneOf, Share};
 pub use gateway::{BufferPer, Gateway, Gateways, MarkingName, PlaceName, ProtocolName, Spacelink};
-pub use traffic::{ConnectionPer, Traffic, Transport, Window};
+pub use traffic::{Congestion, ConnectionPer, Traffic, Transport, Window};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

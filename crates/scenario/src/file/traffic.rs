@@ -18,6 +18,8 @@ pub type Window = OneOf<SizeKind, SegmentsKind>;
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Transport {
+    /// Congestion control.
+    pub algorithm: Congestion,
     /// Payload of a full segment.
     pub mss: PacketSize,
     /// Headers of a segment: all that count on the wire.
@@ -40,6 +42,12 @@ pub struct Transport {
     pub clock_granularity: Time,
     /// Limited transmit (RFC 3042).
     pub limited_transmit: bool,
+    /// Selective acknowledgements (RFC 2018), and recovery from losses by them (RFC 6675).
+    pub sack: bool,
+    /// Whether such a recovery approaches its window in proportion (RFC 9937), or halves it at once.
+    pub prr: bool,
+    /// Whether the window grows by the bytes acknowledged, not by the number of acknowledgements (RFC 3465).
+    pub abc: bool,
     /// How long an acknowledgement may wait for a second segment (RFC 5681, 4.2). Absent: each segment is
     /// acknowledged at once.
     pub delayed_ack: Option<Span>,
@@ -57,9 +65,22 @@ pub struct Transport {
     pub retries: Whole<1, 1000>,
 }
 
+/// A congestion control algorithm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Congestion {
+    /// RFC 5681: any acknowledgement of new data ends fast recovery.
+    Reno,
+    /// RFC 6582: fast recovery goes on through partial acknowledgements.
+    NewReno,
+    /// RFC 9438.
+    Cubic,
+}
+
 impl Default for Transport {
     fn default() -> Self {
         Self {
+            algorithm: Congestion::NewReno,
             mss: PacketSize::of(1460),
             header: HeaderSize::of(40),
             initial_window: None,
@@ -71,6 +92,9 @@ impl Default for Transport {
             max_rto: Span::of(60_000_000_000),
             clock_granularity: Time::of(1_000_000),
             limited_transmit: true,
+            sack: false,
+            prr: true,
+            abc: false,
             delayed_ack: None,
             impatient: true,
             go_back_n: false,

@@ -7,7 +7,9 @@ use super::{Cx, falling, step};
 use crate::error::{Error, quoted};
 use crate::file::{self, Either, File, OneOf, Window};
 use crate::law::Law;
-use crate::model::{Bulk, Cbr, ConnectionPer, Gateway, Host, Pages, Ramp, Tcp, Traffic, TrafficKind};
+use crate::model::{
+    Bulk, Cbr, Congestion, ConnectionPer, Gateway, Host, Pages, Ramp, Tcp, Traffic, TrafficKind,
+};
 use crate::quantity::{Kind, Quantity};
 use crate::tree::{Path, Step};
 
@@ -64,6 +66,11 @@ fn transport(cx: &mut Cx<'_>, name: &str, raw: &mut file::Transport) -> Result<T
     }
     Ok(Tcp {
         name: name.to_owned(),
+        algorithm: match raw.algorithm {
+            file::Congestion::Reno => Congestion::Reno,
+            file::Congestion::NewReno => Congestion::NewReno,
+            file::Congestion::Cubic => Congestion::Cubic,
+        },
         mss,
         header: raw.header.0,
         initial_window,
@@ -75,6 +82,9 @@ fn transport(cx: &mut Cx<'_>, name: &str, raw: &mut file::Transport) -> Result<T
         max_rto: raw.max_rto.time(),
         clock_granularity: raw.clock_granularity.time(),
         limited_transmit: raw.limited_transmit,
+        sack: raw.sack,
+        prr: raw.prr,
+        abc: raw.abc,
         delayed_ack: raw.delayed_ack.map(|t| t.time()),
         impatient: raw.impatient,
         go_back_n: raw.go_back_n,
