@@ -9,9 +9,10 @@ use bentpipe_transport::{spacelink, tcp};
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 
 use crate::agenda::{Agenda, Event, MAX_INDEX};
-use crate::circuit::{Group, Kind, LegPlan, Member, OwnDelay, Plan, Session, Source, Step, Traffic};
+use crate::circuit::{LegPlan, Member, OwnDelay, Plan, Step};
 use crate::network::{Discarded, Hop, Line, Link, Path, Port, Slab};
 use crate::recorder::{self, Recorder};
+use crate::traffic::{Group, Kind, Session, Source, Traffic};
 use crate::world::{Station, World};
 
 /// What went wrong before or during a run.

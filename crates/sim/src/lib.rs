@@ -10,6 +10,7 @@ mod build;
 mod circuit;
 mod network;
 mod recorder;
+mod traffic;
 mod world;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

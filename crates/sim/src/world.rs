@@ -7,9 +7,10 @@ use bentpipe_transport::{spacelink, tcp};
 use bentpipe_units::Instant;
 
 use crate::agenda::{Agenda, Event, MAX_INDEX};
-use crate::circuit::{Circuit, Conn, Session, Source, Traffic};
+use crate::circuit::{Circuit, Conn};
 use crate::network::{Body, Discarded, Flight, Hop, Line, Link, Path, Port, Slab};
 use crate::recorder::Recorder;
+use crate::traffic::{Session, Source, Traffic};
 
 /// No circuit: the packet belongs to all of a station's streams.
 pub const NONE: u32 = u32::MAX;
