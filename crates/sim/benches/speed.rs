@@ -1,8 +1,7 @@
 //! How fast the simulator is: `cargo bench -p bentpipe-sim`, or `make bench`.
 //!
 //! Each scenario runs a few times with one seed; the fastest run counts, for whatever else the machine does can only
-//! slow a run down. `ns-2` is the speed of ns-2.35 on the dumbbell, 0.68 million bottleneck packets per processor
-//! second on the machine where it was measured: compare with it only roughly.
+//! slow a run down.
 
 #![allow(clippy::print_stdout)]
 

@@ -374,7 +374,7 @@ impl World {
         for station in 0..self.stations.len() as u32 {
             self.arm_gateway(station);
         }
-        self.agenda.at(self.recorder.first_sample(), Event::Sample);
+        self.agenda.at(self.recorder.begin(), Event::Sample);
     }
 }
 

@@ -477,7 +477,7 @@ impl World {
                 let s = &mut self.stations[station as usize];
                 s.buffers.take(stream, bytes);
                 s.relays[stream as usize].held += bytes;
-                if self.stations[station as usize].is_tight(stream, self.receive_window(station, stream)) {
+                if self.is_tight(station, stream) {
                     // The others' room has shrunk too. What they have been offered already is not taken back.
                     self.offer_windows(station, stream);
                 } else {

@@ -387,11 +387,6 @@ impl Recorder {
         });
     }
 
-    /// When the first sample is due.
-    pub fn first_sample(&self) -> Instant {
-        self.warmup
-    }
-
     // ----- what happens --------------------------------------------------------------------------------------
 
     pub fn open_flow(&mut self, now: Instant, traffic: u32, session: u32, finite: bool) -> u32 {
@@ -610,7 +605,7 @@ impl Recorder {
         counts.iter().enumerate().filter(|(_, n)| **n > 0).map(|(length, n)| (length as u32, *n))
     }
 
-    /// When measuring began.
+    /// When measuring begins, with the first sample.
     pub fn begin(&self) -> Instant {
         self.warmup
     }

@@ -33,13 +33,6 @@ pub struct Station {
     pub draining: bool,
 }
 
-impl Station {
-    /// Whether a stream's buffer has less room than a connection's whole window.
-    pub fn is_tight(&self, stream: u32, window: u64) -> bool {
-        self.buffers.room(stream) < window
-    }
-}
-
 /// One split connection's stream: where the PEP joins two TCP connections over the satellite.
 #[derive(Clone, Copy, Debug)]
 pub struct Relay {
@@ -523,9 +516,8 @@ impl World {
 
     /// Bytes have reached the far end, so their room in the PEP's buffer is free again.
     pub fn release(&mut self, station: u32, stream: u32, bytes: u64) {
-        let window = self.receive_window(station, stream);
+        let was_tight = self.is_tight(station, stream);
         let s = &mut self.stations[station as usize];
-        let was_tight = s.is_tight(stream, window);
         let relay = &mut s.relays[stream as usize];
         // A connection that was given up has let go of everything.
         let bytes = bytes.min(relay.held);
@@ -545,10 +537,11 @@ impl World {
         }
     }
 
-    /// The largest window that the gateway's connection of a stream may offer [bytes].
-    pub fn receive_window(&self, station: u32, stream: u32) -> u64 {
-        let near = self.stations[station as usize].relays[stream as usize].near;
-        u64::from(self.configs[self.conns[near as usize].config as usize].receive_window)
+    /// Whether a stream's buffer has less room than its connection's largest window.
+    pub fn is_tight(&self, station: u32, stream: u32) -> bool {
+        let s = &self.stations[station as usize];
+        let conn = &self.conns[s.relays[stream as usize].near as usize];
+        s.buffers.room(stream) < u64::from(self.configs[conn.config as usize].receive_window)
     }
 
     /// Tells a connection at the gateway how much its server may send.

@@ -1,39 +1,12 @@
 //! A flow allocates nothing per packet, with losses or without.
 
-#![allow(unsafe_code)] // an allocator cannot be counted otherwise
+mod counting;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::collections::VecDeque;
 
 use bentpipe_transport::spacelink::{Config, Data, Endpoint, Event};
 use bentpipe_units::{Duration, Instant, Rng};
-
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: everything is passed on to the system's allocator; counting touches no memory of its own making.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        unsafe { System.dealloc(block, layout) }
-    }
-
-    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
-        unsafe { System.realloc(block, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
+use counting::allocations;
 
 /// An association, what is under way on it for the next 500 ms, and what decides over losses.
 struct Flow {
@@ -85,10 +58,10 @@ fn a_flow_allocates_nothing_per_packet() {
         let mut flow = Flow { ends, way: VecDeque::with_capacity(1000), now: Instant::ZERO, fate };
         // Heavier losses first, so that every queue has grown to what it will need.
         flow.run(30_000, 0.3);
-        let before = ALLOCATIONS.with(Cell::get);
+        let before = allocations();
         let sent = flow.ends[0].stats().sent;
         flow.run(50_000, loss);
-        assert_eq!(ALLOCATIONS.with(Cell::get) - before, 0, "{loss} lost");
+        assert_eq!(allocations() - before, 0, "{loss} lost");
         let stats = flow.ends[0].stats();
         assert!(stats.sent - sent > 45_000, "{stats:?}");
     }

@@ -1,38 +1,10 @@
 //! Bulk transfer allocates nothing per packet.
 
-#![allow(unsafe_code)] // an allocator cannot be counted otherwise
-
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+mod counting;
 
 use bentpipe_transport::tcp::{Config, Connection};
 use bentpipe_units::{Duration, Instant};
-
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: everything is passed on to the system's allocator; counting touches no memory of its own making.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        unsafe { System.dealloc(block, layout) }
-    }
-
-    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
-        unsafe { System.realloc(block, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
+use counting::allocations;
 
 /// Passes segments both ways until `packets` of data have been sent, dropping every `lose`-th.
 fn exchange(ends: &mut [Connection; 2], cfg: &Config, now: &mut Instant, packets: u64, lose: u64) {
@@ -74,9 +46,9 @@ fn check(cfg: &Config) {
     // Losses make the list of what arrived ahead as long as it gets.
     exchange(&mut ends, cfg, &mut now, 20_000, 7);
     for lose in [u64::MAX, 100, 7] {
-        let before = ALLOCATIONS.with(Cell::get);
+        let before = allocations();
         exchange(&mut ends, cfg, &mut now, 20_000, lose);
-        assert_eq!(ALLOCATIONS.with(Cell::get) - before, 0, "with one packet lost of {lose}");
+        assert_eq!(allocations() - before, 0, "with one packet lost of {lose}");
     }
     assert!(ends[1].received() > 40_000_000, "{:?}", ends[1].stats());
     assert!(ends[0].stats().retransmissions > 1000, "{:?}", ends[0].stats());
