@@ -50,9 +50,9 @@ fn flatten(cx: &Cx<'_>, path: &Path, value: &Value, out: &mut Vec<Effective>) {
     }
 }
 
-/// Whether a table is one value, set as a whole: a distribution, or a limit with both bounds.
+/// Whether a table is one value, set as a whole: a distribution, a law of loss, or a limit with both bounds.
 fn is_one_value(table: &serde_json::Map<String, Value>) -> bool {
-    let law = |key: &String| matches!(key.as_str(), "uniform" | "exponential");
+    let law = |key: &String| matches!(key.as_str(), "uniform" | "exponential" | "probability" | "nth");
     let limit = |key: &String| matches!(key.as_str(), "packets" | "bytes");
     table.keys().any(law) || (!table.is_empty() && table.keys().all(limit))
 }

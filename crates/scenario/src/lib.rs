@@ -12,6 +12,7 @@
 //! Any mistake on the way is one [`Error`] with its place.
 
 mod canonical;
+mod channel;
 mod de;
 mod effective;
 mod error;
@@ -25,6 +26,7 @@ mod schema;
 mod source;
 mod tree;
 
+pub use channel::{Loss, LossAt, LossLaw, LossOf};
 pub use error::{Error, Place as ErrorPlace};
 pub use law::Law;
 pub use model::{

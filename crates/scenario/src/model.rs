@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use crate::canonical::{algorithm, discipline, law_of_bytes, law_of_time, limit, marking, ns, ns_of, values};
 use crate::canonical::{bps, bps_of};
+use crate::channel::Loss;
 use crate::law::Law;
 use crate::tree::Node;
 
@@ -71,8 +72,8 @@ pub struct Direction {
     pub rate: Option<Rate>,
     /// How long they travel.
     pub delay: Delay,
-    /// Probability that a packet is lost on the way, each on its own, after any queue.
-    pub loss: f64,
+    /// What is lost.
+    pub loss: Loss,
     /// The queue in front; none: first in, first out, without limit.
     pub queue: Option<QueueSpec>,
 }

@@ -249,6 +249,32 @@ fn ranges() {
             "my.toml:15:8: link.ingress.loss: found NaN; allowed: a number, at least 0 and below 1",
         ),
         (
+            "delay = \"20 ms\"",
+            "loss = { nth = [5, 17, 17] }",
+            "my.toml:15:24: link.ingress.loss.nth[3]: found 17 after 17; allowed: rising numbers",
+        ),
+        (
+            "delay = \"20 ms\"",
+            "loss = { nth = [0] }",
+            "my.toml:15:17: link.ingress.loss.nth[1]: found 0; allowed: a whole number, at least 1 and at most \
+             4294967295",
+        ),
+        (
+            "delay = \"20 ms\"",
+            "loss = { nth = [1], probability = 0.1 }",
+            "my.toml:15:1: link.ingress.loss: found probability, nth; allowed: one of probability, nth",
+        ),
+        (
+            "delay = \"20 ms\"",
+            "loss = { of = \"data\" }",
+            "my.toml:15:1: link.ingress.loss: found none; allowed: one of probability, nth",
+        ),
+        (
+            "delay = \"20 ms\"",
+            "loss = { nth = [1], of = \"acks\" }",
+            "my.toml:15:26: link.ingress.loss.of: found \"acks\"; allowed: all, data",
+        ),
+        (
             "[run]",
             "[run]\nsample_interval = \"1 ns\"",
             "my.toml:4:19: run.sample_interval: found \"1 ns\"; allowed: at most run.duration (\"60 s\"), and at \

@@ -103,8 +103,7 @@ impl Builder<'_> {
                     };
                     let line = self.lines.len() as u32;
                     self.lines.push(Line::default());
-                    let (rate, delay, loss) = (direction.rate, direction.delay, direction.loss);
-                    links.push(Link::new(name, rate, delay, loss, line, port, self.seed));
+                    links.push(Link::new(name, direction, line, port, self.seed));
                 }
             }
         }

@@ -2,8 +2,9 @@
 
 use std::collections::VecDeque;
 
+use bentpipe_channel::Loss;
 use bentpipe_queue::{DropReason, Outcome, Packet, Queue};
-use bentpipe_scenario::{Delay, Per};
+use bentpipe_scenario::{Delay, Direction, LossAt, LossOf, Per};
 use bentpipe_transport::{spacelink, tcp};
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 
@@ -49,6 +50,18 @@ pub enum Body {
     Datagram,
     /// Bytes of a stream that the PEP works on; they are on no link.
     Chunk { stream: u32, bytes: u64, fin: bool },
+}
+
+impl Body {
+    /// Whether it has payload.
+    pub fn has_payload(&self) -> bool {
+        match self {
+            Self::Tcp { segment, .. } => segment.len > 0,
+            Self::Space { data, .. } => data.len > 0,
+            Self::Datagram | Self::Chunk { .. } => true,
+            Self::SpaceAck { .. } => false,
+        }
+    }
 }
 
 /// A store with places that are used again.
@@ -106,7 +119,10 @@ pub struct Link {
     pub name: String,
     pub rate: Option<Rate>,
     pub delay: Delay,
-    pub loss: f64,
+    /// What it loses before the queue, and on the way.
+    pub early_loss: Loss,
+    pub loss: Loss,
+    pub loss_of: LossOf,
     /// The managed queue in front of it, if any.
     pub port: Option<u32>,
     /// Its own delay line, unless each connection has one.
@@ -128,19 +144,15 @@ pub struct LinkCounters {
 }
 
 impl Link {
-    pub fn new(
-        name: String,
-        rate: Option<Rate>,
-        delay: Delay,
-        loss: f64,
-        line: u32,
-        port: Option<u32>,
-        seed: u64,
-    ) -> Self {
+    pub fn new(name: String, direction: &Direction, line: u32, port: Option<u32>, seed: u64) -> Self {
+        let loss = &direction.loss;
+        let loss_at = |at| if loss.at == at { Loss::new(loss) } else { Loss::Nothing };
         Self {
-            rate,
-            delay,
-            loss,
+            rate: direction.rate,
+            delay: direction.delay,
+            early_loss: loss_at(LossAt::BeforeQueue),
+            loss: loss_at(LossAt::AfterQueue),
+            loss_of: loss.of,
             port,
             line,
             busy_until: Instant::ZERO,
@@ -159,10 +171,18 @@ impl Link {
         self.busy_until
     }
 
-    /// Whether the channel loses the packet.
-    #[inline]
-    pub fn loses(&mut self) -> bool {
-        self.loss > 0.0 && self.loss_rng.uniform() < self.loss
+    /// Whether the channel loses the packet before the queue.
+    pub fn loses_early(&mut self, body: &Body) -> bool {
+        self.counts(body) && self.early_loss.loses(&mut self.loss_rng)
+    }
+
+    /// Whether the channel loses the packet on the way.
+    pub fn loses(&mut self, body: &Body) -> bool {
+        self.counts(body) && self.loss.loses(&mut self.loss_rng)
+    }
+
+    fn counts(&self, body: &Body) -> bool {
+        self.loss_of == LossOf::All || body.has_payload()
     }
 
     /// The delay of one packet, where it does not belong to its connection.
@@ -180,7 +200,8 @@ impl Link {
     pub fn is_trivial(&self) -> bool {
         self.rate.is_none()
             && self.delay.high.is_zero()
-            && self.loss == 0.0
+            && self.early_loss.is_nothing()
+            && self.loss.is_nothing()
             && self.port.is_none()
             && !self.is_per_connection()
     }

@@ -162,6 +162,9 @@ impl World {
 
     fn enter_link(&mut self, index: u32, len: u32, link: u32, line: u32) {
         let l = &mut self.links[link as usize];
+        if !l.early_loss.is_nothing() && l.loses_early(&self.flights.get(index).body) {
+            return self.lose(index, len, link);
+        }
         let Some(port) = l.port else {
             let sent = l.send(len, self.now);
             return self.propagate(index, len, link, line, sent);
@@ -241,11 +244,9 @@ impl World {
         let l = &mut self.links[link as usize];
         l.counters.sent += 1;
         l.counters.sent_bytes += u64::from(len);
-        if l.loses() {
+        if !l.loss.is_nothing() && l.loses(&self.flights.get(index).body) {
             l.counters.lost += 1;
-            let flow = self.flow_of(index);
-            self.recorder.lost(self.now, link, flow, len);
-            return self.bury(index);
+            return self.lose(index, len, link);
         }
         let delay = match l.delay.per {
             Per::Connection => self.lines[line as usize].delay,
@@ -262,6 +263,13 @@ impl World {
         if line_state.flights.len() == 1 {
             self.agenda.at(arrival, Event::Line(line));
         }
+    }
+
+    /// A link loses a packet.
+    fn lose(&mut self, index: u32, len: u32, link: u32) {
+        let flow = self.flow_of(index);
+        self.recorder.lost(self.now, link, flow, len);
+        self.bury(index);
     }
 
     /// A packet has come to the end of its path.

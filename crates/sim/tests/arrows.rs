@@ -8,8 +8,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("queue", &["units"]),
     ("transport", &["units"]),
     ("scenario", &["units", "queue"]),
+    ("channel", &["units", "scenario"]),
     ("gateway", &["units", "queue"]),
-    ("sim", &["units", "queue", "gateway", "transport", "scenario"]),
+    ("sim", &["units", "queue", "channel", "gateway", "transport", "scenario"]),
     ("python", &["units", "queue", "scenario", "sim"]),
 ];
 

@@ -2,11 +2,13 @@
 //! structs, and so does the list of keys in effect.
 
 mod aqm;
+mod channel;
 mod forms;
 mod gateway;
 mod traffic;
 
 pub use aqm::{Aqm, Scalar};
+pub use channel::{Loss, LossAtName, LossOfName};
 pub use forms::{Either, Law, Named, OneOf, Share};
 pub use gateway::{BufferPer, Gateway, Gateways, MarkingName, PlaceName, ProtocolName, Spacelink};
 pub use traffic::{Congestion, ConnectionPer, Traffic, Transport, Window};
@@ -109,9 +111,9 @@ pub struct Link {
     /// How long they travel.
     #[serde(default = "no_delay")]
     pub delay: Delay,
-    /// Probability that a packet is lost on the way, each on its own, after any queue.
-    #[serde(default)]
-    pub loss: Share,
+    /// What is lost: the probability that a packet is, each on its own, after any queue; or a table that says more.
+    #[serde(default = "no_loss")]
+    pub loss: Loss,
     /// The queue in front. Absent: first in, first out, without limit.
     pub queue: Option<Queue>,
     /// What is different on the way from the second node to the first. The queue in front is its own.
@@ -128,8 +130,8 @@ pub struct Reverse {
     /// How long they travel. Absent: as on the way forward, and the very same where it is drawn per connection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay: Option<Delay>,
-    /// Probability that a packet is lost. Absent: as on the way forward.
-    pub loss: Option<Share>,
+    /// What is lost. Absent: as on the way forward.
+    pub loss: Option<Loss>,
     /// The queue in front. Absent: first in, first out, without limit.
     pub queue: Option<Queue>,
 }
@@ -223,6 +225,10 @@ fn zero() -> Time {
 
 fn no_delay() -> Delay {
     Either::Plain(zero())
+}
+
+fn no_loss() -> Loss {
+    Either::Plain(Share(0.0))
 }
 
 fn sample_interval() -> Span {

@@ -1,6 +1,7 @@
 //! Looks names up, works defaults out and refuses what is impossible.
 
 pub mod aqm;
+mod channel;
 mod gateway;
 pub mod nodes;
 pub mod overrides;
@@ -216,7 +217,7 @@ fn link(cx: &mut Cx<'_>, name: &str, raw: &mut file::Link, mean_packet: f64) -> 
     let forward = Direction {
         rate: raw.rate.map(|r| r.rate()),
         delay: delay(cx, &step(&path, "delay"), &mut raw.delay)?,
-        loss: raw.loss.0,
+        loss: channel::loss(cx, &step(&path, "loss"), &mut raw.loss)?,
         queue: None,
     };
     let shared_delay = raw.reverse.delay.is_none() && forward.delay.per == Per::Connection;
@@ -226,7 +227,10 @@ fn link(cx: &mut Cx<'_>, name: &str, raw: &mut file::Link, mean_packet: f64) -> 
             Some(raw) => delay(cx, &step(&back, "delay"), raw)?,
             None => forward.delay,
         },
-        loss: raw.reverse.loss.unwrap_or(raw.loss).0,
+        loss: match &mut raw.reverse.loss {
+            Some(raw) => channel::loss(cx, &step(&back, "loss"), raw)?,
+            None => forward.loss.clone(),
+        },
         queue: None,
     };
     for key in ["rate", "delay", "loss"] {
@@ -236,7 +240,7 @@ fn link(cx: &mut Cx<'_>, name: &str, raw: &mut file::Link, mean_packet: f64) -> 
         }
     }
     raw.reverse.rate = raw.reverse.rate.or(raw.rate);
-    raw.reverse.loss = raw.reverse.loss.or(Some(raw.loss));
+    raw.reverse.loss.get_or_insert_with(|| raw.loss.clone());
     if raw.reverse.delay.is_none() && !shared_delay {
         raw.reverse.delay = Some(raw.delay.clone());
     }
