@@ -43,6 +43,39 @@ fn write_law<T: Copy, S: Serializer>(law: &Law<T>, number: fn(T) -> u64, to: S) 
             law.end()
         }
         Law::Exponential(mean) => to.serialize_newtype_variant("Law", 2, "exponential", &number(mean)),
+        Law::Normal { mean, std } => {
+            let mut law = to.serialize_struct_variant("Law", 3, "normal", 2)?;
+            law.serialize_field("mean", &number(mean))?;
+            law.serialize_field("std", &number(std))?;
+            law.end()
+        }
+        Law::Erlang { shape, mean } => {
+            let mut law = to.serialize_struct_variant("Law", 4, "erlang", 2)?;
+            law.serialize_field("shape", &shape)?;
+            law.serialize_field("mean", &number(mean))?;
+            law.end()
+        }
+        Law::Pareto { shape, mean } => {
+            let mut law = to.serialize_struct_variant("Law", 5, "pareto", 2)?;
+            law.serialize_field("shape", &shape)?;
+            law.serialize_field("mean", &number(mean))?;
+            law.end()
+        }
+        Law::Choice(ref laws) => {
+            let laws: Vec<_> =
+                laws.iter().map(|(probability, law)| (probability, Written(law, number))).collect();
+            to.serialize_newtype_variant("Law", 6, "choice", &laws)
+        }
+        Law::Trace(ref samples) => to.serialize_newtype_variant("Law", 7, "trace", &samples.digest),
+    }
+}
+
+/// A law inside another.
+struct Written<'a, T>(&'a Law<T>, fn(T) -> u64);
+
+impl<T: Copy> Serialize for Written<'_, T> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        write_law(self.0, self.1, to)
     }
 }
 

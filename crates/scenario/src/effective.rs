@@ -3,7 +3,7 @@
 use serde_json::Value;
 use toml::de::DeValue;
 
-use crate::file::File;
+use crate::file::{File, LAWS};
 use crate::resolve::{Cx, step};
 use crate::scenario::{Effective, Origin};
 use crate::tree::{At, Path, Step, Value as NodeValue, bare_or_quoted, dotted};
@@ -52,7 +52,7 @@ fn flatten(cx: &Cx<'_>, path: &Path, value: &Value, out: &mut Vec<Effective>) {
 
 /// Whether a table is one value, set as a whole: a distribution, a law of loss, or a limit with both bounds.
 fn is_one_value(table: &serde_json::Map<String, Value>) -> bool {
-    let law = |key: &String| matches!(key.as_str(), "uniform" | "exponential" | "probability" | "nth");
+    let law = |key: &String| LAWS.contains(&key.as_str()) || matches!(key.as_str(), "probability" | "nth");
     let limit = |key: &String| matches!(key.as_str(), "packets" | "bytes");
     table.keys().any(law) || (!table.is_empty() && table.keys().all(limit))
 }

@@ -1,9 +1,13 @@
 //! Random quantities.
 
+use std::sync::Arc;
+
 use bentpipe_units::{Duration, Rng};
 
+use crate::files::Digest;
+
 /// How a quantity is distributed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Law<T> {
     /// Always the same.
     Fixed(T),
@@ -11,28 +15,147 @@ pub enum Law<T> {
     Uniform(T, T),
     /// Exponential with this mean.
     Exponential(T),
+    /// Normal, drawn again where it is below zero, so that its mean is somewhat above `mean` where that is not many
+    /// `std` above zero.
+    Normal {
+        /// The mean of the whole bell.
+        mean: T,
+        /// Its standard deviation.
+        std: T,
+    },
+    /// The sum of `shape` exponentials: its variance is `mean`² / `shape`.
+    Erlang {
+        /// How many exponentials.
+        shape: u32,
+        /// The mean of the sum.
+        mean: T,
+    },
+    /// Pareto: the probability to exceed x falls as x to the power of -`shape`. At 2 and below it has no variance.
+    Pareto {
+        /// The exponent, above 1.
+        shape: f64,
+        /// The mean.
+        mean: T,
+    },
+    /// One of several, each with its probability.
+    Choice(Arc<[(f64, Law<T>)]>),
+    /// A number of a file, each as likely as the other.
+    Trace(Samples<T>),
+}
+
+/// The numbers of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Samples<T> {
+    /// The numbers, in the order of the file; at least one.
+    pub values: Arc<[T]>,
+    /// What tells the file from every other.
+    pub digest: Digest,
+}
+
+/// What laws are made of: a quantity that is a number underneath.
+trait Number: Copy {
+    /// Nearest to `x`, which is not negative.
+    fn of(x: f64) -> Self;
+    fn number(self) -> f64;
+}
+
+impl Number for Duration {
+    fn of(x: f64) -> Self {
+        Self::from_secs_f64(x)
+    }
+
+    fn number(self) -> f64 {
+        self.as_secs_f64()
+    }
+}
+
+/// At least 1 [bytes].
+impl Number for u64 {
+    fn of(x: f64) -> Self {
+        (x.round() as Self).max(1)
+    }
+
+    fn number(self) -> f64 {
+        self as f64
+    }
+}
+
+/// A draw from a law other than the uniform, which is drawn from a byte's range or a time's.
+fn draw<T: Number>(law: &Law<T>, rng: &mut Rng, uniform: fn(T, T, &mut Rng) -> T) -> T {
+    match law {
+        Law::Fixed(x) => *x,
+        Law::Uniform(low, high) => uniform(*low, *high, rng),
+        Law::Exponential(mean) => T::of(rng.exponential(mean.number())),
+        Law::Normal { mean, std } => loop {
+            // The mean is not negative, so that every second draw at least is of use.
+            let x = mean.number() + std.number() * rng.normal();
+            if x >= 0.0 {
+                return T::of(x);
+            }
+        },
+        Law::Erlang { shape, mean } => {
+            let part = mean.number() / f64::from(*shape);
+            T::of((0..*shape).map(|_| rng.exponential(part)).sum())
+        }
+        Law::Pareto { shape, mean } => {
+            let least = mean.number() * (shape - 1.0) / shape;
+            T::of(least * libm::pow(1.0 - rng.uniform(), -1.0 / shape))
+        }
+        Law::Choice(laws) => {
+            let mut place = rng.uniform();
+            for (probability, law) in laws.iter() {
+                if place < *probability {
+                    return draw(law, rng, uniform);
+                }
+                place -= probability;
+            }
+            // The probabilities sum up to 1 but for rounding.
+            laws.last().map_or(T::of(0.0), |(_, law)| draw(law, rng, uniform))
+        }
+        Law::Trace(samples) => {
+            let place = rng.below(samples.values.len() as u64) as usize;
+            samples.values.get(place).copied().unwrap_or(T::of(0.0))
+        }
+    }
+}
+
+/// The mean.
+fn mean<T: Number>(law: &Law<T>) -> f64 {
+    match law {
+        Law::Fixed(x) | Law::Exponential(x) => x.number(),
+        Law::Uniform(low, high) => (low.number() + high.number()) / 2.0,
+        Law::Erlang { mean, .. } | Law::Pareto { mean, .. } => mean.number(),
+        Law::Normal { mean, std } => {
+            let (mean, std) = (mean.number(), std.number());
+            if std == 0.0 {
+                return mean;
+            }
+            // Cut at zero: mean + std φ(a) / Φ(a), where a = mean / std.
+            let a = mean / std;
+            let density = libm::exp(-a * a / 2.0) / std::f64::consts::TAU.sqrt();
+            let kept = libm::erfc(-a * std::f64::consts::FRAC_1_SQRT_2) / 2.0;
+            mean + std * density / kept
+        }
+        Law::Choice(laws) => laws.iter().map(|(probability, law)| probability * self::mean(law)).sum(),
+        Law::Trace(samples) => {
+            samples.values.iter().map(|x| x.number()).sum::<f64>() / samples.values.len() as f64
+        }
+    }
 }
 
 impl Law<Duration> {
     /// One draw. A fixed time takes nothing from the stream.
     #[must_use]
     pub fn draw(&self, rng: &mut Rng) -> Duration {
-        match *self {
-            Self::Fixed(x) => x,
-            Self::Uniform(low, high) => {
-                Duration::from_secs_f64(rng.uniform_in(low.as_secs_f64(), high.as_secs_f64()))
-            }
-            Self::Exponential(mean) => Duration::from_secs_f64(rng.exponential(mean.as_secs_f64())),
-        }
+        draw(self, rng, |low, high, rng| {
+            Duration::from_secs_f64(rng.uniform_in(low.as_secs_f64(), high.as_secs_f64()))
+        })
     }
 
     /// The mean.
     #[must_use]
     pub fn mean(&self) -> Duration {
-        match *self {
-            Self::Fixed(x) | Self::Exponential(x) => x,
-            Self::Uniform(low, high) => (low + high).part(2),
-        }
+        Duration::from_secs_f64(mean(self))
     }
 }
 
@@ -40,22 +163,15 @@ impl Law<u64> {
     /// One draw, at least 1 [bytes]. A fixed size takes nothing from the stream.
     #[must_use]
     pub fn draw(&self, rng: &mut Rng) -> u64 {
-        match *self {
-            Self::Fixed(x) => x,
-            Self::Uniform(low, high) => {
-                low.saturating_add(rng.below(high.saturating_sub(low).saturating_add(1)))
-            }
-            Self::Exponential(mean) => (rng.exponential(mean as f64).round() as u64).max(1),
-        }
+        draw(self, rng, |low, high, rng| {
+            low.saturating_add(rng.below(high.saturating_sub(low).saturating_add(1)))
+        })
     }
 
-    /// The mean [bytes].
+    /// The mean, before sizes are rounded to whole bytes and to one byte at least [bytes].
     #[must_use]
     pub fn mean(&self) -> f64 {
-        match *self {
-            Self::Fixed(x) | Self::Exponential(x) => x as f64,
-            Self::Uniform(low, high) => (low as f64 + high as f64) / 2.0,
-        }
+        mean(self)
     }
 }
 
@@ -63,9 +179,18 @@ impl Law<u64> {
 mod tests {
     use super::*;
 
-    fn mean(draw: impl Fn(&mut Rng) -> f64) -> f64 {
+    const DRAWS: u32 = 100_000;
+
+    /// Mean and variance of many draws.
+    fn moments(draw: impl Fn(&mut Rng) -> f64) -> (f64, f64) {
         let mut rng = Rng::stream(3, "law", 0, "test");
-        (0..100_000).map(|_| draw(&mut rng)).sum::<f64>() / 1e5
+        let draws: Vec<f64> = (0..DRAWS).map(|_| draw(&mut rng)).collect();
+        let mean = draws.iter().sum::<f64>() / f64::from(DRAWS);
+        (mean, draws.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / f64::from(DRAWS))
+    }
+
+    fn mean(draw: impl Fn(&mut Rng) -> f64) -> f64 {
+        moments(draw).0
     }
 
     /// Standard errors: 0.27, 0.0018 and 0.0063; the bounds are five of each.
@@ -77,6 +202,63 @@ mod tests {
         assert!((mean(|rng| delay.draw(rng).as_secs_f64()) - delay.mean().as_secs_f64()).abs() < 0.009);
         let think = Law::Exponential(Duration::from_secs(2));
         assert!((mean(|rng| think.draw(rng).as_secs_f64()) - think.mean().as_secs_f64()).abs() < 0.032);
+    }
+
+    /// A bell of 1000 ± 100 is as good as whole: mean 1000, variance 10⁴ (standard errors 0.32 and 45). Four
+    /// exponentials of 250: mean 1000, variance 1000² / 4 (standard errors 1.6 and 2100, for the kurtosis is 4.5).
+    #[test]
+    fn normal_and_erlang_have_their_means_and_variances() {
+        let normal = Law::Normal { mean: 1000u64, std: 100 };
+        let (mean, variance) = moments(|rng| normal.draw(rng) as f64);
+        assert!((mean - 1000.0).abs() < 1.6 && (variance - 1e4).abs() < 225.0, "{mean} {variance}");
+        let erlang = Law::Erlang { shape: 4, mean: 1000u64 };
+        let (mean, variance) = moments(|rng| erlang.draw(rng) as f64);
+        assert!((mean - 1000.0).abs() < 8.0 && (variance - 250_000.0).abs() < 10_000.0, "{mean} {variance}");
+    }
+
+    /// Half a bell, whose mean is √(2/π) standard deviations; its standard error is 0.0019 s.
+    #[test]
+    fn a_normal_law_never_gives_less_than_zero() {
+        let law = Law::Normal { mean: Duration::ZERO, std: Duration::from_secs(1) };
+        let found = mean(|rng| law.draw(rng).as_secs_f64());
+        let half = (2.0 / std::f64::consts::PI).sqrt();
+        assert!((law.mean().as_secs_f64() - half).abs() < 1e-8);
+        assert!((found - half).abs() < 0.01, "{found}");
+    }
+
+    /// With shape 3 and mean 3 nothing is below 2, and an eighth is above 4 (standard error 0.001); the variance is 3,
+    /// so that the standard error of the mean is 0.0055.
+    #[test]
+    fn pareto_has_its_least_value_its_mean_and_its_tail() {
+        let law = Law::Pareto { shape: 3.0, mean: Duration::from_secs(3) };
+        assert!((mean(|rng| law.draw(rng).as_secs_f64()) - 3.0).abs() < 0.028);
+        let above = |x: f64| mean(|rng| f64::from(law.draw(rng).as_secs_f64() > x));
+        assert_eq!(above(1.999_999), 1.0);
+        assert!((above(4.0) - 0.125).abs() < 0.005);
+    }
+
+    /// One file in four has 100 KB, the others 10 KB: standard error 0.12 KB.
+    #[test]
+    fn a_choice_takes_each_as_often_as_its_probability_says() {
+        let law = Law::Choice(Arc::new([(0.75, Law::Fixed(10u64)), (0.25, Law::Exponential(100))]));
+        assert_eq!(law.mean(), 32.5);
+        // Variance 0.75 x 10² + 0.25 x 2 x 100² - 32.5² = 4019: standard error 0.2.
+        let found = mean(|rng| law.draw(rng) as f64);
+        assert!((found - 32.5).abs() < 1.0, "{found}");
+    }
+
+    #[test]
+    fn a_trace_is_drawn_from_its_numbers() {
+        let samples = Samples { values: Arc::new([1, 5, 9]), digest: Digest::of(b"1 5 9") };
+        let law = Law::Trace(samples);
+        let mut seen = [0; 10];
+        let mut rng = Rng::stream(3, "law", 3, "test");
+        for _ in 0..3000 {
+            seen[law.draw(&mut rng) as usize] += 1;
+        }
+        assert_eq!(seen.iter().sum::<i32>(), seen[1] + seen[5] + seen[9]);
+        assert!(seen[1] > 850 && seen[5] > 850 && seen[9] > 850, "{seen:?}");
+        assert_eq!(law.mean(), 5.0);
     }
 
     #[test]
@@ -96,5 +278,8 @@ mod tests {
         let mut rng = Rng::stream(3, "law", 2, "test");
         assert!(Law::Uniform(0u64, u64::MAX).draw(&mut rng) < u64::MAX);
         assert!(Law::Exponential(u64::MAX).draw(&mut rng) > 0);
+        assert!(Law::Pareto { shape: 1.001, mean: u64::MAX }.draw(&mut rng) > 0);
+        let long = Law::Normal { mean: Duration::ZERO, std: Duration::MAX };
+        assert!(long.draw(&mut rng) > Duration::ZERO);
     }
 }

@@ -17,6 +17,7 @@ mod de;
 mod effective;
 mod error;
 mod file;
+mod files;
 mod law;
 mod model;
 mod quantity;
@@ -28,7 +29,8 @@ mod tree;
 
 pub use channel::{Loss, LossAt, LossLaw, LossOf};
 pub use error::{Error, Place as ErrorPlace};
-pub use law::Law;
+pub use files::Digest;
+pub use law::{Law, Samples};
 pub use model::{
     AqmSpec, BufferPer, Bulk, Cbr, Congestion, ConnectionPer, Delay, Direction, Gateway, Hop, Host, Link,
     Pages, Pep, Per, Place, Printed, Protocol, QueueSpec, Ramp, ReceiveQueue, Regulator, Run, Setting,

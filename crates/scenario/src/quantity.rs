@@ -21,6 +21,8 @@ pub struct Dimension {
     pub advertised: usize,
     /// The greatest that makes sense, in base units.
     pub max: f64,
+    /// The unit of bare numbers in files, and its size in base units.
+    pub in_files: (&'static str, f64),
     /// How a number in base units is written.
     pub write: fn(u64) -> String,
 }
@@ -41,6 +43,7 @@ pub const RATE: Dimension = Dimension {
     ],
     advertised: 4,
     max: 1e15,
+    in_files: ("bit/s", 1.0),
     write: |bps| BitRate::from_bps(bps).to_string(),
 };
 
@@ -51,6 +54,7 @@ pub const TIME: Dimension = Dimension {
     units: &[("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9), ("min", 60e9), ("h", 3600e9), ("µs", 1e3)],
     advertised: 6,
     max: 1e18,
+    in_files: ("seconds", 1e9),
     write: |ns| Duration::from_nanos(ns).to_string(),
 };
 
@@ -70,6 +74,7 @@ pub const SIZE: Dimension = Dimension {
     ],
     advertised: 7,
     max: 1e15,
+    in_files: ("bytes", 1.0),
     write: write_size,
 };
 
@@ -80,6 +85,7 @@ pub const PACKETS: Dimension = Dimension {
     units: &[("packets", 1.0), ("packet", 1.0)],
     advertised: 1,
     max: 4e9,
+    in_files: ("packets", 1.0),
     write: |n| format!("{n} packets"),
 };
 
@@ -90,6 +96,7 @@ pub const SEGMENTS: Dimension = Dimension {
     units: &[("segments", 1.0), ("segment", 1.0)],
     advertised: 1,
     max: 4e9,
+    in_files: ("segments", 1.0),
     write: |n| format!("{n} segments"),
 };
 
@@ -171,6 +178,20 @@ pub trait Kind {
     const MAX: u64;
     /// Whether a bare number will do, for the key names the unit already.
     const BARE: bool = false;
+
+    /// The number in a line of a file: in bytes and the like, or in seconds.
+    fn number(text: &str) -> Option<u64> {
+        let x: f64 = text.parse().ok()?;
+        let x = (x * Self::DIMENSION.in_files.1).round();
+        (x >= Self::MIN as f64 && x <= (Self::MAX as f64).min(Self::DIMENSION.max)).then_some(x as u64)
+    }
+
+    /// What [`Kind::number`] reads.
+    fn number_allowed() -> String {
+        let d = Self::DIMENSION;
+        let most = (Self::MAX as f64).min(d.max) as u64;
+        format!("a number of {}, which makes {}", d.in_files.0, d.range(Self::MIN, most))
+    }
 }
 
 /// A quantity in base units.

@@ -9,6 +9,7 @@ use bentpipe_queue::registry;
 use serde::Serialize;
 
 use crate::error::{Error, Place, choices, quoted};
+use crate::files::Files;
 use crate::model::{AqmSpec, Gateway, Hop, Host, Link, Printed, Run, Setting, Subject, Tcp, Traffic};
 use crate::resolve::overrides::Choice;
 use crate::resolve::{self, Input, nodes};
@@ -111,7 +112,7 @@ impl Scenario {
     /// Where anything in it is wrong or impossible: the first such thing.
     pub fn parse(text: &str, file: &str, overrides: &[String]) -> Result<Self, Error> {
         let (source, base) = Source::parse(file, text, overrides)?;
-        resolve::resolve(&Arc::new(Input { source, base }), None)
+        resolve::resolve(&Arc::new(Input { source, base, files: Files::around(file) }), None)
     }
 
     /// The same scenario with the subject's AQM replaced: by the scenario's own setting of that name, else by a

@@ -293,7 +293,8 @@ fn ranges() {
         (
             "\"50 KB\"",
             "{ uniform = [\"1 KB\", \"2 KB\"], exponential = \"1 KB\" }",
-            "my.toml:33:1: traffic.web.object_size: found both; allowed: either uniform or exponential",
+            "my.toml:33:1: traffic.web.object_size: found uniform and exponential; allowed: one of uniform, \
+             exponential, normal, erlang, pareto, choice, trace",
         ),
         (
             "[traffic.web]",
@@ -762,4 +763,53 @@ fn files() {
         ]
     );
     assert!(messages[5].ends_with("found a folder; allowed: a scenario file, in TOML"), "{}", messages[5]);
+}
+
+#[test]
+fn distributions() {
+    let at = "my.toml:33:1: traffic.web.object_size";
+    for (law, expected) in [
+        ("{}", format!("{at}: found none; allowed: one of uniform, exponential, normal, erlang, pareto, choice, trace")),
+        (
+            "{ pareto = { shape = 1, mean = \"1 KB\" } }",
+            "my.toml:33:36: traffic.web.object_size.pareto.shape: found 1; allowed: a number above 1, or there is no mean"
+                .to_owned(),
+        ),
+        (
+            "{ erlang = { shape = 0, mean = \"1 KB\" } }",
+            "my.toml:33:36: traffic.web.object_size.erlang.shape: found 0; allowed: a whole number, at least 1 and at \
+             most 1000"
+                .to_owned(),
+        ),
+        (
+            "{ choice = [] }",
+            "my.toml:33:26: traffic.web.object_size.choice: found an empty array; allowed: one value at least".to_owned(),
+        ),
+        (
+            "{ choice = [\"1 KB\", \"2 KB\"], weights = [1] }",
+            "my.toml:33:54: traffic.web.object_size.weights: found an array of 1; allowed: an array of 2, one for each choice".to_owned(),
+        ),
+        (
+            "{ choice = [\"1 KB\", \"2 KB\"], weights = [1, -1] }",
+            "my.toml:33:58: traffic.web.object_size.weights[2]: found -1; allowed: a number, not negative".to_owned(),
+        ),
+        (
+            "{ choice = [\"1 KB\", { choice = [\"1 B\"] }] }",
+            "my.toml:33:35: traffic.web.object_size.choice[2]: found a choice in a choice; allowed: one choice with all \
+             of it"
+                .to_owned(),
+        ),
+        (
+            "{ exponential = \"1 KB\", weights = [1] }",
+            "my.toml:33:39: traffic.web.object_size.weights: allowed: only beside choice, whose weights they are".to_owned(),
+        ),
+        (
+            "{ trace = \"none.dat\" }",
+            "my.toml:33:25: traffic.web.object_size.trace: none.dat cannot be read: No such file or directory (os error \
+             2); allowed: a text with one number in each line"
+                .to_owned(),
+        ),
+    ] {
+        assert_eq!(changed("\"50 KB\"", law), expected, "{law}");
+    }
 }

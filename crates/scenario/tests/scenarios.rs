@@ -70,7 +70,7 @@ fn the_2007_gateway_is_as_described() {
     let tcp = &s.transports[0];
     assert_eq!((tcp.full_segment(), tcp.initial_window, tcp.receive_window), (1400, 3, 16_000));
     let TrafficKind::Pages(pages) = &s.traffic[0].kind else { panic!("pages") };
-    assert_eq!((pages.sessions, pages.object_size), (400, Law::Uniform(250_000, 550_000)));
+    assert_eq!((pages.sessions, &pages.object_size), (400, &Law::Uniform(250_000, 550_000)));
     assert_eq!(s.traffic[0].route.len(), 5);
     assert!(s.traffic[0].route.iter().all(|hop| hop.forward));
     assert_eq!(s.printed.len(), 30);

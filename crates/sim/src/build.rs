@@ -232,10 +232,10 @@ impl Builder<'_> {
                         Kind::Pages {
                             config: config(p.transport, None),
                             server_config: config(p.transport, p.rate_cap),
-                            object_size: p.object_size,
+                            object_size: p.object_size.clone(),
                             objects_per_page: p.objects_per_page,
                             connection_per: p.connection_per,
-                            think_time: p.think_time,
+                            think_time: p.think_time.clone(),
                             request_size: p.request_size,
                             ramp: p.ramp,
                             sessions: p.sessions,
@@ -247,13 +247,18 @@ impl Builder<'_> {
                             config: config(b.transport, None),
                             sender_config: config(b.transport, b.rate_cap),
                             bytes: b.bytes,
-                            start: b.start,
+                            start: b.start.clone(),
                             flows: b.flows,
                         },
                     ),
                     TrafficKind::Cbr(c) => (
                         None,
-                        Kind::Cbr { rate: c.rate, packet: small(c.packet), start: c.start, flows: c.flows },
+                        Kind::Cbr {
+                            rate: c.rate,
+                            packet: small(c.packet),
+                            start: c.start.clone(),
+                            flows: c.flows,
+                        },
                     ),
                 };
                 let group = |index: usize| {

@@ -11,7 +11,7 @@ use serde::de::value::{
 use serde::de::{Deserialize, Deserializer, Error, IntoDeserializer as _, MapAccess, Unexpected, Visitor};
 use serde::{Serialize, Serializer};
 
-use crate::quantity::{Kind, Quantity};
+use crate::quantity::{Kind, Quantity, Whole};
 
 /// A plain value, or a table that says more.
 #[derive(Clone, Debug, Serialize)]
@@ -131,7 +131,7 @@ impl<A: Kind, B: Kind> JsonSchema for OneOf<A, B> {
 }
 
 /// How a quantity is distributed.
-pub type Law<K> = Either<Quantity<K>, LawTable<K>>;
+pub type Law<K> = Either<Quantity<K>, Box<LawTable<K>>>;
 
 /// A distribution: one of the keys.
 #[derive(Clone, Debug, serde::Deserialize, Serialize, JsonSchema)]
@@ -144,6 +144,71 @@ pub struct LawTable<K: Kind> {
     /// Exponential with this mean.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exponential: Option<Quantity<K>>,
+    /// Normal, drawn again where it is below zero.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub normal: Option<Normal<K>>,
+    /// Erlang: the sum of several exponentials.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub erlang: Option<Erlang<K>>,
+    /// Pareto: with a tail that falls as a power.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pareto: Option<Pareto<K>>,
+    /// One of these, each a value or a distribution.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "choice::<K>")]
+    pub choice: Option<Vec<Law<K>>>,
+    /// How likely each of `choice` is, in relation to the others. Absent: each as likely.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weights: Option<Vec<f64>>,
+    /// A file with one number in each line, of which each is as likely: bytes, or seconds. `#` begins a comment.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace: Option<String>,
+}
+
+/// The keys of which a [`LawTable`] has one.
+pub const LAWS: [&str; 7] = ["uniform", "exponential", "normal", "erlang", "pareto", "choice", "trace"];
+
+/// What a choice is between: a value, or a distribution of its own. Its keys are those of the table that it stands in.
+fn choice<K: Kind>(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "minItems": 1,
+        "items": { "anyOf": [Quantity::<K>::text_schema(), { "type": "object" }] },
+    })
+}
+
+/// A normal distribution.
+#[derive(Clone, Debug, serde::Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, bound = "")]
+#[schemars(inline, bound = "K: Kind")]
+pub struct Normal<K: Kind> {
+    /// The mean of the whole bell.
+    pub mean: Quantity<K>,
+    /// Its standard deviation.
+    pub std: Quantity<K>,
+}
+
+/// An Erlang distribution.
+#[derive(Clone, Debug, serde::Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, bound = "")]
+#[schemars(inline, bound = "K: Kind")]
+pub struct Erlang<K: Kind> {
+    /// How many exponentials it is the sum of.
+    pub shape: Whole<1, 1000>,
+    /// The mean of the sum.
+    pub mean: Quantity<K>,
+}
+
+/// A Pareto distribution.
+#[derive(Clone, Debug, serde::Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, bound = "")]
+#[schemars(inline, bound = "K: Kind")]
+pub struct Pareto<K: Kind> {
+    /// The exponent of the tail, above 1; at 2 and below there is no variance.
+    #[schemars(range(min = 1.0))]
+    pub shape: f64,
+    /// The mean.
+    pub mean: Quantity<K>,
 }
 
 /// Tables by name, in the order of the file.

@@ -9,7 +9,7 @@ mod traffic;
 
 pub use aqm::{Aqm, Scalar};
 pub use channel::{Loss, LossAtName, LossOfName};
-pub use forms::{Either, Law, Named, OneOf, Share};
+pub use forms::{Either, LAWS, Law, Named, OneOf, Share};
 pub use gateway::{BufferPer, Gateway, Gateways, MarkingName, PlaceName, ProtocolName, Spacelink};
 pub use traffic::{Congestion, ConnectionPer, Traffic, Transport, Window};
 

@@ -18,6 +18,7 @@ use crate::de::Reader;
 use crate::effective;
 use crate::error::{Error, choices, quoted};
 use crate::file::{self, Either, File, MarkingName, OneOf, PerName};
+use crate::files::{Data, Files};
 use crate::model::{
     Delay, Direction, Gateway, Host, Link, Per, Printed, QueueSpec, Run, Setting, Subject, Tcp,
 };
@@ -34,12 +35,15 @@ pub struct Input {
     pub source: Source,
     /// The file, before any override.
     pub base: Node,
+    /// The files around it.
+    pub files: Files,
 }
 
 /// The tree being resolved, and what is to be said of it.
 pub struct Cx<'a> {
     pub source: &'a Source,
     pub root: &'a Node,
+    pub files: &'a Files,
     /// The setting that was asked for, or nothing.
     pub setting: &'a str,
     pub warnings: Vec<String>,
@@ -66,6 +70,19 @@ impl Cx<'_> {
         known: impl IntoIterator<Item = &'k str> + Clone,
     ) -> Error {
         self.error(path, format!("found {}; {}", quoted(name), choices(name, known)))
+    }
+
+    /// Reads the file `name` that the value at `path` names, and takes out of it what `take` finds there. `what` it is
+    /// to be, as "a trace of frame sizes", is for messages.
+    pub fn read<T>(
+        &self,
+        path: &Path,
+        name: &str,
+        what: &str,
+        take: impl FnOnce(&Data) -> Result<T, String>,
+    ) -> Result<T, Error> {
+        let data = self.files.read(name, what).and_then(|data| take(&data));
+        data.map_err(|problem| self.error(path, problem))
     }
 
     pub fn note(&mut self, path: &Path, origin: Option<Origin>, text: String) {
@@ -96,6 +113,7 @@ pub fn resolve(input: &std::sync::Arc<Input>, choice: Option<&Choice>) -> Result
     let mut cx = Cx {
         source: &input.source,
         root: &root,
+        files: &input.files,
         setting: choice.map_or("", |c| &c.name),
         warnings: Vec::new(),
         notes: BTreeMap::new(),

@@ -1,0 +1,223 @@
+//! Files that a scenario names: traces, captures. They are found relative to the folder of the scenario file, and what is
+//! in them counts in the canonical form by its digest.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Write as _};
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::{Serialize, Serializer};
+use sha2::{Digest as _, Sha256};
+
+use crate::error::quoted;
+
+/// The largest file that is read [bytes].
+pub const LARGEST: u64 = 256 << 20;
+
+/// What tells a file from every other: the SHA-256 of its content.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Digest([u8; 32]);
+
+impl Digest {
+    /// The digest of `content`.
+    #[must_use]
+    pub fn of(content: &[u8]) -> Self {
+        Self(Sha256::digest(content).into())
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Serialize for Digest {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+/// The files around a scenario. Each is read once, so that every setting of a comparison sees the same.
+#[derive(Debug, Default)]
+pub struct Files {
+    folder: PathBuf,
+    read: Mutex<BTreeMap<PathBuf, Arc<Data>>>,
+}
+
+impl Files {
+    /// Those around the scenario file of that name.
+    pub fn around(scenario: &str) -> Self {
+        Self {
+            folder: Path::new(scenario).parent().map(Path::to_owned).unwrap_or_default(),
+            ..Self::default()
+        }
+    }
+
+    /// Reads the file `name`, which is to be `what`, as "a trace of frame sizes".
+    ///
+    /// # Errors
+    /// Where it cannot be read, is empty or is too large: what was found and what is allowed.
+    pub fn read(&self, name: &str, what: &str) -> Result<Arc<Data>, String> {
+        let path = self.folder.join(name);
+        // A thread that panicked while it held the lock has left whole files.
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(data) = read.get(&path) {
+            return Ok(data.clone());
+        }
+        let shown = path.display().to_string();
+        let unreadable = |e: std::io::Error| format!("{shown} cannot be read: {e}; allowed: {what}");
+        let about = path.metadata().map_err(unreadable)?;
+        if !about.is_file() {
+            let found = if about.is_dir() { "a folder" } else { "no ordinary file" };
+            return Err(format!("{shown}: found {found}; allowed: {what}"));
+        }
+        if about.len() > LARGEST {
+            let found = about.len();
+            return Err(format!(
+                "{shown}: found {found} B; allowed: {what}, of at most {} MiB",
+                LARGEST >> 20
+            ));
+        }
+        let mut bytes = Vec::new();
+        File::open(&path).and_then(|f| f.take(LARGEST).read_to_end(&mut bytes)).map_err(unreadable)?;
+        if bytes.is_empty() {
+            return Err(format!("{shown}: found an empty file; allowed: {what}"));
+        }
+        let data = Arc::new(Data { name: shown, digest: Digest::of(&bytes), bytes });
+        read.insert(path, data.clone());
+        Ok(data)
+    }
+}
+
+/// A file that was read.
+#[derive(Debug)]
+pub struct Data {
+    /// Its path, as messages call it.
+    pub name: String,
+    /// What is in it.
+    pub bytes: Vec<u8>,
+    /// What tells it from every other.
+    pub digest: Digest,
+}
+
+impl Data {
+    /// The lines of a text that say something: their numbers, counted from one, and what stands before any `#`, without
+    /// the blanks around it.
+    ///
+    /// # Errors
+    /// For each line that is no text: see [`Data::at_line`].
+    pub fn lines(&self) -> impl Iterator<Item = Result<(usize, &str), String>> {
+        let lines = self.bytes.split(|b| *b == b'\n').enumerate();
+        lines.filter_map(|(i, line)| match std::str::from_utf8(line) {
+            Ok(line) => {
+                let said = line.split('#').next().unwrap_or_default().trim();
+                (!said.is_empty()).then_some(Ok((i + 1, said)))
+            }
+            Err(e) => {
+                let byte = line.get(e.valid_up_to()).copied().unwrap_or_default();
+                Some(Err(self.at_line(i + 1, &format!("the byte 0x{byte:02x}"), "a text, in UTF-8")))
+            }
+        })
+    }
+
+    /// What is wrong in a line: what was found there, and what is allowed.
+    pub fn at_line(&self, line: usize, found: &str, allowed: &str) -> String {
+        format!("{}:{line}: found {found}; allowed: {allowed}", self.name)
+    }
+
+    /// What is wrong with the file as a whole.
+    pub fn whole(&self, found: &str, allowed: &str) -> String {
+        format!("{}: found {found}; allowed: {allowed}", self.name)
+    }
+
+    /// The numbers of a text with one in a line, each read by `read`.
+    ///
+    /// # Errors
+    /// At the first line that `read` makes nothing of, or where there is no number: `allowed` says what each is to be.
+    pub fn numbers<T>(&self, read: impl Fn(&str) -> Option<T>, allowed: &str) -> Result<Vec<T>, String> {
+        let mut numbers = Vec::new();
+        for line in self.lines() {
+            let (line, text) = line?;
+            let number = read(text).ok_or_else(|| self.at_line(line, &quoted(text), allowed))?;
+            numbers.push(number);
+        }
+        if numbers.is_empty() {
+            let mut each = "a text with one number in each line: ".to_owned();
+            let _ = write!(each, "{allowed}");
+            return Err(self.whole("no number", &each));
+        }
+        Ok(numbers)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn data(bytes: &[u8]) -> Data {
+        Data { name: "a.dat".to_owned(), bytes: bytes.to_vec(), digest: Digest::of(bytes) }
+    }
+
+    /// FIPS 180-4's example.
+    #[test]
+    fn the_digest_is_sha_256() {
+        let abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(Digest::of(b"abc").to_string(), abc);
+    }
+
+    #[test]
+    fn comments_and_empty_lines_say_nothing() {
+        let d = data(b"# sizes\n\n 12 # the first\r\n7\n");
+        assert_eq!(d.lines().collect::<Result<Vec<_>, _>>(), Ok(vec![(3, "12"), (4, "7")]));
+        assert_eq!(d.numbers(|t| t.parse::<u32>().ok(), "a size"), Ok(vec![12, 7]));
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_line() {
+        let read = |bytes: &[u8]| data(bytes).numbers(|t| t.parse::<u32>().ok(), "a size").unwrap_err();
+        assert_eq!(read(b"12\n-7\n"), "a.dat:2: found \"-7\"; allowed: a size");
+        assert_eq!(read(b"12\n\xff\n"), "a.dat:2: found the byte 0xff; allowed: a text, in UTF-8");
+        assert_eq!(
+            read(b"# nothing\n"),
+            "a.dat: found no number; allowed: a text with one number in each line: a size"
+        );
+    }
+
+    #[test]
+    fn a_file_is_found_beside_the_scenario_and_read_once() {
+        let folder = std::env::temp_dir().join(format!("bentpipe-files-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let path = folder.join("a.dat");
+        std::fs::write(&path, "1\n").expect("a file");
+        let files = Files::around(&folder.join("my.toml").display().to_string());
+        let first = files.read("a.dat", "a trace").expect("a file");
+        std::fs::write(&path, "2\n").expect("a file");
+        assert_eq!(files.read("a.dat", "a trace").expect("a file").digest, first.digest);
+        std::fs::write(folder.join("empty"), "").expect("a file");
+        File::create(folder.join("large")).and_then(|f| f.set_len(LARGEST + 1)).expect("a file");
+        let shown = folder.display();
+        for (name, expected) in [
+            ("empty", format!("{shown}/empty: found an empty file; allowed: a trace")),
+            ("large", format!("{shown}/large: found 268435457 B; allowed: a trace, of at most 256 MiB")),
+            ("", format!("{shown}/: found a folder; allowed: a trace")),
+            (
+                "none",
+                format!(
+                    "{shown}/none cannot be read: No such file or directory (os error 2); allowed: a trace"
+                ),
+            ),
+        ] {
+            assert_eq!(files.read(name, "a trace").err(), Some(expected));
+        }
+        std::fs::remove_dir_all(&folder).expect("the folder");
+    }
+}
