@@ -54,8 +54,13 @@ pub struct Discipline {
     pub title: &'static str,
     /// Where it is defined.
     pub source: &'static str,
-    /// Makes one.
-    pub build: fn() -> Box<dyn Scheduler>,
+    /// Its parameters.
+    pub params: &'static [Param],
+    /// Makes one with checked values.
+    ///
+    /// # Errors
+    /// Where two values do not go together.
+    pub build: fn(&Values) -> Result<Box<dyn Scheduler>, ParamError>,
 }
 
 /// The AQMs, in the order in which they are listed.
@@ -68,7 +73,7 @@ pub const AQMS: &[Algorithm] = &[
 ];
 
 /// The schedulers, in the order in which they are listed.
-pub const SCHEDULERS: &[Discipline] = &[sched::fifo::DISCIPLINE];
+pub const SCHEDULERS: &[Discipline] = &[sched::fifo::DISCIPLINE, sched::drr::DISCIPLINE];
 
 /// The AQM of that name.
 #[must_use]

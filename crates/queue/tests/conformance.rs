@@ -1,8 +1,8 @@
 //! What must hold of every algorithm in the registry.
 
-use bentpipe_queue::registry::{AQMS, Algorithm, SCHEDULERS};
+use bentpipe_queue::registry::{AQMS, Algorithm, Discipline, SCHEDULERS};
 use bentpipe_queue::{
-    Aqm, DropReason, Ecn, Limit, Link, Marking, Outcome, Packet, Queue, Setup, Unit, Value, Values,
+    Aqm, DropReason, Ecn, Limit, Link, Marking, Outcome, Packet, Queue, Scheduler, Setup, Unit, Value, Values,
 };
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 
@@ -17,6 +17,11 @@ fn defaults(algorithm: &Algorithm) -> Box<dyn Aqm> {
     (algorithm.build)(&values).unwrap()
 }
 
+fn scheduler_with_defaults(discipline: &Discipline) -> Box<dyn Scheduler> {
+    let values = Values::resolve(discipline.params, &link(), &|_| None).unwrap();
+    (discipline.build)(&values).unwrap()
+}
+
 /// Every AQM on every scheduler.
 fn each(mut test: impl FnMut(&str, Queue)) {
     for algorithm in AQMS {
@@ -29,7 +34,7 @@ fn each(mut test: impl FnMut(&str, Queue)) {
                 name: "conformance".to_owned(),
             };
             let name = format!("{} on {}", algorithm.name, scheduler.name);
-            test(&name, Queue::new((scheduler.build)(), defaults(algorithm), &setup));
+            test(&name, Queue::new(scheduler_with_defaults(scheduler), defaults(algorithm), &setup));
         }
     }
 }

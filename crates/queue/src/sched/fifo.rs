@@ -10,7 +10,8 @@ pub const DISCIPLINE: Discipline = Discipline {
     name: "fifo",
     title: "First in, first out",
     source: "folklore",
-    build: || Box::new(Fifo::default()),
+    params: &[],
+    build: |_| Ok(Box::new(Fifo::default())),
 };
 
 /// First in, first out.

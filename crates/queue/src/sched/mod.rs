@@ -1,3 +1,5 @@
 //! Schedulers, one a file.
 
+pub mod drr;
 pub mod fifo;
+mod flows;
