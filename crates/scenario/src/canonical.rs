@@ -1,13 +1,14 @@
 //! How the vocabulary of other crates is written in a scenario's canonical form: times in nanoseconds, rates in
 //! bits per second, all whole numbers.
 
-use bentpipe_queue::registry::{Algorithm, Discipline};
+use bentpipe_queue::registry::Algorithm;
 use bentpipe_queue::{Limit, Marking, Value, Values};
 use bentpipe_units::{Duration, Rate};
 use serde::ser::{SerializeMap, Serializer};
 use serde::{Serialize, ser::SerializeStructVariant};
 
 use crate::law::Law;
+use crate::model::SchedulerSpec;
 
 pub fn ns<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
     time.as_nanos().serialize(to)
@@ -98,17 +99,31 @@ pub fn algorithm<S: Serializer>(algorithm: &&'static Algorithm, to: S) -> Result
     algorithm.name.serialize(to)
 }
 
-pub fn discipline<S: Serializer>(discipline: &&'static Discipline, to: S) -> Result<S::Ok, S::Error> {
-    discipline.name.serialize(to)
+impl Serialize for SchedulerSpec {
+    /// The name of one that has no parameters, else a table.
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        if self.discipline.params.is_empty() {
+            return self.discipline.name.serialize(to);
+        }
+        let mut map = to.serialize_map(None)?;
+        map.serialize_entry("algorithm", self.discipline.name)?;
+        entries(&self.values, &mut map)?;
+        map.end()
+    }
 }
 
 pub fn values<S: Serializer>(values: &Values, to: S) -> Result<S::Ok, S::Error> {
     let mut map = to.serialize_map(None)?;
+    entries(values, &mut map)?;
+    map.end()
+}
+
+fn entries<M: SerializeMap>(values: &Values, map: &mut M) -> Result<(), M::Error> {
     for (param, value) in values.iter() {
         match value {
             Value::Number(x) => map.serialize_entry(param.name, &x)?,
             Value::Flag(x) => map.serialize_entry(param.name, &x)?,
         }
     }
-    map.end()
+    Ok(())
 }

@@ -33,8 +33,8 @@ pub use files::Digest;
 pub use law::{Law, Samples};
 pub use model::{
     AqmSpec, BufferPer, Bulk, Cbr, Congestion, ConnectionPer, Delay, Direction, Gateway, Hop, Host, Link,
-    Pages, Pep, Per, Place, Printed, Protocol, QueueSpec, Ramp, ReceiveQueue, Regulator, Run, Setting,
-    Spacelink, Subject, Tcp, Traffic, TrafficKind, TransmitQueue,
+    Pages, Pep, Per, Place, Printed, Protocol, QueueSpec, Ramp, ReceiveQueue, Regulator, Run, SchedulerSpec,
+    Setting, Spacelink, Subject, Tcp, Traffic, TrafficKind, TransmitQueue,
 };
 pub use scenario::{Effective, Origin, Scenario};
 pub use schema::json_schema;

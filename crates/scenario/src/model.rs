@@ -11,7 +11,7 @@ use bentpipe_queue::{Limit, Marking, Values};
 use bentpipe_units::{Duration, Rate};
 use serde::Serialize;
 
-use crate::canonical::{algorithm, discipline, law_of_bytes, law_of_time, limit, marking, ns, ns_of, values};
+use crate::canonical::{algorithm, law_of_bytes, law_of_time, limit, marking, ns, ns_of, values};
 use crate::canonical::{bps, bps_of};
 use crate::channel::Loss;
 use crate::law::Law;
@@ -108,8 +108,7 @@ pub enum Per {
 #[derive(Clone, Debug, Serialize)]
 pub struct QueueSpec {
     /// Which packet goes next.
-    #[serde(serialize_with = "discipline")]
-    pub scheduler: &'static Discipline,
+    pub scheduler: SchedulerSpec,
     /// What it holds.
     #[serde(serialize_with = "limit")]
     pub limit: Limit,
@@ -121,6 +120,15 @@ pub struct QueueSpec {
     /// Mean length of a packet that the AQM's defaults were worked out with [bytes].
     #[serde(skip)]
     pub mean_packet: f64,
+}
+
+/// A scheduler with all of its parameters.
+#[derive(Clone, Debug)]
+pub struct SchedulerSpec {
+    /// The scheduler.
+    pub discipline: &'static Discipline,
+    /// Its parameters, defaults filled in. [`Discipline::build`] has accepted them.
+    pub values: Values,
 }
 
 /// An AQM with all of its parameters.
@@ -249,8 +257,7 @@ pub enum BufferPer {
 #[derive(Clone, Debug, Serialize)]
 pub struct TransmitQueue {
     /// Which packet goes next.
-    #[serde(serialize_with = "discipline")]
-    pub scheduler: &'static Discipline,
+    pub scheduler: SchedulerSpec,
     /// What it holds.
     #[serde(serialize_with = "limit")]
     pub limit: Limit,

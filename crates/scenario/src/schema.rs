@@ -7,7 +7,7 @@ use bentpipe_queue::{Default as ParamDefault, Param, Unit, Value};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema, schema_for};
 use serde_json::{Map, Value as Json, json};
 
-use crate::file::{Aqm, File};
+use crate::file::{Aqm, File, Scheduler};
 use crate::quantity::SIZE;
 use crate::resolve::aqm::{dimension, range, write};
 use crate::tree::{Path, Step};
@@ -53,10 +53,25 @@ fn without_null(schema: &mut Json) {
     }
 }
 
-/// The names of schedulers.
-pub fn scheduler(_: &mut SchemaGenerator) -> Schema {
-    let names: Vec<_> = registry::SCHEDULERS.iter().map(|s| s.name).collect();
-    json_schema!({ "type": "string", "enum": names })
+impl JsonSchema for Scheduler {
+    fn schema_name() -> Cow<'static, str> {
+        "Scheduler".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let names: Vec<_> = registry::SCHEDULERS.iter().map(|s| s.name).collect();
+        let mut alternatives = vec![json!({ "type": "string", "enum": names })];
+        for s in registry::SCHEDULERS {
+            let mut properties = Map::new();
+            properties.insert("algorithm".to_owned(), json!({ "const": s.name, "description": s.title }));
+            properties.extend(s.params.iter().map(|param| (param.name.to_owned(), parameter(param))));
+            alternatives.push(table(s.title, s.source, properties, "algorithm"));
+        }
+        json_schema!({
+            "description": "A scheduler by its name, or with its parameters.",
+            "anyOf": alternatives,
+        })
+    }
 }
 
 impl JsonSchema for Aqm {
@@ -106,11 +121,15 @@ fn alternative(algorithm: &Algorithm, key: &str, name: Json) -> Json {
     for param in algorithm.params {
         properties.insert(param.name.to_owned(), parameter(param));
     }
+    table(algorithm.title, algorithm.source, properties, key)
+}
+
+fn table(title: &str, source: &str, properties: Map<String, Json>, required: &str) -> Json {
     json!({
-        "title": format!("{} ({})", algorithm.title, algorithm.source),
+        "title": format!("{title} ({source})"),
         "type": "object",
         "properties": properties,
-        "required": [key],
+        "required": [required],
         "additionalProperties": false,
     })
 }

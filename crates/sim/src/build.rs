@@ -1,8 +1,7 @@
 //! From a scenario to a world.
 
 use bentpipe_gateway::{Gateway, PepBuffers, Place, Regulator, Sharing};
-use bentpipe_queue::registry::Discipline;
-use bentpipe_queue::{Limit, Marking, Queue, Setup, aqm::droptail::DropTail};
+use bentpipe_queue::{Limit, Marking, Queue, Scheduler, Setup, aqm::droptail::DropTail, sched::fifo::Fifo};
 use bentpipe_scenario as scenario;
 use bentpipe_scenario::{BufferPer, Congestion, Protocol, Scenario, Subject, TrafficKind};
 use bentpipe_transport::{spacelink, tcp};
@@ -125,7 +124,7 @@ impl Builder<'_> {
             seed: self.seed,
             name: name.to_owned(),
         };
-        Ok(Queue::new((spec.scheduler.build)(), aqm, &setup))
+        Ok(Queue::new(scheduler(&spec.scheduler, name)?, aqm, &setup))
     }
 
     fn stations(&mut self, links: &[Link]) -> Result<Vec<Station>, Error> {
@@ -136,20 +135,16 @@ impl Builder<'_> {
     fn station(&mut self, g: &scenario::Gateway, links: &[Link]) -> Result<Station, Error> {
         let mut judge =
             Some((g.aqm.algorithm.build)(&g.aqm.values).map_err(|e| Error(format!("{}: {e}", g.name)))?);
-        let mut queue = |place, scheduler: &Discipline, limit: Limit, rate: Rate, name: String| {
+        let mut queue = |place, scheduler: Box<dyn Scheduler>, limit: Limit, rate: Rate, name: String| {
             let watched = place == g.watch;
             let aqm = judge.take_if(|_| watched).unwrap_or_else(|| Box::new(DropTail));
             let marking = if watched { g.marking } else { Marking::Drop };
-            Queue::new(
-                (scheduler.build)(),
-                aqm,
-                &Setup { marking, limit, capacity: rate, seed: self.seed, name },
-            )
+            Queue::new(scheduler, aqm, &Setup { marking, limit, capacity: rate, seed: self.seed, name })
         };
         let receive_rate = g.receive_queue.rate;
         let receive = queue(
             scenario::Place::Receive,
-            &bentpipe_queue::sched::fifo::DISCIPLINE,
+            Box::new(Fifo::default()),
             g.receive_queue.limit,
             receive_rate.unwrap_or_default(),
             format!("{} receive", g.name),
@@ -157,7 +152,7 @@ impl Builder<'_> {
         let t = &g.transmit_queue;
         let transmit = queue(
             scenario::Place::Transmit,
-            t.scheduler,
+            scheduler(&t.scheduler, &g.name)?,
             t.limit,
             g.regulator.rate,
             format!("{} transmit", g.name),
@@ -387,6 +382,10 @@ fn ramp_start(ramp: &scenario::Ramp, number: u32) -> Duration {
     let (step, place) = (number / ramp.sessions.max(1), number % ramp.sessions.max(1));
     let within = ramp.over.times(u64::from(place)).part(u64::from(ramp.sessions.max(1)));
     (ramp.over + ramp.pause).times(u64::from(step)) + within
+}
+
+fn scheduler(spec: &scenario::SchedulerSpec, name: &str) -> Result<Box<dyn Scheduler>, Error> {
+    (spec.discipline.build)(&spec.values).map_err(|e| Error(format!("{name}: {e}")))
 }
 
 fn tcp_config(t: &scenario::Tcp, pacing: Option<Rate>) -> tcp::Config {

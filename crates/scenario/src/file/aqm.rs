@@ -1,5 +1,5 @@
-//! An AQM as a file gives it. Which keys it may have depends on the algorithm, so they are read as they come, and
-//! checked against the registry later.
+//! AQMs and schedulers as a file gives them. Which keys they may have depends on the algorithm, so they are read as they
+//! come, and checked against the registry later.
 
 use std::fmt;
 
@@ -10,7 +10,21 @@ use serde::{Serialize, Serializer};
 #[derive(Clone, Debug, Default)]
 pub struct Aqm(pub Vec<(String, Scalar)>);
 
-/// A value of one of its keys.
+/// A scheduler: its name, or a table with its name under `algorithm` and its parameters.
+#[derive(Clone, Debug)]
+pub struct Scheduler(pub Vec<(String, Scalar)>);
+
+impl Scheduler {
+    pub fn named(name: &str) -> Self {
+        Self(vec![("algorithm".to_owned(), Scalar::Text(name.to_owned()))])
+    }
+
+    pub fn get(&self, key: &str) -> Option<&Scalar> {
+        self.0.iter().find(|(k, _)| k == key).map(|(_, value)| value)
+    }
+}
+
+/// A value of one of the keys.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Scalar {
@@ -45,6 +59,38 @@ impl<'de> Deserialize<'de> for Aqm {
             }
         }
         from.deserialize_any(Reader).map(Self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Scheduler {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl<'de> Visitor<'de> for Reader {
+            type Value = Scheduler;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a name such as \"fifo\", or a table such as { algorithm = \"drr\", quantum = \"1500 B\" }")
+            }
+
+            fn visit_str<E: Error>(self, name: &str) -> Result<Scheduler, E> {
+                Ok(Scheduler::named(name))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Scheduler, A::Error> {
+                Aqm::deserialize(serde::de::value::MapAccessDeserializer::new(map))
+                    .map(|table| Scheduler(table.0))
+            }
+        }
+        from.deserialize_any(Reader)
+    }
+}
+
+impl Serialize for Scheduler {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self.0.as_slice() {
+            [(key, name)] if key == "algorithm" => name.serialize(to),
+            entries => to.collect_map(entries.iter().map(|(key, value)| (key, value))),
+        }
     }
 }
 

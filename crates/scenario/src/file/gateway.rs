@@ -8,7 +8,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
-use super::{Aqm, Limit};
+use super::{Aqm, Limit, Scheduler};
 use crate::quantity::{HeaderSize, PacketSize, Rate, Size, Span, Time, Whole};
 
 /// One gateway (a table) or several (an array of tables).
@@ -176,8 +176,7 @@ pub enum BufferPer {
 #[serde(deny_unknown_fields, default)]
 pub struct TransmitQueue {
     /// Which packet goes next.
-    #[schemars(schema_with = "crate::schema::scheduler")]
-    pub scheduler: String,
+    pub scheduler: Scheduler,
     /// What it holds. Absent: any number.
     pub limit: Option<Limit>,
 }

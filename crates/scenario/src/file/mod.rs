@@ -7,7 +7,7 @@ mod forms;
 mod gateway;
 mod traffic;
 
-pub use aqm::{Aqm, Scalar};
+pub use aqm::{Aqm, Scalar, Scheduler};
 pub use channel::{Loss, LossAtName, LossOfName};
 pub use forms::{Either, LAWS, Law, Named, OneOf, Share};
 pub use gateway::{BufferPer, Gateway, Gateways, MarkingName, PlaceName, ProtocolName, Spacelink};
@@ -170,8 +170,7 @@ pub enum PerName {
 pub struct Queue {
     /// Which packet goes next.
     #[serde(default = "fifo")]
-    #[schemars(schema_with = "crate::schema::scheduler")]
-    pub scheduler: String,
+    pub scheduler: Scheduler,
     /// What it holds. Absent: any number.
     pub limit: Option<Limit>,
     /// What a mark does.
@@ -247,8 +246,8 @@ fn single() -> Whole<1, MOST> {
     Whole(1)
 }
 
-fn fifo() -> String {
-    "fifo".to_owned()
+fn fifo() -> Scheduler {
+    Scheduler::named("fifo")
 }
 
 fn drop() -> MarkingName {

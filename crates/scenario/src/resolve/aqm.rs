@@ -49,17 +49,8 @@ pub fn resolve(
         _ => mean_packet,
     };
     let link = Link { capacity, mean_packet };
-    let mut given = Vec::new();
-    for param in algorithm.params {
-        if let Some(scalar) = raw.get(param.name) {
-            given.push((param.name, read(cx, path, param, scalar)?));
-        }
-    }
-    let find = |list: &[(&str, Value)], name: &str| list.iter().find(|(n, _)| *n == name).map(|(_, v)| *v);
     let printed = preset.map_or(&[][..], |p| p.values);
-    let values =
-        Values::resolve(algorithm.params, &link, &|name| find(&given, name).or_else(|| find(printed, name)));
-    let values = values.map_err(|e| cx.error(&step(path, e.name), e.problem))?;
+    let (values, given) = parameters(cx, path, algorithm.params, &raw.0, &link, printed)?;
     (algorithm.build)(&values).map_err(|e| cx.error(&step(path, e.name), e.problem))?;
     let changed =
         given.iter().map(|(name, _)| *name).filter(|name| preset.is_some() || cx.overridden(path, name));
@@ -84,6 +75,29 @@ pub fn resolve(
     }
     note(cx, path, raw, &spec, preset, mean_packet);
     Ok(Resolved { spec, mean_packet })
+}
+
+/// The values of parameters: those in `raw`, else those `printed`, else the defaults. With them, those in `raw`.
+pub fn parameters(
+    cx: &Cx<'_>,
+    path: &Path,
+    params: &'static [Param],
+    raw: &[(String, Scalar)],
+    link: &Link,
+    printed: &[(&'static str, Value)],
+) -> Result<(Values, Vec<(&'static str, Value)>), Error> {
+    let mut given = Vec::new();
+    for param in params {
+        if let Some((_, scalar)) = raw.iter().find(|(key, _)| key == param.name) {
+            given.push((param.name, read(cx, path, param, scalar)?));
+        }
+    }
+    let values = Values::resolve(params, link, &|name| find(&given, name).or_else(|| find(printed, name)));
+    Ok((values.map_err(|e| cx.error(&step(path, e.name), e.problem))?, given))
+}
+
+fn find(list: &[(&str, Value)], name: &str) -> Option<Value> {
+    list.iter().find(|(n, _)| *n == name).map(|(_, v)| *v)
 }
 
 /// What a packet's length must be, under a key that every algorithm may have.
@@ -153,7 +167,7 @@ pub fn unknown_parameter(algorithm: &Algorithm, key: &str) -> String {
 }
 
 /// A scalar as a file would write it.
-fn shown(scalar: &Scalar) -> String {
+pub fn shown(scalar: &Scalar) -> String {
     match scalar {
         Scalar::Text(text) => quoted(text),
         Scalar::Integer(x) => x.to_string(),
@@ -284,14 +298,18 @@ fn note(
                 _ => {}
             }
         }
-        let scalar = match (param.unit, value) {
-            (_, Value::Flag(x)) => Scalar::Flag(x),
-            (Unit::One | Unit::Count, Value::Number(x)) => Scalar::Float(x),
-            (unit, value) => Scalar::Text(write(unit, value)),
-        };
-        entries.push((param.name.to_owned(), scalar));
+        entries.push((param.name.to_owned(), scalar(param.unit, value)));
     }
     raw.0 = entries;
+}
+
+/// A parameter's value as a key's.
+pub fn scalar(unit: Unit, value: Value) -> Scalar {
+    match (unit, value) {
+        (_, Value::Flag(x)) => Scalar::Flag(x),
+        (Unit::One | Unit::Count, Value::Number(x)) => Scalar::Float(x),
+        (unit, value) => Scalar::Text(write(unit, value)),
+    }
 }
 
 impl Cx<'_> {

@@ -92,10 +92,12 @@ pub fn gateway(
             },
         },
         transmit_queue: TransmitQueue {
-            scheduler: scheduler(
+            scheduler: scheduler::resolve(
                 cx,
                 &[at("transmit_queue"), at_key("scheduler")].concat(),
-                &raw.transmit_queue.scheduler,
+                &mut raw.transmit_queue.scheduler,
+                rate,
+                mean_packet,
             )?,
             limit: limit(
                 cx,

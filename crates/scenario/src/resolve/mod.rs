@@ -5,11 +5,12 @@ mod channel;
 mod gateway;
 pub mod nodes;
 pub mod overrides;
+mod scheduler;
 mod traffic;
 
 use std::collections::BTreeMap;
 
-use bentpipe_queue::registry::{self, Discipline};
+use bentpipe_queue::registry;
 use bentpipe_queue::{Limit, Marking};
 use bentpipe_units::Rate;
 use serde::Deserialize as _;
@@ -316,7 +317,7 @@ fn queue(
         let problem = "missing; a queue needs the rate at which it is worked off, such as \"20 Mbps\"";
         return Err(cx.error(&step(link, "rate"), problem.to_owned()));
     };
-    let scheduler = scheduler(cx, &step(&path, "scheduler"), &raw.scheduler)?;
+    let scheduler = scheduler::resolve(cx, &step(&path, "scheduler"), &mut raw.scheduler, rate, mean_packet)?;
     let limit = limit(cx, &step(&path, "limit"), raw.limit.as_ref(), mean_packet)?;
     let aqm = aqm::resolve(cx, &step(&path, "aqm"), &mut raw.aqm, rate, mean_packet)?;
     Ok(Some(QueueSpec {
@@ -326,11 +327,6 @@ fn queue(
         aqm: aqm.spec,
         mean_packet: aqm.mean_packet,
     }))
-}
-
-fn scheduler(cx: &Cx<'_>, path: &Path, name: &str) -> Result<&'static Discipline, Error> {
-    let known = registry::SCHEDULERS.iter().map(|s| s.name);
-    registry::scheduler(name).ok_or_else(|| cx.unknown(path, name, known))
 }
 
 fn limit(cx: &mut Cx<'_>, path: &Path, raw: Option<&file::Limit>, mean_packet: f64) -> Result<Limit, Error> {

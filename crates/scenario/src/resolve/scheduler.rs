@@ -1,0 +1,58 @@
+//! Looks a scheduler up in the registry and works out its parameters.
+
+use bentpipe_queue::registry;
+use bentpipe_queue::{Default as ParamDefault, Link};
+use bentpipe_units::Rate;
+
+use super::aqm::{parameters, scalar, shown};
+use super::{Cx, step};
+use crate::error::{Error, choices};
+use crate::file::{Scalar, Scheduler};
+use crate::model::SchedulerSpec;
+use crate::tree::Path;
+
+/// The scheduler that `raw` describes, at `path`, for a link of `capacity` with packets of `mean_packet` [bytes]. Leaves
+/// every parameter in `raw`.
+pub fn resolve(
+    cx: &mut Cx<'_>,
+    path: &Path,
+    raw: &mut Scheduler,
+    capacity: Rate,
+    mean_packet: f64,
+) -> Result<SchedulerSpec, Error> {
+    let key = step(path, "algorithm");
+    let at = if cx.root.find(&key).is_some() { &key } else { path };
+    let names = || registry::SCHEDULERS.iter().map(|s| s.name);
+    let discipline = match raw.get("algorithm") {
+        Some(Scalar::Text(name)) => registry::scheduler(name).ok_or_else(|| cx.unknown(at, name, names()))?,
+        Some(found) => {
+            return Err(cx.error(at, format!("found {}; {}", shown(found), choices("", names()))));
+        }
+        None => {
+            let names = names().collect::<Vec<_>>().join(", ");
+            return Err(cx.error(&key, format!("missing; allowed: {names}")));
+        }
+    };
+    for (key, _) in &raw.0 {
+        if key != "algorithm" && !discipline.params.iter().any(|p| p.name == *key) {
+            let known = discipline.params.iter().map(|p| p.name);
+            let problem = match known.len() {
+                0 => format!("{} has no parameters", discipline.name),
+                _ => format!("no such parameter of {}; {}", discipline.name, choices(key, known)),
+            };
+            return Err(cx.key_error(&step(path, key), problem));
+        }
+    }
+    let link = Link { capacity, mean_packet };
+    let (values, _) = parameters(cx, path, discipline.params, &raw.0, &link, &[])?;
+    (discipline.build)(&values).map_err(|e| cx.error(&step(path, e.name), e.problem))?;
+    for param in discipline.params {
+        if let (None, ParamDefault::FromLink(_, how)) = (raw.get(param.name), param.default) {
+            cx.note(&step(path, param.name), None, how.to_owned());
+        }
+    }
+    raw.0.truncate(0);
+    raw.0.push(("algorithm".to_owned(), Scalar::Text(discipline.name.to_owned())));
+    raw.0.extend(values.iter().map(|(param, value)| (param.name.to_owned(), scalar(param.unit, value))));
+    Ok(SchedulerSpec { discipline, values })
+}
