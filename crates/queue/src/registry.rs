@@ -70,6 +70,8 @@ pub const AQMS: &[Algorithm] = &[
     aqm::codel::ALGORITHM,
     aqm::avq::ALGORITHM,
     aqm::avqred::ALGORITHM,
+    aqm::pi::ALGORITHM,
+    aqm::rem::ALGORITHM,
 ];
 
 /// The schedulers, in the order in which they are listed.

@@ -40,6 +40,13 @@ impl Steps {
         cx.0.depart(&pkt, &mut cx.1)
     }
 
+    /// Wakes it when it wants to be woken; gives that time [us].
+    pub fn wake(&mut self) -> u64 {
+        let now = self.aqm.wake_at().unwrap();
+        self.aqm.wake(&mut Cx { now, queue: &self.state, rng: &mut self.rng });
+        (now - Instant::ZERO).as_nanos() / 1000
+    }
+
     fn at(&mut self, us: u64, since: u64, len: u32) -> (Packet, (&mut dyn Aqm, Cx<'_>)) {
         let time = |us| Instant::ZERO + Duration::from_micros(us);
         let pkt = Packet { len, flow: 0, handle: 0, arrival: time(since), ecn: Ecn::NotEct, number: 0 };

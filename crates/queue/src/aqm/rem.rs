@@ -1,0 +1,151 @@
+//! REM, random exponential marking.
+//!
+//! Athuraliya, Li, Low & Yin 2001. At times `interval` apart, with `x` packets arrived since the time before, `b` packets in
+//! the watched queue and `c` packets that the link could have sent in an interval:
+//! `price = max(price + gamma (alpha (b - b_ref) + x - c), 0)`. Each arrival at the mark point is marked with probability
+//! `1 - phi^-price`.
+//!
+//! *Departures:* none.
+
+use bentpipe_units::{Duration, Instant};
+
+use crate::registry::{Algorithm, Placement};
+use crate::{Aqm, Cx, Packet, Param, Range, Unit, Values, Verdict};
+
+/// The registry's entry.
+pub const ALGORITHM: Algorithm = Algorithm {
+    name: "rem",
+    title: "Random exponential marking",
+    source: "Athuraliya et al. 2001",
+    params: PARAMS,
+    presets: &[],
+    placement: Placement::Anywhere,
+    build: |values| Ok(Box::new(Rem::new(values))),
+};
+
+const PARAMS: &[Param] = &[
+    Param::from_link(
+        "b_ref",
+        Unit::Packets,
+        |link| link.packets_in(0.033),
+        "33 ms of the link's capacity",
+        Range::between(0.0, 1e9),
+        "Queue length that is aimed at",
+    ),
+    Param::number("gamma", Unit::One, 0.001, Range::above(0.0, 1.0), "Step of the price"),
+    Param::number(
+        "alpha",
+        Unit::One,
+        0.1,
+        Range::above(0.0, 1.0),
+        "Weight of the queue beside that of the rate",
+    ),
+    Param::number("phi", Unit::One, 1.001, Range::above(1.0, 1e6), "Base of the probability"),
+    Param::number(
+        "interval",
+        Unit::Seconds,
+        0.002,
+        Range::between(1e-6, 60.0),
+        "Time between two updates of the price",
+    ),
+    Param::from_link(
+        "mean_packet",
+        Unit::Bytes,
+        |link| link.mean_packet,
+        "the link's mean packet",
+        Range::above(0.0, 65535.0),
+        "Mean length of a packet, to count the link's capacity in packets",
+    ),
+];
+
+/// REM's state.
+#[derive(Debug)]
+pub struct Rem {
+    b_ref: f64,
+    gamma: f64,
+    alpha: f64,
+    phi: f64,
+    mean_packet: f64,
+    every: Duration,
+    /// x: packets that came since the last update.
+    came: f64,
+    price: f64,
+    p: f64,
+    next: Instant,
+}
+
+impl Rem {
+    fn new(v: &Values) -> Self {
+        let every = Duration::from_secs_f64(v.number("interval"));
+        Self {
+            b_ref: v.number("b_ref"),
+            gamma: v.number("gamma"),
+            alpha: v.number("alpha"),
+            phi: v.number("phi"),
+            mean_packet: v.number("mean_packet"),
+            every,
+            came: 0.0,
+            price: 0.0,
+            p: 0.0,
+            next: Instant::ZERO + every,
+        }
+    }
+}
+
+impl Aqm for Rem {
+    fn arrive(&mut self, _pkt: &Packet, cx: &mut Cx<'_>) -> Verdict {
+        self.came += 1.0;
+        if cx.rng.uniform() < self.p { Verdict::Mark } else { Verdict::Pass }
+    }
+
+    fn wake_at(&self) -> Option<Instant> {
+        Some(self.next)
+    }
+
+    fn wake(&mut self, cx: &mut Cx<'_>) {
+        let c = cx.queue.capacity.bytes_per_sec() * self.every.as_secs_f64() / self.mean_packet;
+        let mismatch = self.alpha * (f64::from(cx.queue.packets) - self.b_ref) + self.came - c;
+        self.price = (self.price + self.gamma * mismatch).max(0.0);
+        self.p = 1.0 - libm::pow(self.phi, -self.price);
+        self.came = 0.0;
+        self.next += self.every;
+    }
+
+    fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
+        out("p", self.p);
+        out("price", self.price);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::steps::Steps;
+    use super::*;
+    use crate::Value;
+
+    /// Worked out by hand: a link that sends 10 packets of 1000 bytes in 10 ms (8 Mbit/s), gamma = 0.1, alpha = 0.5, b_ref
+    /// = 4, phi = 2. 12 arrivals and 8 waiting: 0.5 * 4 + 2 = 4, price 0.4, p = 1 - 2^-0.4. None and none: -2 - 10 = -12,
+    /// price max(0.4 - 1.2, 0) = 0.
+    #[test]
+    fn steps_of_the_equation() {
+        let given = [
+            ("b_ref", 4.0),
+            ("gamma", 0.1),
+            ("alpha", 0.5),
+            ("phi", 2.0),
+            ("interval", 0.01),
+            ("mean_packet", 1000.0),
+        ];
+        let mut rem = Steps::new(&ALGORITHM, &given.map(|(name, x)| (name, Value::Number(x))));
+        for us in 0..12 {
+            assert_eq!(rem.arrive(us, 1000), Verdict::Pass);
+        }
+        rem.state.packets = 8;
+        assert_eq!(rem.wake(), 10_000);
+        assert!((rem.probe("price") - 0.4).abs() < 1e-12);
+        assert!((rem.probe("p") - 0.242_141_716_744_801_17).abs() < 1e-12);
+        rem.state.packets = 0;
+        assert_eq!(rem.wake(), 20_000);
+        assert_eq!((rem.probe("price"), rem.probe("p")), (0.0, 0.0));
+    }
+}
