@@ -77,6 +77,9 @@ pub fn resolve(
     Ok(Resolved { spec, mean_packet })
 }
 
+/// Values that were given, by parameter.
+pub type Given = Vec<(&'static str, Value)>;
+
 /// The values of parameters: those in `raw`, else those `printed`, else the defaults. With them, those in `raw`.
 pub fn parameters(
     cx: &Cx<'_>,
@@ -85,8 +88,8 @@ pub fn parameters(
     raw: &[(String, Scalar)],
     link: &Link,
     printed: &[(&'static str, Value)],
-) -> Result<(Values, Vec<(&'static str, Value)>), Error> {
-    let mut given = Vec::new();
+) -> Result<(Values, Given), Error> {
+    let mut given = Given::new();
     for param in params {
         if let Some((_, scalar)) = raw.iter().find(|(key, _)| key == param.name) {
             given.push((param.name, read(cx, path, param, scalar)?));
