@@ -144,7 +144,7 @@ impl Builder<'_> {
         let receive_rate = g.receive_queue.rate;
         let receive = queue(
             scenario::Place::Receive,
-            Box::new(Fifo::default()),
+            Box::<Fifo>::default(),
             g.receive_queue.limit,
             receive_rate.unwrap_or_default(),
             format!("{} receive", g.name),
