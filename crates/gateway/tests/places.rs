@@ -3,7 +3,7 @@
 use bentpipe_gateway::{Event, Gateway, Place, Regulator, Setup};
 use bentpipe_queue::{
     Aqm, Cx, DropReason, Ecn, Limit, Marking, Packet, Queue, Setup as QueueSetup, Verdict,
-    aqm::droptail::DropTail, registry,
+    aqm::droptail::DropTail, sched::fifo::Fifo,
 };
 use bentpipe_units::{Duration, Instant, Rate};
 
@@ -17,7 +17,6 @@ impl Aqm for MarkIfBusy {
 }
 
 fn queue(aqm: Box<dyn Aqm>, packets: u32) -> Queue {
-    let scheduler = (registry::scheduler("fifo").unwrap().build)();
     let setup = QueueSetup {
         marking: Marking::Drop,
         limit: Limit { packets, bytes: u64::MAX },
@@ -25,7 +24,7 @@ fn queue(aqm: Box<dyn Aqm>, packets: u32) -> Queue {
         seed: 1,
         name: "test".to_owned(),
     };
-    Queue::new(scheduler, aqm, &setup)
+    Queue::new(Box::<Fifo>::default(), aqm, &setup)
 }
 
 fn gateway(watch: Place, mark: Place, receive_rate: Option<Rate>) -> Gateway {
