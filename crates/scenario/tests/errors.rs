@@ -710,8 +710,8 @@ fn overrides() {
 
 #[test]
 fn overrides_that_no_setting_has() {
-    let unused = "gateway.aqm.interval=\"100 ms\"".to_owned();
-    let expected = "--set gateway.aqm.interval=\"100 ms\": gateway.aqm.interval: no parameter of red, but of codel; \
+    let unused = "gateway.aqm.b_ref=9".to_owned();
+    let expected = "--set gateway.aqm.b_ref=9: gateway.aqm.b_ref: no parameter of red, but of rem; \
                     allowed: min_th, max_th, w_q, max_p, gentle, wait, bytes, mean_packet";
     let scenario = Scenario::parse(GATEWAY, "my.toml", &[unused]).expect("may hold for a setting");
     assert_eq!(scenario.all_used().expect_err("unused").to_string(), expected);
