@@ -6,7 +6,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help run test check-rust check-python test-rust test-python bench fmt docs lock setup clean
+.PHONY: help run test check-rust check-python test-rust test-python kernel bench fmt docs lock setup clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -60,6 +60,9 @@ check-python: $(VENV)/.dev
 test-python: $(CORE) $(VENV)/.dev
 	@command -v chromium >/dev/null || { $(call debian,chromium,the report's test opens it in a browser); }
 	$(BIN)/pytest
+
+kernel: $(CORE) $(VENV)/.dev ## compare our TCP with the TCP of this machine's kernel, as root: three minutes
+	$(BIN)/python python/tests/kernel/compare.py
 
 bench: ## measure the speed of the simulator
 	cargo bench --locked --quiet -p bentpipe-sim

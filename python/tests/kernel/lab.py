@@ -1,0 +1,374 @@
+"""One TCP connection of this machine's kernel, between two network namespaces, over an emulated bottleneck.
+
+    sender ══ TUN ── relay: FIFO queue, rate, delay, losses ── TUN ══ receiver
+
+`measure(case)` runs it in a process of its own; the namespaces have no names and end with that process, so
+nothing is left behind. The relay keeps an absolute timetable and notes how late it was in keeping it: where
+it was late, the machine was too busy for the run to say anything about TCP.
+"""
+
+import contextlib
+import ctypes
+import fcntl
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+SENDER, RECEIVER = "10.77.0.1", "10.77.0.2"
+PORT = 5001
+MTU = 1500
+BUFFER = 16 << 20
+"""Send and receive buffers [bytes]: no case needs as much."""
+
+CLONE_NEWNET = 0x4000_0000
+PR_SET_PDEATHSIG, PR_SET_TIMERSLACK = 1, 29
+TUNSETIFF, IFF_TUN, IFF_NO_PI = 0x4004_54CA, 1, 0x1000
+SO_SNDBUFFORCE, SO_RCVBUFFORCE = 32, 33
+
+SAMPLE = struct.Struct("<d5I")
+
+SYSCTL = {
+    "net.ipv6.conf.all.disable_ipv6": "1",
+    "net.ipv4.tcp_no_metrics_save": "1",
+    "net.ipv4.tcp_mtu_probing": "0",
+    "net.ipv4.tcp_slow_start_after_idle": "1",
+    "net.ipv4.tcp_ecn": "0",
+    "net.ipv4.tcp_sack": "1",
+    "net.ipv4.tcp_dsack": "1",
+    "net.ipv4.tcp_timestamps": "1",
+    "net.ipv4.tcp_window_scaling": "1",
+    "net.ipv4.tcp_recovery": "1",
+    "net.ipv4.tcp_early_retrans": "3",
+    "net.ipv4.tcp_frto": "2",
+    "net.ipv4.tcp_reordering": "3",
+    "net.ipv4.tcp_syn_retries": "6",
+    "net.ipv4.tcp_rmem": f"4096 131072 {BUFFER}",
+    "net.ipv4.tcp_wmem": f"4096 16384 {BUFFER}",
+}
+"""Defaults of Linux wherever results hang on them, so that a machine's own settings do not."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is sent over which path."""
+
+    name: str
+    congestion: str = "cubic"
+    rate: int = 10_000_000
+    """Of the bottleneck [bit/s]."""
+    rtt: int = 40
+    """Propagation, both ways together [ms]."""
+    queue: int = 100
+    """Packets that wait, beside the one on the link."""
+    lost: tuple[int, ...] = ()
+    """Which of the packets with data that left the queue are lost, counted from 1."""
+    seconds: float = 15
+    """How long, from the SYN on [s]."""
+    bytes: int = 0
+    """How much is sent; 0: no end."""
+
+
+@dataclass
+class Trace:
+    """What became of a case in the kernel."""
+
+    goodput: float = 0.0
+    """Payload that had arrived in order by the end, over the time from the SYN on [bit/s]."""
+    finished: float | None = None
+    """When the last byte of a finite transfer arrived [s]."""
+    sent: int = 0
+    """Packets with data, retransmissions included."""
+    retransmitted: int = 0
+    overflowed: int = 0
+    """Those that found the queue full."""
+    lost: int = 0
+    """Those that were lost as the case asks for."""
+    late_mean: float = 0.0
+    """How much later than due the relay handed packets over [ms]."""
+    late_max: float = 0.0
+    packets: list[tuple[float, str, int, int, str]] = field(default_factory=list)
+    """Time [s]; "data" or "ack"; position; payload, of ACKs length [bytes]; "", "lost" or "overflow"."""
+    samples: list[tuple[float, int, int, int, int, int]] = field(default_factory=list)
+    """The sender's: time [s], cwnd, ssthresh [segments], smoothed RTT [µs], recovery state, lost segments."""
+
+
+def unavailable() -> str | None:
+    """Say why the kernel cannot be measured here, if it cannot."""
+    if sys.platform != "linux":
+        return "there is no Linux kernel here"
+    if os.geteuid() != 0:
+        return "network namespaces need root"
+    if not Path("/dev/net/tun").exists():
+        return "there is no /dev/net/tun"
+    done = subprocess.run(
+        [sys.executable, __file__, "probe"], capture_output=True, text=True, timeout=20, check=False
+    )
+    return None if done.returncode == 0 else (done.stderr.strip().splitlines() or ["no namespaces"])[-1]
+
+
+def algorithms() -> set[str]:
+    """Return the congestion controls that this kernel offers."""
+    return set(Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split())
+
+
+def measure(case: Case, *, verbose: bool = False) -> Trace:
+    """Run `case` in real time."""
+    command = [sys.executable, __file__, "run", json.dumps(asdict(case)), str(int(verbose))]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=case.seconds + 20, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"{case.name}: {done.stderr.strip()}")
+    return Trace(**json.loads(done.stdout))
+
+
+# What follows runs in the case's own process.
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _namespace(address: str, peer: str) -> int:
+    """Move into a fresh namespace with a TUN device, whose descriptor stays of use elsewhere."""
+    if libc.unshare(CLONE_NEWNET) != 0:
+        raise OSError(ctypes.get_errno(), "unshare(CLONE_NEWNET)")
+    tun = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
+    fcntl.ioctl(tun, TUNSETIFF, struct.pack("16sH22x", b"path", IFF_TUN | IFF_NO_PI))
+    for name, value in SYSCTL.items():
+        path = Path("/proc/sys", *name.split("."))
+        if path.exists():
+            path.write_text(value)
+    # One segment at a time: the relay is to see packets as a network would.
+    _ip("link", "set", "path", "mtu", str(MTU), "txqueuelen", "20000", "gso_max_segs", "1", "up")
+    _ip("address", "add", address, "peer", peer, "dev", "path")
+    return tun
+
+
+def _ip(*arguments: str) -> None:
+    subprocess.run(["ip", *arguments], check=True, capture_output=True, timeout=10)  # noqa: S607
+
+
+def _socket() -> socket.socket:
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, BUFFER)
+    sock.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, BUFFER)
+    return sock
+
+
+def _child(priority: int) -> bool:
+    """Fork; the child ends with its parent."""
+    if os.fork() != 0:
+        return False
+    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    _prefer(priority)
+    return True
+
+
+def _prefer(priority: int) -> None:
+    """Run before all that is not as urgent; where that is not allowed, the lateness shows."""
+    libc.prctl(PR_SET_TIMERSLACK, 1)
+    with contextlib.suppress(PermissionError):
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(priority))
+
+
+def _receive(server: socket.socket) -> None:
+    """Read all there is, and throw it away."""
+    connection, _ = server.accept()
+    while connection.recv(1 << 20, socket.MSG_TRUNC):
+        pass
+    signal.pause()
+
+
+def _send(case: Case, sock: socket.socket, report: int) -> None:
+    """Send so many bytes and close, or without end; write the socket's state to `report`, every 10 ms."""
+    sock.connect((RECEIVER, PORT))
+    sock.setblocking(False)
+    left = case.bytes or sys.maxsize
+    chunk = bytes(1 << 18)
+    while True:
+        while left:
+            try:
+                left -= sock.send(memoryview(chunk)[: min(left, len(chunk))])
+            except BlockingIOError:
+                break
+            if not left:
+                sock.shutdown(socket.SHUT_WR)
+        info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
+        # struct tcp_info: eight bytes, the second of them the state, then words.
+        word = struct.unpack_from("<24I", info, 8)
+        os.write(report, SAMPLE.pack(time.monotonic(), word[18], word[17], word[15], info[1], word[6]))
+        time.sleep(0.01)
+
+
+def _run(case: Case) -> Trace:
+    far = _namespace(RECEIVER, SENDER)
+    server = _socket()
+    server.bind((RECEIVER, PORT))
+    server.listen(1)
+    if _child(10):
+        _receive(server)
+    near = _namespace(SENDER, RECEIVER)
+    sock = _socket()
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, case.congestion.encode())
+    samples, report = os.pipe()
+    fcntl.fcntl(samples, fcntl.F_SETPIPE_SZ, 1 << 20)  # room for a whole run
+    if _child(10):
+        _send(case, sock, report)
+    _prefer(20)
+    relay = Relay(case, near, far)
+    relay.run()
+    trace = relay.trace()
+    os.set_blocking(samples, False)
+    with contextlib.suppress(BlockingIOError):
+        while sample := os.read(samples, SAMPLE.size):
+            at, *rest = SAMPLE.unpack(sample)
+            trace.samples.append((at - relay.begun / 1e9, *rest))
+    return trace
+
+
+class Relay:
+    """The path: what leaves one TUN device arrives at the other when it should. Times are in nanoseconds."""
+
+    def __init__(self, case: Case, near: int, far: int) -> None:
+        self.case = case
+        self.near, self.far = near, far
+        self.delay = case.rtt * 500_000
+        self.losses = frozenset(case.lost)
+        self.begun = 0
+        """When the SYN came."""
+        self.isn = 0
+        """The sender's initial sequence number."""
+        self.forward: deque[tuple[int, bytes]] = deque()
+        """What is due at the receiver, and when."""
+        self.back: deque[tuple[int, bytes]] = deque()
+        self.free, self.free_back = 0, 0
+        """When the link is free again."""
+        self.waiting: deque[int] = deque()
+        """When the packets in the queue begin to be sent."""
+        self.late: list[int] = []
+        self.log: list[tuple[float, str, int, int, str]] = []
+        self.arrived: list[tuple[int, int, int]] = []
+        """When payload arrives, its position, its length."""
+        self.sent = 0
+
+    def run(self) -> None:
+        """Carry packets until the time is over, counted from the SYN."""
+        end = time.monotonic_ns() + 10_000_000_000
+        while (now := time.monotonic_ns()) < end:
+            self._deliver(self.forward, self.far)
+            self._deliver(self.back, self.near)
+            for packet in _packets(self.near):
+                self._take_forward(packet)
+            for packet in _packets(self.far):
+                self._take_back(packet)
+            if self.begun:
+                end = self.begun + int(self.case.seconds * 1e9)
+            now = time.monotonic_ns()
+            due = min([end, *(line[0][0] for line in (self.forward, self.back) if line)])
+            if due > now:
+                select.select([self.near, self.far], [], [], (due - now) / 1e9)
+        if not self.begun:
+            raise TimeoutError("no SYN came")
+
+    def _deliver(self, line: deque[tuple[int, bytes]], tun: int) -> None:
+        """Hand over what is due."""
+        while line and line[0][0] <= (now := time.monotonic_ns()):
+            due, packet = line.popleft()
+            os.write(tun, packet)
+            self.late.append(now - due)
+
+    def _take_forward(self, packet: bytes) -> None:
+        """Take in what the sender sent: into the queue, over the link, lost or not."""
+        now = time.monotonic_ns()
+        (seq,) = struct.unpack_from(">I", packet, 24)
+        if not self.begun:
+            self.begun, self.isn = now, seq
+        position = (seq - self.isn) & 0xFFFF_FFFF
+        payload = len(packet) - 20 - (packet[32] >> 4) * 4
+        kind = "data" if payload else "ack"
+        while self.waiting and self.waiting[0] <= now:
+            self.waiting.popleft()
+        if self.free > now:
+            if len(self.waiting) >= self.case.queue:
+                self.log.append((self._seconds(now), kind, position, payload, "overflow"))
+                return
+            self.waiting.append(self.free)
+        self.free = max(self.free, now) + len(packet) * 8_000_000_000 // self.case.rate
+        self.sent += payload > 0
+        lost = payload > 0 and self.sent in self.losses
+        self.log.append((self._seconds(now), kind, position, payload, "lost" if lost else ""))
+        if not lost:
+            self.forward.append((self.free + self.delay, packet))
+            self.arrived.append((self.free + self.delay, position, payload))
+
+    def _take_back(self, packet: bytes) -> None:
+        """Take in what the receiver sent: it waits for the link alone."""
+        now = time.monotonic_ns()
+        (ack,) = struct.unpack_from(">I", packet, 28)
+        self.free_back = max(self.free_back, now) + len(packet) * 8_000_000_000 // self.case.rate
+        self.log.append((self._seconds(now), "ack", (ack - self.isn) & 0xFFFF_FFFF, len(packet), ""))
+        self.back.append((self.free_back + self.delay, packet))
+
+    def _seconds(self, at: int) -> float:
+        return (at - self.begun) / 1e9
+
+    def trace(self) -> Trace:
+        """Sum it up."""
+        trace = Trace()
+        end = self.begun + int(self.case.seconds * 1e9)
+        expected = 1
+        ahead: dict[int, int] = {}
+        for at, position, length in self.arrived:
+            if at > end:
+                break
+            ahead[position] = max(ahead.get(position, 0), length)
+            while length := ahead.pop(expected, 0):
+                expected += length
+            if self.case.bytes and expected > self.case.bytes:
+                trace.finished = self._seconds(at)
+                break
+        trace.goodput = (expected - 1) * 8 / (trace.finished or self.case.seconds)
+        data = [(position, fate) for _, kind, position, _, fate in self.log if kind == "data"]
+        trace.sent = len(data)
+        trace.retransmitted = len(data) - len({position for position, _ in data})
+        trace.overflowed = sum(fate == "overflow" for _, fate in data)
+        trace.lost = sum(fate == "lost" for _, fate in data)
+        late = sorted(self.late)
+        trace.late_mean = sum(late) / len(late) / 1e6
+        trace.late_max = late[-1] / 1e6
+        trace.packets = self.log
+        return trace
+
+
+def _packets(tun: int) -> Iterator[bytes]:
+    """Yield the TCP packets that wait at a device."""
+    try:
+        while True:
+            packet = os.read(tun, 2048)
+            if packet[0] >> 4 == 4 and packet[9] == socket.IPPROTO_TCP:
+                yield packet
+    except BlockingIOError:
+        return
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Probe for what is needed, or run a case."""
+    if arguments[0] == "probe":
+        os.close(_namespace(RECEIVER, SENDER))
+        return
+    fields = json.loads(arguments[1])
+    trace = _run(Case(**{**fields, "lost": tuple(fields["lost"])}))
+    if not int(arguments[2]):
+        trace.packets, trace.samples = [], []
+    json.dump(asdict(trace), sys.stdout)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

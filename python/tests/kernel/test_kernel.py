@@ -1,0 +1,34 @@
+"""Our TCP beside the kernel's: the same path, the same losses, goodput within 10 %."""
+
+import lab
+import pytest
+from compare import Result, cases, compare
+
+CASES = [
+    "reno, 40 ms, no loss, queue of one BDP",
+    "reno, 40 ms, every 300th",
+    "reno, 40 ms, the last 3 of 200",
+    "reno, 100 ms, one in slow start",
+]
+
+
+@pytest.fixture(scope="module")
+def results() -> dict[str, Result]:
+    """Compare all cases side by side, for the kernel's take their time."""
+    if why := lab.unavailable():
+        pytest.skip(f"the kernel cannot be measured: {why}")
+    chosen = [case for case in cases() if case.name in CASES and case.congestion in lab.algorithms()]
+    return {result.case.name: result for result in compare(chosen)}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_goodput_is_the_kernels(results: dict[str, Result], name: str) -> None:
+    if name not in results:
+        pytest.skip("this kernel does not have the algorithm")
+    result = results[name]
+    if result.kernel is None:
+        pytest.skip("the machine was too busy to emulate a link in real time, three times in a row")
+    assert result.kernel.lost == sum(
+        n <= result.kernel.sent - result.kernel.overflowed for n in result.case.lost
+    )
+    assert 0.9 <= result.ratio <= 1.1
