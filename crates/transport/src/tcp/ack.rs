@@ -22,9 +22,9 @@ impl Connection {
         let marked = self.ecn && seg.flags.has(Flags::ECE) && self.on_echo(cfg, now, seg.ack);
         if self.sack.is_some() {
             // Not by reference, so that hosts can keep a segment in registers.
-            self.on_ack_with_sack(cfg, now, seg.ack, seg.sack, marked);
+            self.on_ack_with_sack(cfg, now, seg.ack, seg.sack, seg.timestamps.echo, marked);
         } else if seg.ack > self.una {
-            self.on_new_ack(cfg, now, seg.ack, marked);
+            self.on_new_ack(cfg, now, seg.ack, seg.timestamps.echo, marked);
         } else if seg.ack == self.una
             // RFC 5681 section 2: an ACK is a duplicate where (a) data is outstanding, (b) it carries none
             // itself, (c) nor SYN or FIN, (d) it repeats the greatest ACK received, and (e) the window is the
@@ -57,8 +57,9 @@ impl Connection {
     }
 
     #[inline]
-    pub(super) fn on_new_ack(&mut self, cfg: &Config, now: Instant, ack: u64, marked: bool) {
+    pub(super) fn on_new_ack(&mut self, cfg: &Config, now: Instant, ack: u64, echo: u32, marked: bool) {
         let acked = ack - self.una;
+        let measured = self.measure(cfg, now, ack, echo);
         self.una = ack;
         // Behind a probe's byte, or past what was to be sent again.
         self.nxt = self.nxt.max(ack);
@@ -66,7 +67,7 @@ impl Connection {
         self.probes = 0;
         self.unanswered = 0;
         self.duplicate_acks = 0;
-        if !self.rto.on_ack(cfg, now, ack) && ack > self.recover {
+        if !measured && ack > self.recover {
             self.rto.clear_backoff();
         }
         let mut restart = true;
@@ -92,6 +93,17 @@ impl Connection {
         }
         if self.closing && ack > self.written {
             self.on_fin_acked();
+        }
+    }
+
+    /// An ACK of new data, up to `ack`, with a timestamp's `echo`. Whether it measures a round trip.
+    #[inline]
+    pub(super) fn measure(&mut self, cfg: &Config, now: Instant, ack: u64, echo: u32) -> bool {
+        if self.timestamps {
+            // RFC 7323 section 4.1: every ACK that moves SND.UNA does.
+            self.rto.on_echo(cfg, now, echo, self.max - self.una)
+        } else {
+            self.rto.on_ack(cfg, now, ack)
         }
     }
 

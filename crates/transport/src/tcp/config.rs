@@ -2,15 +2,18 @@
 
 use bentpipe_units::{Duration, Rate};
 
-use super::Algorithm;
+use super::{Algorithm, Segment};
 
 /// Parameters shared by many connections, handed by reference into each call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// Payload of a full segment [bytes], SMSS of RFC 5681. Zero is taken as one.
     pub mss: u32,
-    /// Headers of a segment on the wire [bytes]; counts for pacing alone.
+    /// Headers of a segment on the wire, without options [bytes]; counts for pacing and
+    /// [`wire_len`](Self::wire_len) alone.
     pub header: u32,
+    /// Whether options count on the wire as well.
+    pub option_bytes: bool,
     /// Initial window IW [segments]: 10 in RFC 6928, 2 to 4 in RFC 5681 section 3.1.
     pub initial_window: u32,
     /// Largest window advertised, and the receive buffer [bytes].
@@ -54,6 +57,13 @@ pub struct Config {
     /// Whether a recovery by selective acknowledgements approaches its window by proportional rate reduction
     /// (RFC 9937), or halves it at once.
     pub prr: bool,
+    /// Whether to offer and accept timestamps (RFC 7323 section 3), which measure a round trip with every ACK of
+    /// new data, of what was sent again as well.
+    pub timestamps: bool,
+    /// The shift of the window scale option (RFC 7323 section 2) to offer, 14 at the most: windows are multiples
+    /// of `1 << shift`, up to 65 535 of them, or up to 65 535 bytes where the peer offers none. `None`: there is
+    /// no such option, and windows are whatever 32 bits hold.
+    pub window_scale: Option<u8>,
     /// The connection fails when this many retransmissions of a SYN have gone unanswered, R2 of RFC 9293
     /// section 3.8.3.
     pub syn_retries: u32,
@@ -71,6 +81,18 @@ impl Config {
         u64::from(self.mss.max(1))
     }
 
+    /// Length of a segment on the wire [bytes].
+    #[inline]
+    #[must_use]
+    pub const fn wire_len(&self, segment: &Segment) -> u32 {
+        self.header + segment.len + if self.option_bytes { segment.options_len() } else { 0 }
+    }
+
+    /// The shift to offer, RFC 7323 section 2.3: 14 at the most.
+    pub(super) fn shift(&self) -> Option<u8> {
+        self.window_scale.map(|shift| shift.min(14))
+    }
+
     /// IW [bytes].
     pub(super) fn iw(&self) -> u64 {
         self.smss() * u64::from(self.initial_window.max(1))
@@ -86,6 +108,7 @@ impl Default for Config {
         Self {
             mss: 1460,
             header: 40,
+            option_bytes: false,
             initial_window: 10,
             receive_window: 4 << 20,
             max_window: u64::MAX,
@@ -104,6 +127,8 @@ impl Default for Config {
             ecn: false,
             sack: false,
             prr: false,
+            timestamps: false,
+            window_scale: None,
             syn_retries: 7,
             retries: 15,
             algorithm: Algorithm::NewReno,

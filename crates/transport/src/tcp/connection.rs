@@ -142,6 +142,12 @@ pub struct Connection {
     pub(super) ecn: bool,
     /// The peer is to be told that the window was reduced.
     pub(super) cwr_due: bool,
+    /// Both ends offered to scale windows.
+    pub(super) scaled: bool,
+    /// Timestamps were negotiated.
+    pub(super) timestamps: bool,
+    /// TS.Recent of RFC 7323 section 4.3: the timestamp to echo.
+    pub(super) ts_recent: u32,
 }
 
 /// Counters and state of a connection, for reports.
@@ -200,7 +206,7 @@ impl Connection {
             reduced: 0,
             alarm_at: Instant::FAR_FUTURE,
             rto: Rto::new(cfg),
-            rx: Receiver::new(),
+            rx: Receiver::new(cfg),
             sack: None,
             data_sent_at: Instant::ZERO,
             pace_at: Instant::ZERO,
@@ -230,6 +236,9 @@ impl Connection {
             paced: false,
             ecn: false,
             cwr_due: false,
+            scaled: false,
+            timestamps: false,
+            ts_recent: 0,
         }
     }
 

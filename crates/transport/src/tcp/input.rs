@@ -79,6 +79,14 @@ impl Connection {
         self.largest_window = seg.window;
         // RFC 2018 section 2: SACK-permitted in both SYNs.
         self.sack = (cfg.sack && seg.sack.is_permitted()).then(Box::<Scoreboard>::default);
+        // RFC 7323 section 2.2: scales in both SYNs. What the peer's is, its segments say themselves.
+        self.scaled = cfg.window_scale.is_some() && seg.sack.scale().is_some();
+        if self.scaled {
+            self.rx.set_scale(cfg);
+        }
+        // RFC 7323 section 3.2: timestamps in both SYNs.
+        self.timestamps = cfg.timestamps && seg.timestamps.is_some();
+        self.ts_recent = seg.timestamps.value;
         // RFC 3168 section 6.1.1: a SYN with ECE and CWR offers ECN, a SYN-ACK with ECE alone accepts.
         let answer = seg.flags.has(Flags::ACK);
         self.ecn = cfg.ecn && seg.flags.has(Flags::ECE) && seg.flags.has(Flags::CWR) != answer;
@@ -86,12 +94,12 @@ impl Connection {
 
     /// The peer acknowledged the SYN: data may flow.
     fn establish(&mut self, cfg: &Config, now: Instant, seg: &Segment) {
+        self.measure(cfg, now, 1, seg.timestamps.echo);
         self.una = 1;
         self.unanswered = 0;
         self.stop_alarm();
         self.state = State::Established;
         self.syn_due = false;
-        self.rto.on_ack(cfg, now, 1);
         self.rto.on_established(cfg, self.syn_lost);
         if self.syn_lost {
             // RFC 5681 section 3.1: if the SYN or the SYN-ACK was lost, the initial window is one segment.
@@ -119,6 +127,9 @@ impl Connection {
         if !seg.flags.has(Flags::ACK) {
             return;
         }
+        if self.timestamps && !self.on_timestamps(seg) {
+            return;
+        }
         if self.state == State::SynReceived {
             if !self.acknowledges_syn(seg) {
                 return;
@@ -143,6 +154,22 @@ impl Connection {
                 self.on_fin();
             }
         }
+    }
+
+    /// The timestamps of a segment, where they were negotiated. Whether it has any.
+    #[inline]
+    fn on_timestamps(&mut self, seg: &Segment) -> bool {
+        // RFC 7323 section 3.2: a segment without is dropped.
+        if !seg.timestamps.is_some() {
+            return false;
+        }
+        // RFC 7323 section 4.3 (2): the timestamp to echo is that of the segment that the last ACK asked for,
+        // or of an earlier one, so that delayed ACKs and holes count for the round trip.
+        let newer = seg.timestamps.value.wrapping_sub(self.ts_recent) <= u32::MAX / 2;
+        if newer && seg.seq <= self.rx.last_ack_sent() {
+            self.ts_recent = seg.timestamps.value;
+        }
+        true
     }
 
     /// A RST or a SYN where neither belongs, RFC 5961. Whether the segment is done with.

@@ -17,13 +17,13 @@
 //! | `sack` | loss detection and recovery with SACK | RFC 6675, RFC 9937 |
 //! | `scoreboard` | what was selectively acknowledged, and what to report | RFC 6675 section 4, RFC 2018 |
 //! | `output` | what may be sent, and timers | RFC 9293 section 3.8.6, RFC 6298 (5), RFC 5681 section 4.1 |
-//! | `receive` | reassembly, the advertised window, delayed ACKs | RFC 9293 section 3.8.6, RFC 5681 section 4.2 |
+//! | `receive` | reassembly, the advertised window, delayed ACKs | RFC 9293 section 3.8.6, RFC 5681 section 4.2, RFC 7323 section 2 |
 //! | `ranges` | parts of the stream | |
-//! | `rto` | the retransmission timeout | RFC 6298 |
+//! | `rto` | the retransmission timeout | RFC 6298, RFC 7323 section 4 |
 //! | `congestion` | how the window grows and shrinks | RFC 5681, RFC 3465, RFC 9438, Hybla |
 //!
-//! What it leaves out, because a simulator has no use for it: options on the wire (the window is unscaled and
-//! 32 bits wide, the segment size is configured on both sides), wrapping sequence numbers, urgent data,
+//! What it leaves out, because a simulator has no use for it: the segment size option (it is configured on both
+//! sides), wrapping sequence numbers and the protection against them (PAWS, RFC 7323 section 5), urgent data,
 //! Nagle's algorithm (which bulk senders and interactive applications alike turn off), keep-alives, and
 //! the 2 MSL timer: a host frees a connection [in TIME-WAIT](Connection::in_time_wait) when it likes.
 
@@ -43,4 +43,4 @@ mod segment;
 pub use config::Config;
 pub use congestion::Algorithm;
 pub use connection::{Connection, Stats};
-pub use segment::{Flags, Sack, Segment};
+pub use segment::{Flags, Sack, Segment, Timestamps};

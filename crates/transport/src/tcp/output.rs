@@ -3,7 +3,7 @@
 use bentpipe_units::Instant;
 
 use super::connection::{Alarm, Connection, Phase, Reset, State};
-use super::{Config, Flags, Sack, Segment};
+use super::{Config, Flags, Sack, Segment, Timestamps};
 
 impl Connection {
     /// The next segment to send at `now`, or `None` where there is none. To be called until then.
@@ -13,7 +13,7 @@ impl Connection {
             if let Some(segment) = self.poll_data(cfg, now) {
                 return Some(segment);
             }
-            return self.poll_ack(cfg);
+            return self.poll_ack(cfg, now);
         }
         self.poll_unsynchronized(cfg, now)
     }
@@ -21,14 +21,14 @@ impl Connection {
     fn poll_unsynchronized(&mut self, cfg: &Config, now: Instant) -> Option<Segment> {
         match self.state {
             State::SynSent | State::SynReceived if self.syn_due => Some(self.send_syn(cfg, now)),
-            State::SynReceived if self.rx.ack_now => self.poll_ack(cfg),
+            State::SynReceived if self.rx.ack_now => self.poll_ack(cfg, now),
             State::Closed => match std::mem::replace(&mut self.reset, Reset::None) {
                 Reset::None => None,
                 // RFC 9293 section 3.10.5.
-                Reset::Abort => Some(self.segment(self.max, 0, Flags::RST, 0)),
-                Reset::Reply => Some(self.segment(self.wl1, 0, Flags::RST, 0)),
+                Reset::Abort => Some(self.segment(now, self.max, 0, Flags::RST, 0)),
+                Reset::Reply => Some(self.segment(now, self.wl1, 0, Flags::RST, 0)),
                 Reset::ReplyAck => {
-                    let mut reply = self.segment(0, 0, Flags::RST | Flags::ACK, 0);
+                    let mut reply = self.segment(now, 0, 0, Flags::RST | Flags::ACK, 0);
                     reply.ack = self.wl1;
                     Some(reply)
                 }
@@ -39,14 +39,14 @@ impl Connection {
 
     /// An ACK without data, where one is due.
     #[inline]
-    fn poll_ack(&mut self, cfg: &Config) -> Option<Segment> {
+    fn poll_ack(&mut self, cfg: &Config, now: Instant) -> Option<Segment> {
         let update = !self.rx.ack_now && self.rx.update_due(cfg);
         if !self.rx.ack_now && !update {
             return None;
         }
         let window = self.rx.on_ack_sent(cfg, update);
         // SND.MAX rather than SND.NXT: after going back the latter lies before what the peer expects.
-        Some(self.segment(self.max, 0, self.ack_flags(), window))
+        Some(self.segment(now, self.max, 0, self.ack_flags(), window))
     }
 
     /// The next segment with data or a FIN.
@@ -149,7 +149,7 @@ impl Connection {
         }
         let window = self.rx.on_ack_sent(cfg, false);
         let mut probe =
-            self.segment(self.nxt, unsent, self.ack_flags().with(Flags::FIN, unsent == 0), window);
+            self.segment(now, self.nxt, unsent, self.ack_flags().with(Flags::FIN, unsent == 0), window);
         probe.retransmission = self.probes > 1;
         Some(probe)
     }
@@ -202,11 +202,11 @@ impl Connection {
         }
         self.cwnd_limited = self.flight() + cfg.smss() > self.window.cwnd;
         self.data_sent_at = now;
-        if let Some(rate) = cfg.pacing {
-            self.pace_at = self.pace_at.max(now) + rate.time_to_send(len + u64::from(cfg.header));
-        }
         let window = self.rx.on_ack_sent(cfg, false);
-        let mut segment = self.segment(seq, len as u32, flags, window);
+        let mut segment = self.segment(now, seq, len as u32, flags, window);
+        if let Some(rate) = cfg.pacing {
+            self.pace_at = self.pace_at.max(now) + rate.time_to_send(u64::from(cfg.wire_len(&segment)));
+        }
         segment.retransmission = again;
         // RFC 3168 section 6.1.5: what is sent again is not ECN-capable.
         segment.ect = self.ecn && !again && len > 0;
@@ -239,19 +239,23 @@ impl Connection {
         self.set_alarm(Alarm::Retransmission, now + self.rto.interval());
         let window = self.rx.first_window(cfg);
         let answer = self.state == State::SynReceived;
-        if answer {
-            self.rx.on_ack_sent(cfg, false);
-        }
         // RFC 3168 section 6.1.1: ECE and CWR offer ECN, ECE alone accepts it.
         let flags = Flags::SYN
             .with(Flags::ACK, answer)
             .with(Flags::ECE, if answer { self.ecn } else { cfg.ecn })
             .with(Flags::CWR, !answer && cfg.ecn);
-        let mut segment = self.segment(0, 0, flags, window);
+        let mut segment = self.segment(now, 0, 0, flags, window);
         segment.retransmission = again && self.syn_lost;
         // RFC 2018 section 2: offered in a SYN, and in a SYN-ACK where the peer offered it.
         if if answer { self.sack.is_some() } else { cfg.sack } {
             segment.sack = Sack::PERMITTED;
+        }
+        // RFC 7323 sections 2.2, 3.2: likewise.
+        if !answer || self.scaled {
+            segment.sack = segment.sack.with_scale(cfg.shift());
+        }
+        if !answer && cfg.timestamps {
+            segment.timestamps = Timestamps::new(now, 0);
         }
         segment
     }
@@ -263,13 +267,19 @@ impl Connection {
     }
 
     #[inline]
-    fn segment(&mut self, seq: u64, len: u32, flags: Flags, window: u32) -> Segment {
+    fn segment(&mut self, now: Instant, seq: u64, len: u32, flags: Flags, window: u32) -> Segment {
         self.count_sent();
         let sack = match &mut self.sack {
             Some(board) if !self.rx.ahead.is_empty() => {
                 board.report(self.rx.next, &self.rx.ahead, self.rx.newest)
             }
             _ => Sack::NONE,
+        };
+        // RFC 7323 section 3.2: in every segment but a RST.
+        let timestamps = if self.timestamps && !flags.has(Flags::RST) {
+            Timestamps::new(now, self.ts_recent)
+        } else {
+            Timestamps::NONE
         };
         Segment {
             seq,
@@ -278,6 +288,7 @@ impl Connection {
             window,
             cwnd: self.window.cwnd.min(u64::from(u32::MAX)) as u32,
             sack,
+            timestamps,
             flags,
             retransmission: false,
             ect: false,

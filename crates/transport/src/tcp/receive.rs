@@ -34,10 +34,18 @@ pub(super) struct Receiver {
     pub(super) finished: bool,
     /// ACKs carry the echo of a congestion mark.
     pub(super) echo: bool,
+    /// Windows are multiples of `1 << shift`, RFC 7323 section 2; `WIDE`: they are what they are.
+    shift: u8,
 }
 
+/// No shift: windows have no unit, and 32 bits.
+const WIDE: u8 = u8::MAX;
+
+/// The largest window in units, for the field has 16 bits.
+const FIELD: u64 = 65_535;
+
 impl Receiver {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(cfg: &Config) -> Self {
         Self {
             next: 0,
             edge: 0,
@@ -52,6 +60,8 @@ impl Receiver {
             room_made: false,
             finished: false,
             echo: false,
+            // RFC 7323 section 2.3: no scale but where both ends offered one.
+            shift: cfg.shift().map_or(WIDE, |_| 0),
         }
     }
 
@@ -71,6 +81,17 @@ impl Receiver {
     #[inline]
     pub(super) fn received(&self) -> u64 {
         self.next.saturating_sub(1 + u64::from(self.finished))
+    }
+
+    /// RCV.NXT in the last segment sent, Last.ACK.sent of RFC 7323 section 4.3.
+    #[inline]
+    pub(super) fn last_ack_sent(&self) -> u64 {
+        self.acked
+    }
+
+    /// Both ends offered to scale windows.
+    pub(super) fn set_scale(&mut self, cfg: &Config) {
+        self.shift = cfg.shift().unwrap_or(WIDE);
     }
 
     /// No ACK is to be sent any more.
@@ -154,20 +175,46 @@ impl Receiver {
         u64::from(cfg.receive_window.min(self.limit))
     }
 
-    /// How far the right edge could move, where that is worth it.
+    /// `window` in whole units, as far as the field goes.
+    #[inline]
+    fn scaled(&self, window: u64) -> u64 {
+        match self.shift {
+            WIDE => window.min(u64::from(u32::MAX)),
+            shift => (window >> shift).min(FIELD) << shift,
+        }
+    }
+
+    /// The window that the peer knows of.
+    ///
+    /// RFC 7323 section 2.4: what does not fill a unit is not told, so that a right edge may seem to move back
+    /// by less than one. What was told stays in the window, and data in it is accepted.
+    #[inline]
+    fn told(&self) -> u64 {
+        self.scaled(self.edge - self.next)
+    }
+
+    /// How far the right edge that the peer knows of could move, where that is worth it.
     #[inline]
     fn gain(&self, cfg: &Config) -> u64 {
         let buffer = self.buffer(cfg);
-        let edge = self.next + buffer.saturating_sub(self.unread);
-        let gain = edge.saturating_sub(self.edge);
+        let mut window = self.scaled(buffer.saturating_sub(self.unread));
+        if window == 0 && self.unread == 0 && buffer > 0 {
+            // A buffer of less than a unit counts as one, for a window that never opens is worth nothing.
+            window = 1 << self.shift;
+        }
+        let gain = window.saturating_sub(self.told());
         // RFC 9293 section 3.8.6.2.2: the edge stays until it can move by min(RCV.BUFF / 2, SMSS).
         if gain >= (buffer / 2).min(cfg.smss()) { gain } else { 0 }
     }
 
     /// The window a SYN advertises, which the peer reckons from its first byte of data.
     pub(super) fn first_window(&mut self, cfg: &Config) -> u32 {
-        self.edge = self.edge.max(1 + self.buffer(cfg));
-        (self.edge - 1).min(u64::from(u32::MAX)) as u32
+        // RFC 7323 section 2.2: a SYN's window is not scaled.
+        let most = if self.shift == WIDE { u64::from(u32::MAX) } else { FIELD };
+        self.edge = self.edge.max(1 + self.buffer(cfg).min(most));
+        self.acked = self.next;
+        self.stop();
+        (self.edge - 1).min(most) as u32
     }
 
     /// Whether the window must be announced although nothing else is to be sent.
@@ -179,7 +226,7 @@ impl Receiver {
         self.room_made = false;
         // The peer learns of more room from the ACKs of what is under way. Only where the window it knows of
         // has shrunk to half of what there is, or to nothing, could it be waiting.
-        let known = self.edge - self.next;
+        let known = self.told();
         let gain = self.gain(cfg);
         !self.finished && gain > 0 && gain >= known
     }
@@ -191,12 +238,15 @@ impl Receiver {
         // window is what it was.
         let duplicate = self.next == self.acked && !self.ahead.is_empty() && !update;
         if !duplicate {
-            self.edge += self.gain(cfg);
+            let gain = self.gain(cfg);
+            if gain > 0 {
+                self.edge = self.edge.max(self.next + self.told() + gain);
+            }
             self.room_made = false;
         }
         self.acked = self.next;
         self.ack_now = false;
         self.ack_at = Instant::FAR_FUTURE;
-        (self.edge - self.next).min(u64::from(u32::MAX)) as u32
+        self.told() as u32
     }
 }

@@ -1,8 +1,8 @@
-//! The retransmission timeout, RFC 6298.
+//! The retransmission timeout, RFC 6298, with timestamps by RFC 7323 section 4.
 
 use bentpipe_units::{Duration, Instant};
 
-use super::Config;
+use super::{Config, Timestamps};
 
 /// The least interval of a timer, whatever the configuration says: an RTO of nothing would go off for ever.
 const FLOOR: Duration = Duration::from_micros(1);
@@ -63,12 +63,28 @@ impl Rto {
             return false;
         }
         self.timed_end = 0;
-        self.measured(cfg, now - self.timed_at);
+        self.measured(cfg, now - self.timed_at, 1);
         true
     }
 
-    /// Takes in a round trip of `r`.
-    fn measured(&mut self, cfg: &Config, r: Duration) {
+    /// An ACK of new data carried the timestamp `echo` back, while `flight` bytes were outstanding. Whether that
+    /// is a measurement.
+    #[inline]
+    pub(super) fn on_echo(&mut self, cfg: &Config, now: Instant, echo: u32, flight: u64) -> bool {
+        // Modulo 2^32, as clocks wrap. What lies more than half of that back is none of ours.
+        let micros = Timestamps::new(now, 0).value.wrapping_sub(echo);
+        if echo == 0 || micros > u32::MAX / 2 {
+            return false;
+        }
+        // RFC 7323 section 4.2 and appendix G: with a sample for every second segment, the weights are divided
+        // by as many as a window gives, or the history would shrink to a part of a round trip.
+        let expected = flight.div_ceil(2 * cfg.smss()).max(1);
+        self.measured(cfg, Duration::from_micros(u64::from(micros)), expected);
+        true
+    }
+
+    /// Takes in a round trip of `r`, one of `expected` in a window.
+    fn measured(&mut self, cfg: &Config, r: Duration, expected: u64) {
         let g = cfg.clock_granularity;
         let r = match g.as_nanos() {
             0 => r,
@@ -85,8 +101,8 @@ impl Rto {
             // RFC 6298 (2.3): RTTVAR <- (1 - 1/4) RTTVAR + 1/4 |SRTT - R'|, before SRTT <- (1 - 1/8) SRTT +
             // 1/8 R'.
             let deviation = self.srtt.saturating_sub(r) + r.saturating_sub(self.srtt);
-            self.rttvar = weighted(self.rttvar, deviation, 4);
-            self.srtt = weighted(self.srtt, r, 8);
+            self.rttvar = weighted(self.rttvar, deviation, 4 * expected);
+            self.srtt = weighted(self.srtt, r, 8 * expected);
         }
         // RFC 6298 (2.2), (2.3): RTO <- SRTT + max(G, K RTTVAR), K = 4.
         self.rto = bounded(self.srtt + self.rttvar.times(4).max(g), cfg.min_rto, cfg.max_rto);

@@ -17,6 +17,7 @@ impl Connection {
         now: Instant,
         ack: u64,
         sack: Sack,
+        echo: u32,
         marked: bool,
     ) {
         let Some(board) = &mut self.sack else { return };
@@ -29,7 +30,7 @@ impl Connection {
         let delivered = (acked + board.total).saturating_sub(before);
         let further = board.find_lost(una, cfg.smss());
         if acked > 0 {
-            self.on_new_ack(cfg, now, ack, marked);
+            self.on_new_ack(cfg, now, ack, echo, marked);
         }
         let Some(board) = &mut self.sack else { return };
         if self.phase == Phase::SackRecovery {

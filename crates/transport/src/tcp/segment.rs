@@ -3,6 +3,8 @@
 use std::fmt;
 use std::ops::{BitOr, BitOrAssign};
 
+use bentpipe_units::Instant;
+
 /// The control bits of a segment, RFC 9293 section 3.1 and RFC 3168.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Flags(u8);
@@ -80,8 +82,11 @@ impl fmt::Debug for Flags {
 }
 
 /// The selective acknowledgements of a segment, RFC 2018: up to three blocks, as many as fit beside timestamps.
+/// In a SYN, which has none, what it offers: them, and a scale for windows (RFC 7323 section 2).
 ///
 /// They are kept as distances from the segment's ACK number, which 32 bits hold as they hold the window.
+/// Where both are the same they are no block: 1 in the first is the option "SACK-permitted", and the shift
+/// plus 1 in the second the window scale option.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sack([(u32, u32); Self::MOST]);
 
@@ -91,7 +96,7 @@ impl Sack {
     /// No block, and no offer.
     pub const NONE: Self = Self([(0, 0); Self::MOST]);
     /// The option "SACK-permitted" of a SYN, RFC 2018 section 2.
-    pub const PERMITTED: Self = Self([(1, 0), (0, 0), (0, 0)]);
+    pub const PERMITTED: Self = Self([(1, 1), (0, 0), (0, 0)]);
 
     /// The blocks of an ACK of `ack`, half open, the most recent first. Those that do not lie in the 4 GiB
     /// beyond it, and all after the third, are left out.
@@ -110,7 +115,44 @@ impl Sack {
     #[inline]
     #[must_use]
     pub const fn is_permitted(&self) -> bool {
-        matches!(self.0[0], (1, 0))
+        matches!(self.0[0], (1, 1))
+    }
+
+    /// The same, with the window scale option of a SYN, where there is a `shift`.
+    #[must_use]
+    pub const fn with_scale(mut self, shift: Option<u8>) -> Self {
+        if let Some(shift) = shift {
+            self.0[1] = (shift as u32 + 1, shift as u32 + 1);
+        }
+        self
+    }
+
+    /// The shift in the window scale option of a SYN, RFC 7323 section 2.2.
+    #[inline]
+    #[must_use]
+    pub const fn scale(&self) -> Option<u8> {
+        match self.0[1] {
+            (0, _) => None,
+            (plus, same) if plus == same => Some((plus - 1) as u8),
+            _ => None,
+        }
+    }
+
+    /// What the options take in the header [bytes], padded to whole words.
+    const fn len(&self, timestamps: bool) -> u32 {
+        // RFC 2018 section 3: two bytes, and eight for each block; and two of padding.
+        let mut blocks = 0;
+        let mut place = 0;
+        while place < Self::MOST {
+            blocks += (self.0[place].0 != self.0[place].1) as u32;
+            place += 1;
+        }
+        let blocks = if blocks > 0 { 4 + 8 * blocks } else { 0 };
+        // RFC 2018 section 2: two bytes, which take the place of the timestamps' padding where there are any.
+        let permitted = if self.is_permitted() && !timestamps { 4 } else { 0 };
+        // RFC 7323 section 2.2: three bytes.
+        let scale = if self.scale().is_some() { 4 } else { 0 };
+        blocks + permitted + scale
     }
 
     /// The blocks, in a segment that acknowledges `ack`.
@@ -125,9 +167,44 @@ impl Sack {
 impl fmt::Debug for Sack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_permitted() {
-            return f.write_str("permitted");
+            f.write_str("permitted ")?;
+        }
+        if let Some(shift) = self.scale() {
+            return write!(f, "scale {shift}");
         }
         f.debug_list().entries(self.blocks(0)).finish()
+    }
+}
+
+/// The timestamps option, RFC 7323 section 3, in ticks of a microsecond that wrap.
+///
+/// Its ticks are shorter than the millisecond that section 5.4 there asks for, so that round trips are not
+/// rounded by it ([`Config::clock_granularity`](super::Config::clock_granularity) does that). The section's
+/// reason, protection against wrapped sequence numbers (PAWS), does not apply: positions do not wrap here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Timestamps {
+    /// TSval: when the segment left. Zero: it has no timestamps.
+    pub value: u32,
+    /// TSecr: TSval of the segment that is answered; zero in a SYN.
+    pub echo: u32,
+}
+
+impl Timestamps {
+    /// No option.
+    pub const NONE: Self = Self { value: 0, echo: 0 };
+
+    /// The option of a segment that leaves at `now`.
+    #[inline]
+    #[must_use]
+    pub fn new(now: Instant, echo: u32) -> Self {
+        Self { value: ((now.as_nanos() / 1000) as u32).max(1), echo }
+    }
+
+    /// Whether the segment has it.
+    #[inline]
+    #[must_use]
+    pub const fn is_some(self) -> bool {
+        self.value != 0
     }
 }
 
@@ -143,13 +220,15 @@ pub struct Segment {
     pub ack: u64,
     /// Payload [bytes].
     pub len: u32,
-    /// Advertised window [bytes], unscaled.
+    /// Advertised window [bytes]: the field of the header after scaling.
     pub window: u32,
     /// Congestion window of the sender when the segment left [bytes]. No part of the protocol: schedulers
     /// read it.
     pub cwnd: u32,
-    /// Selective acknowledgements, or their offer in a SYN.
+    /// Selective acknowledgements, or what a SYN offers.
     pub sack: Sack,
+    /// Timestamps.
+    pub timestamps: Timestamps,
     /// Control bits.
     pub flags: Flags,
     /// Whether all or part of it was sent before. No part of the protocol: traces read it.
@@ -168,5 +247,16 @@ impl Segment {
         self.seq
             .saturating_add(u64::from(self.len))
             .saturating_add(u64::from(self.flags.has(Flags::SYN)) + u64::from(self.flags.has(Flags::FIN)))
+    }
+
+    /// What the options take in the header [bytes], of the 40 there are: the segment size in a SYN (four bytes,
+    /// RFC 9293 section 3.7.1), timestamps (ten and two of padding, RFC 7323 section 3.2), selective
+    /// acknowledgements and the window scale.
+    #[inline]
+    #[must_use]
+    pub const fn options_len(&self) -> u32 {
+        let stamped = self.timestamps.is_some();
+        let size = if self.flags.has(Flags::SYN) { 4 } else { 0 };
+        size + if stamped { 12 } else { 0 } + self.sack.len(stamped)
     }
 }

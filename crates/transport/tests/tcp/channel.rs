@@ -171,8 +171,10 @@ impl End {
         assert!(segment.len <= self.cfg.mss);
         if !segment.flags.has(Flags::RST | Flags::SYN) {
             let edge = segment.ack + u64::from(segment.window);
-            assert!(edge >= self.advertised, "{segment:?} takes the edge {} back", self.advertised);
-            self.advertised = edge;
+            // RFC 7323 section 2.4: but by less than a unit.
+            let unit = 1 << self.cfg.window_scale.unwrap_or(0);
+            assert!(edge + unit > self.advertised, "{segment:?} takes the edge {} back", self.advertised);
+            self.advertised = self.advertised.max(edge);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Growth of the window: RFC 5681 sections 3.1 and 4.1, RFC 7661.
 
-use bentpipe_transport::tcp::{Config, Flags, Sack, Segment};
+use bentpipe_transport::tcp::{Config, Flags, Sack, Segment, Timestamps};
 use bentpipe_units::{Duration, Instant};
 
 use crate::trace::{config, established};
@@ -81,6 +81,7 @@ fn a_large_window_grows_by_a_segment_per_round_trip() {
             window: 2_000_000,
             cwnd: 0,
             sack: Sack::NONE,
+            timestamps: Timestamps::NONE,
             flags: Flags::ACK,
             retransmission: false,
             ect: false,

@@ -7,6 +7,7 @@ mod congestion;
 mod ecn;
 mod handshake;
 mod loss;
+mod options;
 mod pacing;
 mod properties;
 mod sack;
@@ -18,12 +19,12 @@ use bentpipe_transport::tcp::{Connection, Segment};
 
 /// What SACK needs lies apart, for those connections only that use it.
 #[test]
-fn a_connection_takes_no_more_than_328_bytes() {
-    assert!(size_of::<Connection>() <= 328, "{}", size_of::<Connection>());
+fn a_connection_takes_no_more_than_336_bytes() {
+    assert!(size_of::<Connection>() <= 336, "{}", size_of::<Connection>());
 }
 
-/// Of which three SACK blocks take 24.
+/// Of which three SACK blocks take 24: a cache line.
 #[test]
-fn a_segment_takes_no_more_than_56_bytes() {
-    assert!(size_of::<Segment>() <= 56, "{}", size_of::<Segment>());
+fn a_segment_takes_no_more_than_64_bytes() {
+    assert!(size_of::<Segment>() <= 64, "{}", size_of::<Segment>());
 }

@@ -1,6 +1,6 @@
 //! Whatever a channel does, every byte arrives once and in order, and the connection comes to its end.
 
-use bentpipe_transport::tcp::{Algorithm, Config, Connection, Flags, Sack, Segment};
+use bentpipe_transport::tcp::{Algorithm, Config, Connection, Flags, Sack, Segment, Timestamps};
 use bentpipe_units::{Duration, Instant, Rate};
 use proptest::prelude::*;
 
@@ -9,14 +9,14 @@ use crate::channel::{Application, Channel, transfer};
 fn configs() -> impl Strategy<Value = Config> {
     let sizes = (100u32..=1500, 1u32..=10, 1u32..=100, 1u64..=50, 2u64..=200);
     let times = (prop_oneof![Just(0u64), Just(10)], 50u64..=1000, proptest::option::of(1u64..=200));
-    let pacing = proptest::option::of(100_000u64..=10_000_000);
-    let switches: [bool; 8] = Default::default();
+    let pacing = (proptest::option::of(100_000u64..=10_000_000), proptest::option::of(0u8..=14));
+    let switches: [bool; 9] = Default::default();
     let algorithm = proptest::sample::select(Algorithm::ALL);
     (sizes, times, pacing, switches.map(|_| any::<bool>()), algorithm).prop_map(
         |(
             (mss, initial_window, receive, most, ssthresh),
             (tick, min_rto, delay),
-            pacing,
+            (pacing, scale),
             switches,
             algorithm,
         )| Config {
@@ -39,6 +39,9 @@ fn configs() -> impl Strategy<Value = Config> {
             sack: switches[5],
             prr: switches[6],
             abc: switches[7],
+            timestamps: switches[8],
+            // A unit is no more than the buffer.
+            window_scale: scale.map(|shift: u8| shift.min((receive * receive * mss / 30).ilog2() as u8)),
             syn_retries: 1000,
             retries: 1000,
             algorithm,
@@ -138,7 +141,15 @@ proptest! {
                         2 => Sack::new(ack, &[(near, near + 700)]),
                         _ => Sack::new(ack, &[(near + 900, near + 901), (near, near + 1), (near, near + 400)]),
                     };
-                    let segment = Segment { seq, ack, len, window, cwnd, sack, flags, retransmission, ect, ce };
+                    let sack = sack.with_scale((bits % 3 == 0).then_some(bits));
+                    let timestamps = match extreme {
+                        0 => Timestamps { value: window, echo: len },
+                        1 => Timestamps::NONE,
+                        _ => Timestamps::new(now, window),
+                    };
+                    let segment = Segment {
+                        seq, ack, len, window, cwnd, sack, timestamps, flags, retransmission, ect, ce,
+                    };
                     c.on_segment(&cfg, now, &segment);
                 }
             }
@@ -148,8 +159,10 @@ proptest! {
             for _ in 0..10_000 {
                 let Some(segment) = c.poll_transmit(&cfg, now) else { break };
                 if !segment.flags.has(Flags::RST | Flags::SYN) {
-                    prop_assert!(segment.ack + u64::from(segment.window) >= edge);
-                    edge = segment.ack + u64::from(segment.window);
+                    // RFC 7323 section 2.4: but by less than a unit.
+                    let unit = 1u64 << cfg.window_scale.unwrap_or(0);
+                    prop_assert!(segment.ack + u64::from(segment.window) + unit > edge);
+                    edge = edge.max(segment.ack + u64::from(segment.window));
                 }
             }
             prop_assert!(c.stats().cwnd >= u64::from(cfg.mss));

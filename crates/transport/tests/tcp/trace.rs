@@ -9,12 +9,12 @@
 //! ```
 //!
 //! Segments are flags as tcpdump writes them (`S`, `F`, `R`, `E`, `W`, `.`), first and last position of the
-//! payload, and words: `aN` ack, `wN` window, `rtx` retransmission, `ect`, `ce`, `sackOK` on a SYN, and
-//! `sackN:M,N:M` the blocks in their order. Of an expected segment `aN` and `wN` may be left out; the others
-//! may not. `timer` and `pace` demand that the connection asked to
+//! payload, and words: `aN` ack, `wN` window, `rtx` retransmission, `ect`, `ce`, `sackOK` and `scaleN` on a
+//! SYN, `sackN:M,N:M` the blocks in their order, and `tsV:E` timestamp and echo [ms]. Of an expected segment
+//! `aN`, `wN` and `tsV:E` may be left out; the others may not. `timer` and `pace` demand that the connection asked to
 //! be called at that very time; at any other event a timer that is due is an error. `#` begins a comment.
 
-use bentpipe_transport::tcp::{Config, Connection, Flags, Sack, Segment};
+use bentpipe_transport::tcp::{Config, Connection, Flags, Sack, Segment, Timestamps};
 use bentpipe_units::{Duration, Instant};
 
 /// RFC values with round numbers: segments of 1000 bytes, and ACKs at once.
@@ -156,16 +156,25 @@ fn words(segment: &Segment) -> Vec<String> {
             words.push(word.into());
         }
     }
-    if segment.sack == Sack::PERMITTED {
+    if segment.sack.is_permitted() {
         words.push("sackOK".into());
-    } else if segment.sack != Sack::NONE {
+    }
+    if let Some(shift) = segment.sack.scale() {
+        words.push(format!("scale{shift}"));
+    }
+    if segment.timestamps.is_some() {
+        let Timestamps { value, echo } = segment.timestamps;
+        words.push(format!("ts{}:{}", f64::from(value) / 1e3, f64::from(echo) / 1e3));
+    }
+    if segment.sack.blocks(0).next().is_some() {
         let blocks: Vec<_> = segment.sack.blocks(segment.ack).map(|(s, e)| format!("{s}:{e}")).collect();
         words.push(format!("sack{}", blocks.join(",")));
     }
     words
 }
 
-fn parse(words: &[&str]) -> Segment {
+/// A segment from its words.
+pub fn parse(words: &[&str]) -> Segment {
     let [letters, range, rest @ ..] = words else { panic!("a segment has flags and a range") };
     let mut flags = Flags::NONE;
     for letter in letters.chars().filter(|&c| c != '-') {
@@ -186,6 +195,9 @@ fn parse(words: &[&str]) -> Segment {
     };
     let blocks = |text: &str| text.split(',').map(range).collect::<Vec<_>>();
     let sack = rest.iter().find_map(|word| word.strip_prefix("sack"));
+    let scale = rest.iter().find_map(|word| word.strip_prefix("scale")).map(|shift| number(shift) as u8);
+    let micros = |text: &str| (text.parse::<f64>().expect("a time") * 1e3).round() as u32;
+    let timestamps = rest.iter().find_map(|word| word.strip_prefix("ts")?.split_once(':'));
     let find = |letter: char| rest.iter().find_map(|word| word.strip_prefix(letter)).map_or(0, number);
     Segment {
         seq: number(seq),
@@ -197,7 +209,12 @@ fn parse(words: &[&str]) -> Segment {
             None => Sack::NONE,
             Some("OK") => Sack::PERMITTED,
             Some(text) => Sack::new(find('a'), &blocks(text)),
-        },
+        }
+        .with_scale(scale),
+        timestamps: timestamps.map_or(Timestamps::NONE, |(value, echo)| Timestamps {
+            value: micros(value),
+            echo: micros(echo),
+        }),
         flags,
         retransmission: false,
         ect: rest.contains(&"ect"),
