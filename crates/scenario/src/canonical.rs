@@ -18,6 +18,11 @@ pub fn ns_of<S: Serializer>(time: &Option<Duration>, to: S) -> Result<S::Ok, S::
     time.map(Duration::as_nanos).serialize(to)
 }
 
+/// For switches that the canonical form names only where they are on.
+pub fn is_off(switch: &bool) -> bool {
+    !switch
+}
+
 pub fn bps<S: Serializer>(rate: &Rate, to: S) -> Result<S::Ok, S::Error> {
     rate.as_bps().serialize(to)
 }

@@ -11,7 +11,7 @@ use bentpipe_queue::{Limit, Marking, Values};
 use bentpipe_units::{Duration, Rate};
 use serde::Serialize;
 
-use crate::canonical::{algorithm, law_of_bytes, law_of_time, limit, marking, ns, ns_of, values};
+use crate::canonical::{algorithm, is_off, law_of_bytes, law_of_time, limit, marking, ns, ns_of, values};
 use crate::canonical::{bps, bps_of};
 use crate::channel::Loss;
 use crate::law::Law;
@@ -303,6 +303,9 @@ pub struct Tcp {
     pub mss: u64,
     /// Headers of a segment, all layers that count on the wire [bytes].
     pub header: u64,
+    /// Whether options count on the wire as well.
+    #[serde(skip_serializing_if = "is_off")]
+    pub option_bytes: bool,
     /// Initial window [segments].
     pub initial_window: u32,
     /// What a receiver offers [bytes].
@@ -342,6 +345,12 @@ pub struct Tcp {
     pub slow_start_restart: bool,
     /// Whether it understands congestion marks.
     pub ecn: bool,
+    /// Whether it offers and accepts timestamps.
+    #[serde(skip_serializing_if = "is_off")]
+    pub timestamps: bool,
+    /// The shift of the window scale option; none: windows as long as they need to be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window_scale: Option<u8>,
     /// How often an unanswered SYN is sent again.
     pub syn_retries: u32,
     /// How often an unacknowledged segment is sent again before the connection is given up.
@@ -364,7 +373,8 @@ impl Tcp {
     /// Length of a full segment on the wire [bytes].
     #[must_use]
     pub fn full_segment(&self) -> u64 {
-        self.mss + self.header
+        let timestamps = if self.option_bytes && self.timestamps { 12 } else { 0 };
+        self.mss + self.header + timestamps
     }
 }
 

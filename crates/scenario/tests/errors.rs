@@ -308,6 +308,23 @@ fn ranges() {
              most 65535 B",
         ),
         (
+            "[traffic.web]",
+            "[transport.default]\nmss = \"65480 B\"\noption_bytes = true\n[traffic.web]",
+            "my.toml:29:7: transport.default.mss: found \"65480 B\"; allowed: together with the header (\"40 B\") and \
+             40 B of options, at most 65535 B",
+        ),
+        (
+            "[traffic.web]",
+            "[transport.default]\nreceive_window = \"8 kB\"\nwindow_scale = 13\n[traffic.web]",
+            "my.toml:29:18: transport.default.receive_window: found \"8 KB\"; allowed: at least 2^window_scale B \
+             (8192 B)",
+        ),
+        (
+            "[traffic.web]",
+            "[transport.default]\nwindow_scale = 15\n[traffic.web]",
+            "my.toml:29:16: transport.default.window_scale: found 15; allowed: a whole number, at least 0 and at most 14",
+        ),
+        (
             "[gateway]",
             "[gateway]\nspacelink.header = \"1491 B\"",
             "my.toml:18:20: gateway.spacelink.header: found \"1491 B\"; allowed: less than the packet (\"1491 B\")",

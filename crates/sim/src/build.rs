@@ -392,6 +392,7 @@ fn tcp_config(t: &scenario::Tcp, pacing: Option<Rate>) -> tcp::Config {
     tcp::Config {
         mss: small(t.mss),
         header: small(t.header),
+        option_bytes: t.option_bytes,
         initial_window: t.initial_window,
         receive_window: small(t.receive_window),
         max_window: t.max_window.unwrap_or(u64::MAX),
@@ -407,6 +408,8 @@ fn tcp_config(t: &scenario::Tcp, pacing: Option<Rate>) -> tcp::Config {
         slow_start_restart: t.slow_start_restart,
         pacing,
         ecn: t.ecn,
+        timestamps: t.timestamps,
+        window_scale: t.window_scale,
         sack: t.sack,
         prr: t.prr,
         abc: t.abc,

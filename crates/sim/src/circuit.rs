@@ -421,7 +421,7 @@ impl World {
             let c = &mut self.conns[conn as usize];
             let config = &self.configs[c.config as usize];
             let Some(segment) = c.tcp.poll_transmit(config, self.now) else { break };
-            let (len, to, circuit, path) = (segment.len + config.header, c.peer, c.circuit, c.path);
+            let (len, to, circuit, path) = (config.wire_len(&segment), c.peer, c.circuit, c.path);
             let flight = self.launch(Body::Tcp { to, segment }, circuit, len, path);
             self.forward(flight);
         }

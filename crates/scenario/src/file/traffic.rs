@@ -22,8 +22,10 @@ pub struct Transport {
     pub algorithm: Congestion,
     /// Payload of a full segment.
     pub mss: PacketSize,
-    /// Headers of a segment: all that count on the wire.
+    /// Headers of a segment: all that count on the wire, of whatever length options are.
     pub header: HeaderSize,
+    /// Whether options count on the wire as well: timestamps, selective acknowledgements, and those of a SYN.
+    pub option_bytes: bool,
     /// Initial window, in segments. Absent: 10, or fewer where segments are long (RFC 6928).
     pub initial_window: Option<Whole<1, 1000>>,
     /// What a receiver offers.
@@ -59,6 +61,12 @@ pub struct Transport {
     pub slow_start_restart: bool,
     /// Whether it understands congestion marks (RFC 3168).
     pub ecn: bool,
+    /// Timestamps (RFC 7323, 3): a round trip is measured by every acknowledgement of new data, of what was sent
+    /// again as well.
+    pub timestamps: bool,
+    /// The shift of the window scale option (RFC 7323, 2): windows are multiples of 2^n B, at most 65535 of them.
+    /// Absent: no such option, and windows as long as they need to be.
+    pub window_scale: Option<Whole<0, 14>>,
     /// How often an unanswered SYN is sent again.
     pub syn_retries: Whole<0, 1000>,
     /// How often an unacknowledged segment is sent again before the connection is given up.
@@ -83,6 +91,7 @@ impl Default for Transport {
             algorithm: Congestion::NewReno,
             mss: PacketSize::of(1460),
             header: HeaderSize::of(40),
+            option_bytes: false,
             initial_window: None,
             receive_window: OneOf::First(Size::of(4_000_000)),
             max_window: None,
@@ -100,6 +109,8 @@ impl Default for Transport {
             go_back_n: false,
             slow_start_restart: true,
             ecn: false,
+            timestamps: false,
+            window_scale: None,
             syn_retries: Whole(6),
             retries: Whole(15),
         }

@@ -19,6 +19,9 @@ const DEFAULT: &str = "default";
 /// The longest packet there is [bytes].
 const LONGEST: u64 = 65_535;
 
+/// The most that options take in a TCP header [bytes].
+const OPTIONS: u64 = 40;
+
 /// The file's TCPs, and the default one where traffic needs it.
 pub fn transports(cx: &mut Cx<'_>, file: &mut File) -> Result<Vec<Tcp>, Error> {
     let uses_default = file.traffic.iter().any(|(_, t)| t.transport() == Some(DEFAULT));
@@ -39,8 +42,10 @@ fn transport(cx: &mut Cx<'_>, name: &str, raw: &mut file::Transport) -> Result<T
     let refuse = |key: &str, found: String, allowed: String| {
         Err(cx.error(&step(&path, key), format!("found \"{found}\"; allowed: {allowed}")))
     };
-    if mss + raw.header.0 > LONGEST {
-        let allowed = format!("together with the header (\"{:?}\"), at most {LONGEST} B", raw.header);
+    let options = if raw.option_bytes { OPTIONS } else { 0 };
+    if mss + raw.header.0 + options > LONGEST {
+        let and = if raw.option_bytes { " and 40 B of options" } else { "" };
+        let allowed = format!("together with the header (\"{:?}\"){and}, at most {LONGEST} B", raw.header);
         return refuse("mss", format!("{:?}", raw.mss), allowed);
     }
     for (key, window) in [("receive_window", Some(raw.receive_window)), ("max_window", raw.max_window)] {
@@ -49,6 +54,12 @@ fn transport(cx: &mut Cx<'_>, name: &str, raw: &mut file::Transport) -> Result<T
         {
             return refuse(key, window_text(window), format!("at least a segment (\"{:?}\")", raw.mss));
         }
+    }
+    if let Some(shift) = raw.window_scale
+        && bytes(raw.receive_window, mss) >> shift.0 == 0
+    {
+        let allowed = format!("at least 2^window_scale B ({} B)", 1u64 << shift.0);
+        return refuse("receive_window", window_text(raw.receive_window), allowed);
     }
     for (key, rto) in [("min_rto", raw.min_rto), ("initial_rto", raw.initial_rto)] {
         if rto.0 > raw.max_rto.0 {
@@ -73,6 +84,7 @@ fn transport(cx: &mut Cx<'_>, name: &str, raw: &mut file::Transport) -> Result<T
         },
         mss,
         header: raw.header.0,
+        option_bytes: raw.option_bytes,
         initial_window,
         receive_window: bytes(raw.receive_window, mss),
         max_window: raw.max_window.map(|w| bytes(w, mss)),
@@ -90,6 +102,8 @@ fn transport(cx: &mut Cx<'_>, name: &str, raw: &mut file::Transport) -> Result<T
         go_back_n: raw.go_back_n,
         slow_start_restart: raw.slow_start_restart,
         ecn: raw.ecn,
+        timestamps: raw.timestamps,
+        window_scale: raw.window_scale.map(|shift| shift.0 as u8),
         syn_retries: raw.syn_retries.0,
         retries: raw.retries.0,
     })
