@@ -10,6 +10,7 @@ use serde_json::{Map, Value as Json, json};
 use crate::file::{Aqm, File, Scheduler};
 use crate::quantity::SIZE;
 use crate::resolve::aqm::{dimension, range, write};
+use crate::resolve::presets::PRESETS;
 use crate::tree::{Path, Step};
 
 /// The JSON Schema of a scenario file.
@@ -51,6 +52,12 @@ fn without_null(schema: &mut Json) {
         Json::Array(items) => items.iter_mut().for_each(without_null),
         _ => {}
     }
+}
+
+/// The names of transports' presets.
+pub fn transport_preset(_: &mut SchemaGenerator) -> Schema {
+    let names: Vec<_> = PRESETS.iter().map(|p| p.name).collect();
+    json_schema!({ "type": "string", "enum": names })
 }
 
 impl JsonSchema for Scheduler {

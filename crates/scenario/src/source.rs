@@ -88,7 +88,7 @@ impl Source {
 }
 
 /// The tree of a TOML document, or what is wrong with it and where.
-fn read_toml(text: &str) -> Result<Node, (String, Option<usize>)> {
+pub fn read_toml(text: &str) -> Result<Node, (String, Option<usize>)> {
     let root = DeTable::parse(text).map_err(|e| {
         let mut message = e.message().trim().replace('\n', "; ");
         let place = e.span().map(|s| s.start);

@@ -418,6 +418,34 @@ fn algorithms_and_their_parameters() {
             "my.toml:18:32: gateway.transmit_queue.scheduler: found \"fiffo\"; did you mean \"fifo\"? allowed: \
              SCHEDULERS",
         ),
+        (
+            "[gateway]",
+            "[gateway]\ntransmit_queue = { scheduler = { algorithm = \"drr\", quanta = 1 } }",
+            "my.toml:18:53: gateway.transmit_queue.scheduler.quanta: no such parameter of drr; did you mean \"quantum\"? \
+             allowed: quantum, head_drop",
+        ),
+        (
+            "[gateway]",
+            "[gateway]\ntransmit_queue = { scheduler = { algorithm = \"fifo\", quantum = \"9 B\" } }",
+            "my.toml:18:54: gateway.transmit_queue.scheduler.quantum: fifo has no parameters",
+        ),
+        (
+            "[gateway]",
+            "[gateway]\ntransmit_queue = { scheduler = { algorithm = \"drr\", quantum = \"0 B\" } }",
+            "my.toml:18:63: gateway.transmit_queue.scheduler.quantum: found \"0 B\"; allowed: a size, at least 1 B and at \
+             most 65535 B",
+        ),
+        (
+            "[gateway]",
+            "[gateway]\ntransmit_queue = { scheduler = { quantum = \"9 B\" } }",
+            "my.toml:18:20: gateway.transmit_queue.scheduler.algorithm: missing; allowed: SCHEDULERS",
+        ),
+        (
+            "[gateway]",
+            "[transport.x]\npreset = \"ns3\"\n[gateway]",
+            "my.toml:18:10: transport.x.preset: found \"ns3\"; did you mean \"ns2\"? allowed: reno-2003, byun2007, ns2, \
+             linux",
+        ),
     ]);
 }
 

@@ -18,6 +18,10 @@ pub type Window = OneOf<SizeKind, SegmentsKind>;
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Transport {
+    /// A transport that is known by name, for the keys that are not given. Absent: the RFCs'.
+    #[schemars(schema_with = "crate::schema::transport_preset")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preset: Option<String>,
     /// Congestion control.
     pub algorithm: Congestion,
     /// Payload of a full segment.
@@ -88,6 +92,7 @@ pub enum Congestion {
 impl Default for Transport {
     fn default() -> Self {
         Self {
+            preset: None,
             algorithm: Congestion::NewReno,
             mss: PacketSize::of(1460),
             header: HeaderSize::of(40),

@@ -5,6 +5,7 @@ mod channel;
 mod gateway;
 pub mod nodes;
 pub mod overrides;
+pub mod presets;
 mod scheduler;
 mod traffic;
 
@@ -109,7 +110,8 @@ pub fn step(path: &Path, key: &str) -> Vec<Step> {
 
 /// The scenario of `input`, with another AQM at its subject where one is chosen.
 pub fn resolve(input: &std::sync::Arc<Input>, choice: Option<&Choice>) -> Result<Scenario, Error> {
-    let (root, unused_overrides) = overrides::apply(input, choice)?;
+    let (mut root, unused_overrides) = overrides::apply(input, choice)?;
+    let filled = presets::fill(&mut root);
     let mut file = read(&input.source, &root, choice.map_or("", |c| &c.name))?;
     let mut cx = Cx {
         source: &input.source,
@@ -120,6 +122,9 @@ pub fn resolve(input: &std::sync::Arc<Input>, choice: Option<&Choice>) -> Result
         notes: BTreeMap::new(),
     };
     let cx = &mut cx;
+    for (path, preset) in filled {
+        cx.note(&path, Some(Origin::Preset), format!("{}: {}", preset.name, preset.title));
+    }
     let run = run(cx, &file.run)?;
     let hosts: Vec<Host> =
         file.host.iter().map(|(name, h)| Host { name: name.to_owned(), count: h.count.0 }).collect();

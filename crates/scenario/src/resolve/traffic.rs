@@ -3,7 +3,7 @@
 use bentpipe_units::Duration;
 
 use super::nodes::{Nodes, check_name, named};
-use super::{Cx, falling, step};
+use super::{Cx, falling, presets, step};
 use crate::error::{Error, quoted};
 use crate::file::{self, Either, File, LAWS, OneOf, Window};
 use crate::law::{Law, Samples};
@@ -38,6 +38,11 @@ pub fn transports(cx: &mut Cx<'_>, file: &mut File) -> Result<Vec<Tcp>, Error> {
 fn transport(cx: &mut Cx<'_>, name: &str, raw: &mut file::Transport) -> Result<Tcp, Error> {
     let path = named("transport", name);
     check_name(cx, &path, name)?;
+    if let Some(name) = &raw.preset
+        && presets::preset(name).is_none()
+    {
+        return Err(cx.unknown(&step(&path, "preset"), name, presets::PRESETS.iter().map(|p| p.name)));
+    }
     let mss = raw.mss.0;
     let refuse = |key: &str, found: String, allowed: String| {
         Err(cx.error(&step(&path, key), format!("found \"{found}\"; allowed: {allowed}")))
