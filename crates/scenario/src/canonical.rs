@@ -14,6 +14,10 @@ pub fn ns<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
     time.as_nanos().serialize(to)
 }
 
+pub fn is_nothing(time: &Duration) -> bool {
+    time.is_zero()
+}
+
 pub fn ns_of<S: Serializer>(time: &Option<Duration>, to: S) -> Result<S::Ok, S::Error> {
     time.map(Duration::as_nanos).serialize(to)
 }

@@ -11,7 +11,9 @@ use bentpipe_queue::{Limit, Marking, Values};
 use bentpipe_units::{Duration, Rate};
 use serde::Serialize;
 
-use crate::canonical::{algorithm, is_off, law_of_bytes, law_of_time, limit, marking, ns, ns_of, values};
+use crate::canonical::{
+    algorithm, is_nothing, is_off, law_of_bytes, law_of_time, limit, marking, ns, ns_of, values,
+};
 use crate::canonical::{bps, bps_of};
 use crate::channel::Loss;
 use crate::law::Law;
@@ -351,6 +353,9 @@ pub struct Tcp {
     /// The shift of the window scale option; none: windows as long as they need to be.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window_scale: Option<u8>,
+    /// A host takes up to this long before it sends what it may.
+    #[serde(serialize_with = "ns", skip_serializing_if = "is_nothing")]
+    pub overhead: Duration,
     /// How often an unanswered SYN is sent again.
     pub syn_retries: u32,
     /// How often an unacknowledged segment is sent again before the connection is given up.

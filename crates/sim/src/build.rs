@@ -24,8 +24,9 @@ pub fn build(scenario: &Scenario, seed: u64) -> Result<World, Error> {
         Builder { scenario, seed, first_links: Vec::new(), lines: Vec::new(), hops: Vec::new() };
     let (links, ports) = builder.links()?;
     let stations = builder.stations(&links)?;
-    let mut configs = Vec::new();
-    let traffic = builder.traffic(&links, &mut configs)?;
+    let mut hosts = Vec::new();
+    let traffic = builder.traffic(&links, &mut hosts)?;
+    let (configs, overheads) = hosts.into_iter().unzip();
 
     let gateways =
         scenario.gateways.iter().zip(&stations).map(|(g, s)| (g.name.as_str(), &s.gateway)).collect();
@@ -54,6 +55,8 @@ pub fn build(scenario: &Scenario, seed: u64) -> Result<World, Error> {
         stations,
         conns: Vec::new(),
         configs,
+        overheads,
+        host_rng: Rng::stream(seed, "hosts", 0, "overhead"),
         circuits: Vec::new(),
         traffic,
         sessions: Vec::new(),
@@ -209,16 +212,21 @@ impl Builder<'_> {
         Path { start, end: start + 1 }
     }
 
-    fn traffic(&self, links: &[Link], configs: &mut Vec<tcp::Config>) -> Result<Vec<Traffic>, Error> {
+    fn traffic(
+        &self,
+        links: &[Link],
+        hosts: &mut Vec<(tcp::Config, Duration)>,
+    ) -> Result<Vec<Traffic>, Error> {
         self.scenario
             .traffic
             .iter()
             .map(|t| {
                 let mut config = |transport: usize, pacing: Option<Rate>| {
-                    let config = tcp_config(&self.scenario.transports[transport], pacing);
-                    configs.iter().position(|known| *known == config).unwrap_or_else(|| {
-                        configs.push(config);
-                        configs.len() - 1
+                    let transport = &self.scenario.transports[transport];
+                    let host = (tcp_config(transport, pacing), transport.overhead);
+                    hosts.iter().position(|known| *known == host).unwrap_or_else(|| {
+                        hosts.push(host);
+                        hosts.len() - 1
                     }) as u32
                 };
                 let (protocol, kind) = match &t.kind {

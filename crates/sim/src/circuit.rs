@@ -395,7 +395,7 @@ impl World {
         let c = &mut self.conns[conn as usize];
         if c.pace_at == self.now {
             c.pace_at = Instant::FAR_FUTURE;
-            self.transmit(conn);
+            self.send(conn);
         }
     }
 
@@ -416,7 +416,21 @@ impl World {
         self.settle(circuit);
     }
 
+    /// Sends what there is to send, at once or when the host gets to it.
     pub fn transmit(&mut self, conn: u32) {
+        let c = &mut self.conns[conn as usize];
+        let overhead = self.overheads[c.config as usize];
+        if overhead.is_zero() || !matches!(c.role, Role::Sender) || !c.tcp.is_established() {
+            return self.send(conn);
+        }
+        if c.pace_at == Instant::FAR_FUTURE {
+            c.pace_at = self.now + overhead.scaled(self.host_rng.uniform());
+            self.agenda.at(c.pace_at, Event::Pace(conn));
+        }
+        self.arm(conn);
+    }
+
+    fn send(&mut self, conn: u32) {
         loop {
             let c = &mut self.conns[conn as usize];
             let config = &self.configs[c.config as usize];

@@ -4,7 +4,7 @@ use bentpipe_gateway::{Event as GatewayEvent, Gateway, PepBuffers};
 use bentpipe_queue::{Ecn, Packet};
 use bentpipe_scenario::Per;
 use bentpipe_transport::{spacelink, tcp};
-use bentpipe_units::Instant;
+use bentpipe_units::{Duration, Instant, Rng};
 
 use crate::agenda::{Agenda, Event, MAX_INDEX};
 use crate::circuit::{Circuit, Conn};
@@ -60,6 +60,9 @@ pub struct World {
     pub stations: Vec<Station>,
     pub conns: Vec<Conn>,
     pub configs: Vec<tcp::Config>,
+    /// How long hosts take, at most, before they send what they may; by configuration.
+    pub overheads: Vec<Duration>,
+    pub host_rng: Rng,
     pub circuits: Vec<Circuit>,
     pub traffic: Vec<Traffic>,
     pub sessions: Vec<Session>,

@@ -71,6 +71,9 @@ pub struct Transport {
     /// The shift of the window scale option (RFC 7323, 2): windows are multiples of 2^n B, at most 65535 of them.
     /// Absent: no such option, and windows as long as they need to be.
     pub window_scale: Option<Whole<0, 14>>,
+    /// A host takes up to this long before it sends what it may, each time drawn anew and uniform from nothing up (ns-2's
+    /// `overhead_`). It breaks the lockstep in which connections of a simulation would otherwise run.
+    pub overhead: Time,
     /// How often an unanswered SYN is sent again.
     pub syn_retries: Whole<0, 1000>,
     /// How often an unacknowledged segment is sent again before the connection is given up.
@@ -116,6 +119,7 @@ impl Default for Transport {
             ecn: false,
             timestamps: false,
             window_scale: None,
+            overhead: Time::of(0),
             syn_retries: Whole(6),
             retries: Whole(15),
         }

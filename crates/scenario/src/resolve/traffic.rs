@@ -109,6 +109,7 @@ fn transport(cx: &mut Cx<'_>, name: &str, raw: &mut file::Transport) -> Result<T
         ecn: raw.ecn,
         timestamps: raw.timestamps,
         window_scale: raw.window_scale.map(|shift| shift.0 as u8),
+        overhead: raw.overhead.time(),
         syn_retries: raw.syn_retries.0,
         retries: raw.retries.0,
     })
