@@ -12,6 +12,7 @@ use crate::circuit::{LegPlan, Member, OwnDelay, Plan, Step};
 use crate::network::{Discarded, Hop, Line, Link, Path, Port, Slab};
 use crate::recorder::{self, Recorder};
 use crate::traffic::{Group, Kind, Session, Source, Traffic};
+use crate::watch::{Tracer, members};
 use crate::world::{Station, World};
 
 /// What went wrong before or during a run.
@@ -63,6 +64,8 @@ pub fn build(scenario: &Scenario, seed: u64) -> Result<World, Error> {
         sources: Vec::new(),
         recorder,
         discarded: Discarded::default(),
+        tracer: Tracer::default(),
+        sightings: Vec::new(),
         fault: None,
     };
     world.schedule(seed);
@@ -83,8 +86,7 @@ impl Builder<'_> {
         let (mut links, mut ports) = (Vec::new(), Vec::new());
         for link in &self.scenario.links {
             self.first_links.push(links.len() as u32);
-            let ends = [&link.between.0, &link.between.1];
-            let members = ends.iter().filter_map(|end| self.group(end)).map(|g| g.count).max().unwrap_or(1);
+            let members = members(self.scenario, link);
             for member in 0..members {
                 for (direction, suffix) in [(&link.forward, ""), (&link.reverse, " reverse")] {
                     let index = links.len() as u32;
@@ -340,10 +342,6 @@ impl Builder<'_> {
             |direction: usize| own.filter(|_| per_connection[direction]).map(|own| own + direction as u32);
         leg.down.push(Step::Link { base, member, reverse: there == 1, own_line: own_line(0) });
         leg.up.push(Step::Link { base, member, reverse: back == 1, own_line: own_line(1) });
-    }
-
-    fn group(&self, name: &str) -> Option<&scenario::Host> {
-        self.scenario.hosts.iter().find(|host| host.name == *name)
     }
 }
 

@@ -10,7 +10,7 @@ use bentpipe_units::Instant;
 use crate::agenda::{Event, MAX_INDEX};
 use crate::network::{Body, Hop, Line, Path, draw};
 use crate::traffic::Kind;
-use crate::world::{Relay, World};
+use crate::world::{NONE, Relay, World};
 
 /// Whose link of a group a path takes.
 #[derive(Clone, Copy, Debug)]
@@ -78,11 +78,13 @@ pub struct Conn {
     /// Bytes acknowledged by the peer that the spacelink has been told of.
     consumed: u64,
     /// Whether it opened its leg itself.
-    active: bool,
+    pub active: bool,
     /// Whether the other side of the relay, or the application, has been told that it is established.
     pub greeted: bool,
     /// … and that the peer sends no more.
     ended: bool,
+    /// Its place among the traced connections, if it is one.
+    pub trace: u32,
 }
 
 /// Whom a connection serves.
@@ -109,6 +111,8 @@ pub struct Circuit {
     pub traffic: u32,
     /// Its row among the recorder's flows.
     pub flow: u32,
+    /// The hosts that send and receive its data, each among those of its group.
+    pub hosts: (u32, u32),
     /// Packets that belong to it and are still somewhere.
     pub flights: u32,
     pub conns: std::ops::Range<u32>,
@@ -157,6 +161,7 @@ impl World {
         *c = Circuit {
             traffic,
             flow,
+            hosts: (from, to),
             flights: 0,
             owner,
             phase: Phase::Live,
@@ -171,8 +176,13 @@ impl World {
             paths: std::mem::take(&mut c.paths),
             own_lines: std::mem::take(&mut c.own_lines),
         };
-        for conn in self.circuits[index as usize].conns.clone() {
+        let conns = self.circuits[index as usize].conns.clone();
+        let traced = !conns.is_empty() && self.tracer.wants(flow, traffic, number);
+        for (place, conn) in (0..).zip(conns) {
             let conn = &mut self.conns[conn as usize];
+            // Data comes from the first of a leg's two connections.
+            let sends = traced && place % 2 == 0;
+            conn.trace = if sends { self.tracer.begin(flow, place / 2) } else { NONE };
             conn.tcp = tcp::Connection::listen(&self.configs[conn.config as usize]);
             (conn.timer_at, conn.pace_at) = (Instant::FAR_FUTURE, Instant::FAR_FUTURE);
             (conn.consumed, conn.active, conn.greeted, conn.ended) = (0, false, false, false);
@@ -241,6 +251,7 @@ impl World {
         self.circuits.push(Circuit {
             traffic,
             flow: 0,
+            hosts: (0, 0),
             flights: 0,
             conns: first..self.conns.len() as u32,
             relays,
@@ -440,6 +451,9 @@ impl World {
             self.forward(flight);
         }
         self.arm(conn);
+        if self.conns[conn as usize].trace != NONE {
+            self.trace(conn);
+        }
     }
 
     /// Puts a connection's timers on the agenda. A timer that moves later is looked at again when it would have
@@ -532,6 +546,7 @@ impl Conn {
             active: false,
             greeted: false,
             ended: false,
+            trace: NONE,
         }
     }
 }

@@ -11,6 +11,7 @@ mod circuit;
 mod network;
 mod recorder;
 mod traffic;
+mod watch;
 mod world;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,6 +20,7 @@ use bentpipe_scenario::Scenario;
 use bentpipe_units::Instant;
 
 pub use recorder::{Drops, Flow, REASONS, Series, Space, Summary};
+pub use watch::{Ends, Interface, Packet, Selector, Sighting, TraceRow, TraceState, Watch, interfaces};
 
 /// Why a run has no results.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +29,8 @@ pub enum Error {
     Cancelled,
     /// The scenario asks for more than can be simulated.
     Impossible(String),
+    /// There is not what was to be watched.
+    Unseen(String),
     /// A counter identity does not hold: the results cannot be trusted.
     Broken(String),
 }
@@ -36,6 +40,7 @@ impl std::fmt::Display for Error {
         match self {
             Self::Cancelled => f.write_str("the run was stopped"),
             Self::Impossible(why) => write!(f, "cannot be simulated: {why}"),
+            Self::Unseen(what) => f.write_str(what),
             Self::Broken(what) => write!(f, "the simulation contradicts itself: {what}"),
         }
     }
@@ -90,6 +95,8 @@ pub struct Results {
     pub summary: Summary,
     /// What went over the spacelinks.
     pub space: Space,
+    /// What the traced flows' senders knew, in the order of time for each.
+    pub trace: Vec<TraceRow>,
     /// Events that happened.
     pub events: u64,
 }
@@ -99,11 +106,38 @@ pub struct Results {
 /// # Errors
 /// When `progress` asks for a stop, the scenario is too large, or a counter identity does not hold in the end.
 pub fn run(scenario: &Scenario, seed: u64, progress: &Progress) -> Result<Results, Error> {
+    run_watched(scenario, seed, progress, &Watch::default(), &mut |_| {})
+}
+
+/// Checks that there are the links to be watched, and that packets pass them; whether there are the flows, a run tells.
+///
+/// # Errors
+/// When there are not, or the scenario is too large.
+pub fn check_watch(scenario: &Scenario, watch: &Watch) -> Result<(), Error> {
+    let mut world =
+        build::build(scenario, scenario.run.seed).map_err(|build::Error(why)| Error::Impossible(why))?;
+    world.watch(scenario, watch).map_err(Error::Unseen)
+}
+
+/// Simulates a scenario as [`run`] does, with the same results, and shows `see` the packets that pass the watched links,
+/// in the order of time.
+///
+/// # Errors
+/// Those of [`run`], and when there is not what is to be watched.
+pub fn run_watched(
+    scenario: &Scenario,
+    seed: u64,
+    progress: &Progress,
+    watch: &Watch,
+    see: &mut dyn FnMut(&Sighting),
+) -> Result<Results, Error> {
     let mut world = build::build(scenario, seed).map_err(|build::Error(why)| Error::Impossible(why))?;
+    world.watch(scenario, watch).map_err(Error::Unseen)?;
     let end = Instant::ZERO + scenario.run.warmup + scenario.run.duration;
     progress.end.store(end.as_nanos(), Ordering::Relaxed);
-    let finished = world.run_until(end, |now| {
-        progress.now.store(now.as_nanos(), Ordering::Relaxed);
+    let finished = world.run_until(end, |world| {
+        progress.now.store(world.now.as_nanos(), Ordering::Relaxed);
+        world.sightings.drain(..).for_each(|sighting| see(&sighting));
         !progress.cancelled.load(Ordering::Relaxed)
     });
     if let Some(why) = world.fault {
@@ -113,6 +147,8 @@ pub fn run(scenario: &Scenario, seed: u64, progress: &Progress) -> Result<Result
         return Err(Error::Cancelled);
     }
     progress.now.store(end.as_nanos(), Ordering::Relaxed);
+    world.sightings.drain(..).for_each(|sighting| see(&sighting));
+    world.check_traced().map_err(Error::Unseen)?;
     world.recorder.finish(end, &world.ports, &world.stations);
     world.check().map_err(Error::Broken)?;
     let mut space = Space::default();
@@ -134,6 +170,7 @@ pub fn run(scenario: &Scenario, seed: u64, progress: &Progress) -> Result<Result
         flows: recorder.flows,
         summary: recorder.summary,
         space,
+        trace: world.tracer.rows,
         events: world.agenda.entered(),
     })
 }

@@ -8,6 +8,8 @@ use bentpipe_scenario::{Delay, Direction, LossAt, LossOf, Per};
 use bentpipe_transport::{spacelink, tcp};
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 
+use crate::world::NONE;
+
 /// One hop of a path.
 #[derive(Clone, Copy, Debug)]
 pub enum Hop {
@@ -132,6 +134,9 @@ pub struct Link {
     delay_rng: Rng,
     loss_rng: Rng,
     pub counters: LinkCounters,
+    /// The interfaces that see what enters it and what leaves it, if any.
+    pub seen_leaving: u32,
+    pub seen_arriving: u32,
 }
 
 /// What went over a link since the run began [packets; bytes].
@@ -159,6 +164,8 @@ impl Link {
             delay_rng: Rng::stream(seed, &name, 0, "delay"),
             loss_rng: Rng::stream(seed, &name, 0, "loss"),
             counters: LinkCounters::default(),
+            seen_leaving: NONE,
+            seen_arriving: NONE,
             name,
         }
     }

@@ -11,6 +11,7 @@ use crate::circuit::{Circuit, Conn};
 use crate::network::{Body, Discarded, Flight, Hop, Line, Link, Path, Port, Slab};
 use crate::recorder::Recorder;
 use crate::traffic::{Session, Source, Traffic};
+use crate::watch::{Sighting, Tracer};
 
 /// No circuit: the packet belongs to all of a station's streams.
 pub const NONE: u32 = u32::MAX;
@@ -69,19 +70,22 @@ pub struct World {
     pub sources: Vec<Source>,
     pub recorder: Recorder,
     pub discarded: Discarded,
+    pub tracer: Tracer,
+    /// What was seen on watched links and has not been handed on.
+    pub sightings: Vec<Sighting>,
     /// Why the run cannot go on, once it has grown beyond what can be simulated.
     pub fault: Option<String>,
 }
 
 impl World {
     /// Does what is on the agenda up to and including `end`.
-    pub fn run_until(&mut self, end: Instant, mut proceed: impl FnMut(Instant) -> bool) -> bool {
+    pub fn run_until(&mut self, end: Instant, mut proceed: impl FnMut(&mut Self) -> bool) -> bool {
         let mut countdown = 0u32;
         while let Some((time, event)) = self.agenda.next(end) {
             self.now = time;
             self.happen(event);
             countdown = countdown.wrapping_sub(1) & 0xfff;
-            if countdown == 0 && (self.fault.is_some() || !proceed(time)) {
+            if countdown == 0 && (self.fault.is_some() || !proceed(self)) {
                 return false;
             }
         }
@@ -139,10 +143,16 @@ impl World {
     /// A packet has come over its link.
     fn arrive(&mut self, index: u32) {
         let flight = self.flights.get_mut(index);
-        if let Hop::Link { link, .. } = self.hops[flight.hop as usize] {
-            self.links[link as usize].counters.arrived += 1;
-        }
+        let hop = self.hops[flight.hop as usize];
         flight.hop += 1;
+        if let Hop::Link { link, .. } = hop {
+            let link = &mut self.links[link as usize];
+            link.counters.arrived += 1;
+            if link.seen_arriving != NONE {
+                let interface = link.seen_arriving;
+                self.sight(interface, index, false);
+            }
+        }
         self.forward(index);
     }
 
@@ -247,7 +257,13 @@ impl World {
         let l = &mut self.links[link as usize];
         l.counters.sent += 1;
         l.counters.sent_bytes += u64::from(len);
-        if !l.loss.is_nothing() && l.loses(&self.flights.get(index).body) {
+        let lost = !l.loss.is_nothing() && l.loses(&self.flights.get(index).body);
+        if l.seen_leaving != NONE {
+            let interface = l.seen_leaving;
+            self.sight(interface, index, lost);
+        }
+        let l = &mut self.links[link as usize];
+        if lost {
             l.counters.lost += 1;
             return self.lose(index, len, link);
         }

@@ -11,7 +11,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("channel", &["units", "scenario"]),
     ("gateway", &["units", "queue"]),
     ("sim", &["units", "queue", "channel", "gateway", "transport", "scenario"]),
-    ("python", &["units", "queue", "scenario", "sim"]),
+    ("capture", &["units", "transport", "scenario", "sim"]),
+    ("python", &["units", "queue", "scenario", "sim", "capture"]),
 ];
 
 #[test]

@@ -167,6 +167,8 @@ pub struct Stats {
     pub cwnd: u64,
     /// Slow start threshold [bytes].
     pub ssthresh: u64,
+    /// The latest round trip that was measured, in whole ticks.
+    pub rtt: Option<Duration>,
     /// Smoothed round trip, once measured.
     pub srtt: Option<Duration>,
     /// Retransmission timeout, as backed off.
@@ -379,6 +381,7 @@ impl Connection {
             segments_received: self.segments_received,
             cwnd: self.window.cwnd,
             ssthresh: self.window.ssthresh,
+            rtt: self.rto.latest(),
             srtt: self.rto.srtt(),
             rto: self.rto.interval(),
             in_flight: self.flight(),

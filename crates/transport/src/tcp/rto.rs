@@ -14,6 +14,8 @@ pub(super) struct Rto {
     srtt: Duration,
     /// RTTVAR.
     rttvar: Duration,
+    /// The latest measurement; zero before the first.
+    latest: Duration,
     /// RTO without backoff.
     rto: Duration,
     /// When the segment being timed left.
@@ -31,6 +33,7 @@ impl Rto {
         Self {
             srtt: Duration::ZERO,
             rttvar: Duration::ZERO,
+            latest: Duration::ZERO,
             rto,
             timed_at: Instant::ZERO,
             timed_end: 0,
@@ -93,6 +96,7 @@ impl Rto {
             ),
         };
         let r = if r.is_zero() { Duration::from_nanos(1) } else { r };
+        self.latest = r;
         if self.srtt.is_zero() {
             // RFC 6298 (2.2): first measurement, so SRTT <- R, RTTVAR <- R/2.
             self.srtt = r;
@@ -141,6 +145,11 @@ impl Rto {
             self.rto = self.rto.max(bounded(Duration::from_secs(3), cfg.min_rto, cfg.max_rto));
         }
         self.interval = self.rto;
+    }
+
+    /// The latest round trip measured, if any.
+    pub(super) fn latest(&self) -> Option<Duration> {
+        (!self.latest.is_zero()).then_some(self.latest)
     }
 
     /// SRTT, once there was a measurement.

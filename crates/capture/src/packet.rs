@@ -1,0 +1,409 @@
+//! A packet's bytes: IPv4 (RFC 791) and TCP (RFC 9293) or UDP (RFC 768), with a payload of zeros.
+//!
+//! - The n-th host has the address 10.0.0.1 + n, the n-th gateway 172.16.0.1 + 2 n, and its terminal the next one. A
+//!   PEP that splits a connection is transparent: it speaks with the hosts' addresses on both sides.
+//! - The end that opens a connection has the port [`FIRST_PORT`] + (flow mod 16384), the other [`SERVICE_PORT`] + the
+//!   number of its traffic in the scenario.
+//! - Initial sequence numbers are drawn from the flow's number, leg and direction; the simulator's positions, which are
+//!   64 bits wide and begin at 0, are added to them and wrap.
+//! - Every connection scales its windows (RFC 7323 section 2), by as little as its largest window asks for.
+//! - Checksums are those of the whole packet, over a payload of zeros.
+//! - What a gateway and its terminal exchange is UDP from and to [`SPACE_PORT`]; its payload begins with a line of text.
+//!
+//! A packet is as long as the simulator says, which counts a fixed length of headers for each TCP segment; or as its
+//! headers say, where options make them longer than that.
+
+use std::io::Write as _;
+
+use bentpipe_sim::{Ends, Packet, Sighting};
+use bentpipe_transport::{spacelink, tcp};
+use bentpipe_units::Rng;
+use etherparse::{IpEcn, IpNumber, Ipv4Header, TcpHeader, TcpOptionElement, UdpHeader};
+
+/// The first port of those that open connections.
+pub const FIRST_PORT: u16 = 49_152;
+/// Port of the first traffic's servers.
+pub const SERVICE_PORT: u16 = 42_000;
+/// Port of gateways and terminals for what they exchange.
+pub const SPACE_PORT: u16 = 41_000;
+
+/// The largest IPv4 packet [bytes].
+const LARGEST: usize = u16::MAX as usize;
+const TTL: u8 = 64;
+
+/// What was made.
+pub struct Made {
+    /// How many bytes are not just zeros for a payload.
+    pub headers: usize,
+    /// Whether it is a TCP segment that was sent before, in whole or in part.
+    pub retransmission: bool,
+}
+
+/// Writes a packet's bytes to `buffer`, in place of what is there.
+pub fn synthesize(sighting: &Sighting, buffer: &mut Vec<u8>) -> Made {
+    buffer.clear();
+    let wire = sighting.len as usize;
+    let headers = match &sighting.packet {
+        Packet::Tcp { ends, segment, mss, receive_window } => {
+            tcp(ends, segment, *mss, *receive_window, buffer)
+        }
+        Packet::Datagram { ends } => {
+            let (from, to) = (endpoint(ends, ends.with_data), endpoint(ends, !ends.with_data));
+            udp(from, to, wire, |_| (), buffer)
+        }
+        Packet::Space { station, to_terminal, data } => {
+            let (from, to) = stations(*station, *to_terminal);
+            udp(from, to, wire, |text| describe_data(data, text), buffer)
+        }
+        Packet::SpaceAck { station, to_terminal, ack } => {
+            let (from, to) = stations(*station, *to_terminal);
+            udp(from, to, wire, |text| describe_ack(ack, text), buffer)
+        }
+    };
+    // What the simulator counts beyond the IP packet is framing below it.
+    buffer.resize(buffer.len().max(wire), 0);
+    let retransmission = matches!(&sighting.packet, Packet::Tcp { segment, .. } if segment.retransmission);
+    Made { headers, retransmission }
+}
+
+// ----- who -------------------------------------------------------------------------------------------------------
+
+type Endpoint = ([u8; 4], u16);
+
+/// Address of a host, by its number among all hosts.
+pub fn host_address(number: u32) -> [u8; 4] {
+    (0x0a00_0000 | (number.wrapping_add(1) & 0x00ff_ffff)).to_be_bytes()
+}
+
+/// Address of a gateway or its terminal.
+pub fn station_address(station: u32, terminal: bool) -> [u8; 4] {
+    let number = station.wrapping_mul(2).wrapping_add(1 + u32::from(terminal));
+    (0xac10_0000 | (number & 0x000f_ffff)).to_be_bytes()
+}
+
+fn stations(station: u32, to_terminal: bool) -> (Endpoint, Endpoint) {
+    let end = |terminal| (station_address(station, terminal), SPACE_PORT);
+    (end(!to_terminal), end(to_terminal))
+}
+
+/// Address and port of the end that sends a flow's data, or of the other.
+fn endpoint(ends: &Ends, sends_data: bool) -> Endpoint {
+    let host = if sends_data { ends.sender } else { ends.receiver };
+    let port = if sends_data == ends.sender_opened {
+        FIRST_PORT + (ends.flow % (1 << 14)) as u16
+    } else {
+        SERVICE_PORT.wrapping_add(ends.traffic as u16)
+    };
+    (host_address(host), port)
+}
+
+// ----- IP and what it carries ------------------------------------------------------------------------------------
+
+/// Writes an IPv4 header for `len` bytes that follow.
+fn ip(
+    from: Endpoint,
+    to: Endpoint,
+    protocol: IpNumber,
+    ecn: IpEcn,
+    len: usize,
+    buffer: &mut Vec<u8>,
+) -> Ipv4Header {
+    let mut header = Ipv4Header {
+        ecn,
+        total_len: (Ipv4Header::MIN_LEN + len).min(LARGEST) as u16,
+        dont_fragment: true,
+        time_to_live: TTL,
+        protocol,
+        source: from.0,
+        destination: to.0,
+        ..Ipv4Header::default()
+    };
+    header.header_checksum = header.calc_header_checksum();
+    buffer.extend_from_slice(&header.to_bytes());
+    header
+}
+
+/// Writes a TCP segment; returns the length of its headers.
+fn tcp(ends: &Ends, segment: &tcp::Segment, mss: u32, receive_window: u32, buffer: &mut Vec<u8>) -> usize {
+    use tcp::Flags;
+    let (from, to) = (endpoint(ends, ends.with_data), endpoint(ends, !ends.with_data));
+    let (flags, syn) = (segment.flags, segment.flags.has(Flags::SYN));
+    let wrap = |position: u64, of: bool| initial(ends, of).wrapping_add(position as u32);
+
+    // RFC 7323 section 2.2: the window of a SYN is never scaled.
+    let shift = window_shift(receive_window);
+    let window = if syn { segment.window } else { segment.window >> shift };
+    let mut header = TcpHeader::new(from.1, to.1, wrap(segment.seq, ends.with_data), clipped(window));
+    (header.syn, header.fin, header.rst) = (syn, flags.has(Flags::FIN), flags.has(Flags::RST));
+    (header.ack, header.ece, header.cwr) =
+        (flags.has(Flags::ACK), flags.has(Flags::ECE), flags.has(Flags::CWR));
+    if header.ack {
+        header.acknowledgment_number = wrap(segment.ack, !ends.with_data);
+    }
+    let mut options = Vec::new();
+    if syn {
+        options.push(TcpOptionElement::MaximumSegmentSize(clipped(mss)));
+        options.push(TcpOptionElement::Noop);
+        options.push(TcpOptionElement::WindowScale(shift));
+        if segment.sack.is_permitted() {
+            options.push(TcpOptionElement::Noop);
+            options.push(TcpOptionElement::Noop);
+            options.push(TcpOptionElement::SelectiveAcknowledgementPermitted);
+        }
+    } else {
+        let mut blocks = segment.sack.blocks(segment.ack);
+        let mut next = || {
+            let (start, end) = blocks.next()?;
+            Some((wrap(start, !ends.with_data), wrap(end, !ends.with_data)))
+        };
+        if let Some(first) = next() {
+            options.push(TcpOptionElement::Noop);
+            options.push(TcpOptionElement::Noop);
+            options.push(TcpOptionElement::SelectiveAcknowledgement(first, [next(), next(), next()]));
+        }
+    }
+    // They fit: forty bytes hold four blocks, and a SYN's options take twelve.
+    let _ = header.set_options(&options);
+
+    let headers = Ipv4Header::MIN_LEN + header.header_len();
+    let payload = (segment.len as usize).min(LARGEST - headers);
+    let ecn = match (segment.ce, segment.ect) {
+        (true, _) => IpEcn::CongestionExperienced,
+        (false, true) => IpEcn::Ect0,
+        (false, false) => IpEcn::NotEct,
+    };
+    let ip = ip(from, to, IpNumber::TCP, ecn, header.header_len() + payload, buffer);
+    buffer.resize(headers + payload, 0);
+    header.checksum = header.calc_checksum_ipv4(&ip, &buffer[headers..]).unwrap_or(0);
+    buffer[Ipv4Header::MIN_LEN..headers].copy_from_slice(&header.to_bytes());
+    headers
+}
+
+/// Writes a UDP datagram that makes a packet of `wire` bytes, or as long as it must be to hold what `text` writes;
+/// returns the length of its headers and text.
+fn udp(
+    from: Endpoint,
+    to: Endpoint,
+    wire: usize,
+    text: impl FnOnce(&mut Vec<u8>),
+    buffer: &mut Vec<u8>,
+) -> usize {
+    const HEADERS: usize = Ipv4Header::MIN_LEN + UdpHeader::LEN;
+    buffer.resize(HEADERS, 0);
+    text(buffer);
+    buffer.truncate(LARGEST);
+    let kept = buffer.len();
+    buffer.resize(kept.max(wire.min(LARGEST)), 0);
+    let payload = buffer.split_off(HEADERS);
+    buffer.clear();
+    let ip = ip(from, to, IpNumber::UDP, IpEcn::NotEct, UdpHeader::LEN + payload.len(), buffer);
+    let header = UdpHeader::with_ipv4_checksum(from.1, to.1, &ip, &payload);
+    buffer.extend(header.map(|header| header.to_bytes()).unwrap_or_default());
+    buffer.extend(payload);
+    kept
+}
+
+/// `DATA 17 stream 3.0 bytes 1400+1400 below 12 fin`: packet number, stream and which of those under its number, place
+/// and length of the payload, below which number all is settled, flags.
+fn describe_data(data: &spacelink::Data, text: &mut Vec<u8>) {
+    let _ = write!(
+        text,
+        "DATA {} stream {}.{} bytes {}+{} below {}",
+        data.number, data.stream, data.incarnation, data.offset, data.len, data.floor
+    );
+    let flags = [
+        (data.open, " open"),
+        (data.fin, " fin"),
+        (data.reset, " reset"),
+        (data.retransmission, " retransmission"),
+    ];
+    flags.iter().filter(|(set, _)| *set).for_each(|(_, word)| text.extend_from_slice(word.as_bytes()));
+    text.push(b'\n');
+}
+
+/// `ACK 12-17 3-9 after 25000000 ns window 3.0 65000`: numbers that arrived, how long ago the largest did, and up to
+/// where streams may send.
+fn describe_ack(ack: &spacelink::Ack, text: &mut Vec<u8>) {
+    text.extend_from_slice(b"ACK");
+    for range in ack.ranges() {
+        let _ = write!(text, " {}-{}", range.first, range.last);
+    }
+    let _ = write!(text, " after {} ns", ack.delay.as_nanos());
+    for window in ack.windows() {
+        let _ = write!(text, " window {}.{} {}", window.stream, window.incarnation, window.limit);
+    }
+    text.push(b'\n');
+}
+
+/// The initial sequence number of one direction of a connection.
+fn initial(ends: &Ends, of_sender: bool) -> u32 {
+    let connection = 2 * u64::from(ends.leg) + u64::from(of_sender);
+    Rng::stream(u64::from(ends.flow), "capture", connection, "initial sequence number").bits() as u32
+}
+
+/// By how many bits windows up to `largest` are shifted to fit into sixteen; RFC 7323 section 2.3: 14 at the most.
+fn window_shift(largest: u32) -> u8 {
+    (32 - largest.leading_zeros()).saturating_sub(16).min(14) as u8
+}
+
+fn clipped(value: u32) -> u16 {
+    u16::try_from(value).unwrap_or(u16::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bentpipe_units::Instant;
+    use tcp::{Flags, Sack, Segment};
+
+    fn sighting(len: u32, packet: Packet) -> Sighting {
+        Sighting { time: Instant::ZERO, interface: 0, len, lost: false, packet }
+    }
+
+    /// The one's complement sum over 16-bit words (RFC 1071), which a right checksum makes all ones.
+    fn sum(bytes: &[u8]) -> u16 {
+        let words = bytes.chunks(2).map(|w| u32::from(w[0]) << 8 | u32::from(*w.get(1).unwrap_or(&0)));
+        let mut sum: u32 = words.sum();
+        while sum > 0xffff {
+            sum = (sum & 0xffff) + (sum >> 16);
+        }
+        sum as u16
+    }
+
+    /// The pseudo-header of RFC 9293 section 3.1, then segment and payload.
+    fn with_pseudo_header(packet: &[u8]) -> Vec<u8> {
+        let mut bytes = packet[12..20].to_vec();
+        bytes.extend([0, packet[9]]);
+        bytes.extend(((packet.len() - 20) as u16).to_be_bytes());
+        bytes.extend(&packet[20..]);
+        bytes
+    }
+
+    const ENDS: Ends = Ends {
+        flow: 16384 + 5,
+        traffic: 1,
+        leg: 0,
+        sender: 255,
+        receiver: 2,
+        with_data: false,
+        sender_opened: true,
+    };
+
+    fn segment(seq: u64, ack: u64, len: u32, flags: Flags) -> Segment {
+        Segment {
+            seq,
+            ack,
+            len,
+            window: 1 << 20,
+            cwnd: 0,
+            sack: Sack::NONE,
+            flags,
+            retransmission: false,
+            ect: false,
+            ce: false,
+        }
+    }
+
+    fn made(ends: Ends, segment: Segment, len: u32) -> (Vec<u8>, Made) {
+        let mut buffer = vec![1; 7];
+        let packet = Packet::Tcp { ends, segment, mss: 1000, receive_window: 1 << 20 };
+        let made = synthesize(&sighting(len, packet), &mut buffer);
+        (buffer, made)
+    }
+
+    /// An ACK with two SACK blocks comes back from the receiver, with a congestion mark and an echo of another: every
+    /// field by its place in the headers.
+    #[test]
+    fn every_field_of_an_ack_stands_in_its_place() {
+        let far = 5_000_000_000;
+        let mut ack = segment(1, far, 0, Flags::ACK | Flags::ECE);
+        ack.sack = Sack::new(far, &[(far + 3000, far + 4000), (far + 1000, far + 2000)]);
+        ack.ce = true;
+        let (packet, made) = made(ENDS, ack, 40);
+        let word = |at: usize| u32::from_be_bytes(packet[at..at + 4].try_into().unwrap());
+        let half = |at: usize| u16::from_be_bytes(packet[at..at + 2].try_into().unwrap());
+        // 20 of IP, 20 of TCP, and 2 + 2 + 16 of options, although the simulator counts 40 in all.
+        assert_eq!((packet.len(), half(2), made.headers), (60, 60, 60));
+        assert_eq!((packet[0], packet[1], packet[8], packet[9]), (0x45, 3, 64, 6));
+        assert_eq!((&packet[12..16], &packet[16..20]), (&[10, 0, 0, 3][..], &[10, 0, 1, 0][..]));
+        assert_eq!((half(20), half(22)), (42_001, 49_157));
+        assert_eq!(word(24), initial(&ENDS, false).wrapping_add(1));
+        let isn = initial(&ENDS, true);
+        assert_eq!(word(28), isn.wrapping_add((far % (1 << 32)) as u32));
+        assert_eq!((packet[32], packet[33]), (10 << 4, 0x50));
+        // 2^20 needs 21 bits, so it is shifted by 5.
+        assert_eq!(half(34), 1 << 15);
+        assert_eq!(&packet[40..44], &[1, 1, 5, 18]);
+        let blocks = [44, 48, 52, 56].map(|at| word(at).wrapping_sub(word(28)));
+        assert_eq!(blocks, [3000, 4000, 1000, 2000]);
+        assert_eq!(sum(&packet[..20]), 0xffff);
+        assert_eq!(sum(&with_pseudo_header(&packet)), 0xffff);
+    }
+
+    #[test]
+    fn a_syn_offers_what_the_connection_can() {
+        let ends = Ends { with_data: true, ..ENDS };
+        let mut syn = segment(0, 0, 0, Flags::SYN | Flags::ECE | Flags::CWR);
+        syn.sack = Sack::PERMITTED;
+        let (packet, _) = made(ends, syn, 40);
+        assert_eq!(u32::from_be_bytes(packet[24..28].try_into().unwrap()), initial(&ends, true));
+        assert_eq!(&packet[28..32], &[0; 4]);
+        assert_eq!((packet[33], &packet[34..36]), (0xc2, &[0xff, 0xff][..]));
+        assert_eq!(&packet[40..52], &[2, 4, 3, 232, 1, 3, 3, 5, 1, 1, 4, 2]);
+        assert_eq!(sum(&with_pseudo_header(&packet)), 0xffff);
+    }
+
+    /// The headers of a full segment are kept, the checksum is that of all of it, and what the simulator counts beyond
+    /// it (here 18 bytes of framing) is there too.
+    #[test]
+    fn a_segments_checksum_covers_its_payload() {
+        let ends = Ends { with_data: true, ..ENDS };
+        let (packet, made) = made(ends, segment(u64::from(u32::MAX), 1, 1000, Flags::ACK), 1058);
+        assert_eq!((packet.len(), made.headers), (1058, 40));
+        assert_eq!(u16::from_be_bytes([packet[2], packet[3]]), 1040);
+        assert_eq!(sum(&with_pseudo_header(&packet[..1040])), 0xffff);
+        // Positions wrap: the one before 2^32 is the one before the initial sequence number.
+        let seq = u32::from_be_bytes(packet[24..28].try_into().unwrap());
+        assert_eq!(seq, initial(&ends, true).wrapping_sub(1));
+    }
+
+    #[test]
+    fn what_gateways_and_terminals_say_can_be_read() {
+        let data = spacelink::Data {
+            number: 17,
+            floor: 12,
+            offset: 2800,
+            stream: 3,
+            incarnation: 1,
+            len: 1400,
+            open: false,
+            fin: true,
+            reset: false,
+            retransmission: true,
+        };
+        let mut packet = Vec::new();
+        let made =
+            synthesize(&sighting(1440, Packet::Space { station: 1, to_terminal: true, data }), &mut packet);
+        let text = "DATA 17 stream 3.1 bytes 2800+1400 below 12 fin retransmission\n";
+        assert_eq!(std::str::from_utf8(&packet[28..made.headers]).unwrap(), text);
+        assert_eq!((packet.len(), &packet[12..20]), (1440, &[172, 16, 0, 3, 172, 16, 0, 4][..]));
+        assert_eq!(sum(&with_pseudo_header(&packet)), 0xffff);
+
+        let mut ack = spacelink::Ack::new(bentpipe_units::Duration::from_millis(25));
+        ack.push_range(spacelink::AckRange { first: 12, last: 17 });
+        ack.push_range(spacelink::AckRange { first: 3, last: 9 });
+        ack.push_window(spacelink::WindowUpdate { stream: 3, incarnation: 0, limit: 65_000 });
+        let packet_of = Packet::SpaceAck { station: 0, to_terminal: false, ack: Box::new(ack) };
+        let made = synthesize(&sighting(52, packet_of), &mut packet);
+        let text = "ACK 12-17 3-9 after 25000000 ns window 3.0 65000\n";
+        assert_eq!(std::str::from_utf8(&packet[28..made.headers]).unwrap(), text);
+        assert_eq!(&packet[12..20], &[172, 16, 0, 2, 172, 16, 0, 1]);
+        assert_eq!(sum(&with_pseudo_header(&packet)), 0xffff);
+    }
+
+    #[test]
+    fn windows_are_shifted_no_more_than_they_must_be() {
+        let largest = [0, 65_535, 65_536, 1 << 20, 4 << 20, u32::MAX];
+        assert_eq!(largest.map(window_shift), [0, 0, 1, 5, 7, 14]);
+    }
+}

@@ -1,0 +1,197 @@
+//! Looking on at a run: what is seen, and that seeing changes nothing.
+
+mod common;
+
+use bentpipe_scenario::Scenario;
+use bentpipe_sim::{
+    Error, Packet, Progress, Results, Selector, Sighting, Watch, check_watch, interfaces, run_watched,
+};
+use bentpipe_transport::tcp::Flags;
+use bentpipe_units::Duration;
+use common::{results, shipped};
+
+fn watched(scenario: &Scenario, links: &[&str], flows: &[&str]) -> Result<(Results, Vec<Sighting>), Error> {
+    let watch = Watch {
+        links: links.iter().map(|&name| name.to_owned()).collect(),
+        flows: flows.iter().map(|text| Selector::parse(text, scenario).unwrap()).collect(),
+    };
+    let mut seen = Vec::new();
+    let results =
+        run_watched(scenario, 1, &Progress::default(), &watch, &mut |sighting| seen.push(sighting.clone()))?;
+    Ok((results, seen))
+}
+
+fn short() -> Scenario {
+    shipped("small-gateway", &["run.duration=20 s"])
+}
+
+#[test]
+fn watching_changes_nothing() {
+    let scenario = short();
+    let plain = results(&scenario, 1);
+    let (seen, sightings) =
+        watched(&scenario, &["satellite", "ingress", "access"], &["flow:0", "traffic:web:3"]).unwrap();
+    assert_eq!(seen.events, plain.events);
+    assert_eq!(format!("{:?}", seen.series), format!("{:?}", plain.series));
+    assert_eq!(format!("{:?}", seen.drops), format!("{:?}", plain.drops));
+    assert_eq!(format!("{:?}", seen.flows), format!("{:?}", plain.flows));
+    assert!(plain.trace.is_empty() && !seen.trace.is_empty());
+    assert!(sightings.is_sorted_by_key(|sighting| sighting.time));
+    // All that left over the satellite while measuring, as the gateway counts it.
+    let left = sightings.iter().filter(|s| s.interface == 0 && s.time > seen.begin).count() as u64;
+    assert!(left.abs_diff(seen.summary.sent_packets) <= 1, "{left} {}", seen.summary.sent_packets);
+}
+
+/// A link of 1 Mbit/s and 50 ms; a client asks for 6000 bytes, as in `by_hand.rs`.
+const FETCH: &str = r#"
+title = "One page"
+[run]
+duration = "10 s"
+subject = "wire"
+[host.client]
+count = 1
+[host.server]
+count = 1
+[link.wire]
+between = ["server", "client"]
+rate = "1 Mbps"
+delay = "50 ms"
+queue = { limit = "1000 packets", aqm = { algorithm = "droptail" } }
+[link.idle]
+between = ["server", "client"]
+rate = "1 Mbps"
+delay = "60 ms"
+[transport.plain]
+mss = "1000 B"
+initial_window = 3
+clock_granularity = "0 s"
+[traffic.web]
+kind = "pages"
+from = "server"
+to = "client"
+transport = "plain"
+sessions = 1
+object_size = "6000 B"
+request_size = "300 B"
+think_time = "100 s"
+"#;
+
+fn fetch() -> Scenario {
+    Scenario::parse(FETCH, "test.toml", &[]).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// At the server: the client's SYN has come after 0.32 + 50 ms, and the answer leaves at once. The request, 340 bytes,
+/// completes the handshake after another 50.32 + 52.72 ms; three segments are sent from then on, 8.32 ms each; the
+/// first ACK is back 8.32 + 50 + 50.32 ms after the first of them, at 262.00 ms, and lets two more go.
+#[test]
+fn packets_are_seen_where_the_first_node_would_see_them() {
+    let (_, seen) = watched(&fetch(), &["wire"], &[]).unwrap();
+    let row = |s: &Sighting| {
+        let Packet::Tcp { ends, segment, .. } = &s.packet else { panic!("not TCP") };
+        assert_eq!((ends.flow, ends.leg, ends.sender_opened), (0, 0, false));
+        assert_eq!(ends.with_data, s.interface == 0);
+        (s.interface, s.time.as_nanos() / 10_000, segment.flags.has(Flags::SYN), segment.len, s.len)
+    };
+    let first: Vec<_> = seen.iter().take(8).map(row).collect();
+    let by_hand = [
+        (1, 5_032, true, 0, 40),
+        (0, 5_032, true, 0, 40),
+        (1, 15_336, false, 300, 340),
+        (0, 15_336, false, 1000, 1040),
+        (0, 16_168, false, 1000, 1040),
+        (0, 17_000, false, 1000, 1040),
+        (1, 26_200, false, 0, 40),
+        (0, 26_200, false, 1000, 1040),
+    ];
+    assert_eq!(first, by_hand);
+}
+
+/// The SYN-ACK leaves at 50.32 ms and its ACK comes, with the request, at 153.36: a round trip of 103.04 ms, so the RTO
+/// is 3 x 103.04 ms, but no less than the least of 1 s. The first segment's takes 8.32 + 50 + 0.32 + 50 = 108.64 ms.
+#[test]
+fn a_trace_says_what_the_sender_knew() {
+    let (r, _) = watched(&fetch(), &[], &["flow:0"]).unwrap();
+    let at = |ms: u64| r.trace.iter().rfind(|row| row.time.as_nanos() <= ms * 1_000_000).unwrap();
+    let micros = Duration::from_micros;
+    assert!(r.trace.iter().all(|row| (row.flow, row.leg) == (0, 0)));
+    let begun = at(155).state;
+    assert_eq!((begun.cwnd, begun.ssthresh, begun.in_flight), (3000, u64::MAX, 3000));
+    assert_eq!((begun.rtt, begun.srtt), (Some(micros(103_040)), Some(micros(103_040))));
+    assert_eq!(begun.rto, micros(1_000_000));
+    // In slow start, one ACK of a segment: one segment more in the window, one less in flight, two sent.
+    let later = at(263).state;
+    assert_eq!((later.cwnd, later.in_flight, later.rtt), (4000, 4000, Some(micros(108_640))));
+    // 7/8 of 103.04 and 1/8 of 108.64.
+    assert_eq!(later.srtt, Some(micros(103_740)));
+    assert_eq!((later.retransmissions, later.timeouts), (0, 0));
+    // The rows of one connection are at least a millisecond's number apart, and each differs from the one before.
+    for pair in r.trace.windows(2) {
+        assert!(pair[0].time.as_nanos() / 1_000_000 < pair[1].time.as_nanos() / 1_000_000);
+        assert_ne!(pair[0].state, pair[1].state);
+    }
+}
+
+/// Where a PEP splits, the flow's data has two senders.
+#[test]
+fn both_senders_of_a_split_flow_are_traced() {
+    let (r, _) = watched(&short(), &[], &["traffic:web:3"]).unwrap();
+    let flow = r.trace[0].flow;
+    let legs = |leg| r.trace.iter().filter(|row| row.flow == flow && row.leg == leg).count();
+    assert!(legs(0) > 0 && legs(1) > 0 && legs(2) == 0);
+    assert!(r.trace.iter().all(|row| r.flows[row.flow as usize].session == 3));
+}
+
+#[test]
+fn what_is_not_there_cannot_be_watched() {
+    let scenario = short();
+    let unseen = |links: &[&str], flows: &[&str]| match watched(&scenario, links, flows) {
+        Err(Error::Unseen(why)) => why,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(unseen(&["sky"], &[]), "there is no link \"sky\"; there are ingress, satellite, access");
+    assert_eq!(unseen(&["ingress", "ingress.2"], &[]), "link ingress.2: is named twice");
+    let why = unseen(&[], &["flow:100000"]);
+    assert!(why.starts_with("trace flow:100000: the run had ") && why.contains("numbered 0 to "), "{why}");
+    let why = unseen(&[], &["traffic:web:40"]);
+    assert_eq!(why, "trace traffic:web:40: 40 sessions of traffic web began, but not that one");
+
+    let idle = Watch { links: vec!["idle".to_owned()], flows: Vec::new() };
+    let why = check_watch(&fetch(), &idle).unwrap_err().to_string();
+    assert!(why.starts_with("link idle: no packet is ever on it"), "{why}");
+
+    for (text, wrong) in [
+        ("17", "found \"17\""),
+        ("flow:", "found \"\""),
+        ("flow:-1", "found \"-1\""),
+        ("flow:+1", "found \"+1\""),
+        ("flow:99999999999", "found \"99999999999\""),
+        ("traffic:bulk:1", "found traffic \"bulk\"; allowed: web"),
+        ("traffic:web", "found \"traffic:web\""),
+    ] {
+        let why = Selector::parse(text, &scenario).unwrap_err();
+        assert!(why.contains(&format!("trace {text}: ")) && why.contains(wrong), "{why}");
+    }
+    let voice = shipped("unsplit-udp", &["run.duration=5 s", "run.warmup=1 s"]);
+    let name = &voice.traffic.iter().find(|t| t.name != "web").unwrap().name;
+    let why = Selector::parse(&format!("traffic:{name}:0"), &voice).unwrap_err();
+    assert!(why.ends_with(&format!("traffic {name} has no TCP connections")), "{why}");
+}
+
+#[test]
+fn a_link_of_a_group_has_interfaces_for_each_member() {
+    let names = |links: &[&str]| {
+        let links: Vec<_> = links.iter().map(|&name| name.to_owned()).collect();
+        let found = interfaces(&short(), &links).unwrap();
+        found.iter().map(|i| format!("{} {} {} {}", i.watched, i.name, i.from, i.to)).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&["ingress"]).len(), 10);
+    assert_eq!(
+        names(&["satellite", "ingress.4"]),
+        [
+            "0 satellite gateway terminal",
+            "0 satellite reverse terminal gateway",
+            "1 ingress.4 server.4 gateway",
+            "1 ingress.4 reverse gateway server.4"
+        ]
+    );
+}
