@@ -1,7 +1,9 @@
 //! Python bindings: the simulator behind the package `bentpipe`. Thin wrappers without logic of their own.
 
+mod captures;
 mod tables;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use bentpipe_queue::registry::{AQMS, Algorithm, Placement, SCHEDULERS};
@@ -16,6 +18,7 @@ use pyo3::types::PyDict;
 use serde::Serialize;
 use serde_json::json;
 
+use crate::captures::Captures;
 use crate::tables::Table;
 
 create_exception!(
@@ -26,6 +29,7 @@ create_exception!(
 );
 create_exception!(bentpipe._core, SimulationError, PyException, "A run without results that can be trusted.");
 create_exception!(bentpipe._core, Cancelled, PyException, "A run that was asked to stop.");
+create_exception!(bentpipe._core, WatchError, PyException, "A link or a flow to look at that there is not.");
 
 fn scenario_error(error: scenario::Error) -> PyErr {
     ScenarioError::new_err(error.to_string())
@@ -159,6 +163,23 @@ impl Scenario {
         rate.unwrap_or_default().as_bps() as f64
     }
 
+    /// The link that metrics describe.
+    #[getter]
+    fn subject_link(&self) -> &str {
+        let link = match self.inner.subject {
+            Subject::Gateway(gateway) => self.inner.gateways[gateway].link,
+            Subject::Link(link) => link,
+        };
+        &self.inner.links[link].name
+    }
+
+    /// Raises WatchError unless these flows can be traced and these links captured; whether there are the flows, only a
+    /// run tells.
+    fn check_watch(&self, trace: Vec<String>, links: Vec<String>) -> PyResult<()> {
+        let watch = self.watch(&trace, links).map_err(WatchError::new_err)?;
+        sim::check_watch(&self.inner, &watch).map_err(simulation_error)
+    }
+
     /// Every key with the value in effect: dictionaries of key, value, origin and note.
     fn effective<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         to_python(py, self.inner.effective())
@@ -188,6 +209,12 @@ impl Scenario {
     fn named(file: &str, inner: scenario::Scenario) -> Self {
         let stem = std::path::Path::new(file).file_stem().unwrap_or_default();
         Self { name: stem.to_string_lossy().into_owned(), inner }
+    }
+
+    fn watch(&self, trace: &[String], links: Vec<String>) -> Result<sim::Watch, String> {
+        let flows =
+            trace.iter().map(|text| sim::Selector::parse(text, &self.inner)).collect::<Result<_, _>>()?;
+        Ok(sim::Watch { links, flows })
     }
 
     fn variant(&self, inner: scenario::Scenario) -> Self {
@@ -239,6 +266,12 @@ struct Run {
     /// Runs of consecutive drops: how many of each length.
     #[pyo3(get)]
     drop_runs: Py<Table>,
+    /// What the traced flows' senders knew: one row a change; None where nothing was to be traced.
+    #[pyo3(get)]
+    trace: Option<Py<Table>>,
+    /// For each capture: packets written, packets left out, retransmissions among those written.
+    #[pyo3(get)]
+    captured: Vec<(u64, u64, u64)>,
     /// The subject's counters, by name.
     #[pyo3(get)]
     counters: Py<PyDict>,
@@ -247,16 +280,45 @@ struct Run {
     cpu_seconds: f64,
 }
 
-/// Simulates a scenario with one seed. Other Python threads go on meanwhile.
+fn simulation_error(error: sim::Error) -> PyErr {
+    match error {
+        sim::Error::Cancelled => Cancelled::new_err(error.to_string()),
+        sim::Error::Impossible(_) => ScenarioError::new_err(error.to_string()),
+        sim::Error::Unseen(_) => WatchError::new_err(error.to_string()),
+        sim::Error::Broken(_) => SimulationError::new_err(error.to_string()),
+    }
+}
+
+/// Simulates a scenario with one seed. Other Python threads go on meanwhile. Traces flows, and writes the packets on
+/// links to files that must not exist: `captures` names both, `snap` and `packets` limit each file.
 #[pyfunction]
-fn simulate(py: Python<'_>, scenario: &Scenario, seed: u64, progress: &Progress) -> PyResult<Run> {
+#[pyo3(signature = (scenario, seed, progress, *, trace=vec![], captures=vec![], snap=None, packets=u64::MAX))]
+#[allow(clippy::too_many_arguments)]
+fn simulate(
+    py: Python<'_>,
+    scenario: &Scenario,
+    seed: u64,
+    progress: &Progress,
+    trace: Vec<String>,
+    captures: Vec<(String, PathBuf)>,
+    snap: Option<u32>,
+    packets: u64,
+) -> PyResult<Run> {
     let started = cpu_time::ThreadTime::now();
-    let results =
-        py.detach(|| sim::run(&scenario.inner, seed, &progress.0)).map_err(|error| match error {
-            sim::Error::Cancelled => Cancelled::new_err(error.to_string()),
-            sim::Error::Impossible(_) => ScenarioError::new_err(error.to_string()),
-            sim::Error::Broken(_) => SimulationError::new_err(error.to_string()),
-        })?;
+    let (links, paths): (Vec<_>, Vec<_>) = captures.into_iter().unzip();
+    let watch = scenario.watch(&trace, links).map_err(WatchError::new_err)?;
+    let (results, captured) = py.detach(|| {
+        let limits = bentpipe_capture::Limits { snap, packets };
+        let mut captures = Captures::begin(&scenario.inner, &watch, paths, limits)?;
+        let results = sim::run_watched(&scenario.inner, seed, &progress.0, &watch, &mut |sighting| {
+            if !captures.take(sighting) {
+                progress.0.cancel();
+            }
+        });
+        // Where a file could not be written, that is why the run was stopped.
+        let counts = captures.end()?;
+        results.map(|results| (results, counts)).map_err(simulation_error)
+    })?;
     let cpu_seconds = started.elapsed().as_secs_f64();
     let counters = PyDict::new(py);
     for (name, value) in tables::counters(&results) {
@@ -264,7 +326,11 @@ fn simulate(py: Python<'_>, scenario: &Scenario, seed: u64, progress: &Progress)
     }
     let table =
         |columns| tables::table(columns).map_err(SimulationError::new_err).and_then(|t| Py::new(py, t));
+    let traced = if trace.is_empty() { None } else { Some(table(tables::trace(&results))?) };
+    let captured = captured.iter().map(|c| (c.packets, c.left_out, c.retransmissions)).collect();
     Ok(Run {
+        trace: traced,
+        captured,
         drops: table(tables::drops(&results))?,
         flows: table(tables::flows(&results))?,
         drop_runs: table(tables::drop_runs(&results))?,
@@ -337,6 +403,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("ScenarioError", py.get_type::<ScenarioError>())?;
     module.add("SimulationError", py.get_type::<SimulationError>())?;
     module.add("Cancelled", py.get_type::<Cancelled>())?;
+    module.add("WatchError", py.get_type::<WatchError>())?;
     module.add_class::<Scenario>()?;
     module.add_class::<Progress>()?;
     module.add_class::<Run>()?;

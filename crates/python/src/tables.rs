@@ -9,8 +9,8 @@ use arrow_array::{
     StringArray, UInt32Array, UInt64Array,
 };
 use arrow_schema::{Field, Schema};
-use bentpipe_sim::{Flow, REASONS, Results, Series};
-use bentpipe_units::Instant;
+use bentpipe_sim::{Flow, REASONS, Results, Series, TraceRow, TraceState};
+use bentpipe_units::{Duration, Instant};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
@@ -117,6 +117,33 @@ pub fn flows(results: &Results) -> Columns {
         column("completion_time", column_of(&|flow| flow.completion_time())),
         column("goodput", column_of(&|flow| flow.goodput(begin, results.end))),
         column("drops", count_of(&|flow| flow.drops)),
+    ]
+}
+
+/// One row a change; times count from the beginning of the measurement.
+pub fn trace(results: &Results) -> Columns {
+    let rows = &results.trace;
+    let begin = results.begin;
+    let number = |f: &dyn Fn(&TraceRow) -> u32| UInt32Array::from_iter_values(rows.iter().map(f));
+    let count =
+        |f: &dyn Fn(&TraceState) -> u64| UInt64Array::from_iter_values(rows.iter().map(|row| f(&row.state)));
+    let seconds = |f: &dyn Fn(&TraceState) -> Option<Duration>| {
+        rows.iter().map(|row| f(&row.state).map(|d| d.as_secs_f64())).collect::<Float64Array>()
+    };
+    let ssthresh = rows.iter().map(|row| Some(row.state.ssthresh).filter(|&bytes| bytes != u64::MAX));
+    let since = |at: Instant| at.as_secs_f64() - begin.as_secs_f64();
+    vec![
+        column("time", Float64Array::from_iter_values(rows.iter().map(|row| since(row.time)))),
+        column("flow", number(&|row| row.flow)),
+        column("leg", number(&|row| row.leg)),
+        column("cwnd", count(&|state| state.cwnd)),
+        column("ssthresh", ssthresh.collect::<UInt64Array>()),
+        column("in_flight", count(&|state| state.in_flight)),
+        column("rtt", seconds(&|state| state.rtt)),
+        column("srtt", seconds(&|state| state.srtt)),
+        column("rto", seconds(&|state| Some(state.rto))),
+        column("retransmissions", count(&|state| state.retransmissions)),
+        column("timeouts", count(&|state| state.timeouts)),
     ]
 }
 
