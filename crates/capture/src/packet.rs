@@ -6,7 +6,8 @@
 //!   number of its traffic in the scenario.
 //! - Initial sequence numbers are drawn from the flow's number, leg and direction; the simulator's positions, which are
 //!   64 bits wide and begin at 0, are added to them and wrap.
-//! - Every connection scales its windows (RFC 7323 section 2), by as little as its largest window asks for.
+//! - Every connection scales its windows (RFC 7323 section 2): where its transport has no scale of its own, by as little
+//!   as its largest window asks for.
 //! - Checksums are those of the whole packet, over a payload of zeros.
 //! - What a gateway and its terminal exchange is UDP from and to [`SPACE_PORT`]; its payload begins with a line of text.
 //!
@@ -44,8 +45,9 @@ pub fn synthesize(sighting: &Sighting, buffer: &mut Vec<u8>) -> Made {
     buffer.clear();
     let wire = sighting.len as usize;
     let headers = match &sighting.packet {
-        Packet::Tcp { ends, segment, mss, receive_window } => {
-            tcp(ends, segment, *mss, *receive_window, buffer)
+        Packet::Tcp { ends, segment, mss, receive_window, window_scale } => {
+            let shift = window_scale.unwrap_or_else(|| window_shift(*receive_window));
+            tcp(ends, segment, *mss, shift, buffer)
         }
         Packet::Datagram { ends } => {
             let (from, to) = (endpoint(ends, ends.with_data), endpoint(ends, !ends.with_data));
@@ -124,14 +126,13 @@ fn ip(
 }
 
 /// Writes a TCP segment; returns the length of its headers.
-fn tcp(ends: &Ends, segment: &tcp::Segment, mss: u32, receive_window: u32, buffer: &mut Vec<u8>) -> usize {
+fn tcp(ends: &Ends, segment: &tcp::Segment, mss: u32, shift: u8, buffer: &mut Vec<u8>) -> usize {
     use tcp::Flags;
     let (from, to) = (endpoint(ends, ends.with_data), endpoint(ends, !ends.with_data));
     let (flags, syn) = (segment.flags, segment.flags.has(Flags::SYN));
     let wrap = |position: u64, of: bool| initial(ends, of).wrapping_add(position as u32);
 
     // RFC 7323 section 2.2: the window of a SYN is never scaled.
-    let shift = window_shift(receive_window);
     let window = if syn { segment.window } else { segment.window >> shift };
     let mut header = TcpHeader::new(from.1, to.1, wrap(segment.seq, ends.with_data), clipped(window));
     (header.syn, header.fin, header.rst) = (syn, flags.has(Flags::FIN), flags.has(Flags::RST));
@@ -140,29 +141,8 @@ fn tcp(ends: &Ends, segment: &tcp::Segment, mss: u32, receive_window: u32, buffe
     if header.ack {
         header.acknowledgment_number = wrap(segment.ack, !ends.with_data);
     }
-    let mut options = Vec::new();
-    if syn {
-        options.push(TcpOptionElement::MaximumSegmentSize(clipped(mss)));
-        options.push(TcpOptionElement::Noop);
-        options.push(TcpOptionElement::WindowScale(shift));
-        if segment.sack.is_permitted() {
-            options.push(TcpOptionElement::Noop);
-            options.push(TcpOptionElement::Noop);
-            options.push(TcpOptionElement::SelectiveAcknowledgementPermitted);
-        }
-    } else {
-        let mut blocks = segment.sack.blocks(segment.ack);
-        let mut next = || {
-            let (start, end) = blocks.next()?;
-            Some((wrap(start, !ends.with_data), wrap(end, !ends.with_data)))
-        };
-        if let Some(first) = next() {
-            options.push(TcpOptionElement::Noop);
-            options.push(TcpOptionElement::Noop);
-            options.push(TcpOptionElement::SelectiveAcknowledgement(first, [next(), next(), next()]));
-        }
-    }
-    // They fit: forty bytes hold four blocks, and a SYN's options take twelve.
+    let options = options(segment, mss, shift, |position| wrap(position, !ends.with_data));
+    // They fit: three blocks beside timestamps take all of the forty bytes.
     let _ = header.set_options(&options);
 
     let headers = Ipv4Header::MIN_LEN + header.header_len();
@@ -177,6 +157,36 @@ fn tcp(ends: &Ends, segment: &tcp::Segment, mss: u32, receive_window: u32, buffe
     header.checksum = header.calc_checksum_ipv4(&ip, &buffer[headers..]).unwrap_or(0);
     buffer[Ipv4Header::MIN_LEN..headers].copy_from_slice(&header.to_bytes());
     headers
+}
+
+/// A segment's options, as Linux pads them to whole words.
+fn options(segment: &tcp::Segment, mss: u32, shift: u8, wrap: impl Fn(u64) -> u32) -> Vec<TcpOptionElement> {
+    use TcpOptionElement as Opt;
+    let mut options = Vec::new();
+    let syn = segment.flags.has(tcp::Flags::SYN);
+    if syn {
+        options.push(Opt::MaximumSegmentSize(clipped(mss)));
+    }
+    let stamps = segment.timestamps;
+    match (syn && segment.sack.is_permitted(), stamps.is_some()) {
+        (true, true) => options.push(Opt::SelectiveAcknowledgementPermitted),
+        (true, false) => options.extend([Opt::Noop, Opt::Noop, Opt::SelectiveAcknowledgementPermitted]),
+        (false, true) => options.extend([Opt::Noop, Opt::Noop]),
+        (false, false) => {}
+    }
+    if stamps.is_some() {
+        options.push(Opt::Timestamp(stamps.value, stamps.echo));
+    }
+    if syn {
+        options.extend([Opt::Noop, Opt::WindowScale(shift)]);
+        return options;
+    }
+    let mut blocks = segment.sack.blocks(segment.ack).map(|(start, end)| (wrap(start), wrap(end)));
+    if let Some(first) = blocks.next() {
+        let more = [blocks.next(), blocks.next(), blocks.next()];
+        options.extend([Opt::Noop, Opt::Noop, Opt::SelectiveAcknowledgement(first, more)]);
+    }
+    options
 }
 
 /// Writes a UDP datagram that makes a packet of `wire` bytes, or as long as it must be to hold what `text` writes;
@@ -297,6 +307,7 @@ mod tests {
             window: 1 << 20,
             cwnd: 0,
             sack: Sack::NONE,
+            timestamps: tcp::Timestamps::NONE,
             flags,
             retransmission: false,
             ect: false,
@@ -306,7 +317,7 @@ mod tests {
 
     fn made(ends: Ends, segment: Segment, len: u32) -> (Vec<u8>, Made) {
         let mut buffer = vec![1; 7];
-        let packet = Packet::Tcp { ends, segment, mss: 1000, receive_window: 1 << 20 };
+        let packet = Packet::Tcp { ends, segment, mss: 1000, receive_window: 1 << 20, window_scale: None };
         let made = synthesize(&sighting(len, packet), &mut buffer);
         (buffer, made)
     }
@@ -349,8 +360,33 @@ mod tests {
         assert_eq!(u32::from_be_bytes(packet[24..28].try_into().unwrap()), initial(&ends, true));
         assert_eq!(&packet[28..32], &[0; 4]);
         assert_eq!((packet[33], &packet[34..36]), (0xc2, &[0xff, 0xff][..]));
-        assert_eq!(&packet[40..52], &[2, 4, 3, 232, 1, 3, 3, 5, 1, 1, 4, 2]);
+        assert_eq!(&packet[40..52], &[2, 4, 3, 232, 1, 1, 4, 2, 1, 3, 3, 5]);
         assert_eq!(sum(&with_pseudo_header(&packet)), 0xffff);
+    }
+
+    /// Options take what the transport counts for them, and all that a segment can have fit.
+    #[test]
+    fn timestamps_stand_before_selective_acknowledgements() {
+        let mut ack = segment(1, 1, 0, Flags::ACK);
+        ack.sack = Sack::new(1, &[(11, 21), (31, 41), (51, 61)]);
+        ack.timestamps = tcp::Timestamps { value: 0x0102_0304, echo: 0x0506_0708 };
+        let (packet, made) = made(ENDS, ack, 40);
+        assert_eq!(made.headers as u32, 40 + ack.options_len());
+        assert_eq!(&packet[40..56], &[1, 1, 8, 10, 1, 2, 3, 4, 5, 6, 7, 8, 1, 1, 5, 26]);
+        assert_eq!(packet.len(), 80);
+        let mut syn = segment(0, 0, 0, Flags::SYN);
+        (syn.sack, syn.timestamps) = (Sack::PERMITTED.with_scale(Some(7)), ack.timestamps);
+        let mut buffer = Vec::new();
+        let packet = Packet::Tcp {
+            ends: ENDS,
+            segment: syn,
+            mss: 1460,
+            receive_window: 1 << 20,
+            window_scale: Some(7),
+        };
+        let made = synthesize(&sighting(40, packet), &mut buffer);
+        assert_eq!(made.headers as u32, 40 + syn.options_len());
+        assert_eq!(&buffer[40..60], &[2, 4, 5, 180, 4, 2, 8, 10, 1, 2, 3, 4, 5, 6, 7, 8, 1, 3, 3, 7]);
     }
 
     /// The headers of a full segment are kept, the checksum is that of all of it, and what the simulator counts beyond

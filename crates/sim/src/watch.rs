@@ -280,6 +280,8 @@ pub enum Packet {
         mss: u32,
         /// The largest window that its sender may announce [bytes].
         receive_window: u32,
+        /// The scale of its windows; none: they are whatever 32 bits hold.
+        window_scale: Option<u8>,
     },
     /// A datagram.
     Datagram {
@@ -423,7 +425,13 @@ impl World {
                 // Of a leg's two connections, the first is nearer the data's sender.
                 let ends = self.ends(flight.circuit, place / 2, place % 2 == 1);
                 let config = &self.configs[self.conns[conn.peer as usize].config as usize];
-                Packet::Tcp { ends, segment, mss: config.mss, receive_window: config.receive_window }
+                Packet::Tcp {
+                    ends,
+                    segment,
+                    mss: config.mss,
+                    receive_window: config.receive_window,
+                    window_scale: config.window_scale.map(|shift| shift.min(14)),
+                }
             }
             Body::Datagram => Packet::Datagram { ends: self.ends(flight.circuit, 0, true) },
             Body::Space { station, to_far, data } => Packet::Space { station, to_terminal: to_far, data },
