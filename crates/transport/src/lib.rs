@@ -1,7 +1,8 @@
-//! TCP and the spacelink transport as sans-IO state machines.
+//! TCP, SCTP, RTP and the spacelink transport as sans-IO state machines.
 //!
-//! Neither reads a clock or moves a byte: a host hands in segments and the time, and takes out what is to be sent and
+//! None of them reads a clock or moves a byte: a host hands in segments and the time, and takes out what is to be sent and
 //! when to come back. Payload is virtual, for a simulator needs its length alone.
 
+pub mod sctp;
 pub mod spacelink;
 pub mod tcp;

@@ -1,0 +1,371 @@
+//! One endpoint of an association: its state, and what its host may do with it.
+
+use std::collections::VecDeque;
+
+use bentpipe_units::{Duration, Instant};
+
+use super::packet::{Control, size};
+use super::receive::Receiver;
+use super::rto::Rto;
+use super::{Config, Cookie};
+
+/// The most an application can write in all [bytes].
+const MOST: u64 = u64::MAX / 4;
+
+/// States of RFC 9260 section 4.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// There is no association; with `listening`, one may come about.
+    Closed,
+    CookieWait,
+    CookieEchoed,
+    Established,
+    ShutdownPending,
+    ShutdownSent,
+    ShutdownReceived,
+    ShutdownAckSent,
+}
+
+/// What is known of a DATA chunk that was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Outstanding,
+    /// Acknowledged by a gap ack block.
+    Acked,
+    /// Marked for retransmission.
+    Lost,
+}
+
+/// A DATA chunk that was sent and is not cumulatively acknowledged.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chunk {
+    pub(super) len: u16,
+    pub(super) begin: bool,
+    pub(super) end: bool,
+    pub(super) fate: Fate,
+    /// Miss indications in a row.
+    pub(super) misses: u8,
+    /// It was retransmitted fast, and will not be again.
+    pub(super) fast: bool,
+}
+
+impl Chunk {
+    #[inline]
+    pub(super) fn size(&self) -> u64 {
+        size(self.len).into()
+    }
+}
+
+/// Messages of one length that wait to be sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Messages {
+    pub(super) len: u32,
+    pub(super) count: u64,
+}
+
+/// One endpoint of an association.
+#[derive(Clone, Debug)]
+pub struct Association {
+    /// The first TSN not cumulatively acknowledged: that of the first of `chunks`.
+    pub(super) first: u64,
+    pub(super) chunks: VecDeque<Chunk>,
+    /// Messages to be sent, and how much of the first one has been.
+    pub(super) queue: VecDeque<Messages>,
+    pub(super) offset: u32,
+    /// Total size of the DATA chunks outstanding (section 2.3), and the user data in them [bytes].
+    pub(super) flight: u64,
+    pub(super) flight_data: u64,
+    /// Chunks marked for retransmission, none of them before `lost_from`; chunks acknowledged by gap ack blocks.
+    pub(super) lost: usize,
+    pub(super) lost_from: u64,
+    pub(super) gap_acked: usize,
+    /// What the peer has room for [bytes].
+    pub(super) rwnd: u64,
+    pub(super) cwnd: u64,
+    pub(super) ssthresh: u64,
+    pub(super) partial_bytes_acked: u64,
+    /// Fast Recovery, until all TSNs up to this one are acknowledged.
+    pub(super) recovery: Option<u64>,
+    /// One packet of chunks marked for retransmission goes whatever the window.
+    pub(super) fast_due: bool,
+    /// After a timeout: one packet in flight, until DATA is acknowledged.
+    pub(super) alone: bool,
+    /// Packets of new DATA that may still go at this time.
+    pub(super) burst: u32,
+    /// The DATA outstanding probes a closed window, and a SACK came since it was last sent.
+    pub(super) probing: bool,
+    pub(super) answered: bool,
+    pub(super) rto: Rto,
+    /// T1-init or T1-cookie, T2-shutdown, or T3-rtx: whichever the state has.
+    pub(super) alarm_at: Instant,
+    /// Timeouts in a row: attempts of the set-up, later the error counter of section 8.1.
+    pub(super) errors: u32,
+    pub(super) rx: Receiver,
+    pub(super) data_sent_at: Instant,
+    /// A chunk that manages the association and is to be sent.
+    pub(super) due: Control,
+    pub(super) cookie: Cookie,
+    pub(super) state: State,
+    pub(super) listening: bool,
+    pub(super) closing: bool,
+    pub(super) peer_closed: bool,
+    pub(super) failed: bool,
+    pub(super) written: u64,
+    pub(super) acked: u64,
+    pub(super) stats: Counters,
+}
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counters {
+    pub(super) retransmissions: u64,
+    pub(super) timeouts: u64,
+    pub(super) fast_retransmits: u64,
+    pub(super) packets_sent: u64,
+    pub(super) packets_received: u64,
+}
+
+/// Counters and state of an association, for reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Stats {
+    /// DATA chunks sent again.
+    pub retransmissions: u64,
+    /// Times T1, T2 or T3 went off.
+    pub timeouts: u64,
+    /// Times Fast Recovery was entered.
+    pub fast_retransmits: u64,
+    /// Packets sent, of whatever chunks.
+    pub packets_sent: u64,
+    /// Packets received, whatever became of them.
+    pub packets_received: u64,
+    /// Congestion window [bytes of DATA chunks].
+    pub cwnd: u64,
+    /// Slow start threshold [bytes of DATA chunks].
+    pub ssthresh: u64,
+    /// `partial_bytes_acked` of section 7.2.2 [bytes of DATA chunks].
+    pub partial_bytes_acked: u64,
+    /// What the peer has room for, as far as is known [bytes].
+    pub rwnd: u64,
+    /// Smoothed round trip, once measured.
+    pub srtt: Option<Duration>,
+    /// Retransmission timeout, as backed off.
+    pub rto: Duration,
+    /// DATA chunks outstanding [bytes].
+    pub in_flight: u64,
+}
+
+impl Association {
+    /// Opens actively: [`poll_transmit`](Self::poll_transmit) yields the INIT.
+    #[must_use]
+    pub fn connect(cfg: &Config) -> Self {
+        let mut association = Self::new(cfg, State::CookieWait);
+        association.due = Control::Init { a_rwnd: cfg.a_rwnd };
+        association
+    }
+
+    /// Opens passively: waits for an INIT.
+    #[must_use]
+    pub fn listen(cfg: &Config) -> Self {
+        let mut association = Self::new(cfg, State::Closed);
+        association.listening = true;
+        association
+    }
+
+    fn new(cfg: &Config, state: State) -> Self {
+        Self {
+            first: 1,
+            chunks: VecDeque::new(),
+            queue: VecDeque::new(),
+            offset: 0,
+            flight: 0,
+            flight_data: 0,
+            lost: 0,
+            lost_from: 1,
+            gap_acked: 0,
+            rwnd: 0,
+            cwnd: cfg.initial_cwnd(),
+            ssthresh: cfg.initial_ssthresh,
+            partial_bytes_acked: 0,
+            recovery: None,
+            fast_due: false,
+            alone: false,
+            burst: cfg.max_burst,
+            probing: false,
+            answered: false,
+            rto: Rto::new(cfg),
+            alarm_at: Instant::FAR_FUTURE,
+            errors: 0,
+            rx: Receiver::new(cfg),
+            data_sent_at: Instant::ZERO,
+            due: Control::None,
+            cookie: Cookie::default(),
+            state,
+            listening: false,
+            closing: false,
+            peer_closed: false,
+            failed: false,
+            written: 0,
+            acked: 0,
+            stats: Counters::default(),
+        }
+    }
+
+    /// When to call [`on_timer`](Self::on_timer).
+    #[inline]
+    #[must_use]
+    pub fn timer(&self) -> Option<Instant> {
+        let at = self.alarm_at.min(self.rx.sack_at);
+        (at != Instant::FAR_FUTURE).then_some(at)
+    }
+
+    /// The application hands over `bytes`, cut into messages of [`Config::message`]. Nothing after a
+    /// [`close`](Self::close), nor beyond `u64::MAX / 4` in all.
+    pub fn write(&mut self, cfg: &Config, bytes: u64) {
+        let message = cfg.message.max(1);
+        let bytes = bytes.min(MOST - self.written);
+        self.enqueue(message, bytes / u64::from(message));
+        self.enqueue((bytes % u64::from(message)) as u32, 1);
+        self.burst = cfg.max_burst;
+    }
+
+    /// The application hands over a message of `len` bytes.
+    pub fn send(&mut self, cfg: &Config, len: u32) {
+        if u64::from(len) <= MOST - self.written {
+            self.enqueue(len, 1);
+            self.burst = cfg.max_burst;
+        }
+    }
+
+    fn enqueue(&mut self, len: u32, count: u64) {
+        let open = self.state != State::Closed || self.listening;
+        if len == 0 || count == 0 || self.closing || self.peer_closed || !open {
+            return;
+        }
+        self.written += u64::from(len) * count;
+        match self.queue.back_mut() {
+            Some(last) if last.len == len => last.count += count,
+            _ => self.queue.push_back(Messages { len, count }),
+        }
+    }
+
+    /// The application has written all it will. Once all of it is acknowledged, both directions are shut down
+    /// (section 9.2): SCTP knows no association that is open in one of them.
+    pub fn close(&mut self) {
+        self.closing = true;
+        if self.state == State::Established {
+            self.state = State::ShutdownPending;
+        }
+    }
+
+    /// Gives the association up, section 9.1: an ABORT goes out where the peer knows of it.
+    pub fn abort(&mut self) {
+        let known = !matches!(self.state, State::Closed | State::CookieWait);
+        self.shut();
+        if known {
+            self.due = Control::Abort;
+        }
+    }
+
+    /// In-order bytes of whole messages waiting for the application [bytes].
+    #[inline]
+    #[must_use]
+    pub fn readable(&self) -> u64 {
+        self.rx.unread
+    }
+
+    /// The application takes `n` bytes, or as many as there are.
+    #[inline]
+    pub fn read(&mut self, n: u64) {
+        self.rx.read(n);
+    }
+
+    /// Whether the set-up is done and the association not closed.
+    #[inline]
+    #[must_use]
+    pub fn is_established(&self) -> bool {
+        !matches!(self.state, State::Closed | State::CookieWait | State::CookieEchoed)
+    }
+
+    /// Whether the peer has shut the association down, and all it sent before has come.
+    #[inline]
+    #[must_use]
+    pub fn peer_closed(&self) -> bool {
+        self.peer_closed
+    }
+
+    /// Whether there is nothing left to send or wait for: the association was shut down, failed or was aborted.
+    #[inline]
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.state == State::Closed && !self.listening && self.due == Control::None
+    }
+
+    /// Whether the peer aborted the association, or left too many packets unanswered.
+    #[inline]
+    #[must_use]
+    pub fn failed(&self) -> bool {
+        self.failed
+    }
+
+    /// User data the peer acknowledged cumulatively [bytes].
+    #[inline]
+    #[must_use]
+    pub fn acked(&self) -> u64 {
+        self.acked
+    }
+
+    /// User data written and not acknowledged [bytes].
+    #[inline]
+    #[must_use]
+    pub fn unsent_or_unacked(&self) -> u64 {
+        self.written - self.acked
+    }
+
+    /// User data received in order [bytes], read or not.
+    #[inline]
+    #[must_use]
+    pub fn received(&self) -> u64 {
+        self.rx.received
+    }
+
+    /// Counters and state.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        Stats {
+            retransmissions: self.stats.retransmissions,
+            timeouts: self.stats.timeouts,
+            fast_retransmits: self.stats.fast_retransmits,
+            packets_sent: self.stats.packets_sent,
+            packets_received: self.stats.packets_received,
+            cwnd: self.cwnd,
+            ssthresh: self.ssthresh,
+            partial_bytes_acked: self.partial_bytes_acked,
+            rwnd: self.rwnd,
+            srtt: self.rto.srtt(),
+            rto: self.rto.interval(),
+            in_flight: self.flight,
+        }
+    }
+
+    /// The TSN of the next DATA chunk that was never sent.
+    #[inline]
+    pub(super) fn next_tsn(&self) -> u64 {
+        self.first + self.chunks.len() as u64
+    }
+
+    /// Ends the association, with nothing more to do.
+    pub(super) fn shut(&mut self) {
+        self.state = State::Closed;
+        self.listening = false;
+        self.alarm_at = Instant::FAR_FUTURE;
+        self.rx.sack_at = Instant::FAR_FUTURE;
+        self.rx.sack_now = false;
+        self.due = Control::None;
+    }
+
+    /// Ends the association because of the peer.
+    pub(super) fn fail(&mut self) {
+        self.shut();
+        self.failed = true;
+    }
+}

@@ -1,0 +1,169 @@
+//! What an arriving packet changes: set-up and shutdown, RFC 9260 sections 5, 8.4 and 9.
+
+use bentpipe_units::Instant;
+
+use super::association::{Association, State};
+use super::{Config, Control, Cookie, Packet};
+
+impl Association {
+    /// Takes in a packet that arrived.
+    ///
+    /// Whatever it holds, nothing worse happens than that the association is aborted.
+    pub fn on_packet(&mut self, cfg: &Config, now: Instant, packet: &Packet) {
+        self.stats.packets_received += 1;
+        self.burst = cfg.max_burst;
+        if self.state == State::Closed && !self.listening {
+            return self.on_stray(packet);
+        }
+        match packet.control {
+            Control::None => {}
+            Control::Init { .. } => self.on_init(cfg, now, &packet.control),
+            Control::InitAck { a_rwnd, cookie } => self.on_init_ack(cfg, now, a_rwnd, cookie),
+            Control::CookieEcho { cookie } => self.on_cookie_echo(cfg, now, cookie),
+            Control::CookieAck if self.state == State::CookieEchoed => {
+                self.rto.on_acked(cfg, now, 0);
+                self.establish(now);
+            }
+            Control::StaleCookie if self.state == State::CookieEchoed => {
+                // Section 5.2.6 (1): the peer is asked for another cookie.
+                self.state = State::CookieWait;
+                self.due = Control::Init { a_rwnd: cfg.a_rwnd };
+            }
+            Control::Abort => return self.on_abort(),
+            _ => {}
+        }
+        // Section 6: DATA is for these states; SACKs, for those in which there is DATA to acknowledge.
+        let data = packet.data();
+        if matches!(self.state, State::Established | State::ShutdownPending | State::ShutdownSent)
+            && !data.is_empty()
+        {
+            self.rx.on_data(cfg, now, data);
+            if self.state == State::ShutdownSent {
+                // Section 9.2: each packet with DATA is answered with a SHUTDOWN, and T2-shutdown restarted. A SACK
+                // goes with it: it must where gaps or duplicates are to be reported, and it alone tells of the window.
+                self.rx.sack_now = true;
+                self.due = Control::Shutdown { cum: self.rx.cum };
+            }
+        }
+        if let Some(sack) = &packet.sack
+            && matches!(self.state, State::Established | State::ShutdownPending | State::ShutdownReceived)
+        {
+            self.on_sack(cfg, now, sack);
+        }
+        match packet.control {
+            Control::Shutdown { cum } => self.on_shutdown(cfg, now, cum),
+            // Section 9.2.
+            Control::ShutdownAck if matches!(self.state, State::ShutdownSent | State::ShutdownAckSent) => {
+                self.peer_closed = true;
+                self.shut();
+                self.due = Control::ShutdownComplete;
+            }
+            // Section 8.5.1 (E): one that belongs to an association that was never set up is answered all the same.
+            Control::ShutdownAck if matches!(self.state, State::CookieWait | State::CookieEchoed) => {
+                self.due = Control::ShutdownComplete;
+            }
+            Control::ShutdownComplete if self.state == State::ShutdownAckSent => self.shut(),
+            _ => {}
+        }
+    }
+
+    /// Section 8.4: a packet for an association that is no more.
+    fn on_stray(&mut self, packet: &Packet) {
+        self.due = match packet.control {
+            // (5): whose SHUTDOWN COMPLETE was lost.
+            Control::ShutdownAck => Control::ShutdownComplete,
+            // (8).
+            Control::None | Control::Init { .. } | Control::Shutdown { .. } => Control::Abort,
+            _ => self.due,
+        };
+    }
+
+    /// Sections 5.1 (B), 5.2.1 and 5.2.2: an INIT is answered in every state, and nothing is kept of it.
+    fn on_init(&mut self, cfg: &Config, now: Instant, control: &Control) {
+        let &Control::Init { a_rwnd } = control else { return };
+        if self.due == Control::None {
+            // Section 9.2: but with the SHUTDOWN ACK where that has been sent.
+            self.due = if self.state == State::ShutdownAckSent {
+                Control::ShutdownAck
+            } else {
+                Control::InitAck { a_rwnd: cfg.a_rwnd, cookie: Cookie { a_rwnd, made: now } }
+            };
+        }
+    }
+
+    /// Section 5.1 (C).
+    fn on_init_ack(&mut self, cfg: &Config, now: Instant, a_rwnd: u32, cookie: Cookie) {
+        // Section 5.2.3: an INIT ACK that is not waited for is discarded.
+        if self.state != State::CookieWait {
+            return;
+        }
+        self.rto.on_acked(cfg, now, 0);
+        // T1-init is stopped; T1-cookie starts anew.
+        self.errors = 0;
+        self.alarm_at = Instant::FAR_FUTURE;
+        self.rwnd = a_rwnd.into();
+        self.cookie = cookie;
+        self.state = State::CookieEchoed;
+        self.due = Control::CookieEcho { cookie };
+    }
+
+    /// Sections 5.1 (D) and 5.1.5.
+    fn on_cookie_echo(&mut self, cfg: &Config, now: Instant, cookie: Cookie) {
+        match self.state {
+            State::Closed | State::CookieWait | State::CookieEchoed => {
+                if now - cookie.made > cfg.valid_cookie_life {
+                    self.due = Control::StaleCookie;
+                    return;
+                }
+                self.rwnd = cookie.a_rwnd.into();
+                self.establish(now);
+                self.due = Control::CookieAck;
+            }
+            // Section 5.2.4 (D): the COOKIE ACK was lost, or the cookie came twice.
+            State::Established | State::ShutdownPending | State::ShutdownReceived => {
+                self.due = Control::CookieAck;
+            }
+            State::ShutdownSent | State::ShutdownAckSent => {}
+        }
+    }
+
+    /// Both ends know of the association: data may flow.
+    fn establish(&mut self, now: Instant) {
+        self.state = if self.closing { State::ShutdownPending } else { State::Established };
+        self.listening = false;
+        self.due = Control::None;
+        self.errors = 0;
+        self.alarm_at = Instant::FAR_FUTURE;
+        self.data_sent_at = now;
+    }
+
+    /// Section 9.2: the peer has sent all it will.
+    fn on_shutdown(&mut self, cfg: &Config, now: Instant, cum: u64) {
+        match self.state {
+            State::Established | State::ShutdownPending | State::ShutdownReceived => {
+                self.state = State::ShutdownReceived;
+                self.peer_closed = true;
+                self.rx.sack_now = false;
+                self.rx.sack_at = Instant::FAR_FUTURE;
+                self.on_cumulative_ack(cfg, now, cum);
+            }
+            // Both ends shut down at once.
+            State::ShutdownSent | State::ShutdownAckSent => {
+                self.peer_closed = true;
+                self.state = State::ShutdownAckSent;
+                self.due = Control::ShutdownAck;
+            }
+            State::Closed | State::CookieWait | State::CookieEchoed => {}
+        }
+    }
+
+    /// Section 9.1.
+    fn on_abort(&mut self) {
+        match self.state {
+            State::Closed => {}
+            // All data of both ends is known to have come: the peer has only forgotten the association.
+            State::ShutdownAckSent => self.shut(),
+            _ => self.fail(),
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! What may be sent, and when: RFC 9260 sections 6.1, 6.3, 6.9 and 6.10.
+
+use bentpipe_units::Instant;
+
+use super::association::{Association, Chunk, Fate, State};
+use super::packet::{SACK_HEADER, size};
+use super::{Config, Control, Data, Packet};
+
+impl Association {
+    /// The next packet to send at `now`, or `None` where there is none. To be called until then.
+    pub fn poll_transmit(&mut self, cfg: &Config, now: Instant) -> Option<Packet> {
+        let packet = self.poll(cfg, now)?;
+        self.stats.packets_sent += 1;
+        Some(packet)
+    }
+
+    fn poll(&mut self, cfg: &Config, now: Instant) -> Option<Packet> {
+        match std::mem::take(&mut self.due) {
+            Control::None => {}
+            control => return Some(self.send_control(cfg, now, control)),
+        }
+        if matches!(self.state, State::Established | State::ShutdownPending | State::ShutdownReceived) {
+            if let Some(packet) = self.poll_data(cfg, now) {
+                return Some(packet);
+            }
+            // Section 9.2: all is sent and acknowledged.
+            let done = self.chunks.is_empty() && self.queue.is_empty();
+            if done && self.state == State::ShutdownPending {
+                self.state = State::ShutdownSent;
+                let control = Control::Shutdown { cum: self.rx.cum };
+                return Some(self.send_control(cfg, now, control));
+            }
+            if done && self.state == State::ShutdownReceived {
+                self.state = State::ShutdownAckSent;
+                return Some(self.send_control(cfg, now, Control::ShutdownAck));
+            }
+        }
+        let open = matches!(self.state, State::Established | State::ShutdownPending);
+        if self.rx.sack_now || (open && self.rx.update_due(cfg)) {
+            let mut packet = Packet::default();
+            packet.sack = Some(self.rx.sack(cfg));
+            return Some(packet);
+        }
+        None
+    }
+
+    /// Sends a control chunk, and sets the timer that waits for its answer.
+    fn send_control(&mut self, cfg: &Config, now: Instant, control: Control) -> Packet {
+        let mut packet = Packet::control(control);
+        match control {
+            Control::Init { .. } | Control::CookieEcho { .. } => {
+                // Section 5.1 (A), (C): T1-init, T1-cookie. C1: the set-up measures a round trip too.
+                if self.errors == 0 {
+                    self.rto.on_sent(now, 0);
+                } else {
+                    self.rto.on_resent(0);
+                }
+                self.alarm_at = now + self.rto.interval();
+            }
+            // Section 9.2: T2-shutdown.
+            Control::Shutdown { .. } | Control::ShutdownAck => {
+                self.alarm_at = now + self.rto.interval();
+                if self.rx.unacknowledged() {
+                    packet.sack = Some(self.rx.sack_beside(cfg, 8));
+                }
+            }
+            _ => {}
+        }
+        packet
+    }
+
+    /// The next packet with DATA.
+    fn poll_data(&mut self, cfg: &Config, now: Instant) -> Option<Packet> {
+        // Section 7.2.3: one packet in flight after a timeout.
+        if self.alone && self.flight > 0 {
+            return None;
+        }
+        let fast = std::mem::take(&mut self.fast_due);
+        if self.lost > 0 {
+            // Section 6.1 (C): what is marked for retransmission goes first, as far as cwnd allows; section 7.2.4 (3):
+            // the first packet of a fast retransmit whatever cwnd is.
+            return (fast || self.flight < self.cwnd).then(|| self.resend(cfg, now));
+        }
+        // (D): Max.Burst.
+        if self.queue.is_empty() || self.burst == 0 {
+            return None;
+        }
+        if self.chunks.is_empty() {
+            self.decay(cfg, now);
+        }
+        // (B): not with cwnd or more outstanding; one packet may go beyond.
+        if self.flight >= self.cwnd {
+            return None;
+        }
+        let mut packet = Packet::default();
+        let mut left = cfg.pmdcs() as u32;
+        while let Some(chunk) = self.take_fragment(cfg, packet.data().is_empty(), packet.has_place(), left) {
+            left -= size(chunk.len);
+            packet.push(chunk);
+        }
+        if packet.data().is_empty() {
+            return None;
+        }
+        self.burst -= 1;
+        self.rto.on_sent(now, packet.data()[0].tsn);
+        self.bundle_sack(cfg, &mut packet, left);
+        self.on_data_sent(now, false);
+        Some(packet)
+    }
+
+    /// Takes the next fragment off the queue and sends it, where it fits into `left` bytes and the peer has room.
+    fn take_fragment(&mut self, cfg: &Config, first: bool, place: bool, left: u32) -> Option<Data> {
+        let messages = self.queue.front_mut()?;
+        // Section 6.9: a message longer than a packet goes in fragments that fill one; what follows its end or fits
+        // as a whole may share the packet (section 6.10).
+        let rest = messages.len - self.offset;
+        let len = rest.min(cfg.fragment()) as u16;
+        if !place || size(len) > left {
+            return None;
+        }
+        if self.rwnd < u64::from(len) {
+            // (A): not beyond the peer's room. But whatever that is, one chunk may be in flight, where all others are
+            // acknowledged: it probes a closed window. The first at once; T3-rtx then doubles the interval.
+            if !(first && self.chunks.is_empty()) {
+                return None;
+            }
+            self.probing = true;
+        } else {
+            self.probing = false;
+        }
+        let begin = self.offset == 0;
+        let end = u32::from(len) == rest;
+        self.offset += u32::from(len);
+        if end {
+            self.offset = 0;
+            messages.count -= 1;
+            if messages.count == 0 {
+                self.queue.pop_front();
+            }
+        }
+        let tsn = self.next_tsn();
+        let chunk = Chunk { len, begin, end, fate: Fate::Outstanding, misses: 0, fast: false };
+        self.flight += chunk.size();
+        self.flight_data += u64::from(len);
+        // Section 6.2.1 (B).
+        self.rwnd = self.rwnd.saturating_sub(len.into());
+        self.chunks.push_back(chunk);
+        Some(Data { tsn, len, begin, end })
+    }
+
+    /// Sends again the earliest chunks that are marked, as many as fit into a packet.
+    fn resend(&mut self, cfg: &Config, now: Instant) -> Packet {
+        let mut packet = Packet::default();
+        packet.retransmission = true;
+        let mut left = cfg.pmdcs() as u32;
+        let mut tsn = self.lost_from.max(self.first);
+        let mut restart = false;
+        while self.lost > 0 && packet.has_place() {
+            let place = (tsn - self.first) as usize;
+            let Some(chunk) = self.chunks.get_mut(place) else { break };
+            if chunk.fate == Fate::Lost {
+                if size(chunk.len) > left {
+                    break;
+                }
+                left -= size(chunk.len);
+                chunk.fate = Fate::Outstanding;
+                chunk.misses = 0;
+                // Section 7.2.4 (4): the first chunk outstanding is retransmitted fast, so T3-rtx starts anew.
+                restart |= place == 0 && chunk.fast;
+                packet.push(Data { tsn, len: chunk.len, begin: chunk.begin, end: chunk.end });
+                self.flight += chunk.size();
+                self.flight_data += u64::from(chunk.len);
+                self.rwnd = self.rwnd.saturating_sub(chunk.len.into());
+                self.lost -= 1;
+                self.stats.retransmissions += 1;
+                self.rto.on_resent(tsn);
+            }
+            tsn += 1;
+        }
+        self.lost_from = tsn;
+        self.bundle_sack(cfg, &mut packet, left);
+        self.on_data_sent(now, restart);
+        packet
+    }
+
+    /// Section 6.1: DATA that was received and not acknowledged is, in the same packet where that has room.
+    fn bundle_sack(&mut self, cfg: &Config, packet: &mut Packet, left: u32) {
+        // Without gaps, for a report of them may be as long as a packet; those are SACKed at once anyway.
+        if self.rx.unacknowledged() && !self.rx.has_gaps() && left >= SACK_HEADER {
+            let mut sack = self.rx.sack(cfg);
+            sack.duplicates = sack.duplicates.min(((left - SACK_HEADER) / 4) as u16);
+            packet.sack = Some(sack);
+        }
+    }
+
+    /// DATA leaves: section 6.3.2, R1.
+    fn on_data_sent(&mut self, now: Instant, restart: bool) {
+        self.answered = false;
+        self.data_sent_at = now;
+        if restart || self.alarm_at == Instant::FAR_FUTURE {
+            self.alarm_at = now + self.rto.interval();
+        }
+    }
+
+    /// Section 7.2.1: for each RTO without DATA, cwnd <- max(cwnd / 2, 4 PMDCS), after ssthresh <- cwnd.
+    fn decay(&mut self, cfg: &Config, now: Instant) {
+        let floor = 4 * cfg.pmdcs();
+        let mut idle = now - self.data_sent_at;
+        if idle >= self.rto.interval() && self.cwnd > floor {
+            self.ssthresh = self.cwnd;
+            while idle >= self.rto.interval() && self.cwnd > floor {
+                self.cwnd = (self.cwnd / 2).max(floor);
+                idle = idle.saturating_sub(self.rto.interval());
+            }
+        }
+    }
+
+    /// Does what is due at `now`; nothing where nothing is.
+    pub fn on_timer(&mut self, cfg: &Config, now: Instant) {
+        if now >= self.rx.sack_at {
+            // Section 6.2: SACK.Delay is over.
+            self.rx.sack_at = Instant::FAR_FUTURE;
+            self.rx.sack_now = true;
+        }
+        if now < self.alarm_at {
+            return;
+        }
+        self.burst = cfg.max_burst;
+        self.alarm_at = Instant::FAR_FUTURE;
+        self.stats.timeouts += 1;
+        // Section 6.1 (A): a probe that a SACK answers says nothing against the peer.
+        if !(self.probing && self.answered) {
+            self.errors += 1;
+        }
+        let setup = matches!(self.state, State::CookieWait | State::CookieEchoed);
+        // Sections 4 (2), (3) and 8.1: too often in a row, and the association is given up.
+        if self.errors > if setup { cfg.max_init_retransmits } else { cfg.association_max_retrans } {
+            return self.fail();
+        }
+        self.rto.back_off(cfg);
+        match self.state {
+            State::Closed => {}
+            State::CookieWait => self.due = Control::Init { a_rwnd: cfg.a_rwnd },
+            State::CookieEchoed => self.due = Control::CookieEcho { cookie: self.cookie },
+            State::ShutdownSent => self.due = Control::Shutdown { cum: self.rx.cum },
+            State::ShutdownAckSent => self.due = Control::ShutdownAck,
+            State::Established | State::ShutdownPending | State::ShutdownReceived => self.on_t3(cfg),
+        }
+    }
+
+    /// Section 6.3.3: T3-rtx went off.
+    fn on_t3(&mut self, cfg: &Config) {
+        // E1, with section 7.2.3.
+        self.reduce(cfg);
+        self.cwnd = cfg.pmdcs();
+        self.alone = true;
+        self.recovery = None;
+        self.fast_due = false;
+        // E3, and the note after it: all that is outstanding is marked; the earliest go at once, for nothing is in
+        // flight any more.
+        for chunk in self.chunks.iter_mut().filter(|chunk| chunk.fate == Fate::Outstanding) {
+            chunk.fate = Fate::Lost;
+            self.lost += 1;
+            // Section 6.2.1 (C).
+            self.rwnd += u64::from(chunk.len);
+        }
+        for chunk in &mut self.chunks {
+            chunk.misses = 0;
+            chunk.fast = false;
+        }
+        (self.flight, self.flight_data) = (0, 0);
+        self.lost_from = self.first;
+    }
+}

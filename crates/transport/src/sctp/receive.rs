@@ -1,0 +1,225 @@
+//! The receiver: RFC 9260 sections 6.2, 6.7 and 6.9.
+
+use std::collections::VecDeque;
+
+use bentpipe_units::Instant;
+
+use super::packet::SACK_HEADER;
+use super::{Config, Data, Sack};
+
+/// The furthest a TSN may lie ahead: a gap ack block counts in 16 bits.
+const FURTHEST: u64 = u16::MAX as u64;
+
+/// A TSN that came ahead of others; of no length where it is itself missing.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ahead {
+    len: u16,
+    end: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Receiver {
+    /// The last TSN before which none is missing.
+    pub(super) cum: u64,
+    /// The TSNs after it, up to the highest that came; never begins or ends with a missing one.
+    ahead: VecDeque<Ahead>,
+    /// Bytes that came ahead.
+    ahead_bytes: u64,
+    /// Bytes in order of a message whose end has not come.
+    partial: u64,
+    /// Bytes in order that wait for the application.
+    pub(super) unread: u64,
+    /// Bytes in order, read or not.
+    pub(super) received: u64,
+    duplicates: u16,
+    duplicate_bytes: u32,
+    /// Packets with DATA since the last SACK.
+    packets: u32,
+    /// A SACK is due, now or at a time.
+    pub(super) sack_now: bool,
+    pub(super) sack_at: Instant,
+    /// `a_rwnd` as last advertised.
+    advertised: u64,
+}
+
+/// What became of a chunk.
+enum Fate {
+    Accepted,
+    Duplicate,
+    Dropped,
+}
+
+impl Receiver {
+    pub(super) fn new(cfg: &Config) -> Self {
+        Self {
+            cum: 0,
+            ahead: VecDeque::new(),
+            ahead_bytes: 0,
+            partial: 0,
+            unread: 0,
+            received: 0,
+            duplicates: 0,
+            duplicate_bytes: 0,
+            packets: 0,
+            sack_now: false,
+            sack_at: Instant::FAR_FUTURE,
+            advertised: u64::from(cfg.a_rwnd),
+        }
+    }
+
+    /// Room in the buffer [bytes].
+    fn room(&self, cfg: &Config) -> u64 {
+        u64::from(cfg.a_rwnd).saturating_sub(self.unread + self.partial + self.ahead_bytes)
+    }
+
+    /// Whether TSNs are missing.
+    pub(super) fn has_gaps(&self) -> bool {
+        !self.ahead.is_empty()
+    }
+
+    /// Takes in the DATA chunks of a packet.
+    pub(super) fn on_data(&mut self, cfg: &Config, now: Instant, chunks: &[Data]) {
+        let gaps = self.has_gaps();
+        let first = self.cum == 0 && !gaps;
+        let (mut accepted, mut dropped) = (false, false);
+        for chunk in chunks {
+            match self.on_chunk(cfg, chunk) {
+                Fate::Accepted => accepted = true,
+                Fate::Dropped => dropped = true,
+                Fate::Duplicate => {
+                    self.duplicates = self.duplicates.saturating_add(1);
+                    self.duplicate_bytes = self.duplicate_bytes.saturating_add(chunk.size());
+                }
+            }
+        }
+        self.packets += 1;
+        // Section 6.2: at once for what was dropped, for nothing but duplicates, and for every second packet; section
+        // 6.7: for every packet while TSNs are missing. The packet that fills the gap is one of them. Section 5.1:
+        // for the first.
+        if dropped || !accepted || gaps || self.has_gaps() || first || self.packets >= cfg.sack_every.max(1) {
+            self.sack_now = true;
+        } else {
+            self.sack_at = self.sack_at.min(now + cfg.sack_delay);
+        }
+    }
+
+    fn on_chunk(&mut self, cfg: &Config, chunk: &Data) -> Fate {
+        if chunk.tsn <= self.cum {
+            return Fate::Duplicate;
+        }
+        let offset = chunk.tsn - self.cum - 1;
+        let place = offset as usize;
+        if self.ahead.get(place).is_some_and(|held| held.len > 0) {
+            return Fate::Duplicate;
+        }
+        if offset >= FURTHEST || chunk.len == 0 {
+            return Fate::Dropped;
+        }
+        while self.room(cfg) == 0 {
+            // Section 6.2: without room, a TSN beyond the highest is dropped; for one before it, that is.
+            match self.ahead.back() {
+                Some(highest) if place < self.ahead.len() => {
+                    self.ahead_bytes -= u64::from(highest.len);
+                    self.ahead.pop_back();
+                    self.trim();
+                }
+                _ => return Fate::Dropped,
+            }
+        }
+        if place >= self.ahead.len() {
+            self.ahead.resize(place + 1, Ahead::default());
+        }
+        self.ahead[place] = Ahead { len: chunk.len, end: chunk.end };
+        self.ahead_bytes += u64::from(chunk.len);
+        while let Some(next) = self.ahead.front().copied().filter(|next| next.len > 0) {
+            self.ahead.pop_front();
+            self.cum += 1;
+            let len = u64::from(next.len);
+            self.ahead_bytes -= len;
+            self.received += len;
+            self.partial += len;
+            if next.end {
+                self.unread += std::mem::take(&mut self.partial);
+            }
+        }
+        if self.room(cfg) == 0 {
+            // Section 6.9: a message that does not fit is handed over in parts.
+            self.unread += std::mem::take(&mut self.partial);
+        }
+        Fate::Accepted
+    }
+
+    /// Takes missing TSNs off the end.
+    fn trim(&mut self) {
+        while self.ahead.back().is_some_and(|last| last.len == 0) {
+            self.ahead.pop_back();
+        }
+    }
+
+    /// The application takes `n` bytes, or as many as there are.
+    #[inline]
+    pub(super) fn read(&mut self, n: u64) {
+        self.unread -= n.min(self.unread);
+    }
+
+    /// Whether DATA came that no SACK has told of.
+    #[inline]
+    pub(super) fn unacknowledged(&self) -> bool {
+        self.packets > 0 || self.sack_now
+    }
+
+    /// RFC 1122 section 4.2.3.3, as RFC 9260 section 6.2 has it: a window that has opened is announced once it is worth
+    /// half of the buffer or two packets.
+    #[inline]
+    pub(super) fn update_due(&self, cfg: &Config) -> bool {
+        let worth = (2 * cfg.pmdcs()).min(u64::from(cfg.a_rwnd) / 2).max(1);
+        self.advertised < cfg.pmdcs() && self.room(cfg) >= self.advertised + worth
+    }
+
+    /// The SACK to send, with what fits into a packet.
+    pub(super) fn sack(&mut self, cfg: &Config) -> Sack {
+        self.sack_beside(cfg, 0)
+    }
+
+    /// … that holds `other` bytes beside it.
+    pub(super) fn sack_beside(&mut self, cfg: &Config, other: u32) -> Sack {
+        self.packets = 0;
+        self.sack_now = false;
+        self.sack_at = Instant::FAR_FUTURE;
+        self.advertised = self.room(cfg);
+        let places = (cfg.pmdcs() as u32).saturating_sub(SACK_HEADER + other) / 4;
+        let blocks = self.blocks(places as usize);
+        let left = places - blocks.len() as u32;
+        Sack {
+            cum: self.cum,
+            a_rwnd: u32::try_from(self.advertised).unwrap_or(u32::MAX),
+            blocks,
+            duplicates: std::mem::take(&mut self.duplicates).min(u16::try_from(left).unwrap_or(u16::MAX)),
+            duplicate_bytes: std::mem::take(&mut self.duplicate_bytes),
+        }
+    }
+
+    /// Gap ack blocks, the lowest first.
+    fn blocks(&self, most: usize) -> Vec<(u16, u16)> {
+        let mut blocks = Vec::new();
+        let mut start = None;
+        let missing = std::iter::once(&Ahead { len: 0, end: false });
+        if most == 0 {
+            return blocks;
+        }
+        for (offset, held) in (1u16..).zip(self.ahead.iter().chain(missing)) {
+            match start {
+                None if held.len > 0 => start = Some(offset),
+                Some(from) if held.len == 0 => {
+                    blocks.push((from, offset - 1));
+                    if blocks.len() == most {
+                        break;
+                    }
+                    start = None;
+                }
+                _ => {}
+            }
+        }
+        blocks
+    }
+}

@@ -1,0 +1,209 @@
+//! What a SACK changes: RFC 9260 sections 6.2.1, 6.3.2 and 7.2.
+
+use bentpipe_units::Instant;
+
+use super::association::{Association, Fate};
+use super::{Config, Sack};
+
+/// Miss indications that tell of a loss, section 7.2.4.
+const MISSES: u8 = 3;
+
+/// What a SACK says of the DATA chunks outstanding.
+#[derive(Default)]
+struct News {
+    /// Size of the DATA chunks newly acknowledged [bytes].
+    acked: u64,
+    /// HTNA of section 7.2.4: the highest TSN newly acknowledged.
+    highest: u64,
+    /// Whether the Cumulative TSN Ack Point advanced.
+    advanced: bool,
+}
+
+impl Association {
+    /// Takes in a SACK.
+    pub(super) fn on_sack(&mut self, cfg: &Config, now: Instant, sack: &Sack) {
+        // Section 6.2.1 (D) i: it is older than another. What was never sent cannot be acknowledged.
+        if sack.cum < self.first - 1 || sack.cum >= self.next_tsn() {
+            return;
+        }
+        self.answered = true;
+        let before = self.flight;
+        let mut news = self.take_cumulative(cfg, now, sack.cum);
+        let reported = self.take_blocks(cfg, now, sack, &mut news);
+        // (D) ii.
+        self.rwnd = u64::from(sack.a_rwnd).saturating_sub(self.flight_data);
+        self.grow(cfg, before, &news, sack.duplicate_bytes.into());
+        self.conclude(now, &news);
+        self.count_misses(cfg, &news, reported);
+    }
+
+    /// The cumulative TSN ack of a SHUTDOWN.
+    pub(super) fn on_cumulative_ack(&mut self, cfg: &Config, now: Instant, cum: u64) {
+        if cum < self.first - 1 || cum >= self.next_tsn() {
+            return;
+        }
+        let before = self.flight;
+        let news = self.take_cumulative(cfg, now, cum);
+        self.grow(cfg, before, &news, 0);
+        self.conclude(now, &news);
+    }
+
+    /// All TSNs up to `cum` are acknowledged.
+    fn take_cumulative(&mut self, cfg: &Config, now: Instant, cum: u64) -> News {
+        let mut news = News { advanced: cum >= self.first, ..News::default() };
+        while self.first <= cum {
+            let Some(chunk) = self.chunks.pop_front() else { break };
+            let tsn = self.first;
+            self.first += 1;
+            self.acked += u64::from(chunk.len);
+            match chunk.fate {
+                Fate::Acked => {
+                    self.gap_acked -= 1;
+                    continue;
+                }
+                Fate::Lost => self.lost -= 1,
+                Fate::Outstanding => {
+                    self.flight -= chunk.size();
+                    self.flight_data -= u64::from(chunk.len);
+                }
+            }
+            news.acked += chunk.size();
+            news.highest = tsn;
+            self.rto.on_acked(cfg, now, tsn);
+        }
+        self.lost_from = self.lost_from.max(self.first);
+        news
+    }
+
+    /// Gap ack blocks. Up to which TSN they report.
+    fn take_blocks(&mut self, cfg: &Config, now: Instant, sack: &Sack, news: &mut News) -> u64 {
+        if sack.blocks.is_empty() && self.gap_acked == 0 {
+            return sack.cum;
+        }
+        let last = sack.blocks.last().map_or(sack.cum, |block| sack.cum + u64::from(block.1));
+        // A report that fills its packet is silent on what lies beyond its last block.
+        let full = sack.blocks.len() >= cfg.most_blocks();
+        let mut blocks = sack.blocks.iter().map(|b| (sack.cum + u64::from(b.0), sack.cum + u64::from(b.1)));
+        let mut block = blocks.next();
+        let (mut tsn, mut known) = (self.first, self.gap_acked);
+        for chunk in &mut self.chunks {
+            while block.is_some_and(|(_, end)| end < tsn) {
+                block = blocks.next();
+            }
+            known -= usize::from(chunk.fate == Fate::Acked);
+            if block.is_some_and(|(start, _)| start <= tsn) {
+                if chunk.fate != Fate::Acked {
+                    if chunk.fate == Fate::Lost {
+                        self.lost -= 1;
+                    } else {
+                        self.flight -= chunk.size();
+                        self.flight_data -= u64::from(chunk.len);
+                    }
+                    chunk.fate = Fate::Acked;
+                    self.gap_acked += 1;
+                    news.acked += chunk.size();
+                    news.highest = news.highest.max(tsn);
+                    self.rto.on_acked(cfg, now, tsn);
+                }
+            } else if chunk.fate == Fate::Acked && (tsn <= last || !full) {
+                // Section 6.2.1 (D) iii: the receiver took its word back. One miss indication, and T3-rtx runs.
+                chunk.fate = Fate::Outstanding;
+                chunk.misses = chunk.misses.saturating_add(1);
+                self.gap_acked -= 1;
+                self.flight += chunk.size();
+                self.flight_data += u64::from(chunk.len);
+                if self.alarm_at == Instant::FAR_FUTURE {
+                    self.alarm_at = now + self.rto.interval();
+                }
+            }
+            tsn += 1;
+            // Beyond the report nothing changes but what is taken back.
+            if tsn > last && (full || known == 0) {
+                break;
+            }
+        }
+        last
+    }
+
+    /// Sections 7.2.1 and 7.2.2: the window grows. `before`: what was outstanding before the SACK.
+    fn grow(&mut self, cfg: &Config, before: u64, news: &News, duplicate_bytes: u64) {
+        if news.acked > 0 {
+            // Section 7.2.3: there may be more than one packet again; section 8.1: the peer answers.
+            self.alone = false;
+            self.errors = 0;
+            let pmdcs = cfg.pmdcs();
+            if self.cwnd <= self.ssthresh {
+                // Slow start: only where the window was fully used, and not in Fast Recovery.
+                if before >= self.cwnd && self.recovery.is_none() {
+                    self.cwnd += news.acked.min(u64::from(cfg.slow_start_limit.max(1)) * pmdcs);
+                }
+            } else {
+                self.partial_bytes_acked += news.acked + duplicate_bytes;
+                if before < self.cwnd {
+                    self.partial_bytes_acked = self.partial_bytes_acked.min(self.cwnd);
+                } else if self.partial_bytes_acked >= self.cwnd {
+                    self.partial_bytes_acked -= self.cwnd;
+                    self.cwnd += pmdcs;
+                }
+            }
+        }
+        if self.chunks.is_empty() {
+            self.partial_bytes_acked = 0;
+        }
+    }
+
+    /// Timers, and the end of Fast Recovery.
+    fn conclude(&mut self, now: Instant, news: &News) {
+        // Section 6.2.1 (D) iv.
+        if self.recovery.is_some_and(|exit| self.first > exit) {
+            self.recovery = None;
+        }
+        if self.chunks.is_empty() {
+            // Section 6.3.2, R2: all is acknowledged.
+            self.alarm_at = Instant::FAR_FUTURE;
+        } else if news.advanced {
+            // R3: the earliest TSN outstanding is acknowledged.
+            self.alarm_at = now + self.rto.interval();
+        }
+    }
+
+    /// Section 7.2.4: counts what the SACK reports missing.
+    fn count_misses(&mut self, cfg: &Config, news: &News, reported: u64) {
+        // For TSNs before the highest newly acknowledged; in Fast Recovery, where the Cumulative TSN Ack Point
+        // advanced, for all that are reported missing.
+        let upto = if self.recovery.is_some() && news.advanced { reported } else { news.highest };
+        let missing = upto.saturating_sub(self.first) as usize;
+        let mut found = false;
+        for (tsn, chunk) in (self.first..).zip(self.chunks.iter_mut().take(missing)) {
+            if chunk.fate != Fate::Outstanding || chunk.fast {
+                continue;
+            }
+            chunk.misses = chunk.misses.saturating_add(1);
+            if chunk.misses >= MISSES {
+                // (1), (5): marked, once. Section 6.2.1 (C): the peer's room is its own again.
+                chunk.fate = Fate::Lost;
+                chunk.fast = true;
+                self.flight -= chunk.size();
+                self.flight_data -= u64::from(chunk.len);
+                self.rwnd += u64::from(chunk.len);
+                self.lost += 1;
+                self.lost_from = self.lost_from.min(tsn);
+                found = true;
+            }
+        }
+        if found && self.recovery.is_none() {
+            // (2), (3), (6).
+            self.reduce(cfg);
+            self.cwnd = self.ssthresh;
+            self.fast_due = true;
+            self.recovery = Some(self.next_tsn() - 1);
+            self.stats.fast_retransmits += 1;
+        }
+    }
+
+    /// Section 7.2.3: ssthresh <- max(cwnd / 2, 4 PMDCS).
+    pub(super) fn reduce(&mut self, cfg: &Config) {
+        self.ssthresh = (self.cwnd / 2).max(4 * cfg.pmdcs());
+        self.partial_bytes_acked = 0;
+    }
+}

@@ -1,0 +1,197 @@
+//! Sections 6.1, 6.9, 6.10, 7.2.1 and 7.2.2: what may be sent, and how the window grows.
+
+use bentpipe_transport::sctp::Config;
+
+use crate::trace::{config, established, run};
+
+const FOUR: &str = "200 write 100000\n > data 1:984\n > data 2:984\n > data 3:984\n > data 4:984\n";
+
+/// Section 7.2.1.
+#[test]
+fn slow_start_grows_by_what_is_acknowledged_at_most_a_chunk_each() {
+    let trace = "
+         300  < sack 1
+              > data 5:984
+              > data 6:984
+              = cwnd 5000
+              = timer 1300           # section 6.3.2, R3
+         310  < sack 2
+              > data 7:984
+              > data 8:984
+              = cwnd 6000
+         320  < sack 4               # two chunks, L = 1
+              > data 9:984
+              > data 10:984
+              > data 11:984
+              = cwnd 7000
+         330  < sack 8               # room for five packets, but Max.Burst is 4 (section 6.1 D)
+              > data 12:984
+              > data 13:984
+              > data 14:984
+              > data 15:984
+              = cwnd 8000
+              = in_flight 7000
+         340  < sack 9               # the window was not used in full
+              > data 16:984
+              > data 17:984
+              = cwnd 8000
+         350  < sack 8 w5            # section 6.2.1 (D) i: an older one
+              = rwnd 57663           # 65535 - 8 x 984";
+    established(&config(), 65_535, &format!("{FOUR}{trace}"));
+}
+
+/// Section 7.2.1: L may be larger.
+#[test]
+fn slow_start_may_be_told_to_count_more() {
+    let cfg = Config { slow_start_limit: 2, ..config() };
+    let trace = "300 < sack 3
+                 > data 5:984\n> data 6:984\n> data 7:984\n> data 8:984\n = cwnd 6000";
+    established(&cfg, 65_535, &format!("{FOUR}{trace}"));
+}
+
+/// Section 7.2.2.
+#[test]
+fn congestion_avoidance_adds_a_chunk_for_each_window() {
+    let cfg = Config { initial_ssthresh: 3999, ..config() };
+    let trace = "
+         300  < sack 1
+              > data 5:984
+              = pba 1000
+         310  < sack 2
+              > data 6:984
+         320  < sack 3
+              > data 7:984
+              = pba 3000
+              = cwnd 4000
+         330  < sack 4
+              > data 8:984
+              > data 9:984
+              = pba 0
+              = cwnd 5000
+         340  < sack 4 g6-6          # gap ack blocks count too
+              > data 10:984
+              = pba 1000";
+    established(&cfg, 65_535, &format!("{FOUR}{trace}"));
+}
+
+/// Section 7.2.2: no more than cwnd is saved up while less than that is outstanding, and nothing when all is
+/// acknowledged.
+#[test]
+fn an_idle_sender_saves_nothing_up() {
+    let cfg = Config { initial_ssthresh: 3999, ..config() };
+    established(
+        &cfg,
+        65_535,
+        "200  write 5904
+              > data 1:984\n> data 2:984\n> data 3:984\n> data 4:984
+         300  < sack 2
+              > data 5:984\n> data 6:984
+              = pba 2000
+         310  < sack 3               # 4000 were outstanding
+              = pba 3000
+         320  < sack 5               # 3000 were
+              = pba 4000             # not 5000
+              = cwnd 4000
+         330  < sack 6
+              = pba 0
+              = cwnd 4000
+              = timer none",
+    );
+}
+
+/// Section 7.2.1: cwnd <- max(cwnd / 2, 4 PMDCS) for each RTO without data; ssthresh <- cwnd before.
+#[test]
+fn an_unused_window_decays() {
+    let cfg = Config { max_burst: 100, ..config() };
+    // Windows of 4, 5, 6, 7 and 8 chunks, 30 in all; the last leaves at 600 ms.
+    let mut trace = format!("200 write {}\n", 30 * 984);
+    let mut next = 1;
+    for (i, window) in (4..=8).enumerate() {
+        if i > 0 {
+            trace += &format!("{} < sack {}\n", 200 + 100 * i, next - 1);
+        }
+        for tsn in next..next + window {
+            trace += &format!("> data {tsn}:984\n");
+        }
+        next += window;
+    }
+    trace += "700 < sack 30\n= cwnd 9000\n";
+    let first = "> data 31:984\n> data 32:984\n> data 33:984\n> data 34:984\n";
+    let more = "> data 35:984\n> data 36:984\n> data 37:984\n> data 38:984\n> data 39:984\n";
+    established(&cfg, 65_535, &format!("{trace}1599 write 100000\n{first}{more}= cwnd 9000"));
+    let fifth = "> data 35:984\n";
+    established(
+        &cfg,
+        65_535,
+        &format!("{trace}1600 write 100000\n{first}{fifth}= cwnd 4500\n= ssthresh 9000"),
+    );
+    established(&cfg, 65_535, &format!("{trace}2600 write 100000\n{first}= cwnd 4000\n= ssthresh 9000"));
+}
+
+/// Section 6.9: fragments fill a packet; section 6.10: what fits shares one.
+#[test]
+fn messages_are_fragmented_and_bundled() {
+    run(
+        &config(),
+        "0    connect\n> init
+         50   send 2500
+         50   send 400
+         50   send 500
+         100  < init-ack w9000\n> cookie-echo
+         200  < cookie-ack
+              > data 1:984-
+              > data -2:984-
+              > data -3:532 data 4:400     # 548 and 416 of 1000 bytes
+              > data 5:500
+              = in_flight 3480",
+    );
+    // 116 bytes each on the wire, so eight fit.
+    let cfg = Config { message: 100, ..config() };
+    established(
+        &cfg,
+        9000,
+        "200  write 1000
+              > data 1:100 data 2:100 data 3:100 data 4:100 data 5:100 data 6:100 data 7:100 data 8:100
+              > data 9:100 data 10:100
+              = in_flight 1160",
+    );
+}
+
+/// Section 6.1 (A).
+#[test]
+fn a_closed_window_is_probed_as_long_as_the_peer_answers() {
+    let cfg = Config { association_max_retrans: 1, ..config() };
+    let closed = "
+         200  write 5000
+              > data 1:984
+              > data 2:984
+              = rwnd 0
+         300  < sack 2 w0
+              > data 3:984           # the first probe at once
+              = timer 1300\n";
+    established(
+        &cfg,
+        1968,
+        &format!(
+            "{closed}
+         400  < sack 2 w0
+         1300 timer
+              > data 3:984 rtx
+              = timer 3300
+         1400 < sack 2 w0
+         3300 timer
+              > data 3:984 rtx
+              = timer 7300
+         3400 < sack 2 w0
+         7300 timer
+              > data 3:984 rtx
+              = failed false
+         7400 < sack 3 w3000
+              > data 4:984
+              > data 5:984
+              = cwnd 2000
+              = rwnd 1032"
+        ),
+    );
+    established(&cfg, 1968, &format!("{closed} 1300 timer\n> data 3:984 rtx\n3300 timer\n= failed true"));
+}

@@ -1,0 +1,218 @@
+//! Sections 4, 5, 8 and 9: how an association begins and ends, and the sizes of its packets.
+
+use bentpipe_transport::sctp::{Config, Control, Cookie, Data, Packet, Sack};
+
+use crate::trace::{config, established, run};
+
+/// Section 5.1, and 6.3.1 C1-C3: the set-up measures the round trip.
+#[test]
+fn four_packets_set_it_up() {
+    run(
+        &config(),
+        "0    connect
+              > init w65535
+              = timer 1000          # T1-init, RTO.Initial
+              = established false
+         100  < init-ack w9000
+              > cookie-echo
+              = srtt 100
+              = timer 1100          # T1-cookie: RTO = 100 + 4 x 50, but RTO.Min is 1 s
+         200  < cookie-ack
+              = established true
+              = timer none
+              = rwnd 9000
+              = cwnd 4000           # section 7.2.1: min(4 x 1000, max(2 x 1000, 4404))
+              = rto 1000
+         210  < init-ack w5         # section 5.2.3: not waited for
+              = rwnd 9000",
+    );
+}
+
+/// Section 5.1.3: nothing is kept of an INIT; section 5.2.4 (D): a cookie may come twice.
+#[test]
+fn the_passive_end_keeps_no_state() {
+    run(
+        &config(),
+        "0    listen
+              = closed false
+         100  < init w9000
+              > init-ack w65535
+              = established false
+              = timer none
+         200  < cookie-echo w9000
+              > cookie-ack
+              = established true
+              = rwnd 9000
+         250  < cookie-echo w9000
+              > cookie-ack
+         260  < init w9000          # section 5.2.2: late, and harmless
+              > init-ack w65535
+              = established true",
+    );
+}
+
+/// Sections 4 (2) and 6.3.3 E2: after Max.Init.Retransmits it is given up.
+#[test]
+fn an_init_is_repeated_eight_times() {
+    let trace = "0 connect\n> init\n1000 timer\n> init\n3000 timer\n> init\n7000 timer\n> init\n15000 timer\n> init
+                 31000 timer\n> init\n63000 timer\n> init\n123000 timer\n> init\n183000 timer\n> init\n= failed false
+                 243000 timer\n= failed true\n= closed true\n= timer none\n= timeouts 9";
+    run(&config(), trace);
+}
+
+/// Section 5.1.5: a cookie older than Valid.Cookie.Life; section 5.2.6 (1): another one is asked for.
+#[test]
+fn a_stale_cookie_is_refused() {
+    run(
+        &config(),
+        "0      listen
+         61000  < cookie-echo w9000 -60001
+                > stale
+                = established false
+         61100  < cookie-echo w9000 -60000
+                > cookie-ack
+                = established true",
+    );
+    run(
+        &config(),
+        "0    connect\n> init
+         100  < init-ack w9000\n> cookie-echo
+         1100 timer\n> cookie-echo
+         1200 < stale\n> init
+         1300 < init-ack w9000\n> cookie-echo
+         1400 < cookie-ack\n= established true",
+    );
+}
+
+/// Section 5.2.1: both ends open at once.
+#[test]
+fn an_init_may_cross_another() {
+    run(
+        &config(),
+        "0    connect\n> init
+         50   < init w9000\n> init-ack w65535
+         100  < cookie-echo w9000\n> cookie-ack\n= established true\n= rwnd 9000
+         110  < init-ack w9000
+         120  < cookie-ack",
+    );
+}
+
+/// Section 9.2.
+#[test]
+fn a_shutdown_waits_for_all_to_be_acknowledged() {
+    established(
+        &config(),
+        9000,
+        "200  write 984
+              > data 1:984
+         250  close
+         260  write 984              # no more is taken
+         300  < sack 1
+              > shutdown 0
+              = timer 1300           # T2-shutdown
+         350  < data 1:10            # the peer has not done yet
+              > shutdown 1 sack 1
+              = timer 1350
+         360  < data 3:10            # a gap
+              > shutdown 1 sack 1 g3-3
+              = timer 1360
+         1360 timer
+              > shutdown 1
+              = timer 3360
+         1400 < shutdown-ack
+              > shutdown-complete
+              = closed true
+              = failed false
+              = timer none
+         1500 < shutdown-ack         # section 8.4 (5): the SHUTDOWN COMPLETE was lost
+              > shutdown-complete
+         1600 < data 2:10            # section 8.4 (8)
+              > abort
+         1700 < abort
+              = closed true",
+    );
+}
+
+#[test]
+fn a_shutdown_is_answered_once_all_is_acknowledged() {
+    established(
+        &config(),
+        9000,
+        "200  write 984
+              > data 1:984
+         250  < shutdown 0           # its SACK is still on the way
+              = peer_closed true
+         260  write 984              # section 9.2: no new data
+         300  < shutdown 1
+              > shutdown-ack
+              = timer 1300
+         1300 timer
+              > shutdown-ack
+         1400 < shutdown-complete
+              = closed true
+              = failed false",
+    );
+}
+
+#[test]
+fn both_ends_may_shut_down_at_once() {
+    established(
+        &config(),
+        9000,
+        "200  close\n> shutdown 0
+         250  < shutdown 0\n> shutdown-ack
+         300  < shutdown-ack\n> shutdown-complete\n= closed true\n= failed false",
+    );
+}
+
+/// Section 9.1.
+#[test]
+fn an_abort_ends_it_at_once() {
+    established(&config(), 9000, "300 abort\n> abort\n= closed true\n= failed false");
+    established(&config(), 9000, "300 < abort\n= closed true\n= failed true");
+}
+
+/// Section 8.1: the counter is that of timeouts in a row.
+#[test]
+fn an_unreachable_peer_is_given_up() {
+    let cfg = Config { association_max_retrans: 2, ..config() };
+    established(
+        &cfg,
+        9000,
+        "200   write 984\n> data 1:984
+         1200  timer\n> data 1:984 rtx
+         3200  timer\n> data 1:984 rtx
+         3300  < sack 1              # it answers: the counter is cleared
+         3300  write 984\n> data 2:984
+         7300  timer\n> data 2:984 rtx
+         15300 timer\n> data 2:984 rtx
+               = failed false
+         31300 timer
+               = failed true",
+    );
+}
+
+/// Sections 3.1 and 3.3, with 20 bytes of IPv4.
+#[test]
+fn packets_have_their_sizes() {
+    let cfg = Config::default();
+    let cookie = Cookie::default();
+    for (control, length) in [
+        (Control::Init { a_rwnd: 1 }, 20 + 12 + 20),
+        (Control::InitAck { a_rwnd: 1, cookie }, 20 + 12 + 20 + 4 + 100),
+        (Control::CookieEcho { cookie }, 20 + 12 + 4 + 100),
+        (Control::CookieAck, 20 + 12 + 4),
+        (Control::Shutdown { cum: 0 }, 20 + 12 + 8),
+        (Control::ShutdownAck, 20 + 12 + 4),
+        (Control::ShutdownComplete, 20 + 12 + 4),
+    ] {
+        assert_eq!(Packet::control(control).wire_len(&cfg), length, "{control:?}");
+    }
+    let mut packet = Packet::default();
+    packet.sack = Some(Sack { blocks: vec![(2, 2), (4, 9)], duplicates: 1, ..Sack::default() });
+    assert_eq!(packet.wire_len(&cfg), 20 + 12 + 16 + 2 * 4 + 4);
+    // A chunk is padded to a multiple of four.
+    assert!(packet.push(Data { tsn: 1, len: 5, begin: true, end: true }));
+    assert_eq!(packet.wire_len(&cfg), 60 + 16 + 8);
+    assert_eq!((cfg.pmdcs(), cfg.fragment()), (1468, 1452));
+}
