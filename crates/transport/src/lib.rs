@@ -3,6 +3,7 @@
 //! None of them reads a clock or moves a byte: a host hands in segments and the time, and takes out what is to be sent and
 //! when to come back. Payload is virtual, for a simulator needs its length alone.
 
+pub mod rtp;
 pub mod sctp;
 pub mod spacelink;
 pub mod tcp;

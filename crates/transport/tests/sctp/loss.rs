@@ -126,10 +126,9 @@ fn what_is_marked_waits_for_the_window() {
               > data 12:984
               = fast_retransmits 1";
     // 430: one was outstanding, so three more fill a window of 4000.
-    let trace = trace.replace("= retransmissions 2\n", "\n").replace(
-        "= fast_retransmits 1",
-        "= fast_retransmits 1\n= retransmissions 2",
-    );
+    let trace = trace
+        .replace("= retransmissions 2\n", "\n")
+        .replace("= fast_retransmits 1", "= fast_retransmits 1\n= retransmissions 2");
     established(&config(), 65_535, &format!("{FOUR}{trace}"));
 }
 

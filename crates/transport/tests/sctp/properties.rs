@@ -10,8 +10,8 @@ fn configs() -> impl Strategy<Value = Config> {
     // Messages no longer than the buffer of the other end: others are handed over in parts.
     let sizes = (100u32..=1500, 1u32..6000, 1000u32..100_000, 2u64..=200);
     let times = (50u64..=1000, 1u64..=500, 1u32..=4);
-    (sizes, times, 1u32..=8).prop_map(
-        |((pmtu, message, a_rwnd, ssthresh), (min, delay, every), burst)| Config {
+    (sizes, times, 1u32..=8).prop_map(|((pmtu, message, a_rwnd, ssthresh), (min, delay, every), burst)| {
+        Config {
             pmtu,
             message,
             a_rwnd,
@@ -25,8 +25,8 @@ fn configs() -> impl Strategy<Value = Config> {
             association_max_retrans: 1000,
             max_init_retransmits: 1000,
             ..Config::default()
-        },
-    )
+        }
+    })
 }
 
 fn channels() -> impl Strategy<Value = Channel> {

@@ -99,8 +99,13 @@ impl Run<'_> {
         };
         let sent = words(&packet);
         // Windows are compared where they are given.
-        let plain: Vec<&String> = sent.iter().filter(|w| !w.starts_with('w') || expected.contains(&w.as_str())).collect();
-        assert!(plain.iter().map(|w| w.as_str()).eq(expected.iter().copied()), "line {line}: sent {}", sent.join(" "));
+        let plain: Vec<&String> =
+            sent.iter().filter(|w| !w.starts_with('w') || expected.contains(&w.as_str())).collect();
+        assert!(
+            plain.iter().map(|w| w.as_str()).eq(expected.iter().copied()),
+            "line {line}: sent {}",
+            sent.join(" ")
+        );
     }
 
     fn nothing_left(&self) {

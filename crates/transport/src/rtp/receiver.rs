@@ -1,0 +1,153 @@
+//! Statistics and receiver reports: RFC 3550 section 6.4, appendices A.1, A.3 and A.8.
+
+use bentpipe_units::Instant;
+
+use super::packet::{ntp, ticks};
+use super::{Block, Config, Packet, ReceiverReport, SenderReport};
+
+/// A.1: a number so far ahead, or so little behind, is no new beginning.
+const MAX_DROPOUT: u16 = 3000;
+const MAX_MISORDER: u16 = 100;
+
+/// The end that a medium is for.
+#[derive(Clone, Debug)]
+pub struct Receiver {
+    /// A.1: highest number seen, the cycles before it times 2^16, the first number, and the number after one that lay
+    /// too far off.
+    max_seq: u16,
+    cycles: u32,
+    base_seq: u32,
+    bad_seq: u32,
+    started: bool,
+    received: u64,
+    /// A.3: as they were at the last block.
+    expected_prior: u64,
+    received_prior: u64,
+    /// A.8: relative transit time of the last packet, and the jitter times 16.
+    transit: u32,
+    jitter: u32,
+    /// The last sender report: its stamp, and when it came.
+    lsr: u32,
+    lsr_at: Instant,
+    report_at: Instant,
+}
+
+impl Default for Receiver {
+    fn default() -> Self {
+        Self {
+            max_seq: 0,
+            cycles: 0,
+            base_seq: 0,
+            bad_seq: u32::MAX,
+            started: false,
+            received: 0,
+            expected_prior: 0,
+            received_prior: 0,
+            transit: 0,
+            jitter: 0,
+            lsr: 0,
+            lsr_at: Instant::ZERO,
+            report_at: Instant::FAR_FUTURE,
+        }
+    }
+}
+
+impl Receiver {
+    /// Takes in a packet. The first starts the reports.
+    pub fn on_packet(&mut self, cfg: &Config, now: Instant, packet: &Packet) {
+        if !self.update_seq(packet.seq) {
+            return;
+        }
+        if self.report_at == Instant::FAR_FUTURE {
+            self.report_at = now + cfg.interval();
+        }
+        // A.8, in integers: J += |D| - (J + 8) / 16, J being sixteen times the jitter.
+        let transit = ticks(cfg, now).wrapping_sub(packet.timestamp);
+        if self.received > 1 {
+            let d = (transit.wrapping_sub(self.transit) as i32).unsigned_abs();
+            self.jitter = self.jitter.saturating_add(d).saturating_sub((self.jitter.saturating_add(8)) >> 4);
+        }
+        self.transit = transit;
+    }
+
+    /// A.1, for a source that needs no probation. Whether the packet counts.
+    fn update_seq(&mut self, seq: u16) -> bool {
+        if !self.started {
+            self.started = true;
+            self.restart(seq);
+        }
+        let delta = seq.wrapping_sub(self.max_seq);
+        if delta < MAX_DROPOUT {
+            if seq < self.max_seq {
+                // The numbers wrapped: another cycle.
+                self.cycles = self.cycles.wrapping_add(1 << 16);
+            }
+            self.max_seq = seq;
+        } else if delta <= u16::MAX - MAX_MISORDER + 1 {
+            // A large jump: two in a row, and the source began anew.
+            if u32::from(seq) != self.bad_seq {
+                self.bad_seq = u32::from(seq.wrapping_add(1));
+                return false;
+            }
+            self.restart(seq);
+        }
+        // Else it is a duplicate or came late.
+        self.received += 1;
+        true
+    }
+
+    fn restart(&mut self, seq: u16) {
+        (self.base_seq, self.max_seq, self.bad_seq) = (seq.into(), seq, u32::MAX);
+        (self.cycles, self.received) = (0, 0);
+        (self.expected_prior, self.received_prior) = (0, 0);
+    }
+
+    /// Takes in a sender report.
+    pub fn on_report(&mut self, now: Instant, report: &SenderReport) {
+        (self.lsr, self.lsr_at) = (report.ntp, now);
+    }
+
+    /// When to call [`poll_report`](Self::poll_report).
+    #[must_use]
+    pub fn timer(&self) -> Option<Instant> {
+        (self.report_at != Instant::FAR_FUTURE).then_some(self.report_at)
+    }
+
+    /// The report that is due at `now`, where one is.
+    pub fn poll_report(&mut self, cfg: &Config, now: Instant) -> Option<ReceiverReport> {
+        if now < self.report_at {
+            return None;
+        }
+        self.report_at = now + cfg.interval();
+        // Section 6.4: a block for a source that was heard since the last.
+        let block = (self.received != self.received_prior).then(|| self.block(now));
+        Some(ReceiverReport { block })
+    }
+
+    fn block(&mut self, now: Instant) -> Block {
+        // A.3.
+        let highest = self.cycles.wrapping_add(self.max_seq.into());
+        let expected = u64::from(highest.wrapping_sub(self.base_seq)) + 1;
+        let lost = (expected as i64 - self.received as i64).clamp(-0x80_0000, 0x7f_ffff) as i32;
+        let expected_interval = expected.saturating_sub(self.expected_prior);
+        let received_interval = self.received - self.received_prior;
+        let lost_interval = expected_interval.saturating_sub(received_interval);
+        (self.expected_prior, self.received_prior) = (expected, self.received);
+        let fraction = (lost_interval << 8).checked_div(expected_interval).unwrap_or(0);
+        let dlsr = if self.lsr == 0 { 0 } else { ntp(now).wrapping_sub(ntp(self.lsr_at)) };
+        Block {
+            fraction: u8::try_from(fraction).unwrap_or(u8::MAX),
+            lost,
+            highest,
+            jitter: self.jitter >> 4,
+            lsr: self.lsr,
+            dlsr,
+        }
+    }
+
+    /// Packets that counted.
+    #[must_use]
+    pub fn received(&self) -> u64 {
+        self.received
+    }
+}

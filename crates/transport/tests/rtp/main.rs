@@ -1,0 +1,223 @@
+//! RTP against the text of RFC 3550: its appendices worked out by hand, and counts over a channel that loses, reorders
+//! and duplicates.
+
+use bentpipe_transport::rtp::{
+    Adaptation, Block, Config, Packet, Receiver, ReceiverReport, Sender, SenderReport,
+};
+use bentpipe_units::{Duration, Instant, Rate, Rng};
+use proptest::prelude::*;
+
+fn ms(ms: u64) -> Instant {
+    Instant::ZERO + Duration::from_millis(ms)
+}
+
+/// Telephony: 8 ticks in a millisecond.
+fn config() -> Config {
+    Config { clock_rate: 8000, ..Config::default() }
+}
+
+fn packet(seq: u16, sent: u64) -> Packet {
+    Packet { seq, timestamp: 8 * sent as u32 }
+}
+
+/// The block of the report at `at`.
+fn block(receiver: &mut Receiver, cfg: &Config, at: u64) -> Block {
+    assert_eq!(receiver.timer(), Some(ms(at)));
+    receiver.poll_report(cfg, ms(at)).expect("it is due").block.expect("something came")
+}
+
+/// Appendix A.3.
+#[test]
+fn losses_are_counted_by_interval_and_in_all() {
+    let (cfg, mut receiver) = (config(), Receiver::default());
+    assert_eq!(receiver.timer(), None);
+    for seq in [0u16, 1, 3, 4, 6, 8, 9] {
+        receiver.on_packet(&cfg, ms(u64::from(seq)), &packet(seq, 0));
+    }
+    // Ten expected, seven received: 3 x 256 / 10 = 76.
+    let report = block(&mut receiver, &cfg, 900);
+    assert_eq!((report.fraction, report.lost, report.highest), (76, 3, 9));
+    assert_eq!((report.lsr, report.dlsr), (0, 0));
+    // Four more, each of them twice: none lost, and four more received than sent.
+    for seq in [10u16, 10, 11, 11, 12, 12, 13, 13] {
+        receiver.on_packet(&cfg, ms(1000), &packet(seq, 0));
+    }
+    let report = block(&mut receiver, &cfg, 1800);
+    assert_eq!((report.fraction, report.lost, report.highest), (0, -1, 13));
+    // Section 6.4: nothing came, so there is no block; what is lost meanwhile is told with the next.
+    assert_eq!(receiver.poll_report(&cfg, ms(2699)), None);
+    assert_eq!(receiver.poll_report(&cfg, ms(2700)), Some(ReceiverReport { block: None }));
+    receiver.on_packet(&cfg, ms(2800), &packet(17, 0));
+    let report = block(&mut receiver, &cfg, 3600);
+    assert_eq!((report.fraction, report.lost, report.highest), (192, 2, 17));
+}
+
+/// Appendix A.1.
+#[test]
+fn numbers_wrap_and_jump() {
+    let (cfg, mut receiver) = (config(), Receiver::default());
+    for seq in [65_533u16, 65_534, 0, 65_535, 1] {
+        receiver.on_packet(&cfg, ms(0), &packet(seq, 0));
+    }
+    let report = block(&mut receiver, &cfg, 900);
+    assert_eq!((report.fraction, report.lost, report.highest), (0, 0, 65_537));
+    // A jump counts when it is confirmed, and then as a new beginning.
+    receiver.on_packet(&cfg, ms(1000), &packet(20_000, 0));
+    assert_eq!(receiver.received(), 5);
+    receiver.on_packet(&cfg, ms(1000), &packet(20_001, 0));
+    receiver.on_packet(&cfg, ms(1000), &packet(20_003, 0));
+    let report = block(&mut receiver, &cfg, 1800);
+    assert_eq!((report.fraction, report.lost, report.highest), (85, 1, 20_003));
+}
+
+/// Appendix A.8, with a clock of 8 kHz.
+#[test]
+fn jitter_is_smoothed_in_sixteenths() {
+    let (cfg, mut receiver) = (config(), Receiver::default());
+    receiver.on_packet(&cfg, ms(100), &packet(0, 0));
+    // 5 ms later than the one before: D = 40, J = 40.
+    receiver.on_packet(&cfg, ms(125), &packet(1, 20));
+    assert_eq!(block(&mut receiver, &cfg, 1000).jitter, 40 >> 4);
+    // 5 ms earlier again: D = -40, J = 40 + 40 - 48 / 16 = 77.
+    receiver.on_packet(&cfg, ms(1100), &packet(2, 1000));
+    assert_eq!(block(&mut receiver, &cfg, 1900).jitter, 77 >> 4);
+    // As late as that one: D = 0, J = 77 - 85 / 16 = 72.
+    receiver.on_packet(&cfg, ms(2100), &packet(3, 2000));
+    assert_eq!(block(&mut receiver, &cfg, 2800).jitter, 72 >> 4);
+}
+
+/// Section 6.4.1, with 300 ms each way, and 200 ms between the two reports.
+#[test]
+fn the_round_trip_is_what_the_reports_took() {
+    let cfg = config();
+    let mut sender = Sender::new(&cfg, ms(0), Rate::from_bps(64_000), 7);
+    let mut receiver = Receiver::default();
+    let sent = sender.send(&cfg, ms(0), 160);
+    assert_eq!(sent, Packet { seq: 7, timestamp: 0 });
+    receiver.on_packet(&cfg, ms(500), &sent);
+    assert_eq!(sender.poll_report(&cfg, ms(899)), None);
+    let report = sender.poll_report(&cfg, ms(900)).expect("it is due");
+    // 0.9 x 65536 = 58982.4.
+    assert_eq!(report, SenderReport { ntp: 58_982, packets: 1, octets: 160 });
+    assert_eq!(sender.timer(), ms(1800));
+    receiver.on_report(ms(1200), &report);
+    let report = block(&mut receiver, &cfg, 1400);
+    assert_eq!((report.lsr, report.dlsr), (58_982, 91_750 - 78_643));
+    sender.on_report(&cfg, ms(1700), &ReceiverReport { block: Some(report) });
+    let error = sender.round_trip().expect("measured").as_secs_f64() - 0.6;
+    assert!(error.abs() < 3.0 / 65_536.0, "{error}");
+}
+
+/// Busse et al. 1996, by hand: alpha 0.3, unloaded up to 2 %, congested from 4 %.
+#[test]
+fn the_rate_follows_the_smoothed_loss() {
+    let adaptation = Adaptation {
+        smoothing: 0.3,
+        unloaded: 0.02,
+        congested: 0.04,
+        decrease: 0.875,
+        increase: Rate::from_bps(50_000),
+        min_rate: Rate::from_bps(800_000),
+        max_rate: None,
+    };
+    let cfg = Config { adaptation: Some(adaptation), ..Config::default() };
+    let mut sender = Sender::new(&cfg, ms(0), Rate::from_bps(1_000_000), 0);
+    let steps = [
+        // 26/256 lost: lambda = 0.0305, 0.0518, 0.0667.
+        (26, 1_000_000),
+        (26, 875_000),
+        (26, 800_000), // 765,625 is below the least
+        // None: 0.0467, 0.0327, 0.0229, 0.0160.
+        (0, 800_000),
+        (0, 800_000),
+        (0, 800_000),
+        (0, 850_000),
+        (0, 900_000),
+        (0, 950_000),
+        (0, 1_000_000),
+        (0, 1_000_000),
+    ];
+    for (step, (fraction, bps)) in steps.into_iter().enumerate() {
+        let block = Block { fraction, lost: 0, highest: 0, jitter: 0, lsr: 0, dlsr: 0 };
+        sender.on_report(&cfg, ms(0), &ReceiverReport { block: Some(block) });
+        assert_eq!(sender.rate().as_bps(), bps, "step {step}");
+        assert_eq!(sender.scale(), bps as f64 / 1e6);
+    }
+    // Nothing heard says nothing of loss.
+    sender.on_report(&cfg, ms(0), &ReceiverReport { block: None });
+    assert_eq!(sender.rate().as_bps(), 1_000_000);
+    let fixed = Config { adaptation: None, ..cfg };
+    let mut sender = Sender::new(&fixed, ms(0), Rate::from_bps(10_000), 0);
+    let block = Block { fraction: 255, lost: 0, highest: 0, jitter: 0, lsr: 0, dlsr: 0 };
+    sender.on_report(&fixed, ms(0), &ReceiverReport { block: Some(block) });
+    assert_eq!(sender.rate().as_bps(), 10_000);
+}
+
+/// RFC 3550 sections 5.1, 6.4 and 6.5, RFC 768, RFC 791.
+#[test]
+fn packets_have_their_sizes() {
+    let cfg = Config::default();
+    assert_eq!(Packet::header(&cfg), 20 + 8 + 12);
+    // A name of 16 bytes, its type, its length and a zero: 19, padded to 20; with header and source 28.
+    assert_eq!(SenderReport::wire_len(&cfg), 20 + 8 + 28 + 28);
+    assert_eq!(ReceiverReport { block: None }.wire_len(&cfg), 20 + 8 + 8 + 28);
+    let block = Block { fraction: 0, lost: 0, highest: 0, jitter: 0, lsr: 0, dlsr: 0 };
+    assert_eq!(ReceiverReport { block: Some(block) }.wire_len(&cfg), 20 + 8 + 32 + 28);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever a channel does, the reports add up: what was sent up to the highest number is what came, less
+    /// duplicates, and what is lost; and the rate keeps its bounds.
+    #[test]
+    fn reports_add_up(
+        loss in 0.0..0.5,
+        duplication in 0.0..0.3,
+        jitter in 0u64..400,
+        first in any::<u16>(),
+        seed in any::<u64>(),
+    ) {
+        const PACKETS: u64 = 3000;
+        let cfg = Config::default();
+        let mut rng = Rng::stream(seed, "test", 0, "channel");
+        let mut sender = Sender::new(&cfg, ms(0), Rate::from_bps(1_000_000), first);
+        let mut arrivals: Vec<(u64, u64, Packet)> = Vec::new();
+        for i in 0..PACKETS {
+            let packet = sender.send(&cfg, ms(10 * i), 1000);
+            // The first one and the last come, so that the ends are known.
+            let ends = i == 0 || i == PACKETS - 1;
+            let copies = match (ends, rng.uniform() < loss) {
+                (false, true) => 0,
+                _ => 1 + u64::from(!ends && rng.uniform() < duplication),
+            };
+            for _ in 0..copies {
+                arrivals.push((10 * i + if ends { 400 } else { rng.below(jitter + 1) + 400 }, i, packet));
+            }
+        }
+        arrivals.sort_by_key(|&(at, i, _)| (at, i));
+        let mut receiver = Receiver::default();
+        let (mut reports, mut last) = (0u64, None);
+        let came = arrivals.len() as u64;
+        for (at, _, packet) in arrivals {
+            while let Some(due) = receiver.timer().filter(|&due| due <= ms(at)) {
+                let report = receiver.poll_report(&cfg, due).expect("it is due");
+                sender.on_report(&cfg, due, &report);
+                let bps = sender.rate().as_bps();
+                prop_assert!((50_000..=1_000_000).contains(&bps), "{bps}");
+                prop_assert!((0.0..=1.0).contains(&sender.loss()));
+                reports += 1;
+                last = report.block;
+            }
+            receiver.on_packet(&cfg, ms(at), &packet);
+        }
+        let end = receiver.timer().expect("it has begun");
+        last = receiver.poll_report(&cfg, end).expect("it is due").block.or(last);
+        let block = last.expect("packets came");
+        // 30 s and a report each 900 ms.
+        prop_assert!((33..=34).contains(&reports), "{reports}");
+        prop_assert_eq!(block.highest, u32::from(first) + PACKETS as u32 - 1);
+        prop_assert_eq!(i64::from(block.lost), PACKETS as i64 - came as i64);
+        prop_assert_eq!(receiver.received(), came);
+    }
+}
