@@ -16,6 +16,7 @@ use crate::canonical::{
 };
 use crate::canonical::{bps, bps_of};
 use crate::channel::Loss;
+pub use crate::file::Congestion;
 use crate::law::Law;
 use crate::tree::Node;
 
@@ -345,6 +346,12 @@ pub struct Tcp {
     pub go_back_n: bool,
     /// Whether an idle connection starts again from the initial window.
     pub slow_start_restart: bool,
+    /// Whether slow start ends where the round trip grows.
+    #[serde(skip_serializing_if = "is_off")]
+    pub hystart: bool,
+    /// Whether a window is spread over its round trip.
+    #[serde(skip_serializing_if = "is_off")]
+    pub pacing: bool,
     /// Whether it understands congestion marks.
     pub ecn: bool,
     /// Whether it offers and accepts timestamps.
@@ -360,18 +367,6 @@ pub struct Tcp {
     pub syn_retries: u32,
     /// How often an unacknowledged segment is sent again before the connection is given up.
     pub retries: u32,
-}
-
-/// A congestion control algorithm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Congestion {
-    /// RFC 5681.
-    Reno,
-    /// RFC 6582.
-    NewReno,
-    /// RFC 9438.
-    Cubic,
 }
 
 impl Tcp {

@@ -298,6 +298,12 @@ fn ranges() {
         ),
         (
             "[traffic.web]",
+            "[transport.default]\nalgorithm = \"bbr\"\nhystart = true\n[traffic.web]",
+            "my.toml:30:11: transport.default.hystart: found true; allowed: false where algorithm = \"bbr\", which has \
+             no slow start of RFC 5681",
+        ),
+        (
+            "[traffic.web]",
             "[transport.default]\nmin_rto = \"2 min\"\n[traffic.web]",
             "my.toml:29:11: transport.default.min_rto: found \"120 s\"; allowed: at most max_rto (\"60 s\")",
         ),

@@ -413,20 +413,24 @@ fn tcp_config(t: &scenario::Tcp, pacing: Option<Rate>) -> tcp::Config {
         go_back_n: t.go_back_n,
         slow_start_restart: t.slow_start_restart,
         pacing,
+        pace_window: t.pacing,
+        hystart: t.hystart,
         ecn: t.ecn,
         timestamps: t.timestamps,
         window_scale: t.window_scale,
         sack: t.sack,
         prr: t.prr,
         abc: t.abc,
-        algorithm: match t.algorithm {
-            Congestion::Reno => tcp::Algorithm::Reno,
-            Congestion::NewReno => tcp::Algorithm::NewReno,
-            Congestion::Cubic => tcp::Algorithm::Cubic,
-        },
+        algorithm: algorithm(t.algorithm),
         syn_retries: t.syn_retries,
         retries: t.retries,
     }
+}
+
+/// The transport's algorithm of that name; a test holds that there is one for each.
+fn algorithm(named: Congestion) -> tcp::Algorithm {
+    let all = tcp::Algorithm::ALL.iter();
+    all.copied().find(|a| a.name() == named.name()).unwrap_or(tcp::Algorithm::NewReno)
 }
 
 /// A size that the scenario has bounded.
@@ -437,6 +441,14 @@ fn small(bytes: u64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What a scenario may choose is what the transport has.
+    #[test]
+    fn algorithms_have_the_same_names() {
+        let here: Vec<_> = Congestion::ALL.iter().map(|c| c.name()).collect();
+        let there: Vec<_> = tcp::Algorithm::ALL.iter().map(|a| a.name()).collect();
+        assert_eq!(here, there);
+    }
 
     /// Twenty sessions within five seconds, then five seconds' pause.
     #[test]

@@ -2,7 +2,7 @@
 
 mod counting;
 
-use bentpipe_transport::tcp::{Config, Connection};
+use bentpipe_transport::tcp::{Algorithm, Config, Connection};
 use bentpipe_units::{Duration, Instant};
 use counting::allocations;
 
@@ -36,7 +36,9 @@ fn nothing_is_allocated_in_steady_state() {
     let cfg = Config { receive_window: 200_000, ..Config::default() };
     check(&cfg);
     check(&Config { sack: true, ..cfg.clone() });
-    check(&Config { sack: true, prr: true, ..cfg });
+    check(&Config { sack: true, prr: true, ..cfg.clone() });
+    check(&Config { hystart: true, ..cfg.clone() });
+    check(&Config { sack: true, algorithm: Algorithm::Bbr, ..cfg });
 }
 
 fn check(cfg: &Config) {
@@ -45,6 +47,8 @@ fn check(cfg: &Config) {
     ends[0].write(u64::MAX);
     // Losses make the list of what arrived ahead as long as it gets.
     exchange(&mut ends, cfg, &mut now, 20_000, 7);
+    // And the widest window that of what is under way.
+    exchange(&mut ends, cfg, &mut now, 20_000, u64::MAX);
     for lose in [u64::MAX, 100, 7] {
         let before = allocations();
         exchange(&mut ends, cfg, &mut now, 20_000, lose);

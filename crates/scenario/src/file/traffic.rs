@@ -63,6 +63,11 @@ pub struct Transport {
     pub go_back_n: bool,
     /// Whether an idle connection starts again from the initial window (RFC 5681, 4.1).
     pub slow_start_restart: bool,
+    /// Whether slow start ends where the round trip grows (HyStart++, RFC 9406). For reno, newreno and cubic.
+    pub hystart: bool,
+    /// Whether a window is spread over its round trip: segments leave at twice cwnd / SRTT in slow start, else at 1.2
+    /// times. BBR paces by itself.
+    pub pacing: bool,
     /// Whether it understands congestion marks (RFC 3168).
     pub ecn: bool,
     /// Timestamps (RFC 7323, 3): a round trip is measured by every acknowledgement of new data, of what was sent
@@ -90,6 +95,27 @@ pub enum Congestion {
     NewReno,
     /// RFC 9438.
     Cubic,
+    /// Caini and Firrincieli 2004: over a long round trip the window grows as over one of 25 ms.
+    Hybla,
+    /// BBR, version 1 (draft-cardwell-iccrg-bbr-congestion-control-00): the window follows a model of the path.
+    Bbr,
+}
+
+impl Congestion {
+    /// All there are.
+    pub const ALL: &'static [Self] = &[Self::Reno, Self::NewReno, Self::Cubic, Self::Hybla, Self::Bbr];
+
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Reno => "reno",
+            Self::NewReno => "newreno",
+            Self::Cubic => "cubic",
+            Self::Hybla => "hybla",
+            Self::Bbr => "bbr",
+        }
+    }
 }
 
 impl Default for Transport {
@@ -116,6 +142,8 @@ impl Default for Transport {
             impatient: true,
             go_back_n: false,
             slow_start_restart: true,
+            hystart: false,
+            pacing: false,
             ecn: false,
             timestamps: false,
             window_scale: None,

@@ -71,6 +71,12 @@ fn transport(cx: &mut Cx<'_>, name: &str, raw: &mut file::Transport) -> Result<T
             return refuse(key, format!("{rto:?}"), format!("at most max_rto (\"{:?}\")", raw.max_rto));
         }
     }
+    let algorithm = raw.algorithm;
+    if raw.hystart && !matches!(algorithm, Congestion::Reno | Congestion::NewReno | Congestion::Cubic) {
+        let allowed =
+            format!("false where algorithm = \"{}\", which has no slow start of RFC 5681", algorithm.name());
+        return Err(cx.error(&step(&path, "hystart"), format!("found true; allowed: {allowed}")));
+    }
     let initial_window = raw.initial_window.map_or_else(|| initial_window(mss), |w| w.0);
     if raw.initial_window.is_none() {
         raw.initial_window = Some(crate::quantity::Whole(initial_window));
@@ -82,11 +88,7 @@ fn transport(cx: &mut Cx<'_>, name: &str, raw: &mut file::Transport) -> Result<T
     }
     Ok(Tcp {
         name: name.to_owned(),
-        algorithm: match raw.algorithm {
-            file::Congestion::Reno => Congestion::Reno,
-            file::Congestion::NewReno => Congestion::NewReno,
-            file::Congestion::Cubic => Congestion::Cubic,
-        },
+        algorithm: raw.algorithm,
         mss,
         header: raw.header.0,
         option_bytes: raw.option_bytes,
@@ -106,6 +108,8 @@ fn transport(cx: &mut Cx<'_>, name: &str, raw: &mut file::Transport) -> Result<T
         impatient: raw.impatient,
         go_back_n: raw.go_back_n,
         slow_start_restart: raw.slow_start_restart,
+        hystart: raw.hystart,
+        pacing: raw.pacing,
         ecn: raw.ecn,
         timestamps: raw.timestamps,
         window_scale: raw.window_scale.map(|shift| shift.0 as u8),

@@ -19,6 +19,10 @@ impl Connection {
             self.rx.ack_now = true;
             return false;
         }
+        let cwnd = self.window.cwnd;
+        if self.delivery.is_some() {
+            self.begin_sample(cfg, now, seg);
+        }
         let marked = self.ecn && seg.flags.has(Flags::ECE) && self.on_echo(cfg, now, seg.ack);
         if self.sack.is_some() {
             // Not by reference, so that hosts can keep a segment in registers.
@@ -35,6 +39,9 @@ impl Connection {
             && seg.ack + u64::from(seg.window) == self.edge
         {
             self.on_duplicate_ack(cfg, now);
+        }
+        if self.delivery.is_some() {
+            self.end_sample(cfg, now, cwnd);
         }
         // RFC 9293 section 3.10.7.4: the window is taken from the newest segment only. SND.WL2 is not kept,
         // for the ACK that gave it never lies beyond SND.UNA.
@@ -144,6 +151,9 @@ impl Connection {
                 let most = if self.una > self.recover { 2 * smss } else { smss };
                 (ack.slow, ack.linear) = (acked.min(most), acked);
             }
+            if let Some(hystart) = self.delivery.as_ref().and_then(|delivery| delivery.hystart.as_ref()) {
+                ack.slow = hystart.growth(acked, smss, cfg.paces()).unwrap_or(ack.slow);
+            }
             self.algorithm.on_ack(&mut self.window, &ack, smss, now);
         }
     }
@@ -152,6 +162,7 @@ impl Connection {
         if self.phase == Phase::FastRecovery {
             // RFC 5681 section 3.2 step 4: another segment has left the network.
             self.window.cwnd = self.window.cwnd.saturating_add(cfg.smss());
+            self.duplicate_acks = self.duplicate_acks.saturating_add(1);
             return;
         }
         self.duplicate_acks = self.duplicate_acks.saturating_add(1);
@@ -200,6 +211,9 @@ impl Connection {
     /// ssthresh, for a loss or a mark.
     pub(super) fn reduce(&mut self, cfg: &Config, now: Instant, flight: u64) {
         self.algorithm.on_congestion(&mut self.window, flight, cfg.smss(), now);
+        if let Some(hystart) = self.delivery.as_mut().and_then(|delivery| delivery.hystart.as_mut()) {
+            hystart.stop();
+        }
         // RFC 3168 section 6.1.2: the peer is told, whatever the reason.
         self.cwr_due = self.ecn;
     }

@@ -47,8 +47,15 @@ pub struct Config {
     pub abc: bool,
     /// Whether the window shrinks to the initial one after an idle time of one RTO, RFC 5681 section 4.1.
     pub slow_start_restart: bool,
-    /// Data segments leave no faster than this, headers included. `None`: as fast as the windows allow.
+    /// Data segments leave no faster than this, headers included. `None`: as fast as the windows allow, and as
+    /// the algorithm says where it has a rate of its own.
     pub pacing: Option<Rate>,
+    /// Whether a window is spread over its round trip: data leaves at `cwnd / SRTT`, or twice that in slow start
+    /// and 1.2 times in congestion avoidance, as Linux does. Not for an algorithm with a rate of its own.
+    pub pace_window: bool,
+    /// Whether slow start ends where the round trip grows: HyStart++, RFC 9406. For algorithms whose slow start is
+    /// that of RFC 5681.
+    pub hystart: bool,
     /// Whether to offer and accept explicit congestion notification, RFC 3168.
     pub ecn: bool,
     /// Whether to offer and accept selective acknowledgements (RFC 2018), and to recover from losses by them
@@ -97,6 +104,12 @@ impl Config {
     pub(super) fn iw(&self) -> u64 {
         self.smss() * u64::from(self.initial_window.max(1))
     }
+
+    /// Whether anything but the windows may hold data back.
+    #[inline]
+    pub(super) fn paces(&self) -> bool {
+        self.pacing.is_some() || self.pace_window || self.algorithm.steers()
+    }
 }
 
 impl Default for Config {
@@ -124,6 +137,8 @@ impl Default for Config {
             abc: false,
             slow_start_restart: true,
             pacing: None,
+            pace_window: false,
+            hystart: false,
             ecn: false,
             sack: false,
             prr: false,

@@ -4,6 +4,7 @@ use bentpipe_units::{Duration, Instant};
 
 use super::Config;
 use super::congestion::{self, Window};
+use super::delivery::Delivery;
 use super::receive::Receiver;
 use super::rto::Rto;
 use super::scoreboard::Scoreboard;
@@ -96,6 +97,8 @@ pub struct Connection {
     pub(super) rx: Receiver,
     /// Selective acknowledgements, where they were negotiated.
     pub(super) sack: Option<Box<Scoreboard>>,
+    /// What became of each segment, where the algorithm asks.
+    pub(super) delivery: Option<Box<Delivery>>,
     /// When data was last sent.
     pub(super) data_sent_at: Instant,
     /// When pacing lets the next data segment go.
@@ -210,6 +213,7 @@ impl Connection {
             rto: Rto::new(cfg),
             rx: Receiver::new(cfg),
             sack: None,
+            delivery: Delivery::new(cfg),
             data_sent_at: Instant::ZERO,
             pace_at: Instant::ZERO,
             wl1: 0,

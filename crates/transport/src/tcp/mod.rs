@@ -19,8 +19,9 @@
 //! | `output` | what may be sent, and timers | RFC 9293 section 3.8.6, RFC 6298 (5), RFC 5681 section 4.1 |
 //! | `receive` | reassembly, the advertised window, delayed ACKs | RFC 9293 section 3.8.6, RFC 5681 section 4.2, RFC 7323 section 2 |
 //! | `ranges` | parts of the stream | |
+//! | `delivery` | round trips and delivery rates of each ACK | draft-cheng-iccrg-delivery-rate-estimation |
 //! | `rto` | the retransmission timeout | RFC 6298, RFC 7323 section 4 |
-//! | `congestion` | how the window grows and shrinks | RFC 5681, RFC 3465, RFC 9438, Hybla |
+//! | `congestion` | how the window grows and shrinks | RFC 5681, RFC 3465, RFC 9406, RFC 9438, Hybla, BBR |
 //!
 //! What it leaves out, because a simulator has no use for it: the segment size option (it is configured on both
 //! sides), wrapping sequence numbers and the protection against them (PAWS, RFC 7323 section 5), urgent data,
@@ -31,6 +32,7 @@ mod ack;
 mod config;
 mod congestion;
 mod connection;
+mod delivery;
 mod input;
 mod output;
 mod ranges;

@@ -1,6 +1,6 @@
 //! What may be sent, and when: RFC 9293 section 3.8.6, RFC 5681 section 4.1, RFC 6298 (5).
 
-use bentpipe_units::Instant;
+use bentpipe_units::{Duration, Instant};
 
 use super::connection::{Alarm, Connection, Phase, Reset, State};
 use super::{Config, Flags, Sack, Segment, Timestamps};
@@ -59,7 +59,7 @@ impl Connection {
                 Phase::Fill => self.choose_gap(cfg)?,
                 _ => (self.una, cfg.smss().min(self.max.min(self.written) - self.una)),
             };
-            if self.hold_back(cfg, now) {
+            if self.hold_back(now) {
                 return None;
             }
             let segment = self.send_data(cfg, now, seq, len);
@@ -71,6 +71,9 @@ impl Connection {
             return Some(segment);
         }
         if self.nxt == self.stream_end() {
+            if self.delivery.is_some() {
+                self.note_app_limited(cfg);
+            }
             return None;
         }
         let flight = self.flight();
@@ -98,7 +101,7 @@ impl Connection {
                 return self.poll_probe(cfg, now, flight);
             }
         }
-        if self.hold_back(cfg, now) {
+        if self.hold_back(now) {
             return None;
         }
         Some(self.send_data(cfg, now, self.nxt, len))
@@ -122,7 +125,7 @@ impl Connection {
             };
             return cwnd.saturating_add(more);
         }
-        cwnd
+        if self.phase == Phase::FastRecovery { cwnd.saturating_add(self.duplicates(cfg)) } else { cwnd }
     }
 
     /// The peer's window holds back what there is to send.
@@ -156,16 +159,39 @@ impl Connection {
 
     /// Whether pacing lets no data go yet.
     #[inline]
-    fn hold_back(&mut self, cfg: &Config, now: Instant) -> bool {
-        self.paced = cfg.pacing.is_some() && now < self.pace_at;
+    fn hold_back(&mut self, now: Instant) -> bool {
+        self.paced = now < self.pace_at;
         self.paced
+    }
+
+    /// `len` bytes of payload leave, `wire` with headers: when the next may.
+    #[cold]
+    fn set_pace(&mut self, cfg: &Config, now: Instant, len: u64, wire: u32) {
+        // The cap counts what is on the wire; an algorithm's rate counts what is delivered.
+        let cap = cfg.pacing.map_or(Duration::ZERO, |rate| rate.time_to_send(u64::from(wire)));
+        let srtt = self.rto.srtt();
+        let own = match (self.algorithm.pacing_rate(&self.window, srtt), srtt) {
+            (Some(rate), _) => rate.time_to_send(len),
+            (None, Some(srtt)) if cfg.pace_window => {
+                // Linux, tcp_update_pacing_rate(): twice as fast up to half of ssthresh, so that the window can double.
+                let cwnd = self.window.cwnd.max(self.flight()) as f64;
+                let gain = if self.window.cwnd < self.window.ssthresh / 2 { 2.0 } else { 1.2 };
+                srtt.scaled(len as f64 / (gain * cwnd))
+            }
+            _ => Duration::ZERO,
+        };
+        self.pace_at = self.pace_at.max(now) + cap.max(own);
     }
 
     /// RFC 5681 section 4.1: nothing was sent for more than one RTO, so the window shrinks to the restart
     /// window.
     #[inline]
     fn restart_if_idle(&mut self, cfg: &Config, now: Instant) {
-        if cfg.slow_start_restart && self.una == self.max && now - self.data_sent_at > self.rto.interval() {
+        if cfg.slow_start_restart
+            && !cfg.algorithm.steers()
+            && self.una == self.max
+            && now - self.data_sent_at > self.rto.interval()
+        {
             self.window.cwnd = self.window.cwnd.min(cfg.iw());
         }
     }
@@ -192,6 +218,9 @@ impl Connection {
         if fin {
             self.on_fin_sent();
         }
+        if self.delivery.is_some() {
+            self.note_sent(cfg, now, seq, end);
+        }
         self.nxt = self.nxt.max(end);
         self.max = self.max.max(end);
         self.probe_due = false;
@@ -204,8 +233,8 @@ impl Connection {
         self.data_sent_at = now;
         let window = self.rx.on_ack_sent(cfg, false);
         let mut segment = self.segment(now, seq, len as u32, flags, window);
-        if let Some(rate) = cfg.pacing {
-            self.pace_at = self.pace_at.max(now) + rate.time_to_send(u64::from(cfg.wire_len(&segment)));
+        if cfg.paces() {
+            self.set_pace(cfg, now, len, cfg.wire_len(&segment));
         }
         segment.retransmission = again;
         // RFC 3168 section 6.1.5: what is sent again is not ECN-capable.

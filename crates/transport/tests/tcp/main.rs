@@ -17,7 +17,7 @@ mod window;
 
 use bentpipe_transport::tcp::{Connection, Segment};
 
-/// What SACK needs lies apart, for those connections only that use it.
+/// What SACK needs lies apart, and what BBR and HyStart++ do, for those connections only that use it.
 #[test]
 fn a_connection_takes_no_more_than_344_bytes() {
     assert!(size_of::<Connection>() <= 344, "{}", size_of::<Connection>());

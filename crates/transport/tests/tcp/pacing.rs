@@ -1,6 +1,6 @@
 //! Pacing.
 
-use bentpipe_transport::tcp::Config;
+use bentpipe_transport::tcp::{Algorithm, Config};
 use bentpipe_units::Rate;
 
 use crate::trace::{config, established};
@@ -87,5 +87,39 @@ fn an_idle_rate_is_lost() {
                  = pace 202.24
          202.24  pace
                  > . 2721:4081",
+    );
+}
+
+/// Ten segments of 1000 bytes in a round trip of 100 ms: at twice that rate in slow start one leaves every 5 ms; at 1.2
+/// times, once the window is half of ssthresh, every 100 / 12 ms.
+#[test]
+fn a_window_is_spread_over_its_round_trip() {
+    let spread = Config { pace_window: true, ..config() };
+    let trace = |next: &str| {
+        format!("100 write 100000\n > . 1:1001\n = pace {next}\n {next} pace\n > . 1001:2001\n = cwnd 10000")
+    };
+    established(&spread, 65_535, &trace("105"));
+    let near = Config { initial_ssthresh: 20_000, ..spread.clone() };
+    established(&near, 65_535, &trace("108.333333"));
+    // A fixed rate of 10 kbit/s lets one go each 800 ms, if that is slower.
+    let capped = Config { header: 0, pacing: Some(Rate::from_bps(10_000)), ..spread };
+    established(&capped, 65_535, "100 write 2000\n > . 1:1001\n = pace 900\n 900 pace\n > . 1001:2001");
+}
+
+/// draft-cardwell-iccrg-bbr-congestion-control-00 section 4.2.1: 2 / ln 2 times the initial window in a round trip, so
+/// ten segments take 100 ms ln 2 / 2, each 3.465 736 ms, or a nanosecond
+/// more at a whole number of bits per second, and their headers do not count.
+#[test]
+fn bbr_begins_at_its_high_gain() {
+    let cfg = Config { algorithm: Algorithm::Bbr, ..config() };
+    established(
+        &cfg,
+        65_535,
+        "100        write 10000
+                    > . 1:1001
+                    = pace 103.465737
+         103.465737 pace
+                    > . 1001:2001
+                    = pace 106.931474",
     );
 }

@@ -1,15 +1,20 @@
 //! Congestion control algorithms, and the windows they steer.
 //!
 //! Loss detection and recovery (RFC 6582, RFC 3042) are the connection's; an algorithm says how the window
-//! grows and what is left of it after congestion. To add one, write its file and its line in the registry
-//! below, which also says what ends its fast recovery. State of more than
-//! a word is boxed, for every connection takes as much as the largest.
+//! grows and what is left of it after congestion. One that goes by a model of the path sets the window itself,
+//! with every ACK. To add one, write its file and its line in the registry below, which also says what ends its
+//! fast recovery. State of more than a word is boxed, for every connection takes as much as the largest.
 
+mod bbr;
 mod cubic;
 mod hybla;
+pub(super) mod hystart;
 mod reno;
 
-use bentpipe_units::{Duration, Instant};
+use bentpipe_units::{Duration, Instant, Rate};
+
+use super::Config;
+use super::delivery::Sample;
 
 /// The windows of a sender.
 #[derive(Clone, Debug)]
@@ -50,6 +55,27 @@ trait Control {
 
     /// Loss or a mark, with `flight` bytes outstanding: sets `ssthresh`.
     fn on_congestion(&mut self, window: &mut Window, flight: u64, smss: u64, now: Instant);
+
+    /// An ACK arrived, where the algorithm [sets its window itself](Algorithm::steers); `srtt` is the smoothed round
+    /// trip. Whether rate samples of what is now in the network say nothing about the path.
+    fn on_sample(
+        &mut self,
+        _window: &mut Window,
+        _sample: &Sample,
+        _cfg: &Config,
+        _srtt: Option<Duration>,
+        _now: Instant,
+    ) -> bool {
+        false
+    }
+
+    /// The application has something to send again, after a pause.
+    fn on_restart(&mut self) {}
+
+    /// How fast payload may leave, where the algorithm says.
+    fn pacing_rate(&self, _window: &Window, _srtt: Option<Duration>) -> Option<Rate> {
+        None
+    }
 }
 
 /// Makes, of one line for each algorithm, the names users choose from and the state a connection holds.
@@ -67,6 +93,18 @@ macro_rules! registry {
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$name => $text,)+ }
+            }
+
+            /// Whether it sets the window itself with every ACK, in recovery and out of it.
+            #[inline]
+            pub(super) const fn steers(self) -> bool {
+                matches!(self, Self::Bbr)
+            }
+
+            /// Whether its slow start is that of RFC 5681, which HyStart++ may end.
+            #[must_use]
+            pub const fn has_slow_start(self) -> bool {
+                matches!(self, Self::Reno | Self::NewReno | Self::Cubic)
             }
         }
 
@@ -91,6 +129,31 @@ macro_rules! registry {
             pub(super) fn on_congestion(&mut self, window: &mut Window, flight: u64, smss: u64, now: Instant) {
                 match self { $(Self::$name(state) => state.on_congestion(window, flight, smss, now),)+ }
             }
+
+            /// As [`Algorithm::steers`].
+            #[inline]
+            pub(super) fn steers(&self) -> bool {
+                matches!(self, Self::Bbr(_))
+            }
+
+            pub(super) fn on_sample(
+                &mut self,
+                window: &mut Window,
+                sample: &Sample,
+                cfg: &Config,
+                srtt: Option<Duration>,
+                now: Instant,
+            ) -> bool {
+                match self { $(Self::$name(state) => state.on_sample(window, sample, cfg, srtt, now),)+ }
+            }
+
+            pub(super) fn on_restart(&mut self) {
+                match self { $(Self::$name(state) => state.on_restart(),)+ }
+            }
+
+            pub(super) fn pacing_rate(&self, window: &Window, srtt: Option<Duration>) -> Option<Rate> {
+                match self { $(Self::$name(state) => state.pacing_rate(window, srtt),)+ }
+            }
         }
     };
 }
@@ -104,4 +167,6 @@ registry! {
     Cubic = Box<cubic::Cubic>, "cubic", FullAck;
     /// Hybla, made for satellites (Caini and Firrincieli 2004).
     Hybla = Box<hybla::Hybla>, "hybla", FullAck;
+    /// BBR, version 1 (draft-cardwell-iccrg-bbr-congestion-control-00).
+    Bbr = Box<bbr::Bbr>, "bbr", FullAck;
 }

@@ -1,0 +1,551 @@
+//! BBR, version 1 (draft-cardwell-iccrg-bbr-congestion-control-00): the window follows a model of the path.
+//!
+//! - `BtlBw`: the largest delivery rate of the last 10 round trips, section 4.1.1; `RTprop`: the least round trip of
+//!   the last 10 s, section 4.1.2;
+//! - pacing: `pacing_gain BtlBw`, section 4.2.1; window: up to `cwnd_gain BtlBw RTprop` and three quanta, 4.2.3;
+//! - Startup, gains 2/ln 2, until `BtlBw` grew by less than a quarter in three round trips, section 4.3.2; Drain, the
+//!   inverse pacing gain, until no more than a window is in flight, 4.3.3;
+//! - ProbeBW, `cwnd_gain` 2: pacing gains 5/4, 3/4 and six times 1, for `RTprop` each, section 4.3.4;
+//! - ProbeRTT: where `RTprop` is 10 s old, four segments for a round trip and at least 200 ms, section 4.3.5;
+//! - losses: a round trip of packet conservation, then the window grows again; the one before comes back with the end
+//!   of recovery, section 4.2.3.4. Marks are not heeded.
+//!
+//! Departures: the phase that ProbeBW begins with is drawn, section 4.3.4.3; here it is a hash of the time, so that
+//! runs can be repeated and flows differ. Each segment is paced by itself, not a quantum at a time.
+
+use bentpipe_units::{Duration, Instant, Rate};
+
+use super::super::Config;
+use super::super::delivery::{Health, Sample};
+use super::{Acked, Control, Window};
+
+/// BBRHighGain, 2 / ln 2: the least that doubles the rate each round trip.
+const HIGH_GAIN: f64 = 2.885_390_081_777_927;
+/// BtlBwFilterLen [round trips].
+const ROUNDS: u64 = 10;
+/// RTpropFilterLen.
+const RT_PROP_LIFE: Duration = Duration::from_secs(10);
+/// BBRMinPipeCwnd [segments].
+const MIN_PIPE: u64 = 4;
+const PROBE_RTT: Duration = Duration::from_millis(200);
+/// pacing_gain_cycle of section 4.3.4.
+const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Startup,
+    Drain,
+    ProbeBw,
+    ProbeRtt,
+}
+
+/// State of BBR, named as in the draft.
+#[derive(Clone, Debug)]
+pub(in crate::tcp) struct Bbr {
+    mode: Mode,
+    btl_bw: Rate,
+    /// The largest rate of each of the last round trips, with their numbers.
+    filter: [(u64, Rate); ROUNDS as usize],
+    round_count: u64,
+    next_round_delivered: u64,
+    round_start: bool,
+    /// `MAX` before the first round trip.
+    rt_prop: Duration,
+    rt_prop_stamp: Instant,
+    pacing_gain: f64,
+    cwnd_gain: f64,
+    /// Zero before the first ACK.
+    pacing_rate: Rate,
+    filled_pipe: bool,
+    full_bw: Rate,
+    full_bw_count: u32,
+    cycle_index: usize,
+    cycle_stamp: Instant,
+    /// When ProbeRTT may end, once so little is in flight.
+    probe_rtt_done: Option<Instant>,
+    probe_rtt_round_done: bool,
+    prior_cwnd: u64,
+    packet_conservation: bool,
+    /// How the sender stood towards losses at the last ACK.
+    health: Health,
+    idle_restart: bool,
+}
+
+impl Default for Bbr {
+    fn default() -> Self {
+        Self {
+            mode: Mode::Startup,
+            btl_bw: Rate::default(),
+            filter: [(0, Rate::default()); ROUNDS as usize],
+            round_count: 0,
+            next_round_delivered: 0,
+            round_start: false,
+            rt_prop: Duration::MAX,
+            rt_prop_stamp: Instant::ZERO,
+            pacing_gain: HIGH_GAIN,
+            cwnd_gain: HIGH_GAIN,
+            pacing_rate: Rate::default(),
+            filled_pipe: false,
+            full_bw: Rate::default(),
+            full_bw_count: 0,
+            cycle_index: 0,
+            cycle_stamp: Instant::ZERO,
+            probe_rtt_done: None,
+            probe_rtt_round_done: false,
+            prior_cwnd: 0,
+            packet_conservation: false,
+            health: Health::Open,
+            idle_restart: false,
+        }
+    }
+}
+
+impl Bbr {
+    /// BBRUpdateBtlBw() and BBRUpdateRound(), section 4.1.1.
+    fn update_btl_bw(&mut self, sample: &Sample) {
+        self.round_start = sample.delivered > 0 && sample.prior_delivered >= self.next_round_delivered;
+        if self.round_start {
+            self.next_round_delivered = sample.total;
+            self.round_count += 1;
+            self.packet_conservation = false;
+        }
+        let Some(rate) = sample.rate else { return };
+        if rate >= self.btl_bw || !sample.app_limited {
+            let round = self.round_count;
+            let place = &mut self.filter[(round % ROUNDS) as usize];
+            *place = (round, if place.0 == round { place.1.max(rate) } else { rate });
+            let fresh = self.filter.iter().filter(|entry| entry.0 + ROUNDS > round);
+            self.btl_bw = fresh.map(|entry| entry.1).max().unwrap_or_default();
+        }
+    }
+
+    /// BBRInflight(), section 4.2.3.2 [bytes].
+    fn inflight(&self, gain: f64, cfg: &Config) -> u64 {
+        if self.rt_prop == Duration::MAX {
+            return cfg.iw();
+        }
+        let bdp = self.btl_bw.bytes_per_sec() * self.rt_prop.as_secs_f64();
+        (gain * bdp) as u64 + 3 * self.quantum(cfg)
+    }
+
+    /// BBRSetSendQuantum(), section 4.2.2 [bytes].
+    fn quantum(&self, cfg: &Config) -> u64 {
+        match self.pacing_rate.as_bps() {
+            ..1_200_000 => cfg.smss(),
+            1_200_000..24_000_000 => 2 * cfg.smss(),
+            bps => (bps / 8 / 1000).min(64_000),
+        }
+    }
+
+    /// BBRCheckCyclePhase(), section 4.3.4.
+    fn check_cycle_phase(&mut self, sample: &Sample, cfg: &Config, now: Instant) {
+        if self.mode != Mode::ProbeBw {
+            return;
+        }
+        let full = now - self.cycle_stamp > self.rt_prop;
+        let next = if self.pacing_gain > 1.0 {
+            full && (sample.lost > 0 || sample.prior_in_flight >= self.inflight(self.pacing_gain, cfg))
+        } else if self.pacing_gain < 1.0 {
+            full || sample.prior_in_flight <= self.inflight(1.0, cfg)
+        } else {
+            full
+        };
+        if next {
+            self.advance_cycle_phase(now);
+        }
+    }
+
+    fn advance_cycle_phase(&mut self, now: Instant) {
+        self.cycle_stamp = now;
+        self.cycle_index = (self.cycle_index + 1) % CYCLE.len();
+        self.pacing_gain = CYCLE[self.cycle_index];
+    }
+
+    fn enter_probe_bw(&mut self, now: Instant) {
+        self.mode = Mode::ProbeBw;
+        self.cwnd_gain = 2.0;
+        // Any phase but that of 3/4, which is for what the one before built up.
+        self.cycle_index = CYCLE.len() - 1 - (hash(now) % 7) as usize;
+        self.advance_cycle_phase(now);
+    }
+
+    /// BBRCheckFullPipe(), section 4.3.2.2.
+    fn check_full_pipe(&mut self, sample: &Sample) {
+        if self.filled_pipe || !self.round_start || sample.app_limited {
+            return;
+        }
+        // BtlBw is still growing.
+        if self.btl_bw.as_bps() as f64 >= 1.25 * self.full_bw.as_bps() as f64 {
+            self.full_bw = self.btl_bw;
+            self.full_bw_count = 0;
+            return;
+        }
+        self.full_bw_count += 1;
+        self.filled_pipe = self.full_bw_count >= 3;
+    }
+
+    /// BBRCheckDrain(), section 4.3.3.
+    fn check_drain(&mut self, sample: &Sample, cfg: &Config, now: Instant) {
+        if self.mode == Mode::Startup && self.filled_pipe {
+            self.mode = Mode::Drain;
+            self.pacing_gain = 1.0 / HIGH_GAIN;
+            self.cwnd_gain = HIGH_GAIN;
+        }
+        if self.mode == Mode::Drain && sample.in_flight <= self.inflight(1.0, cfg) {
+            self.enter_probe_bw(now);
+        }
+    }
+
+    /// BBRUpdateRTprop() and BBRCheckProbeRTT(), sections 4.1.2 and 4.3.5. Whether samples are to be marked.
+    fn check_probe_rtt(&mut self, window: &mut Window, sample: &Sample, cfg: &Config, now: Instant) -> bool {
+        let known = self.rt_prop < Duration::MAX;
+        let expired = known && now > self.rt_prop_stamp + RT_PROP_LIFE;
+        if let Some(rtt) = sample.rtt.filter(|&rtt| rtt <= self.rt_prop || expired) {
+            self.rt_prop = rtt;
+            self.rt_prop_stamp = now;
+        }
+        if self.mode != Mode::ProbeRtt && expired && !self.idle_restart {
+            self.save_cwnd(window);
+            self.mode = Mode::ProbeRtt;
+            self.pacing_gain = 1.0;
+            self.cwnd_gain = 1.0;
+            self.probe_rtt_done = None;
+        }
+        self.idle_restart = false;
+        if self.mode != Mode::ProbeRtt {
+            return false;
+        }
+        match self.probe_rtt_done {
+            None if sample.in_flight <= MIN_PIPE * cfg.smss() => {
+                self.probe_rtt_done = Some(now + PROBE_RTT);
+                self.probe_rtt_round_done = false;
+                self.next_round_delivered = sample.total;
+            }
+            None => {}
+            Some(done) => {
+                self.probe_rtt_round_done |= self.round_start;
+                if self.probe_rtt_round_done && now > done {
+                    self.rt_prop_stamp = now;
+                    window.cwnd = window.cwnd.max(self.prior_cwnd);
+                    if self.filled_pipe {
+                        self.enter_probe_bw(now);
+                    } else {
+                        self.mode = Mode::Startup;
+                        self.pacing_gain = HIGH_GAIN;
+                        self.cwnd_gain = HIGH_GAIN;
+                    }
+                }
+            }
+        }
+        true
+    }
+
+    /// BBRSaveCwnd(), section 4.2.3.3.
+    fn save_cwnd(&mut self, window: &Window) {
+        let whole = self.health == Health::Open && self.mode != Mode::ProbeRtt;
+        self.prior_cwnd = if whole { window.cwnd } else { self.prior_cwnd.max(window.cwnd) };
+    }
+
+    /// BBRSetPacingRateWithGain(), section 4.2.1.
+    fn set_pacing_rate(&mut self, gain: f64) {
+        let rate = Rate::from_bps((gain * self.btl_bw.as_bps() as f64) as u64);
+        if self.filled_pipe || rate > self.pacing_rate {
+            self.pacing_rate = rate;
+        }
+    }
+
+    /// BBRModulateCwndForRecovery(), section 4.2.3.4.
+    fn modulate_for_recovery(&mut self, window: &mut Window, sample: &Sample, cfg: &Config) {
+        if sample.lost > 0 {
+            window.cwnd = window.cwnd.saturating_sub(sample.lost).max(cfg.smss());
+        }
+        let before = std::mem::replace(&mut self.health, sample.health);
+        if sample.health == Health::Recovery && before != Health::Recovery {
+            // On entering fast recovery: for one round trip no more leaves than arrives.
+            self.packet_conservation = true;
+            self.next_round_delivered = sample.total;
+            window.cwnd = sample.in_flight + sample.delivered.max(cfg.smss());
+        } else if sample.health == Health::Open && before != Health::Open {
+            self.packet_conservation = false;
+            window.cwnd = window.cwnd.max(self.prior_cwnd);
+        }
+        if self.packet_conservation {
+            window.cwnd = window.cwnd.max(sample.in_flight + sample.delivered);
+        }
+    }
+
+    /// BBRSetCwnd(), section 4.2.3.6.
+    fn set_cwnd(&mut self, window: &mut Window, sample: &Sample, cfg: &Config) {
+        let least = MIN_PIPE * cfg.smss();
+        let target = self.inflight(self.cwnd_gain, cfg);
+        self.modulate_for_recovery(window, sample, cfg);
+        if !self.packet_conservation {
+            if self.filled_pipe {
+                window.cwnd = (window.cwnd + sample.delivered).min(target);
+            } else if window.cwnd < target || sample.total < cfg.iw() {
+                window.cwnd += sample.delivered;
+            }
+            window.cwnd = window.cwnd.max(least);
+        }
+        if self.mode == Mode::ProbeRtt {
+            window.cwnd = window.cwnd.min(least);
+        }
+    }
+}
+
+impl Control for Bbr {
+    fn on_ack(&mut self, _window: &mut Window, _ack: &Acked, _smss: u64, _now: Instant) {}
+
+    fn on_congestion(&mut self, window: &mut Window, _flight: u64, _smss: u64, _now: Instant) {
+        self.save_cwnd(window);
+        // What the end of recovery makes of the window, should another begin with the same ACK.
+        window.ssthresh = self.prior_cwnd;
+    }
+
+    /// BBRUpdateOnACK(), section 4.2.
+    fn on_sample(
+        &mut self,
+        window: &mut Window,
+        sample: &Sample,
+        cfg: &Config,
+        srtt: Option<Duration>,
+        now: Instant,
+    ) -> bool {
+        if self.pacing_rate.as_bps() == 0 {
+            // BBRInitPacingRate().
+            self.pacing_rate = self.pacing_rate(window, srtt).unwrap_or_default();
+        }
+        self.update_btl_bw(sample);
+        self.check_cycle_phase(sample, cfg, now);
+        self.check_full_pipe(sample);
+        self.check_drain(sample, cfg, now);
+        let marked = self.check_probe_rtt(window, sample, cfg, now);
+        self.set_pacing_rate(self.pacing_gain);
+        self.set_cwnd(window, sample, cfg);
+        marked
+    }
+
+    /// BBRHandleRestartFromIdle(), section 4.4.3.
+    fn on_restart(&mut self) {
+        self.idle_restart = true;
+        if self.mode == Mode::ProbeBw {
+            self.set_pacing_rate(1.0);
+        }
+    }
+
+    fn pacing_rate(&self, window: &Window, srtt: Option<Duration>) -> Option<Rate> {
+        if self.pacing_rate.as_bps() > 0 {
+            return Some(self.pacing_rate);
+        }
+        // BBRInitPacingRate(), section 4.2.1: the initial window in a round trip, or in 1 ms where none was measured.
+        let rtt = srtt.unwrap_or(Duration::from_millis(1)).as_secs_f64();
+        Some(Rate::from_bps((HIGH_GAIN * window.cwnd as f64 * 8.0 / rtt) as u64))
+    }
+}
+
+/// A number that hangs on the time alone (the finalizer of SplitMix64).
+fn hash(now: Instant) -> u64 {
+    let mut z = now.as_nanos().wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MBPS: u64 = 1_000_000;
+
+    /// A connection with BBR, segments of 1000 bytes and a round trip of 100 ms, told of samples.
+    struct Run {
+        bbr: Bbr,
+        window: Window,
+        cfg: Config,
+        now: Instant,
+        total: u64,
+    }
+
+    impl Run {
+        fn new() -> Self {
+            let cfg = Config { mss: 1000, ..Config::default() };
+            let window = Window { cwnd: cfg.iw(), ssthresh: u64::MAX };
+            Self { bbr: Bbr::default(), window, cfg, now: Instant::ZERO, total: 0 }
+        }
+
+        /// After `ms`, an ACK of a segment at `rate`, one round trip after the last where `round`.
+        fn ack(&mut self, ms: u64, rate: u64, round: bool, in_flight: u64) {
+            self.now += Duration::from_millis(ms);
+            self.total += 1000;
+            let sample = Sample {
+                delivered: 1000,
+                lost: 0,
+                total: self.total,
+                prior_delivered: if round { self.bbr.next_round_delivered } else { 0 },
+                prior_in_flight: in_flight,
+                in_flight,
+                rtt: Some(Duration::from_millis(if self.bbr.rt_prop == Duration::MAX { 100 } else { 101 })),
+                rate: Some(Rate::from_bps(rate)),
+                app_limited: false,
+                health: Health::Open,
+            };
+            let srtt = Some(Duration::from_millis(100));
+            self.bbr.on_sample(&mut self.window, &sample, &self.cfg, srtt, self.now);
+        }
+
+        /// Out of Startup and Drain, at 8 Mbit/s: a path of 100 kB.
+        fn steady() -> Self {
+            let mut run = Self::new();
+            for _ in 0..4 {
+                run.ack(100, 8 * MBPS, true, 200_000);
+            }
+            assert_eq!(run.bbr.mode, Mode::Drain);
+            run.ack(10, 8 * MBPS, false, 100_000);
+            assert_eq!(run.bbr.mode, Mode::ProbeBw);
+            run
+        }
+    }
+
+    /// Section 4.3.2.2: 8 is a quarter more than 6.4, 9.9 is less than a quarter more than 8.
+    #[test]
+    fn startup_ends_after_three_round_trips_without_growth() {
+        let mut run = Run::new();
+        for rate in [1.0, 2.0, 4.0, 6.4, 8.0, 9.0, 9.9] {
+            run.ack(100, (rate * MBPS as f64) as u64, true, 200_000);
+            // ACKs within the round do not count.
+            run.ack(1, MBPS, false, 200_000);
+            run.ack(1, MBPS, false, 200_000);
+            assert_eq!(run.bbr.mode, Mode::Startup);
+            assert_eq!(run.bbr.pacing_gain, HIGH_GAIN);
+        }
+        run.ack(100, 9 * MBPS, true, 200_000);
+        assert_eq!(run.bbr.mode, Mode::Drain);
+        // The window stays, what leaves does not.
+        assert_eq!(run.bbr.cwnd_gain, HIGH_GAIN);
+        assert_eq!(run.bbr.pacing_rate.as_bps(), (9.9 / HIGH_GAIN * MBPS as f64) as u64);
+        // 9.9 Mbit/s times 100 ms are 123 750 bytes; at 3.4 Mbit/s a quantum is two segments, so 6000 more.
+        run.ack(10, 9 * MBPS, false, 129_751);
+        assert_eq!(run.bbr.mode, Mode::Drain);
+        run.ack(10, 9 * MBPS, false, 129_750);
+        assert_eq!(run.bbr.mode, Mode::ProbeBw);
+    }
+
+    #[test]
+    fn growth_while_the_application_is_slow_does_not_count() {
+        let mut run = Run::new();
+        for _ in 0..10 {
+            run.ack(100, MBPS, false, 1000);
+        }
+        assert_eq!(run.bbr.mode, Mode::Startup);
+    }
+
+    /// Section 4.3.4: a phase lasts for more than RTprop = 100 ms, eleven ACKs at 10 ms; that of 5/4 until as much is
+    /// in flight, that of 3/4 until the queue is gone.
+    #[test]
+    fn gains_cycle() {
+        let mut run = Run::steady();
+        while run.bbr.cycle_index != 7 {
+            run.ack(10, 8 * MBPS, false, 100_000);
+        }
+        let mut phases = vec![(1.0, 0)];
+        let mut go = |in_flight: u64, acks: u64| {
+            for _ in 0..acks {
+                run.ack(10, 8 * MBPS, false, in_flight);
+                let last = phases.last_mut().unwrap();
+                if last.0 == run.bbr.pacing_gain {
+                    last.1 += 1
+                } else {
+                    phases.push((run.bbr.pacing_gain, 1))
+                }
+            }
+            (run.bbr.pacing_gain, run.bbr.pacing_rate.as_bps())
+        };
+        assert_eq!(go(100_000, 11), (1.25, 10 * MBPS));
+        // 125 000 and three quanta of two segments are to be in flight.
+        assert_eq!(go(130_999, 20), (1.25, 10 * MBPS));
+        assert_eq!(go(131_000, 1), (0.75, 6 * MBPS));
+        assert_eq!(go(106_001, 10), (0.75, 6 * MBPS));
+        assert_eq!(go(106_001, 1), (1.0, 8 * MBPS));
+        assert_eq!(go(106_000, 6 * 11 - 1), (1.0, 8 * MBPS));
+        assert_eq!(go(131_000, 1), (1.25, 10 * MBPS));
+        assert_eq!(go(131_000, 11), (0.75, 6 * MBPS));
+        assert_eq!(go(106_000, 1), (1.0, 8 * MBPS));
+        assert_eq!(phases, [(1.0, 10), (1.25, 21), (0.75, 11), (1.0, 66), (1.25, 11), (0.75, 1), (1.0, 1)]);
+        // Twice the path, and three quanta.
+        assert!(run.window.cwnd <= 206_000);
+    }
+
+    /// Section 4.1.1: the largest rate is forgotten after ten round trips.
+    #[test]
+    fn the_bandwidth_is_the_largest_of_ten_round_trips() {
+        let mut run = Run::steady();
+        for _ in 0..9 {
+            run.ack(100, 5 * MBPS, true, 100_000);
+            assert_eq!(run.bbr.btl_bw.as_bps(), 8 * MBPS);
+        }
+        run.ack(100, 5 * MBPS, true, 100_000);
+        assert_eq!(run.bbr.btl_bw.as_bps(), 5 * MBPS);
+    }
+
+    /// Section 4.3.5: RTprop is 10 s old, so four segments are in flight for 200 ms and a round trip; then the window
+    /// is what it was.
+    #[test]
+    fn the_round_trip_is_probed_every_ten_seconds() {
+        let mut run = Run::steady();
+        while run.now <= Instant::ZERO + Duration::from_millis(10_080) {
+            run.ack(10, 8 * MBPS, true, 131_000);
+        }
+        // RTprop was measured at 100 ms.
+        assert_eq!(run.bbr.mode, Mode::ProbeBw);
+        let before = run.window.cwnd;
+        assert_eq!(before, 206_000);
+        run.ack(20, 8 * MBPS, false, 100_000);
+        assert_eq!((run.bbr.mode, run.window.cwnd), (Mode::ProbeRtt, 4000));
+        assert_eq!(run.bbr.rt_prop, Duration::from_millis(101));
+        // The 200 ms begin when no more than four segments are in flight.
+        run.ack(500, 8 * MBPS, false, 4001);
+        run.ack(10, 8 * MBPS, false, 4000);
+        run.ack(100, 8 * MBPS, true, 4000);
+        run.ack(100, 8 * MBPS, false, 4000);
+        assert_eq!((run.bbr.mode, run.window.cwnd), (Mode::ProbeRtt, 4000));
+        run.ack(1, 8 * MBPS, false, 4000);
+        // What this ACK told of included.
+        assert_eq!((run.bbr.mode, run.window.cwnd), (Mode::ProbeBw, before + 1000));
+    }
+
+    /// Section 4.2.3.4: as much leaves as arrives for a round trip; then the window grows again, and after recovery it
+    /// is what it was.
+    #[test]
+    fn recovery_begins_with_packet_conservation() {
+        let mut run = Run::steady();
+        for _ in 0..200 {
+            run.ack(1, 8 * MBPS, false, 131_000);
+        }
+        assert_eq!(run.window.cwnd, 206_000);
+        let mut sample = Sample {
+            delivered: 1000,
+            lost: 1000,
+            total: run.total,
+            prior_delivered: 0,
+            prior_in_flight: 120_000,
+            in_flight: 118_000,
+            rtt: None,
+            rate: None,
+            app_limited: false,
+            health: Health::Recovery,
+        };
+        run.bbr.on_congestion(&mut run.window, 0, 1000, run.now);
+        let mut ack = |sample: &Sample| {
+            run.bbr.on_sample(&mut run.window, sample, &run.cfg, None, run.now);
+            run.window.cwnd
+        };
+        assert_eq!(ack(&sample), 119_000);
+        sample.lost = 0;
+        assert_eq!(ack(&sample), 119_000);
+        // The round trip is over.
+        sample.prior_delivered = sample.total;
+        assert_eq!(ack(&sample), 120_000);
+        sample.health = Health::Open;
+        assert_eq!(ack(&sample), 206_000);
+    }
+}

@@ -1,0 +1,195 @@
+//! HyStart++, RFC 9406: slow start ends where the round trip grows, before anything is lost.
+//!
+//! A round ends with the ACK of what was sent as it began. Of rounds with at least `N_RTT_SAMPLE` round trips, section
+//! 4.2:
+//! - `RttThresh = clamp(lastRoundMinRTT / 8, 4 ms, 16 ms)`;
+//! - `currentRoundMinRTT >= lastRoundMinRTT + RttThresh`: conservative slow start begins, and the window grows by a
+//!   quarter of what it would;
+//! - `currentRoundMinRTT < cssBaselineMinRtt` in it: that was mistaken, and slow start goes on;
+//! - after `CSS_ROUNDS` of it, congestion avoidance begins at `cwnd`.
+//!
+//! It ends the first slow start only (section 4.3), and none once there was a loss or a mark.
+//!
+//! Departure: the round trip that an ACK measured is looked at before the window grows for that ACK, not after.
+
+use bentpipe_units::Duration;
+
+use super::Window;
+
+/// MIN_RTT_THRESH and MAX_RTT_THRESH.
+const THRESHOLD: [Duration; 2] = [Duration::from_millis(4), Duration::from_millis(16)];
+/// MIN_RTT_DIVISOR.
+const DIVISOR: u64 = 8;
+const N_RTT_SAMPLE: u32 = 8;
+const CSS_GROWTH_DIVISOR: u64 = 4;
+const CSS_ROUNDS: u32 = 5;
+/// L without pacing [segments]; with it, there is no limit.
+const L: u64 = 8;
+
+/// State of HyStart++.
+#[derive(Clone, Debug)]
+pub(in crate::tcp) struct HyStart {
+    /// windowEnd.
+    window_end: u64,
+    /// lastRoundMinRTT and currentRoundMinRTT; `MAX` is infinity.
+    last: Duration,
+    current: Duration,
+    /// rttSampleCount.
+    samples: u32,
+    /// cssBaselineMinRtt, in conservative slow start.
+    baseline: Option<Duration>,
+    /// Rounds of it that have ended.
+    rounds: u32,
+    /// The first slow start is over.
+    over: bool,
+}
+
+impl Default for HyStart {
+    fn default() -> Self {
+        Self {
+            window_end: 0,
+            last: Duration::MAX,
+            current: Duration::MAX,
+            samples: 0,
+            baseline: None,
+            rounds: 0,
+            over: false,
+        }
+    }
+}
+
+impl HyStart {
+    /// All below `una` is acknowledged and all below `nxt` was sent; one of the segments took `rtt`.
+    pub(in crate::tcp) fn on_ack(&mut self, window: &mut Window, rtt: Option<Duration>, una: u64, nxt: u64) {
+        if self.over || window.cwnd >= window.ssthresh {
+            self.over = true;
+            return;
+        }
+        if self.window_end == 0 {
+            self.window_end = nxt;
+        }
+        if let Some(rtt) = rtt {
+            self.current = self.current.min(rtt);
+            self.samples += 1;
+        }
+        if self.samples >= N_RTT_SAMPLE {
+            match self.baseline {
+                None if self.last < Duration::MAX => {
+                    let threshold = self.last.part(DIVISOR).min(THRESHOLD[1]).max(THRESHOLD[0]);
+                    if self.current >= self.last + threshold {
+                        self.baseline = Some(self.current);
+                        self.rounds = 0;
+                    }
+                }
+                Some(baseline) if self.current < baseline => self.baseline = None,
+                _ => {}
+            }
+        }
+        if una < self.window_end {
+            return;
+        }
+        self.window_end = nxt;
+        self.last = self.current;
+        self.current = Duration::MAX;
+        self.samples = 0;
+        if self.baseline.is_some() {
+            // Where it began in the middle of a round, that one counts.
+            self.rounds += 1;
+            if self.rounds == CSS_ROUNDS {
+                window.ssthresh = window.cwnd;
+                self.over = true;
+            }
+        }
+    }
+
+    /// What an ACK of `acked` bytes counts for in slow start, in place of RFC 5681 eq. (2) [bytes].
+    pub(in crate::tcp) fn growth(&self, acked: u64, smss: u64, paced: bool) -> Option<u64> {
+        let counted = if paced { acked } else { acked.min(L * smss) };
+        let divisor = if self.baseline.is_some() { CSS_GROWTH_DIVISOR } else { 1 };
+        (!self.over).then_some(counted / divisor)
+    }
+
+    /// There was a loss or a mark: section 4.2 ends it.
+    pub(in crate::tcp) fn stop(&mut self) {
+        self.over = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A round of `n` ACKs of a segment each, with a round trip of `ms`, at whose end as much has been sent; the window
+    /// grows as it says.
+    fn round(h: &mut HyStart, window: &mut Window, una: &mut u64, n: u64, ms: u64) {
+        for i in 1..=n {
+            let sent = if i < n { n } else { 2 * n };
+            h.on_ack(window, Some(Duration::from_millis(ms)), *una + i * 1000, *una + sent * 1000);
+            window.cwnd += h.growth(1000, 1000, false).unwrap_or(0);
+        }
+        *una += n * 1000;
+    }
+
+    fn start() -> (HyStart, Window, u64) {
+        (HyStart::default(), Window { cwnd: 10_000, ssthresh: u64::MAX }, 1)
+    }
+
+    /// The threshold of 40 ms is 5 ms, of 10 ms it is 4 ms and of 400 ms 16 ms.
+    #[test]
+    fn the_threshold_is_an_eighth_of_the_round_trip_within_bounds() {
+        for (before, after, begins) in [
+            (40, 44, false),
+            (40, 45, true),
+            (10, 13, false),
+            (10, 14, true),
+            (400, 415, false),
+            (400, 416, true),
+        ] {
+            let (mut h, mut window, mut una) = start();
+            round(&mut h, &mut window, &mut una, 10, before);
+            assert_eq!(window.cwnd, 20_000);
+            round(&mut h, &mut window, &mut una, 10, after);
+            assert_eq!(h.baseline.is_some(), begins, "{before} {after}");
+            // From the eighth round trip on: 7 segments, then 3 quarters.
+            assert_eq!(window.cwnd, if begins { 27_750 } else { 30_000 });
+        }
+    }
+
+    /// Seven round trips are too few to tell.
+    #[test]
+    fn a_round_needs_eight_round_trips() {
+        let (mut h, mut window, mut una) = start();
+        round(&mut h, &mut window, &mut una, 10, 100);
+        round(&mut h, &mut window, &mut una, 7, 200);
+        assert!(h.baseline.is_none());
+    }
+
+    /// The round it begins in and four more: then ssthresh is cwnd.
+    #[test]
+    fn five_rounds_of_conservative_slow_start_end_it() {
+        let (mut h, mut window, mut una) = start();
+        round(&mut h, &mut window, &mut una, 10, 100);
+        for _ in 0..4 {
+            round(&mut h, &mut window, &mut una, 10, 120);
+            assert_eq!(window.ssthresh, u64::MAX);
+        }
+        round(&mut h, &mut window, &mut una, 10, 120);
+        // 20 after the first round, then 27.75, three times 2.5 and in the last round 9 quarters: its last ACK ends it.
+        assert_eq!((window.ssthresh, window.cwnd), (37_500, 37_500));
+        assert_eq!(h.growth(1000, 1000, false), None);
+    }
+
+    /// The round trip was longer by chance.
+    #[test]
+    fn a_shorter_round_trip_resumes_slow_start() {
+        let (mut h, mut window, mut una) = start();
+        round(&mut h, &mut window, &mut una, 10, 100);
+        round(&mut h, &mut window, &mut una, 10, 120);
+        round(&mut h, &mut window, &mut una, 10, 119);
+        assert!(h.baseline.is_none());
+        // 27.75, seven quarters, three segments.
+        assert_eq!(window.cwnd, 32_500);
+        assert_eq!(h.growth(20_000, 1000, false), Some(8000));
+        assert_eq!(h.growth(20_000, 1000, true), Some(20_000));
+    }
+}
