@@ -39,6 +39,14 @@ pub fn law_of_time<S: Serializer>(law: &Law<Duration>, to: S) -> Result<S::Ok, S
     write_law(law, Duration::as_nanos, to)
 }
 
+/// A packet's length, which is a plain number where it is fixed.
+pub fn length<S: Serializer>(law: &Law<u64>, to: S) -> Result<S::Ok, S::Error> {
+    match law {
+        Law::Fixed(bytes) => bytes.serialize(to),
+        law => law_of_bytes(law, to),
+    }
+}
+
 pub fn law_of_bytes<S: Serializer>(law: &Law<u64>, to: S) -> Result<S::Ok, S::Error> {
     write_law(law, |bytes| bytes, to)
 }

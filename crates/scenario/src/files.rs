@@ -134,6 +134,11 @@ impl Data {
         format!("{}:{line}: found {found}; allowed: {allowed}", self.name)
     }
 
+    /// What is wrong at a byte, counted from zero.
+    pub fn at_byte(&self, byte: usize, found: &str, allowed: &str) -> String {
+        format!("{}, byte {byte}: found {found}; allowed: {allowed}", self.name)
+    }
+
     /// What is wrong with the file as a whole.
     pub fn whole(&self, found: &str, allowed: &str) -> String {
         format!("{}: found {found}; allowed: {allowed}", self.name)

@@ -12,6 +12,7 @@
 //! Any mistake on the way is one [`Error`] with its place.
 
 mod canonical;
+mod capture;
 mod channel;
 mod de;
 mod effective;
@@ -20,21 +21,24 @@ mod file;
 mod files;
 mod law;
 mod model;
+mod packets;
 mod quantity;
 mod resolve;
 mod scenario;
 mod schema;
 mod source;
 mod tree;
+mod video;
 
 pub use channel::{Loss, LossAt, LossLaw, LossOf};
 pub use error::{Error, Place as ErrorPlace};
 pub use files::Digest;
 pub use law::{Law, Samples};
 pub use model::{
-    AqmSpec, BufferPer, Bulk, Cbr, Congestion, ConnectionPer, Delay, Direction, Gateway, Hop, Host, Link,
+    AqmSpec, BufferPer, Bulk, Congestion, ConnectionPer, Delay, Direction, Files, Gateway, Hop, Host, Link,
     Pages, Pep, Per, Place, Printed, Protocol, QueueSpec, Ramp, ReceiveQueue, Regulator, Run, SchedulerSpec,
     Setting, Spacelink, Subject, Tcp, Traffic, TrafficKind, TransmitQueue,
 };
+pub use packets::{Absence, Capture, DATAGRAM_HEADER, Frames, Gop, Movie, Packets, Pattern, State};
 pub use scenario::{Effective, Origin, Scenario};
 pub use schema::json_schema;

@@ -18,6 +18,7 @@ use crate::canonical::{bps, bps_of};
 use crate::channel::Loss;
 pub use crate::file::Congestion;
 use crate::law::Law;
+use crate::packets::{Absence, Packets};
 use crate::tree::Node;
 
 /// How long to run, how often to look and with which random numbers.
@@ -403,15 +404,27 @@ pub struct Hop {
 }
 
 /// Kinds of traffic.
-#[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Debug)]
 pub enum TrafficKind {
     /// Clients fetch pages from servers.
     Pages(Pages),
+    /// Transfers that begin at random times.
+    Files(Files),
     /// Long-lived transfers.
     Bulk(Bulk),
-    /// Datagrams at a constant rate.
-    Cbr(Cbr),
+    /// Flows of packets.
+    Packets(Packets),
+}
+
+impl Serialize for TrafficKind {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Pages(t) => to.serialize_newtype_variant("TrafficKind", 0, "pages", t),
+            Self::Files(t) => to.serialize_newtype_variant("TrafficKind", 1, "files", t),
+            Self::Bulk(t) => to.serialize_newtype_variant("TrafficKind", 2, "bulk", t),
+            Self::Packets(t) => to.serialize_newtype_variant("TrafficKind", 3, t.pattern.name(), t),
+        }
+    }
 }
 
 /// Clients (the hosts of `to`) fetch pages from servers (the hosts of `from`), over a connection that is opened
@@ -439,6 +452,9 @@ pub struct Pages {
     pub rate_cap: Option<Rate>,
     /// How the sessions start; none: all at once.
     pub ramp: Option<Ramp>,
+    /// When no page is opened.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub away: Vec<Absence>,
 }
 
 /// What a connection is opened for.
@@ -479,21 +495,34 @@ pub struct Bulk {
     /// Rate of a connection, paced by the sender; none: no cap.
     #[serde(serialize_with = "bps_of")]
     pub rate_cap: Option<Rate>,
+    /// When all are away: given up when they leave, begun anew when they come back.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub away: Vec<Absence>,
 }
 
-/// Datagrams at a constant rate.
+/// Transfers that begin at random times, each over a connection of its own. Source i belongs to host i of `to`; its
+/// transfers come from hosts i, i + 1 and so on of `from`, all counted round and round.
 #[derive(Clone, Debug, Serialize)]
-pub struct Cbr {
-    /// How many flows.
-    pub flows: u32,
-    /// Rate of one flow, on the wire.
-    #[serde(serialize_with = "bps")]
-    pub rate: Rate,
-    /// Length of a datagram on the wire [bytes].
-    pub packet: u64,
-    /// When each starts, from the beginning of the run.
+pub struct Files {
+    /// The TCP (an index).
+    pub transport: usize,
+    /// How many sources of transfers.
+    pub sources: u32,
+    /// Time between the beginnings of two transfers of a source.
+    #[serde(serialize_with = "law_of_time")]
+    pub interval: Law<Duration>,
+    /// Length of a file [bytes].
+    #[serde(serialize_with = "law_of_bytes")]
+    pub size: Law<u64>,
+    /// Rate of a connection, paced by the sender; none: no cap.
+    #[serde(serialize_with = "bps_of")]
+    pub rate_cap: Option<Rate>,
+    /// When each source starts, from the beginning of the run.
     #[serde(serialize_with = "law_of_time")]
     pub start: Law<Duration>,
+    /// When no transfer begins.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub away: Vec<Absence>,
 }
 
 /// Whose queue the settings apply to and the metrics describe.

@@ -216,6 +216,8 @@ macro_rules! kinds {
 kinds! {
     /// A rate above zero [bit/s].
     Rate = RateKind(RATE, 1, u64::MAX);
+    /// A rate, zero perhaps [bit/s].
+    AnyRate = AnyRateKind(RATE, 0, u64::MAX);
     /// A time, zero perhaps [ns].
     Time = TimeKind(TIME, 0, u64::MAX);
     /// A time above zero [ns].

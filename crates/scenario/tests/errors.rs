@@ -88,7 +88,7 @@ fn keys() {
             "sessions = 20",
             "sessions = 20\nflows = 3",
             "my.toml:33:1: traffic.web.flows: no such key; allowed: from, to, transport, sessions, object_size, \
-             objects_per_page, connection_per, think_time, request_size, rate_cap, ramp",
+             objects_per_page, connection_per, think_time, request_size, rate_cap, ramp, away",
         ),
         (
             "delay = \"20 ms\"",
@@ -115,7 +115,11 @@ fn missing_keys() {
             "my.toml:19:1: gateway.regulator.rate: missing; required: The rate, on the wire, such as \"20 Mbps\"",
         ),
         ("sessions = 20", "", "my.toml:28:10: traffic.web.sessions: missing; required: How many sessions"),
-        ("kind = \"pages\"", "", "my.toml:28:10: traffic.web.kind: missing; allowed: pages, bulk, cbr"),
+        (
+            "kind = \"pages\"",
+            "",
+            "my.toml:28:10: traffic.web.kind: missing; allowed: pages, files, bulk, cbr, poisson, on_off, mmpp, video, voip, replay",
+        ),
         (
             "between = [\"server\", \"gateway\"]",
             "",
@@ -472,12 +476,12 @@ fn kinds_and_names() {
         (
             "kind = \"pages\"",
             "kind = \"page\"",
-            "my.toml:29:8: traffic.web.kind: found \"page\"; did you mean \"pages\"? allowed: pages, bulk, cbr",
+            "my.toml:29:8: traffic.web.kind: found \"page\"; did you mean \"pages\"? allowed: pages, files, bulk, cbr, poisson, on_off, mmpp, video, voip, replay",
         ),
         (
             "kind = \"pages\"",
             "kind = 4",
-            "my.toml:29:8: traffic.web.kind: found 4; allowed: pages, bulk, cbr",
+            "my.toml:29:8: traffic.web.kind: found 4; allowed: pages, files, bulk, cbr, poisson, on_off, mmpp, video, voip, replay",
         ),
         (
             "[gateway]",

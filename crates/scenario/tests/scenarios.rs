@@ -9,6 +9,10 @@ use bentpipe_units::{Duration, Rate};
 
 const NAMES: [&str; 5] = ["byun2007-gateway", "red-dumbbell", "small-gateway", "two-gateways", "unsplit-udp"];
 
+/// The kinds of traffic.
+const KINDS: [&str; 10] =
+    ["pages", "files", "bulk", "cbr", "poisson", "on_off", "mmpp", "video", "voip", "replay"];
+
 fn path(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("../../scenarios/{name}.toml"))
 }
@@ -362,5 +366,5 @@ fn the_schema_has_every_algorithm_with_its_parameters() {
     assert!(!json_schema().contains("null"), "TOML has no null");
     let kinds = schema["$defs"]["Traffic"]["oneOf"].as_array().expect("kinds");
     let names: Vec<_> = kinds.iter().map(|k| k["properties"]["kind"]["const"].as_str()).collect();
-    assert_eq!(names, [Some("pages"), Some("bulk"), Some("cbr")]);
+    assert_eq!(names, KINDS.map(Some));
 }

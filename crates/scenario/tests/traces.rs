@@ -89,3 +89,14 @@ fn what_is_wrong_in_a_file_is_told_with_its_line() {
         assert_eq!(folder.load(PAGES).expect_err("a mistake"), expected);
     }
 }
+
+/// Results are stored under this text, so what a scenario says already must not be written in another way.
+#[test]
+fn the_canonical_form_of_a_constant_rate() {
+    let folder = Folder::new("canonical");
+    let cbr =
+        "kind = \"cbr\"\nrate = \"1 Mbps\"\npacket = \"1000 B\"\nstart = { uniform = [\"0 s\", \"1 s\"] }";
+    let json = folder.load(cbr).expect("a scenario").canonical_json();
+    let expected = r#""kind":{"cbr":{"flows":1,"rate":1000000,"packet":1000,"start":{"uniform":{"low":0,"high":1000000000}}}}"#;
+    assert!(json.contains(expected), "{json}");
+}

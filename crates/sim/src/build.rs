@@ -11,7 +11,7 @@ use crate::agenda::{Agenda, Event, MAX_INDEX};
 use crate::circuit::{LegPlan, Member, OwnDelay, Plan, Step};
 use crate::network::{Discarded, Hop, Line, Link, Path, Port, Slab};
 use crate::recorder::{self, Recorder};
-use crate::traffic::{Group, Kind, Session, Source, Traffic};
+use crate::traffic::{Group, Kind, Session, Source, Traffic, present};
 use crate::watch::{Tracer, members};
 use crate::world::{Station, World};
 
@@ -244,6 +244,7 @@ impl Builder<'_> {
                             request_size: p.request_size,
                             ramp: p.ramp,
                             sessions: p.sessions,
+                            away: p.away.clone(),
                         },
                     ),
                     TrafficKind::Bulk(b) => (
@@ -254,15 +255,29 @@ impl Builder<'_> {
                             bytes: b.bytes,
                             start: b.start.clone(),
                             flows: b.flows,
+                            away: b.away.clone(),
                         },
                     ),
-                    TrafficKind::Cbr(c) => (
-                        None,
-                        Kind::Cbr {
-                            rate: c.rate,
-                            packet: small(c.packet),
-                            start: c.start.clone(),
-                            flows: c.flows,
+                    TrafficKind::Files(f) => (
+                        Some(Protocol::Tcp),
+                        Kind::Files {
+                            config: config(f.transport, None),
+                            sender_config: config(f.transport, f.rate_cap),
+                            interval: f.interval.clone(),
+                            size: f.size.clone(),
+                            start: f.start.clone(),
+                            sources: f.sources,
+                            away: f.away.clone(),
+                        },
+                    ),
+                    TrafficKind::Packets(p) => (
+                        p.transport.map(|_| Protocol::Tcp),
+                        Kind::Packets {
+                            config: p.transport.map(|transport| config(transport, None)),
+                            pattern: p.pattern.clone(),
+                            start: p.start.clone(),
+                            flows: p.flows,
+                            away: p.away.clone(),
                         },
                     ),
                 };
@@ -348,28 +363,43 @@ impl Builder<'_> {
 impl World {
     /// Enters what starts by itself.
     fn schedule(&mut self, seed: u64) {
+        let mut first_transfers = Vec::new();
         for index in 0..self.traffic.len() as u32 {
             let t = &self.traffic[index as usize];
             let rng =
                 |number: u32| Rng::stream(seed, &format!("traffic.{}", t.name), u64::from(number), "flow");
             match &t.kind {
-                Kind::Pages { sessions, ramp, .. } => {
+                Kind::Pages { sessions, ramp, away, .. } => {
                     for number in 0..*sessions {
                         let at = ramp.map_or(Duration::ZERO, |ramp| ramp_start(&ramp, number));
-                        self.agenda.at(Instant::ZERO + at, Event::Session(self.sessions.len() as u32));
+                        let at = present(away, Instant::ZERO + at);
+                        self.agenda.at(at, Event::Session(self.sessions.len() as u32));
                         let rng = rng(number);
                         self.sessions.push(Session { traffic: index, number, pages: 0, pending: 0, rng });
                     }
                 }
-                Kind::Bulk { flows, start, .. } | Kind::Cbr { flows, start, .. } => {
+                Kind::Bulk { flows, start, away, .. } | Kind::Packets { flows, start, away, .. } => {
                     for number in 0..*flows {
                         let mut rng = rng(number);
-                        let at = start.draw(&mut rng);
-                        self.agenda.at(Instant::ZERO + at, Event::Source(self.sources.len() as u32));
-                        self.sources.push(Source { traffic: index, number, circuit: None, rng });
+                        let at = present(away, Instant::ZERO + start.draw(&mut rng));
+                        self.agenda.at(at, Event::Source(self.sources.len() as u32));
+                        self.sources.push(Source::new(index, number, rng, at));
+                    }
+                }
+                Kind::Files { sources, start, .. } => {
+                    let (sources, start) = (*sources, start.clone());
+                    for number in 0..sources {
+                        let mut rng = rng(number);
+                        let at = Instant::ZERO + start.draw(&mut rng);
+                        let source = self.sources.len() as u32;
+                        self.sources.push(Source::new(index, number, rng, at));
+                        first_transfers.push((source, at));
                     }
                 }
             }
+        }
+        for (source, at) in first_transfers {
+            self.plan_transfer(source, at);
         }
         for (port, p) in self.ports.iter().enumerate() {
             if let Some(at) = p.queue.wake_at() {

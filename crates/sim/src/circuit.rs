@@ -149,8 +149,9 @@ impl World {
         let t = &self.traffic[traffic as usize];
         let (finite, user) = match t.kind {
             Kind::Pages { .. } => (true, t.to.first + to),
+            Kind::Files { .. } => (true, t.to.first + to),
             Kind::Bulk { bytes, .. } => (bytes.is_some(), t.to.first + to),
-            Kind::Cbr { .. } => (false, t.to.first + to),
+            Kind::Packets { .. } => (false, t.to.first + to),
         };
         let number = match t.kind {
             Kind::Pages { .. } => self.sessions[owner as usize].number,
@@ -201,10 +202,12 @@ impl World {
         let t = &self.traffic[traffic as usize];
         let (config, sender_config) = match t.kind {
             Kind::Pages { config, server_config, .. } => (config, server_config),
-            Kind::Bulk { config, sender_config, .. } => (config, sender_config),
-            Kind::Cbr { .. } => (0, 0),
+            Kind::Files { config, sender_config, .. } | Kind::Bulk { config, sender_config, .. } => {
+                (config, sender_config)
+            }
+            Kind::Packets { config, .. } => (config.unwrap_or(0), config.unwrap_or(0)),
         };
-        let connected = !matches!(t.kind, Kind::Cbr { .. });
+        let connected = !matches!(t.kind, Kind::Packets { config: None, .. });
         let plan = t.plan.clone();
         let circuit = self.circuits.len() as u32;
 
@@ -323,7 +326,7 @@ impl World {
     }
 
     /// Gives up a circuit: its connections are reset, and its page counts as failed.
-    fn fail(&mut self, circuit: u32) {
+    pub fn fail(&mut self, circuit: u32) {
         let c = &mut self.circuits[circuit as usize];
         if std::mem::replace(&mut c.failed, true) {
             return;
@@ -353,8 +356,10 @@ impl World {
                 }
             }
         }
-        if was_live && matches!(self.traffic[traffic as usize].kind, Kind::Pages { .. }) {
-            self.page_part_done(owner);
+        match self.traffic[traffic as usize].kind {
+            Kind::Pages { .. } if was_live => self.page_part_done(owner),
+            Kind::Bulk { .. } | Kind::Packets { .. } => self.part_from_circuit(owner, circuit),
+            _ => {}
         }
     }
 

@@ -1,7 +1,10 @@
 //! Traffic: what the hosts at both ends of a circuit do.
 
-use bentpipe_scenario::{ConnectionPer, Law, Ramp};
-use bentpipe_units::{Duration, Rate, Rng};
+use std::sync::Arc;
+
+use bentpipe_scenario::{Absence, ConnectionPer, DATAGRAM_HEADER, Law, Pattern, Ramp};
+use bentpipe_traffic::Generator;
+use bentpipe_units::{Duration, Instant, Rng};
 
 use crate::agenda::Event;
 use crate::circuit::{Phase, Plan};
@@ -39,6 +42,16 @@ pub enum Kind {
         request_size: u64,
         ramp: Option<Ramp>,
         sessions: u32,
+        away: Vec<Absence>,
+    },
+    Files {
+        config: u32,
+        sender_config: u32,
+        interval: Law<Duration>,
+        size: Law<u64>,
+        start: Law<Duration>,
+        sources: u32,
+        away: Vec<Absence>,
     },
     Bulk {
         config: u32,
@@ -46,12 +59,15 @@ pub enum Kind {
         bytes: Option<u64>,
         start: Law<Duration>,
         flows: u32,
+        away: Vec<Absence>,
     },
-    Cbr {
-        rate: Rate,
-        packet: u32,
+    Packets {
+        /// The TCP that carries the packets; none: they are datagrams.
+        config: Option<u32>,
+        pattern: Arc<Pattern>,
         start: Law<Duration>,
         flows: u32,
+        away: Vec<Absence>,
     },
 }
 
@@ -72,12 +88,36 @@ pub struct Session {
     pub rng: Rng,
 }
 
-/// A long-lived transfer, or a flow of datagrams.
+/// A long-lived transfer, a flow of packets, or what begins transfers.
 pub struct Source {
     pub traffic: u32,
     pub number: u32,
-    pub circuit: Option<u32>,
     pub rng: Rng,
+    /// When it does something next. An event at another time is of no account: the source has left since.
+    pub due: Instant,
+    /// When it leaves.
+    leaves: Instant,
+    /// What it sends on, while it is there.
+    circuit: Option<u32>,
+    /// What it sends, and the length of the packet that is due [bytes].
+    generator: Option<Generator>,
+    len: u32,
+    /// Transfers that it has begun.
+    begun: u32,
+}
+
+impl Source {
+    pub fn new(traffic: u32, number: u32, rng: Rng, due: Instant) -> Self {
+        let leaves = Instant::FAR_FUTURE;
+        Self { traffic, number, rng, due, leaves, circuit: None, generator: None, len: 0, begun: 0 }
+    }
+}
+
+/// The time itself, or when who is away then comes back.
+pub fn present(away: &[Absence], at: Instant) -> Instant {
+    let since = at.since(Instant::ZERO);
+    let absence = away.iter().find(|absence| (absence.from..absence.until).contains(&since));
+    absence.map_or(at, |absence| Instant::ZERO + absence.until)
 }
 
 impl World {
@@ -120,35 +160,156 @@ impl World {
         if s.pending > 0 {
             return;
         }
-        if let Kind::Pages { think_time, .. } = &self.traffic[s.traffic as usize].kind {
+        if let Kind::Pages { think_time, away, .. } = &self.traffic[s.traffic as usize].kind {
             let think = think_time.draw(&mut s.rng);
-            self.agenda.at(self.now + think, Event::Session(session));
+            self.agenda.at(present(away, self.now + think), Event::Session(session));
         }
     }
 
-    /// A source opens its flow, or sends its next datagram.
+    /// A source comes, does what is due, or leaves.
     pub fn source_due(&mut self, source: u32) {
-        let s = &self.sources[source as usize];
+        let s = &mut self.sources[source as usize];
+        if self.now == s.leaves {
+            return self.leave(source);
+        }
+        if self.now != s.due {
+            return;
+        }
+        let t = &self.traffic[s.traffic as usize];
+        match &t.kind {
+            Kind::Pages { .. } => {}
+            Kind::Files { .. } => self.begin_transfer(source),
+            Kind::Bulk { .. } => {
+                s.due = Instant::FAR_FUTURE;
+                let circuit = self.arrive_at(source);
+                self.connect(self.circuits[circuit as usize].conns.start);
+            }
+            Kind::Packets { pattern, config, .. } => {
+                if let Some(circuit) = s.circuit {
+                    self.send_packet(source, circuit);
+                    return self.next_packet(source);
+                }
+                s.generator = Some(Generator::new(pattern, &mut s.rng));
+                let connected = config.is_some();
+                let circuit = self.arrive_at(source);
+                if connected {
+                    self.connect(self.circuits[circuit as usize].conns.start);
+                }
+                self.draw_packet(source);
+                if self.sources[source as usize].due == self.now {
+                    self.send_packet(source, circuit);
+                    return self.next_packet(source);
+                }
+                self.enter_packet(source);
+            }
+        }
+    }
+
+    /// A source is there: opens its flow, and enters when it leaves again.
+    fn arrive_at(&mut self, source: u32) -> u32 {
+        let s = &mut self.sources[source as usize];
         let (traffic, number) = (s.traffic, s.number);
         let t = &self.traffic[traffic as usize];
-        let (from, to) = (number % t.from.count, number % t.to.count);
-        let circuit = match s.circuit {
-            Some(circuit) => circuit,
-            None => {
-                let circuit = self.open_circuit(traffic, from, to, source);
-                self.sources[source as usize].circuit = Some(circuit);
-                circuit
+        if let Kind::Bulk { away, .. } | Kind::Packets { away, .. } = &t.kind {
+            let next = away.iter().map(|absence| Instant::ZERO + absence.from).find(|from| *from > self.now);
+            s.leaves = next.unwrap_or(Instant::FAR_FUTURE);
+            if let Some(at) = next {
+                self.agenda.at(at, Event::Source(source));
             }
-        };
-        match self.traffic[traffic as usize].kind {
-            Kind::Cbr { rate, packet, .. } => {
-                let path = self.circuits[circuit as usize].paths[0].0;
-                let flight = self.launch(Body::Datagram, circuit, packet, path);
-                self.forward(flight);
-                self.agenda.at(self.now + rate.time_to_send(u64::from(packet)), Event::Source(source));
-            }
-            _ => self.connect(self.circuits[circuit as usize].conns.start),
         }
+        let circuit = self.open_circuit(traffic, number % t.from.count, number % t.to.count, source);
+        self.sources[source as usize].circuit = Some(circuit);
+        circuit
+    }
+
+    /// A source leaves: gives up what it has open, and enters when it comes back.
+    fn leave(&mut self, source: u32) {
+        let s = &mut self.sources[source as usize];
+        if let Kind::Bulk { away, .. } | Kind::Packets { away, .. } = &self.traffic[s.traffic as usize].kind {
+            s.due = present(away, self.now);
+            self.agenda.at(s.due, Event::Source(source));
+        }
+        s.leaves = Instant::FAR_FUTURE;
+        s.generator = None;
+        if let Some(circuit) = s.circuit.take() {
+            self.fail(circuit);
+            self.settle(circuit);
+        }
+    }
+
+    /// What a source has been sending on is done, or failed: it sends no more until it comes back.
+    pub fn part_from_circuit(&mut self, source: u32, circuit: u32) {
+        let s = &mut self.sources[source as usize];
+        if s.circuit == Some(circuit) {
+            (s.circuit, s.generator, s.due) = (None, None, Instant::FAR_FUTURE);
+        }
+    }
+
+    /// Draws a source's next packet, and enters when it is due.
+    fn next_packet(&mut self, source: u32) {
+        self.draw_packet(source);
+        self.enter_packet(source);
+    }
+
+    /// Draws a source's next packet; never due where there is none.
+    fn draw_packet(&mut self, source: u32) {
+        let s = &mut self.sources[source as usize];
+        let step = s.generator.as_mut().and_then(|generator| generator.next(&mut s.rng));
+        (s.due, s.len) = step.map_or((Instant::FAR_FUTURE, 0), |step| (self.now + step.gap, step.len));
+    }
+
+    /// Enters when a source's packet is due.
+    fn enter_packet(&mut self, source: u32) {
+        let due = self.sources[source as usize].due;
+        if due < Instant::FAR_FUTURE {
+            self.agenda.at(due, Event::Source(source));
+        }
+    }
+
+    /// Sends the packet that is due: as a datagram, or what it carries into the connection.
+    fn send_packet(&mut self, source: u32, circuit: u32) {
+        let len = self.sources[source as usize].len;
+        if len == 0 {
+            return;
+        }
+        let c = &self.circuits[circuit as usize];
+        if c.conns.is_empty() {
+            let path = c.paths[0].0;
+            let flight = self.launch(Body::Datagram, circuit, len, path);
+            self.forward(flight);
+        } else {
+            let conn = c.conns.start;
+            self.conns[conn as usize].tcp.write(u64::from(len).saturating_sub(DATAGRAM_HEADER));
+            self.transmit(conn);
+        }
+    }
+
+    /// A source begins a transfer, and enters the next.
+    fn begin_transfer(&mut self, source: u32) {
+        let s = &mut self.sources[source as usize];
+        let traffic = s.traffic;
+        let t = &self.traffic[traffic as usize];
+        let Kind::Files { size, .. } = &t.kind else { return };
+        let size = size.draw(&mut s.rng);
+        let (from, to) = (s.number.wrapping_add(s.begun) % t.from.count, s.number % t.to.count);
+        s.begun += 1;
+        let circuit = self.open_circuit(traffic, from, to, source);
+        self.circuits[circuit as usize].size = size;
+        self.connect(self.circuits[circuit as usize].conns.start);
+        self.plan_transfer(source, self.now);
+    }
+
+    /// Enters when a source begins its next transfer, after `last`. One that would begin while the source is away does
+    /// not, and the time to the next counts from its return.
+    pub fn plan_transfer(&mut self, source: u32, last: Instant) {
+        let s = &mut self.sources[source as usize];
+        let Kind::Files { interval, away, .. } = &self.traffic[s.traffic as usize].kind else { return };
+        let mut at = last + interval.draw(&mut s.rng);
+        while present(away, at) > at {
+            at = present(away, at) + interval.draw(&mut s.rng);
+        }
+        s.due = at;
+        self.agenda.at(at, Event::Source(source));
     }
 
     /// The host that sends the data: answers requests, or sends of its own accord.
@@ -184,7 +345,15 @@ impl World {
                     }
                 }
             }
-            Kind::Cbr { .. } => {}
+            Kind::Files { .. } => {
+                if c.tcp.is_established() && !c.greeted {
+                    c.greeted = true;
+                    c.tcp.write(circuit.size);
+                    c.tcp.close();
+                }
+            }
+            // Its source writes when a packet is due.
+            Kind::Packets { .. } => {}
         }
     }
 
@@ -221,10 +390,18 @@ impl World {
             Kind::Bulk { bytes, .. } => {
                 if bytes.is_some_and(|bytes| circuit.got >= bytes) && circuit.phase == Phase::Live {
                     circuit.phase = Phase::Closing;
+                    let (flow, owner) = (circuit.flow, circuit.owner);
+                    self.recorder.close_flow(self.now, flow, true);
+                    self.part_from_circuit(owner, index);
+                }
+            }
+            Kind::Files { .. } => {
+                if circuit.got >= circuit.size && circuit.phase == Phase::Live {
+                    circuit.phase = Phase::Closing;
                     self.recorder.close_flow(self.now, circuit.flow, true);
                 }
             }
-            Kind::Cbr { .. } => {}
+            Kind::Packets { .. } => {}
         }
         let c = &mut self.conns[conn as usize];
         if c.tcp.peer_closed() {

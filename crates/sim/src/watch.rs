@@ -58,7 +58,7 @@ impl Selector {
             let names: Vec<_> = scenario.traffic.iter().map(|t| t.name.as_str()).collect();
             return Err(format!("trace {text}: found traffic \"{name}\"; allowed: {}", names.join(", ")));
         };
-        if matches!(scenario.traffic[traffic].kind, TrafficKind::Cbr(_)) {
+        if matches!(&scenario.traffic[traffic].kind, TrafficKind::Packets(p) if p.transport.is_none()) {
             return Err(format!("trace {text}: traffic {name} has no TCP connections"));
         }
         Ok(Self::Traffic { traffic: traffic as u32, number: number(digits)? })

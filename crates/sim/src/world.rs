@@ -314,6 +314,7 @@ impl World {
             Body::Datagram => {
                 let payload = u64::from(flight.len.saturating_sub(DATAGRAM_HEADER));
                 self.recorder.delivered(self.circuits[flight.circuit as usize].flow, payload);
+                self.settle(flight.circuit);
             }
             Body::Chunk { .. } => {}
         }

@@ -9,8 +9,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("transport", &["units"]),
     ("scenario", &["units", "queue"]),
     ("channel", &["units", "scenario"]),
+    ("traffic", &["units", "scenario"]),
     ("gateway", &["units", "queue"]),
-    ("sim", &["units", "queue", "channel", "gateway", "transport", "scenario"]),
+    ("sim", &["units", "queue", "channel", "gateway", "transport", "scenario", "traffic"]),
     ("capture", &["units", "transport", "scenario", "sim"]),
     ("python", &["units", "queue", "scenario", "sim", "capture"]),
 ];

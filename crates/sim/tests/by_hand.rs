@@ -2,7 +2,7 @@
 
 mod common;
 
-use bentpipe_scenario::{Scenario, TrafficKind};
+use bentpipe_scenario::{Law, Pattern, Scenario, TrafficKind};
 use common::{mean, results, shipped};
 
 fn scenario(text: &str) -> Scenario {
@@ -126,11 +126,12 @@ fn unsplit_datagrams_pass_the_gateway() {
         .iter()
         .enumerate()
         .find_map(|(i, t)| match &t.kind {
-            TrafficKind::Cbr(cbr) => Some((i as u32, cbr)),
+            TrafficKind::Packets(cbr) => Some((i as u32, cbr)),
             _ => None,
         })
         .unwrap();
-    let expected = cbr.rate.as_bps() as f64 * (cbr.packet - 28) as f64 / cbr.packet as f64;
+    let Pattern::Cbr { rate, packet: Law::Fixed(packet) } = *cbr.pattern else { panic!("a constant rate") };
+    let expected = rate.as_bps() as f64 * (packet - 28) as f64 / packet as f64;
     let flows: Vec<_> = r.flows.iter().filter(|f| f.traffic == index).collect();
     assert_eq!(flows.len(), cbr.flows as usize);
     for flow in flows {

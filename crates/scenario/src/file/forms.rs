@@ -165,6 +165,22 @@ pub struct LawTable<K: Kind> {
     pub trace: Option<String>,
 }
 
+impl<K: Kind> Law<K> {
+    /// Exponential with this mean.
+    pub fn exponential(mean: Quantity<K>) -> Self {
+        Self::Table(Box::new(LawTable {
+            uniform: None,
+            exponential: Some(mean),
+            normal: None,
+            erlang: None,
+            pareto: None,
+            choice: None,
+            weights: None,
+            trace: None,
+        }))
+    }
+}
+
 /// The keys of which a [`LawTable`] has one.
 pub const LAWS: [&str; 7] = ["uniform", "exponential", "normal", "erlang", "pareto", "choice", "trace"];
 

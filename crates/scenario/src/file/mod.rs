@@ -5,6 +5,7 @@ mod aqm;
 mod channel;
 mod forms;
 mod gateway;
+pub mod packets;
 mod traffic;
 
 pub use aqm::{Aqm, Scalar, Scheduler};

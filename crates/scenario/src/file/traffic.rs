@@ -6,9 +6,10 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::ser::Error as _;
 use serde::{Deserialize, Serialize, Serializer};
 
+use super::packets::{Cbr, Common, Mmpp, OnOff, Poisson, Replay, Source as _, Video, Voip};
 use super::{Law, MOST, OneOf};
 use crate::quantity::{
-    HeaderSize, PacketSize, Rate, SegmentsKind, Size, SizeKind, Span, Time, TimeKind, Whole,
+    HeaderSize, PacketSize, Rate, SegmentsKind, Size, SizeKind, Span, SpanKind, Time, TimeKind, Whole,
 };
 
 /// A window: bytes, or full segments.
@@ -159,17 +160,39 @@ impl Default for Transport {
 #[serde(rename_all = "snake_case")]
 pub enum Traffic {
     Pages(Pages),
+    Files(Files),
     Bulk(Bulk),
     Cbr(Cbr),
+    Poisson(Poisson),
+    OnOff(OnOff),
+    Mmpp(Mmpp),
+    Video(Box<Video>),
+    Voip(Voip),
+    Replay(Replay),
 }
 
 impl Traffic {
-    /// The key `kind`, and the names of the hosts that data comes from and goes to.
-    pub fn ends(&self) -> (&'static str, &str, &str) {
+    /// What it has in common with other packet sources, where it is one.
+    pub fn packets(&self) -> Option<Common<'_>> {
         match self {
-            Self::Pages(t) => ("pages", &t.from, &t.to),
-            Self::Bulk(t) => ("bulk", &t.from, &t.to),
-            Self::Cbr(t) => ("cbr", &t.from, &t.to),
+            Self::Pages(_) | Self::Files(_) | Self::Bulk(_) => None,
+            Self::Cbr(t) => Some(t.common()),
+            Self::Poisson(t) => Some(t.common()),
+            Self::OnOff(t) => Some(t.common()),
+            Self::Mmpp(t) => Some(t.common()),
+            Self::Video(t) => Some(t.common()),
+            Self::Voip(t) => Some(t.common()),
+            Self::Replay(t) => Some(t.common()),
+        }
+    }
+
+    /// The names of the hosts that data comes from and goes to.
+    pub fn ends(&self) -> (&str, &str) {
+        match self {
+            Self::Pages(t) => (&t.from, &t.to),
+            Self::Files(t) => (&t.from, &t.to),
+            Self::Bulk(t) => (&t.from, &t.to),
+            _ => self.packets().map_or(("", ""), |t| (t.from, t.to)),
         }
     }
 
@@ -177,20 +200,29 @@ impl Traffic {
     pub fn transport(&self) -> Option<&str> {
         match self {
             Self::Pages(t) => Some(&t.transport),
+            Self::Files(t) => Some(&t.transport),
             Self::Bulk(t) => Some(&t.transport),
-            Self::Cbr(_) => None,
+            _ => self.packets().and_then(|t| t.transport),
         }
     }
 }
 
 impl Serialize for Traffic {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let contents = match self {
-            Self::Pages(t) => serde_json::to_value(t),
-            Self::Bulk(t) => serde_json::to_value(t),
-            Self::Cbr(t) => serde_json::to_value(t),
+        use serde_json::to_value;
+        let (kind, contents) = match self {
+            Self::Pages(t) => ("pages", to_value(t)),
+            Self::Files(t) => ("files", to_value(t)),
+            Self::Bulk(t) => ("bulk", to_value(t)),
+            Self::Cbr(t) => ("cbr", to_value(t)),
+            Self::Poisson(t) => ("poisson", to_value(t)),
+            Self::OnOff(t) => ("on_off", to_value(t)),
+            Self::Mmpp(t) => ("mmpp", to_value(t)),
+            Self::Video(t) => ("video", to_value(t)),
+            Self::Voip(t) => ("voip", to_value(t)),
+            Self::Replay(t) => ("replay", to_value(t)),
         };
-        let mut table = serde_json::Map::from_iter([("kind".to_owned(), self.ends().0.into())]);
+        let mut table = serde_json::Map::from_iter([("kind".to_owned(), kind.into())]);
         if let serde_json::Value::Object(contents) = contents.map_err(S::Error::custom)? {
             table.extend(contents);
         }
@@ -206,8 +238,15 @@ impl JsonSchema for Traffic {
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let kinds = [
             ("pages", Pages::json_schema(generator)),
+            ("files", Files::json_schema(generator)),
             ("bulk", Bulk::json_schema(generator)),
             ("cbr", Cbr::json_schema(generator)),
+            ("poisson", Poisson::json_schema(generator)),
+            ("on_off", OnOff::json_schema(generator)),
+            ("mmpp", Mmpp::json_schema(generator)),
+            ("video", Video::json_schema(generator)),
+            ("voip", Voip::json_schema(generator)),
+            ("replay", Replay::json_schema(generator)),
         ];
         let kinds = kinds.map(|(name, mut schema)| {
             let kind = serde_json::json!({ "const": name, "description": "What kind of traffic it is." });
@@ -255,6 +294,9 @@ pub struct Pages {
     pub rate_cap: Option<Rate>,
     /// How the sessions start. Absent: all at once.
     pub ramp: Option<Ramp>,
+    /// When no page is opened: from when until when, as often as there is such a time, from the beginning of the run.
+    #[serde(default)]
+    pub away: Vec<[Time; 2]>,
 }
 
 /// What a connection is opened for.
@@ -301,26 +343,41 @@ pub struct Bulk {
     pub bytes: Option<Size>,
     /// Rate of a connection, paced by the sender. Absent: no cap.
     pub rate_cap: Option<Rate>,
+    /// When they leave and when they come back, as often as they do, from the beginning of the run. A transfer that leaves
+    /// is given up; one that comes back begins anew, on a new connection.
+    #[serde(default)]
+    pub away: Vec<[Time; 2]>,
 }
 
-/// Datagrams at a constant rate. Flow i goes from host i to host i, counted round and round.
+/// Files: transfers that begin at random times, each over a connection of its own. Source i belongs to receiver i; its
+/// transfers come from senders i, i + 1 and so on, all counted round and round.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Cbr {
+pub struct Files {
     /// Where the data comes from: a group of hosts.
     pub from: String,
     /// Where it goes: a group of hosts.
     pub to: String,
-    /// How many flows.
+    /// The TCP.
+    #[serde(default = "default_transport")]
+    pub transport: String,
+    /// How many sources of transfers, each for itself.
     #[serde(default = "one_flow")]
-    pub flows: Whole<1, MOST>,
-    /// Rate of one flow, on the wire.
-    pub rate: Rate,
-    /// Length of a datagram on the wire.
-    pub packet: PacketSize,
-    /// When each starts, from the beginning of the run: a time, or a distribution.
+    pub sources: Whole<1, MOST>,
+    /// Time between the beginnings of two transfers of a source: a time, or a distribution. Exponential makes them a
+    /// Poisson process.
+    pub interval: Law<SpanKind>,
+    /// Length of a file: a size, or a distribution.
+    pub size: Law<SizeKind>,
+    /// Rate of a connection, paced by the sender. Absent: no cap.
+    pub rate_cap: Option<Rate>,
+    /// When each source starts, from the beginning of the run: a time, or a distribution. The first transfer begins one
+    /// interval later.
     #[serde(default = "no_time")]
     pub start: Law<TimeKind>,
+    /// When no transfer begins: from when until when, as often as there is such a time, from the beginning of the run.
+    #[serde(default)]
+    pub away: Vec<[Time; 2]>,
 }
 
 fn default_transport() -> String {
@@ -331,7 +388,7 @@ fn single() -> Whole<1, 10_000> {
     Whole(1)
 }
 
-fn one_flow() -> Whole<1, MOST> {
+pub fn one_flow() -> Whole<1, MOST> {
     Whole(1)
 }
 
@@ -339,7 +396,7 @@ fn page() -> ConnectionPer {
     ConnectionPer::Page
 }
 
-fn no_time() -> Law<TimeKind> {
+pub fn no_time() -> Law<TimeKind> {
     Law::Plain(Time::of(0))
 }
 

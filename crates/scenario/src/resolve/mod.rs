@@ -5,6 +5,7 @@ mod channel;
 mod gateway;
 pub mod nodes;
 pub mod overrides;
+mod packets;
 pub mod presets;
 mod scheduler;
 mod traffic;
@@ -130,7 +131,8 @@ pub fn resolve(input: &std::sync::Arc<Input>, choice: Option<&Choice>) -> Result
         file.host.iter().map(|(name, h)| Host { name: name.to_owned(), count: h.count.0 }).collect();
     let nodes = topology(cx, &file, &hosts)?;
     let transports = traffic::transports(cx, &mut file)?;
-    let mean_packet = traffic::mean_packet(cx, &file, &transports)?;
+    let patterns = packets::patterns(cx, &mut file)?;
+    let mean_packet = traffic::mean_packet(cx, &file, &transports, &patterns)?;
     let mut links = Vec::new();
     for (name, raw) in &mut file.link.0 {
         links.push(link(cx, name, raw, mean_packet)?);
@@ -139,7 +141,7 @@ pub fn resolve(input: &std::sync::Arc<Input>, choice: Option<&Choice>) -> Result
     for (i, raw) in file.gateway.0.iter_mut().enumerate() {
         gateways.push(gateway::gateway(cx, i, raw, &nodes, &mut links, mean_packet)?);
     }
-    let traffic = traffic::traffic(cx, &mut file, &hosts, &transports, &nodes, &gateways)?;
+    let traffic = traffic::traffic(cx, &file, &hosts, &transports, &nodes, &gateways, patterns)?;
     traffic::late_sessions(cx, &traffic, run.warmup);
     unheard_marks(cx, &links, &gateways, &transports);
     let mut scenario = Scenario {

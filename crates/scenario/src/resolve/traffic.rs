@@ -1,15 +1,19 @@
 //! Transports and traffic.
 
+use std::sync::Arc;
+
 use bentpipe_units::Duration;
 
 use super::nodes::{Nodes, check_name, named};
+use super::packets::absences;
 use super::{Cx, falling, presets, step};
 use crate::error::{Error, quoted};
 use crate::file::{self, Either, File, LAWS, OneOf, Window};
 use crate::law::{Law, Samples};
 use crate::model::{
-    Bulk, Cbr, Congestion, ConnectionPer, Gateway, Host, Pages, Ramp, Tcp, Traffic, TrafficKind,
+    Bulk, Congestion, ConnectionPer, Files, Gateway, Host, Pages, Ramp, Tcp, Traffic, TrafficKind,
 };
+use crate::packets::{Packets, Pattern};
 use crate::quantity::{Kind, Quantity};
 use crate::tree::{Path, Step};
 
@@ -154,12 +158,17 @@ fn window_text(window: Window) -> String {
 }
 
 /// The longest packet of the traffic: of its TCP where there is any, else of its datagrams [bytes].
-pub fn mean_packet(cx: &Cx<'_>, file: &File, transports: &[Tcp]) -> Result<f64, Error> {
+pub fn mean_packet(
+    cx: &Cx<'_>,
+    file: &File,
+    transports: &[Tcp],
+    patterns: &[Option<Arc<Pattern>>],
+) -> Result<f64, Error> {
     if file.traffic.0.is_empty() {
         let problem = "missing; at least one, such as [traffic.web]".to_owned();
         return Err(cx.error(&step(&[], "traffic"), problem));
     }
-    let mut longest = None;
+    let mut longest: Option<u64> = None;
     for (name, t) in file.traffic.iter() {
         if let Some(wanted) = t.transport() {
             let path = step(&named("traffic", name), "transport");
@@ -170,26 +179,24 @@ pub fn mean_packet(cx: &Cx<'_>, file: &File, transports: &[Tcp]) -> Result<f64, 
             longest = longest.max(Some(tcp.full_segment()));
         }
     }
-    let datagrams = file.traffic.iter().filter_map(|(_, t)| match t {
-        file::Traffic::Cbr(cbr) => Some(cbr.packet.0),
-        _ => None,
-    });
-    Ok(longest.or(datagrams.max()).unwrap_or(1) as f64)
+    let datagrams = patterns.iter().flatten().map(|p| p.typical_packet());
+    Ok(longest.map_or_else(|| datagrams.fold(1.0, f64::max), |longest| longest as f64))
 }
 
 pub fn traffic(
     cx: &mut Cx<'_>,
-    file: &mut File,
+    file: &File,
     hosts: &[Host],
     transports: &[Tcp],
     nodes: &Nodes,
     gateways: &[Gateway],
+    patterns: Vec<Option<Arc<Pattern>>>,
 ) -> Result<Vec<Traffic>, Error> {
     let mut all = Vec::new();
-    for (name, raw) in file.traffic.iter() {
+    for ((name, raw), pattern) in file.traffic.iter().zip(patterns) {
         let path = named("traffic", name);
         check_name(cx, &path, name)?;
-        let (_, from_name, to_name) = raw.ends();
+        let (from_name, to_name) = raw.ends();
         let find = |key: &str, wanted: &str| {
             let known = hosts.iter().map(|h| h.name.as_str());
             let found = hosts.iter().position(|h| h.name == wanted);
@@ -216,14 +223,21 @@ pub fn traffic(
             );
             return Err(cx.error(&step(&path, "from"), problem));
         }
-        let index =
-            raw.transport().and_then(|name| transports.iter().position(|t| t.name == name)).unwrap_or(0);
-        all.push(Traffic { name: name.to_owned(), from, to, route, kind: kind(cx, &path, raw, index)? });
+        let transport = raw.transport().and_then(|name| transports.iter().position(|t| t.name == name));
+        let kind = kind(cx, &path, raw, transport, pattern)?;
+        all.push(Traffic { name: name.to_owned(), from, to, route, kind });
     }
     Ok(all)
 }
 
-fn kind(cx: &Cx<'_>, path: &Path, raw: &file::Traffic, transport: usize) -> Result<TrafficKind, Error> {
+fn kind(
+    cx: &Cx<'_>,
+    path: &Path,
+    raw: &file::Traffic,
+    carrier: Option<usize>,
+    pattern: Option<Arc<Pattern>>,
+) -> Result<TrafficKind, Error> {
+    let transport = carrier.unwrap_or(0);
     let at = |key: &str| step(path, key);
     Ok(match raw {
         file::Traffic::Pages(t) => TrafficKind::Pages(Pages {
@@ -243,6 +257,16 @@ fn kind(cx: &Cx<'_>, path: &Path, raw: &file::Traffic, transport: usize) -> Resu
                 over: r.over.time(),
                 pause: r.pause.time(),
             }),
+            away: absences(cx, path, &t.away)?,
+        }),
+        file::Traffic::Files(t) => TrafficKind::Files(Files {
+            transport,
+            sources: t.sources.0,
+            interval: law(cx, &at("interval"), &t.interval, Quantity::time)?,
+            size: law(cx, &at("size"), &t.size, |q| q.0)?,
+            rate_cap: t.rate_cap.map(|r| r.rate()),
+            start: law(cx, &at("start"), &t.start, Quantity::time)?,
+            away: absences(cx, path, &t.away)?,
         }),
         file::Traffic::Bulk(t) => TrafficKind::Bulk(Bulk {
             transport,
@@ -250,13 +274,17 @@ fn kind(cx: &Cx<'_>, path: &Path, raw: &file::Traffic, transport: usize) -> Resu
             start: law(cx, &at("start"), &t.start, Quantity::time)?,
             bytes: t.bytes.map(|b| b.0),
             rate_cap: t.rate_cap.map(|r| r.rate()),
+            away: absences(cx, path, &t.away)?,
         }),
-        file::Traffic::Cbr(t) => TrafficKind::Cbr(Cbr {
-            flows: t.flows.0,
-            rate: t.rate.rate(),
-            packet: t.packet.0,
-            start: law(cx, &at("start"), &t.start, Quantity::time)?,
-        }),
+        _ => {
+            // Every other kind is a source of packets, whose pattern has been made out.
+            let (Some(t), Some(pattern)) = (raw.packets(), pattern) else {
+                return Err(cx.error(path, "no source of packets".to_owned()));
+            };
+            let start = law(cx, &at("start"), t.start, Quantity::time)?;
+            let away = absences(cx, path, t.away)?;
+            TrafficKind::Packets(Packets { transport: carrier, flows: t.flows, pattern, start, away })
+        }
     })
 }
 

@@ -1,0 +1,257 @@
+//! Sources of packets.
+
+use std::sync::Arc;
+
+use bentpipe_units::Duration;
+
+use super::nodes::named;
+use super::traffic::law;
+use super::{Cx, step};
+use crate::capture;
+use crate::error::{Error, quoted};
+use crate::file::packets as file;
+use crate::file::{File, Traffic};
+use crate::law::Law;
+use crate::packets::{Absence, Capture, Frames, Gop, Movie, Pattern, State};
+use crate::quantity::{PacketSizeKind, Quantity, Time};
+use crate::tree::{Path, Step};
+use crate::video;
+
+/// What the packet sources among the traffic send; none for other traffic.
+pub fn patterns(cx: &mut Cx<'_>, file: &mut File) -> Result<Vec<Option<Arc<Pattern>>>, Error> {
+    let mut all = Vec::new();
+    for (name, raw) in &mut file.traffic.0 {
+        let path = named("traffic", name);
+        all.push(pattern(cx, &path, raw)?.map(Arc::new));
+    }
+    Ok(all)
+}
+
+fn pattern(cx: &mut Cx<'_>, path: &Path, raw: &mut Traffic) -> Result<Option<Pattern>, Error> {
+    let at = |key: &str| step(path, key);
+    Ok(Some(match raw {
+        Traffic::Pages(_) | Traffic::Files(_) | Traffic::Bulk(_) => return Ok(None),
+        Traffic::Cbr(t) => Pattern::Cbr { rate: t.rate.rate(), packet: packet(cx, path, &t.packet)? },
+        Traffic::Poisson(t) => Pattern::Poisson { rate: t.rate.rate(), packet: packet(cx, path, &t.packet)? },
+        Traffic::OnOff(t) => Pattern::OnOff {
+            rate: t.rate.rate(),
+            packet: packet(cx, path, &t.packet)?,
+            on: law(cx, &at("on"), &t.on, Quantity::time)?,
+            off: law(cx, &at("off"), &t.off, Quantity::time)?,
+        },
+        Traffic::Mmpp(t) => mmpp(cx, path, t)?,
+        Traffic::Video(t) => film(cx, path, t)?,
+        Traffic::Voip(t) => voip(cx, path, t)?,
+        Traffic::Replay(t) => Pattern::Replay {
+            capture: cx.read(&at("capture"), &t.capture, capture::CAPTURE, |data| {
+                Ok(Capture { packets: capture::read(data)?.into(), digest: data.digest })
+            })?,
+        },
+    }))
+}
+
+fn packet(cx: &Cx<'_>, path: &Path, raw: &crate::file::Law<PacketSizeKind>) -> Result<Law<u64>, Error> {
+    law(cx, &step(path, "packet"), raw, |q| q.0)
+}
+
+fn mmpp(cx: &Cx<'_>, path: &Path, t: &file::Mmpp) -> Result<Pattern, Error> {
+    let count = t.states.len();
+    if !(2..=100).contains(&count) {
+        let problem = format!("found {count}; allowed: at least 2 states and at most 100");
+        return Err(cx.error(&step(path, "states"), problem));
+    }
+    if t.states.iter().all(|state| state.rate.0 == 0) {
+        let problem = "found rates of 0 bps alone; allowed: one rate above 0 at least".to_owned();
+        return Err(cx.error(&step(path, "states"), problem));
+    }
+    let at = step(path, "transitions");
+    let rows = match &t.transitions {
+        Some(rows) => rows.clone(),
+        None => (0..count).map(|i| (0..count).map(|j| f64::from(u8::from(i != j))).collect()).collect(),
+    };
+    if rows.len() != count {
+        let problem = format!("found {} rows; allowed: {count}, one for each state", rows.len());
+        return Err(cx.error(&at, problem));
+    }
+    let mut transitions = Vec::new();
+    for (i, row) in rows.into_iter().enumerate() {
+        let at = [at.clone(), vec![Step::Index(i)]].concat();
+        if row.len() != count {
+            let problem =
+                format!("found an array of {}; allowed: an array of {count}, one for each state", row.len());
+            return Err(cx.error(&at, problem));
+        }
+        for (j, x) in row.iter().enumerate() {
+            if *x < 0.0 || (i == j && *x != 0.0) {
+                let allowed =
+                    if i == j { "0, for no state follows itself" } else { "a number, not negative" };
+                let at = [at.clone(), vec![Step::Index(j)]].concat();
+                return Err(cx.error(&at, format!("found {x}; allowed: {allowed}")));
+            }
+        }
+        let sum: f64 = row.iter().sum();
+        if !(sum > 0.0 && sum.is_finite()) {
+            return Err(cx.error(&at, format!("found a sum of {sum}; allowed: a sum above 0")));
+        }
+        transitions.push(row.into_iter().map(|x| x / sum).collect::<Vec<_>>());
+    }
+    if let Some((from, to)) = unreachable(&transitions) {
+        let problem = format!(
+            "found no way from state {} to state {}; allowed: a way from each to each",
+            from + 1,
+            to + 1
+        );
+        return Err(cx.error(&at, problem));
+    }
+    let states = t.states.iter().map(|s| State { rate: s.rate.rate(), sojourn: s.sojourn.time() }).collect();
+    Ok(Pattern::Mmpp { states, transitions, packet: packet(cx, path, &t.packet)? })
+}
+
+/// A state, and one that it never leads to.
+fn unreachable(transitions: &[Vec<f64>]) -> Option<(usize, usize)> {
+    (0..transitions.len()).find_map(|from| {
+        let mut reached = vec![false; transitions.len()];
+        let mut open = vec![from];
+        reached[from] = true;
+        while let Some(state) = open.pop() {
+            for (next, x) in transitions[state].iter().enumerate() {
+                if *x > 0.0 && !std::mem::replace(&mut reached[next], true) {
+                    open.push(next);
+                }
+            }
+        }
+        reached.iter().position(|reached| !reached).map(|to| (from, to))
+    })
+}
+
+fn film(cx: &mut Cx<'_>, path: &Path, t: &mut file::Video) -> Result<Pattern, Error> {
+    let at = |key: &str| step(path, key);
+    let least = crate::packets::DATAGRAM_HEADER + 1;
+    if t.packet.0 < least {
+        let problem = format!("found \"{:?}\"; allowed: at least {least} B, for 28 B are headers", t.packet);
+        return Err(cx.error(&at("packet"), problem));
+    }
+    if let Some(fps) = t.fps
+        && !(fps > 0.0 && fps <= 10_000.0)
+    {
+        let problem = format!("found {fps}; allowed: a number above 0 and at most 10000");
+        return Err(cx.error(&at("fps"), problem));
+    }
+    let given = t.fps.map(|fps| Duration::from_secs_f64(1.0 / fps));
+    let (frames, interval) = match (&t.trace, &t.gop) {
+        (Some(_), Some(_)) | (None, None) => {
+            let found = if t.gop.is_some() { "both" } else { "neither" };
+            return Err(cx.error(path, format!("found {found}; allowed: either trace or gop")));
+        }
+        (Some(name), None) => {
+            let (movie, told) = cx.read(&at("trace"), name, video::TRACE, |data| {
+                let trace = video::read(data)?;
+                Ok((Movie { sizes: trace.sizes.into(), digest: data.digest }, trace.interval))
+            })?;
+            let Some(interval) = given.or(told) else {
+                let problem = "missing; allowed: a number above 0, for the times in the trace do not tell it";
+                return Err(cx.error(&at("fps"), problem.to_owned()));
+            };
+            (Frames::Trace(movie), interval)
+        }
+        (None, Some(gop)) => {
+            let interval = given.unwrap_or(Duration::from_millis(40));
+            (Frames::Gop(pictures(cx, &at("gop"), gop, interval)?), interval)
+        }
+    };
+    if t.fps.is_none() {
+        t.fps = Some((1e3 / interval.as_secs_f64()).round() / 1e3);
+        let why = if t.trace.is_some() { "as the times in the trace say" } else { "the default of a gop" };
+        cx.note(&at("fps"), None, why.to_owned());
+    }
+    let spread = t.send == file::Sending::Spread;
+    Ok(Pattern::Video { frames, interval, packet: t.packet.0, spread, random_start: t.random_start })
+}
+
+/// Sizes of I, P and B frames in proportion (Test Model 5, ISO/IEC JTC1/SC29/WG11 N0400, 1993, chapter 10).
+const PROPORTIONS: [(char, f64); 3] = [('I', 160.0), ('P', 60.0), ('B', 30.0)];
+
+fn pictures(cx: &Cx<'_>, path: &Path, raw: &file::Gop, interval: Duration) -> Result<Gop, Error> {
+    let at = |key: &str| step(path, key);
+    let types: Vec<char> = raw.pattern.chars().collect();
+    if types.is_empty() || types.len() > 1000 || types.iter().any(|t| !"IPB".contains(*t)) {
+        let problem =
+            format!("found {}; allowed: letters I, P and B, such as IBBPBBPBBPBB", quoted(&raw.pattern));
+        return Err(cx.error(&at("pattern"), problem));
+    }
+    let sizes = [("i", &raw.i), ("p", &raw.p), ("b", &raw.b)];
+    if let Some(rate) = raw.rate {
+        if let Some((key, _)) = sizes.iter().find(|(_, size)| size.is_some()) {
+            let problem = "allowed: only without rate, which tells all sizes".to_owned();
+            return Err(cx.key_error(&at(key), problem));
+        }
+        let weight =
+            |t: char| PROPORTIONS.iter().find(|(name, _)| *name == t).map_or(0.0, |(_, weight)| *weight);
+        let bytes = rate.rate().bytes_per_sec() * interval.as_secs_f64() * types.len() as f64;
+        let unit = bytes / types.iter().map(|t| weight(*t)).sum::<f64>();
+        let law = |t: char| {
+            let mean = ((unit * weight(t)).round() as u64).max(1);
+            raw.shape.map_or(Law::Fixed(mean), |shape| Law::Erlang { shape: shape.0, mean })
+        };
+        return Ok(Gop { pattern: raw.pattern.clone(), i: law('I'), p: law('P'), b: law('B') });
+    }
+    if raw.shape.is_some() {
+        let problem = "allowed: only beside rate, whose sizes it spreads".to_owned();
+        return Err(cx.key_error(&at("shape"), problem));
+    }
+    let mut laws = [Law::Fixed(1), Law::Fixed(1), Law::Fixed(1)];
+    for (law_of, (key, size)) in laws.iter_mut().zip(sizes) {
+        match size {
+            Some(size) => *law_of = law(cx, &at(key), size, |q| q.0)?,
+            None if raw.pattern.contains(&key.to_uppercase()) => {
+                let problem =
+                    format!("missing; the size of a frame of type {}, or of all by rate", key.to_uppercase());
+                return Err(cx.error(&at(key), problem));
+            }
+            None => {}
+        }
+    }
+    let [i, p, b] = laws;
+    Ok(Gop { pattern: raw.pattern.clone(), i, p, b })
+}
+
+/// IPv4, UDP and RTP headers (RFC 791, RFC 768, RFC 3550) [bytes].
+const VOICE_HEADER: u64 = 20 + 8 + 12;
+
+fn voip(cx: &Cx<'_>, path: &Path, t: &file::Voip) -> Result<Pattern, Error> {
+    let at = |key: &str| step(path, key);
+    let (interval, frame) = (t.interval.time(), Duration::from_millis(10));
+    if interval.as_nanos() % frame.as_nanos() != 0 || interval > Duration::from_millis(200) {
+        let problem = format!("found \"{interval}\"; allowed: a multiple of 10 ms, at most 200 ms");
+        return Err(cx.error(&at("interval"), problem));
+    }
+    let per_frame = match t.codec {
+        file::Codec::G711 => 80,
+        file::Codec::G729 => 10,
+    };
+    Ok(Pattern::Voip {
+        packet: VOICE_HEADER + per_frame * (interval.as_nanos() / frame.as_nanos()),
+        interval,
+        talk: law(cx, &at("talk"), &t.talk, Quantity::time)?,
+        silence: law(cx, &at("silence"), &t.silence, Quantity::time)?,
+    })
+}
+
+/// When traffic is away: times that rise, each departure before its return and after the one before.
+pub fn absences(cx: &Cx<'_>, path: &Path, raw: &[[Time; 2]]) -> Result<Vec<Absence>, Error> {
+    let mut last = None;
+    let mut all = Vec::new();
+    for (i, [from, until]) in raw.iter().enumerate() {
+        let (from, until) = (from.time(), until.time());
+        if from >= until || last.is_some_and(|last| from <= last) {
+            let path = [step(path, "away"), vec![Step::Index(i)]].concat();
+            let problem = format!(
+                "found [\"{from}\", \"{until}\"]; allowed: times that rise, from the first pair to the last"
+            );
+            return Err(cx.error(&path, problem));
+        }
+        last = Some(until);
+        all.push(Absence { from, until });
+    }
+    Ok(all)
+}

@@ -1,0 +1,119 @@
+//! The Markov-modulated Poisson process: exponential times between packets, at the rate of the state that a Markov chain
+//! is in (W. Fischer, K. Meier-Hellstern: The Markov-modulated Poisson process cookbook, Performance Evaluation 18, 1993).
+
+use std::sync::Arc;
+
+use bentpipe_scenario::{Law, State};
+use bentpipe_units::{Duration, Rng};
+
+use crate::steady::mean_gap;
+use crate::{Step, length};
+
+/// A source with a Markov chain.
+#[derive(Clone, Debug)]
+pub struct Mmpp {
+    packet: Law<u64>,
+    states: Arc<[Hold]>,
+    /// A row for each state: the probabilities of those that follow.
+    transitions: Arc<[Vec<f64>]>,
+    state: usize,
+    /// How long it stays in it.
+    left: Duration,
+}
+
+/// What a state is to the generator [s].
+#[derive(Clone, Copy, Debug)]
+struct Hold {
+    /// Mean time between packets; none: there are none.
+    gap: Option<f64>,
+    sojourn: f64,
+}
+
+/// The share of time that a chain spends in each state, which leads from each to each: of its jumps by the algorithm of
+/// Grassmann, Taksar and Heyman (Operations Research 33, 1985), which never subtracts; then weighted by how long the
+/// states last.
+#[must_use]
+pub fn stationary(transitions: &[Vec<f64>], sojourns: &[f64]) -> Vec<f64> {
+    let n = transitions.len();
+    let mut a = transitions.to_vec();
+    for k in (1..n).rev() {
+        let sum: f64 = a[k][..k].iter().sum();
+        for i in 0..k {
+            a[i][k] /= sum;
+            for j in 0..k {
+                a[i][j] += a[i][k] * a[k][j];
+            }
+        }
+    }
+    let mut visits = vec![1.0];
+    for k in 1..n {
+        let next = visits.iter().zip(&a).map(|(visits, row)| visits * row[k]).sum();
+        visits.push(next);
+    }
+    let weights: Vec<f64> = visits.iter().zip(sojourns).map(|(visits, sojourn)| visits * sojourn).collect();
+    let sum: f64 = weights.iter().sum();
+    weights.into_iter().map(|weight| weight / sum).collect()
+}
+
+/// One of several, drawn with its probability.
+fn pick(probabilities: &[f64], rng: &mut Rng) -> usize {
+    let mut place = rng.uniform();
+    for (i, probability) in probabilities.iter().enumerate() {
+        if place < *probability {
+            return i;
+        }
+        place -= probability;
+    }
+    // The probabilities sum up to 1 but for rounding.
+    probabilities.iter().rposition(|p| *p > 0.0).unwrap_or(0)
+}
+
+impl Mmpp {
+    /// A source in a state drawn by the share of time that the chain spends in it.
+    #[must_use]
+    pub fn new(states: &[State], transitions: &[Vec<f64>], packet: &Law<u64>, rng: &mut Rng) -> Self {
+        let hold = |s: &State| Hold {
+            gap: (s.rate.as_bps() > 0).then(|| mean_gap(s.rate, packet)),
+            sojourn: s.sojourn.as_secs_f64(),
+        };
+        let states: Arc<[Hold]> = states.iter().map(hold).collect();
+        let sojourns: Vec<f64> = states.iter().map(|s| s.sojourn).collect();
+        let state = pick(&stationary(transitions, &sojourns), rng);
+        let left = Duration::from_secs_f64(rng.exponential(sojourns[state]));
+        Self { packet: packet.clone(), states, transitions: transitions.into(), state, left }
+    }
+
+    /// The next packet, or the next state. Exponential times have no memory, so the time to the next packet is drawn anew
+    /// in each.
+    #[inline]
+    pub fn next(&mut self, rng: &mut Rng) -> Step {
+        if let Some(mean) = self.states[self.state].gap {
+            let gap = Duration::from_secs_f64(rng.exponential(mean));
+            if gap <= self.left {
+                self.left = self.left.saturating_sub(gap);
+                return Step { gap, len: length(&self.packet, rng) };
+            }
+        }
+        let gap = self.left;
+        self.state = pick(&self.transitions[self.state], rng);
+        self.left = Duration::from_secs_f64(rng.exponential(self.states[self.state].sojourn));
+        Step::silent(gap)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of two states in turn, the share is that of the sojourns. Of three, where 1 leads to 2, 2 to 1 or 3 alike, and 3 to
+    /// 1: the visits are v2 = v1 and v3 = v2 / 2, hence 2 : 2 : 1, times the sojourns 1, 2 and 4 s: 2 : 4 : 4.
+    #[test]
+    fn shares_of_time_solve_the_balance_equations() {
+        let two = [vec![0.0, 1.0], vec![1.0, 0.0]];
+        let close =
+            |found: &[f64], expected: &[f64]| found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-12);
+        assert!(close(&stationary(&two, &[2.0, 6.0]), &[0.25, 0.75]));
+        let three = [vec![0.0, 1.0, 0.0], vec![0.5, 0.0, 0.5], vec![1.0, 0.0, 0.0]];
+        assert!(close(&stationary(&three, &[1.0, 2.0, 4.0]), &[0.2, 0.4, 0.4]));
+    }
+}

@@ -1,0 +1,56 @@
+//! Packets at one rate: a constant one, or one with exponential times between packets.
+
+use bentpipe_scenario::Law;
+use bentpipe_units::{Duration, Rate, Rng};
+
+use crate::{Step, length};
+
+/// A source that neither pauses nor changes its rate.
+#[derive(Clone, Debug)]
+pub struct Steady {
+    packet: Law<u64>,
+    times: Times,
+}
+
+#[derive(Clone, Debug)]
+enum Times {
+    /// The next packet follows when the last would have been sent at this rate; the first comes at once.
+    Constant { rate: Rate, last: Option<u32> },
+    /// Mean time to the next packet [s].
+    Exponential(f64),
+}
+
+/// The mean time between packets that makes the rate [s].
+pub(crate) fn mean_gap(rate: Rate, packet: &Law<u64>) -> f64 {
+    packet.mean() / rate.bytes_per_sec()
+}
+
+impl Steady {
+    /// At a constant rate.
+    #[must_use]
+    pub fn constant(rate: Rate, packet: &Law<u64>) -> Self {
+        Self { packet: packet.clone(), times: Times::Constant { rate, last: None } }
+    }
+
+    /// A Poisson process of that mean rate.
+    #[must_use]
+    pub fn poisson(rate: Rate, packet: &Law<u64>) -> Self {
+        Self { packet: packet.clone(), times: Times::Exponential(mean_gap(rate, packet)) }
+    }
+
+    /// The next packet.
+    #[inline]
+    pub fn next(&mut self, rng: &mut Rng) -> Step {
+        let gap = match &self.times {
+            Times::Constant { rate, last } => {
+                last.map_or(Duration::ZERO, |last| rate.time_to_send(u64::from(last)))
+            }
+            Times::Exponential(mean) => Duration::from_secs_f64(rng.exponential(*mean)),
+        };
+        let len = length(&self.packet, rng);
+        if let Times::Constant { last, .. } = &mut self.times {
+            *last = Some(len);
+        }
+        Step { gap, len }
+    }
+}
