@@ -314,6 +314,9 @@ pub struct Tcp {
     pub initial_window: u32,
     /// What a receiver offers [bytes].
     pub receive_window: u64,
+    /// What a receiver offers at first, if that grows [bytes].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub initial_receive_window: Option<u64>,
     /// Cap on a sender's window [bytes].
     pub max_window: Option<u64>,
     /// Initial slow start threshold [bytes]; none: no bound.
@@ -324,6 +327,9 @@ pub struct Tcp {
     /// Shortest retransmission timeout.
     #[serde(serialize_with = "ns")]
     pub min_rto: Duration,
+    /// Whether that bounds what is added to the smoothed round trip.
+    #[serde(skip_serializing_if = "is_off")]
+    pub min_rto_beyond_srtt: bool,
     /// Longest retransmission timeout.
     #[serde(serialize_with = "ns")]
     pub max_rto: Duration,

@@ -35,6 +35,9 @@ pub struct Transport {
     pub initial_window: Option<Whole<1, 1000>>,
     /// What a receiver offers.
     pub receive_window: Window,
+    /// What a receiver offers at first, if that grows: by two segments with each segment that arrives, and each of
+    /// these is acknowledged at once (Linux, `tcp_grow_window`). Absent: `receive_window`.
+    pub initial_receive_window: Option<Window>,
     /// Cap on a sender's window. Absent: none.
     pub max_window: Option<Window>,
     /// Initial slow start threshold. Absent: none (RFC 5681, 3.1: arbitrarily high).
@@ -43,6 +46,8 @@ pub struct Transport {
     pub initial_rto: Span,
     /// Shortest retransmission timeout (RFC 6298, 2.4).
     pub min_rto: Span,
+    /// Whether `min_rto` bounds what is added to the smoothed round trip, not the sum (Linux, `__tcp_set_rto`).
+    pub min_rto_beyond_srtt: bool,
     /// Longest retransmission timeout (RFC 6298, 2.5).
     pub max_rto: Span,
     /// Granularity of the clock that times round trips (RFC 6298, G).
@@ -96,6 +101,9 @@ pub enum Congestion {
     NewReno,
     /// RFC 9438.
     Cubic,
+    /// CUBIC and HyStart as Linux has them.
+    #[serde(rename = "cubic-linux")]
+    CubicLinux,
     /// Caini and Firrincieli 2004: over a long round trip the window grows as over one of 25 ms.
     Hybla,
     /// BBR, version 1 (draft-cardwell-iccrg-bbr-congestion-control-00): the window follows a model of the path.
@@ -104,7 +112,8 @@ pub enum Congestion {
 
 impl Congestion {
     /// All there are.
-    pub const ALL: &'static [Self] = &[Self::Reno, Self::NewReno, Self::Cubic, Self::Hybla, Self::Bbr];
+    pub const ALL: &'static [Self] =
+        &[Self::Reno, Self::NewReno, Self::Cubic, Self::CubicLinux, Self::Hybla, Self::Bbr];
 
     /// Its name.
     #[must_use]
@@ -113,6 +122,7 @@ impl Congestion {
             Self::Reno => "reno",
             Self::NewReno => "newreno",
             Self::Cubic => "cubic",
+            Self::CubicLinux => "cubic-linux",
             Self::Hybla => "hybla",
             Self::Bbr => "bbr",
         }
@@ -129,10 +139,12 @@ impl Default for Transport {
             option_bytes: false,
             initial_window: None,
             receive_window: OneOf::First(Size::of(4_000_000)),
+            initial_receive_window: None,
             max_window: None,
             initial_ssthresh: None,
             initial_rto: Span::of(1_000_000_000),
             min_rto: Span::of(1_000_000_000),
+            min_rto_beyond_srtt: false,
             max_rto: Span::of(60_000_000_000),
             clock_granularity: Time::of(1_000_000),
             limited_transmit: true,

@@ -57,7 +57,12 @@ fn transport(cx: &mut Cx<'_>, name: &str, raw: &mut file::Transport) -> Result<T
         let allowed = format!("together with the header (\"{:?}\"){and}, at most {LONGEST} B", raw.header);
         return refuse("mss", format!("{:?}", raw.mss), allowed);
     }
-    for (key, window) in [("receive_window", Some(raw.receive_window)), ("max_window", raw.max_window)] {
+    let windows = [
+        ("receive_window", Some(raw.receive_window)),
+        ("initial_receive_window", raw.initial_receive_window),
+        ("max_window", raw.max_window),
+    ];
+    for (key, window) in windows {
         if let Some(window) = window
             && bytes(window, mss) < mss
         {
@@ -98,10 +103,12 @@ fn transport(cx: &mut Cx<'_>, name: &str, raw: &mut file::Transport) -> Result<T
         option_bytes: raw.option_bytes,
         initial_window,
         receive_window: bytes(raw.receive_window, mss),
+        initial_receive_window: raw.initial_receive_window.map(|w| bytes(w, mss)),
         max_window: raw.max_window.map(|w| bytes(w, mss)),
         initial_ssthresh: raw.initial_ssthresh.map(|w| bytes(w, mss)),
         initial_rto: raw.initial_rto.time(),
         min_rto: raw.min_rto.time(),
+        min_rto_beyond_srtt: raw.min_rto_beyond_srtt,
         max_rto: raw.max_rto.time(),
         clock_granularity: raw.clock_granularity.time(),
         limited_transmit: raw.limited_transmit,

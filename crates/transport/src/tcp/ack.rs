@@ -74,6 +74,9 @@ impl Connection {
         self.probes = 0;
         self.unanswered = 0;
         self.duplicate_acks = 0;
+        if let Some(rtt) = self.rto.latest().filter(|_| measured) {
+            self.algorithm.on_round_trip(&mut self.window, rtt, self.una, self.max, cfg.smss(), now);
+        }
         if !measured && ack > self.recover {
             self.rto.clear_backoff();
         }

@@ -18,6 +18,9 @@ pub struct Config {
     pub initial_window: u32,
     /// Largest window advertised, and the receive buffer [bytes].
     pub receive_window: u32,
+    /// The receive window at first, if it grows: by two segments with each that arrives, up to `receive_window`,
+    /// and each of these is acknowledged at once (Linux, `tcp_grow_window()`) [bytes]. `None`: it does not.
+    pub initial_receive_window: Option<u32>,
     /// The sender's own limit on its window [bytes]; `u64::MAX` is none. No less than one segment counts.
     pub max_window: u64,
     /// Slow start threshold before the first loss [bytes]; RFC 5681 section 3.1 asks for "arbitrarily high".
@@ -26,6 +29,8 @@ pub struct Config {
     pub initial_rto: Duration,
     /// Lower bound of RTO, RFC 6298 (2.4).
     pub min_rto: Duration,
+    /// Whether `min_rto` bounds RTO - SRTT instead, as in Linux (`__tcp_set_rto()`, where RTTVAR has this bound).
+    pub min_rto_beyond_srtt: bool,
     /// Upper bound of RTO, backed off or not, and of the interval between window probes, RFC 6298 (2.5).
     pub max_rto: Duration,
     /// G of RFC 6298: round trips are measured in whole ticks of this length, to the nearest, at least one.
@@ -124,10 +129,12 @@ impl Default for Config {
             option_bytes: false,
             initial_window: 10,
             receive_window: 4 << 20,
+            initial_receive_window: None,
             max_window: u64::MAX,
             initial_ssthresh: u64::MAX,
             initial_rto: Duration::from_secs(1),
             min_rto: Duration::from_secs(1),
+            min_rto_beyond_srtt: false,
             max_rto: Duration::from_secs(60),
             clock_granularity: Duration::from_millis(1),
             limited_transmit: true,

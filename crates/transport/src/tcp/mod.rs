@@ -21,7 +21,7 @@
 //! | `ranges` | parts of the stream | |
 //! | `delivery` | round trips and delivery rates of each ACK | draft-cheng-iccrg-delivery-rate-estimation |
 //! | `rto` | the retransmission timeout | RFC 6298, RFC 7323 section 4 |
-//! | `congestion` | how the window grows and shrinks | RFC 5681, RFC 3465, RFC 9406, RFC 9438, Hybla, BBR |
+//! | `congestion` | how the window grows and shrinks | RFC 5681, RFC 3465, RFC 9406, RFC 9438, Hybla, BBR, Linux |
 //!
 //! What it leaves out, because a simulator has no use for it: the segment size option (it is configured on both
 //! sides), wrapping sequence numbers and the protection against them (PAWS, RFC 7323 section 5), urgent data,

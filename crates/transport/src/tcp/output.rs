@@ -365,6 +365,7 @@ impl Connection {
             // timer before.
             let flight = self.flight();
             self.reduce(cfg, now, flight);
+            self.algorithm.on_timeout(self.max, now);
         }
         self.unanswered += 1;
         self.timeouts = self.timeouts.saturating_add(1);

@@ -24,6 +24,8 @@ pub(super) struct Receiver {
     pub(super) ahead: Ranges,
     /// Where the latest of that lies.
     pub(super) newest: u64,
+    /// How much of the buffer is offered by now [bytes].
+    offered: u32,
     /// The host's limit on the buffer [bytes].
     limit: u32,
     /// An ACK is due.
@@ -55,6 +57,7 @@ impl Receiver {
             fin_at: u64::MAX,
             ahead: Ranges::new(),
             newest: 0,
+            offered: cfg.initial_receive_window.unwrap_or(u32::MAX),
             limit: u32::MAX,
             ack_now: false,
             room_made: false,
@@ -126,6 +129,10 @@ impl Receiver {
             self.ack_now = true;
             return false;
         }
+        let grows = self.offered < cfg.receive_window;
+        if grows {
+            self.offered = self.offered.saturating_add(2 * len.min(cfg.mss));
+        }
         if seq > self.next {
             // RFC 5681 section 4.2: out-of-order data is acknowledged at once.
             self.ahead.insert(seq, end_kept);
@@ -146,7 +153,7 @@ impl Receiver {
         // RFC 5681 section 4.2: an ACK at once for a segment that fills all or part of a gap, and for every
         // second full segment; for others within the time allowed.
         match cfg.delayed_ack {
-            Some(delay) if !fills && end_kept == end && self.next - self.acked < 2 * cfg.smss() => {
+            Some(delay) if !fills && !grows && end_kept == end && self.next - self.acked < 2 * cfg.smss() => {
                 self.delay_ack(now, delay)
             }
             _ => self.ack_now = true,
@@ -172,7 +179,7 @@ impl Receiver {
     /// The receive buffer [bytes].
     #[inline]
     fn buffer(&self, cfg: &Config) -> u64 {
-        u64::from(cfg.receive_window.min(self.limit))
+        u64::from(cfg.receive_window.min(self.limit).min(self.offered))
     }
 
     /// `window` in whole units, as far as the field goes.

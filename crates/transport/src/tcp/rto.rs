@@ -109,7 +109,9 @@ impl Rto {
             self.srtt = weighted(self.srtt, r, 8 * expected);
         }
         // RFC 6298 (2.2), (2.3): RTO <- SRTT + max(G, K RTTVAR), K = 4.
-        self.rto = bounded(self.srtt + self.rttvar.times(4).max(g), cfg.min_rto, cfg.max_rto);
+        let (beyond, least) =
+            if cfg.min_rto_beyond_srtt { (cfg.min_rto, Duration::ZERO) } else { (g, cfg.min_rto) };
+        self.rto = bounded(self.srtt + self.rttvar.times(4).max(beyond), least, cfg.max_rto);
         // RFC 6298 (5.7), note: a measurement may collapse the RTO after it was backed off.
         self.interval = self.rto;
     }

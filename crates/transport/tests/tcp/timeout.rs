@@ -39,6 +39,21 @@ fn rto_is_no_less_than_the_minimum() {
     established(&cfg, 9000, "100 write 10\n > . 1:11\n = rto 350\n = timer 450");
 }
 
+/// As in Linux: RTO = SRTT + max(min_rto, 4 RTTVAR) = 100 + max(350, 200), then 112.5 + 350.
+#[test]
+fn rto_is_longer_than_a_round_trip_by_the_minimum() {
+    let cfg = Config { min_rto: Duration::from_millis(350), min_rto_beyond_srtt: true, ..config() };
+    established(
+        &cfg,
+        9000,
+        "100  write 10
+              > . 1:11
+              = rto 450
+         300  < . 1:1 a11 w9000
+              = rto 462.5",
+    );
+}
+
 /// RFC 6298 (2.3): RTO = SRTT + max(G, 4 RTTVAR), and samples are whole ticks.
 #[test]
 fn the_clock_has_ticks() {

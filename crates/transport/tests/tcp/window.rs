@@ -33,6 +33,29 @@ fn every_second_segment_is_acknowledged_at_once_and_others_in_time() {
     );
 }
 
+/// As in Linux: two segments more with each, and an ACK for each, until the window is all there is.
+#[test]
+fn a_window_that_grows_is_told_at_once() {
+    let cfg = Config { initial_receive_window: Some(4000), receive_window: 7000, ..delayed() };
+    run(
+        &cfg,
+        "0    listen
+         0    < S 0:0 w9000
+              > S. 0:0 a1 w4000
+         100  < . 1:1 a1 w9000
+         200  < . 1:1001 a1 w9000
+              > . 1:1 a1001 w5000       # of 6000, 1000 are not read
+         200  read 1000
+         210  < . 1001:2001 a1 w9000
+              > . 1:1 a2001 w6000       # of 7000
+         210  read 1000
+         220  < . 2001:3001 a1 w9000    # it has grown
+              = timer 420
+         230  < . 3001:4001 a1 w9000
+              > . 1:1 a4001 w5000",
+    );
+}
+
 /// RFC 5681 section 4.2.
 #[test]
 fn gaps_are_acknowledged_at_once() {

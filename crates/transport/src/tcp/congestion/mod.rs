@@ -7,8 +7,10 @@
 
 mod bbr;
 mod cubic;
+mod cubic_linux;
 mod hybla;
 pub(super) mod hystart;
+mod hystart_linux;
 mod reno;
 
 use bentpipe_units::{Duration, Instant, Rate};
@@ -75,6 +77,21 @@ trait Control {
     /// How fast payload may leave, where the algorithm says.
     fn pacing_rate(&self, _window: &Window, _srtt: Option<Duration>) -> Option<Rate> {
         None
+    }
+
+    /// A timeout, after [`Self::on_congestion`]; all below `nxt` was sent.
+    fn on_timeout(&mut self, _nxt: u64, _now: Instant) {}
+
+    /// An ACK of what lies below `una` measured a round trip, before [`Self::on_ack`]; all below `nxt` was sent.
+    fn on_round_trip(
+        &mut self,
+        _window: &mut Window,
+        _rtt: Duration,
+        _una: u64,
+        _nxt: u64,
+        _smss: u64,
+        _now: Instant,
+    ) {
     }
 }
 
@@ -153,6 +170,23 @@ macro_rules! registry {
 
             pub(super) fn pacing_rate(&self, window: &Window, srtt: Option<Duration>) -> Option<Rate> {
                 match self { $(Self::$name(state) => state.pacing_rate(window, srtt),)+ }
+    }
+
+            pub(super) fn on_timeout(&mut self, nxt: u64, now: Instant) {
+                match self { $(Self::$name(state) => state.on_timeout(nxt, now),)+ }
+            }
+
+            #[inline]
+            pub(super) fn on_round_trip(
+                &mut self,
+                window: &mut Window,
+                rtt: Duration,
+                una: u64,
+                nxt: u64,
+                smss: u64,
+                now: Instant,
+            ) {
+                match self { $(Self::$name(state) => state.on_round_trip(window, rtt, una, nxt, smss, now),)+ }
             }
         }
     };
@@ -165,6 +199,8 @@ registry! {
     NewReno = reno::Reno, "newreno", FullAck;
     /// CUBIC, RFC 9438.
     Cubic = Box<cubic::Cubic>, "cubic", FullAck;
+    /// CUBIC and HyStart as Linux has them.
+    CubicLinux = Box<cubic_linux::CubicLinux>, "cubic-linux", FullAck;
     /// Hybla, made for satellites (Caini and Firrincieli 2004).
     Hybla = Box<hybla::Hybla>, "hybla", FullAck;
     /// BBR, version 1 (draft-cardwell-iccrg-bbr-congestion-control-00).

@@ -1,0 +1,261 @@
+//! CUBIC as `net/ipv4/tcp_cubic.c` of Linux 6 has it, with its HyStart: between Ha, Rhee and Xu 2008 and RFC 9438.
+//!
+//! Windows are whole segments. What differs from RFC 9438:
+//! - `ssthresh = max(floor(717/1024 cwnd), 2)`, of `cwnd` and not of FlightSize; section 4.6 allows either;
+//! - `cwnd` grows by a segment for every `cnt` acknowledged: `cwnd / (target - cwnd)`, or `100 cwnd` where `target` is no
+//!   more than `cwnd`, at least 2; at most 20 before the first loss;
+//! - `target` is the curve the least round trip from now, not the smoothed one;
+//! - next to it Reno's window grows by a segment for every `15/8 cwnd`, whatever it was before (alpha does not become 1);
+//! - `cnt` is reckoned anew when the window has changed, or after 1/32 s;
+//! - a timeout forgets `W_max`.
+//!
+//! Departures: times are not rounded to jiffies; the least round trip is that of the smoothed ones.
+
+use bentpipe_units::{Duration, Instant};
+
+use super::hystart_linux::HyStart;
+use super::{Acked, Control, Window};
+
+/// `beta` of 1024.
+const BETA: u64 = 717;
+/// C, `bic_scale` times 10 of 1024.
+const C: f64 = 410.0 / 1024.0;
+/// `beta_scale`, eighths: 8 (1024 + beta) / 3 / (1024 - beta).
+const RENO: u64 = 15;
+
+/// State of Linux's CUBIC; windows in segments.
+#[derive(Clone, Debug)]
+pub(in crate::tcp) struct CubicLinux {
+    hystart: HyStart,
+    /// `last_max_cwnd`; zero before the first loss.
+    w_max: u64,
+    /// `bic_origin_point`.
+    origin: u64,
+    /// `bic_K` [s].
+    k: f64,
+    /// `epoch_start`; far in the future before the first ACK of a stage.
+    epoch: Instant,
+    /// `cnt`.
+    count: u64,
+    /// `tcp_cwnd`: Reno's window.
+    reno: u64,
+    /// `ack_cnt`: acknowledged since `reno` grew [bytes].
+    reno_acked: u64,
+    /// `snd_cwnd_cnt`: acknowledged since the window grew [bytes].
+    acked: u64,
+    /// `last_cwnd` and `last_time`: when `cnt` was reckoned.
+    last_cwnd: u64,
+    last_at: Instant,
+    /// The last ACK.
+    last_ack: Instant,
+    /// `delay_min`.
+    least: Duration,
+}
+
+impl Default for CubicLinux {
+    fn default() -> Self {
+        Self {
+            hystart: HyStart::default(),
+            w_max: 0,
+            origin: 0,
+            k: 0.0,
+            epoch: Instant::FAR_FUTURE,
+            count: 0,
+            reno: 0,
+            reno_acked: 0,
+            acked: 0,
+            last_cwnd: 0,
+            last_at: Instant::ZERO,
+            last_ack: Instant::ZERO,
+            least: Duration::MAX,
+        }
+    }
+}
+
+impl CubicLinux {
+    /// `bictcp_update()`, for `acked` bytes.
+    fn update(&mut self, cwnd: u64, acked: u64, smss: u64, now: Instant) {
+        self.reno_acked += acked;
+        if self.last_cwnd == cwnd && now - self.last_at <= Duration::from_nanos(1_000_000_000 / 32) {
+            return;
+        }
+        self.last_cwnd = cwnd;
+        self.last_at = now;
+        if self.epoch == Instant::FAR_FUTURE {
+            self.epoch = now;
+            self.reno_acked = acked;
+            self.reno = cwnd;
+            self.k = libm::cbrt(self.w_max.saturating_sub(cwnd) as f64 / C);
+            self.origin = self.w_max.max(cwnd);
+        }
+        let x = (now - self.epoch + self.least).as_secs_f64() - self.k;
+        let part = C * x * x * x;
+        let target = if x < 0.0 {
+            self.origin.saturating_sub(-part as u64)
+        } else {
+            self.origin.saturating_add(part as u64)
+        };
+        self.count = if target > cwnd { cwnd / (target - cwnd) } else { 100 * cwnd };
+        if self.w_max == 0 {
+            self.count = self.count.min(20);
+        }
+        let step = (cwnd * RENO / 8).max(1) * smss;
+        if self.reno_acked > step {
+            let steps = (self.reno_acked - 1) / step;
+            self.reno_acked -= steps * step;
+            self.reno += steps;
+        }
+        if self.reno > cwnd {
+            self.count = self.count.min(cwnd / (self.reno - cwnd));
+        }
+        self.count = self.count.max(2);
+    }
+}
+
+impl Control for CubicLinux {
+    fn on_ack(&mut self, window: &mut Window, ack: &Acked, smss: u64, now: Instant) {
+        let mut acked = ack.linear;
+        if window.cwnd < window.ssthresh {
+            // tcp_slow_start(): up to ssthresh; the rest counts for congestion avoidance.
+            let grown = (window.cwnd + ack.slow).min(window.ssthresh);
+            acked = acked.min(ack.slow).saturating_sub(grown - window.cwnd);
+            window.cwnd = grown;
+            if acked == 0 {
+                return;
+            }
+        }
+        if self.epoch != Instant::FAR_FUTURE {
+            // CA_EVENT_TX_START: a time without anything to send is no time.
+            self.epoch += (now - self.last_ack).saturating_sub(ack.rtt);
+        }
+        self.last_ack = now;
+        self.least = self.least.min(ack.rtt);
+        self.update(window.cwnd / smss, acked, smss, now);
+        // tcp_cong_avoid_ai(): what was counted towards a longer step counts for one segment only.
+        let step = self.count * smss;
+        if self.acked >= step {
+            self.acked = 0;
+            window.cwnd += smss;
+        }
+        self.acked += acked;
+        window.cwnd += self.acked / step * smss;
+        self.acked %= step;
+    }
+
+    fn on_congestion(&mut self, window: &mut Window, _flight: u64, smss: u64, _now: Instant) {
+        let cwnd = window.cwnd / smss;
+        self.w_max = if cwnd < self.w_max { cwnd * (1024 + BETA) / 2048 } else { cwnd };
+        window.ssthresh = (cwnd * BETA / 1024).max(2) * smss;
+        self.epoch = Instant::FAR_FUTURE;
+        self.acked = 0;
+    }
+
+    fn on_timeout(&mut self, nxt: u64, now: Instant) {
+        *self = Self::default();
+        self.hystart.on_timeout(nxt, now);
+    }
+
+    fn on_round_trip(
+        &mut self,
+        window: &mut Window,
+        rtt: Duration,
+        una: u64,
+        nxt: u64,
+        smss: u64,
+        now: Instant,
+    ) {
+        self.hystart.on_ack(window, rtt, una, nxt, smss, now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// ACKs of a segment each, a window of them per round trip of `rtt` ms, for `ms` from `now` on.
+    fn run(cubic: &mut CubicLinux, window: &mut Window, now: &mut Instant, rtt: u64, ms: u64) {
+        let end = *now + Duration::from_millis(ms);
+        while *now < end {
+            let measured = Duration::from_millis(rtt);
+            cubic.on_ack(window, &Acked { bytes: 1000, slow: 1000, linear: 1000, rtt: measured }, 1000, *now);
+            *now += Duration::from_nanos(rtt * 1_000_000_000 / window.cwnd);
+        }
+    }
+
+    fn reduced(cubic: &mut CubicLinux, segments: u64) -> Window {
+        let mut window = Window { cwnd: segments * 1000, ssthresh: u64::MAX };
+        cubic.on_congestion(&mut window, 0, 1000, Instant::ZERO);
+        window.cwnd = window.ssthresh;
+        window
+    }
+
+    /// 717/1024 of 12 is 8.4, of 100 it is 70.02, of 2 it is 1.4.
+    #[test]
+    fn what_is_left_is_whole_segments() {
+        for (before, after) in [(12, 8), (100, 70), (2, 2)] {
+            assert_eq!(reduced(&mut CubicLinux::default(), before).ssthresh, after * 1000);
+        }
+    }
+
+    /// From 1000 segments to 700: K = cbrt(300 x 1024 / 410) = 9.082 s. The window is W_max at K, and W_max + 300 at 2 K,
+    /// less what it takes to get there: a segment for `cwnd / (target - cwnd)` lags the curve by about a round trip.
+    #[test]
+    fn follows_the_curve() {
+        let mut cubic = CubicLinux::default();
+        let mut window = reduced(&mut cubic, 1000);
+        let mut now = Instant::ZERO;
+        for (low, high) in [(998_000, 1_001_000), (1_285_000, 1_311_000)] {
+            run(&mut cubic, &mut window, &mut now, 100, 9082);
+            assert!((low..=high).contains(&window.cwnd), "{} at {now:?}", window.cwnd);
+        }
+    }
+
+    /// Before the first loss: a segment for 20 that are acknowledged, though the curve is flat yet.
+    #[test]
+    fn grows_by_a_twentieth_at_first() {
+        let mut cubic = CubicLinux::default();
+        let mut window = Window { cwnd: 100_000, ssthresh: 100_000 };
+        let ack = Acked { bytes: 1000, slow: 1000, linear: 1000, rtt: Duration::from_millis(100) };
+        for _ in 0..100 {
+            cubic.on_ack(&mut window, &ack, 1000, Instant::ZERO);
+        }
+        assert_eq!(window.cwnd, 105_000);
+    }
+
+    /// 14 segments (of 20) and a round trip of 10 ms: Reno's window grows by one for 26 acknowledged, then 28, 30, 31 and
+    /// 33, so within 148 it is five more.
+    #[test]
+    fn is_no_slower_than_its_reno() {
+        let mut cubic = CubicLinux::default();
+        let mut window = reduced(&mut cubic, 20);
+        assert_eq!(window.cwnd, 14_000);
+        let ack = Acked { bytes: 1000, slow: 1000, linear: 1000, rtt: Duration::from_millis(10) };
+        let mut now = Instant::ZERO;
+        for _ in 0..160 {
+            cubic.on_ack(&mut window, &ack, 1000, now);
+            now += Duration::from_micros(600);
+        }
+        assert!((18_000..=19_000).contains(&window.cwnd), "{}", window.cwnd);
+    }
+
+    /// 80 after 100 makes room: W_max = floor(80 x 1741 / 2048) = 68. A timeout forgets it.
+    #[test]
+    fn fast_convergence_and_timeouts() {
+        let mut cubic = CubicLinux::default();
+        reduced(&mut cubic, 100);
+        reduced(&mut cubic, 80);
+        assert_eq!(cubic.w_max, 68);
+        cubic.on_timeout(1, Instant::ZERO);
+        assert_eq!(cubic.w_max, 0);
+    }
+
+    /// Slow start goes up to ssthresh; what an ACK covers beyond it counts for congestion avoidance.
+    #[test]
+    fn slow_start_ends_at_ssthresh() {
+        let mut cubic = CubicLinux::default();
+        let mut window = Window { cwnd: 9000, ssthresh: 10_000 };
+        let ack = Acked { bytes: 2000, slow: 2000, linear: 2000, rtt: Duration::from_millis(100) };
+        cubic.on_ack(&mut window, &ack, 1000, Instant::ZERO);
+        assert_eq!((window.cwnd, cubic.acked), (10_000, 1000));
+    }
+}
