@@ -1,4 +1,4 @@
-"""Our TCP beside the kernel's: the same path, the same losses.
+"""The transport preset `linux` beside the kernel it is named after: the same path, the same losses.
 
 `python compare.py` measures every case and prints the table of docs/kernel.md; names of cases, or parts of
 them, choose some. The kernel takes as long as it takes: about ten seconds a case, several at a time.
@@ -22,18 +22,8 @@ LATE_MEAN, LATE_MAX = 0.5, 20.0
 """More lateness than this [ms], on the average or once, and a run says nothing."""
 ATTEMPTS = 3
 
-TRANSPORT = """
-algorithm = "{congestion}"
-mss = "1448 B"
-header = "52 B"
-receive_window = "16 MB"
-min_rto = "200 ms"
-max_rto = "120 s"
-clock_granularity = "1 us"
-sack = true
-abc = true
-delayed_ack = "40 ms"
-"""
+ALGORITHMS = {"cubic": "cubic-linux", "reno": "newreno", "bbr": "bbr"}
+"""What the kernel's congestion controls are called in a scenario."""
 
 SCENARIO = """
 title = "{name}"
@@ -84,7 +74,7 @@ def scenario(case: Case, transport: str | None = None) -> Scenario:
         delay=case.rtt * 500,
         queue=case.queue,
         loss=f'loss = {{ nth = {list(case.lost)}, of = "data" }}\nreverse.loss = 0' if case.lost else "",
-        transport=transport or TRANSPORT.format(congestion=case.congestion),
+        transport=transport or f'preset = "linux"\nalgorithm = "{ALGORITHMS[case.congestion]}"',
         bytes=f'bytes = "{case.bytes} B"' if case.bytes else "",
     )
     return Scenario.parse(text, case.name, [])
