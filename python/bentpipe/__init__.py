@@ -23,6 +23,7 @@ installed. Errors that are the caller's to mend are `bp.ScenarioError`, `bp.Usag
 
 from bentpipe._core import Scenario, __version__
 from bentpipe.api import compare, run
+from bentpipe.capture import Capture
 from bentpipe.errors import BentpipeError, ResultError, ScenarioError, SimulationError, UsageError
 from bentpipe.plan import load
 from bentpipe.result import Result
@@ -30,6 +31,7 @@ from bentpipe.result import open_result as open  # noqa: A004
 
 __all__ = [
     "BentpipeError",
+    "Capture",
     "Result",
     "ResultError",
     "Scenario",

@@ -17,6 +17,9 @@ class SimulationError(Exception):
 class Cancelled(Exception):  # noqa: N818
     """The run was stopped through its `Progress`."""
 
+class WatchError(Exception):
+    """There is no such link or flow to look at."""
+
 @final
 class Scenario:
     """A scenario, read and checked; immutable."""
@@ -75,6 +78,16 @@ class Scenario:
     def capacity(self) -> float:
         """Rate of the subject's link [bit/s]."""
 
+    @property
+    def subject_link(self) -> str:
+        """Name of the subject's link."""
+
+    def check_watch(self, trace: list[str], links: list[str]) -> None:
+        """Raise `WatchError` unless these flows can be traced and these links captured.
+
+        Whether there are the flows, only a run tells.
+        """
+
     def with_setting(self, name: str) -> Scenario:
         """Return the same scenario under another setting; `ScenarioError` names the nearest if unknown."""
 
@@ -131,16 +144,34 @@ class Run:
     def drop_runs(self) -> Table:
         """How often each length of consecutive drops occurred."""
     @property
+    def trace(self) -> Table | None:
+        """What the traced flows' senders knew, one row per change; None where nothing was to be traced."""
+    @property
+    def captured(self) -> list[tuple[int, int, int]]:
+        """For each capture: packets written, left out, and retransmissions among those written."""
+    @property
     def counters(self) -> dict[str, float]:
         """Totals."""
     @property
     def cpu_seconds(self) -> float:
         """Processor time the run took [s]."""
 
-def simulate(scenario: Scenario, seed: int, progress: Progress) -> Run:
+def simulate(
+    scenario: Scenario,
+    seed: int,
+    progress: Progress,
+    *,
+    trace: list[str] = ...,
+    captures: list[tuple[str, str]] = ...,
+    snap: int | None = None,
+    packets: int = ...,
+) -> Run:
     """Run `scenario` with `seed` without holding the interpreter's lock.
 
-    Raises `SimulationError` if the simulator contradicts itself, `Cancelled` if `progress` says so.
+    `trace` are flows to trace, `captures` links with the files to write their packets to, which must not
+    exist; `snap` limits the bytes of a packet and `packets` the packets of a file. Raises `WatchError` if
+    there is no such flow or link, `OSError` if a file cannot be written, `SimulationError` if the simulator
+    contradicts itself, `Cancelled` if `progress` says so.
     """
 
 def registry() -> str:

@@ -10,6 +10,7 @@ import shlex
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -75,8 +76,42 @@ def _run_options(function: _Function) -> _Function:
             default="table",
             help="json: a list of {setting, metric, unit, mean, std, ci95, runs}, and nothing else.",
         ),
+        click.option(
+            "--pcap-snap",
+            type=int,
+            metavar="BYTES",
+            help="Bytes of each packet that are kept; default: its headers. Payload is zeros.",
+        ),
+        click.option(
+            "--pcap-packets",
+            type=int,
+            metavar="N",
+            help="Packets of a file, after which it ends; default: 1000000, about 100 MB.",
+        ),
+        click.option(
+            "--pcap-link",
+            "pcap_links",
+            metavar="NAME",
+            multiple=True,
+            help="Link to capture; may be repeated. Default: the link that metrics describe.",
+        ),
+        click.option(
+            "--pcap",
+            type=click.Path(path_type=Path),
+            metavar="DIR",
+            help="Write the packets on a link to this folder, one pcapng file per run and link.",
+        ),
+        click.option(
+            "--trace",
+            metavar="FLOW",
+            multiple=True,
+            help="Keep a flow's windows and timers over time: flow:17, or traffic:NAME:3 for the flows of a"
+            " session; may be repeated.",
+        ),
         click.option("--resume", is_flag=True, help="Go on with the interrupted result in --out."),
-        click.option("--force", is_flag=True, help="Replace the result that is in --out."),
+        click.option(
+            "--force", is_flag=True, help="Replace the result that is in --out, and captures in --pcap."
+        ),
         click.option(
             "--out",
             type=click.Path(path_type=Path),
@@ -150,11 +185,18 @@ def _simulate(
     force: bool,
     resume: bool,
     form: str,
+    trace: tuple[str, ...],
+    pcap: Path | None,
+    pcap_links: tuple[str, ...],
+    pcap_packets: int | None,
+    pcap_snap: int | None,
 ) -> None:
     from bentpipe import console
+    from bentpipe.capture import PACKETS, Capture, Captures
     from bentpipe.experiment import cores, execute
     from bentpipe.plan import make_plan
-    from bentpipe.store import REPORT, Store, default_folder
+    from bentpipe.store import REPORT, Store, default_folder, pairs, run_folder
+    from bentpipe.wording import plural
 
     if runs is not None and runs < 1:
         raise UsageError(f"--runs {runs}: at least 1 is needed")
@@ -164,30 +206,47 @@ def _simulate(
         raise UsageError("--force replaces a result and --resume goes on with it: give one of them")
     if resume and out is None:
         raise UsageError("--resume needs --out DIR, the folder of the result to go on with")
+    if pcap is None and (pcap_links or pcap_packets is not None or pcap_snap is not None):
+        raise UsageError(
+            "--pcap-link, --pcap-packets and --pcap-snap need --pcap DIR, the folder to write to"
+        )
     loaded = _load(scenario, overrides, duration)
     # None: the scenario as it is; no names: those that the scenario compares.
     names = loaded.settings if settings == [] else settings
-    plan = make_plan(loaded, settings=names, runs=runs, seed=seed)
+    plan = make_plan(loaded, settings=names, runs=runs, seed=seed, trace=trace)
+    captures = None
+    if pcap is not None:
+        packets = PACKETS if pcap_packets is None else pcap_packets
+        captures = Captures(Capture(pcap, pcap_links, packets, pcap_snap), plan)
     folder = out if out is not None else default_folder(loaded.name)
-    store = Store.resume(folder, plan) if resume else Store.create(folder, plan, force=force)
-    err = console.stderr()
-    for warning in dict.fromkeys(warning for each in plan.settings for warning in each.scenario.warnings):
-        err.print(f"warning: {warning}", markup=False)
-    watcher = console.watcher()
-    try:
-        result = execute(store, jobs or cores(), watcher)
-        watcher.close()
-        result.report()
-    except KeyboardInterrupt:
-        watcher.close()
-        raise _Interrupted(_how_to_go_on(context, folder, plan.total)) from None
-    except OSError as error:
-        watcher.close()
-        reason = error.strerror or str(error)
-        raise _Failed(f"{folder}: {reason}\n{_how_to_go_on(context, folder, plan.total)}") from None
-    finally:
-        watcher.close()
-        store.close()
+    missing = [
+        (each, n) for each, n in pairs(plan) if not (resume and run_folder(folder, each.slug, n).is_dir())
+    ]
+    with captures.prepared(force=force, missing=missing) if captures else nullcontext():
+        store = Store.resume(folder, plan) if resume else Store.create(folder, plan, force=force)
+        err = console.stderr()
+        for warning in dict.fromkeys(warning for each in plan.settings for warning in each.scenario.warnings):
+            err.print(f"warning: {warning}", markup=False)
+        watcher = console.watcher()
+        try:
+            result = execute(store, jobs or cores(), watcher, captures)
+            watcher.close()
+            result.report()
+        except KeyboardInterrupt:
+            watcher.close()
+            raise _Interrupted(_how_to_go_on(context, folder, plan.total)) from None
+        except OSError as error:
+            watcher.close()
+            reason = error.strerror or str(error)
+            capturing = pcap is not None and str(error.filename or "").startswith(str(pcap))
+            raise _Failed(
+                f"{pcap if capturing else folder}: {reason}\n{_how_to_go_on(context, folder, plan.total)}"
+            ) from None
+        finally:
+            watcher.close()
+            store.close()
+    for warning in captures.warnings if captures else ():
+        err.print(f"warning: {warning} (--pcap-packets)", markup=False)
     if form == "json":
         click.echo(json.dumps(result.rows(), indent=2, ensure_ascii=False, allow_nan=False))
         err.print(f"Result: {folder}", markup=False)
@@ -199,6 +258,8 @@ def _simulate(
     if loaded.overrides:
         out_console.print(f"Changed from the file: {', '.join(loaded.overrides)}.", markup=False)
     print(f"Result: {folder}\nReport: {folder / REPORT}")
+    if captures is not None:
+        print(f"Packets: {plural(len(captures.written), 'file')} in {pcap}")
 
 
 def _how_to_go_on(context: click.Context, folder: Path, total: int) -> str:

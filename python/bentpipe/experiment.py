@@ -7,7 +7,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Protocol
 
-from bentpipe._core import Cancelled, Progress, simulate
+from bentpipe._core import Cancelled, Progress, WatchError, simulate
+from bentpipe.capture import Captures
 from bentpipe.errors import ScenarioError, UsageError
 from bentpipe.plan import Setting
 from bentpipe.result import Result
@@ -63,12 +64,18 @@ def checked_jobs(jobs: int | None) -> int:
     return jobs or cores()
 
 
-def execute(store: Store, jobs: int | None = None, watcher: Watcher | None = None) -> Result:
-    """Simulate the runs that `store` lacks on `jobs` threads and complete the result.
+def execute(
+    store: Store,
+    jobs: int | None = None,
+    watcher: Watcher | None = None,
+    captures: Captures | None = None,
+) -> Result:
+    """Simulate the runs that `store` lacks on `jobs` threads, with their `captures`, and complete the result.
 
     On `KeyboardInterrupt` or an error, the runs under way are stopped, the finished ones stay, and the
-    exception goes on. Raises `ScenarioError` if a scenario turns out to be impossible (and leaves no folder),
-    `SimulationError`, and `OSError` if a run cannot be written.
+    exception goes on. Raises `ScenarioError` if a scenario turns out to be impossible, `UsageError` if a run
+    has no such flow as was to be traced (both leave no folder if no run was finished), `SimulationError`,
+    and `OSError` if a run cannot be written.
     """
     jobs = checked_jobs(jobs)
     watcher = watcher or Silent()
@@ -77,8 +84,8 @@ def execute(store: Store, jobs: int | None = None, watcher: Watcher | None = Non
     watcher.begin(len(wanted), len(wanted) - len(todo))
     if todo:
         try:
-            _simulate_all(store, todo, jobs, len(wanted), watcher)
-        except ScenarioError:
+            _simulate_all(store, todo, jobs, len(wanted), watcher, captures)
+        except (ScenarioError, UsageError):
             store.discard()
             raise
     result = Result(store.folder, unfinished=True)
@@ -87,13 +94,20 @@ def execute(store: Store, jobs: int | None = None, watcher: Watcher | None = Non
     return Result(store.folder)
 
 
-def _simulate_all(store: Store, todo: Sequence[_Job], jobs: int, total: int, watcher: Watcher) -> None:
+def _simulate_all(
+    store: Store,
+    todo: Sequence[_Job],
+    jobs: int,
+    total: int,
+    watcher: Watcher,
+    captures: Captures | None,
+) -> None:
     there = total - len(todo)
     pool = ThreadPoolExecutor(jobs, thread_name_prefix="bentpipe")
     futures: dict[Future[tuple[float, float]], _Job] = {}
     try:
         for job in todo:
-            futures[pool.submit(_run, store, job)] = job
+            futures[pool.submit(_run, store, job, captures)] = job
         pending = set(futures)
         while pending:
             done, pending = wait(pending, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
@@ -111,12 +125,29 @@ def _simulate_all(store: Store, todo: Sequence[_Job], jobs: int, total: int, wat
     pool.shutdown(wait=True)
 
 
-def _run(store: Store, job: _Job) -> tuple[float, float]:
+def _run(store: Store, job: _Job, captures: Captures | None) -> tuple[float, float]:
     """Simulate and write one run; return its wall and processor time [s]."""
     start = time.perf_counter()
+    trace = list(store.plan.trace)
     try:
-        run = simulate(job.setting.scenario, job.seed, job.progress)
+        if captures is None:
+            run = simulate(job.setting.scenario, job.seed, job.progress, trace=trace)
+            store.add(job.setting, job.seed, run)
+        else:
+            with captures.files(job.setting, job.seed) as writing:
+                run = simulate(
+                    job.setting.scenario,
+                    job.seed,
+                    job.progress,
+                    trace=trace,
+                    captures=writing.targets,
+                    snap=captures.capture.snap,
+                    packets=captures.capture.packets,
+                )
+                store.add(job.setting, job.seed, run)
+                writing.keep(run)
     except Cancelled:
         return 0.0, 0.0
-    store.add(job.setting, job.seed, run)
+    except WatchError as error:
+        raise UsageError(f"{error} ({job.setting.name}, seed {job.seed})") from None
     return time.perf_counter() - start, run.cpu_seconds

@@ -8,10 +8,20 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-from bentpipe._core import Scenario
+from bentpipe._core import Scenario, WatchError
 from bentpipe.errors import UsageError
 
-__all__ = ["Plan", "Setting", "load", "make_plan", "overrides_from", "scenario_path", "shipped"]
+__all__ = [
+    "Plan",
+    "Setting",
+    "check_watch",
+    "load",
+    "make_plan",
+    "overrides_from",
+    "scenario_path",
+    "shipped",
+    "slug",
+]
 
 
 MOST_RUNS = 10_000
@@ -40,6 +50,8 @@ class Plan:
     scenario: Scenario
     settings: tuple[Setting, ...]
     seeds: tuple[int, ...]
+    trace: tuple[str, ...] = ()
+    """Flows that are traced in every run: `flow:17` or `traffic:NAME:3`."""
 
     @property
     def total(self) -> int:
@@ -95,12 +107,13 @@ def make_plan(
     settings: Sequence[str] | None,
     runs: int | None = None,
     seed: int | None = None,
+    trace: Sequence[str] = (),
 ) -> Plan:
     """Plan `runs` runs of each setting, with the seeds `seed`, `seed + 1` and so on.
 
     `settings=None` means the scenario as it is, one setting named after its AQM. Raises `UsageError` if
-    the numbers or the list of settings make no sense, `ScenarioError` if a setting is unknown or given
-    twice, or if an override has no effect under any setting.
+    the numbers, the list of settings or a flow to trace make no sense, `ScenarioError` if a setting is
+    unknown or given twice, or if an override has no effect under any setting.
     """
     runs = scenario.runs if runs is None else runs
     first = scenario.seed if seed is None else seed
@@ -117,16 +130,27 @@ def make_plan(
         raise UsageError("the list of settings has an empty entry")
     else:
         variants = scenario.with_settings(list(settings))
+    traced = tuple(dict.fromkeys(trace))
+    check_watch(scenario, traced, ())
     chosen: list[Setting] = []
     for variant in variants:
         name = variant.aqm or scenario.name
-        chosen.append(Setting(name, _slug(name, {other.slug for other in chosen}), variant))
-    return Plan(scenario, tuple(chosen), tuple(range(first, first + runs)))
+        chosen.append(Setting(name, slug(name, {other.slug for other in chosen}), variant))
+    return Plan(scenario, tuple(chosen), tuple(range(first, first + runs)), traced)
 
 
-def _slug(name: str, taken: set[str]) -> str:
+def check_watch(scenario: Scenario, trace: Sequence[str], links: Sequence[str]) -> None:
+    """Raise `UsageError` unless such flows can be traced in `scenario`, and these links captured."""
+    try:
+        scenario.check_watch(list(trace), list(links))
+    except WatchError as error:
+        raise UsageError(str(error)) from None
+
+
+def slug(name: str, taken: Iterable[str]) -> str:
+    """Return `name` as a file may be called, different from those that are `taken`."""
     base = re.sub(r"[^a-z0-9]+", "-", name.casefold()).strip("-") or "setting"
-    slug, number = base, 2
-    while slug in taken:
-        slug, number = f"{base}-{number}", number + 1
-    return slug
+    found, number, known = base, 2, set(taken)
+    while found in known:
+        found, number = f"{base}-{number}", number + 1
+    return found

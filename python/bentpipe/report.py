@@ -17,6 +17,7 @@ from bentpipe.metrics import GROUPS, METRICS, Metric
 from bentpipe.result import Result
 from bentpipe.scripts import VEGA_LITE, bundle
 from bentpipe.store import REPORT
+from bentpipe.traces import trace_figures
 from bentpipe.wording import brief, clock, convert, paragraphs, plural, quantity
 
 __all__ = ["FORMATS", "check_formats", "render", "write_figures", "write_report"]
@@ -27,7 +28,7 @@ _FIGURE_WIDTH = 620
 
 def render(result: Result) -> str:
     """Return the report of a result as HTML."""
-    made = figures(result)
+    made = [*figures(result), *trace_figures(result)]
     specs: list[dict[str, Any]] = []
     shown = []
     for figure in made:
@@ -95,7 +96,7 @@ def write_figures(
     be written.
     """
     formats = check_formats(formats)
-    made = figures(result, width=_FIGURE_WIDTH)
+    made = [*figures(result, width=_FIGURE_WIDTH), *trace_figures(result, width=_FIGURE_WIDTH)]
     paths = {(figure.name, form): folder / f"{figure.name}.{form}" for figure in made for form in formats}
     if not force:
         for path in paths.values():
@@ -131,7 +132,8 @@ def _joined(figure: Figure) -> Drawing | alt.ConcatChart:
     charts = [panel.chart for panel in figure.panels]
     if len(charts) == 1:
         return charts[0].properties(background="white", padding=8)
-    return alt.concat(*charts, columns=figure.columns, spacing=14).properties(background="white", padding=8)
+    joined: alt.ConcatChart = alt.concat(*charts, columns=figure.columns, spacing=14)
+    return joined.resolve_scale(color="independent").properties(background="white", padding=8)  # type: ignore[no-any-return]
 
 
 def _spec(chart: Drawing | alt.ConcatChart, *, fit: bool = False) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import polars as pl
 from bentpipe.errors import ResultError, UsageError
 from bentpipe.metrics import METRICS, Recorded, evaluate
 from bentpipe.statistics import summarise
-from bentpipe.store import COUNTERS, MANIFEST, TABLES, missing_runs, read_manifest, run_folder
+from bentpipe.store import COUNTERS, MANIFEST, TABLES, TRACE, missing_runs, read_manifest, run_folder
 
 __all__ = ["Result", "open_result"]
 
@@ -210,6 +210,22 @@ class Result:
         """Return how often each run of consecutive drops occurred: `setting`, `seed`, `length`, `count`."""
         return self._gather("drop_runs")
 
+    def trace(self) -> pl.DataFrame:
+        """Return what the traced flows' senders knew: `setting`, `seed`, and the columns of docs/results.md.
+
+        `ResultError` if no flow was traced.
+        """
+        if not self.traced:
+            raise ResultError(
+                f"{self.folder}: no flow was traced; simulate with --trace, for example flow:17"
+            )
+        return self._gather(TRACE)
+
+    @property
+    def traced(self) -> list[str]:
+        """Which flows were traced, as they were asked for."""
+        return list(self.manifest.get("trace", []))
+
     def counters(self) -> pl.DataFrame:
         """Return every run's totals: `setting`, `seed`, `counter`, `value`."""
         rows = [
@@ -247,9 +263,10 @@ class Result:
         return dict(self._setting(name))
 
     def one(self, table: str, setting: str, seed: int) -> pl.DataFrame:
-        """Return one table of one run: `series`, `drops`, `flows` or `drop_runs`."""
-        if table not in TABLES:
-            raise ResultError(f'there is no table "{table}"; there are {", ".join(TABLES)}')
+        """Return a table of one run: `series`, `drops`, `flows`, `drop_runs`, or `trace` if there is one."""
+        tables = (*TABLES, TRACE) if self.traced else TABLES
+        if table not in tables:
+            raise ResultError(f'there is no table "{table}"; there are {", ".join(tables)}')
         return self._read(setting, seed, table)
 
     def _setting(self, name: str) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from bentpipe import _core, files
 from bentpipe.errors import ResultError, UsageError
 from bentpipe.plan import Plan, Setting
 
-__all__ = ["FIGURES", "MANIFEST", "REPORT", "TABLES", "Store", "read_manifest"]
+__all__ = ["FIGURES", "MANIFEST", "REPORT", "TABLES", "TRACE", "Store", "read_manifest"]
 
 FORMAT = "bentpipe-result"
 FORMAT_VERSION = 1
@@ -40,7 +40,9 @@ FIGURES = "figures"
 RUNS = "runs"
 COUNTERS = "counters.json"
 TABLES = ("series", "drops", "flows", "drop_runs")
+TRACE = "trace"
 _RUN_FILES = {COUNTERS, *(f"{table}.parquet" for table in TABLES)}
+_TRACE_FILE = f"{TRACE}.parquet"
 _TOP = {MANIFEST, METRICS, COMPARISON, REPORT, FIGURES, RUNS}
 _LIBRARIES = ("polars", "altair", "vl-convert-python", "scipy", "numpy", "jinja2")
 
@@ -129,6 +131,8 @@ class Store:
         try:
             for name in TABLES:
                 files.write_new(partial / f"{name}.parquet", _parquet(pl.DataFrame(getattr(run, name))))
+            if run.trace is not None:
+                files.write_new(partial / _TRACE_FILE, _parquet(pl.DataFrame(run.trace)))
             known = {name: value if math.isfinite(value) else None for name, value in run.counters.items()}
             counters = json.dumps(known, indent=2, sort_keys=True, allow_nan=False)
             files.write_new(partial / COUNTERS, (counters + "\n").encode())
@@ -187,11 +191,12 @@ def run_folder(folder: Path, slug: str, seed: int) -> Path:
 
 def missing_runs(folder: Path, manifest: dict[str, Any]) -> list[str]:
     """Return the runs that a result should hold and does not."""
+    wanted = _RUN_FILES | ({_TRACE_FILE} if manifest.get("trace") else set())
     return [
         f"{setting['name']}, seed {seed}"
         for setting in manifest["settings"]
         for seed in manifest["seeds"]
-        if not _names(run_folder(folder, setting["slug"], seed)) >= _RUN_FILES
+        if not _names(run_folder(folder, setting["slug"], seed)) >= wanted
     ]
 
 
@@ -266,7 +271,7 @@ def _foreign(folder: Path) -> Iterator[Path]:
                 pass
             case ("runs", _) | ("runs", _, _) if entry.is_dir() and not entry.is_symlink():
                 pass
-            case ("runs", _, _, name) if name in _RUN_FILES:
+            case ("runs", _, _, name) if name in _RUN_FILES | {_TRACE_FILE}:
                 pass
             case _:
                 yield entry
@@ -289,6 +294,9 @@ def _check_same(folder: Path, there: dict[str, Any], asked: dict[str, Any]) -> N
         raise differ("settings", ", ".join(old_settings), ", ".join(new_settings))
     if there["seeds"] != asked["seeds"]:
         raise differ("seeds", *(", ".join(map(str, seeds)) for seeds in (there["seeds"], asked["seeds"])))
+    if there.get("trace", []) != asked["trace"]:
+        old, new = (", ".join(traced) or "none" for traced in (there.get("trace", []), asked["trace"]))
+        raise differ("traced flows", old, new)
     if there["scenario"]["name"] != asked["scenario"]["name"]:
         raise differ("scenario", there["scenario"]["name"], asked["scenario"]["name"])
     for old, new in zip(there["settings"], asked["settings"], strict=True):
@@ -337,6 +345,7 @@ def _manifest(plan: Plan) -> dict[str, Any]:
             for setting in plan.settings
         ],
         "seeds": list(plan.seeds),
+        "trace": list(plan.trace),
         "printed": [] if _is_changed(scenario) else scenario.printed(),
         "runs": [],
         "started": _now(),
