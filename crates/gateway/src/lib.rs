@@ -128,6 +128,17 @@ impl Gateway {
         }
     }
 
+    /// The satellite has another rate from now on; at rate zero, none at all.
+    pub fn set_rate(&mut self, rate: Rate, now: Instant) {
+        self.regulator.set_rate(rate);
+        if rate.as_bps() > 0 {
+            self.transmit.set_capacity(rate);
+            if self.transmit.peek().is_some() {
+                self.regulator.want(now);
+            }
+        }
+    }
+
     /// When [`Gateway::wake`] wants to be called next.
     #[must_use]
     pub fn wake_at(&self) -> Option<Instant> {

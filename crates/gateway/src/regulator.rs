@@ -32,6 +32,14 @@ impl Regulator {
         Self { rate, tick, credit: 0, last: None, sent: false, free_at: Instant::ZERO, wake_at: None }
     }
 
+    /// From now on it lets `rate` go; at rate zero, nothing, until it is told another.
+    pub fn set_rate(&mut self, rate: Rate) {
+        self.rate = rate;
+        if rate.as_bps() == 0 {
+            self.wake_at = None;
+        }
+    }
+
     /// The first time, from `now` on, at which this regulator looks for work.
     #[must_use]
     pub fn next_look(&self, now: Instant) -> Instant {
@@ -46,7 +54,7 @@ impl Regulator {
 
     /// A packet waits to go.
     pub fn want(&mut self, now: Instant) {
-        if self.wake_at.is_some() {
+        if self.wake_at.is_some() || self.rate.as_bps() == 0 {
             return;
         }
         self.wake_at = Some(if self.tick.is_zero() {
@@ -140,6 +148,24 @@ mod tests {
         assert_eq!(regulator.wake_at(), Some(at(15_000)));
         regulator.tick(at(15_000));
         assert!(regulator.allows(12_500, at(15_000)) && !regulator.allows(12_501, at(15_000)));
+    }
+
+    #[test]
+    fn at_rate_zero_it_waits_to_be_told_another() {
+        let mut regulator = Regulator::new(Rate::from_bps(20 * MBPS), Duration::ZERO);
+        regulator.want(at(7));
+        regulator.set_rate(Rate::from_bps(0));
+        assert_eq!(regulator.wake_at(), None);
+        regulator.want(at(8));
+        assert_eq!(regulator.wake_at(), None);
+        regulator.set_rate(Rate::from_bps(10 * MBPS));
+        regulator.want(at(9));
+        assert_eq!(regulator.wake_at(), Some(at(9)));
+        // 1250 bytes take 1 ms at 10 Mbit/s.
+        regulator.tick(at(9));
+        regulator.spend(1250, at(9));
+        regulator.want(at(9));
+        assert_eq!(regulator.wake_at(), Some(at(1009)));
     }
 
     /// 1250 bytes take 0.5 ms at 20 Mbit/s.

@@ -192,6 +192,11 @@ impl Queue {
         &self.watched.state
     }
 
+    /// The link that drains it has another capacity from now on.
+    pub fn set_capacity(&mut self, capacity: Rate) {
+        self.watched.state.capacity = capacity;
+    }
+
     /// What went through since the run began.
     #[must_use]
     pub fn counters(&self) -> &Counters {

@@ -144,3 +144,12 @@ fn entries<M: SerializeMap>(values: &Values, map: &mut M) -> Result<(), M::Error
     }
     Ok(())
 }
+
+/// A law of time inside a map.
+pub struct TimeLaw<'a>(pub &'a Law<Duration>);
+
+impl Serialize for TimeLaw<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        law_of_time(self.0, to)
+    }
+}

@@ -50,9 +50,10 @@ fn flatten(cx: &Cx<'_>, path: &Path, value: &Value, out: &mut Vec<Effective>) {
     }
 }
 
-/// Whether a table is one value, set as a whole: a distribution, a law of loss, or a limit with both bounds.
+/// Whether a table is one value, set as a whole: a distribution, a law of loss, a capacity, or a limit with both bounds.
 fn is_one_value(table: &serde_json::Map<String, Value>) -> bool {
-    let law = |key: &String| LAWS.contains(&key.as_str()) || matches!(key.as_str(), "probability" | "nth");
+    const MORE: [&str; 6] = ["jitter", "probability", "nth", "gilbert_elliott", "bit_error_rate", "modcod"];
+    let law = |key: &String| LAWS.contains(&key.as_str()) || MORE.contains(&key.as_str());
     let limit = |key: &String| matches!(key.as_str(), "packets" | "bytes");
     table.keys().any(law) || (!table.is_empty() && table.keys().all(limit))
 }

@@ -20,6 +20,7 @@ mod error;
 mod file;
 mod files;
 mod law;
+mod modcod;
 mod model;
 mod packets;
 mod quantity;
@@ -30,10 +31,14 @@ mod source;
 mod tree;
 mod video;
 
-pub use channel::{Loss, LossAt, LossLaw, LossOf};
+pub use channel::{
+    Access, Capacity, Carrier, Clock, Demand, Fade, GilbertElliott, Handover, Loss, LossAt, LossLaw, LossOf,
+    Modulation, Steps, Trace,
+};
 pub use error::{Error, Place as ErrorPlace};
 pub use files::Digest;
 pub use law::{Law, Samples};
+pub use modcod::{MODCODS, Modcod};
 pub use model::{
     AqmSpec, BufferPer, Bulk, Congestion, ConnectionPer, Delay, Direction, Files, Gateway, Hop, Host, Link,
     Pages, Pep, Per, Place, Printed, Protocol, QueueSpec, Ramp, ReceiveQueue, Regulator, Run, SchedulerSpec,

@@ -8,14 +8,15 @@
 
 use bentpipe_queue::registry::{Algorithm, Discipline};
 use bentpipe_queue::{Limit, Marking, Values};
-use bentpipe_units::{Duration, Rate};
-use serde::Serialize;
+use bentpipe_units::{Duration, Rate, Rng};
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
 
 use crate::canonical::{
-    algorithm, is_nothing, is_off, law_of_bytes, law_of_time, limit, marking, ns, ns_of, values,
+    TimeLaw, algorithm, is_nothing, is_off, law_of_bytes, law_of_time, limit, marking, ns, ns_of, values,
 };
 use crate::canonical::{bps, bps_of};
-use crate::channel::Loss;
+use crate::channel::{Access, Capacity, Demand, Handover, Loss};
 pub use crate::file::Congestion;
 use crate::law::Law;
 use crate::packets::{Absence, Packets};
@@ -66,6 +67,9 @@ pub struct Link {
     /// Whether the delay drawn for a connection on the way forward is also its delay on the way back. Only
     /// where the delay is drawn per connection and `reverse` gives none of its own.
     pub shared_delay: bool,
+    /// A satellite that is changed for another at regular times.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub handover: Option<Handover>,
 }
 
 /// One direction of a link.
@@ -74,6 +78,15 @@ pub struct Direction {
     /// How fast packets are sent; none: at once.
     #[serde(serialize_with = "bps_of")]
     pub rate: Option<Rate>,
+    /// A capacity that changes, instead of a rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<Capacity>,
+    /// Capacity that has to be asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub demand: Option<Demand>,
+    /// A link layer that contends, schedules and repeats.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub access: Option<Access>,
     /// How long they travel.
     pub delay: Delay,
     /// What is lost.
@@ -82,17 +95,75 @@ pub struct Direction {
     pub queue: Option<QueueSpec>,
 }
 
-/// A propagation delay, uniform between two bounds.
-#[derive(Clone, Copy, Debug, Serialize)]
+impl Direction {
+    /// How fast packets are sent on average: the rate, or what the capacity comes to.
+    #[must_use]
+    pub fn mean_rate(&self) -> Option<Rate> {
+        self.capacity.as_ref().map(Capacity::mean).or(self.rate)
+    }
+}
+
+/// A propagation delay.
+#[derive(Clone, Debug)]
 pub struct Delay {
-    /// The shortest.
-    #[serde(serialize_with = "ns")]
-    pub low: Duration,
-    /// The longest; equal to `low` where the delay is fixed.
-    #[serde(serialize_with = "ns")]
-    pub high: Duration,
+    /// What is always the same of it.
+    pub fixed: Duration,
+    /// What comes on top.
+    pub jitter: Law<Duration>,
     /// What it is drawn for.
     pub per: Per,
+}
+
+impl Delay {
+    /// One draw. A fixed delay takes nothing from the stream.
+    #[must_use]
+    #[inline]
+    pub fn draw(&self, rng: &mut Rng) -> Duration {
+        match self.jitter {
+            Law::Fixed(jitter) => self.fixed + jitter,
+            _ => self.fixed + self.jitter.draw(rng),
+        }
+    }
+
+    /// As long as it is, or mostly: up to four standard deviations or means above where there is no bound.
+    #[must_use]
+    pub fn longest(&self) -> Duration {
+        self.fixed
+            + match self.jitter {
+                Law::Fixed(x) | Law::Uniform(_, x) => x,
+                Law::Normal { mean, std } => mean + std.times(4),
+                _ => self.jitter.mean().times(4),
+            }
+    }
+
+    /// Whether it is no delay at all.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        self.fixed.is_zero() && matches!(self.jitter, Law::Fixed(x) if x.is_zero())
+    }
+}
+
+impl Serialize for Delay {
+    /// By its bounds, where it is fixed or uniform.
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut map = to.serialize_map(Some(3))?;
+        match self.jitter {
+            Law::Fixed(x) => {
+                map.serialize_entry("low", &(self.fixed + x).as_nanos())?;
+                map.serialize_entry("high", &(self.fixed + x).as_nanos())?;
+            }
+            Law::Uniform(low, high) => {
+                map.serialize_entry("low", &(self.fixed + low).as_nanos())?;
+                map.serialize_entry("high", &(self.fixed + high).as_nanos())?;
+            }
+            _ => {
+                map.serialize_entry("fixed", &self.fixed.as_nanos())?;
+                map.serialize_entry("jitter", &TimeLaw(&self.jitter))?;
+            }
+        }
+        map.serialize_entry("per", &self.per)?;
+        map.end()
+    }
 }
 
 /// What a delay is drawn for.
@@ -270,9 +341,12 @@ pub struct TransmitQueue {
 /// What limits the rate into the satellite.
 #[derive(Clone, Debug, Serialize)]
 pub struct Regulator {
-    /// The rate, on the wire.
+    /// The rate, on the wire; where it follows the satellite, what that has on average.
     #[serde(serialize_with = "bps")]
     pub rate: Rate,
+    /// Whether it follows the satellite's capacity.
+    #[serde(skip_serializing_if = "is_off")]
+    pub follows_link: bool,
     /// How often packets are let go, each time as many as the rate allows; none: each in its time.
     #[serde(serialize_with = "ns_of")]
     pub tick: Option<Duration>,

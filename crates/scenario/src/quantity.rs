@@ -47,6 +47,17 @@ pub const RATE: Dimension = Dimension {
     write: |bps| BitRate::from_bps(bps).to_string(),
 };
 
+/// Symbol rates in 1/s.
+pub const SYMBOLS: Dimension = Dimension {
+    name: "a symbol rate",
+    example: "20 Mbaud",
+    units: &[("baud", 1.0), ("kbaud", 1e3), ("Mbaud", 1e6), ("Gbaud", 1e9)],
+    advertised: 4,
+    max: 1e12,
+    in_files: ("symbols per second", 1.0),
+    write: |baud| BitRate::from_bps(baud).to_string().replace("bps", "baud"),
+};
+
 /// Times in nanoseconds.
 pub const TIME: Dimension = Dimension {
     name: "a time",
@@ -218,6 +229,8 @@ kinds! {
     Rate = RateKind(RATE, 1, u64::MAX);
     /// A rate, zero perhaps [bit/s].
     AnyRate = AnyRateKind(RATE, 0, u64::MAX);
+    /// A symbol rate above zero [1/s].
+    SymbolRate = SymbolRateKind(SYMBOLS, 1, u64::MAX);
     /// A time, zero perhaps [ns].
     Time = TimeKind(TIME, 0, u64::MAX);
     /// A time above zero [ns].

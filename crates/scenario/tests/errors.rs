@@ -75,8 +75,8 @@ fn keys() {
         (
             "delay = \"20 ms\"",
             "dealy = \"20 ms\"",
-            "my.toml:15:1: link.ingress.dealy: no such key; did you mean \"delay\"? allowed: between, rate, delay, \
-             loss, queue, reverse",
+            "my.toml:15:1: link.ingress.dealy: no such key; did you mean \"delay\"? allowed: between, rate, capacity, \
+             demand, access, delay, handover, loss, queue, reverse",
         ),
         (
             "[gateway]",
@@ -93,7 +93,8 @@ fn keys() {
         (
             "delay = \"20 ms\"",
             "delay = { exponential = \"1 s\" }",
-            "my.toml:15:11: link.ingress.delay.exponential: no such key; allowed: uniform, per, ordered",
+            "my.toml:15:11: link.ingress.delay.exponential: no such key; allowed: uniform, normal, fixed, \
+             jitter, per, ordered",
         ),
         ("count = 5", "count = 5\ncount = 6", "my.toml:8:1: not TOML: duplicate key \"count\""),
     ]);
@@ -112,7 +113,8 @@ fn missing_keys() {
         (
             "rate = \"1 Mbps\"",
             "",
-            "my.toml:19:1: gateway.regulator.rate: missing; required: The rate, on the wire, such as \"20 Mbps\"",
+            "my.toml:19:1: gateway.regulator.rate: missing; required: The rate, on the wire; \"link\": the \
+             satellite's, and its capacity where that changes, such as \"20 Mbps\"",
         ),
         ("sessions = 20", "", "my.toml:28:10: traffic.web.sessions: missing; required: How many sessions"),
         (
@@ -266,12 +268,13 @@ fn ranges() {
         (
             "delay = \"20 ms\"",
             "loss = { nth = [1], probability = 0.1 }",
-            "my.toml:15:1: link.ingress.loss: found probability, nth; allowed: one of probability, nth",
+            "my.toml:15:1: link.ingress.loss: found probability, nth; allowed: one of probability, nth, gilbert_elliott, \
+             bit_error_rate",
         ),
         (
             "delay = \"20 ms\"",
             "loss = { of = \"data\" }",
-            "my.toml:15:1: link.ingress.loss: found none; allowed: one of probability, nth",
+            "my.toml:15:1: link.ingress.loss: found none; allowed: one of probability, nth, gilbert_elliott, bit_error_rate",
         ),
         (
             "delay = \"20 ms\"",

@@ -25,6 +25,8 @@ pub enum Event {
     Session(u32),
     /// A source opens its flow, or sends its next datagram.
     Source(u32),
+    /// A link's capacity changes.
+    Capacity(u32),
     /// The recorder takes a sample, after all else that happens at the time.
     Sample,
 }
@@ -49,6 +51,7 @@ impl Event {
             Self::Session(i) => (8, i),
             Self::Source(i) => (9, i),
             Self::Sample => (10, 0),
+            Self::Capacity(i) => (11, i),
         };
         (index as u64) << KIND_BITS | kind
     }
@@ -66,6 +69,7 @@ impl Event {
             7 => Self::Space(i),
             8 => Self::Session(i),
             9 => Self::Source(i),
+            11 => Self::Capacity(i),
             _ => Self::Sample,
         }
     }
@@ -193,6 +197,7 @@ mod tests {
             Event::Space(7),
             Event::Session(7),
             Event::Source(7),
+            Event::Capacity(7),
             Event::Sample,
         ] {
             assert_eq!(Event::unpack(event.pack()), event);

@@ -1,5 +1,6 @@
 //! From a scenario to a world.
 
+use bentpipe_channel::{Satellite, Sender};
 use bentpipe_gateway::{Gateway, PepBuffers, Place, Regulator, Sharing};
 use bentpipe_queue::{Limit, Marking, Queue, Scheduler, Setup, aqm::droptail::DropTail, sched::fifo::Fifo};
 use bentpipe_scenario as scenario;
@@ -90,24 +91,32 @@ impl Builder<'_> {
             for member in 0..members {
                 for (direction, suffix) in [(&link.forward, ""), (&link.reverse, " reverse")] {
                     let index = links.len() as u32;
-                    let name = match members {
-                        1 => format!("{}{suffix}", link.name),
-                        _ => format!("{}.{member}{suffix}", link.name),
+                    let base = match members {
+                        1 => link.name.clone(),
+                        _ => format!("{}.{member}", link.name),
                     };
-                    let port = match &direction.queue {
+                    let name = format!("{base}{suffix}");
+                    let satellite = link.handover.map(|h| Satellite::new(h, self.seed, &base));
+                    let sender = Sender::new(direction, satellite.as_ref(), self.seed, &name);
+                    let queue = match &direction.queue {
+                        Some(spec) => Some(self.queue(spec, direction.mean_rate(), &name)?),
+                        None if sender.is_some() => Some(self.plain_queue(direction.mean_rate(), &name)),
                         None => None,
-                        Some(spec) => {
-                            ports.push(Port {
-                                queue: self.queue(spec, direction.rate, &name)?,
-                                link: index,
-                                busy: false,
-                            });
-                            Some(ports.len() as u32 - 1)
-                        }
                     };
+                    let port = queue.map(|queue| {
+                        let has_sender = sender.is_some();
+                        ports.push(Port { queue, link: index, busy: false, has_sender, partly: None });
+                        ports.len() as u32 - 1
+                    });
                     let line = self.lines.len() as u32;
                     self.lines.push(Line::default());
-                    links.push(Link::new(name, direction, line, port, self.seed));
+                    let mut new = Link::new(name, direction, sender, satellite, line, port, self.seed);
+                    if let Some(scenario::Capacity::Carrier(carrier)) = &direction.capacity
+                        && let scenario::Modulation::Hosts { group, .. } = carrier.modulation
+                    {
+                        new.hosts = (self.first_host(group), self.scenario.hosts[group].count);
+                    }
+                    links.push(new);
                 }
             }
         }
@@ -118,6 +127,23 @@ impl Builder<'_> {
             )));
         }
         Ok((links, ports))
+    }
+
+    /// A queue that nothing watches, first in, first out, without limit.
+    fn plain_queue(&self, rate: Option<Rate>, name: &str) -> Queue {
+        let setup = Setup {
+            marking: Marking::Drop,
+            limit: Limit::NONE,
+            capacity: rate.unwrap_or_default(),
+            seed: self.seed,
+            name: name.to_owned(),
+        };
+        Queue::new(Box::<Fifo>::default(), Box::new(DropTail), &setup)
+    }
+
+    /// The first host of a group, among all.
+    fn first_host(&self, group: usize) -> u32 {
+        self.scenario.hosts[..group].iter().map(|host| host.count).sum()
     }
 
     fn queue(&self, spec: &scenario::QueueSpec, rate: Option<Rate>, name: &str) -> Result<Queue, Error> {
@@ -201,6 +227,7 @@ impl Builder<'_> {
             forward: self.one_link(there, links),
             reverse: self.one_link(back, links),
             relays: Vec::new(),
+            follows: g.regulator.follows_link.then_some(there),
             gateway_at: Instant::FAR_FUTURE,
             space_at: [Instant::FAR_FUTURE; 2],
             draining: false,
@@ -281,10 +308,9 @@ impl Builder<'_> {
                         },
                     ),
                 };
-                let group = |index: usize| {
-                    let before = &self.scenario.hosts[..index];
-                    let first = before.iter().map(|host| host.count).sum();
-                    Group { first, count: self.scenario.hosts[index].count }
+                let group = |index: usize| Group {
+                    first: self.first_host(index),
+                    count: self.scenario.hosts[index].count,
                 };
                 let plan = self.plan(t, protocol, links);
                 Ok(Traffic::new(t.name.clone(), plan, group(t.from), group(t.to), kind))
@@ -404,6 +430,11 @@ impl World {
         for (port, p) in self.ports.iter().enumerate() {
             if let Some(at) = p.queue.wake_at() {
                 self.agenda.at(at, Event::PortWake(port as u32));
+            }
+        }
+        for (link, l) in self.links.iter().enumerate() {
+            if let Some(capacity) = &l.capacity {
+                self.agenda.at(capacity.first_told(), Event::Capacity(link as u32));
             }
         }
         for station in 0..self.stations.len() as u32 {

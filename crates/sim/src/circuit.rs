@@ -8,7 +8,7 @@ use bentpipe_transport::{spacelink, tcp};
 use bentpipe_units::Instant;
 
 use crate::agenda::{Event, MAX_INDEX};
-use crate::network::{Body, Hop, Line, Path, draw};
+use crate::network::{Body, Hop, Line, Path};
 use crate::traffic::Kind;
 use crate::world::{NONE, Relay, World};
 
@@ -307,8 +307,8 @@ impl World {
                 _ => &mut self.sources[c.owner as usize].rng,
             };
             let (first, second) = (own.base + u32::from(!own.forward), own.base + u32::from(own.forward));
-            let there = draw(&self.links[first as usize].delay, rng);
-            let back = if own.shared { there } else { draw(&self.links[second as usize].delay, rng) };
+            let there = self.links[first as usize].delay.draw(rng);
+            let back = if own.shared { there } else { self.links[second as usize].delay.draw(rng) };
             self.lines[with as usize].delay = there;
             self.lines[against as usize].delay = back;
         }

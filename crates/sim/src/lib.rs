@@ -10,6 +10,7 @@ mod build;
 mod circuit;
 mod network;
 mod recorder;
+mod sender;
 mod traffic;
 mod watch;
 mod world;

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use bentpipe_channel::Loss;
+use bentpipe_channel::{Capacity, Loss, Satellite, Sender};
 use bentpipe_queue::{DropReason, Outcome, Packet, Queue};
 use bentpipe_scenario::{Delay, Direction, LossAt, LossOf, Per};
 use bentpipe_transport::{spacelink, tcp};
@@ -121,6 +121,16 @@ pub struct Link {
     pub name: String,
     pub rate: Option<Rate>,
     pub delay: Delay,
+    /// What sends on it, where that is more than a rate; there is a port then.
+    pub sender: Option<Box<Sender>>,
+    /// What its capacity will be, where that changes with time.
+    pub capacity: Option<Box<Capacity>>,
+    /// The hosts whose packets take times of their own: the first, and how many.
+    pub hosts: (u32, u32),
+    /// The satellites that it goes over, where they change.
+    pub satellite: Option<Box<Satellite>>,
+    /// Whether nothing befalls packets on the way.
+    pub is_clear: bool,
     /// What it loses before the queue, and on the way.
     pub early_loss: Loss,
     pub loss: Loss,
@@ -149,14 +159,28 @@ pub struct LinkCounters {
 }
 
 impl Link {
-    pub fn new(name: String, direction: &Direction, line: u32, port: Option<u32>, seed: u64) -> Self {
+    pub fn new(
+        name: String,
+        direction: &Direction,
+        sender: Option<Sender>,
+        satellite: Option<Satellite>,
+        line: u32,
+        port: Option<u32>,
+        seed: u64,
+    ) -> Self {
         let loss = &direction.loss;
         let loss_at = |at| if loss.at == at { Loss::new(loss) } else { Loss::Nothing };
+        let after = loss_at(LossAt::AfterQueue);
         Self {
             rate: direction.rate,
-            delay: direction.delay,
+            delay: direction.delay.clone(),
+            capacity: sender.as_ref().and_then(Sender::changing).map(Box::new),
+            sender: sender.map(Box::new),
+            hosts: (0, 0),
+            is_clear: after.is_nothing() && satellite.is_none(),
+            satellite: satellite.map(Box::new),
             early_loss: loss_at(LossAt::BeforeQueue),
-            loss: loss_at(LossAt::AfterQueue),
+            loss: after,
             loss_of: loss.of,
             port,
             line,
@@ -179,13 +203,21 @@ impl Link {
     }
 
     /// Whether the channel loses the packet before the queue.
-    pub fn loses_early(&mut self, body: &Body) -> bool {
-        self.counts(body) && self.early_loss.loses(&mut self.loss_rng)
+    pub fn loses_early(&mut self, flight: &Flight, now: Instant) -> bool {
+        self.counts(&flight.body) && self.early_loss.loses(flight.len, now, &mut self.loss_rng)
     }
 
-    /// Whether the channel loses the packet on the way.
-    pub fn loses(&mut self, body: &Body) -> bool {
-        self.counts(body) && self.loss.loses(&mut self.loss_rng)
+    /// What befalls a packet on the way that has been sent up to `sent`: when it would have been sent if the satellite
+    /// were as near as ever, or that it is lost.
+    pub fn befall(&mut self, flight: &Flight, sent: Instant) -> Option<Instant> {
+        if self.counts(&flight.body) && self.loss.loses(flight.len, sent, &mut self.loss_rng) {
+            return None;
+        }
+        let Some(satellite) = &mut self.satellite else { return Some(sent) };
+        if satellite.loses() && satellite.outage(sent).is_some() {
+            return None;
+        }
+        Some(sent + satellite.delay(sent))
     }
 
     fn counts(&self, body: &Body) -> bool {
@@ -195,7 +227,7 @@ impl Link {
     /// The delay of one packet, where it does not belong to its connection.
     #[inline]
     pub fn draw_delay(&mut self) -> Duration {
-        draw(&self.delay, &mut self.delay_rng)
+        self.delay.draw(&mut self.delay_rng)
     }
 
     /// Whether each connection has its own delay on this link.
@@ -206,20 +238,14 @@ impl Link {
     /// Whether a packet passes it as if it were not there.
     pub fn is_trivial(&self) -> bool {
         self.rate.is_none()
-            && self.delay.high.is_zero()
+            && self.delay.is_none()
+            && self.sender.is_none()
+            && self.satellite.is_none()
             && self.early_loss.is_nothing()
             && self.loss.is_nothing()
             && self.port.is_none()
             && !self.is_per_connection()
     }
-}
-
-/// A delay drawn from its distribution.
-pub fn draw(delay: &Delay, rng: &mut Rng) -> Duration {
-    if delay.low == delay.high {
-        return delay.low;
-    }
-    Duration::from_secs_f64(rng.uniform_in(delay.low.as_secs_f64(), delay.high.as_secs_f64()))
 }
 
 /// Packets under way that arrive in the order in which they left; only the first is on the agenda.
@@ -237,6 +263,10 @@ pub struct Port {
     pub queue: Queue,
     pub link: u32,
     pub busy: bool,
+    /// Whether its link is more than a rate.
+    pub has_sender: bool,
+    /// A packet that has been sent in part, and what is left of it [bytes].
+    pub partly: Option<(Packet, u32)>,
 }
 
 /// Collects what a queue discards.

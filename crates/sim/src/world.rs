@@ -30,6 +30,8 @@ pub struct Station {
     /// When the agenda next calls: the gateway, the near end, the far end.
     pub gateway_at: Instant,
     pub space_at: [Instant; 2],
+    /// The link whose capacity the regulator follows, if it does.
+    pub follows: Option<u32>,
     /// Whether the gateway's events are being worked off further up the stack.
     pub draining: bool,
 }
@@ -107,6 +109,7 @@ impl World {
             Event::Session(session) => self.open_page(session),
             Event::Source(source) => self.source_due(source),
             Event::Sample => self.sample(),
+            Event::Capacity(link) => self.change_capacity(link),
         }
     }
 
@@ -175,7 +178,7 @@ impl World {
 
     fn enter_link(&mut self, index: u32, len: u32, link: u32, line: u32) {
         let l = &mut self.links[link as usize];
-        if !l.early_loss.is_nothing() && l.loses_early(&self.flights.get(index).body) {
+        if !l.early_loss.is_nothing() && l.loses_early(self.flights.get(index), self.now) {
             return self.lose(index, len, link);
         }
         let Some(port) = l.port else {
@@ -200,6 +203,9 @@ impl World {
     /// A port's link is free: sends the next packet.
     fn serve_port(&mut self, port: u32) {
         let p = &mut self.ports[port as usize];
+        if p.has_sender {
+            return self.serve_by_sender(port);
+        }
         let next = p.queue.leave(self.now, &mut self.discarded);
         p.busy = next.is_some();
         let link = p.link;
@@ -228,7 +234,7 @@ impl World {
     }
 
     /// Records what a port discarded.
-    fn bury_at_port(&mut self, port: u32) {
+    pub fn bury_at_port(&mut self, port: u32) {
         let mut discarded = std::mem::take(&mut self.discarded.0);
         for (pkt, reason) in discarded.drain(..) {
             self.recorder.dropped_at_port(self.now, port, &pkt, reason);
@@ -253,20 +259,20 @@ impl World {
 
     /// A packet travels over a link that it has been sent on up to `sent`.
     #[inline]
-    fn propagate(&mut self, index: u32, len: u32, link: u32, line: u32, sent: Instant) {
+    pub fn propagate(&mut self, index: u32, len: u32, link: u32, line: u32, sent: Instant) {
         let l = &mut self.links[link as usize];
         l.counters.sent += 1;
         l.counters.sent_bytes += u64::from(len);
-        let lost = !l.loss.is_nothing() && l.loses(&self.flights.get(index).body);
+        let fate = if l.is_clear { Some(sent) } else { l.befall(self.flights.get(index), sent) };
         if l.seen_leaving != NONE {
             let interface = l.seen_leaving;
-            self.sight(interface, index, lost);
+            self.sight(interface, index, fate.is_none());
         }
         let l = &mut self.links[link as usize];
-        if lost {
+        let Some(sent) = fate else {
             l.counters.lost += 1;
             return self.lose(index, len, link);
-        }
+        };
         let delay = match l.delay.per {
             Per::Connection => self.lines[line as usize].delay,
             Per::Packet { ordered: true } => l.draw_delay(),
@@ -285,7 +291,7 @@ impl World {
     }
 
     /// A link loses a packet.
-    fn lose(&mut self, index: u32, len: u32, link: u32) {
+    pub fn lose(&mut self, index: u32, len: u32, link: u32) {
         let flow = self.flow_of(index);
         self.recorder.lost(self.now, link, flow, len);
         self.bury(index);
@@ -339,7 +345,7 @@ impl World {
     }
 
     /// Writes a congestion mark into the packet it was set on.
-    fn note_mark(&mut self, pkt: Packet) {
+    pub fn note_mark(&mut self, pkt: Packet) {
         if pkt.ecn == Ecn::Ce
             && let Body::Tcp { segment, .. } = &mut self.flights.get_mut(pkt.handle).body
         {
@@ -600,7 +606,10 @@ impl World {
         for l in &self.links {
             let c = l.counters;
             let on_way = c.sent - c.lost - c.arrived;
-            let queued = l.port.map_or(0, |p| u64::from(self.ports[p as usize].queue.state().packets));
+            let queued = l.port.map_or(0, |p| {
+                let port = &self.ports[p as usize];
+                u64::from(port.queue.state().packets) + u64::from(port.partly.is_some())
+            });
             held += on_way + queued;
         }
         for port in &self.ports {

@@ -79,3 +79,188 @@ fn what_is_lost_before_the_queue_takes_no_room_in_it() {
     assert!(late.summary.overflow_drops > 600, "{}", late.summary.overflow_drops);
     assert!(late.summary.offered_packets == 1999);
 }
+
+/// 4 Mbit/s of 1000-byte datagrams, more than any of the links below takes.
+const FLOOD: &str = "kind = \"cbr\"\nflows = 1\nrate = \"4 Mbps\"\npacket = \"1000 B\"\nstart = \"10 ms\"\n";
+const QUEUE: &str = "delay = \"50 ms\"\nqueue = { limit = \"10 packets\" }\n";
+
+/// From 10 ms on: 1.99 s at 1 Mbit/s, 3 s at 3, 1 s at nothing, and 4 s at 2: 18.99 Mbit, or 2 373 750 bytes. The packet
+/// that is under way at the end was counted when it left the queue, and the queue of ten is never empty but for the
+/// 2 ms at each step up in which ten packets, and those that come meanwhile, last.
+#[test]
+fn the_bytes_sent_are_the_integral_of_the_steps() {
+    let steps = "capacity.steps = [[\"0 s\", \"1 Mbps\"], [\"2 s\", \"3 Mbps\"], [\"5 s\", \"0 bps\"], [\"6 s\", \"2 Mbps\"]]\n";
+    let r = wire(&format!("{QUEUE}{steps}"), FLOOD);
+    let sent = r.summary.sent_bytes;
+    assert!((2_373_750..=2_374_750).contains(&sent), "{sent}");
+    // Within the gap nothing arrives: of what was sent, the last is on its way.
+    let lost = r.summary.overflow_drops;
+    assert_eq!(r.summary.offered_packets, lost + r.summary.sent_packets + 10);
+}
+
+/// Opportunities at 20, 40 and twice at 100 ms, then again from there. Packets of 1000 bytes come every 2 ms, so that one
+/// always waits: each round of four opportunities takes 6000 bytes, six packets; in 10 s there are a hundred rounds.
+#[test]
+fn a_trace_lets_its_opportunities_be_used() {
+    let folder = std::env::temp_dir().join(format!("bentpipe-links-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("short.down");
+    std::fs::write(&path, "20\n40\n100\n100\n").unwrap();
+    let r = wire(&format!("{QUEUE}capacity.trace = {path:?}\n"), FLOOD);
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert_eq!(r.summary.sent_packets, 600);
+}
+
+/// The real traces, where they are: as many bytes as there are opportunities in the time.
+#[test]
+fn real_traces_carry_what_they_say() {
+    let folder = format!("{}/../../../shared/data", env!("CARGO_MANIFEST_DIR"));
+    for name in ["TMobile-UMTS-driving.down", "TMobile-UMTS-driving.up", "ATT-LTE-driving-2016.down"] {
+        let path = format!("{folder}/{name}");
+        let Ok(text) = std::fs::read_to_string(&path) else { continue };
+        let flood = FLOOD.replace("4 Mbps", "200 Mbps");
+        // The opportunities of one millisecond would empty a short queue.
+        let queue = QUEUE.replace("10 packets", "1000 packets");
+        let r = wire(&format!("{queue}capacity.trace = {path:?}\n"), &flood);
+        let due = text.lines().filter_map(|l| l.parse::<u64>().ok()).filter(|ms| (11..=10_000).contains(ms));
+        let bytes = due.count() as u64 * 1500;
+        assert!(bytes.abs_diff(r.summary.sent_bytes) < 1500, "{name}: {bytes} {}", r.summary.sent_bytes);
+    }
+}
+
+/// The satellite changes at 5 s and is away for half a second. Where packets wait, that of 5 s waits longest; where they
+/// are lost, it is those whose last bit is sent between 5.0 and 5.5 s: from the 500th (8 ms after 5 s) to the 549th; and
+/// the very last, for at 10 s the satellite changes again.
+#[test]
+fn packets_wait_or_are_lost_while_satellites_change() {
+    let handover = |during: &str| {
+        let keys =
+            format!("handover = {{ interval = \"5 s\", outage = \"500 ms\", during = \"{during}\" }}\n");
+        wire(&format!("{WIRE}{keys}"), CBR)
+    };
+    let held = handover("hold");
+    assert!(lost(&held).is_empty());
+    // A thousandth is what the histogram of delays tells apart.
+    assert!((held.summary.queue_delay[4] - 0.5).abs() < 0.000_5, "{:?}", held.summary.queue_delay);
+    let gone = handover("lose");
+    assert_eq!(
+        lost(&gone).iter().map(|l| l.0).collect::<Vec<_>>(),
+        (500..550).chain([1000]).collect::<Vec<_>>()
+    );
+    assert_eq!(gone.summary.queue_delay[4], 0.0);
+}
+
+/// A satellite that adds 100 ms: the n-th datagram, sent at n x 10 ms + 8 ms, is there 150 ms later, so that 984 of them
+/// are there in 10 s, with 972 bytes of payload each.
+#[test]
+fn a_satellite_adds_its_delay() {
+    let r =
+        wire(&format!("{WIRE}handover = {{ interval = \"3 s\", delay = [\"100 ms\", \"100 ms\"] }}\n"), CBR);
+    assert_eq!(r.flows[0].delivered, 984 * 972);
+}
+
+/// One datagram, at 20 ms. In frames of 50 ms it is asked for at 50 ms; the link's round trip of 100 ms makes that the
+/// frame at 150 ms: it leaves the queue after 130 ms, is sent in 8 ms and is there at 208 ms.
+#[test]
+fn on_demand_the_first_packet_waits_for_request_round_trip_and_grant() {
+    let traffic = CBR.replace("10 ms", "20 ms").replace("800 kbps", "1 kbps");
+    let run = |duration: &str| {
+        let link = "rate = \"1 Mbps\"\ndelay = \"50 ms\"\nqueue = {}\ndemand = { frame = \"50 ms\" }\n";
+        let text = format!(
+            "title = \"On demand\"\nrun = {{ duration = \"{duration}\", subject = \"wire\", sample_interval = \"1 ms\" }}\n\
+             host = {{ a = {{}}, b = {{}} }}\n[link.wire]\nbetween = [\"a\", \"b\"]\n{link}\
+             [traffic.t]\nfrom = \"a\"\nto = \"b\"\n{traffic}"
+        );
+        results(&Scenario::parse(&text, "demand.toml", &[]).unwrap_or_else(|e| panic!("{e}")), 1)
+    };
+    assert!((run("300 ms").summary.queue_delay[4] - 0.130).abs() < 0.000_13);
+    assert_eq!(run("207 ms").flows[0].delivered, 0);
+    assert_eq!(run("208 ms").flows[0].delivered, 972);
+}
+
+/// 802.11g, 1000-byte packets: 98 to 233 us and 1036 bytes at 54 Mbit/s (153.5 us) make 319 us a try on average, and
+/// with a tenth of the tries failing 1.1111 tries a packet. Seven tries leave a ten-millionth lost.
+#[test]
+fn wifi_carries_what_its_overheads_leave() {
+    let flood = FLOOD.replace("4 Mbps", "100 Mbps");
+    let r = wire("access = \"wifi\"\ndelay = \"1 ms\"\nqueue = { limit = \"100 packets\" }\n", &flood);
+    let expected = 9.99 / (319e-6 * (1.0 + 0.1 + 0.01 + 0.001 + 0.0001));
+    let sent = r.summary.sent_packets as f64;
+    assert!((sent / expected - 1.0).abs() < 0.005, "{sent} {expected}");
+    assert!(lost(&r).is_empty());
+    // With two tries a hundredth is lost: of some 25 000 packets 284 (1.1 tries each), give or take 5 x 17.
+    let two = wire(
+        "access = { kind = \"wifi\", tries = 2 }\ndelay = \"1 ms\"\nqueue = { limit = \"100 packets\" }\n",
+        &flood,
+    );
+    let share = lost(&two).len() as f64 / two.summary.sent_packets as f64;
+    assert!((share - 0.01).abs() < 0.003, "{share}");
+}
+
+/// A carrier of 1 Mbaud for two hosts, with 0.490243 and 2.966728 bit/symbol: a packet of 1000 bytes takes 16.318 and
+/// 2.6966 ms, and these make up the time there is.
+#[test]
+fn each_host_of_a_carrier_has_its_own_modulation() {
+    let text = "title = \"Two terminals\"\nrun = { duration = \"10 s\", subject = \"carrier\" }\n\
+        host = { hub = {}, client = { count = 2 } }\nrouter.beam = {}\n\
+        [link.carrier]\nbetween = [\"hub\", \"beam\"]\nqueue = { limit = \"10 packets\" }\n\
+        capacity = { symbol_rate = \"1 Mbaud\", modcod = [\"QPSK 1/4\", \"16APSK 3/4\"], of = \"client\" }\n\
+        [link.last]\nbetween = [\"beam\", \"client\"]\n\
+        [traffic.t]\nkind = \"cbr\"\nfrom = \"hub\"\nto = \"client\"\nflows = 2\nrate = \"2 Mbps\"\n\
+        packet = \"1000 B\"\nstart = \"10 ms\"\n";
+    let r = results(&Scenario::parse(text, "carrier.toml", &[]).unwrap_or_else(|e| panic!("{e}")), 1);
+    // Whose packet finds the place that is free is settled by the order in which they come, so that their shares differ.
+    let [slow, fast] = [0, 1].map(|i| r.flows[i].delivered as f64 / 972.0);
+    let took = slow * 0.016_318 + fast * 0.002_696_6;
+    assert!((took - 9.99).abs() < 0.03, "{slow} {fast} {took}");
+    assert!(slow > 1.0 && fast > 1.0, "{slow} {fast}");
+}
+
+/// A gateway that is told the satellite's capacity: 1 Mbit/s for 5 s, then half of it, and its own queue is where packets
+/// wait, not that in front of the satellite.
+#[test]
+fn a_regulator_can_follow_its_satellite() {
+    let text = "title = \"Rain\"\nrun = { warmup = \"1 s\", duration = \"10 s\", sample_interval = \"1 s\" }\n\
+        host = { server = {}, client = {} }\n\
+        [link.ingress]\nbetween = [\"server\", \"gateway\"]\n\
+        [gateway]\naqm = { algorithm = \"droptail\" }\nregulator = { rate = \"link\" }\n\
+        transmit_queue.limit = \"100 packets\"\n\
+        [link.satellite]\nbetween = [\"gateway\", \"terminal\"]\ndelay = \"250 ms\"\n\
+        capacity.steps = [[\"0 s\", \"1 Mbps\"], [\"6 s\", \"500 kbps\"]]\n\
+        [link.access]\nbetween = [\"terminal\", \"client\"]\n\
+        [traffic.voice]\nkind = \"cbr\"\nfrom = \"server\"\nto = \"client\"\nflows = 1\nrate = \"4 Mbps\"\n\
+        packet = \"1000 B\"\nstart = \"0 s\"\n";
+    let r = results(&Scenario::parse(text, "rain.toml", &[]).unwrap_or_else(|e| panic!("{e}")), 1);
+    let series =
+        |name: &str| &r.series.iter().find(|s| s.name == name).unwrap_or_else(|| panic!("{name}")).values;
+    for (i, out) in series("utilization_out").iter().enumerate() {
+        let expected = if i < 5 { 1e6 } else { 5e5 };
+        assert!((out - expected).abs() <= 16_000.0, "{i}: {out}");
+    }
+    assert!(series("satellite.transmit_queue").iter().all(|n| *n <= 2.0));
+    assert!(series("transmit_queue").iter().all(|n| *n >= 95.0));
+}
+
+/// With a jitter of up to 100 ms and 10 ms between datagrams, packets keep their order where they are told to: all but
+/// the last few arrive either way, and every draw is made.
+#[test]
+fn delays_are_drawn_from_their_law() {
+    let mean = |delay: &str| {
+        // A window of one segment: a round trip for each, of twice the delay and the time to send 1040 and 40 bytes.
+        let link = format!("rate = \"1 Gbps\"\nqueue = {{}}\n{delay}");
+        let text = format!(
+            "title = \"Delays\"\nrun = {{ duration = \"400 s\", subject = \"wire\" }}\nhost = {{ a = {{}}, b = {{}} }}\n\
+             transport.plain = {{ mss = \"1000 B\", receive_window = \"1000 B\" }}\n\
+             [link.wire]\nbetween = [\"a\", \"b\"]\n{link}\n\
+             [traffic.t]\nkind = \"bulk\"\nfrom = \"a\"\nto = \"b\"\nflows = 1\ntransport = \"plain\"\nstart = \"0 s\"\n"
+        );
+        let r = results(&Scenario::parse(&text, "delays.toml", &[]).unwrap_or_else(|e| panic!("{e}")), 1);
+        (r.end - r.begin).as_secs_f64() / (r.flows[0].delivered as f64 / 1000.0) / 2.0
+    };
+    // Some 2000 round trips of two draws each. Standard errors: 0.16 ms of a normal law of 10 ms, 0.32 ms of an
+    // exponential one of 20 ms; the bounds are five of each.
+    let normal = mean("delay = { normal = { mean = \"100 ms\", std = \"10 ms\" } }");
+    assert!((normal - 0.100).abs() < 0.000_8, "{normal}");
+    let jitter = mean("delay = { fixed = \"80 ms\", jitter = { exponential = \"20 ms\" }, ordered = false }");
+    assert!((jitter - 0.100).abs() < 0.001_6, "{jitter}");
+}

@@ -294,29 +294,49 @@ impl<T: JsonSchema> JsonSchema for Named<T> {
 #[serde(transparent)]
 pub struct Share(pub f64);
 
+/// A probability, 1 perhaps.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[serde(transparent)]
+pub struct Chance(pub f64);
+
+/// A number from 0 to 1, of which 1 itself may be left out.
+struct Unit {
+    with_one: bool,
+}
+
+impl Visitor<'_> for Unit {
+    type Value = f64;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.with_one { "a number from 0 to 1" } else { "a number, at least 0 and below 1" })
+    }
+
+    fn visit_i64<E: Error>(self, x: i64) -> Result<f64, E> {
+        match x {
+            0 => Ok(0.0),
+            1 if self.with_one => Ok(1.0),
+            _ => Err(E::invalid_value(Unexpected::Signed(x), &self)),
+        }
+    }
+
+    fn visit_f64<E: Error>(self, x: f64) -> Result<f64, E> {
+        if (0.0..1.0).contains(&x) || (self.with_one && x == 1.0) {
+            Ok(x)
+        } else {
+            Err(E::invalid_value(Unexpected::Float(x), &self))
+        }
+    }
+}
+
 impl<'de> Deserialize<'de> for Share {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Reader;
-        impl Visitor<'_> for Reader {
-            type Value = f64;
+        from.deserialize_any(Unit { with_one: false }).map(Self)
+    }
+}
 
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a number, at least 0 and below 1")
-            }
-
-            fn visit_i64<E: Error>(self, x: i64) -> Result<f64, E> {
-                if x == 0 { Ok(0.0) } else { Err(E::invalid_value(Unexpected::Signed(x), &self)) }
-            }
-
-            fn visit_f64<E: Error>(self, x: f64) -> Result<f64, E> {
-                if (0.0..1.0).contains(&x) {
-                    Ok(x)
-                } else {
-                    Err(E::invalid_value(Unexpected::Float(x), &self))
-                }
-            }
-        }
-        from.deserialize_any(Reader).map(Self)
+impl<'de> Deserialize<'de> for Chance {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(Unit { with_one: true }).map(Self)
     }
 }
 
@@ -331,5 +351,19 @@ impl JsonSchema for Share {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({ "type": "number", "minimum": 0, "exclusiveMaximum": 1 })
+    }
+}
+
+impl JsonSchema for Chance {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Chance".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "number", "minimum": 0, "maximum": 1 })
     }
 }

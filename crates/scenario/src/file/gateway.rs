@@ -4,12 +4,12 @@ use std::borrow::Cow;
 use std::fmt;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Serialize};
+use serde::de::value::{F64Deserializer, I64Deserializer, MapAccessDeserializer, StrDeserializer};
+use serde::de::{Deserializer, Error, IntoDeserializer as _, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::{Aqm, Limit, Scheduler};
-use crate::quantity::{HeaderSize, PacketSize, Rate, Size, Span, Time, Whole};
+use crate::quantity::{HeaderSize, PacketSize, RATE, Rate, Size, Span, Time, Whole};
 
 /// One gateway (a table) or several (an array of tables).
 #[derive(Clone, Debug, Default, Serialize)]
@@ -191,10 +191,74 @@ impl Default for TransmitQueue {
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Regulator {
-    /// The rate, on the wire.
-    pub rate: Rate,
+    /// The rate, on the wire; "link": the satellite's, and its capacity where that changes.
+    pub rate: RateOrLink,
     /// How often packets are let go, each time as many as the rate allows. Absent: each packet in its time.
     pub tick: Option<Span>,
+}
+
+/// A rate, or that of the satellite.
+#[derive(Clone, Copy, Debug)]
+pub enum RateOrLink {
+    /// As the satellite's.
+    Link,
+    /// A rate.
+    Rate(Rate),
+}
+
+impl<'de> Deserialize<'de> for RateOrLink {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl Visitor<'_> for Reader {
+            type Value = RateOrLink;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&RATE.allowed())
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<RateOrLink, E> {
+                if text == "link" {
+                    return Ok(RateOrLink::Link);
+                }
+                let from: StrDeserializer<'_, E> = text.into_deserializer();
+                Rate::deserialize(from).map(RateOrLink::Rate)
+            }
+
+            fn visit_i64<E: Error>(self, x: i64) -> Result<RateOrLink, E> {
+                let from: I64Deserializer<E> = x.into_deserializer();
+                Rate::deserialize(from).map(RateOrLink::Rate)
+            }
+
+            fn visit_f64<E: Error>(self, x: f64) -> Result<RateOrLink, E> {
+                let from: F64Deserializer<E> = x.into_deserializer();
+                Rate::deserialize(from).map(RateOrLink::Rate)
+            }
+        }
+        from.deserialize_any(Reader)
+    }
+}
+
+impl Serialize for RateOrLink {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Link => to.serialize_str("link"),
+            Self::Rate(rate) => rate.serialize(to),
+        }
+    }
+}
+
+impl JsonSchema for RateOrLink {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "RateOrLink".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [Rate::text_schema(), { "const": "link" }], "examples": [RATE.example] })
+    }
 }
 
 /// The transport between gateway and terminal.

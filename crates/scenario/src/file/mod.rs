@@ -9,15 +9,20 @@ pub mod packets;
 mod traffic;
 
 pub use aqm::{Aqm, Scalar, Scheduler};
-pub use channel::{Loss, LossAtName, LossOfName};
-pub use forms::{Either, LAWS, Law, Named, OneOf, Share};
-pub use gateway::{BufferPer, Gateway, Gateways, MarkingName, PlaceName, ProtocolName, Spacelink};
+pub use channel::{
+    Access, AccessName, AccessTable, Capacity, Demand, DuringName, Fade, GilbertElliott, Handover, Loss,
+    LossAtName, LossOfName,
+};
+pub use forms::{Either, LAWS, Law, Named, Normal, OneOf, Share};
+pub use gateway::{
+    BufferPer, Gateway, Gateways, MarkingName, PlaceName, ProtocolName, RateOrLink, Spacelink,
+};
 pub use traffic::{Congestion, ConnectionPer, Traffic, Transport, Window};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::quantity::{Packets, PacketsKind, Rate, Size, SizeKind, Span, Time, Whole};
+use crate::quantity::{Packets, PacketsKind, Rate, Size, SizeKind, Span, Time, TimeKind, Whole};
 
 /// The most hosts, sessions or flows of one group.
 pub const MOST: u32 = 1_000_000;
@@ -109,9 +114,21 @@ pub struct Link {
     pub between: [String; 2],
     /// How fast packets are sent. Absent: at once.
     pub rate: Option<Rate>,
+    /// A capacity that changes, instead of a rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<Capacity>,
+    /// Capacity that has to be asked for. Absent: none has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub demand: Option<Demand>,
+    /// A link layer that contends, schedules and repeats; without a rate, the link has that of its kind. Absent: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub access: Option<Access>,
     /// How long they travel.
     #[serde(default = "no_delay")]
     pub delay: Delay,
+    /// A satellite that is changed for another at regular times. Absent: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub handover: Option<Handover>,
     /// What is lost: the probability that a packet is, each on its own, after any queue; or a table that says more.
     #[serde(default = "no_loss")]
     pub loss: Loss,
@@ -128,6 +145,15 @@ pub struct Link {
 pub struct Reverse {
     /// How fast packets are sent. Absent: as on the way forward.
     pub rate: Option<Rate>,
+    /// A capacity that changes, instead of a rate. Absent: as on the way forward, unless there is a rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<Capacity>,
+    /// Capacity that has to be asked for. Absent: none has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub demand: Option<Demand>,
+    /// A link layer that contends, schedules and repeats. Absent: as on the way forward, unless there is a capacity.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub access: Option<Access>,
     /// How long they travel. Absent: as on the way forward, and the very same where it is drawn per connection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay: Option<Delay>,
@@ -140,13 +166,23 @@ pub struct Reverse {
 /// A propagation delay.
 pub type Delay = Either<Time, DelayTable>;
 
-/// A random propagation delay.
+/// A random propagation delay: one of `uniform`, `normal`, and `fixed` with `jitter` on top.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Delay")]
 pub struct DelayTable {
     /// The shortest and the longest; uniform between them.
-    pub uniform: [Time; 2],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uniform: Option<[Time; 2]>,
+    /// Normal, drawn again where it is below zero.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub normal: Option<Normal<TimeKind>>,
+    /// What is always the same of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fixed: Option<Time>,
+    /// What comes on top of `fixed`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jitter: Option<Law<TimeKind>>,
     /// What it is drawn for. Absent: "packet".
     pub per: Option<PerName>,
     /// Whether a packet never overtakes the one before it; only where it is drawn per packet. Absent: true.

@@ -6,9 +6,9 @@ use bentpipe_units::Duration;
 use super::nodes::Nodes;
 use super::{Cx, aqm, limit, marking, scheduler, step};
 use crate::error::Error;
-use crate::file::{self, MarkingName, PlaceName, ProtocolName};
+use crate::file::{self, MarkingName, PlaceName, ProtocolName, RateOrLink};
 use crate::model::{
-    AqmSpec, BufferPer, Gateway, Link, Pep, Place, Protocol, ReceiveQueue, Regulator, Spacelink,
+    AqmSpec, BufferPer, Direction, Gateway, Link, Pep, Place, Protocol, ReceiveQueue, Regulator, Spacelink,
     TransmitQueue, watched_rate,
 };
 use crate::tree::{Path, Step, Value};
@@ -59,7 +59,18 @@ pub fn gateway(
             "the receive queue is worked off at once, for it has no rate, so it is always empty",
         );
     }
-    let rate = raw.regulator.rate.rate();
+    let (rate, follows_link) = match raw.regulator.rate {
+        RateOrLink::Rate(rate) => (rate.rate(), false),
+        RateOrLink::Link => {
+            let satellite = links.get(link).map(|l| if link_forward { &l.forward } else { &l.reverse });
+            let Some(rate) = satellite.and_then(Direction::mean_rate) else {
+                let problem =
+                    "found \"link\"; allowed: a rate such as \"20 Mbps\", for the satellite has none";
+                return Err(cx.error(&step(&at("regulator"), "rate"), problem.to_owned()));
+            };
+            (rate, true)
+        }
+    };
     let drain = watched_rate(watch, receive_rate, rate);
     let aqm = aqm::resolve(cx, &at("aqm"), &mut raw.aqm, drain, mean_packet)?;
     let longest = mean_packet.max(raw.spacelink.packet.0 as f64);
@@ -106,7 +117,7 @@ pub fn gateway(
                 longest,
             )?,
         },
-        regulator: Regulator { rate, tick: raw.regulator.tick.map(|t| t.time()) },
+        regulator: Regulator { rate, follows_link, tick: raw.regulator.tick.map(|t| t.time()) },
         spacelink: spacelink(cx, &at("spacelink"), &raw.spacelink)?,
     };
     check_place(cx, &at("aqm"), &gateway.aqm, &gateway)?;
@@ -181,13 +192,13 @@ fn satellite(cx: &mut Cx<'_>, path: &Path, g: &Gateway, links: &mut [Link]) -> R
         );
         return Err(cx.key_error(&step(&link_path, "queue"), problem));
     }
-    if down.rate.is_some_and(|rate| rate < g.regulator.rate) {
+    if !g.regulator.follows_link && down.mean_rate().is_some_and(|rate| rate < g.regulator.rate) {
         cx.warn(
             &step(&link_path, "rate"),
             "below the regulator's rate: packets will wait in front of the satellite",
         );
     }
-    let round_trip: Duration = down.delay.high + up.delay.high + g.spacelink.ack_delay;
+    let round_trip: Duration = down.delay.longest() + up.delay.longest() + g.spacelink.ack_delay;
     let in_flight = g.regulator.rate.bytes_per_sec() * round_trip.as_secs_f64();
     if !g.pep.split.is_empty() && (g.spacelink.window as f64) < in_flight {
         let spacelink = step(path, "spacelink");

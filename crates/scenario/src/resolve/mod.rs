@@ -3,6 +3,7 @@
 pub mod aqm;
 mod channel;
 mod gateway;
+mod link;
 pub mod nodes;
 pub mod overrides;
 mod packets;
@@ -20,11 +21,9 @@ use serde::Deserialize as _;
 use crate::de::Reader;
 use crate::effective;
 use crate::error::{Error, choices, quoted};
-use crate::file::{self, Either, File, MarkingName, OneOf, PerName};
+use crate::file::{self, Either, File, MarkingName, OneOf};
 use crate::files::{Data, Files};
-use crate::model::{
-    Delay, Direction, Gateway, Host, Link, Per, Printed, QueueSpec, Run, Setting, Subject, Tcp,
-};
+use crate::model::{Gateway, Host, Link, Printed, QueueSpec, Run, Setting, Subject, Tcp};
 use crate::scenario::{Origin, Scenario};
 use crate::schema;
 use crate::source::Source;
@@ -135,7 +134,7 @@ pub fn resolve(input: &std::sync::Arc<Input>, choice: Option<&Choice>) -> Result
     let mean_packet = traffic::mean_packet(cx, &file, &transports, &patterns)?;
     let mut links = Vec::new();
     for (name, raw) in &mut file.link.0 {
-        links.push(link(cx, name, raw, mean_packet)?);
+        links.push(link::link(cx, name, raw, &hosts, mean_packet)?);
     }
     let mut gateways = Vec::new();
     for (i, raw) in file.gateway.0.iter_mut().enumerate() {
@@ -235,75 +234,6 @@ fn topology(cx: &Cx<'_>, file: &File, hosts: &[Host]) -> Result<Nodes, Error> {
         nodes.join(cx, &step(&path, "between"), &link.between, hosts)?;
     }
     Ok(nodes)
-}
-
-fn link(cx: &mut Cx<'_>, name: &str, raw: &mut file::Link, mean_packet: f64) -> Result<Link, Error> {
-    let path = named("link", name);
-    let back = step(&path, "reverse");
-    let forward = Direction {
-        rate: raw.rate.map(|r| r.rate()),
-        delay: delay(cx, &step(&path, "delay"), &mut raw.delay)?,
-        loss: channel::loss(cx, &step(&path, "loss"), &mut raw.loss)?,
-        queue: None,
-    };
-    let shared_delay = raw.reverse.delay.is_none() && forward.delay.per == Per::Connection;
-    let reverse = Direction {
-        rate: raw.reverse.rate.or(raw.rate).map(|r| r.rate()),
-        delay: match &mut raw.reverse.delay {
-            Some(raw) => delay(cx, &step(&back, "delay"), raw)?,
-            None => forward.delay,
-        },
-        loss: match &mut raw.reverse.loss {
-            Some(raw) => channel::loss(cx, &step(&back, "loss"), raw)?,
-            None => forward.loss.clone(),
-        },
-        queue: None,
-    };
-    for key in ["rate", "delay", "loss"] {
-        let key = step(&back, key);
-        if cx.root.find(&key).is_none() {
-            cx.note(&key, None, "as on the way forward".to_owned());
-        }
-    }
-    raw.reverse.rate = raw.reverse.rate.or(raw.rate);
-    raw.reverse.loss.get_or_insert_with(|| raw.loss.clone());
-    if raw.reverse.delay.is_none() && !shared_delay {
-        raw.reverse.delay = Some(raw.delay.clone());
-    }
-    let mut link = Link {
-        name: name.to_owned(),
-        between: (raw.between[0].clone(), raw.between[1].clone()),
-        forward,
-        reverse,
-        shared_delay,
-    };
-    link.forward.queue = queue(cx, &path, raw.queue.as_mut(), link.forward.rate, mean_packet)?;
-    link.reverse.queue = queue(cx, &back, raw.reverse.queue.as_mut(), link.reverse.rate, mean_packet)?;
-    Ok(link)
-}
-
-fn delay(cx: &mut Cx<'_>, path: &Path, raw: &mut file::Delay) -> Result<Delay, Error> {
-    let table = match raw {
-        Either::Plain(fixed) => {
-            let fixed = fixed.time();
-            return Ok(Delay { low: fixed, high: fixed, per: Per::Packet { ordered: true } });
-        }
-        Either::Table(table) => table,
-    };
-    let [low, high] = table.uniform.map(|t| t.time());
-    if low > high {
-        return Err(falling(cx, &step(path, "uniform"), &low.to_string(), &high.to_string()));
-    }
-    let per = match table.per.get_or_insert(PerName::Packet) {
-        PerName::Packet => Per::Packet { ordered: *table.ordered.get_or_insert(true) },
-        PerName::Connection => Per::Connection,
-    };
-    if per == Per::Connection && table.ordered.is_some() {
-        let problem = "allowed: only with per = \"packet\"; a connection's packets keep their order, and connections do not wait \
-             for each other";
-        return Err(cx.error(&step(path, "ordered"), problem.to_owned()));
-    }
-    Ok(Delay { low, high, per })
 }
 
 /// The bounds of a uniform distribution are in the wrong order.
@@ -451,7 +381,7 @@ fn settings(cx: &mut Cx<'_>, file: &mut File, s: &mut Scenario, mean_packet: f64
         Subject::Link(i) => {
             let forward = &s.links[i].forward;
             let mean = forward.queue.as_ref().map_or(mean_packet, |q| q.mean_packet);
-            (forward.rate.unwrap_or_default(), mean)
+            (forward.mean_rate().unwrap_or_default(), mean)
         }
     };
     for (name, raw) in &mut file.setting.0 {

@@ -1,0 +1,260 @@
+//! The sending end of a link that is more than a rate.
+//!
+//! Whoever holds the queue asks [`Sender::ready`] when the packet at its head may go; then, at that time, takes it from
+//! the queue and tells [`Sender::send`]; and when that says the packet has gone, asks for the next. Where nothing waits
+//! any more it says so by [`Sender::rest`].
+
+use bentpipe_scenario as scenario;
+use bentpipe_scenario::{Direction, Modulation};
+use bentpipe_units::{Duration, Instant, Rate, Rng};
+
+use crate::{Access, Demand, Fade, Satellite, Steps, Trace};
+
+/// The sending end of a link that is more than a rate.
+#[derive(Clone, Debug)]
+pub struct Sender {
+    capacity: Capacity,
+    /// Outages that it waits for to pass.
+    outages: Option<Satellite>,
+    rng: Rng,
+}
+
+/// What says how long a packet takes.
+#[derive(Clone, Debug)]
+pub enum Capacity {
+    /// A rate; none: at once.
+    Rate(Option<Rate>),
+    /// A rate that changes at given times.
+    Steps(Steps),
+    /// A rate that changes with the rain.
+    Fade(Fade),
+    /// Opportunities of a trace.
+    Trace(Trace),
+    /// A rate for each host; for packets of none of them, the lowest, which all understand.
+    Hosts(Vec<Rate>),
+    /// What is asked for.
+    Demand(Demand),
+    /// What the link layer makes of a rate.
+    Access(Access),
+}
+
+/// What became of a packet that was to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// It has been sent, or nearly.
+    Whole {
+        /// When it has gone, and the next may.
+        at: Instant,
+        /// What its link layer adds until it arrives.
+        delay: Duration,
+        /// Whether its link layer has given it up.
+        lost: bool,
+    },
+    /// It has been sent in part.
+    Part {
+        /// What is left of it [bytes].
+        left: u32,
+        /// When to ask for it again.
+        again: Instant,
+    },
+}
+
+impl Sender {
+    /// The sending end of one direction of the link `name`; none where a rate, or nothing, says it all.
+    #[must_use]
+    pub fn new(direction: &Direction, handover: Option<&Satellite>, seed: u64, name: &str) -> Option<Self> {
+        let outages = handover.filter(|h| h.has_outages() && !h.loses()).cloned();
+        let rate = direction.rate.unwrap_or_default();
+        let stream = |purpose| Rng::stream(seed, name, 0, purpose);
+        let capacity = match (&direction.capacity, &direction.demand, &direction.access) {
+            (Some(capacity), _, _) => Capacity::new(capacity, stream("capacity")),
+            (_, Some(demand), _) => Capacity::Demand(Demand::new(demand, rate)),
+            (_, _, Some(access)) => Capacity::Access(Access::new(access, rate)),
+            _ if outages.is_some() => Capacity::Rate(direction.rate),
+            _ => return None,
+        };
+        Some(Self { capacity, outages, rng: stream("access") })
+    }
+
+    /// When the packet that waits at `now`, the first of `backlog` bytes, may go: now, or ask again at that time.
+    pub fn ready(&mut self, now: Instant, backlog: u64) -> Instant {
+        if let Some(end) = self.outages.as_ref().and_then(|o| o.outage(now)) {
+            return end;
+        }
+        match &mut self.capacity {
+            Capacity::Trace(trace) => trace.ready(now),
+            Capacity::Demand(demand) => demand.ready(now, backlog),
+            _ => now,
+        }
+    }
+
+    /// Sends `len` bytes, for `host` where the capacity is a host's own.
+    pub fn send(&mut self, len: u32, host: Option<u32>, now: Instant) -> Sent {
+        let whole = |at| Sent::Whole { at, delay: Duration::ZERO, lost: false };
+        match &mut self.capacity {
+            Capacity::Rate(rate) => whole(rate.map_or(now, |rate| now + rate.time_to_send(u64::from(len)))),
+            Capacity::Steps(steps) => whole(finish(len, now, |at| steps.at(at))),
+            Capacity::Fade(fade) => whole(finish(len, now, |at| fade.at(at))),
+            Capacity::Trace(trace) => whole(trace.send(len, now)),
+            Capacity::Hosts(rates) => {
+                let own = host.and_then(|host| rates.get(host as usize % rates.len().max(1)));
+                let rate = own.or(rates.iter().min()).copied().unwrap_or_default();
+                whole(now + rate.time_to_send(u64::from(len)))
+            }
+            Capacity::Demand(demand) => match demand.send(len, now) {
+                Ok(at) => whole(at),
+                Err((left, again)) => Sent::Part { left, again },
+            },
+            Capacity::Access(access) => {
+                let tried = access.send(len, now, &mut self.rng);
+                Sent::Whole { at: tried.free, delay: tried.delay, lost: tried.lost }
+            }
+        }
+    }
+
+    /// Nothing waits any more.
+    pub fn rest(&mut self) {
+        if let Capacity::Trace(trace) = &mut self.capacity {
+            trace.rest();
+        }
+    }
+
+    /// Its capacity, where that changes with time: a copy that shows what it will be, without sending anything.
+    #[must_use]
+    pub fn changing(&self) -> Option<Capacity> {
+        let changes = matches!(self.capacity, Capacity::Steps(_) | Capacity::Fade(_) | Capacity::Trace(_));
+        changes.then(|| self.capacity.clone())
+    }
+}
+
+/// A trace's capacity is told as its mean over so long.
+const TOLD: Duration = Duration::from_secs(1);
+
+impl Capacity {
+    fn new(capacity: &scenario::Capacity, rng: Rng) -> Self {
+        match capacity {
+            scenario::Capacity::Trace(trace) => Self::Trace(Trace::new(trace)),
+            scenario::Capacity::Steps(steps) => Self::Steps(Steps::new(steps)),
+            scenario::Capacity::Carrier(carrier) => match &carrier.modulation {
+                Modulation::Fixed(modcod) => Self::Rate(Some(carrier.rate(modcod))),
+                Modulation::Hosts { modcods, .. } => {
+                    Self::Hosts(modcods.iter().map(|m| carrier.rate(m)).collect())
+                }
+                Modulation::Fade(fade) => Self::Fade(Fade::new(carrier, *fade, rng)),
+            },
+        }
+    }
+
+    /// When to ask first what it is.
+    #[must_use]
+    pub const fn first_told(&self) -> Instant {
+        match self {
+            Self::Trace(_) => Instant::from_nanos(TOLD.as_nanos()),
+            _ => Instant::ZERO,
+        }
+    }
+
+    /// The capacity at `now`, and when to ask again; only of a [`Sender::changing`] copy, at the times it asks for. Of a
+    /// trace, what it let through in the last second.
+    pub fn tell(&mut self, now: Instant) -> (Rate, Instant) {
+        match self {
+            Self::Steps(steps) => steps.at(now),
+            Self::Fade(fade) => fade.at(now),
+            Self::Trace(trace) => {
+                let bits = trace.passed(now) * 8;
+                (Rate::from_bps((bits as f64 / TOLD.as_secs_f64()) as u64), now + TOLD)
+            }
+            _ => (Rate::default(), Instant::FAR_FUTURE),
+        }
+    }
+}
+
+/// When `len` bytes that go at `now` have gone, over a rate that holds for a while each.
+fn finish(len: u32, now: Instant, mut rate_at: impl FnMut(Instant) -> (Rate, Instant)) -> Instant {
+    // Bits, times a billion: what a rate moves in a nanosecond is a whole number of these.
+    let mut left = u128::from(len) * 8_000_000_000;
+    let mut at = now;
+    loop {
+        let (rate, until) = rate_at(at);
+        let room = u128::from(rate.as_bps()) * u128::from((until - at).as_nanos());
+        if room >= left {
+            // The rate is not zero, for there is room.
+            let ns = left.div_ceil(u128::from(rate.as_bps()).max(1));
+            return at + Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX));
+        }
+        if until == Instant::FAR_FUTURE {
+            return until;
+        }
+        left -= room;
+        at = until;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(ms)
+    }
+
+    /// 8 Mbit/s for 10 ms (10 000 bytes), nothing for 5 ms, then 4 Mbit/s: of 1000-byte packets, of 1 and 2 ms, that wait
+    /// from 0.5 ms on the tenth is sent half before and half after the gap: 0.5 ms at 8 Mbit/s, 1 ms at 4.
+    #[test]
+    fn a_packet_is_sent_at_the_rates_that_hold_meanwhile() {
+        let rate = |mbps: u64| Rate::from_bps(mbps * 1_000_000);
+        let steps = vec![
+            (Duration::ZERO, rate(8)),
+            (Duration::from_millis(10), rate(0)),
+            (Duration::from_millis(15), rate(4)),
+        ];
+        let steps = scenario::Steps { steps, repeat: None };
+        let capacity = Capacity::Steps(Steps::new(&steps));
+        let rng = Rng::stream(1, "sender", 0, "access");
+        let mut sender = Sender { capacity, outages: None, rng };
+        let mut now = Instant::ZERO + Duration::from_micros(500);
+        let mut gone = Vec::new();
+        for _ in 0..12 {
+            assert_eq!(sender.ready(now, 1000), now);
+            let Sent::Whole { at, .. } = sender.send(1000, None, now) else { panic!("in part") };
+            gone.push(at);
+            now = at;
+        }
+        let us = |us: u64| Instant::ZERO + Duration::from_micros(us);
+        assert_eq!(gone[..9], (1..=9).map(|n| us(500 + n * 1000)).collect::<Vec<_>>());
+        assert_eq!(gone[9..], [at(16), at(18), at(20)]);
+    }
+
+    /// All the bytes that are sent in a busy time are the integral of the rate, to a bit.
+    #[test]
+    fn the_bytes_sent_are_the_integral_of_the_capacity() {
+        let mut rng = Rng::stream(5, "sender", 0, "steps");
+        let mut from = Duration::ZERO;
+        let mut steps = Vec::new();
+        for i in 0..200 {
+            steps.push((from, Rate::from_bps(if i % 7 == 3 { 0 } else { rng.below(5_000_000) + 1 })));
+            from += Duration::from_nanos(1 + rng.below(100_000_000));
+        }
+        let list = scenario::Steps { steps, repeat: Some(from) };
+        let capacity = Capacity::Steps(Steps::new(&list));
+        let mut sender = Sender { capacity, outages: None, rng: rng.clone() };
+        let (mut now, mut bytes) = (Instant::ZERO, 0u64);
+        while now < Instant::ZERO + from.times(3) {
+            let len = 1 + rng.below(1500) as u32;
+            let Sent::Whole { at, .. } = sender.send(len, None, now) else { panic!("in part") };
+            bytes += u64::from(len);
+            now = at;
+        }
+        let mut integral = 0.0;
+        let mut steps = Steps::new(&list);
+        let mut at = Instant::ZERO;
+        while at < now {
+            let (rate, until) = steps.at(at);
+            let until = until.min(now);
+            integral += rate.as_bps() as f64 * (until - at).as_secs_f64();
+            at = until;
+        }
+        // Each packet's end is rounded up to a nanosecond.
+        assert!((integral / 8.0 - bytes as f64).abs() < 5.0, "{integral} {bytes}");
+    }
+}

@@ -1,0 +1,196 @@
+//! Capacity from a trace of opportunities, as mahimahi's `link_queue` has it.
+//!
+//! Each opportunity lets 1500 bytes go, at one instant. Packets follow each other in it; one that does not fit is sent in
+//! part, and its rest goes first at the next opportunity. What an opportunity has left when the queue is empty is lost,
+//! and a packet that comes at the time of an opportunity has missed it. At the time of the last opportunity the trace
+//! begins again.
+
+use std::sync::Arc;
+
+use bentpipe_scenario as scenario;
+use bentpipe_units::{Duration, Instant};
+
+const OPPORTUNITY: u32 = scenario::Trace::OPPORTUNITY;
+
+/// Opportunities to send.
+#[derive(Clone, Debug)]
+pub struct Trace {
+    /// [ms], never falling.
+    times: Arc<[u32]>,
+    /// The next opportunity, and when the round began that it is in.
+    index: usize,
+    began: Instant,
+    /// What is left of the one before [bytes], and when it was.
+    left: u32,
+    taken: Instant,
+    /// Whether there was nothing to send when it was last asked.
+    idle: bool,
+}
+
+impl Trace {
+    /// Those of `trace`, from the beginning of the run.
+    #[must_use]
+    pub fn new(trace: &scenario::Trace) -> Self {
+        Self {
+            times: trace.times.clone(),
+            index: 0,
+            began: Instant::ZERO,
+            left: 0,
+            taken: Instant::ZERO,
+            idle: true,
+        }
+    }
+
+    /// When the next opportunity is.
+    fn next(&self) -> Instant {
+        let ms = self.times.get(self.index).copied().unwrap_or(0);
+        self.began + Duration::from_millis(u64::from(ms))
+    }
+
+    fn pass(&mut self) {
+        self.index += 1;
+        if self.index >= self.times.len() {
+            self.index = 0;
+            let period = self.times.last().copied().unwrap_or(0).max(1);
+            self.began += Duration::from_millis(u64::from(period));
+        }
+    }
+
+    /// Passes over opportunities that were not used: those before `now`, and those at `now` where `and_now` says so.
+    fn skip(&mut self, now: Instant, and_now: bool) {
+        let period = Duration::from_millis(u64::from(self.times.last().copied().unwrap_or(0).max(1)));
+        // Whole rounds at once.
+        if now > self.began + period {
+            let rounds = (now - self.began).as_nanos().saturating_sub(1) / period.as_nanos();
+            if rounds > 0 && self.next() < now {
+                self.index = 0;
+                self.began += period.times(rounds);
+            }
+        }
+        while self.next() < now || (and_now && self.next() == now) {
+            self.pass();
+        }
+    }
+
+    /// When the packet that waits at `now` may go.
+    pub fn ready(&mut self, now: Instant) -> Instant {
+        if self.left > 0 && self.taken == now && !self.idle {
+            return now;
+        }
+        self.left = 0;
+        let was_idle = std::mem::take(&mut self.idle);
+        self.skip(now, was_idle);
+        self.next()
+    }
+
+    /// When a packet of `len` bytes that goes at `now` has gone.
+    pub fn send(&mut self, len: u32, now: Instant) -> Instant {
+        let mut to_go = len;
+        if self.taken != now {
+            self.left = 0;
+        }
+        let mut at = now;
+        loop {
+            let part = to_go.min(self.left);
+            self.left -= part;
+            to_go -= part;
+            if to_go == 0 {
+                return at;
+            }
+            at = self.next().max(now);
+            self.pass();
+            (self.left, self.taken) = (OPPORTUNITY, at);
+        }
+    }
+
+    /// Nothing waits any more.
+    pub fn rest(&mut self) {
+        self.idle = true;
+        self.left = 0;
+    }
+
+    /// What can be sent up to `now`, since the last time this was asked [bytes]; only of a trace that nothing is sent by.
+    pub fn passed(&mut self, now: Instant) -> u64 {
+        let mut bytes = 0;
+        while self.next() <= now {
+            self.pass();
+            bytes += u64::from(OPPORTUNITY);
+        }
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trace(times: &[u32]) -> Trace {
+        let digest = bentpipe_scenario::Digest::of(b"test");
+        Trace::new(&scenario::Trace { times: times.into(), digest })
+    }
+
+    fn at(ms: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(ms)
+    }
+
+    /// Worked out from mahimahi's link_queue.cc for the trace 5, 10, 10, 20 [ms]:
+    ///
+    /// | packet | comes at | bytes | goes at | because |
+    /// |---|---|---|---|---|
+    /// | a | 0 | 1500 | 5 | a whole opportunity |
+    /// | b | 5 | 1000 | 10 | that at 5 is over |
+    /// | c | 6 | 1000 | 10 | 500 in the first at 10, 500 in the second |
+    /// | d | 7 | 1000 | 10 | the second's other 1000 |
+    /// | e | 10 | 500 | 20 | both at 10 are over |
+    /// | f | 21 | 2000 | 30 | 1500 at 25 (20 + 5), 500 in the first at 30 |
+    /// | g | 22 | 500 | 30 | what f leaves of it |
+    #[test]
+    fn packets_go_as_mahimahi_lets_them() {
+        let mut t = trace(&[5, 10, 10, 20]);
+        let mut free = at(0);
+        let mut gone = Vec::new();
+        for (comes, bytes) in [(0, 1500), (5, 1000), (6, 1000), (7, 1000), (10, 500), (21, 2000), (22, 500)] {
+            if at(comes) >= free {
+                // The queue was found empty after the last packet.
+                t.rest();
+            }
+            let now = t.ready(at(comes).max(free));
+            free = t.send(bytes, now);
+            gone.push(free);
+        }
+        assert_eq!(gone, [at(5), at(10), at(10), at(10), at(20), at(30), at(30)]);
+    }
+
+    /// A packet every 100 ms finds one opportunity of ten, at 10 ms after it came; three rounds are as one.
+    #[test]
+    fn what_is_not_used_is_lost() {
+        let times: Vec<u32> = (1..=100).map(|i| 10 * i).collect();
+        let mut t = trace(&times);
+        for n in 0..30 {
+            t.rest();
+            let now = t.ready(at(100 * n));
+            assert_eq!(now, at(100 * n + 10));
+            assert_eq!(t.send(1500, now), now);
+        }
+        // Whole rounds are passed over.
+        t.rest();
+        assert_eq!(t.ready(at(1_000_005)), at(1_000_010));
+    }
+
+    /// A trace that begins at 0 has an opportunity there in every round.
+    #[test]
+    fn the_last_time_is_when_it_begins_again() {
+        let mut t = trace(&[0, 50]);
+        let mut now = at(0);
+        let sent: Vec<_> = (0..5)
+            .map(|_| {
+                now = t.ready(now);
+                now = t.send(1500, now);
+                now
+            })
+            .collect();
+        // At 0 it is over: the packet came then. 50 is the first round's last and the second's first.
+        assert_eq!(sent, [at(50), at(50), at(100), at(100), at(150)]);
+        assert_eq!(trace(&[0, 50]).passed(at(100)), 5 * 1500);
+    }
+}

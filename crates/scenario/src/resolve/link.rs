@@ -1,0 +1,146 @@
+//! Links: both of their directions.
+
+use super::channel;
+use super::nodes::named;
+use super::{Cx, falling, queue, step, traffic};
+use crate::error::Error;
+use crate::file::{self, Either, PerName};
+use crate::law::Law;
+use crate::model::{Delay, Direction, Host, Link, Per};
+use crate::tree::Path;
+
+pub fn link(
+    cx: &mut Cx<'_>,
+    name: &str,
+    raw: &mut file::Link,
+    hosts: &[Host],
+    mean_packet: f64,
+) -> Result<Link, Error> {
+    let path = named("link", name);
+    let back = step(&path, "reverse");
+    let at = |key: &str| step(&path, key);
+    let back_at = |key: &str| step(&back, key);
+    inherit(cx, &back, raw);
+    let access = channel::access(cx, &at("access"), &mut raw.access, &mut raw.rate)?;
+    let mut forward = Direction {
+        rate: raw.rate.map(|r| r.rate()),
+        capacity: channel::capacity(cx, &at("capacity"), raw.capacity.as_ref(), hosts)?,
+        demand: None,
+        access,
+        delay: delay(cx, &at("delay"), &mut raw.delay)?,
+        loss: channel::loss(cx, &at("loss"), &mut raw.loss)?,
+        queue: None,
+    };
+    let shared_delay = raw.reverse.delay.is_none() && forward.delay.per == Per::Connection;
+    let access = channel::access(cx, &back_at("access"), &mut raw.reverse.access, &mut raw.reverse.rate)?;
+    let mut reverse = Direction {
+        rate: raw.reverse.rate.map(|r| r.rate()),
+        capacity: channel::capacity(cx, &back_at("capacity"), raw.reverse.capacity.as_ref(), hosts)?,
+        demand: None,
+        access,
+        delay: match &mut raw.reverse.delay {
+            Some(raw) => delay(cx, &back_at("delay"), raw)?,
+            None => forward.delay.clone(),
+        },
+        loss: match &mut raw.reverse.loss {
+            Some(raw) => channel::loss(cx, &back_at("loss"), raw)?,
+            None => forward.loss.clone(),
+        },
+        queue: None,
+    };
+    if raw.reverse.delay.is_none() && !shared_delay {
+        raw.reverse.delay = Some(raw.delay.clone());
+    }
+    let round_trip = forward.delay.longest() + reverse.delay.longest();
+    forward.demand = channel::demand(cx, &at("demand"), raw.demand.as_mut(), round_trip);
+    reverse.demand = channel::demand(cx, &back_at("demand"), raw.reverse.demand.as_mut(), round_trip);
+    for (path, direction) in [(&path, &forward), (&back, &reverse)] {
+        channel::one_capacity(cx, path, direction)?;
+    }
+    let mut link = Link {
+        name: name.to_owned(),
+        between: (raw.between[0].clone(), raw.between[1].clone()),
+        forward,
+        reverse,
+        shared_delay,
+        handover: channel::handover(cx, &at("handover"), raw.handover.as_mut())?,
+    };
+    let rates = [link.forward.mean_rate(), link.reverse.mean_rate()];
+    link.forward.queue = queue(cx, &path, raw.queue.as_mut(), rates[0], mean_packet)?;
+    link.reverse.queue = queue(cx, &back, raw.reverse.queue.as_mut(), rates[1], mean_packet)?;
+    Ok(link)
+}
+
+/// Fills in what is on the way back as on the way forward.
+fn inherit(cx: &mut Cx<'_>, back: &Path, raw: &mut file::Link) {
+    let reverse = &mut raw.reverse;
+    let own = reverse.rate.is_some() || reverse.access.is_some() || reverse.demand.is_some();
+    if reverse.capacity.is_none() && !own {
+        reverse.capacity.clone_from(&raw.capacity);
+    }
+    if reverse.capacity.is_none() {
+        reverse.rate = reverse.rate.or(raw.rate);
+        if reverse.access.is_none() {
+            reverse.access.clone_from(&raw.access);
+        }
+    }
+    reverse.loss.get_or_insert_with(|| raw.loss.clone());
+    for key in ["rate", "delay", "loss"] {
+        let key = step(back, key);
+        if cx.root.find(&key).is_none() {
+            cx.note(&key, None, "as on the way forward".to_owned());
+        }
+    }
+}
+
+fn delay(cx: &Cx<'_>, path: &Path, raw: &mut file::Delay) -> Result<Delay, Error> {
+    let table = match raw {
+        Either::Plain(fixed) => {
+            let per = Per::Packet { ordered: true };
+            return Ok(Delay {
+                fixed: fixed.time(),
+                jitter: Law::Fixed(bentpipe_units::Duration::ZERO),
+                per,
+            });
+        }
+        Either::Table(table) => table,
+    };
+    let fixed = table.fixed.map(|t| t.time());
+    let jitter = match (&table.uniform, &table.normal, fixed, &table.jitter) {
+        (Some([low, high]), None, None, None) => {
+            if low.0 > high.0 {
+                return Err(falling(
+                    cx,
+                    &step(path, "uniform"),
+                    &low.time().to_string(),
+                    &high.time().to_string(),
+                ));
+            }
+            Law::Uniform(low.time(), high.time())
+        }
+        (None, Some(normal), None, None) => Law::Normal { mean: normal.mean.time(), std: normal.std.time() },
+        (None, None, Some(_), Some(jitter)) => {
+            traffic::law(cx, &step(path, "jitter"), jitter, crate::quantity::Quantity::time)?
+        }
+        (uniform, normal, fixed, jitter) => {
+            let keys = [
+                ("uniform", uniform.is_some()),
+                ("normal", normal.is_some()),
+                ("fixed", fixed.is_some()),
+                ("jitter", jitter.is_some()),
+            ];
+            return Err(channel::one_of(cx, path, &keys, "uniform, normal, fixed with jitter"));
+        }
+    };
+    let fixed = fixed.unwrap_or_default();
+    let per = match table.per.get_or_insert(PerName::Packet) {
+        PerName::Packet => Per::Packet { ordered: *table.ordered.get_or_insert(true) },
+        PerName::Connection => Per::Connection,
+    };
+    if per == Per::Connection && table.ordered.is_some() {
+        let problem = "allowed: only with per = \"packet\"; a connection's packets keep their order, and connections do not wait \
+             for each other";
+        return Err(cx.error(&step(path, "ordered"), problem.to_owned()));
+    }
+    Ok(Delay { fixed, jitter, per })
+}
