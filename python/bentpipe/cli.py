@@ -430,6 +430,100 @@ def report(result: Path, figures: Path | None, formats: str, *, force: bool) -> 
     print(f"Report: {write_report(opened)}")
 
 
+@cli.command(short_help="Compare the simulator with another one.")
+@click.argument("what", type=click.Choice(["truth"]))
+@click.option(
+    "--table",
+    "tables",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    multiple=True,
+    help="Figures to meet, instead of those that come with Bentpipe; may be repeated.",
+)
+@click.option(
+    "--only",
+    metavar="TEXT",
+    multiple=True,
+    help="Only experiments whose name contains this; may be repeated.",
+)
+@click.option("--seeds", type=int, default=5, show_default=True, metavar="N", help="Runs per experiment.")
+@click.option("--jobs", type=int, metavar="N", help="Runs at a time; default: one per core.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    help="json: a list of cells, and nothing else.",
+)
+@click.pass_context
+def verify(
+    context: click.Context,
+    what: str,
+    tables: tuple[Path, ...],
+    only: tuple[str, ...],
+    seeds: int,
+    jobs: int | None,
+    form: str,
+) -> None:
+    """Repeat the experiments that ns-2.35 was run on and compare, figure by figure.
+
+    A figure passes within the larger of 5 % and 2.5 standard deviations of ns-2's over its seeds (a single
+    session: 10 % and 3; mean queue and drop rate: 10 %). "differs": it does not, but need not, for it is an
+    artefact of ns-2's timing. Exit code 1 if a figure that must be met is not.
+
+    \b
+    Examples:
+      bentpipe verify truth
+      bentpipe verify truth --only RED --format json
+      bentpipe verify truth --table my-cells.csv
+    """
+    del what
+    from bentpipe import console
+    from bentpipe import verify as verifying
+
+    files = list(tables) or verifying.shipped()
+    found = [each for table in files for each in verifying.experiments(table)]
+    wanted = [each for each in found if all(text in each.name for text in only)]
+    if not wanted:
+        raise UsageError(f"--only {' --only '.join(only)}: no experiment of {len(found)} has such a name")
+    bar = console.watcher()
+    bar.begin(len(wanted) * seeds, 0)
+    try:
+        cells = verifying.verify(wanted, seeds=seeds, jobs=jobs, told=bar.progress)
+    finally:
+        bar.close()
+    failed = sum(cell.verdict == "fail" for cell in cells)
+    if form == "json":
+        click.echo(json.dumps([cell.row() for cell in cells], indent=2, ensure_ascii=False, allow_nan=False))
+    else:
+        out = console.stdout()
+        headings = ["experiment", "figure", "unit", "ns-2", "ours", "difference", "allowed", "verdict"]
+        out.print(console.grid(headings, map(_cell, cells), right=3))
+        differ = sum(cell.verdict == "differs" for cell in cells)
+        passed = len(cells) - failed - differ
+        out.print(f"{passed} of {len(cells)} figures pass, {failed} fail, {differ} differ where they may.")
+    if failed:
+        context.exit(1)
+
+
+def _cell(cell: Any) -> list[str]:  # noqa: ANN401
+    from bentpipe.wording import brief, number
+
+    target = cell.target
+    share = f"{100 * cell.difference / target.mean:+.1f} %".replace("-", "−") if target.mean else "–"
+    allowed = f"{100 * target.tolerance / target.mean:.1f} %" if target.mean else brief(target.tolerance)
+    return [
+        cell.experiment,
+        target.metric,
+        target.unit,
+        f"{number(target.mean)} ± {brief(target.std, 2)}",
+        f"{number(cell.mean)} ± {brief(cell.std, 2)}",
+        share,
+        allowed,
+        cell.verdict,
+    ]
+
+
 @cli.command(short_help="Print the JSON Schema of a scenario file.")
 def schema() -> None:
     """Print the JSON Schema of a scenario file, for editors and checkers.

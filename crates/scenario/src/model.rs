@@ -423,6 +423,9 @@ pub struct Tcp {
     pub delayed_ack: Option<Duration>,
     /// Whether only the first partial acknowledgement restarts the retransmission timer.
     pub impatient: bool,
+    /// Whether congestion leaves a share of the congestion window, not of what is outstanding.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub half_of_cwnd: bool,
     /// Whether a timeout resends everything from the first unacknowledged segment on.
     pub go_back_n: bool,
     /// Whether an idle connection starts again from the initial window.

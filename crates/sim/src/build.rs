@@ -473,6 +473,7 @@ fn tcp_config(t: &scenario::Tcp, pacing: Option<Rate>) -> tcp::Config {
         limited_transmit: t.limited_transmit,
         delayed_ack: t.delayed_ack,
         impatient: t.impatient,
+        half_of_cwnd: t.half_of_cwnd,
         go_back_n: t.go_back_n,
         slow_start_restart: t.slow_start_restart,
         pacing,

@@ -65,6 +65,9 @@ pub struct Transport {
     pub delayed_ack: Option<Span>,
     /// Whether only the first partial acknowledgement restarts the retransmission timer (RFC 6582, 4).
     pub impatient: bool,
+    /// Whether congestion leaves half (or another share) of the congestion window, not of what is outstanding (RFC 5681,
+    /// 3.1).
+    pub half_of_cwnd: bool,
     /// Whether a timeout resends everything from the first unacknowledged segment on.
     pub go_back_n: bool,
     /// Whether an idle connection starts again from the initial window (RFC 5681, 4.1).
@@ -153,6 +156,7 @@ impl Default for Transport {
             abc: false,
             delayed_ack: None,
             impatient: true,
+            half_of_cwnd: false,
             go_back_n: false,
             slow_start_restart: true,
             hystart: false,

@@ -117,6 +117,7 @@ fn transport(cx: &mut Cx<'_>, name: &str, raw: &mut file::Transport) -> Result<T
         abc: raw.abc,
         delayed_ack: raw.delayed_ack.map(|t| t.time()),
         impatient: raw.impatient,
+        half_of_cwnd: raw.half_of_cwnd,
         go_back_n: raw.go_back_n,
         slow_start_restart: raw.slow_start_restart,
         hystart: raw.hystart,

@@ -213,6 +213,13 @@ impl Connection {
 
     /// ssthresh, for a loss or a mark.
     pub(super) fn reduce(&mut self, cfg: &Config, now: Instant, flight: u64) {
+        let flight = if cfg.half_of_cwnd {
+            let window =
+                if self.phase == Phase::FastRecovery { self.window.ssthresh } else { self.window.cwnd };
+            window.min(cfg.max_window)
+        } else {
+            flight
+        };
         self.algorithm.on_congestion(&mut self.window, flight, cfg.smss(), now);
         if let Some(hystart) = self.delivery.as_mut().and_then(|delivery| delivery.hystart.as_mut()) {
             hystart.stop();

@@ -44,6 +44,9 @@ pub struct Config {
     /// Whether the first partial ACK alone restarts the retransmission timer ("impatient", RFC 6582 section
     /// 4), or each of them ("slow but steady").
     pub impatient: bool,
+    /// Whether congestion leaves a share of the congestion window, as in 4.3BSD and ns-2, not of what is outstanding
+    /// (RFC 5681 section 3.1, which warns of the former).
+    pub half_of_cwnd: bool,
     /// Whether all from the first unacknowledged byte is sent again after a timeout, as 4.4BSD and ns-2 do.
     /// If not, one segment is, and one more for each ACK that shows another hole.
     pub go_back_n: bool,
@@ -140,6 +143,7 @@ impl Default for Config {
             limited_transmit: true,
             delayed_ack: Some(Duration::from_millis(200)),
             impatient: true,
+            half_of_cwnd: false,
             go_back_n: true,
             abc: false,
             slow_start_restart: true,

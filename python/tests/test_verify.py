@@ -1,0 +1,113 @@
+"""The simulator beside ns-2.35: every published cell that says something about a TCP or a queue."""
+
+import json
+from pathlib import Path
+
+import pytest
+from conftest import Command
+
+from bentpipe.errors import UsageError
+from bentpipe.verify import Cell, Experiment, experiments, shipped, verify
+
+
+@pytest.fixture(scope="module")
+def published() -> list[Experiment]:
+    return [experiment for table in shipped() for experiment in experiments(table)]
+
+
+@pytest.fixture(scope="module")
+def cells(published: list[Experiment]) -> list[Cell]:
+    return verify(published)
+
+
+def test_all_figures_are_there(published: list[Experiment]) -> None:
+    assert len(published) == 48 + 3
+    assert sum(len(experiment.targets) for experiment in published) == 48 * 5 + 3 * 4
+
+
+def test_figures_that_must_be_met_are(cells: list[Cell]) -> None:
+    asked = [cell for cell in cells if cell.target.asked]
+    assert len(asked) > 150
+    failed = [
+        f"{c.experiment}: {c.target.metric} {c.mean:.6g}, not {c.target.mean:.6g}"
+        for c in asked
+        if not c.passed
+    ]
+    assert not failed
+
+
+def test_a_transport_that_differs_is_found_out(published: list[Experiment]) -> None:
+    # A clock of a second makes timeouts late; a session that loses a tenth of its packets feels it.
+    (experiment,) = (e for e in published if e.name == "a/base/Reno/RED buffer 50 window 64")
+    slow = experiment.scenario.replace('preset = "ns2"', 'preset = "ns2"\nclock_granularity = "1 s"')
+    (cell,) = (
+        cell
+        for cell in verify([Experiment("slow", slow, experiment.targets, experiment.measure)], seeds=2)
+        if cell.target.metric == "goodput lossy10pct"
+    )
+    assert cell.verdict == "fail"
+
+
+def test_a_session_may_differ_by_a_tenth_and_a_queue_too(published: list[Experiment]) -> None:
+    (experiment,) = (e for e in published if e.name == "a/base/Reno/RED buffer 50 window 64")
+    allowed = {target.metric: target.tolerance for target in experiment.targets}
+    assert allowed["goodput lossy10pct"] == pytest.approx(3 * 976)
+    assert allowed["goodput lossless"] == pytest.approx(0.05 * 103_062)
+    assert allowed["queue"] == pytest.approx(1.87)
+
+
+def test_the_command_prints_cells(bentpipe: Command) -> None:
+    done = bentpipe(
+        "verify", "truth", "--only", "rtt", "--only", "RED", "--seeds", "2", "--format", "json", check=0
+    )
+    rows = json.loads(done.stdout)
+    assert [row["metric"] for row in rows] == ["utilization", "queue", "drop_rate", "goodput"]
+    assert all(row["verdict"] == "pass" and row["seeds"] == 2 for row in rows)
+    table = bentpipe("verify", "truth", "--only", "rtt", "--only", "RED", "--seeds", "1", check=0).stdout
+    assert "4 of 4 figures pass" in table
+
+
+def test_a_table_of_ones_own_fails_with_exit_code_1(bentpipe: Command, tmp_path: Path) -> None:
+    (dumbbell,) = (table for table in shipped() if table.stem == "red_dumbbell")
+    lines = dumbbell.read_text().splitlines()
+    wrong = lines[-1].replace("59.5992", "99.5992")
+    assert wrong != lines[-1]
+    (tmp_path / "cells.csv").write_text(f"{lines[0]}\n{wrong}\n")
+    done = bentpipe("verify", "truth", "--table", "cells.csv", "--seeds", "1", check=1)
+    assert "3 of 4 figures pass, 1 fail" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "1: neither kind of table"),
+        ("a,b\n1,2\n", "1: neither kind of table"),
+        ("rtt_s,queue,tcp,n_flows,bottleneck_bps,buffer_pkts,max_window\n", "1: no column 'drop_rate_mean'"),
+        ("HEAD", "no row below the headings"),
+        ("HEAD\n0.06|x", "2: rtt_s: found 'x'; allowed: a number, at least 0.06"),
+        ("HEAD\nRED|SFQ", "2: queue: found 'SFQ'; allowed: DropTail, RED"),
+        ("HEAD\n50|2.5", "2: n_flows: found 2.5; allowed: a whole number"),
+        ("HEAD\n59.5992|", "2: qlen_mean_pkts_mean: missing"),
+        (b"\xff\xfe", "invalid start byte"),
+    ],
+)
+def test_bad_tables(tmp_path: Path, text: str | bytes, message: str) -> None:
+    (dumbbell,) = (table for table in shipped() if table.stem == "red_dumbbell")
+    head, *_, row = dumbbell.read_text().splitlines()
+    if isinstance(text, str) and "|" in text:
+        # The last row with one cell changed.
+        was, now = text.removeprefix("HEAD\n").split("|")
+        text = f"HEAD\n{row.replace(f',{was},', f',{now},', 1)}"
+    table = tmp_path / "cells.csv"
+    table.write_bytes(text if isinstance(text, bytes) else text.replace("HEAD", head).encode())
+    with pytest.raises(UsageError) as raised:
+        experiments(table)
+    assert message in str(raised.value)
+    assert str(raised.value).startswith(str(table))
+
+
+def test_an_absent_table(bentpipe: Command) -> None:
+    done = bentpipe("verify", "truth", "--table", "absent.csv", check=2)
+    assert done.stderr == "error: absent.csv: No such file or directory\n"
+    assert "no experiment of 51" in bentpipe("verify", "truth", "--only", "SFQ", check=2).stderr
+    assert "seeds is 0" in bentpipe("verify", "truth", "--seeds", "0", check=2).stderr
