@@ -401,9 +401,9 @@ pub struct Tcp {
     /// Shortest retransmission timeout.
     #[serde(serialize_with = "ns")]
     pub min_rto: Duration,
-    /// Whether that bounds what is added to the smoothed round trip.
+    /// Whether the timeout follows from round trips as in Linux.
     #[serde(skip_serializing_if = "is_off")]
-    pub min_rto_beyond_srtt: bool,
+    pub linux_rto: bool,
     /// Longest retransmission timeout.
     #[serde(serialize_with = "ns")]
     pub max_rto: Duration,

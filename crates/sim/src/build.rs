@@ -467,7 +467,7 @@ fn tcp_config(t: &scenario::Tcp, pacing: Option<Rate>) -> tcp::Config {
         initial_ssthresh: t.initial_ssthresh.unwrap_or(u64::MAX),
         initial_rto: t.initial_rto,
         min_rto: t.min_rto,
-        min_rto_beyond_srtt: t.min_rto_beyond_srtt,
+        linux_rto: t.linux_rto,
         max_rto: t.max_rto,
         clock_granularity: t.clock_granularity,
         limited_transmit: t.limited_transmit,

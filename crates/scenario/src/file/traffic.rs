@@ -46,8 +46,9 @@ pub struct Transport {
     pub initial_rto: Span,
     /// Shortest retransmission timeout (RFC 6298, 2.4).
     pub min_rto: Span,
-    /// Whether `min_rto` bounds what is added to the smoothed round trip, not the sum (Linux, `__tcp_set_rto`).
-    pub min_rto_beyond_srtt: bool,
+    /// Whether the retransmission timeout follows from round trips as in Linux (`tcp_rtt_estimator`), not by RFC 6298:
+    /// the largest deviation of a round trip counts, and `min_rto` bounds what is added to the smoothed one.
+    pub linux_rto: bool,
     /// Longest retransmission timeout (RFC 6298, 2.5).
     pub max_rto: Span,
     /// Granularity of the clock that times round trips (RFC 6298, G).
@@ -147,7 +148,7 @@ impl Default for Transport {
             initial_ssthresh: None,
             initial_rto: Span::of(1_000_000_000),
             min_rto: Span::of(1_000_000_000),
-            min_rto_beyond_srtt: false,
+            linux_rto: false,
             max_rto: Span::of(60_000_000_000),
             clock_granularity: Time::of(1_000_000),
             limited_transmit: true,

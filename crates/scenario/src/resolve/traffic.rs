@@ -108,7 +108,7 @@ fn transport(cx: &mut Cx<'_>, name: &str, raw: &mut file::Transport) -> Result<T
         initial_ssthresh: raw.initial_ssthresh.map(|w| bytes(w, mss)),
         initial_rto: raw.initial_rto.time(),
         min_rto: raw.min_rto.time(),
-        min_rto_beyond_srtt: raw.min_rto_beyond_srtt,
+        linux_rto: raw.linux_rto,
         max_rto: raw.max_rto.time(),
         clock_granularity: raw.clock_granularity.time(),
         limited_transmit: raw.limited_transmit,

@@ -111,7 +111,7 @@ impl Connection {
     pub(super) fn measure(&mut self, cfg: &Config, now: Instant, ack: u64, echo: u32) -> bool {
         if self.timestamps {
             // RFC 7323 section 4.1: every ACK that moves SND.UNA does.
-            self.rto.on_echo(cfg, now, echo, self.max - self.una)
+            self.rto.on_echo(cfg, now, echo, ack, (self.una, self.max))
         } else {
             self.rto.on_ack(cfg, now, ack)
         }

@@ -29,8 +29,10 @@ pub struct Config {
     pub initial_rto: Duration,
     /// Lower bound of RTO, RFC 6298 (2.4).
     pub min_rto: Duration,
-    /// Whether `min_rto` bounds RTO - SRTT instead, as in Linux (`__tcp_set_rto()`, where RTTVAR has this bound).
-    pub min_rto_beyond_srtt: bool,
+    /// Whether RTO follows from round trips as in Linux (`tcp_rtt_estimator()`) rather than by RFC 6298: with
+    /// timestamps each counts in full, the largest deviation of a round trip counts, and `min_rto` bounds what is
+    /// added to SRTT.
+    pub linux_rto: bool,
     /// Upper bound of RTO, backed off or not, and of the interval between window probes, RFC 6298 (2.5).
     pub max_rto: Duration,
     /// G of RFC 6298: round trips are measured in whole ticks of this length, to the nearest, at least one.
@@ -137,7 +139,7 @@ impl Default for Config {
             initial_ssthresh: u64::MAX,
             initial_rto: Duration::from_secs(1),
             min_rto: Duration::from_secs(1),
-            min_rto_beyond_srtt: false,
+            linux_rto: false,
             max_rto: Duration::from_secs(60),
             clock_granularity: Duration::from_millis(1),
             limited_transmit: true,

@@ -1,4 +1,4 @@
-//! The retransmission timeout, RFC 6298, with timestamps by RFC 7323 section 4.
+//! The retransmission timeout, RFC 6298, with timestamps by RFC 7323 section 4; or as in Linux.
 
 use bentpipe_units::{Duration, Instant};
 
@@ -6,6 +6,18 @@ use super::{Config, Timestamps};
 
 /// The least interval of a timer, whatever the configuration says: an RTO of nothing would go off for ever.
 const FLOOR: Duration = Duration::from_micros(1);
+
+/// What `tcp_rtt_estimator()` of Linux keeps besides SRTT and RTTVAR, whose K is in them: all are four times the
+/// deviation.
+#[derive(Clone, Debug)]
+struct Linux {
+    /// `mdev`: the mean deviation.
+    mean: Duration,
+    /// `mdev_max`: the largest that it was in this round, `min_rto` at least.
+    largest: Duration,
+    /// `rtt_seq`: an ACK beyond it ends the round.
+    end: u64,
+}
 
 /// Estimator of the round trip and what follows from it.
 #[derive(Clone, Debug)]
@@ -16,6 +28,7 @@ pub(super) struct Rto {
     rttvar: Duration,
     /// The latest measurement; zero before the first.
     latest: Duration,
+    linux: Option<Box<Linux>>,
     /// RTO without backoff.
     rto: Duration,
     /// When the segment being timed left.
@@ -34,6 +47,9 @@ impl Rto {
             srtt: Duration::ZERO,
             rttvar: Duration::ZERO,
             latest: Duration::ZERO,
+            linux: cfg
+                .linux_rto
+                .then(|| Box::new(Linux { mean: Duration::ZERO, largest: Duration::ZERO, end: 0 })),
             rto,
             timed_at: Instant::ZERO,
             timed_end: 0,
@@ -66,14 +82,22 @@ impl Rto {
             return false;
         }
         self.timed_end = 0;
-        self.measured(cfg, now - self.timed_at, 1);
+        // There is one at a time, so each ends a round.
+        self.measured(cfg, now - self.timed_at, 1, (ack, 0));
         true
     }
 
-    /// An ACK of new data carried the timestamp `echo` back, while `flight` bytes were outstanding. Whether that
-    /// is a measurement.
+    /// An ACK of all below `ack` carried the timestamp `echo` back, while what lies in `una..max` was outstanding.
+    /// Whether that is a measurement.
     #[inline]
-    pub(super) fn on_echo(&mut self, cfg: &Config, now: Instant, echo: u32, flight: u64) -> bool {
+    pub(super) fn on_echo(
+        &mut self,
+        cfg: &Config,
+        now: Instant,
+        echo: u32,
+        ack: u64,
+        (una, max): (u64, u64),
+    ) -> bool {
         // Modulo 2^32, as clocks wrap. What lies more than half of that back is none of ours.
         let micros = Timestamps::new(now, 0).value.wrapping_sub(echo);
         if echo == 0 || micros > u32::MAX / 2 {
@@ -81,13 +105,14 @@ impl Rto {
         }
         // RFC 7323 section 4.2 and appendix G: with a sample for every second segment, the weights are divided
         // by as many as a window gives, or the history would shrink to a part of a round trip.
-        let expected = flight.div_ceil(2 * cfg.smss()).max(1);
-        self.measured(cfg, Duration::from_micros(u64::from(micros)), expected);
+        let expected = (max - una).div_ceil(2 * cfg.smss()).max(1);
+        self.measured(cfg, Duration::from_micros(u64::from(micros)), expected, (ack, max));
         true
     }
 
-    /// Takes in a round trip of `r`, one of `expected` in a window.
-    fn measured(&mut self, cfg: &Config, r: Duration, expected: u64) {
+    /// Takes in a round trip of `r`, one of `expected` in a window, when all below `una` is acknowledged of what was sent
+    /// below `max`.
+    fn measured(&mut self, cfg: &Config, r: Duration, expected: u64, (una, max): (u64, u64)) {
         let g = cfg.clock_granularity;
         let r = match g.as_nanos() {
             0 => r,
@@ -97,6 +122,18 @@ impl Rto {
         };
         let r = if r.is_zero() { Duration::from_nanos(1) } else { r };
         self.latest = r;
+        if let Some(linux) = &mut self.linux {
+            let first = self.srtt.is_zero();
+            linux.on_deviation(cfg, &mut self.rttvar, self.srtt, r);
+            if first || una > linux.end {
+                linux.on_round(cfg, &mut self.rttvar, max);
+            }
+            self.srtt = if first { r } else { weighted(self.srtt, r, 8) };
+            // __tcp_set_rto(), with no bound below.
+            self.rto = bounded(self.srtt + self.rttvar, Duration::ZERO, cfg.max_rto);
+            self.interval = self.rto;
+            return;
+        }
         if self.srtt.is_zero() {
             // RFC 6298 (2.2): first measurement, so SRTT <- R, RTTVAR <- R/2.
             self.srtt = r;
@@ -109,9 +146,7 @@ impl Rto {
             self.srtt = weighted(self.srtt, r, 8 * expected);
         }
         // RFC 6298 (2.2), (2.3): RTO <- SRTT + max(G, K RTTVAR), K = 4.
-        let (beyond, least) =
-            if cfg.min_rto_beyond_srtt { (cfg.min_rto, Duration::ZERO) } else { (g, cfg.min_rto) };
-        self.rto = bounded(self.srtt + self.rttvar.times(4).max(beyond), least, cfg.max_rto);
+        self.rto = bounded(self.srtt + self.rttvar.times(4).max(g), cfg.min_rto, cfg.max_rto);
         // RFC 6298 (5.7), note: a measurement may collapse the RTO after it was backed off.
         self.interval = self.rto;
     }
@@ -157,6 +192,37 @@ impl Rto {
     /// SRTT, once there was a measurement.
     pub(super) fn srtt(&self) -> Option<Duration> {
         (!self.srtt.is_zero()).then_some(self.srtt)
+    }
+}
+
+impl Linux {
+    /// Takes in a round trip of `r`, where the smoothed one was `srtt`; zero before the first.
+    fn on_deviation(&mut self, cfg: &Config, rttvar: &mut Duration, srtt: Duration, r: Duration) {
+        if srtt.is_zero() {
+            // So that RTO is three round trips.
+            self.mean = r.times(2);
+            self.largest = self.mean.max(cfg.min_rto);
+            *rttvar = self.largest;
+            return;
+        }
+        let deviation = r.saturating_sub(srtt) + srtt.saturating_sub(r);
+        let quarter = self.mean.part(4);
+        // A round trip that falls raises it by an eighth only.
+        let gain = if r < srtt && deviation > quarter {
+            quarter + deviation.saturating_sub(quarter).part(8)
+        } else {
+            deviation
+        };
+        self.mean = self.mean.saturating_sub(quarter) + gain;
+        self.largest = self.largest.max(self.mean);
+        *rttvar = (*rttvar).max(self.largest);
+    }
+
+    /// A round is over: RTTVAR falls towards the largest deviation that was in it.
+    fn on_round(&mut self, cfg: &Config, rttvar: &mut Duration, max: u64) {
+        *rttvar = rttvar.saturating_sub(rttvar.saturating_sub(self.largest).part(4));
+        self.end = max;
+        self.largest = cfg.min_rto;
     }
 }
 

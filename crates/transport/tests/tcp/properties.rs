@@ -44,7 +44,7 @@ fn configs() -> impl Strategy<Value = Config> {
             window_scale: scale.map(|shift: u8| shift.min((receive * receive * mss / 30).ilog2() as u8)),
             hystart: switches[9],
             pace_window: switches[10],
-            min_rto_beyond_srtt: switches[11],
+            linux_rto: switches[11],
             initial_receive_window: switches[12].then_some(mss),
             syn_retries: 1000,
             retries: 1000,

@@ -39,18 +39,40 @@ fn rto_is_no_less_than_the_minimum() {
     established(&cfg, 9000, "100 write 10\n > . 1:11\n = rto 350\n = timer 450");
 }
 
-/// As in Linux: RTO = SRTT + max(min_rto, 4 RTTVAR) = 100 + max(350, 200), then 112.5 + 350.
+/// As in Linux, by hand; deviations are four times the mean one. The SYN took 100: SRTT = 100, mdev = 200, which is the
+/// least RTTVAR as well, RTO = 300.
+/// 200: mdev = 3/4 x 200 + 100 = 250 = RTTVAR, SRTT = 112.5. A round ended, with 250 in it: RTTVAR stays.
+/// 112.5: mdev = 187.5. In this round it was no more than 200, so RTTVAR = 250 - 50/4 = 237.5.
+/// 104.5: 8 less, which is less than mdev / 4 = 46.875: mdev = 140.625 + 8, SRTT = 111.5, RTTVAR = 237.5 - 37.5/4.
+/// 31.5: 80 less, of which 37.15625 are mdev / 4: mdev = 111.46875 + 37.15625 + 42.84375 / 8 = 153.98, SRTT = 101.5,
+/// RTTVAR = 228.125 - 28.125/4.
 #[test]
-fn rto_is_longer_than_a_round_trip_by_the_minimum() {
-    let cfg = Config { min_rto: Duration::from_millis(350), min_rto_beyond_srtt: true, ..config() };
+fn rto_of_linux_by_hand() {
+    let cfg = Config { min_rto: Duration::from_millis(200), linux_rto: true, ..config() };
     established(
         &cfg,
         9000,
-        "100  write 10
-              > . 1:11
-              = rto 450
-         300  < . 1:1 a11 w9000
-              = rto 462.5",
+        "100   write 10
+               > . 1:11
+               = rto 300
+         300   < . 1:1 a11 w9000
+               = srtt 112.5
+               = rto 362.5
+         300   write 10
+               > . 11:21
+         412.5 < . 1:1 a21 w9000
+               = srtt 112.5
+               = rto 350
+         412.5 write 10
+               > . 21:31
+         517   < . 1:1 a31 w9000
+               = srtt 111.5
+               = rto 339.625
+         517   write 10
+               > . 31:41
+         548.5 < . 1:1 a41 w9000
+               = srtt 101.5
+               = rto 322.59375",
     );
 }
 
