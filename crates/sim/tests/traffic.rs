@@ -1,0 +1,197 @@
+//! Kinds of traffic in whole runs: what arrives, when flows are there, and what their rows say.
+
+mod common;
+
+use bentpipe_scenario::Scenario;
+use bentpipe_sim::Results;
+use bentpipe_units::{Duration, Instant};
+use common::results;
+
+/// A run of some traffic over a wire of 10 Mbit/s and 10 ms.
+fn run(duration: &str, traffic: &str) -> Results {
+    run_over("queue = {}", duration, traffic)
+}
+
+fn run_over(wire: &str, duration: &str, traffic: &str) -> Results {
+    let text = format!(
+        r#"
+title = "Traffic"
+[run]
+duration = "{duration}"
+sample_interval = "1 s"
+subject = "wire"
+[host.server]
+count = 3
+[host.client]
+count = 2
+[router.near]
+[router.far]
+[link.in]
+between = ["server", "near"]
+[link.wire]
+between = ["near", "far"]
+rate = "10 Mbps"
+delay = "10 ms"
+{wire}
+[link.out]
+between = ["far", "client"]
+[traffic.t]
+from = "server"
+to = "client"
+{traffic}
+"#
+    );
+    let scenario = Scenario::parse(&text, "test.toml", &[]).unwrap_or_else(|e| panic!("{e}"));
+    results(&scenario, 1)
+}
+
+fn at(seconds: f64) -> Instant {
+    Instant::ZERO + Duration::from_secs_f64(seconds)
+}
+
+/// What went over the wire in each second [bit/s].
+fn wire(r: &Results) -> &[f64] {
+    &r.series.iter().find(|s| s.name == "utilization_out").unwrap().values
+}
+
+/// JM section IV: transfers every 2 s in the mean, half of 10 KB and half of 100 KB. In 4000 s there are 2000 ± 45 of
+/// each of two sources, and as many of either size.
+#[test]
+fn files_come_as_a_poisson_process_each_with_its_own_connection() {
+    let r = run(
+        "4000 s",
+        r#"
+kind = "files"
+sources = 2
+interval = { exponential = "2 s" }
+size = { choice = ["10 KB", "100 KB"] }
+"#,
+    );
+    let count = r.flows.len() as f64;
+    assert!((count - 4000.0).abs() < 4.0 * 4000f64.sqrt(), "{count}");
+    assert!(r.flows.iter().all(|f| f.finite));
+    let done: Vec<_> = r.flows.iter().filter(|f| f.completed).collect();
+    assert!(r.flows.len() - done.len() <= 2, "all but those that had just begun");
+    assert!(done.iter().all(|f| f.delivered == 10_000 || f.delivered == 100_000));
+    let small = done.iter().filter(|f| f.delivered == 10_000).count() as f64;
+    assert!((small / count - 0.5).abs() < 4.0 * 0.5 / count.sqrt(), "{small} of {count}");
+    // Ten segments at once: a handshake, then SYN and ACK apart, 10 KB in one round trip of 20 ms more.
+    let least = done.iter().map(|f| f.completion_time()).fold(f64::MAX, f64::min);
+    assert!((0.030..0.045).contains(&least), "{least}");
+    for source in 0..2 {
+        let begins: Vec<_> = r.flows.iter().filter(|f| f.session == source).map(|f| f.opened).collect();
+        let gaps: Vec<_> = begins.windows(2).map(|w| (w[1] - w[0]).as_secs_f64()).collect();
+        let n = gaps.len() as f64;
+        let mean = gaps.iter().sum::<f64>() / n;
+        let std = (gaps.iter().map(|g| (g - mean) * (g - mean)).sum::<f64>() / n).sqrt();
+        // Exponential: as wide as it is long.
+        assert!((mean - 2.0).abs() < 4.0 * 2.0 / n.sqrt(), "{mean}");
+        assert!((std - 2.0).abs() < 4.0 * 2.0 * (2.0 / n).sqrt(), "{std}");
+    }
+}
+
+/// R11 section 7.5: away from 125 s to 175 s. Whatever it is, it has two rows; nothing is sent meanwhile; and what it sends
+/// before and after is the same.
+#[test]
+fn flows_leave_and_come_back() {
+    for traffic in [
+        "kind = \"bulk\"\n",
+        "kind = \"cbr\"\nrate = \"1 Mbps\"\npacket = \"1000 B\"\n",
+        "kind = \"cbr\"\ntransport = \"default\"\nrate = \"1 Mbps\"\npacket = \"1000 B\"\n",
+        "kind = \"poisson\"\nrate = \"2 Mbps\"\npacket = { exponential = \"500 B\" }\n",
+    ] {
+        let away = format!("{traffic}flows = 2\naway = [[\"125 s\", \"175 s\"]]");
+        let r = run_over("queue = { limit = \"50 packets\" }", "200 s", &away);
+        let rows: Vec<_> = r.flows.iter().map(|f| (f.session, f.opened, f.closed)).collect();
+        let (left, back) = (at(125.0), at(175.0));
+        let expected = [
+            (0, Instant::ZERO, Some(left)),
+            (1, Instant::ZERO, Some(left)),
+            (0, back, None),
+            (1, back, None),
+        ];
+        assert_eq!(rows, expected, "{traffic}");
+        let wire = wire(&r);
+        // A second for what was under way, and the one up to 175 s with what is sent then.
+        assert!(wire[127..174].iter().all(|x| *x == 0.0), "{traffic}: {:?}", &wire[120..180]);
+        assert!(wire[90..120].iter().chain(&wire[180..]).all(|x| *x > 1e6), "{traffic}");
+        let rate = |f: &bentpipe_sim::Flow| f.goodput(r.begin, r.end);
+        assert!((rate(&r.flows[0]) / rate(&r.flows[2]) - 1.0).abs() < 0.15, "{traffic}");
+    }
+}
+
+/// Away at its start: it comes when it would come back. Files and pages that are away begin nothing.
+#[test]
+fn who_is_away_begins_nothing() {
+    let away = "away = [[\"0 s\", \"10 s\"], [\"20 s\", \"30 s\"]]\n";
+    let cbr = "kind = \"cbr\"\nrate = \"1 Mbps\"\npacket = \"1000 B\"\nstart = \"5 s\"\n";
+    let opened: Vec<_> = run("40 s", &format!("{cbr}{away}")).flows.iter().map(|f| f.opened).collect();
+    assert_eq!(opened, [at(10.0), at(30.0)]);
+    for traffic in [
+        "kind = \"files\"\ninterval = { exponential = \"100 ms\" }\nsize = \"1 KB\"\n",
+        "kind = \"pages\"\nsessions = 3\nobject_size = \"1 KB\"\nthink_time = { exponential = \"100 ms\" }\n",
+    ] {
+        let r = run("40 s", &format!("{traffic}{away}"));
+        let count =
+            |from, until| r.flows.iter().filter(|f| (at(from)..at(until)).contains(&f.opened)).count();
+        assert_eq!((count(0.0, 10.0), count(20.0, 30.0)), (0, 0), "{traffic}");
+        assert!(count(10.0, 20.0) > 60 && count(30.0, 40.0) > 60, "{traffic}");
+    }
+}
+
+/// What 1 Mbit/s of 1000-byte datagrams carry is the same over TCP, to which their 28 bytes of headers are nothing.
+#[test]
+fn packets_can_be_written_into_a_connection() {
+    let cbr = "kind = \"cbr\"\nrate = \"1 Mbps\"\npacket = \"1000 B\"\n";
+    let datagrams = run("100 s", cbr);
+    let tcp = run("100 s", &format!("{cbr}transport = \"default\""));
+    // A packet each 8 ms: 12501, of which those of the last 10 ms and a bit are under way.
+    let expected = 12_499 * 972;
+    assert_eq!(datagrams.flows[0].delivered, expected);
+    assert!(
+        (i64::try_from(tcp.flows[0].delivered).unwrap() - i64::try_from(expected).unwrap()).abs() <= 2 * 972
+    );
+    let lossy = run_over("loss = 0.01\nqueue = {}", "100 s", &format!("{cbr}transport = \"default\""));
+    assert!(lossy.flows[0].delivered as f64 > 0.99 * expected as f64, "what is lost is sent again");
+}
+
+/// 25 frames a second of 4000 bytes: packets of 1472, 1472 and 1056 bytes of them.
+#[test]
+fn video_and_voice_arrive_at_their_rates() {
+    let folder = std::env::temp_dir().join(format!("bentpipe-sim-traffic-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("film.dat");
+    std::fs::write(&path, "4000\n4000\n").unwrap();
+    let video = format!("kind = \"video\"\nfps = 25\ntrace = \"{}\"\n", path.display());
+    let r = run("100 s", &video);
+    std::fs::remove_dir_all(&folder).unwrap();
+    // The frame at 100 s itself is under way.
+    assert_eq!(r.flows[0].delivered, 2500 * 4000);
+    let gop = "kind = \"video\"\ngop = { rate = \"800 kbps\", shape = 4 }\nsend = \"spread\"\nflows = 4\n";
+    let r = run("400 s", gop);
+    let mean = r.flows.iter().map(|f| f.goodput(r.begin, r.end)).sum::<f64>() / 4.0;
+    assert!((mean / 800e3 - 1.0).abs() < 0.02, "{mean}");
+    let voice = "kind = \"voip\"\ncodec = \"g729\"\nflows = 50\nstart = { uniform = [\"0 s\", \"1 s\"] }\n";
+    let r = run("400 s", voice);
+    // 32 bytes with RTP's header, 50 a second, 1.004 s of 2.591: 4960 bit/s, with a standard error of 45.
+    let mean = r.flows.iter().map(|f| f.goodput(r.begin, r.end)).sum::<f64>() / 50.0;
+    assert!((mean - 12_800.0 * 1.004 / 2.591).abs() < 180.0, "{mean}");
+}
+
+/// Packets of a capture, written down here: every one is lost on the wire, where the record shows its time and length.
+#[test]
+fn a_replay_sends_each_packet_at_its_time() {
+    let words = |words: &[u32]| words.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<u8>>();
+    let mut bytes = words(&[0xa1b2_3c4d, 0x0004_0002, 0, 0, 65_535, 1]);
+    let packets = [(1000, 5, 1514), (1000, 250_000_005, 60), (1003, 5, 60), (1003, 999_999_999, 777)];
+    for (seconds, nanoseconds, len) in packets {
+        bytes.extend(words(&[seconds, nanoseconds, 0, len]));
+    }
+    let path = std::env::temp_dir().join(format!("bentpipe-replay-{}.pcap", std::process::id()));
+    std::fs::write(&path, bytes).unwrap();
+    let traffic = format!("kind = \"replay\"\nstart = \"2 s\"\ncapture = \"{}\"\n", path.display());
+    let r = run_over("loss = { nth = [1, 2, 3, 4] }\nqueue = {}", "10 s", &traffic);
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(r.drops.bytes, [1514, 60, 60, 777]);
+    assert_eq!(r.drops.time, [2.0, 2.25, 5.0, 5.999_999_994]);
+}
