@@ -55,7 +55,8 @@ fn is_one_value(table: &serde_json::Map<String, Value>) -> bool {
     const MORE: [&str; 6] = ["jitter", "probability", "nth", "gilbert_elliott", "bit_error_rate", "modcod"];
     let law = |key: &String| LAWS.contains(&key.as_str()) || MORE.contains(&key.as_str());
     let limit = |key: &String| matches!(key.as_str(), "packets" | "bytes");
-    table.keys().any(law) || (!table.is_empty() && table.keys().all(limit))
+    // Traffic, which has a kind, may be given by a trace too.
+    (table.keys().any(law) && !table.contains_key("kind")) || (!table.is_empty() && table.keys().all(limit))
 }
 
 fn origin_of(cx: &Cx<'_>, path: &Path) -> Origin {

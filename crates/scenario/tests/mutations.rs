@@ -3,12 +3,13 @@
 use bentpipe_scenario::Scenario;
 use proptest::prelude::*;
 
-const TEXTS: [&str; 5] = [
+const TEXTS: [&str; 6] = [
     include_str!("../../../scenarios/byun2007-gateway.toml"),
     include_str!("../../../scenarios/red-dumbbell.toml"),
     include_str!("../../../scenarios/small-gateway.toml"),
     include_str!("../../../scenarios/two-gateways.toml"),
     include_str!("../../../scenarios/unsplit-udp.toml"),
+    include_str!("all-kinds.toml"),
 ];
 
 /// What mutations put in place of a word: the ends of every range, and what belongs elsewhere.

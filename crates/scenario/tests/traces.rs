@@ -100,3 +100,114 @@ fn the_canonical_form_of_a_constant_rate() {
     let expected = r#""kind":{"cbr":{"flows":1,"rate":1000000,"packet":1000,"start":{"uniform":{"low":0,"high":1000000000}}}}"#;
     assert!(json.contains(expected), "{json}");
 }
+
+/// A pcap file with packets at these times [us] and of these lengths.
+fn pcap(packets: &[(u32, u32)]) -> Vec<u8> {
+    let mut words = vec![0xa1b2_c3d4, 0x0004_0002, 0, 0, 65_535, 1];
+    for (time, len) in packets {
+        words.extend([0, *time, 0, *len]);
+    }
+    words.iter().flat_map(|word: &u32| word.to_le_bytes()).collect()
+}
+
+#[test]
+fn the_examples_of_the_documentation_are_right() {
+    let folder = Folder::new("examples");
+    folder.write("film.dat", "1200\n300\n");
+    folder.write("morning.pcap", pcap(&[(0, 60), (7, 1514)]));
+    let page = include_str!("../../../docs/traffic.md");
+    let examples: Vec<_> =
+        page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    assert_eq!(examples.len(), 13);
+    let mut kinds = Vec::new();
+    for example in examples {
+        let scenario = folder.load(example).unwrap_or_else(|e| panic!("{e}\n{example}"));
+        let shown = scenario.effective().iter().find(|e| e.key == "traffic.t.kind").expect("a kind");
+        assert!(page.contains(&format!("| `{}` |", shown.value)), "{} is in the table", shown.value);
+        if !kinds.contains(&shown.value) {
+            kinds.push(shown.value.clone());
+        }
+        // What is shown can be read again, and means the same.
+        let key = "traffic.t.";
+        let overrides: Vec<_> = scenario
+            .effective()
+            .iter()
+            .filter(|e| e.key.starts_with(key) && e.value != "none" && e.key != "traffic.t.kind")
+            .map(|e| format!("{}={}", e.key, e.value))
+            .collect();
+        let again = Scenario::load(folder.0.join("my.toml"), &overrides).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(again.canonical_json(), scenario.canonical_json(), "{overrides:?}");
+    }
+    assert_eq!(kinds.len(), 10, "{kinds:?}");
+}
+
+#[test]
+fn what_is_wrong_with_packets_is_told() {
+    let folder = Folder::new("packets");
+    folder.write("film.dat", "1200\n300\n");
+    folder.write("bad.dat", "1 I 0 1200\n2 P 40\n");
+    folder.write("text.pcap", "no capture\n");
+    let whole = pcap(&[(0, 60), (7, 1514)]);
+    folder.write("cut.pcap", &whole[..whole.len() - 1]);
+    let mmpp = "kind = \"mmpp\"\npacket = \"1 KB\"\n";
+    let states =
+        "states = [{ rate = \"0 bps\", sojourn = \"1 s\" }, { rate = \"1 bps\", sojourn = \"1 s\" }]\n";
+    for (traffic, expected) in [
+        (
+            "kind = \"replay\"\ncapture = \"text.pcap\"".to_owned(),
+            "14:11: traffic.t.capture: text.pcap, byte 0: found 6e 6f 20 63; allowed: a capture, in pcap or pcapng",
+        ),
+        (
+            "kind = \"replay\"\ncapture = \"cut.pcap\"".to_owned(),
+            "14:11: traffic.t.capture: cut.pcap, byte 40: found the end of the file after 15 B more; allowed: a whole packet \
+             or block, as the length in its header says",
+        ),
+        (
+            "kind = \"video\"\ntrace = \"bad.dat\"".to_owned(),
+            "14:9: traffic.t.trace: bad.dat:2: found 3 of the columns; allowed: index, type, time and size, and perhaps more",
+        ),
+        (
+            "kind = \"video\"\ntrace = \"film.dat\"".to_owned(),
+            "10:10: traffic.t.fps: missing; allowed: a number above 0, for the times in the trace do not tell it",
+        ),
+        ("kind = \"video\"".to_owned(), "10:10: traffic.t: found neither; allowed: either trace or gop"),
+        (
+            "kind = \"video\"\ngop = { pattern = \"IBX\", rate = \"1 Mbps\" }".to_owned(),
+            "14:19: traffic.t.gop.pattern: found \"IBX\"; allowed: letters I, P and B, such as IBBPBBPBBPBB",
+        ),
+        (
+            "kind = \"video\"\ngop = { i = \"1 KB\" }".to_owned(),
+            "14:1: traffic.t.gop.p: missing; the size of a frame of type P, or of all by rate",
+        ),
+        (
+            "kind = \"video\"\ngop = { rate = \"1 Mbps\" }\npacket = \"28 B\"".to_owned(),
+            "15:10: traffic.t.packet: found \"28 B\"; allowed: at least 29 B, for 28 B are headers",
+        ),
+        (
+            "kind = \"voip\"\ninterval = \"25 ms\"".to_owned(),
+            "14:12: traffic.t.interval: found \"25 ms\"; allowed: a multiple of 10 ms, at most 200 ms",
+        ),
+        (
+            format!("{mmpp}states = [{{ rate = \"1 bps\", sojourn = \"1 s\" }}]"),
+            "15:10: traffic.t.states: found 1; allowed: at least 2 states and at most 100",
+        ),
+        (
+            format!("{mmpp}{states}transitions = [[1, 1], [1, 0]]"),
+            "16:17: traffic.t.transitions[1][1]: found 1; allowed: 0, for no state follows itself",
+        ),
+        (
+            format!("{mmpp}{states}transitions = [[0, 1]]"),
+            "16:15: traffic.t.transitions: found 1 rows; allowed: 2, one for each state",
+        ),
+        (
+            "kind = \"bulk\"\naway = [[\"2 s\", \"1 s\"]]".to_owned(),
+            "14:9: traffic.t.away[1]: found [\"2 s\", \"1 s\"]; allowed: times that rise, from the first pair to the last",
+        ),
+        (
+            "kind = \"cbr\"\nrate = \"1 Mbps\"\npacket = \"1 KB\"\ntransport = \"quick\"".to_owned(),
+            "16:13: traffic.t.transport: found \"quick\"; allowed: default",
+        ),
+    ] {
+        assert_eq!(folder.load(&traffic).expect_err("a mistake"), format!("my.toml:{expected}"), "{traffic}");
+    }
+}

@@ -149,3 +149,28 @@ start = "2 s"
     }
     assert!(failed >= 3, "{failed}");
 }
+
+/// The run itself checks that every packet and every byte is somewhere; here flows also leave and come back, and packets
+/// are written into connections that a gateway splits.
+#[test]
+fn nothing_appears_or_vanishes_whatever_the_traffic() {
+    let text = include_str!("../../scenario/tests/all-kinds.toml");
+    for overrides in
+        [&[][..], &["gateway.pep.split=[]"], &["gateway.pep.buffer=3 KB"], &["link.access.loss=0.05"]]
+    {
+        let overrides: Vec<_> = overrides.iter().map(|&o| o.to_owned()).collect();
+        let scenario = Scenario::parse(text, "all-kinds.toml", &overrides).unwrap_or_else(|e| panic!("{e}"));
+        for seed in 1..=3 {
+            let r = results(&scenario, seed);
+            for (index, name) in r.traffic.iter().enumerate() {
+                let flows = || r.flows.iter().filter(|f| f.traffic as usize == index);
+                assert!(flows().any(|f| f.measured > 0), "{name} {overrides:?}");
+            }
+            // Two transfers, there four times each.
+            let bulk = r.traffic.iter().position(|name| name == "bulk").unwrap();
+            let rows = r.flows.iter().filter(|f| f.traffic as usize == bulk);
+            assert_eq!(rows.clone().count(), 8, "{overrides:?}");
+            assert_eq!(rows.filter(|f| f.closed.is_none()).count(), 2, "{overrides:?}");
+        }
+    }
+}
