@@ -32,7 +32,10 @@ def test_generated_pages_are_current(name: str) -> None:
     assert text == reference.updated(name, text), "run `make docs`"
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/cli.md", "docs/python.md", "docs/results.md"])
+PAGES = ["README.md", "docs/cli.md", "docs/python.md", "docs/results.md", "docs/traffic.md"]
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_commands_and_links_in_the_docs_exist(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     for line in re.findall(r"^ *(?:\$ )?(bentpipe .*)$", text, flags=re.MULTILINE):

@@ -112,7 +112,7 @@ pub fn flows(results: &Results) -> Columns {
         column("opened", column_of(&|flow| since(flow.opened))),
         column("closed", column_of(&|flow| flow.closed.map_or(f64::NAN, since))),
         column("completed", flag_of(&|flow| flow.completed)),
-        column("failed", flag_of(&|flow| flow.closed.is_some() && !flow.completed)),
+        column("failed", flag_of(&|flow| flow.closed.is_some() && !flow.completed && !flow.left)),
         column("bytes", UInt64Array::from_iter_values(flows.iter().map(|(_, flow)| flow.measured))),
         column("completion_time", column_of(&|flow| flow.completion_time())),
         column("goodput", column_of(&|flow| flow.goodput(begin, results.end))),

@@ -50,6 +50,8 @@ pub struct Flow {
     pub closed: Option<Instant>,
     /// Whether all of it came.
     pub completed: bool,
+    /// Whether it was closed because its source left, as the scenario says.
+    pub left: bool,
     /// Whether it has an end at all.
     pub finite: bool,
     /// Payload delivered in all [bytes].
@@ -396,6 +398,7 @@ impl Recorder {
             opened: now,
             closed: None,
             completed: false,
+            left: false,
             finite,
             delivered: 0,
             measured: 0,
@@ -408,6 +411,13 @@ impl Recorder {
         let flow = &mut self.flows[flow as usize];
         flow.closed = Some(now);
         flow.completed = completed;
+    }
+
+    /// The flow's source left.
+    pub fn leave_flow(&mut self, now: Instant, flow: u32) {
+        let flow = &mut self.flows[flow as usize];
+        flow.closed = Some(now);
+        flow.left = true;
     }
 
     #[inline]

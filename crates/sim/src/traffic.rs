@@ -232,6 +232,9 @@ impl World {
         s.leaves = Instant::FAR_FUTURE;
         s.generator = None;
         if let Some(circuit) = s.circuit.take() {
+            let c = &mut self.circuits[circuit as usize];
+            c.phase = Phase::Closing;
+            self.recorder.leave_flow(self.now, c.flow);
             self.fail(circuit);
             self.settle(circuit);
         }

@@ -111,6 +111,8 @@ fn flows_leave_and_come_back() {
             (1, back, None),
         ];
         assert_eq!(rows, expected, "{traffic}");
+        let left: Vec<_> = r.flows.iter().map(|f| (f.left, f.completed)).collect();
+        assert_eq!(left, [(true, false), (true, false), (false, false), (false, false)], "{traffic}");
         let wire = wire(&r);
         // A second for what was under way, and the one up to 175 s with what is sent then.
         assert!(wire[127..174].iter().all(|x| *x == 0.0), "{traffic}: {:?}", &wire[120..180]);
