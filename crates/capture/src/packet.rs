@@ -181,7 +181,7 @@ fn options(segment: &tcp::Segment, mss: u32, shift: u8, wrap: impl Fn(u64) -> u3
         options.extend([Opt::Noop, Opt::WindowScale(shift)]);
         return options;
     }
-    let mut blocks = segment.sack.blocks(segment.ack).map(|(start, end)| (wrap(start), wrap(end)));
+    let mut blocks = segment.sack.reported(segment.ack).map(|(start, end)| (wrap(start), wrap(end)));
     if let Some(first) = blocks.next() {
         let more = [blocks.next(), blocks.next(), blocks.next()];
         options.extend([Opt::Noop, Opt::Noop, Opt::SelectiveAcknowledgement(first, more)]);

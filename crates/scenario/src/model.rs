@@ -438,6 +438,9 @@ pub struct Tcp {
     pub pacing: bool,
     /// Whether it understands congestion marks.
     pub ecn: bool,
+    /// Whether losses are found by time.
+    #[serde(skip_serializing_if = "is_off")]
+    pub rack: bool,
     /// Whether it offers and accepts timestamps.
     #[serde(skip_serializing_if = "is_off")]
     pub timestamps: bool,

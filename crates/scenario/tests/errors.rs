@@ -334,6 +334,11 @@ fn ranges() {
         ),
         (
             "[traffic.web]",
+            "[transport.default]\nrack = true\n[traffic.web]",
+            "my.toml:29:8: transport.default.rack: found true; allowed: true only where sack is",
+        ),
+        (
+            "[traffic.web]",
             "[transport.default]\nwindow_scale = 15\n[traffic.web]",
             "my.toml:29:16: transport.default.window_scale: found 15; allowed: a whole number, at least 0 and at most 14",
         ),

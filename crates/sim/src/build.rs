@@ -480,6 +480,7 @@ fn tcp_config(t: &scenario::Tcp, pacing: Option<Rate>) -> tcp::Config {
         pace_window: t.pacing,
         hystart: t.hystart,
         ecn: t.ecn,
+        rack: t.rack,
         timestamps: t.timestamps,
         window_scale: t.window_scale,
         sack: t.sack,

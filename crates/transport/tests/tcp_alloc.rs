@@ -38,18 +38,20 @@ fn nothing_is_allocated_in_steady_state() {
     check(&Config { sack: true, ..cfg.clone() });
     check(&Config { sack: true, prr: true, ..cfg.clone() });
     check(&Config { hystart: true, ..cfg.clone() });
-    check(&Config { sack: true, algorithm: Algorithm::Bbr, ..cfg });
+    check(&Config { sack: true, algorithm: Algorithm::Bbr, ..cfg.clone() });
+    check(&Config { sack: true, prr: true, rack: true, timestamps: true, ..cfg });
 }
 
 fn check(cfg: &Config) {
     let mut now = Instant::ZERO;
     let mut ends = [Connection::connect(cfg, now), Connection::listen(cfg)];
     ends[0].write(u64::MAX);
-    // Losses make the list of what arrived ahead as long as it gets.
-    exchange(&mut ends, cfg, &mut now, 20_000, 7);
-    // And the widest window that of what is under way.
-    exchange(&mut ends, cfg, &mut now, 20_000, u64::MAX);
-    for lose in [u64::MAX, 100, 7] {
+    // Losses make the list of what arrived ahead as long as it gets, and windows that of what was sent.
+    let losses = [u64::MAX, 100, 7];
+    for lose in losses {
+        exchange(&mut ends, cfg, &mut now, 20_000, lose);
+    }
+    for lose in losses {
         let before = allocations();
         exchange(&mut ends, cfg, &mut now, 20_000, lose);
         assert_eq!(allocations() - before, 0, "with one packet lost of {lose}");

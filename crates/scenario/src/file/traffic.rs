@@ -80,6 +80,9 @@ pub struct Transport {
     pub pacing: bool,
     /// Whether it understands congestion marks (RFC 3168).
     pub ecn: bool,
+    /// Loss detection by time, RACK-TLP (RFC 8985), in place of RFC 6675's by number; it needs `sack`. Receivers report
+    /// duplicates (RFC 2883), and `go_back_n` has no meaning.
+    pub rack: bool,
     /// Timestamps (RFC 7323, 3): a round trip is measured by every acknowledgement of new data, of what was sent
     /// again as well.
     pub timestamps: bool,
@@ -163,6 +166,7 @@ impl Default for Transport {
             hystart: false,
             pacing: false,
             ecn: false,
+            rack: false,
             timestamps: false,
             window_scale: None,
             overhead: Time::of(0),

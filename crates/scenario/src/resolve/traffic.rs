@@ -69,6 +69,10 @@ fn transport(cx: &mut Cx<'_>, name: &str, raw: &mut file::Transport) -> Result<T
             return refuse(key, window_text(window), format!("at least a segment (\"{:?}\")", raw.mss));
         }
     }
+    if raw.rack && !raw.sack {
+        let problem = "found true; allowed: true only where sack is".to_owned();
+        return Err(cx.error(&step(&path, "rack"), problem));
+    }
     if let Some(shift) = raw.window_scale
         && bytes(raw.receive_window, mss) >> shift.0 == 0
     {
@@ -123,6 +127,7 @@ fn transport(cx: &mut Cx<'_>, name: &str, raw: &mut file::Transport) -> Result<T
         hystart: raw.hystart,
         pacing: raw.pacing,
         ecn: raw.ecn,
+        rack: raw.rack,
         timestamps: raw.timestamps,
         window_scale: raw.window_scale.map(|shift| shift.0 as u8),
         overhead: raw.overhead.time(),

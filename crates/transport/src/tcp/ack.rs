@@ -109,12 +109,17 @@ impl Connection {
     /// An ACK of new data, up to `ack`, with a timestamp's `echo`. Whether it measures a round trip.
     #[inline]
     pub(super) fn measure(&mut self, cfg: &Config, now: Instant, ack: u64, echo: u32) -> bool {
-        if self.timestamps {
+        let measured = if self.timestamps {
             // RFC 7323 section 4.1: every ACK that moves SND.UNA does.
             self.rto.on_echo(cfg, now, echo, ack, (self.una, self.max))
         } else {
             self.rto.on_ack(cfg, now, ack)
+        };
+        let srtt = self.rto.srtt();
+        if measured && let Some(rack) = self.rack() {
+            rack.on_measured(srtt);
         }
+        measured
     }
 
     /// An ACK of new data in fast recovery, RFC 6582 section 3.2 step 3. Whether it restarts the timer.
@@ -187,7 +192,7 @@ impl Connection {
         let beyond = self.flight().saturating_sub(self.window.cwnd.min(cfg.max_window)).div_ceil(cfg.smss());
         let flight = self.flight().saturating_sub(beyond.min(2) * cfg.smss());
         // RFC 3168 section 6.1.2: one reduction for a window of data, be it for marks or for losses.
-        if self.una > self.reduced {
+        if self.una >= self.reduced {
             self.reduce(cfg, now, flight);
         }
         self.recover = self.max;

@@ -38,7 +38,8 @@ pub struct Config {
     /// G of RFC 6298: round trips are measured in whole ticks of this length, to the nearest, at least one.
     /// Zero is a perfect clock.
     pub clock_granularity: Duration,
-    /// Whether the first two duplicate ACKs let a segment each out, RFC 3042.
+    /// Whether the first two duplicate ACKs let a segment each out, RFC 3042. With [`rack`](Self::rack) what was
+    /// selectively acknowledged makes room in any case.
     pub limited_transmit: bool,
     /// Longest delay of an ACK; every second full segment is acknowledged at once (RFC 5681 section 4.2).
     /// `None`: every segment is.
@@ -74,6 +75,10 @@ pub struct Config {
     /// Whether a recovery by selective acknowledgements approaches its window by proportional rate reduction
     /// (RFC 9937), or halves it at once.
     pub prr: bool,
+    /// Whether losses are found by time, RACK-TLP (RFC 8985), where selective acknowledgements were agreed on,
+    /// rather than by how much of them there are (RFC 6675). What goes again after a timeout is then its
+    /// section 6.3's, not [`go_back_n`](Self::go_back_n)'s. The receiver reports duplicates (RFC 2883).
+    pub rack: bool,
     /// Whether to offer and accept timestamps (RFC 7323 section 3), which measure a round trip with every ACK of
     /// new data, of what was sent again as well.
     pub timestamps: bool,
@@ -155,6 +160,7 @@ impl Default for Config {
             ecn: false,
             sack: false,
             prr: false,
+            rack: false,
             timestamps: false,
             window_scale: None,
             syn_retries: 7,

@@ -43,9 +43,10 @@ pub(super) enum Phase {
     Open,
     /// Fast recovery of RFC 5681 or RFC 6582.
     FastRecovery,
-    /// Loss recovery of RFC 6675.
+    /// Loss recovery of RFC 6675, or of RFC 8985.
     SackRecovery,
-    /// After a timeout with SACK, going back: all is sent again that is not selectively acknowledged.
+    /// After a timeout with SACK, going back: all is sent again that is not selectively acknowledged, or with
+    /// RFC 8985 what is lost.
     Fill,
     /// After a timeout, without going back: one segment for each hole that shows.
     Repair,
@@ -57,6 +58,10 @@ pub(super) enum Alarm {
     Off,
     Retransmission,
     Persist,
+    /// RFC 8985: a segment sent later was delivered, and this one has been given time.
+    Reordering,
+    /// RFC 8985: a loss probe.
+    Probe,
 }
 
 /// A reset to be sent.
@@ -147,6 +152,8 @@ pub struct Connection {
     pub(super) cwr_due: bool,
     /// Both ends offered to scale windows.
     pub(super) scaled: bool,
+    /// A loss probe is to be sent, RFC 8985 section 7.3.
+    pub(super) loss_probe_due: bool,
     /// Timestamps were negotiated.
     pub(super) timestamps: bool,
     /// TS.Recent of RFC 7323 section 4.3: the timestamp to echo.
@@ -243,6 +250,7 @@ impl Connection {
             ecn: false,
             cwr_due: false,
             scaled: false,
+            loss_probe_due: false,
             timestamps: false,
             ts_recent: 0,
         }
@@ -412,6 +420,7 @@ impl Connection {
         self.syn_due = false;
         self.resend_due = false;
         self.probe_due = false;
+        self.loss_probe_due = false;
         self.paced = false;
         self.reset = Reset::None;
     }

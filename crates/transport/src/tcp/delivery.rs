@@ -300,9 +300,10 @@ impl Connection {
             _ if self.una < self.recover => Health::Loss,
             _ => Health::Open,
         };
+        let by_time = self.rack().map(|rack| rack.segments.take_found());
         let lost = self.sack.as_ref().map_or(0, |board| board.lost);
         let Some(delivery) = &mut self.delivery else { return };
-        let lost = delivery.count_lost(lost);
+        let lost = by_time.unwrap_or_else(|| delivery.count_lost(lost));
         let mut sample = delivery.sample(lost, in_flight, health);
         if self.sack.is_none() && self.duplicate_acks > 0 && sample.delivered == 0 {
             // A duplicate ACK tells that something arrived, not what.
@@ -319,6 +320,7 @@ impl Connection {
     fn in_flight(&mut self, cfg: &Config) -> u64 {
         let (una, nxt, max) = (self.una, self.nxt, self.max);
         match &mut self.sack {
+            Some(board) if board.rack.is_some() => board.in_flight(una, max),
             Some(board) if self.phase == Phase::SackRecovery => {
                 board.set_pipe(una, max);
                 board.pipe

@@ -78,7 +78,7 @@ impl Connection {
         self.edge = u64::from(seg.window) + 1;
         self.largest_window = seg.window;
         // RFC 2018 section 2: SACK-permitted in both SYNs.
-        self.sack = (cfg.sack && seg.sack.is_permitted()).then(Box::<Scoreboard>::default);
+        self.sack = (cfg.sack && seg.sack.is_permitted()).then(|| Box::new(Scoreboard::new(cfg.rack)));
         // RFC 7323 section 2.2: scales in both SYNs. What the peer's is, its segments say themselves.
         self.scaled = cfg.window_scale.is_some() && seg.sack.scale().is_some();
         if self.scaled {
@@ -149,6 +149,12 @@ impl Connection {
                 if seg.ce {
                     self.rx.echo = true;
                 }
+            }
+            if cfg.rack
+                && let Some(board) = &mut self.sack
+                && let Some(duplicate) = self.rx.duplicate(seg.seq, seg.len)
+            {
+                board.duplicate = Some(duplicate);
             }
             if self.rx.on_data(cfg, now, seg.seq, seg.len, fin) {
                 self.on_fin();

@@ -15,6 +15,8 @@
 //! | `input` | what a segment changes | RFC 9293 section 3.10.7, RFC 5961, RFC 3168 |
 //! | `ack` | what an ACK changes: loss detection and recovery | RFC 5681, RFC 6582, RFC 3042 |
 //! | `sack` | loss detection and recovery with SACK | RFC 6675, RFC 9937 |
+//! | `rack` | loss detection by time | RFC 8985 |
+//! | `sent` | when each segment was sent | RFC 8985 section 5.2 |
 //! | `scoreboard` | what was selectively acknowledged, and what to report | RFC 6675 section 4, RFC 2018 |
 //! | `output` | what may be sent, and timers | RFC 9293 section 3.8.6, RFC 6298 (5), RFC 5681 section 4.1 |
 //! | `receive` | reassembly, the advertised window, delayed ACKs | RFC 9293 section 3.8.6, RFC 5681 section 4.2, RFC 7323 section 2 |
@@ -35,12 +37,14 @@ mod connection;
 mod delivery;
 mod input;
 mod output;
+mod rack;
 mod ranges;
 mod receive;
 mod rto;
 mod sack;
 mod scoreboard;
 mod segment;
+mod sent;
 
 pub use config::Config;
 pub use congestion::Algorithm;

@@ -53,8 +53,13 @@ impl Connection {
     #[inline]
     fn poll_data(&mut self, cfg: &Config, now: Instant) -> Option<Segment> {
         self.paced = false;
+        if self.loss_probe_due {
+            return self.poll_loss_probe(cfg, now);
+        }
         if self.resend_due {
+            let by_time = self.rack().is_some();
             let (seq, len) = match self.phase {
+                _ if by_time => self.choose_by_time(cfg)?,
                 Phase::SackRecovery => self.choose_in_recovery(cfg)?,
                 Phase::Fill => self.choose_gap(cfg)?,
                 _ => (self.una, cfg.smss().min(self.max.min(self.written) - self.una)),
@@ -64,6 +69,7 @@ impl Connection {
             }
             let segment = self.send_data(cfg, now, seq, len);
             match self.phase {
+                _ if by_time => {}
                 Phase::SackRecovery => self.on_sent_in_recovery(seq, segment.end()),
                 Phase::Fill => self.end_fill(),
                 _ => self.resend_due = false,
@@ -111,6 +117,13 @@ impl Connection {
     #[inline]
     fn allowance(&self, cfg: &Config) -> u64 {
         let cwnd = self.window.cwnd.min(cfg.max_window.max(cfg.smss()));
+        if self.phase == Phase::Open
+            && let Some(board) = &self.sack
+            && board.rack.is_some()
+        {
+            // What was SACKed is no more in the network, and nothing is lost.
+            return cwnd.saturating_add(board.total);
+        }
         if self.duplicate_acks > 0
             && cfg.limited_transmit
             && self.phase == Phase::Open
@@ -159,7 +172,7 @@ impl Connection {
 
     /// Whether pacing lets no data go yet.
     #[inline]
-    fn hold_back(&mut self, now: Instant) -> bool {
+    pub(super) fn hold_back(&mut self, now: Instant) -> bool {
         self.paced = now < self.pace_at;
         self.paced
     }
@@ -198,7 +211,7 @@ impl Connection {
 
     /// Sends `len` bytes from `seq` on, and the FIN if it comes next.
     #[inline]
-    fn send_data(&mut self, cfg: &Config, now: Instant, seq: u64, len: u64) -> Segment {
+    pub(super) fn send_data(&mut self, cfg: &Config, now: Instant, seq: u64, len: u64) -> Segment {
         let data_end = seq + len;
         let fin = self.closing && data_end == self.written && (data_end < self.edge || data_end < self.max);
         let end = data_end + u64::from(fin);
@@ -225,12 +238,15 @@ impl Connection {
         self.max = self.max.max(end);
         self.probe_due = false;
         self.probed = false;
-        if self.alarm != Alarm::Retransmission {
+        if matches!(self.alarm, Alarm::Off | Alarm::Persist) {
             // RFC 6298 (5.1): data is sent and the timer is not running, so it is started.
             self.set_alarm(Alarm::Retransmission, now + self.rto.interval());
         }
         self.cwnd_limited = self.flight() + cfg.smss() > self.window.cwnd;
         self.data_sent_at = now;
+        if self.sack.is_some() {
+            self.on_segment_sent(now, seq, end, again);
+        }
         let window = self.rx.on_ack_sent(cfg, false);
         let mut segment = self.segment(now, seq, len as u32, flags, window);
         if cfg.paces() {
@@ -299,7 +315,7 @@ impl Connection {
     fn segment(&mut self, now: Instant, seq: u64, len: u32, flags: Flags, window: u32) -> Segment {
         self.count_sent();
         let sack = match &mut self.sack {
-            Some(board) if !self.rx.ahead.is_empty() => {
+            Some(board) if !self.rx.ahead.is_empty() || board.duplicate.is_some() => {
                 board.report(self.rx.next, &self.rx.ahead, self.rx.newest)
             }
             _ => Sack::NONE,
@@ -340,6 +356,8 @@ impl Connection {
             Alarm::Retransmission if self.state.is_synchronized() => self.on_timeout(cfg, now),
             Alarm::Retransmission => self.on_syn_timeout(cfg, now),
             Alarm::Persist => self.on_persist(cfg, now),
+            Alarm::Reordering => self.on_reordering_timer(cfg, now),
+            Alarm::Probe => self.on_probe_timer(now),
         }
     }
 
@@ -376,10 +394,14 @@ impl Connection {
         self.recover = self.max;
         self.reduced = self.max;
         // RFC 6298 (5.4)-(5.6): send the earliest segment again, back off, start the timer.
-        if let Some(board) = &mut self.sack {
-            board.clear();
-        }
-        if cfg.go_back_n {
+        self.loss_probe_due = false;
+        if let Some(board) = &mut self.sack
+            && board.on_timeout(now, self.una)
+        {
+            // RFC 8985 section 6.3: what is lost goes again.
+            self.phase = Phase::Fill;
+            self.resend_due = true;
+        } else if cfg.go_back_n {
             self.resend_due = self.sack.is_some();
             self.phase = if self.resend_due { Phase::Fill } else { Phase::Open };
             self.nxt = self.una;

@@ -97,6 +97,17 @@ impl Receiver {
         self.shift = cfg.shift().unwrap_or(WIDE);
     }
 
+    /// The first part of `len` bytes from `seq` on that arrived before, RFC 2883 section 4.
+    pub(super) fn duplicate(&self, seq: u64, len: u32) -> Option<(u64, u64)> {
+        let end = seq.saturating_add(u64::from(len));
+        if seq < self.next {
+            return Some((seq, end.min(self.next))).filter(|part| part.0 < part.1);
+        }
+        let (start, _) = self.ahead.gap(seq, end);
+        let from = if start > seq { seq } else { self.ahead.gap(seq, end).1 };
+        self.ahead.containing(from).map(|range| (from, range.1.min(end))).filter(|part| part.0 < part.1)
+    }
+
     /// No ACK is to be sent any more.
     pub(super) fn stop(&mut self) {
         self.ack_at = Instant::FAR_FUTURE;

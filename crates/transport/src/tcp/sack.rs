@@ -21,12 +21,15 @@ impl Connection {
         marked: bool,
     ) {
         let Some(board) = &mut self.sack else { return };
+        if board.rack.is_some() {
+            return self.on_ack_with_rack(cfg, now, ack, &sack, echo, marked);
+        }
         let una = self.una.max(ack);
         let acked = una - self.una;
         let before = board.total;
         let max = self.max.max(una);
         let fresh = board.update(ack, &sack, una, max);
-        // RFC 9937 section 6, DeliveredData: what is newly acknowledged, less what of it was SACKed before.
+        // RFC 9937 section 6.2, DeliveredData: what is newly acknowledged, less what of it was SACKed before.
         let delivered = (acked + board.total).saturating_sub(before);
         let further = board.find_lost(una, cfg.smss());
         if acked > 0 {
@@ -58,11 +61,7 @@ impl Connection {
         if !lost || self.una < self.recover {
             return;
         }
-        // RFC 9937 section 6: RecoverFS, with what this very ACK tells of.
-        board.prr.recover_fs = (self.max - self.una + delivered).saturating_sub(board.total);
-        board.prr.delivered = 0;
-        board.prr.out = 0;
-        board.first_due = true;
+        board.begin(self.una, self.max, delivered);
         board.high_rxt = self.una;
         board.set_pipe(self.una, self.max);
         let pipe = board.pipe;
@@ -79,7 +78,7 @@ impl Connection {
     /// An ACK of new data in recovery.
     pub(super) fn on_ack_in_sack_recovery(&mut self, cfg: &Config, ack: u64) {
         // RFC 6675 section 5 (A): all that was sent before the loss was found is acknowledged. RFC 9937
-        // section 6: cwnd is ssthresh then.
+        // section 6.4: cwnd is ssthresh then.
         if ack >= self.recover {
             self.window.cwnd = self.window.ssthresh.max(cfg.smss());
             self.phase = Phase::Open;

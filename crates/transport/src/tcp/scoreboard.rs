@@ -8,6 +8,7 @@
 //!   from the others, and it is found from the highest three parts.
 //! - SetPipe: octets not SACKed count once if not lost, and once if sent again.
 
+use super::rack::Rack;
 use super::ranges::Ranges;
 use super::segment::Sack;
 
@@ -48,11 +49,15 @@ pub(super) struct Scoreboard {
     /// The rule that chose the segment about to leave.
     pub(super) rule: Rule,
     pub(super) prr: Prr,
+    /// Loss detection by time, where it is on.
+    pub(super) rack: Option<Box<Rack>>,
+    /// As a receiver: what arrived twice and is yet to be reported.
+    pub(super) duplicate: Option<(u64, u64)>,
     /// As a receiver: a position in each of the parts reported first of late, the latest first.
     recent: [u64; Sack::MOST + 1],
 }
 
-/// Proportional rate reduction, RFC 9937 section 6.
+/// Proportional rate reduction, RFC 9937 section 6.2.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Prr {
     /// RecoverFS: what was outstanding when the recovery began [bytes].
@@ -87,6 +92,11 @@ impl Prr {
 }
 
 impl Scoreboard {
+    /// `by_time`: losses are found by RFC 8985.
+    pub(super) fn new(by_time: bool) -> Self {
+        Self { rack: by_time.then(Box::default), ..Self::default() }
+    }
+
     /// Update() of RFC 6675 section 4: takes in an ACK; how many octets it is the first to SACK.
     pub(super) fn update(&mut self, ack: u64, sack: &Sack, una: u64, max: u64) -> u64 {
         self.total -= self.ranges.forget_below(una);
@@ -130,6 +140,16 @@ impl Scoreboard {
         self.pipe = a + b;
     }
 
+    /// A recovery begins, with an ACK that tells of `delivered` bytes.
+    pub(super) fn begin(&mut self, una: u64, max: u64, delivered: u64) {
+        // RFC 9937 section 6.1, RecoverFS: what was SACKed before does not count, what this very ACK tells of
+        // does.
+        self.prr.recover_fs = (max - una + delivered).saturating_sub(self.total);
+        self.prr.delivered = 0;
+        self.prr.out = 0;
+        self.first_due = true;
+    }
+
     /// Forgets all, as RFC 2018 section 8 asks for after a timeout: the receiver may have discarded it.
     pub(super) fn clear(&mut self) {
         self.ranges.clear();
@@ -164,6 +184,11 @@ impl Scoreboard {
                 count += 1;
             }
         }
-        Sack::new(next, &blocks[..count])
+        let sack = Sack::new(next, &blocks[..count]);
+        // RFC 2883 section 4: what arrived twice comes first, and is reported once.
+        match self.duplicate.take() {
+            Some(duplicate) => sack.with_duplicate(next, duplicate),
+            None => sack,
+        }
     }
 }

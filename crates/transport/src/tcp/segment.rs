@@ -155,7 +155,38 @@ impl Sack {
         blocks + permitted + scale
     }
 
-    /// The blocks, in a segment that acknowledges `ack`.
+    /// The same with a block before the others that says what arrived twice, RFC 2883 section 4, in a segment
+    /// that acknowledges `ack`. Before `ack` its distances count backwards.
+    #[must_use]
+    pub fn with_duplicate(mut self, ack: u64, (start, end): (u64, u64)) -> Self {
+        let offset = |position: u64| u32::try_from(position.abs_diff(ack)).ok();
+        let start = if end > ack { start.max(ack) } else { start };
+        if let (Some(start), Some(end)) = (offset(start), offset(end))
+            && start != end
+        {
+            self.0.rotate_right(1);
+            self.0[0] = (start, end);
+        }
+        self
+    }
+
+    /// What the first block says arrived twice, RFC 2883 section 4: it lies before `ack`, or in the second.
+    #[must_use]
+    pub fn duplicate(&self, ack: u64) -> Option<(u64, u64)> {
+        let [first, second, _] = self.0;
+        if first.0 > first.1 {
+            return Some((ack.saturating_sub(u64::from(first.0)), ack.saturating_sub(u64::from(first.1))));
+        }
+        let within = first.0 < first.1 && second.0 <= first.0 && first.1 <= second.1;
+        within.then(|| (ack.saturating_add(u64::from(first.0)), ack.saturating_add(u64::from(first.1))))
+    }
+
+    /// The blocks as they stand in the header, one before `ack` as well.
+    pub fn reported(&self, ack: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.duplicate(ack).filter(|duplicate| duplicate.1 <= ack).into_iter().chain(self.blocks(ack))
+    }
+
+    /// The blocks beyond `ack`, in a segment that acknowledges it.
     pub fn blocks(&self, ack: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
         let filled = self.0.iter().filter(|(start, end)| start < end);
         filled.map(move |&(start, end)| {
@@ -172,7 +203,7 @@ impl fmt::Debug for Sack {
         if let Some(shift) = self.scale() {
             return write!(f, "scale {shift}");
         }
-        f.debug_list().entries(self.blocks(0)).finish()
+        f.debug_list().entries(self.0.iter().filter(|(start, end)| start != end)).finish()
     }
 }
 

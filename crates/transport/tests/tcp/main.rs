@@ -10,6 +10,7 @@ mod loss;
 mod options;
 mod pacing;
 mod properties;
+mod rack;
 mod sack;
 mod timeout;
 mod trace;

@@ -10,7 +10,7 @@ fn configs() -> impl Strategy<Value = Config> {
     let sizes = (100u32..=1500, 1u32..=10, 1u32..=100, 1u64..=50, 2u64..=200);
     let times = (prop_oneof![Just(0u64), Just(10)], 50u64..=1000, proptest::option::of(1u64..=200));
     let pacing = (proptest::option::of(100_000u64..=10_000_000), proptest::option::of(0u8..=14));
-    let switches: [bool; 13] = Default::default();
+    let switches: [bool; 14] = Default::default();
     let algorithm = proptest::sample::select(Algorithm::ALL);
     (sizes, times, pacing, switches.map(|_| any::<bool>()), algorithm).prop_map(
         |(
@@ -40,6 +40,7 @@ fn configs() -> impl Strategy<Value = Config> {
             prr: switches[6],
             abc: switches[7],
             timestamps: switches[8],
+            rack: switches[13],
             // A unit is no more than the buffer.
             window_scale: scale.map(|shift: u8| shift.min((receive * receive * mss / 30).ilog2() as u8)),
             hystart: switches[9],
@@ -142,7 +143,7 @@ proptest! {
                     let sack = match bits % 4 {
                         0 => Sack::NONE,
                         1 => Sack::PERMITTED,
-                        2 => Sack::new(ack, &[(near, near + 700)]),
+                        2 => Sack::new(ack, &[(near, near + 700)]).with_duplicate(ack, (near / 2, near / 2 + 90)),
                         _ => Sack::new(ack, &[(near + 900, near + 901), (near, near + 1), (near, near + 400)]),
                     };
                     let sack = sack.with_scale((bits % 3 == 0).then_some(bits));
@@ -193,20 +194,30 @@ fn throughput_is_what_the_window_allows() {
         };
         let limit = Duration::from_secs(100_000);
         let outcome = transfer([cfg, cfg], [bulk.clone(), idle.clone()], &channel, 1, limit);
-        BYTES as f64 / outcome.took.as_secs_f64()
+        let stats = outcome.ends[0].connection.stats();
+        let again = stats.retransmissions as f64 / stats.segments_sent as f64;
+        (BYTES as f64 / outcome.took.as_secs_f64(), again)
     };
-    let full = run(&cfg, 0.0);
+    let (full, _) = run(&cfg, 0.0);
     assert!((full / 500_000.0 - 1.0).abs() < 0.05, "{full} bytes/s");
     let wide = Config { receive_window: 4_000_000, ..cfg };
-    for (sack, prr) in [(false, false), (true, false), (true, true)] {
-        let wide = Config { sack, prr, ..wide.clone() };
+    for (sack, prr, rack) in [
+        (false, false, false),
+        (true, false, false),
+        (true, true, false),
+        (true, false, true),
+        (true, true, true),
+    ] {
+        let wide = Config { sack, prr, rack, ..wide.clone() };
         for p in [0.0005f64, 0.002, 0.008] {
             let law = 1000.0 * (1.5 / p).sqrt() / 0.1;
-            let measured = run(&wide, p);
+            let (measured, again) = run(&wide, p);
+            // What was lost goes again, and nothing else.
+            assert!(!sack || (0.8..1.2).contains(&(again / p)), "p = {p}, {prr} {rack}: {again} again");
             let share = measured / law;
             assert!(
                 (0.85..1.15).contains(&share),
-                "p = {p}, {sack} {prr}: {share} of the law's {law} bytes/s"
+                "p = {p}, {sack} {prr} {rack}: {share} of the law's {law} bytes/s"
             );
         }
     }

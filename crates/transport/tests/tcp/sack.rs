@@ -5,12 +5,12 @@ use bentpipe_transport::tcp::Config;
 use crate::trace::{config, run};
 
 /// So many segments at once, no limited transmit.
-fn selective(initial_window: u32) -> Config {
+pub fn selective(initial_window: u32) -> Config {
     Config { sack: true, initial_window, limited_transmit: false, ..config() }
 }
 
 /// A trace after a handshake that agreed on SACK; `segments` of the `bytes` written leave at 200 ms.
-fn sent(cfg: &Config, bytes: u64, segments: u64, trace: &str) {
+pub fn sent(cfg: &Config, bytes: u64, segments: u64, trace: &str) {
     let segments: String =
         (0..segments).map(|i| format!("> . {}:{}\n", 1 + i * 1000, 1001 + i * 1000)).collect();
     run(

@@ -10,7 +10,7 @@
 //!
 //! Segments are flags as tcpdump writes them (`S`, `F`, `R`, `E`, `W`, `.`), first and last position of the
 //! payload, and words: `aN` ack, `wN` window, `rtx` retransmission, `ect`, `ce`, `sackOK` and `scaleN` on a
-//! SYN, `sackN:M,N:M` the blocks in their order, and `tsV:E` timestamp and echo [ms]. Of an expected segment
+//! SYN, `sackN:M,N:M` the blocks in their order, `dsackN:M` the one before them that says what came twice, and `tsV:E` timestamp and echo [ms]. Of an expected segment
 //! `aN`, `wN` and `tsV:E` may be left out; the others may not. `timer` and `pace` demand that the connection asked to
 //! be called at that very time; at any other event a timer that is due is an error. `#` begins a comment.
 
@@ -103,9 +103,9 @@ impl Run<'_> {
         };
         let sent = words(&segment);
         let matches = expected.iter().all(|word| sent.iter().any(|s| s == word))
-            && sent
-                .iter()
-                .all(|word| !matches!(&word[..1], "r" | "e" | "s") || expected.contains(&word.as_str()));
+            && sent.iter().all(|word| {
+                !matches!(&word[..1], "r" | "e" | "s" | "d") || expected.contains(&word.as_str())
+            });
         assert!(matches, "line {line}: sent {}", sent.join(" "));
     }
 
@@ -166,8 +166,11 @@ fn words(segment: &Segment) -> Vec<String> {
         let Timestamps { value, echo } = segment.timestamps;
         words.push(format!("ts{}:{}", f64::from(value) / 1e3, f64::from(echo) / 1e3));
     }
-    if segment.sack.blocks(0).next().is_some() {
-        let blocks: Vec<_> = segment.sack.blocks(segment.ack).map(|(s, e)| format!("{s}:{e}")).collect();
+    let mut blocks: Vec<_> = segment.sack.reported(segment.ack).map(|(s, e)| format!("{s}:{e}")).collect();
+    if segment.sack.duplicate(segment.ack).is_some() {
+        words.push(format!("dsack{}", blocks.remove(0)));
+    }
+    if !blocks.is_empty() {
         words.push(format!("sack{}", blocks.join(",")));
     }
     words
@@ -199,7 +202,7 @@ pub fn parse(words: &[&str]) -> Segment {
     let micros = |text: &str| (text.parse::<f64>().expect("a time") * 1e3).round() as u32;
     let timestamps = rest.iter().find_map(|word| word.strip_prefix("ts")?.split_once(':'));
     let find = |letter: char| rest.iter().find_map(|word| word.strip_prefix(letter)).map_or(0, number);
-    Segment {
+    let mut segment = Segment {
         seq: number(seq),
         ack: find('a'),
         len: (number(end) - number(seq)) as u32,
@@ -219,7 +222,11 @@ pub fn parse(words: &[&str]) -> Segment {
         retransmission: false,
         ect: rest.contains(&"ect"),
         ce: rest.contains(&"ce"),
+    };
+    if let Some(text) = rest.iter().find_map(|word| word.strip_prefix("dsack")) {
+        segment.sack = segment.sack.with_duplicate(segment.ack, range(text));
     }
+    segment
 }
 
 fn number(word: &str) -> u64 {

@@ -1,0 +1,566 @@
+//! Loss detection by time, RACK-TLP of RFC 8985, on a connection with SACK.
+//!
+//! - RACK: a segment is lost when another, sent later, was delivered, and more than a round trip and a
+//!   reordering window have passed since it left;
+//! - TLP: when nothing is heard for two round trips, a probe is sent, whose ACK tells RACK of a lost tail.
+//!
+//! One timer serves all (section 8): reordering, probe, retransmission.
+//!
+//! Departures: Which of two segments was sent first is known here, and not guessed from their positions where both
+//! left at the same time (RACK_sent_after). DSACKs that answer a probe do not widen the reordering window, for they say nothing about
+//! reordering (nor do they in Linux). Round trips for `RACK.min_RTT` are taken from segments rather than from the
+//! retransmission timer, which rounds them. A duplicate ACK without SACK (section 7.4.2, case 2) is any ACK that
+//! neither moves SND.UNA nor SACKs. Without PRR, the first octets lost go again at once, as in RFC 6675 section 5
+//! (4.3).
+
+use bentpipe_units::{Duration, Instant};
+
+use super::connection::{Alarm, Connection, Phase};
+use super::scoreboard::{DUPLICATES, Scoreboard};
+use super::sent::{Segments, Sent, Verdict};
+use super::{Config, Sack, Segment, Timestamps};
+
+/// How long the least round trip counts, at least; at most twice as long. RFC 8985 section 6.2 step 1 asks for
+/// recent ones; Linux takes as much.
+const RECENT: Duration = Duration::from_secs(300);
+
+/// TLP.max_ack_delay, WCDelAckT of its drafts: what a receiver may delay an ACK for a single segment.
+const MAX_ACK_DELAY: Duration = Duration::from_millis(200);
+
+/// Recoveries without a DSACK after which the reordering window is what it was, RFC 8985 section 6.2 step 4.
+const PERSIST: u8 = 16;
+
+/// The least interval of a timer.
+const FLOOR: Duration = Duration::from_micros(1);
+
+/// State of RFC 8985 section 5.3.
+#[derive(Clone, Debug)]
+pub(super) struct Rack {
+    pub(super) segments: Segments,
+    delivered: Delivered,
+    /// RACK.reo_wnd.
+    window: Duration,
+    /// RACK.dsack_round; zero is none.
+    round: u64,
+    /// RACK.reo_wnd_mult and RACK.reo_wnd_persist.
+    multiplier: u64,
+    persist: u8,
+    /// TLP.is_retrans.
+    probe_again: bool,
+    /// A round trip was measured since the last probe.
+    measured: bool,
+    /// TLP.end_seq; zero is none.
+    probe_end: u64,
+    /// When the retransmission timer would go off if none had taken its place.
+    rto_at: Instant,
+    /// When the window was last reduced.
+    reduced_at: Instant,
+}
+
+impl Default for Rack {
+    fn default() -> Self {
+        Self {
+            segments: Segments::default(),
+            delivered: Delivered {
+                order: 0,
+                rtt: Duration::ZERO,
+                least: [Duration::MAX; 2],
+                since: Instant::ZERO,
+                fack: 0,
+                reordered: false,
+            },
+            window: Duration::ZERO,
+            round: 0,
+            multiplier: 1,
+            persist: 0,
+            probe_again: false,
+            measured: false,
+            probe_end: 0,
+            rto_at: Instant::FAR_FUTURE,
+            reduced_at: Instant::ZERO,
+        }
+    }
+}
+
+/// What is known from the segments delivered.
+#[derive(Clone, Debug)]
+struct Delivered {
+    /// Which of them was sent last, in place of RACK.xmit_ts and RACK.end_seq.
+    order: u64,
+    /// RACK.rtt.
+    rtt: Duration,
+    /// RACK.min_RTT, of this interval and of the one before, and when this one began.
+    least: [Duration; 2],
+    since: Instant,
+    /// RACK.fack.
+    fack: u64,
+    /// RACK.reordering_seen.
+    reordered: bool,
+}
+
+/// An ACK while the segments it delivers are gone through.
+struct News {
+    now: Instant,
+    /// Its timestamp's echo; zero is none.
+    echo: u32,
+    /// RACK.fack before it.
+    fack: u64,
+    /// The segment sent last of those it delivers: which it is, and when that was.
+    latest: (u64, Instant),
+}
+
+/// What an ACK means for the reordering window.
+struct Round {
+    una: u64,
+    max: u64,
+    /// It has a DSACK.
+    duplicate: bool,
+    /// A recovery is under way, or was until this ACK.
+    recovering: bool,
+    recovered: bool,
+}
+
+/// What was found lost.
+#[derive(Clone, Copy, Debug, Default)]
+struct Found {
+    /// Anything.
+    lost: bool,
+    /// A segment that was sent again after the window was reduced.
+    again: bool,
+    /// How long to wait until more can be said; zero: there is nothing to wait for.
+    wait: Duration,
+}
+
+impl Delivered {
+    /// RACK.min_RTT, once known.
+    fn min_rtt(&self) -> Option<Duration> {
+        let least = self.least[0].min(self.least[1]);
+        (least != Duration::MAX).then_some(least)
+    }
+
+    /// RFC 8985 section 6.2, steps 1 to 3, for a segment just delivered.
+    #[inline]
+    fn on_segment(&mut self, news: &mut News, segment: &Sent) {
+        let rtt = news.now - segment.at;
+        let mut valid = true;
+        if segment.resent {
+            // Step 2: which of the two was delivered is not known; but not the later one, if the timestamp says
+            // so, or if it was sent less than a round trip ago.
+            let stamp = Timestamps::new(segment.at, 0).value;
+            let echo_is_earlier = news.echo != 0 && (news.echo.wrapping_sub(stamp) as i32) < 0;
+            valid = !echo_is_earlier && self.min_rtt().is_none_or(|least| rtt >= least);
+        } else {
+            // Step 1.
+            if news.now - self.since > RECENT {
+                self.least = [Duration::MAX, self.least[0]];
+                self.since = news.now;
+            }
+            self.least[0] = self.least[0].min(rtt);
+        }
+        // Step 2: RACK.rtt is that of the segment sent last.
+        if valid {
+            news.latest = news.latest.max((segment.order, segment.at));
+        }
+        // Step 3. The segments of one ACK have no order.
+        self.fack = self.fack.max(segment.end());
+        self.reordered |= segment.end() < news.fack && !segment.resent;
+    }
+
+    /// All segments of the ACK are gone through.
+    fn on_end(&mut self, news: &News) {
+        let (order, at) = news.latest;
+        if order > 0 {
+            self.rtt = news.now - at;
+            self.order = self.order.max(order);
+        }
+    }
+}
+
+impl Rack {
+    /// A round trip was measured for the retransmission timer. The first, of the SYN, is all that is known of
+    /// them until data is delivered.
+    pub(super) fn on_measured(&mut self, srtt: Option<Duration>) {
+        self.measured = true;
+        if let (None, Some(srtt)) = (self.delivered.min_rtt(), srtt) {
+            self.delivered.least[0] = srtt;
+        }
+    }
+
+    /// The conditions of RFC 8985 section 7.3 for a probe.
+    fn may_probe(&self) -> bool {
+        self.probe_end == 0 && self.measured
+    }
+
+    /// RACK_update_reo_wnd() of RFC 8985 section 6.2, step 4.
+    fn update_window(&mut self, ack: &Round, srtt: Option<Duration>) {
+        if self.round != 0 && ack.una >= self.round {
+            self.round = 0;
+        }
+        if self.round == 0 && ack.duplicate {
+            self.round = ack.max;
+            self.multiplier += 1;
+            self.persist = PERSIST;
+        } else if ack.recovered {
+            self.persist = self.persist.saturating_sub(1);
+            if self.persist == 0 {
+                self.multiplier = 1;
+            }
+        }
+        let certain = ack.recovering || self.segments.sacked >= DUPLICATES;
+        self.window = match self.delivered.min_rtt() {
+            Some(least) if self.delivered.reordered || !certain => {
+                least.times(self.multiplier).part(4).min(srtt.unwrap_or(least))
+            }
+            _ => Duration::ZERO,
+        };
+    }
+
+    /// RACK_detect_loss() of RFC 8985 section 6.2, step 5.
+    fn detect(&mut self, now: Instant) -> Found {
+        let mut found = Found::default();
+        let (delivered, reduced_at) = (self.delivered.order, self.reduced_at);
+        let patience = self.delivered.rtt + self.window;
+        self.segments.judge(|segment| {
+            // RACK_sent_after().
+            if segment.order > delivered {
+                // All others were sent later still.
+                return Verdict::Stop;
+            }
+            let lost_at = segment.at + patience;
+            if lost_at > now {
+                found.wait = found.wait.max(lost_at - now);
+                return Verdict::InFlight;
+            }
+            found.lost = true;
+            found.again |= segment.resent && segment.at >= reduced_at;
+            Verdict::Lost
+        });
+        found
+    }
+
+    /// RACK_mark_losses_on_RTO() of RFC 8985 section 6.3.
+    fn on_timeout(&mut self, now: Instant, una: u64) {
+        let patience = self.delivered.rtt + self.window;
+        self.segments.judge(|segment| {
+            let lost = segment.start <= una || segment.at + patience <= now;
+            if lost { Verdict::Lost } else { Verdict::InFlight }
+        });
+        self.on_reduced(now);
+    }
+
+    /// The window is reduced at `now`, for a recovery. RFC 8985 section 7.1: no probe counts any more.
+    fn on_reduced(&mut self, now: Instant) {
+        self.probe_end = 0;
+        self.reduced_at = now;
+    }
+}
+
+impl Scoreboard {
+    /// As [`update`](Self::update), with the segments it is about.
+    fn update_segments(&mut self, news: &mut News, ack: u64, sack: &Sack, una: u64, max: u64) -> u64 {
+        let Some(mut rack) = self.rack.take() else { return 0 };
+        while let Some(segment) = rack.segments.take_before(una) {
+            if !segment.sacked {
+                rack.delivered.on_segment(news, &segment);
+            }
+        }
+        self.total -= self.ranges.forget_below(una);
+        let mut fresh = 0;
+        for (start, end) in sack.blocks(ack) {
+            let start = start.max(una);
+            if start >= end || end > max {
+                continue;
+            }
+            // Where the block is news. Beyond a few gaps, segments are looked at once too often.
+            let mut gaps = [(end, end); 4];
+            let mut from = start;
+            for gap in &mut gaps {
+                *gap = self.ranges.gap(from, end);
+                from = gap.1;
+            }
+            gaps[3].1 = end;
+            fresh += self.ranges.insert(start, end);
+            let ranges = &self.ranges;
+            for (from, to) in gaps.into_iter().filter(|gap| gap.0 < gap.1) {
+                let whole = |s: &Sent| ranges.containing(s.start).is_some_and(|range| range.1 >= s.end());
+                rack.segments.mark_sacked(from, to, whole, |s| rack.delivered.on_segment(news, s));
+            }
+        }
+        self.total += fresh;
+        rack.delivered.on_end(news);
+        self.rack = Some(rack);
+        fresh
+    }
+
+    /// The retransmission timer went off. Whether it is known by time what is lost.
+    pub(super) fn on_timeout(&mut self, now: Instant, una: u64) -> bool {
+        let Some(rack) = &mut self.rack else {
+            self.clear();
+            return false;
+        };
+        if self.ranges.containing(una).is_some() {
+            // RFC 2018 section 8: the receiver has thrown away what it SACKed.
+            self.ranges.clear();
+            self.total = 0;
+            rack.segments.forget_sacked();
+        }
+        rack.on_timeout(now, una);
+        self.first_due = true;
+        true
+    }
+
+    /// Octets in the network: neither SACKed nor lost and not sent again.
+    pub(super) fn in_flight(&self, una: u64, max: u64) -> u64 {
+        let lost = self.rack.as_ref().map_or(0, |rack| rack.segments.lost);
+        (max - una).saturating_sub(self.total + lost)
+    }
+}
+
+impl Connection {
+    /// The state of loss detection by time, where there is any.
+    #[inline]
+    pub(super) fn rack(&mut self) -> Option<&mut Rack> {
+        self.sack.as_mut()?.rack.as_deref_mut()
+    }
+
+    /// Takes in an ACK, RFC 8985 section 6.2.
+    pub(super) fn on_ack_with_rack(
+        &mut self,
+        cfg: &Config,
+        now: Instant,
+        ack: u64,
+        sack: &Sack,
+        echo: u32,
+        marked: bool,
+    ) {
+        let recovering = matches!(self.phase, Phase::SackRecovery | Phase::Fill);
+        let una = self.una.max(ack);
+        let acked = una - self.una;
+        let max = self.max.max(una);
+        let repaired = self.on_probe_answered(cfg, now, ack, sack);
+        let Some(board) = &mut self.sack else { return };
+        let before = board.total;
+        let fack = board.rack.as_ref().map_or(0, |rack| rack.delivered.fack);
+        let echo_known = if self.timestamps { echo } else { 0 };
+        let mut news = News { now, echo: echo_known, fack, latest: (0, Instant::ZERO) };
+        board.update_segments(&mut news, ack, sack, una, max);
+        // RFC 9937 section 6.2, DeliveredData.
+        let delivered = (acked + board.total).saturating_sub(before);
+        if acked > 0 {
+            self.loss_probe_due = false;
+            self.on_new_ack(cfg, now, ack, echo, marked || repaired.is_some_and(|repaired| repaired));
+        }
+        let open = matches!(self.phase, Phase::Open);
+        let round = Round {
+            una: self.una,
+            max: self.max,
+            duplicate: sack.duplicate(ack).is_some() && repaired.is_none(),
+            recovering: recovering && !open,
+            recovered: recovering && open,
+        };
+        let srtt = self.rto.srtt();
+        let Some(rack) = self.rack() else { return };
+        rack.update_window(&round, srtt);
+        if self.una < self.max {
+            self.detect(cfg, now, delivered, acked > 0);
+        }
+    }
+
+    /// Finds what is lost by now, recovers from it, and sets the timer: RACK_detect_loss_and_arm_timer() of RFC
+    /// 8985 section 6.2. `delivered` bytes arrived; `advanced`: SND.UNA moved.
+    fn detect(&mut self, cfg: &Config, now: Instant, delivered: u64, advanced: bool) {
+        let Some(board) = &mut self.sack else { return };
+        let Some(rack) = &mut board.rack else { return };
+        let found = rack.detect(now);
+        match self.phase {
+            Phase::SackRecovery => {
+                if found.again && !cfg.prr {
+                    // RFC 8985 section 9.3: the loss of what was sent again is another indication of congestion
+                    // (RFC 5681 section 4.3).
+                    rack.on_reduced(now);
+                    let flight = self.window.cwnd;
+                    self.reduce(cfg, now, flight);
+                    self.window.cwnd = self.window.ssthresh.max(cfg.smss());
+                }
+                if cfg.prr && (delivered > 0 || found.lost) {
+                    self.regulate(cfg, delivered, advanced && !found.lost);
+                }
+            }
+            // RFC 8985 section 6.2: what is lost starts a fast recovery, be it only one segment.
+            Phase::Open if rack.segments.lost > 0 => {
+                rack.on_reduced(now);
+                board.begin(self.una, self.max, delivered);
+                self.on_loss(cfg, now);
+                self.loss_probe_due = false;
+                self.phase = Phase::SackRecovery;
+                self.window.cwnd = self.window.ssthresh.max(cfg.smss());
+                if cfg.prr {
+                    self.regulate(cfg, delivered, false);
+                }
+            }
+            _ => {}
+        }
+        // RFC 8985 section 8: one timer at a time.
+        let rto_at = self.rto_at();
+        if !found.wait.is_zero() {
+            self.set_alarm(Alarm::Reordering, now + found.wait.max(FLOOR));
+            if let Some(rack) = self.rack() {
+                rack.rto_at = rto_at;
+            }
+        } else if self.alarm == Alarm::Reordering {
+            self.set_alarm(Alarm::Retransmission, now + self.rto.interval());
+        } else if advanced {
+            self.schedule_probe(now);
+        }
+    }
+
+    /// The congestion window by RFC 9937 section 6.2.
+    fn regulate(&mut self, cfg: &Config, delivered: u64, safe: bool) {
+        let (una, max, smss) = (self.una, self.max, cfg.smss());
+        let Some(board) = &mut self.sack else { return };
+        let pipe = board.in_flight(una, max);
+        let mut cwnd = board.prr.cwnd(delivered, pipe, self.window.ssthresh, smss, safe);
+        if delivered == 0 {
+            // The timer found a loss, and there may be no further ACK to send for.
+            cwnd = cwnd.max(pipe + smss);
+        }
+        self.window.cwnd = cwnd.max(smss);
+    }
+
+    /// Position and payload of the next segment in recovery: what is lost goes first, RFC 8985 section 4.
+    #[cold]
+    pub(super) fn choose_by_time(&mut self, cfg: &Config) -> Option<(u64, u64)> {
+        let smss = cfg.smss();
+        let board = self.sack.as_mut()?;
+        let pipe = board.in_flight(self.una, self.max);
+        let cwnd = self.window.cwnd.min(cfg.max_window.max(smss));
+        let lost = board.rack.as_mut()?.segments.next_lost();
+        if let Some(lost) = lost {
+            // RFC 8985 section 9.3: when congestion control lets it go.
+            let go = board.first_due || pipe + smss <= cwnd;
+            return go.then(|| (lost.start, lost.end().min(self.written).saturating_sub(lost.start)));
+        }
+        let unsent = self.written.saturating_sub(self.max);
+        let wanted = unsent.min(smss).max(1);
+        let most = self.edge.min(self.una.saturating_add(cfg.max_window.max(smss)));
+        let go = self.max < self.stream_end() && self.max + wanted <= most && pipe + wanted <= cwnd;
+        go.then(|| (self.max, unsent.min(smss)))
+    }
+
+    /// A segment leaves, `seq..end`.
+    #[inline]
+    pub(super) fn on_segment_sent(&mut self, now: Instant, seq: u64, end: u64, again: bool) {
+        let recovering = self.phase != Phase::Open;
+        let Some(board) = self.sack.as_mut() else { return };
+        let Some(rack) = &mut board.rack else { return };
+        rack.segments.on_sent(now, seq, end);
+        if recovering {
+            board.prr.out += end - seq;
+            board.first_due = false;
+        } else if !again {
+            self.schedule_probe(now);
+        }
+    }
+
+    /// When the retransmission timer goes off, or would if no other were in its place.
+    fn rto_at(&mut self) -> Instant {
+        let (alarm, at) = (self.alarm, self.alarm_at);
+        match self.rack() {
+            Some(rack) if alarm != Alarm::Retransmission => rack.rto_at,
+            _ => at,
+        }
+    }
+
+    /// Sets the timer for a loss probe, RFC 8985 section 7.2.
+    fn schedule_probe(&mut self, now: Instant) {
+        let rto_at = self.rto_at();
+        // Without SRTT no round trip was measured, and no probe may go.
+        let Some(srtt) = self.rto.srtt() else { return };
+        let allowed = self.phase == Phase::Open
+            && matches!(self.alarm, Alarm::Retransmission | Alarm::Probe)
+            && !self.loss_probe_due;
+        // Not where (1) a probe is under way or (2) no round trip was measured since the last, section 7.3, for the
+        // retransmission timer would have to take its place.
+        let may = |rack: &&mut Rack| allowed && rack.segments.sacked == 0 && rack.may_probe();
+        let Some(rack) = self.rack().filter(may) else { return };
+        rack.rto_at = rto_at;
+        // TLP_calc_PTO().
+        let delay = if rack.segments.is_single() { MAX_ACK_DELAY } else { Duration::ZERO };
+        let pto = srtt.times(2) + delay;
+        self.set_alarm(Alarm::Probe, (now + pto).min(rto_at).max(now + FLOOR));
+    }
+
+    /// Nothing was heard in time, RFC 8985 section 7.3.
+    pub(super) fn on_probe_timer(&mut self, now: Instant) {
+        self.loss_probe_due = self.rack().is_some_and(|rack| rack.may_probe());
+        // Probe or not, next is the retransmission timer.
+        self.set_alarm(Alarm::Retransmission, now + self.rto.interval());
+    }
+
+    /// Time has passed since a segment was delivered that was sent after others.
+    pub(super) fn on_reordering_timer(&mut self, cfg: &Config, now: Instant) {
+        let cwnd = self.window.cwnd;
+        self.detect(cfg, now, 0, false);
+        if cfg.algorithm.steers() {
+            // It hears of the loss with the next ACK.
+            self.window.cwnd = cwnd;
+        }
+    }
+
+    /// The loss probe, TLP_send_probe() of RFC 8985 section 7.3.
+    #[cold]
+    pub(super) fn poll_loss_probe(&mut self, cfg: &Config, now: Instant) -> Option<Segment> {
+        if self.hold_back(now) {
+            return None;
+        }
+        let smss = cfg.smss();
+        let unsent = self.written.saturating_sub(self.max).min(smss);
+        let wanted = unsent.max(1);
+        let most = self.edge.min(self.una.saturating_add(cfg.max_window.max(smss)));
+        let fresh = self.max < self.stream_end() && self.max + wanted <= most;
+        let chosen = if fresh {
+            Some((self.max, unsent))
+        } else {
+            let last = self.rack().and_then(|rack| rack.segments.last());
+            last.map(|last| (last.start, last.end().min(self.written).saturating_sub(last.start)))
+        };
+        let segment = chosen.map(|(seq, len)| self.send_data(cfg, now, seq, len));
+        self.loss_probe_due = false;
+        let max = self.max;
+        if let Some(rack) = self.rack().filter(|_| segment.is_some()) {
+            (rack.probe_end, rack.probe_again, rack.measured) = (max, !fresh, false);
+        }
+        segment
+    }
+
+    /// TLP_process_ack() of RFC 8985 section 7.4.2. `None`: this is no answer to a probe that was sent twice;
+    /// else, whether the probe repaired a loss.
+    fn on_probe_answered(&mut self, cfg: &Config, now: Instant, ack: u64, sack: &Sack) -> Option<bool> {
+        let (una, written) = (self.una, self.written);
+        let rack = self.rack().filter(|rack| rack.probe_end != 0 && ack >= rack.probe_end)?;
+        let end = rack.probe_end;
+        if !rack.probe_again {
+            rack.probe_end = 0;
+            return None;
+        }
+        // Case 1: both arrived, the receiver says so. The FIN is in no block.
+        let told = sack.duplicate(ack).is_some_and(|duplicate| duplicate.1 == end.min(written));
+        // Case 2: both arrived, and the second ACK is like the first.
+        if told || (ack == una && *sack == Sack::NONE) {
+            rack.probe_end = 0;
+            return told.then_some(false);
+        }
+        if ack == end {
+            return None;
+        }
+        // An ACK of what was sent after the probe: one of the two was lost, and congestion control is to know.
+        rack.on_reduced(now);
+        if una >= self.reduced {
+            let flight = self.flight();
+            self.reduce(cfg, now, flight);
+            self.window.cwnd = self.window.ssthresh.min(self.window.cwnd).max(cfg.smss());
+            self.reduced = self.max;
+        }
+        Some(true)
+    }
+}

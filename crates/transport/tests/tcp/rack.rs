@@ -1,0 +1,420 @@
+//! Loss detection by time: RACK-TLP, RFC 8985, and reports of duplicates, RFC 2883.
+//!
+//! The handshake took 100 ms, so SRTT is 100 ms and RTO its minimum, 1 s. The segments leave at 200 ms.
+
+use bentpipe_transport::tcp::Config;
+use bentpipe_units::Duration;
+
+use crate::sack::{selective, sent};
+use crate::trace::run;
+
+fn timed(initial_window: u32) -> Config {
+    Config { rack: true, prr: true, ..selective(initial_window) }
+}
+
+/// RFC 2883 sections 4.1 and 4.2: what came twice is reported first and once; beyond the ACK with the block it lies in.
+#[test]
+fn duplicates_are_reported() {
+    sent(
+        &timed(4),
+        0,
+        0,
+        "200  < . 1:1001 a1 w65535
+              > . 1:1 a1001
+         210  < . 1:1001 a1 w65535
+              > . 1:1 a1001 dsack1:1001
+         220  < . 2001:3001 a1 w65535
+              > . 1:1 a1001 sack2001:3001
+         230  < . 2001:3001 a1 w65535
+              > . 1:1 a1001 dsack2001:3001 sack2001:3001
+         240  < . 1501:2501 a1 w65535
+              > . 1:1 a1001 dsack2001:2501 sack1501:3001
+         250  < . 501:1501 a1 w65535
+              > . 1:1 a3001 dsack501:1001",
+    );
+    let without = Config { rack: false, ..timed(4) };
+    sent(
+        &without,
+        0,
+        0,
+        "200 < . 1:1001 a1 w65535\n > . 1:1 a1001\n 210 < . 1:1001 a1 w65535\n > . 1:1 a1001",
+    );
+}
+
+/// RFC 8985 section 6.2, step 5. The second segment arrived: RACK.rtt = RACK.min_RTT = 100, RACK.reo_wnd = 100 / 4, so
+/// the first is lost at 200 + 100 + 25. RFC 9937 section 6.2 with DeliveredData = 0: one segment is let go, on Pipe =
+/// 9 - 1 SACKed - 1 lost.
+#[test]
+fn a_segment_is_lost_a_quarter_round_trip_late() {
+    sent(
+        &timed(8),
+        100_000,
+        8,
+        "300  < . 1:1 a1 w65535 sack1001:2001
+              > . 8001:9001             # as much as arrived
+              = timer 325
+         325  timer
+              > . 1:1001 rtx
+              = fast_retransmits 1
+              = ssthresh 4000
+              = cwnd 8000
+              = timer 1325
+         326  < . 1:1 a1 w65535 sack1001:3001
+              = cwnd 7000               # 1000 * 4 / 8 - 1000 < 0
+         425  < . 1:1 a9001 w65535
+              > . 9001:10001
+              > . 10001:11001
+              > . 11001:12001
+              > . 12001:13001
+              = cwnd 4000
+              = timeouts 0",
+    );
+}
+
+/// Section 6.2, step 4: without reordering so far, three segments SACKed leave no doubt: RACK.reo_wnd = 0. CRB: Pipe =
+/// 8 - 3 - 1 is ssthresh, so that only the forced retransmission goes.
+#[test]
+fn three_segments_are_enough_where_nothing_was_reordered() {
+    sent(
+        &timed(8),
+        100_000,
+        8,
+        "300  < . 1:1 a1 w65535 sack1001:4001
+              > . 1:1001 rtx
+              = ssthresh 4000
+              = cwnd 5000",
+    );
+}
+
+/// Step 3: the first segment comes after the second, and was not sent again. From then on DupThresh does not count:
+/// the third is lost at 200 + RACK.rtt 120 + RACK.reo_wnd 25. SRTT = 7/8 x 100 + 1/8 x 110 for the PTO.
+#[test]
+fn reordering_once_seen_is_waited_for() {
+    sent(
+        &timed(8),
+        8000,
+        8,
+        "300  < . 1:1 a1 w65535 sack1001:2001
+              = timer 325
+         310  < . 1:1 a2001 w65535
+              = timer 512.5             # 310 + 2 SRTT
+         320  < . 1:1 a2001 w65535 sack3001:6001
+              = fast_retransmits 0
+              = timer 345
+         345  timer
+              > . 2001:3001 rtx
+              = fast_retransmits 1",
+    );
+}
+
+/// Step 4: the retransmission at 325 was for nothing, as its DSACK says, so RACK.reo_wnd_mult = 2, and the next loss
+/// takes 2 x 100 / 4 to be found.
+#[test]
+fn the_window_for_reordering_grows_with_duplicates() {
+    sent(
+        &timed(8),
+        8000,
+        8,
+        "300  < . 1:1 a1 w65535 sack1001:2001
+         325  timer
+              > . 1:1001 rtx
+         330  < . 1:1 a2001 w65535
+         331  < . 1:1 a8001 w65535
+              = cwnd 4000
+         430  < . 1:1 a8001 w65535 dsack1:1001
+         440  write 4000
+              > . 8001:9001
+              > . 9001:10001
+              > . 10001:11001
+              > . 11001:12001
+         540  < . 1:1 a8001 w65535 sack9001:10001
+              = timer 590
+         590  timer
+              > . 8001:9001 rtx",
+    );
+}
+
+/// Once for a round trip: a second DSACK before SND.UNA has moved past RACK.dsack_round counts for nothing.
+#[test]
+fn the_window_for_reordering_grows_once_a_round_trip() {
+    sent(
+        &timed(8),
+        8000,
+        8,
+        "300  < . 1:1 a2001 w65535
+         310  < . 1:1 a2001 w65535 dsack1:1001
+         320  < . 1:1 a2001 w65535 dsack1001:2001
+         330  < . 1:1 a2001 w65535 sack3001:4001
+              = timer 380               # 200 + 130 + 50",
+    );
+}
+
+/// What was sent again and lost again is found by what was sent after it: here the ninth segment. Of Pipe nothing is
+/// left: 6 SACKed, 3 lost. CRB: 6000 arrived, 2000 were sent.
+#[test]
+fn a_lost_retransmission_is_found() {
+    let trace = |end: &str| {
+        format!(
+            "300  < . 1:1 a1 w65535 sack1001:4001
+                  > . 1:1001 rtx
+             300  < . 1:1 a1 w65535 sack1001:5001
+             300  < . 1:1 a1 w65535 sack1001:6001
+                  > . 8001:9001
+             400  < . 1:1 a1 w65535 sack8001:9001,1001:6001
+                  > . 1:1001 rtx
+                  > . 6001:7001 rtx
+                  {end}"
+        )
+    };
+    sent(
+        &timed(8),
+        100_000,
+        8,
+        &trace("> . 7001:8001 rtx\n > . 9001:10001\n = cwnd 4000\n = ssthresh 4000\n = timeouts 0"),
+    );
+    // RFC 8985 section 9.3: without PRR, that is another reduction.
+    sent(
+        &Config { prr: false, ..timed(8) },
+        100_000,
+        8,
+        &trace("= ssthresh 2000\n = cwnd 2000\n = timeouts 0"),
+    );
+}
+
+/// Section 6.2, step 2: an ACK within a round trip of the retransmission is for the original, and says nothing of what
+/// was sent before it; with timestamps, so does one whose echo is older, however late.
+#[test]
+fn an_ack_of_the_original_is_no_news_of_the_retransmission() {
+    sent(
+        &timed(4),
+        4000,
+        4,
+        "400  timer                     # PTO
+              > . 3001:4001 rtx
+         410  < . 1:1 a1 w65535 sack3001:4001
+              = fast_retransmits 0
+              = timer 1400",
+    );
+    sent(
+        &timed(4),
+        4000,
+        4,
+        "400  timer
+              > . 3001:4001 rtx
+         500  < . 1:1 a1 w65535 sack3001:4001
+              > . 1:1001 rtx
+              = fast_retransmits 1",
+    );
+    let cfg = Config { timestamps: true, ..timed(4) };
+    for (echo, found) in [("200", ""), ("400", "> . 1:1001 rtx")] {
+        run(
+            &cfg,
+            &format!(
+                "1    connect
+                      > S 0:0 ts1:0 sackOK
+                 101  < S. 0:0 a1 w65535 sackOK ts1:1
+                      > . 1:1 a1
+                 200  write 4000
+                      > . 1:1001
+                      > . 1001:2001
+                      > . 2001:3001
+                      > . 3001:4001 ts200:1
+                 400  timer
+                      > . 3001:4001 rtx ts400:1
+                 500  < . 1:1 a1 w65535 sack3001:4001 ts300:{echo}
+                      {found}"
+            ),
+        );
+    }
+}
+
+/// Section 7: the last three of eight are lost. PTO = 2 SRTT after the last ACK; the probe's SACK lets RACK find the
+/// others, for they were sent 300 ms earlier.
+#[test]
+fn a_lost_tail_is_found_by_a_probe() {
+    sent(
+        &timed(8),
+        8000,
+        8,
+        "300  < . 1:1 a5001 w65535
+              = timer 500
+         500  timer
+              > . 7001:8001 rtx
+              = timer 1500              # the retransmission timer again
+         600  < . 1:1 a5001 w65535 sack7001:8001
+              > . 5001:6001 rtx
+              = ssthresh 2000
+              = cwnd 1000               # CRB: 1000 arrived, Pipe is 0
+         700  < . 1:1 a6001 w65535 sack7001:8001
+              > . 6001:7001 rtx
+              = cwnd 2000               # SSRB: and one more
+         800  < . 1:1 a8001 w65535
+              = timeouts 0
+              = timer none",
+    );
+}
+
+/// Section 7.2: with one segment in flight, the receiver may delay its ACK: PTO = 2 SRTT + 200 ms. Section 7.4.2: an ACK
+/// beyond the probe without a DSACK says that it repaired a loss, which counts as one.
+#[test]
+fn a_loss_repaired_by_a_probe_counts() {
+    let trace = |answer: &str, end: &str| {
+        format!(
+            "300   < . 1:1 a3001 w65535
+                   = timer 700
+             700   timer
+                   > . 3001:4001 rtx
+                   = timer 1700
+             800   < . 1:1 a4001 w65535
+                   = cwnd 5000
+             {answer}
+             900   write 1000
+                   > . 4001:5001
+             1000  < . 1:1 a5001 w65535
+                   {end}"
+        )
+    };
+    sent(&timed(4), 4000, 4, &trace("", "= ssthresh 2000\n = cwnd 2000"));
+    // Case 1: both arrived. Case 2: the same, from a receiver that does not say so.
+    for answer in ["810 < . 1:1 a4001 w65535 dsack3001:4001", "810 < . 1:1 a4001 w65535"] {
+        sent(&timed(4), 4000, 4, &trace(answer, "= cwnd 5000"));
+    }
+}
+
+/// Section 7.3: what was never sent goes rather, though the congestion window is used up; section 7.4.2: its ACK says
+/// nothing about a loss.
+#[test]
+fn a_probe_is_new_data_where_there_is_any() {
+    sent(
+        &timed(4),
+        100_000,
+        4,
+        "400  timer
+              > . 4001:5001
+              = timer 1400
+         450  < . 1:1 a5001 w65535
+              > . 5001:6001
+              > . 6001:7001
+              > . 7001:8001
+              > . 8001:9001
+              > . 9001:10001
+              = cwnd 5000",
+    );
+    // Not beyond the receiver's window.
+    sent(
+        &timed(4),
+        100_000,
+        4,
+        "300  < . 1:1 a1 w4000
+         400  timer
+              > . 3001:4001 rtx",
+    );
+}
+
+/// Section 7.3: one probe at a time, and none before a round trip was measured: the retransmission timer stays.
+#[test]
+fn a_probe_is_not_repeated() {
+    sent(
+        &timed(4),
+        4000,
+        4,
+        "300   < . 1:1 a3001 w65535
+         700   timer
+               > . 3001:4001 rtx
+         1700  timer
+               > . 3001:4001 rtx
+               = timeouts 1
+               = cwnd 1000
+               = rto 2000
+         1800  < . 1:1 a4001 w65535
+         1900  write 2000
+               > . 4001:5001
+               > . 5001:6001
+               = timer 3900
+         2000  < . 1:1 a6001 w65535
+         2100  write 2000
+               > . 6001:7001
+               > . 7001:8001
+               = timer 2300",
+    );
+}
+
+/// Section 7.2: the probe timer does not outlast the retransmission timer.
+#[test]
+fn a_probe_goes_before_a_timeout() {
+    let cfg = Config { min_rto: Duration::ZERO, ..timed(4) };
+    sent(&cfg, 1000, 1, "500 timer\n > . 1:1001 rtx\n = timer 800\n = timeouts 0");
+}
+
+/// Section 6.3: after a timeout the first segment is lost, and those sent RACK.rtt + RACK.reo_wnd ago: not the one of
+/// 50 ms before. Slow start sends them again.
+#[test]
+fn a_timeout_leaves_what_was_sent_just_now() {
+    sent(
+        &timed(4),
+        1000,
+        1,
+        "300   < . 1:1 a1001 w65535
+         300   write 2000
+               > . 1001:2001
+               > . 2001:3001
+         500   timer
+               > . 2001:3001 rtx
+         1450  write 1000
+               > . 3001:4001
+         1500  timer
+               > . 1001:2001 rtx
+               = cwnd 1000
+               = timeouts 1
+         1600  < . 1:1 a2001 w65535 sack3001:4001
+               > . 2001:3001 rtx
+               = cwnd 2000
+         1700  < . 1:1 a4001 w65535
+               = retransmissions 3
+               = timer none",
+    );
+}
+
+/// Section 6.3, with all of them old.
+#[test]
+fn a_timeout_loses_all_that_is_old() {
+    sent(
+        &timed(4),
+        4000,
+        4,
+        "400   timer
+               > . 3001:4001 rtx
+         1400  timer
+               > . 1:1001 rtx
+               = cwnd 1000
+               = ssthresh 2000
+         1500  < . 1:1 a1001 w65535
+               > . 1001:2001 rtx
+               > . 2001:3001 rtx
+         1600  < . 1:1 a3001 w65535
+               > . 3001:4001 rtx
+         1700  < . 1:1 a4001 w65535
+               = timer none
+               = timeouts 1",
+    );
+}
+
+/// RFC 2018 section 8: what was SACKed and then asked for again, the receiver has thrown away.
+#[test]
+fn a_receiver_may_change_its_mind() {
+    sent(
+        &timed(4),
+        4000,
+        4,
+        "300   < . 1:1 a1 w65535 sack1001:4001
+               > . 1:1001 rtx
+         400   < . 1:1 a1001 w65535
+         1400  timer
+               > . 1001:2001 rtx
+         1500  < . 1:1 a2001 w65535
+               > . 2001:3001 rtx
+               > . 3001:4001 rtx
+         1600  < . 1:1 a4001 w65535
+               = timer none",
+    );
+}
