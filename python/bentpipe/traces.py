@@ -147,7 +147,7 @@ def _chart(values: list[dict[str, float]], colours: dict[str, str], what: str, *
     """Return a chart of `values` in the colour, and with the legend's entry, of `what`."""
     scale = alt.Scale(domain=list(colours), range=list(colours.values()))
     key = alt.Legend(
-        title=None, symbolType="square", symbolSize=90, symbolOpacity=1, labelFontSize=11, columnPadding=7
+        title=None, symbolType="square", symbolSize=70, symbolOpacity=1, labelFontSize=11, columnPadding=2
     )
     colour = alt.Color("what:N", scale=scale, legend=key if legend else None)
     chart = alt.Chart(alt.InlineData(values=values)).transform_calculate(what=f"'{what}'")

@@ -10,6 +10,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, Request, sync_pla
 import bentpipe as bp
 from bentpipe.figures import figures
 from bentpipe.report import render, write_figures
+from bentpipe.traces import trace_figures
 
 FLAGS = [
     "--no-sandbox",
@@ -166,6 +167,28 @@ def test_a_scenario_without_a_gateway_has_a_report_too(browser: Browser, tmp_pat
     assert {"utilization", "queue", "goodput"} <= ids
     assert "completion-time" not in ids
     page.close()
+
+
+def test_traced_flows_are_drawn(browser: Browser, tmp_path: Path) -> None:
+    scenario = bp.load("red-dumbbell", set={"run.duration": "20 s", "run.warmup": "5 s"})
+    traced = ["flow:3", "traffic:bulk:7"]
+    result = bp.compare(scenario, ["RED", "droptail"], runs=1, out=tmp_path / "out", trace=traced)
+    page, complaints, _ = opened(browser, result.report(), 390)
+    assert complaints == []
+    for name, title in (("trace-flow-3", "Flow 3"), ("trace-traffic-bulk-7", "Session 7 of bulk")):
+        figure = page.locator(f"#{name}")
+        assert title in figure.inner_text()
+        charts = figure.locator("[data-chart]")
+        assert charts.count() == 4
+        for index in range(4):
+            ink = charts.nth(index).locator(".mark-line path, .mark-area path")
+            assert max(len(path.get_attribute("d") or "") for path in ink.all()) > 100
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.close()
+    paths = write_figures(bp.open(result.folder), tmp_path / "figures", ["svg"])
+    assert {"trace-flow-3.svg", "trace-traffic-bulk-7.svg"} <= {path.name for path in paths}
+    captions = [drawn.caption for drawn in trace_figures(result)]
+    assert all(caption.endswith(".") and "seed" in caption for caption in captions)
 
 
 def test_the_same_result_gives_the_same_report(result: bp.Result) -> None:

@@ -4,7 +4,8 @@
 //!
 //! - A file holds one watched link: an interface for each direction, with raw IPv4 and timestamps in nanoseconds since
 //!   the beginning of the run. A packet is seen where the link's first node would capture it: what that node sends
-//!   when it begins to be sent (behind the queue, before the link can lose it), what comes to it when it arrives.
+//!   when it leaves the queue in front of the link, or comes to the link where there is none, before the link can lose
+//!   it; what comes to that node when it arrives.
 //! - Only headers are kept, beside the original length, unless a snap length says otherwise; payload is zeros.
 //! - A packet's comment says what no header can: that a segment is a retransmission, that the link loses the packet.
 //! - Names of hosts, gateways and terminals stand beside their addresses (a Name Resolution Block).
