@@ -316,7 +316,7 @@ impl Connection {
         self.count_sent();
         let sack = match &mut self.sack {
             Some(board) if !self.rx.ahead.is_empty() || board.duplicate.is_some() => {
-                board.report(self.rx.next, &self.rx.ahead, self.rx.newest)
+                board.report(self.rx.next, &self.rx.ahead, self.rx.newest, self.rx.fin_at)
             }
             _ => Sack::NONE,
         };

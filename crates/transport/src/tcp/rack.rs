@@ -7,11 +7,13 @@
 //! One timer serves all (section 8): reordering, probe, retransmission.
 //!
 //! Departures: Which of two segments was sent first is known here, and not guessed from their positions where both
-//! left at the same time (RACK_sent_after). DSACKs that answer a probe do not widen the reordering window, for they say nothing about
-//! reordering (nor do they in Linux). Round trips for `RACK.min_RTT` are taken from segments rather than from the
-//! retransmission timer, which rounds them. A duplicate ACK without SACK (section 7.4.2, case 2) is any ACK that
-//! neither moves SND.UNA nor SACKs. Without PRR, the first octets lost go again at once, as in RFC 6675 section 5
-//! (4.3).
+//! left at the same time (RACK_sent_after). DSACKs that answer a probe do not widen the reordering window, for they
+//! say nothing about reordering (nor do they in Linux). Round trips for `RACK.min_RTT` are taken from segments rather
+//! than from the retransmission timer, which rounds them. Timestamps tell of a spurious retransmission (section 6.2
+//! step 2) only where it is acknowledged cumulatively: data ahead of a gap changes no echo (RFC 7323 section 4.3), so
+//! that every SACK of a probe would seem to be of the original. A duplicate ACK without SACK (section 7.4.2, case 2) is
+//! any ACK that neither moves SND.UNA nor SACKs. Without PRR, the first octets lost go again at once, as in RFC 6675
+//! section 5 (4.3).
 
 use bentpipe_units::{Duration, Instant};
 
@@ -265,6 +267,8 @@ impl Scoreboard {
             }
         }
         self.total -= self.ranges.forget_below(una);
+        // RFC 7323 section 4.3: data ahead of a gap changes no echo, which says nothing about what is SACKed.
+        news.echo = 0;
         let mut fresh = 0;
         for (start, end) in sack.blocks(ack) {
             let start = start.max(una);

@@ -19,7 +19,7 @@ pub(super) struct Receiver {
     /// When a delayed ACK must go.
     pub(super) ack_at: Instant,
     /// Position of the peer's FIN.
-    fin_at: u64,
+    pub(super) fin_at: u64,
     /// What arrived ahead of `next`.
     pub(super) ahead: Ranges,
     /// Where the latest of that lies.

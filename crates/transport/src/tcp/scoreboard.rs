@@ -159,9 +159,9 @@ impl Scoreboard {
     }
 
     /// The blocks of an ACK of `next`, RFC 2018 section 4, where `ahead` arrived beyond it and `newest` was
-    /// the latest to.
+    /// the latest to. A FIN at `fin_at` is in the block that reaches it.
     #[cold]
-    pub(super) fn report(&mut self, next: u64, ahead: &Ranges, newest: u64) -> Sack {
+    pub(super) fn report(&mut self, next: u64, ahead: &Ranges, newest: u64, fin_at: u64) -> Sack {
         // The first block is the one with the segment that caused this ACK. The others repeat those that were
         // first in the ACKs before, so that each is reported several times.
         if let Some((start, end)) = ahead.containing(newest) {
@@ -178,7 +178,8 @@ impl Scoreboard {
         }
         let mut blocks = [(0, 0); Sack::MOST];
         let mut count = 0;
-        for block in self.recent.iter().filter_map(|&position| ahead.containing(position)) {
+        for (start, end) in self.recent.iter().filter_map(|&position| ahead.containing(position)) {
+            let block = (start, end + u64::from(end == fin_at));
             if count < Sack::MOST && !blocks[..count].contains(&block) {
                 blocks[count] = block;
                 count += 1;
