@@ -138,6 +138,7 @@ fn tcp(ends: &Ends, segment: &tcp::Segment, mss: u32, shift: u8, buffer: &mut Ve
     (header.syn, header.fin, header.rst) = (syn, flags.has(Flags::FIN), flags.has(Flags::RST));
     (header.ack, header.ece, header.cwr) =
         (flags.has(Flags::ACK), flags.has(Flags::ECE), flags.has(Flags::CWR));
+    header.ns = flags.has(Flags::AE);
     if header.ack {
         header.acknowledgment_number = wrap(segment.ack, !ends.with_data);
     }
@@ -147,10 +148,11 @@ fn tcp(ends: &Ends, segment: &tcp::Segment, mss: u32, shift: u8, buffer: &mut Ve
 
     let headers = Ipv4Header::MIN_LEN + header.header_len();
     let payload = (segment.len as usize).min(LARGEST - headers);
-    let ecn = match (segment.ce, segment.ect) {
-        (true, _) => IpEcn::CongestionExperienced,
-        (false, true) => IpEcn::Ect0,
-        (false, false) => IpEcn::NotEct,
+    let ecn = match segment.ecn {
+        tcp::Ecn::NotEct => IpEcn::NotEct,
+        tcp::Ecn::Ect1 => IpEcn::Ect1,
+        tcp::Ecn::Ect0 => IpEcn::Ect0,
+        tcp::Ecn::Ce => IpEcn::CongestionExperienced,
     };
     let ip = ip(from, to, IpNumber::TCP, ecn, header.header_len() + payload, buffer);
     buffer.resize(headers + payload, 0);
@@ -310,8 +312,7 @@ mod tests {
             timestamps: tcp::Timestamps::NONE,
             flags,
             retransmission: false,
-            ect: false,
-            ce: false,
+            ecn: tcp::Ecn::NotEct,
         }
     }
 
@@ -329,7 +330,7 @@ mod tests {
         let far = 5_000_000_000;
         let mut ack = segment(1, far, 0, Flags::ACK | Flags::ECE);
         ack.sack = Sack::new(far, &[(far + 3000, far + 4000), (far + 1000, far + 2000)]);
-        ack.ce = true;
+        ack.ecn = tcp::Ecn::Ce;
         let (packet, made) = made(ENDS, ack, 40);
         let word = |at: usize| u32::from_be_bytes(packet[at..at + 4].try_into().unwrap());
         let half = |at: usize| u16::from_be_bytes(packet[at..at + 2].try_into().unwrap());

@@ -27,8 +27,10 @@ pub struct Packet {
 pub enum Ecn {
     /// Its transport does not understand congestion marks.
     NotEct,
-    /// Its transport understands congestion marks.
+    /// Its transport understands congestion marks: ECT(0).
     Ect,
+    /// Its transport understands congestion marks, and reduces its rate in proportion to them: ECT(1) (RFC 9331).
+    Ect1,
     /// It carries a congestion mark.
     Ce,
 }

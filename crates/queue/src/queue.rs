@@ -244,7 +244,9 @@ impl Watched {
         }
         self.counters.marked += 1;
         match (verdict, self.marking, pkt.ecn) {
-            (Verdict::Mark, Marking::Ecn, Ecn::Ect | Ecn::Ce) => Some(Packet { ecn: Ecn::Ce, ..pkt }),
+            (Verdict::Mark, Marking::Ecn, Ecn::Ect | Ecn::Ect1 | Ecn::Ce) => {
+                Some(Packet { ecn: Ecn::Ce, ..pkt })
+            }
             _ => None,
         }
     }

@@ -40,9 +40,9 @@ pub use files::Digest;
 pub use law::{Law, Samples};
 pub use modcod::{MODCODS, Modcod};
 pub use model::{
-    AqmSpec, BufferPer, Bulk, Congestion, ConnectionPer, Delay, Direction, Files, Gateway, Hop, Host, Link,
-    Pages, Pep, Per, Place, Printed, Protocol, QueueSpec, Ramp, ReceiveQueue, Regulator, Run, SchedulerSpec,
-    Setting, Spacelink, Subject, Tcp, Traffic, TrafficKind, TransmitQueue,
+    AqmSpec, BufferPer, Bulk, Congestion, ConnectionPer, Delay, Direction, Ecn, Files, Gateway, Hop, Host,
+    Link, Pages, Pep, Per, Place, Printed, Protocol, QueueSpec, Ramp, ReceiveQueue, Regulator, Run,
+    SchedulerSpec, Setting, Spacelink, Subject, Tcp, Traffic, TrafficKind, TransmitQueue,
 };
 pub use packets::{Absence, Capture, DATAGRAM_HEADER, Frames, Gop, Movie, Packets, Pattern, State};
 pub use scenario::{Effective, Origin, Scenario};

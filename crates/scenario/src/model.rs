@@ -17,7 +17,7 @@ use crate::canonical::{
 };
 use crate::canonical::{bps, bps_of};
 use crate::channel::{Access, Capacity, Demand, Handover, Loss};
-pub use crate::file::Congestion;
+pub use crate::file::{Congestion, Ecn};
 use crate::law::Law;
 use crate::packets::{Absence, Packets};
 use crate::tree::Node;
@@ -436,8 +436,8 @@ pub struct Tcp {
     /// Whether a window is spread over its round trip.
     #[serde(skip_serializing_if = "is_off")]
     pub pacing: bool,
-    /// Whether it understands congestion marks.
-    pub ecn: bool,
+    /// How it hears of congestion marks.
+    pub ecn: Ecn,
     /// Whether losses are found by time.
     #[serde(skip_serializing_if = "is_off")]
     pub rack: bool,

@@ -198,7 +198,12 @@ fn types() {
         (
             "[traffic.web]",
             "[transport.default]\necn = 1\n[traffic.web]",
-            "my.toml:29:7: transport.default.ecn: found 1; allowed: true or false",
+            "my.toml:29:7: transport.default.ecn: found 1; allowed: true, false, \"classic\" or \"accurate\"",
+        ),
+        (
+            "[traffic.web]",
+            "[transport.default]\necn = \"exact\"\n[traffic.web]",
+            "my.toml:29:7: transport.default.ecn: found \"exact\"; allowed: true, false, \"classic\" or \"accurate\"",
         ),
         ("[run]\nduration = \"60 s\"", "[[run]]", "my.toml:3:1: run: found an array; allowed: a table"),
     ]);
@@ -302,6 +307,11 @@ fn ranges() {
             "{ uniform = [\"1 KB\", \"2 KB\"], exponential = \"1 KB\" }",
             "my.toml:33:1: traffic.web.object_size: found uniform and exponential; allowed: one of uniform, \
              exponential, normal, erlang, pareto, choice, trace",
+        ),
+        (
+            "[traffic.web]",
+            "[transport.default]\nalgorithm = \"dctcp\"\necn = true\n[traffic.web]",
+            "my.toml:30:7: transport.default.ecn: found \"classic\"; allowed: \"accurate\" where algorithm = \"dctcp\"",
         ),
         (
             "[traffic.web]",

@@ -4,7 +4,7 @@ use bentpipe_channel::{Satellite, Sender};
 use bentpipe_gateway::{Gateway, PepBuffers, Place, Regulator, Sharing};
 use bentpipe_queue::{Limit, Marking, Queue, Scheduler, Setup, aqm::droptail::DropTail, sched::fifo::Fifo};
 use bentpipe_scenario as scenario;
-use bentpipe_scenario::{BufferPer, Congestion, Protocol, Scenario, Subject, TrafficKind};
+use bentpipe_scenario::{BufferPer, Congestion, Ecn, Protocol, Scenario, Subject, TrafficKind};
 use bentpipe_transport::{spacelink, tcp};
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 
@@ -479,7 +479,8 @@ fn tcp_config(t: &scenario::Tcp, pacing: Option<Rate>) -> tcp::Config {
         pacing,
         pace_window: t.pacing,
         hystart: t.hystart,
-        ecn: t.ecn,
+        ecn: t.ecn != Ecn::Off,
+        accurate_ecn: t.ecn == Ecn::Accurate,
         rack: t.rack,
         timestamps: t.timestamps,
         window_scale: t.window_scale,

@@ -330,8 +330,12 @@ impl World {
     pub fn packet(&self, index: u32) -> Packet {
         let flight = self.flights.get(index);
         let ecn = match &flight.body {
-            Body::Tcp { segment, .. } if segment.ce => Ecn::Ce,
-            Body::Tcp { segment, .. } if segment.ect => Ecn::Ect,
+            Body::Tcp { segment, .. } => match segment.ecn {
+                tcp::Ecn::NotEct => Ecn::NotEct,
+                tcp::Ecn::Ect1 => Ecn::Ect1,
+                tcp::Ecn::Ect0 => Ecn::Ect,
+                tcp::Ecn::Ce => Ecn::Ce,
+            },
             _ => Ecn::NotEct,
         };
         Packet {
@@ -349,7 +353,7 @@ impl World {
         if pkt.ecn == Ecn::Ce
             && let Body::Tcp { segment, .. } = &mut self.flights.get_mut(pkt.handle).body
         {
-            segment.ce = true;
+            segment.ecn = tcp::Ecn::Ce;
         }
     }
 

@@ -17,7 +17,7 @@ pub use forms::{Either, LAWS, Law, Named, Normal, OneOf, Share};
 pub use gateway::{
     BufferPer, Gateway, Gateways, MarkingName, PlaceName, ProtocolName, RateOrLink, Spacelink,
 };
-pub use traffic::{Congestion, ConnectionPer, Traffic, Transport, Window};
+pub use traffic::{Congestion, ConnectionPer, Ecn, Traffic, Transport, Window};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

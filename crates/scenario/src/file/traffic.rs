@@ -1,8 +1,10 @@
 //! Transports and traffic as a file gives them.
 
 use std::borrow::Cow;
+use std::fmt;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{Deserializer, Error, Unexpected, Visitor};
 use serde::ser::Error as _;
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -78,8 +80,9 @@ pub struct Transport {
     /// Whether a window is spread over its round trip: segments leave at twice cwnd / SRTT in slow start, else at 1.2
     /// times. BBR paces by itself.
     pub pacing: bool,
-    /// Whether it understands congestion marks (RFC 3168).
-    pub ecn: bool,
+    /// Whether it understands congestion marks, and how it hears of them: one echo in a round trip (`true` or "classic",
+    /// RFC 3168), or a count of them ("accurate", RFC 9768), which dctcp and prague need.
+    pub ecn: Ecn,
     /// Loss detection by time, RACK-TLP (RFC 8985), in place of RFC 6675's by number; it needs `sack`. Receivers report
     /// duplicates (RFC 2883), and `go_back_n` has no meaning.
     pub rack: bool,
@@ -115,12 +118,25 @@ pub enum Congestion {
     Hybla,
     /// BBR, version 1 (draft-cardwell-iccrg-bbr-congestion-control-00): the window follows a model of the path.
     Bbr,
+    /// RFC 8257: the window shrinks in proportion to how many packets were marked.
+    Dctcp,
+    /// draft-briscoe-iccrg-prague-congestion-control: DCTCP for the Internet, paced, with packets that may be marked early
+    /// (RFC 9331).
+    Prague,
 }
 
 impl Congestion {
     /// All there are.
-    pub const ALL: &'static [Self] =
-        &[Self::Reno, Self::NewReno, Self::Cubic, Self::CubicLinux, Self::Hybla, Self::Bbr];
+    pub const ALL: &'static [Self] = &[
+        Self::Reno,
+        Self::NewReno,
+        Self::Cubic,
+        Self::CubicLinux,
+        Self::Hybla,
+        Self::Bbr,
+        Self::Dctcp,
+        Self::Prague,
+    ];
 
     /// Its name.
     #[must_use]
@@ -132,7 +148,70 @@ impl Congestion {
             Self::CubicLinux => "cubic-linux",
             Self::Hybla => "hybla",
             Self::Bbr => "bbr",
+            Self::Dctcp => "dctcp",
+            Self::Prague => "prague",
         }
+    }
+}
+
+/// How a transport hears of congestion marks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ecn {
+    /// It does not understand them.
+    Off,
+    /// RFC 3168.
+    Classic,
+    /// RFC 9768.
+    Accurate,
+}
+
+impl Serialize for Ecn {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Off => false.serialize(to),
+            Self::Classic => true.serialize(to),
+            Self::Accurate => "accurate".serialize(to),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Ecn {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl Visitor<'_> for Reader {
+            type Value = Ecn;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("true, false, \"classic\" or \"accurate\"")
+            }
+
+            fn visit_bool<E: Error>(self, on: bool) -> Result<Ecn, E> {
+                Ok(if on { Ecn::Classic } else { Ecn::Off })
+            }
+
+            fn visit_str<E: Error>(self, name: &str) -> Result<Ecn, E> {
+                match name {
+                    "classic" => Ok(Ecn::Classic),
+                    "accurate" => Ok(Ecn::Accurate),
+                    _ => Err(E::invalid_value(Unexpected::Str(name), &self)),
+                }
+            }
+        }
+        from.deserialize_any(Reader)
+    }
+}
+
+impl JsonSchema for Ecn {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Ecn".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "enum": [false, true, "classic", "accurate"] })
     }
 }
 
@@ -165,7 +244,7 @@ impl Default for Transport {
             slow_start_restart: true,
             hystart: false,
             pacing: false,
-            ecn: false,
+            ecn: Ecn::Off,
             rack: false,
             timestamps: false,
             window_scale: None,

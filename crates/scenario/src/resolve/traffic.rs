@@ -11,7 +11,7 @@ use crate::error::{Error, quoted};
 use crate::file::{self, Either, File, LAWS, OneOf, Window};
 use crate::law::{Law, Samples};
 use crate::model::{
-    Bulk, Congestion, ConnectionPer, Files, Gateway, Host, Pages, Ramp, Tcp, Traffic, TrafficKind,
+    Bulk, Congestion, ConnectionPer, Ecn, Files, Gateway, Host, Pages, Ramp, Tcp, Traffic, TrafficKind,
 };
 use crate::packets::{Packets, Pattern};
 use crate::quantity::{Kind, Quantity};
@@ -89,6 +89,11 @@ fn transport(cx: &mut Cx<'_>, name: &str, raw: &mut file::Transport) -> Result<T
         let allowed =
             format!("false where algorithm = \"{}\", which has no slow start of RFC 5681", algorithm.name());
         return Err(cx.error(&step(&path, "hystart"), format!("found true; allowed: {allowed}")));
+    }
+    if matches!(algorithm, Congestion::Dctcp | Congestion::Prague) && raw.ecn != Ecn::Accurate {
+        let found = if raw.ecn == Ecn::Off { "false" } else { "\"classic\"" };
+        let allowed = format!("\"accurate\" where algorithm = \"{}\"", algorithm.name());
+        return Err(cx.error(&step(&path, "ecn"), format!("found {found}; allowed: {allowed}")));
     }
     let initial_window = raw.initial_window.map_or_else(|| initial_window(mss), |w| w.0);
     if raw.initial_window.is_none() {

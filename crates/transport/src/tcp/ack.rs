@@ -2,6 +2,7 @@
 
 use bentpipe_units::{Duration, Instant};
 
+use super::accurate::Feedback;
 use super::congestion::{Acked, Recovery};
 use super::connection::{Alarm, Connection, Phase, State};
 use super::{Config, Flags, Segment};
@@ -23,7 +24,11 @@ impl Connection {
         if self.delivery.is_some() {
             self.begin_sample(cfg, now, seg);
         }
-        let marked = self.ecn && seg.flags.has(Flags::ECE) && self.on_echo(cfg, now, seg.ack);
+        let marked = match self.ecn {
+            Feedback::Off => false,
+            Feedback::Classic => seg.flags.has(Flags::ECE) && self.on_echo(cfg, now, seg.ack),
+            Feedback::Accurate => self.on_ace(cfg, now, seg),
+        };
         if self.sack.is_some() {
             // Not by reference, so that hosts can keep a segment in registers.
             self.on_ack_with_sack(cfg, now, seg.ack, seg.sack, seg.timestamps.echo, marked);
@@ -205,7 +210,7 @@ impl Connection {
     }
 
     /// An ACK with an echo of a mark. Whether the window must not grow for it.
-    fn on_echo(&mut self, cfg: &Config, now: Instant, ack: u64) -> bool {
+    pub(super) fn on_echo(&mut self, cfg: &Config, now: Instant, ack: u64) -> bool {
         // RFC 3168 section 6.1.2: once for a window of data.
         if ack > self.reduced && ack >= self.una && self.phase == Phase::Open {
             let flight = self.flight();
@@ -229,8 +234,8 @@ impl Connection {
         if let Some(hystart) = self.delivery.as_mut().and_then(|delivery| delivery.hystart.as_mut()) {
             hystart.stop();
         }
-        // RFC 3168 section 6.1.2: the peer is told, whatever the reason.
-        self.cwr_due = self.ecn;
+        // RFC 3168 section 6.1.2: the peer is told, whatever the reason. RFC 9768 section 3.1.5: but not here.
+        self.cwr_due = self.ecn == Feedback::Classic;
     }
 
     fn on_fin_acked(&mut self) {

@@ -69,6 +69,9 @@ pub struct Config {
     pub hystart: bool,
     /// Whether to offer and accept explicit congestion notification, RFC 3168.
     pub ecn: bool,
+    /// Whether to offer and accept accurate feedback of marks (RFC 9768) where `ecn` is on, rather than one echo in
+    /// a round trip.
+    pub accurate_ecn: bool,
     /// Whether to offer and accept selective acknowledgements (RFC 2018), and to recover from losses by them
     /// (RFC 6675).
     pub sack: bool,
@@ -123,7 +126,7 @@ impl Config {
     /// Whether anything but the windows may hold data back.
     #[inline]
     pub(super) fn paces(&self) -> bool {
-        self.pacing.is_some() || self.pace_window || self.algorithm.steers()
+        self.pacing.is_some() || self.pace_window || self.algorithm.has_rate()
     }
 }
 
@@ -158,6 +161,7 @@ impl Default for Config {
             pace_window: false,
             hystart: false,
             ecn: false,
+            accurate_ecn: false,
             sack: false,
             prr: false,
             rack: false,

@@ -3,6 +3,7 @@
 use bentpipe_units::{Duration, Instant};
 
 use super::Config;
+use super::accurate::{Counters, Feedback};
 use super::congestion::{self, Window};
 use super::delivery::Delivery;
 use super::receive::Receiver;
@@ -146,8 +147,9 @@ pub struct Connection {
     pub(super) cwnd_limited: bool,
     /// Pacing is what holds the next segment back.
     pub(super) paced: bool,
-    /// ECN was negotiated.
-    pub(super) ecn: bool,
+    /// The ECN feedback that was negotiated.
+    pub(super) ecn: Feedback,
+    pub(super) ace: Counters,
     /// The peer is to be told that the window was reduced.
     pub(super) cwr_due: bool,
     /// Both ends offered to scale windows.
@@ -247,7 +249,8 @@ impl Connection {
             partial_seen: false,
             cwnd_limited: false,
             paced: false,
-            ecn: false,
+            ecn: Feedback::Off,
+            ace: Counters::new(),
             cwr_due: false,
             scaled: false,
             loss_probe_due: false,

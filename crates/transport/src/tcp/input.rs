@@ -2,9 +2,10 @@
 
 use bentpipe_units::Instant;
 
+use super::accurate::Feedback;
 use super::connection::{Connection, Reset, State};
 use super::scoreboard::Scoreboard;
-use super::{Config, Flags, Segment};
+use super::{Config, Ecn, Flags, Segment};
 
 impl Connection {
     /// Takes in a segment that arrived.
@@ -87,9 +88,7 @@ impl Connection {
         // RFC 7323 section 3.2: timestamps in both SYNs.
         self.timestamps = cfg.timestamps && seg.timestamps.is_some();
         self.ts_recent = seg.timestamps.value;
-        // RFC 3168 section 6.1.1: a SYN with ECE and CWR offers ECN, a SYN-ACK with ECE alone accepts.
-        let answer = seg.flags.has(Flags::ACK);
-        self.ecn = cfg.ecn && seg.flags.has(Flags::ECE) && seg.flags.has(Flags::CWR) != answer;
+        self.negotiate_ecn(cfg, seg);
     }
 
     /// The peer acknowledged the SYN: data may flow.
@@ -135,18 +134,21 @@ impl Connection {
                 return;
             }
             self.establish(cfg, now, seg);
+            self.take_greeting(seg);
         }
         if !self.on_ack(cfg, now, seg) {
             return;
         }
         let fin = seg.flags.has(Flags::FIN);
         if seg.len > 0 || fin {
-            if self.ecn {
+            if self.ecn == Feedback::Accurate {
+                self.count_mark(seg.ecn);
+            } else if self.ecn == Feedback::Classic {
                 // RFC 3168 section 6.1.3: a mark is echoed until the sender says that it reduced its window.
                 if seg.flags.has(Flags::CWR) {
                     self.rx.echo = false;
                 }
-                if seg.ce {
+                if seg.ecn == Ecn::Ce {
                     self.rx.echo = true;
                 }
             }

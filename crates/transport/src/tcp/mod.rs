@@ -14,6 +14,7 @@
 //! | `connection` | the endpoint, its states and its interface | RFC 9293 |
 //! | `input` | what a segment changes | RFC 9293 section 3.10.7, RFC 5961, RFC 3168 |
 //! | `ack` | what an ACK changes: loss detection and recovery | RFC 5681, RFC 6582, RFC 3042 |
+//! | `accurate` | accurate ECN feedback | RFC 9768 |
 //! | `sack` | loss detection and recovery with SACK | RFC 6675, RFC 9937 |
 //! | `rack` | loss detection by time | RFC 8985 |
 //! | `sent` | when each segment was sent | RFC 8985 section 5.2 |
@@ -23,13 +24,14 @@
 //! | `ranges` | parts of the stream | |
 //! | `delivery` | round trips and delivery rates of each ACK | draft-cheng-iccrg-delivery-rate-estimation |
 //! | `rto` | the retransmission timeout | RFC 6298, RFC 7323 section 4 |
-//! | `congestion` | how the window grows and shrinks | RFC 5681, RFC 3465, RFC 9406, RFC 9438, Hybla, BBR, Linux |
+//! | `congestion` | how the window grows and shrinks | RFC 5681, RFC 3465, RFC 9406, RFC 9438, RFC 8257, Hybla, BBR, Prague, Linux |
 //!
 //! What it leaves out, because a simulator has no use for it: the segment size option (it is configured on both
 //! sides), wrapping sequence numbers and the protection against them (PAWS, RFC 7323 section 5), urgent data,
 //! Nagle's algorithm (which bulk senders and interactive applications alike turn off), keep-alives, and
 //! the 2 MSL timer: a host frees a connection [in TIME-WAIT](Connection::in_time_wait) when it likes.
 
+mod accurate;
 mod ack;
 mod config;
 mod congestion;
@@ -49,4 +51,4 @@ mod sent;
 pub use config::Config;
 pub use congestion::Algorithm;
 pub use connection::{Connection, Stats};
-pub use segment::{Flags, Sack, Segment, Timestamps};
+pub use segment::{Ecn, Flags, Sack, Segment, Timestamps};

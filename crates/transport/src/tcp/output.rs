@@ -2,8 +2,9 @@
 
 use bentpipe_units::{Duration, Instant};
 
+use super::accurate::Feedback;
 use super::connection::{Alarm, Connection, Phase, Reset, State};
-use super::{Config, Flags, Sack, Segment, Timestamps};
+use super::{Config, Ecn, Flags, Sack, Segment, Timestamps};
 
 impl Connection {
     /// The next segment to send at `now`, or `None` where there is none. To be called until then.
@@ -46,7 +47,8 @@ impl Connection {
         }
         let window = self.rx.on_ack_sent(cfg, update);
         // SND.MAX rather than SND.NXT: after going back the latter lies before what the peer expects.
-        Some(self.segment(now, self.max, 0, self.ack_flags(), window))
+        let flags = self.ack_flags(true);
+        Some(self.segment(now, self.max, 0, flags, window))
     }
 
     /// The next segment with data or a FIN.
@@ -164,8 +166,8 @@ impl Connection {
             self.on_fin_sent();
         }
         let window = self.rx.on_ack_sent(cfg, false);
-        let mut probe =
-            self.segment(now, self.nxt, unsent, self.ack_flags().with(Flags::FIN, unsent == 0), window);
+        let flags = self.ack_flags(false).with(Flags::FIN, unsent == 0);
+        let mut probe = self.segment(now, self.nxt, unsent, flags, window);
         probe.retransmission = self.probes > 1;
         Some(probe)
     }
@@ -216,7 +218,7 @@ impl Connection {
         let fin = self.closing && data_end == self.written && (data_end < self.edge || data_end < self.max);
         let end = data_end + u64::from(fin);
         let again = seq < self.max;
-        let mut flags = self.ack_flags().with(Flags::FIN, fin);
+        let mut flags = self.ack_flags(false).with(Flags::FIN, fin);
         if again {
             self.retransmissions = self.retransmissions.saturating_add(1);
             self.rto.on_resent();
@@ -254,7 +256,11 @@ impl Connection {
         }
         segment.retransmission = again;
         // RFC 3168 section 6.1.5: what is sent again is not ECN-capable.
-        segment.ect = self.ecn && !again && len > 0;
+        if self.ecn != Feedback::Off && !again && len > 0 {
+            // RFC 9331 section 4.1: ECT(1) is for those that reduce their window in proportion.
+            let early = self.ecn == Feedback::Accurate && cfg.algorithm.is_l4s();
+            segment.ecn = if early { Ecn::Ect1 } else { Ecn::Ect0 };
+        }
         segment
     }
 
@@ -284,11 +290,7 @@ impl Connection {
         self.set_alarm(Alarm::Retransmission, now + self.rto.interval());
         let window = self.rx.first_window(cfg);
         let answer = self.state == State::SynReceived;
-        // RFC 3168 section 6.1.1: ECE and CWR offer ECN, ECE alone accepts it.
-        let flags = Flags::SYN
-            .with(Flags::ACK, answer)
-            .with(Flags::ECE, if answer { self.ecn } else { cfg.ecn })
-            .with(Flags::CWR, !answer && cfg.ecn);
+        let flags = self.syn_flags(cfg, answer);
         let mut segment = self.segment(now, 0, 0, flags, window);
         segment.retransmission = again && self.syn_lost;
         // RFC 2018 section 2: offered in a SYN, and in a SYN-ACK where the peer offered it.
@@ -305,9 +307,12 @@ impl Connection {
         segment
     }
 
-    /// Flags of every segment once the peer's SYN is in.
+    /// Flags of every segment once the peer's SYN is in; `pure`: of an ACK without data.
     #[inline]
-    fn ack_flags(&self) -> Flags {
+    fn ack_flags(&mut self, pure: bool) -> Flags {
+        if self.ecn == Feedback::Accurate {
+            return self.ace_flags(pure);
+        }
         Flags::ACK.with(Flags::ECE, self.rx.echo)
     }
 
@@ -336,8 +341,7 @@ impl Connection {
             timestamps,
             flags,
             retransmission: false,
-            ect: false,
-            ce: false,
+            ecn: Ecn::NotEct,
         }
     }
 

@@ -24,6 +24,10 @@ impl Flags {
     pub const ECE: Self = Self(0x40);
     /// Congestion window reduced.
     pub const CWR: Self = Self(0x80);
+    /// Accurate ECN (RFC 9768), which stands in the byte before these; here in the place of URG.
+    pub const AE: Self = Self(0x20);
+    /// The bits of the ACE field, RFC 9768 section 3.2.2.
+    const ACE: Self = Self(0xe0);
 
     /// Whether any bit of `bits` is set.
     #[inline]
@@ -39,10 +43,28 @@ impl Flags {
         if condition { Self(self.0 | bits.0) } else { self }
     }
 
+    /// The ACE field, RFC 9768 section 3.2.2: AE, CWR and ECE as a number, the last the lowest bit.
+    #[inline]
+    #[must_use]
+    pub const fn ace(self) -> u8 {
+        let (ae, cwr, ece) = (self.has(Self::AE), self.has(Self::CWR), self.has(Self::ECE));
+        (ae as u8) << 2 | (cwr as u8) << 1 | ece as u8
+    }
+
+    /// These bits with the lowest three of `count` in the ACE field.
+    #[inline]
+    #[must_use]
+    pub const fn with_ace(self, count: u8) -> Self {
+        Self(self.0 & !Self::ACE.0)
+            .with(Self::AE, count & 4 != 0)
+            .with(Self::CWR, count & 2 != 0)
+            .with(Self::ECE, count & 1 != 0)
+    }
+
     /// The bits as they stand in the header's second control byte (RFC 9293 section 3.1).
     #[must_use]
     pub const fn bits(self) -> u8 {
-        self.0
+        self.0 & !Self::AE.0
     }
 }
 
@@ -71,6 +93,7 @@ impl fmt::Debug for Flags {
             (Self::RST, "R"),
             (Self::ECE, "E"),
             (Self::CWR, "W"),
+            (Self::AE, "A"),
             (Self::ACK, "."),
         ] {
             if self.has(bit) {
@@ -79,6 +102,20 @@ impl fmt::Debug for Flags {
         }
         Ok(())
     }
+}
+
+/// The ECN field of the packet that a segment travels in, RFC 3168 section 5.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Ecn {
+    /// The network must not mark it.
+    #[default]
+    NotEct,
+    /// ECT(1): the network may mark it, and early, for the sender reduces its window in proportion (RFC 9331).
+    Ect1,
+    /// ECT(0): the network may mark it where it would else drop it.
+    Ect0,
+    /// It was marked.
+    Ce,
 }
 
 /// The selective acknowledgements of a segment, RFC 2018: up to three blocks, as many as fit beside timestamps.
@@ -264,10 +301,8 @@ pub struct Segment {
     pub flags: Flags,
     /// Whether all or part of it was sent before. No part of the protocol: traces read it.
     pub retransmission: bool,
-    /// ECN-capable transport (RFC 3168): the network may mark instead of dropping.
-    pub ect: bool,
-    /// Congestion experienced: set by the network.
-    pub ce: bool,
+    /// Whether the network may mark it instead of dropping it, or did.
+    pub ecn: Ecn,
 }
 
 impl Segment {

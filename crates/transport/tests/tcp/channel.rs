@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use bentpipe_transport::tcp::{Config, Connection, Flags, Segment};
+use bentpipe_transport::tcp::{Config, Connection, Ecn, Flags, Segment};
 use bentpipe_units::{Duration, Instant, Rng};
 
 /// What a channel does to segments.
@@ -98,7 +98,9 @@ pub fn transfer(
                 };
                 for _ in 0..copies {
                     let mut arrives = segment;
-                    arrives.ce = segment.ect && rng.uniform() < channel.marking;
+                    if segment.ecn != Ecn::NotEct && rng.uniform() < channel.marking {
+                        arrives.ecn = Ecn::Ce;
+                    }
                     let at = now + channel.delay + channel.jitter.scaled(rng.uniform());
                     wire.push(Reverse((at, segments.len() as u64, 1 - i)));
                     segments.push(arrives);

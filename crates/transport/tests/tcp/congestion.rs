@@ -1,6 +1,6 @@
 //! Growth of the window: RFC 5681 sections 3.1 and 4.1, RFC 7661.
 
-use bentpipe_transport::tcp::{Config, Flags, Sack, Segment, Timestamps};
+use bentpipe_transport::tcp::{Config, Ecn, Flags, Sack, Segment, Timestamps};
 use bentpipe_units::{Duration, Instant};
 
 use crate::trace::{config, established};
@@ -84,8 +84,7 @@ fn a_large_window_grows_by_a_segment_per_round_trip() {
             timestamps: Timestamps::NONE,
             flags: Flags::ACK,
             retransmission: false,
-            ect: false,
-            ce: false,
+            ecn: Ecn::NotEct,
         };
         c.on_segment(&cfg, now, &ack);
         while c.poll_transmit(&cfg, now).is_some() {}

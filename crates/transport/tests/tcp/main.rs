@@ -1,6 +1,7 @@
 //! TCP against the texts of the RFCs: traces worked out by hand, and properties over channels that lose,
 //! reorder and duplicate.
 
+mod accurate;
 mod channel;
 mod closing;
 mod congestion;

@@ -1,6 +1,6 @@
 //! Whatever a channel does, every byte arrives once and in order, and the connection comes to its end.
 
-use bentpipe_transport::tcp::{Algorithm, Config, Connection, Flags, Sack, Segment, Timestamps};
+use bentpipe_transport::tcp::{Algorithm, Config, Connection, Ecn, Flags, Sack, Segment, Timestamps};
 use bentpipe_units::{Duration, Instant, Rate};
 use proptest::prelude::*;
 
@@ -47,6 +47,7 @@ fn configs() -> impl Strategy<Value = Config> {
             pace_window: switches[10],
             linux_rto: switches[11],
             initial_receive_window: switches[12].then_some(mss),
+            accurate_ecn: switches[13],
             syn_retries: 1000,
             retries: 1000,
             algorithm,
@@ -129,7 +130,7 @@ proptest! {
                         Flags::ACK
                     } else {
                         flag(0, Flags::SYN) | flag(1, Flags::FIN) | flag(2, Flags::ACK) | flag(3, Flags::ECE)
-                            | flag(4, Flags::CWR) | flag(5, Flags::RST)
+                            | flag(4, Flags::CWR) | flag(5, Flags::RST) | flag(6, Flags::AE)
                     };
                     let (seq, ack, len) = match extreme {
                         0 if bits % 5 == 0 => (u64::MAX - seq, u64::MAX - ack, u32::MAX - len),
@@ -138,7 +139,8 @@ proptest! {
                         _ => (seq, ack, len),
                     };
                     let ce = bits & 2 == 2;
-                    let (cwnd, retransmission, ect) = (0, false, false);
+                    let (cwnd, retransmission) = (0, false);
+                    let ecn = if ce { Ecn::Ce } else { Ecn::NotEct };
                     let near = ack.min(u64::MAX / 2) + u64::from(window % 3000);
                     let sack = match bits % 4 {
                         0 => Sack::NONE,
@@ -153,7 +155,7 @@ proptest! {
                         _ => Timestamps::new(now, window),
                     };
                     let segment = Segment {
-                        seq, ack, len, window, cwnd, sack, timestamps, flags, retransmission, ect, ce,
+                        seq, ack, len, window, cwnd, sack, timestamps, flags, retransmission, ecn,
                     };
                     c.on_segment(&cfg, now, &segment);
                 }

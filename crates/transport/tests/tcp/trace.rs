@@ -8,13 +8,13 @@
 //!      = cwnd 10000            what its interface must say now
 //! ```
 //!
-//! Segments are flags as tcpdump writes them (`S`, `F`, `R`, `E`, `W`, `.`), first and last position of the
-//! payload, and words: `aN` ack, `wN` window, `rtx` retransmission, `ect`, `ce`, `sackOK` and `scaleN` on a
+//! Segments are flags as tcpdump writes them (`S`, `F`, `R`, `E`, `W`, `.`, and `A` for AE), first and last position of the
+//! payload, and words: `aN` ack, `wN` window, `rtx` retransmission, `ect`, `ect1`, `ce`, `sackOK` and `scaleN` on a
 //! SYN, `sackN:M,N:M` the blocks in their order, `dsackN:M` the one before them that says what came twice, and `tsV:E` timestamp and echo [ms]. Of an expected segment
 //! `aN`, `wN` and `tsV:E` may be left out; the others may not. `timer` and `pace` demand that the connection asked to
 //! be called at that very time; at any other event a timer that is due is an error. `#` begins a comment.
 
-use bentpipe_transport::tcp::{Config, Connection, Flags, Sack, Segment, Timestamps};
+use bentpipe_transport::tcp::{Config, Connection, Ecn, Flags, Sack, Segment, Timestamps};
 use bentpipe_units::{Duration, Instant};
 
 /// RFC values with round numbers: segments of 1000 bytes, and ACKs at once.
@@ -151,10 +151,14 @@ fn words(segment: &Segment) -> Vec<String> {
         format!("a{}", segment.ack),
         format!("w{}", segment.window),
     ];
-    for (word, set) in [("rtx", segment.retransmission), ("ect", segment.ect), ("ce", segment.ce)] {
-        if set {
-            words.push(word.into());
-        }
+    if segment.retransmission {
+        words.push("rtx".into());
+    }
+    match segment.ecn {
+        Ecn::NotEct => {}
+        Ecn::Ect1 => words.push("ect1".into()),
+        Ecn::Ect0 => words.push("ect".into()),
+        Ecn::Ce => words.push("ce".into()),
     }
     if segment.sack.is_permitted() {
         words.push("sackOK".into());
@@ -187,6 +191,7 @@ pub fn parse(words: &[&str]) -> Segment {
             'R' => Flags::RST,
             'E' => Flags::ECE,
             'W' => Flags::CWR,
+            'A' => Flags::AE,
             '.' => Flags::ACK,
             _ => panic!("no such flag: {letter}"),
         };
@@ -220,8 +225,12 @@ pub fn parse(words: &[&str]) -> Segment {
         }),
         flags,
         retransmission: false,
-        ect: rest.contains(&"ect"),
-        ce: rest.contains(&"ce"),
+        ecn: match () {
+            () if rest.contains(&"ce") => Ecn::Ce,
+            () if rest.contains(&"ect") => Ecn::Ect0,
+            () if rest.contains(&"ect1") => Ecn::Ect1,
+            () => Ecn::NotEct,
+        },
     };
     if let Some(text) = rest.iter().find_map(|word| word.strip_prefix("dsack")) {
         segment.sack = segment.sack.with_duplicate(segment.ack, range(text));

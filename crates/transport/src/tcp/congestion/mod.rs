@@ -8,9 +8,11 @@
 mod bbr;
 mod cubic;
 mod cubic_linux;
+mod dctcp;
 mod hybla;
 pub(super) mod hystart;
 mod hystart_linux;
+mod prague;
 mod reno;
 
 use bentpipe_units::{Duration, Instant, Rate};
@@ -71,6 +73,14 @@ trait Control {
         false
     }
 
+    /// An ACK up to `una` tells of `acked` bytes, `marked` of which arrived with a mark, where the feedback is accurate;
+    /// data up to `nxt` has been sent.
+    fn on_feedback(&mut self, _acked: u64, _marked: u64, _una: u64, _nxt: u64, _now: Instant) {}
+
+    /// Such an ACK told of marks, where the algorithm [reduces in proportion](State::scales): it may reduce the window.
+    /// Data up to `max` has been sent.
+    fn on_mark(&mut self, _window: &mut Window, _una: u64, _max: u64, _smss: u64, _now: Instant) {}
+
     /// The application has something to send again, after a pause.
     fn on_restart(&mut self) {}
 
@@ -118,6 +128,17 @@ macro_rules! registry {
                 matches!(self, Self::Bbr)
             }
 
+            /// Whether it says how fast data may leave.
+            #[inline]
+            pub(super) const fn has_rate(self) -> bool {
+                matches!(self, Self::Bbr | Self::Prague)
+            }
+
+            /// Whether its packets may be marked early: RFC 9331.
+            pub(super) const fn is_l4s(self) -> bool {
+                matches!(self, Self::Prague)
+            }
+
             /// Whether its slow start is that of RFC 5681, which HyStart++ may end.
             #[must_use]
             pub const fn has_slow_start(self) -> bool {
@@ -151,6 +172,19 @@ macro_rules! registry {
             #[inline]
             pub(super) fn steers(&self) -> bool {
                 matches!(self, Self::Bbr(_))
+            }
+
+            /// Whether it reduces its window in proportion to accurate feedback.
+            pub(super) fn scales(&self) -> bool {
+                matches!(self, Self::Dctcp(_) | Self::Prague(_))
+            }
+
+            pub(super) fn on_feedback(&mut self, acked: u64, marked: u64, una: u64, nxt: u64, now: Instant) {
+                match self { $(Self::$name(state) => state.on_feedback(acked, marked, una, nxt, now),)+ }
+            }
+
+            pub(super) fn on_mark(&mut self, window: &mut Window, una: u64, max: u64, smss: u64, now: Instant) {
+                match self { $(Self::$name(state) => state.on_mark(window, una, max, smss, now),)+ }
             }
 
             pub(super) fn on_sample(
@@ -205,4 +239,8 @@ registry! {
     Hybla = Box<hybla::Hybla>, "hybla", FullAck;
     /// BBR, version 1 (draft-cardwell-iccrg-bbr-congestion-control-00).
     Bbr = Box<bbr::Bbr>, "bbr", FullAck;
+    /// DCTCP, RFC 8257.
+    Dctcp = Box<dctcp::Dctcp>, "dctcp", FullAck;
+    /// Prague, DCTCP for the Internet (draft-briscoe-iccrg-prague-congestion-control-04).
+    Prague = Box<prague::Prague>, "prague", FullAck;
 }

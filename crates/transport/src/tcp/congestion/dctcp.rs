@@ -1,0 +1,151 @@
+//! DCTCP, RFC 8257: the window shrinks in proportion to how many packets were marked.
+//!
+//! - growth: as RFC 5681;
+//! - once a window: `alpha = (1 - g) alpha + g M`, where `M` is the marked share of what was acknowledged, section 3.3
+//!   (7), and `g` = 1/16;
+//! - marks: `cwnd = cwnd (1 - alpha / 2)`, once a window of data, section 3.3 (9);
+//! - loss: as RFC 5681, section 3.5.
+//!
+//! Departures: what was marked comes from accurate feedback (RFC 9768), not from the receiver's echo of section 3.2; a
+//! peer without it gets the response of RFC 3168.
+
+use bentpipe_units::{Duration, Instant};
+
+use super::reno::Reno;
+use super::{Acked, Control, Window};
+
+/// g: the weight of the latest window.
+const G: f64 = 1.0 / 16.0;
+
+/// The share of marks: DCTCP.Alpha and the counters it is made of.
+#[derive(Clone, Debug)]
+pub(super) struct Share {
+    pub(super) alpha: f64,
+    acked: u64,
+    marked: u64,
+    /// The observation window ends with the ACK of more than this.
+    window_end: u64,
+    /// When it began.
+    since: Instant,
+}
+
+impl Default for Share {
+    /// RFC 8257 section 3.3: alpha begins with 1, so that the first mark halves the window.
+    fn default() -> Self {
+        Self { alpha: 1.0, acked: 0, marked: 0, window_end: 0, since: Instant::ZERO }
+    }
+}
+
+impl Share {
+    /// An ACK up to `una` tells of `acked` bytes, `marked` of them with a mark; a window takes no less than `least`.
+    /// Whether it ended one.
+    pub(super) fn update(
+        &mut self,
+        acked: u64,
+        marked: u64,
+        una: u64,
+        nxt: u64,
+        now: Instant,
+        least: Duration,
+    ) -> bool {
+        self.acked += acked;
+        self.marked += marked;
+        if una <= self.window_end || now < self.since + least {
+            return false;
+        }
+        // RFC 8257 section 3.3 (6), (7).
+        let m = self.marked.min(self.acked) as f64 / self.acked.max(1) as f64;
+        self.alpha = self.alpha * (1.0 - G) + G * m;
+        (self.acked, self.marked, self.window_end, self.since) = (0, 0, nxt, now);
+        true
+    }
+
+    /// The window after a reduction.
+    pub(super) fn reduced(&self, cwnd: u64, smss: u64) -> u64 {
+        ((cwnd as f64 * (1.0 - self.alpha / 2.0)) as u64).max(2 * smss)
+    }
+}
+
+/// State of DCTCP.
+#[derive(Clone, Debug, Default)]
+pub(in crate::tcp) struct Dctcp {
+    reno: Reno,
+    share: Share,
+    /// Marks on what was sent before this were responded to.
+    reduced: u64,
+}
+
+impl Control for Dctcp {
+    fn on_ack(&mut self, window: &mut Window, ack: &Acked, smss: u64, now: Instant) {
+        self.reno.on_ack(window, ack, smss, now);
+    }
+
+    fn on_congestion(&mut self, window: &mut Window, flight: u64, smss: u64, now: Instant) {
+        self.reno.on_congestion(window, flight, smss, now);
+    }
+
+    fn on_feedback(&mut self, acked: u64, marked: u64, una: u64, nxt: u64, now: Instant) {
+        self.share.update(acked, marked, una, nxt, now, Duration::ZERO);
+    }
+
+    fn on_mark(&mut self, window: &mut Window, una: u64, max: u64, smss: u64, _now: Instant) {
+        if una > self.reduced {
+            self.reduced = max;
+            window.cwnd = self.share.reduced(window.cwnd, smss).min(window.cwnd);
+            window.ssthresh = window.cwnd;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A window of ten segments, of which `marked` are marked; each ACK tells of one.
+    fn round(dctcp: &mut Dctcp, una: &mut u64, marked: u64) {
+        for i in 0..10 {
+            *una += 1000;
+            let mark = if i < marked { 1000 } else { 0 };
+            dctcp.on_feedback(1000, mark, *una, *una + 10_000, Instant::ZERO);
+        }
+    }
+
+    /// By hand, g = 1/16: an observation window takes eleven ACKs, for its end is the ACK of more than was sent when it
+    /// began. All ten unmarked: 15/16; then two of eleven marked.
+    #[test]
+    fn alpha_follows_the_share_of_marks() {
+        let mut dctcp = Dctcp::default();
+        let mut una = 1;
+        // The very first ACK ends the first window.
+        dctcp.on_feedback(1000, 0, 1001, 11_001, Instant::ZERO);
+        una += 1000;
+        assert_eq!(dctcp.share.alpha, 15.0 / 16.0);
+        round(&mut dctcp, &mut una, 2);
+        assert_eq!(dctcp.share.alpha, 15.0 / 16.0);
+        round(&mut dctcp, &mut una, 0);
+        let expected = 15.0 / 16.0 * 15.0 / 16.0 + 2.0 / 11.0 / 16.0;
+        assert!((dctcp.share.alpha - expected).abs() < 1e-12, "{}", dctcp.share.alpha);
+        // Where nothing is marked it fades: fifteen sixteenths a window.
+        for _ in 0..110 {
+            round(&mut dctcp, &mut una, 0);
+        }
+        let faded = dctcp.share.alpha / expected;
+        assert!((faded - libm::pow(15.0 / 16.0, 100.0)).abs() < 1e-6, "{faded}");
+    }
+
+    /// alpha = 1/4: an eighth less, once for a window of data; a loss halves.
+    #[test]
+    fn a_mark_reduces_by_half_of_alpha() {
+        let mut dctcp = Dctcp::default();
+        dctcp.share.alpha = 0.25;
+        let mut window = Window { cwnd: 80_000, ssthresh: u64::MAX };
+        dctcp.on_mark(&mut window, 1001, 80_001, 1000, Instant::ZERO);
+        assert_eq!((window.cwnd, window.ssthresh), (70_000, 70_000));
+        dctcp.on_mark(&mut window, 80_001, 150_001, 1000, Instant::ZERO);
+        assert_eq!(window.cwnd, 70_000);
+        dctcp.on_mark(&mut window, 80_002, 150_001, 1000, Instant::ZERO);
+        assert_eq!(window.cwnd, 61_250);
+        dctcp.on_congestion(&mut window, 61_250, 1000, Instant::ZERO);
+        assert_eq!(window.ssthresh, 30_625);
+    }
+}

@@ -1,0 +1,167 @@
+//! Accurate ECN feedback: RFC 9768.
+
+use bentpipe_transport::tcp::{Algorithm, Config};
+use bentpipe_units::Duration;
+
+use crate::trace::{config, run};
+
+fn accurate() -> Config {
+    Config { ecn: true, accurate_ecn: true, initial_window: 8, ..config() }
+}
+
+/// RFC 9768 table 2, as a client: what the SYN-ACK says of the SYN, the ACK of it, and the first data. A peer without it
+/// is spoken to as RFC 3168 has it, or without ECN.
+#[test]
+fn clients_negotiate() {
+    for (answer, ack, data) in [
+        ("SW.", "W.", "EA. 1:2 ect"),
+        ("SEW.", "W.", "EA. 1:2 ect"),
+        ("SA.", "W.", "EA. 1:2 ect"),
+        ("SWA.", "W.", "EA. 1:2 ect"),
+        ("SE.", ".", ". 1:2 ect"),
+        ("SEA.", ".", ". 1:2 ect"),
+        ("S.", ".", ". 1:2"),
+        ("SEWA.", ".", ". 1:2"),
+    ] {
+        run(
+            &accurate(),
+            &format!(
+                "0 connect\n > SEWA 0:0\n 100 < {answer} 0:0 a1 w9000\n > {ack} 1:1\n 100 write 1\n > {data}"
+            ),
+        );
+    }
+    // Table 3: the ECN field of the SYN-ACK. A mark counts.
+    for (field, ack, data) in [("ect1", "EW.", "EA."), ("ect", "A.", "EA."), ("ce", "WA.", "WA.")] {
+        run(
+            &accurate(),
+            &format!(
+                "0 connect\n > SEWA 0:0\n 100 < SW. 0:0 a1 w9000 {field}\n > {ack} 1:1\n 100 write 1\n > {data} 1:2 ect"
+            ),
+        );
+    }
+}
+
+/// As a server: the SYN-ACK gives the ECN field of the SYN.
+#[test]
+fn servers_negotiate() {
+    let passive = |cfg: &Config, offer: &str, answer: &str, ack: &str, data: &str| {
+        let trace = format!(
+            "0 listen\n 0 < {offer}\n > {answer} 0:0\n 1 < {ack} 1:1 a1 w9000\n 1 write 1\n > {data}"
+        );
+        run(cfg, &trace);
+    };
+    let cfg = accurate();
+    passive(&cfg, "SEWA 0:0 w9000", "SW.", "W.", "EA. 1:2 ect");
+    passive(&cfg, "SEWA 0:0 w9000 ect", "SA.", "W.", "EA. 1:2 ect");
+    passive(&cfg, "SEWA 0:0 w9000 ect1", "SEW.", "W.", "EA. 1:2 ect");
+    // Section 3.2.2.2: a mark on a SYN is not counted but told.
+    passive(&cfg, "SEWA 0:0 w9000 ce", "SWA.", "W.", "EA. 1:2 ect");
+    // What a later version may say.
+    passive(&cfg, "SEA 0:0 w9000", "SW.", "W.", "EA. 1:2 ect");
+    passive(&cfg, "SEW 0:0 w9000", "SE.", ".", ". 1:2 ect");
+    passive(&cfg, "S 0:0 w9000", "S.", ".", ". 1:2");
+    let classic = Config { accurate_ecn: false, ..accurate() };
+    passive(&classic, "SEWA 0:0 w9000", "SE.", ".", ". 1:2 ect");
+}
+
+fn negotiated(cfg: &Config, trace: &str) {
+    run(cfg, &format!("0 connect\n > SEWA 0:0\n 100 < SW. 0:0 a1 w65535\n > W. 1:1\n {trace}"));
+}
+
+/// r.cep begins with 5, and its lowest three bits are told: 6, 7, 0, 1.
+#[test]
+fn a_receiver_counts_marks() {
+    negotiated(
+        &accurate(),
+        "200  < EA. 1:1001 a1 w65535 ect ce
+              > WA. 1:1 a1001
+         210  < EA. 1001:2001 a1 w65535 ect
+              > WA. 1:1 a2001
+         220  < EA. 2001:3001 a1 w65535 ce
+              > EWA. 1:1 a3001
+         230  < EA. 3001:4001 a1 w65535 ce
+              > . 1:1 a4001
+         240  < EA. 4001:5001 a1 w65535 ce
+              > E. 1:1 a5001
+         250  write 10
+              > E. 1:11 ect",
+    );
+}
+
+/// Section 3.2.2.5.1: a mark after none, and every second one, waits for no other segment.
+#[test]
+fn marks_are_acknowledged_at_once() {
+    negotiated(
+        &Config { delayed_ack: Some(Duration::from_millis(200)), ..accurate() },
+        "200  < EA. 1:101 a1 w65535 ect
+         210  < EA. 101:201 a1 w65535 ce
+              > WA. 1:1 a201
+         220  < EA. 201:301 a1 w65535 ce
+         230  < EA. 301:401 a1 w65535 ce
+              > . 1:1 a401
+         240  < EA. 401:501 a1 w65535 ect
+         440  timer
+              > . 1:1 a501",
+    );
+}
+
+const EIGHT: &str = "200  write 100000
+     > EA. 1:1001 ect\n > EA. 1001:2001 ect\n > EA. 2001:3001 ect\n > EA. 3001:4001 ect
+     > EA. 4001:5001 ect\n > EA. 5001:6001 ect\n > EA. 6001:7001 ect\n > EA. 7001:8001 ect\n";
+
+/// NewReno halves once for a window of data, however many marks there are, and sends no CWR.
+#[test]
+fn newreno_responds_once_a_window() {
+    negotiated(
+        &accurate(),
+        &format!(
+            "{EIGHT}
+             300  < WA. 1:1 a1001 w65535      # one mark
+                  = cwnd 4000
+             300  < EWA. 1:1 a2001 w65535     # another
+                  = cwnd 4000
+             300  < . 1:1 a5001 w65535        # a third, of three segments
+                  = cwnd 4000
+                  > EA. 8001:9001 ect
+             300  < . 1:1 a8001 w65535
+                  > EA. 9001:10001 ect
+                  > EA. 10001:11001 ect
+                  > EA. 11001:12001 ect
+                  = ssthresh 4000"
+        ),
+    );
+}
+
+/// DCTCP: alpha is 15/16 after the first ACK, which is without a mark and grows the window by a segment; so the mark
+/// after it leaves 9000 (1 - 15/32) = 4781. The feedback of one mark in a window of more than what it acknowledged is
+/// the next alpha.
+#[test]
+fn dctcp_responds_in_proportion() {
+    negotiated(
+        &Config { algorithm: Algorithm::Dctcp, ..accurate() },
+        &format!(
+            "{EIGHT}
+             300  < EA. 1:1 a1001 w65535
+                  = cwnd 9000
+                  > EA. 8001:9001 ect
+                  > EA. 9001:10001 ect
+             300  < WA. 1:1 a2001 w65535
+                  = cwnd 4781
+                  = ssthresh 4781
+             300  < EWA. 1:1 a3001 w65535
+                  = cwnd 4781"
+        ),
+    );
+}
+
+/// RFC 9331 section 4.1: ECT(1), and ECT(0) with a peer that cannot tell how much was marked. It is paced at twice the
+/// window in a round trip: 100 ms / 16.
+#[test]
+fn prague_is_l4s() {
+    let cfg = Config { algorithm: Algorithm::Prague, ..accurate() };
+    negotiated(
+        &cfg,
+        "200 write 2000\n > EA. 1:1001 ect1\n = pace 206.25\n 206.25 pace\n > EA. 1001:2001 ect1",
+    );
+    run(&cfg, "0 connect\n > SEWA 0:0\n 100 < SE. 0:0 a1 w9000\n > . 1:1\n 200 write 1000\n > . 1:1001 ect");
+}
