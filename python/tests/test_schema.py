@@ -1,10 +1,12 @@
 """The schema accepts the scenarios that come with Bentpipe, and refuses what the reader refuses."""
 
 import json
+import re
 import tomllib
 from typing import Any
 
 import pytest
+from conftest import ROOT
 from jsonschema import Draft202012Validator
 
 import bentpipe as bp
@@ -17,6 +19,19 @@ VALIDATOR = Draft202012Validator(json.loads(_core.schema()))
 @pytest.mark.parametrize("name", shipped())
 def test_shipped_scenarios_are_valid(name: str) -> None:
     document = tomllib.loads(shipped()[name].read_text(encoding="utf-8"))
+    assert [error.message for error in VALIDATOR.iter_errors(document)] == []
+
+
+TRAFFIC = (ROOT / "docs" / "traffic.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"```toml\n(.*?)```", TRAFFIC, re.DOTALL)
+    r"```toml\n(.*?)```", (ROOT / "docs" / "traffic.md").read_text(encoding="utf-8"), re.DOTALL
+)
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_examples_of_traffic_are_valid(example: str) -> None:
+    document = tomllib.loads(shipped()["small-gateway"].read_text(encoding="utf-8"))
+    document["traffic"] = {"t": {"from": "server", "to": "client", **tomllib.loads(example)}}
     assert [error.message for error in VALIDATOR.iter_errors(document)] == []
 
 

@@ -35,7 +35,8 @@ pub fn read(data: &Data) -> Result<Vec<(Duration, u32)>, String> {
     // A capture of several interfaces can be out of order.
     packets.sort_by_key(|&(time, _)| time);
     let Some(&(first, _)) = packets.first() else { return Err(data.whole("no packet", CAPTURE)) };
-    Ok(packets.into_iter().map(|(time, len)| (Duration::from_nanos((time - first) as u64), len)).collect())
+    let since = |time: u128| Duration::from_nanos(u64::try_from(time - first).unwrap_or(u64::MAX));
+    Ok(packets.into_iter().map(|(time, len)| (since(time), len)).collect())
 }
 
 /// The packets of a pcap file: time [ns] and length [bytes].
@@ -177,6 +178,39 @@ mod tests {
         }
         let expected = vec![(Duration::ZERO, 40), (Duration::from_millis(250), 1500)];
         assert_eq!(read(&data(bytes)), Ok(expected));
+    }
+
+    proptest::proptest! {
+        /// Whatever is done to a capture, reading it gives packets in order of time or a message, never a panic.
+        #[test]
+        fn a_damaged_capture_gives_packets_or_a_message(
+            changes in proptest::collection::vec((0usize..400, proptest::prelude::any::<u8>()), 0..12),
+            cut in 0usize..400,
+            ng in proptest::prelude::any::<bool>(),
+        ) {
+            let mut bytes = if ng {
+                let mut bytes = words(&[0x0a0d_0d0a, 28, 0x1a2b_3c4d, 1, u32::MAX, u32::MAX, 28]);
+                bytes.extend(words(&[1, 32, 1, 0, 0x0001_0009, 3, 0, 32]));
+                for kind in [6, 6, 2, 3, 4, 5, 9, 6] {
+                    bytes.extend(words(&[kind, 44, 0, 0, 5000, 4, 60, 0, 0x0004_0001, 0x6161_6161, 44]));
+                }
+                bytes
+            } else {
+                pcap_bytes(0xa1b2_c3d4, &[(0, 0, 60), (1, 0, 60), (2, 0, 1500), (2, 7, 60)])
+            };
+            for (place, byte) in changes {
+                let place = place % bytes.len();
+                bytes[place] = byte;
+            }
+            bytes.truncate(bytes.len().min(cut.max(4)));
+            match read(&data(bytes)) {
+                Ok(packets) => {
+                    proptest::prop_assert!(packets.is_sorted_by_key(|p| p.0));
+                    proptest::prop_assert!(packets.iter().all(|p| (1..=LONGEST).contains(&p.1)));
+                }
+                Err(message) => proptest::prop_assert!(message.starts_with("a.pcap")),
+            }
+        }
     }
 
     #[test]

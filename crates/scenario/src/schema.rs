@@ -116,7 +116,8 @@ impl JsonSchema for Aqm {
 fn mean_packet() -> Json {
     let mut schema = SIZE.schema("above 0 B and at most 65535 B").to_value();
     schema["description"] =
-        "Mean length of a packet on the link. Default: the longest of the traffic.".into();
+        "Mean length of a packet on the link. Default: the longest of the traffic's full segments, or of its \
+         datagrams where it has no TCP, by their mean where it is drawn.".into();
     schema
 }
 

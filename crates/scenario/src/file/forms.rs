@@ -154,7 +154,7 @@ pub struct LawTable<K: Kind> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pareto: Option<Pareto<K>>,
     /// One of these, each a value or a distribution.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "choice::<K>")]
     pub choice: Option<Vec<Law<K>>>,
     /// How likely each of `choice` is, in relation to the others. Absent: each as likely.
