@@ -158,7 +158,7 @@ impl Scenario {
     fn capacity(&self) -> f64 {
         let rate = match self.inner.subject {
             Subject::Gateway(gateway) => Some(self.inner.gateways[gateway].regulator.rate),
-            Subject::Link(link) => self.inner.links[link].forward.rate,
+            Subject::Link(link) => self.inner.links[link].forward.mean_rate(),
         };
         rate.unwrap_or_default().as_bps() as f64
     }

@@ -134,13 +134,13 @@ pub enum Capacity {
 }
 
 impl Capacity {
-    /// Its mean over time; where packets differ, the slowest.
+    /// Its mean over time, or over hosts with packets as long and as many as each other's.
     #[must_use]
     pub fn mean(&self) -> Rate {
         match self {
             Self::Trace(trace) => trace.mean(),
             Self::Steps(steps) => steps.mean(),
-            Self::Carrier(carrier) => carrier.slowest(),
+            Self::Carrier(carrier) => carrier.mean(),
         }
     }
 }
@@ -207,13 +207,16 @@ pub struct Carrier {
 }
 
 impl Carrier {
-    /// Its rate for the host that is the worst off; where it adapts, without rain.
+    /// Its mean rate over hosts with packets as long and as many as each other's; where it adapts, without rain.
     #[must_use]
-    pub fn slowest(&self) -> Rate {
+    pub fn mean(&self) -> Rate {
         match &self.modulation {
             Modulation::Fixed(modcod) => self.rate(modcod),
             Modulation::Hosts { modcods, .. } => {
-                modcods.iter().map(|m| self.rate(m)).min().unwrap_or_default()
+                let symbols_per_bit: f64 = modcods.iter().map(|m| 1.0 / m.efficiency).sum();
+                Rate::from_bps(
+                    (self.symbol_rate as f64 * modcods.len() as f64 / symbols_per_bit).round() as u64
+                )
             }
             Modulation::Fade(fade) => {
                 let modcod = Modcod::best(fade.clear_sky - fade.margin);

@@ -660,6 +660,182 @@ fn topologies() {
 }
 
 #[test]
+fn links() {
+    const ROUTER: &str = "[gateway]\n";
+    let with = |link: &str| changed("[gateway]", &format!("[router.r]\n{link}\n[gateway]"));
+    assert!(GATEWAY.contains(ROUTER));
+    for (name, by) in [
+        ("access.3", "link \"access\""),
+        ("access.3 reverse", "link \"access\""),
+        ("satellite reverse", "link \"satellite\""),
+        ("gateway", "gateway \"gateway\""),
+        ("gateway transmit", "gateway \"gateway\""),
+    ] {
+        let key = if name.contains(['.', ' ']) { format!("{name:?}") } else { name.to_owned() };
+        assert_eq!(
+            with(&format!("[link.{key}]\nbetween = [\"r\", \"gateway\"]")),
+            format!(
+                "my.toml:18:7: link.{key}: found {name:?}; allowed: a name of its own, for in results {by} has this one"
+            )
+        );
+    }
+    for name in ["access.10", "access.03", "satellite.0", "ingress.5 reverse", "access reverse"] {
+        assert_eq!(with(&format!("[link.{name:?}]\nbetween = [\"r\", \"gateway\"]")), "no mistake", "{name}");
+    }
+    check(&[
+        ("[link.access]", "[link.ingress]", "my.toml:25:7: not TOML: duplicate key \"ingress\""),
+        (
+            "[\"terminal\", \"client\"]",
+            "[\"terminal\", \"relay\"]\n[host.relay]\n[link.last]\nbetween = [\"relay\", \"client\"]",
+            "my.toml:34:6: traffic.web.to: found \"client\"; allowed: hosts that links lead to from \"server\"",
+        ),
+    ]);
+}
+
+/// The message about a rate of the ingress link that is changed to `keys`.
+fn ingress(keys: &str) -> String {
+    changed("rate = \"10 Mbps\"", keys)
+}
+
+#[test]
+fn channels() {
+    for (keys, expected) in [
+        (
+            "loss = { gilbert_elliott = { p = 0.1, good = \"1 s\" } }",
+            "14:10: link.ingress.loss.gilbert_elliott: found p, good; allowed: one of p and r, good and bad",
+        ),
+        (
+            "loss = { gilbert_elliott = { p = 0, r = 0 } }",
+            "14:41: link.ingress.loss.gilbert_elliott.r: found 0, and so is p; allowed: one of them above 0",
+        ),
+        (
+            "loss = { gilbert_elliott = { p = 0.1, r = 1.5 } }",
+            "14:43: link.ingress.loss.gilbert_elliott.r: found 1.5; allowed: a number from 0 to 1",
+        ),
+        (
+            "loss.bit_error_rate = 1",
+            "14:23: link.ingress.loss.bit_error_rate: found 1; allowed: a number, at least 0 and below 1",
+        ),
+        (
+            "rate = \"10 Mbps\"\ncapacity.steps = [[\"0 s\", \"1 Mbps\"]]",
+            "14:1: link.ingress.rate: allowed: only without capacity, which says how fast packets are sent",
+        ),
+        (
+            "capacity = {}",
+            "14:1: link.ingress.capacity: found none; allowed: one of trace, steps, symbol_rate",
+        ),
+        (
+            "capacity.steps = []",
+            "14:18: link.ingress.capacity.steps: found an empty array; allowed: times and rates, such as [[\"0 s\", \
+             \"20 Mbps\"]]",
+        ),
+        (
+            "capacity.steps = [[\"1 s\", \"1 Mbps\"]]",
+            "14:20: link.ingress.capacity.steps[1][1]: found \"1 s\"; allowed: \"0 s\" for the first",
+        ),
+        (
+            "capacity.steps = [[\"0 s\", \"1 Mbps\"], [\"5 s\", \"2 Mbps\"], [\"5 s\", \"3 Mbps\"]]",
+            "14:58: link.ingress.capacity.steps[3][1]: found \"5 s\" after \"5 s\"; allowed: rising times",
+        ),
+        (
+            "capacity = { steps = [[\"0 s\", \"1 Mbps\"], [\"5 s\", \"2 Mbps\"]], repeat = \"5 s\" }",
+            "14:71: link.ingress.capacity.repeat: found \"5 s\"; allowed: later than the last step (\"5 s\")",
+        ),
+        (
+            "capacity.steps = [[\"0 s\", \"1 Mbps\"], [\"5 s\", \"0 bps\"]]",
+            "14:18: link.ingress.capacity.steps: found \"0 bps\" for ever; allowed: a rate above 0 in the end",
+        ),
+        (
+            "capacity = { steps = [[\"0 s\", \"1 Mbps\"]], fade = { clear_sky = 10, median = 1, sigma = 1 } }",
+            "14:43: link.ingress.capacity.fade: allowed: only beside symbol_rate, which it is for",
+        ),
+        (
+            "capacity = { symbol_rate = \"20 Mbaud\" }",
+            "14:1: link.ingress.capacity: found none; allowed: one of modcod, fade",
+        ),
+        (
+            "capacity = { symbol_rate = \"20 Mbps\", modcod = [\"QPSK 1/2\"] }",
+            "14:28: link.ingress.capacity.symbol_rate: found \"20 Mbps\"; allowed: a symbol rate such as \"20 Mbaud\" \
+             (baud, kbaud, Mbaud, Gbaud)",
+        ),
+        (
+            "capacity = { symbol_rate = \"20 Mbaud\", modcod = [\"QPSK 1/2\", \"8PSK 3/4\"] }",
+            "14:49: link.ingress.capacity.modcod: found an array of 2; allowed: one, or of = the group it is for",
+        ),
+        (
+            "capacity = { symbol_rate = \"20 Mbaud\", modcod = [\"QPSK 1/2\"], of = \"clients\" }",
+            "14:68: link.ingress.capacity.of: found \"clients\"; did you mean \"client\"? allowed: server, client",
+        ),
+        (
+            "capacity = { symbol_rate = \"20 Mbaud\", fade = { clear_sky = 50, median = 1, sigma = 1 } }",
+            "14:61: link.ingress.capacity.fade.clear_sky: found 50; allowed: a number, at least -10 and at most 40",
+        ),
+        (
+            "capacity = { symbol_rate = \"20 Mbaud\", fade = { clear_sky = 10, median = 0, sigma = 1 } }",
+            "14:74: link.ingress.capacity.fade.median: found 0; allowed: a number, above 0 and at most 100",
+        ),
+        (
+            "capacity = { symbol_rate = \"20 Mbaud\", fade = { clear_sky = -2, median = 1, sigma = 1 } }",
+            "14:61: link.ingress.capacity.fade.clear_sky: found -2, of which margin takes 1; allowed: so much that the \
+             most robust modulation works without rain, which needs -2.35",
+        ),
+        (
+            "demand = {}",
+            "12:7: link.ingress.rate: missing; demand needs the rate at which packets are sent, such as \"20 Mbps\"",
+        ),
+        (
+            "access = \"wifi\"\ndemand = {}",
+            "15:1: link.ingress.demand: allowed: only without access, which has its own way to share the link",
+        ),
+        (
+            "access = \"wife\"",
+            "14:10: link.ingress.access: found \"wife\"; did you mean \"wifi\"? allowed: wifi, wimax, umts",
+        ),
+        (
+            "access = { kind = \"umts\", tries = 0 }",
+            "14:35: link.ingress.access.tries: found 0; allowed: a whole number, at least 1 and at most 100",
+        ),
+        (
+            "access = { kind = \"wifi\", overhead = [\"2 ms\", \"1 ms\"] }",
+            "14:38: link.ingress.access.overhead: found [\"2 ms\", \"1 ms\"]; allowed: the lower bound first",
+        ),
+        (
+            "handover = { interval = \"1 s\", outage = \"1 s\" }",
+            "14:41: link.ingress.handover.outage: found \"1 s\"; allowed: shorter than the interval (\"1 s\")",
+        ),
+        (
+            "handover = { interval = \"1 s\", offset = \"2 s\" }",
+            "14:41: link.ingress.handover.offset: found \"2 s\"; allowed: at most the interval (\"1 s\")",
+        ),
+        (
+            "handover = { delay = [\"40 ms\", \"20 ms\"] }",
+            "14:22: link.ingress.handover.delay: found [\"40 ms\", \"20 ms\"]; allowed: the lower bound first",
+        ),
+    ] {
+        assert_eq!(ingress(keys), format!("my.toml:{expected}"), "{keys}");
+    }
+    check(&[
+        (
+            "delay = \"20 ms\"",
+            "delay = { uniform = [\"1 s\", \"2 s\"], normal = { mean = \"1 s\", std = \"1 s\" } }",
+            "my.toml:15:1: link.ingress.delay: found uniform, normal; allowed: one of uniform, normal, fixed with \
+             jitter",
+        ),
+        (
+            "delay = \"20 ms\"",
+            "delay = { fixed = \"20 ms\" }",
+            "my.toml:15:1: link.ingress.delay: found fixed; allowed: one of uniform, normal, fixed with jitter",
+        ),
+        (
+            "rate = \"1 Mbps\"",
+            "rate = \"link\"",
+            "my.toml:19:22: gateway.regulator.rate: found \"link\"; allowed: a rate such as \"20 Mbps\", for the \
+             satellite has none",
+        ),
+    ]);
+}
+
+#[test]
 fn subjects() {
     let dumbbell = |queues: [&str; 2]| {
         format!(

@@ -211,3 +211,42 @@ fn what_is_wrong_with_packets_is_told() {
         assert_eq!(folder.load(&traffic).expect_err("a mistake"), format!("my.toml:{expected}"), "{traffic}");
     }
 }
+
+/// A trace of capacity that cannot be one: the file, the line, what is there and what is allowed.
+#[test]
+fn what_is_wrong_in_a_trace_of_capacity_is_told_with_its_line() {
+    const FORMAT: &str =
+        "a trace in mahimahi's format, with the time of an opportunity to send 1500 bytes in each line";
+    let folder = Folder::new("capacity");
+    let load = |content: &[u8]| {
+        folder.write("link.down", content);
+        let text = HEAD.replace("rate = \"1 Mbps\"", "capacity.trace = \"link.down\"");
+        let traffic = "[traffic.t]\nkind = \"bulk\"\nfrom = \"server\"\nto = \"client\"\n";
+        folder.write("my.toml", format!("{text}{traffic}"));
+        Scenario::load(folder.0.join("my.toml"), &[])
+            .map_err(|e| e.to_string().replace(&format!("{}/", folder.0.display()), ""))
+    };
+    for (content, expected) in [
+        (&b""[..], format!(": found an empty file; allowed: {FORMAT}")),
+        (b"\n\n", format!(": found no time; allowed: {FORMAT}")),
+        (b"0\n10\n9\n", ":3: found 9 after 10; allowed: times that never fall".to_owned()),
+        (b"0\nabc\n", ":2: found \"abc\"; allowed: a time in whole milliseconds".to_owned()),
+        (b"0\n1.5\n", ":2: found \"1.5\"; allowed: a time in whole milliseconds".to_owned()),
+        (b"-1\n", ":1: found \"-1\"; allowed: a time in whole milliseconds".to_owned()),
+        (b"0\n99999999999\n", ":2: found \"99999999999\"; allowed: a time in whole milliseconds".to_owned()),
+        (b"1\n\xff\n", ":2: found the byte 0xff; allowed: a text, in UTF-8".to_owned()),
+        (
+            b"0\n0\n",
+            ": found no time above 0; allowed: a last time above 0, which is when the trace begins again"
+                .to_owned(),
+        ),
+    ] {
+        let found = load(content).expect_err("a mistake");
+        assert_eq!(found, format!("my.toml:8:18: link.wire.capacity.trace: link.down{expected}"));
+    }
+    let right = load(b"5\n10\n10\n20\n").expect("a scenario");
+    // Four times 1500 bytes in 20 ms; an AQM's defaults follow from the mean.
+    assert_eq!(right.links[0].forward.mean_rate(), Some(bentpipe_units::Rate::from_bps(2_400_000)));
+    let other = load(b"5\n10\n10\n21\n").expect("a scenario");
+    assert_ne!(right.canonical_json(), other.canonical_json());
+}

@@ -223,7 +223,7 @@ pub fn interfaces(scenario: &Scenario, names: &[String]) -> Result<Vec<Interface
                     from: a.clone(),
                     to: b.clone(),
                     outbound: true,
-                    rate: link.forward.rate,
+                    rate: link.forward.mean_rate(),
                     link: index,
                 });
                 found.push(Interface {
@@ -232,7 +232,7 @@ pub fn interfaces(scenario: &Scenario, names: &[String]) -> Result<Vec<Interface
                     from: b,
                     to: a,
                     outbound: false,
-                    rate: link.reverse.rate,
+                    rate: link.reverse.mean_rate(),
                     link: index + 1,
                 });
             }

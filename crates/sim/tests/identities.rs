@@ -29,6 +29,28 @@ const BENT: &[(&[&str], bool)] = &[
     (&["traffic.web.rate_cap=100 kbps"], false),
     (&["link.satellite.delay={ uniform = [\"100 ms\", \"300 ms\"], ordered = false }"], true),
     (&["link.ingress.delay={ uniform = [\"10 ms\", \"60 ms\"], ordered = false }"], false),
+    (&["link.satellite.loss={ gilbert_elliott = { good = \"5 s\", bad = \"200 ms\" } }"], true),
+    (&["link.satellite.loss={ bit_error_rate = 1e-6, at = \"before_queue\" }"], true),
+    (&["link.satellite.reverse.rate=2 Mbps", "link.satellite.reverse.demand={ free = \"100 kbps\" }"], true),
+    (&["link.satellite.handover={ delay = [\"0 s\", \"50 ms\"], outage = \"200 ms\" }"], true),
+    (&["link.satellite.handover={ interval = \"5 s\", outage = \"200 ms\", during = \"lose\" }"], true),
+    (
+        &[
+            "link.satellite.capacity={ steps = [[\"0 s\", \"10 Mbps\"], [\"15 s\", \"0 bps\"], [\"16 s\", \"6 Mbps\"]] }",
+            "gateway.regulator.rate=link",
+        ],
+        true,
+    ),
+    (
+        &[
+            "link.satellite.capacity={ symbol_rate = \"5 Mbaud\", fade = { clear_sky = 9, median = 2, sigma = 0.5, \
+             correlation_time = \"20 s\" } }",
+            "gateway.regulator.rate=link",
+        ],
+        true,
+    ),
+    (&["link.access.access=wimax"], true),
+    (&["link.access.access={ kind = \"wifi\", frame_loss = 0.3, tries = 3 }"], true),
 ];
 
 #[test]

@@ -3,10 +3,10 @@
 use super::channel;
 use super::nodes::named;
 use super::{Cx, falling, queue, step, traffic};
-use crate::error::Error;
+use crate::error::{Error, quoted};
 use crate::file::{self, Either, PerName};
 use crate::law::Law;
-use crate::model::{Delay, Direction, Host, Link, Per};
+use crate::model::{Delay, Direction, Gateway, Host, Link, Per};
 use crate::tree::Path;
 
 pub fn link(
@@ -143,4 +143,37 @@ fn delay(cx: &Cx<'_>, path: &Path, raw: &mut file::Delay) -> Result<Delay, Error
         return Err(cx.error(&step(path, "ordered"), problem.to_owned()));
     }
     Ok(Delay { fixed, jitter, per })
+}
+
+/// Refuses a link whose name another place has in results: a gateway, one of its queues, a link's way back, or its member.
+pub fn own_names(cx: &Cx<'_>, links: &[Link], hosts: &[Host], gateways: &[Gateway]) -> Result<(), Error> {
+    for link in links {
+        let name = link.name.as_str();
+        let way_back = name.strip_suffix(" reverse");
+        let base = way_back.unwrap_or(name);
+        let taken_by_link = |other: &&Link| {
+            let count = |end: &str| hosts.iter().find(|h| h.name == *end).map_or(1, |h| h.count);
+            let members = count(&other.between.0).max(count(&other.between.1));
+            let member = base.strip_prefix(other.name.as_str()).and_then(|rest| rest.strip_prefix('.'));
+            let is_member =
+                |n: &str| n.parse::<u32>().is_ok_and(|number| number < members && number.to_string() == n);
+            (way_back.is_some() && base == other.name && members == 1)
+                || (members > 1 && member.is_some_and(is_member))
+        };
+        let taken_by_gateway = |g: &&Gateway| {
+            let queue = name.strip_prefix(g.name.as_str());
+            matches!(queue, Some("" | " receive" | " transmit"))
+        };
+        let by = if let Some(other) = links.iter().find(taken_by_link) {
+            format!("link {}", quoted(&other.name))
+        } else if let Some(gateway) = gateways.iter().find(taken_by_gateway) {
+            format!("gateway {}", quoted(&gateway.name))
+        } else {
+            continue;
+        };
+        let problem =
+            format!("found {}; allowed: a name of its own, for in results {by} has this one", quoted(name));
+        return Err(cx.key_error(&named("link", name), problem));
+    }
+    Ok(())
 }

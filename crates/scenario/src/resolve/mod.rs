@@ -129,6 +129,15 @@ pub fn resolve(input: &std::sync::Arc<Input>, choice: Option<&Choice>) -> Result
     let hosts: Vec<Host> =
         file.host.iter().map(|(name, h)| Host { name: name.to_owned(), count: h.count.0 }).collect();
     let nodes = topology(cx, &file, &hosts)?;
+    for (name, kind) in nodes.alone() {
+        let part = match kind {
+            Kind::Host(_) => "host",
+            Kind::Router => "router",
+            // A gateway without its satellite is an error of its own.
+            Kind::Gateway(_) | Kind::Terminal(_) => continue,
+        };
+        cx.warn(&named(part, name), "no link leads to it");
+    }
     let transports = traffic::transports(cx, &mut file)?;
     let patterns = packets::patterns(cx, &mut file)?;
     let mean_packet = traffic::mean_packet(cx, &file, &transports, &patterns)?;
@@ -140,6 +149,7 @@ pub fn resolve(input: &std::sync::Arc<Input>, choice: Option<&Choice>) -> Result
     for (i, raw) in file.gateway.0.iter_mut().enumerate() {
         gateways.push(gateway::gateway(cx, i, raw, &nodes, &mut links, mean_packet)?);
     }
+    link::own_names(cx, &links, &hosts, &gateways)?;
     let traffic = traffic::traffic(cx, &file, &hosts, &transports, &nodes, &gateways, patterns)?;
     traffic::late_sessions(cx, &traffic, run.warmup);
     unheard_marks(cx, &links, &gateways, &transports);

@@ -77,6 +77,13 @@ impl Nodes {
         Ok(())
     }
 
+    /// The groups of hosts and the routers that no link leads to.
+    pub fn alone(&self) -> impl Iterator<Item = (&str, Kind)> {
+        let joined = |node: usize| self.links.iter().any(|&(a, b)| a == node || b == node);
+        let nodes = self.nodes.iter().enumerate();
+        nodes.filter(move |(i, _)| !joined(*i)).map(|(_, (name, kind))| (name.as_str(), *kind))
+    }
+
     fn find(&self, name: &str) -> Option<usize> {
         self.nodes.iter().position(|(n, _)| n == name)
     }
