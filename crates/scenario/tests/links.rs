@@ -1,0 +1,70 @@
+//! The page about links and channels.
+
+use bentpipe_scenario::{Access, Scenario};
+
+const PAGE: &str = include_str!("../../../docs/links.md");
+
+/// The scenario with these keys for a link.
+fn load(keys: &str, overrides: &[String], folder: &std::path::Path) -> Scenario {
+    let text = format!(
+        "title = \"A test\"\nrun = {{ duration = \"10 s\", subject = \"last\" }}\n\
+         host = {{ server = {{}}, client = {{ count = 3 }} }}\nrouter.r = {{}}\n\
+         [link.last]\nbetween = [\"r\", \"client\"]\nrate = \"1 Mbps\"\nqueue = {{}}\n\
+         [traffic.t]\nkind = \"bulk\"\nfrom = \"server\"\nto = \"client\"\n\
+         [link.wire]\nbetween = [\"server\", \"r\"]\n{keys}"
+    );
+    let file = folder.join("my.toml").display().to_string();
+    Scenario::parse(&text, &file, overrides).unwrap_or_else(|e| panic!("{e}\n{keys}"))
+}
+
+#[test]
+fn the_examples_of_the_documentation_are_right() {
+    let folder = std::env::temp_dir().join(format!("bentpipe-pages-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder for the test");
+    std::fs::write(folder.join("drive.down"), "5\n10\n10\n20\n").expect("a file for the test");
+    let examples: Vec<_> =
+        PAGE.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    assert_eq!(examples.len(), 13);
+    for example in examples {
+        let scenario = load(example, &[], &folder);
+        assert_eq!(scenario.warnings, [""; 0], "{example}");
+        // What is shown can be read again, and means the same.
+        let shown = scenario.effective().iter().filter(|e| e.key.starts_with("link.wire."));
+        let overrides: Vec<_> = shown
+            .filter(|e| e.value != "none" && !e.key.ends_with(".between"))
+            .map(|e| format!("{}={}", e.key, e.value))
+            .collect();
+        let again = load(example, &overrides, &folder);
+        assert_eq!(again.canonical_json(), scenario.canonical_json(), "{overrides:?}");
+    }
+    std::fs::remove_dir_all(&folder).expect("the test's own folder");
+}
+
+/// The table of access links is what the kinds have.
+#[test]
+fn the_table_of_access_links_is_right() {
+    let kinds = ["wifi", "wimax", "umts"];
+    let links = kinds.map(|kind| {
+        let folder = std::path::Path::new("");
+        load(&format!("access = {kind:?}"), &[], folder).links[1].forward.clone()
+    });
+    let row = |key: &str, value: &dyn Fn(&Access) -> String| {
+        let cells = links.clone().map(|l| l.access.map(|a| value(&a)).unwrap_or_default());
+        let row = format!("| `{key}` | {} |", cells.join(" | "));
+        assert!(PAGE.contains(&row), "{row}");
+    };
+    let time = |t: bentpipe_units::Duration| {
+        if t.is_zero() { "none".to_owned() } else { format!("`\"{t}\"`") }
+    };
+    row("overhead", &|a| match a.overhead {
+        (_, high) if high.is_zero() => "none".to_owned(),
+        (low, high) => format!("`[\"{low}\", \"{high}\"]`"),
+    });
+    row("header", &|a| if a.header == 0 { "none".to_owned() } else { format!("`\"{} B\"`", a.header) });
+    row("frame_loss", &|a| a.frame_loss.to_string());
+    row("tries", &|a| a.tries.to_string());
+    row("try_delay", &|a| time(a.try_delay));
+    row("frame", &|a| time(a.frame));
+    let rates: Vec<_> = links.iter().map(|l| l.rate.map_or(0, |r| r.as_bps())).collect();
+    assert_eq!(rates, [54_000_000, 12_670_000, 384_000]);
+}
