@@ -103,7 +103,8 @@ def measured(case: Case, runs: int) -> list[Trace]:
     for _ in range(runs):
         for _ in range(ATTEMPTS):
             trace = lab.measure(case)
-            if trace.late_mean <= LATE_MEAN and trace.late_max <= LATE_MAX:
+            late = trace.late_mean > LATE_MEAN or trace.late_max > LATE_MAX
+            if not late and not lab.is_short_of_memory():
                 traces.append(trace)
                 break
     return sorted(traces, key=lambda trace: trace.goodput)

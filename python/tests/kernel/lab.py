@@ -27,7 +27,7 @@ from pathlib import Path
 SENDER, RECEIVER = "10.77.0.1", "10.77.0.2"
 PORT = 5001
 MTU = 1500
-BUFFER = 16 << 20
+BUFFER = 4 << 20
 """What the sender may have written and not sent [bytes]: no case needs as much."""
 RECEIVE_WINDOW = 6_000_000
 """What the receiver offers in the end [bytes]."""
@@ -118,6 +118,14 @@ def unavailable() -> str | None:
     return None if done.returncode == 0 else (done.stderr.strip().splitlines() or ["no namespaces"])[-1]
 
 
+def is_short_of_memory() -> bool:
+    """Whether the kernel has little memory left for TCP, for then windows do not open (tcp_mem)."""
+    counts = Path("/proc/net/sockstat").read_text().split("TCP:")[1].split()
+    return int(counts[counts.index("mem") + 1]) > int(
+        Path("/proc/sys/net/ipv4/tcp_mem").read_text().split()[0]
+    )
+
+
 def algorithms() -> set[str]:
     """Return the congestion controls that this kernel offers."""
     return set(Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split())
@@ -160,6 +168,8 @@ def _ip(*arguments: str) -> None:
 def _socket() -> socket.socket:
     sock = socket.socket()
     sock.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, BUFFER)
+    # Ends with its process, at once: else what was not sent yet takes the kernel's memory for minutes.
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     return sock
 
 
