@@ -259,8 +259,8 @@ impl Connection {
         }
     }
 
-    /// When to call [`on_timer`](Self::on_timer): the earliest of retransmission, window probe and delayed
-    /// ACK.
+    /// When to call [`on_timer`](Self::on_timer): the earliest of delayed ACK and what else there is time for:
+    /// retransmission, or in its place window probe, loss probe or reordering.
     #[inline]
     #[must_use]
     pub fn timer(&self) -> Option<Instant> {

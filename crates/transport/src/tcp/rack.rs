@@ -26,7 +26,8 @@ use super::{Config, Sack, Segment, Timestamps};
 /// recent ones; Linux takes as much.
 const RECENT: Duration = Duration::from_secs(300);
 
-/// TLP.max_ack_delay, WCDelAckT of its drafts: what a receiver may delay an ACK for a single segment.
+/// TLP.max_ack_delay, WCDelAckT of its drafts: how long a receiver may delay the ACK of a single segment. Linux allows
+/// for as much.
 const MAX_ACK_DELAY: Duration = Duration::from_millis(200);
 
 /// Recoveries without a DSACK after which the reordering window is what it was, RFC 8985 section 6.2 step 4.
