@@ -24,8 +24,6 @@ def test_shipped_scenarios_are_valid(name: str) -> None:
 
 TRAFFIC = (ROOT / "docs" / "traffic.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```toml\n(.*?)```", TRAFFIC, re.DOTALL)
-    r"```toml\n(.*?)```", (ROOT / "docs" / "traffic.md").read_text(encoding="utf-8"), re.DOTALL
-)
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
