@@ -187,7 +187,8 @@ impl Connection {
         let srtt = self.rto.srtt();
         let own = match (self.algorithm.pacing_rate(&self.window, srtt), srtt) {
             (Some(rate), _) => rate.time_to_send(len),
-            (None, Some(srtt)) if cfg.pace_window => {
+            // Linux does not pace the first ten segments, which stand here for the initial window.
+            (None, Some(srtt)) if cfg.pace_window && self.max > cfg.iw() => {
                 // Linux, tcp_update_pacing_rate(): twice as fast up to half of ssthresh, so that the window can double.
                 let cwnd = self.window.cwnd.max(self.flight()) as f64;
                 let gain = if self.window.cwnd < self.window.ssthresh / 2 { 2.0 } else { 1.2 };

@@ -90,17 +90,20 @@ fn an_idle_rate_is_lost() {
     );
 }
 
-/// Ten segments of 1000 bytes in a round trip of 100 ms: at twice that rate in slow start one leaves every 5 ms; at 1.2
-/// times, once the window is half of ssthresh, every 100 / 12 ms.
+/// The initial window leaves at once. Then three segments of 1000 bytes in a round trip of 100 ms: at twice that rate in
+/// slow start one leaves every 100 / 6 ms; at 1.2 times, once the window is half of ssthresh, every 100 / 3.6 ms.
 #[test]
 fn a_window_is_spread_over_its_round_trip() {
-    let spread = Config { pace_window: true, ..config() };
+    let spread = Config { pace_window: true, initial_window: 2, ..config() };
     let trace = |next: &str| {
-        format!("100 write 100000\n > . 1:1001\n = pace {next}\n {next} pace\n > . 1001:2001\n = cwnd 10000")
+        format!(
+            "100 write 100000\n > . 1:1001\n > . 1001:2001\n 200 < . 1:1 a1001 w65535\n > . 2001:3001\n = cwnd 3000
+             = pace {next}\n {next} pace\n > . 3001:4001"
+        )
     };
-    established(&spread, 65_535, &trace("105"));
-    let near = Config { initial_ssthresh: 20_000, ..spread.clone() };
-    established(&near, 65_535, &trace("108.333333"));
+    established(&spread, 65_535, &trace("216.666667"));
+    let near = Config { initial_ssthresh: 6000, ..spread.clone() };
+    established(&near, 65_535, &trace("227.777778"));
     // A fixed rate of 10 kbit/s lets one go each 800 ms, if that is slower.
     let capped = Config { header: 0, pacing: Some(Rate::from_bps(10_000)), ..spread };
     established(&capped, 65_535, "100 write 2000\n > . 1:1001\n = pace 900\n 900 pace\n > . 1001:2001");

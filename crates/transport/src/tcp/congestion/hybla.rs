@@ -5,12 +5,18 @@
 //! With `rho = max(RTT / RTT0, 1)`, section 3.1:
 //! - slow start: `cwnd += (2^rho - 1) SMSS` for each ACK;
 //! - congestion avoidance: `cwnd += rho^2 SMSS^2 / cwnd` for each ACK;
-//! - loss: as RFC 5681.
+//! - loss: as RFC 5681;
+//! - the first slow start ends at what the path holds, as its first ACKs show: the rate at which they follow each
+//!   other times the round trip (section 4; Hoe, "Improving the start-up behavior of a congestion control scheme for
+//!   TCP", SIGCOMM 1996). Before that the window grows as in RFC 5681.
 //!
 //! Departures: RTT is the least smoothed round trip so far, as in Linux, so that a queue does not speed it
 //! up; slow start ends at ssthresh exactly and its `rho` is 16 at the most, as in Linux, for a single ACK may
-//! be worth thousands of segments. Initial window and threshold are the configured ones, not `rho` times as
-//! much. Use it with pacing, SACK, and an initial threshold, as the paper does.
+//! be worth thousands of segments. The initial window is the configured one, not `rho` times as much; a threshold
+//! that is configured stands in place of the estimate.
+//!
+//! Use it with SACK, timestamps and pacing, as the paper does: `rho^2` segments more in each round trip overrun a queue
+//! by hundreds, and NewReno repeats one in a round trip.
 
 use bentpipe_units::{Duration, Instant};
 
@@ -25,7 +31,15 @@ pub(in crate::tcp) struct Hybla {
     least: Duration,
     /// What whole bytes of cwnd leave out [bytes].
     fraction: f64,
+    /// ACKs that the path's rate was estimated from, and the last of them.
+    acks: u32,
+    last: Instant,
+    /// The largest rate between two of them [bytes/s].
+    rate: f64,
 }
+
+/// ACKs that tell of the path's rate: the first two that follow another.
+const PROBES: u32 = 3;
 
 impl Hybla {
     fn rho(&mut self, rtt: Duration) -> f64 {
@@ -34,11 +48,30 @@ impl Hybla {
         }
         (self.least.as_nanos() as f64 / RTT0.as_nanos() as f64).max(1.0)
     }
+
+    /// Sets ssthresh to what the path holds, once enough ACKs of new data have arrived. Whether they have.
+    fn estimate(&mut self, window: &mut Window, ack: &Acked, smss: u64, now: Instant) -> bool {
+        let apart = (now - self.last).as_secs_f64();
+        if self.acks > 0 && apart > 0.0 {
+            self.rate = self.rate.max(ack.bytes as f64 / apart);
+        }
+        self.acks = self.acks.saturating_add(1);
+        self.last = now;
+        let known = self.acks >= PROBES && self.rate > 0.0;
+        if known {
+            window.ssthresh = ((self.rate * self.least.as_secs_f64()) as u64).max(2 * smss);
+        }
+        known
+    }
 }
 
 impl Control for Hybla {
-    fn on_ack(&mut self, window: &mut Window, ack: &Acked, smss: u64, _now: Instant) {
+    fn on_ack(&mut self, window: &mut Window, ack: &Acked, smss: u64, now: Instant) {
         let rho = self.rho(ack.rtt);
+        if window.ssthresh == u64::MAX && !self.estimate(window, ack, smss, now) {
+            window.cwnd = window.cwnd.saturating_add(ack.slow);
+            return;
+        }
         let cwnd = window.cwnd as f64 + self.fraction;
         let slow = window.cwnd < window.ssthresh;
         let grown = if slow {
@@ -77,6 +110,25 @@ mod tests {
             ack(&mut hybla, &mut window, 75);
             assert_eq!(window.cwnd, expected);
         }
+    }
+
+    /// ACKs of a segment each, 1 ms and 2 ms after the one before: a segment in 1 ms for a round trip of 100 ms is 100
+    /// segments, and the third ACK's 15 end there.
+    #[test]
+    fn the_first_acks_tell_where_slow_start_ends() {
+        let mut hybla = Hybla::default();
+        let mut window = Window { cwnd: 10_000, ssthresh: u64::MAX };
+        let mut at = |ms: u64, window: &mut Window| {
+            let rtt = Duration::from_millis(100);
+            let ack = Acked { bytes: 1000, slow: 1000, linear: 1000, rtt };
+            hybla.on_ack(window, &ack, 1000, Instant::ZERO + Duration::from_millis(ms));
+            (window.cwnd, window.ssthresh)
+        };
+        assert_eq!(at(100, &mut window), (11_000, u64::MAX));
+        assert_eq!(at(101, &mut window), (12_000, u64::MAX));
+        assert_eq!(at(103, &mut window), (27_000, 100_000));
+        window.cwnd = 99_000;
+        assert_eq!(at(104, &mut window), (100_000, 100_000));
     }
 
     /// Below RTT0 it is Reno.
