@@ -12,6 +12,7 @@ import pytest
 from conftest import Command, command_line, digests, environment
 
 import bentpipe as bp
+from bentpipe.thinning import as_float
 
 RETRANSMISSION = (
     "tcp.analysis.retransmission || tcp.analysis.fast_retransmission || tcp.analysis.spurious_retransmission"
@@ -131,29 +132,70 @@ def test_tshark_finds_the_retransmissions_that_were_made(
     is_clean(tshark, path)
     found = tshark.frames(path, RETRANSMISSION)
     assert found == tshark.frames(path, OURS)
-    # What the senders themselves counted.
-    counted = result.trace().group_by("flow").agg(pl.col("retransmissions").max())["retransmissions"].sum()
-    assert len(found) == counted
-    assert counted > 50
+    assert len(found) == counted(result)
+    assert len(found) > 50
     assert bool(tshark.frames(path, "tcp.options.sack.count > 1")) == sack
 
 
-@pytest.mark.parametrize("sack", [False, True])
-def test_what_tshark_calls_out_of_order_was_sent_again(tshark: TShark, tmp_path: Path, *, sack: bool) -> None:
+@pytest.mark.parametrize(
+    "transport",
+    [
+        {"transport__plain__sack": False},
+        {"transport__plain__sack": True},
+        {"transport__plain__preset": "linux"},
+    ],
+    ids=["newreno", "sack", "linux"],
+)
+def test_what_tshark_calls_out_of_order_was_sent_again(
+    tshark: TShark, tmp_path: Path, transport: dict[str, object]
+) -> None:
     """On a long and fast path, some retransmissions follow new data within that time.
 
     Wireshark before 4.2 calls these out of order, although it has seen the same segment before (its issues
     13284 and 13843). Nothing can have been overtaken on the way from a sender to its own link, so they are
     retransmissions: frame by frame, what it calls either is what we sent again.
     """
-    rates = {"link__bottleneck__rate": "20 Mbps", "link__bottleneck__delay": "30 ms"}
-    longer = scenario(tmp_path, **rates, transport__plain__sack=sack)
-    bp.run(longer, pcap=bp.Capture(tmp_path / "pcap", links=["access"]))
+    longer = scenario(
+        tmp_path, link__bottleneck__rate="20 Mbps", link__bottleneck__delay="30 ms", **transport
+    )
+    result = bp.run(longer, pcap=bp.Capture(tmp_path / "pcap", links=["access"]), trace=["flow:0", "flow:1"])
     (path,) = (tmp_path / "pcap").iterdir()
     is_clean(tshark, path)
     ours = tshark.frames(path, OURS)
     assert tshark.frames(path, f"{RETRANSMISSION} || tcp.analysis.out_of_order") == ours
+    assert len(ours) == counted(result)
     assert len(ours) > 50
+
+
+def counted(result: bp.Result) -> int:
+    """Return how many segments the traced senders sent again, as they counted themselves."""
+    per_flow = result.trace().group_by("flow").agg(pl.col("retransmissions").max())
+    return int(per_flow["retransmissions"].sum())
+
+
+def test_marks_are_where_the_queue_set_them(tshark: TShark, tmp_path: Path) -> None:
+    marking = {
+        "link__bottleneck__queue__limit": "1000 packets",
+        "link__bottleneck__queue__marking": "ecn",
+        "link__bottleneck__queue__aqm.algorithm": "red",
+        "link__bottleneck__loss": 0,
+    }
+    result = bp.run(
+        scenario(tmp_path, transport__plain__ecn=True, **marking),
+        pcap=bp.Capture(tmp_path / "pcap", links=["bottleneck"]),
+    )
+    (path,) = (tmp_path / "pcap").iterdir()
+    is_marked = "ip.dsfield.ecn == 3"
+    seen = len(tshark.frames(path, is_marked))
+    known = {row["counter"]: row["value"] for row in result.counters().iter_rows(named=True)}
+    # What was not capable of ECN was dropped instead; what waits at the end is on no link yet.
+    waiting = as_float(result.series("transmit_queue")["value"].tail(1).item())
+    assert 0 <= known["marked_packets"] - known["aqm_drops"] - seen <= waiting
+    assert seen > 50
+    # RFC 3168: offered with ECE and CWR, accepted with ECE, echoed, and answered with CWR.
+    assert len(tshark.frames(path, "tcp.flags.syn == 1 && tcp.flags.ece == 1 && tcp.flags.cwr == 1")) == 2
+    assert tshark.frames(path, "tcp.flags.syn == 0 && tcp.flags.ece == 1 && ip.src == 10.0.0.3")
+    assert tshark.frames(path, "tcp.flags.syn == 0 && tcp.flags.cwr == 1 && ip.src == 10.0.0.1")
 
 
 @pytest.fixture(scope="module")
