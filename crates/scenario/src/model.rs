@@ -115,14 +115,20 @@ pub struct Delay {
 }
 
 impl Delay {
+    /// The delay itself, where it is always the same.
+    #[must_use]
+    pub fn fixed(&self) -> Option<Duration> {
+        match self.jitter {
+            Law::Fixed(jitter) => Some(self.fixed + jitter),
+            Law::Uniform(low, high) if low == high => Some(self.fixed + low),
+            _ => None,
+        }
+    }
+
     /// One draw. A fixed delay takes nothing from the stream.
     #[must_use]
-    #[inline]
     pub fn draw(&self, rng: &mut Rng) -> Duration {
-        match self.jitter {
-            Law::Fixed(jitter) => self.fixed + jitter,
-            _ => self.fixed + self.jitter.draw(rng),
-        }
+        self.fixed().unwrap_or_else(|| self.fixed + self.jitter.draw(rng))
     }
 
     /// As long as it is, or mostly: up to four standard deviations or means above where there is no bound.
@@ -139,7 +145,7 @@ impl Delay {
     /// Whether it is no delay at all.
     #[must_use]
     pub fn is_none(&self) -> bool {
-        self.fixed.is_zero() && matches!(self.jitter, Law::Fixed(x) if x.is_zero())
+        self.fixed().is_some_and(Duration::is_zero)
     }
 }
 

@@ -120,21 +120,20 @@ impl<T: Copy> Slab<T> {
 pub struct Link {
     pub name: String,
     pub rate: Option<Rate>,
-    pub delay: Delay,
+    /// What its delay is drawn for, and the delay itself where it is always the same.
+    pub per: Per,
+    fixed_delay: Option<Duration>,
+    /// Whether packets are lost before the queue.
+    pub loses_early: bool,
+    /// What befalls packets, if anything does.
+    pub channel: Option<Box<Channel>>,
+    pub delay: Box<Delay>,
     /// What sends on it, where that is more than a rate; there is a port then.
     pub sender: Option<Box<Sender>>,
     /// What its capacity will be, where that changes with time.
     pub capacity: Option<Box<Capacity>>,
     /// The hosts whose packets take times of their own: the first, and how many.
     pub hosts: (u32, u32),
-    /// The satellites that it goes over, where they change.
-    pub satellite: Option<Box<Satellite>>,
-    /// Whether nothing befalls packets on the way.
-    pub is_clear: bool,
-    /// What it loses before the queue, and on the way.
-    pub early_loss: Loss,
-    pub loss: Loss,
-    pub loss_of: LossOf,
     /// The managed queue in front of it, if any.
     pub port: Option<u32>,
     /// Its own delay line, unless each connection has one.
@@ -142,7 +141,6 @@ pub struct Link {
     /// When it has sent all that it was given; only without a port.
     busy_until: Instant,
     delay_rng: Rng,
-    loss_rng: Rng,
     pub counters: LinkCounters,
     /// The interfaces that see what enters it and what leaves it, if any.
     pub seen_leaving: u32,
@@ -168,25 +166,29 @@ impl Link {
         port: Option<u32>,
         seed: u64,
     ) -> Self {
-        let loss = &direction.loss;
-        let loss_at = |at| if loss.at == at { Loss::new(loss) } else { Loss::Nothing };
-        let after = loss_at(LossAt::AfterQueue);
+        let (delay, loss) = (direction.delay.clone(), &direction.loss);
+        let channel = Channel {
+            loss: Loss::new(loss),
+            of: loss.of,
+            at: loss.at,
+            satellite,
+            rng: Rng::stream(seed, &name, 0, "loss"),
+        };
+        let has_channel = !loss.is_none() || channel.satellite.is_some();
         Self {
             rate: direction.rate,
-            delay: direction.delay.clone(),
+            per: delay.per,
+            fixed_delay: delay.fixed(),
+            delay: Box::new(delay),
+            loses_early: !loss.is_none() && loss.at == LossAt::BeforeQueue,
+            channel: has_channel.then(|| Box::new(channel)),
             capacity: sender.as_ref().and_then(Sender::changing).map(Box::new),
             sender: sender.map(Box::new),
             hosts: (0, 0),
-            is_clear: after.is_nothing() && satellite.is_none(),
-            satellite: satellite.map(Box::new),
-            early_loss: loss_at(LossAt::BeforeQueue),
-            loss: after,
-            loss_of: loss.of,
             port,
             line,
             busy_until: Instant::ZERO,
             delay_rng: Rng::stream(seed, &name, 0, "delay"),
-            loss_rng: Rng::stream(seed, &name, 0, "loss"),
             counters: LinkCounters::default(),
             seen_leaving: NONE,
             seen_arriving: NONE,
@@ -202,37 +204,18 @@ impl Link {
         self.busy_until
     }
 
-    /// Whether the channel loses the packet before the queue.
-    pub fn loses_early(&mut self, flight: &Flight, now: Instant) -> bool {
-        self.counts(&flight.body) && self.early_loss.loses(flight.len, now, &mut self.loss_rng)
-    }
-
-    /// What befalls a packet on the way that has been sent up to `sent`: when it would have been sent if the satellite
-    /// were as near as ever, or that it is lost.
-    pub fn befall(&mut self, flight: &Flight, sent: Instant) -> Option<Instant> {
-        if self.counts(&flight.body) && self.loss.loses(flight.len, sent, &mut self.loss_rng) {
-            return None;
-        }
-        let Some(satellite) = &mut self.satellite else { return Some(sent) };
-        if satellite.loses() && satellite.outage(sent).is_some() {
-            return None;
-        }
-        Some(sent + satellite.delay(sent))
-    }
-
-    fn counts(&self, body: &Body) -> bool {
-        self.loss_of == LossOf::All || body.has_payload()
-    }
-
     /// The delay of one packet, where it does not belong to its connection.
     #[inline]
     pub fn draw_delay(&mut self) -> Duration {
-        self.delay.draw(&mut self.delay_rng)
+        match self.fixed_delay {
+            Some(delay) => delay,
+            None => self.delay.draw(&mut self.delay_rng),
+        }
     }
 
     /// Whether each connection has its own delay on this link.
     pub fn is_per_connection(&self) -> bool {
-        self.delay.per == Per::Connection
+        self.per == Per::Connection
     }
 
     /// Whether a packet passes it as if it were not there.
@@ -240,11 +223,40 @@ impl Link {
         self.rate.is_none()
             && self.delay.is_none()
             && self.sender.is_none()
-            && self.satellite.is_none()
-            && self.early_loss.is_nothing()
-            && self.loss.is_nothing()
+            && self.channel.is_none()
             && self.port.is_none()
             && !self.is_per_connection()
+    }
+}
+
+/// What befalls packets on a link.
+pub struct Channel {
+    loss: Loss,
+    of: LossOf,
+    at: LossAt,
+    /// The satellites that it goes over, where they change.
+    satellite: Option<Satellite>,
+    rng: Rng,
+}
+
+impl Channel {
+    /// Whether it loses a packet, at `now`.
+    pub fn loses(&mut self, flight: &Flight, now: Instant) -> bool {
+        let counts = self.of == LossOf::All || flight.body.has_payload();
+        counts && self.loss.loses(flight.len, now, &mut self.rng)
+    }
+
+    /// What befalls a packet on the way that has been sent up to `sent`: when it would have been sent if the satellite
+    /// were as near as ever, or that it is lost.
+    pub fn befall(&mut self, flight: &Flight, sent: Instant) -> Option<Instant> {
+        if self.at == LossAt::AfterQueue && self.loses(flight, sent) {
+            return None;
+        }
+        let Some(satellite) = &mut self.satellite else { return Some(sent) };
+        if satellite.loses() && satellite.outage(sent).is_some() {
+            return None;
+        }
+        Some(sent + satellite.delay(sent))
     }
 }
 

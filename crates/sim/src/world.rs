@@ -178,7 +178,10 @@ impl World {
 
     fn enter_link(&mut self, index: u32, len: u32, link: u32, line: u32) {
         let l = &mut self.links[link as usize];
-        if !l.early_loss.is_nothing() && l.loses_early(self.flights.get(index), self.now) {
+        if l.loses_early
+            && let Some(channel) = &mut l.channel
+            && channel.loses(self.flights.get(index), self.now)
+        {
             return self.lose(index, len, link);
         }
         let Some(port) = l.port else {
@@ -263,7 +266,10 @@ impl World {
         let l = &mut self.links[link as usize];
         l.counters.sent += 1;
         l.counters.sent_bytes += u64::from(len);
-        let fate = if l.is_clear { Some(sent) } else { l.befall(self.flights.get(index), sent) };
+        let fate = match &mut l.channel {
+            None => Some(sent),
+            Some(channel) => channel.befall(self.flights.get(index), sent),
+        };
         if l.seen_leaving != NONE {
             let interface = l.seen_leaving;
             self.sight(interface, index, fate.is_none());
@@ -273,7 +279,7 @@ impl World {
             l.counters.lost += 1;
             return self.lose(index, len, link);
         };
-        let delay = match l.delay.per {
+        let delay = match l.per {
             Per::Connection => self.lines[line as usize].delay,
             Per::Packet { ordered: true } => l.draw_delay(),
             Per::Packet { ordered: false } => {
