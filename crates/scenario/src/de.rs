@@ -1,6 +1,7 @@
 //! Reads a tree into structs, and keeps the place of whatever is wrong.
 //!
-//! The enum whose variants have contents (there is one, the kinds of traffic) is written as a table whose key `kind` names the variant.
+//! Enums whose variants have contents, the kinds of traffic and the protocols of transports, are written as a table one of
+//! whose keys names the variant.
 
 use std::fmt::Display;
 
@@ -14,8 +15,9 @@ use serde::forward_to_deserialize_any;
 use crate::error::{choices, quoted};
 use crate::tree::{Entry, Node, Step, Value};
 
-/// The enum whose variants have contents.
-const TAGGED: &str = "Traffic";
+/// The enums whose variants have contents: the key that names the variant, and which one it is without that key.
+const TAGGED: [(&str, &str, Option<&str>); 2] =
+    [("Traffic", "kind", None), ("Transport", "protocol", Some("tcp"))];
 
 /// What is wrong, and the way there from the node that was to be read.
 #[derive(Debug)]
@@ -198,17 +200,23 @@ impl<'de> Deserializer<'de> for Reader<'de> {
         variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Wrong> {
-        let kind = || Step::Key("kind".to_owned());
-        match &self.0.value {
-            Value::Text(name) => visitor.visit_enum(Variant { name, entries: None }),
-            Value::Table(entries) if name == TAGGED => match self.0.get("kind").map(|n| (n, &n.value)) {
-                Some((_, Value::Text(name))) if variants.contains(&name.as_str()) => {
-                    visitor.visit_enum(Variant { name, entries: Some(entries) })
+        let tag = TAGGED.iter().find(|tag| tag.0 == name);
+        match (&self.0.value, tag) {
+            (Value::Text(name), _) => visitor.visit_enum(Variant { name, entries: None }),
+            (Value::Table(entries), Some(&(_, key, default))) => {
+                let place = || Step::Key(key.to_owned());
+                let name = match self.0.get(key).map(|n| (n, &n.value)) {
+                    Some((_, Value::Text(name))) => name.as_str(),
+                    Some((node, _)) => return Err(Reader(node).refuse(&variants.join(", ")).at(place())),
+                    None => default.ok_or_else(|| {
+                        Wrong::value(format!("missing; allowed: {}", variants.join(", "))).at(place())
+                    })?,
+                };
+                if !variants.contains(&name) {
+                    return Err(Wrong::unknown_variant(name, variants).at(place()));
                 }
-                Some((_, Value::Text(name))) => Err(Wrong::unknown_variant(name, variants).at(kind())),
-                Some((node, _)) => Err(Reader(node).refuse(&variants.join(", ")).at(kind())),
-                None => Err(Wrong::value(format!("missing; allowed: {}", variants.join(", "))).at(kind())),
-            },
+                visitor.visit_enum(Variant { name, entries: Some((entries, key)) })
+            }
             _ => Err(self.refuse(&variants.join(", "))),
         }
     }
@@ -261,8 +269,8 @@ impl<'de> MapAccess<'de> for Entries<'de> {
 
 struct Variant<'a> {
     name: &'a str,
-    /// The table with the variant's contents, where it has any.
-    entries: Option<&'a [Entry]>,
+    /// The table with the variant's contents, where it has any, and the key that names the variant.
+    entries: Option<(&'a [Entry], &'static str)>,
 }
 
 impl<'de> EnumAccess<'de> for Variant<'de> {
@@ -287,7 +295,7 @@ impl<'de> VariantAccess<'de> for Variant<'de> {
 
     fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, Wrong> {
         match self.entries {
-            Some(entries) => seed.deserialize(Contents(entries)),
+            Some((entries, tag)) => seed.deserialize(Contents(entries, tag)),
             None => Err(Wrong::custom(format!("found {}; allowed: a table", quoted(self.name)))),
         }
     }
@@ -301,18 +309,19 @@ impl<'de> VariantAccess<'de> for Variant<'de> {
         _: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Wrong> {
-        visitor.visit_map(Entries { tag: Some("kind"), ..Entries::of(self.entries.unwrap_or_default()) })
+        let (entries, tag) = self.entries.unzip();
+        visitor.visit_map(Entries { tag, ..Entries::of(entries.unwrap_or_default()) })
     }
 }
 
-/// A variant's contents: the table without its `kind`.
-struct Contents<'a>(&'a [Entry]);
+/// A variant's contents: the table without the key that names the variant.
+struct Contents<'a>(&'a [Entry], &'static str);
 
 impl<'de> Deserializer<'de> for Contents<'de> {
     type Error = Wrong;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
-        visitor.visit_map(Entries { tag: Some("kind"), ..Entries::of(self.0) })
+        visitor.visit_map(Entries { tag: Some(self.1), ..Entries::of(self.0) })
     }
 
     forward_to_deserialize_any! {

@@ -376,6 +376,146 @@ pub struct Spacelink {
     pub ack_delay: Duration,
 }
 
+/// A transport of one protocol.
+#[derive(Clone, Debug)]
+pub enum Transport {
+    /// TCP.
+    Tcp(Box<Tcp>),
+    /// SCTP.
+    Sctp(Box<Sctp>),
+    /// RTP over UDP.
+    Rtp(Box<Rtp>),
+}
+
+impl Transport {
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Tcp(t) => &t.name,
+            Self::Sctp(t) => &t.name,
+            Self::Rtp(t) => &t.name,
+        }
+    }
+
+    /// Its protocol, as a file names it.
+    #[must_use]
+    pub fn protocol(&self) -> &'static str {
+        match self {
+            Self::Tcp(_) => "tcp",
+            Self::Sctp(_) => "sctp",
+            Self::Rtp(_) => "rtp",
+        }
+    }
+
+    /// Length of a full packet on the wire [bytes]; none where its source says how long packets are.
+    #[must_use]
+    pub fn full_packet(&self) -> Option<u64> {
+        match self {
+            Self::Tcp(t) => Some(t.full_segment()),
+            Self::Sctp(t) => Some(t.pmtu),
+            Self::Rtp(_) => None,
+        }
+    }
+}
+
+impl Serialize for Transport {
+    /// TCP without the name of its protocol.
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Named<'a, T> {
+            protocol: &'static str,
+            #[serde(flatten)]
+            of: &'a T,
+        }
+        match self {
+            Self::Tcp(t) => t.serialize(to),
+            Self::Sctp(t) => Named { protocol: "sctp", of: t.as_ref() }.serialize(to),
+            Self::Rtp(t) => Named { protocol: "rtp", of: t.as_ref() }.serialize(to),
+        }
+    }
+}
+
+/// SCTP over one path, RFC 9260.
+#[derive(Clone, Debug, Serialize)]
+pub struct Sctp {
+    /// Its name.
+    pub name: String,
+    /// The longest packet, with its IP header [bytes].
+    pub pmtu: u64,
+    /// The IP header [bytes].
+    pub ip_header: u64,
+    /// The messages that data is written in [bytes].
+    pub message: u64,
+    /// Length of the state cookie [bytes].
+    pub cookie: u64,
+    /// What a receiver offers [bytes].
+    pub a_rwnd: u64,
+    /// Initial slow start threshold [bytes]; none: no bound.
+    pub initial_ssthresh: Option<u64>,
+    /// The most that the window grows by for an acknowledgement in slow start [full DATA chunks].
+    pub slow_start_limit: u32,
+    /// Granularity of the clock that times round trips.
+    #[serde(serialize_with = "ns")]
+    pub clock_granularity: Duration,
+    /// Packets for which one acknowledgement is sent.
+    pub sack_every: u32,
+    /// SACK.Delay.
+    #[serde(serialize_with = "ns")]
+    pub sack_delay: Duration,
+    /// RTO.Initial.
+    #[serde(serialize_with = "ns")]
+    pub rto_initial: Duration,
+    /// RTO.Min.
+    #[serde(serialize_with = "ns")]
+    pub rto_min: Duration,
+    /// RTO.Max.
+    #[serde(serialize_with = "ns")]
+    pub rto_max: Duration,
+    /// Max.Burst [packets].
+    pub max_burst: u32,
+    /// Valid.Cookie.Life.
+    #[serde(serialize_with = "ns")]
+    pub valid_cookie_life: Duration,
+    /// Association.Max.Retrans.
+    pub association_max_retrans: u32,
+    /// Max.Init.Retransmits.
+    pub max_init_retransmits: u32,
+}
+
+/// RTP over UDP with RTCP, RFC 3550, whose source follows the loss that is reported.
+#[derive(Clone, Debug, Serialize)]
+pub struct Rtp {
+    /// Its name.
+    pub name: String,
+    /// IP and UDP headers of a report [bytes].
+    pub udp_header: u64,
+    /// Ticks of the media clock in a second.
+    pub clock_rate: u32,
+    /// Time between two reports of one end.
+    #[serde(serialize_with = "ns")]
+    pub rtcp_interval: Duration,
+    /// Whether the source follows the loss.
+    pub adapt: bool,
+    /// Weight of a report in the smoothed loss.
+    pub smoothing: f64,
+    /// Smoothed loss up to which the rate grows.
+    pub unloaded: f64,
+    /// Smoothed loss from which on the rate shrinks.
+    pub congested: f64,
+    /// Factor by which it does.
+    pub decrease: f64,
+    /// Summand by which it grows.
+    #[serde(serialize_with = "bps")]
+    pub increase: Rate,
+    /// Lower bound of the rate.
+    #[serde(serialize_with = "bps")]
+    pub min_rate: Rate,
+    /// Upper bound of the rate; none: what the source sends by itself.
+    #[serde(serialize_with = "bps_of")]
+    pub max_rate: Option<Rate>,
+}
+
 /// A TCP.
 #[derive(Clone, Debug, Serialize)]
 pub struct Tcp {
@@ -508,6 +648,19 @@ pub enum TrafficKind {
     Packets(Packets),
 }
 
+impl TrafficKind {
+    /// What carries it (an index); none: datagrams.
+    #[must_use]
+    pub fn transport(&self) -> Option<usize> {
+        match self {
+            Self::Pages(t) => Some(t.transport),
+            Self::Files(t) => Some(t.transport),
+            Self::Bulk(t) => Some(t.transport),
+            Self::Packets(t) => t.transport,
+        }
+    }
+}
+
 impl Serialize for TrafficKind {
     fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         match self {
@@ -575,7 +728,7 @@ pub struct Ramp {
 /// Long-lived transfers.
 #[derive(Clone, Debug, Serialize)]
 pub struct Bulk {
-    /// The TCP (an index).
+    /// The TCP or SCTP (an index).
     pub transport: usize,
     /// How many transfers.
     pub flows: u32,
@@ -596,7 +749,7 @@ pub struct Bulk {
 /// transfers come from hosts i, i + 1 and so on of `from`, all counted round and round.
 #[derive(Clone, Debug, Serialize)]
 pub struct Files {
-    /// The TCP (an index).
+    /// The TCP or SCTP (an index).
     pub transport: usize,
     /// How many sources of transfers.
     pub sources: u32,

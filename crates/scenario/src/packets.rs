@@ -12,7 +12,7 @@ use crate::law::Law;
 /// Flows of packets.
 #[derive(Clone, Debug, Serialize)]
 pub struct Packets {
-    /// The TCP that carries them (an index); none: each is a datagram.
+    /// The transport that carries them (an index); none: each is a datagram.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transport: Option<usize>,
     /// How many flows.
@@ -141,6 +141,37 @@ impl Pattern {
             Self::Voip { .. } => "voip",
             Self::Replay { .. } => "replay",
         }
+    }
+
+    /// What it sends while it sends, on the wire: the mean rate, of the fastest state where there are several. A video's
+    /// and a voice's is that of their frames.
+    #[must_use]
+    pub fn nominal_rate(&self) -> Rate {
+        let over = |bytes: f64, time: Duration| 8.0 * bytes / time.as_secs_f64().max(1e-9);
+        let bps = match self {
+            Self::Cbr { rate, .. } | Self::Poisson { rate, .. } | Self::OnOff { rate, .. } => return *rate,
+            Self::Mmpp { states, .. } => {
+                return states.iter().map(|state| state.rate).max().unwrap_or_default();
+            }
+            Self::Video { frames: Frames::Trace(movie), interval, .. } => {
+                let sum: f64 = movie.sizes.iter().map(|&size| f64::from(size)).sum();
+                over(sum / movie.sizes.len().max(1) as f64, *interval)
+            }
+            Self::Video { frames: Frames::Gop(gop), interval, .. } => {
+                let sizes = gop.pattern.chars().map(|kind| match kind {
+                    'I' | 'i' => gop.i.mean(),
+                    'P' | 'p' => gop.p.mean(),
+                    _ => gop.b.mean(),
+                });
+                over(sizes.sum::<f64>() / gop.pattern.len().max(1) as f64, *interval)
+            }
+            Self::Voip { packet, interval, .. } => over(*packet as f64, *interval),
+            Self::Replay { capture } => {
+                let sum: f64 = capture.packets.iter().map(|&(_, len)| f64::from(len)).sum();
+                over(sum, capture.packets.last().map_or(Duration::ZERO, |last| last.0))
+            }
+        };
+        Rate::from_bps((bps as u64).max(1))
     }
 
     /// The length of a packet, the mean where it differs from packet to packet; of a frame's packets the longest

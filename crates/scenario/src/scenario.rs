@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::error::{Error, Place, choices, quoted};
 use crate::files::Files;
-use crate::model::{AqmSpec, Gateway, Hop, Host, Link, Printed, Run, Setting, Subject, Tcp, Traffic};
+use crate::model::{AqmSpec, Gateway, Hop, Host, Link, Printed, Run, Setting, Subject, Traffic, Transport};
 use crate::resolve::overrides::Choice;
 use crate::resolve::{self, Input, nodes};
 use crate::source::Source;
@@ -39,7 +39,7 @@ pub struct Scenario {
     /// The gateways.
     pub gateways: Vec<Gateway>,
     /// The TCPs; one called "default" is among them where traffic names none.
-    pub transports: Vec<Tcp>,
+    pub transports: Vec<Transport>,
     /// The traffic.
     pub traffic: Vec<Traffic>,
     /// The scenario's own named settings.

@@ -27,6 +27,10 @@ pub enum Event {
     Source(u32),
     /// A link's capacity changes.
     Capacity(u32),
+    /// An association's timer.
+    Association(u32),
+    /// A report of a medium: twice the medium, plus one for the receiver's.
+    Report(u32),
     /// The recorder takes a sample, after all else that happens at the time.
     Sample,
 }
@@ -52,6 +56,8 @@ impl Event {
             Self::Source(i) => (9, i),
             Self::Sample => (10, 0),
             Self::Capacity(i) => (11, i),
+            Self::Association(i) => (12, i),
+            Self::Report(i) => (13, i),
         };
         (index as u64) << KIND_BITS | kind
     }
@@ -70,6 +76,8 @@ impl Event {
             8 => Self::Session(i),
             9 => Self::Source(i),
             11 => Self::Capacity(i),
+            12 => Self::Association(i),
+            13 => Self::Report(i),
             _ => Self::Sample,
         }
     }

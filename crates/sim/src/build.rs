@@ -4,15 +4,15 @@ use bentpipe_channel::{Satellite, Sender};
 use bentpipe_gateway::{Gateway, PepBuffers, Place, Regulator, Sharing};
 use bentpipe_queue::{Limit, Marking, Queue, Scheduler, Setup, aqm::droptail::DropTail, sched::fifo::Fifo};
 use bentpipe_scenario as scenario;
-use bentpipe_scenario::{BufferPer, Congestion, Ecn, Protocol, Scenario, Subject, TrafficKind};
-use bentpipe_transport::{spacelink, tcp};
+use bentpipe_scenario::{BufferPer, Congestion, Ecn, Protocol, Scenario, Subject, TrafficKind, Transport};
+use bentpipe_transport::{rtp, sctp, spacelink, tcp};
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 
 use crate::agenda::{Agenda, Event, MAX_INDEX};
 use crate::circuit::{LegPlan, Member, OwnDelay, Plan, Step};
 use crate::network::{Discarded, Hop, Line, Link, Path, Port, Slab};
 use crate::recorder::{self, Recorder};
-use crate::traffic::{Group, Kind, Session, Source, Traffic, present};
+use crate::traffic::{Carrier, Group, Kind, Session, Source, Traffic, present};
 use crate::watch::{Tracer, members};
 use crate::world::{Station, World};
 
@@ -27,7 +27,8 @@ pub fn build(scenario: &Scenario, seed: u64) -> Result<World, Error> {
     let (links, ports) = builder.links()?;
     let stations = builder.stations(&links)?;
     let mut hosts = Vec::new();
-    let traffic = builder.traffic(&links, &mut hosts)?;
+    let (mut sctp_configs, mut rtp_configs) = (Vec::new(), Vec::new());
+    let traffic = builder.traffic(&links, &mut hosts, &mut sctp_configs, &mut rtp_configs)?;
     let (configs, overheads) = hosts.into_iter().unzip();
 
     let gateways =
@@ -56,6 +57,11 @@ pub fn build(scenario: &Scenario, seed: u64) -> Result<World, Error> {
         ports,
         stations,
         conns: Vec::new(),
+        associations: Vec::new(),
+        sctp_configs,
+        sctp_packets: Slab::default(),
+        media: Vec::new(),
+        rtp_configs,
         configs,
         overheads,
         host_rng: Rng::stream(seed, "hosts", 0, "overhead"),
@@ -245,13 +251,15 @@ impl Builder<'_> {
         &self,
         links: &[Link],
         hosts: &mut Vec<(tcp::Config, Duration)>,
+        sctp_configs: &mut Vec<sctp::Config>,
+        rtp_configs: &mut Vec<rtp::Config>,
     ) -> Result<Vec<Traffic>, Error> {
         self.scenario
             .traffic
             .iter()
             .map(|t| {
                 let mut config = |transport: usize, pacing: Option<Rate>| {
-                    let transport = &self.scenario.transports[transport];
+                    let Transport::Tcp(transport) = &self.scenario.transports[transport] else { return 0 };
                     let host = (tcp_config(transport, pacing), transport.overhead);
                     hosts.iter().position(|known| *known == host).unwrap_or_else(|| {
                         hosts.push(host);
@@ -312,8 +320,23 @@ impl Builder<'_> {
                     first: self.first_host(index),
                     count: self.scenario.hosts[index].count,
                 };
-                let plan = self.plan(t, protocol, links);
-                Ok(Traffic::new(t.name.clone(), plan, group(t.from), group(t.to), kind))
+                let carrier = match t.kind.transport().map(|i| &self.scenario.transports[i]) {
+                    None | Some(Transport::Tcp(_)) => None,
+                    Some(Transport::Sctp(s)) => {
+                        sctp_configs.push(sctp_config(s));
+                        Some(Carrier::Sctp { config: sctp_configs.len() as u32 - 1 })
+                    }
+                    Some(Transport::Rtp(r)) => {
+                        rtp_configs.push(rtp_config(r));
+                        let nominal = match &t.kind {
+                            TrafficKind::Packets(p) => p.pattern.nominal_rate(),
+                            _ => Rate::default(),
+                        };
+                        Some(Carrier::Rtp { config: rtp_configs.len() as u32 - 1, nominal })
+                    }
+                };
+                let plan = self.plan(t, protocol.filter(|_| carrier.is_none()), links);
+                Ok(Traffic::new(t.name.clone(), plan, group(t.from), group(t.to), kind, carrier))
             })
             .collect()
     }
@@ -497,6 +520,47 @@ fn tcp_config(t: &scenario::Tcp, pacing: Option<Rate>) -> tcp::Config {
 fn algorithm(named: Congestion) -> tcp::Algorithm {
     let all = tcp::Algorithm::ALL.iter();
     all.copied().find(|a| a.name() == named.name()).unwrap_or(tcp::Algorithm::NewReno)
+}
+
+fn sctp_config(s: &scenario::Sctp) -> sctp::Config {
+    sctp::Config {
+        pmtu: small(s.pmtu),
+        ip_header: small(s.ip_header),
+        message: small(s.message),
+        cookie: small(s.cookie),
+        a_rwnd: small(s.a_rwnd),
+        initial_ssthresh: s.initial_ssthresh.unwrap_or(u64::MAX),
+        slow_start_limit: s.slow_start_limit,
+        clock_granularity: s.clock_granularity,
+        sack_every: s.sack_every,
+        rto_initial: s.rto_initial,
+        rto_min: s.rto_min,
+        rto_max: s.rto_max,
+        max_burst: s.max_burst,
+        valid_cookie_life: s.valid_cookie_life,
+        association_max_retrans: s.association_max_retrans,
+        max_init_retransmits: s.max_init_retransmits,
+        sack_delay: s.sack_delay,
+        ..sctp::Config::default()
+    }
+}
+
+fn rtp_config(r: &scenario::Rtp) -> rtp::Config {
+    rtp::Config {
+        udp_header: small(r.udp_header),
+        clock_rate: r.clock_rate,
+        rtcp_interval: r.rtcp_interval,
+        adaptation: r.adapt.then_some(rtp::Adaptation {
+            smoothing: r.smoothing,
+            unloaded: r.unloaded,
+            congested: r.congested,
+            decrease: r.decrease,
+            increase: r.increase,
+            min_rate: r.min_rate,
+            max_rate: r.max_rate,
+        }),
+        ..rtp::Config::default()
+    }
 }
 
 /// A size that the scenario has bounded.

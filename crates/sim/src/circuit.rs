@@ -9,7 +9,7 @@ use bentpipe_units::Instant;
 
 use crate::agenda::{Event, MAX_INDEX};
 use crate::network::{Body, Hop, Line, Path};
-use crate::traffic::Kind;
+use crate::traffic::{Carrier, Kind};
 use crate::world::{NONE, Relay, World};
 
 /// Whose link of a group a path takes.
@@ -116,6 +116,10 @@ pub struct Circuit {
     /// Packets that belong to it and are still somewhere.
     pub flights: u32,
     pub conns: std::ops::Range<u32>,
+    /// The sending end of its association, where SCTP carries it; the receiving one follows.
+    pub association: Option<u32>,
+    /// Its medium, where RTP carries it.
+    pub medium: Option<u32>,
     relays: Vec<(u32, u32)>,
     /// With and against the data, for each leg.
     pub paths: Vec<(Path, Path)>,
@@ -173,10 +177,18 @@ impl World {
             heard: 0,
             answered: 0,
             conns: c.conns.clone(),
+            association: c.association,
+            medium: c.medium,
             relays: std::mem::take(&mut c.relays),
             paths: std::mem::take(&mut c.paths),
             own_lines: std::mem::take(&mut c.own_lines),
         };
+        if let Some(first) = self.circuits[index as usize].association {
+            self.prepare_association(first);
+        }
+        if let Some(medium) = self.circuits[index as usize].medium {
+            self.prepare_medium(medium);
+        }
         let conns = self.circuits[index as usize].conns.clone();
         let traced = !conns.is_empty() && self.tracer.wants(flow, traffic, number);
         for (place, conn) in (0..).zip(conns) {
@@ -207,7 +219,8 @@ impl World {
             }
             Kind::Packets { config, .. } => (config.unwrap_or(0), config.unwrap_or(0)),
         };
-        let connected = !matches!(t.kind, Kind::Packets { config: None, .. });
+        let carrier = t.carrier;
+        let connected = carrier.is_none() && !matches!(t.kind, Kind::Packets { config: None, .. });
         let plan = t.plan.clone();
         let circuit = self.circuits.len() as u32;
 
@@ -224,6 +237,16 @@ impl World {
         };
         let paths: Vec<_> = plan.legs.iter().map(|leg| (room(&leg.down), room(&leg.up))).collect();
 
+        let (mut association, mut medium) = (None, None);
+        match (carrier, paths.first()) {
+            (Some(Carrier::Sctp { config }), Some(&(down, up))) => {
+                association = Some(self.lay_out_association(circuit, config, down, up));
+            }
+            (Some(Carrier::Rtp { config, nominal }), _) => {
+                medium = Some(self.lay_out_medium(circuit, config, nominal));
+            }
+            _ => {}
+        }
         let first = self.conns.len() as u32;
         let mut relays = Vec::new();
         if connected {
@@ -246,7 +269,8 @@ impl World {
                 relays.push((station, stream));
             }
         }
-        let most = self.conns.len().max(self.lines.len()).max(self.flights.len());
+        let most =
+            self.conns.len().max(self.associations.len()).max(self.lines.len()).max(self.flights.len());
         let streams = plan.joints.iter().map(|&s| self.stations[s as usize].relays.len()).max();
         if most > MAX_INDEX as usize || streams > Some(spacelink::MAX_STREAMS as usize) {
             self.fault = Some(format!("more than {circuit} connections at a time are too many"));
@@ -257,6 +281,8 @@ impl World {
             hosts: (0, 0),
             flights: 0,
             conns: first..self.conns.len() as u32,
+            association,
+            medium,
             relays,
             paths,
             own_lines,
@@ -314,6 +340,15 @@ impl World {
         }
     }
 
+    /// The host that sends a circuit's data opens it.
+    pub fn open_from_sender(&mut self, circuit: u32) {
+        let c = &self.circuits[circuit as usize];
+        match c.association {
+            Some(first) => self.associate(first),
+            None => self.connect(c.conns.start),
+        }
+    }
+
     /// A connection opens its leg.
     pub fn connect(&mut self, conn: u32) {
         let c = &mut self.conns[conn as usize];
@@ -343,6 +378,9 @@ impl World {
                 self.conns[conn as usize].tcp.abort();
                 self.transmit(conn);
             }
+        }
+        if let Some(first) = self.circuits[circuit as usize].association {
+            self.abort_association(first);
         }
         for (station, stream) in relays {
             // Nobody waits for these bytes any more, but others may for the room.
@@ -377,7 +415,8 @@ impl World {
             let relay = &self.stations[station as usize].relays[stream as usize];
             !relay.near_live && !relay.far_live
         });
-        if !conns_done || !streams_done {
+        let association_done = c.association.is_none_or(|first| self.is_association_over(first));
+        if !conns_done || !streams_done || !association_done {
             return;
         }
         self.circuits[circuit as usize].phase = Phase::Free;

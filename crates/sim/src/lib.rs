@@ -6,8 +6,10 @@
 //! gives the same bytes, and two algorithms meet the same traffic.
 
 mod agenda;
+mod association;
 mod build;
 mod circuit;
+mod media;
 mod network;
 mod recorder;
 mod sender;

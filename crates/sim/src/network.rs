@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use bentpipe_channel::{Capacity, Loss, Satellite, Sender};
 use bentpipe_queue::{DropReason, Outcome, Packet, Queue};
 use bentpipe_scenario::{Delay, Direction, LossAt, LossOf, Per};
-use bentpipe_transport::{spacelink, tcp};
+use bentpipe_transport::{rtp, spacelink, tcp};
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 
 use crate::world::NONE;
@@ -43,15 +43,46 @@ pub struct Flight {
 #[derive(Clone, Copy, Debug)]
 pub enum Body {
     /// A segment for a connection.
-    Tcp { to: u32, segment: tcp::Segment },
+    Tcp {
+        to: u32,
+        segment: tcp::Segment,
+    },
     /// Stream data between a station's ends.
-    Space { station: u32, to_far: bool, data: spacelink::Data },
+    Space {
+        station: u32,
+        to_far: bool,
+        data: spacelink::Data,
+    },
     /// An acknowledgement between a station's ends, kept apart for its size.
-    SpaceAck { station: u32, to_far: bool, ack: u32 },
+    SpaceAck {
+        station: u32,
+        to_far: bool,
+        ack: u32,
+    },
+    /// A packet for an end of an association, kept apart for its size.
+    Sctp {
+        to: u32,
+        packet: u32,
+        data: bool,
+    },
+    /// A packet of a medium, and the reports of its ends.
+    Rtp {
+        packet: rtp::Packet,
+    },
+    SenderReport {
+        report: rtp::SenderReport,
+    },
+    ReceiverReport {
+        report: rtp::ReceiverReport,
+    },
     /// A datagram.
     Datagram,
     /// Bytes of a stream that the PEP works on; they are on no link.
-    Chunk { stream: u32, bytes: u64, fin: bool },
+    Chunk {
+        stream: u32,
+        bytes: u64,
+        fin: bool,
+    },
 }
 
 impl Body {
@@ -60,8 +91,10 @@ impl Body {
         match self {
             Self::Tcp { segment, .. } => segment.len > 0,
             Self::Space { data, .. } => data.len > 0,
-            Self::Datagram | Self::Chunk { .. } => true,
+            Self::Rtp { .. } | Self::Datagram | Self::Chunk { .. } => true,
+            Self::SenderReport { .. } | Self::ReceiverReport { .. } => false,
             Self::SpaceAck { .. } => false,
+            Self::Sctp { data, .. } => *data,
         }
     }
 }
@@ -79,7 +112,7 @@ impl<T> Default for Slab<T> {
     }
 }
 
-impl<T: Copy> Slab<T> {
+impl<T> Slab<T> {
     #[inline]
     pub fn insert(&mut self, item: T) -> u32 {
         match self.free.pop() {
@@ -95,12 +128,6 @@ impl<T: Copy> Slab<T> {
     }
 
     #[inline]
-    pub fn remove(&mut self, index: u32) -> T {
-        self.free.push(index);
-        self.items[index as usize]
-    }
-
-    #[inline]
     pub fn get(&self, index: u32) -> &T {
         &self.items[index as usize]
     }
@@ -113,6 +140,22 @@ impl<T: Copy> Slab<T> {
     /// Items in use.
     pub fn len(&self) -> usize {
         self.items.len() - self.free.len()
+    }
+}
+
+impl<T: Copy> Slab<T> {
+    #[inline]
+    pub fn remove(&mut self, index: u32) -> T {
+        self.free.push(index);
+        self.items[index as usize]
+    }
+}
+
+impl<T: Default> Slab<T> {
+    /// Takes out an item that cannot be copied.
+    pub fn take(&mut self, index: u32) -> T {
+        self.free.push(index);
+        std::mem::take(&mut self.items[index as usize])
     }
 }
 

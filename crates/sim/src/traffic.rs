@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bentpipe_scenario::{Absence, ConnectionPer, DATAGRAM_HEADER, Law, Pattern, Ramp};
 use bentpipe_traffic::Generator;
-use bentpipe_units::{Duration, Instant, Rng};
+use bentpipe_units::{Duration, Instant, Rate, Rng};
 
 use crate::agenda::Event;
 use crate::circuit::{Phase, Plan};
@@ -18,6 +18,8 @@ pub struct Traffic {
     pub from: Group,
     pub to: Group,
     pub kind: Kind,
+    /// What carries it, where that is neither TCP nor datagrams alone.
+    pub carrier: Option<Carrier>,
     /// Circuits that are laid out and not in use.
     pub pool: Vec<u32>,
 }
@@ -72,9 +74,29 @@ pub enum Kind {
 }
 
 impl Traffic {
-    pub fn new(name: String, plan: Plan, from: Group, to: Group, kind: Kind) -> Self {
-        Self { name, plan, from, to, kind, pool: Vec::new() }
+    pub fn new(
+        name: String,
+        plan: Plan,
+        from: Group,
+        to: Group,
+        kind: Kind,
+        carrier: Option<Carrier>,
+    ) -> Self {
+        Self { name, plan, from, to, kind, carrier, pool: Vec::new() }
     }
+}
+
+/// A transport other than TCP, with its configuration.
+#[derive(Clone, Copy, Debug)]
+pub enum Carrier {
+    Sctp {
+        config: u32,
+    },
+    Rtp {
+        config: u32,
+        /// What a source sends by itself.
+        nominal: Rate,
+    },
 }
 
 /// A user who is always busy with one page, or thinking.
@@ -182,7 +204,7 @@ impl World {
             Kind::Bulk { .. } => {
                 s.due = Instant::FAR_FUTURE;
                 let circuit = self.arrive_at(source);
-                self.connect(self.circuits[circuit as usize].conns.start);
+                self.open_from_sender(circuit);
             }
             Kind::Packets { pattern, config, .. } => {
                 if let Some(circuit) = s.circuit {
@@ -190,10 +212,10 @@ impl World {
                     return self.next_packet(source);
                 }
                 s.generator = Some(Generator::new(pattern, &mut s.rng));
-                let connected = config.is_some();
+                let connected = config.is_some() && !matches!(t.carrier, Some(Carrier::Rtp { .. }));
                 let circuit = self.arrive_at(source);
                 if connected {
-                    self.connect(self.circuits[circuit as usize].conns.start);
+                    self.open_from_sender(circuit);
                 }
                 self.draw_packet(source);
                 if self.sources[source as usize].due == self.now {
@@ -254,10 +276,17 @@ impl World {
         self.enter_packet(source);
     }
 
-    /// Draws a source's next packet; never due where there is none.
+    /// Draws a source's next packet; never due where there is none. A medium that is to be slower has its packets further
+    /// apart.
     fn draw_packet(&mut self, source: u32) {
         let s = &mut self.sources[source as usize];
-        let step = s.generator.as_mut().and_then(|generator| generator.next(&mut s.rng));
+        let mut step = s.generator.as_mut().and_then(|generator| generator.next(&mut s.rng));
+        if let Some(medium) = s.circuit.and_then(|circuit| self.circuits[circuit as usize].medium)
+            && let Some(step) = &mut step
+        {
+            step.gap = step.gap.scaled(1.0 / self.medium_scale(medium));
+        }
+        let s = &mut self.sources[source as usize];
         (s.due, s.len) = step.map_or((Instant::FAR_FUTURE, 0), |step| (self.now + step.gap, step.len));
     }
 
@@ -276,7 +305,11 @@ impl World {
             return;
         }
         let c = &self.circuits[circuit as usize];
-        if c.conns.is_empty() {
+        if let Some(medium) = c.medium {
+            self.send_media(medium, len);
+        } else if let Some(first) = c.association {
+            self.send_message(first, len.saturating_sub(DATAGRAM_HEADER as u32));
+        } else if c.conns.is_empty() {
             let path = c.paths[0].0;
             let flight = self.launch(Body::Datagram, circuit, len, path);
             self.forward(flight);
@@ -298,7 +331,7 @@ impl World {
         s.begun += 1;
         let circuit = self.open_circuit(traffic, from, to, source);
         self.circuits[circuit as usize].size = size;
-        self.connect(self.circuits[circuit as usize].conns.start);
+        self.open_from_sender(circuit);
         self.plan_transfer(source, self.now);
     }
 

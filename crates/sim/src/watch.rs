@@ -1,7 +1,7 @@
 //! Looking on at a run: packets as they pass a link, and what a flow's sender knows. It changes nothing of the run.
 
 use bentpipe_scenario::{Scenario, TrafficKind};
-use bentpipe_transport::{spacelink, tcp};
+use bentpipe_transport::{sctp, spacelink, tcp};
 use bentpipe_units::{Duration, Instant, Rate};
 
 use crate::circuit::{Member, Step};
@@ -283,6 +283,13 @@ pub enum Packet {
         /// The scale of its windows; none: they are whatever 32 bits hold.
         window_scale: Option<u8>,
     },
+    /// An SCTP packet.
+    Sctp {
+        /// Whose.
+        ends: Ends,
+        /// The packet.
+        packet: Box<sctp::Packet>,
+    },
     /// A datagram.
     Datagram {
         /// Whose.
@@ -433,7 +440,15 @@ impl World {
                     window_scale: config.window_scale.map(|shift| shift.min(14)),
                 }
             }
-            Body::Datagram => Packet::Datagram { ends: self.ends(flight.circuit, 0, true) },
+            Body::Datagram | Body::Rtp { .. } | Body::SenderReport { .. } => {
+                Packet::Datagram { ends: self.ends(flight.circuit, 0, true) }
+            }
+            Body::ReceiverReport { .. } => Packet::Datagram { ends: self.ends(flight.circuit, 0, false) },
+            Body::Sctp { to, packet, .. } => {
+                let with_data = Some(to) != self.circuits[flight.circuit as usize].association;
+                let ends = Ends { sender_opened: true, ..self.ends(flight.circuit, 0, with_data) };
+                Packet::Sctp { ends, packet: Box::new(self.sctp_packets.get(packet).clone()) }
+            }
             Body::Space { station, to_far, data } => Packet::Space { station, to_terminal: to_far, data },
             Body::SpaceAck { station, to_far, ack } => {
                 Packet::SpaceAck { station, to_terminal: to_far, ack: Box::new(*self.acks.get(ack)) }

@@ -3,11 +3,13 @@
 use bentpipe_gateway::{Event as GatewayEvent, Gateway, PepBuffers};
 use bentpipe_queue::{Ecn, Packet};
 use bentpipe_scenario::Per;
-use bentpipe_transport::{spacelink, tcp};
+use bentpipe_transport::{rtp, sctp, spacelink, tcp};
 use bentpipe_units::{Duration, Instant, Rng};
 
 use crate::agenda::{Agenda, Event, MAX_INDEX};
+use crate::association::Association;
 use crate::circuit::{Circuit, Conn};
+use crate::media::Medium;
 use crate::network::{Body, Discarded, Flight, Hop, Line, Link, Path, Port, Slab};
 use crate::recorder::Recorder;
 use crate::traffic::{Session, Source, Traffic};
@@ -63,6 +65,11 @@ pub struct World {
     pub stations: Vec<Station>,
     pub conns: Vec<Conn>,
     pub configs: Vec<tcp::Config>,
+    pub associations: Vec<Association>,
+    pub sctp_configs: Vec<sctp::Config>,
+    pub sctp_packets: Slab<sctp::Packet>,
+    pub media: Vec<Medium>,
+    pub rtp_configs: Vec<rtp::Config>,
     /// How long hosts take, at most, before they send what they may; by configuration.
     pub overheads: Vec<Duration>,
     pub host_rng: Rng,
@@ -108,6 +115,8 @@ impl World {
             Event::Space(end) => self.space_timer(end / 2, end % 2 == 1),
             Event::Session(session) => self.open_page(session),
             Event::Source(source) => self.source_due(source),
+            Event::Association(end) => self.association_timer(end),
+            Event::Report(end) => self.report_due(end / 2, end % 2 == 1),
             Event::Sample => self.sample(),
             Event::Capacity(link) => self.change_capacity(link),
         }
@@ -250,8 +259,10 @@ impl World {
     /// A packet has been discarded.
     fn bury(&mut self, index: u32) {
         let flight = self.land(index);
-        if let Body::SpaceAck { ack, .. } = flight.body {
-            self.acks.remove(ack);
+        match flight.body {
+            Body::SpaceAck { ack, .. } => drop(self.acks.remove(ack)),
+            Body::Sctp { packet, .. } => drop(self.sctp_packets.take(packet)),
+            _ => {}
         }
         if flight.circuit != NONE {
             let circuit = &self.circuits[flight.circuit as usize];
@@ -322,6 +333,10 @@ impl World {
                 let (now, ack) = (self.now, self.acks.remove(ack));
                 self.space_end(station, to_far).on_ack(now, &ack);
                 self.pump_space(station, to_far);
+            }
+            Body::Sctp { to, packet, .. } => self.deliver_sctp(to, packet),
+            body @ (Body::Rtp { .. } | Body::SenderReport { .. } | Body::ReceiverReport { .. }) => {
+                self.deliver_media(flight.circuit, &body, flight.len);
             }
             Body::Datagram => {
                 let payload = u64::from(flight.len.saturating_sub(DATAGRAM_HEADER));

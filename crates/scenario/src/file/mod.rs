@@ -7,6 +7,7 @@ mod forms;
 mod gateway;
 pub mod packets;
 mod traffic;
+mod transport;
 
 pub use aqm::{Aqm, Scalar, Scheduler};
 pub use channel::{
@@ -17,7 +18,8 @@ pub use forms::{Either, LAWS, Law, Named, Normal, OneOf, Share};
 pub use gateway::{
     BufferPer, Gateway, Gateways, MarkingName, PlaceName, ProtocolName, RateOrLink, Spacelink,
 };
-pub use traffic::{Congestion, ConnectionPer, Ecn, Traffic, Transport, Window};
+pub use traffic::{Congestion, ConnectionPer, Ecn, Tcp, Traffic, Window};
+pub use transport::{Rtp, Sctp, Transport};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -52,7 +54,7 @@ pub struct File {
     /// The gateway, or several, each with its own name.
     #[serde(default)]
     pub gateway: Gateways,
-    /// TCPs, by name. Traffic that names none has the one called "default".
+    /// Transports, by name. Traffic that needs one and names none has the TCP called "default".
     #[serde(default)]
     pub transport: Named<Transport>,
     /// Traffic, by name.

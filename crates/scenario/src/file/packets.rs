@@ -20,7 +20,8 @@ macro_rules! sources {
             pub from: String,
             /// Where it goes: a group of hosts.
             pub to: String,
-            /// The TCP whose connection takes what the packets carry, one a flow. Absent: each packet is a datagram.
+            /// What carries the packets: an RTP, or the TCP or SCTP whose connection takes what they carry, one a flow.
+            /// Absent: each packet is a datagram.
             pub transport: Option<String>,
             /// How many flows.
             #[serde(default = "one_flow")]

@@ -17,10 +17,10 @@ use crate::quantity::{
 /// A window: bytes, or full segments.
 pub type Window = OneOf<SizeKind, SegmentsKind>;
 
-/// A TCP. The defaults are the RFCs'.
+/// TCP. The defaults are the RFCs'.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Transport {
+pub struct Tcp {
     /// A transport that is known by name, for the keys that are not given. Absent: the RFCs'.
     #[schemars(schema_with = "crate::schema::transport_preset")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -215,7 +215,7 @@ impl JsonSchema for Ecn {
     }
 }
 
-impl Default for Transport {
+impl Default for Tcp {
     fn default() -> Self {
         Self {
             preset: None,
@@ -348,18 +348,24 @@ impl JsonSchema for Traffic {
             ("voip", Voip::json_schema(generator)),
             ("replay", Replay::json_schema(generator)),
         ];
-        let kinds = kinds.map(|(name, mut schema)| {
-            let kind = serde_json::json!({ "const": name, "description": "What kind of traffic it is." });
-            if let Some(properties) = schema.get_mut("properties").and_then(|p| p.as_object_mut()) {
-                properties.insert("kind".to_owned(), kind);
-            }
-            if let Some(required) = schema.get_mut("required").and_then(|r| r.as_array_mut()) {
-                required.insert(0, "kind".into());
-            }
-            schema
-        });
+        let kinds = kinds.map(|(name, schema)| tagged(schema, "kind", name, "What kind of traffic it is."));
         json_schema!({ "description": "Traffic of one kind.", "oneOf": kinds })
     }
+}
+
+/// The schema of a table that says by `key` which one it is.
+pub fn tagged(mut schema: Schema, key: &str, name: &str, description: &str) -> Schema {
+    let tag = serde_json::json!({ "const": name, "description": description });
+    if let Some(properties) = schema.get_mut("properties").and_then(|p| p.as_object_mut()) {
+        properties.insert(key.to_owned(), tag);
+    }
+    match schema.get_mut("required").and_then(|r| r.as_array_mut()) {
+        Some(required) => required.insert(0, key.into()),
+        None => {
+            schema.insert("required".to_owned(), serde_json::json!([key]));
+        }
+    }
+    schema
 }
 
 /// HTTP-like: clients fetch pages from servers, over connections opened for it. Each session is always busy with
@@ -430,7 +436,7 @@ pub struct Bulk {
     pub from: String,
     /// Where it goes: a group of hosts.
     pub to: String,
-    /// The TCP.
+    /// The TCP or SCTP.
     #[serde(default = "default_transport")]
     pub transport: String,
     /// How many transfers.
@@ -458,7 +464,7 @@ pub struct Files {
     pub from: String,
     /// Where it goes: a group of hosts.
     pub to: String,
-    /// The TCP.
+    /// The TCP or SCTP.
     #[serde(default = "default_transport")]
     pub transport: String,
     /// How many sources of transfers, each for itself.

@@ -10,6 +10,7 @@ mod packets;
 pub mod presets;
 mod scheduler;
 mod traffic;
+mod transport;
 
 use std::collections::BTreeMap;
 
@@ -23,7 +24,7 @@ use crate::effective;
 use crate::error::{Error, choices, quoted};
 use crate::file::{self, Either, File, MarkingName, OneOf};
 use crate::files::{Data, Files};
-use crate::model::{Ecn, Gateway, Host, Link, Printed, QueueSpec, Run, Setting, Subject, Tcp};
+use crate::model::{Ecn, Gateway, Host, Link, Printed, QueueSpec, Run, Setting, Subject, Transport};
 use crate::scenario::{Origin, Scenario};
 use crate::schema;
 use crate::source::Source;
@@ -295,8 +296,8 @@ fn limit(cx: &mut Cx<'_>, path: &Path, raw: Option<&file::Limit>, mean_packet: f
 }
 
 /// Warns of marks that no transport understands, so that each is a drop.
-fn unheard_marks(cx: &mut Cx<'_>, links: &[Link], gateways: &[Gateway], transports: &[Tcp]) {
-    if transports.iter().any(|t| t.ecn != Ecn::Off) {
+fn unheard_marks(cx: &mut Cx<'_>, links: &[Link], gateways: &[Gateway], transports: &[Transport]) {
+    if transports.iter().any(|t| matches!(t, Transport::Tcp(tcp) if tcp.ecn != Ecn::Off)) {
         return;
     }
     let text = "no transport has ecn = true, so every mark is a drop";

@@ -6,12 +6,13 @@ use bentpipe_units::Duration;
 
 use super::nodes::{Nodes, check_name, named};
 use super::packets::absences;
-use super::{Cx, falling, presets, step};
+use super::{Cx, falling, presets, step, transport};
 use crate::error::{Error, quoted};
 use crate::file::{self, Either, File, LAWS, OneOf, Window};
 use crate::law::{Law, Samples};
 use crate::model::{
     Bulk, Congestion, ConnectionPer, Ecn, Files, Gateway, Host, Pages, Ramp, Tcp, Traffic, TrafficKind,
+    Transport,
 };
 use crate::packets::{Packets, Pattern};
 use crate::quantity::{Kind, Quantity};
@@ -26,20 +27,24 @@ const LONGEST: u64 = 65_535;
 /// The most that options take in a TCP header [bytes].
 const OPTIONS: u64 = 40;
 
-/// The file's TCPs, and the default one where traffic needs it.
-pub fn transports(cx: &mut Cx<'_>, file: &mut File) -> Result<Vec<Tcp>, Error> {
+/// The file's transports, and the default one where traffic needs it.
+pub fn transports(cx: &mut Cx<'_>, file: &mut File) -> Result<Vec<Transport>, Error> {
     let uses_default = file.traffic.iter().any(|(_, t)| t.transport() == Some(DEFAULT));
     if uses_default && !file.transport.names().any(|name| name == DEFAULT) {
         file.transport.0.push((DEFAULT.to_owned(), file::Transport::default()));
     }
     let mut transports = Vec::new();
     for (name, raw) in &mut file.transport.0 {
-        transports.push(transport(cx, name, raw)?);
+        transports.push(match raw {
+            file::Transport::Tcp(raw) => Transport::Tcp(Box::new(tcp(cx, name, raw)?)),
+            file::Transport::Sctp(raw) => Transport::Sctp(Box::new(transport::sctp(cx, name, raw)?)),
+            file::Transport::Rtp(raw) => Transport::Rtp(Box::new(transport::rtp(cx, name, raw)?)),
+        });
     }
     Ok(transports)
 }
 
-fn transport(cx: &mut Cx<'_>, name: &str, raw: &mut file::Transport) -> Result<Tcp, Error> {
+fn tcp(cx: &mut Cx<'_>, name: &str, raw: &mut file::Tcp) -> Result<Tcp, Error> {
     let path = named("transport", name);
     check_name(cx, &path, name)?;
     if let Some(name) = &raw.preset
@@ -175,11 +180,11 @@ fn window_text(window: Window) -> String {
     }
 }
 
-/// The longest packet of the traffic: of its TCP where there is any, else of its datagrams [bytes].
+/// The longest packet of the traffic: of its transport where there is any, else of its datagrams [bytes].
 pub fn mean_packet(
     cx: &Cx<'_>,
     file: &File,
-    transports: &[Tcp],
+    transports: &[Transport],
     patterns: &[Option<Arc<Pattern>>],
 ) -> Result<f64, Error> {
     if file.traffic.0.is_empty() {
@@ -190,11 +195,25 @@ pub fn mean_packet(
     for (name, t) in file.traffic.iter() {
         if let Some(wanted) = t.transport() {
             let path = step(&named("traffic", name), "transport");
-            let tcp = transports.iter().find(|tcp| tcp.name == wanted);
-            let others = transports.iter().map(|tcp| tcp.name.as_str()).filter(|name| *name != DEFAULT);
+            let transport = transports.iter().find(|t| t.name() == wanted);
+            let others = transports.iter().map(Transport::name).filter(|name| *name != DEFAULT);
             let known = others.chain([DEFAULT]);
-            let tcp = tcp.ok_or_else(|| cx.unknown(&path, wanted, known))?;
-            longest = longest.max(Some(tcp.full_segment()));
+            let transport = transport.ok_or_else(|| cx.unknown(&path, wanted, known))?;
+            let carried = match t {
+                file::Traffic::Pages(_) => ["tcp"].as_slice(),
+                file::Traffic::Files(_) | file::Traffic::Bulk(_) => &["tcp", "sctp"],
+                _ => &["tcp", "sctp", "rtp"],
+            };
+            if !carried.contains(&transport.protocol()) {
+                let problem = format!(
+                    "found {}, whose protocol is {}; allowed: a transport whose protocol is {}",
+                    quoted(wanted),
+                    transport.protocol(),
+                    carried.join(" or ")
+                );
+                return Err(cx.error(&path, problem));
+            }
+            longest = longest.max(transport.full_packet());
         }
     }
     let datagrams = patterns.iter().flatten().map(|p| p.typical_packet());
@@ -205,7 +224,7 @@ pub fn traffic(
     cx: &mut Cx<'_>,
     file: &File,
     hosts: &[Host],
-    transports: &[Tcp],
+    transports: &[Transport],
     nodes: &Nodes,
     gateways: &[Gateway],
     patterns: Vec<Option<Arc<Pattern>>>,
@@ -241,7 +260,18 @@ pub fn traffic(
             );
             return Err(cx.error(&step(&path, "from"), problem));
         }
-        let transport = raw.transport().and_then(|name| transports.iter().position(|t| t.name == name));
+        let transport = raw.transport().and_then(|name| transports.iter().position(|t| t.name() == name));
+        let cap = match raw {
+            file::Traffic::Bulk(t) => t.rate_cap,
+            file::Traffic::Files(t) => t.rate_cap,
+            _ => None,
+        };
+        if let Some(cap) = cap
+            && transport.is_some_and(|t| !matches!(transports[t], Transport::Tcp(_)))
+        {
+            let problem = format!("found \"{cap:?}\"; allowed: only with a transport whose protocol is tcp");
+            return Err(cx.error(&step(&path, "rate_cap"), problem));
+        }
         let kind = kind(cx, &path, raw, transport, pattern)?;
         all.push(Traffic { name: name.to_owned(), from, to, route, kind });
     }
