@@ -11,6 +11,7 @@
 //! - Names of hosts, gateways and terminals stand beside their addresses (a Name Resolution Block).
 
 mod packet;
+mod sctp;
 
 use std::borrow::Cow;
 use std::io::{self, Write};

@@ -1,4 +1,4 @@
-//! A packet's bytes: IPv4 (RFC 791) and TCP (RFC 9293) or UDP (RFC 768), with a payload of zeros.
+//! A packet's bytes: IPv4 (RFC 791) and TCP (RFC 9293), SCTP (RFC 9260) or UDP (RFC 768), with a payload of zeros.
 //!
 //! - The n-th host has the address 10.0.0.1 + n, the n-th gateway 172.16.0.1 + 2 n, and its terminal the next one. A
 //!   PEP that splits a connection is transparent: it speaks with the hosts' addresses on both sides.
@@ -21,6 +21,8 @@ use bentpipe_transport::{spacelink, tcp};
 use bentpipe_units::Rng;
 use etherparse::{IpEcn, IpNumber, Ipv4Header, TcpHeader, TcpOptionElement, UdpHeader};
 
+use crate::sctp;
+
 /// The first port of those that open connections.
 pub const FIRST_PORT: u16 = 49_152;
 /// Port of the first traffic's servers.
@@ -36,7 +38,7 @@ const TTL: u8 = 64;
 pub struct Made {
     /// How many bytes are not just zeros for a payload.
     pub headers: usize,
-    /// Whether it is a TCP segment that was sent before, in whole or in part.
+    /// Whether it is a TCP segment that was sent before, in whole or in part, or an SCTP packet of such chunks.
     pub retransmission: bool,
 }
 
@@ -48,6 +50,18 @@ pub fn synthesize(sighting: &Sighting, buffer: &mut Vec<u8>) -> Made {
         Packet::Tcp { ends, segment, mss, receive_window, window_scale } => {
             let shift = window_scale.unwrap_or_else(|| window_shift(*receive_window));
             tcp(ends, segment, *mss, shift, buffer)
+        }
+        Packet::Sctp { ends, packet } => {
+            let (from, to) = (endpoint(ends, ends.with_data), endpoint(ends, !ends.with_data));
+            // The IP header that the simulator counts may be another one.
+            let len = wire.saturating_sub(Ipv4Header::MIN_LEN);
+            let mut contents = Vec::new();
+            let numbers = |of_sender, port| sctp::Numbers { initial: initial(ends, of_sender), port };
+            let (from_end, to_end) = (numbers(ends.with_data, from.1), numbers(!ends.with_data, to.1));
+            let headers = sctp::write(packet, &from_end, &to_end, len, &mut contents);
+            ip(from, to, IpNumber::SCTP, IpEcn::NotEct, contents.len(), buffer);
+            buffer.extend(contents);
+            Ipv4Header::MIN_LEN + headers
         }
         Packet::Datagram { ends } => {
             let (from, to) = (endpoint(ends, ends.with_data), endpoint(ends, !ends.with_data));
@@ -64,7 +78,11 @@ pub fn synthesize(sighting: &Sighting, buffer: &mut Vec<u8>) -> Made {
     };
     // What the simulator counts beyond the IP packet is framing below it.
     buffer.resize(buffer.len().max(wire), 0);
-    let retransmission = matches!(&sighting.packet, Packet::Tcp { segment, .. } if segment.retransmission);
+    let retransmission = match &sighting.packet {
+        Packet::Tcp { segment, .. } => segment.retransmission,
+        Packet::Sctp { packet, .. } => packet.retransmission,
+        _ => false,
+    };
     Made { headers, retransmission }
 }
 

@@ -398,6 +398,15 @@ impl Transport {
         }
     }
 
+    /// The TCP, where it is one.
+    #[must_use]
+    pub fn tcp(&self) -> Option<&Tcp> {
+        match self {
+            Self::Tcp(t) => Some(t),
+            _ => None,
+        }
+    }
+
     /// Its protocol, as a file names it.
     #[must_use]
     pub fn protocol(&self) -> &'static str {

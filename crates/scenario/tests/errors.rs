@@ -1062,3 +1062,74 @@ fn distributions() {
         assert_eq!(changed("\"50 KB\"", law), expected, "{law}");
     }
 }
+
+/// A transport has the keys of its protocol, and carries what its protocol can.
+#[test]
+fn protocols() {
+    let x = |keys: &str| changed("[traffic.web]", &format!("[transport.x]\n{keys}\n[traffic.web]"));
+    assert_eq!(x("protocol = \"sctp\""), "no mistake");
+    assert_eq!(x("protocol = \"rtp\""), "no mistake");
+    assert_eq!(
+        x("protocol = \"sctq\""),
+        "my.toml:29:12: transport.x.protocol: found \"sctq\"; did you mean \"sctp\"? allowed: tcp, sctp, rtp"
+    );
+    assert_eq!(x("protocol = 5"), "my.toml:29:12: transport.x.protocol: found 5; allowed: tcp, sctp, rtp");
+    assert_eq!(
+        x("protocol = \"sctp\"\nmss = \"1000 B\""),
+        "my.toml:30:1: transport.x.mss: no such key; allowed: pmtu, ip_header, message, cookie, a_rwnd, initial_ssthresh, \
+         slow_start_limit, clock_granularity, sack_every, sack_delay, rto_initial, rto_min, rto_max, max_burst, \
+         valid_cookie_life, association_max_retrans, max_init_retransmits"
+    );
+    assert_eq!(
+        x("protocol = \"rtp\"\nsack = true"),
+        "my.toml:30:1: transport.x.sack: no such key; allowed: udp_header, clock_rate, rtcp_interval, adapt, smoothing, \
+         unloaded, congested, decrease, increase, min_rate, max_rate"
+    );
+    assert_eq!(
+        x("protocol = \"sctp\"\npmtu = \"51 B\""),
+        "my.toml:30:8: transport.x.pmtu: found \"51 B\"; allowed: at least 52 B: ip_header, 32 B of headers and data"
+    );
+    assert_eq!(
+        x("protocol = \"sctp\"\npmtu = \"150 B\""),
+        "my.toml:28:12: transport.x.cookie: found \"100 B\"; allowed: at most 92 B, so that an INIT ACK fits into pmtu \
+         (\"150 B\")"
+    );
+    assert_eq!(
+        x("protocol = \"sctp\"\na_rwnd = \"1499 B\""),
+        "my.toml:30:10: transport.x.a_rwnd: found \"1499 B\"; allowed: at least 1500 B"
+    );
+    assert_eq!(
+        x("protocol = \"sctp\"\nrto_min = \"2 min\""),
+        "my.toml:30:11: transport.x.rto_min: found \"120 s\"; allowed: at most rto_max (\"60 s\")"
+    );
+    assert_eq!(
+        x("protocol = \"rtp\"\nunloaded = 0.1"),
+        "my.toml:30:12: transport.x.unloaded: found 0.1; allowed: at most congested (0.04)"
+    );
+    assert_eq!(
+        x("protocol = \"rtp\"\nmax_rate = \"10 kbps\""),
+        "my.toml:28:12: transport.x.min_rate: found \"50 kbps\"; allowed: at most max_rate (\"10 kbps\")"
+    );
+    let carried = |protocol: &str, traffic: &str| {
+        let transport = format!("[transport.x]\nprotocol = \"{protocol}\"\n[traffic.t]\ntransport = \"x\"");
+        let (head, _) = GATEWAY.split_once("[traffic.web]").expect("it has traffic");
+        message(&format!("{head}{transport}\nfrom = \"server\"\nto = \"client\"\n{traffic}\n"), &[])
+    };
+    let found = |protocol: &str, allowed: &str| {
+        format!(
+            "my.toml:31:13: traffic.t.transport: found \"x\", whose protocol is {protocol}; allowed: a transport whose \
+             protocol is {allowed}"
+        )
+    };
+    let pages = "kind = \"pages\"\nsessions = 1\nobject_size = \"1 KB\"";
+    assert_eq!(carried("tcp", pages), "no mistake");
+    assert_eq!(carried("sctp", pages), found("sctp", "tcp"));
+    assert_eq!(carried("sctp", "kind = \"bulk\""), "no mistake");
+    assert_eq!(carried("rtp", "kind = \"bulk\""), found("rtp", "tcp or sctp"));
+    let cbr = "kind = \"cbr\"\nrate = \"1 Mbps\"\npacket = \"1 KB\"";
+    assert_eq!(carried("rtp", cbr), "no mistake");
+    assert_eq!(
+        carried("sctp", "kind = \"bulk\"\nrate_cap = \"1 Mbps\""),
+        "my.toml:35:12: traffic.t.rate_cap: found \"1 Mbps\"; allowed: only with a transport whose protocol is tcp"
+    );
+}

@@ -71,7 +71,7 @@ fn the_2007_gateway_is_as_described() {
         (satellite.reverse.delay.longest(), satellite.reverse.delay.per),
         (Duration::from_millis(400), Per::Packet { ordered: true })
     );
-    let tcp = &s.transports[0];
+    let tcp = s.transports[0].tcp().expect("TCP");
     assert_eq!((tcp.full_segment(), tcp.initial_window, tcp.receive_window), (1400, 3, 16_000));
     let TrafficKind::Pages(pages) = &s.traffic[0].kind else { panic!("pages") };
     assert_eq!((pages.sessions, &pages.object_size), (400, &Law::Uniform(250_000, 550_000)));
@@ -99,7 +99,7 @@ fn the_dumbbell_is_as_described() {
     let round_trip =
         s.links.iter().fold(Duration::ZERO, |t, l| t + l.forward.delay.longest() + l.reverse.delay.longest());
     assert_eq!(round_trip, Duration::from_millis(560));
-    assert_eq!(s.transports[0].max_window, Some(10_000_000));
+    assert_eq!(s.transports[0].tcp().expect("TCP").max_window, Some(10_000_000));
 }
 
 #[test]
