@@ -32,7 +32,15 @@ def test_generated_pages_are_current(name: str) -> None:
     assert text == reference.updated(name, text), "run `make docs`"
 
 
-PAGES = ["README.md", "docs/cli.md", "docs/python.md", "docs/results.md", "docs/traffic.md", "docs/links.md"]
+PAGES = [
+    "README.md",
+    "docs/cli.md",
+    "docs/python.md",
+    "docs/results.md",
+    "docs/traffic.md",
+    "docs/transports.md",
+    "docs/links.md",
+]
 
 
 @pytest.mark.parametrize("page", PAGES)

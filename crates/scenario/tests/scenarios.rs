@@ -368,3 +368,31 @@ fn the_schema_has_every_algorithm_with_its_parameters() {
     let names: Vec<_> = kinds.iter().map(|k| k["properties"]["kind"]["const"].as_str()).collect();
     assert_eq!(names, KINDS.map(Some));
 }
+
+/// The transports that the documentation shows can be read, and what is shown of them can be read again.
+#[test]
+fn the_documented_transports_are_right() {
+    let page = include_str!("../../../docs/transports.md");
+    let examples: Vec<_> =
+        page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    assert_eq!(examples.len(), 2);
+    for example in examples {
+        let name = example.split(['.', ']']).nth(1).expect("a name");
+        let text = format!(
+            "title = \"t\"\nrun = {{ duration = \"1 s\" }}\nhost = {{ a = {{}}, b = {{}} }}\n[link.l]\n\
+             between = [\"a\", \"b\"]\nqueue = {{}}\nrate = \"1 Mbps\"\n{example}[traffic.t]\nkind = \"cbr\"\nfrom = \"a\"\n\
+             to = \"b\"\ntransport = \"{name}\"\nrate = \"1 Mbps\"\npacket = \"1 KB\"\n"
+        );
+        let scenario = Scenario::parse(&text, "my.toml", &[]).unwrap_or_else(|e| panic!("{e}"));
+        assert!(scenario.warnings.is_empty(), "{:?}", scenario.warnings);
+        let shown: Vec<_> = scenario
+            .effective()
+            .iter()
+            .filter(|e| e.key.starts_with("transport.") && e.value != "none")
+            .map(|e| format!("{}={}", e.key, e.value))
+            .collect();
+        assert!(shown.len() > 10, "{shown:?}");
+        let again = Scenario::parse(&text, "my.toml", &shown).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(again.canonical_json(), scenario.canonical_json());
+    }
+}

@@ -206,6 +206,8 @@ mod tests {
             Event::Session(7),
             Event::Source(7),
             Event::Capacity(7),
+            Event::Association(7),
+            Event::Report(7),
             Event::Sample,
         ] {
             assert_eq!(Event::unpack(event.pack()), event);
