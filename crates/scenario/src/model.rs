@@ -596,6 +596,9 @@ pub struct Tcp {
     /// Whether losses are found by time.
     #[serde(skip_serializing_if = "is_off")]
     pub rack: bool,
+    /// Whether a timeout is undone that was none.
+    #[serde(skip_serializing_if = "is_off")]
+    pub eifel: bool,
     /// Whether it offers and accepts timestamps.
     #[serde(skip_serializing_if = "is_off")]
     pub timestamps: bool,

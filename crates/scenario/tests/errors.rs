@@ -349,6 +349,11 @@ fn ranges() {
         ),
         (
             "[traffic.web]",
+            "[transport.default]\nsack = true\nrack = true\neifel = true\n[traffic.web]",
+            "my.toml:31:9: transport.default.eifel: found true; allowed: true only where rack and timestamps are",
+        ),
+        (
+            "[traffic.web]",
             "[transport.default]\nwindow_scale = 15\n[traffic.web]",
             "my.toml:29:16: transport.default.window_scale: found 15; allowed: a whole number, at least 0 and at most 14",
         ),

@@ -505,6 +505,7 @@ fn tcp_config(t: &scenario::Tcp, pacing: Option<Rate>) -> tcp::Config {
         ecn: t.ecn != Ecn::Off,
         accurate_ecn: t.ecn == Ecn::Accurate,
         rack: t.rack,
+        eifel: t.eifel,
         timestamps: t.timestamps,
         window_scale: t.window_scale,
         sack: t.sack,

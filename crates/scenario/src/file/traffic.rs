@@ -86,6 +86,9 @@ pub struct Tcp {
     /// Loss detection by time, RACK-TLP (RFC 8985), in place of RFC 6675's by number; it needs `sack`. Receivers report
     /// duplicates (RFC 2883), and `go_back_n` has no meaning.
     pub rack: bool,
+    /// Whether a timeout is undone that timestamps show to have been none (RFC 3522, RFC 4015); it needs `rack` and
+    /// `timestamps`, and does nothing for `bbr`.
+    pub eifel: bool,
     /// Timestamps (RFC 7323, 3): a round trip is measured by every acknowledgement of new data, of what was sent
     /// again as well.
     pub timestamps: bool,
@@ -246,6 +249,7 @@ impl Default for Tcp {
             pacing: false,
             ecn: Ecn::Off,
             rack: false,
+            eifel: false,
             timestamps: false,
             window_scale: None,
             overhead: Time::of(0),

@@ -78,6 +78,10 @@ fn tcp(cx: &mut Cx<'_>, name: &str, raw: &mut file::Tcp) -> Result<Tcp, Error> {
         let problem = "found true; allowed: true only where sack is".to_owned();
         return Err(cx.error(&step(&path, "rack"), problem));
     }
+    if raw.eifel && !(raw.rack && raw.timestamps) {
+        let problem = "found true; allowed: true only where rack and timestamps are".to_owned();
+        return Err(cx.error(&step(&path, "eifel"), problem));
+    }
     if let Some(shift) = raw.window_scale
         && bytes(raw.receive_window, mss) >> shift.0 == 0
     {
@@ -138,6 +142,7 @@ fn tcp(cx: &mut Cx<'_>, name: &str, raw: &mut file::Tcp) -> Result<Tcp, Error> {
         pacing: raw.pacing,
         ecn: raw.ecn,
         rack: raw.rack,
+        eifel: raw.eifel,
         timestamps: raw.timestamps,
         window_scale: raw.window_scale.map(|shift| shift.0 as u8),
         overhead: raw.overhead.time(),

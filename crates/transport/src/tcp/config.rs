@@ -82,6 +82,9 @@ pub struct Config {
     /// rather than by how much of them there are (RFC 6675). What goes again after a timeout is then its
     /// section 6.3's, not [`go_back_n`](Self::go_back_n)'s. The receiver reports duplicates (RFC 2883).
     pub rack: bool,
+    /// Whether a timeout is undone that was none: Eifel, RFC 3522 and RFC 4015. It takes [`rack`](Self::rack) and
+    /// [`timestamps`](Self::timestamps), and an algorithm that does not set its window itself.
+    pub eifel: bool,
     /// Whether to offer and accept timestamps (RFC 7323 section 3), which measure a round trip with every ACK of
     /// new data, of what was sent again as well.
     pub timestamps: bool,
@@ -165,6 +168,7 @@ impl Default for Config {
             sack: false,
             prr: false,
             rack: false,
+            eifel: false,
             timestamps: false,
             window_scale: None,
             syn_retries: 7,

@@ -16,7 +16,7 @@
 //! | `ack` | what an ACK changes: loss detection and recovery | RFC 5681, RFC 6582, RFC 3042 |
 //! | `accurate` | accurate ECN feedback | RFC 9768 |
 //! | `sack` | loss detection and recovery with SACK | RFC 6675, RFC 9937 |
-//! | `rack` | loss detection by time | RFC 8985 |
+//! | `rack` | loss detection by time; timeouts that were none | RFC 8985; RFC 3522, RFC 4015 |
 //! | `sent` | when each segment was sent | RFC 8985 section 5.2 |
 //! | `scoreboard` | what was selectively acknowledged, and what to report | RFC 6675 section 4, RFC 2018 |
 //! | `output` | what may be sent, and timers | RFC 9293 section 3.8.6, RFC 6298 (5), RFC 5681 section 4.1 |

@@ -386,6 +386,7 @@ impl Connection {
         if self.unanswered == 0 {
             // RFC 5681 section 3.1: ssthresh by eq. (4), and held where the same segment was resent by the
             // timer before.
+            self.keep(cfg, now);
             let flight = self.flight();
             self.reduce(cfg, now, flight);
             self.algorithm.on_timeout(self.max, now);

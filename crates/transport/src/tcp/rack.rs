@@ -17,7 +17,9 @@
 
 use bentpipe_units::{Duration, Instant};
 
+use super::congestion;
 use super::connection::{Alarm, Connection, Phase};
+use super::rto::Rto;
 use super::scoreboard::{DUPLICATES, Scoreboard};
 use super::sent::{Segments, Sent, Verdict};
 use super::{Config, Sack, Segment, Timestamps};
@@ -58,6 +60,8 @@ pub(super) struct Rack {
     rto_at: Instant,
     /// When the window was last reduced.
     reduced_at: Instant,
+    /// What there was before a timeout, until it is known whether it was one.
+    before: Option<Box<Before>>,
 }
 
 impl Default for Rack {
@@ -81,8 +85,22 @@ impl Default for Rack {
             probe_end: 0,
             rto_at: Instant::FAR_FUTURE,
             reduced_at: Instant::ZERO,
+            before: None,
         }
     }
+}
+
+/// The state that a timeout changes.
+#[derive(Clone, Debug)]
+struct Before {
+    /// RetransmitTS of RFC 3522: timestamps of what was sent again are no earlier.
+    stamp: u32,
+    /// pipe_prev of RFC 4015.
+    ssthresh: u64,
+    algorithm: congestion::State,
+    rto: Rto,
+    recover: u64,
+    reduced: u64,
 }
 
 /// What is known from the segments delivered.
@@ -353,7 +371,20 @@ impl Connection {
         let delivered = (acked + board.total).saturating_sub(before);
         if acked > 0 {
             self.loss_probe_due = false;
-            self.on_new_ack(cfg, now, ack, echo, marked || repaired.is_some_and(|repaired| repaired));
+            let marked = marked || repaired.is_some_and(|repaired| repaired);
+            let before = self.rack().and_then(|rack| rack.before.take());
+            let spurious = before.filter(|before| {
+                // RFC 3522 section 3.2, steps 4 and 5. RFC 4015 section 3.2, step 6: not with ECN-Echo.
+                let earlier = echo != 0 && (echo.wrapping_sub(before.stamp) as i32) < 0;
+                earlier && !marked && sack.duplicate(ack).is_none()
+            });
+            if let Some(before) = &spurious {
+                self.undo(cfg, before, una, acked);
+            }
+            self.on_new_ack(cfg, now, ack, echo, marked || spurious.is_some());
+            if let Some(before) = &spurious {
+                self.rto.on_spurious(cfg, &before.rto);
+            }
         }
         let open = matches!(self.phase, Phase::Open);
         let round = Round {
@@ -368,6 +399,42 @@ impl Connection {
         rack.update_window(&round, srtt);
         if self.una < self.max {
             self.detect(cfg, now, delivered, acked > 0);
+        }
+    }
+
+    /// Keeps what a timeout is about to change, at the first of several in a row.
+    pub(super) fn keep(&mut self, cfg: &Config, now: Instant) {
+        if !cfg.eifel || !self.timestamps || cfg.algorithm.steers() || self.rack().is_none() {
+            return;
+        }
+        let before = Before {
+            stamp: Timestamps::new(now, 0).value,
+            // RFC 4015 section 3.2, step 0.
+            ssthresh: self.window.ssthresh.max(self.flight()),
+            algorithm: self.algorithm.clone(),
+            rto: self.rto.clone(),
+            recover: self.recover,
+            reduced: self.reduced,
+        };
+        if let Some(rack) = self.rack() {
+            rack.before = Some(Box::new(before));
+        }
+    }
+
+    /// The timeout was none, as an ACK of `acked` bytes says that moves SND.UNA to `una`: RFC 4015 section 3.2, steps
+    /// 5 and 6.
+    fn undo(&mut self, cfg: &Config, before: &Before, una: u64, acked: u64) {
+        self.algorithm = before.algorithm.clone();
+        self.window.ssthresh = before.ssthresh;
+        let cwnd = self.max.saturating_sub(una).saturating_add(acked.min(cfg.iw()));
+        self.window.cwnd = cwnd.max(cfg.smss());
+        (self.recover, self.reduced) = (before.recover, before.reduced);
+        (self.phase, self.resend_due) = (Phase::Open, false);
+        if let Some(board) = &mut self.sack {
+            board.first_due = false;
+            if let Some(rack) = &mut board.rack {
+                rack.segments.recall();
+            }
         }
     }
 

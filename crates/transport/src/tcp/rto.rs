@@ -184,6 +184,16 @@ impl Rto {
         self.interval = self.rto;
     }
 
+    /// The timeout was none: round trips are longer than `before` it was believed. RFC 4015 section 3.2, steps 0 and
+    /// 8.
+    pub(super) fn on_spurious(&mut self, cfg: &Config, before: &Self) {
+        self.srtt = (before.srtt + cfg.clock_granularity.times(2)).max(self.latest);
+        self.rttvar = before.rttvar.max(self.latest.part(2));
+        let rto = self.srtt + self.rttvar.times(4).max(cfg.clock_granularity);
+        self.rto = bounded(rto, cfg.min_rto, cfg.max_rto);
+        self.interval = self.rto;
+    }
+
     /// The latest round trip measured, if any.
     pub(super) fn latest(&self) -> Option<Duration> {
         (!self.latest.is_zero()).then_some(self.latest)

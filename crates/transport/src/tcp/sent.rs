@@ -271,6 +271,23 @@ impl Segments {
         self.ring.back().copied()
     }
 
+    /// What was lost and not sent again is in flight after all.
+    pub(super) fn recall(&mut self) {
+        let mut numbers: Vec<(u64, u64)> = (self.first..)
+            .zip(&self.ring)
+            .filter(|(_, segment)| !segment.sacked)
+            .map(|(number, segment)| (segment.order, number))
+            .collect();
+        numbers.sort_unstable();
+        (self.oldest, self.latest, self.lost) = (NONE, NONE, 0);
+        for (_, number) in numbers {
+            if let Some(segment) = self.get_mut(number) {
+                segment.lost = false;
+            }
+            self.link(number);
+        }
+    }
+
     /// What was SACKed is not any more, and lost: the receiver threw it away.
     pub(super) fn forget_sacked(&mut self) {
         for segment in self.ring.iter_mut().filter(|s| s.sacked) {
@@ -318,7 +335,7 @@ mod tests {
                 let some = |rng: &mut bentpipe_units::Rng, n: usize| rng.below(n as u64 + 1) as usize;
                 let (a, b) = (some(&mut rng, plain.len()), some(&mut rng, plain.len()));
                 let picked = a.min(b)..a.max(b);
-                match rng.below(6) {
+                match rng.below(7) {
                     0 | 1 => {
                         let end = max + 1 + rng.below(5);
                         segments.on_sent(now, max, end);
@@ -358,6 +375,10 @@ mod tests {
                         for s in plain.iter_mut().filter(|s| !s.3 && s.2 <= until) {
                             s.4 = true;
                         }
+                    }
+                    6 => {
+                        segments.recall();
+                        plain.iter_mut().for_each(|s| s.4 = false);
                     }
                     _ => {}
                 }

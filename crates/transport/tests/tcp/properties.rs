@@ -10,7 +10,7 @@ fn configs() -> impl Strategy<Value = Config> {
     let sizes = (100u32..=1500, 1u32..=10, 1u32..=100, 1u64..=50, 2u64..=200);
     let times = (prop_oneof![Just(0u64), Just(10)], 50u64..=1000, proptest::option::of(1u64..=200));
     let pacing = (proptest::option::of(100_000u64..=10_000_000), proptest::option::of(0u8..=14));
-    let switches: [bool; 14] = Default::default();
+    let switches: [bool; 15] = Default::default();
     let algorithm = proptest::sample::select(Algorithm::ALL);
     (sizes, times, pacing, switches.map(|_| any::<bool>()), algorithm).prop_map(
         |(
@@ -41,6 +41,7 @@ fn configs() -> impl Strategy<Value = Config> {
             abc: switches[7],
             timestamps: switches[8],
             rack: switches[13],
+            eifel: switches[14],
             // A unit is no more than the buffer.
             window_scale: scale.map(|shift: u8| shift.min((receive * receive * mss / 30).ilog2() as u8)),
             hystart: switches[9],

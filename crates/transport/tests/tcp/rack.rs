@@ -416,6 +416,53 @@ fn a_receiver_may_change_its_mind() {
     );
 }
 
+/// RFC 3522 section 3.2: the echo of the first ACK after a timeout is that of the original, which came late, not of what
+/// was sent again at 1400. RFC 4015 section 3.2: cwnd is FlightSize + min(bytes acked, IW), ssthresh as before; R' =
+/// 1250 is SRTT then, R' / 2 RTTVAR.
+#[test]
+fn a_timeout_that_was_none_is_undone() {
+    let cfg = Config { timestamps: true, eifel: true, clock_granularity: Duration::ZERO, ..timed(4) };
+    let trace = |end: &str| {
+        format!(
+            "1     connect
+                   > S 0:0 sackOK
+             101   < S. 0:0 a1 w65535 sackOK ts1:1
+                   > . 1:1 a1
+             200   write 4000
+                   > . 1:1001
+                   > . 1001:2001
+                   > . 2001:3001
+                   > . 3001:4001 ts200:1
+             400   timer                    # PTO
+                   > . 3001:4001 rtx
+             1400  timer
+                   > . 1:1001 rtx ts1400:1
+                   = cwnd 1000
+                   = ssthresh 2000
+             {end}"
+        )
+    };
+    run(
+        &cfg,
+        &trace(
+            "1450  < . 1:1 a1001 w65535 ts90:200
+                   = cwnd 4000
+                   = ssthresh 18446744073709551615
+                   = srtt 1250
+                   = rto 3750
+             1460  < . 1:1 a4001 w65535 ts100:200
+                   = retransmissions 2
+                   = timer none",
+        ),
+    );
+    for (cfg, echo) in [(&cfg, 1400), (&Config { eifel: false, ..cfg.clone() }, 200)] {
+        let end = format!(
+            "1450 < . 1:1 a1001 w65535 ts90:{echo}\n > . 1001:2001 rtx\n > . 2001:3001 rtx\n = cwnd 2000"
+        );
+        run(cfg, &trace(&end));
+    }
+}
+
 /// RFC 2018 section 3: a block ends behind the last position it has, which a FIN takes. A probe with the FIN is thus known
 /// to have arrived, and the two segments before it to be lost.
 #[test]
