@@ -7,7 +7,8 @@ use bentpipe_queue::{Limit, Value};
 use bentpipe_scenario::{Hop, Law, Origin, Per, Place, Scenario, Subject, TrafficKind, json_schema};
 use bentpipe_units::{Duration, Rate};
 
-const NAMES: [&str; 5] = ["byun2007-gateway", "red-dumbbell", "small-gateway", "two-gateways", "unsplit-udp"];
+const NAMES: [&str; 6] =
+    ["byun2007-gateway", "rain-fade", "red-dumbbell", "small-gateway", "two-gateways", "unsplit-udp"];
 
 /// The kinds of traffic.
 const KINDS: [&str; 10] =

@@ -4,7 +4,7 @@ mod common;
 
 use bentpipe_scenario::Scenario;
 use bentpipe_sim::Results;
-use common::results;
+use common::{results, shipped};
 
 /// Two hosts on a wire of 1 Mbit/s and 50 ms whose keys and traffic the tests give.
 fn wire(link: &str, traffic: &str) -> Results {
@@ -263,4 +263,20 @@ fn delays_are_drawn_from_their_law() {
     assert!((normal - 0.100).abs() < 0.000_8, "{normal}");
     let jitter = mean("delay = { fixed = \"80 ms\", jitter = { exponential = \"20 ms\" }, ordered = false }");
     assert!((jitter - 0.100).abs() < 0.001_6, "{jitter}");
+}
+
+/// Under rain the carrier is used as well as it can be: what is sent stays below the 6.6 Mbit/s of clear sky (12 dB: 16APSK
+/// 5/6) and the queue is the gateway's, for the regulator follows.
+#[test]
+fn a_gateway_in_the_rain_keeps_its_queue() {
+    let r = results(&shipped("rain-fade", &["run.duration=60 s"]), 1);
+    let series =
+        |name: &str| &r.series.iter().find(|s| s.name == name).unwrap_or_else(|| panic!("{name}")).values;
+    let out = series("utilization_out");
+    assert!(out.iter().all(|rate| *rate <= 6.7e6 * 1.1), "{out:?}");
+    let mean = out.iter().sum::<f64>() / out.len() as f64;
+    assert!(mean > 0.5e6, "{mean}");
+    let ahead = series("satellite.transmit_queue");
+    let behind = series("transmit_queue");
+    assert!(ahead.iter().sum::<f64>() < 0.2 * behind.iter().sum::<f64>());
 }
