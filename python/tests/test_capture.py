@@ -112,6 +112,28 @@ def is_clean(tshark: TShark, capture: Path) -> None:
     assert tshark.frames(capture, " || ".join(faults), *CHECKED) == []
 
 
+def test_tshark_reads_sctp(tshark: TShark, tmp_path: Path) -> None:
+    """Every packet of both associations is whole, and its CRC32c right; chunks are those that SCTP has."""
+    text = SLOW.replace("[transport.plain]", '[transport.plain]\nprotocol = "sctp"')
+    text = text.replace('mss = "1000 B"\nreceive_window = "200 KB"', 'pmtu = "1032 B"')
+    path = tmp_path / "slow.toml"
+    path.write_text(text.replace("flows = 2", 'flows = 2\nbytes = "200 KB"'))
+    bp.run(bp.load(path), pcap=bp.Capture(tmp_path / "pcap", links=["access"], snap=65535))
+    captures = sorted((tmp_path / "pcap").iterdir())
+    kinds: set[str] = set()
+    for capture in captures:
+        assert tshark.frames(capture, "_ws.malformed || _ws.expert.severity == error") == []
+        checked = ("-o", "sctp.checksum:CRC 32c")
+        packets = tshark.frames(capture, "sctp")
+        assert len(packets) > 500
+        assert tshark.frames(capture, "sctp.checksum.status == 1", *checked) == packets
+        assert len(tshark.frames(capture, "sctp.chunk_type == 0 && " + OURS)) > 0
+        for (types,) in tshark.table(capture, "sctp.chunk_type", wanted="sctp"):
+            kinds.update(types.split(","))
+    # DATA, INIT, INIT ACK, SACK, SHUTDOWN and its ACK, COOKIE ECHO, COOKIE ACK, SHUTDOWN COMPLETE: no other.
+    assert {int(kind) for kind in kinds} == {0, 1, 2, 3, 7, 8, 10, 11, 14}
+
+
 @pytest.mark.parametrize("sack", [False, True])
 @pytest.mark.parametrize("loss", [0.0, 0.02, 0.05])
 def test_tshark_finds_the_retransmissions_that_were_made(
