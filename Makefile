@@ -62,7 +62,7 @@ test-python: $(CORE) $(VENV)/.dev
 	@command -v tshark >/dev/null || { $(call debian,tshark,the captures' test reads them with Wireshark); }
 	$(BIN)/pytest
 
-kernel: $(CORE) $(VENV)/.dev ## compare our TCP with the TCP of this machine's kernel, as root: three minutes
+kernel: $(CORE) $(VENV)/.dev ## compare our TCP with the TCP of this machine's kernel, as root: four minutes
 	$(BIN)/python python/tests/kernel/compare.py
 
 bench: ## measure the speed of the simulator

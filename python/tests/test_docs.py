@@ -40,6 +40,7 @@ PAGES = [
     "docs/traffic.md",
     "docs/transports.md",
     "docs/links.md",
+    "docs/kernel.md",
 ]
 
 
