@@ -395,8 +395,9 @@ def _queue(name: str, buffer: int, *, fast: bool = False) -> str:
     """Return the queue of that name in ns-2, as a scenario has it."""
     packet = f'mean_packet = "{SEGMENT} B"'
     aim = 90
+    spread = "wait = true, ns2 = true"
     if name == "RED" and fast:
-        red = f'algorithm = "red", min_th = 60, max_th = 120, max_p = 0.5, w_q = 0.02, wait = true, {packet}'
+        red = f'algorithm = "red", min_th = 60, max_th = 120, max_p = 0.5, w_q = 0.02, {spread}, {packet}'
         return f'limit = "{buffer} packets"\naqm = {{ {red} }}'
     return {
         # ns-2 refuses a packet that would make the queue as long as its limit.
@@ -407,7 +408,7 @@ def _queue(name: str, buffer: int, *, fast: bool = False) -> str:
         ),
         "RED": (
             f'limit = "{buffer} packets"\naqm = {{ algorithm = "red", min_th = {buffer / 4:g}, '
-            f"max_th = {3 * buffer / 4:g}, max_p = 0.1, w_q = 0.002, wait = true, {packet} }}"
+            f"max_th = {3 * buffer / 4:g}, max_p = 0.1, w_q = 0.002, {spread}, {packet} }}"
         ),
         "PI": (
             f'limit = "{buffer} packets"\naqm = {{ algorithm = "pi", q_ref = {aim}, a = 1.822e-5, '
@@ -418,7 +419,7 @@ def _queue(name: str, buffer: int, *, fast: bool = False) -> str:
             f'phi = 1.001, interval = "2 ms", {packet} }}'
         ),
         "Vq": (
-            f'limit = "{buffer} packets"\naqm = {{ algorithm = "avq", gamma = 0.98, alpha = 0.15, '
+            f'limit = "{buffer} packets"\naqm = {{ algorithm = "avq", gamma = 0.98, alpha = 0.15, accepted = true, '
             f'buffer = "{buffer * SEGMENT} B" }}'
         ),
     }[name]

@@ -5,7 +5,8 @@
 //! `VQ + b` exceeds the buffer the packet is marked, otherwise `VQ += b`. Then
 //! `C' = max(min(C' + alpha gamma C (t - s), C) - alpha b, 0)`.
 //!
-//! *Departures:* with `adapt = false` the virtual capacity stays at `gamma C`, as in [B07]'s emulation; adapting
+//! *Departures:* with `accepted`, a packet that is discarded takes nothing off `C'`: then a link whose marks are drops is
+//! filled to `gamma` too, where it otherwise stays below by the share that is dropped. With `adapt = false` the virtual capacity stays at `gamma C`, as in [B07]'s emulation; adapting
 //! leaves a fifth of that link idle.
 
 use bentpipe_units::Instant;
@@ -40,6 +41,11 @@ const PARAMS: &[Param] = &[
         "How fast the virtual capacity follows the load",
     ),
     Param::flag("adapt", true, "Whether the virtual capacity follows the load"),
+    Param::flag(
+        "accepted",
+        false,
+        "Whether the load is what is accepted, as in ns-2, or all that arrives; the same where marks drop nothing",
+    ),
     Param::from_link(
         "buffer",
         Unit::Bytes,
@@ -75,6 +81,7 @@ pub struct Avq {
     gamma: f64,
     alpha: f64,
     adapt: bool,
+    accepted: bool,
     buffer: f64,
     /// C [bytes/s].
     capacity: f64,
@@ -96,12 +103,20 @@ impl Avq {
             gamma,
             alpha: v.number("alpha"),
             adapt: v.flag("adapt"),
+            accepted: v.flag("accepted"),
             buffer: v.number("buffer"),
             capacity,
             virtual_capacity: gamma * capacity,
             vq: 0.0,
             last: Instant::ZERO,
         })
+    }
+}
+
+impl Avq {
+    /// The virtual capacity falls for `b` bytes of load.
+    fn load(&mut self, b: f64) {
+        self.virtual_capacity = (self.virtual_capacity - self.alpha * b).max(0.0);
     }
 }
 
@@ -119,9 +134,18 @@ impl Aqm for Avq {
         };
         if self.adapt {
             let grown = self.virtual_capacity + self.alpha * self.gamma * self.capacity * since;
-            self.virtual_capacity = (grown.min(self.capacity) - self.alpha * b).max(0.0);
+            self.virtual_capacity = grown.min(self.capacity);
+            if !self.accepted {
+                self.load(b);
+            }
         }
         verdict
+    }
+
+    fn admit(&mut self, pkt: &Packet, _cx: &mut Cx<'_>) {
+        if self.adapt && self.accepted {
+            self.load(f64::from(pkt.len));
+        }
     }
 
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
@@ -151,6 +175,20 @@ mod tests {
             (9000, 1000.0, Verdict::Pass),
         ] {
             assert_eq!((avq.arrive(us, 1000), avq.probe("VQ")), (verdict, vq), "at {us} us");
+        }
+    }
+
+    /// As below, with a virtual queue of 1500 bytes: of two packets at 1000 us the second is marked, and takes nothing off
+    /// C' where only what is accepted counts.
+    #[test]
+    fn discarded_packets_are_no_load_where_told() {
+        for (accepted, capacity) in [(false, 499_850.0), (true, 499_950.0)] {
+            let given = [("gamma", 0.5), ("alpha", 0.1), ("buffer", 1500.0)]
+                .map(|(name, x)| (name, Value::Number(x)));
+            let mut avq =
+                Steps::new(&ALGORITHM, &[&given[..], &[("accepted", Value::Flag(accepted))]].concat());
+            assert_eq!([avq.arrive(1000, 1000), avq.arrive(1000, 1000)], [Verdict::Pass, Verdict::Mark]);
+            assert!((avq.probe("virtual_capacity") / 8.0 - capacity).abs() < 1e-6);
         }
     }
 

@@ -54,8 +54,7 @@ impl Lottery {
     #[inline]
     pub fn draw(&mut self, x: f64, share: f64, rng: &mut Rng) -> bool {
         if x < self.min_th {
-            self.count = -1;
-            self.p = 0.0;
+            self.spare();
             return false;
         }
         let ramp = if x < self.max_th {
@@ -75,6 +74,12 @@ impl Lottery {
             self.count = 0;
         }
         marked
+    }
+
+    /// A packet passes whatever the level.
+    pub fn spare(&mut self) {
+        self.count = -1;
+        self.p = 0.0;
     }
 
     /// The probability of the last decision.

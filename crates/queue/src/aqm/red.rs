@@ -5,9 +5,10 @@
 //! packets that could have been sent in the time. Then the lottery on `avg` between `min_th` and `max_th`.
 //!
 //! *Departures:* the average is updated by arrivals at the mark point, not at the watched queue: there a
-//! gateway whose marks stop all arrivals would never learn that its queue has drained. Three options: `gentle` raises
+//! gateway whose marks stop all arrivals would never learn that its queue has drained. Four options: `gentle` raises
 //! the probability from `max_p` to 1 between `max_th` and `2 max_th` (Floyd 2000), in place of the step to 1; `wait` is
-//! ns-2's way to spread marks further; in byte mode (`bytes`; Floyd & Jacobson 1993, section V) `p_b` is scaled by the
+//! ns-2's way to spread marks further; `ns2` are its other ones: `m` is a whole number, and one more, for the arrival at an
+//! idle link is a sample of an empty queue, and nothing is marked that finds at most one packet waiting; in byte mode (`bytes`; Floyd & Jacobson 1993, section V) `p_b` is scaled by the
 //! packet's length over the mean.
 
 use bentpipe_units::Instant;
@@ -40,6 +41,12 @@ const PARAMS: &[Param] = &[
     Param::number("max_p", Unit::One, 0.5, Range::above(0.0, 1.0), "Marking probability at `max_th`"),
     Param::flag("gentle", false, "Ramp from `max_p` to 1 between `max_th` and twice it"),
     Param::flag("wait", false, "Spare the first `1 / p_b` packets after a mark, as ns-2 does by default"),
+    Param::flag(
+        "ns2",
+        false,
+        "Average and spare as ns-2 does: an arrival after an idle time is a sample too, and one that finds at most one packet \
+         waiting is never marked",
+    ),
     Param::flag("bytes", false, "Mark in proportion to a packet's length"),
     Param::from_link(
         "mean_packet",
@@ -73,6 +80,7 @@ const fn max_p(x: f64) -> (&'static str, Value) {
 #[derive(Debug)]
 pub struct Red {
     w_q: f64,
+    ns2: bool,
     bytes: bool,
     mean_packet: f64,
     avg: f64,
@@ -88,6 +96,7 @@ impl Red {
         v.in_order("min_th", "max_th")?;
         Ok(Self {
             w_q: v.number("w_q"),
+            ns2: v.flag("ns2"),
             bytes: v.flag("bytes"),
             mean_packet: v.number("mean_packet"),
             avg: 0.0,
@@ -106,6 +115,7 @@ impl Red {
             Some(since) => {
                 let idle = (cx.now - since.max(self.decayed)).as_secs_f64();
                 let m = idle * cx.queue.capacity.bytes_per_sec() / self.mean_packet;
+                let m = if self.ns2 { m.floor() + 1.0 } else { m };
                 self.avg *= libm::pow(1.0 - self.w_q, m);
                 self.decayed = cx.now;
             }
@@ -116,6 +126,10 @@ impl Red {
 impl Aqm for Red {
     fn arrive(&mut self, pkt: &Packet, cx: &mut Cx<'_>) -> Verdict {
         self.average(cx);
+        if self.ns2 && cx.queue.packets <= 1 {
+            self.lottery.spare();
+            return Verdict::Pass;
+        }
         let share = if self.bytes { f64::from(pkt.len) / self.mean_packet } else { 1.0 };
         if self.lottery.draw(self.avg, share, cx.rng) { Verdict::Mark } else { Verdict::Pass }
     }
@@ -160,6 +174,21 @@ mod tests {
         }
     }
 
+    /// With `ns2` a packet that finds none or one waiting passes, however high the average; the lottery begins anew.
+    #[test]
+    fn spares_a_short_queue_where_told() {
+        let given =
+            [("min_th", 2.0), ("max_th", 6.0), ("w_q", 0.5)].map(|(name, x)| (name, Value::Number(x)));
+        for (spare, verdict) in [(false, Verdict::Mark), (true, Verdict::Pass)] {
+            let mut red = Steps::new(&ALGORITHM, &[&given[..], &[("ns2", Value::Flag(spare))]].concat());
+            red.state.idle_since = None;
+            red.state.packets = 32;
+            assert_eq!(red.arrive(1, 1000), Verdict::Mark, "avg is 16");
+            red.state.packets = 1;
+            assert_eq!(red.arrive(2, 1000), verdict, "avg is 8.5");
+        }
+    }
+
     /// An idle link could have sent one 1000-byte packet a millisecond: after 3 ms avg is 8 (1/2)^3 = 1, and an
     /// arrival 1 ms later, still idle, halves it once more.
     #[test]
@@ -176,6 +205,22 @@ mod tests {
         assert!(close(red.probe("avg"), 1.0));
         red.arrive(6000, 1000);
         assert!(close(red.probe("avg"), 0.5));
+    }
+
+    /// As above, with ns-2's rules: 3.5 ms are 3 packets, and the arrival itself is a sample: 16 (1/2)^4 = 1.
+    #[test]
+    fn an_idle_time_counts_in_whole_packets_and_one_where_told() {
+        let given =
+            [("min_th", 100.0), ("max_th", 200.0), ("w_q", 0.5)].map(|(name, x)| (name, Value::Number(x)));
+        let mut red = Steps::new(&ALGORITHM, &[&given[..], &[("ns2", Value::Flag(true))]].concat());
+        red.state.idle_since = None;
+        red.state.packets = 32;
+        red.arrive(1000, 1000);
+        assert!(close(red.probe("avg"), 16.0));
+        red.state.packets = 0;
+        red.state.idle_since = Some(Instant::from_nanos(2_000_000));
+        red.arrive(5500, 1000);
+        assert!(close(red.probe("avg"), 1.0));
     }
 
     /// Of 300 arrivals at a queue that nothing drains, with thresholds 70 and 150.
