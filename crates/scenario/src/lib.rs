@@ -41,7 +41,7 @@ pub use law::{Law, Samples};
 pub use modcod::{MODCODS, Modcod};
 pub use model::{
     AqmSpec, BufferPer, Bulk, Congestion, ConnectionPer, Delay, Direction, Ecn, Files, Gateway, Hop, Host,
-    Link, Pages, Pep, Per, Place, Printed, Protocol, QueueSpec, Ramp, ReceiveQueue, Regulator, Rtp, Run,
+    Link, Pages, Pep, Per, Place, Printed, Protocol, QueueSpec, Ramp, ReceiveQueue, Regulator, Rto, Rtp, Run,
     SchedulerSpec, Sctp, Setting, Spacelink, Subject, Tcp, Traffic, TrafficKind, TransmitQueue, Transport,
 };
 pub use packets::{Absence, Capture, DATAGRAM_HEADER, Frames, Gop, Movie, Packets, Pattern, State};

@@ -556,9 +556,9 @@ pub struct Tcp {
     /// Shortest retransmission timeout.
     #[serde(serialize_with = "ns")]
     pub min_rto: Duration,
-    /// Whether the timeout follows from round trips as in Linux.
-    #[serde(skip_serializing_if = "is_off")]
-    pub linux_rto: bool,
+    /// How the timeout follows from round trips.
+    #[serde(skip_serializing_if = "Rto::is_the_rfcs")]
+    pub rto: Rto,
     /// Longest retransmission timeout.
     #[serde(serialize_with = "ns")]
     pub max_rto: Duration,
@@ -612,6 +612,24 @@ pub struct Tcp {
     pub syn_retries: u32,
     /// How often an unacknowledged segment is sent again before the connection is given up.
     pub retries: u32,
+}
+
+/// How the retransmission timeout follows from round trips.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Rto {
+    /// RFC 6298.
+    Rfc6298,
+    /// As in Linux.
+    Linux,
+    /// As in 4.4BSD and ns-2, in whole ticks of the clock.
+    Bsd,
+}
+
+impl Rto {
+    fn is_the_rfcs(&self) -> bool {
+        *self == Self::Rfc6298
+    }
 }
 
 impl Tcp {

@@ -490,7 +490,11 @@ fn tcp_config(t: &scenario::Tcp, pacing: Option<Rate>) -> tcp::Config {
         initial_ssthresh: t.initial_ssthresh.unwrap_or(u64::MAX),
         initial_rto: t.initial_rto,
         min_rto: t.min_rto,
-        linux_rto: t.linux_rto,
+        estimator: match t.rto {
+            scenario::Rto::Rfc6298 => tcp::Estimator::Rfc6298,
+            scenario::Rto::Linux => tcp::Estimator::Linux,
+            scenario::Rto::Bsd => tcp::Estimator::Bsd,
+        },
         max_rto: t.max_rto,
         clock_granularity: t.clock_granularity,
         limited_transmit: t.limited_transmit,

@@ -18,7 +18,7 @@ pub use forms::{Either, LAWS, Law, Named, Normal, OneOf, Share};
 pub use gateway::{
     BufferPer, Gateway, Gateways, MarkingName, PlaceName, ProtocolName, RateOrLink, Spacelink,
 };
-pub use traffic::{Congestion, ConnectionPer, Ecn, Tcp, Traffic, Window};
+pub use traffic::{Congestion, ConnectionPer, Ecn, RtoName, Tcp, Traffic, Window};
 pub use transport::{Rtp, Sctp, Transport};
 
 use schemars::JsonSchema;

@@ -48,9 +48,8 @@ pub struct Tcp {
     pub initial_rto: Span,
     /// Shortest retransmission timeout (RFC 6298, 2.4).
     pub min_rto: Span,
-    /// Whether the retransmission timeout follows from round trips as in Linux (`tcp_rtt_estimator`), not by RFC 6298:
-    /// the largest deviation of a round trip counts, and `min_rto` bounds what is added to the smoothed one.
-    pub linux_rto: bool,
+    /// How the timeout follows from round trips.
+    pub rto: RtoName,
     /// Longest retransmission timeout (RFC 6298, 2.5).
     pub max_rto: Span,
     /// Granularity of the clock that times round trips (RFC 6298, G).
@@ -102,6 +101,20 @@ pub struct Tcp {
     pub syn_retries: Whole<0, 1000>,
     /// How often an unacknowledged segment is sent again before the connection is given up.
     pub retries: Whole<1, 1000>,
+}
+
+/// How the retransmission timeout follows from round trips.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(rename = "Rto")]
+pub enum RtoName {
+    /// RFC 6298.
+    Rfc6298,
+    /// As in Linux: min_rto bounds what is added to the smoothed round trip, and the largest deviation of a round counts.
+    Linux,
+    /// As in 4.4BSD and ns-2: in whole ticks of clock_granularity, which leave the deviation no less than three quarters of
+    /// one.
+    Bsd,
 }
 
 /// A congestion control algorithm.
@@ -233,7 +246,7 @@ impl Default for Tcp {
             initial_ssthresh: None,
             initial_rto: Span::of(1_000_000_000),
             min_rto: Span::of(1_000_000_000),
-            linux_rto: false,
+            rto: RtoName::Rfc6298,
             max_rto: Span::of(60_000_000_000),
             clock_granularity: Time::of(1_000_000),
             limited_transmit: true,

@@ -11,7 +11,7 @@ use crate::error::{Error, quoted};
 use crate::file::{self, Either, File, LAWS, OneOf, Window};
 use crate::law::{Law, Samples};
 use crate::model::{
-    Bulk, Congestion, ConnectionPer, Ecn, Files, Gateway, Host, Pages, Ramp, Tcp, Traffic, TrafficKind,
+    Bulk, Congestion, ConnectionPer, Ecn, Files, Gateway, Host, Pages, Ramp, Rto, Tcp, Traffic, TrafficKind,
     Transport,
 };
 use crate::packets::{Packets, Pattern};
@@ -126,7 +126,11 @@ fn tcp(cx: &mut Cx<'_>, name: &str, raw: &mut file::Tcp) -> Result<Tcp, Error> {
         initial_ssthresh: raw.initial_ssthresh.map(|w| bytes(w, mss)),
         initial_rto: raw.initial_rto.time(),
         min_rto: raw.min_rto.time(),
-        linux_rto: raw.linux_rto,
+        rto: match raw.rto {
+            file::RtoName::Rfc6298 => Rto::Rfc6298,
+            file::RtoName::Linux => Rto::Linux,
+            file::RtoName::Bsd => Rto::Bsd,
+        },
         max_rto: raw.max_rto.time(),
         clock_granularity: raw.clock_granularity.time(),
         limited_transmit: raw.limited_transmit,

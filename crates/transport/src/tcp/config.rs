@@ -29,10 +29,8 @@ pub struct Config {
     pub initial_rto: Duration,
     /// Lower bound of RTO, RFC 6298 (2.4).
     pub min_rto: Duration,
-    /// Whether RTO follows from round trips as in Linux (`tcp_rtt_estimator()`) rather than by RFC 6298: with
-    /// timestamps each counts in full, the largest deviation of a round trip counts, and `min_rto` bounds what is
-    /// added to SRTT.
-    pub linux_rto: bool,
+    /// How RTO follows from round trips.
+    pub estimator: Estimator,
     /// Upper bound of RTO, backed off or not, and of the interval between window probes, RFC 6298 (2.5).
     pub max_rto: Duration,
     /// G of RFC 6298: round trips are measured in whole ticks of this length, to the nearest, at least one.
@@ -102,6 +100,19 @@ pub struct Config {
     pub algorithm: Algorithm,
 }
 
+/// How the retransmission timeout follows from round trips.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Estimator {
+    /// RFC 6298.
+    Rfc6298,
+    /// As in Linux (`tcp_rtt_estimator()`): with timestamps each round trip counts in full, the largest deviation of a
+    /// round counts, and `min_rto` bounds what is added to SRTT.
+    Linux,
+    /// As in 4.4BSD and ns-2: in whole ticks of the clock, which leave the deviation no less than three quarters of one
+    /// (Wright & Stevens, TCP/IP Illustrated, volume 2, section 25.10).
+    Bsd,
+}
+
 impl Config {
     /// SMSS [bytes], at least one.
     #[inline]
@@ -150,7 +161,7 @@ impl Default for Config {
             initial_ssthresh: u64::MAX,
             initial_rto: Duration::from_secs(1),
             min_rto: Duration::from_secs(1),
-            linux_rto: false,
+            estimator: Estimator::Rfc6298,
             max_rto: Duration::from_secs(60),
             clock_granularity: Duration::from_millis(1),
             limited_transmit: true,

@@ -48,7 +48,7 @@ mod scoreboard;
 mod segment;
 mod sent;
 
-pub use config::Config;
+pub use config::{Config, Estimator};
 pub use congestion::Algorithm;
 pub use connection::{Connection, Stats};
 pub use segment::{Ecn, Flags, Sack, Segment, Timestamps};

@@ -1,8 +1,8 @@
-//! The retransmission timeout, RFC 6298, with timestamps by RFC 7323 section 4; or as in Linux.
+//! The retransmission timeout, RFC 6298, with timestamps by RFC 7323 section 4; or as in Linux, or as in 4.4BSD.
 
 use bentpipe_units::{Duration, Instant};
 
-use super::{Config, Timestamps};
+use super::{Config, Estimator, Timestamps};
 
 /// The least interval of a timer, whatever the configuration says: an RTO of nothing would go off for ever.
 const FLOOR: Duration = Duration::from_micros(1);
@@ -47,8 +47,7 @@ impl Rto {
             srtt: Duration::ZERO,
             rttvar: Duration::ZERO,
             latest: Duration::ZERO,
-            linux: cfg
-                .linux_rto
+            linux: (cfg.estimator == Estimator::Linux)
                 .then(|| Box::new(Linux { mean: Duration::ZERO, largest: Duration::ZERO, end: 0 })),
             rto,
             timed_at: Instant::ZERO,
@@ -82,8 +81,14 @@ impl Rto {
             return false;
         }
         self.timed_end = 0;
+        let mut r = now - self.timed_at;
+        if cfg.estimator == Estimator::Bsd {
+            // The ticks that the clock made meanwhile.
+            let tick = cfg.clock_granularity.as_nanos().max(1);
+            r = Duration::from_nanos((now.as_nanos() / tick - self.timed_at.as_nanos() / tick) * tick);
+        }
         // There is one at a time, so each ends a round.
-        self.measured(cfg, now - self.timed_at, 1, (ack, 0));
+        self.measured(cfg, r, 1, (ack, 0));
         true
     }
 
@@ -122,6 +127,12 @@ impl Rto {
         };
         let r = if r.is_zero() { Duration::from_nanos(1) } else { r };
         self.latest = r;
+        if cfg.estimator == Estimator::Bsd {
+            self.count_ticks(r, g.max(Duration::from_nanos(1)));
+            self.rto = bounded(self.rto, cfg.min_rto, cfg.max_rto);
+            self.interval = self.rto;
+            return;
+        }
         if let Some(linux) = &mut self.linux {
             let first = self.srtt.is_zero();
             linux.on_deviation(cfg, &mut self.rttvar, self.srtt, r);
@@ -149,6 +160,25 @@ impl Rto {
         self.rto = bounded(self.srtt + self.rttvar.times(4).max(g), cfg.min_rto, cfg.max_rto);
         // RFC 6298 (5.7), note: a measurement may collapse the RTO after it was backed off.
         self.interval = self.rto;
+    }
+
+    /// Takes in a round trip of `r`, in whole ticks as all arithmetic is: SRTT in eighths of a tick, RTTVAR in quarters.
+    fn count_ticks(&mut self, r: Duration, tick: Duration) {
+        let scaled = |time: Duration, by: u64| {
+            let (time, tick) = (u128::from(time.as_nanos()) * u128::from(by), u128::from(tick.as_nanos()));
+            ((time + tick / 2) / tick) as i64
+        };
+        let (rtt, mut srtt, mut rttvar) = (scaled(r, 1), scaled(self.srtt, 8), scaled(self.rttvar, 4));
+        if srtt == 0 {
+            (srtt, rttvar) = (8 * rtt, 2 * rtt);
+        } else {
+            let delta = rtt - srtt / 8;
+            srtt = (srtt + delta).max(1);
+            rttvar = (rttvar + delta.abs() - rttvar / 4).max(1);
+        }
+        self.srtt = tick.times(srtt as u64).part(8);
+        self.rttvar = tick.times(rttvar as u64).part(4);
+        self.rto = tick.times((rttvar + srtt / 8) as u64);
     }
 
     /// The interval to set the timer to: RTO, doubled for each timeout since the last measurement.

@@ -1,6 +1,8 @@
 //! Whatever a channel does, every byte arrives once and in order, and the connection comes to its end.
 
-use bentpipe_transport::tcp::{Algorithm, Config, Connection, Ecn, Flags, Sack, Segment, Timestamps};
+use bentpipe_transport::tcp::{
+    Algorithm, Config, Connection, Ecn, Estimator, Flags, Sack, Segment, Timestamps,
+};
 use bentpipe_units::{Duration, Instant, Rate};
 use proptest::prelude::*;
 
@@ -46,7 +48,7 @@ fn configs() -> impl Strategy<Value = Config> {
             window_scale: scale.map(|shift: u8| shift.min((receive * receive * mss / 30).ilog2() as u8)),
             hystart: switches[9],
             pace_window: switches[10],
-            linux_rto: switches[11],
+            estimator: if switches[11] { Estimator::Linux } else { Estimator::Rfc6298 },
             initial_receive_window: switches[12].then_some(mss),
             accurate_ecn: switches[13],
             syn_retries: 1000,

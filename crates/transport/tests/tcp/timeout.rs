@@ -1,6 +1,6 @@
 //! The retransmission timer: RFC 6298, RFC 5681 section 3.1.
 
-use bentpipe_transport::tcp::Config;
+use bentpipe_transport::tcp::{Config, Estimator};
 use bentpipe_units::Duration;
 
 use crate::trace::{config, established};
@@ -48,7 +48,7 @@ fn rto_is_no_less_than_the_minimum() {
 /// RTTVAR = 228.125 - 28.125/4.
 #[test]
 fn rto_of_linux_by_hand() {
-    let cfg = Config { min_rto: Duration::from_millis(200), linux_rto: true, ..config() };
+    let cfg = Config { min_rto: Duration::from_millis(200), estimator: Estimator::Linux, ..config() };
     established(
         &cfg,
         9000,
@@ -74,6 +74,38 @@ fn rto_of_linux_by_hand() {
                = srtt 101.5
                = rto 322.59375",
     );
+}
+
+/// As in 4.4BSD, by hand, with ticks of 10: the SYN took 100, so SRTT = 80/8 and RTTVAR = 20/4 ticks, RTO = 10 + 20 ticks.
+/// From 100 to 205 the clock ticks 10 times (at 110 … 200): no deviation, RTTVAR = (20 - 5)/4, RTO = 10 + 15. From 205 to
+/// 310 it ticks 11 times: SRTT = 81/8, RTTVAR = (15 + 1 - 3)/4, RTO = 10 + 13. Then 10 times each: SRTT = 81/8 stays, for 81/8
+/// is 10 in whole ticks, and RTTVAR falls 13, 10, 8, 6, 5, 4, 3 and no further, for 3/4 is nothing in whole ticks.
+#[test]
+fn rto_of_bsd_by_hand() {
+    let tick = Duration::from_millis(10);
+    let cfg = Config { clock_granularity: tick, estimator: Estimator::Bsd, ..quick() };
+    let mut trace = String::from("100 write 1\n > . 1:2\n = rto 300\n");
+    let mut now = 100;
+    for (n, (took, rto)) in [
+        (105, 250),
+        (105, 230),
+        (100, 200),
+        (100, 180),
+        (100, 160),
+        (100, 150),
+        (100, 140),
+        (100, 130),
+        (100, 130),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        now += took;
+        let next = n + 2;
+        trace +=
+            &format!("{now} < . 1:1 a{next} w9000\n = rto {rto}\n {now} write 1\n > . {next}:{}\n", next + 1);
+    }
+    established(&cfg, 9000, &trace);
 }
 
 /// RFC 6298 (2.3): RTO = SRTT + max(G, 4 RTTVAR), and samples are whole ticks.
