@@ -419,8 +419,8 @@ def _queue(name: str, buffer: int, *, fast: bool = False) -> str:
             f'phi = 1.001, interval = "2 ms", {packet} }}'
         ),
         "Vq": (
-            f'limit = "{buffer} packets"\naqm = {{ algorithm = "avq", gamma = 0.98, alpha = 0.15, accepted = true, '
-            f'buffer = "{buffer * SEGMENT} B" }}'
+            f'limit = "{buffer} packets"\naqm = {{ algorithm = "avq", gamma = 0.98, alpha = 0.15, '
+            f'accepted = true, buffer = "{buffer * SEGMENT} B" }}'
         ),
     }[name]
 
