@@ -6,6 +6,7 @@ use bentpipe_transport::rtp::{
 };
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 
 fn ms(ms: u64) -> Instant {
     Instant::ZERO + Duration::from_millis(ms)
@@ -166,7 +167,7 @@ fn packets_have_their_sizes() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, rng_seed: RngSeed::Fixed(1), ..ProptestConfig::default() })]
 
     /// Whatever a channel does, the reports add up: what was sent up to the highest number is what came, less
     /// duplicates, and what is lost; and the rate keeps its bounds.
