@@ -406,7 +406,7 @@ fn algorithms_and_their_parameters() {
             aqm,
             "algorithm = \"red\", wq = 0.1",
             "my.toml:18:28: gateway.aqm.wq: no such parameter of red; did you mean \"w_q\"? allowed: min_th, max_th, \
-             w_q, max_p, gentle, wait, bytes, mean_packet",
+             w_q, max_p, gentle, wait, ns2, bytes, mean_packet",
         ),
         (
             aqm,
@@ -920,7 +920,7 @@ fn overrides() {
         (
             "gateway.aqm.wq=1",
             "--set gateway.aqm.wq=1: gateway.aqm.wq: no such parameter of red; did you mean \"w_q\"? allowed: min_th, \
-             max_th, w_q, max_p, gentle, wait, bytes, mean_packet",
+             max_th, w_q, max_p, gentle, wait, ns2, bytes, mean_packet",
         ),
         (
             "link.ingres.rate=1 Mbps",
@@ -966,7 +966,7 @@ fn overrides() {
 fn overrides_that_no_setting_has() {
     let unused = "gateway.aqm.b_ref=9".to_owned();
     let expected = "--set gateway.aqm.b_ref=9: gateway.aqm.b_ref: no parameter of red, but of rem; \
-                    allowed: min_th, max_th, w_q, max_p, gentle, wait, bytes, mean_packet";
+                    allowed: min_th, max_th, w_q, max_p, gentle, wait, ns2, bytes, mean_packet";
     let scenario = Scenario::parse(GATEWAY, "my.toml", &[unused]).expect("may hold for a setting");
     assert_eq!(scenario.all_used().expect_err("unused").to_string(), expected);
     let error = scenario.with_settings(&["red", "AVQ"]).expect_err("none of them has it");
