@@ -105,10 +105,10 @@ def test_datagrams_cannot_be_traced(tmp_path: Path) -> None:
         "unsplit-udp", set={"run.duration": "1 s", "run.warmup": "1 s", "traffic.web.sessions": 1}
     )
     name = next(row["key"].split(".")[1] for row in voice.effective() if row["value"] == "cbr")
-    with pytest.raises(bp.UsageError, match=f"traffic {name} has no TCP connections"):
+    with pytest.raises(bp.UsageError, match=f"traffic {name} has no congestion window"):
         bp.run(voice, trace=f"traffic:{name}:0")
     flows = bp.run(voice).flows().filter(pl.col("traffic").cast(pl.String) == name)["flow"]
-    with pytest.raises(bp.UsageError, match=f"flow:{flows[0]}: that flow, of traffic {name}, is not TCP"):
+    with pytest.raises(bp.UsageError, match=f"flow:{flows[0]}: that flow, of traffic {name}, has no congestion window"):
         bp.run(voice, trace=f"flow:{flows[0]}", out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

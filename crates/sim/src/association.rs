@@ -7,7 +7,7 @@ use crate::agenda::Event;
 use crate::circuit::Phase;
 use crate::network::{Body, Path};
 use crate::traffic::Kind;
-use crate::world::World;
+use crate::world::{NONE, World};
 
 /// One end of an association.
 pub struct Association {
@@ -24,6 +24,8 @@ pub struct Association {
     timer_at: Instant,
     /// Whether the application has been told that it is established.
     greeted: bool,
+    /// Its place among the traced senders, if it is one.
+    pub trace: u32,
 }
 
 impl World {
@@ -42,17 +44,19 @@ impl World {
                 sends,
                 timer_at,
                 greeted: false,
+                trace: NONE,
             });
         }
         first
     }
 
-    /// Makes both ends of an association ready to be opened.
-    pub fn prepare_association(&mut self, first: u32) {
+    /// Makes both ends of an association ready to be opened; `trace` is the sending end's place among the traced senders.
+    pub fn prepare_association(&mut self, first: u32, trace: u32) {
         for end in &mut self.associations[first as usize..first as usize + 2] {
             end.sctp = sctp::Association::listen(&self.sctp_configs[end.config as usize]);
             (end.timer_at, end.greeted) = (Instant::FAR_FUTURE, false);
         }
+        self.associations[first as usize].trace = trace;
     }
 
     /// The sending end opens the association.
@@ -110,6 +114,9 @@ impl World {
             let body = Body::Sctp { to, packet: self.sctp_packets.insert(packet), data };
             let flight = self.launch(body, circuit, len, path);
             self.forward(flight);
+        }
+        if self.associations[index as usize].trace != NONE {
+            self.trace_association(index);
         }
         self.arm_association(index);
     }

@@ -183,14 +183,17 @@ impl World {
             paths: std::mem::take(&mut c.paths),
             own_lines: std::mem::take(&mut c.own_lines),
         };
-        if let Some(first) = self.circuits[index as usize].association {
-            self.prepare_association(first);
-        }
         if let Some(medium) = self.circuits[index as usize].medium {
             self.prepare_medium(medium);
         }
         let conns = self.circuits[index as usize].conns.clone();
-        let traced = !conns.is_empty() && self.tracer.wants(flow, traffic, number);
+        let association = self.circuits[index as usize].association;
+        let has_windows = !conns.is_empty() || association.is_some();
+        let traced = has_windows && self.tracer.wants(flow, traffic, number);
+        if let Some(first) = association {
+            let trace = if traced { self.tracer.begin(flow, 0) } else { NONE };
+            self.prepare_association(first, trace);
+        }
         for (place, conn) in (0..).zip(conns) {
             let conn = &mut self.conns[conn as usize];
             // Data comes from the first of a leg's two connections.

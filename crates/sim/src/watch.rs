@@ -1,6 +1,6 @@
 //! Looking on at a run: packets as they pass a link, and what a flow's sender knows. It changes nothing of the run.
 
-use bentpipe_scenario::{Scenario, TrafficKind};
+use bentpipe_scenario::{Scenario, TrafficKind, Transport};
 use bentpipe_transport::{sctp, spacelink, tcp};
 use bentpipe_units::{Duration, Instant, Rate};
 
@@ -58,8 +58,9 @@ impl Selector {
             let names: Vec<_> = scenario.traffic.iter().map(|t| t.name.as_str()).collect();
             return Err(format!("trace {text}: found traffic \"{name}\"; allowed: {}", names.join(", ")));
         };
-        if matches!(&scenario.traffic[traffic].kind, TrafficKind::Packets(p) if p.transport.is_none()) {
-            return Err(format!("trace {text}: traffic {name} has no TCP connections"));
+        let rtp = |transport: usize| matches!(scenario.transports[transport], Transport::Rtp(_));
+        if matches!(&scenario.traffic[traffic].kind, TrafficKind::Packets(p) if p.transport.is_none_or(rtp)) {
+            return Err(format!("trace {text}: traffic {name} has no congestion window"));
         }
         Ok(Self::Traffic { traffic: traffic as u32, number: number(digits)? })
     }
@@ -72,7 +73,7 @@ pub struct TraceRow {
     pub time: Instant,
     /// Whose.
     pub flow: u32,
-    /// Which of the TCP connections that carry the flow's data one after the other: 0 is the sending host's, 1 that
+    /// Which of the TCP connections (or the association) that carry the flow's data one after the other: 0 is the sending host's, 1 that
     /// behind the first PEP.
     pub leg: u32,
     /// What it knew.
@@ -145,18 +146,8 @@ impl Tracer {
         (self.cursors.len() - 1) as u32
     }
 
-    fn note(&mut self, now: Instant, cursor: u32, stats: &tcp::Stats) {
+    fn note(&mut self, now: Instant, cursor: u32, state: TraceState) {
         let cursor = &mut self.cursors[cursor as usize];
-        let state = TraceState {
-            cwnd: stats.cwnd,
-            ssthresh: stats.ssthresh,
-            in_flight: stats.in_flight,
-            rtt: stats.rtt,
-            srtt: stats.srtt,
-            rto: stats.rto,
-            retransmissions: stats.retransmissions,
-            timeouts: stats.timeouts,
-        };
         if let Some(row) = cursor.last.and_then(|last| self.rows.get_mut(last)) {
             if row.state == state {
                 return;
@@ -390,7 +381,7 @@ impl World {
             Some((&Selector::Flow(number), _)) => Err(match self.recorder.flows.get(number as usize) {
                 Some(flow) => {
                     let traffic = &self.traffic[flow.traffic as usize].name;
-                    format!("trace flow:{number}: that flow, of traffic {traffic}, is not TCP")
+                    format!("trace flow:{number}: that flow, of traffic {traffic}, has no congestion window")
                 }
                 None if flows == 0 => format!("trace flow:{number}: the run had no flow"),
                 None => {
@@ -416,7 +407,35 @@ impl World {
     #[inline(never)]
     pub fn trace(&mut self, conn: u32) {
         let c = &self.conns[conn as usize];
-        self.tracer.note(self.now, c.trace, &c.tcp.stats());
+        let stats = c.tcp.stats();
+        let state = TraceState {
+            cwnd: stats.cwnd,
+            ssthresh: stats.ssthresh,
+            in_flight: stats.in_flight,
+            rtt: stats.rtt,
+            srtt: stats.srtt,
+            rto: stats.rto,
+            retransmissions: stats.retransmissions,
+            timeouts: stats.timeouts,
+        };
+        self.tracer.note(self.now, c.trace, state);
+    }
+
+    /// A traced association may have changed.
+    pub fn trace_association(&mut self, index: u32) {
+        let end = &self.associations[index as usize];
+        let stats = end.sctp.stats();
+        let state = TraceState {
+            cwnd: stats.cwnd,
+            ssthresh: stats.ssthresh,
+            in_flight: stats.in_flight,
+            rtt: stats.rtt,
+            srtt: stats.srtt,
+            rto: stats.rto,
+            retransmissions: stats.retransmissions,
+            timeouts: stats.timeouts,
+        };
+        self.tracer.note(self.now, end.trace, state);
     }
 
     /// A packet passes a watched link.

@@ -146,6 +146,8 @@ pub struct Stats {
     pub partial_bytes_acked: u64,
     /// What the peer has room for, as far as is known [bytes].
     pub rwnd: u64,
+    /// The latest round trip measured, if any.
+    pub rtt: Option<Duration>,
     /// Smoothed round trip, once measured.
     pub srtt: Option<Duration>,
     /// Retransmission timeout, as backed off.
@@ -341,6 +343,7 @@ impl Association {
             ssthresh: self.ssthresh,
             partial_bytes_acked: self.partial_bytes_acked,
             rwnd: self.rwnd,
+            rtt: self.rto.latest(),
             srtt: self.rto.srtt(),
             rto: self.rto.interval(),
             in_flight: self.flight,

@@ -13,6 +13,8 @@ pub(super) struct Rto {
     /// SRTT; zero before the first measurement.
     srtt: Duration,
     rttvar: Duration,
+    /// The latest measurement; zero before the first.
+    latest: Duration,
     /// RTO, as backed off.
     interval: Duration,
     /// The TSN being timed and when it left; zero for the set-up.
@@ -23,7 +25,7 @@ impl Rto {
     pub(super) fn new(cfg: &Config) -> Self {
         // C1: until a round trip has been measured, RTO.Initial.
         let interval = cfg.rto_initial.min(cfg.rto_max).max(FLOOR);
-        Self { srtt: Duration::ZERO, rttvar: Duration::ZERO, interval, timed: None }
+        Self { srtt: Duration::ZERO, rttvar: Duration::ZERO, latest: Duration::ZERO, interval, timed: None }
     }
 
     /// A TSN leaves for the first time. C4: one measurement per round trip.
@@ -56,6 +58,7 @@ impl Rto {
     /// Takes in a round trip of `r`.
     fn measured(&mut self, cfg: &Config, r: Duration) {
         let r = r.max(Duration::from_nanos(1));
+        self.latest = r;
         if self.srtt.is_zero() {
             // C2: SRTT <- R, RTTVAR <- R/2.
             self.srtt = r;
@@ -83,6 +86,11 @@ impl Rto {
     #[inline]
     pub(super) fn interval(&self) -> Duration {
         self.interval
+    }
+
+    /// The latest round trip measured, if any.
+    pub(super) fn latest(&self) -> Option<Duration> {
+        (!self.latest.is_zero()).then_some(self.latest)
     }
 
     /// SRTT, once there was a measurement.
