@@ -108,7 +108,9 @@ def test_datagrams_cannot_be_traced(tmp_path: Path) -> None:
     with pytest.raises(bp.UsageError, match=f"traffic {name} has no congestion window"):
         bp.run(voice, trace=f"traffic:{name}:0")
     flows = bp.run(voice).flows().filter(pl.col("traffic").cast(pl.String) == name)["flow"]
-    with pytest.raises(bp.UsageError, match=f"flow:{flows[0]}: that flow, of traffic {name}, has no congestion window"):
+    with pytest.raises(
+        bp.UsageError, match=f"flow:{flows[0]}: that flow, of traffic {name}, has no congestion window"
+    ):
         bp.run(voice, trace=f"flow:{flows[0]}", out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

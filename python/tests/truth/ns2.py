@@ -1,0 +1,119 @@
+"""Run more cells on ns-2.35 (Debian's package ns2) and write them as the tables beside this file.
+
+    python python/tests/truth/ns2.py
+
+It takes some minutes. The published cells come out of the same Tcl to the last figure, seed by seed.
+"""
+
+import csv
+import subprocess
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
+from pathlib import Path
+from statistics import fmean, stdev
+
+HERE = Path(__file__).parent
+SEEDS = (1, 2, 3)
+
+CLASSES = {
+    "a": (("lossy10pct", 1), ("lossless", 9)),
+    "b": (("lossy1pct", 1), ("lossless", 9)),
+    "c": (("rtt1000ms", 1), ("rtt500ms", 9)),
+    "d": (("rtt500ms", 5), ("rttlow", 5)),
+}
+TEN = (
+    "simulator,case,variant,buffer_pkts,max_window,tcp,queue,sessions_class,n_sessions,goodput_bps_mean,"
+    "goodput_bps_std,n_seeds,qlen_pkts_mean,qlen_pkts_mean_std_over_seeds,drops_mean,drops_std,"
+    "bottleneck_departures_mean"
+)
+DUMBBELL = (
+    "simulator,rtt_s,queue,tcp,n_flows,bottleneck_bps,buffer_pkts,max_window,n_seeds,utilization_mean,"
+    "utilization_std,qlen_mean_pkts_mean,qlen_mean_pkts_std,drop_rate_mean,drop_rate_std,"
+    "goodput_bps_total_mean,goodput_bps_total_std"
+)
+
+
+def ten_sessions() -> Iterator[tuple[str, ...]]:
+    """Other buffers, windows and transports than the published ones, and the variants that those lack."""
+    for case, queue in product("abcd", ("RED", "DRR")):
+        for cell in product(("50", "100", "200"), ("20", "64", "1000"), ("Reno", "Newreno", "Sack1")):
+            differs = sum(here != usual for here, usual in zip(cell, ("100", "64", "Reno"), strict=True))
+            if differs == 1 and cell != ("50", "64", "Reno"):
+                yield (case, "base", *cell, queue)
+    for case in "abcd":
+        for variant, queue in (("minrto_1s", "DRR"), ("minrto_1s", "RED"), ("era", "DRR")):
+            yield (case, variant, "100", "64", "Reno", queue)
+        for pair in (("20", "Reno"), ("1000", "Reno"), ("64", "Sack1"), ("64", "Newreno")):
+            yield (case, "overhead_8.32ms", "100", *pair, "DropTail")
+        yield (case, "overhead_8.32ms", "200", "64", "Reno", "DropTail")
+    for queue in ("RED", "DRR"):
+        yield ("d", "rttlow_10ms", "100", "64", "Reno", queue)
+
+
+def dumbbell() -> Iterator[tuple[str, ...]]:
+    """A long path too, more queues, and SACK."""
+    queues = ("DropTail", "RED", "PI", "REM", "Vq")
+    for rtt, queue, tcp in product(("0.06", "0.56"), queues, ("Newreno", "Sack1")):
+        yield (rtt, "10000", tcp, queue, "400", "50")
+
+
+def run(script: str, cell: Sequence[str]) -> list[list[float]]:
+    """Run one cell with every seed; the numbers that it prints."""
+
+    def once(seed: int) -> list[float]:
+        command = ["ns", str(HERE / script), *cell, str(seed)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)
+        return [float(word) for word in done.stdout.split() if word != "|"]
+
+    return [once(seed) for seed in SEEDS]
+
+
+def both(values: Sequence[float]) -> list[str]:
+    """Mean and standard deviation."""
+    return [f"{fmean(values):.6g}", f"{stdev(values):.6g}"]
+
+
+def ten_rows(cell: Sequence[str], seeds: Sequence[Sequence[float]]) -> Iterator[list[str]]:
+    """One row a class of sessions."""
+    first = CLASSES[cell[0]][0][1]
+    queue, drops = both([seed[10] for seed in seeds]), both([seed[11] for seed in seeds])
+    tail = [str(len(seeds)), *queue, *drops, f"{fmean(seed[12] for seed in seeds):.6g}"]
+    parts = [slice(0, first), slice(first, 10)]
+    for (name, count), part in zip(CLASSES[cell[0]], parts, strict=True):
+        yield ["ns-2.35", *cell, name, str(count), *both([fmean(seed[part]) for seed in seeds]), *tail]
+    yield ["ns-2.35", *cell, "aggregate", "10", *both([sum(seed[:10]) for seed in seeds]), *tail]
+
+
+def dumbbell_row(cell: Sequence[str], seeds: Sequence[Sequence[float]]) -> list[str]:
+    """The row of a cell."""
+    rtt, window, tcp, queue, buffer, flows = cell
+    return [
+        *("ns-2.35", rtt, queue, tcp, flows, "2e7", buffer, window, str(len(seeds))),
+        *both([seed[3] * 1040 * 8 / 150 / 2e7 for seed in seeds]),
+        *both([seed[0] for seed in seeds]),
+        *both([seed[1] / seed[2] for seed in seeds]),
+        *both([seed[4] for seed in seeds]),
+    ]
+
+
+def main() -> None:
+    """Write both tables."""
+    with ThreadPoolExecutor() as pool:
+        ten, bells = list(ten_sessions()), list(dumbbell())
+        ten_runs = list(pool.map(lambda cell: run("ten_sessions.tcl", cell), ten))
+        bell_runs = list(pool.map(lambda cell: run("dumbbell.tcl", cell), bells))
+    tables = {
+        "ten_sessions_more.csv": (
+            TEN,
+            [row for c, s in zip(ten, ten_runs, strict=True) for row in ten_rows(c, s)],
+        ),
+        "dumbbell_more.csv": (DUMBBELL, [dumbbell_row(c, s) for c, s in zip(bells, bell_runs, strict=True)]),
+    }
+    for name, (head, rows) in tables.items():
+        with (HERE / name).open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file, lineterminator="\n").writerows([head.split(","), *rows])
+
+
+if __name__ == "__main__":
+    main()
