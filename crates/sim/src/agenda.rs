@@ -54,10 +54,10 @@ impl Event {
             Self::Space(i) => (7, i),
             Self::Session(i) => (8, i),
             Self::Source(i) => (9, i),
-            Self::Sample => (10, 0),
-            Self::Capacity(i) => (11, i),
-            Self::Association(i) => (12, i),
-            Self::Report(i) => (13, i),
+            Self::Capacity(i) => (10, i),
+            Self::Association(i) => (11, i),
+            Self::Report(i) => (12, i),
+            Self::Sample => (13, 0),
         };
         (index as u64) << KIND_BITS | kind
     }
@@ -75,9 +75,9 @@ impl Event {
             7 => Self::Space(i),
             8 => Self::Session(i),
             9 => Self::Source(i),
-            11 => Self::Capacity(i),
-            12 => Self::Association(i),
-            13 => Self::Report(i),
+            10 => Self::Capacity(i),
+            11 => Self::Association(i),
+            12 => Self::Report(i),
             _ => Self::Sample,
         }
     }
@@ -88,24 +88,47 @@ impl Event {
 /// An entry is one 128-bit number, so that a comparison is one comparison: time, rank (1 bit), running number, index,
 /// kind. The heap has four children to a node, which makes it half as deep as a binary one, and the entry that was
 /// taken last leaves a hole at its root: nearly every event enters another, which then only has to sink from there.
-#[derive(Default)]
+///
+/// Siblings stand together, in a cache line of their own, and missing ones are larger than any entry: so the least of
+/// them is found without a branch. Place p is place p mod 4 of line p / 4; the root stands at place 3, alone in line 0,
+/// and the children of place p in line p - 2.
 pub struct Agenda {
-    heap: Vec<u128>,
+    lines: Vec<Siblings>,
+    /// The place of the next entry.
+    end: usize,
     /// Whether the root has been taken.
     hole: bool,
     number: u64,
 }
 
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Siblings([u128; CHILDREN]);
+
 const CHILDREN: usize = 4;
+const ROOT: usize = 3;
+/// Larger than any entry, for there is no such kind of event.
+const MISSING: u128 = u128::MAX;
+
+impl Default for Agenda {
+    fn default() -> Self {
+        Self { lines: vec![Siblings([MISSING; CHILDREN])], end: ROOT, hole: false, number: 0 }
+    }
+}
 
 impl Agenda {
     /// Enters an event.
-    #[inline]
+    // Callers know the kind of event, so that there it packs without a branch.
+    #[inline(always)]
     pub fn at(&mut self, time: Instant, event: Event) {
         let rank = matches!(event, Event::Sample) as u64;
+        self.enter(time, rank << NUMBER_BITS << (INDEX_BITS + KIND_BITS) | event.pack());
+    }
+
+    fn enter(&mut self, time: Instant, event: u64) {
         let number = self.number & ((1 << NUMBER_BITS) - 1);
         self.number += 1;
-        let low = (rank << NUMBER_BITS | number) << (INDEX_BITS + KIND_BITS) | event.pack();
+        let low = number << (INDEX_BITS + KIND_BITS) | event;
         let entry = u128::from(time.as_nanos()) << 64 | u128::from(low);
         if std::mem::take(&mut self.hole) {
             self.sink(entry);
@@ -117,62 +140,76 @@ impl Agenda {
     /// Takes the next event that is not later than `end`.
     #[inline]
     pub fn next(&mut self, end: Instant) -> Option<(Instant, Event)> {
-        if std::mem::take(&mut self.hole)
-            && let Some(last) = self.heap.pop()
-            && !self.heap.is_empty()
-        {
-            self.sink(last);
+        if std::mem::take(&mut self.hole) {
+            let last = self.pop();
+            if self.end > ROOT {
+                self.sink(last);
+            }
         }
-        let &entry = self.heap.first()?;
+        let entry = self.lines[0].0[ROOT];
         let time = Instant::from_nanos((entry >> 64) as u64);
-        if time > end {
+        if time > end || entry == MISSING {
             return None;
         }
         self.hole = true;
         Some((time, Event::unpack(entry as u64)))
     }
 
+    /// Takes the entry at the end; there is one.
+    #[inline]
+    fn pop(&mut self) -> u128 {
+        self.end -= 1;
+        let last = std::mem::replace(self.place(self.end), MISSING);
+        if self.end.is_multiple_of(CHILDREN) {
+            self.lines.pop();
+        }
+        last
+    }
+
+    #[inline]
+    fn place(&mut self, place: usize) -> &mut u128 {
+        &mut self.lines[place / CHILDREN].0[place % CHILDREN]
+    }
+
     /// Puts an entry in place of the root.
     #[inline]
     fn sink(&mut self, entry: u128) {
-        let heap = &mut self.heap[..];
-        let mut place = 0;
-        loop {
-            let first = CHILDREN * place + 1;
-            let least = match heap.get(first..) {
-                // The usual case, without a branch that depends on the entries.
-                Some([a, b, c, d, ..]) => {
-                    let (left, right) = (usize::from(b < a), 2 + usize::from(d < c));
-                    first + if heap[first + right] < heap[first + left] { right } else { left }
-                }
-                Some([_, ..]) => {
-                    (first..heap.len()).fold(first, |i, j| if heap[j] < heap[i] { j } else { i })
-                }
-                _ => break,
-            };
-            if entry <= heap[least] {
+        let lines = &mut self.lines[..];
+        let (mut line, mut which) = (0, ROOT);
+        let mut below = 1;
+        while let Some(Siblings(siblings)) = lines.get(below) {
+            let [a, b, c, d] = siblings;
+            let (left, right) = (usize::from(b < a), 2 + usize::from(d < c));
+            let child = if siblings[right] < siblings[left] { right } else { left };
+            let least = siblings[child];
+            if entry <= least {
                 break;
             }
-            heap[place] = heap[least];
-            place = least;
+            lines[line].0[which] = least;
+            (line, which) = (below, child);
+            below = CHILDREN * line + which - 2;
         }
-        heap[place] = entry;
+        lines[line].0[which] = entry;
     }
 
     /// Puts an entry at the end.
     #[inline]
     fn rise(&mut self, entry: u128) {
-        let mut place = self.heap.len();
-        self.heap.push(entry);
-        while place > 0 {
-            let parent = (place - 1) / CHILDREN;
-            if self.heap[parent] <= entry {
+        let mut place = self.end;
+        self.end += 1;
+        if place.is_multiple_of(CHILDREN) {
+            self.lines.push(Siblings([MISSING; CHILDREN]));
+        }
+        while place > ROOT {
+            let parent = place / CHILDREN + 2;
+            let above = *self.place(parent);
+            if above <= entry {
                 break;
             }
-            self.heap[place] = self.heap[parent];
+            *self.place(place) = above;
             place = parent;
         }
-        self.heap[place] = entry;
+        *self.place(place) = entry;
     }
 
     /// Events entered so far.

@@ -29,7 +29,10 @@ pub fn build(scenario: &Scenario, seed: u64) -> Result<World, Error> {
     let mut hosts = Vec::new();
     let (mut sctp_configs, mut rtp_configs) = (Vec::new(), Vec::new());
     let traffic = builder.traffic(&links, &mut hosts, &mut sctp_configs, &mut rtp_configs)?;
-    let (configs, overheads) = hosts.into_iter().unzip();
+    let (configs, mut overheads): (_, Vec<Duration>) = hosts.into_iter().unzip();
+    if overheads.iter().all(|overhead| overhead.is_zero()) {
+        overheads.clear();
+    }
 
     let gateways =
         scenario.gateways.iter().zip(&stations).map(|(g, s)| (g.name.as_str(), &s.gateway)).collect();

@@ -475,17 +475,27 @@ impl World {
     }
 
     /// Sends what there is to send, at once or when the host gets to it.
+    #[inline]
     pub fn transmit(&mut self, conn: u32) {
+        if self.overheads.is_empty() || !self.takes_time(conn) {
+            self.send(conn);
+        }
+    }
+
+    /// Whether a connection's host takes a time before it sends, after which it does.
+    #[inline(never)]
+    fn takes_time(&mut self, conn: u32) -> bool {
         let c = &mut self.conns[conn as usize];
         let overhead = self.overheads[c.config as usize];
         if overhead.is_zero() || !matches!(c.role, Role::Sender) || !c.tcp.is_established() {
-            return self.send(conn);
+            return false;
         }
         if c.pace_at == Instant::FAR_FUTURE {
             c.pace_at = self.now + overhead.scaled(self.host_rng.uniform());
             self.agenda.at(c.pace_at, Event::Pace(conn));
         }
         self.arm(conn);
+        true
     }
 
     fn send(&mut self, conn: u32) {

@@ -159,15 +159,26 @@ impl<T: Default> Slab<T> {
     }
 }
 
+/// How long packets are under way on a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// All as long.
+    Fixed(Duration),
+    /// Each as long as is drawn for it, in order or not.
+    Drawn { ordered: bool },
+    /// Each as long as all of its connection.
+    Connection,
+}
+
 /// One direction of a link.
 pub struct Link {
     pub name: String,
     pub rate: Option<Rate>,
-    /// What its delay is drawn for, and the delay itself where it is always the same.
-    pub per: Per,
-    fixed_delay: Option<Duration>,
+    pub way: Way,
     /// Whether packets are lost before the queue.
     pub loses_early: bool,
+    /// Whether anything but time befalls packets on the way, or they are seen there.
+    pub is_eventful: bool,
     /// What befalls packets, if anything does.
     pub channel: Option<Box<Channel>>,
     pub delay: Box<Delay>,
@@ -220,10 +231,14 @@ impl Link {
         let has_channel = !loss.is_none() || channel.satellite.is_some();
         Self {
             rate: direction.rate,
-            per: delay.per,
-            fixed_delay: delay.fixed(),
+            way: match (delay.per, delay.fixed()) {
+                (Per::Connection, _) => Way::Connection,
+                (Per::Packet { ordered: true }, Some(delay)) => Way::Fixed(delay),
+                (Per::Packet { ordered }, _) => Way::Drawn { ordered },
+            },
             delay: Box::new(delay),
             loses_early: !loss.is_none() && loss.at == LossAt::BeforeQueue,
+            is_eventful: has_channel,
             channel: has_channel.then(|| Box::new(channel)),
             capacity: sender.as_ref().and_then(Sender::changing).map(Box::new),
             sender: sender.map(Box::new),
@@ -247,18 +262,14 @@ impl Link {
         self.busy_until
     }
 
-    /// The delay of one packet, where it does not belong to its connection.
-    #[inline]
+    /// The delay of one packet, where it is drawn.
     pub fn draw_delay(&mut self) -> Duration {
-        match self.fixed_delay {
-            Some(delay) => delay,
-            None => self.delay.draw(&mut self.delay_rng),
-        }
+        self.delay.draw(&mut self.delay_rng)
     }
 
     /// Whether each connection has its own delay on this link.
     pub fn is_per_connection(&self) -> bool {
-        self.per == Per::Connection
+        self.way == Way::Connection
     }
 
     /// Whether a packet passes it as if it were not there.

@@ -341,8 +341,11 @@ impl World {
                 ));
             }
             let link = &mut self.links[interface.link as usize];
-            *(if interface.outbound { &mut link.seen_leaving } else { &mut link.seen_arriving }) =
-                number as u32;
+            if interface.outbound {
+                (link.seen_leaving, link.is_eventful) = (number as u32, true);
+            } else {
+                link.seen_arriving = number as u32;
+            }
         }
         Ok(())
     }

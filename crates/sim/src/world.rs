@@ -2,7 +2,6 @@
 
 use bentpipe_gateway::{Event as GatewayEvent, Gateway, PepBuffers};
 use bentpipe_queue::{Ecn, Packet};
-use bentpipe_scenario::Per;
 use bentpipe_transport::{rtp, sctp, spacelink, tcp};
 use bentpipe_units::{Duration, Instant, Rng};
 
@@ -10,7 +9,7 @@ use crate::agenda::{Agenda, Event, MAX_INDEX};
 use crate::association::Association;
 use crate::circuit::{Circuit, Conn};
 use crate::media::Medium;
-use crate::network::{Body, Discarded, Flight, Hop, Line, Link, Path, Port, Slab};
+use crate::network::{Body, Discarded, Flight, Hop, Line, Link, Path, Port, Slab, Way};
 use crate::recorder::Recorder;
 use crate::traffic::{Session, Source, Traffic};
 use crate::watch::{Sighting, Tracer};
@@ -70,7 +69,7 @@ pub struct World {
     pub sctp_packets: Slab<sctp::Packet>,
     pub media: Vec<Medium>,
     pub rtp_configs: Vec<rtp::Config>,
-    /// How long hosts take, at most, before they send what they may; by configuration.
+    /// How long hosts take, at most, before they send what they may: by configuration, or none where none takes any.
     pub overheads: Vec<Duration>,
     pub host_rng: Rng,
     pub circuits: Vec<Circuit>,
@@ -273,30 +272,25 @@ impl World {
 
     /// A packet travels over a link that it has been sent on up to `sent`.
     #[inline]
-    pub fn propagate(&mut self, index: u32, len: u32, link: u32, line: u32, sent: Instant) {
-        let l = &mut self.links[link as usize];
+    pub fn propagate(&mut self, index: u32, len: u32, link: u32, line: u32, mut sent: Instant) {
+        let mut l = &mut self.links[link as usize];
         l.counters.sent += 1;
         l.counters.sent_bytes += u64::from(len);
-        let fate = match &mut l.channel {
-            None => Some(sent),
-            Some(channel) => channel.befall(self.flights.get(index), sent),
-        };
-        if l.seen_leaving != NONE {
-            let interface = l.seen_leaving;
-            self.sight(interface, index, fate.is_none());
+        if l.is_eventful {
+            match self.befall(index, len, link, sent) {
+                Some(late) => sent = late,
+                None => return,
+            }
+            l = &mut self.links[link as usize];
         }
-        let l = &mut self.links[link as usize];
-        let Some(sent) = fate else {
-            l.counters.lost += 1;
-            return self.lose(index, len, link);
-        };
-        let delay = match l.per {
-            Per::Connection => self.lines[line as usize].delay,
-            Per::Packet { ordered: true } => l.draw_delay(),
-            Per::Packet { ordered: false } => {
+        let delay = match l.way {
+            Way::Fixed(delay) => delay,
+            Way::Drawn { ordered: true } => l.draw_delay(),
+            Way::Drawn { ordered: false } => {
                 let arrival = sent + l.draw_delay();
                 return self.agenda.at(arrival, Event::Flight(index));
             }
+            Way::Connection => self.lines[line as usize].delay,
         };
         let line_state = &mut self.lines[line as usize];
         let arrival = (sent + delay).max(line_state.last);
@@ -305,6 +299,26 @@ impl World {
         if line_state.flights.len() == 1 {
             self.agenda.at(arrival, Event::Line(line));
         }
+    }
+
+    /// What befalls a packet on a link where something may: when it would have been sent if the satellite were as near as
+    /// ever; none where it is lost.
+    #[inline(never)]
+    fn befall(&mut self, index: u32, len: u32, link: u32, sent: Instant) -> Option<Instant> {
+        let l = &mut self.links[link as usize];
+        let fate = match &mut l.channel {
+            None => Some(sent),
+            Some(channel) => channel.befall(self.flights.get(index), sent),
+        };
+        if l.seen_leaving != NONE {
+            let interface = l.seen_leaving;
+            self.sight(interface, index, fate.is_none());
+        }
+        if fate.is_none() {
+            self.links[link as usize].counters.lost += 1;
+            self.lose(index, len, link);
+        }
+        fate
     }
 
     /// A link loses a packet.
