@@ -120,10 +120,14 @@ impl Association {
                 self.due = Control::CookieAck;
             }
             // Section 5.2.4 (D): the COOKIE ACK was lost, or the cookie came twice.
-            State::Established | State::ShutdownPending | State::ShutdownReceived => {
+            // A peer that waits for it also waits with the SHUTDOWN it may have got meanwhile.
+            State::Established
+            | State::ShutdownPending
+            | State::ShutdownReceived
+            | State::ShutdownSent
+            | State::ShutdownAckSent => {
                 self.due = Control::CookieAck;
             }
-            State::ShutdownSent | State::ShutdownAckSent => {}
         }
     }
 

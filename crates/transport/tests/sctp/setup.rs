@@ -60,6 +60,32 @@ fn an_init_is_repeated_eight_times() {
     run(&config(), trace);
 }
 
+/// Section 5.2.4 (D): so it may where the COOKIE ACK was lost and the SHUTDOWN after it found the peer not yet set up;
+/// else neither end would ever get on. RTO = RTO.Initial, for the passive end has measured nothing; doubled at 1200.
+#[test]
+fn a_cookie_is_answered_after_a_shutdown() {
+    run(
+        &config(),
+        "0    listen
+         100  < init w9000\n> init-ack w65535
+         150  close
+         200  < cookie-echo w9000
+              > cookie-ack
+              > shutdown 0
+              = timer 1200
+         1200 timer
+              > shutdown 0
+         1250 < cookie-echo w9000
+              > cookie-ack
+         3200 timer
+              > shutdown 0
+         3300 < shutdown-ack
+              > shutdown-complete
+              = closed true
+              = failed false",
+    );
+}
+
 /// Section 5.1.5: a cookie older than Valid.Cookie.Life; section 5.2.6 (1): another one is asked for.
 #[test]
 fn a_stale_cookie_is_refused() {

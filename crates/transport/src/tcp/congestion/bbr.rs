@@ -339,7 +339,8 @@ impl Control for Bbr {
         }
         // BBRInitPacingRate(), section 4.2.1: the initial window in a round trip, or in 1 ms where none was measured.
         let rtt = srtt.unwrap_or(Duration::from_millis(1)).as_secs_f64();
-        Some(Rate::from_bps((HIGH_GAIN * window.cwnd as f64 * 8.0 / rtt) as u64))
+        // At least some rate, for at none nothing would ever leave.
+        Some(Rate::from_bps(((HIGH_GAIN * window.cwnd as f64 * 8.0 / rtt) as u64).max(1)))
     }
 }
 
