@@ -66,6 +66,19 @@ fn only_packets_with_payload_are_lost_where_data_is_asked_for() {
     );
 }
 
+/// All ten segments of the first window are lost. RFC 5681 section 3.1: after the timeout, slow start, so that they go again
+/// in 1 + 2 + 4 + 3. The SYN leaves at 10 ms and its answer is back at 410.64: RTO = 401 + 4 x 200.5 = 1203 ms in whole
+/// ones, and the timer goes off at 1613.64. A segment takes 8.32 ms, and is acknowledged 408.64 ms after it began: the
+/// second segment leaves at 2022.28, the fourth at 2430.92, the eighth at 2839.56; the tenth is the third in that row, and
+/// is there 3 x 8.32 + 200 ms later, at 3064.52 ms.
+#[test]
+fn a_window_that_is_lost_goes_again_in_slow_start() {
+    let ten = BULK.replace("100 KB", "10 KB");
+    let far = WIRE.replace("50 ms", "200 ms");
+    let r = wire(&format!("{far}loss = {{ nth = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10], of = \"data\" }}"), &ten);
+    assert_eq!(r.flows[0].closed.map(|at| at.as_nanos()), Some(3_064_520_000));
+}
+
 /// 1600 kbit/s of 1000-byte datagrams at a link of 1 Mbit/s, of which half are lost before the queue: the rest fit.
 #[test]
 fn what_is_lost_before_the_queue_takes_no_room_in_it() {

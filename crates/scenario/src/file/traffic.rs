@@ -54,7 +54,8 @@ pub struct Tcp {
     pub max_rto: Span,
     /// Granularity of the clock that times round trips (RFC 6298, G).
     pub clock_granularity: Time,
-    /// Limited transmit (RFC 3042).
+    /// Limited transmit (RFC 3042): duplicate acknowledgements let new segments out, two at the most, or with `rack` as many
+    /// as arrived.
     pub limited_transmit: bool,
     /// Selective acknowledgements (RFC 2018), and recovery from losses by them (RFC 6675).
     pub sack: bool,
@@ -70,7 +71,8 @@ pub struct Tcp {
     /// Whether congestion leaves half (or another share) of the congestion window, not of what is outstanding (RFC 5681,
     /// 3.1).
     pub half_of_cwnd: bool,
-    /// Whether a timeout resends everything from the first unacknowledged segment on.
+    /// Whether a timeout resends everything from the first unacknowledged segment on, in slow start and without what is
+    /// selectively acknowledged. If not, one segment for each hole that shows goes again, which takes a round trip each.
     pub go_back_n: bool,
     /// Whether an idle connection starts again from the initial window (RFC 5681, 4.1).
     pub slow_start_restart: bool,
@@ -256,7 +258,7 @@ impl Default for Tcp {
             delayed_ack: None,
             impatient: true,
             half_of_cwnd: false,
-            go_back_n: false,
+            go_back_n: true,
             slow_start_restart: true,
             hystart: false,
             pacing: false,

@@ -193,9 +193,11 @@ impl Connection {
 
     /// Duplicate ACKs told of a loss: ssthresh is reduced, and the first segment is to be sent again.
     pub(super) fn on_loss(&mut self, cfg: &Config, now: Instant) {
-        // RFC 5681 section 3.2 step 2: what limited transmit let out does not count as outstanding.
+        // RFC 5681 section 3.2 step 2: what limited transmit let out does not count as outstanding. By time, that may be
+        // more than two segments.
         let beyond = self.flight().saturating_sub(self.window.cwnd.min(cfg.max_window)).div_ceil(cfg.smss());
-        let flight = self.flight().saturating_sub(beyond.min(2) * cfg.smss());
+        let most = if self.rack().is_some() { u64::MAX } else { 2 };
+        let flight = self.flight().saturating_sub(beyond.min(most) * cfg.smss());
         // RFC 3168 section 6.1.2: one reduction for a window of data, be it for marks or for losses.
         if self.una >= self.reduced {
             self.reduce(cfg, now, flight);

@@ -36,8 +36,8 @@ pub struct Config {
     /// G of RFC 6298: round trips are measured in whole ticks of this length, to the nearest, at least one.
     /// Zero is a perfect clock.
     pub clock_granularity: Duration,
-    /// Whether the first two duplicate ACKs let a segment each out, RFC 3042. With [`rack`](Self::rack) what was
-    /// selectively acknowledged makes room in any case.
+    /// Whether the first two duplicate ACKs let a segment each out, RFC 3042. With [`rack`](Self::rack) all that is
+    /// selectively acknowledged makes room, until something is known to be lost.
     pub limited_transmit: bool,
     /// Longest delay of an ACK; every second full segment is acknowledged at once (RFC 5681 section 4.2).
     /// `None`: every segment is.
@@ -48,8 +48,9 @@ pub struct Config {
     /// Whether congestion leaves a share of the congestion window, as in 4.3BSD and ns-2, not of what is outstanding
     /// (RFC 5681 section 3.1, which warns of the former).
     pub half_of_cwnd: bool,
-    /// Whether all from the first unacknowledged byte is sent again after a timeout, as 4.4BSD and ns-2 do.
-    /// If not, one segment is, and one more for each ACK that shows another hole.
+    /// Whether all from the first unacknowledged byte that is not selectively acknowledged is sent again after a
+    /// timeout, in slow start (RFC 5681 section 3.1, RFC 6675 section 5.1), as 4.4BSD and ns-2 do.
+    /// If not, one segment is, and one more for each ACK that shows another hole: a round trip for each.
     pub go_back_n: bool,
     /// Whether the window grows by the bytes that ACKs cover, not by their number: appropriate byte counting,
     /// RFC 3465, with L = 2.

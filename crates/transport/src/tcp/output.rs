@@ -120,6 +120,7 @@ impl Connection {
     fn allowance(&self, cfg: &Config) -> u64 {
         let cwnd = self.window.cwnd.min(cfg.max_window.max(cfg.smss()));
         if self.phase == Phase::Open
+            && cfg.limited_transmit
             && let Some(board) = &self.sack
             && board.rack.is_some()
         {

@@ -9,7 +9,7 @@ use crate::sack::{selective, sent};
 use crate::trace::run;
 
 fn timed(initial_window: u32) -> Config {
-    Config { rack: true, prr: true, ..selective(initial_window) }
+    Config { rack: true, prr: true, limited_transmit: true, ..selective(initial_window) }
 }
 
 /// RFC 2883 sections 4.1 and 4.2: what came twice is reported first and once; beyond the ACK with the block it lies in.
@@ -105,6 +105,42 @@ fn reordering_once_seen_is_waited_for() {
               > . 2001:3001 rtx
               = fast_retransmits 1",
     );
+}
+
+/// As long as it is waited for, each segment SACKed lets another out; those are no part of FlightSize (RFC 5681 section
+/// 3.2 step 2, RFC 3042): of the 12 outstanding at 345, the last three. Without limited transmit there are none, of nine.
+#[test]
+fn what_limited_transmit_sent_does_not_count() {
+    let trace = |sixth: &str, last: &str| {
+        format!(
+            "300  < . 1:1 a1 w65535 sack1001:2001
+                  {sixth}
+             310  < . 1:1 a2001 w65535
+                  = cwnd 9000
+                  {last}
+             345  timer
+                  > . 2001:3001 rtx
+                  = ssthresh 4500"
+        )
+    };
+    let with = trace(
+        "> . 8001:9001",
+        "> . 9001:10001
+                  > . 10001:11001
+             320  < . 1:1 a2001 w65535 sack3001:6001
+                  > . 11001:12001
+                  > . 12001:13001
+                  > . 13001:14001",
+    );
+    sent(&timed(8), 100_000, 8, &with);
+    let without = trace(
+        "",
+        "> . 8001:9001
+                  > . 9001:10001
+                  > . 10001:11001
+             320  < . 1:1 a2001 w65535 sack3001:6001",
+    );
+    sent(&Config { limited_transmit: false, ..timed(8) }, 100_000, 8, &without);
 }
 
 /// Step 4: the retransmission at 325 was for nothing, as its DSACK says, so RACK.reo_wnd_mult = 2, and the next loss

@@ -129,7 +129,9 @@ impl Control for CubicLinux {
             self.epoch += (now - self.last_ack).saturating_sub(ack.rtt);
         }
         self.last_ack = now;
-        self.least = self.least.min(ack.rtt);
+        if !ack.rtt.is_zero() {
+            self.least = self.least.min(ack.rtt);
+        }
         self.update(window.cwnd / smss, acked, smss, now);
         // tcp_cong_avoid_ai(): what was counted towards a longer step counts for one segment only.
         let step = self.count * smss;
