@@ -107,6 +107,10 @@ class Captures:
                     f"{file.final}: exists already; choose another folder, or replace it with --force"
                 )
         made = not folder.exists()
+        if not made and not folder.is_dir():
+            raise UsageError(
+                f"--pcap {folder}: found a file; a folder is needed, or a name that is not taken"
+            )
         probe = folder / f"{files.PARTIAL}{os.getpid()}"
         try:
             folder.mkdir(parents=True, exist_ok=True)

@@ -294,22 +294,37 @@ def _load(scenario: str, overrides: tuple[str, ...], duration: str | None) -> _c
 
 
 @cli.command("list", short_help="List algorithms or shipped scenarios.")
-@click.argument("what", type=click.Choice(["aqms", "schedulers", "scenarios"]))
-@click.option("--parameters", is_flag=True, help="With aqms: also every parameter and preset.")
+@click.argument("what", type=click.Choice(["aqms", "schedulers", "transports", "traffic", "scenarios"]))
+@click.option(
+    "--parameters", is_flag=True, help="With aqms, transports and traffic: also every parameter and preset."
+)
 @click.option(
     "--format", "form", type=click.Choice(["table", "json"]), default="table", help="json: for programs."
 )
 def list_(what: str, *, parameters: bool, form: str) -> None:
-    """List the AQMs or schedulers that a scenario can use, or the scenarios that come with Bentpipe.
+    """List what a scenario can use, or the scenarios that come with Bentpipe.
+
+    AQMs and schedulers watch and serve its queues; transports, with their algorithms and presets, carry
+    its traffic, of which there are several kinds.
 
     \b
     Examples:
       bentpipe list aqms --parameters
+      bentpipe list transports
       bentpipe list scenarios
     """
-    from bentpipe import console
+    from bentpipe import console, kinds
 
-    rows: list[dict[str, Any]] = _shipped() if what == "scenarios" else json.loads(_core.registry())[what]
+    rows: list[dict[str, Any]]
+    match what:
+        case "scenarios":
+            rows = _shipped()
+        case "transports":
+            rows = kinds.transports()
+        case "traffic":
+            rows = kinds.traffic()
+        case _:
+            rows = json.loads(_core.registry())[what]
     if form == "json":
         click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
         return
@@ -323,6 +338,13 @@ def list_(what: str, *, parameters: bool, form: str) -> None:
         out.print(console.grid(["name", "what it is", "where it can stand", "source", "presets"], cells))
         for row in rows if parameters else []:
             _print_parameters(out, row)
+    elif what in {"transports", "traffic"}:
+        cells = [[row["name"], row["title"], f'{row["key"]} = "{row["name"]}"'] for row in rows]
+        out.print(console.grid(["name", "what it is", "chosen by"], cells))
+        if what == "transports":
+            out.print("Packets whose traffic names no transport are plain datagrams (UDP).")
+        for row in rows if parameters else []:
+            _print_keys(out, row)
     else:
         cells = [[row["name"], row["title"], row["source"]] for row in rows]
         out.print(console.grid(["name", "what it is", "source"], cells))
@@ -340,6 +362,16 @@ def _print_parameters(out: Any, row: dict[str, Any]) -> None:  # noqa: ANN401
         values = ", ".join(f"{name} = {_plain(value)}" for name, value in preset["values"].items())
         out.print(f"  {preset['name']} ({preset['source']}): {values}", markup=False)
     out.print()
+
+
+def _print_keys(out: Any, row: dict[str, Any]) -> None:  # noqa: ANN401
+    from bentpipe import console
+
+    if not row["params"]:
+        return
+    out.print(f"{row['name']}: parameters", style="bold", markup=False)
+    cells = [[each[key] for key in ("name", "default", "range", "doc")] for each in row["params"]]
+    out.print(console.grid(["name", "default", "range", "what it is"], cells))
 
 
 def _plain(value: object) -> str:

@@ -373,7 +373,7 @@ QUICK = ["run", "small-gateway", "--duration", "2 s"]
             "link access.3: is named twice",
         ),
         (["--pcap", "/proc/nowhere"], "/proc/nowhere: cannot be written"),
-        (["--pcap", "/dev/null"], "/dev/null: cannot be written: File exists"),
+        (["--pcap", "/dev/null"], "--pcap /dev/null: found a file; a folder is needed"),
         (["--trace", "17"], 'trace 17: found "17"; allowed: flow:17'),
         (["--trace", "traffic:bulk:1"], 'trace traffic:bulk:1: found traffic "bulk"; allowed: web'),
         (

@@ -253,6 +253,27 @@ def test_list_and_show(bentpipe: Command) -> None:
     assert {"droptail", "red", "avq", "avqred"} <= set(names)
 
 
+def test_list_has_every_transport_and_kind_of_traffic(bentpipe: Command) -> None:
+    transports = bentpipe("list", "transports", "--parameters", check=0).stdout
+    for word in ('preset = "linux"', "RFC 9438", "sctp", "rtp", "(UDP)", "min_rto", "900 ms", "0 to 14"):
+        assert word in transports
+    rows = json.loads(bentpipe("list", "transports", "--format", "json", check=0).stdout)
+    names = {key: {row["name"] for row in rows if row["key"] == key} for key in ("protocol", "preset")}
+    assert names == {
+        "protocol": {"tcp", "sctp", "rtp"},
+        "preset": {"reno-2003", "byun2007", "ns2", "linux"},
+    }
+    for row in rows:
+        # The reader takes each by the key that the list gives for it.
+        more = ["--set", "transport.t.ecn=accurate"] if row["name"] in {"dctcp", "prague"} else []
+        chosen = f"transport.t.{row['key']}={row['name']}"
+        bentpipe("show", "small-gateway", "--set", chosen, *more, check=0)
+    kinds = bentpipe("list", "traffic", "--format", "json", check=0).stdout
+    documented = (ROOT / "docs" / "traffic.md").read_text(encoding="utf-8")
+    assert all(f"| `{row['name']}` |" in documented for row in json.loads(kinds))
+    assert 'kind = "mmpp"' in bentpipe("list", "traffic", check=0).stdout
+
+
 def test_schema_and_version(bentpipe: Command) -> None:
     schema = json.loads(bentpipe("schema", check=0).stdout)
     assert "$schema" in schema

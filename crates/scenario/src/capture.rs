@@ -128,7 +128,7 @@ fn wrong(data: &Data, rest: &[u8], error: &PcapError) -> String {
             data.at_byte(at(data, rest), &found, "a whole packet or block, as the length in its header says")
         }
         PcapError::InvalidField(what) => {
-            data.at_byte(at(data, rest), &format!("what is no {CAPTURE} ({what})"), CAPTURE)
+            data.at_byte(at(data, rest), &format!("a broken block ({what})"), CAPTURE)
         }
         other => data.at_byte(at(data, rest), &other.to_string(), CAPTURE),
     }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value as Json, json};
 use crate::file::{Aqm, File, Scheduler};
 use crate::quantity::SIZE;
 use crate::resolve::aqm::{dimension, range, write};
-use crate::resolve::presets::PRESETS;
+use crate::resolve::presets::{PRESETS, Preset};
 use crate::tree::{Path, Step};
 
 /// The JSON Schema of a scenario file.
@@ -54,10 +54,10 @@ fn without_null(schema: &mut Json) {
     }
 }
 
-/// The names of transports' presets.
+/// The names of transports' presets, and what they are.
 pub fn transport_preset(_: &mut SchemaGenerator) -> Schema {
-    let names: Vec<_> = PRESETS.iter().map(|p| p.name).collect();
-    json_schema!({ "type": "string", "enum": names })
+    let named = |p: &Preset| json!({ "type": "string", "const": p.name, "description": p.title });
+    json_schema!({ "oneOf": PRESETS.iter().map(named).collect::<Vec<_>>() })
 }
 
 impl JsonSchema for Scheduler {

@@ -524,7 +524,8 @@ fn kinds_and_names() {
         (
             "sessions = 20",
             "sessions = 20\ntransport = \"fast\"",
-            "my.toml:33:13: traffic.web.transport: found \"fast\"; allowed: default",
+            "my.toml:33:13: traffic.web.transport: found \"fast\"; allowed: default, reno-2003, byun2007, ns2, \
+             linux",
         ),
         (
             "[\"server\", \"gateway\"]",
@@ -1133,6 +1134,12 @@ fn protocols() {
     assert_eq!(carried("rtp", "kind = \"bulk\""), found("rtp", "tcp or sctp"));
     let cbr = "kind = \"cbr\"\nrate = \"1 Mbps\"\npacket = \"1 KB\"";
     assert_eq!(carried("rtp", cbr), "no mistake");
+    let ends = "from = \"server\"\nto = \"client\"";
+    assert_eq!(
+        carried("rtp", &format!("{cbr}\n[traffic.u]\n{cbr}\n{ends}\ntransport = \"udp\"")),
+        "my.toml:43:13: traffic.u.transport: found \"udp\"; allowed: x, default, reno-2003, byun2007, ns2, linux; without the \
+         key: plain datagrams (UDP)"
+    );
     assert_eq!(
         carried("sctp", "kind = \"bulk\"\nrate_cap = \"1 Mbps\""),
         "my.toml:35:12: traffic.t.rate_cap: found \"1 Mbps\"; allowed: only with a transport whose protocol is tcp"

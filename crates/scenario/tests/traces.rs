@@ -205,7 +205,8 @@ fn what_is_wrong_with_packets_is_told() {
         ),
         (
             "kind = \"cbr\"\nrate = \"1 Mbps\"\npacket = \"1 KB\"\ntransport = \"quick\"".to_owned(),
-            "16:13: traffic.t.transport: found \"quick\"; allowed: default",
+            "16:13: traffic.t.transport: found \"quick\"; allowed: default, reno-2003, byun2007, ns2, linux; without the key: \
+             plain datagrams (UDP)",
         ),
     ] {
         assert_eq!(folder.load(&traffic).expect_err("a mistake"), format!("my.toml:{expected}"), "{traffic}");

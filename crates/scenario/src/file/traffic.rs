@@ -17,7 +17,7 @@ use crate::quantity::{
 /// A window: bytes, or full segments.
 pub type Window = OneOf<SizeKind, SegmentsKind>;
 
-/// TCP. The defaults are the RFCs'.
+/// TCP (RFC 9293). The defaults are the RFCs'.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Tcp {

@@ -7,7 +7,7 @@ use bentpipe_units::Duration;
 use super::nodes::{Nodes, check_name, named};
 use super::packets::absences;
 use super::{Cx, falling, presets, step, transport};
-use crate::error::{Error, quoted};
+use crate::error::{Error, choices, quoted};
 use crate::file::{self, Either, File, LAWS, OneOf, Window};
 use crate::law::{Law, Samples};
 use crate::model::{
@@ -206,8 +206,19 @@ pub fn mean_packet(
             let path = step(&named("traffic", name), "transport");
             let transport = transports.iter().find(|t| t.name() == wanted);
             let others = transports.iter().map(Transport::name).filter(|name| *name != DEFAULT);
-            let known = others.chain([DEFAULT]);
-            let transport = transport.ok_or_else(|| cx.unknown(&path, wanted, known))?;
+            let unnamed = |name: &&str| !transports.iter().any(|t| t.name() == *name);
+            let presets = presets::PRESETS.iter().map(|p| p.name).filter(unnamed);
+            let known = others.chain([DEFAULT]).chain(presets);
+            let transport = transport.ok_or_else(|| match t.packets() {
+                Some(_) => {
+                    let choices = choices(wanted, known);
+                    cx.error(
+                        &path,
+                        format!("found \"{wanted}\"; {choices}; without the key: plain datagrams (UDP)"),
+                    )
+                }
+                None => cx.unknown(&path, wanted, known),
+            })?;
             let carried = match t {
                 file::Traffic::Pages(_) => ["tcp"].as_slice(),
                 file::Traffic::Files(_) | file::Traffic::Bulk(_) => &["tcp", "sctp"],
