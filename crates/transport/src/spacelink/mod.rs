@@ -289,7 +289,7 @@ impl Endpoint {
             self.stats.duplicates += 1;
             return;
         }
-        if data.len == 0 && !(data.open || data.fin || data.reset) {
+        if data.len == 0 && data.is_probe() {
             if stream.phase == Phase::Live && stream.consumed.saturating_add(window) > data.offset {
                 self.advertise(data.stream);
             }

@@ -137,6 +137,13 @@ impl Data {
     pub fn wire_len(&self, cfg: &Config) -> u32 {
         cfg.header.saturating_add(self.len)
     }
+
+    /// Whether it neither carries nor says anything: it asks for a window.
+    // Out of the way of other packets, for which looking at the flags costs more than all else here.
+    #[cold]
+    pub(super) fn is_probe(&self) -> bool {
+        self.len == 0 && !(self.open || self.fin || self.reset)
+    }
 }
 
 /// Whatever one end sends the other.
