@@ -93,8 +93,8 @@ impl Sender {
         let whole = |at| Sent::Whole { at, delay: Duration::ZERO, lost: false };
         match &mut self.capacity {
             Capacity::Rate(rate) => whole(rate.map_or(now, |rate| now + rate.time_to_send(u64::from(len)))),
-            Capacity::Steps(steps) => whole(finish(len, now, |at| steps.at(at))),
-            Capacity::Fade(fade) => whole(finish(len, now, |at| fade.at(at))),
+            Capacity::Steps(steps) => finish(len, now, |at| steps.at(at)),
+            Capacity::Fade(fade) => finish(len, now, |at| fade.at(at)),
             Capacity::Trace(trace) => whole(trace.send(len, now)),
             Capacity::Hosts(rates) => {
                 let own = host.and_then(|host| rates.get(host as usize % rates.len().max(1)));
@@ -169,25 +169,32 @@ impl Capacity {
     }
 }
 
-/// When `len` bytes that go at `now` have gone, over a rate that holds for a while each.
-fn finish(len: u32, now: Instant, mut rate_at: impl FnMut(Instant) -> (Rate, Instant)) -> Instant {
+/// So many rates at most are looked at in one call, for rain may stop a carrier for long.
+const MOST_RATES: usize = 1000;
+
+/// What becomes of `len` bytes that go at `now`, over a rate that holds for a while each.
+fn finish(len: u32, now: Instant, mut rate_at: impl FnMut(Instant) -> (Rate, Instant)) -> Sent {
     // Bits, times a billion: what a rate moves in a nanosecond is a whole number of these.
-    let mut left = u128::from(len) * 8_000_000_000;
+    const BYTE: u128 = 8_000_000_000;
+    let whole = |at| Sent::Whole { at, delay: Duration::ZERO, lost: false };
+    let mut left = u128::from(len) * BYTE;
     let mut at = now;
-    loop {
+    for _ in 0..MOST_RATES {
         let (rate, until) = rate_at(at);
         let room = u128::from(rate.as_bps()) * u128::from((until - at).as_nanos());
         if room >= left {
             // The rate is not zero, for there is room.
             let ns = left.div_ceil(u128::from(rate.as_bps()).max(1));
-            return at + Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX));
+            return whole(at + Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX)));
         }
         if until == Instant::FAR_FUTURE {
-            return until;
+            return whole(until);
         }
         left -= room;
         at = until;
     }
+    // A byte that has begun goes again: no more than one in so many changes.
+    Sent::Part { left: left.div_ceil(BYTE) as u32, again: at }
 }
 
 #[cfg(test)]
@@ -223,6 +230,36 @@ mod tests {
         let us = |us: u64| Instant::ZERO + Duration::from_micros(us);
         assert_eq!(gone[..9], (1..=9).map(|n| us(500 + n * 1000)).collect::<Vec<_>>());
         assert_eq!(gone[9..], [at(16), at(18), at(20)]);
+    }
+
+    /// A byte each millisecond, in steps of one: 1500 bytes take 1500 steps, more than are looked at in one call.
+    #[test]
+    fn a_packet_that_takes_very_long_is_sent_in_parts() {
+        let steps = (0..2000).map(|ms| (Duration::from_millis(ms), Rate::from_bps(8000))).collect();
+        let capacity = Capacity::Steps(Steps::new(&scenario::Steps { steps, repeat: None }));
+        let mut sender = Sender { capacity, outages: None, rng: Rng::stream(1, "sender", 0, "access") };
+        let sent = sender.send(1500, None, Instant::ZERO);
+        assert_eq!(sent, Sent::Part { left: 500, again: at(1000) });
+        let sent = sender.send(500, None, at(1000));
+        assert_eq!(sent, Sent::Whole { at: at(1500), delay: Duration::ZERO, lost: false });
+    }
+
+    /// It always rains 100 dB, so that nothing ever goes; asking for it comes back all the same.
+    #[test]
+    fn rain_without_end_stops_a_packet_and_not_the_caller() {
+        let fade = scenario::Fade {
+            clear_sky: 14.0,
+            median: 100.0,
+            sigma: 0.001,
+            correlation_time: Duration::from_secs(100),
+            rain: 1.0,
+            margin: 1.0,
+            step: Duration::from_secs(1),
+        };
+        let carrier = scenario::Carrier { symbol_rate: 10_000_000, modulation: Modulation::Fade(fade) };
+        let capacity = Capacity::Fade(Fade::new(&carrier, fade, Rng::stream(1, "sender", 0, "capacity")));
+        let mut sender = Sender { capacity, outages: None, rng: Rng::stream(1, "sender", 0, "access") };
+        assert_eq!(sender.send(1500, None, at(0)), Sent::Part { left: 1500, again: at(1_000_000) });
     }
 
     /// All the bytes that are sent in a busy time are the integral of the rate, to a bit.
