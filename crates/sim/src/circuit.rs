@@ -273,7 +273,7 @@ impl World {
             }
         }
         let ends = self.conns.len().max(self.associations.len()).max(2 * self.media.len());
-        let most = ends.max(self.lines.len()).max(self.flights.len());
+        let most = ends.max(self.lines.len());
         let streams = plan.joints.iter().map(|&s| self.stations[s as usize].relays.len()).max();
         if most > MAX_INDEX as usize || streams > Some(spacelink::MAX_STREAMS as usize) {
             self.fault = Some(format!("more than {circuit} connections at a time are too many"));

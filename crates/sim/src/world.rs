@@ -14,6 +14,9 @@ use crate::recorder::Recorder;
 use crate::traffic::{Session, Source, Traffic};
 use crate::watch::{Sighting, Tracer};
 
+/// Packets at a time: half of what the agenda can tell apart, for it is not looked at after every event.
+const MOST_FLIGHTS: usize = MAX_INDEX as usize / 2;
+
 /// No circuit: the packet belongs to all of a station's streams.
 pub const NONE: u32 = u32::MAX;
 
@@ -93,8 +96,13 @@ impl World {
             self.now = time;
             self.happen(event);
             countdown = countdown.wrapping_sub(1) & 0xfff;
-            if countdown == 0 && (self.fault.is_some() || !proceed(self)) {
-                return false;
+            if countdown == 0 {
+                if self.flights.len() > MOST_FLIGHTS {
+                    self.fault = Some(format!("{} packets at a time are too many", self.flights.len()));
+                }
+                if self.fault.is_some() || !proceed(self) {
+                    return false;
+                }
             }
         }
         self.now = end;
@@ -627,9 +635,6 @@ impl World {
     // ----- the end -------------------------------------------------------------------------------------------
 
     fn sample(&mut self) {
-        if self.flights.len() > MAX_INDEX as usize {
-            self.fault = Some(format!("{} packets at a time are too many", self.flights.len()));
-        }
         let next = self.recorder.sample(self.now, &self.ports, &self.stations);
         if let Some(at) = next {
             self.agenda.at(at, Event::Sample);
