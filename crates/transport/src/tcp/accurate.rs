@@ -43,6 +43,8 @@ pub(super) struct Counters {
     greet: bool,
     /// The segment at hand gives the ECN field of our SYN-ACK.
     greeted: bool,
+    /// Marks that the ACK at hand tells of, 255 at the most [packets].
+    told: u8,
 }
 
 impl Counters {
@@ -56,6 +58,7 @@ impl Counters {
             greeting: Ecn::NotEct,
             greet: false,
             greeted: false,
+            told: 0,
         }
     }
 }
@@ -143,6 +146,7 @@ impl Connection {
     /// The ACE field of an ACK. Whether it tells of marks.
     #[cold]
     pub(super) fn on_ace(&mut self, cfg: &Config, now: Instant, seg: &Segment) -> bool {
+        self.ace.told = 0;
         // Section 3.2.2.2: an ACK that another has superseded says nothing.
         if std::mem::take(&mut self.ace.greeted) || seg.ack < self.una {
             return false;
@@ -160,6 +164,7 @@ impl Connection {
         // as many as it can.
         let marks = if packets > 7 { packets - (packets - least) % 8 } else { least };
         self.ace.sent = self.ace.sent.wrapping_add(marks as u8);
+        self.ace.told = marks.min(255) as u8;
         let marked = marks * smss;
         self.algorithm.on_feedback(acked.max(marked.min(smss)), marked, seg.ack, self.nxt, now);
         if marks == 0 {
@@ -172,6 +177,15 @@ impl Connection {
             self.algorithm.on_mark(&mut self.window, seg.ack, self.max, smss, now);
         }
         true
+    }
+
+    /// How much of the `acked` bytes of an ACK that tells of marks the window may grow for: nothing, as RFC 3168 section
+    /// 6.1.2 has it, or what arrived without a mark.
+    pub(super) fn growing(&self, cfg: &Config, acked: u64) -> u64 {
+        match self.ace.told {
+            told @ 1..=254 if cfg.algorithm.is_l4s() => acked.saturating_sub(u64::from(told) * cfg.smss()),
+            _ => 0,
+        }
     }
 }
 
@@ -222,6 +236,22 @@ mod tests {
             c.on_ace(&cfg, Instant::ZERO, &segment);
             c.una = c.una.max(segment.ack);
             assert_eq!(c.ace.sent, expected, "{acked} {ace}");
+        }
+    }
+
+    /// An ACK of four segments, one of them marked: alpha is 15/16 + 1/16 x 1/4 after it, so that 100 000 (1 - 61/128) =
+    /// 52 343 bytes are left. The other three count for growth, for no more than an ACK does: 1000 x 1000 / 52 343 = 19.
+    /// DCTCP grows by nothing, nor does Prague where all four are marked.
+    #[test]
+    fn prague_grows_for_what_was_not_marked() {
+        for (algorithm, marks, cwnd) in
+            [(Algorithm::Prague, 1, 52_362), (Algorithm::Dctcp, 1, 52_343), (Algorithm::Prague, 4, 50_000)]
+        {
+            let cfg = Config { mss: 1000, algorithm, ..Config::default() };
+            let mut c = sender(&cfg);
+            (c.window.cwnd, c.window.ssthresh, c.cwnd_limited) = (100_000, 100_000, true);
+            c.on_ack(&cfg, Instant::ZERO, &ack(4, (5 + marks) & 7));
+            assert_eq!(c.window.cwnd, cwnd, "{algorithm:?} {marks}");
         }
     }
 

@@ -154,10 +154,16 @@ impl Connection {
     fn grow(&mut self, cfg: &Config, now: Instant, acked: u64, marked: bool) {
         // RFC 3168 section 6.1.2: not for an ACK that echoes a mark. RFC 7661 section 4: nor where the window
         // was not used, for then the ACK says nothing about a larger one.
-        if self.cwnd_limited && !marked {
+        let (acked, linear) = if marked {
+            let unmarked = self.growing(cfg, acked);
+            (unmarked, unmarked.min(cfg.smss()))
+        } else {
+            (acked, cfg.smss())
+        };
+        if self.cwnd_limited && acked > 0 {
             let smss = cfg.smss();
             let rtt = self.rto.srtt().unwrap_or(Duration::ZERO);
-            let mut ack = Acked { bytes: acked, slow: acked.min(smss), linear: smss, rtt };
+            let mut ack = Acked { bytes: acked, slow: acked.min(smss), linear, rtt };
             if cfg.abc {
                 // RFC 3465 section 2.3: L = 2, but 1 in the slow start after a timeout, until all is
                 // acknowledged that was sent before.

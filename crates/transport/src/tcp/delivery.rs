@@ -305,8 +305,9 @@ impl Connection {
         let Some(delivery) = &mut self.delivery else { return };
         let lost = by_time.unwrap_or_else(|| delivery.count_lost(lost));
         let mut sample = delivery.sample(lost, in_flight, health);
-        if self.sack.is_none() && self.duplicate_acks > 0 && sample.delivered == 0 {
-            // A duplicate ACK tells that something arrived, not what.
+        if self.sack.is_none() && self.duplicate_acks > 0 && sample.delivered == 0 && health != Health::Loss {
+            // A duplicate ACK tells that something arrived, not what. RFC 6582 section 3.2 step 2: after a timeout that
+            // may be what had arrived before and went again, for which no more of it must go.
             sample.delivered = cfg.smss();
         }
         self.window.cwnd = cwnd;
@@ -337,6 +338,39 @@ impl Connection {
             u64::from(self.duplicate_acks) * cfg.smss()
         } else {
             0
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tcp::{Algorithm, Ecn, Flags, Sack, Timestamps};
+
+    /// Duplicate ACKs let BBR's window grow by a segment each, without SACK; after a timeout by none, for it goes back
+    /// and they answer what it sends twice.
+    #[test]
+    fn duplicates_after_a_timeout_are_no_delivery() {
+        let cfg = Config { mss: 1000, algorithm: Algorithm::Bbr, ..Config::default() };
+        for (recover, nxt, cwnd) in [(0, 8001, 6000), (8001, 4001, 4000)] {
+            let mut c = Connection::connect(&cfg, Instant::ZERO);
+            (c.una, c.nxt, c.max, c.recover, c.edge, c.window.cwnd) = (1, nxt, 8001, recover, 60_001, 4000);
+            for ms in 1..=2 {
+                let duplicate = Segment {
+                    seq: 1,
+                    ack: 1,
+                    len: 0,
+                    window: 60_000,
+                    cwnd: 0,
+                    sack: Sack::NONE,
+                    timestamps: Timestamps::NONE,
+                    flags: Flags::ACK,
+                    retransmission: false,
+                    ecn: Ecn::NotEct,
+                };
+                c.on_ack(&cfg, Instant::ZERO + Duration::from_millis(ms), &duplicate);
+            }
+            assert_eq!(c.window.cwnd, cwnd);
         }
     }
 }

@@ -3,16 +3,15 @@
 //! - `alpha` as DCTCP's, from the first mark on, once in `max(RTT, RTT_virt)`, where `RTT_virt` = 25 ms;
 //! - marks: `cwnd = cwnd (1 - alpha / 2)`, no more often, either;
 //! - growth: `min(RTT / RTT_virt, 1)^2 SMSS^2 / cwnd` for each ACK, so that below 25 ms rates do not hang on the round
-//!   trip; slow start as RFC 5681;
+//!   trip; slow start as RFC 5681; both for what arrived without a mark;
 //! - loss: half, as Reno (RFC 9331 section 4.3, item 2);
 //! - pacing at `cwnd / SRTT`, twice that in slow start up to half of ssthresh.
 //!
 //! Independence of the round trip begins 500 of them after slow start, so that short transfers are not slowed. Data is
 //! sent with ECT(1).
 //!
-//! Departures: an ACK that tells of a mark grows the window by nothing, rather than by its unmarked part; windows below
-//! two segments, and finding out that a queue marks as RFC 3168 has it, are left out. A peer without accurate feedback
-//! gets ECT(0) and Reno's responses.
+//! Departures: windows below two segments, and finding out that a queue marks as RFC 3168 has it, are left out. A peer
+//! without accurate feedback gets ECT(0) and Reno's responses.
 
 use bentpipe_units::{Duration, Instant, Rate};
 
