@@ -600,7 +600,7 @@ fn places() {
             "between = [\"terminal\", \"client\"]",
             "between = [\"terminal\", \"client\"]\nqueue = {}",
             "my.toml:25:7: link.access.rate: missing; a queue needs the rate at which it is worked off, such as \
-             \"20 Mbps\"",
+             \"20 Mbps\", or a capacity",
         ),
     ]);
     // Where nothing is split, a mark behind the PEP is heard of.

@@ -87,7 +87,7 @@ pub struct TraceState {
     pub cwnd: u64,
     /// Slow start threshold [bytes]; `u64::MAX` is none.
     pub ssthresh: u64,
-    /// Bytes sent and not acknowledged.
+    /// Bytes thought to be under way: sent, and neither acknowledged nor SACKed nor lost.
     pub in_flight: u64,
     /// The latest measured round trip.
     pub rtt: Option<Duration>,

@@ -262,7 +262,8 @@ fn queue(
     let Some(raw) = raw else { return Ok(None) };
     let path = step(link, "queue");
     let Some(rate) = rate else {
-        let problem = "missing; a queue needs the rate at which it is worked off, such as \"20 Mbps\"";
+        let problem =
+            "missing; a queue needs the rate at which it is worked off, such as \"20 Mbps\", or a capacity";
         return Err(cx.error(&step(link, "rate"), problem.to_owned()));
     };
     let scheduler = scheduler::resolve(cx, &step(&path, "scheduler"), &mut raw.scheduler, rate, mean_packet)?;

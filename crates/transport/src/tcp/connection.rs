@@ -185,7 +185,8 @@ pub struct Stats {
     pub srtt: Option<Duration>,
     /// Retransmission timeout, as backed off.
     pub rto: Duration,
-    /// Bytes sent and not acknowledged; after going back, those sent since.
+    /// Bytes sent and neither acknowledged nor SACKed nor thought lost; without SACK, not acknowledged. After going back,
+    /// those sent since.
     pub in_flight: u64,
 }
 
@@ -399,7 +400,7 @@ impl Connection {
             rtt: self.rto.latest(),
             srtt: self.rto.srtt(),
             rto: self.rto.interval(),
-            in_flight: self.flight(),
+            in_flight: self.in_network(),
         }
     }
 

@@ -318,17 +318,20 @@ impl Connection {
     }
 
     /// Thought to be in the network: sent, and neither acknowledged nor SACKed nor lost [bytes].
-    fn in_flight(&mut self, cfg: &Config) -> u64 {
+    fn in_flight(&self, cfg: &Config) -> u64 {
+        let flight = self.in_network();
+        if self.sack.is_some() { flight } else { flight.saturating_sub(self.duplicates(cfg)) }
+    }
+
+    /// The same, without what duplicate ACKs tell where there are no SACKs [bytes].
+    pub(super) fn in_network(&self) -> u64 {
         let (una, nxt, max) = (self.una, self.nxt, self.max);
-        match &mut self.sack {
+        match &self.sack {
             Some(board) if board.rack.is_some() => board.in_flight(una, max),
-            Some(board) if self.phase == Phase::SackRecovery => {
-                board.set_pipe(una, max);
-                board.pipe
-            }
+            Some(board) if self.phase == Phase::SackRecovery => board.in_network(una, max),
             Some(board) if nxt == max => nxt - una - board.total,
             Some(board) => nxt - una - board.ranges.covered(una, nxt),
-            None => (nxt - una).saturating_sub(self.duplicates(cfg)),
+            None => nxt - una,
         }
     }
 

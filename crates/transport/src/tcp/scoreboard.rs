@@ -132,12 +132,17 @@ impl Scoreboard {
 
     /// SetPipe() of RFC 6675 section 4.
     pub(super) fn set_pipe(&mut self, una: u64, max: u64) {
+        self.pipe = self.in_network(una, max);
+    }
+
+    /// What SetPipe() finds [bytes].
+    pub(super) fn in_network(&self, una: u64, max: u64) -> u64 {
         let lost = self.lost.clamp(una, max);
         let again = self.high_rxt.clamp(una, max);
         // (a) not lost, (b) sent again; some are both.
         let a = max - lost - self.ranges.covered(lost, max);
         let b = again - una - self.ranges.covered(una, again);
-        self.pipe = a + b;
+        a + b
     }
 
     /// A recovery begins, with an ACK that tells of `delivered` bytes.

@@ -179,6 +179,7 @@ fn a_hole_with_little_above_it_is_filled_for_want_of_data() {
          300  < . 1:1 a1 w65535 sack4001:5001,1001:3001
               > . 1:1001 rtx
               = cwnd 3000
+              = in_flight 3000                              # 1, sent again, 3001 and 5001
          300  < . 1:1 a1 w65535 sack4001:6001,1001:3001     # 1000 + 1000
               > . 3001:4001 rtx
          400  < . 1:1 a6001 w65535
