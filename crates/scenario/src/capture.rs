@@ -181,6 +181,12 @@ mod tests {
     }
 
     proptest::proptest! {
+        #![proptest_config(proptest::test_runner::Config {
+            failure_persistence: None,
+            rng_seed: proptest::test_runner::RngSeed::Fixed(1),
+            ..proptest::test_runner::Config::default()
+        })]
+
         /// Whatever is done to a capture, reading it gives packets in order of time or a message, never a panic.
         #[test]
         fn a_damaged_capture_gives_packets_or_a_message(
