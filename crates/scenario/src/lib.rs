@@ -19,6 +19,7 @@ mod effective;
 mod error;
 mod file;
 mod files;
+mod gateway;
 mod law;
 mod modcod;
 mod model;
@@ -28,6 +29,7 @@ mod resolve;
 mod scenario;
 mod schema;
 mod source;
+mod traffic;
 mod tree;
 mod video;
 

@@ -7,10 +7,10 @@ use super::nodes::Nodes;
 use super::{Cx, aqm, limit, marking, scheduler, step};
 use crate::error::Error;
 use crate::file::{self, MarkingName, PlaceName, ProtocolName, RateOrLink};
-use crate::model::{
-    AqmSpec, BufferPer, Direction, Gateway, Link, Pep, Place, Protocol, ReceiveQueue, Regulator, Spacelink,
-    TransmitQueue, watched_rate,
+use crate::gateway::{
+    BufferPer, Gateway, Pep, Place, Protocol, ReceiveQueue, Regulator, Spacelink, TransmitQueue, watched_rate,
 };
+use crate::model::{AqmSpec, Direction, Link};
 use crate::tree::{Path, Step, Value};
 
 /// The path of the i-th gateway: an element where there are several, else the table itself.

@@ -1,0 +1,155 @@
+//! A satellite gateway, once its keys are understood.
+
+use bentpipe_queue::{Limit, Marking};
+use bentpipe_units::{Duration, Rate};
+use serde::Serialize;
+
+use crate::canonical::{bps, bps_of, is_off, limit, marking, ns, ns_of};
+use crate::model::{AqmSpec, SchedulerSpec};
+
+/// A satellite gateway, with the terminal at the far end of its satellite.
+#[derive(Clone, Debug, Serialize)]
+pub struct Gateway {
+    /// Its name as a node.
+    pub name: String,
+    /// The terminal's name as a node.
+    pub terminal: String,
+    /// The satellite: the one link that joins the two (an index).
+    pub link: usize,
+    /// Whether the satellite's way forward leads from the gateway to the terminal.
+    pub link_forward: bool,
+    /// What watches one of its queues.
+    pub aqm: AqmSpec,
+    /// Mean length of a packet that the AQM's defaults were worked out with [bytes].
+    #[serde(skip)]
+    pub mean_packet: f64,
+    /// Whose queue the AQM watches.
+    pub watch: Place,
+    /// Where its verdict is applied.
+    pub mark: Place,
+    /// What a mark does.
+    #[serde(serialize_with = "marking")]
+    pub marking: Marking,
+    /// The queue ahead of the PEP.
+    pub receive_queue: ReceiveQueue,
+    /// The performance enhancing proxy.
+    pub pep: Pep,
+    /// The queue behind the PEP.
+    pub transmit_queue: TransmitQueue,
+    /// What limits the rate into the satellite.
+    pub regulator: Regulator,
+    /// The transport between gateway and terminal.
+    pub spacelink: Spacelink,
+}
+
+impl Gateway {
+    /// Capacity of the link that drains the queue that the AQM watches: the receive queue's where it watches that
+    /// and it has a rate, else the regulator's.
+    #[must_use]
+    pub fn watched_rate(&self) -> Rate {
+        watched_rate(self.watch, self.receive_queue.rate, self.regulator.rate)
+    }
+}
+
+/// See [`Gateway::watched_rate`].
+pub(crate) fn watched_rate(watch: Place, receive: Option<Rate>, regulator: Rate) -> Rate {
+    match (watch, receive) {
+        (Place::Receive, Some(rate)) => rate,
+        _ => regulator,
+    }
+}
+
+/// A place in a gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    /// The queue ahead of the PEP.
+    Receive,
+    /// The queue behind the PEP.
+    Transmit,
+}
+
+/// The queue ahead of the PEP.
+#[derive(Clone, Debug, Serialize)]
+pub struct ReceiveQueue {
+    /// What it holds.
+    #[serde(serialize_with = "limit")]
+    pub limit: Limit,
+    /// How fast it is worked off; none: at once.
+    #[serde(serialize_with = "bps_of")]
+    pub rate: Option<Rate>,
+}
+
+/// The performance enhancing proxy.
+#[derive(Clone, Debug, Serialize)]
+pub struct Pep {
+    /// The protocols whose connections it splits.
+    pub split: Vec<Protocol>,
+    /// From the receive queue to the transmit queue.
+    #[serde(serialize_with = "ns")]
+    pub delay: Duration,
+    /// What it buffers for each user or connection [bytes].
+    pub buffer: u64,
+    /// Whose the buffer is.
+    pub buffer_per: BufferPer,
+}
+
+/// A protocol that a PEP can split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Protocol {
+    /// TCP.
+    Tcp,
+}
+
+/// Whose a PEP buffer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BufferPer {
+    /// A user's: all of the connections of one receiving host share it.
+    User,
+    /// A connection's own.
+    Connection,
+}
+
+/// The queue behind the PEP.
+#[derive(Clone, Debug, Serialize)]
+pub struct TransmitQueue {
+    /// Which packet goes next.
+    pub scheduler: SchedulerSpec,
+    /// What it holds.
+    #[serde(serialize_with = "limit")]
+    pub limit: Limit,
+}
+
+/// What limits the rate into the satellite.
+#[derive(Clone, Debug, Serialize)]
+pub struct Regulator {
+    /// The rate, on the wire; where it follows the satellite, what that has on average.
+    #[serde(serialize_with = "bps")]
+    pub rate: Rate,
+    /// Whether it follows the satellite's capacity.
+    #[serde(skip_serializing_if = "is_off")]
+    pub follows_link: bool,
+    /// How often packets are let go, each time as many as the rate allows; none: each in its time.
+    #[serde(serialize_with = "ns_of")]
+    pub tick: Option<Duration>,
+}
+
+/// The transport between gateway and terminal.
+#[derive(Clone, Debug, Serialize)]
+pub struct Spacelink {
+    /// Length of a full packet on the wire, headers included [bytes].
+    pub packet: u64,
+    /// Length of its headers [bytes].
+    pub header: u64,
+    /// Bytes in flight, over all streams.
+    pub window: u64,
+    /// Bytes in flight of one stream.
+    pub stream_window: u64,
+    /// Packets for which one acknowledgement is sent.
+    pub ack_every: u32,
+    /// How long an acknowledgement may wait.
+    #[serde(serialize_with = "ns")]
+    pub ack_delay: Duration,
+}
