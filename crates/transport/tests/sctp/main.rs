@@ -6,5 +6,7 @@ mod congestion;
 mod loss;
 mod properties;
 mod receiver;
+#[path = "../script/mod.rs"]
+mod script;
 mod setup;
 mod trace;

@@ -15,32 +15,18 @@
 //! timer that is due is an error. `#` begins a comment.
 
 use bentpipe_transport::sctp::{Association, Config, Control, Cookie, Data, Packet, Sack};
-use bentpipe_units::{Duration, Instant};
+use bentpipe_units::Instant;
+
+use crate::script::{self, Endpoint, ms, number};
 
 /// RFC values with round numbers: DATA chunks of at most 1000 bytes on the wire, 984 of them data, SACKs at once.
 pub fn config() -> Config {
     Config { pmtu: 1032, message: 984, a_rwnd: 65_535, sack_every: 1, ..Config::default() }
 }
 
-/// Runs a trace; panics, with the line, where the association differs.
+/// Runs a trace.
 pub fn run(cfg: &Config, trace: &str) -> Association {
-    let mut run = Run { cfg, association: None, now: Instant::ZERO, sent: Vec::new(), at: String::new() };
-    for (number, line) in trace.lines().enumerate() {
-        let text = line.split('#').next().unwrap_or_default().trim();
-        let words: Vec<&str> = text.split_whitespace().collect();
-        match words.split_first() {
-            None => continue,
-            Some((&">", expected)) => run.expect(expected, &format!("{}: {text}", number + 1)),
-            Some((&"=", [key, value])) => run.state(key, value, &format!("{}: {text}", number + 1)),
-            Some((time, event)) => {
-                run.nothing_left();
-                run.at = format!("{}: {text}", number + 1);
-                run.event(millis(time), event);
-            }
-        }
-    }
-    run.nothing_left();
-    run.association.expect("a trace begins with connect or listen")
+    script::run(cfg, trace)
 }
 
 /// A trace after the set-up, which took 100 ms for each of its two round trips from time 0 on, with a peer's buffer of
@@ -50,74 +36,54 @@ pub fn established(cfg: &Config, window: u32, trace: &str) -> Association {
     run(cfg, &(setup + trace))
 }
 
-struct Run<'a> {
-    cfg: &'a Config,
-    association: Option<Association>,
-    now: Instant,
-    sent: Vec<Packet>,
-    at: String,
-}
+impl Endpoint for Association {
+    type Config = Config;
+    type Sent = Packet;
 
-impl Run<'_> {
-    fn event(&mut self, at: Instant, event: &[&str]) {
-        assert!(at >= self.now, "line {}: back in time", self.at);
-        self.now = at;
-        let (cfg, now) = (self.cfg, at);
-        let association = match event {
-            ["connect"] => self.association.insert(Association::connect(cfg)),
-            ["listen"] => self.association.insert(Association::listen(cfg)),
-            _ => self.association.as_mut().expect("a trace begins with connect or listen"),
-        };
-        if event == ["timer"] {
-            assert_eq!(association.timer(), Some(now), "line {}: the timer", self.at);
-            association.on_timer(cfg, now);
-        } else {
-            let due = association.timer().is_some_and(|timer| timer <= now);
-            assert!(!due, "line {}: a timer was due at {:?}", self.at, association.timer());
-        }
+    fn open(cfg: &Config, _now: Instant, passive: bool) -> Self {
+        if passive { Self::listen(cfg) } else { Self::connect(cfg) }
+    }
+
+    fn timer(&self) -> Option<Instant> {
+        self.timer()
+    }
+
+    fn on_timer(&mut self, cfg: &Config, now: Instant) {
+        self.on_timer(cfg, now);
+    }
+
+    fn on_event(&mut self, cfg: &Config, now: Instant, event: &[&str]) -> bool {
         match event {
-            ["connect" | "listen" | "timer"] => {}
-            ["write", n] => association.write(cfg, number(n)),
-            ["send", n] => association.send(cfg, number(n) as u32),
-            ["read", n] => association.read(number(n)),
-            ["close"] => association.close(),
-            ["abort"] => association.abort(),
-            ["<", chunks @ ..] => association.on_packet(cfg, now, &parse(chunks, now)),
-            _ => panic!("line {}: no such event", self.at),
+            ["write", n] => self.write(cfg, number(n)),
+            ["send", n] => self.send(cfg, number(n) as u32),
+            ["read", n] => self.read(number(n)),
+            ["close"] => self.close(),
+            ["abort"] => self.abort(),
+            ["<", chunks @ ..] => self.on_packet(cfg, now, &parse(chunks, now)),
+            _ => return false,
         }
-        while let Some(packet) = association.poll_transmit(cfg, now) {
-            assert!(packet.wire_len(cfg) <= cfg.pmtu, "line {}: {packet:?} is too long", self.at);
-            self.sent.push(packet);
-            assert!(self.sent.len() < 10_000, "line {}: it sends without end", self.at);
-        }
-        self.sent.reverse();
+        true
     }
 
-    fn expect(&mut self, expected: &[&str], line: &str) {
-        let Some(packet) = self.sent.pop() else {
-            panic!("line {line}: nothing more was sent at {}", self.at)
-        };
-        let sent = words(&packet);
+    fn poll(&mut self, cfg: &Config, now: Instant) -> Option<Packet> {
+        let packet = self.poll_transmit(cfg, now)?;
+        assert!(packet.wire_len(cfg) <= cfg.pmtu, "{packet:?} is too long");
+        Some(packet)
+    }
+
+    fn words(packet: &Packet) -> Vec<String> {
+        words(packet)
+    }
+
+    fn matches(sent: &[String], expected: &[&str]) -> bool {
         // Windows are compared where they are given.
-        let plain: Vec<&String> =
-            sent.iter().filter(|w| !w.starts_with('w') || expected.contains(&w.as_str())).collect();
-        assert!(
-            plain.iter().map(|w| w.as_str()).eq(expected.iter().copied()),
-            "line {line}: sent {}",
-            sent.join(" ")
-        );
+        let plain = sent.iter().filter(|w| !w.starts_with('w') || expected.contains(&w.as_str()));
+        plain.map(String::as_str).eq(expected.iter().copied())
     }
 
-    fn nothing_left(&self) {
-        let left: Vec<String> = self.sent.iter().rev().map(|packet| words(packet).join(" ")).collect();
-        assert!(left.is_empty(), "after line {}: also sent {left:?}", self.at);
-    }
-
-    fn state(&self, key: &str, value: &str, line: &str) {
-        let a = self.association.as_ref().expect("a trace begins with connect or listen");
-        let stats = a.stats();
-        let ms = |at: Instant| format!("{}", at.as_nanos() as f64 / 1e6);
-        let found = match key {
+    fn state(&self, key: &str) -> Option<String> {
+        let stats = self.stats();
+        Some(match key {
             "cwnd" => stats.cwnd.to_string(),
             "ssthresh" => stats.ssthresh.to_string(),
             "pba" => stats.partial_bytes_acked.to_string(),
@@ -126,20 +92,19 @@ impl Run<'_> {
             "timeouts" => stats.timeouts.to_string(),
             "retransmissions" => stats.retransmissions.to_string(),
             "fast_retransmits" => stats.fast_retransmits.to_string(),
-            "rto" => ms(Instant::ZERO + stats.rto),
-            "srtt" => stats.srtt.map_or_else(|| "none".into(), |srtt| ms(Instant::ZERO + srtt)),
-            "timer" => a.timer().map_or_else(|| "none".into(), ms),
-            "readable" => a.readable().to_string(),
-            "received" => a.received().to_string(),
-            "acked" => a.acked().to_string(),
-            "unsent_or_unacked" => a.unsent_or_unacked().to_string(),
-            "established" => a.is_established().to_string(),
-            "peer_closed" => a.peer_closed().to_string(),
-            "closed" => a.is_closed().to_string(),
-            "failed" => a.failed().to_string(),
-            _ => panic!("line {line}: no such state"),
-        };
-        assert_eq!(found, value, "line {line}, after {}", self.at);
+            "rto" => ms(Some(Instant::ZERO + stats.rto)),
+            "srtt" => ms(stats.srtt.map(|srtt| Instant::ZERO + srtt)),
+            "timer" => ms(self.timer()),
+            "readable" => self.readable().to_string(),
+            "received" => self.received().to_string(),
+            "acked" => self.acked().to_string(),
+            "unsent_or_unacked" => self.unsent_or_unacked().to_string(),
+            "established" => self.is_established().to_string(),
+            "peer_closed" => self.peer_closed().to_string(),
+            "closed" => self.is_closed().to_string(),
+            "failed" => self.failed().to_string(),
+            _ => return None,
+        })
     }
 }
 
@@ -240,13 +205,4 @@ fn chunk(word: &str) -> Data {
     let (begin, end) = (!word.starts_with('-'), !word.ends_with('-'));
     let (tsn, len) = word.trim_matches('-').split_once(':').expect("TSN:LEN");
     Data { tsn: number(tsn), len: number(len) as u16, begin, end }
-}
-
-fn number(word: &str) -> u64 {
-    word.parse().unwrap_or_else(|_| panic!("not a number: {word}"))
-}
-
-fn millis(word: &str) -> Instant {
-    let ms: f64 = word.parse().unwrap_or_else(|_| panic!("not a time: {word}"));
-    Instant::ZERO + Duration::from_nanos((ms * 1e6).round() as u64)
 }

@@ -13,6 +13,8 @@ mod pacing;
 mod properties;
 mod rack;
 mod sack;
+#[path = "../script/mod.rs"]
+mod script;
 mod timeout;
 mod trace;
 mod window;

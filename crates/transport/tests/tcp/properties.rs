@@ -83,6 +83,32 @@ fn applications() -> impl Strategy<Value = Application> {
     )
 }
 
+/// … with segments of a few bytes, windows of one, timeouts of nothing, and clocks from perfect to half a second.
+fn extremes() -> impl Strategy<Value = Config> {
+    let pick = (0usize..4, 0usize..3, 0usize..3, any::<[bool; 2]>());
+    (configs(), 1u32..=20, 0u32..4, pick).prop_map(
+        |(cfg, mss, initial_window, (n, rto, ssthresh, [half_of_cwnd, bsd]))| {
+            let receive_window = cfg.receive_window.clamp(1, 200 * mss);
+            Config {
+                mss,
+                initial_window,
+                receive_window,
+                max_window: [1, 3 * u64::from(mss), 50 * u64::from(mss), u64::MAX][n],
+                initial_ssthresh: [0, 20 * u64::from(mss), u64::MAX][ssthresh],
+                min_rto: Duration::from_millis([0, 1, 1000][rto]),
+                initial_rto: Duration::from_millis([1, 1000, 3000][ssthresh]),
+                max_rto: Duration::from_secs(60),
+                clock_granularity: Duration::from_nanos([0, 1, 1_000_000, 500_000_000][n]),
+                half_of_cwnd,
+                estimator: if bsd { Estimator::Bsd } else { cfg.estimator },
+                window_scale: cfg.window_scale.map(|shift| shift.min(receive_window.ilog2() as u8)),
+                initial_receive_window: cfg.initial_receive_window.map(|_| mss),
+                ..cfg
+            }
+        },
+    )
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, rng_seed: RngSeed::Fixed(1), ..ProptestConfig::default() })]
 
@@ -101,6 +127,33 @@ proptest! {
             prop_assert_eq!(end.connection.acked(), bytes[i]);
             prop_assert!(end.connection.peer_closed());
             // No storm: a timer goes off for something sent or received.
+            let stats = end.connection.stats();
+            prop_assert!(end.timer_calls <= 2 * (stats.segments_sent + stats.segments_received));
+        }
+    }
+
+    /// Nor do extremes keep any from it, over paths of up to two minutes there and back.
+    #[test]
+    fn extremes_only_take_longer(
+        cfgs in (extremes(), extremes()),
+        bytes in (0u64..3000, 0u64..300),
+        (chunk, every) in (1u64..1000, 0u64..500),
+        channel in channels(),
+        (times, quiet) in (prop_oneof![Just(1u64), Just(20), Just(200)], any::<bool>()),
+        seed in any::<u64>(),
+    ) {
+        let far = Channel { delay: channel.delay.times(times), ..channel };
+        let none = Duration::ZERO;
+        let channel = if quiet { Channel { loss: 0.0, duplication: 0.0, jitter: none, ..far } } else { far };
+        let app = |bytes: u64| {
+            let chunk = chunk.max(bytes / 50);
+            Application { bytes, chunk, read: chunk, read_every: Duration::from_millis(every) }
+        };
+        let limit = Duration::from_secs(10_000_000);
+        let apps = [app(bytes.0), app(bytes.1)];
+        let outcome = transfer([&cfgs.0, &cfgs.1], apps, &channel, seed, limit);
+        for (end, (sent, received)) in outcome.ends.iter().zip([bytes, (bytes.1, bytes.0)]) {
+            prop_assert_eq!((end.connection.acked(), end.read), (sent, received));
             let stats = end.connection.stats();
             prop_assert!(end.timer_calls <= 2 * (stats.segments_sent + stats.segments_received));
         }

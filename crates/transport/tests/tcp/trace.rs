@@ -17,6 +17,8 @@
 use bentpipe_transport::tcp::{Config, Connection, Ecn, Flags, Sack, Segment, Timestamps};
 use bentpipe_units::{Duration, Instant};
 
+use crate::script::{self, Endpoint, ms, number};
+
 /// RFC values with round numbers: segments of 1000 bytes, and ACKs at once.
 pub fn config() -> Config {
     Config {
@@ -28,25 +30,9 @@ pub fn config() -> Config {
     }
 }
 
-/// Runs a trace; panics, with the line, where the connection differs.
+/// Runs a trace.
 pub fn run(cfg: &Config, trace: &str) -> Connection {
-    let mut run = Run { cfg, connection: None, now: Instant::ZERO, sent: Vec::new(), at: String::new() };
-    for (number, line) in trace.lines().enumerate() {
-        let text = line.split('#').next().unwrap_or_default().trim();
-        let words: Vec<&str> = text.split_whitespace().collect();
-        match words.split_first() {
-            None => continue,
-            Some((&">", expected)) => run.expect(expected, &format!("{}: {text}", number + 1)),
-            Some((&"=", [key, value])) => run.state(key, value, &format!("{}: {text}", number + 1)),
-            Some((time, event)) => {
-                run.nothing_left();
-                run.at = format!("{}: {text}", number + 1);
-                run.event(millis(time), event);
-            }
-        }
-    }
-    run.nothing_left();
-    run.connection.expect("a trace begins with connect or listen")
+    script::run(cfg, trace)
 }
 
 /// A trace after the handshake, which took 100 ms from time 0 on, with a peer's window of `window`.
@@ -54,93 +40,75 @@ pub fn established(cfg: &Config, window: u32, trace: &str) -> Connection {
     run(cfg, &format!("0 connect\n> S 0:0\n100 < S. 0:0 a1 w{window}\n> . 1:1 a1\n{trace}"))
 }
 
-struct Run<'a> {
-    cfg: &'a Config,
-    connection: Option<Connection>,
-    now: Instant,
-    sent: Vec<Segment>,
-    at: String,
-}
+impl Endpoint for Connection {
+    type Config = Config;
+    type Sent = Segment;
 
-impl Run<'_> {
-    fn event(&mut self, at: Instant, event: &[&str]) {
-        assert!(at >= self.now, "line {}: back in time", self.at);
-        self.now = at;
-        let (cfg, now) = (self.cfg, at);
-        let connection = match event {
-            ["connect"] => self.connection.insert(Connection::connect(cfg, now)),
-            ["listen"] => self.connection.insert(Connection::listen(cfg)),
-            _ => self.connection.as_mut().expect("a trace begins with connect or listen"),
-        };
-        if event == ["timer"] {
-            assert_eq!(connection.timer(), Some(now), "line {}: the timer", self.at);
-            connection.on_timer(cfg, now);
-        } else {
-            let due = connection.timer().is_some_and(|timer| timer <= now);
-            assert!(!due, "line {}: a timer was due at {:?}", self.at, connection.timer());
-        }
+    fn open(cfg: &Config, now: Instant, passive: bool) -> Self {
+        if passive { Self::listen(cfg) } else { Self::connect(cfg, now) }
+    }
+
+    fn timer(&self) -> Option<Instant> {
+        self.timer()
+    }
+
+    fn on_timer(&mut self, cfg: &Config, now: Instant) {
+        self.on_timer(cfg, now);
+    }
+
+    fn on_event(&mut self, cfg: &Config, now: Instant, event: &[&str]) -> bool {
         match event {
-            ["connect" | "listen" | "timer"] => {}
-            ["pace"] => assert_eq!(connection.pace(), Some(now), "line {}: pacing", self.at),
-            ["write", n] => connection.write(number(n)),
-            ["read", n] => connection.read(number(n)),
-            ["window", n] => connection.set_window(number(n) as u32),
-            ["close"] => connection.close(),
-            ["abort"] => connection.abort(),
-            ["<", segment @ ..] => connection.on_segment(cfg, now, &parse(segment)),
-            _ => panic!("line {}: no such event", self.at),
+            ["pace"] => assert_eq!(self.pace(), Some(now), "pacing"),
+            ["write", n] => self.write(number(n)),
+            ["read", n] => self.read(number(n)),
+            ["window", n] => self.set_window(number(n) as u32),
+            ["close"] => self.close(),
+            ["abort"] => self.abort(),
+            ["<", segment @ ..] => self.on_segment(cfg, now, &parse(segment)),
+            _ => return false,
         }
-        while let Some(segment) = connection.poll_transmit(cfg, now) {
-            self.sent.push(segment);
-            assert!(self.sent.len() < 10_000, "line {}: it sends without end", self.at);
-        }
-        self.sent.reverse();
+        true
     }
 
-    fn expect(&mut self, expected: &[&str], line: &str) {
-        let Some(segment) = self.sent.pop() else {
-            panic!("line {line}: nothing more was sent at {}", self.at)
-        };
-        let sent = words(&segment);
-        let matches = expected.iter().all(|word| sent.iter().any(|s| s == word))
-            && sent.iter().all(|word| {
-                !matches!(&word[..1], "r" | "e" | "s" | "d") || expected.contains(&word.as_str())
-            });
-        assert!(matches, "line {line}: sent {}", sent.join(" "));
+    fn poll(&mut self, cfg: &Config, now: Instant) -> Option<Segment> {
+        self.poll_transmit(cfg, now)
     }
 
-    fn nothing_left(&self) {
-        let left: Vec<String> = self.sent.iter().rev().map(|segment| words(segment).join(" ")).collect();
-        assert!(left.is_empty(), "after line {}: also sent {left:?}", self.at);
+    fn words(segment: &Segment) -> Vec<String> {
+        words(segment)
     }
 
-    fn state(&self, key: &str, value: &str, line: &str) {
-        let c = self.connection.as_ref().expect("a trace begins with connect or listen");
-        let stats = c.stats();
-        let ms = |at: Instant| format!("{}", at.as_nanos() as f64 / 1e6);
-        let found = match key {
+    fn matches(sent: &[String], expected: &[&str]) -> bool {
+        expected.iter().all(|word| sent.iter().any(|s| s == word))
+            && sent
+                .iter()
+                .all(|word| !matches!(&word[..1], "r" | "e" | "s" | "d") || expected.contains(&word.as_str()))
+    }
+
+    fn state(&self, key: &str) -> Option<String> {
+        let stats = self.stats();
+        Some(match key {
             "cwnd" => stats.cwnd.to_string(),
             "ssthresh" => stats.ssthresh.to_string(),
             "in_flight" => stats.in_flight.to_string(),
             "timeouts" => stats.timeouts.to_string(),
             "retransmissions" => stats.retransmissions.to_string(),
             "fast_retransmits" => stats.fast_retransmits.to_string(),
-            "rto" => ms(Instant::ZERO + stats.rto),
-            "srtt" => stats.srtt.map_or_else(|| "none".into(), |srtt| ms(Instant::ZERO + srtt)),
-            "timer" => c.timer().map_or_else(|| "none".into(), ms),
-            "pace" => c.pace().map_or_else(|| "none".into(), ms),
-            "readable" => c.readable().to_string(),
-            "received" => c.received().to_string(),
-            "acked" => c.acked().to_string(),
-            "unsent_or_unacked" => c.unsent_or_unacked().to_string(),
-            "established" => c.is_established().to_string(),
-            "peer_closed" => c.peer_closed().to_string(),
-            "closed" => c.is_closed().to_string(),
-            "time_wait" => c.in_time_wait().to_string(),
-            "failed" => c.failed().to_string(),
-            _ => panic!("line {line}: no such state"),
-        };
-        assert_eq!(found, value, "line {line}, after {}", self.at);
+            "rto" => ms(Some(Instant::ZERO + stats.rto)),
+            "srtt" => ms(stats.srtt.map(|srtt| Instant::ZERO + srtt)),
+            "timer" => ms(self.timer()),
+            "pace" => ms(self.pace()),
+            "readable" => self.readable().to_string(),
+            "received" => self.received().to_string(),
+            "acked" => self.acked().to_string(),
+            "unsent_or_unacked" => self.unsent_or_unacked().to_string(),
+            "established" => self.is_established().to_string(),
+            "peer_closed" => self.peer_closed().to_string(),
+            "closed" => self.is_closed().to_string(),
+            "time_wait" => self.in_time_wait().to_string(),
+            "failed" => self.failed().to_string(),
+            _ => return None,
+        })
     }
 }
 
@@ -236,13 +204,4 @@ pub fn parse(words: &[&str]) -> Segment {
         segment.sack = segment.sack.with_duplicate(segment.ack, range(text));
     }
     segment
-}
-
-fn number(word: &str) -> u64 {
-    word.parse().unwrap_or_else(|_| panic!("no number: {word}"))
-}
-
-fn millis(word: &str) -> Instant {
-    let ms: f64 = word.parse().unwrap_or_else(|_| panic!("no time: {word}"));
-    Instant::from_nanos((ms * 1e6).round() as u64)
 }
