@@ -239,7 +239,11 @@ class _Book:
             else f"Sampled every {interval * 1e3:g} ms; the line is the mean of {size} samples"
             f" ({size * interval:g} s), the band spans the smallest and the largest of them."
         )
-        dashed = " The dashed line is the link's capacity." if limits else ""
+        dashed = (
+            " The dashed line is the link's capacity, the long-term mean of one that changes."
+            if limits
+            else ""
+        )
         caption = f"{quantity} in {self._which_run}. {how}{dashed}"
         return Figure(name, title, caption, tuple(panels))
 

@@ -173,7 +173,7 @@ METRICS: tuple[Metric, ...] = (
         "Utilization, share of capacity",
         "%",
         LINK,
-        "Mean rate sent as a share of the link's capacity.",
+        "Mean rate sent as a share of the link's capacity, or of the long-term mean of one that changes.",
         lambda run: _scaled(_mean(run.samples("utilization_out")), 100 / run.capacity),
     ),
     Metric(

@@ -155,14 +155,14 @@ def _script_json(value: object) -> str:
 def _summary(result: Result) -> list[tuple[str, str]]:
     scenario, manifest = result.manifest["scenario"], result.manifest
     capacities = sorted({setting["capacity"] for setting in manifest["settings"]})
-    seeds = ", ".join(map(str, result.seeds))
+    seeds = f"seed{'s' * (len(result.seeds) > 1)} {', '.join(map(str, result.seeds))}"
     rows = [
         ("Scenario", scenario["name"]),
         (
             "Measured",
             f"{clock(scenario['duration'])} of simulated time after {clock(scenario['warmup'])} of warm-up",
         ),
-        ("Runs", f"{plural(len(result.seeds), 'run')} per setting, seeds {seeds}"),
+        ("Runs", f"{plural(len(result.seeds), 'run')} per setting, {seeds}"),
         ("Link", " and ".join(f"{capacity * 1e-6:g} Mbit/s" for capacity in capacities)),
         ("Parameters from", scenario["source"]),
         ("Changed from the file", ", ".join(scenario["overrides"])),
