@@ -108,8 +108,11 @@ impl Loss {
 }
 
 impl Serialize for Loss {
-    /// A number where that says it all.
+    /// A number where that says it all. What never loses a packet is alike, by whatever law and wherever.
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        if self.is_none() {
+            return 0.0f64.serialize(to);
+        }
         if let (LossLaw::Probability(p), LossOf::All, LossAt::AfterQueue) = (&self.law, self.of, self.at) {
             return p.serialize(to);
         }

@@ -68,3 +68,22 @@ fn the_table_of_access_links_is_right() {
     let rates: Vec<_> = links.iter().map(|l| l.rate.map_or(0, |r| r.as_bps())).collect();
     assert_eq!(rates, [54_000_000, 12_670_000, 384_000]);
 }
+
+/// What never loses a packet means the same, however it is said; what loses one does not.
+#[test]
+fn no_loss_is_no_loss() {
+    let canonical = |loss: &str| load(loss, &[], std::path::Path::new("")).canonical_json();
+    let none = canonical("");
+    for same in [
+        "loss = 0",
+        "loss = { nth = [] }",
+        "loss = { probability = 0, of = \"data\" }",
+        "loss = { bit_error_rate = 0, at = \"before_queue\" }",
+        "loss = { gilbert_elliott = { p = 0.1, r = 0.5, loss_bad = 0 } }",
+    ] {
+        assert_eq!(canonical(same), none, "{same}");
+    }
+    let some = canonical("loss = { probability = 0.1, at = \"before_queue\" }");
+    assert_ne!(some, none);
+    assert_ne!(some, canonical("loss = 0.1"));
+}
