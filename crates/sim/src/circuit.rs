@@ -12,6 +12,10 @@ use crate::network::{Body, Hop, Line, Path};
 use crate::traffic::{Carrier, Kind};
 use crate::world::{NONE, Relay, World};
 
+/// Ends of connections at a time: as many as fit in the memory of most machines (some 3 GB), where transfers begin faster
+/// than they can end.
+const MOST_ENDS: usize = 1 << 22;
+
 /// Whose link of a group a path takes.
 #[derive(Clone, Copy, Debug)]
 pub enum Member {
@@ -273,9 +277,11 @@ impl World {
             }
         }
         let ends = self.conns.len().max(self.associations.len()).max(2 * self.media.len());
-        let most = ends.max(self.lines.len());
         let streams = plan.joints.iter().map(|&s| self.stations[s as usize].relays.len()).max();
-        if most > MAX_INDEX as usize || streams > Some(spacelink::MAX_STREAMS as usize) {
+        if ends > MOST_ENDS
+            || self.lines.len() > MAX_INDEX as usize
+            || streams > Some(spacelink::MAX_STREAMS as usize)
+        {
             self.fault = Some(format!("more than {circuit} connections at a time are too many"));
         }
         self.circuits.push(Circuit {
