@@ -435,6 +435,9 @@ pub struct Tcp {
     /// Whether congestion leaves a share of the congestion window, not of what is outstanding.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub half_of_cwnd: bool,
+    /// Whether to recover as ns-2 does.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub ns2_recovery: bool,
     /// Whether a timeout resends everything from the first unacknowledged segment on.
     pub go_back_n: bool,
     /// Whether an idle connection starts again from the initial window.

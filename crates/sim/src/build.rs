@@ -504,6 +504,7 @@ fn tcp_config(t: &scenario::Tcp, pacing: Option<Rate>) -> tcp::Config {
         delayed_ack: t.delayed_ack,
         impatient: t.impatient,
         half_of_cwnd: t.half_of_cwnd,
+        ns2_recovery: t.ns2_recovery,
         go_back_n: t.go_back_n,
         slow_start_restart: t.slow_start_restart,
         pacing,

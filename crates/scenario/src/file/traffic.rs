@@ -71,6 +71,9 @@ pub struct Tcp {
     /// Whether congestion leaves half (or another share) of the congestion window, not of what is outstanding (RFC 5681,
     /// 3.1).
     pub half_of_cwnd: bool,
+    /// Whether to recover as ns-2 does: duplicate acknowledgements let more go again of what was sent before a timeout, and in
+    /// NewReno's fast recovery an acknowledgement lets two segments go at the most.
+    pub ns2_recovery: bool,
     /// Whether a timeout resends everything from the first unacknowledged segment on, in slow start and without what is
     /// selectively acknowledged. If not, one segment for each hole that shows goes again, which takes a round trip each.
     pub go_back_n: bool,
@@ -258,6 +261,7 @@ impl Default for Tcp {
             delayed_ack: None,
             impatient: true,
             half_of_cwnd: false,
+            ns2_recovery: false,
             go_back_n: true,
             slow_start_restart: true,
             hystart: false,

@@ -140,6 +140,7 @@ fn tcp(cx: &mut Cx<'_>, name: &str, raw: &mut file::Tcp) -> Result<Tcp, Error> {
         delayed_ack: raw.delayed_ack.map(|t| t.time()),
         impatient: raw.impatient,
         half_of_cwnd: raw.half_of_cwnd,
+        ns2_recovery: raw.ns2_recovery,
         go_back_n: raw.go_back_n,
         slow_start_restart: raw.slow_start_restart,
         hystart: raw.hystart,

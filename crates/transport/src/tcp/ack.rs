@@ -8,7 +8,7 @@ use super::connection::{Alarm, Connection, Phase, State};
 use super::{Config, Flags, Segment};
 
 /// Duplicate ACKs that tell of a loss, RFC 5681 section 3.2.
-const DUPLICATES: u32 = 3;
+pub(super) const DUPLICATES: u32 = 3;
 
 impl Connection {
     /// Takes in the ACK and the window of a segment. Whether the rest of it counts.
@@ -24,6 +24,7 @@ impl Connection {
         if self.delivery.is_some() {
             self.begin_sample(cfg, now, seg);
         }
+        self.burst = 0;
         let marked = match self.ecn {
             Feedback::Off => false,
             Feedback::Classic => seg.flags.has(Flags::ECE) && self.on_echo(cfg, now, seg.ack),
@@ -90,6 +91,11 @@ impl Connection {
             Phase::Open => self.grow(cfg, now, acked, marked),
             Phase::FastRecovery => restart = self.on_ack_recovering(cfg, ack, acked),
             Phase::SackRecovery => self.on_ack_in_sack_recovery(cfg, ack),
+            Phase::Inflating => {
+                self.window.cwnd = cfg.smss();
+                self.phase = Phase::Open;
+                self.grow(cfg, now, acked, marked);
+            }
             Phase::Repair | Phase::Fill => {
                 self.resend_due = ack < self.recover;
                 if !self.resend_due {
@@ -185,6 +191,10 @@ impl Connection {
             return;
         }
         self.duplicate_acks = self.duplicate_acks.saturating_add(1);
+        if self.phase == Phase::Inflating && self.duplicate_acks > DUPLICATES {
+            self.window.cwnd = self.window.cwnd.saturating_add(cfg.smss());
+            return;
+        }
         // RFC 6582 section 3.2 step 2: duplicates of an ACK that does not cover more than `recover` tell of
         // segments sent twice, not of a loss.
         if self.duplicate_acks != DUPLICATES || self.una <= self.recover {

@@ -48,6 +48,10 @@ pub struct Config {
     /// Whether congestion leaves a share of the congestion window, as in 4.3BSD and ns-2, not of what is outstanding
     /// (RFC 5681 section 3.1, which warns of the former).
     pub half_of_cwnd: bool,
+    /// Whether to recover as ns-2 does. Duplicate ACKs let more go again of what was sent before a timeout: the first two by
+    /// limited transmit, and those after the third as in fast recovery (only with [`go_back_n`](Self::go_back_n) and without
+    /// SACK). In NewReno's fast recovery, an ACK lets two segments go at the most, beside the one sent again.
+    pub ns2_recovery: bool,
     /// Whether all from the first unacknowledged byte that is not selectively acknowledged is sent again after a
     /// timeout, in slow start (RFC 5681 section 3.1, RFC 6675 section 5.1), as 4.4BSD and ns-2 do.
     /// If not, one segment is, and one more for each ACK that shows another hole: a round trip for each.
@@ -169,6 +173,7 @@ impl Default for Config {
             delayed_ack: Some(Duration::from_millis(200)),
             impatient: true,
             half_of_cwnd: false,
+            ns2_recovery: false,
             go_back_n: true,
             abc: false,
             slow_start_restart: true,

@@ -51,6 +51,8 @@ pub(super) enum Phase {
     Fill,
     /// After a timeout, without going back: one segment for each hole that shows.
     Repair,
+    /// After a timeout, going back, until new data is acknowledged: duplicate ACKs let more go, as in ns-2.
+    Inflating,
 }
 
 /// What the sender's timer is set for.
@@ -128,6 +130,8 @@ pub struct Connection {
     pub(super) reset: Reset,
     /// Window probes in a row.
     pub(super) probes: u8,
+    /// Segments never sent before that have left in fast recovery since the last ACK.
+    pub(super) burst: u8,
     /// The application closed its direction.
     pub(super) closing: bool,
     pub(super) failed: bool,
@@ -240,6 +244,7 @@ impl Connection {
             alarm: Alarm::Off,
             reset: Reset::None,
             probes: 0,
+            burst: 0,
             closing: false,
             failed: false,
             syn_due: false,

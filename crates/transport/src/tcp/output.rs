@@ -3,6 +3,8 @@
 use bentpipe_units::{Duration, Instant};
 
 use super::accurate::Feedback;
+use super::ack::DUPLICATES;
+use super::congestion::Recovery;
 use super::connection::{Alarm, Connection, Phase, Reset, State};
 use super::{Config, Ecn, Flags, Sack, Segment, Timestamps};
 
@@ -78,6 +80,13 @@ impl Connection {
             }
             return Some(segment);
         }
+        if self.phase == Phase::FastRecovery
+            && cfg.ns2_recovery
+            && self.burst >= 2
+            && self.algorithm.recovery() == Recovery::FullAck
+        {
+            return None;
+        }
         if self.nxt == self.stream_end() {
             if self.delivery.is_some() {
                 self.note_app_limited(cfg);
@@ -112,6 +121,7 @@ impl Connection {
         if self.hold_back(now) {
             return None;
         }
+        self.burst = self.burst.saturating_add(1);
         Some(self.send_data(cfg, now, self.nxt, len))
     }
 
@@ -127,11 +137,7 @@ impl Connection {
             // What was SACKed is no more in the network, and nothing is lost.
             return cwnd.saturating_add(board.total);
         }
-        if self.duplicate_acks > 0
-            && cfg.limited_transmit
-            && self.phase == Phase::Open
-            && self.nxt == self.max
-        {
+        if self.duplicate_acks > 0 && cfg.limited_transmit && self.transmits_on_duplicates(cfg) {
             // RFC 3042 section 2: new data goes on each of the first two duplicate ACKs, if no more than cwnd
             // + 2 SMSS are outstanding then.
             let more = match &self.sack {
@@ -139,9 +145,19 @@ impl Connection {
                 // RFC 6675 section 5 (3): it is Pipe that counts, and nothing is lost yet.
                 Some(board) => board.total,
             };
-            return cwnd.saturating_add(more);
+            return cwnd.saturating_add(more).min(cfg.max_window.max(cfg.smss()));
         }
         if self.phase == Phase::FastRecovery { cwnd.saturating_add(self.duplicates(cfg)) } else { cwnd }
+    }
+
+    /// Whether limited transmit is in force: for new data, or in ns-2 also for what goes again.
+    #[inline]
+    fn transmits_on_duplicates(&self, cfg: &Config) -> bool {
+        match self.phase {
+            Phase::Open if self.nxt == self.max => true,
+            Phase::Open | Phase::Inflating => cfg.ns2_recovery && self.duplicate_acks < DUPLICATES,
+            _ => false,
+        }
     }
 
     /// The peer's window holds back what there is to send.
@@ -390,7 +406,16 @@ impl Connection {
             self.keep(cfg, now);
             let flight = self.flight();
             self.reduce(cfg, now, flight);
+            if cfg.half_of_cwnd {
+                // 4.3BSD and ns-2 count ssthresh in whole segments.
+                let whole = self.window.ssthresh / cfg.smss() * cfg.smss();
+                self.window.ssthresh = whole.max(2 * cfg.smss());
+            }
             self.algorithm.on_timeout(self.max, now);
+        }
+        if cfg.ns2_recovery {
+            // What duplicates there were counts on, but lets nothing go by itself.
+            self.duplicate_acks = if self.phase == Phase::FastRecovery { DUPLICATES } else { 0 };
         }
         self.unanswered += 1;
         self.timeouts = self.timeouts.saturating_add(1);
@@ -410,7 +435,11 @@ impl Connection {
             self.resend_due = true;
         } else if cfg.go_back_n {
             self.resend_due = self.sack.is_some();
-            self.phase = if self.resend_due { Phase::Fill } else { Phase::Open };
+            self.phase = match self.resend_due {
+                true => Phase::Fill,
+                false if cfg.ns2_recovery => Phase::Inflating,
+                false => Phase::Open,
+            };
             self.nxt = self.una;
         } else {
             self.phase = Phase::Repair;
