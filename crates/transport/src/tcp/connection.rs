@@ -120,7 +120,7 @@ pub struct Connection {
     pub(super) largest_window: u32,
     pub(super) duplicate_acks: u32,
     /// Timeouts in a row without an answer.
-    pub(super) unanswered: u32,
+    pub(super) unanswered: u16,
     pub(super) retransmissions: u32,
     pub(super) timeouts: u32,
     pub(super) fast_retransmits: u32,

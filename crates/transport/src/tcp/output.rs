@@ -384,10 +384,10 @@ impl Connection {
     }
 
     fn on_syn_timeout(&mut self, cfg: &Config, now: Instant) {
-        if self.unanswered >= cfg.syn_retries {
+        if u32::from(self.unanswered) >= cfg.syn_retries {
             return self.fail();
         }
-        self.unanswered += 1;
+        self.unanswered = self.unanswered.saturating_add(1);
         self.timeouts = self.timeouts.saturating_add(1);
         self.syn_lost = true;
         self.syn_due = true;
@@ -397,7 +397,7 @@ impl Connection {
 
     fn on_timeout(&mut self, cfg: &Config, now: Instant) {
         // RFC 9293 section 3.8.3: R2, the connection is given up.
-        if self.unanswered >= cfg.retries {
+        if u32::from(self.unanswered) >= cfg.retries {
             return self.fail();
         }
         if self.unanswered == 0 {
@@ -417,7 +417,7 @@ impl Connection {
             // What duplicates there were counts on, but lets nothing go by itself.
             self.duplicate_acks = if self.phase == Phase::FastRecovery { DUPLICATES } else { 0 };
         }
-        self.unanswered += 1;
+        self.unanswered = self.unanswered.saturating_add(1);
         self.timeouts = self.timeouts.saturating_add(1);
         // RFC 5681 section 3.1: the loss window is one segment.
         self.window.cwnd = cfg.smss();
@@ -450,10 +450,10 @@ impl Connection {
     }
 
     fn on_persist(&mut self, cfg: &Config, now: Instant) {
-        if self.unanswered >= cfg.retries {
+        if u32::from(self.unanswered) >= cfg.retries {
             return self.fail();
         }
-        self.unanswered += 1;
+        self.unanswered = self.unanswered.saturating_add(1);
         self.probe_due = true;
         // RFC 9293 section 3.8.6.1: the interval between probes grows exponentially.
         self.probes = self.probes.saturating_add(1);
