@@ -549,7 +549,7 @@ def _cell(cell: Any) -> list[str]:  # noqa: ANN401
         target.metric,
         target.unit,
         f"{number(target.mean)} ± {brief(target.std, 2)}",
-        f"{number(cell.mean)} ± {brief(cell.std, 2)}",
+        number(cell.mean) + (f" ± {brief(cell.std, 2)}" if len(cell.values) > 1 else ""),
         share,
         allowed,
         cell.verdict,

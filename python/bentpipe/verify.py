@@ -336,9 +336,9 @@ def _dumbbell(rows: Sequence[_Row]) -> Experiment:
         }
 
     name = f"rtt {rtt:g} s/{tcp}/{queue} buffer {buffer} window {window}"
-    return Experiment(
-        f"{name}, {flows} flows over {rate / 1e6:g} Mbit/s", "\n".join(parts), tuple(targets), figures
-    )
+    if (flows, rate) != (50, 20e6):
+        name += f", {flows} flows over {rate / 1e6:g} Mbit/s"
+    return Experiment(name, "\n".join(parts), tuple(targets), figures)
 
 
 def _target(row: _Row, metric: str, unit: str, column: str, relative: float, deviations: float) -> Target:
