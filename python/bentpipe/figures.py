@@ -5,7 +5,7 @@ becomes its mean and the band from its smallest to its largest sample.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -174,9 +174,9 @@ class _Book:
         height: int,
         width: Width,
         note: str = "",
-        limit: float | None = None,
+        limit: float | pl.DataFrame | None = None,
     ) -> Drawing:
-        """Draw a thinned series: the mean as a line, the extremes as a band."""
+        """Draw a thinned series: the mean as a line, the extremes as a band; `limit` may be a series too."""
         data = alt.InlineData(values=rows(table))
         x = alt.X(
             "time:Q",
@@ -192,7 +192,13 @@ class _Book:
             ),
             base.mark_line(color=colour, strokeWidth=1.2).encode(y=alt.Y("mean:Q", title=axis, scale=scale)),
         ]
-        if limit is not None:
+        if isinstance(limit, pl.DataFrame):
+            layers.append(
+                alt.Chart(alt.InlineData(values=rows(limit)))
+                .mark_line(color=_INK, strokeDash=[4, 3], strokeWidth=1, interpolate="step-after")
+                .encode(x=x, y=alt.Y("mean:Q", title=axis, scale=scale))
+            )
+        elif limit is not None:
             layers.append(
                 alt.Chart(alt.InlineData(values=[{"limit": limit}]))
                 .mark_rule(color=_INK, strokeDash=[4, 3], strokeWidth=1)
@@ -209,7 +215,9 @@ class _Book:
             return None
         thinned = {setting: thin(table) for setting, table in known.items()}
         limits = dict(self.capacity) if column == "utilization_out" else {}
-        domain = bounds(list(thinned.values()), list(limits.values()), from_zero=not limits)
+        changing = self._changing(limits, (0.0, self.duration))
+        fixed = [limit for setting, limit in limits.items() if setting not in changing]
+        domain = bounds([*thinned.values(), *changing.values()], fixed, from_zero=not limits)
         panels = []
         for setting, table in thinned.items():
             values = known[setting]["value"].drop_nulls()
@@ -227,7 +235,7 @@ class _Book:
                         height=110,
                         width=self.width,
                         note=note,
-                        limit=limits.get(setting),
+                        limit=changing.get(setting, limits.get(setting)),
                     )
                 )
             )
@@ -239,13 +247,18 @@ class _Book:
             else f"Sampled every {interval * 1e3:g} ms; the line is the mean of {size} samples"
             f" ({size * interval:g} s), the band spans the smallest and the largest of them."
         )
-        dashed = (
-            " The dashed line is the link's capacity, the long-term mean of one that changes."
-            if limits
-            else ""
-        )
+        dashed = " The dashed line is the link's capacity." if limits else ""
         caption = f"{quantity} in {self._which_run}. {how}{dashed}"
         return Figure(name, title, caption, tuple(panels))
+
+    def _changing(self, settings: Iterable[str], span: tuple[float, float]) -> dict[str, pl.DataFrame]:
+        """Return the thinned capacity [Mbit/s] in `span` of those settings whose link changes."""
+        known = {setting: self._series(setting, "capacity", 1e-6) for setting in settings}
+        return {
+            setting: thin(table.filter(pl.col("time").is_between(*span)))
+            for setting, table in known.items()
+            if table is not None
+        }
 
     def window(self) -> Figure | None:
         start, end = _WINDOW
@@ -265,6 +278,7 @@ class _Book:
                         tables[setting, column] = thin(inside)
         if not tables:
             return None
+        changing = self._changing(self.capacity, (start, end))
         panels = []
         for setting in self.settings:
             for column, unit, _, _, label, limits in parts:
@@ -278,13 +292,17 @@ class _Book:
                             table,
                             setting,
                             (start, end),
-                            bounds(same, list(limits.values()), from_zero=not limits),
+                            bounds(
+                                [*same, *(changing.values() if limits else ())],
+                                [limit for other, limit in limits.items() if other not in changing],
+                                from_zero=not limits,
+                            ),
                             unit,
                             last=setting == self.settings[-1],
                             height=120,
                             width=self._half(),
                             note=label,
-                            limit=limits.get(setting),
+                            limit=changing.get(setting, limits[setting]) if limits else None,
                         )
                     )
                 )

@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import polars as pl
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, sync_playwright
 
@@ -229,3 +230,19 @@ def test_every_axis_has_a_unit_or_a_number(result: bp.Result) -> None:
         found = [title for panel in figure.panels for title in titles(json.loads(panel.chart.to_json()))]
         assert found, figure.name
         assert [title for title in found if not units.search(title)] == []
+
+
+def test_a_link_that_changes_shows_its_capacity(tmp_path: Path) -> None:
+    steps = '{steps = [["0 s", "4 Mbps"], ["3 s", "1 Mbps"]]}'
+    text = (
+        'title = "steps"\nrun = { duration = "6 s" }\nhost = { s = {}, d = {} }\n[link.l]\n'
+        f'between = ["s", "d"]\ncapacity = {steps}\ndelay = "10 ms"\nqueue = {{ limit = "50 packets" }}\n'
+        '[traffic.t]\nkind = "bulk"\nfrom = "s"\nto = "d"\n'
+    )
+    result = bp.run(bp.Scenario.parse(text, "steps", []), out=tmp_path / "steps")
+    capacity = result.series("capacity")
+    assert set(capacity.filter(pl.col("time") < 2.9)["value"]) == {4e6}
+    assert set(capacity.filter(pl.col("time") > 3.1)["value"]) == {1e6}
+    result.report(tmp_path / "report.html")
+    report = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "step-after" in report

@@ -34,8 +34,8 @@ pub fn build(scenario: &Scenario, seed: u64) -> Result<World, Error> {
         overheads.clear();
     }
 
-    let gateways =
-        scenario.gateways.iter().zip(&stations).map(|(g, s)| (g.name.as_str(), &s.gateway)).collect();
+    let named = scenario.gateways.iter().zip(&stations);
+    let gateways = named.map(|(g, s)| (g.name.as_str(), &s.gateway, s.follows.is_some())).collect();
     let subject = match scenario.subject {
         Subject::Gateway(gateway) => (true, gateway as u32),
         Subject::Link(link) => (false, links[builder.first_links[link] as usize].port.unwrap_or(0)),

@@ -139,6 +139,8 @@ struct Place {
     delay_count: u64,
     /// Where its columns begin.
     first_series: usize,
+    /// Whether its capacity changes, and so is a column.
+    changes: bool,
     /// Names of the Aqm's internal state.
     detail: Detail,
 }
@@ -277,8 +279,8 @@ pub struct Setup<'a> {
     pub warmup: Duration,
     pub duration: Duration,
     pub interval: Duration,
-    /// Name and gateway of each station.
-    pub gateways: Vec<(&'a str, &'a Gateway)>,
+    /// Name and gateway of each station, and whether its regulator's rate changes.
+    pub gateways: Vec<(&'a str, &'a Gateway, bool)>,
     pub ports: &'a [Port],
     pub links: &'a [Link],
     /// Whether the subject is a gateway, and its number among the gateways or ports.
@@ -308,6 +310,13 @@ const PORT_SERIES: [&str; 6] = [
     "mark_probability",
 ];
 
+/// Follows where the link's capacity changes.
+const CAPACITY: &str = "capacity";
+
+fn series(fixed: &[&'static str], changes: bool) -> Vec<&'static str> {
+    fixed.iter().copied().chain(changes.then_some(CAPACITY)).collect()
+}
+
 impl Recorder {
     pub fn new(setup: &Setup<'_>) -> Self {
         let mut recorder = Self {
@@ -327,19 +336,21 @@ impl Recorder {
             flows: Vec::new(),
             summary: Summary::default(),
         };
-        for (station, &(name, gateway)) in setup.gateways.iter().enumerate() {
+        for (station, &(name, gateway, changes)) in setup.gateways.iter().enumerate() {
             let names = [format!("{name} receive"), format!("{name} transmit")];
             let place = recorder.places.len();
             recorder.of_gateway.push(place);
             let kind = PlaceKind::Gateway(station as u32);
-            recorder.add(kind, name, &names, gateway.watched_queue(), &GATEWAY_SERIES, setup.subject);
+            let queue = gateway.watched_queue();
+            recorder.add(kind, name, &names, queue, &series(&GATEWAY_SERIES, changes), setup.subject);
         }
         for (port, p) in setup.ports.iter().enumerate() {
             let place = recorder.places.len();
             recorder.of_port.push(place);
-            let name = &setup.links[p.link as usize].name;
-            let names = [name.clone()];
-            recorder.add(PlaceKind::Port(port as u32), name, &names, &p.queue, &PORT_SERIES, setup.subject);
+            let link = &setup.links[p.link as usize];
+            let (kind, names) = (PlaceKind::Port(port as u32), [link.name.clone()]);
+            let series = series(&PORT_SERIES, link.capacity.is_some());
+            recorder.add(kind, &link.name, &names, &p.queue, &series, setup.subject);
         }
         recorder.first_link_name = recorder.place_names.len();
         recorder.place_names.extend(setup.links.iter().map(|link| link.name.clone()));
@@ -379,6 +390,7 @@ impl Recorder {
             delay_sum: 0,
             delay_count: 0,
             first_series,
+            changes: series.contains(&CAPACITY),
             detail: Detail {
                 delays: is_subject.then(|| Histogram::new_with_max(LONGEST_DELAY, 3).ok()).flatten(),
                 jitter_sum: 0,
@@ -568,6 +580,9 @@ impl Recorder {
                         put(value);
                     }
                 }
+            }
+            if place.changes {
+                put(shown.state().capacity.as_bps() as f64);
             }
             queue.probe(&mut |_, value| put(value));
         }
