@@ -124,24 +124,6 @@ fn a_trace_lets_its_opportunities_be_used() {
     assert_eq!(r.summary.sent_packets, 600);
 }
 
-/// Mahimahi's own traces: as many bytes as there are opportunities in the time.
-#[test]
-#[ignore = "needs BENTPIPE_TRACES, a folder with mahimahi's traces"]
-fn real_traces_carry_what_they_say() {
-    let folder = std::env::var("BENTPIPE_TRACES").unwrap();
-    for name in ["TMobile-UMTS-driving.down", "TMobile-UMTS-driving.up", "ATT-LTE-driving-2016.down"] {
-        let path = format!("{folder}/{name}");
-        let text = std::fs::read_to_string(&path).unwrap();
-        let flood = FLOOD.replace("4 Mbps", "200 Mbps");
-        // The opportunities of one millisecond would empty a short queue.
-        let queue = QUEUE.replace("10 packets", "1000 packets");
-        let r = wire(&format!("{queue}capacity.trace = {path:?}\n"), &flood);
-        let due = text.lines().filter_map(|l| l.parse::<u64>().ok()).filter(|ms| (11..=10_000).contains(ms));
-        let bytes = due.count() as u64 * 1500;
-        assert!(bytes.abs_diff(r.summary.sent_bytes) < 1500, "{name}: {bytes} {}", r.summary.sent_bytes);
-    }
-}
-
 /// The satellite changes at 5 s and is away for half a second. Where packets wait, that of 5 s waits longest; where they
 /// are lost, it is those whose last bit is sent between 5.0 and 5.5 s: from the 500th (8 ms after 5 s) to the 549th; and
 /// the very last, for at 10 s the satellite changes again.
