@@ -16,7 +16,7 @@ mod regulator;
 
 use std::collections::VecDeque;
 
-use bentpipe_queue::{DropReason, Outcome, Packet, Queue};
+use bentpipe_queue::{Discard, DropReason, FlowEvent, FlowId, Packet, Queue};
 use bentpipe_units::{Duration, Instant, Rate};
 
 pub use pep::{Connection, PepBuffers, Sharing};
@@ -101,7 +101,13 @@ impl Gateway {
     /// A packet comes in from the internet.
     pub fn arrive(&mut self, pkt: Packet, now: Instant) {
         self.arrived_bytes += u64::from(pkt.len);
-        let Some(pkt) = self.judge(pkt, now, Place::Receive) else { return };
+        if let Some(pkt) = self.judge(pkt, now, Place::Receive) {
+            self.receive(pkt, now);
+        }
+    }
+
+    /// A packet that may go on enters the receive queue.
+    fn receive(&mut self, pkt: Packet, now: Instant) {
         if self.receive_rate.is_none() {
             self.events.push_back(Event::Received(pkt));
             return;
@@ -121,11 +127,23 @@ impl Gateway {
 
     /// A packet enters the transmit queue.
     pub fn transmit(&mut self, pkt: Packet, now: Instant) {
-        let Some(pkt) = self.judge(pkt, now, Place::Transmit) else { return };
+        if let Some(pkt) = self.judge(pkt, now, Place::Transmit) {
+            self.queue_up(pkt, now);
+        }
+    }
+
+    /// A packet that may go on enters the transmit queue.
+    fn queue_up(&mut self, pkt: Packet, now: Instant) {
         self.transmit.enter(pkt, now, &mut Drops { events: &mut self.events, place: Place::Transmit });
         if self.transmit.peek().is_some() {
             self.regulator.want(now);
         }
+    }
+
+    /// A flow begins or is over.
+    pub fn flow(&mut self, flow: FlowId, event: FlowEvent, now: Instant) {
+        self.receive.flow(flow, event, now);
+        self.transmit.flow(flow, event, now);
     }
 
     /// The satellite has another rate from now on; at rate zero, none at all.
@@ -160,10 +178,8 @@ impl Gateway {
     /// The time asked for has come. Call it again, after [`Gateway::poll`] has been emptied, while
     /// [`Gateway::wake_at`] is not later than `now`.
     pub fn wake(&mut self, now: Instant) {
-        for queue in [&mut self.receive, &mut self.transmit] {
-            if queue.wake_at().is_some_and(|at| at <= now) {
-                queue.wake(now);
-            }
+        for queue in [Place::Receive, Place::Transmit] {
+            self.wake_queue(queue, now);
         }
         if let Some((done, pkt)) = self.serving
             && done <= now
@@ -239,6 +255,27 @@ impl Gateway {
         queue.judge(pkt, now, &mut Drops { events: &mut self.events, place })
     }
 
+    /// What a queue has to do by `now`; packets that it held back at the mark point go on from there.
+    fn wake_queue(&mut self, place: Place, now: Instant) {
+        loop {
+            let queue = match place {
+                Place::Receive => &mut self.receive,
+                Place::Transmit => &mut self.transmit,
+            };
+            if queue.wake_at().is_none_or(|at| at > now) {
+                return;
+            }
+            // Only the watched queue's Aqm holds packets back and drops them here; a scheduler drops where it stands.
+            let at = if place == self.watch { self.mark } else { place };
+            let released = queue.wake(now, &mut Drops { events: &mut self.events, place: at });
+            match (released, self.mark) {
+                (Some(pkt), Place::Receive) => self.receive(pkt, now),
+                (Some(pkt), Place::Transmit) => self.queue_up(pkt, now),
+                (None, _) => {}
+            }
+        }
+    }
+
     fn serve_receive(&mut self, now: Instant) {
         let next = self.receive.leave(now, &mut Drops { events: &mut self.events, place: Place::Receive });
         let rate = self.receive_rate.unwrap_or_default();
@@ -278,7 +315,7 @@ struct Drops<'a> {
     place: Place,
 }
 
-impl Outcome for Drops<'_> {
+impl Discard for Drops<'_> {
     fn dropped(&mut self, pkt: Packet, reason: DropReason) {
         self.events.push_back(Event::Dropped(pkt, reason, self.place));
     }

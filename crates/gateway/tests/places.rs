@@ -2,7 +2,7 @@
 
 use bentpipe_gateway::{Event, Gateway, Place, Regulator, Setup};
 use bentpipe_queue::{
-    Aqm, Cx, DropReason, Ecn, Limit, Marking, Packet, Queue, Setup as QueueSetup, Verdict,
+    Aqm, Cx, DropReason, Limit, Marking, Packet, Queue, Setup as QueueSetup, Verdict,
     aqm::droptail::DropTail, sched::fifo::Fifo,
 };
 use bentpipe_units::{Duration, Instant, Rate};
@@ -46,7 +46,7 @@ fn at(us: u64) -> Instant {
 }
 
 fn packet(handle: u32) -> Packet {
-    Packet { len: 1000, flow: 0, handle, arrival: Instant::ZERO, ecn: Ecn::NotEct, number: 0 }
+    Packet::new(1000, 0, handle)
 }
 
 /// A host that passes everything on; what happened until `end`: when, what, which packet.

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bentpipe_queue::registry::{AQMS, Algorithm, Placement, SCHEDULERS};
-use bentpipe_queue::{Default, Param, Unit, Value};
+use bentpipe_queue::{Default, Param, Tune, Unit, Value};
 use bentpipe_scenario as scenario;
 use bentpipe_scenario::Subject;
 use bentpipe_sim as sim;
@@ -369,7 +369,7 @@ fn describe(a: &Algorithm) -> serde_json::Value {
 
 fn param(p: &Param) -> serde_json::Value {
     let unit = match p.unit {
-        Unit::One | Unit::Count | Unit::Flag => "",
+        Unit::One | Unit::Count | Unit::Flag | Unit::Name(_) => "",
         Unit::Packets => "packets",
         Unit::Bytes => "B",
         Unit::Seconds => "s",
@@ -379,14 +379,26 @@ fn param(p: &Param) -> serde_json::Value {
         Default::Is(value) => number(value),
         Default::FromLink(_, how) => json!(how),
     };
-    let range = if p.unit == Unit::Flag { "true or false".to_owned() } else { p.range.to_string() };
-    json!({"name": p.name, "unit": unit, "default": default, "range": range, "doc": p.doc})
+    let range = match p.unit {
+        Unit::Flag => "true or false".to_owned(),
+        Unit::Name(names) => names.join(", "),
+        _ => p.range.to_string(),
+    };
+    let tune = p.tune.map(|tune| match tune {
+        Tune::Linear(low, high) => json!({"low": low, "high": high, "scale": "linear"}),
+        Tune::Log(low, high) => json!({"low": low, "high": high, "scale": "log"}),
+        Tune::Around(low, high) => json!({"low": low, "high": high, "scale": "times the default, log"}),
+        Tune::Each => json!({"scale": "each"}),
+    });
+    json!({"name": p.name, "symbol": p.symbol, "unit": unit, "default": default, "origin": p.origin,
+           "range": range, "tune": tune, "doc": p.doc})
 }
 
 fn number(value: Value) -> serde_json::Value {
     match value {
         Value::Number(x) => json!(x),
         Value::Flag(x) => json!(x),
+        Value::Name(x) => json!(x),
     }
 }
 

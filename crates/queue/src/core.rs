@@ -1,6 +1,6 @@
 //! The interface between an algorithm and whoever hosts it.
 
-use bentpipe_units::{Instant, Rate, Rng};
+use bentpipe_units::{Duration, Instant, Rate, Rng};
 
 /// Which flow a packet belongs to. What a flow *is* (connection, user, prefix) is the host's choice.
 pub type FlowId = u32;
@@ -18,8 +18,44 @@ pub struct Packet {
     pub arrival: Instant,
     /// Its ECN field (RFC 3168, section 5).
     pub ecn: Ecn,
+    /// Whether its connection ends at the gateway ahead, so that the window advertised to its sender can be cut.
+    pub split: bool,
+    /// Whether it tells the gateway to cut that window; set by [`crate::Queue::judge`] with [`crate::Marking::Window`].
+    pub marked: bool,
+    /// What TCP says of it, if TCP carries it.
+    pub tcp: Option<Tcp>,
     /// How many packets had been judged before it; set by [`crate::Queue::judge`].
     pub number: u64,
+}
+
+impl Packet {
+    /// A packet of `len` bytes of a flow, of which nothing else is known.
+    #[must_use]
+    pub const fn new(len: u32, flow: FlowId, handle: u32) -> Self {
+        let (arrival, ecn) = (Instant::ZERO, Ecn::NotEct);
+        Self { len, flow, handle, arrival, ecn, split: false, marked: false, tcp: None, number: 0 }
+    }
+}
+
+/// What TCP says of a packet with data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tcp {
+    /// The sender's congestion window when the packet left it [bytes]. Exact in the simulator; a live gateway
+    /// estimates it.
+    pub window: u32,
+    /// Sequence number of its first byte; initial numbers are random, and they wrap (RFC 9293, section 3.4).
+    pub seq: u32,
+    /// Whether it opens its connection.
+    pub syn: bool,
+}
+
+/// What becomes of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlowEvent {
+    /// It begins.
+    Opened,
+    /// It is over; its number may come again, for another.
+    Closed,
 }
 
 /// The ECN field of a packet (RFC 3168, section 5).
@@ -44,7 +80,15 @@ pub enum Verdict {
     Mark,
     /// Discard, whatever the marking method.
     Drop,
+    /// Discard, and with it the waiting packet that [`Cx::sample`] has shown (CHOKe).
+    DropBoth(Spot),
+    /// Keep it out of the queue for so long, then ask again (RED-FC). Later packets may overtake it.
+    Hold(Duration),
 }
+
+/// Where a waiting packet stands, until its scheduler next takes or gives one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spot(pub u32);
 
 /// Why a packet was discarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -93,6 +137,8 @@ pub struct QueueState {
     pub packets: u32,
     /// Bytes waiting.
     pub bytes: u64,
+    /// Packets held back at the mark point ([`Verdict::Hold`]).
+    pub held: u32,
     /// What the queue may hold.
     pub limit: Limit,
     /// Capacity of the link that drains the queue.
@@ -111,6 +157,29 @@ pub struct Cx<'a> {
     pub queue: &'a QueueState,
     /// This algorithm's random stream.
     pub rng: &'a mut Rng,
+    waiting: Option<&'a dyn Scheduler>,
+}
+
+impl<'a> Cx<'a> {
+    /// What an algorithm sees that may not look at single waiting packets.
+    #[inline]
+    #[must_use]
+    pub fn new(now: Instant, queue: &'a QueueState, rng: &'a mut Rng) -> Self {
+        Self { now, queue, rng, waiting: None }
+    }
+
+    /// … that may look at those of `waiting`.
+    #[inline]
+    #[must_use]
+    pub fn among(self, waiting: &'a dyn Scheduler) -> Self {
+        Self { waiting: Some(waiting), ..self }
+    }
+
+    /// One of the packets that wait in the watched queue, each as likely as any other. None where none waits, in every
+    /// call but [`Aqm::arrive`], and where the scheduler cannot part with a packet out of turn.
+    pub fn sample(&mut self) -> Option<(Spot, &'a Packet)> {
+        self.waiting?.sample(self.rng)
+    }
 }
 
 /// Decides which packets signal congestion.
@@ -131,6 +200,8 @@ pub trait Aqm: Send {
     }
     /// The watched queue was full, and this packet, the newest or one that had been waiting, was discarded.
     fn overflowed(&mut self, _pkt: &Packet, _cx: &mut Cx<'_>) {}
+    /// A flow begins or is over. Flows that nobody announces (datagrams) come without.
+    fn flow(&mut self, _flow: FlowId, _event: FlowEvent, _cx: &mut Cx<'_>) {}
     /// When [`Aqm::wake`] wants to be called next.
     fn wake_at(&self) -> Option<Instant> {
         None
@@ -147,12 +218,39 @@ pub trait Scheduler: Send {
     fn push(&mut self, pkt: Packet, cx: &mut Cx<'_>, out: &mut dyn Outcome);
     /// Gives the packet that leaves next.
     fn pop(&mut self, cx: &mut Cx<'_>, out: &mut dyn Outcome) -> Option<Packet>;
-    /// The packet that would leave next.
+    /// The packet that would leave next; one that [`Scheduler::pop`] may still discard, to give another or none.
     fn peek(&self) -> Option<&Packet>;
+    /// One of the waiting packets, each as likely as any other, and its place.
+    fn sample(&self, _rng: &mut Rng) -> Option<(Spot, &Packet)> {
+        None
+    }
+    /// Takes out the packet at a place that [`Scheduler::sample`] has just shown.
+    fn evict(&mut self, _spot: Spot) -> Option<Packet> {
+        None
+    }
+    /// A flow begins or is over. Flows that nobody announces (datagrams) come without.
+    fn flow(&mut self, _flow: FlowId, _event: FlowEvent) {}
+    /// When [`Scheduler::wake`] wants to be called next.
+    fn wake_at(&self) -> Option<Instant> {
+        None
+    }
+    /// The time asked for has come.
+    fn wake(&mut self, _cx: &mut Cx<'_>, _out: &mut dyn Outcome) {}
+    /// Reports internal state for traces, as [`Aqm::probe`] does.
+    fn probe(&self, _out: &mut dyn FnMut(&'static str, f64)) {}
 }
 
-/// Hears what became of packets that do not leave a queue by its link.
+/// Hears from a scheduler what becomes of packets that it has been given.
 pub trait Outcome {
+    /// A packet was discarded.
+    fn dropped(&mut self, pkt: Packet, reason: DropReason);
+    /// Congestion is to be signalled with a packet, in the way of the marking method. Gives it back if it may go on; else
+    /// it has been discarded, and that is noted.
+    fn mark(&mut self, pkt: Packet) -> Option<Packet>;
+}
+
+/// Hears from a queue what it discards.
+pub trait Discard {
     /// A packet was discarded.
     fn dropped(&mut self, pkt: Packet, reason: DropReason);
 }

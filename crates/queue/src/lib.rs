@@ -15,7 +15,8 @@ pub mod registry;
 pub mod sched;
 
 pub use crate::core::{
-    Aqm, Cx, DropReason, Ecn, FlowId, Limit, Outcome, Packet, QueueState, Scheduler, Verdict,
+    Aqm, Cx, Discard, DropReason, Ecn, FlowEvent, FlowId, Limit, Outcome, Packet, QueueState, Scheduler,
+    Spot, Tcp, Verdict,
 };
-pub use crate::params::{Default, Link, Param, ParamError, Range, Unit, Value, Values};
+pub use crate::params::{Default, Link, Param, ParamError, Range, Tune, Unit, Value, Values};
 pub use crate::queue::{Counters, Marking, Queue, Setup};

@@ -22,6 +22,8 @@ pub enum Unit {
     BitsPerSecond,
     /// Yes or no.
     Flag,
+    /// One of these names.
+    Name(&'static [&'static str]),
 }
 
 /// Where a parameter's value comes from when the scenario gives none.
@@ -57,6 +59,8 @@ pub enum Value {
     Number(f64),
     /// Yes or no.
     Flag(bool),
+    /// One of a few names.
+    Name(&'static str),
 }
 
 /// The values a number may take.
@@ -104,16 +108,35 @@ impl fmt::Display for Range {
 /// One parameter of one algorithm.
 #[derive(Clone, Copy, Debug)]
 pub struct Param {
-    /// Its name in scenario files, as the paper writes it.
+    /// Its name in scenario files.
     pub name: &'static str,
+    /// What its source calls it; its name where that is the same.
+    pub symbol: &'static str,
     /// What the number means.
     pub unit: Unit,
     /// What it does, in a sentence.
     pub doc: &'static str,
     /// Its value where none is given.
     pub default: Default,
+    /// Where the default comes from: a paper's table, an RFC's section, or how it was found.
+    pub origin: &'static str,
     /// What is allowed.
     pub range: Range,
+    /// Where a search for good values looks; none for what is not to be tuned.
+    pub tune: Option<Tune>,
+}
+
+/// Where a search for a parameter's best value looks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Tune {
+    /// Between two values, evenly.
+    Linear(f64, f64),
+    /// Between two values above zero, evenly in the logarithm.
+    Log(f64, f64),
+    /// Between two multiples of the default, evenly in the logarithm: for defaults that follow from the link.
+    Around(f64, f64),
+    /// Each of its values: a switch, or a few names.
+    Each,
 }
 
 impl Param {
@@ -126,7 +149,7 @@ impl Param {
         range: Range,
         doc: &'static str,
     ) -> Self {
-        Self { name, unit, doc, default: Default::Is(Value::Number(default)), range }
+        Self::new(name, unit, doc, Default::Is(Value::Number(default)), range)
     }
 
     /// A number whose default follows from the link, in the way that `how` says.
@@ -139,19 +162,46 @@ impl Param {
         range: Range,
         doc: &'static str,
     ) -> Self {
-        Self { name, unit, doc, default: Default::FromLink(default, how), range }
+        Self::new(name, unit, doc, Default::FromLink(default, how), range)
     }
 
     /// A switch.
     #[must_use]
     pub const fn flag(name: &'static str, default: bool, doc: &'static str) -> Self {
-        Self {
-            name,
-            unit: Unit::Flag,
-            doc,
-            default: Default::Is(Value::Flag(default)),
-            range: Range::between(0.0, 1.0),
-        }
+        Self::new(name, Unit::Flag, doc, Default::Is(Value::Flag(default)), Range::between(0.0, 1.0))
+    }
+
+    /// One of a few names.
+    #[must_use]
+    pub const fn name(
+        name: &'static str,
+        names: &'static [&'static str],
+        default: &'static str,
+        doc: &'static str,
+    ) -> Self {
+        Self::new(name, Unit::Name(names), doc, Default::Is(Value::Name(default)), Range::between(0.0, 0.0))
+    }
+
+    const fn new(name: &'static str, unit: Unit, doc: &'static str, default: Default, range: Range) -> Self {
+        Self { name, symbol: name, unit, doc, default, origin: "", range, tune: None }
+    }
+
+    /// … that its source calls `symbol`.
+    #[must_use]
+    pub const fn symbol(self, symbol: &'static str) -> Self {
+        Self { symbol, ..self }
+    }
+
+    /// … whose default comes from `origin`.
+    #[must_use]
+    pub const fn origin(self, origin: &'static str) -> Self {
+        Self { origin, ..self }
+    }
+
+    /// … whose best value is searched for there.
+    #[must_use]
+    pub const fn tune(self, tune: Tune) -> Self {
+        Self { tune: Some(tune), ..self }
     }
 }
 
@@ -233,6 +283,18 @@ impl Values {
         }
     }
 
+    /// The name that was chosen for `name`.
+    ///
+    /// # Panics
+    /// As [`Values::number`].
+    #[must_use]
+    pub fn name(&self, name: &str) -> &'static str {
+        match self.iter().find(|(param, _)| param.name == name) {
+            Some((_, Value::Name(x))) => x,
+            found => panic!("the parameter table has no choice {name}, but {found:?}"),
+        }
+    }
+
     /// Checks that `low < high`.
     ///
     /// # Errors
@@ -254,6 +316,17 @@ fn check(param: &Param, value: Value) -> Result<Value, ParamError> {
     match (param.unit, value) {
         (Unit::Flag, Value::Flag(_)) => Ok(value),
         (Unit::Flag, Value::Number(x)) => error(format!("found {x}; allowed: true or false")),
+        (Unit::Flag, Value::Name(x)) => error(format!("found {x}; allowed: true or false")),
+        (Unit::Name(names), Value::Name(x)) if names.contains(&x) => Ok(value),
+        (Unit::Name(names), found) => {
+            let found = match found {
+                Value::Name(x) => x.to_owned(),
+                Value::Number(x) => x.to_string(),
+                Value::Flag(x) => x.to_string(),
+            };
+            error(format!("found {found}; allowed: {}", names.join(", ")))
+        }
+        (_, Value::Name(x)) => error(format!("found {x}; allowed: a number, {}", param.range)),
         (_, Value::Flag(x)) => error(format!("found {x}; allowed: a number, {}", param.range)),
         (Unit::Count, Value::Number(x)) if x.fract() != 0.0 => {
             error(format!("found {x}; allowed: a whole number, {}", param.range))

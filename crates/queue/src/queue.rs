@@ -1,8 +1,13 @@
 //! A queue: a scheduler with its counters, and the Aqm that watches it.
 
+use std::collections::VecDeque;
+
 use bentpipe_units::{Instant, Rate, Rng};
 
-use crate::{Aqm, Cx, DropReason, Ecn, Limit, Outcome, Packet, QueueState, Scheduler, Verdict};
+use crate::{
+    Aqm, Cx, Discard, DropReason, Ecn, FlowEvent, FlowId, Limit, Outcome, Packet, QueueState, Scheduler,
+    Verdict,
+};
 
 /// What a mark does to a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,6 +17,9 @@ pub enum Marking {
     /// Its ECN field says so; a packet whose transport would not understand is discarded
     /// (RFC 3168, section 5).
     Ecn,
+    /// It goes on, and tells the gateway behind the mark point to cut the window that it advertises to the packet's
+    /// sender ([B07] 2.3); a packet whose connection does not end there is discarded.
+    Window,
 }
 
 /// What went through a queue since the run began.
@@ -46,6 +54,8 @@ pub struct Counters {
 pub struct Queue {
     scheduler: Box<dyn Scheduler>,
     watched: Watched,
+    /// Packets held back at the mark point, in the order in which they are due.
+    held: VecDeque<(Instant, Packet)>,
     scheduler_rng: Rng,
 }
 
@@ -81,6 +91,7 @@ impl Queue {
         let state = QueueState {
             packets: 0,
             bytes: 0,
+            held: 0,
             limit: setup.limit,
             capacity: setup.capacity,
             sent_bytes: 0,
@@ -88,6 +99,7 @@ impl Queue {
         };
         Self {
             scheduler,
+            held: VecDeque::new(),
             scheduler_rng: Rng::stream(setup.seed, &setup.name, 0, "scheduler"),
             watched: Watched {
                 aqm,
@@ -101,16 +113,40 @@ impl Queue {
         }
     }
 
-    /// A packet is at the mark point. Gives it back, its ECN field set if need be, where it may go on; one that
-    /// may not goes to `out`.
+    /// A packet is at the mark point. Gives it back, its ECN field or its mark set if need be, where it may go on; one that
+    /// may not goes to `out`, and one that is held back comes from [`Queue::wake`] later.
     #[inline]
-    pub fn judge(&mut self, pkt: Packet, now: Instant, out: &mut dyn Outcome) -> Option<Packet> {
+    pub fn judge(&mut self, pkt: Packet, now: Instant, out: &mut dyn Discard) -> Option<Packet> {
         let w = &mut self.watched;
         let pkt = Packet { number: w.counters.judged, ..pkt };
         w.counters.judged += 1;
         w.counters.judged_bytes += u64::from(pkt.len);
-        let mut cx = Cx { now, queue: &w.state, rng: &mut w.rng };
+        self.decide(pkt, now, out)
+    }
+
+    /// Asks the Aqm about a packet, perhaps not for the first time.
+    #[inline]
+    fn decide(&mut self, pkt: Packet, now: Instant, out: &mut dyn Discard) -> Option<Packet> {
+        let w = &mut self.watched;
+        let mut cx = Cx::new(now, &w.state, &mut w.rng).among(self.scheduler.as_ref());
         let verdict = w.aqm.arrive(&pkt, &mut cx);
+        match verdict {
+            Verdict::Hold(time) => {
+                let due = now + time;
+                let behind = self.held.iter().rposition(|(other, _)| *other <= due).map_or(0, |i| i + 1);
+                self.held.insert(behind, (due, pkt));
+                w.state.held += 1;
+                return None;
+            }
+            Verdict::DropBoth(spot) => {
+                if let Some(other) = self.scheduler.evict(spot) {
+                    w.counters.marked += 1;
+                    w.discard(&other, now);
+                    out.dropped(other, DropReason::Aqm);
+                }
+            }
+            _ => {}
+        }
         let Some(pkt) = w.apply(verdict, pkt) else {
             w.counters.refused += 1;
             out.dropped(pkt, DropReason::Aqm);
@@ -118,22 +154,21 @@ impl Queue {
         };
         w.counters.admitted += 1;
         w.counters.admitted_bytes += u64::from(pkt.len);
-        let mut cx = Cx { now, queue: &w.state, rng: &mut w.rng };
-        w.aqm.admit(&pkt, &mut cx);
+        w.aqm.admit(&pkt, &mut Cx::new(now, &w.state, &mut w.rng));
         Some(pkt)
     }
 
     /// A packet enters the queue. Whatever is discarded for want of room goes to `out`.
     #[inline]
-    pub fn enter(&mut self, pkt: Packet, now: Instant, out: &mut dyn Outcome) {
+    pub fn enter(&mut self, pkt: Packet, now: Instant, out: &mut dyn Discard) {
         let w = &mut self.watched;
         let pkt = Packet { arrival: now, ..pkt };
         let found = w.state;
         w.counters.entered += 1;
         w.grow(&pkt, now);
-        let mut cx = Cx { now, queue: &found, rng: &mut w.rng };
+        let mut cx = Cx::new(now, &found, &mut w.rng);
         w.aqm.enqueued(&pkt, &mut cx);
-        let mut cx = Cx { now, queue: &found, rng: &mut self.scheduler_rng };
+        let mut cx = Cx::new(now, &found, &mut self.scheduler_rng);
         self.scheduler.push(pkt, &mut cx, &mut Loss { watched: w, now, out });
         if self.watched.state.packets == 0 {
             // Nothing was taken in, so a link that was idle still is.
@@ -143,18 +178,18 @@ impl Queue {
 
     /// The link is free: the packet that goes next. Packets discarded at the head of the queue go to `out`.
     #[inline]
-    pub fn leave(&mut self, now: Instant, out: &mut dyn Outcome) -> Option<Packet> {
+    pub fn leave(&mut self, now: Instant, out: &mut dyn Discard) -> Option<Packet> {
         loop {
             let w = &mut self.watched;
             let found = w.state;
-            let mut cx = Cx { now, queue: &found, rng: &mut self.scheduler_rng };
+            let mut cx = Cx::new(now, &found, &mut self.scheduler_rng);
             let next = self.scheduler.pop(&mut cx, &mut Loss { watched: w, now, out });
             let Some(pkt) = next else {
                 w.state.idle_since.get_or_insert(now);
                 return None;
             };
             w.shrink(&pkt, now);
-            let mut cx = Cx { now, queue: &w.state, rng: &mut w.rng };
+            let mut cx = Cx::new(now, &w.state, &mut w.rng);
             let verdict = w.aqm.depart(&pkt, &mut cx);
             if let Some(pkt) = w.apply(verdict, pkt) {
                 w.counters.sent += 1;
@@ -175,14 +210,35 @@ impl Queue {
 
     /// When [`Queue::wake`] wants to be called next.
     #[must_use]
+    #[inline]
     pub fn wake_at(&self) -> Option<Instant> {
-        self.watched.aqm.wake_at()
+        let held = self.held.front().map(|(due, _)| *due);
+        [self.watched.aqm.wake_at(), self.scheduler.wake_at(), held].into_iter().flatten().min()
     }
 
-    /// The time asked for has come.
-    pub fn wake(&mut self, now: Instant) {
+    /// The time asked for has come. Gives a packet that was held back at the mark point and may now go on, if there is
+    /// one; call it again while [`Queue::wake_at`] is not later than `now`.
+    pub fn wake(&mut self, now: Instant, out: &mut dyn Discard) -> Option<Packet> {
         let w = &mut self.watched;
-        w.aqm.wake(&mut Cx { now, queue: &w.state, rng: &mut w.rng });
+        if w.aqm.wake_at().is_some_and(|at| at <= now) {
+            w.aqm.wake(&mut Cx::new(now, &w.state, &mut w.rng));
+        }
+        if self.scheduler.wake_at().is_some_and(|at| at <= now) {
+            let found = w.state;
+            let mut cx = Cx::new(now, &found, &mut self.scheduler_rng);
+            self.scheduler.wake(&mut cx, &mut Loss { watched: w, now, out });
+        }
+        let due = self.held.front().is_some_and(|(due, _)| *due <= now);
+        let (_, pkt) = if due { self.held.pop_front()? } else { return None };
+        self.watched.state.held -= 1;
+        self.decide(pkt, now, out)
+    }
+
+    /// A flow begins or is over.
+    pub fn flow(&mut self, flow: FlowId, event: FlowEvent, now: Instant) {
+        let w = &mut self.watched;
+        w.aqm.flow(flow, event, &mut Cx::new(now, &w.state, &mut w.rng));
+        self.scheduler.flow(flow, event);
     }
 
     /// The queue's length and its link.
@@ -203,9 +259,10 @@ impl Queue {
         &self.watched.counters
     }
 
-    /// Reports the Aqm's internal state.
+    /// Reports the internal state of the Aqm and of the scheduler.
     pub fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
         self.watched.aqm.probe(out);
+        self.scheduler.probe(out);
     }
 
     /// Packets waiting, integrated over time since the run began [packet s].
@@ -222,8 +279,12 @@ impl Queue {
     /// Names the identity that does not hold, with its figures.
     pub fn check(&self) -> Result<(), String> {
         let (c, held) = (&self.watched.counters, u64::from(self.watched.state.packets));
-        if c.judged != c.admitted + c.refused {
-            return Err(format!("judged {} != admitted {} + refused {}", c.judged, c.admitted, c.refused));
+        let back = u64::from(self.watched.state.held);
+        if c.judged != c.admitted + c.refused + back {
+            return Err(format!(
+                "judged {} != admitted {} + refused {} + held back {back}",
+                c.judged, c.admitted, c.refused
+            ));
         }
         if c.entered != c.sent + c.overflowed + c.evicted + held {
             return Err(format!(
@@ -247,6 +308,7 @@ impl Watched {
             (Verdict::Mark, Marking::Ecn, Ecn::Ect | Ecn::Ect1 | Ecn::Ce) => {
                 Some(Packet { ecn: Ecn::Ce, ..pkt })
             }
+            (Verdict::Mark, Marking::Window, _) if pkt.split => Some(Packet { marked: true, ..pkt }),
             _ => None,
         }
     }
@@ -264,30 +326,43 @@ impl Watched {
         self.state.bytes -= u64::from(pkt.len);
     }
 
+    /// A packet is discarded inside the queue, by a signal.
+    fn discard(&mut self, pkt: &Packet, now: Instant) {
+        self.shrink(pkt, now);
+        self.counters.evicted += 1;
+    }
+
     fn integrate(&mut self, now: Instant) {
         self.area += u128::from(self.state.packets) * u128::from((now - self.area_until).as_nanos());
         self.area_until = now;
     }
 }
 
-/// Hears what a scheduler discards.
+/// Hears what a scheduler does with its packets.
 struct Loss<'a> {
     watched: &'a mut Watched,
     now: Instant,
-    out: &'a mut dyn Outcome,
+    out: &'a mut dyn Discard,
 }
 
 impl Outcome for Loss<'_> {
     fn dropped(&mut self, pkt: Packet, reason: DropReason) {
         let w = &mut *self.watched;
-        w.shrink(&pkt, self.now);
         if reason == DropReason::Overflow {
+            w.shrink(&pkt, self.now);
             w.counters.overflowed += 1;
-            let mut cx = Cx { now: self.now, queue: &w.state, rng: &mut w.rng };
-            w.aqm.overflowed(&pkt, &mut cx);
+            w.aqm.overflowed(&pkt, &mut Cx::new(self.now, &w.state, &mut w.rng));
         } else {
-            w.counters.evicted += 1;
+            w.discard(&pkt, self.now);
         }
         self.out.dropped(pkt, reason);
+    }
+
+    fn mark(&mut self, pkt: Packet) -> Option<Packet> {
+        let marked = self.watched.apply(Verdict::Mark, pkt);
+        if marked.is_none() {
+            self.dropped(pkt, DropReason::Aqm);
+        }
+        marked
     }
 }

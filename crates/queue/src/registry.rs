@@ -56,6 +56,8 @@ pub struct Discipline {
     pub source: &'static str,
     /// Its parameters.
     pub params: &'static [Param],
+    /// Whether it signals congestion itself, as an Aqm does: with packets that wait or leave, so where it stands.
+    pub signals: bool,
     /// Makes one with checked values.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use bentpipe_queue::registry::{AQMS, Algorithm, Discipline, SCHEDULERS};
 use bentpipe_queue::{
-    Aqm, DropReason, Ecn, Limit, Link, Marking, Outcome, Packet, Queue, Scheduler, Setup, Unit, Value, Values,
+    Aqm, Discard, DropReason, Limit, Link, Marking, Packet, Queue, Scheduler, Setup, Unit, Value, Values,
 };
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 
@@ -42,14 +42,14 @@ fn each(mut test: impl FnMut(&str, Queue)) {
 #[derive(Default)]
 struct Lost(Vec<(Packet, DropReason)>);
 
-impl Outcome for Lost {
+impl Discard for Lost {
     fn dropped(&mut self, pkt: Packet, reason: DropReason) {
         self.0.push((pkt, reason));
     }
 }
 
 fn packet(handle: u32, flow: u32, len: u32) -> Packet {
-    Packet { len, flow, handle, arrival: Instant::ZERO, ecn: Ecn::NotEct, number: 0 }
+    Packet::new(len, flow, handle)
 }
 
 /// Offers packets at `load` times the link's capacity for `count` packets; gives what became of each.
@@ -77,7 +77,9 @@ fn drive(
             }
         }
         while queue.wake_at().is_some_and(|at| at <= now) {
-            queue.wake(now);
+            if let Some(pkt) = queue.wake(now, &mut lost) {
+                queue.enter(pkt, now, &mut lost);
+            }
         }
         let flow = rng.below(u64::from(flows)) as u32;
         if let Some(pkt) = queue.judge(packet(handle, flow, len), now, &mut lost) {
@@ -99,7 +101,7 @@ fn drive(
 fn packets_are_conserved() {
     each(|name, mut queue| {
         let (mut sent, lost) = drive(&mut queue, Instant::ZERO, 20_000, 1.2, 50, 1400);
-        let held = queue.state().packets as usize;
+        let held = (queue.state().packets + queue.state().held) as usize;
         assert_eq!(sent.len() + lost.len() + held, 20_000, "{name}");
         sent.extend(lost);
         sent.sort_unstable();
@@ -143,7 +145,7 @@ fn hundredfold_overload_odd_lengths_and_many_flows_are_survived() {
     for (load, flows, len) in [(100.0, 1, 1400), (1.5, 100_000, 1400), (1.5, 10, 0), (1.5, 10, 65_535)] {
         each(|name, mut queue| {
             let (sent, lost) = drive(&mut queue, Instant::ZERO, 20_000, load, flows, len);
-            let held = queue.state().packets as usize;
+            let held = (queue.state().packets + queue.state().held) as usize;
             assert_eq!(sent.len() + lost.len() + held, 20_000, "{name} at load {load}");
             assert!(!sent.is_empty(), "{name} at load {load} sends nothing");
         });
@@ -163,7 +165,11 @@ fn time_may_stand_still() {
                 out += usize::from(queue.leave(now, &mut lost).is_some());
             }
         }
-        assert_eq!(out + lost.0.len() + queue.state().packets as usize, 5_000, "{name}");
+        assert_eq!(
+            out + lost.0.len() + (queue.state().packets + queue.state().held) as usize,
+            5_000,
+            "{name}"
+        );
         queue.check().unwrap();
     });
 }
@@ -178,6 +184,9 @@ fn every_parameter_has_a_default_in_its_range_and_a_description() {
             match value {
                 Value::Number(x) => assert!(param.unit != Unit::Flag && param.range.allows(x), "{at} = {x}"),
                 Value::Flag(_) => assert!(param.unit == Unit::Flag, "{at}"),
+                Value::Name(x) => {
+                    assert!(matches!(param.unit, Unit::Name(names) if names.contains(&x)), "{at} = {x}");
+                }
             }
         }
     }

@@ -108,6 +108,7 @@ pub fn marking<S: Serializer>(marking: &Marking, to: S) -> Result<S::Ok, S::Erro
     match marking {
         Marking::Drop => "drop",
         Marking::Ecn => "ecn",
+        Marking::Window => "window",
     }
     .serialize(to)
 }
@@ -140,6 +141,7 @@ fn entries<M: SerializeMap>(values: &Values, map: &mut M) -> Result<(), M::Error
         match value {
             Value::Number(x) => map.serialize_entry(param.name, &x)?,
             Value::Flag(x) => map.serialize_entry(param.name, &x)?,
+            Value::Name(x) => map.serialize_entry(param.name, &x)?,
         }
     }
     Ok(())

@@ -158,6 +158,7 @@ fn parameter(param: &Param) -> Json {
     };
     let mut schema = match (param.unit, text) {
         (Unit::Flag, _) => json!({ "type": "boolean" }),
+        (Unit::Name(names), _) => json!({ "enum": names }),
         (Unit::Packets, Some(text)) => json!({ "anyOf": [number(), text] }),
         (_, Some(text)) => text,
         (_, None) => number(),
@@ -171,6 +172,10 @@ fn parameter(param: &Param) -> Json {
             String::new()
         }
         ParamDefault::Is(Value::Flag(x)) => {
+            schema["default"] = x.into();
+            String::new()
+        }
+        ParamDefault::Is(Value::Name(x)) => {
             schema["default"] = x.into();
             String::new()
         }

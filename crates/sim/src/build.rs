@@ -114,7 +114,15 @@ impl Builder<'_> {
                     };
                     let port = queue.map(|queue| {
                         let has_sender = sender.is_some();
-                        ports.push(Port { queue, link: index, busy: false, has_sender, partly: None });
+                        let wake_at = Instant::FAR_FUTURE;
+                        ports.push(Port {
+                            queue,
+                            link: index,
+                            busy: false,
+                            wake_at,
+                            has_sender,
+                            partly: None,
+                        });
                         ports.len() as u32 - 1
                     });
                     let line = self.lines.len() as u32;
@@ -453,10 +461,8 @@ impl World {
         for (source, at) in first_transfers {
             self.plan_transfer(source, at);
         }
-        for (port, p) in self.ports.iter().enumerate() {
-            if let Some(at) = p.queue.wake_at() {
-                self.agenda.at(at, Event::PortWake(port as u32));
-            }
+        for port in 0..self.ports.len() as u32 {
+            self.arm_port(port);
         }
         for (link, l) in self.links.iter().enumerate() {
             if let Some(capacity) = &l.capacity {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use bentpipe_channel::{Capacity, Loss, Satellite, Sender};
-use bentpipe_queue::{DropReason, Outcome, Packet, Queue};
+use bentpipe_queue::{Discard, DropReason, Packet, Queue};
 use bentpipe_scenario::{Delay, Direction, LossAt, LossOf, Per};
 use bentpipe_transport::{rtp, spacelink, tcp};
 use bentpipe_units::{Duration, Instant, Rate, Rng};
@@ -329,6 +329,8 @@ pub struct Port {
     pub queue: Queue,
     pub link: u32,
     pub busy: bool,
+    /// When the agenda next wakes the queue.
+    pub wake_at: Instant,
     /// Whether its link is more than a rate.
     pub has_sender: bool,
     /// A packet that has been sent in part, and what is left of it [bytes].
@@ -339,7 +341,7 @@ pub struct Port {
 #[derive(Debug, Default)]
 pub struct Discarded(pub Vec<(Packet, DropReason)>);
 
-impl Outcome for Discarded {
+impl Discard for Discarded {
     fn dropped(&mut self, pkt: Packet, reason: DropReason) {
         self.0.push((pkt, reason));
     }

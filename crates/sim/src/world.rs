@@ -207,15 +207,21 @@ impl World {
         let pkt = self.packet(index);
         let p = &mut self.ports[port as usize];
         if let Some(pkt) = p.queue.judge(pkt, self.now, &mut self.discarded) {
-            self.note_mark(pkt);
-            let p = &mut self.ports[port as usize];
-            p.queue.enter(pkt, self.now, &mut self.discarded);
-            if !p.busy {
-                self.serve_port(port);
-            }
+            self.enter_port(pkt, port);
         }
         if !self.discarded.0.is_empty() {
             self.bury_at_port(port);
+        }
+        self.arm_port(port);
+    }
+
+    /// A packet that may go on enters a port's queue.
+    fn enter_port(&mut self, pkt: Packet, port: u32) {
+        self.note_mark(pkt);
+        let p = &mut self.ports[port as usize];
+        p.queue.enter(pkt, self.now, &mut self.discarded);
+        if !p.busy {
+            self.serve_port(port);
         }
     }
 
@@ -245,9 +251,28 @@ impl World {
     }
 
     fn wake_port(&mut self, port: u32) {
-        let queue = &mut self.ports[port as usize].queue;
-        queue.wake(self.now);
-        if let Some(at) = queue.wake_at() {
+        if self.ports[port as usize].wake_at != self.now {
+            return;
+        }
+        self.ports[port as usize].wake_at = Instant::FAR_FUTURE;
+        while self.ports[port as usize].queue.wake_at().is_some_and(|at| at <= self.now) {
+            if let Some(pkt) = self.ports[port as usize].queue.wake(self.now, &mut self.discarded) {
+                self.enter_port(pkt, port);
+            }
+            if !self.discarded.0.is_empty() {
+                self.bury_at_port(port);
+            }
+        }
+        self.arm_port(port);
+    }
+
+    /// Puts a port's next wish on the agenda.
+    pub fn arm_port(&mut self, port: u32) {
+        let p = &mut self.ports[port as usize];
+        if let Some(at) = p.queue.wake_at()
+            && at < p.wake_at
+        {
+            p.wake_at = at;
             self.agenda.at(at, Event::PortWake(port));
         }
     }
@@ -381,14 +406,7 @@ impl World {
             },
             _ => Ecn::NotEct,
         };
-        Packet {
-            len: flight.len,
-            flow: self.flow_of(index),
-            handle: index,
-            arrival: self.now,
-            ecn,
-            number: 0,
-        }
+        Packet { arrival: self.now, ecn, ..Packet::new(flight.len, self.flow_of(index), index) }
     }
 
     /// Writes a congestion mark into the packet it was set on.

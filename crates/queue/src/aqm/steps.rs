@@ -3,7 +3,7 @@
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 
 use crate::registry::Algorithm;
-use crate::{Aqm, Cx, Ecn, Limit, Link, Packet, QueueState, Value, Values, Verdict};
+use crate::{Aqm, Cx, Limit, Link, Packet, QueueState, Value, Values, Verdict};
 
 pub(super) struct Steps {
     aqm: Box<dyn Aqm>,
@@ -20,7 +20,7 @@ impl Steps {
         let aqm = (algorithm.build)(&Values::resolve(algorithm.params, &link, &value).unwrap()).unwrap();
         let limit = Limit { packets: 1000, bytes: u64::MAX };
         let idle_since = Some(Instant::ZERO);
-        let state = QueueState { packets: 0, bytes: 0, limit, capacity, sent_bytes: 0, idle_since };
+        let state = QueueState { packets: 0, bytes: 0, held: 0, limit, capacity, sent_bytes: 0, idle_since };
         Self { aqm, rng: Rng::stream(1, "steps", 0, "test"), state }
     }
 
@@ -43,14 +43,14 @@ impl Steps {
     /// Wakes it when it wants to be woken; gives that time [us].
     pub fn wake(&mut self) -> u64 {
         let now = self.aqm.wake_at().unwrap();
-        self.aqm.wake(&mut Cx { now, queue: &self.state, rng: &mut self.rng });
+        self.aqm.wake(&mut Cx::new(now, &self.state, &mut self.rng));
         (now - Instant::ZERO).as_nanos() / 1000
     }
 
     fn at(&mut self, us: u64, since: u64, len: u32) -> (Packet, (&mut dyn Aqm, Cx<'_>)) {
         let time = |us| Instant::ZERO + Duration::from_micros(us);
-        let pkt = Packet { len, flow: 0, handle: 0, arrival: time(since), ecn: Ecn::NotEct, number: 0 };
-        let cx = Cx { now: time(us), queue: &self.state, rng: &mut self.rng };
+        let pkt = Packet { arrival: time(since), ..Packet::new(len, 0, 0) };
+        let cx = Cx::new(time(us), &self.state, &mut self.rng);
         (pkt, (self.aqm.as_mut(), cx))
     }
 

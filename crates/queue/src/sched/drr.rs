@@ -19,6 +19,7 @@ pub const DISCIPLINE: Discipline = Discipline {
     title: "Deficit round robin",
     source: "Shreedhar & Varghese 1995",
     params: PARAMS,
+    signals: false,
     build: |values| Ok(Box::new(Drr::new(values))),
 };
 
@@ -182,7 +183,7 @@ mod tests {
     use bentpipe_units::{Instant, Rate, Rng};
 
     use super::*;
-    use crate::{Ecn, Limit, QueueState, Value};
+    use crate::{Limit, QueueState, Value};
 
     #[derive(Default)]
     struct Lost(Vec<u32>);
@@ -190,6 +191,10 @@ mod tests {
     impl Outcome for Lost {
         fn dropped(&mut self, pkt: Packet, _: DropReason) {
             self.0.push(pkt.handle);
+        }
+
+        fn mark(&mut self, pkt: Packet) -> Option<Packet> {
+            Some(pkt)
         }
     }
 
@@ -212,6 +217,7 @@ mod tests {
                 state: QueueState {
                     packets: 0,
                     bytes: 0,
+                    held: 0,
                     limit: Limit { packets: u32::MAX, bytes },
                     capacity: link.capacity,
                     sent_bytes: 0,
@@ -223,9 +229,9 @@ mod tests {
         }
 
         fn push(&mut self, handle: u32, flow: u32, len: u32) {
-            let pkt = Packet { len, flow, handle, arrival: Instant::ZERO, ecn: Ecn::NotEct, number: 0 };
+            let pkt = Packet::new(len, flow, handle);
             let lost = self.lost.0.len();
-            let mut cx = Cx { now: Instant::ZERO, queue: &self.state.clone(), rng: &mut self.rng };
+            let mut cx = Cx::new(Instant::ZERO, &self.state, &mut self.rng);
             self.drr.push(pkt, &mut cx, &mut self.lost);
             // All packets of a test are equally long where any is lost.
             let gone = (self.lost.0.len() - lost) as u32;
@@ -235,7 +241,7 @@ mod tests {
 
         fn pop(&mut self) -> Option<u32> {
             let expected = self.drr.peek().map(|pkt| pkt.handle);
-            let mut cx = Cx { now: Instant::ZERO, queue: &self.state.clone(), rng: &mut self.rng };
+            let mut cx = Cx::new(Instant::ZERO, &self.state, &mut self.rng);
             let pkt = self.drr.pop(&mut cx, &mut self.lost)?;
             self.state.packets -= 1;
             self.state.bytes -= u64::from(pkt.len);

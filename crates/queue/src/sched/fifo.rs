@@ -11,6 +11,7 @@ pub const DISCIPLINE: Discipline = Discipline {
     title: "First in, first out",
     source: "folklore",
     params: &[],
+    signals: false,
     build: |_| Ok(Box::new(Fifo::default())),
 };
 

@@ -182,7 +182,7 @@ pub fn shown(scalar: &Scalar) -> String {
 /// The dimension in which a unit is written, with the size of the parameter's base unit in it.
 pub fn dimension(unit: Unit) -> Option<(&'static Dimension, f64)> {
     match unit {
-        Unit::One | Unit::Count | Unit::Flag => None,
+        Unit::One | Unit::Count | Unit::Flag | Unit::Name(_) => None,
         Unit::Packets => Some((&PACKETS, 1.0)),
         Unit::Bytes => Some((&SIZE, 1.0)),
         Unit::Seconds => Some((&TIME, 1e9)),
@@ -204,6 +204,10 @@ fn read(cx: &Cx<'_>, path: &Path, param: &Param, scalar: &Scalar) -> Result<Valu
     let number = match (param.unit, scalar) {
         (Unit::Flag, Scalar::Flag(x)) => return Ok(Value::Flag(*x)),
         (Unit::Flag, _) => return wrong("true or false"),
+        (Unit::Name(names), scalar) => {
+            let found = names.iter().find(|name| matches!(scalar, Scalar::Text(text) if text == *name));
+            return found.map_or_else(|| wrong(&range(param)), |name| Ok(Value::Name(name)));
+        }
         (Unit::One | Unit::Count | Unit::Packets, Scalar::Integer(x)) => *x as f64,
         (Unit::One | Unit::Count | Unit::Packets, Scalar::Float(x)) => *x,
         (unit, scalar) => match (dimension(unit), scalar) {
@@ -221,6 +225,9 @@ fn read(cx: &Cx<'_>, path: &Path, param: &Param, scalar: &Scalar) -> Result<Valu
 
 /// The values that a parameter may take, in the unit of files.
 pub fn range(param: &Param) -> String {
+    if let Unit::Name(names) = param.unit {
+        return names.join(", ");
+    }
     let number = if param.unit == Unit::Count { "a whole number" } else { "a number" };
     let written = |x| write(param.unit, Value::Number(x));
     let least = if param.range.above { "above" } else { "at least" };
@@ -239,6 +246,7 @@ pub fn range(param: &Param) -> String {
 pub fn write(unit: Unit, value: Value) -> String {
     let x = match value {
         Value::Flag(x) => return x.to_string(),
+        Value::Name(x) => return x.to_owned(),
         Value::Number(x) => x,
     };
     match dimension(unit) {
@@ -253,7 +261,7 @@ pub fn write(unit: Unit, value: Value) -> String {
 
 fn plain(unit: Unit, x: f64) -> String {
     match unit {
-        Unit::One | Unit::Count | Unit::Flag => x.to_string(),
+        Unit::One | Unit::Count | Unit::Flag | Unit::Name(_) => x.to_string(),
         Unit::Packets => format!("{x} packets"),
         Unit::Bytes => format!("{x} B"),
         Unit::Seconds => format!("{x} s"),
@@ -310,6 +318,7 @@ fn note(
 pub fn scalar(unit: Unit, value: Value) -> Scalar {
     match (unit, value) {
         (_, Value::Flag(x)) => Scalar::Flag(x),
+        (_, Value::Name(x)) => Scalar::Text(x.to_owned()),
         (Unit::One | Unit::Count, Value::Number(x)) => Scalar::Float(x),
         (unit, value) => Scalar::Text(write(unit, value)),
     }
