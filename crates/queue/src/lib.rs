@@ -13,6 +13,7 @@ mod params;
 mod queue;
 pub mod registry;
 pub mod sched;
+mod table;
 
 pub use crate::core::{
     Aqm, Cx, Discard, DropReason, Ecn, FlowEvent, FlowId, Limit, Outcome, Packet, QueueState, Scheduler,
@@ -20,3 +21,4 @@ pub use crate::core::{
 };
 pub use crate::params::{Default, Link, Param, ParamError, Range, Tune, Unit, Value, Values};
 pub use crate::queue::{Counters, Marking, Queue, Setup};
+pub use crate::table::FlowTable;

@@ -1,0 +1,218 @@
+//! What an algorithm remembers of each flow: a table by flow number.
+//!
+//! Open addressing with linear probing in one flat array of a power of two, never more than half full. A flow that is
+//! forgotten leaves no tombstone: what stands behind it moves up. So looking up, adding and forgetting a flow cost a few
+//! neighbouring slots, whatever numbers flows have; the array doubles now and then and never shrinks.
+
+use crate::FlowId;
+
+/// Something for each of the flows that are known.
+#[derive(Clone, Debug)]
+pub struct FlowTable<T> {
+    slots: Vec<Option<(FlowId, T)>>,
+    len: usize,
+    /// Where [`FlowTable::sweep`] goes on.
+    next: usize,
+}
+
+impl<T> Default for FlowTable<T> {
+    fn default() -> Self {
+        let mut slots = Vec::new();
+        slots.resize_with(16, || None);
+        Self { slots, len: 0, next: 0 }
+    }
+}
+
+impl<T> FlowTable<T> {
+    /// How many flows are known.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether none is.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// What is known of a flow.
+    #[must_use]
+    #[inline]
+    pub fn get(&self, flow: FlowId) -> Option<&T> {
+        self.slots[self.find(flow)].as_ref().map(|(_, known)| known)
+    }
+
+    /// … to be changed.
+    #[inline]
+    pub fn get_mut(&mut self, flow: FlowId) -> Option<&mut T> {
+        let at = self.find(flow);
+        self.slots[at].as_mut().map(|(_, known)| known)
+    }
+
+    /// What is known of a flow; what `fresh` gives, where nothing was.
+    #[inline]
+    pub fn get_or_insert_with(&mut self, flow: FlowId, fresh: impl FnOnce() -> T) -> &mut T {
+        let mut at = self.find(flow);
+        if self.slots[at].is_none() {
+            if 2 * (self.len + 1) > self.slots.len() {
+                self.grow();
+                at = self.find(flow);
+            }
+            self.len += 1;
+        }
+        &mut self.slots[at].get_or_insert_with(|| (flow, fresh())).1
+    }
+
+    /// Forgets a flow; gives what was known of it.
+    pub fn remove(&mut self, flow: FlowId) -> Option<T> {
+        let at = self.find(flow);
+        self.take(at)
+    }
+
+    /// Forgets all flows.
+    pub fn clear(&mut self) {
+        self.slots.fill_with(|| None);
+        self.len = 0;
+    }
+
+    /// Looks at the next `slots` of the array, going on where it stopped the last time, and forgets the flows there that
+    /// `keep` refuses: with two at every packet, an array of `n` has been gone through after `n / 2` packets.
+    pub fn sweep(&mut self, slots: usize, mut keep: impl FnMut(FlowId, &mut T) -> bool) {
+        for _ in 0..slots {
+            let at = self.next;
+            if self.slots[at].as_mut().is_some_and(|(flow, known)| !keep(*flow, known)) {
+                // Whatever moves up into the slot is looked at the next time.
+                self.take(at);
+            } else {
+                self.next = self.after(at);
+            }
+        }
+    }
+
+    /// The flow's slot, or the empty one where it would stand.
+    #[inline]
+    fn find(&self, flow: FlowId) -> usize {
+        let mut at = self.home(flow);
+        while self.slots[at].as_ref().is_some_and(|(other, _)| *other != flow) {
+            at = self.after(at);
+        }
+        at
+    }
+
+    /// Where a flow stands if nothing is in its way. The mixer is MurmurHash3's last step: it maps no two numbers to one,
+    /// and spreads numbers that lie close together or have common factors.
+    #[inline]
+    fn home(&self, flow: FlowId) -> usize {
+        let mut x = flow;
+        x = (x ^ (x >> 16)).wrapping_mul(0x85eb_ca6b);
+        x = (x ^ (x >> 13)).wrapping_mul(0xc2b2_ae35);
+        (x ^ (x >> 16)) as usize & (self.slots.len() - 1)
+    }
+
+    #[inline]
+    fn after(&self, at: usize) -> usize {
+        (at + 1) & (self.slots.len() - 1)
+    }
+
+    /// Empties a slot and closes the gap: each that was pushed beyond it by a neighbour moves up.
+    fn take(&mut self, at: usize) -> Option<T> {
+        let (_, gone) = self.slots[at].take()?;
+        self.len -= 1;
+        let (mut gap, mut at) = (at, at);
+        loop {
+            at = self.after(at);
+            let Some((flow, _)) = self.slots[at] else { return Some(gone) };
+            // It may stand in the gap unless its home lies behind it, on the way to where it stands.
+            let from_home = at.wrapping_sub(self.home(flow)) & (self.slots.len() - 1);
+            let from_gap = at.wrapping_sub(gap) & (self.slots.len() - 1);
+            if from_home >= from_gap {
+                self.slots.swap(gap, at);
+                gap = at;
+            }
+        }
+    }
+
+    fn grow(&mut self) {
+        let mut slots = Vec::new();
+        slots.resize_with(2 * self.slots.len(), || None);
+        for (flow, known) in std::mem::replace(&mut self.slots, slots).into_iter().flatten() {
+            let at = self.find(flow);
+            self.slots[at] = Some((flow, known));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use bentpipe_units::Rng;
+
+    use super::*;
+
+    /// A table and an ordered map, given the same to do, know the same; numbers that come close together, share factors
+    /// or lie at the ends of the range are all good.
+    #[test]
+    fn it_knows_what_an_ordered_map_knows() {
+        let mut rng = Rng::stream(1, "table", 0, "test");
+        let (mut table, mut map) = (FlowTable::default(), BTreeMap::new());
+        for step in 0..200_000_u64 {
+            let i = rng.below(600) as u32;
+            let flow = match i % 3 {
+                0 => i,
+                1 => u32::MAX - i,
+                _ => i << 20,
+            };
+            match rng.below(4) {
+                0 => assert_eq!(table.remove(flow), map.remove(&flow)),
+                1 => assert_eq!(table.get(flow), map.get(&flow)),
+                _ => {
+                    let (ours, theirs) =
+                        (table.get_or_insert_with(flow, || step), map.entry(flow).or_insert(step));
+                    assert_eq!(ours, theirs);
+                    *ours += 1;
+                    *theirs += 1;
+                }
+            }
+            assert_eq!(table.len(), map.len());
+        }
+        for (flow, known) in &map {
+            assert_eq!(table.get_mut(*flow), Some(&mut known.clone()));
+        }
+    }
+
+    /// Some flows are refused; after twice as many slots as there are every one of them is gone, and no other.
+    #[test]
+    fn a_sweep_forgets_what_it_is_told_to() {
+        let mut table = FlowTable::default();
+        for flow in 0..1000_u32 {
+            table.get_or_insert_with(flow, || flow);
+        }
+        for _ in 0..2048 {
+            table.sweep(2, |_, known| *known % 3 == 0);
+        }
+        assert_eq!(table.len(), 334);
+        assert!((0..1000).all(|flow| table.get(flow).is_some() == (flow % 3 == 0)));
+        table.clear();
+        assert!(table.is_empty() && table.get(3).is_none());
+    }
+
+    /// Dense numbers, ten thousands apart, and multiples of the array's length stand in short chains.
+    #[test]
+    fn chains_are_short() {
+        for stride in [1, 10_000, 1 << 18, 0x9e37_79b9] {
+            let mut table = FlowTable::default();
+            for i in 0..10_000_u32 {
+                table.get_or_insert_with(i.wrapping_mul(stride), || ());
+            }
+            let mut longest = 0;
+            let mut chain = 0;
+            for slot in &table.slots {
+                chain = if slot.is_some() { chain + 1 } else { 0 };
+                longest = longest.max(chain);
+            }
+            assert!(longest < 60, "a chain of {longest} at stride {stride}");
+        }
+    }
+}
