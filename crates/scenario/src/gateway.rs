@@ -43,6 +43,14 @@ pub struct Gateway {
 }
 
 impl Gateway {
+    /// Whether congestion is signalled behind the PEP, with packets whose senders have had their acknowledgements: by an
+    /// AQM that marks there, or by the scheduler there.
+    #[must_use]
+    pub fn signals_behind_pep(&self) -> bool {
+        let aqm = self.mark == Place::Transmit && !self.aqm.is_none();
+        !self.pep.split.is_empty() && (aqm || self.transmit_queue.scheduler.discipline.signals)
+    }
+
     /// Capacity of the link that drains the queue that the AQM watches: the receive queue's where it watches that
     /// and it has a rate, else the regulator's.
     #[must_use]

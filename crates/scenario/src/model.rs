@@ -230,6 +230,14 @@ pub struct AqmSpec {
     pub changed: Vec<String>,
 }
 
+impl AqmSpec {
+    /// Whether it leaves all to the queue's limit.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        self.algorithm.name == crate::resolve::aqm::NONE
+    }
+}
+
 /// A transport of one protocol.
 #[derive(Clone, Debug)]
 pub enum Transport {
@@ -515,6 +523,8 @@ pub struct Setting {
     pub name: String,
     /// What it stands for at the subject.
     pub aqm: AqmSpec,
+    /// The scheduler that goes with it, where it says one; else the scenario's.
+    pub scheduler: Option<&'static str>,
     /// Its table, which takes the place of the subject's AQM.
     pub(crate) node: Node,
 }

@@ -5,11 +5,12 @@ use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use bentpipe_queue::registry;
+use bentpipe_queue::registry::{self, Algorithm, Placement};
 use serde::Serialize;
 
 use crate::error::{Error, Place, choices, quoted};
 use crate::files::Files;
+use crate::gateway::Place as GatewayPlace;
 use crate::model::{AqmSpec, Gateway, Hop, Host, Link, Printed, Run, Setting, Subject, Traffic, Transport};
 use crate::resolve::overrides::Choice;
 use crate::resolve::{self, Input, nodes};
@@ -116,7 +117,9 @@ impl Scenario {
     }
 
     /// The same scenario with the subject's AQM replaced: by the scenario's own setting of that name, else by a
-    /// preset, else by an algorithm with its defaults. Where nothing is called exactly so, capitals are ignored.
+    /// preset, else by an algorithm with its defaults; or with the subject's scheduler replaced, and no AQM beside it.
+    /// Where nothing is called exactly so, capitals are ignored. An AQM that acts on packets that leave the queue marks
+    /// there, whatever the scenario's mark point.
     /// Overrides of the AQM's parameters hold
     /// for the new one as far as it has them; the others are in [`Scenario::unused_overrides`]. What was changed in the
     /// fields since the scenario was read is not kept.
@@ -125,14 +128,61 @@ impl Scenario {
     /// Where there is no such setting, or where it cannot be in the subject's place.
     pub fn with_setting(&self, name: &str) -> Result<Self, Error> {
         let name = name.trim();
-        let Some((name, node)) = self.find_setting(name) else {
+        let Some(found) = self.find_setting(name) else {
             return Err(Error {
                 place: Place::Setting(name.to_owned()),
                 key: String::new(),
                 problem: format!("no setting of that name; {}", choices(name, self.setting_names())),
             });
         };
-        resolve::resolve(&self.input, Some(&Choice { name, path: self.subject_path(), node }))
+        let place = self.subject_path();
+        let at = |keys: &[&str]| [place.as_slice(), &steps(keys)].concat();
+        let mut changes = vec![(at(&["aqm"]), found.aqm)];
+        let gateway = match self.subject {
+            Subject::Gateway(i) => self.gateways.get(i),
+            Subject::Link(_) => None,
+        };
+        if let Some(name) = found.scheduler {
+            let keys = if gateway.is_some() { &["transmit_queue", "scheduler"][..] } else { &["scheduler"] };
+            changes.push((at(keys), Node::text(name, At::Setting)));
+        }
+        if let Some(gateway) = gateway
+            && found.placement == Placement::WatchedQueue
+            && gateway.watch != gateway.mark
+        {
+            let place = match gateway.watch {
+                GatewayPlace::Receive => "receive",
+                GatewayPlace::Transmit => "transmit",
+            };
+            changes.push((at(&["mark"]), Node::text(place, At::Setting)));
+        }
+        resolve::resolve(&self.input, Some(&Choice { name: found.name, changes }))
+    }
+
+    /// Every algorithm with its defaults, AQMs and then schedulers, after the scenario's own list of settings: the names of
+    /// those that can be in the subject's place, and why the others cannot.
+    #[must_use]
+    pub fn all_settings(&self) -> (Vec<String>, Vec<Error>) {
+        let named = self.run.settings.iter().map(String::as_str);
+        let algorithms =
+            registry::AQMS.iter().map(|a| a.name).chain(registry::SCHEDULERS.iter().map(|s| s.name));
+        let (mut able, mut unable) = (Vec::new(), Vec::new());
+        for name in named.chain(algorithms) {
+            match self.with_setting(name) {
+                Ok(s) if able.iter().any(|other| other == s.label()) => {}
+                Ok(s) => able.push(s.label().to_owned()),
+                Err(error) => unable.push(error),
+            }
+        }
+        (able, unable)
+    }
+
+    /// Whether congestion is signalled with packets that a gateway has already acknowledged to their senders: behind its PEP,
+    /// where each is lost to the satellite and sent again.
+    #[must_use]
+    pub fn signals_behind_pep(&self) -> bool {
+        let Subject::Gateway(i) = self.subject else { return false };
+        self.gateways.get(i).is_some_and(Gateway::signals_behind_pep)
     }
 
     /// The scenario with each of the settings, in their order.
@@ -232,46 +282,72 @@ impl Scenario {
     pub fn setting_names(&self) -> impl Iterator<Item = &str> + Clone {
         let own = self.settings.iter().map(|s| s.name.as_str());
         let presets = registry::AQMS.iter().flat_map(|a| a.presets.iter().map(|p| p.name));
-        own.chain(presets).chain(registry::AQMS.iter().map(|a| a.name))
+        let bare = registry::AQMS.iter().map(|a| a.name).chain(registry::SCHEDULERS.iter().map(|s| s.name));
+        own.chain(presets).chain(bare)
     }
 
-    /// The name of a setting in full, and its AQM's table. A name as it is written goes before one that differs in
+    /// What a setting stands for. A name as it is written goes before one that differs in
     /// its capitals: "avq" is the algorithm with its defaults, "AVQ" a paper's preset.
-    pub(crate) fn find_setting(&self, name: &str) -> Option<(String, Node)> {
+    pub(crate) fn find_setting(&self, name: &str) -> Option<Found> {
         let name = name.trim();
         let alike = |known: &str| known.to_lowercase() == name.to_lowercase();
         self.find_setting_where(|known| known == name).or_else(|| self.find_setting_where(alike))
     }
 
-    fn find_setting_where(&self, is: impl Fn(&str) -> bool) -> Option<(String, Node)> {
-        let chosen = |key: &str, name: &str| {
-            let mut node = Node::table(At::Setting);
-            node.set(&[Step::Key(key.to_owned())], Node::text(name, At::Setting));
-            (name.to_owned(), node)
+    fn find_setting_where(&self, is: impl Fn(&str) -> bool) -> Option<Found> {
+        let chosen = |key: &str, name: &str, algorithm: &Algorithm| {
+            let mut aqm = Node::table(At::Setting);
+            aqm.set(&steps(&[key]), Node::text(name, At::Setting));
+            Found { name: name.to_owned(), aqm, scheduler: None, placement: algorithm.placement }
         };
-        let own = self.settings.iter().find(|s| is(&s.name)).map(|s| (s.name.clone(), s.node.clone()));
+        let own = self.settings.iter().find(|s| is(&s.name)).map(|s| Found {
+            name: s.name.clone(),
+            aqm: s.node.clone(),
+            scheduler: s.scheduler,
+            placement: s.aqm.algorithm.placement,
+        });
         let preset = || {
-            let mut presets = registry::AQMS.iter().flat_map(|a| a.presets);
-            presets.find(|p| is(p.name)).map(|p| chosen("preset", p.name))
+            let mut presets = registry::AQMS.iter().flat_map(|a| a.presets.iter().map(move |p| (a, p)));
+            presets.find(|(_, p)| is(p.name)).map(|(a, p)| chosen("preset", p.name, a))
         };
-        let bare = || registry::AQMS.iter().find(|a| is(a.name)).map(|a| chosen("algorithm", a.name));
-        own.or_else(preset).or_else(bare)
+        let bare = || registry::AQMS.iter().find(|a| is(a.name)).map(|a| chosen("algorithm", a.name, a));
+        let scheduler = || {
+            let scheduler = registry::SCHEDULERS.iter().find(|s| is(s.name))?;
+            let alone = chosen("algorithm", resolve::aqm::NONE, registry::aqm(resolve::aqm::NONE)?);
+            Some(Found { name: scheduler.name.to_owned(), scheduler: Some(scheduler.name), ..alone })
+        };
+        own.or_else(preset).or_else(bare).or_else(scheduler)
     }
 
-    /// Where the subject's AQM stands in the file.
+    /// Where the subject stands in the file: a gateway, or a link's queue.
     fn subject_path(&self) -> Vec<Step> {
-        let keys = |keys: &[&str]| keys.iter().map(|k| Step::Key((*k).to_owned())).collect::<Vec<_>>();
         match self.subject {
             Subject::Gateway(i) => match self.input.base.get("gateway").map(|n| &n.value) {
-                Some(Value::Array(_)) => [keys(&["gateway"]), vec![Step::Index(i)], keys(&["aqm"])].concat(),
-                _ => keys(&["gateway", "aqm"]),
+                Some(Value::Array(_)) => [steps(&["gateway"]), vec![Step::Index(i)]].concat(),
+                _ => steps(&["gateway"]),
             },
             Subject::Link(i) => {
                 let name = self.links.get(i).map_or("", |l| l.name.as_str());
-                keys(&["link", name, "queue", "aqm"])
+                steps(&["link", name, "queue"])
             }
         }
     }
+}
+
+fn steps(keys: &[&str]) -> Vec<Step> {
+    keys.iter().map(|key| Step::Key((*key).to_owned())).collect()
+}
+
+/// What a setting stands for.
+pub(crate) struct Found {
+    /// Its name in full.
+    name: String,
+    /// The AQM's table.
+    aqm: Node,
+    /// The scheduler, where it says one.
+    scheduler: Option<&'static str>,
+    /// Where the AQM may be placed.
+    placement: Placement,
 }
 
 /// A key of a scenario with the value in effect.

@@ -113,6 +113,22 @@ impl JsonSchema for Aqm {
     }
 }
 
+/// The scenario's own settings: each an AQM's table, and a scheduler where it goes with one.
+pub fn settings(generator: &mut SchemaGenerator) -> Schema {
+    let mut aqm = Aqm::json_schema(generator).to_value();
+    let names: Vec<_> = registry::SCHEDULERS.iter().map(|s| s.name).collect();
+    let scheduler = json!({
+        "enum": names,
+        "description": "The scheduler that goes with it, with its defaults. Default: the one of the queue.",
+    });
+    if let Some(alternatives) = aqm["anyOf"].as_array_mut() {
+        for alternative in alternatives {
+            alternative["properties"]["scheduler"] = scheduler.clone();
+        }
+    }
+    json_schema!({ "type": "object", "additionalProperties": aqm })
+}
+
 fn mean_packet() -> Json {
     let mut schema = SIZE.schema("above 0 B and at most 65535 B").to_value();
     schema["description"] =

@@ -574,12 +574,6 @@ fn places() {
         ),
         (
             "[gateway]",
-            "[setting.Slow]\nalgorithm = \"codel\"\n[gateway]",
-            "my.toml:18:13: setting.Slow.algorithm: found \"codel\" with watch = \"transmit\" and mark = \
-             \"receive\"; allowed: both the same, for it marks packets that leave the queue it watches",
-        ),
-        (
-            "[gateway]",
             "[gateway]\nwatch = \"receive\"\nmark = \"transmit\"",
             "my.toml:19:8: gateway.mark: found \"transmit\"; allowed: \"receive\" where watch = \"receive\", for a \
              packet that is marked in the transmit queue has left the receive queue long ago",
@@ -874,7 +868,7 @@ fn settings() {
         (
             "[run]",
             "[run]\nsettings = [\"red\", \"avqq\"]",
-            "my.toml:4:20: run.settings[2]: found \"avqq\"; did you mean \"AVQ\"? allowed: PRESETS, AQMS",
+            "my.toml:4:20: run.settings[2]: found \"avqq\"; did you mean \"AVQ\"? allowed: PRESETS, AQMS, SCHEDULERS",
         ),
         (
             "[run]",
@@ -886,19 +880,19 @@ fn settings() {
             "[setting.Own]\ntarget = \"5 ms\"\n[run]",
             "my.toml:3:10: setting.Own.algorithm: missing, and so is preset; allowed: AQMS",
         ),
+        (
+            "[run]",
+            "[setting.Own]\nalgorithm = \"red\"\nscheduler = \"dr\"\n[run]",
+            "my.toml:5:13: setting.Own.scheduler: found \"dr\"; did you mean \"drr\"? allowed: SCHEDULERS",
+        ),
     ]);
     let scenario = Scenario::parse(GATEWAY, "my.toml", &[]).expect("right");
     let asked = |name: &str| scenario.with_setting(name).expect_err("wrong").to_string();
     assert_eq!(
         asked("RED 44"),
         with_lists(
-            "setting \"RED 44\": no setting of that name; did you mean \"RED 4\"? allowed: PRESETS, AQMS"
+            "setting \"RED 44\": no setting of that name; did you mean \"RED 4\"? allowed: PRESETS, AQMS, SCHEDULERS"
         )
-    );
-    assert_eq!(
-        asked("codel"),
-        "setting \"codel\": gateway.aqm.algorithm: found \"codel\" with watch = \"transmit\" and mark = \"receive\"; \
-         allowed: both the same, for it marks packets that leave the queue it watches"
     );
     assert_eq!(
         scenario.with_settings(&["red", "RED 4", "red"]).expect_err("wrong").to_string(),

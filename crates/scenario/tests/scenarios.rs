@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use bentpipe_queue::registry::AQMS;
+use bentpipe_queue::registry::{self, AQMS};
 use bentpipe_queue::{Limit, Value};
 use bentpipe_scenario::{Hop, Law, Origin, Per, Place, Scenario, Subject, TrafficKind, json_schema};
 use bentpipe_units::{Duration, Rate};
@@ -211,6 +211,62 @@ fn overrides_hold_for_the_settings_that_have_them() {
     assert_eq!((number(&s, "w_q"), number(&s, "max_p")), (0.5, 0.5));
     let s = load("red-dumbbell", &["link.bottleneck.queue.aqm.algorithm=avq"]);
     assert_eq!(s.label(), "avq");
+}
+
+/// CoDel acts on packets that leave the queue, so as a setting it takes its mark point with it; RED keeps the scenario's.
+#[test]
+fn a_setting_marks_where_it_can() {
+    let s = load("byun2007-gateway", &[]);
+    let place = |name: &str| {
+        let s = s.with_setting(name).expect("a setting");
+        (s.gateways[0].mark, s.signals_behind_pep(), s.warnings.len())
+    };
+    assert_eq!(place("codel"), (Place::Transmit, true, 1));
+    assert_eq!(place("red"), (Place::Receive, false, 0));
+}
+
+/// A scheduler's name stands for that scheduler and no AQM; its parameters can be overridden, and those of an AQM cannot.
+#[test]
+fn a_scheduler_is_a_setting() {
+    let scheduler = "gateway.transmit_queue.scheduler.quantum=700 B";
+    let s = load("byun2007-gateway", &[scheduler, "gateway.aqm.max_p=0.5"]);
+    let drr = s.with_setting("DRR").expect("a setting");
+    let queue = &drr.gateways[0].transmit_queue;
+    assert_eq!((queue.scheduler.discipline.name, drr.label()), ("drr", "drr"));
+    assert_eq!(queue.scheduler.values.number("quantum"), 700.0);
+    assert!(drr.gateways[0].aqm.is_none());
+    assert_eq!(drr.unused_overrides.len(), 1);
+    let red = s.with_setting("red").expect("a setting");
+    assert_eq!(red.gateways[0].transmit_queue.scheduler.discipline.name, "fifo");
+    assert_eq!(red.unused_overrides.len(), 1);
+    // Together they use both.
+    assert!(s.with_settings(&["red", "drr"]).is_ok());
+    assert!(s.with_settings(&["red", "avqred"]).is_err());
+    // On a link it is the scheduler of its queue.
+    let drr = load("red-dumbbell", &[]).with_setting("drr").expect("a setting");
+    let Subject::Link(i) = drr.subject else { panic!("a link") };
+    let queue = drr.links[i].forward.queue.as_ref().expect("a queue");
+    assert_eq!(queue.scheduler.discipline.name, "drr");
+}
+
+#[test]
+fn a_setting_of_the_file_may_say_its_scheduler() {
+    let text = load("byun2007-gateway", &[]).text().to_owned();
+    let text = format!("{text}\n[setting.Fair]\npreset = \"AVQRED\"\nscheduler = \"drr\"\n");
+    let fair = Scenario::parse(&text, "my.toml", &[]).and_then(|s| s.with_setting("Fair")).expect("right");
+    let gateway = &fair.gateways[0];
+    assert_eq!((gateway.aqm.algorithm.name, fair.label()), ("avqred", "Fair"));
+    assert_eq!(gateway.transmit_queue.scheduler.discipline.name, "drr");
+}
+
+/// The scenario's list, then every algorithm once.
+#[test]
+fn all_settings_are_all() {
+    let (able, unable) = load("byun2007-gateway", &[]).all_settings();
+    assert!(unable.is_empty(), "{unable:?}");
+    assert_eq!(able[..3], ["RED 4", "AVQ", "AVQRED"]);
+    let names = registry::AQMS.iter().map(|a| a.name).chain(registry::SCHEDULERS.iter().map(|s| s.name));
+    assert_eq!(able[3..], names.collect::<Vec<_>>());
 }
 
 #[test]

@@ -62,6 +62,7 @@ pub struct File {
     pub traffic: Named<Traffic>,
     /// Settings of this scenario, by name: an AQM each, beside the presets that every scenario knows.
     #[serde(default)]
+    #[schemars(schema_with = "crate::schema::settings")]
     pub setting: Named<Aqm>,
     /// Printed values to compare with.
     #[serde(default)]

@@ -46,11 +46,6 @@ pub fn gateway(
                            for the sender had its acknowledgement, without a mark, ahead of the transmit queue";
             return Err(cx.error(&at("marking"), problem.to_owned()));
         }
-        cx.warn(
-            &at("mark"),
-            "packets of split connections are dropped behind the PEP: their senders do not hear of it, the \
-             spacelink sends them again",
-        );
     }
     let receive_rate = raw.receive_queue.rate.map(|r| r.rate());
     if watch == Place::Receive && receive_rate.is_none() {
@@ -121,6 +116,23 @@ pub fn gateway(
         spacelink: spacelink(cx, &at("spacelink"), &raw.spacelink)?,
     };
     check_place(cx, &at("aqm"), &gateway.aqm, &gateway)?;
+    if gateway.signals_behind_pep() {
+        let signals = gateway.transmit_queue.scheduler.discipline.signals;
+        let key = if signals { [at("transmit_queue"), at_key("scheduler")].concat() } else { at("mark") };
+        if signals && raw.marking == MarkingName::Ecn {
+            let problem = format!(
+                "found {}; allowed where marking = \"ecn\" and pep.split is not empty: a scheduler that signals nothing, \
+                 for the sender had its acknowledgement, without a mark, ahead of the transmit queue",
+                gateway.transmit_queue.scheduler.discipline.name
+            );
+            return Err(cx.error(&key, problem));
+        }
+        cx.warn(
+            &key,
+            "packets of split connections are dropped behind the PEP: their senders do not hear of it, the \
+             spacelink sends them again",
+        );
+    }
     satellite(cx, &path, &gateway, links)?;
     Ok(gateway)
 }

@@ -399,15 +399,16 @@ fn settings(cx: &mut Cx<'_>, file: &mut File, s: &mut Scenario, mean_packet: f64
     for (name, raw) in &mut file.setting.0 {
         let path = named("setting", name);
         nodes::check_name(cx, &path, name)?;
+        let scheduler = scheduler::of_setting(cx, &path, raw)?;
         let aqm = aqm::resolve(cx, &path, raw, capacity, mean_packet)?;
-        if let Subject::Gateway(i) = s.subject {
-            gateway::check_place(cx, &path, &aqm.spec, &s.gateways[i])?;
-        }
-        if registry::preset(name).is_some() || registry::aqm(&name.to_lowercase()).is_some() {
+        let lower = name.to_lowercase();
+        let known = registry::aqm(&lower).is_some() || registry::scheduler(&lower).is_some();
+        if registry::preset(name).is_some() || known {
             cx.warn(&path, "takes the place of what every scenario knows by this name");
         }
-        let node = cx.root.find(&path).cloned().unwrap_or_else(|| Node::table(At::Setting));
-        s.settings.push(Setting { name: name.clone(), aqm: aqm.spec, node });
+        let mut node = cx.root.find(&path).cloned().unwrap_or_else(|| Node::table(At::Setting));
+        node.retain(|entry| entry.key != "scheduler");
+        s.settings.push(Setting { name: name.clone(), aqm: aqm.spec, scheduler, node });
     }
     for (i, name) in s.run.settings.iter().enumerate() {
         let path = [named("run", "settings"), vec![Step::Index(i)]].concat();

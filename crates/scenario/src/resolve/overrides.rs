@@ -3,23 +3,22 @@
 //! Parameters of an AQM come last and only where the AQM in place has them, so that one override can hold for
 //! some of the settings of a comparison.
 
-use bentpipe_queue::registry::{self, Algorithm};
+use bentpipe_queue::registry::{self, Algorithm, Discipline};
 
 use super::Input;
 use super::aqm::unknown_parameter;
+use super::scheduler::no_such_parameter;
 use crate::error::{Error, choices};
 use crate::source::Override;
 use crate::tree::{At, Node, Path, Step, Value};
 
-/// A setting that takes the place of an AQM.
+/// A setting: what takes the place of keys of the file.
 #[derive(Clone, Debug)]
 pub struct Choice {
     /// What it is called in results.
     pub name: String,
-    /// The AQM's path.
-    pub path: Vec<Step>,
-    /// The AQM's table.
-    pub node: Node,
+    /// The paths of these keys with what they become; an AQM's or a scheduler's as a whole.
+    pub changes: Vec<(Vec<Step>, Node)>,
 }
 
 /// The tree with `choice` and every override in place, and what could not be put in place.
@@ -31,33 +30,46 @@ pub fn apply(input: &Input, choice: Option<&Choice>) -> Result<(Node, Vec<Error>
         let path = path_of(&root, change)?;
         if parameter(&path).is_some() {
             parameters.push((change, path));
-        } else if let Some(choice) = choice.filter(|c| path.starts_with(&c.path)) {
+        } else if let Some(choice) = choice.filter(|c| c.changes.iter().any(|(p, _)| path.starts_with(p))) {
             let problem = format!("the setting {:?} takes its place", choice.name);
             unused.push(fault(&root, change, &path, problem));
         } else {
             put(&mut root, &path, change);
         }
     }
-    if let Some(choice) = choice {
-        let kept = root.find(&choice.path).and_then(|aqm| aqm.get("mean_packet")).cloned();
-        root.set(&choice.path, choice.node.clone());
+    for (path, node) in choice.iter().flat_map(|choice| &choice.changes) {
+        let kept = root.find(path).and_then(|aqm| aqm.get("mean_packet")).cloned();
+        root.set(path, node.clone());
         // The length of a packet is the link's, not the algorithm's.
-        if let (Some(kept), Some(aqm)) = (kept, root.find_mut(&choice.path))
+        if let (Some(kept), Some(aqm)) = (kept, root.find_mut(path))
             && aqm.get("mean_packet").is_none()
         {
             aqm.set(&[Step::Key("mean_packet".to_owned())], kept);
         }
     }
     for (change, path) in parameters {
-        let Some((aqm, name)) = parameter(&path) else { continue };
-        let problem = algorithm(root.find(aqm)).and_then(|algorithm| {
-            let known = registry::AQMS.iter().any(|a| a.params.iter().any(|p| p.name == name));
-            let has = name == "mean_packet" || algorithm.params.iter().any(|p| p.name == name);
-            (known && !has).then(|| unknown_parameter(algorithm, name))
-        });
+        let Some((owner, name)) = parameter(&path) else { continue };
+        let problem = if is_scheduler(owner) {
+            discipline(root.find(owner)).and_then(|discipline| {
+                let known = registry::SCHEDULERS.iter().any(|s| s.params.iter().any(|p| p.name == name));
+                let has = discipline.params.iter().any(|p| p.name == name);
+                (known && !has).then(|| no_such_parameter(discipline, name))
+            })
+        } else {
+            algorithm(root.find(owner)).and_then(|algorithm| {
+                let known = registry::AQMS.iter().any(|a| a.params.iter().any(|p| p.name == name));
+                let has = name == "mean_packet" || algorithm.params.iter().any(|p| p.name == name);
+                (known && !has).then(|| unknown_parameter(algorithm, name))
+            })
+        };
         match problem {
             Some(problem) => unused.push(fault(&root, change, &path, problem)),
-            None => root.set(&path, change.node.clone()),
+            None => {
+                if is_scheduler(owner) {
+                    open(&mut root, owner);
+                }
+                root.set(&path, change.node.clone());
+            }
         }
     }
     Ok((root, unused))
@@ -83,16 +95,38 @@ fn put(root: &mut Node, path: &Path, change: &Override) {
     root.set(path, change.node.clone());
 }
 
-/// The AQM's path and the parameter's name, where `path` leads to a parameter of an AQM in its place.
+/// Makes a table of a scheduler that is given by its name alone, so that parameters can stand beside it.
+fn open(root: &mut Node, scheduler: &Path) {
+    let Some(node) = root.find_mut(scheduler) else { return };
+    if let Value::Text(_) = node.value {
+        let mut table = Node::table(node.at.clone());
+        table.set(&[Step::Key("algorithm".to_owned())], node.clone());
+        *node = table;
+    }
+}
+
+fn is_scheduler(path: &Path) -> bool {
+    matches!(path.last(), Some(Step::Key(key)) if key == "scheduler")
+}
+
+/// The scheduler that a name or a table names; none where it names one that there is not.
+fn discipline(scheduler: Option<&Node>) -> Option<&'static Discipline> {
+    match scheduler.map(|node| &node.value) {
+        Some(Value::Text(name)) => registry::scheduler(name),
+        _ => scheduler.and_then(|s| s.get_text("algorithm")).and_then(registry::scheduler),
+    }
+}
+
+/// The owner's path and the parameter's name, where `path` leads to a parameter of an AQM or a scheduler in its place.
 fn parameter(path: &Path) -> Option<(&Path, &str)> {
-    let (last, aqm) = path.split_last()?;
-    match (path.first()?, aqm.last()?, last) {
-        (Step::Key(part), Step::Key(aqm_key), Step::Key(name))
+    let (last, owner) = path.split_last()?;
+    match (path.first()?, owner.last()?, last) {
+        (Step::Key(part), Step::Key(key), Step::Key(name))
             if matches!(part.as_str(), "gateway" | "link")
-                && aqm_key == "aqm"
+                && matches!(key.as_str(), "aqm" | "scheduler")
                 && !matches!(name.as_str(), "algorithm" | "preset") =>
         {
-            Some((aqm, name))
+            Some((owner, name))
         }
         _ => None,
     }

@@ -1,15 +1,39 @@
 //! Looks a scheduler up in the registry and works out its parameters.
 
-use bentpipe_queue::registry;
+use bentpipe_queue::registry::{self, Discipline};
 use bentpipe_queue::{Default as ParamDefault, Link};
 use bentpipe_units::Rate;
 
 use super::aqm::{parameters, scalar, shown};
 use super::{Cx, step};
 use crate::error::{Error, choices};
-use crate::file::{Scalar, Scheduler};
+use crate::file::{Aqm, Scalar, Scheduler};
 use crate::model::SchedulerSpec;
 use crate::tree::Path;
+
+/// What is wrong with a key that `discipline` does not have.
+pub fn no_such_parameter(discipline: &Discipline, key: &str) -> String {
+    let known = discipline.params.iter().map(|p| p.name);
+    match known.len() {
+        0 => format!("{} has no parameters", discipline.name),
+        _ => format!("no such parameter of {}; {}", discipline.name, choices(key, known)),
+    }
+}
+
+/// Takes the scheduler's name out of the table of a setting, if it has one.
+pub fn of_setting(cx: &Cx<'_>, path: &Path, raw: &mut Aqm) -> Result<Option<&'static str>, Error> {
+    let Some(i) = raw.0.iter().position(|(key, _)| key == "scheduler") else { return Ok(None) };
+    let (_, found) = raw.0.remove(i);
+    let names = || registry::SCHEDULERS.iter().map(|s| s.name);
+    let at = step(path, "scheduler");
+    match &found {
+        Scalar::Text(name) => match registry::scheduler(name) {
+            Some(discipline) => Ok(Some(discipline.name)),
+            None => Err(cx.unknown(&at, name, names())),
+        },
+        _ => Err(cx.error(&at, format!("found {}; {}", shown(&found), choices("", names())))),
+    }
+}
 
 /// The scheduler that `raw` describes, at `path`, for a link of `capacity` with packets of `mean_packet` [bytes]. Leaves
 /// every parameter in `raw`.
@@ -35,12 +59,7 @@ pub fn resolve(
     };
     for (key, _) in &raw.0 {
         if key != "algorithm" && !discipline.params.iter().any(|p| p.name == *key) {
-            let known = discipline.params.iter().map(|p| p.name);
-            let problem = match known.len() {
-                0 => format!("{} has no parameters", discipline.name),
-                _ => format!("no such parameter of {}; {}", discipline.name, choices(key, known)),
-            };
-            return Err(cx.key_error(&step(path, key), problem));
+            return Err(cx.key_error(&step(path, key), no_such_parameter(discipline, key)));
         }
     }
     let link = Link { capacity, mean_packet };
