@@ -40,12 +40,10 @@ pub fn gateway(
         return Err(cx.error(&at("mark"), problem.to_owned()));
     }
     let split: Vec<_> = raw.pep.split.iter().map(|ProtocolName::Tcp| Protocol::Tcp).collect();
-    if mark == Place::Transmit && !split.is_empty() {
-        if raw.marking == MarkingName::Ecn {
-            let problem = "found \"ecn\"; allowed: \"drop\" where mark = \"transmit\" and pep.split is not empty, \
+    if mark == Place::Transmit && !split.is_empty() && raw.marking == MarkingName::Ecn {
+        let problem = "found \"ecn\"; allowed: \"drop\" where mark = \"transmit\" and pep.split is not empty, \
                            for the sender had its acknowledgement, without a mark, ahead of the transmit queue";
-            return Err(cx.error(&at("marking"), problem.to_owned()));
-        }
+        return Err(cx.error(&at("marking"), problem.to_owned()));
     }
     let receive_rate = raw.receive_queue.rate.map(|r| r.rate());
     if watch == Place::Receive && receive_rate.is_none() {

@@ -99,7 +99,7 @@ fn put(root: &mut Node, path: &Path, change: &Override) {
 fn open(root: &mut Node, scheduler: &Path) {
     let Some(node) = root.find_mut(scheduler) else { return };
     if let Value::Text(_) = node.value {
-        let mut table = Node::table(node.at.clone());
+        let mut table = Node::table(node.at);
         table.set(&[Step::Key("algorithm".to_owned())], node.clone());
         *node = table;
     }
