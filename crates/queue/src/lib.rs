@@ -9,6 +9,7 @@
 
 pub mod aqm;
 mod core;
+pub mod marking;
 mod params;
 mod queue;
 pub mod registry;
@@ -19,6 +20,7 @@ pub use crate::core::{
     Aqm, Cx, Discard, DropReason, Ecn, FlowEvent, FlowId, Limit, Outcome, Packet, QueueState, Scheduler,
     Spot, Tcp, Verdict,
 };
+pub use crate::marking::Marking;
 pub use crate::params::{Default, Link, Param, ParamError, Range, Tune, Unit, Value, Values};
-pub use crate::queue::{Counters, Marking, Queue, Setup};
+pub use crate::queue::{Counters, Queue, Setup};
 pub use crate::table::FlowTable;

@@ -5,22 +5,9 @@ use std::collections::VecDeque;
 use bentpipe_units::{Instant, Rate, Rng};
 
 use crate::{
-    Aqm, Cx, Discard, DropReason, Ecn, FlowEvent, FlowId, Limit, Outcome, Packet, QueueState, Scheduler,
-    Verdict,
+    Aqm, Cx, Discard, DropReason, Ecn, FlowEvent, FlowId, Limit, Marking, Outcome, Packet, QueueState,
+    Scheduler, Verdict,
 };
-
-/// What a mark does to a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Marking {
-    /// It is discarded.
-    Drop,
-    /// Its ECN field says so; a packet whose transport would not understand is discarded
-    /// (RFC 3168, section 5).
-    Ecn,
-    /// It goes on, and tells the gateway behind the mark point to cut the window that it advertises to the packet's
-    /// sender ([B07] 2.3); a packet whose connection does not end there is discarded.
-    Window,
-}
 
 /// What went through a queue since the run began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, std::default::Default)]

@@ -1,7 +1,7 @@
 //! Every algorithm there is: one line each.
 
 use crate::params::{Param, ParamError, Value, Values};
-use crate::{Aqm, Scheduler, aqm, sched};
+use crate::{Aqm, Marking, Scheduler, aqm, marking, sched};
 
 /// An active queue management algorithm.
 #[derive(Debug)]
@@ -43,6 +43,23 @@ pub struct Preset {
     pub source: &'static str,
     /// The parameters that differ from the defaults.
     pub values: &'static [(&'static str, Value)],
+    /// The marking method that belongs to it, if one does, and the parameters of that which differ from the defaults.
+    pub marking: Option<(&'static Method, &'static [(&'static str, Value)])>,
+}
+
+/// A marking method: what a mark does.
+#[derive(Debug)]
+pub struct Method {
+    /// Its name in scenario files.
+    pub name: &'static str,
+    /// What it does, in a line.
+    pub title: &'static str,
+    /// Where it is defined.
+    pub source: &'static str,
+    /// Its parameters.
+    pub params: &'static [Param],
+    /// What a queue has to do.
+    pub marking: Marking,
 }
 
 /// A scheduler.
@@ -79,6 +96,9 @@ pub const AQMS: &[Algorithm] = &[
 /// The schedulers, in the order in which they are listed.
 pub const SCHEDULERS: &[Discipline] = &[sched::fifo::DISCIPLINE, sched::drr::DISCIPLINE];
 
+/// The marking methods, in the order in which they are listed.
+pub const MARKINGS: &[Method] = &[marking::DROP, marking::ECN, marking::WINDOW];
+
 /// The AQM of that name.
 #[must_use]
 pub fn aqm(name: &str) -> Option<&'static Algorithm> {
@@ -89,6 +109,12 @@ pub fn aqm(name: &str) -> Option<&'static Algorithm> {
 #[must_use]
 pub fn scheduler(name: &str) -> Option<&'static Discipline> {
     SCHEDULERS.iter().find(|s| s.name == name)
+}
+
+/// The marking method of that name.
+#[must_use]
+pub fn marking(name: &str) -> Option<&'static Method> {
+    MARKINGS.iter().find(|m| m.name == name)
 }
 
 /// The preset of that name, capitals ignored, with its algorithm.

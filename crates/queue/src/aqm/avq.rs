@@ -73,6 +73,7 @@ const PRESETS: &[Preset] = &[Preset {
         ("buffer", Value::Number(123_750.0)),
         ("capacity", Value::Number(20e6)),
     ],
+    marking: None,
 }];
 
 /// AVQ's state.

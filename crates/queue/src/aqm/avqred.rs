@@ -78,6 +78,7 @@ const PRESETS: &[Preset] = &[Preset {
         ("min_capacity", Value::Number(20e6)),
         ("max_capacity", Value::Number(20e6)),
     ],
+    marking: None,
 }];
 
 /// AVQRED's state.

@@ -59,12 +59,16 @@ const PARAMS: &[Param] = &[
 ];
 
 const PRESETS: &[Preset] = &[
-    Preset { name: "RED 1", source: TABLE, values: &[MIN_TH, MAX_TH, w_q(0.02), max_p(0.5)] },
-    Preset { name: "RED 2", source: TABLE, values: &[MIN_TH, MAX_TH, w_q(0.05), max_p(0.7)] },
-    Preset { name: "RED 3", source: TABLE, values: &[MIN_TH, MAX_TH, w_q(0.10), max_p(0.5)] },
-    Preset { name: "RED 4", source: TABLE, values: &[MIN_TH, MAX_TH, w_q(0.10), max_p(0.7)] },
+    preset("RED 1", &[MIN_TH, MAX_TH, w_q(0.02), max_p(0.5)]),
+    preset("RED 2", &[MIN_TH, MAX_TH, w_q(0.05), max_p(0.7)]),
+    preset("RED 3", &[MIN_TH, MAX_TH, w_q(0.10), max_p(0.5)]),
+    preset("RED 4", &[MIN_TH, MAX_TH, w_q(0.10), max_p(0.7)]),
 ];
-const TABLE: &str = "[B07] Table 3.1";
+
+const fn preset(name: &'static str, values: &'static [(&'static str, Value)]) -> Preset {
+    Preset { name, source: "[B07] Table 3.1", values, marking: None }
+}
+
 const MIN_TH: (&str, Value) = ("min_th", Value::Number(60.0));
 const MAX_TH: (&str, Value) = ("max_th", Value::Number(120.0));
 

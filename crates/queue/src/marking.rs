@@ -1,0 +1,76 @@
+//! What a mark does: three methods.
+//!
+//! `drop`: the packet is discarded. `ecn`: its ECN field says so (RFC 3168). `window`: it goes on, and the gateway behind
+//! the mark point cuts the window that it advertises to the packet's sender: buffer flow control, [B07] 2.3.
+
+use crate::registry::Method;
+use crate::{Param, Range, Tune, Unit};
+
+/// What a mark does to a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Marking {
+    /// It is discarded.
+    Drop,
+    /// Its ECN field says so; a packet whose transport would not understand is discarded
+    /// (RFC 3168, section 5).
+    Ecn,
+    /// It goes on, and tells the gateway behind the mark point to cut the window that it advertises to the packet's
+    /// sender ([B07] 2.3); a packet whose connection does not end there is discarded.
+    Window,
+}
+
+/// The registry's entries.
+pub const DROP: Method = Method {
+    name: "drop",
+    title: "The packet is discarded",
+    source: "Jacobson 1988",
+    params: &[],
+    marking: Marking::Drop,
+};
+
+/// See [`DROP`].
+pub const ECN: Method = Method {
+    name: "ecn",
+    title: "The packet's ECN field says so; one whose transport would not understand is discarded",
+    source: "RFC 3168",
+    params: &[],
+    marking: Marking::Ecn,
+};
+
+/// See [`DROP`].
+pub const WINDOW: Method = Method {
+    name: "window",
+    title: "The gateway cuts the window that it advertises to the packet's sender; one whose connection is not split is \
+            discarded",
+    source: "[B07] 2.3",
+    params: &[
+        Param::number(
+            "decr",
+            Unit::One,
+            0.97,
+            Range::above(0.0, 1.0),
+            "Factor by which a mark cuts what a connection may fill of the PEP's buffer",
+        )
+        .origin("[B07] Table 3.2, FC 1")
+        .tune(Tune::Linear(0.5, 0.99)),
+        Param::number(
+            "incr",
+            Unit::One,
+            0.01,
+            Range::above(0.0, 1.0),
+            "Share of it by which that grows again, where packets come without marks",
+        )
+        .origin("[B07] Table 3.2")
+        .tune(Tune::Log(0.001, 0.1)),
+        Param::number(
+            "freeze",
+            Unit::Seconds,
+            0.2,
+            Range::between(0.0, 1e4),
+            "Time between two such steps, about a terrestrial round trip",
+        )
+        .origin("[B07] Table 3.2")
+        .tune(Tune::Log(0.05, 1.0)),
+    ],
+    marking: Marking::Window,
+};
