@@ -1,5 +1,6 @@
 //! Schedulers, one a file.
 
+pub mod buckets;
 pub mod drr;
 pub mod fifo;
 mod flows;

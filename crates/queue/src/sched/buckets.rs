@@ -1,0 +1,437 @@
+//! A fixed number of queues that flows are hashed to, served by DRR++: what fair queueing with an Aqm in each queue has
+//! in common (RFC 8290, section 4).
+//!
+//! Packets of all queues stand in one arena, linked to lists, and the queues whose turn it may be stand in doubly linked
+//! lists through one array, so that nothing is allocated once the arena has grown. The queue that holds the most bytes is
+//! kept at the root of a tournament tree: a change walks up only as far as it changes a winner.
+
+use crate::{FlowId, Packet};
+
+/// No packet, no queue.
+const NONE: u32 = u32::MAX;
+
+/// The list that a queue stands in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stand {
+    /// None.
+    Out,
+    /// Those that have lately begun to hold packets: served first.
+    New,
+    /// Those that have used up a quantum.
+    Old,
+    /// Those without packets whose Aqm has not come to rest (CAKE).
+    Decaying,
+}
+
+/// Queues by number, and the lists in which they wait for their turn.
+#[derive(Debug)]
+pub struct Buckets {
+    nodes: Vec<Node>,
+    /// The first unused node; they are linked like packets.
+    free: u32,
+    buckets: Vec<Bucket>,
+    /// New, old and decaying ones.
+    lists: [List; 3],
+    quantum: i64,
+    /// Winner of each pairing: a place's weight is the greater of those at twice its number and one more. The queues'
+    /// own weights stand in the second half.
+    weights: Vec<u64>,
+}
+
+#[derive(Debug)]
+struct Node {
+    pkt: Packet,
+    after: u32,
+}
+
+#[derive(Clone, Debug)]
+struct Bucket {
+    head: u32,
+    tail: u32,
+    packets: u32,
+    bytes: u64,
+    deficit: i64,
+    stand: Stand,
+    before: u32,
+    after: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct List {
+    first: u32,
+    last: u32,
+    len: u32,
+}
+
+impl Buckets {
+    /// `count` empty queues, which may each send `quantum` bytes a turn; at least one of either.
+    #[must_use]
+    pub fn new(count: u32, quantum: u32) -> Self {
+        let empty = Bucket {
+            head: NONE,
+            tail: NONE,
+            packets: 0,
+            bytes: 0,
+            deficit: 0,
+            stand: Stand::Out,
+            before: NONE,
+            after: NONE,
+        };
+        let count = count.max(1) as usize;
+        Self {
+            nodes: Vec::new(),
+            free: NONE,
+            buckets: vec![empty; count],
+            lists: [List { first: NONE, last: NONE, len: 0 }; 3],
+            quantum: i64::from(quantum.max(1)),
+            weights: vec![0; 2 * count.next_power_of_two()],
+        }
+    }
+
+    /// How many queues there are.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        self.buckets.len() as u32
+    }
+
+    /// Appends a packet to a queue. One that waits for no turn joins the new ones with a fresh quantum (RFC 8290, section
+    /// 4.1). Gives whether it did.
+    pub fn push(&mut self, bucket: u32, pkt: Packet) -> bool {
+        let node = self.store(pkt);
+        let b = &mut self.buckets[bucket as usize];
+        match b.tail {
+            NONE => b.head = node,
+            tail => self.nodes[tail as usize].after = node,
+        }
+        b.tail = node;
+        b.packets += 1;
+        b.bytes += u64::from(pkt.len);
+        let joins = matches!(b.stand, Stand::Out | Stand::Decaying);
+        if joins {
+            b.deficit = self.quantum;
+            self.stand(bucket, Stand::New);
+        }
+        self.weigh(bucket);
+        joins
+    }
+
+    /// The queue whose turn it is, which may hold nothing (RFC 8290, section 4.2): the first of the new ones, or else of
+    /// the old ones, whose deficit is above zero; each that is passed over gains a quantum and goes to the end of the old
+    /// ones. So a queue is passed over once for each quantum that it has sent.
+    pub fn turn(&mut self) -> Option<u32> {
+        loop {
+            let bucket = self.first(Stand::New).or_else(|| self.first(Stand::Old))?;
+            let b = &mut self.buckets[bucket as usize];
+            if b.deficit > 0 {
+                return Some(bucket);
+            }
+            b.deficit += self.quantum;
+            self.stand(bucket, Stand::Old);
+        }
+    }
+
+    /// Takes the oldest packet of a queue, which stays where it stands.
+    pub fn take(&mut self, bucket: u32) -> Option<Packet> {
+        let b = &mut self.buckets[bucket as usize];
+        let node = b.head;
+        let &Node { pkt, after } = self.nodes.get(node as usize)?;
+        b.head = after;
+        if after == NONE {
+            b.tail = NONE;
+        }
+        b.packets -= 1;
+        b.bytes -= u64::from(pkt.len);
+        self.nodes[node as usize].after = self.free;
+        self.free = node;
+        self.weigh(bucket);
+        Some(pkt)
+    }
+
+    /// A queue has sent so many bytes.
+    pub fn charge(&mut self, bucket: u32, len: u32) {
+        self.buckets[bucket as usize].deficit -= i64::from(len);
+    }
+
+    /// A queue whose turn it is holds nothing (RFC 8290, section 4.2): a new one goes to the end of the old ones, lest new
+    /// ones starve these; an old one is done.
+    pub fn pass(&mut self, bucket: u32) {
+        let stand = if self.stands(bucket) == Stand::New { Stand::Old } else { Stand::Out };
+        self.stand(bucket, stand);
+    }
+
+    /// Puts a queue at the end of a list, or in none, wherever it stands.
+    pub fn stand(&mut self, bucket: u32, stand: Stand) {
+        let Bucket { before, after, stand: was, .. } = self.buckets[bucket as usize];
+        if let Some(list) = slot(was) {
+            match before {
+                NONE => self.lists[list].first = after,
+                before => self.buckets[before as usize].after = after,
+            }
+            match after {
+                NONE => self.lists[list].last = before,
+                after => self.buckets[after as usize].before = before,
+            }
+            self.lists[list].len -= 1;
+        }
+        let mut last = NONE;
+        if let Some(list) = slot(stand) {
+            last = self.lists[list].last;
+            match last {
+                NONE => self.lists[list].first = bucket,
+                last => self.buckets[last as usize].after = bucket,
+            }
+            self.lists[list].last = bucket;
+            self.lists[list].len += 1;
+        }
+        let b = &mut self.buckets[bucket as usize];
+        (b.before, b.after, b.stand) = (last, NONE, stand);
+    }
+
+    /// The list that a queue stands in.
+    #[must_use]
+    pub fn stands(&self, bucket: u32) -> Stand {
+        self.buckets[bucket as usize].stand
+    }
+
+    /// The first queue of a list.
+    #[must_use]
+    pub fn first(&self, stand: Stand) -> Option<u32> {
+        let first = slot(stand).map_or(NONE, |list| self.lists[list].first);
+        (first != NONE).then_some(first)
+    }
+
+    /// How many queues stand in a list.
+    #[must_use]
+    pub fn len(&self, stand: Stand) -> u32 {
+        slot(stand).map_or(0, |list| self.lists[list].len)
+    }
+
+    /// The oldest packet of a queue.
+    #[must_use]
+    pub fn head(&self, bucket: u32) -> Option<&Packet> {
+        let head = self.buckets[bucket as usize].head;
+        self.nodes.get(head as usize).map(|node| &node.pkt)
+    }
+
+    /// Bytes that a queue holds.
+    #[must_use]
+    pub fn bytes(&self, bucket: u32) -> u64 {
+        self.buckets[bucket as usize].bytes
+    }
+
+    /// Packets that a queue holds.
+    #[must_use]
+    pub fn packets(&self, bucket: u32) -> u32 {
+        self.buckets[bucket as usize].packets
+    }
+
+    /// The queue that holds the most bytes; of equals the one with the lowest number.
+    #[must_use]
+    pub fn fattest(&self) -> Option<u32> {
+        let half = self.weights.len() / 2;
+        if self.weights[1] == 0 {
+            return None;
+        }
+        let mut at = 1;
+        while at < half {
+            at = if self.weights[2 * at] == self.weights[at] { 2 * at } else { 2 * at + 1 };
+        }
+        Some((at - half) as u32)
+    }
+
+    /// The packet that [`Buckets::turn`] leads to, found without serving anybody: usually at once; where all queues have
+    /// sent more than they may, the one that a quantum a round brings above zero first.
+    #[must_use]
+    pub fn peek(&self) -> Option<&Packet> {
+        let after = |&b: &u32| Some(self.buckets[b as usize].after).filter(|&b| b != NONE);
+        let holds = |&b: &u32| self.buckets[b as usize].head != NONE;
+        let listed = |stand| std::iter::successors(self.first(stand), after).filter(holds);
+        let deficit = |b: u32| self.buckets[b as usize].deficit;
+        if let Some(b) = listed(Stand::New).find(|&b| deficit(b) > 0) {
+            return self.head(b);
+        }
+        // New ones that are passed over stand behind the old ones, a quantum richer.
+        let later = listed(Stand::New).map(|b| (b, deficit(b) + self.quantum));
+        let (mut next, mut rounds) = (None, i64::MAX);
+        for (b, deficit) in listed(Stand::Old).map(|b| (b, deficit(b))).chain(later) {
+            let lacks = if deficit > 0 { 0 } else { -deficit / self.quantum + 1 };
+            if lacks < rounds {
+                (next, rounds) = (Some(b), lacks);
+            }
+            if rounds == 0 {
+                break;
+            }
+        }
+        next.and_then(|b| self.head(b))
+    }
+
+    fn store(&mut self, pkt: Packet) -> u32 {
+        let node = Node { pkt, after: NONE };
+        if self.free == NONE {
+            self.nodes.push(node);
+            return self.nodes.len() as u32 - 1;
+        }
+        let at = self.free;
+        self.free = self.nodes[at as usize].after;
+        self.nodes[at as usize] = node;
+        at
+    }
+
+    /// Enters a queue's bytes in the tournament. One that holds packets, be they empty, outweighs one that holds none.
+    fn weigh(&mut self, bucket: u32) {
+        let b = &self.buckets[bucket as usize];
+        let weight = b.bytes + u64::from(b.packets > 0);
+        let mut at = self.weights.len() / 2 + bucket as usize;
+        self.weights[at] = weight;
+        while at > 1 {
+            at /= 2;
+            let winner = self.weights[2 * at].max(self.weights[2 * at + 1]);
+            if self.weights[at] == winner {
+                break;
+            }
+            self.weights[at] = winner;
+        }
+    }
+}
+
+/// A list's place among the lists.
+fn slot(stand: Stand) -> Option<usize> {
+    match stand {
+        Stand::Out => None,
+        Stand::New => Some(0),
+        Stand::Old => Some(1),
+        Stand::Decaying => Some(2),
+    }
+}
+
+/// A flow's hash, another for each salt: MurmurHash3's finalizer (Appleby), which takes different numbers to different
+/// ones before the upper half is taken.
+#[must_use]
+pub fn hash(flow: FlowId, salt: u64) -> u32 {
+    let mut x = u64::from(flow) ^ salt;
+    x = (x ^ x >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    x = (x ^ x >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    ((x ^ x >> 33) >> 32) as u32
+}
+
+/// The queue of `count` that a hash falls to, each as likely as any other.
+#[must_use]
+pub fn spread(hash: u32, count: u32) -> u32 {
+    (u64::from(hash) * u64::from(count) >> 32) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use bentpipe_units::Rng;
+
+    use super::*;
+
+    /// Serves what [`Buckets::turn`] says until nothing is left; gives the packets' handles. Each was shown before.
+    fn drain(buckets: &mut Buckets) -> Vec<u32> {
+        std::iter::from_fn(|| serve(buckets)).collect()
+    }
+
+    fn serve(buckets: &mut Buckets) -> Option<u32> {
+        let shown = buckets.peek().map(|pkt| pkt.handle);
+        loop {
+            let Some(bucket) = buckets.turn() else {
+                assert_eq!(shown, None, "peek");
+                return None;
+            };
+            if let Some(pkt) = buckets.take(bucket) {
+                buckets.charge(bucket, pkt.len);
+                assert_eq!(shown, Some(pkt.handle), "peek");
+                return Some(pkt.handle);
+            }
+            buckets.pass(bucket);
+        }
+    }
+
+    fn push(buckets: &mut Buckets, bucket: u32, handle: u32, len: u32) {
+        buckets.push(bucket, Packet::new(len, bucket, handle));
+    }
+
+    /// DRR++ by hand, quantum 1000. Queue 0 holds four packets of 600 (handles 0 to 3), queue 1 two (10, 11). Queue 0 sends
+    /// 0 (deficit 400) and 1 (-200): it is passed over, to the old ones with 800. Queue 1, still new, sends 10 and 11,
+    /// and is passed over (800). Now 0 is first of the old: 2 (deficit 200). A packet for queue 2 comes (20): new, so it
+    /// goes before 3, which queue 0 still has the deficit for. Queue 2 is empty at its next turn and goes to the end of
+    /// the old ones, not out: what comes for it now (21) waits behind 3.
+    #[test]
+    fn new_queues_go_first_but_once() {
+        let mut b = Buckets::new(4, 1000);
+        for handle in 0..4 {
+            push(&mut b, 0, handle, 600);
+        }
+        push(&mut b, 1, 10, 600);
+        push(&mut b, 1, 11, 600);
+        let first: Vec<_> = (0..5).filter_map(|_| serve(&mut b)).collect();
+        assert_eq!(first, [0, 1, 10, 11, 2]);
+        push(&mut b, 2, 20, 600);
+        assert_eq!(serve(&mut b), Some(20));
+        assert_eq!(b.stands(2), Stand::New);
+        push(&mut b, 0, 4, 600);
+        // Queue 2 is looked at, found empty and put behind.
+        assert_eq!(serve(&mut b), Some(3));
+        assert_eq!(b.stands(2), Stand::Old);
+        push(&mut b, 2, 21, 600);
+        // Queue 0 is down to -400, gains a quantum and stands behind queue 1, which is found empty and goes, and queue 2.
+        assert_eq!(drain(&mut b), [21, 4]);
+        assert!([0, 1, 2].iter().all(|&bucket| b.stands(bucket) == Stand::Out));
+        assert_eq!((b.len(Stand::New), b.len(Stand::Old)), (0, 0));
+    }
+
+    /// A packet of ten quanta is paid for over ten rounds, in which others send as much: queue 0 sends 10 000 bytes from a
+    /// deficit of 1000, and needs ten more quanta to be above zero again.
+    #[test]
+    fn a_long_packet_is_paid_for() {
+        let mut b = Buckets::new(2, 1000);
+        push(&mut b, 0, 0, 10_000);
+        push(&mut b, 0, 1, 1000);
+        for handle in 10..30 {
+            push(&mut b, 1, handle, 1000);
+        }
+        let order = drain(&mut b);
+        assert_eq!(order[0], 0);
+        // -9000 and ten quanta make 1000; queue 1 sends its first quantum before the first of these.
+        assert_eq!(order.iter().position(|&handle| handle == 1), Some(11));
+    }
+
+    /// Whatever is done, the tournament names the queue with the most bytes, the lowest of equals; and packets leave each
+    /// queue in the order in which they came, none lost.
+    #[test]
+    fn the_fattest_is_the_fattest() {
+        let mut rng = Rng::stream(3, "buckets", 0, "test");
+        let mut b = Buckets::new(37, 1500);
+        let mut held: Vec<std::collections::VecDeque<(u32, u32)>> = vec![Default::default(); 37];
+        for handle in 0..20_000 {
+            let bucket = rng.below(37) as u32;
+            if rng.uniform() < 0.5 {
+                let len = rng.below(3) as u32 * 700;
+                push(&mut b, bucket, handle, len);
+                held[bucket as usize].push_back((handle, len));
+            } else {
+                let taken = b.take(bucket).map(|pkt| (pkt.handle, pkt.len));
+                assert_eq!(taken, held[bucket as usize].pop_front());
+            }
+            let weigh = |queue: &std::collections::VecDeque<(u32, u32)>| {
+                (!queue.is_empty()).then(|| queue.iter().map(|&(_, len)| u64::from(len)).sum::<u64>())
+            };
+            let best = held.iter().filter_map(weigh).max();
+            let expected = best.and_then(|best| held.iter().position(|queue| weigh(queue) == Some(best)));
+            assert_eq!(b.fattest(), expected.map(|bucket| bucket as u32));
+        }
+    }
+
+    /// 100 000 consecutive flows in 1024 queues: chi squared over 1023 degrees of freedom stays within four standard
+    /// deviations, sqrt(2 * 1023) = 45 each, of its mean of 1023.
+    #[test]
+    fn flows_spread_evenly() {
+        for salt in [0, 1, 0x1234_5678_9abc_def0] {
+            let mut counts = [0.0f64; 1024];
+            (0..100_000).for_each(|flow| counts[spread(hash(flow, salt), 1024) as usize] += 1.0);
+            let mean = 100_000.0 / 1024.0;
+            let chi2: f64 = counts.iter().map(|n| (n - mean) * (n - mean) / mean).sum();
+            assert!((chi2 - 1023.0).abs() < 4.0 * 45.3, "salt {salt}: {chi2}");
+        }
+    }
+}
