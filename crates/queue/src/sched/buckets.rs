@@ -317,7 +317,7 @@ pub fn hash(flow: FlowId, salt: u64) -> u32 {
 /// The queue of `count` that a hash falls to, each as likely as any other.
 #[must_use]
 pub fn spread(hash: u32, count: u32) -> u32 {
-    (u64::from(hash) * u64::from(count) >> 32) as u32
+    ((u64::from(hash) * u64::from(count)) >> 32) as u32
 }
 
 #[cfg(test)]
