@@ -65,7 +65,8 @@ test-python: $(CORE) $(VENV)/.dev
 kernel: $(CORE) $(VENV)/.dev ## compare our TCP with the TCP of this machine's kernel, as root: four minutes
 	$(BIN)/python python/tests/kernel/compare.py
 
-bench: ## measure the speed of the simulator
+bench: ## measure the speed of each algorithm and of the simulator
+	cargo bench --locked --quiet -p bentpipe-queue
 	cargo bench --locked --quiet -p bentpipe-sim
 
 fmt: $(VENV)/.dev ## format all code

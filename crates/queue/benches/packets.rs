@@ -1,0 +1,225 @@
+//! What each algorithm of the registry costs: `cargo bench -p bentpipe-queue`, or `make bench`; names after `--` pick some.
+//!
+//! Nanoseconds of CPU time for a packet that is judged, enters and leaves ([`Queue::judge`], [`Queue::enter`],
+//! [`Queue::leave`]): AQMs before a fifo, schedulers behind droptail. The queue stands at half way between RED's default
+//! thresholds and packets bear marks (ECN) instead of being dropped, so each meets the whole algorithm. Packets come as fast as
+//! they leave, each of a flow drawn at random; flow numbers are spread over all of `u32`. The last two columns have
+//! 100 000 packets waiting, and the longest that a single one of these packets took with everything it caused: each is sent
+//! on its way several times, in runs that are alike, and its shortest time counts, for whatever else the machine does can
+//! only lengthen it. It shows work that comes in heaps, such as a scan over all flows, which the mean would hide.
+
+#![allow(clippy::print_stdout)]
+
+use bentpipe_queue::registry::{AQMS, SCHEDULERS};
+use bentpipe_queue::{
+    Aqm, Discard, DropReason, Ecn, FlowEvent, Limit, Link, Marking, Packet, Queue, Scheduler, Setup, Tcp,
+    Values,
+};
+use bentpipe_units::{Duration, Instant, Rate, Rng};
+use cpu_time::ThreadTime;
+
+const CAPACITY: Rate = Rate::from_bps(1_000_000_000);
+const LEN: u32 = 1400;
+/// Packets of a measurement.
+const PACKETS: usize = 200_000;
+/// Measurements, of which the fastest counts.
+const RUNS: usize = 5;
+/// Packets whose single times are taken, and how often.
+const SINGLE: (usize, usize) = (50_000, 4);
+const MANY: u32 = 100_000;
+
+/// What is to be reached [ns]: at how many flows, with how many packets waiting (0: half way between the thresholds).
+const LIMITS: &[(&[&str], usize, f64)] = &[
+    (&["red", "avq", "avqred", "pi", "codel"], 0, 30.0),
+    (&["sred", "pfavqred", "vqred", "fred", "drr", "fq_codel"], 2, 120.0),
+    (&["swf", "ssf"], 3, 400.0),
+];
+
+struct Ignore;
+
+impl Discard for Ignore {
+    fn dropped(&mut self, pkt: Packet, _: DropReason) {
+        std::hint::black_box(pkt);
+    }
+}
+
+struct Load {
+    packets: Vec<Packet>,
+    queue: Queue,
+    now: Instant,
+    between: Duration,
+    standing: u32,
+    next: usize,
+}
+
+impl Load {
+    fn new(scheduler: Box<dyn Scheduler>, aqm: Box<dyn Aqm>, flows: u32, standing: u32) -> Self {
+        let setup = Setup {
+            marking: Marking::Ecn,
+            limit: Limit { packets: standing + 1000, bytes: u64::MAX },
+            capacity: CAPACITY,
+            seed: 1,
+            name: "bench".to_owned(),
+        };
+        let mut queue = Queue::new(scheduler, aqm, &setup);
+        // An odd factor makes a permutation of the numbers below 2^32.
+        let id = |flow: u32| flow.wrapping_mul(2_654_435_761);
+        for flow in 0..flows {
+            queue.flow(id(flow), FlowEvent::Opened, Instant::ZERO);
+        }
+        let mut rng = Rng::stream(1, "bench", 0, "traffic");
+        let mut seen = vec![0u32; flows as usize];
+        let packets = (0..PACKETS as u32)
+            .map(|handle| {
+                let flow = rng.below(u64::from(flows)) as u32;
+                let segment = &mut seen[flow as usize];
+                *segment += 1;
+                let window = LEN * (2 + rng.below(500) as u32);
+                let tcp = Some(Tcp { window, seq: *segment * LEN, syn: *segment == 1 });
+                Packet { ecn: Ecn::Ect, tcp, ..Packet::new(LEN, id(flow), handle) }
+            })
+            .collect();
+        let between = CAPACITY.time_to_send(u64::from(LEN));
+        let mut load = Self { packets, queue, now: Instant::ZERO, between, standing, next: 0 };
+        // Twice as fast as the link until the queue stands, and on until every flow has come.
+        while load.queue.state().packets < standing && load.next < 4 * PACKETS {
+            load.offer();
+            if load.next % 2 == 0 {
+                load.now += load.between;
+                load.queue.leave(load.now, &mut Ignore);
+            }
+        }
+        load.run(PACKETS);
+        load
+    }
+
+    fn offer(&mut self) {
+        let pkt = self.packets[self.next % PACKETS];
+        self.next += 1;
+        if let Some(pkt) = self.queue.judge(pkt, self.now, &mut Ignore) {
+            self.queue.enter(pkt, self.now, &mut Ignore);
+        }
+    }
+
+    #[inline]
+    fn step(&mut self) {
+        self.now += self.between;
+        self.offer();
+        if self.queue.state().packets > self.standing {
+            std::hint::black_box(self.queue.leave(self.now, &mut Ignore));
+        }
+    }
+
+    fn run(&mut self, packets: usize) {
+        for _ in 0..packets {
+            self.step();
+            // A host knows when the algorithm wants to wake; here it is asked now and then.
+            if self.next % 64 == 0 {
+                self.wake();
+            }
+        }
+    }
+
+    fn wake(&mut self) {
+        while self.queue.wake_at().is_some_and(|at| at <= self.now) {
+            if let Some(pkt) = self.queue.wake(self.now, &mut Ignore) {
+                self.queue.enter(pkt, self.now, &mut Ignore);
+            }
+        }
+    }
+
+    /// CPU time for a packet [ns].
+    fn cost(&mut self) -> f64 {
+        let mut best = f64::INFINITY;
+        for _ in 0..RUNS {
+            let started = ThreadTime::now();
+            self.run(PACKETS);
+            best = best.min(started.elapsed().as_secs_f64() * 1e9 / PACKETS as f64);
+        }
+        best
+    }
+
+    /// The time of each single packet [ns].
+    #[allow(clippy::disallowed_methods, reason = "a benchmark measures real time")]
+    fn single(&mut self) -> Vec<u64> {
+        (0..SINGLE.0)
+            .map(|_| {
+                let started = std::time::Instant::now();
+                self.step();
+                self.wake();
+                started.elapsed().as_nanos() as u64
+            })
+            .collect()
+    }
+}
+
+/// Its name, and how to make it: on which scheduler, with which AQM.
+type Made = (&'static str, Box<dyn Fn() -> (Box<dyn Scheduler>, Box<dyn Aqm>)>);
+
+fn all() -> Vec<Made> {
+    fn scheduler(name: &str) -> Box<dyn Scheduler> {
+        let found = SCHEDULERS.iter().find(|s| s.name == name).expect("a scheduler of that name");
+        let values = Values::resolve(found.params, &link(), &|_| None).expect("defaults are allowed");
+        (found.build)(&values).expect("defaults go together")
+    }
+    fn aqm(name: &str) -> Box<dyn Aqm> {
+        let found = AQMS.iter().find(|a| a.name == name).expect("an AQM of that name");
+        let values = Values::resolve(found.params, &link(), &|_| None).expect("defaults are allowed");
+        (found.build)(&values).expect("defaults go together")
+    }
+    let mut all: Vec<Made> = Vec::new();
+    for a in AQMS {
+        all.push((a.name, Box::new(|| (scheduler("fifo"), aqm(a.name)))));
+    }
+    for s in SCHEDULERS {
+        all.push((s.name, Box::new(|| (scheduler(s.name), aqm("droptail")))));
+    }
+    all
+}
+
+fn link() -> Link {
+    Link { capacity: CAPACITY, mean_packet: f64::from(LEN) }
+}
+
+fn main() {
+    let only: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
+    let standing = (1.5 * link().packets_in(0.033)) as u32;
+    println!("CPU time of a packet, enqueue and dequeue together [ns]; {standing} packets wait, or 100 000");
+    println!(
+        "{:10} {:>8} {:>12} {:>14} {:>16} {:>18}  to reach",
+        "", "1 flow", "1000 flows", "100 000 flows", "100 000 waiting", "longest single"
+    );
+    for (name, make) in all() {
+        if !only.is_empty() && !only.iter().any(|part| name == part) {
+            continue;
+        }
+        let load = |flows, standing| {
+            let (scheduler, aqm) = make();
+            Load::new(scheduler, aqm, flows, standing)
+        };
+        let cost = [(1, standing), (1000, standing), (MANY, standing), (MANY, MANY)]
+            .map(|(flows, standing)| load(flows, standing).cost());
+        let mut least = vec![u64::MAX; SINGLE.0];
+        for _ in 0..SINGLE.1 {
+            for (least, time) in least.iter_mut().zip(load(MANY, MANY).single()) {
+                *least = time.min(*least);
+            }
+        }
+        let longest = least.iter().max().copied().unwrap_or(0);
+        let limit = LIMITS.iter().find(|(names, ..)| names.contains(&name));
+        let verdict = limit.map_or(String::new(), |&(_, column, most)| {
+            // Of those that know no flows, the dearest of the first three columns counts.
+            let found =
+                if column == 0 { cost[..3].iter().copied().fold(0.0, f64::max) } else { cost[column] };
+            let word = if found <= most { "reached" } else { "missed" };
+            format!(
+                "{most:.0} at {}: {word}",
+                ["any number of flows", "", "100 000 flows", "100 000 waiting"][column]
+            )
+        });
+        println!(
+            "{name:10} {:>8.1} {:>12.1} {:>14.1} {:>16.1} {longest:>18}  {verdict}",
+            cost[0], cost[1], cost[2], cost[3]
+        );
+    }
+}
