@@ -344,8 +344,13 @@ fn simulate(
 #[pyfunction]
 fn registry() -> String {
     let aqms: Vec<_> = AQMS.iter().map(describe).collect();
-    let schedulers: Vec<_> =
-        SCHEDULERS.iter().map(|s| json!({"name": s.name, "title": s.title, "source": s.source})).collect();
+    let schedulers: Vec<_> = SCHEDULERS
+        .iter()
+        .map(|s| {
+            json!({"name": s.name, "title": s.title, "source": s.source, "signals": s.signals,
+                   "params": s.params.iter().map(param).collect::<Vec<_>>()})
+        })
+        .collect();
     json!({"aqms": aqms, "schedulers": schedulers}).to_string()
 }
 

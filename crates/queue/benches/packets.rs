@@ -84,7 +84,7 @@ impl Load {
         // Twice as fast as the link until the queue stands, and on until every flow has come.
         while load.queue.state().packets < standing && load.next < 4 * PACKETS {
             load.offer();
-            if load.next % 2 == 0 {
+            if load.next.is_multiple_of(2) {
                 load.now += load.between;
                 load.queue.leave(load.now, &mut Ignore);
             }
@@ -114,7 +114,7 @@ impl Load {
         for _ in 0..packets {
             self.step();
             // A host knows when the algorithm wants to wake; here it is asked now and then.
-            if self.next % 64 == 0 {
+            if self.next.is_multiple_of(64) {
                 self.wake();
             }
         }
