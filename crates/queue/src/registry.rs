@@ -91,6 +91,7 @@ pub const AQMS: &[Algorithm] = &[
     aqm::avqred::ALGORITHM,
     aqm::pi::ALGORITHM,
     aqm::rem::ALGORITHM,
+    aqm::choke::ALGORITHM,
 ];
 
 /// The schedulers, in the order in which they are listed.

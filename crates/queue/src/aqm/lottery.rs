@@ -7,7 +7,7 @@
 
 use bentpipe_units::Rng;
 
-use crate::{Param, Range, Unit};
+use crate::{Param, Range, Tune, Unit};
 
 /// The lower threshold, by default a target delay of 33 ms.
 pub(super) const MIN_TH: Param = Param::from_link(
@@ -17,7 +17,9 @@ pub(super) const MIN_TH: Param = Param::from_link(
     "33 ms of the link's capacity, at least one packet",
     Range::between(0.0, 1e9),
     "Level (average or virtual queue) below which no packet is marked",
-);
+)
+.origin("[B07] Table 3.1: 60 packets, of 1375 bytes at 20 Mbit/s")
+.tune(Tune::Around(0.1, 4.0));
 
 /// The upper threshold, by default twice that.
 pub(super) const MAX_TH: Param = Param::from_link(
@@ -27,7 +29,9 @@ pub(super) const MAX_TH: Param = Param::from_link(
     "66 ms of the link's capacity, at least two packets",
     Range::above(0.0, 1e9),
     "Level (average or virtual queue) from which on every packet is marked",
-);
+)
+.origin("[B07] Table 3.1: twice the lower threshold")
+.tune(Tune::Around(0.1, 4.0));
 
 /// Marks by a level between two thresholds.
 #[derive(Debug)]
@@ -53,23 +57,31 @@ impl Lottery {
     /// Whether the packet that meets the level `x` is marked; `share` scales its probability.
     #[inline]
     pub fn draw(&mut self, x: f64, share: f64, rng: &mut Rng) -> bool {
+        self.draw_weighted(x, share, 1.0, rng)
+    }
+
+    /// … and `weight` what comes of it, `p_a`, also from `max_th` on: the lottery's count knows `share`, but not `weight`.
+    #[inline]
+    pub fn draw_weighted(&mut self, x: f64, share: f64, weight: f64, rng: &mut Rng) -> bool {
         if x < self.min_th {
             self.spare();
             return false;
         }
-        let ramp = if x < self.max_th {
-            self.max_p * (x - self.min_th) / (self.max_th - self.min_th)
-        } else if self.gentle && x < 2.0 * self.max_th {
-            self.max_p + (1.0 - self.max_p) * (x - self.max_th) / self.max_th
+        let full = if self.gentle { 2.0 * self.max_th } else { self.max_th };
+        let p_a = if x < full {
+            let ramp = if x < self.max_th {
+                self.max_p * (x - self.min_th) / (self.max_th - self.min_th)
+            } else {
+                self.max_p + (1.0 - self.max_p) * (x - self.max_th) / self.max_th
+            };
+            self.count += 1;
+            let spread = if self.wait { spread_late } else { spread };
+            spread(ramp * share, self.count)
         } else {
-            self.count = 0;
-            self.p = 1.0;
-            return true;
+            1.0
         };
-        self.count += 1;
-        self.p =
-            if self.wait { spread_late(ramp * share, self.count) } else { spread(ramp * share, self.count) };
-        let marked = rng.uniform() < self.p;
+        self.p = (weight * p_a).clamp(0.0, 1.0);
+        let marked = (x >= full && weight >= 1.0) || rng.uniform() < self.p;
         if marked {
             self.count = 0;
         }

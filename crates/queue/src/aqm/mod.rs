@@ -1,7 +1,9 @@
 //! Active queue management algorithms, one a file.
 
+mod average;
 pub mod avq;
 pub mod avqred;
+pub mod choke;
 pub mod codel;
 pub mod droptail;
 mod lottery;

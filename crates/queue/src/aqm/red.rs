@@ -11,11 +11,10 @@
 //! idle link is a sample of an empty queue, and nothing is marked that finds at most one packet waiting; in byte mode (`bytes`; Floyd & Jacobson 1993, section V) `p_b` is scaled by the
 //! packet's length over the mean.
 
-use bentpipe_units::Instant;
-
+use super::average::{self, Average};
 use super::lottery::{self, Lottery};
 use crate::registry::{Algorithm, Placement, Preset};
-use crate::{Aqm, Cx, Packet, Param, ParamError, Range, Unit, Value, Values, Verdict};
+use crate::{Aqm, Cx, Packet, Param, ParamError, Value, Values, Verdict};
 
 /// The registry's entry.
 pub const ALGORITHM: Algorithm = Algorithm {
@@ -31,14 +30,8 @@ pub const ALGORITHM: Algorithm = Algorithm {
 const PARAMS: &[Param] = &[
     lottery::MIN_TH,
     lottery::MAX_TH,
-    Param::number(
-        "w_q",
-        Unit::One,
-        0.02,
-        Range::above(0.0, 1.0),
-        "Weight of the newest sample in the average",
-    ),
-    Param::number("max_p", Unit::One, 0.5, Range::above(0.0, 1.0), "Marking probability at `max_th`"),
+    average::W_Q,
+    average::MAX_P,
     Param::flag("gentle", false, "Ramp from `max_p` to 1 between `max_th` and twice it"),
     Param::flag("wait", false, "Spare the first `1 / p_b` packets after a mark, as ns-2 does by default"),
     Param::flag(
@@ -48,14 +41,7 @@ const PARAMS: &[Param] = &[
          waiting is never marked",
     ),
     Param::flag("bytes", false, "Mark in proportion to a packet's length"),
-    Param::from_link(
-        "mean_packet",
-        Unit::Bytes,
-        |link| link.mean_packet,
-        "the link's mean packet",
-        Range::above(0.0, 65535.0),
-        "Mean length of a packet, for the decay of the average while the link is idle",
-    ),
+    average::MEAN_PACKET,
 ];
 
 const PRESETS: &[Preset] = &[
@@ -83,14 +69,10 @@ const fn max_p(x: f64) -> (&'static str, Value) {
 /// RED's state.
 #[derive(Debug)]
 pub struct Red {
-    w_q: f64,
-    ns2: bool,
     bytes: bool,
     mean_packet: f64,
-    avg: f64,
+    average: Average,
     lottery: Lottery,
-    /// Up to when an idle link has been taken into account.
-    decayed: Instant,
 }
 
 impl Red {
@@ -99,53 +81,39 @@ impl Red {
     pub fn new(v: &Values) -> Result<Self, ParamError> {
         v.in_order("min_th", "max_th")?;
         Ok(Self {
-            w_q: v.number("w_q"),
-            ns2: v.flag("ns2"),
             bytes: v.flag("bytes"),
             mean_packet: v.number("mean_packet"),
-            avg: 0.0,
+            average: Average::new(v, v.flag("ns2")),
             lottery: Lottery {
                 gentle: v.flag("gentle"),
                 wait: v.flag("wait"),
                 ..Lottery::new(v.number("min_th"), v.number("max_th"), v.number("max_p"))
             },
-            decayed: Instant::ZERO,
         })
-    }
-
-    fn average(&mut self, cx: &Cx<'_>) {
-        match cx.queue.idle_since {
-            None => self.avg += self.w_q * (f64::from(cx.queue.packets) - self.avg),
-            Some(since) => {
-                let idle = (cx.now - since.max(self.decayed)).as_secs_f64();
-                let m = idle * cx.queue.capacity.bytes_per_sec() / self.mean_packet;
-                let m = if self.ns2 { m.floor() + 1.0 } else { m };
-                self.avg *= libm::pow(1.0 - self.w_q, m);
-                self.decayed = cx.now;
-            }
-        }
     }
 }
 
 impl Aqm for Red {
     fn arrive(&mut self, pkt: &Packet, cx: &mut Cx<'_>) -> Verdict {
-        self.average(cx);
-        if self.ns2 && cx.queue.packets <= 1 {
+        let avg = self.average.sample(cx);
+        if self.average.ns2() && cx.queue.packets <= 1 {
             self.lottery.spare();
             return Verdict::Pass;
         }
         let share = if self.bytes { f64::from(pkt.len) / self.mean_packet } else { 1.0 };
-        if self.lottery.draw(self.avg, share, cx.rng) { Verdict::Mark } else { Verdict::Pass }
+        if self.lottery.draw(avg, share, cx.rng) { Verdict::Mark } else { Verdict::Pass }
     }
 
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
-        out("avg", self.avg);
+        out("avg", self.average.avg);
         out("p", self.lottery.probability());
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use bentpipe_units::Instant;
+
     use super::super::steps::Steps;
     use super::*;
 

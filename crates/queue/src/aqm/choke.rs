@@ -1,0 +1,213 @@
+//! CHOKe, choose and keep for responsive flows, choose and kill for unresponsive ones.
+//!
+//! Pan, Prabhakar & Psounis 2000; [B07] 2.2.4. A flow that takes more than its share of a queue is found without knowing
+//! any flow: a packet picked at random from the queue is most likely one of its. The average is RED's, on every arrival:
+//! `avg += w_q (q - avg)`, and where the link has been idle `avg *= (1 - w_q)^m`, with `m` the packets that it could have
+//! sent. Then
+//!
+//! - `avg < min_th`: nothing happens;
+//! - `min_th <= avg < max_th`: one waiting packet is drawn at random. If it belongs to the flow of the packet that
+//!   arrives, both are dropped; if not, it stays, and RED's lottery decides about the one that arrives;
+//! - `max_th <= avg`: the packet that arrives is marked.
+//!
+//! *Departures:* Pan et al.'s listing compares above `max_th` too, where the packet that arrives is lost anyhow and the
+//! draw can only cost its flow a second one; [B07] and this file compare between the thresholds, and `beyond` compares
+//! from `min_th` on without end, as the listing and Linux do. Both packets of a flow that is met are dropped whatever the
+//! marking method: the one that waits is no longer at the mark point, and a flow that ignores marks is the reason for
+//! the comparison.
+//!
+//! *In a satellite gateway:* it takes packets out of the queue that it watches, so watch and mark point are one
+//! place. In the transmit queue its victims have been acknowledged to their senders by the PEP: what it drops there is
+//! sent again over the satellite, and no sender slows down for it. Its place is a receive queue with a rate of its own, or
+//! a gateway that splits nothing; it is of use where some flows are not TCP and do not slow down. With many flows of
+//! equal rates it is RED with a few more drops: of `n` such flows one packet in `n` meets its like.
+
+use super::average::{self, Average};
+use super::lottery::{self, Lottery};
+use crate::registry::{Algorithm, Placement};
+use crate::{Aqm, Cx, Packet, Param, ParamError, Tune, Values, Verdict};
+
+/// The registry's entry.
+pub const ALGORITHM: Algorithm = Algorithm {
+    name: "choke",
+    title: "CHOKe: choose and keep, choose and kill",
+    source: "Pan et al. 2000; [B07] 2.2.4",
+    params: PARAMS,
+    presets: &[],
+    placement: Placement::WatchedQueue,
+    build: |values| Ok(Box::new(Choke::new(values)?)),
+};
+
+const PARAMS: &[Param] = &[
+    lottery::MIN_TH,
+    lottery::MAX_TH,
+    average::W_Q,
+    average::MAX_P,
+    Param::flag("beyond", false, "Compare from `max_th` on too, as Pan et al.'s listing does")
+        .origin("[B07] 2.2.4")
+        .tune(Tune::Each),
+    average::MEAN_PACKET,
+];
+
+/// CHOKe's state.
+#[derive(Debug)]
+pub struct Choke {
+    beyond: bool,
+    average: Average,
+    lottery: Lottery,
+}
+
+impl Choke {
+    /// # Errors
+    /// Unless `min_th < max_th`.
+    pub fn new(v: &Values) -> Result<Self, ParamError> {
+        v.in_order("min_th", "max_th")?;
+        Ok(Self {
+            beyond: v.flag("beyond"),
+            average: Average::new(v, false),
+            lottery: Lottery::new(v.number("min_th"), v.number("max_th"), v.number("max_p")),
+        })
+    }
+}
+
+impl Aqm for Choke {
+    fn arrive(&mut self, pkt: &Packet, cx: &mut Cx<'_>) -> Verdict {
+        let avg = self.average.sample(cx);
+        if avg >= self.lottery.min_th
+            && (avg < self.lottery.max_th || self.beyond)
+            && let Some((spot, waiting)) = cx.sample()
+            && waiting.flow == pkt.flow
+        {
+            return Verdict::DropBoth(spot);
+        }
+        if self.lottery.draw(avg, 1.0, cx.rng) { Verdict::Mark } else { Verdict::Pass }
+    }
+
+    fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
+        out("avg", self.average.avg);
+        out("p", self.lottery.probability());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bentpipe_units::{Instant, Rate};
+
+    use super::*;
+    use crate::{Discard, DropReason, Limit, Link, Marking, Queue, Setup, Value, sched::fifo::Fifo};
+
+    #[derive(Default)]
+    struct Lost(Vec<u32>);
+
+    impl Discard for Lost {
+        fn dropped(&mut self, pkt: Packet, reason: DropReason) {
+            assert_eq!(reason, DropReason::Aqm);
+            self.0.push(pkt.handle);
+        }
+    }
+
+    struct Bench {
+        queue: Queue,
+        lost: Lost,
+        arrived: u32,
+    }
+
+    impl Bench {
+        /// The average is the queue's length: `w_q` is 1.
+        fn new(min_th: f64, max_th: f64, beyond: bool) -> Self {
+            let capacity = Rate::from_bps(8_000_000);
+            let link = Link { capacity, mean_packet: 1000.0 };
+            let given = |name: &str| match name {
+                "min_th" => Some(Value::Number(min_th)),
+                "max_th" => Some(Value::Number(max_th)),
+                "w_q" => Some(Value::Number(1.0)),
+                "max_p" => Some(Value::Number(1e-9)),
+                "beyond" => Some(Value::Flag(beyond)),
+                _ => None,
+            };
+            let choke = Choke::new(&Values::resolve(PARAMS, &link, &given).unwrap()).unwrap();
+            let setup = Setup {
+                marking: Marking::Drop,
+                limit: Limit::NONE,
+                capacity,
+                seed: 1,
+                name: "choke".to_owned(),
+            };
+            let queue = Queue::new(Box::<Fifo>::default(), Box::new(choke), &setup);
+            Self { queue, lost: Lost::default(), arrived: 0 }
+        }
+
+        /// A packet of a flow arrives, its handle the number of those before it; what waits and what is lost with it.
+        fn arrive(&mut self, flow: u32) -> (u32, Vec<u32>) {
+            let pkt = Packet::new(1000, flow, self.arrived);
+            self.arrived += 1;
+            if let Some(pkt) = self.queue.judge(pkt, Instant::ZERO, &mut self.lost) {
+                self.queue.enter(pkt, Instant::ZERO, &mut self.lost);
+            }
+            self.queue.check().unwrap();
+            (self.queue.state().packets, std::mem::take(&mut self.lost.0))
+        }
+    }
+
+    /// One flow, from `min_th` = 2 on: whatever is drawn belongs to it. The first packet finds none, the second one and
+    /// the third two waiting: it is dropped with one of them. Then one waits, the next is let in, and so on.
+    #[test]
+    fn a_flow_alone_never_holds_more_than_the_lower_threshold() {
+        let mut choke = Bench::new(2.0, 1000.0, false);
+        assert_eq!(choke.arrive(7), (1, vec![]));
+        assert_eq!(choke.arrive(7), (2, vec![]));
+        for _ in 0..100 {
+            let (waiting, lost) = choke.arrive(7);
+            assert_eq!((waiting, lost.len()), (1, 2));
+            assert!(lost.contains(&(choke.arrived - 1)) && lost[0] != lost[1]);
+            assert_eq!(choke.arrive(7), (2, vec![]));
+        }
+        let counters = choke.queue.counters();
+        assert_eq!((counters.refused, counters.evicted, counters.marked), (100, 100, 200));
+    }
+
+    /// The queue holds nothing of flow 2, so nothing of it is dropped, `max_p` being next to nothing; but a packet of flow 1
+    /// meets its like.
+    #[test]
+    fn flows_that_meet_no_packet_of_theirs_are_spared() {
+        let mut choke = Bench::new(2.0, 1000.0, false);
+        choke.arrive(1);
+        choke.arrive(1);
+        assert_eq!(choke.arrive(2), (3, vec![]));
+        let mut met = 0;
+        for flow in 3..1000 {
+            met += choke.arrive(flow).1.len();
+        }
+        assert_eq!((met, choke.queue.state().packets), (0, 1000));
+    }
+
+    /// Ten flows with a packet each; a packet of flow 3 meets its like once in ten: 1000 trials of 1/10 have a standard
+    /// deviation of 9.5.
+    #[test]
+    fn the_chance_to_be_met_is_the_share_of_the_queue() {
+        let mut choke = Bench::new(10.0, 1000.0, false);
+        let mut met = 0;
+        for _ in 0..1000 {
+            // Whatever waits is sent, and ten flows bring a packet each.
+            while choke.queue.leave(Instant::ZERO, &mut Lost::default()).is_some() {}
+            for flow in 0..10 {
+                assert_eq!(choke.arrive(flow).1, []);
+            }
+            met += choke.arrive(3).1.len() / 2;
+        }
+        assert!((60..140).contains(&met), "{met}");
+    }
+
+    /// At `max_th` the packet that arrives is lost by RED's rule alone, or, where told, with one that waits.
+    #[test]
+    fn above_the_upper_threshold_one_packet_is_lost_or_two() {
+        for (beyond, waiting, lost) in [(false, 4, 1), (true, 3, 2)] {
+            let mut choke = Bench::new(4.0 - 1e-9, 4.0, beyond);
+            for _ in 0..4 {
+                choke.arrive(1);
+            }
+            let (left, gone) = choke.arrive(1);
+            assert_eq!((left, gone.len()), (waiting, lost), "beyond: {beyond}");
+        }
+    }
+}
