@@ -2,8 +2,8 @@
 
 use bentpipe_gateway::{Event, Gateway, Place, Regulator, Setup};
 use bentpipe_queue::{
-    Aqm, Cx, DropReason, Limit, Marking, Packet, Queue, Setup as QueueSetup, Verdict,
-    aqm::droptail::DropTail, sched::fifo::Fifo,
+    Aqm, Cx, DropReason, Limit, Link, Marking, Packet, Queue, Setup as QueueSetup, Value, Values, Verdict,
+    aqm::droptail::DropTail, aqm::redfc, sched::fifo::Fifo,
 };
 use bentpipe_units::{Duration, Instant, Rate};
 
@@ -137,4 +137,54 @@ fn a_watched_receive_queue_judges_by_itself() {
     }
     assert_eq!(drive(&mut gateway, at(1)), [(0, "marked", 2)]);
     assert_eq!(gateway.watched_queue().counters().judged, 3);
+}
+
+/// REDFC watches the transmit queue and holds packets for 10 ms ahead of the PEP. 40 packets wait there; the ticks from
+/// 0 ms on send 12, 13 (with what was left over), 12 and 3. So packet 100, which comes at 1 ms, is held until 11 ms, finds
+/// three packets then, and is held until 21 ms. The link has been idle since 20 ms: it goes on, is through the PEP at 33 ms,
+/// and is sent with the tick after that. Packet 101 comes half a millisecond before that and overtakes it.
+#[test]
+fn a_packet_held_ahead_of_the_pep_comes_out_later() {
+    let link = Link { capacity: Rate::from_bps(20_000_000), mean_packet: 1000.0 };
+    let given = |name: &str| match name {
+        "min_th" => Some(Value::Number(1.0)),
+        "max_th" => Some(Value::Number(2.0)),
+        "w_q" => Some(Value::Number(1.0)),
+        _ => None,
+    };
+    let algorithm = redfc::ALGORITHM;
+    let values = Values::resolve(algorithm.params, &link, &given).unwrap();
+    let mut gateway = Gateway::new(Setup {
+        receive: queue(Box::new(DropTail), 1000),
+        receive_rate: None,
+        transmit: queue((algorithm.build)(&values).unwrap(), 1000),
+        watch: Place::Transmit,
+        mark: Place::Receive,
+        processing: Duration::from_millis(12),
+        regulator: Regulator::new(Rate::from_bps(20_000_000), Duration::from_millis(5)),
+    });
+    for handle in 0..40 {
+        gateway.transmit(packet(handle), at(0));
+    }
+    drive(&mut gateway, at(1000));
+    gateway.arrive(packet(100), at(1000));
+    assert_eq!((gateway.transmit_queue().state().held, gateway.poll()), (1, None));
+    let mut log = drive(&mut gateway, at(20_500));
+    gateway.arrive(packet(101), at(20_500));
+    assert_eq!(gateway.poll(), Some(Event::Received(Packet { number: 1, ..packet(101) })));
+    gateway.process(packet(101), at(20_500));
+    log.extend(drive(&mut gateway, at(100_000)));
+    log.retain(|(_, _, handle)| *handle >= 100);
+    assert_eq!(
+        log,
+        [
+            (21_000, "received", 100),
+            (35_000, "processed", 101),
+            (35_000, "processed", 100),
+            (35_000, "sent", 101),
+            (35_000, "sent", 100)
+        ]
+    );
+    assert_eq!(gateway.transmit_queue().state().held, 0);
+    gateway.transmit_queue().check().unwrap();
 }

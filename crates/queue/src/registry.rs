@@ -92,6 +92,7 @@ pub const AQMS: &[Algorithm] = &[
     aqm::pi::ALGORITHM,
     aqm::rem::ALGORITHM,
     aqm::choke::ALGORITHM,
+    aqm::redfc::ALGORITHM,
 ];
 
 /// The schedulers, in the order in which they are listed.

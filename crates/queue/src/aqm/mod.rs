@@ -9,6 +9,7 @@ pub mod droptail;
 mod lottery;
 pub mod pi;
 pub mod red;
+pub mod redfc;
 pub mod rem;
 #[cfg(test)]
 mod steps;

@@ -1,0 +1,232 @@
+//! REDFC, RED flow control: RED's lottery decides whether a packet is sent now or kept back for a while.
+//!
+//! Shang, Hadjitheodosiou & Baras 2006; [B07] 2.2.8. The average is RED's, on every try: `avg += w_q (q - avg)`, and where
+//! the link has been idle `avg *= (1 - w_q)^m`, with `m` the packets that it could have sent. Then
+//!
+//! - `avg < min_th`: the packet is sent;
+//! - `min_th <= avg < max_th`: with RED's probability `p_a` it is held for `T` and tried again, as if it had just come;
+//! - `max_th <= avg`: it is held for `T` and tried again.
+//!
+//! *Departures:* the printed rule transmits with probability `p_a`; that would send the more, the longer the queue is, and
+//! is read as: hold with `p_a`. A bound for what is held is not printed: at most `held_limit` packets are, and one
+//! that finds no room there is dropped and counted. A packet that has been held keeps its place among them until it goes.
+//! The marking method has no part in it, for a held packet is not marked.
+//!
+//! *In a satellite gateway:* it can stand ahead of the PEP and watch the transmit queue. Packets that come later
+//! overtake held ones, which is the method's known fault: a TCP sender takes three packets that overtook one for its loss,
+//! sends it again and halves its window, so the signal gets through by a mistake, at the price of the packet sent twice
+//! over the terrestrial path. Datagrams arrive out of order. A sender that does not slow down only fills the room for
+//! held packets. Among the methods here it is of historical interest.
+
+use bentpipe_units::Duration;
+
+use super::average::{self, Average};
+use super::lottery::{self, Lottery};
+use crate::registry::{Algorithm, Placement};
+use crate::{Aqm, Cx, Packet, Param, ParamError, Range, Tune, Unit, Values, Verdict};
+
+/// The registry's entry.
+pub const ALGORITHM: Algorithm = Algorithm {
+    name: "redfc",
+    title: "RED flow control",
+    source: "Shang et al. 2006; [B07] 2.2.8",
+    params: PARAMS,
+    presets: &[],
+    placement: Placement::Anywhere,
+    build: |values| Ok(Box::new(RedFc::new(values)?)),
+};
+
+const PARAMS: &[Param] = &[
+    lottery::MIN_TH,
+    lottery::MAX_TH,
+    average::W_Q,
+    average::MAX_P,
+    Param::number(
+        "hold",
+        Unit::Seconds,
+        0.01,
+        Range::between(1e-6, 60.0),
+        "How long a packet is held before it is tried again",
+    )
+    .symbol("T")
+    .origin("two ticks of the 2007 gateway's regulator; the paper's value is not known")
+    .tune(Tune::Log(0.001, 1.0)),
+    Param::from_link(
+        "held_limit",
+        Unit::Packets,
+        |link| link.packets_in(0.25),
+        "250 ms of the link's capacity, at least one packet",
+        Range::between(0.0, 1e9),
+        "How many packets may be held at a time; one more is dropped",
+    )
+    .origin("chosen here: the paper prints no bound")
+    .tune(Tune::Around(0.1, 4.0)),
+    average::MEAN_PACKET,
+];
+
+/// REDFC's state.
+#[derive(Debug)]
+pub struct RedFc {
+    average: Average,
+    lottery: Lottery,
+    hold: Duration,
+    /// [packets]
+    held_limit: f64,
+}
+
+impl RedFc {
+    /// # Errors
+    /// Unless `min_th < max_th`.
+    pub fn new(v: &Values) -> Result<Self, ParamError> {
+        v.in_order("min_th", "max_th")?;
+        Ok(Self {
+            average: Average::new(v, false),
+            lottery: Lottery::new(v.number("min_th"), v.number("max_th"), v.number("max_p")),
+            hold: Duration::from_secs_f64(v.number("hold")),
+            held_limit: v.number("held_limit"),
+        })
+    }
+}
+
+impl Aqm for RedFc {
+    fn arrive(&mut self, _pkt: &Packet, cx: &mut Cx<'_>) -> Verdict {
+        let avg = self.average.sample(cx);
+        if !self.lottery.draw(avg, 1.0, cx.rng) {
+            return Verdict::Pass;
+        }
+        let room = f64::from(cx.queue.held) + 1.0 <= self.held_limit;
+        if room { Verdict::Hold(self.hold) } else { Verdict::Drop }
+    }
+
+    fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
+        out("avg", self.average.avg);
+        out("p", self.lottery.probability());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bentpipe_units::{Instant, Rate};
+
+    use super::*;
+    use crate::{Discard, DropReason, Limit, Link, Marking, Queue, Setup, Value, sched::fifo::Fifo};
+
+    #[derive(Default)]
+    struct Lost(Vec<u32>);
+
+    impl Discard for Lost {
+        fn dropped(&mut self, pkt: Packet, reason: DropReason) {
+            assert_eq!(reason, DropReason::Aqm);
+            self.0.push(pkt.handle);
+        }
+    }
+
+    struct Bench {
+        queue: Queue,
+        lost: Lost,
+    }
+
+    impl Bench {
+        /// The average is the queue's length (`w_q` is 1). Two packets may wait, a third is held for 10 ms: no whole number lies
+        /// between the thresholds, 1.5 and 2.
+        fn new(held_limit: f64) -> Self {
+            let capacity = Rate::from_bps(8_000_000);
+            let given = |name: &str| match name {
+                "min_th" => Some(Value::Number(1.5)),
+                "max_th" => Some(Value::Number(2.0)),
+                "w_q" => Some(Value::Number(1.0)),
+                "held_limit" => Some(Value::Number(held_limit)),
+                _ => None,
+            };
+            let values = Values::resolve(PARAMS, &Link { capacity, mean_packet: 1000.0 }, &given);
+            let redfc = RedFc::new(&values.unwrap()).unwrap();
+            let setup = Setup {
+                marking: Marking::Drop,
+                limit: Limit::NONE,
+                capacity,
+                seed: 1,
+                name: "redfc".to_owned(),
+            };
+            let queue = Queue::new(Box::<Fifo>::default(), Box::new(redfc), &setup);
+            Self { queue, lost: Lost::default() }
+        }
+
+        /// A packet arrives; whether it enters.
+        fn arrive(&mut self, ms: u64, handle: u32) -> bool {
+            let pkt = self.queue.judge(Packet::new(1000, 0, handle), at(ms), &mut self.lost);
+            self.enter(pkt, ms)
+        }
+
+        fn enter(&mut self, pkt: Option<Packet>, ms: u64) -> bool {
+            self.queue.check().unwrap();
+            if let Some(pkt) = pkt {
+                self.queue.enter(pkt, at(ms), &mut self.lost);
+            }
+            pkt.is_some()
+        }
+
+        /// Wakes the queue as long as it wants to be; how many of the held packets enter.
+        fn wake(&mut self, ms: u64) -> usize {
+            let mut entered = 0;
+            while self.queue.wake_at().is_some_and(|due| due <= at(ms)) {
+                let pkt = self.queue.wake(at(ms), &mut self.lost);
+                entered += usize::from(self.enter(pkt, ms));
+            }
+            entered
+        }
+
+        fn leave(&mut self, ms: u64) -> Option<u32> {
+            self.queue.leave(at(ms), &mut self.lost).map(|pkt| pkt.handle)
+        }
+    }
+
+    fn at(ms: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(ms)
+    }
+
+    /// Two packets wait, so 3 is held; 4, which comes when one has left, overtakes it. At 10 ms 3 finds two packets again
+    /// and is held once more; at 20 ms one has left, and it enters.
+    #[test]
+    fn a_held_packet_is_tried_again_and_later_ones_overtake_it() {
+        let mut redfc = Bench::new(10.0);
+        assert!(redfc.arrive(0, 1) && redfc.arrive(0, 2));
+        assert!(!redfc.arrive(0, 3));
+        assert_eq!((redfc.queue.state().held, redfc.queue.wake_at()), (1, Some(at(10))));
+        assert_eq!(redfc.leave(5), Some(1));
+        assert!(redfc.arrive(6, 4));
+        assert_eq!((redfc.wake(10), redfc.queue.wake_at()), (0, Some(at(20))));
+        assert_eq!(redfc.leave(11), Some(2));
+        assert_eq!((redfc.wake(19), redfc.wake(20), redfc.queue.wake_at()), (0, 1, None));
+        assert_eq!([(); 3].map(|()| redfc.leave(30)), [Some(4), Some(3), None]);
+        let c = redfc.queue.counters();
+        assert_eq!((c.judged, c.admitted, c.refused, c.sent, redfc.queue.state().held), (4, 4, 0, 4, 0));
+        assert!(redfc.lost.0.is_empty());
+    }
+
+    /// Room for two held packets: the third is dropped, and counted. Those that are held stay so however often they are
+    /// tried, and enter, the older first, as the queue drains.
+    #[test]
+    fn what_finds_no_room_to_be_held_is_a_counted_drop() {
+        let mut redfc = Bench::new(2.0);
+        for handle in 1..=5 {
+            assert_eq!(redfc.arrive(0, handle), handle <= 2);
+        }
+        assert_eq!((&redfc.lost.0[..], redfc.queue.counters().refused), (&[5][..], 1));
+        for ms in 1..=50 {
+            assert_eq!(redfc.wake(ms), 0);
+        }
+        assert_eq!((redfc.queue.state().held, redfc.lost.0.len()), (2, 1));
+        assert_eq!([redfc.leave(51), redfc.leave(51)], [Some(1), Some(2)]);
+        assert_eq!(redfc.wake(60), 2);
+        assert_eq!([(); 3].map(|()| redfc.leave(61)), [Some(3), Some(4), None]);
+        redfc.queue.check().unwrap();
+    }
+
+    /// With none to be held, it is RED that drops.
+    #[test]
+    fn without_room_it_drops_as_red_does() {
+        let mut redfc = Bench::new(0.0);
+        assert!(redfc.arrive(0, 1) && redfc.arrive(0, 2) && !redfc.arrive(0, 3));
+        assert_eq!(redfc.lost.0, [3]);
+    }
+}
