@@ -175,7 +175,7 @@ def simulate(
     """
 
 def registry() -> str:
-    """Return the algorithms as JSON: `aqms` with their parameters and presets, and `schedulers`."""
+    """Return the algorithms as JSON: `aqms` with parameters and presets, `schedulers` with parameters."""
 
 def schema() -> str:
     """Return the JSON Schema of a scenario file."""

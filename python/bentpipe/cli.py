@@ -348,17 +348,21 @@ def list_(what: str, *, parameters: bool, form: str) -> None:
     else:
         cells = [[row["name"], row["title"], row["source"]] for row in rows]
         out.print(console.grid(["name", "what it is", "source"], cells))
+        for row in rows if parameters and what == "schedulers" else []:
+            _print_parameters(out, row)
 
 
 def _print_parameters(out: Any, row: dict[str, Any]) -> None:  # noqa: ANN401
     from bentpipe import console
 
+    if not row["params"]:
+        return
     out.print(f"{row['name']}: parameters", style="bold", markup=False)
     cells = [
         [str(each[key]) for key in ("name", "unit", "default", "range", "doc")] for each in row["params"]
     ]
     out.print(console.grid(["name", "unit", "default", "range", "what it is"], cells))
-    for preset in row["presets"]:
+    for preset in row.get("presets", []):
         values = ", ".join(f"{name} = {_plain(value)}" for name, value in preset["values"].items())
         out.print(f"  {preset['name']} ({preset['source']}): {values}", markup=False)
     out.print()

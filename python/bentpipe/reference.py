@@ -1,6 +1,7 @@
 """Keep the generated parts of the docs current: `python -m bentpipe.reference docs`, or `make docs`.
 
-A page holds its generated part between two comments; the rest is written by hand.
+A page holds its generated part between two comments; the rest is written by hand. Those in the
+folder `algorithms` are generated as a whole.
 """
 
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from bentpipe import metrics
+from bentpipe import algorithms, metrics
 from bentpipe.cli import cli
 
 __all__ = ["PAGES", "commands", "updated"]
@@ -43,6 +44,27 @@ def _main(folder: Path) -> None:
     for name in PAGES:
         path = folder / name
         path.write_text(updated(name, path.read_text(encoding="utf-8")), encoding="utf-8")
+    problems = _algorithms(folder / "algorithms")
+    if problems:
+        sys.exit("\n".join(problems))
+
+
+def _algorithms(folder: Path) -> list[str]:
+    """Write a page for every algorithm and their index; return what the headers of files lack."""
+    folder.mkdir(exist_ok=True)
+    every = algorithms.pages()
+    problems = []
+    for page in every:
+        try:
+            (folder / f"{page.name}.md").write_text(page.markdown(), encoding="utf-8")
+        except algorithms.HeaderError as error:
+            problems.append(str(error))
+    (folder / "README.md").write_text(algorithms.index(every), encoding="utf-8")
+    known = {"README", *(page.name for page in every)}
+    for path in folder.glob("*.md"):
+        if path.stem not in known:
+            path.unlink()
+    return problems
 
 
 if __name__ == "__main__":

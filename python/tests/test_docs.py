@@ -8,7 +8,7 @@ import pytest
 from conftest import ROOT
 
 import bentpipe
-from bentpipe import reference
+from bentpipe import algorithms, reference
 from bentpipe.cli import cli
 
 DOCS = ROOT / "docs"
@@ -32,8 +32,91 @@ def test_generated_pages_are_current(name: str) -> None:
     assert text == reference.updated(name, text), "run `make docs`"
 
 
+ALGORITHMS = {page.name: page for page in algorithms.pages()}
+
+
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+def test_an_algorithm_s_page_is_complete_and_current(name: str) -> None:
+    page = ALGORITHMS[name]
+    try:
+        text = page.markdown()
+    except algorithms.HeaderError as error:
+        pytest.fail(str(error), pytrace=False)
+    path = DOCS / "algorithms" / f"{name}.md"
+    assert path.exists(), f"docs/algorithms/{name}.md is missing: run `make docs`"
+    if path.read_text(encoding="utf-8") != text:
+        pytest.fail(
+            f"docs/algorithms/{name}.md is not what {page.source} says: run `make docs`", pytrace=False
+        )
+    heads = re.findall(r"^## (.+)$", text, flags=re.MULTILINE)
+    assert heads == [
+        "What it does",
+        "Departures from the source",
+        "In a satellite gateway",
+        "Parameters",
+        "Presets",
+        "Source",
+    ]
+    for each in page.entry["params"]:
+        assert f"| `{each['name']}` |" in text
+    for target in re.findall(r"\]\(([^)#]+)\)", text):
+        assert target.startswith("http") or (path.parent / target).exists(), target
+
+
+def test_the_algorithms_index_is_current() -> None:
+    text = (DOCS / "algorithms/README.md").read_text(encoding="utf-8")
+    assert text == algorithms.index(list(ALGORITHMS.values())), "docs/algorithms/README.md: run `make docs`"
+    found = {path.stem for path in (DOCS / "algorithms").glob("*.md")}
+    assert found == {"README", *ALGORITHMS}, "docs/algorithms: run `make docs`"
+
+
+def test_a_header_that_lacks_a_part_is_named_with_its_file(tmp_path: Path) -> None:
+    entry = {**ALGORITHMS["red"].entry, "name": "none"}
+    page = algorithms.Page("aqms", entry, tmp_path)
+    with pytest.raises(algorithms.HeaderError, match=r"crates/queue/src/aqm/none\.rs: missing"):
+        page.markdown()
+    file = tmp_path / page.source
+    file.parent.mkdir(parents=True)
+    file.write_text("//! None: nothing.\n//!\n//! Nothing.\n//!\n//! *Departures:* none.\n\nuse x;\n")
+    with pytest.raises(
+        algorithms.HeaderError, match=r"none\.rs: its header has no \*In a satellite gateway:\*"
+    ):
+        page.markdown()
+
+
+def test_a_header_becomes_markdown(tmp_path: Path) -> None:
+    page = algorithms.Page("aqms", {**ALGORITHMS["droptail"].entry, "name": "none"}, tmp_path)
+    file = tmp_path / page.source
+    file.parent.mkdir(parents=True)
+    lines = [
+        "None: [`Queue::judge`] passes all.",
+        "",
+        "With",
+        "    x = 1",
+        "    y <= x",
+        "so `a < b`, and a < b.",
+        "- one",
+        "  still one",
+        "- two",
+        "",
+        "*Departures:* none.",
+        "",
+        "*In a satellite gateway:* no.",
+    ]
+    file.write_text("".join(f"//! {line}".rstrip() + "\n" for line in lines) + "\nuse x;\n")
+    text = page.markdown()
+    assert "None: `Queue::judge` passes all.\n" in text
+    assert (
+        "With\n\n```text\nx = 1\ny <= x\n```\n\nso `a < b`, and a &lt; b.\n\n- one\n  still one\n- two\n"
+        in text
+    )
+    assert "## Departures from the source\n\nNone.\n" in text
+    assert "## In a satellite gateway\n\nNo.\n" in text
+
+
 PAGES = [
     "README.md",
+    "docs/algorithms/README.md",
     "docs/cli.md",
     "docs/python.md",
     "docs/results.md",

@@ -1,18 +1,30 @@
-//! AVQ, the adaptive virtual queue.
+//! AVQ, the adaptive virtual queue: marks what would overflow a queue that is served more slowly than the link.
 //!
-//! Kunniyur & Srikant 2001; [B07] 2.2.6. A virtual queue of `buffer` bytes is served at the virtual capacity
-//! `C'`. On every arrival of `b` bytes, `t - s` after the last one: `VQ = max(VQ - C' (t - s), 0)`; where
-//! `VQ + b` exceeds the buffer the packet is marked, otherwise `VQ += b`. Then
-//! `C' = max(min(C' + alpha gamma C (t - s), C) - alpha b, 0)`.
+//! Kunniyur & Srikant 2001; [B07] 2.2.6. A virtual queue of `buffer` bytes is served at the virtual capacity `C'`. On
+//! every arrival of `b` bytes at time `t`, where the last one was at `s`:
 //!
-//! *Departures:* with `accepted`, a packet that is discarded takes nothing off `C'`: then a link whose marks are drops is
-//! filled to `gamma` too, where it otherwise stays below by the share that is dropped. With `adapt = false` the virtual capacity stays at `gamma C`, as in [B07]'s emulation; adapting
-//! leaves a fifth of that link idle.
+//!     VQ = max(VQ - C' (t - s), 0)
+//!     VQ + b > B:  mark;  else VQ = VQ + b
+//!     C' = max(min(C' + alpha gamma C (t - s), C) - alpha b, 0)
+//!
+//! The virtual queue counts bytes only: no packet waits in it. As `C'` falls with what arrives and rises with `gamma
+//! C`, the load settles where the link is used to the share `gamma`.
+//!
+//! *Departures:* two options. With `accepted`, a packet that is discarded takes nothing off `C'`: then a link whose
+//! marks are drops is filled to `gamma` too, where it otherwise stays below by the share that is dropped. With `adapt =
+//! false` the virtual capacity stays at `gamma C`, as in [B07]'s emulation; adapting leaves a fifth of that link idle.
+//!
+//! *In a satellite gateway:* it watches arrivals alone, so it can mark ahead of the PEP without knowing the transmit
+//! queue. There it does not see what becomes of that queue either: what the PEP has buffered, and what the link cannot
+//! carry while it fades, are not in the virtual queue. `capacity` must be told the link's long-term rate. It marks in
+//! runs, for while the virtual buffer is full every packet is marked, and long runs hit one connection several times.
+//! With drops as marks, `adapt` and overload, much of the link stays unused; `accepted = true` or `adapt = false` cures
+//! it.
 
 use bentpipe_units::Instant;
 
 use crate::registry::{Algorithm, Placement, Preset};
-use crate::{Aqm, Cx, Packet, Param, ParamError, Range, Unit, Value, Values, Verdict};
+use crate::{Aqm, Cx, Packet, Param, ParamError, Range, Tune, Unit, Value, Values, Verdict};
 
 /// The registry's entry.
 pub const ALGORITHM: Algorithm = Algorithm {
@@ -32,20 +44,30 @@ const PARAMS: &[Param] = &[
         0.98,
         Range::above(0.0, 1.0),
         "Share of the link's capacity that is to be used",
-    ),
+    )
+    .symbol("γ")
+    .origin("Kunniyur & Srikant 2001, their simulations")
+    .tune(Tune::Linear(0.8, 1.0)),
     Param::number(
         "alpha",
         Unit::One,
         0.15,
         Range::above(0.0, 1.0),
         "How fast the virtual capacity follows the load",
-    ),
-    Param::flag("adapt", true, "Whether the virtual capacity follows the load"),
+    )
+    .symbol("α")
+    .origin("Kunniyur & Srikant 2001, their simulations")
+    .tune(Tune::Log(0.01, 1.0)),
+    Param::flag("adapt", true, "Whether the virtual capacity follows the load")
+        .origin("Kunniyur & Srikant 2001; the preset of [B07] has it off")
+        .tune(Tune::Each),
     Param::flag(
         "accepted",
         false,
         "Whether the load is what is accepted, as in ns-2, or all that arrives; the same where marks drop nothing",
-    ),
+    )
+    .origin("Kunniyur & Srikant 2001")
+    .tune(Tune::Each),
     Param::from_link(
         "buffer",
         Unit::Bytes,
@@ -53,15 +75,20 @@ const PARAMS: &[Param] = &[
         "50 ms of the link's capacity, at least two packets",
         Range::above(0.0, 1e12),
         "Size of the virtual queue",
-    ),
+    )
+    .symbol("B")
+    .origin("[B07] Table 3.1: 123 750 bytes at 20 Mbit/s")
+    .tune(Tune::Around(0.1, 10.0)),
     Param::from_link(
         "capacity",
         Unit::BitsPerSecond,
         |link| 8.0 * link.capacity.bytes_per_sec(),
         "the link's capacity",
         Range::above(0.0, 1e15),
-        "C: capacity that the virtual one is a share of",
-    ),
+        "Capacity that the virtual one is a share of",
+    )
+    .symbol("C")
+    .origin("the link"),
 ];
 
 const PRESETS: &[Preset] = &[Preset {

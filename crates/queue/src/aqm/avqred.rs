@@ -1,19 +1,33 @@
-//! AVQRED: RED's lottery on a virtual queue that follows the measured output rate.
+//! AVQRED, adaptive virtual queue RED: RED's lottery on a virtual queue that is served at the measured output rate.
 //!
-//! [B07] 4.2; Byun & Baras. On every arrival, `delta` after the last measurement:
-//! `output_rate = bytes transmitted since / delta`;
-//! `v_cap = clamp(alpha output_rate + (1 - alpha) v_cap, min_capacity, max_capacity)`;
-//! `VQ = max(VQ - v_cap delta, 0)`; then the lottery on `VQ / mean_packet` with `max_p = 1`. The virtual queue is
-//! served and the rate measured only when more than 1 ms has passed since the last time.
+//! [B07] 4.2; [BB]. On every arrival, `delta` after the last measurement, when more than 1 ms has passed since:
+//!
+//!     output_rate = bytes transmitted since / delta
+//!     v_cap = clamp(alpha output_rate + (1 - alpha) v_cap, min_capacity, max_capacity)
+//!     VQ = max(VQ - v_cap delta, 0)
+//!
+//! Then RED's lottery on `x = VQ / mean_packet`, with `max_p = 1`: no mark below `min_th`, always from `max_th` on, and
+//! between them with `p_b = (x - min_th) / (max_th - min_th)`, spread evenly by `p_a = p_b / (1 - count p_b)`, where
+//! `count` is the number of packets since the last mark. A packet that is accepted joins the virtual queue: `VQ = VQ +
+//! b`.
 //!
 //! *Departures:* every accepted packet, marked or not, joins the virtual queue, whatever the region; the printed
 //! listing's indentation would let it grow only below `min_th`, and the transmit queue then grows without bound.
+//! Letting every offered packet join would halve the throughput. The listing prints `p_a` on the right-hand side of its
+//! own equation: a misprint for `p_b`.
+//!
+//! *In a satellite gateway:* made for it. It marks at the receive queue, ahead of the PEP, where a dropped segment is
+//! the sender's to repeat, and it needs only the count of bytes that the transmit queue has sent, so it works at any
+//! distance from it; unlike with RED, the delay between the two points does not make it oscillate. With `min_capacity`
+//! below the link's rate it follows a link that fades: without (the default) the virtual queue is served at that rate
+//! whatever the link does. The transmit queue itself is not watched: what stands there once stays until the load falls
+//! below the link's capacity.
 
 use bentpipe_units::{Duration, Instant};
 
 use super::lottery::{self, Lottery};
 use crate::registry::{Algorithm, Placement, Preset};
-use crate::{Aqm, Cx, Link, Packet, Param, ParamError, Range, Unit, Value, Values, Verdict};
+use crate::{Aqm, Cx, Link, Packet, Param, ParamError, Range, Tune, Unit, Value, Values, Verdict};
 
 /// The registry's entry.
 pub const ALGORITHM: Algorithm = Algorithm {
@@ -42,7 +56,10 @@ const PARAMS: &[Param] = &[
         0.05,
         Range::above(0.0, 1.0),
         "Weight of the newest measurement in the virtual capacity",
-    ),
+    )
+    .symbol("α")
+    .origin("[B07] 4.2")
+    .tune(Tune::Log(0.005, 1.0)),
     Param::from_link(
         "min_capacity",
         Unit::BitsPerSecond,
@@ -50,7 +67,9 @@ const PARAMS: &[Param] = &[
         "the link's capacity",
         Range::above(0.0, 1e15),
         "Least virtual capacity",
-    ),
+    )
+    .origin("[B07] Table 3.1: the link's")
+    .tune(Tune::Around(0.1, 1.0)),
     Param::from_link(
         "max_capacity",
         Unit::BitsPerSecond,
@@ -58,7 +77,8 @@ const PARAMS: &[Param] = &[
         "the link's capacity",
         Range::above(0.0, 1e15),
         "Greatest virtual capacity",
-    ),
+    )
+    .origin("[B07] Table 3.1: the link's"),
     Param::from_link(
         "mean_packet",
         Unit::Bytes,
@@ -66,7 +86,8 @@ const PARAMS: &[Param] = &[
         "the link's mean packet",
         Range::above(0.0, 65535.0),
         "Mean length of a packet, which turns the virtual queue's bytes into packets",
-    ),
+    )
+    .origin("the link"),
 ];
 
 const PRESETS: &[Preset] = &[Preset {

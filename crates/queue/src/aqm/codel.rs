@@ -1,16 +1,26 @@
-//! CoDel, controlled delay.
+//! CoDel, controlled delay: drops by how long packets have waited, not by how many wait.
 //!
-//! RFC 8289. When every packet that leaves during `interval` has waited longer than `target`, one is marked; then
-//! one more after `interval / sqrt(count)` each, until a packet has waited less than `target` or no more than one
-//! full packet waits behind it.
+//! RFC 8289. Each packet's waiting time is known when it leaves. When every packet that leaves during `interval` has
+//! waited longer than `target`, one is marked; then one more after `interval / sqrt(count)` each, where `count` is the
+//! number of marks since then, until a packet has waited less than `target` or no more than one full packet waits
+//! behind it:
 //!
-//! *Departures:* the host asks packet by packet, so the RFC's loop inside `dequeue` becomes one decision per
-//! departing packet: after a packet is marked by being dropped, the host comes back with the next at the same time.
+//!     next mark = last mark + interval / sqrt(count)
+//!
+//! *Departures:* the host asks packet by packet, so the RFC's loop inside `dequeue` becomes one decision per departing
+//! packet: after a packet is marked by being dropped, the host comes back with the next at the same time.
+//!
+//! *In a satellite gateway:* it reads the time a packet has waited in the queue that it leaves, so it has to mark
+//! there: at the receive queue it keeps that queue short, and knows nothing of the transmit queue, where a gateway's
+//! packets wait; at the transmit queue it drops behind the PEP, segments that have been acknowledged and must be sent
+//! again over the satellite. Such a scenario is accepted with a warning. Where a gateway splits nothing (no PEP) none
+//! of this holds; then `interval` has to be of the order of the round trip, 600 ms and more over a geostationary
+//! satellite, for the default of 100 ms takes the normal reaction time of such connections for a standing queue.
 
 use bentpipe_units::{Duration, Instant};
 
 use crate::registry::{Algorithm, Placement};
-use crate::{Aqm, Cx, Packet, Param, ParamError, Range, Unit, Values, Verdict};
+use crate::{Aqm, Cx, Packet, Param, ParamError, Range, Tune, Unit, Values, Verdict};
 
 /// The registry's entry.
 pub const ALGORITHM: Algorithm = Algorithm {
@@ -30,14 +40,20 @@ const PARAMS: &[Param] = &[
         0.005,
         Range::above(0.0, 1e3),
         "Queueing delay that is acceptable",
-    ),
+    )
+    .symbol("TARGET")
+    .origin("RFC 8289 section 4.2")
+    .tune(Tune::Log(0.001, 0.1)),
     Param::number(
         "interval",
         Unit::Seconds,
         0.1,
         Range::above(0.0, 1e3),
         "How long the delay may stay above the target: the longest round trip that is usual",
-    ),
+    )
+    .symbol("INTERVAL")
+    .origin("RFC 8289 section 4.3")
+    .tune(Tune::Log(0.02, 2.0)),
     Param::from_link(
         "mean_packet",
         Unit::Bytes,
@@ -45,7 +61,9 @@ const PARAMS: &[Param] = &[
         "the link's mean packet",
         Range::above(0.0, 65535.0),
         "Backlog that is never marked, for the link is busy with it anyway (the RFC's MTU)",
-    ),
+    )
+    .symbol("maxpacket")
+    .origin("the link"),
 ];
 
 /// CoDel's state, under the RFC's names.

@@ -1,16 +1,26 @@
-//! PI, a proportional integral controller.
+//! PI, a proportional integral controller: steers the queue to a length, by its distance from it and by its growth.
 //!
-//! Hollot, Misra, Towsley & Gong 2001. At times `1 / w` apart, with `q` packets in the watched queue and `q_old` the time
-//! before: `p += a (q - q_ref) - b (q_old - q_ref)`, kept within 0 and 1. Each arrival at the mark point is marked with
-//! probability `p`.
+//! Hollot, Misra, Towsley & Gong 2001. At times `1 / w` apart, with `q` packets in the watched queue and `q_old` the
+//! time before:
+//!
+//!     p = p + a (q - q_ref) - b (q_old - q_ref), within 0 and 1
+//!
+//! Each arrival at the mark point is marked with probability `p`. As `a` and `b` are nearly the same, `p` changes
+//! mostly with the queue's growth, and stands still only where the queue is `q_ref` long.
 //!
 //! *Departures:* none. `a` and `b` belong to a link, a round trip and a number of flows: the defaults are the paper's,
 //! designed for 15 Mbit/s with packets of 500 bytes, 60 flows and a round trip of 240 ms.
+//!
+//! *In a satellite gateway:* it watches the transmit queue and can mark ahead of the PEP, as RED does, and holds a
+//! queue that RED lets vary with the load. It is slow: with the defaults the probability takes seconds to minutes to
+//! find a new load, which suits many long connections and not a gateway whose traffic comes and goes, or whose link
+//! fades. Each mark acts after the time from the receive queue to the transmit queue and a terrestrial round trip: if
+//! the PEP holds packets for long, tune `a` and `b` for that time.
 
 use bentpipe_units::{Duration, Instant};
 
 use crate::registry::{Algorithm, Placement};
-use crate::{Aqm, Cx, Packet, Param, Range, Unit, Values, Verdict};
+use crate::{Aqm, Cx, Packet, Param, Range, Tune, Unit, Values, Verdict};
 
 /// The registry's entry.
 pub const ALGORITHM: Algorithm = Algorithm {
@@ -31,22 +41,30 @@ const PARAMS: &[Param] = &[
         "33 ms of the link's capacity",
         Range::between(0.0, 1e9),
         "Queue length that is aimed at",
-    ),
+    )
+    .origin("RED's lower threshold, so that both aim at the same delay")
+    .tune(Tune::Around(0.1, 4.0)),
     Param::number(
         "a",
         Unit::One,
         1.822e-5,
         Range::above(0.0, 1.0),
         "Weight of the queue's distance from `q_ref`",
-    ),
+    )
+    .origin("Hollot et al. 2001, for 15 Mbit/s, 60 flows and a round trip of 240 ms")
+    .tune(Tune::Log(1e-6, 1e-2)),
     Param::number(
         "b",
         Unit::One,
         1.816e-5,
         Range::between(0.0, 1.0),
         "Weight of that distance the time before",
-    ),
-    Param::number("w", Unit::One, 170.0, Range::above(0.0, 1e6), "Updates of the probability in a second"),
+    )
+    .origin("Hollot et al. 2001, for 15 Mbit/s, 60 flows and a round trip of 240 ms")
+    .tune(Tune::Log(1e-6, 1e-2)),
+    Param::number("w", Unit::One, 170.0, Range::above(0.0, 1e6), "Updates of the probability in a second")
+        .origin("ns-2's default beside these weights")
+        .tune(Tune::Log(10.0, 1000.0)),
 ];
 
 /// PI's state.

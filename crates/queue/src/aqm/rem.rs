@@ -1,16 +1,26 @@
-//! REM, random exponential marking.
+//! REM, random exponential marking: a price for the link grows with queue and load, and sets the probability.
 //!
-//! Athuraliya, Li, Low & Yin 2001. At times `interval` apart, with `x` packets arrived since the time before, `b` packets in
-//! the watched queue and `c` packets that the link could have sent in an interval:
-//! `price = max(price + gamma (alpha (b - b_ref) + x - c), 0)`. Each arrival at the mark point is marked with probability
-//! `1 - phi^-price`.
+//! Athuraliya, Li, Low & Yin 2001. At times `interval` apart, with `x` packets arrived since the time before, `b`
+//! packets in the watched queue and `c` packets that the link could have sent in an interval:
+//!
+//!     price = max(price + gamma (alpha (b - b_ref) + x - c), 0)
+//!     p = 1 - phi^-price
+//!
+//! Each arrival at the mark point is marked with probability `p`. Along a path whose links mark independently the
+//! probabilities make one of the sum of the prices, which is what the exponential is for.
 //!
 //! *Departures:* none.
+//!
+//! *In a satellite gateway:* it watches the transmit queue's length and the load at the mark point, so it can mark
+//! ahead of the PEP. Load is counted where packets arrive, those that are then dropped included, and so exceeds what
+//! reaches the link while marks are drops: the price then settles where the queue is shorter than `b_ref`, or empty.
+//! The step `gamma` counts packets, so a faster link needs a smaller one. There is one bottleneck, so the sum of prices
+//! brings nothing here.
 
 use bentpipe_units::{Duration, Instant};
 
 use crate::registry::{Algorithm, Placement};
-use crate::{Aqm, Cx, Packet, Param, Range, Unit, Values, Verdict};
+use crate::{Aqm, Cx, Packet, Param, Range, Tune, Unit, Values, Verdict};
 
 /// The registry's entry.
 pub const ALGORITHM: Algorithm = Algorithm {
@@ -31,23 +41,37 @@ const PARAMS: &[Param] = &[
         "33 ms of the link's capacity",
         Range::between(0.0, 1e9),
         "Queue length that is aimed at",
-    ),
-    Param::number("gamma", Unit::One, 0.001, Range::above(0.0, 1.0), "Step of the price"),
+    )
+    .symbol("b*")
+    .origin("RED's lower threshold, so that both aim at the same delay")
+    .tune(Tune::Around(0.1, 4.0)),
+    Param::number("gamma", Unit::One, 0.001, Range::above(0.0, 1.0), "Step of the price")
+        .symbol("γ")
+        .origin("ns-2's default")
+        .tune(Tune::Log(1e-5, 0.1)),
     Param::number(
         "alpha",
         Unit::One,
         0.1,
         Range::above(0.0, 1.0),
         "Weight of the queue beside that of the rate",
-    ),
-    Param::number("phi", Unit::One, 1.001, Range::above(1.0, 1e6), "Base of the probability"),
+    )
+    .symbol("α")
+    .origin("Athuraliya et al. 2001")
+    .tune(Tune::Log(0.01, 1.0)),
+    Param::number("phi", Unit::One, 1.001, Range::above(1.0, 1e6), "Base of the probability")
+        .symbol("φ")
+        .origin("ns-2's default")
+        .tune(Tune::Log(1.0001, 2.0)),
     Param::number(
         "interval",
         Unit::Seconds,
         0.002,
         Range::between(1e-6, 60.0),
         "Time between two updates of the price",
-    ),
+    )
+    .origin("ns-2's default")
+    .tune(Tune::Log(0.001, 0.1)),
     Param::from_link(
         "mean_packet",
         Unit::Bytes,
@@ -55,7 +79,8 @@ const PARAMS: &[Param] = &[
         "the link's mean packet",
         Range::above(0.0, 65535.0),
         "Mean length of a packet, to count the link's capacity in packets",
-    ),
+    )
+    .origin("the link"),
 ];
 
 /// REM's state.

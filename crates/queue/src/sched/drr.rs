@@ -1,17 +1,23 @@
-//! DRR, deficit round robin.
+//! DRR, deficit round robin: each flow has a queue of its own and sends as many bytes in a round as any other.
 //!
-//! Shreedhar & Varghese 1995. Each flow with packets has a queue of its own and stands in a ring. When its turn comes
-//! its deficit counter grows by `quantum` bytes, and it sends packets as long as the counter covers them; what is left
-//! over stays for its next turn, unless it has nothing more to send. A flow that was empty joins the ring's end with a
-//! counter of nothing. Where there is no room, the flow that holds the most bytes (the arriving packet counted) gives
-//! up packets until there is: buffer stealing, section 3.2 there.
+//! Shreedhar & Varghese 1995. Each flow with packets stands in a ring. When its turn comes its deficit counter grows by
+//! `quantum` bytes, and it sends packets as long as the counter covers them; what is left over stays for its next turn,
+//! unless it has nothing more to send. A flow that was empty joins the ring's end with a counter of nothing. Where
+//! there is no room, the flow that holds the most bytes (the arriving packet counted) gives up packets until there is:
+//! buffer stealing, section 3.2 there.
 //!
 //! *Departures:* none; of flows that hold equally much any may give way. `head_drop` sacrifices the oldest packet of
 //! that flow instead of the newest, as ns-2 does.
+//!
+//! *In a satellite gateway:* at the transmit queue it shares the satellite fairly whatever the senders do, without
+//! dropping anything itself while there is room; give it a user or a prefix as the flow, and nobody gains by opening
+//! many connections. It orders what the PEP has let through and does not make anybody send less: for that it needs an
+//! AQM ahead of the PEP beside it, or a limit so high that the PEP's buffers throttle the senders. When it is full it
+//! sacrifices packets behind the PEP, which the gateway has to send again.
 
 use super::flows::Flows;
 use crate::registry::Discipline;
-use crate::{Cx, DropReason, Outcome, Packet, Param, Range, Scheduler, Unit, Values};
+use crate::{Cx, DropReason, Outcome, Packet, Param, Range, Scheduler, Tune, Unit, Values};
 
 /// The registry's entry.
 pub const DISCIPLINE: Discipline = Discipline {
@@ -30,8 +36,13 @@ const PARAMS: &[Param] = &[
         1500.0,
         Range::between(1.0, 65_535.0),
         "What a flow may send in a turn; no less than the longest packet gives a constant cost per packet",
-    ),
-    Param::flag("head_drop", false, "Sacrifice the oldest packet of the longest queue, not the newest"),
+    )
+    .symbol("Quantum")
+    .origin("an Ethernet packet: Shreedhar & Varghese 1995 ask for no less than the longest packet")
+    .tune(Tune::Log(300.0, 15_000.0)),
+    Param::flag("head_drop", false, "Sacrifice the oldest packet of the longest queue, not the newest")
+        .origin("Shreedhar & Varghese 1995, section 3.2")
+        .tune(Tune::Each),
 ];
 
 /// No flow.

@@ -1,4 +1,12 @@
-//! First in, first out; a full queue discards the packet that arrives (drop tail).
+//! FIFO, first in, first out: one queue for all; when it is full, the packet that arrives is discarded (drop tail).
+//!
+//! Folklore. Packets leave in the order in which they came, whoever sent them.
+//!
+//! *Departures:* none.
+//!
+//! *In a satellite gateway:* what most gateways have, and enough where an AQM ahead of the PEP keeps the transmit queue
+//! short. It protects nobody: a flow that sends more gets more, and everyone waits behind it. Order within each
+//! connection is kept, so the satellite side sees no reordering from it.
 
 use std::collections::VecDeque;
 
