@@ -75,6 +75,8 @@ class Scenario:
     def aqm(self) -> str:
         """Label of the subject's AQM, for example `RED 4`."""
     @property
+    def behind_pep(self) -> bool: ...
+    @property
     def capacity(self) -> float:
         """Rate of the subject's link [bit/s]."""
 
@@ -97,6 +99,7 @@ class Scenario:
         `ScenarioError` if one is unknown or given twice, or if an override has no effect under any of them.
         """
 
+    def all_settings(self) -> tuple[list[str], list[str]]: ...
     def check_overrides(self) -> None:
         """Raise `ScenarioError` unless every override has its effect."""
 

@@ -165,6 +165,7 @@ def compare(context: click.Context, /, settings: str | None, **options: Any) -> 
     Examples:
       bentpipe compare byun2007-gateway
       bentpipe compare byun2007-gateway --settings "RED 4,AVQRED" --runs 5 --out results/red-avqred
+      bentpipe compare byun2007-gateway --settings all
       bentpipe compare byun2007-gateway --out results/red-avqred --resume
     """
     names = [] if settings is None else settings.split(",")
@@ -195,6 +196,7 @@ def _simulate(
     from bentpipe.capture import PACKETS, Capture, Captures
     from bentpipe.experiment import cores, execute
     from bentpipe.plan import make_plan
+    from bentpipe.ranking import BEHIND_PEP
     from bentpipe.store import REPORT, Store, default_folder, pairs, run_folder
     from bentpipe.wording import plural
 
@@ -227,6 +229,8 @@ def _simulate(
         err = console.stderr()
         for warning in dict.fromkeys(warning for each in plan.settings for warning in each.scenario.warnings):
             err.print(f"warning: {warning}", markup=False)
+        for reason in plan.left_out:
+            err.print(f"left out: {reason}", markup=False)
         watcher = console.watcher()
         try:
             result = execute(store, jobs or cores(), watcher, captures)
@@ -253,6 +257,8 @@ def _simulate(
         return
     out_console = console.stdout()
     out_console.print(console.metrics_table(result))
+    if behind := [name for name in result.settings if result.setting_info(name).get("behind_pep")]:
+        out_console.print(f"* {BEHIND_PEP}: {', '.join(behind)}.", markup=False)
     if len(result.seeds) > 1:
         out_console.print(f"Mean ± 95 % confidence interval over {len(result.seeds)} runs per setting.")
     if loaded.overrides:

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bentpipe.metrics import METRICS
+from bentpipe.ranking import CRITERIA, MANY, ranking
 from bentpipe.result import Result
 from bentpipe.wording import plural, quantity
 
@@ -121,10 +122,34 @@ def grid(headings: Sequence[str], rows: Iterable[Sequence[str]], *, right: int |
 
 
 def metrics_table(result: Result) -> Table:
-    """Return the headline metrics, a column per setting: mean and 95 % half-width."""
+    """Return the headline metrics, a column per setting: mean and 95 % half-width.
+
+    Of many settings, a row for each, the best first, with the metrics that rank them. An asterisk marks
+    those that drop behind the PEP.
+    """
     stats: dict[tuple[str, str], dict[str, Any]] = {
         (row["setting"], row["metric"]): row for row in result.rows()
     }
+    starred = {
+        name: f"{name} *" if result.setting_info(name).get("behind_pep") else name for name in result.settings
+    }
+    if len(result.settings) > MANY:
+        places = [
+            [
+                str(ranked.place),
+                starred[ranked.setting],
+                f"{ranked.mean:.1f}",
+                *(
+                    quantity(
+                        stats[ranked.setting, metric.name]["mean"], stats[ranked.setting, metric.name]["ci95"]
+                    )
+                    for metric in CRITERIA
+                ),
+            ]
+            for ranked in ranking(result)
+        ]
+        titles = [f"{metric.name} [{metric.unit}]" if metric.unit else metric.name for metric in CRITERIA]
+        return grid(["place", "setting", "mean rank", *titles], places, right=2)
     rows = [
         [
             metric.name,
@@ -137,4 +162,4 @@ def metrics_table(result: Result) -> Table:
         for metric in METRICS
         if metric.headline
     ]
-    return grid(["metric", "unit", *result.settings], rows, right=2)
+    return grid(["metric", "unit", *starred.values()], rows, right=2)

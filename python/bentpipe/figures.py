@@ -13,6 +13,7 @@ import altair as alt
 import polars as pl
 
 from bentpipe.metrics import Recorded, find
+from bentpipe.ranking import MANY, drawn
 from bentpipe.result import Result
 from bentpipe.thinning import POINTS, as_float, bounds, ecdf, geometric, rounded_up, rows, thin
 from bentpipe.wording import brief, convert
@@ -25,9 +26,11 @@ Drawing = alt.Chart | alt.LayerChart | alt.FacetChart
 _PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#4D4D4D")
 """Okabe and Ito's colours, which remain distinct under every common colour blindness."""
 _DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [10, 4], [4, 2, 1, 2], [1, 3])
-_INK, _MUTED, _GRID = "#1f2933", "#52606d", "#e4e7eb"
+_INK, _MUTED, _GRID, _GREY = "#1f2933", "#52606d", "#e4e7eb", "#9aa5b1"
 _FONT = "Inter, 'Helvetica Neue', 'Liberation Sans', Arial, sans-serif"
 _WINDOW = (50.0, 100.0)
+_WIDE = 50
+"""With queues so many times as long as the shortest, a scale is logarithmic."""
 _FIRST = 1000
 _SHOWN = 0.995
 
@@ -80,9 +83,11 @@ class Figure:
     columns: int = 1
 
 
-def colours(settings: Sequence[str]) -> dict[str, str]:
-    """Return a colour for each setting, the same in every figure and table."""
-    return {name: _PALETTE[index % len(_PALETTE)] for index, name in enumerate(settings)}
+def colours(settings: Sequence[str], drawn: Sequence[str]) -> dict[str, str]:
+    """Return a colour for each setting, the same in every figure and table; grey for those not `drawn`."""
+    return dict.fromkeys(settings, _GREY) | {
+        name: _PALETTE[index % len(_PALETTE)] for index, name in enumerate(drawn)
+    }
 
 
 def figures(result: Result, width: Width = "container") -> list[Figure]:
@@ -120,10 +125,11 @@ class _Book:
     def __init__(self, result: Result, width: Width) -> None:
         self.result = result
         self.width: Width = width
-        self.settings = result.settings
-        self.colour = colours(self.settings)
+        self.all = result.settings
+        self.settings = drawn(result)
+        self.colour = colours(self.all, self.settings)
         self.seed = result.seeds[0]
-        self.capacity = {name: result.setting_info(name)["capacity"] * 1e-6 for name in self.settings}
+        self.capacity = {name: result.setting_info(name)["capacity"] * 1e-6 for name in self.all}
         self.stats = {(row["setting"], row["metric"]): row for row in result.rows()}
         self.duration = float(result.manifest["scenario"]["duration"])
 
@@ -136,6 +142,15 @@ class _Book:
     def _all_runs(self) -> str:
         runs = len(self.result.seeds)
         return "one run" if runs == 1 else f"all {runs} runs together"
+
+    @property
+    def _which_settings(self) -> str:
+        more = len(self.all) - len(self.settings)
+        return (
+            f" Coloured are the {len(self.settings)} best by rank; the other figures show them alone."
+            if more
+            else ""
+        )
 
     def _half(self) -> Width:
         return self.width if self.width == "container" else int(self.width * 0.46)
@@ -317,7 +332,7 @@ class _Book:
         """Utilization against queue length, with intervals, beside the printed values."""
         points_of: list[tuple[str, dict[str, float]]] = []
         printed_of: list[tuple[str, dict[str, float]]] = []
-        for setting in self.settings:
+        for setting in self.all:
             queue, rate = self.stats[setting, "queue_mean"], self.stats[setting, "utilization"]
             if queue["mean"] is None or rate["mean"] is None:
                 continue
@@ -338,18 +353,33 @@ class _Book:
         ]
         capacity = max(self.capacity.values())
         low = min(levels)
-        x_scale = alt.Scale(domain=[0, rounded_up(max(spots) * 1.12)], nice=False)
+        wide = max(spots) > _WIDE * min(point["x"] for point in points)
+        least = max(0.5 * min(point["x"] for point in points), 0.1)
+        x_scale = (
+            alt.Scale(type="log", domain=[least, 3 * max(spots)], nice=False)
+            if wide
+            else alt.Scale(domain=[0, rounded_up(max(spots) * 1.12)], nice=False)
+        )
         y_scale = alt.Scale(
             domain=[low - 0.25 * max(capacity - low, 0.02 * capacity), capacity], zero=False, nice=True
         )
 
         def x(field: str) -> alt.X:
-            return alt.X(f"{field}:Q", title="mean transmit queue [packets]", scale=x_scale)
+            return alt.X(
+                f"{field}:Q",
+                title="mean transmit queue [packets]" + (", logarithmic" if wide else ""),
+                scale=x_scale,
+                axis=alt.Axis(format="~s") if wide else alt.Undefined,
+            )
 
         def y(field: str) -> alt.Y:
             return alt.Y(f"{field}:Q", title="link utilization [Mbit/s]", scale=y_scale)
 
-        colour = alt.Color("setting:N", scale=self._scale(), legend=None)
+        colour = alt.Color(
+            "setting:N",
+            scale=alt.Scale(domain=self.all, range=[self.colour[name] for name in self.all]),
+            legend=None,
+        )
         tooltip = [
             alt.Tooltip("setting:N"),
             alt.Tooltip("x:Q", title="queue [packets]", format=".1f"),
@@ -363,20 +393,31 @@ class _Book:
             base.mark_rule(strokeWidth=1.5).encode(x=x("x"), y=y("y_low"), y2="y_high:Q"),
             base.mark_point(filled=True, size=80, opacity=1).encode(x=x("x"), y=y("y"), tooltip=tooltip),
         ]
-        for name, point in points_of:
-            crowded = any(
-                other["y"] > point["y"] and abs(other["x"] - point["x"]) < 0.2 * max(spots)
-                for other in points
+        across = (
+            (math.log10(least), math.log10(3 * max(spots))) if wide else (0.0, rounded_up(max(spots) * 1.12))
+        )
+        up = (low - 0.25 * max(capacity - low, 0.02 * capacity), capacity)
+        spread = [
+            (
+                (math.log10(max(point["x"], least)) if wide else point["x"]),
+                point["y"],
             )
+            for _, point in points_of
+        ]
+        places = labels([name for name, _ in points_of], spread, across, up)
+        for (name, point), place in zip(points_of, places, strict=True):
+            if place is None:
+                continue
+            side, dx, dy = place
             label = alt.Chart(alt.InlineData(values=[{"x": point["x"], "y": point["y"]}]))
             layers.append(
                 label.mark_text(
-                    align="left",
-                    dx=8,
-                    dy=13 if crowded else -12,
-                    fontSize=12,
-                    fontWeight=600,
-                    color=self.colour[name],
+                    align=side,
+                    dx=dx,
+                    dy=dy,
+                    fontSize=12 if name in self.settings else 10,
+                    fontWeight=600 if name in self.settings else 400,
+                    color=self.colour[name] if name in self.settings else _MUTED,
                     text=name,
                 ).encode(x=x("x"), y=y("y"))
             )
@@ -389,7 +430,7 @@ class _Book:
                 )
             )
             layers.append(theirs.mark_text(dy=17, fontSize=11, fontStyle="italic").encode(text="setting:N"))
-        chart = alt.layer(*layers).properties(width=self.width, height=300)
+        chart = alt.layer(*layers).properties(width=self.width, height=300 if len(self.all) <= MANY else 460)
         runs = len(self.result.seeds)
         bars = (
             f"bars are 95 % confidence intervals over {runs} runs"
@@ -399,7 +440,7 @@ class _Book:
         hollow = " Hollow diamonds are the printed values." if printed else ""
         caption = (
             "What each setting pays in queue for its utilization: the better, the nearer to the upper left."
-            f" Dots are means, {bars}.{hollow}"
+            f" Dots are means, {bars}.{hollow}{self._which_settings}"
         )
         return Figure("operating-points", "Utilization against queue", caption, (Panel(chart),))
 
@@ -604,6 +645,58 @@ class _Book:
             f" has passed {100 * _SHOWN:g} %."
         )
         return Figure(name, title, text, (Panel(chart),))
+
+
+def labels(
+    names: Sequence[str],
+    points: Sequence[tuple[float, float]],
+    across: tuple[float, float],
+    up: tuple[float, float],
+    size: tuple[float, float] = (900, 440),
+) -> list[tuple[Literal["left", "center", "right"], int, int] | None]:
+    """Place a label beside each point so that none covers another label or point.
+
+    `across` and `up` are the ends of the axes, `size` their lengths [pixels]. Returns the alignment and the
+    offset of each label [pixels]; None where there is no room. Those that come first have the first choice.
+    """
+    spots = [
+        (
+            (x - across[0]) / ((across[1] - across[0]) or 1) * size[0],
+            (up[1] - y) / ((up[1] - up[0]) or 1) * size[1],
+        )
+        for x, y in points
+    ]
+    taken = [(x - 5, y - 5, x + 5, y + 5) for x, y in spots]
+    found: list[tuple[Literal["left", "center", "right"], int, int] | None] = []
+    choices: tuple[tuple[Literal["left", "center", "right"], int, int], ...] = (
+        ("left", 8, 1),
+        ("left", 6, -12),
+        ("left", 6, 13),
+        ("right", -8, 1),
+        ("right", -6, -12),
+        ("right", -6, 13),
+        ("center", 0, -14),
+        ("center", 0, 16),
+        ("left", 10, -24),
+        ("left", 10, 25),
+    )
+    for name, (x, y) in zip(names, spots, strict=True):
+        wide = 7 * len(name)
+        chosen = None
+        for side, dx, dy in choices:
+            left = x + dx - {"left": 0, "center": wide / 2, "right": wide}[side]
+            box = (left, y + dy - 7, left + wide, y + dy + 7)
+            inside = box[0] >= 0 and box[2] <= size[0] + 40 and box[1] >= -10 and box[3] <= size[1] + 5
+            if inside and not any(
+                box[0] < c[2] and c[0] < box[2] and box[1] < c[3] and c[1] < box[3]
+                for c in taken
+                if c != (x - 5, y - 5, x + 5, y + 5)
+            ):
+                chosen = (side, dx, dy)
+                taken.append(box)
+                break
+        found.append(chosen)
+    return found
 
 
 def _cross(axis: str, mean: float, ci95: float | None) -> dict[str, float]:

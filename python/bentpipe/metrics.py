@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 import polars as pl
 
@@ -99,6 +100,10 @@ def _share(run: Recorded, counter: str) -> float | None:
     return 100 * counted / offered if offered and counted is not None else None
 
 
+def _sum(value: float | None, other: float | None) -> float | None:
+    return value if other is None else None if value is None else value + other
+
+
 def _run_mean(run: Recorded) -> float | None:
     count = run.drop_runs["count"].cast(pl.Float64)
     runs = _number(count.sum())
@@ -136,6 +141,8 @@ class Metric:
     """Its value for one run; None if the run has none, for example a completion time without flows."""
     headline: bool = False
     """Whether the terminal's table shows it; the report and the files hold them all."""
+    better: Literal["more", "less"] | None = None
+    """Which values are the better ones, where it ranks settings; None if it does not."""
 
 
 def _series(
@@ -159,6 +166,7 @@ METRICS: tuple[Metric, ...] = (
         "Rate sent on the subject's link: mean over the samples.",
         _series("utilization_out", _mean, 1e-6),
         headline=True,
+        better="more",
     ),
     Metric(
         "utilization_std",
@@ -202,6 +210,7 @@ METRICS: tuple[Metric, ...] = (
         "Standard deviation of that length between samples.",
         _series("transmit_queue", _std),
         headline=True,
+        better="less",
     ),
     Metric(
         "queue_p50",
@@ -251,6 +260,7 @@ METRICS: tuple[Metric, ...] = (
         "Time a packet spends in the transmit queue: mean over the packets that left.",
         _counter("queue_delay_mean", 1e3),
         headline=True,
+        better="less",
     ),
     Metric(
         "queue_delay_p50",
@@ -310,6 +320,15 @@ METRICS: tuple[Metric, ...] = (
         DROPS,
         "Packets dropped at the gateway's other queue; behind the PEP, they are sent again to the satellite.",
         _counter("drops_elsewhere"),
+    ),
+    Metric(
+        "loss_rate",
+        "Loss rate",
+        "%",
+        DROPS,
+        "Packets dropped at either of the gateway's queues, as a share of the offered packets.",
+        lambda run: _sum(_share(run, "dropped_packets"), _share(run, "drops_elsewhere")),
+        better="less",
     ),
     Metric(
         "mark_rate",
@@ -373,6 +392,7 @@ METRICS: tuple[Metric, ...] = (
         "Jain's fairness index over the goodput of those flows: 1 if all are equal.",
         lambda run: _jain(run.goodput),
         headline=True,
+        better="more",
     ),
     Metric(
         "fct_mean",
@@ -400,6 +420,7 @@ METRICS: tuple[Metric, ...] = (
         "95th percentile of the completion time.",
         lambda run: _quantile(run.completion, 0.95),
         headline=True,
+        better="less",
     ),
     Metric(
         "fct_p99",

@@ -52,6 +52,8 @@ class Plan:
     seeds: tuple[int, ...]
     trace: tuple[str, ...] = ()
     """Flows that are traced in every run: `flow:17` or `traffic:NAME:3`."""
+    left_out: tuple[str, ...] = ()
+    """Why settings were left out that `all` stands for."""
 
     @property
     def total(self) -> int:
@@ -121,6 +123,7 @@ def make_plan(
         raise UsageError(f"runs is {runs}, but it must be from 1 to {MOST_RUNS}")
     if not 0 <= first <= 2**64 - runs:
         raise UsageError(f"seed is {first}, but it must be from 0 to {2**64 - runs}")
+    left_out: tuple[str, ...] = ()
     if settings is None:
         scenario.check_overrides()
         variants = [scenario]
@@ -129,14 +132,31 @@ def make_plan(
     elif not all(name.strip() for name in settings):
         raise UsageError("the list of settings has an empty entry")
     else:
-        variants = scenario.with_settings(list(settings))
+        names, left_out = expanded(scenario, settings)
+        variants = scenario.with_settings(names)
     traced = tuple(dict.fromkeys(trace))
     check_watch(scenario, traced, ())
     chosen: list[Setting] = []
     for variant in variants:
         name = variant.aqm or scenario.name
         chosen.append(Setting(name, slug(name, {other.slug for other in chosen}), variant))
-    return Plan(scenario, tuple(chosen), tuple(range(first, first + runs)), traced)
+    return Plan(scenario, tuple(chosen), tuple(range(first, first + runs)), traced, left_out)
+
+
+ALL = "all"
+"""Stands for every algorithm with its defaults, after the scenario's own list."""
+
+
+def expanded(scenario: Scenario, settings: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
+    """Return the settings' names with `all` spelled out, and why some of those are left out."""
+    names = [name.strip() for name in settings]
+    if ALL not in names:
+        return names, ()
+    able, unable = scenario.all_settings()
+    found: dict[str, None] = {}
+    for name in names:
+        found.update(dict.fromkeys(able if name == ALL else [name]))
+    return list(found), tuple(unable)
 
 
 def check_watch(scenario: Scenario, trace: Sequence[str], links: Sequence[str]) -> None:

@@ -14,6 +14,7 @@ from bentpipe import files
 from bentpipe.errors import UsageError
 from bentpipe.figures import CONFIG, Drawing, Figure, colours, figures
 from bentpipe.metrics import GROUPS, METRICS, Metric
+from bentpipe.ranking import BEHIND_PEP, CRITERIA, MANY, drawn, ranking
 from bentpipe.result import Result
 from bentpipe.scripts import VEGA_LITE, bundle
 from bentpipe.store import REPORT
@@ -49,7 +50,10 @@ def render(result: Result) -> str:
         scenario=manifest["scenario"],
         description=paragraphs(manifest["scenario"]["description"]),
         settings=result.settings,
-        colours=colours(result.settings),
+        colours=colours(result.settings, drawn(result)),
+        behind={name for name in result.settings if result.setting_info(name).get("behind_pep")},
+        behind_pep=BEHIND_PEP,
+        ranking=_ranking(result),
         seeds=result.seeds,
         runs=plural(len(result.seeds), "run"),
         summary=_summary(result),
@@ -184,6 +188,23 @@ def _warnings(result: Result) -> list[str]:
     if len(result.seeds) == 1:
         lines.append("One run per setting: there are no confidence intervals, and differences may be chance.")
     return lines
+
+
+def _ranking(result: Result) -> dict[str, Any] | None:
+    """Return the settings in the order of their ranks, with the values that rank them; None below three."""
+    if len(result.settings) < 3:
+        return None
+    stats = {(row["setting"], row["metric"]): row for row in result.rows()}
+    rows = []
+    for ranked in ranking(result):
+        cells = []
+        for metric in CRITERIA:
+            row = stats[ranked.setting, metric.name]
+            cells.append({"text": quantity(row["mean"], row["ci95"]), "rank": ranked.ranks[metric.name]})
+        rows.append(
+            {"place": ranked.place, "setting": ranked.setting, "mean": brief(ranked.mean, 3), "cells": cells}
+        )
+    return {"criteria": CRITERIA, "rows": rows, "many": len(rows) > MANY}
 
 
 def _has_printed(result: Result) -> bool:

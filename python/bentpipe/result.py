@@ -109,6 +109,16 @@ class Result:
             capacity=self._setting(setting)["capacity"],
         )
 
+    def values(self) -> dict[str, dict[str, list[float | None]]]:
+        """Return every metric of every setting: a value for each seed, in their order."""
+        return {
+            setting: {
+                metric.name: [self._values[setting, seed][metric.name] for seed in self.seeds]
+                for metric in METRICS
+            }
+            for setting in self.settings
+        }
+
     def metrics(self) -> pl.DataFrame:
         """Return every metric of every run: `setting`, `seed`, `metric`, `unit`, `value` (null: none)."""
         rows = [
@@ -177,6 +187,20 @@ class Result:
                     )
                 )
         return pl.DataFrame(rows, schema=_DIFFERENCES, orient="row")
+
+    def ranking(self) -> pl.DataFrame:
+        """Return the settings in the order of their mean rank, the best first.
+
+        Columns: `setting`, `place`, `mean_rank`, and for each metric that ranks them its name with the rank:
+        one more than the number of settings that are certainly better.
+        """
+        from bentpipe.ranking import ranking
+
+        rows = [
+            {"setting": each.setting, "place": each.place, "mean_rank": each.mean} | each.ranks
+            for each in ranking(self)
+        ]
+        return pl.DataFrame(rows)
 
     def series(self, name: str) -> pl.DataFrame:
         """Return one column of the time series of every run: `setting`, `seed`, `time` [s], `value`.

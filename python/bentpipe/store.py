@@ -337,6 +337,7 @@ def _manifest(plan: Plan) -> dict[str, Any]:
                 "name": setting.name,
                 "slug": setting.slug,
                 "aqm": setting.scenario.aqm,
+                "behind_pep": setting.scenario.behind_pep,
                 "capacity": setting.scenario.capacity,
                 "sha256": setting.digest,
                 "effective": setting.scenario.effective(),

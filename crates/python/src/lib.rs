@@ -70,6 +70,13 @@ impl Scenario {
         Ok(all.into_iter().map(|inner| self.variant(inner)).collect())
     }
 
+    /// The names of all settings that can be in the subject's place, every algorithm with its defaults among them; and
+    /// why others cannot.
+    fn all_settings(&self) -> (Vec<String>, Vec<String>) {
+        let (able, unable) = self.inner.all_settings();
+        (able, unable.iter().map(ToString::to_string).collect())
+    }
+
     /// Raises ScenarioError unless every override has its effect.
     fn check_overrides(&self) -> PyResult<()> {
         self.inner.all_used().map_err(scenario_error)
@@ -151,6 +158,12 @@ impl Scenario {
     #[getter]
     fn aqm(&self) -> &str {
         self.inner.label()
+    }
+
+    /// Whether congestion is signalled behind the PEP, with packets that their senders believe delivered.
+    #[getter]
+    fn behind_pep(&self) -> bool {
+        self.inner.signals_behind_pep()
     }
 
     /// Capacity of the subject's link [bit/s].
