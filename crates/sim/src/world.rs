@@ -465,17 +465,29 @@ impl World {
                 GatewayEvent::Processed(pkt) => self.processed(station, pkt),
                 GatewayEvent::Sent(pkt) => {
                     self.recorder.left_gateway(station, self.now - pkt.arrival);
+                    self.number(station, pkt.handle);
                     self.note_mark(pkt);
                     self.forward(pkt.handle);
                 }
                 GatewayEvent::Dropped(pkt, reason, place) => {
                     let gateway = &self.stations[station as usize].gateway;
                     self.recorder.dropped_at_gateway(self.now, station, gateway, &pkt, reason, place);
+                    self.number(station, pkt.handle);
                     self.bury(pkt.handle);
                 }
             }
         }
         self.stations[station as usize].draining = false;
+    }
+
+    /// A packet has left the transmit queue, one way or the other: if it is the spacelink's, it has its number now.
+    fn number(&mut self, station: u32, index: u32) {
+        if let Body::Space { station: its, to_far: true, data } = &mut self.flights.get_mut(index).body
+            && *its == station
+        {
+            self.stations[station as usize].near.depart(self.now, data);
+            self.arm_space(station, false);
+        }
     }
 
     /// A packet has passed the receive queue: a split connection's ends here, any other goes through.
@@ -541,7 +553,9 @@ impl World {
             let body = Body::SpaceAck { station, to_far, ack: self.acks.insert(ack) };
             self.send_space(station, far, body, NONE, len, path);
         }
-        while let Some(data) = self.space_end(station, far).poll_data(now) {
+        loop {
+            let end = self.space_end(station, far);
+            let Some(data) = (if far { end.poll_data(now) } else { end.poll_queued(now) }) else { break };
             let s = &self.stations[station as usize];
             let (len, circuit) = (data.wire_len(&s.config), s.relays[data.stream as usize].circuit);
             self.send_space(station, far, Body::Space { station, to_far, data }, circuit, len, path);
@@ -553,6 +567,11 @@ impl World {
         while let Some(event) = self.space_end(station, far).poll_event() {
             self.space_event(station, far, event);
         }
+        self.arm_space(station, far);
+    }
+
+    /// Puts the timer of one end of the spacelink on the agenda.
+    fn arm_space(&mut self, station: u32, far: bool) {
         let side = usize::from(far);
         let s = &mut self.stations[station as usize];
         let end = if far { &s.far } else { &s.near };

@@ -20,6 +20,7 @@ const BENT: &[(&[&str], bool)] = &[
         &["gateway.receive_queue={ limit = \"20 packets\", rate = \"5 Mbps\" }", "gateway.watch=receive"],
         false,
     ),
+    (&["gateway.transmit_queue.scheduler=drr", "gateway.transmit_queue.limit=30 packets"], true),
     (&["gateway.mark=transmit", "gateway.aqm={ algorithm = \"codel\" }"], true),
     (&["gateway.regulator={ rate = \"4 Mbps\" }"], false),
     (&["gateway.pep.split=[]"], false),
@@ -97,6 +98,15 @@ fn what_the_satellite_loses_the_spacelink_repeats() {
     let lost = lossy.drops.reason.iter().filter(|&&reason| reason == 2).count();
     assert!(lost > 50);
     assert!(lossy.flows.iter().filter(|f| f.completed).all(|f| (20_000..=60_000).contains(&f.delivered)));
+}
+
+/// A scheduler that serves flows in turn changes the order of packets ahead of the satellite; none is taken for lost.
+#[test]
+fn a_fair_transmit_queue_has_nothing_repeated() {
+    let more = ["gateway.transmit_queue.scheduler=drr", "gateway.aqm={ algorithm = \"droptail\" }"];
+    let r = results(&shipped("small-gateway", &more), 1);
+    assert!(r.space.sent > 1000, "{:?}", r.space);
+    assert_eq!(r.space.retransmitted, 0);
 }
 
 /// What overflows behind the PEP and is sent again is counted apart: a packet is dropped at the mark point once at most.

@@ -216,6 +216,15 @@ impl Endpoint {
 
     /// The next data packet, lost ones first, or `None` where there is none or the window is full.
     pub fn poll_data(&mut self, now: Instant) -> Option<Data> {
+        let mut data = self.poll_queued(now)?;
+        self.depart(now, &mut data);
+        Some(data)
+    }
+
+    /// The same for a host with a queue in front of the link: the packet fills the window from now on, but it has no number
+    /// until [`Self::depart`]. A queue that changes the order of packets, or discards some, is not taken for a loss or a
+    /// detour of the link then.
+    pub fn poll_queued(&mut self, now: Instant) -> Option<Data> {
         while let Some(frame) = self.recovery.lost.front().copied() {
             let wanted =
                 self.streams.get(frame.stream as usize).is_some_and(|stream| stream.wants_again(&frame));
@@ -225,7 +234,7 @@ impl Endpoint {
                 }
                 self.recovery.lost.pop_front();
                 self.stats.retransmitted += 1;
-                return Some(self.send(now, frame, true));
+                return Some(self.reserve(frame, true));
             }
             self.recovery.lost.pop_front();
         }
@@ -254,7 +263,7 @@ impl Endpoint {
             }
             if let Some(frame) = frame {
                 self.stats.window_probes += u64::from(!frame.matters());
-                return Some(self.send(now, frame, false));
+                return Some(self.reserve(frame, false));
             }
         }
         None
@@ -376,12 +385,21 @@ impl Endpoint {
         }
     }
 
-    fn send(&mut self, now: Instant, frame: Frame, retransmission: bool) -> Data {
+    fn reserve(&mut self, frame: Frame, retransmission: bool) -> Data {
         self.stats.sent += 1;
-        let number = self.recovery.on_sent(now, frame);
+        self.recovery.reserve(frame.len);
         let Frame { offset, stream, incarnation, len, open, fin, reset } = frame;
-        let floor = self.recovery.floor();
+        let (number, floor) = (u64::MAX, 0);
         Data { number, floor, offset, stream, incarnation, len, open, fin, reset, retransmission }
+    }
+
+    /// A packet of [`Self::poll_queued`] goes to the link, in this moment: gives it its number. A host that discards it
+    /// calls this too; it is then lost like any other that does not arrive.
+    pub fn depart(&mut self, now: Instant, data: &mut Data) {
+        let &mut Data { offset, stream, incarnation, len, open, fin, reset, .. } = data;
+        data.number =
+            self.recovery.on_sent(now, Frame { offset, stream, incarnation, len, open, fin, reset });
+        data.floor = self.recovery.floor();
     }
 
     fn make_ready(&mut self, s: StreamId) {

@@ -53,6 +53,9 @@ pub(super) struct Recovery {
     base: u64,
     largest_acked: Option<u64>,
     in_flight: u64,
+    /// Packets on their way to the link, in the host's queue.
+    queued: u64,
+    /// Those packets and those in flight.
     pub(super) bytes_in_flight: u64,
     pub(super) lost: VecDeque<Frame>,
     loss_at: Option<Instant>,
@@ -71,6 +74,7 @@ impl Recovery {
             base: 0,
             largest_acked: None,
             in_flight: 0,
+            queued: 0,
             bytes_in_flight: 0,
             lost: VecDeque::new(),
             loss_at: None,
@@ -90,15 +94,21 @@ impl Recovery {
     /// Whether a packet of `len` payload bytes may join those in flight. One always may where there is none, or a
     /// window smaller than a packet would stop everything.
     pub(super) fn has_room(&self, len: u32, window: u64) -> bool {
-        self.in_flight == 0 || self.bytes_in_flight + self.header + u64::from(len) <= window
+        self.in_flight + self.queued == 0 || self.bytes_in_flight + self.header + u64::from(len) <= window
     }
 
-    /// Records a packet as sent and gives its number.
+    /// A packet is on its way to the link.
+    pub(super) fn reserve(&mut self, len: u32) {
+        self.queued += 1;
+        self.bytes_in_flight += self.header + u64::from(len);
+    }
+
+    /// Records such a packet as sent and gives its number.
     pub(super) fn on_sent(&mut self, now: Instant, frame: Frame) -> u64 {
         let number = self.base + self.sent.len() as u64;
         self.sent.push_back(Sent { at: now, frame, in_flight: true });
+        self.queued -= 1;
         self.in_flight += 1;
-        self.bytes_in_flight += self.header + u64::from(frame.len);
         self.last_progress = now;
         number
     }

@@ -31,6 +31,30 @@ fn a_late_packet_is_acknowledged_at_once() {
     assert_eq!(far.timer(), None);
 }
 
+/// A queue in front of the link sends packets backwards and discards one: numbers count what leaves it, a packet waiting
+/// there is neither lost nor probed for, and only the discarded one is sent again, when three later ones have arrived.
+#[test]
+fn a_queue_may_change_the_order() {
+    let [mut near, mut far] = ends(Config { max_payload: 100, ack_every: 1, ..Config::default() });
+    near.open(0);
+    near.write(0, 1000);
+    let mut queued: Vec<_> = std::iter::from_fn(|| near.poll_queued(NOW)).collect();
+    assert_eq!((queued.len(), near.timer()), (10, None));
+    queued.reverse();
+    for (i, data) in queued.iter_mut().enumerate() {
+        near.depart(at(i as u64), data);
+        assert_eq!(data.number, i as u64);
+        if i != 4 {
+            far.on_data(at(300), data);
+        }
+    }
+    while let Some(ack) = far.poll_ack(at(300)) {
+        near.on_ack(at(600), &ack);
+    }
+    let again: Vec<_> = std::iter::from_fn(|| near.poll_queued(at(600))).map(|data| data.offset).collect();
+    assert_eq!(again, [500]);
+}
+
 #[test]
 fn every_window_that_opened_is_told_at_once() {
     let cfg = Config { stream_window: 1000, ..Config::default() };
