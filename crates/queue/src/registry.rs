@@ -90,6 +90,7 @@ pub const AQMS: &[Algorithm] = &[
     aqm::avq::ALGORITHM,
     aqm::avqred::ALGORITHM,
     aqm::pi::ALGORITHM,
+    aqm::pie::ALGORITHM,
     aqm::rem::ALGORITHM,
     aqm::choke::ALGORITHM,
     aqm::redfc::ALGORITHM,

@@ -8,6 +8,7 @@ pub mod codel;
 pub mod droptail;
 mod lottery;
 pub mod pi;
+pub mod pie;
 pub mod red;
 pub mod redfc;
 pub mod rem;
