@@ -9,7 +9,8 @@
 //! Its host (the simulator, or a daemon with sockets) moves packets in by [`Gateway::arrive`],
 //! [`Gateway::process`] and [`Gateway::transmit`], calls [`Gateway::wake`] when [`Gateway::wake_at`] says so, and
 //! after each of these takes what came of it from [`Gateway::poll`]. The TCP connections that a performance
-//! enhancing proxy (PEP) ends are the host's; [`PepBuffers`] says how much each may still send.
+//! enhancing proxy (PEP) ends are the host's; [`PepBuffers`] says how much each may still send, and with
+//! [`FlowControl`] less for each packet that [`Event::Received`] gives as marked.
 
 mod pep;
 mod regulator;
@@ -19,7 +20,7 @@ use std::collections::VecDeque;
 use bentpipe_queue::{Discard, DropReason, FlowEvent, FlowId, Packet, Queue};
 use bentpipe_units::{Duration, Instant, Rate};
 
-pub use pep::{Connection, PepBuffers, Sharing};
+pub use pep::{Connection, FlowControl, PepBuffers, Sharing};
 pub use regulator::Regulator;
 
 /// One of the gateway's two queues.

@@ -3,8 +3,8 @@
 //! `drop`: the packet is discarded. `ecn`: its ECN field says so (RFC 3168). `window`: it goes on, and the gateway behind
 //! the mark point cuts the window that it advertises to the packet's sender: buffer flow control, [B07] 2.3.
 
-use crate::registry::Method;
-use crate::{Param, Range, Tune, Unit};
+use crate::registry::{Method, Preset};
+use crate::{Param, Range, Tune, Unit, Value};
 
 /// What a mark does to a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,3 +74,22 @@ pub const WINDOW: Method = Method {
     ],
     marking: Marking::Window,
 };
+
+/// One of the settings FC 1 to FC 5 of [B07] Table 3.2, counted from 0, with an AQM's parameters.
+pub const fn flow_control(
+    name: &'static str,
+    values: &'static [(&'static str, Value)],
+    number: usize,
+) -> Preset {
+    Preset { name, source: "[B07] Table 3.2", values, marking: Some((&WINDOW, TABLE_3_2[number])) }
+}
+
+const TABLE_3_2: [&[(&str, Value)]; 5] = [
+    &[("decr", Value::Number(0.97)), INCR, RTT],
+    &[("decr", Value::Number(0.95)), INCR, RTT],
+    &[("decr", Value::Number(0.90)), INCR, RTT],
+    &[("decr", Value::Number(0.80)), INCR, RTT],
+    &[("decr", Value::Number(0.50)), INCR, RTT],
+];
+const INCR: (&str, Value) = ("incr", Value::Number(0.01));
+const RTT: (&str, Value) = ("freeze", Value::Number(0.2));

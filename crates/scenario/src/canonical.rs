@@ -7,6 +7,7 @@ use bentpipe_units::{Duration, Rate};
 use serde::ser::{SerializeMap, Serializer};
 use serde::{Serialize, ser::SerializeStructVariant};
 
+use crate::gateway::MarkingSpec;
 use crate::law::Law;
 use crate::model::SchedulerSpec;
 
@@ -125,6 +126,19 @@ impl Serialize for SchedulerSpec {
         }
         let mut map = to.serialize_map(None)?;
         map.serialize_entry("algorithm", self.discipline.name)?;
+        entries(&self.values, &mut map)?;
+        map.end()
+    }
+}
+
+impl Serialize for MarkingSpec {
+    /// The name of one that has no parameters, else a table.
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        if self.method.params.is_empty() {
+            return self.method.name.serialize(to);
+        }
+        let mut map = to.serialize_map(None)?;
+        map.serialize_entry("method", self.method.name)?;
         entries(&self.values, &mut map)?;
         map.end()
     }

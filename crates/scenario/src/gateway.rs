@@ -1,10 +1,12 @@
 //! A satellite gateway, once its keys are understood.
 
-use bentpipe_queue::{Limit, Marking};
+use bentpipe_queue::registry::Method;
+use bentpipe_queue::{Limit, Values};
 use bentpipe_units::{Duration, Rate};
 use serde::Serialize;
 
-use crate::canonical::{bps, bps_of, is_off, limit, marking, ns, ns_of};
+use crate::canonical::{bps, bps_of, is_off, limit, ns, ns_of};
+pub use crate::file::FlowKey;
 use crate::model::{AqmSpec, SchedulerSpec};
 
 /// A satellite gateway, with the terminal at the far end of its satellite.
@@ -28,8 +30,10 @@ pub struct Gateway {
     /// Where its verdict is applied.
     pub mark: Place,
     /// What a mark does.
-    #[serde(serialize_with = "marking")]
-    pub marking: Marking,
+    pub marking: MarkingSpec,
+    /// What a flow is for its queues.
+    #[serde(skip_serializing_if = "is_connection")]
+    pub flow_key: FlowKey,
     /// The queue ahead of the PEP.
     pub receive_queue: ReceiveQueue,
     /// The performance enhancing proxy.
@@ -65,6 +69,19 @@ pub(crate) fn watched_rate(watch: Place, receive: Option<Rate>, regulator: Rate)
         (Place::Receive, Some(rate)) => rate,
         _ => regulator,
     }
+}
+
+/// A marking method with all of its parameters.
+#[derive(Clone, Debug)]
+pub struct MarkingSpec {
+    /// The method.
+    pub method: &'static Method,
+    /// Its parameters, defaults filled in.
+    pub values: Values,
+}
+
+fn is_connection(key: &FlowKey) -> bool {
+    *key == FlowKey::Connection
 }
 
 /// A place in a gateway.

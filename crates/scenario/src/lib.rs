@@ -42,9 +42,10 @@ pub use files::Digest;
 pub use law::{Law, Samples};
 pub use modcod::{MODCODS, Modcod};
 pub use model::{
-    AqmSpec, BufferPer, Bulk, Congestion, ConnectionPer, Delay, Direction, Ecn, Files, Gateway, Hop, Host,
-    Link, Pages, Pep, Per, Place, Printed, Protocol, QueueSpec, Ramp, ReceiveQueue, Regulator, Rto, Rtp, Run,
-    SchedulerSpec, Sctp, Setting, Spacelink, Subject, Tcp, Traffic, TrafficKind, TransmitQueue, Transport,
+    AqmSpec, BufferPer, Bulk, Congestion, ConnectionPer, Delay, Direction, Ecn, Files, FlowKey, Gateway, Hop,
+    Host, Link, MarkingSpec, Pages, Pep, Per, Place, Printed, Protocol, QueueSpec, Ramp, ReceiveQueue,
+    Regulator, Rto, Rtp, Run, SchedulerSpec, Sctp, Setting, Spacelink, Subject, Tcp, Traffic, TrafficKind,
+    TransmitQueue, Transport,
 };
 pub use packets::{Absence, Capture, DATAGRAM_HEADER, Frames, Gop, Movie, Packets, Pattern, State};
 pub use scenario::{Effective, Origin, Scenario};

@@ -17,7 +17,8 @@ use crate::canonical::{bps, bps_of};
 use crate::channel::{Access, Capacity, Demand, Handover, Loss};
 pub use crate::file::{Congestion, Ecn};
 pub use crate::gateway::{
-    BufferPer, Gateway, Pep, Place, Protocol, ReceiveQueue, Regulator, Spacelink, TransmitQueue,
+    BufferPer, FlowKey, Gateway, MarkingSpec, Pep, Place, Protocol, ReceiveQueue, Regulator, Spacelink,
+    TransmitQueue,
 };
 use crate::law::Law;
 pub use crate::traffic::{Bulk, ConnectionPer, Files, Hop, Pages, Ramp, Traffic, TrafficKind};

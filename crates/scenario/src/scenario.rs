@@ -5,7 +5,8 @@ use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use bentpipe_queue::registry::{self, Algorithm, Placement};
+use bentpipe_queue::Marking;
+use bentpipe_queue::registry::{self, Algorithm, Method, Placement};
 use serde::Serialize;
 
 use crate::error::{Error, Place, choices, quoted};
@@ -118,7 +119,8 @@ impl Scenario {
 
     /// The same scenario with the subject's AQM replaced: by the scenario's own setting of that name, else by a
     /// preset, else by an algorithm with its defaults; or with the subject's scheduler replaced, and no AQM beside it.
-    /// Where nothing is called exactly so, capitals are ignored. An AQM that acts on packets that leave the queue marks
+    /// Where nothing is called exactly so, capitals are ignored. A preset that a marking method belongs to takes the place of
+    /// the gateway's, and gives each connection a buffer of its own where that cuts windows. An AQM that acts on packets that leave the queue marks
     /// there, whatever the scenario's mark point.
     /// Overrides of the AQM's parameters hold
     /// for the new one as far as it has them; the others are in [`Scenario::unused_overrides`]. What was changed in the
@@ -155,6 +157,12 @@ impl Scenario {
                 GatewayPlace::Transmit => "transmit",
             };
             changes.push((at(&["mark"]), Node::text(place, At::Setting)));
+        }
+        if let (Some(_), Some(method)) = (gateway, found.marking) {
+            changes.push((at(&["marking"]), Node::text(method.name, At::Setting)));
+            if method.marking == Marking::Window {
+                changes.push((at(&["pep", "buffer_per"]), Node::text("connection", At::Setting)));
+            }
         }
         resolve::resolve(&self.input, Some(&Choice { name: found.name, changes }))
     }
@@ -298,17 +306,25 @@ impl Scenario {
         let chosen = |key: &str, name: &str, algorithm: &Algorithm| {
             let mut aqm = Node::table(At::Setting);
             aqm.set(&steps(&[key]), Node::text(name, At::Setting));
-            Found { name: name.to_owned(), aqm, scheduler: None, placement: algorithm.placement }
+            Found {
+                name: name.to_owned(),
+                aqm,
+                scheduler: None,
+                placement: algorithm.placement,
+                marking: None,
+            }
         };
         let own = self.settings.iter().find(|s| is(&s.name)).map(|s| Found {
             name: s.name.clone(),
             aqm: s.node.clone(),
             scheduler: s.scheduler,
             placement: s.aqm.algorithm.placement,
+            marking: s.node.get_text("preset").and_then(|name| Some(registry::preset(name)?.1.marking?.0)),
         });
         let preset = || {
             let mut presets = registry::AQMS.iter().flat_map(|a| a.presets.iter().map(move |p| (a, p)));
-            presets.find(|(_, p)| is(p.name)).map(|(a, p)| chosen("preset", p.name, a))
+            let (a, p) = presets.find(|(_, p)| is(p.name))?;
+            Some(Found { marking: p.marking.map(|(method, _)| method), ..chosen("preset", p.name, a) })
         };
         let bare = || registry::AQMS.iter().find(|a| is(a.name)).map(|a| chosen("algorithm", a.name, a));
         let scheduler = || {
@@ -348,6 +364,8 @@ pub(crate) struct Found {
     scheduler: Option<&'static str>,
     /// Where the AQM may be placed.
     placement: Placement,
+    /// The marking method that belongs to its preset.
+    marking: Option<&'static Method>,
 }
 
 /// A key of a scenario with the value in effect.

@@ -2,12 +2,12 @@
 
 use std::borrow::Cow;
 
-use bentpipe_queue::registry::{self, Algorithm};
+use bentpipe_queue::registry::{self, Algorithm, Method};
 use bentpipe_queue::{Default as ParamDefault, Param, Unit, Value};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema, schema_for};
 use serde_json::{Map, Value as Json, json};
 
-use crate::file::{Aqm, File, Scheduler};
+use crate::file::{Aqm, File, Marking, Scheduler};
 use crate::quantity::SIZE;
 use crate::resolve::aqm::{dimension, range, write};
 use crate::resolve::presets::{PRESETS, Preset};
@@ -81,6 +81,27 @@ impl JsonSchema for Scheduler {
     }
 }
 
+impl JsonSchema for Marking {
+    fn schema_name() -> Cow<'static, str> {
+        "GatewayMarking".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let named = |m: &Method| json!({ "type": "string", "const": m.name, "description": m.title });
+        let mut alternatives: Vec<_> = registry::MARKINGS.iter().map(named).collect();
+        for m in registry::MARKINGS {
+            let mut properties = Map::new();
+            properties.insert("method".to_owned(), json!({ "const": m.name, "description": m.title }));
+            properties.extend(m.params.iter().map(|param| (param.name.to_owned(), parameter(param))));
+            alternatives.push(table(m.title, m.source, properties, "method"));
+        }
+        json_schema!({
+            "description": "A marking method by its name, or with its parameters.",
+            "anyOf": alternatives,
+        })
+    }
+}
+
 impl JsonSchema for Aqm {
     fn schema_name() -> Cow<'static, str> {
         "Aqm".into()
@@ -98,10 +119,11 @@ impl JsonSchema for Aqm {
             alternatives.push(alternative(algorithm, "algorithm", name));
             if !algorithm.presets.is_empty() {
                 let names: Vec<_> = algorithm.presets.iter().map(|p| p.name).collect();
-                let sources: Vec<_> = algorithm.presets.iter().map(|p| p.source).collect();
+                let mut sources: Vec<_> = algorithm.presets.iter().map(|p| p.source).collect();
+                sources.dedup();
                 let name = json!({
                     "enum": names,
-                    "description": format!("Settings of {} ({})", algorithm.name, sources[0]),
+                    "description": format!("Settings of {} ({})", algorithm.name, sources.join(", ")),
                 });
                 alternatives.push(alternative(algorithm, "preset", name));
             }

@@ -597,6 +597,112 @@ fn places() {
              \"20 Mbps\", or a capacity",
         ),
     ]);
+    check(&[
+        (
+            "[gateway]",
+            "[gateway]\nmarking = \"windwo\"",
+            "my.toml:18:11: gateway.marking: found \"windwo\"; did you mean \"window\"? allowed: drop, ecn, window",
+        ),
+        (
+            "[gateway]",
+            "[gateway]\nmarking = { decr = 0.9 }",
+            "my.toml:18:1: gateway.marking.method: missing; allowed: drop, ecn, window",
+        ),
+        (
+            "[gateway]",
+            "[gateway]\nmarking = { method = 5 }",
+            "my.toml:18:22: gateway.marking.method: found 5; allowed: drop, ecn, window",
+        ),
+        (
+            "[gateway]",
+            "[gateway]\nmarking = 5",
+            "my.toml:18:11: gateway.marking: found 5; allowed: a name such as \"drop\", or a table such as { method = \
+             \"window\", decr = 0.97 }",
+        ),
+        (
+            "[gateway]",
+            "[gateway]\nmarking = { method = \"window\", decr = 1.5 }",
+            "my.toml:18:39: gateway.marking.decr: found 1.5; allowed: a number, above 0 and at most 1",
+        ),
+        (
+            "[gateway]",
+            "[gateway]\nmarking = { method = \"window\", freeze = 0.2 }",
+            "my.toml:18:41: gateway.marking.freeze: found 0.2, without a unit; allowed: a time such as \"300 ms\" (ns, \
+             us, ms, s, min, h)",
+        ),
+        (
+            "[gateway]",
+            "[gateway]\nmarking = { method = \"window\", dcr = 0.9 }",
+            "my.toml:18:32: gateway.marking.dcr: no such parameter of window; did you mean \"decr\"? allowed: decr, \
+             incr, freeze",
+        ),
+        (
+            "[gateway]",
+            "[gateway]\nmarking = { method = \"drop\", decr = 0.9 }",
+            "my.toml:18:30: gateway.marking.decr: drop has no parameters",
+        ),
+        (
+            "[gateway]",
+            "[gateway]\nmarking = \"window\"\nmark = \"transmit\"",
+            "my.toml:18:11: gateway.marking: found \"window\"; allowed: \"drop\" where mark = \"transmit\", for a packet \
+             behind the PEP does not tell whose window is to be cut",
+        ),
+        (
+            "[gateway]",
+            "[gateway]\nmarking = \"window\"\npep.split = []",
+            "my.toml:18:11: gateway.marking: found \"window\"; allowed: \"drop\" or \"ecn\" where pep.split is empty, \
+             for the gateway then advertises no window that could be cut",
+        ),
+        (
+            "[gateway]",
+            "[gateway]\nmarking = \"window\"\npep.buffer_per = \"user\"",
+            "my.toml:19:18: gateway.pep.buffer_per: found \"user\"; allowed: \"connection\" where marking = \
+             \"window\", which limits what each connection may fill of a buffer of its own",
+        ),
+        (
+            "aqm = { algorithm = \"red\" }",
+            "aqm = { algorithm = \"codel\" }\nmarking = \"window\"\nmark = \"transmit\"",
+            "my.toml:19:11: gateway.marking: found \"window\"; allowed: \"drop\" where mark = \"transmit\", for a packet \
+             behind the PEP does not tell whose window is to be cut",
+        ),
+        (
+            "aqm = { algorithm = \"red\" }",
+            "aqm = { preset = \"RED FC 1\" }\nmarking = \"drop\"",
+            "my.toml:19:11: gateway.marking: found \"drop\"; allowed: \"window\" with the preset \"RED FC 1\"",
+        ),
+        (
+            "aqm = { algorithm = \"red\" }",
+            "aqm = { preset = \"RED FC 1\" }\nmark = \"transmit\"",
+            "my.toml:18:18: gateway.aqm.preset: found \"RED FC 1\"; allowed: \"drop\" where mark = \"transmit\", for a \
+             packet behind the PEP does not tell whose window is to be cut",
+        ),
+        (
+            "[gateway]",
+            "[gateway]\nflow_key = \"host\"",
+            "my.toml:18:12: gateway.flow_key: found \"host\"; allowed: connection, user, prefix",
+        ),
+        (
+            "rate = \"10 Mbps\"",
+            "rate = \"10 Mbps\"\nqueue.marking = \"window\"",
+            "my.toml:15:17: link.ingress.queue.marking: found \"window\"; allowed: drop, ecn",
+        ),
+        (
+            "rate = \"10 Mbps\"",
+            "rate = \"10 Mbps\"\nqueue.aqm.preset = \"AVQRED FC 2\"",
+            "my.toml:15:20: link.ingress.queue.aqm.preset: found \"AVQRED FC 2\"; allowed: at a gateway, for its marks \
+             cut advertised windows (marking = \"window\"), and no connection ends at a link's queue",
+        ),
+    ]);
+    for scheduler in bentpipe_queue::registry::SCHEDULERS.iter().filter(|s| s.signals) {
+        let to = format!("[gateway]\nmarking = \"window\"\ntransmit_queue.scheduler = {:?}", scheduler.name);
+        let expected = format!(
+            "my.toml:19:28: gateway.transmit_queue.scheduler: found {}; allowed where marking = \"window\" and pep.split \
+             is not empty: a scheduler that signals nothing, for the sender had its acknowledgement, without a mark, ahead \
+             of the transmit queue",
+            scheduler.name
+        );
+        assert_eq!(changed("[gateway]", &to), expected);
+    }
     // Where nothing is split, a mark behind the PEP is heard of.
     let unsplit = "[gateway]\nmarking = \"ecn\"\nmark = \"transmit\"\npep.split = []";
     assert_eq!(changed("[gateway]", unsplit), "no mistake");
@@ -893,6 +999,24 @@ fn settings() {
         with_lists(
             "setting \"RED 44\": no setting of that name; did you mean \"RED 4\"? allowed: PRESETS, AQMS, SCHEDULERS"
         )
+    );
+    let plain = GATEWAY.replace("rate = \"10 Mbps\"", "rate = \"10 Mbps\"\nqueue = {}");
+    let plain = plain.replace("[run]", "[run]\nsubject = \"ingress\"");
+    assert_eq!(
+        Scenario::parse(&plain, "my.toml", &[])
+            .expect("right")
+            .with_setting("RED FC 3")
+            .expect_err("wrong")
+            .to_string(),
+        "setting \"RED FC 3\": link.ingress.queue.aqm.preset: found \"RED FC 3\"; allowed: at a gateway, for its marks cut \
+         advertised windows (marking = \"window\"), and no connection ends at a link's queue"
+    );
+    let behind =
+        Scenario::parse(&GATEWAY.replace("[gateway]", "[gateway]\nmark = \"transmit\""), "my.toml", &[]);
+    assert_eq!(
+        behind.expect("right").with_setting("RED FC 3").expect_err("wrong").to_string(),
+        "setting \"RED FC 3\": gateway.marking: found \"window\"; allowed: \"drop\" where mark = \"transmit\", for a \
+         packet behind the PEP does not tell whose window is to be cut"
     );
     assert_eq!(
         scenario.with_settings(&["red", "RED 4", "red"]).expect_err("wrong").to_string(),

@@ -2,9 +2,11 @@
 
 use std::path::PathBuf;
 
-use bentpipe_queue::registry::{self, AQMS};
-use bentpipe_queue::{Limit, Value};
-use bentpipe_scenario::{Hop, Law, Origin, Per, Place, Scenario, Subject, TrafficKind, json_schema};
+use bentpipe_queue::registry::{self, AQMS, MARKINGS};
+use bentpipe_queue::{Limit, Marking, Value};
+use bentpipe_scenario::{
+    BufferPer, Hop, Law, Origin, Per, Place, Scenario, Subject, TrafficKind, json_schema,
+};
 use bentpipe_units::{Duration, Rate};
 
 const NAMES: [&str; 6] =
@@ -225,6 +227,61 @@ fn a_setting_marks_where_it_can() {
     assert_eq!(place("red"), (Place::Receive, false, 0));
 }
 
+fn window(s: &Scenario) -> (f64, f64, f64) {
+    let values = &s.gateways[0].marking.values;
+    (values.number("decr"), values.number("incr"), values.number("freeze"))
+}
+
+/// [B07] Table 3.2 sets the marking method with the AQM, and chapter 6 a buffer for each connection: as a setting it does away
+/// with what the file has of both.
+#[test]
+fn a_setting_brings_its_marking_method() {
+    let s = load("byun2007-gateway", &[]);
+    assert_eq!(s.gateways[0].marking.method.marking, Marking::Drop);
+    for (name, algorithm, decr) in [
+        ("RED FC 1", "red", 0.97),
+        ("RED FC 5", "red", 0.5),
+        ("AVQRED FC 2", "avqred", 0.95),
+        ("avqred fc 4", "avqred", 0.8),
+    ] {
+        let s = s.with_setting(name).expect("a setting");
+        let g = &s.gateways[0];
+        assert_eq!((g.aqm.algorithm.name, g.marking.method.name), (algorithm, "window"));
+        assert_eq!((window(&s), g.pep.buffer_per), ((decr, 0.01, 0.2), BufferPer::Connection));
+        assert_eq!((number(&s, "min_th"), number(&s, "max_th")), (60.0, 120.0));
+        assert!(
+            s.warnings.is_empty() && s.subject_aqm().is_some_and(|aqm| aqm.changed.is_empty()),
+            "{:?}",
+            s.warnings
+        );
+        let back = s.with_setting("RED 4").expect("a setting").gateways[0].clone();
+        assert_eq!((back.marking.method.name, back.pep.buffer_per), ("drop", BufferPer::User));
+    }
+}
+
+/// A preset in the file brings its method too, and keys beside it change that; so do overrides, of which one can hold for some
+/// of the settings of a comparison.
+#[test]
+fn parameters_of_a_marking_method_can_be_changed() {
+    let s = load("small-gateway", &["gateway.aqm.preset=RED FC 3"]);
+    assert_eq!((window(&s), s.gateways[0].pep.buffer_per), ((0.9, 0.01, 0.2), BufferPer::Connection));
+    let s = load("small-gateway", &["gateway.aqm.preset=RED FC 3", "gateway.marking.incr=0.05"]);
+    assert_eq!(window(&s), (0.9, 0.05, 0.2));
+    assert_eq!(s.subject_aqm().expect("an AQM").changed, ["marking.incr"]);
+    let s = load("small-gateway", &["gateway.marking=window", "gateway.marking.freeze=1 s"]);
+    assert_eq!((window(&s), s.label()), ((0.97, 0.01, 1.0), "red"));
+    let s = load("byun2007-gateway", &["gateway.marking.freeze=100 ms"]);
+    assert_eq!(s.unused_overrides.len(), 1);
+    let [fc, red] = &s.with_settings(&["RED FC 1", "RED 4"]).expect("one has it")[..] else { panic!("two") };
+    assert_eq!(
+        (window(fc), fc.unused_overrides.len(), red.unused_overrides.len()),
+        ((0.97, 0.01, 0.1), 0, 1)
+    );
+    let unused = s.with_settings(&["RED 4", "AVQ"]).expect_err("none has it").to_string();
+    let expected = "--set gateway.marking.freeze=100 ms: gateway.marking.freeze: drop has no parameters";
+    assert_eq!(unused, expected);
+}
+
 /// A scheduler's name stands for that scheduler and no AQM; its parameters can be overridden, and those of an AQM cannot.
 #[test]
 fn a_scheduler_is_a_setting() {
@@ -305,6 +362,12 @@ fn warnings_name_what_is_most_likely_not_meant() {
         warnings(&["gateway.marking=ecn"]),
         ["gateway.marking: no transport has ecn = true, so every mark is a drop"]
     );
+    let voice = "traffic={ talk = { kind = 'voip', from = 'server', to = 'client' } }";
+    assert_eq!(
+        warnings(&[voice, "gateway.marking=window"]),
+        ["gateway.marking: no connection that the gateway splits passes it, so every mark is a drop"]
+    );
+    assert!(warnings(&["gateway.marking=window"]).is_empty());
     assert_eq!(
         warnings(&["link.satellite.rate=500 kbps"]),
         ["link.satellite.rate: below the regulator's rate: packets will wait in front of the satellite"]
@@ -373,7 +436,16 @@ fn effective_values_say_where_they_come_from() {
 #[test]
 fn the_canonical_form_has_what_decides_and_nothing_else() {
     let first = load("small-gateway", &[]).canonical_json();
-    for same in ["title=\"x\"", "description=\"x\"", "run.runs=9", "run.settings=[]", "printed=[]"] {
+    for same in [
+        "title=\"x\"",
+        "description=\"x\"",
+        "run.runs=9",
+        "run.settings=[]",
+        "printed=[]",
+        "gateway.marking=drop",
+        "gateway.marking={ method = 'drop' }",
+        "gateway.flow_key=connection",
+    ] {
         assert_eq!(load("small-gateway", &[same]).canonical_json(), first, "{same}");
     }
     for other in [
@@ -381,6 +453,8 @@ fn the_canonical_form_has_what_decides_and_nothing_else() {
         "run.sample_interval=50 ms",
         "gateway.aqm.w_q=0.021",
         "gateway.pep.delay=13 ms",
+        "gateway.marking=window",
+        "gateway.flow_key=user",
         "link.access.reverse.delay=3 ms",
         "traffic.web.think_time=2 s",
         "transport.default.retries=14",
@@ -419,6 +493,14 @@ fn the_schema_has_every_algorithm_with_its_parameters() {
             };
             assert_eq!(alternatives.iter().filter(names).count(), 1, "{}", preset.name);
         }
+    }
+    let methods = schema["$defs"]["GatewayMarking"]["anyOf"].as_array().expect("alternatives");
+    for method in MARKINGS {
+        assert_eq!(methods.iter().filter(|m| m["const"] == method.name).count(), 1, "{}", method.name);
+        let table = methods.iter().find(|m| m["properties"]["method"]["const"] == method.name);
+        let properties = table.expect("a table")["properties"].as_object().expect("keys");
+        let expected: Vec<_> = ["method"].into_iter().chain(method.params.iter().map(|p| p.name)).collect();
+        assert_eq!(properties.keys().collect::<Vec<_>>(), expected);
     }
     assert!(!json_schema().contains("null"), "TOML has no null");
     let kinds = schema["$defs"]["Traffic"]["oneOf"].as_array().expect("kinds");

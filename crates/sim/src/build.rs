@@ -1,7 +1,7 @@
 //! From a scenario to a world.
 
 use bentpipe_channel::{Satellite, Sender};
-use bentpipe_gateway::{Gateway, PepBuffers, Place, Regulator, Sharing};
+use bentpipe_gateway::{FlowControl, Gateway, PepBuffers, Place, Regulator, Sharing};
 use bentpipe_queue::{Limit, Marking, Queue, Scheduler, Setup, aqm::droptail::DropTail, sched::fifo::Fifo};
 use bentpipe_scenario as scenario;
 use bentpipe_scenario::{BufferPer, Congestion, Ecn, Protocol, Scenario, Subject, TrafficKind, Transport};
@@ -35,7 +35,9 @@ pub fn build(scenario: &Scenario, seed: u64) -> Result<World, Error> {
     }
 
     let named = scenario.gateways.iter().zip(&stations);
-    let gateways = named.map(|(g, s)| (g.name.as_str(), &s.gateway, s.follows.is_some())).collect();
+    let gateways = named
+        .map(|(g, s)| (g.name.as_str(), &s.gateway, s.follows.is_some(), s.buffers.has_control()))
+        .collect();
     let subject = match scenario.subject {
         Subject::Gateway(gateway) => (true, gateway as u32),
         Subject::Link(link) => (false, links[builder.first_links[link] as usize].port.unwrap_or(0)),
@@ -186,7 +188,7 @@ impl Builder<'_> {
         let mut queue = |place, scheduler: Box<dyn Scheduler>, limit: Limit, rate: Rate, name: String| {
             let watched = place == g.watch;
             let aqm = judge.take_if(|_| watched).unwrap_or_else(|| Box::new(DropTail));
-            let marking = if watched { g.marking } else { Marking::Drop };
+            let marking = if watched { g.marking.method.marking } else { Marking::Drop };
             Queue::new(scheduler, aqm, &Setup { marking, limit, capacity: rate, seed: self.seed, name })
         };
         let receive_rate = g.receive_queue.rate;
@@ -222,6 +224,12 @@ impl Builder<'_> {
             BufferPer::User => Sharing::PerUser,
             BufferPer::Connection => Sharing::PerConnection,
         };
+        let values = &g.marking.values;
+        let control = (g.marking.method.marking == Marking::Window).then(|| FlowControl {
+            decr: values.number("decr"),
+            incr: values.number("incr"),
+            freeze: Duration::from_secs_f64(values.number("freeze")),
+        });
         let s = &g.spacelink;
         let config = spacelink::Config {
             max_payload: small(s.packet.saturating_sub(s.header)),
@@ -237,7 +245,8 @@ impl Builder<'_> {
         let back = self.first_links[g.link] + u32::from(g.link_forward);
         Ok(Station {
             gateway,
-            buffers: PepBuffers::new(g.pep.buffer, sharing),
+            buffers: PepBuffers::new(g.pep.buffer, sharing).with_control(control),
+            flow_key: g.flow_key,
             near: spacelink::Endpoint::new(config.clone()),
             far: spacelink::Endpoint::new(config.clone()),
             config,

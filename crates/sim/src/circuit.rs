@@ -210,7 +210,9 @@ impl World {
         for i in 0..self.circuits[index as usize].relays.len() {
             let (station, stream) = self.circuits[index as usize].relays[i];
             let s = &mut self.stations[station as usize];
-            s.buffers.open(stream, user);
+            let near = s.relays[stream as usize].near;
+            let segment = self.configs[self.conns[near as usize].config as usize].mss;
+            s.buffers.open(stream, user, u64::from(segment));
             self.offer_window(station, stream);
         }
         index

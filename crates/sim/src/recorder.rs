@@ -175,11 +175,14 @@ struct Queues<'a> {
     shown: &'a Queue,
     /// A gateway's packets in the receive queue, and bytes in the PEP's buffers.
     gateway: Option<(f64, f64)>,
+    /// … and where marks cut windows, the mean limit, and the windows that are closed.
+    limits: Option<(f64, u32)>,
 }
 
 impl Place {
     /// The place as it stands.
     fn look<'a>(&self, now: Instant, ports: &'a [Port], stations: &'a [Station]) -> (Snapshot, Queues<'a>) {
+        let mut limits = None;
         let (watched, at_mark, other, shown, arrived_bytes, gateway) = match self.kind {
             PlaceKind::Port(port) => {
                 let queue = &ports[port as usize].queue;
@@ -194,6 +197,7 @@ impl Place {
                 };
                 let extra = (f64::from(receive.state().packets), s.buffers.occupied() as f64);
                 let arrived = s.gateway.arrived_bytes();
+                limits = s.buffers.limits();
                 (s.gateway.watched_queue(), at_mark, Some(other), transmit, arrived, Some(extra))
             }
         };
@@ -207,7 +211,7 @@ impl Place {
             packet_seconds: shown.packet_seconds(now),
             arrived_bytes,
         };
-        (snapshot, Queues { watched, shown, gateway })
+        (snapshot, Queues { watched, shown, gateway, limits })
     }
 }
 
@@ -279,8 +283,8 @@ pub struct Setup<'a> {
     pub warmup: Duration,
     pub duration: Duration,
     pub interval: Duration,
-    /// Name and gateway of each station, and whether its regulator's rate changes.
-    pub gateways: Vec<(&'a str, &'a Gateway, bool)>,
+    /// Name and gateway of each station, whether its regulator's rate changes, and whether marks cut its windows.
+    pub gateways: Vec<(&'a str, &'a Gateway, bool, bool)>,
     pub ports: &'a [Port],
     pub links: &'a [Link],
     /// Whether the subject is a gateway, and its number among the gateways or ports.
@@ -313,8 +317,12 @@ const PORT_SERIES: [&str; 6] = [
 /// Follows where the link's capacity changes.
 const CAPACITY: &str = "capacity";
 
-fn series(fixed: &[&'static str], changes: bool) -> Vec<&'static str> {
-    fixed.iter().copied().chain(changes.then_some(CAPACITY)).collect()
+/// Where marks cut windows.
+const LIMITS: [&str; 2] = ["window_limit", "windows_closed"];
+
+fn series(fixed: &[&'static str], changes: bool, limits: bool) -> Vec<&'static str> {
+    let limits = LIMITS.iter().copied().filter(|_| limits);
+    fixed.iter().copied().chain(changes.then_some(CAPACITY)).chain(limits).collect()
 }
 
 impl Recorder {
@@ -336,20 +344,21 @@ impl Recorder {
             flows: Vec::new(),
             summary: Summary::default(),
         };
-        for (station, &(name, gateway, changes)) in setup.gateways.iter().enumerate() {
+        for (station, &(name, gateway, changes, limits)) in setup.gateways.iter().enumerate() {
             let names = [format!("{name} receive"), format!("{name} transmit")];
             let place = recorder.places.len();
             recorder.of_gateway.push(place);
             let kind = PlaceKind::Gateway(station as u32);
             let queue = gateway.watched_queue();
-            recorder.add(kind, name, &names, queue, &series(&GATEWAY_SERIES, changes), setup.subject);
+            let series = series(&GATEWAY_SERIES, changes, limits);
+            recorder.add(kind, name, &names, queue, &series, setup.subject);
         }
         for (port, p) in setup.ports.iter().enumerate() {
             let place = recorder.places.len();
             recorder.of_port.push(place);
             let link = &setup.links[p.link as usize];
             let (kind, names) = (PlaceKind::Port(port as u32), [link.name.clone()]);
-            let series = series(&PORT_SERIES, link.capacity.is_some());
+            let series = series(&PORT_SERIES, link.capacity.is_some(), false);
             recorder.add(kind, &link.name, &names, &p.queue, &series, setup.subject);
         }
         recorder.first_link_name = recorder.place_names.len();
@@ -547,7 +556,7 @@ impl Recorder {
         }
         for place in &mut self.places {
             let (snapshot, queues) = place.look(now, ports, stations);
-            let Queues { watched: queue, shown, gateway: extra } = queues;
+            let Queues { watched: queue, shown, gateway: extra, limits } = queues;
             if !began {
                 (place.begin, place.last) = (snapshot, snapshot);
                 continue;
@@ -583,6 +592,10 @@ impl Recorder {
             }
             if place.changes {
                 put(shown.state().capacity.as_bps() as f64);
+            }
+            if let Some((mean, closed)) = limits {
+                put(mean);
+                put(f64::from(closed));
             }
             queue.probe(&mut |_, value| put(value));
         }

@@ -2,12 +2,13 @@
 
 use bentpipe_gateway::{Event as GatewayEvent, Gateway, PepBuffers};
 use bentpipe_queue::{Ecn, Packet};
+use bentpipe_scenario::FlowKey;
 use bentpipe_transport::{rtp, sctp, spacelink, tcp};
 use bentpipe_units::{Duration, Instant, Rng};
 
 use crate::agenda::{Agenda, Event, MAX_INDEX};
 use crate::association::Association;
-use crate::circuit::{Circuit, Conn};
+use crate::circuit::{Circuit, Conn, Role};
 use crate::media::Medium;
 use crate::network::{Body, Discarded, Flight, Hop, Line, Link, Path, Port, Slab, Way};
 use crate::recorder::Recorder;
@@ -24,6 +25,8 @@ pub const NONE: u32 = u32::MAX;
 pub struct Station {
     pub gateway: Gateway,
     pub buffers: PepBuffers,
+    /// What a flow is for its queues.
+    pub flow_key: FlowKey,
     pub near: spacelink::Endpoint,
     pub far: spacelink::Endpoint,
     pub config: spacelink::Config,
@@ -185,7 +188,7 @@ impl World {
         match self.hops[flight.hop as usize] {
             Hop::Link { link, line } => self.enter_link(index, flight.len, link, line),
             Hop::Gateway { station, .. } => {
-                let pkt = self.packet(index);
+                let pkt = self.packet_at(station, index);
                 self.stations[station as usize].gateway.arrive(pkt, self.now);
                 self.drain_gateway(station);
             }
@@ -406,7 +409,27 @@ impl World {
             },
             _ => Ecn::NotEct,
         };
-        Packet { arrival: self.now, ecn, ..Packet::new(flight.len, self.flow_of(index), index) }
+        let split = flight.hop < flight.end
+            && matches!(self.hops[flight.hop as usize], Hop::Gateway { splits: true, .. });
+        Packet { arrival: self.now, ecn, split, ..Packet::new(flight.len, self.flow_of(index), index) }
+    }
+
+    /// What a gateway's queues are told of a packet: its flow is what the gateway takes for one.
+    fn packet_at(&self, station: u32, index: u32) -> Packet {
+        let circuit = self.flights.get(index).circuit;
+        let flow = if circuit == NONE { NONE } else { self.key_of(station, circuit) };
+        Packet { flow, ..self.packet(index) }
+    }
+
+    /// The flow that a circuit belongs to at a gateway.
+    pub fn key_of(&self, station: u32, circuit: u32) -> u32 {
+        let c = &self.circuits[circuit as usize];
+        let to = self.traffic[c.traffic as usize].to.first;
+        match self.stations[station as usize].flow_key {
+            FlowKey::Connection => c.flow,
+            FlowKey::User => to + c.hosts.1,
+            FlowKey::Prefix => to,
+        }
     }
 
     /// Writes a congestion mark into the packet it was set on.
@@ -470,6 +493,7 @@ impl World {
                     self.forward(pkt.handle);
                 }
                 GatewayEvent::Dropped(pkt, reason, place) => {
+                    let pkt = Packet { flow: self.flow_of(pkt.handle), ..pkt };
                     let gateway = &self.stations[station as usize].gateway;
                     self.recorder.dropped_at_gateway(self.now, station, gateway, &pkt, reason, place);
                     self.number(station, pkt.handle);
@@ -497,10 +521,23 @@ impl World {
         let hop = self.hops[flight.hop as usize];
         flight.hop += 1;
         if let Hop::Gateway { splits: true, .. } = hop {
+            if self.stations[station as usize].buffers.has_control() {
+                self.heed(station, pkt);
+            }
             return self.deliver(pkt.handle);
         }
         self.stations[station as usize].gateway.process(pkt, self.now);
         self.arm_gateway(station);
+    }
+
+    /// A packet of a split connection has come, marked or not: its server may send less, or more again.
+    #[inline(never)]
+    fn heed(&mut self, station: u32, pkt: Packet) {
+        let Body::Tcp { to, .. } = self.flights.get(pkt.handle).body else { return };
+        let Role::Relay { stream, .. } = self.conns[to as usize].role else { return };
+        if self.stations[station as usize].buffers.heed(stream, pkt.marked, self.now) {
+            self.offer_window(station, stream);
+        }
     }
 
     /// The PEP has finished with a chunk of a stream, or with a packet that it does not split.
@@ -589,7 +626,7 @@ impl World {
         if far {
             self.forward(index);
         } else {
-            let pkt = self.packet(index);
+            let pkt = self.packet_at(station, index);
             self.stations[station as usize].gateway.transmit(pkt, self.now);
         }
     }

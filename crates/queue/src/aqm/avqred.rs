@@ -26,6 +26,7 @@
 use bentpipe_units::{Duration, Instant};
 
 use super::lottery::{self, Lottery};
+use crate::marking;
 use crate::registry::{Algorithm, Placement, Preset};
 use crate::{Aqm, Cx, Link, Packet, Param, ParamError, Range, Tune, Unit, Value, Values, Verdict};
 
@@ -90,17 +91,21 @@ const PARAMS: &[Param] = &[
     .origin("the link"),
 ];
 
-const PRESETS: &[Preset] = &[Preset {
-    name: "AVQRED",
-    source: "[B07] Table 3.1",
-    values: &[
-        ("min_th", Value::Number(60.0)),
-        ("max_th", Value::Number(120.0)),
-        ("min_capacity", Value::Number(20e6)),
-        ("max_capacity", Value::Number(20e6)),
-    ],
-    marking: None,
-}];
+const PRESETS: &[Preset] = &[
+    Preset { name: "AVQRED", source: "[B07] Table 3.1", values: PRINTED, marking: None },
+    marking::flow_control("AVQRED FC 1", PRINTED, 0),
+    marking::flow_control("AVQRED FC 2", PRINTED, 1),
+    marking::flow_control("AVQRED FC 3", PRINTED, 2),
+    marking::flow_control("AVQRED FC 4", PRINTED, 3),
+    marking::flow_control("AVQRED FC 5", PRINTED, 4),
+];
+
+const PRINTED: &[(&str, Value)] = &[
+    ("min_th", Value::Number(60.0)),
+    ("max_th", Value::Number(120.0)),
+    ("min_capacity", Value::Number(20e6)),
+    ("max_capacity", Value::Number(20e6)),
+];
 
 /// AVQRED's state.
 #[derive(Debug)]

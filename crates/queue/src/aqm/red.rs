@@ -9,10 +9,12 @@
 //! the probability from `max_p` to 1 between `max_th` and `2 max_th` (Floyd 2000), in place of the step to 1; `wait` is
 //! ns-2's way to spread marks further; `ns2` are its other ones: `m` is a whole number, and one more, for the arrival at an
 //! idle link is a sample of an empty queue, and nothing is marked that finds at most one packet waiting; in byte mode (`bytes`; Floyd & Jacobson 1993, section V) `p_b` is scaled by the
-//! packet's length over the mean.
+//! packet's length over the mean. [B07] Table 3.2 does not say which RED is under the settings RED FC 1 to 5: they take the
+//! parameters of RED 4, as the SRED settings of Table 3.1 do.
 
 use super::average::{self, Average};
 use super::lottery::{self, Lottery};
+use crate::marking;
 use crate::registry::{Algorithm, Placement, Preset};
 use crate::{Aqm, Cx, Packet, Param, ParamError, Value, Values, Verdict};
 
@@ -48,8 +50,15 @@ const PRESETS: &[Preset] = &[
     preset("RED 1", &[MIN_TH, MAX_TH, w_q(0.02), max_p(0.5)]),
     preset("RED 2", &[MIN_TH, MAX_TH, w_q(0.05), max_p(0.7)]),
     preset("RED 3", &[MIN_TH, MAX_TH, w_q(0.10), max_p(0.5)]),
-    preset("RED 4", &[MIN_TH, MAX_TH, w_q(0.10), max_p(0.7)]),
+    preset("RED 4", RED_4),
+    marking::flow_control("RED FC 1", RED_4, 0),
+    marking::flow_control("RED FC 2", RED_4, 1),
+    marking::flow_control("RED FC 3", RED_4, 2),
+    marking::flow_control("RED FC 4", RED_4, 3),
+    marking::flow_control("RED FC 5", RED_4, 4),
 ];
+
+const RED_4: &[(&str, Value)] = &[MIN_TH, MAX_TH, w_q(0.10), max_p(0.7)];
 
 const fn preset(name: &'static str, values: &'static [(&'static str, Value)]) -> Preset {
     Preset { name, source: "[B07] Table 3.1", values, marking: None }

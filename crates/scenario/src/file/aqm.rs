@@ -1,4 +1,4 @@
-//! AQMs and schedulers as a file gives them. Which keys they may have depends on the algorithm, so they are read as they
+//! AQMs, schedulers and marking methods as a file gives them. Which keys they may have depends on the algorithm, so they are read as they
 //! come, and checked against the registry later.
 
 use std::fmt;
@@ -13,6 +13,17 @@ pub struct Aqm(pub Vec<(String, Scalar)>);
 /// A scheduler: its name, or a table with its name under `algorithm` and its parameters.
 #[derive(Clone, Debug)]
 pub struct Scheduler(pub Vec<(String, Scalar)>);
+
+/// A gateway's marking method: its name, or a table with its name under `method` and its parameters. Empty where the file
+/// says nothing of it.
+#[derive(Clone, Debug, Default)]
+pub struct Marking(pub Vec<(String, Scalar)>);
+
+impl Marking {
+    pub fn get(&self, key: &str) -> Option<&Scalar> {
+        self.0.iter().find(|(k, _)| k == key).map(|(_, value)| value)
+    }
+}
 
 impl Scheduler {
     pub fn named(name: &str) -> Self {
@@ -89,6 +100,40 @@ impl Serialize for Scheduler {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         match self.0.as_slice() {
             [(key, name)] if key == "algorithm" => name.serialize(to),
+            entries => to.collect_map(entries.iter().map(|(key, value)| (key, value))),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Marking {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl<'de> Visitor<'de> for Reader {
+            type Value = Marking;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(
+                    "a name such as \"drop\", or a table such as { method = \"window\", decr = 0.97 }",
+                )
+            }
+
+            fn visit_str<E: Error>(self, name: &str) -> Result<Marking, E> {
+                Ok(Marking(vec![("method".to_owned(), Scalar::Text(name.to_owned()))]))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Marking, A::Error> {
+                Aqm::deserialize(serde::de::value::MapAccessDeserializer::new(map))
+                    .map(|table| Marking(table.0))
+            }
+        }
+        from.deserialize_any(Reader)
+    }
+}
+
+impl Serialize for Marking {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self.0.as_slice() {
+            [(key, name)] if key == "method" => name.serialize(to),
             entries => to.collect_map(entries.iter().map(|(key, value)| (key, value))),
         }
     }

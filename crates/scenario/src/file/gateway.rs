@@ -8,7 +8,7 @@ use serde::de::value::{F64Deserializer, I64Deserializer, MapAccessDeserializer, 
 use serde::de::{Deserializer, Error, IntoDeserializer as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::{Aqm, Limit, Scheduler};
+use super::{Aqm, Limit, Marking, Scheduler};
 use crate::quantity::{HeaderSize, PacketSize, RATE, Rate, Size, Span, Time, Whole};
 
 /// One gateway (a table) or several (an array of tables).
@@ -76,9 +76,12 @@ pub struct Gateway {
     /// Where the AQM's verdict is applied.
     #[serde(default = "receive")]
     pub mark: PlaceName,
-    /// What a mark does.
-    #[serde(default = "super::drop")]
-    pub marking: MarkingName,
+    /// What a mark does. Absent: what belongs to the AQM's preset, else "drop".
+    #[serde(default)]
+    pub marking: Marking,
+    /// What a flow is for algorithms that keep flows apart; results have connections in any case.
+    #[serde(default)]
+    pub flow_key: FlowKey,
     /// The queue ahead of the PEP.
     #[serde(default)]
     pub receive_queue: ReceiveQueue,
@@ -106,7 +109,20 @@ pub enum PlaceName {
     Transmit,
 }
 
-/// What a mark does.
+/// What a flow is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FlowKey {
+    /// A connection.
+    #[default]
+    Connection,
+    /// A user: all that goes to one receiving host.
+    User,
+    /// A prefix of addresses: all that goes to one group of hosts.
+    Prefix,
+}
+
+/// What a mark does in front of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "Marking")]

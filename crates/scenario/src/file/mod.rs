@@ -9,14 +9,14 @@ pub mod packets;
 mod traffic;
 mod transport;
 
-pub use aqm::{Aqm, Scalar, Scheduler};
+pub use aqm::{Aqm, Marking, Scalar, Scheduler};
 pub use channel::{
     Access, AccessName, AccessTable, Capacity, Demand, DuringName, Fade, GilbertElliott, Handover, Loss,
     LossAtName, LossOfName,
 };
 pub use forms::{Either, LAWS, Law, Named, Normal, OneOf, Share};
 pub use gateway::{
-    BufferPer, Gateway, Gateways, MarkingName, PlaceName, ProtocolName, RateOrLink, Spacelink,
+    BufferPer, FlowKey, Gateway, Gateways, MarkingName, Pep, PlaceName, ProtocolName, RateOrLink, Spacelink,
 };
 pub use traffic::{Congestion, ConnectionPer, Ecn, RtoName, Tcp, Traffic, Window};
 pub use transport::{Rtp, Sctp, Transport};

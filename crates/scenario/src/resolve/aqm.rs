@@ -23,6 +23,8 @@ pub struct Resolved {
     pub spec: AqmSpec,
     /// Mean length of a packet on the link [bytes].
     pub mean_packet: f64,
+    /// The preset that was named.
+    pub preset: Option<&'static Preset>,
 }
 
 /// The AQM that `raw` describes, at `path`, for a link of `capacity` where nothing else is said of its packets'
@@ -74,7 +76,7 @@ pub fn resolve(
         }
     }
     note(cx, path, raw, &spec, preset, mean_packet);
-    Ok(Resolved { spec, mean_packet })
+    Ok(Resolved { spec, mean_packet, preset })
 }
 
 /// Values that were given, by parameter.
@@ -325,8 +327,8 @@ pub fn scalar(unit: Unit, value: Value) -> Scalar {
 }
 
 impl Cx<'_> {
-    /// Whether a parameter of the AQM at `path` comes from an override.
-    fn overridden(&self, path: &Path, name: &str) -> bool {
+    /// Whether a parameter of the AQM or the like at `path` comes from an override.
+    pub fn overridden(&self, path: &Path, name: &str) -> bool {
         let aqm = self.root.find(path);
         aqm.is_some_and(|aqm| match &aqm.value {
             NodeValue::Table(entries) => {

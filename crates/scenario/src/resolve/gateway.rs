@@ -1,14 +1,16 @@
 //! Gateways: where their AQM stands, and what fits together.
 
 use bentpipe_queue::registry::Placement;
+use bentpipe_queue::{Link as AqmLink, Marking};
 use bentpipe_units::Duration;
 
 use super::nodes::Nodes;
 use super::{Cx, aqm, limit, marking, scheduler, step};
-use crate::error::Error;
-use crate::file::{self, MarkingName, PlaceName, ProtocolName, RateOrLink};
+use crate::error::{Error, quoted};
+use crate::file::{self, PlaceName, ProtocolName, RateOrLink};
 use crate::gateway::{
-    BufferPer, Gateway, Pep, Place, Protocol, ReceiveQueue, Regulator, Spacelink, TransmitQueue, watched_rate,
+    BufferPer, Gateway, MarkingSpec, Pep, Place, Protocol, ReceiveQueue, Regulator, Spacelink, TransmitQueue,
+    watched_rate,
 };
 use crate::model::{AqmSpec, Direction, Link};
 use crate::tree::{Path, Step, Value};
@@ -40,11 +42,6 @@ pub fn gateway(
         return Err(cx.error(&at("mark"), problem.to_owned()));
     }
     let split: Vec<_> = raw.pep.split.iter().map(|ProtocolName::Tcp| Protocol::Tcp).collect();
-    if mark == Place::Transmit && !split.is_empty() && raw.marking == MarkingName::Ecn {
-        let problem = "found \"ecn\"; allowed: \"drop\" where mark = \"transmit\" and pep.split is not empty, \
-                           for the sender had its acknowledgement, without a mark, ahead of the transmit queue";
-        return Err(cx.error(&at("marking"), problem.to_owned()));
-    }
     let receive_rate = raw.receive_queue.rate.map(|r| r.rate());
     if watch == Place::Receive && receive_rate.is_none() {
         cx.warn(
@@ -65,7 +62,12 @@ pub fn gateway(
         }
     };
     let drain = watched_rate(watch, receive_rate, rate);
-    let aqm = aqm::resolve(cx, &at("aqm"), &mut raw.aqm, drain, mean_packet)?;
+    let mut aqm = aqm::resolve(cx, &at("aqm"), &mut raw.aqm, drain, mean_packet)?;
+    let its_link = AqmLink { capacity: drain, mean_packet: aqm.mean_packet };
+    let given = raw.marking.get("method").is_some();
+    let (marking, changed) = marking::resolve(cx, &at("marking"), &mut raw.marking, aqm.preset, &its_link)?;
+    aqm.spec.changed.extend(changed);
+    own_buffers(cx, &path, &mut raw.pep, &marking)?;
     let longest = mean_packet.max(raw.spacelink.packet.0 as f64);
     let gateway = Gateway {
         name: raw.name.clone(),
@@ -76,7 +78,8 @@ pub fn gateway(
         mean_packet: aqm.mean_packet,
         watch,
         mark,
-        marking: marking(raw.marking),
+        marking,
+        flow_key: raw.flow_key,
         receive_queue: ReceiveQueue {
             limit: limit(
                 cx,
@@ -114,14 +117,25 @@ pub fn gateway(
         spacelink: spacelink(cx, &at("spacelink"), &raw.spacelink)?,
     };
     check_place(cx, &at("aqm"), &gateway.aqm, &gateway)?;
+    match aqm.preset.filter(|p| p.marking.is_some() && !given) {
+        Some(preset) => {
+            let path = step(&at("aqm"), "preset");
+            marking::check(cx, &path, preset.name, gateway.marking.method, &gateway)?;
+        }
+        None => {
+            let path = at("marking");
+            marking::check(cx, &path, gateway.marking.method.name, gateway.marking.method, &gateway)?;
+        }
+    }
     if gateway.signals_behind_pep() {
         let signals = gateway.transmit_queue.scheduler.discipline.signals;
         let key = if signals { [at("transmit_queue"), at_key("scheduler")].concat() } else { at("mark") };
-        if signals && raw.marking == MarkingName::Ecn {
+        if signals && gateway.marking.method.marking != Marking::Drop {
             let problem = format!(
-                "found {}; allowed where marking = \"ecn\" and pep.split is not empty: a scheduler that signals nothing, \
+                "found {}; allowed where marking = {} and pep.split is not empty: a scheduler that signals nothing, \
                  for the sender had its acknowledgement, without a mark, ahead of the transmit queue",
-                gateway.transmit_queue.scheduler.discipline.name
+                gateway.transmit_queue.scheduler.discipline.name,
+                quoted(gateway.marking.method.name)
             );
             return Err(cx.error(&key, problem));
         }
@@ -157,6 +171,27 @@ pub fn check_place(cx: &Cx<'_>, path: &Path, aqm: &AqmSpec, g: &Gateway) -> Resu
         aqm.algorithm.name
     );
     Err(cx.error(&step(path, "algorithm"), problem))
+}
+
+/// Gives each connection a buffer of its own where marks cut its window, unless the file says otherwise: that is an error.
+fn own_buffers(
+    cx: &mut Cx<'_>,
+    path: &Path,
+    raw: &mut file::Pep,
+    marking: &MarkingSpec,
+) -> Result<(), Error> {
+    if marking.method.marking != Marking::Window {
+        return Ok(());
+    }
+    let key = step(&step(path, "pep"), "buffer_per");
+    if raw.buffer_per == file::BufferPer::User && cx.root.find(&key).is_some() {
+        let problem = "found \"user\"; allowed: \"connection\" where marking = \"window\", which limits what each \
+                       connection may fill of a buffer of its own";
+        return Err(cx.error(&key, problem.to_owned()));
+    }
+    raw.buffer_per = file::BufferPer::Connection;
+    cx.note(&key, None, "a buffer for each connection, whose limit marks cut ([B07] chapter 6)".to_owned());
+    Ok(())
 }
 
 fn spacelink(cx: &Cx<'_>, path: &Path, raw: &file::Spacelink) -> Result<Spacelink, Error> {

@@ -4,6 +4,7 @@ pub mod aqm;
 mod channel;
 mod gateway;
 mod link;
+mod marking;
 pub mod nodes;
 pub mod overrides;
 mod packets;
@@ -14,7 +15,7 @@ mod transport;
 
 use std::collections::BTreeMap;
 
-use bentpipe_queue::registry;
+use bentpipe_queue::registry::{self, Preset};
 use bentpipe_queue::{Limit, Marking};
 use bentpipe_units::Rate;
 use serde::Deserialize as _;
@@ -24,7 +25,7 @@ use crate::effective;
 use crate::error::{Error, choices, quoted};
 use crate::file::{self, Either, File, MarkingName, OneOf};
 use crate::files::{Data, Files};
-use crate::model::{Ecn, Gateway, Host, Link, Printed, QueueSpec, Run, Setting, Subject, Transport};
+use crate::model::{Ecn, Gateway, Host, Link, Printed, QueueSpec, Run, Setting, Subject, Traffic, Transport};
 use crate::scenario::{Origin, Scenario};
 use crate::schema;
 use crate::source::Source;
@@ -154,6 +155,7 @@ pub fn resolve(input: &std::sync::Arc<Input>, choice: Option<&Choice>) -> Result
     let traffic = traffic::traffic(cx, &file, &hosts, &transports, &nodes, &gateways, patterns)?;
     traffic::late_sessions(cx, &traffic, run.warmup);
     unheard_marks(cx, &links, &gateways, &transports);
+    unheard_windows(cx, &gateways, &traffic, &transports);
     let mut scenario = Scenario {
         title: file.title.clone(),
         description: file.description.clone(),
@@ -269,10 +271,11 @@ fn queue(
     let scheduler = scheduler::resolve(cx, &step(&path, "scheduler"), &mut raw.scheduler, rate, mean_packet)?;
     let limit = limit(cx, &step(&path, "limit"), raw.limit.as_ref(), mean_packet)?;
     let aqm = aqm::resolve(cx, &step(&path, "aqm"), &mut raw.aqm, rate, mean_packet)?;
+    without_marking(cx, &step(&path, "aqm"), aqm.preset)?;
     Ok(Some(QueueSpec {
         scheduler,
         limit,
-        marking: marking(raw.marking),
+        marking: plain_marking(raw.marking),
         aqm: aqm.spec,
         mean_packet: aqm.mean_packet,
     }))
@@ -311,13 +314,37 @@ fn unheard_marks(cx: &mut Cx<'_>, links: &[Link], gateways: &[Gateway], transpor
         }
     }
     for (i, gateway) in gateways.iter().enumerate() {
-        if gateway.marking == Marking::Ecn {
+        if gateway.marking.method.marking == Marking::Ecn {
             cx.warn(&step(&gateway::path_of(cx, i), "marking"), text);
         }
     }
 }
 
-fn marking(name: MarkingName) -> Marking {
+/// Warns of windows that are nobody's, because no connection passes that the gateway splits: then each mark is a drop.
+fn unheard_windows(cx: &mut Cx<'_>, gateways: &[Gateway], traffic: &[Traffic], transports: &[Transport]) {
+    let is_tcp = |t: &Traffic| t.kind.transport().is_some_and(|i| transports[i].tcp().is_some());
+    for (i, g) in gateways.iter().enumerate() {
+        let is_split = |t: &Traffic| is_tcp(t) && t.route.iter().any(|hop| hop.link == g.link);
+        if g.marking.method.marking == Marking::Window && !traffic.iter().any(is_split) {
+            let text = "no connection that the gateway splits passes it, so every mark is a drop";
+            cx.warn(&step(&gateway::path_of(cx, i), "marking"), text);
+        }
+    }
+}
+
+/// Refuses a preset that a marking method belongs to where no gateway ends connections.
+fn without_marking(cx: &Cx<'_>, path: &Path, preset: Option<&'static Preset>) -> Result<(), Error> {
+    let Some((preset, (method, _))) = preset.and_then(|p| Some((p, p.marking?))) else { return Ok(()) };
+    let problem = format!(
+        "found {}; allowed: at a gateway, for its marks cut advertised windows (marking = {}), and no connection ends at a \
+         link's queue",
+        quoted(preset.name),
+        quoted(method.name)
+    );
+    Err(cx.error(&step(path, "preset"), problem))
+}
+
+fn plain_marking(name: MarkingName) -> Marking {
     match name {
         MarkingName::Drop => Marking::Drop,
         MarkingName::Ecn => Marking::Ecn,

@@ -3,10 +3,11 @@
 //! Parameters of an AQM come last and only where the AQM in place has them, so that one override can hold for
 //! some of the settings of a comparison.
 
-use bentpipe_queue::registry::{self, Algorithm, Discipline};
+use bentpipe_queue::registry::{self, Algorithm, Discipline, Method};
 
 use super::Input;
 use super::aqm::unknown_parameter;
+use super::marking::unknown_parameter as no_parameter_of;
 use super::scheduler::no_such_parameter;
 use crate::error::{Error, choices};
 use crate::source::Override;
@@ -49,7 +50,12 @@ pub fn apply(input: &Input, choice: Option<&Choice>) -> Result<(Node, Vec<Error>
     }
     for (change, path) in parameters {
         let Some((owner, name)) = parameter(&path) else { continue };
-        let problem = if is_scheduler(owner) {
+        let problem = if is_marking(owner) {
+            let method = method(&root, owner);
+            let known = registry::MARKINGS.iter().any(|m| m.params.iter().any(|p| p.name == name));
+            let has = method.is_none_or(|method| method.params.iter().any(|p| p.name == name));
+            method.filter(|_| known && !has).map(|method| no_parameter_of(method, name))
+        } else if is_scheduler(owner) {
             discipline(root.find(owner)).and_then(|discipline| {
                 let known = registry::SCHEDULERS.iter().any(|s| s.params.iter().any(|p| p.name == name));
                 let has = discipline.params.iter().any(|p| p.name == name);
@@ -66,7 +72,9 @@ pub fn apply(input: &Input, choice: Option<&Choice>) -> Result<(Node, Vec<Error>
             Some(problem) => unused.push(fault(&root, change, &path, problem)),
             None => {
                 if is_scheduler(owner) {
-                    open(&mut root, owner);
+                    open(&mut root, owner, "algorithm");
+                } else if is_marking(owner) {
+                    open(&mut root, owner, "method");
                 }
                 root.set(&path, change.node.clone());
             }
@@ -95,18 +103,37 @@ fn put(root: &mut Node, path: &Path, change: &Override) {
     root.set(path, change.node.clone());
 }
 
-/// Makes a table of a scheduler that is given by its name alone, so that parameters can stand beside it.
-fn open(root: &mut Node, scheduler: &Path) {
-    let Some(node) = root.find_mut(scheduler) else { return };
+/// Makes a table of a scheduler or a marking method that is given by its name alone, so that parameters can stand beside it.
+fn open(root: &mut Node, owner: &Path, key: &str) {
+    let Some(node) = root.find_mut(owner) else { return };
     if let Value::Text(_) = node.value {
         let mut table = Node::table(node.at);
-        table.set(&[Step::Key("algorithm".to_owned())], node.clone());
+        table.set(&[Step::Key(key.to_owned())], node.clone());
         *node = table;
     }
 }
 
 fn is_scheduler(path: &Path) -> bool {
     matches!(path.last(), Some(Step::Key(key)) if key == "scheduler")
+}
+
+fn is_marking(path: &Path) -> bool {
+    matches!(path.last(), Some(Step::Key(key)) if key == "marking")
+}
+
+/// The marking method in place: that of a name or a table, else the one that belongs to the AQM's preset, else the default.
+/// None where a name is no method's.
+fn method(root: &Node, path: &Path) -> Option<&'static Method> {
+    let name = root.find(path).and_then(|marking| match &marking.value {
+        Value::Text(name) => Some(name.as_str()),
+        _ => marking.get_text("method"),
+    });
+    let aqm = path.split_last().and_then(|(_, gateway)| root.find(gateway)?.get("aqm"));
+    match (name, aqm.and_then(|aqm| registry::preset(aqm.get_text("preset")?)?.1.marking)) {
+        (Some(name), _) => registry::marking(name),
+        (None, Some((method, _))) => Some(method),
+        (None, None) => registry::MARKINGS.first(),
+    }
 }
 
 /// The scheduler that a name or a table names; none where it names one that there is not.
@@ -117,14 +144,15 @@ fn discipline(scheduler: Option<&Node>) -> Option<&'static Discipline> {
     }
 }
 
-/// The owner's path and the parameter's name, where `path` leads to a parameter of an AQM or a scheduler in its place.
+/// The owner's path and the parameter's name, where `path` leads to a parameter of an AQM, a scheduler or a marking method
+/// in its place.
 fn parameter(path: &Path) -> Option<(&Path, &str)> {
     let (last, owner) = path.split_last()?;
     match (path.first()?, owner.last()?, last) {
         (Step::Key(part), Step::Key(key), Step::Key(name))
             if matches!(part.as_str(), "gateway" | "link")
-                && matches!(key.as_str(), "aqm" | "scheduler")
-                && !matches!(name.as_str(), "algorithm" | "preset") =>
+                && matches!(key.as_str(), "aqm" | "scheduler" | "marking")
+                && !matches!(name.as_str(), "algorithm" | "preset" | "method") =>
         {
             Some((owner, name))
         }

@@ -1,0 +1,102 @@
+//! Looks a gateway's marking method up in the registry, works out its parameters, and checks that it fits in its place.
+
+use bentpipe_queue::registry::{self, Method, Preset};
+use bentpipe_queue::{Default as ParamDefault, Link, Marking};
+
+use super::aqm::{parameters, scalar, shown};
+use super::{Cx, step};
+use crate::error::{Error, choices, quoted};
+use crate::file;
+use crate::file::Scalar;
+use crate::gateway::{Gateway, MarkingSpec, Place};
+use crate::scenario::Origin;
+use crate::tree::Path;
+
+/// The method that `raw` describes, at `path`, else the one that belongs to the AQM's `preset`, for the AQM's `link`. Leaves
+/// every parameter in `raw`. With it, the parameters that are given beside the preset, or by an override.
+pub fn resolve(
+    cx: &mut Cx<'_>,
+    path: &Path,
+    raw: &mut file::Marking,
+    preset: Option<&'static Preset>,
+    link: &Link,
+) -> Result<(MarkingSpec, Vec<String>), Error> {
+    let key = step(path, "method");
+    let at = if cx.root.find(&key).is_some() { &key } else { path };
+    let names = || registry::MARKINGS.iter().map(|m| m.name);
+    let belongs = preset.and_then(|p| Some((p, p.marking?)));
+    let method = match (raw.get("method"), belongs) {
+        (Some(Scalar::Text(name)), _) => {
+            registry::marking(name).ok_or_else(|| cx.unknown(at, name, names()))?
+        }
+        (Some(found), _) => {
+            return Err(cx.error(at, format!("found {}; {}", shown(found), choices("", names()))));
+        }
+        (None, Some((_, (method, _)))) => method,
+        (None, None) if raw.0.is_empty() => &registry::MARKINGS[0],
+        (None, None) => {
+            let names = names().collect::<Vec<_>>().join(", ");
+            return Err(cx.error(&key, format!("missing; allowed: {names}")));
+        }
+    };
+    let mut printed: &[_] = &[];
+    if let Some((preset, (its, values))) = belongs {
+        if its.marking != method.marking {
+            let (found, its, preset) = (quoted(method.name), quoted(its.name), quoted(preset.name));
+            return Err(cx.error(at, format!("found {found}; allowed: {its} with the preset {preset}")));
+        }
+        printed = values;
+    }
+    for (key, _) in &raw.0 {
+        if key != "method" && !method.params.iter().any(|p| p.name == *key) {
+            let problem = unknown_parameter(method, key);
+            return Err(cx.key_error(&step(path, key), problem));
+        }
+    }
+    let (values, given) = parameters(cx, path, method.params, &raw.0, link, printed)?;
+    let changed = given.iter().filter(|(name, _)| belongs.is_some() || cx.overridden(path, name));
+    let changed = changed.map(|(name, _)| format!("marking.{name}")).collect::<Vec<_>>();
+    for param in method.params.iter().filter(|p| !given.iter().any(|(name, _)| *name == p.name)) {
+        let key = step(path, param.name);
+        match (belongs.filter(|_| printed.iter().any(|(name, _)| *name == param.name)), param.default) {
+            (Some((p, _)), _) => cx.note(&key, Some(Origin::Preset), format!("{}, {}", p.name, p.source)),
+            (None, ParamDefault::FromLink(_, how)) => cx.note(&key, None, how.to_owned()),
+            (None, _) => {}
+        }
+    }
+    if let (None, Some((preset, _))) = (raw.get("method"), belongs) {
+        cx.note(&key, Some(Origin::Preset), format!("{}, {}", preset.name, preset.source));
+    }
+    raw.0.truncate(0);
+    raw.0.push(("method".to_owned(), Scalar::Text(method.name.to_owned())));
+    raw.0.extend(values.iter().map(|(param, value)| (param.name.to_owned(), scalar(param.unit, value))));
+    Ok((MarkingSpec { method, values }, changed))
+}
+
+/// What is wrong with a key that `method` does not have.
+pub fn unknown_parameter(method: &Method, key: &str) -> String {
+    let known = method.params.iter().map(|p| p.name);
+    match known.len() {
+        0 => format!("{} has no parameters", method.name),
+        _ => format!("no such parameter of {}; {}", method.name, choices(key, known)),
+    }
+}
+
+/// Refuses, at `path`, a method that the gateway's senders would not hear of; `found` is what brought it.
+pub fn check(cx: &Cx<'_>, path: &Path, found: &str, method: &Method, g: &Gateway) -> Result<(), Error> {
+    let refuse = |allowed: &str| Err(cx.error(path, format!("found {}; allowed: {allowed}", quoted(found))));
+    let splits = !g.pep.split.is_empty();
+    match (method.marking, g.mark) {
+        (Marking::Ecn, Place::Transmit) if splits => refuse(
+            "\"drop\" where mark = \"transmit\" and pep.split is not empty, for the sender had its acknowledgement, \
+             without a mark, ahead of the transmit queue",
+        ),
+        (Marking::Window, _) if !splits => refuse(
+            "\"drop\" or \"ecn\" where pep.split is empty, for the gateway then advertises no window that could be cut",
+        ),
+        (Marking::Window, Place::Transmit) => refuse(
+            "\"drop\" where mark = \"transmit\", for a packet behind the PEP does not tell whose window is to be cut",
+        ),
+        _ => Ok(()),
+    }
+}
