@@ -3,9 +3,11 @@
 mod average;
 pub mod avq;
 pub mod avqred;
+pub mod blue;
 pub mod choke;
 pub mod codel;
 pub mod droptail;
+pub mod gkvq;
 mod lottery;
 pub mod pi;
 pub mod pie;

@@ -40,6 +40,12 @@ impl Steps {
         cx.0.depart(&pkt, &mut cx.1)
     }
 
+    /// A packet of `len` bytes is lost for want of room at `us` microseconds.
+    pub fn overflow(&mut self, us: u64, len: u32) {
+        let (pkt, mut cx) = self.at(us, us, len);
+        cx.0.overflowed(&pkt, &mut cx.1);
+    }
+
     /// Wakes it when it wants to be woken; gives that time [us].
     pub fn wake(&mut self) -> u64 {
         let now = self.aqm.wake_at().unwrap();
