@@ -429,7 +429,10 @@ class _Book:
                     tooltip=tooltip
                 )
             )
-            layers.append(theirs.mark_text(dy=17, fontSize=11, fontStyle="italic").encode(text="setting:N"))
+            if len(self.all) <= MANY:
+                layers.append(
+                    theirs.mark_text(dy=17, fontSize=11, fontStyle="italic").encode(text="setting:N")
+                )
         chart = alt.layer(*layers).properties(width=self.width, height=300 if len(self.all) <= MANY else 460)
         runs = len(self.result.seeds)
         bars = (

@@ -19,7 +19,7 @@ from bentpipe.result import Result
 from bentpipe.scripts import VEGA_LITE, bundle
 from bentpipe.store import REPORT
 from bentpipe.traces import trace_figures
-from bentpipe.wording import brief, clock, convert, paragraphs, plural, quantity
+from bentpipe.wording import brief, clock, convert, number, paragraphs, plural, quantity
 
 __all__ = ["FORMATS", "check_formats", "render", "write_figures", "write_report"]
 
@@ -200,7 +200,13 @@ def _ranking(result: Result) -> dict[str, Any] | None:
         cells = []
         for metric in CRITERIA:
             row = stats[ranked.setting, metric.name]
-            cells.append({"text": quantity(row["mean"], row["ci95"]), "rank": ranked.ranks[metric.name]})
+            cells.append(
+                {
+                    "text": quantity(row["mean"], row["ci95"]),
+                    "brief": number(row["mean"]),
+                    "rank": ranked.ranks[metric.name],
+                }
+            )
         rows.append(
             {"place": ranked.place, "setting": ranked.setting, "mean": brief(ranked.mean, 3), "cells": cells}
         )
