@@ -6,7 +6,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help run test check-rust check-python test-rust test-python kernel bench fmt docs lock setup clean
+.PHONY: help run test check-rust check-python test-rust test-python kernel bench fuzz fmt docs lock setup clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -68,6 +68,17 @@ kernel: $(CORE) $(VENV)/.dev ## compare our TCP with the TCP of this machine's k
 bench: ## measure the speed of each algorithm and of the simulator
 	cargo bench --locked --quiet -p bentpipe-queue
 	cargo bench --locked --quiet -p bentpipe-sim
+
+# libFuzzer with the compiler that is installed: what `cargo fuzz` does, without a nightly one.
+FUZZ_SECONDS ?= 60
+FUZZ_SEED ?= 1
+fuzz: ## look for operations that break an algorithm, for FUZZ_SECONDS (60) from FUZZ_SEED (1)
+	@command -v c++ >/dev/null || { $(call debian,g++,libFuzzer is written in C++); }
+	mkdir -p target/fuzz/corpus
+	cd fuzz && CARGO_TARGET_DIR=../target/fuzz RUSTFLAGS="--cfg fuzzing -Cpasses=sancov-module -Ccodegen-units=1 \
+	  $(addprefix -Cllvm-args=-sanitizer-coverage-,level=4 inline-8bit-counters pc-table trace-compares)" \
+	  cargo run --locked --quiet --release --target "$$(rustc -vV | sed -n 's/host: //p')" -- \
+	  ../target/fuzz/corpus -artifact_prefix=../target/fuzz/ -max_len=4096 -seed=$(FUZZ_SEED) -max_total_time=$(FUZZ_SECONDS)
 
 fmt: $(VENV)/.dev ## format all code
 	cargo fmt --all

@@ -1,0 +1,13 @@
+//! libFuzzer looks for operations that break an algorithm.
+
+#![no_main]
+
+mod operations;
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    if let Err(problem) = operations::run(bytes) {
+        panic!("{problem}");
+    }
+});
