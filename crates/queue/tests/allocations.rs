@@ -1,0 +1,161 @@
+//! No algorithm of the registry allocates for single packets: once its tables have grown to what the traffic needs, none
+//! grows any more, whatever flows come and go.
+
+#![allow(unsafe_code, reason = "an allocator that counts is one")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use bentpipe_queue::registry::{AQMS, Algorithm, Discipline, SCHEDULERS};
+use bentpipe_queue::{
+    Discard, DropReason, Ecn, FlowEvent, Limit, Link, Marking, Packet, Queue, Setup, Tcp, Values,
+};
+use bentpipe_units::{Duration, Instant, Rate, Rng};
+
+/// The system's allocator, which counts what each thread asks of it.
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: every call goes to the system's allocator as it came; the counter allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.with(|count| count.set(count.get() + 1));
+        // SAFETY: as the caller warrants.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: as the caller warrants.
+        unsafe { System.dealloc(memory, layout) }
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATIONS.with(|count| count.set(count.get() + 1));
+        // SAFETY: as the caller warrants.
+        unsafe { System.realloc(memory, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const CAPACITY: Rate = Rate::from_bps(20_000_000);
+const PACKETS: u32 = 100_000;
+/// Those whose tables are still maps.
+const UNSETTLED: &[&str] = &["drr"];
+/// Flows at one time.
+const FLOWS: u32 = 1000;
+
+struct Ignore;
+
+impl Discard for Ignore {
+    fn dropped(&mut self, _: Packet, _: DropReason) {}
+}
+
+struct Traffic {
+    queue: Queue,
+    rng: Rng,
+    now: Instant,
+    link_free: Instant,
+    sent: u32,
+}
+
+impl Traffic {
+    fn new(algorithm: &Algorithm, discipline: &Discipline, marking: Marking) -> Self {
+        let link = Link { capacity: CAPACITY, mean_packet: 1400.0 };
+        let aqm = (algorithm.build)(&Values::resolve(algorithm.params, &link, &|_| None).unwrap()).unwrap();
+        let scheduler =
+            (discipline.build)(&Values::resolve(discipline.params, &link, &|_| None).unwrap()).unwrap();
+        let setup = Setup {
+            marking,
+            limit: Limit { packets: 400, bytes: u64::MAX },
+            capacity: CAPACITY,
+            seed: 1,
+            name: "allocations".to_owned(),
+        };
+        let queue = Queue::new(scheduler, aqm, &setup);
+        let mut traffic = Self {
+            queue,
+            rng: Rng::stream(1, "allocations", 0, "test"),
+            now: Instant::ZERO,
+            link_free: Instant::ZERO,
+            sent: 0,
+        };
+        for flow in 0..FLOWS {
+            traffic.queue.flow(id(flow), FlowEvent::Opened, Instant::ZERO);
+        }
+        traffic
+    }
+
+    /// Packets at `load` times the link's capacity; after each 50th a flow closes and another opens.
+    fn run(&mut self, packets: u32, load: f64) {
+        let transmission = CAPACITY.time_to_send(1400);
+        for _ in 0..packets {
+            self.now += transmission.scaled(self.rng.exponential(1.0 / load));
+            while self.link_free <= self.now {
+                match self.queue.leave(self.link_free, &mut Ignore) {
+                    Some(_) => self.link_free += transmission,
+                    None => self.link_free = self.now + Duration::from_nanos(1),
+                }
+            }
+            while self.queue.wake_at().is_some_and(|at| at <= self.now) {
+                if let Some(pkt) = self.queue.wake(self.now, &mut Ignore) {
+                    self.queue.enter(pkt, self.now, &mut Ignore);
+                }
+            }
+            let oldest = self.sent / 50;
+            if self.sent % 50 == 0 {
+                self.queue.flow(id(oldest), FlowEvent::Closed, self.now);
+                self.queue.flow(id(oldest + FLOWS), FlowEvent::Opened, self.now);
+            }
+            let flow = oldest + 1 + self.rng.below(u64::from(FLOWS)) as u32;
+            let window = 1400 * (2 + self.rng.below(500) as u32);
+            let tcp = Some(Tcp { window, seq: self.sent.wrapping_mul(1400), syn: self.rng.below(100) == 0 });
+            let pkt = Packet { ecn: Ecn::Ect, tcp, split: true, ..Packet::new(1400, id(flow), self.sent) };
+            if let Some(pkt) = self.queue.judge(pkt, self.now, &mut Ignore) {
+                self.queue.enter(pkt, self.now, &mut Ignore);
+            }
+            self.sent += 1;
+        }
+    }
+}
+
+/// Flow numbers all over `u32`.
+fn id(flow: u32) -> u32 {
+    flow.wrapping_mul(2_654_435_761)
+}
+
+/// Allocations for 100 000 packets, once 200 000 have passed, some of them in an overload that fills what can be filled.
+fn allocations(algorithm: &Algorithm, discipline: &Discipline, marking: Marking) -> u64 {
+    let mut traffic = Traffic::new(algorithm, discipline, marking);
+    traffic.run(PACKETS / 2, 20.0);
+    traffic.run(PACKETS / 2, 1.2);
+    traffic.run(PACKETS, 1.5);
+    let before = ALLOCATIONS.get();
+    traffic.run(PACKETS, 1.2);
+    ALLOCATIONS.get() - before
+}
+
+#[test]
+fn packets_allocate_nothing() {
+    assert!(Vec::<u8>::with_capacity(1).capacity() > 0 && ALLOCATIONS.get() > 0, "nothing is counted");
+    let (fifo, droptail) = (&SCHEDULERS[0], &AQMS[0]);
+    assert_eq!((fifo.name, droptail.name), ("fifo", "droptail"));
+    let mut found = Vec::new();
+    for marking in [Marking::Drop, Marking::Ecn] {
+        let pairs = AQMS
+            .iter()
+            .map(|aqm| (aqm, fifo))
+            .chain(SCHEDULERS.iter().map(|scheduler| (droptail, scheduler)));
+        for (aqm, scheduler) in pairs {
+            let count = allocations(aqm, scheduler, marking);
+            if count > 0 && !UNSETTLED.contains(&scheduler.name) {
+                found.push(format!("{} on {}, {marking:?}: {count}", aqm.name, scheduler.name));
+            }
+        }
+    }
+    assert!(found.is_empty(), "allocations for {PACKETS} packets: {found:#?}");
+}
