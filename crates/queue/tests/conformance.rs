@@ -1,10 +1,14 @@
 //! What must hold of every algorithm in the registry.
+//!
+//! Each AQM is tried on a fifo, each scheduler behind droptail, and a few AQMs on every scheduler.
 
 use bentpipe_queue::registry::{AQMS, Algorithm, Discipline, SCHEDULERS};
 use bentpipe_queue::{
-    Aqm, Discard, DropReason, Limit, Link, Marking, Packet, Queue, Scheduler, Setup, Unit, Value, Values,
+    Default, Discard, DropReason, Ecn, FlowEvent, Limit, Link, Marking, Packet, Param, Queue, Setup, Tcp,
+    Tune, Unit, Value, Values,
 };
 use bentpipe_units::{Duration, Instant, Rate, Rng};
+use cpu_time::ThreadTime;
 
 const CAPACITY: Rate = Rate::from_bps(20_000_000);
 
@@ -12,31 +16,46 @@ fn link() -> Link {
     Link { capacity: CAPACITY, mean_packet: 1400.0 }
 }
 
-fn defaults(algorithm: &Algorithm) -> Box<dyn Aqm> {
-    let values = Values::resolve(algorithm.params, &link(), &|_| None).unwrap();
-    (algorithm.build)(&values).unwrap()
-}
+/// An AQM and a scheduler, both with their defaults.
+#[derive(Clone, Copy)]
+struct Pair(&'static Algorithm, &'static Discipline);
 
-fn scheduler_with_defaults(discipline: &Discipline) -> Box<dyn Scheduler> {
-    let values = Values::resolve(discipline.params, &link(), &|_| None).unwrap();
-    (discipline.build)(&values).unwrap()
-}
-
-/// Every AQM on every scheduler.
-fn each(mut test: impl FnMut(&str, Queue)) {
-    for algorithm in AQMS {
-        for scheduler in SCHEDULERS {
-            let setup = Setup {
-                marking: Marking::Drop,
-                limit: Limit { packets: 400, bytes: u64::MAX },
-                capacity: CAPACITY,
-                seed: 1,
-                name: "conformance".to_owned(),
-            };
-            let name = format!("{} on {}", algorithm.name, scheduler.name);
-            test(&name, Queue::new(scheduler_with_defaults(scheduler), defaults(algorithm), &setup));
-        }
+impl Pair {
+    fn name(&self) -> String {
+        format!("{} on {}", self.0.name, self.1.name)
     }
+
+    fn queue(&self, marking: Marking, packets: u32) -> Queue {
+        let values = |params| Values::resolve(params, &link(), &|_| None).unwrap();
+        let scheduler = (self.1.build)(&values(self.1.params)).unwrap();
+        let aqm = (self.0.build)(&values(self.0.params)).unwrap();
+        let setup = Setup {
+            marking,
+            limit: Limit { packets, bytes: u64::MAX },
+            capacity: CAPACITY,
+            seed: 1,
+            name: "conformance".to_owned(),
+        };
+        Queue::new(scheduler, aqm, &setup)
+    }
+
+    /// Whether anything here signals congestion.
+    fn signals(&self) -> bool {
+        self.0.name != "droptail" || self.1.signals
+    }
+}
+
+/// Every AQM on a fifo, every scheduler behind droptail.
+fn plain() -> impl Iterator<Item = Pair> {
+    assert_eq!((AQMS[0].name, SCHEDULERS[0].name), ("droptail", "fifo"));
+    AQMS.iter().map(|a| Pair(a, &SCHEDULERS[0])).chain(SCHEDULERS[1..].iter().map(|s| Pair(&AQMS[0], s)))
+}
+
+/// … and some AQMs on every scheduler.
+fn pairs() -> impl Iterator<Item = Pair> {
+    let mixed =
+        AQMS.iter().filter(|a| ["red", "codel", "avqred", "choke", "redfc", "fred"].contains(&a.name));
+    plain().chain(mixed.flat_map(|a| SCHEDULERS[1..].iter().map(move |s| Pair(a, s))))
 }
 
 #[derive(Default)]
@@ -48,148 +67,428 @@ impl Discard for Lost {
     }
 }
 
-fn packet(handle: u32, flow: u32, len: u32) -> Packet {
-    Packet::new(len, flow, handle)
-}
-
-/// Offers packets at `load` times the link's capacity for `count` packets; gives what became of each.
-fn drive(
-    queue: &mut Queue,
+/// What comes to a queue.
+#[derive(Clone, Copy)]
+struct Traffic {
     start: Instant,
-    count: u32,
+    packets: u32,
+    /// Of the link's capacity.
     load: f64,
     flows: u32,
     len: u32,
-) -> (Vec<u32>, Vec<u32>) {
-    let (mut sent, mut lost) = (Vec::new(), Lost::default());
-    let mut rng = Rng::stream(9, "traffic", 0, "test");
-    let transmission = CAPACITY.time_to_send(u64::from(len.max(40)));
-    let (mut now, mut link_free) = (start, start);
-    for handle in 0..count {
-        now += transmission.scaled(rng.exponential(1.0 / load));
-        while link_free <= now {
-            match queue.leave(link_free, &mut lost) {
-                Some(pkt) => {
-                    sent.push(pkt.handle);
-                    link_free += transmission;
+    /// ECN field and split, by the packet's handle.
+    kind: fn(u32) -> (Ecn, bool),
+    /// Whether flows open and close, and the capacity changes, all the time.
+    restless: bool,
+}
+
+const TRAFFIC: Traffic = Traffic {
+    start: Instant::ZERO,
+    packets: 20_000,
+    load: 1.2,
+    flows: 50,
+    len: 1400,
+    kind: |_| (Ecn::NotEct, false),
+    restless: false,
+};
+
+/// What became of the packets.
+#[derive(Debug, PartialEq, Eq)]
+struct Fate {
+    sent: Vec<Packet>,
+    lost: Vec<(Packet, DropReason)>,
+}
+
+impl Traffic {
+    /// Offers the packets to a queue; gives what became of each.
+    fn drive(&self, queue: &mut Queue) -> Fate {
+        let (mut sent, mut lost) = (Vec::new(), Lost::default());
+        let mut rng = Rng::stream(9, "traffic", 0, "test");
+        let transmission = CAPACITY.time_to_send(u64::from(self.len.max(40)));
+        let (mut now, mut link_free) = (self.start, self.start);
+        for handle in 0..self.packets {
+            now += transmission.scaled(rng.exponential(1.0 / self.load));
+            while link_free <= now && link_free < Instant::from_nanos(u64::MAX) {
+                match queue.leave(link_free, &mut lost) {
+                    Some(pkt) => {
+                        sent.push(pkt);
+                        link_free += transmission;
+                    }
+                    None => link_free = now + Duration::from_nanos(1),
                 }
-                None => link_free = now + Duration::from_nanos(1),
             }
-        }
-        while queue.wake_at().is_some_and(|at| at <= now) {
-            if let Some(pkt) = queue.wake(now, &mut lost) {
+            for _ in 0..10_000 {
+                if queue.wake_at().is_none_or(|at| at > now) {
+                    break;
+                }
+                if let Some(pkt) = queue.wake(now, &mut lost) {
+                    queue.enter(pkt, now, &mut lost);
+                }
+            }
+            let flow = self.flow(&mut rng);
+            if self.restless && handle % 7 == 0 {
+                let event = if rng.below(2) == 0 { FlowEvent::Opened } else { FlowEvent::Closed };
+                queue.flow(self.flow(&mut rng), event, now);
+            }
+            if self.restless && handle % 500 == 0 {
+                queue.set_capacity(Rate::from_bps(rng.below(40_000_000)));
+            }
+            let (ecn, split) = (self.kind)(handle);
+            let tcp = Tcp {
+                window: 1400 * (1 + rng.below(50) as u32),
+                seq: rng.bits() as u32,
+                syn: handle % 20 == 0,
+            };
+            let tcp = (handle % 3 > 0).then_some(tcp);
+            let pkt = Packet { ecn, split, tcp, ..Packet::new(self.len, flow, handle) };
+            if let Some(pkt) = queue.judge(pkt, now, &mut lost) {
                 queue.enter(pkt, now, &mut lost);
             }
+            queue.probe(&mut |name, value| {
+                assert!(value.is_finite(), "{name} is {value}");
+                assert!(!is_probability(name) || (0.0..=1.0).contains(&value), "{name} is {value}");
+            });
+            queue.check().unwrap();
         }
-        let flow = rng.below(u64::from(flows)) as u32;
-        if let Some(pkt) = queue.judge(packet(handle, flow, len), now, &mut lost) {
-            queue.enter(pkt, now, &mut lost);
-        }
-        queue.probe(&mut |name, value| assert!(value.is_finite(), "{name} is {value}"));
-        queue.probe(&mut |name, value| {
-            assert!(
-                !(name == "p" || name.starts_with("p_")) || (0.0..=1.0).contains(&value),
-                "{name} is {value}"
-            );
-        });
-        queue.check().unwrap();
+        Fate { sent, lost: lost.0 }
     }
-    (sent, lost.0.iter().map(|(pkt, _)| pkt.handle).collect())
+
+    /// Numbers all over `u32`; the last flow has the greatest there is.
+    fn flow(&self, rng: &mut Rng) -> u32 {
+        match rng.below(u64::from(self.flows)) as u32 + 1 {
+            last if last == self.flows => u32::MAX,
+            flow => flow.wrapping_mul(2_654_435_761),
+        }
+    }
+}
+
+fn is_probability(name: &str) -> bool {
+    name == "p" || name.starts_with("p_")
+}
+
+/// Checks that each packet is in one place.
+fn conserved(name: &str, queue: &Queue, fate: &Fate, packets: u32) {
+    let here = queue.state().packets + queue.state().held;
+    assert_eq!(fate.sent.len() + fate.lost.len() + here as usize, packets as usize, "{name}");
+    let mut gone: Vec<_> =
+        fate.sent.iter().chain(fate.lost.iter().map(|(pkt, _)| pkt)).map(|p| p.handle).collect();
+    gone.sort_unstable();
+    gone.dedup();
+    assert_eq!(gone.len() as u32, packets - here, "{name}: a packet left twice");
 }
 
 #[test]
 fn packets_are_conserved() {
-    each(|name, mut queue| {
-        let (mut sent, lost) = drive(&mut queue, Instant::ZERO, 20_000, 1.2, 50, 1400);
-        let held = (queue.state().packets + queue.state().held) as usize;
-        assert_eq!(sent.len() + lost.len() + held, 20_000, "{name}");
-        sent.extend(lost);
-        sent.sort_unstable();
-        sent.dedup();
-        assert_eq!(sent.len(), 20_000 - held, "{name}: a packet left twice");
-    });
+    for pair in pairs() {
+        for restless in [false, true] {
+            let mut queue = pair.queue(Marking::Drop, 400);
+            let traffic = Traffic { packets: 10_000, restless, ..TRAFFIC };
+            let fate = traffic.drive(&mut queue);
+            conserved(&pair.name(), &queue, &fate, traffic.packets);
+        }
+    }
 }
 
 #[test]
 fn equal_seeds_give_equal_verdicts() {
-    let mut first = Vec::new();
-    each(|_, mut queue| first.push(drive(&mut queue, Instant::ZERO, 5_000, 1.5, 50, 1400)));
-    let mut again = first.into_iter();
-    each(|name, mut queue| {
-        let run = drive(&mut queue, Instant::ZERO, 5_000, 1.5, 50, 1400);
-        assert_eq!(Some(run), again.next(), "{name}");
-    });
+    for pair in pairs() {
+        let traffic = Traffic { packets: 4_000, load: 1.5, restless: true, ..TRAFFIC };
+        let [one, other] = [(); 2].map(|()| traffic.drive(&mut pair.queue(Marking::Drop, 400)));
+        assert_eq!(one, other, "{}", pair.name());
+    }
 }
 
 #[test]
 fn a_light_load_loses_nothing() {
-    each(|name, mut queue| {
-        let (_, lost) = drive(&mut queue, Instant::ZERO, 5_000, 0.3, 10, 1400);
-        assert!(lost.is_empty(), "{name} lost {} of 5000", lost.len());
-    });
+    for pair in pairs() {
+        let traffic = Traffic { packets: 5_000, load: 0.3, flows: 10, ..TRAFFIC };
+        let fate = traffic.drive(&mut pair.queue(Marking::Drop, 400));
+        assert!(fate.lost.is_empty(), "{} lost {} of 5000", pair.name(), fate.lost.len());
+    }
 }
 
 #[test]
 fn an_idle_hour_upsets_nothing() {
-    each(|name, mut queue| {
-        drive(&mut queue, Instant::ZERO, 2_000, 2.0, 10, 1400);
-        let (drained, later) = (Duration::from_secs(10), Duration::from_secs(3610));
-        while queue.leave(Instant::ZERO + drained, &mut Lost::default()).is_some() {}
-        let (_, lost) = drive(&mut queue, Instant::ZERO + later, 2_000, 0.3, 10, 1400);
-        assert!(lost.is_empty(), "{name} still loses {} of 2000", lost.len());
-    });
+    for pair in pairs() {
+        let mut queue = pair.queue(Marking::Drop, 400);
+        Traffic { packets: 2_000, load: 2.0, flows: 10, ..TRAFFIC }.drive(&mut queue);
+        let drained = Instant::ZERO + Duration::from_secs(10);
+        while queue.leave(drained, &mut Lost::default()).is_some() {}
+        // Those who come back after the hour find an algorithm that has caught up with the time.
+        let start = Instant::ZERO + Duration::from_secs(3610);
+        while queue.wake_at().is_some_and(|at| at < start) {
+            let at = queue.wake_at().unwrap().max(drained);
+            if let Some(pkt) = queue.wake(at, &mut Lost::default()) {
+                queue.enter(pkt, at, &mut Lost::default());
+                queue.leave(at, &mut Lost::default());
+            }
+        }
+        let fate = Traffic { start, packets: 2_000, load: 0.3, flows: 10, ..TRAFFIC }.drive(&mut queue);
+        assert!(fate.lost.is_empty(), "{} still loses {} of 2000", pair.name(), fate.lost.len());
+    }
 }
 
 #[test]
 fn hundredfold_overload_odd_lengths_and_many_flows_are_survived() {
-    for (load, flows, len) in [(100.0, 1, 1400), (1.5, 100_000, 1400), (1.5, 10, 0), (1.5, 10, 65_535)] {
-        each(|name, mut queue| {
-            let (sent, lost) = drive(&mut queue, Instant::ZERO, 20_000, load, flows, len);
-            let held = (queue.state().packets + queue.state().held) as usize;
-            assert_eq!(sent.len() + lost.len() + held, 20_000, "{name} at load {load}");
-            assert!(!sent.is_empty(), "{name} at load {load} sends nothing");
-        });
+    for (load, flows, len) in
+        [(100.0, 1, 1400), (1.5, 1, 1400), (1.5, 100_000, 1400), (1.5, 10, 0), (1.5, 10, 65_535)]
+    {
+        for pair in plain() {
+            let mut queue = pair.queue(Marking::Drop, 400);
+            let traffic = Traffic { load, flows, len, ..TRAFFIC };
+            let fate = traffic.drive(&mut queue);
+            let name = format!("{} at load {load} of {flows} flows with {len} bytes", pair.name());
+            conserved(&name, &queue, &fate, traffic.packets);
+            assert!(!fate.sent.is_empty(), "{name} sends nothing");
+        }
     }
 }
 
 #[test]
-fn time_may_stand_still() {
-    each(|name, mut queue| {
-        let (mut out, mut lost) = (0, Lost::default());
-        for handle in 0..5_000 {
-            let now = Instant::from_nanos(7);
-            if let Some(pkt) = queue.judge(packet(handle, handle % 3, 1400), now, &mut lost) {
-                queue.enter(pkt, now, &mut lost);
+fn time_may_stand_still_or_be_near_its_end() {
+    for start in [0, 7, u64::MAX / 2, u64::MAX - 1_000_000_000, u64::MAX].map(Instant::from_nanos) {
+        for pair in plain() {
+            let (mut queue, mut lost, mut sent) =
+                (pair.queue(Marking::Drop, 400), Lost::default(), Vec::new());
+            for handle in 0..3_000 {
+                if let Some(pkt) = queue.judge(Packet::new(1400, handle % 3, handle), start, &mut lost) {
+                    queue.enter(pkt, start, &mut lost);
+                }
+                if handle % 2 == 0 {
+                    sent.extend(queue.leave(start, &mut lost));
+                }
             }
-            if handle % 2 == 0 {
-                out += usize::from(queue.leave(now, &mut lost).is_some());
-            }
+            conserved(&pair.name(), &queue, &Fate { sent, lost: lost.0 }, 3_000);
+            queue.check().unwrap();
+
+            let mut queue = pair.queue(Marking::Drop, 400);
+            let traffic = Traffic { start, packets: 2_000, ..TRAFFIC };
+            let fate = traffic.drive(&mut queue);
+            conserved(&pair.name(), &queue, &fate, traffic.packets);
         }
-        assert_eq!(
-            out + lost.0.len() + (queue.state().packets + queue.state().held) as usize,
-            5_000,
-            "{name}"
-        );
-        queue.check().unwrap();
+    }
+}
+
+/// RFC 3168, section 5: a mark on a packet whose transport understands is no drop, on another it is; nobody else's packets
+/// are marked.
+#[test]
+fn ecn_marks_what_can_be_marked_and_drops_the_rest() {
+    for pair in plain() {
+        let kind = |handle| ([Ecn::Ect, Ecn::NotEct, Ecn::Ect1][handle as usize % 3], false);
+        let mut queue = pair.queue(Marking::Ecn, 400);
+        let fate = Traffic { load: 1.5, kind, ..TRAFFIC }.drive(&mut queue);
+        let name = pair.name();
+        for pkt in &fate.sent {
+            let was = kind(pkt.handle).0;
+            assert!(
+                pkt.ecn == was || pkt.ecn == Ecn::Ce && was != Ecn::NotEct,
+                "{name}: {was:?} became {:?}",
+                pkt.ecn
+            );
+            assert!(!pkt.marked, "{name}");
+        }
+        if pair.signals() {
+            assert!(
+                fate.sent.iter().any(|pkt| pkt.ecn == Ecn::Ce) || drops_at_once(pair),
+                "{name} marks nothing"
+            );
+            assert!(queue.counters().marked > 0, "{name} signals nothing");
+        } else {
+            assert_eq!(queue.counters().marked, 0, "{name}");
+        }
+    }
+}
+
+/// [B07] 2.3: a marked packet whose connection the gateway splits goes on with its mark; another is dropped.
+#[test]
+fn window_marking_marks_split_connections_and_drops_the_rest() {
+    for pair in plain() {
+        let kind = |handle| (Ecn::Ect, handle % 2 == 0);
+        let fate = Traffic { load: 1.5, kind, ..TRAFFIC }.drive(&mut pair.queue(Marking::Window, 400));
+        let name = pair.name();
+        for pkt in &fate.sent {
+            assert!(!pkt.marked || pkt.split, "{name}: a packet of a connection that is not split is marked");
+            assert_eq!(pkt.ecn, Ecn::Ect, "{name}");
+        }
+        if pair.signals() {
+            assert!(fate.sent.iter().any(|pkt| pkt.marked) || drops_at_once(pair), "{name} marks nothing");
+        }
+    }
+}
+
+/// Those that only ever drop, whatever the marking method, and why.
+const DROPS: &[(&str, &str)] = &[("redfc", "holds packets back instead of marking them")];
+
+fn drops_at_once(pair: Pair) -> bool {
+    DROPS.iter().any(|(name, _)| *name == pair.0.name || *name == pair.1.name)
+}
+
+/// Those that show no probability, and why.
+const NO_PROBABILITY: &[(&str, &str)] = &[
+    ("droptail", "signals nothing"),
+    ("codel", "marks at times, not by chance"),
+    ("avq", "marks what would overflow its virtual queue, not by chance"),
+    ("gkvq", "marks what would overflow its virtual queue, not by chance"),
+];
+
+#[test]
+fn whatever_signals_by_chance_shows_its_probability() {
+    let named = plain().map(|pair| {
+        let of_scheduler = pair.0.name == "droptail" && pair.1.name != "fifo";
+        (if of_scheduler { pair.1.name } else { pair.0.name }, pair)
     });
+    for (name, pair) in named.filter(|(name, pair)| pair.signals() || *name == "droptail") {
+        let mut queue = pair.queue(Marking::Drop, 400);
+        Traffic { load: 1.5, packets: 2_000, ..TRAFFIC }.drive(&mut queue);
+        let mut shown = false;
+        queue.probe(&mut |name, _| shown |= is_probability(name));
+        let excused = NO_PROBABILITY.iter().any(|(other, _)| *other == name);
+        assert!(shown != excused, "{name}: shows a probability: {shown}; has a reason not to: {excused}");
+    }
+}
+
+/// Work per packet does not grow with the flows: 1000 times as many may cost what caches cost, but a look at each of them,
+/// or at each packet that waits, would cost 1000 times as much. How long a single packet can take, the benchmark shows.
+#[test]
+fn the_cost_of_a_packet_hardly_grows_with_the_flows() {
+    let cost = |pair: Pair, flows: u32| {
+        let mut queue = pair.queue(Marking::Ecn, 100_000);
+        let mut rng = Rng::stream(3, "cost", 0, "test");
+        let mut now = Instant::ZERO;
+        let traffic = Traffic { flows, ..TRAFFIC };
+        for flow in 0..flows {
+            queue.flow((flow + 1).wrapping_mul(2_654_435_761), FlowEvent::Opened, now);
+        }
+        let mut offer = |packets: u32, drain: bool| {
+            for handle in 0..packets {
+                now += Duration::from_micros(5);
+                let tcp = Some(Tcp {
+                    window: 1400 * (1 + rng.below(50) as u32),
+                    seq: rng.bits() as u32,
+                    syn: false,
+                });
+                let pkt = Packet { ecn: Ecn::Ect, tcp, ..Packet::new(1400, traffic.flow(&mut rng), handle) };
+                if let Some(pkt) = queue.judge(pkt, now, &mut Lost::default()) {
+                    queue.enter(pkt, now, &mut Lost::default());
+                }
+                if drain {
+                    queue.leave(now, &mut Lost::default());
+                }
+                if queue.wake_at().is_some_and(|at| at <= now) {
+                    queue.wake(now, &mut Lost::default());
+                }
+            }
+        };
+        // As many wait as there are flows.
+        offer(flows, false);
+        offer(5_000, true);
+        let times = [(); 5].map(|()| {
+            let started = ThreadTime::now();
+            offer(2_000, true);
+            started.elapsed().as_secs_f64()
+        });
+        times.into_iter().fold(f64::INFINITY, f64::min)
+    };
+    for pair in plain() {
+        let (few, many) = (cost(pair, 100), cost(pair, 100_000));
+        assert!(
+            many < 50.0 * few,
+            "{}: 2000 packets take {few} s with 100 flows, {many} s with 100 000",
+            pair.name()
+        );
+    }
+}
+
+/// Every parameter of the registry, with the name of what it belongs to.
+fn params() -> impl Iterator<Item = (&'static str, &'static [Param])> {
+    AQMS.iter().map(|a| (a.name, a.params)).chain(SCHEDULERS.iter().map(|s| (s.name, s.params)))
 }
 
 #[test]
 fn every_parameter_has_a_default_in_its_range_and_a_description() {
-    for algorithm in AQMS {
-        let values = Values::resolve(algorithm.params, &link(), &|_| None).unwrap();
-        for (param, value) in values.iter() {
-            let at = format!("{}.{}", algorithm.name, param.name);
-            assert!(!param.doc.is_empty() && !param.doc.ends_with('.'), "{at}");
-            match value {
-                Value::Number(x) => assert!(param.unit != Unit::Flag && param.range.allows(x), "{at} = {x}"),
-                Value::Flag(_) => assert!(param.unit == Unit::Flag, "{at}"),
-                Value::Name(x) => {
-                    assert!(matches!(param.unit, Unit::Name(names) if names.contains(&x)), "{at} = {x}");
+    for (owner, params) in params() {
+        for link in [(20_000_000, 1400.0), (1000, 65_535.0), (1_000_000_000_000, 40.0)] {
+            let link = Link { capacity: Rate::from_bps(link.0), mean_packet: link.1 };
+            let values = Values::resolve(params, &link, &|_| None).unwrap();
+            for (param, value) in values.iter() {
+                let at = format!("{owner}.{}", param.name);
+                assert!(!param.doc.is_empty() && !param.doc.ends_with('.'), "{at}");
+                match value {
+                    Value::Number(x) => {
+                        assert!(param.unit != Unit::Flag && param.range.allows(x), "{at} = {x}")
+                    }
+                    Value::Flag(_) => assert!(param.unit == Unit::Flag, "{at}"),
+                    Value::Name(x) => {
+                        assert!(matches!(param.unit, Unit::Name(names) if names.contains(&x)), "{at} = {x}");
+                    }
                 }
             }
         }
     }
+}
+
+/// What is not to be tuned, and why. All else says where to search.
+const NOT_TUNED: &[(&str, &str)] = &[
+    ("mean_packet", "the traffic decides"),
+    ("mtu", "the link decides"),
+    ("capacity", "the link decides"),
+    ("max_capacity", "the link decides"),
+    ("held_limit", "a bound on memory"),
+    ("ns2", "there to compare with ns-2"),
+    ("wait", "there to compare with ns-2"),
+    ("pie.t_update", "the weights belong to it"),
+    ("pie.delay", "both ways measure the same"),
+    ("pie.dq_threshold", "how the delay is measured"),
+    ("pie.mark_ecnth", "a safeguard"),
+    ("pie.derandomize", "a part of the algorithm, off for comparison"),
+    ("pie.cap", "a part of the algorithm, off for comparison"),
+];
+
+#[test]
+fn every_parameter_says_where_its_default_comes_from_and_where_to_search() {
+    let mut problems = Vec::new();
+    for (owner, params) in params() {
+        for param in params {
+            let at = format!("{owner}.{}", param.name);
+            if param.origin.is_empty() {
+                problems.push(format!("{at}: where does its default come from?"));
+            }
+            let range = &param.range;
+            let inside = |low: f64, high: f64| low < high && range.allows(low) && range.allows(high);
+            let fine = match param.tune {
+                None => NOT_TUNED.iter().any(|(name, _)| *name == param.name || *name == at),
+                Some(Tune::Linear(low, high)) => inside(low, high),
+                Some(Tune::Log(low, high)) => low > 0.0 && inside(low, high),
+                Some(Tune::Around(low, high)) => {
+                    0.0 < low && low < high && low <= 1.0 && high >= 1.0 && {
+                        let values =
+                            Values::resolve(std::slice::from_ref(param), &link(), &|_| None).unwrap();
+                        matches!(param.default, Default::FromLink(..)) && {
+                            let default = values.number(param.name);
+                            inside(low * default, high * default)
+                        }
+                    }
+                }
+                Some(Tune::Each) => matches!(param.unit, Unit::Flag | Unit::Name(_)),
+            };
+            if !fine && param.tune.is_none() {
+                problems.push(format!(
+                    "{at}: where to search? If nowhere: NOT_TUNED in this file gives the reason"
+                ));
+            } else if !fine {
+                problems.push(format!("{at}: searched within {:?}, allowed: {range}", param.tune));
+            }
+            if let (Default::Is(Value::Number(x)), Some(Tune::Linear(low, high) | Tune::Log(low, high))) =
+                (param.default, param.tune)
+            {
+                if x < low || x > high {
+                    problems
+                        .push(format!("{at}: its default {x} is not where it is searched, {low} to {high}"));
+                }
+            }
+        }
+    }
+    assert!(problems.is_empty(), "{problems:#?}");
 }
 
 #[test]
@@ -208,11 +507,12 @@ fn every_preset_can_be_built() {
 
 #[test]
 fn a_value_outside_its_range_is_refused_with_its_name_and_what_is_allowed() {
-    for algorithm in AQMS {
-        for param in algorithm.params.iter().filter(|p| p.unit != Unit::Flag) {
-            for bad in [f64::NAN, param.range.max + param.range.max.abs().max(1.0), -1.0] {
+    for (_, params) in params() {
+        for param in params.iter().filter(|p| p.unit != Unit::Flag) {
+            let least = param.range.min - param.range.min.abs().max(1.0);
+            for bad in [f64::NAN, param.range.max + param.range.max.abs().max(1.0), least] {
                 let given = |name: &str| (name == param.name).then_some(Value::Number(bad));
-                let error = Values::resolve(algorithm.params, &link(), &given).unwrap_err();
+                let error = Values::resolve(params, &link(), &given).unwrap_err();
                 assert_eq!(error.name, param.name);
                 assert!(error.problem.contains("allowed: "), "{error}");
             }

@@ -1,22 +1,38 @@
-//! RED, random early detection.
+//! RED, random early detection: marks at random by the average length of the queue, before it is full.
 //!
-//! Floyd & Jacobson 1993; [B07] 2.2.1. On every arrival at the mark point, with `q` packets in the watched
-//! queue: `avg += w_q (q - avg)`; where the link has been idle, `avg *= (1 - w_q)^m` with `m` the number of
-//! packets that could have been sent in the time. Then the lottery on `avg` between `min_th` and `max_th`.
+//! Floyd & Jacobson 1993; [B07] 2.2.1. On every arrival at the mark point, with `q` packets in the watched queue:
 //!
-//! *Departures:* the average is updated by arrivals at the mark point, not at the watched queue: there a
-//! gateway whose marks stop all arrivals would never learn that its queue has drained. Four options: `gentle` raises
-//! the probability from `max_p` to 1 between `max_th` and `2 max_th` (Floyd 2000), in place of the step to 1; `wait` is
-//! ns-2's way to spread marks further; `ns2` are its other ones: `m` is a whole number, and one more, for the arrival at an
-//! idle link is a sample of an empty queue, and nothing is marked that finds at most one packet waiting; in byte mode (`bytes`; Floyd & Jacobson 1993, section V) `p_b` is scaled by the
-//! packet's length over the mean. [B07] Table 3.2 does not say which RED is under the settings RED FC 1 to 5: they take the
-//! parameters of RED 4, as the SRED settings of Table 3.1 do.
+//!     the link is busy:               avg = avg + w_q (q - avg)
+//!     it could have sent m packets:   avg = avg (1 - w_q)^m
+//!
+//! Below `min_th` nothing is marked, from `max_th` on everything. Between them
+//!
+//!     p_b = max_p (avg - min_th) / (max_th - min_th)
+//!     p_a = p_b / (1 - count p_b)
+//!
+//! and a packet is marked with probability `p_a`, where `count` is the number of packets since the last mark: so marks
+//! are spread evenly, instead of coming in clumps.
+//!
+//! *Departures:* the average is updated by arrivals at the mark point, not at the watched queue: there a gateway whose
+//! marks stop all arrivals would never learn that its queue has drained. Four options: `gentle` raises the probability
+//! from `max_p` to 1 between `max_th` and `2 max_th` (Floyd 2000), in place of the step to 1; `wait` is ns-2's way to
+//! spread marks further; `ns2` are its other ones: `m` is a whole number, and one more, for the arrival at an idle link
+//! is a sample of an empty queue, and nothing is marked that finds at most one packet waiting; in byte mode (`bytes`;
+//! Floyd & Jacobson 1993, section V) `p_b` is scaled by the packet's length over the mean. [B07] Table 3.2 does not say
+//! which RED is under the settings RED FC 1 to 5: they take the parameters of RED 4, as the SRED settings of Table 3.1
+//! do.
+//!
+//! *In a satellite gateway:* it watches the transmit queue, behind the PEP, and marks at the receive queue, ahead of
+//! it, where a dropped segment is the sender's to repeat. What is admitted reaches the watched queue only after the
+//! PEP, so the average is as old as that takes, besides its own memory of `1 / w_q` packets: the longer the PEP holds
+//! packets, the more the queue swings, and between swings the link may idle. `avqred` does without that delay. Its
+//! thresholds are packets: after a change of the link's rate, or in a fade, they stand for another delay.
 
 use super::average::{self, Average};
 use super::lottery::{self, Lottery};
 use crate::marking;
 use crate::registry::{Algorithm, Placement, Preset};
-use crate::{Aqm, Cx, Packet, Param, ParamError, Value, Values, Verdict};
+use crate::{Aqm, Cx, Packet, Param, ParamError, Tune, Value, Values, Verdict};
 
 /// The registry's entry.
 pub const ALGORITHM: Algorithm = Algorithm {
@@ -34,15 +50,21 @@ const PARAMS: &[Param] = &[
     lottery::MAX_TH,
     average::W_Q,
     average::MAX_P,
-    Param::flag("gentle", false, "Ramp from `max_p` to 1 between `max_th` and twice it"),
-    Param::flag("wait", false, "Spare the first `1 / p_b` packets after a mark, as ns-2 does by default"),
+    Param::flag("gentle", false, "Ramp from `max_p` to 1 between `max_th` and twice it")
+        .origin("Floyd & Jacobson 1993 have a step to 1")
+        .tune(Tune::Each),
+    Param::flag("wait", false, "Spare the first `1 / p_b` packets after a mark, as ns-2 does by default")
+        .origin("Floyd & Jacobson 1993 spare none"),
     Param::flag(
         "ns2",
         false,
         "Average and spare as ns-2 does: an arrival after an idle time is a sample too, and one that finds at most one packet \
          waiting is never marked",
-    ),
-    Param::flag("bytes", false, "Mark in proportion to a packet's length"),
+    )
+    .origin("Floyd & Jacobson 1993 do neither"),
+    Param::flag("bytes", false, "Mark in proportion to a packet's length")
+        .origin("[B07] counts packets")
+        .tune(Tune::Each),
     average::MEAN_PACKET,
 ];
 
