@@ -107,7 +107,7 @@ impl Traffic {
                 }
             }
             let oldest = self.sent / 50;
-            if self.sent % 50 == 0 {
+            if self.sent.is_multiple_of(50) {
                 self.queue.flow(id(oldest), FlowEvent::Closed, self.now);
                 self.queue.flow(id(oldest + FLOWS), FlowEvent::Opened, self.now);
             }
