@@ -38,14 +38,14 @@ impl Bytes<'_> {
             return None;
         }
         Some(match param.unit {
-            Unit::Flag => Value::Flag(byte % 2 == 0),
+            Unit::Flag => Value::Flag(byte.is_multiple_of(2)),
             Unit::Name(names) => Value::Name(names[usize::from(byte) % names.len()]),
             unit => {
                 let (min, max) = (param.range.min.max(-1e18), param.range.max.min(1e18));
                 let least = if param.range.above { min + (max - min) * 1e-12 } else { min };
                 // Evenly, or evenly in the exponent up from the least.
                 let share = f64::from(byte - 96) / 159.0;
-                let x = if byte % 2 == 0 {
+                let x = if byte.is_multiple_of(2) {
                     least + (max - least) * share
                 } else {
                     least + (max - least) * libm::exp2(-40.0 * (1.0 - share))
