@@ -37,7 +37,10 @@ impl Packet {
     }
 }
 
-/// What TCP says of a packet with data.
+/// What TCP says of a packet.
+///
+/// A satellite packet that carries the bytes of a connection which a PEP has ended has them from that connection: the
+/// window that was last heard of from its sender, and the place of the bytes in its stream. The first byte opens it there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tcp {
     /// The sender's congestion window when the packet left it [bytes]. Exact in the simulator; a live gateway

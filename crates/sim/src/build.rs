@@ -2,7 +2,9 @@
 
 use bentpipe_channel::{Satellite, Sender};
 use bentpipe_gateway::{FlowControl, Gateway, PepBuffers, Place, Regulator, Sharing};
-use bentpipe_queue::{Limit, Marking, Queue, Scheduler, Setup, aqm::droptail::DropTail, sched::fifo::Fifo};
+use bentpipe_queue::{
+    FlowTable, Limit, Marking, Queue, Scheduler, Setup, aqm::droptail::DropTail, sched::fifo::Fifo,
+};
 use bentpipe_scenario as scenario;
 use bentpipe_scenario::{BufferPer, Congestion, Ecn, Protocol, Scenario, Subject, TrafficKind, Transport};
 use bentpipe_transport::{rtp, sctp, spacelink, tcp};
@@ -247,6 +249,7 @@ impl Builder<'_> {
             gateway,
             buffers: PepBuffers::new(g.pep.buffer, sharing).with_control(control),
             flow_key: g.flow_key,
+            open: FlowTable::default(),
             near: spacelink::Endpoint::new(config.clone()),
             far: spacelink::Endpoint::new(config.clone()),
             config,

@@ -4,6 +4,7 @@
 //! `up` nearer the sender and `down` nearer the receiver; where a gateway splits, a stream of its spacelink joins
 //! the `down` of one leg to the `up` of the next.
 
+use bentpipe_queue::FlowEvent;
 use bentpipe_transport::{spacelink, tcp};
 use bentpipe_units::Instant;
 
@@ -79,6 +80,8 @@ pub struct Conn {
     /// When the agenda next calls for its timer, and for its pacing.
     timer_at: Instant,
     pace_at: Instant,
+    /// The congestion window of the peer when the latest segment from it left [bytes].
+    pub peer_window: u32,
     /// Bytes acknowledged by the peer that the spacelink has been told of.
     consumed: u64,
     /// Whether it opened its leg itself.
@@ -124,7 +127,7 @@ pub struct Circuit {
     pub association: Option<u32>,
     /// Its medium, where RTP carries it.
     pub medium: Option<u32>,
-    relays: Vec<(u32, u32)>,
+    pub relays: Vec<(u32, u32)>,
     /// With and against the data, for each leg.
     pub paths: Vec<(Path, Path)>,
     own_lines: Vec<(u32, u32)>,
@@ -205,7 +208,8 @@ impl World {
             conn.trace = if sends { self.tracer.begin(flow, place / 2) } else { NONE };
             conn.tcp = tcp::Connection::listen(&self.configs[conn.config as usize]);
             (conn.timer_at, conn.pace_at) = (Instant::FAR_FUTURE, Instant::FAR_FUTURE);
-            (conn.consumed, conn.active, conn.greeted, conn.ended) = (0, false, false, false);
+            (conn.peer_window, conn.consumed) = (0, 0);
+            (conn.active, conn.greeted, conn.ended) = (false, false, false);
         }
         for i in 0..self.circuits[index as usize].relays.len() {
             let (station, stream) = self.circuits[index as usize].relays[i];
@@ -215,6 +219,7 @@ impl World {
             s.buffers.open(stream, user, u64::from(segment));
             self.offer_window(station, stream);
         }
+        self.announce(index, FlowEvent::Opened);
         index
     }
 
@@ -430,6 +435,7 @@ impl World {
         if !conns_done || !streams_done || !association_done {
             return;
         }
+        self.announce(circuit, FlowEvent::Closed);
         self.circuits[circuit as usize].phase = Phase::Free;
         for i in 0..self.circuits[circuit as usize].relays.len() {
             let (station, stream) = self.circuits[circuit as usize].relays[i];
@@ -607,6 +613,7 @@ impl Conn {
             role,
             timer_at: Instant::FAR_FUTURE,
             pace_at: Instant::FAR_FUTURE,
+            peer_window: 0,
             consumed: 0,
             active: false,
             greeted: false,

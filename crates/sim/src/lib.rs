@@ -11,6 +11,7 @@ mod build;
 mod circuit;
 mod media;
 mod network;
+mod queued;
 mod recorder;
 mod sender;
 mod traffic;

@@ -1,7 +1,7 @@
 //! Everything there is in a run, and what moves it.
 
 use bentpipe_gateway::{Event as GatewayEvent, Gateway, PepBuffers};
-use bentpipe_queue::{Ecn, Packet};
+use bentpipe_queue::{FlowTable, Packet};
 use bentpipe_scenario::FlowKey;
 use bentpipe_transport::{rtp, sctp, spacelink, tcp};
 use bentpipe_units::{Duration, Instant, Rng};
@@ -27,6 +27,8 @@ pub struct Station {
     pub buffers: PepBuffers,
     /// What a flow is for its queues.
     pub flow_key: FlowKey,
+    /// How many circuits of each such flow are open that have been announced.
+    pub open: FlowTable<u32>,
     pub near: spacelink::Endpoint,
     pub far: spacelink::Endpoint,
     pub config: spacelink::Config,
@@ -370,6 +372,7 @@ impl World {
         match flight.body {
             Body::Tcp { to, segment } => {
                 let conn = &mut self.conns[to as usize];
+                conn.peer_window = segment.cwnd;
                 conn.tcp.on_segment(&self.configs[conn.config as usize], self.now, &segment);
                 self.pump(to);
             }
@@ -397,51 +400,7 @@ impl World {
         }
     }
 
-    /// What a queue is told of a packet.
-    pub fn packet(&self, index: u32) -> Packet {
-        let flight = self.flights.get(index);
-        let ecn = match &flight.body {
-            Body::Tcp { segment, .. } => match segment.ecn {
-                tcp::Ecn::NotEct => Ecn::NotEct,
-                tcp::Ecn::Ect1 => Ecn::Ect1,
-                tcp::Ecn::Ect0 => Ecn::Ect,
-                tcp::Ecn::Ce => Ecn::Ce,
-            },
-            _ => Ecn::NotEct,
-        };
-        let split = flight.hop < flight.end
-            && matches!(self.hops[flight.hop as usize], Hop::Gateway { splits: true, .. });
-        Packet { arrival: self.now, ecn, split, ..Packet::new(flight.len, self.flow_of(index), index) }
-    }
-
-    /// What a gateway's queues are told of a packet: its flow is what the gateway takes for one.
-    fn packet_at(&self, station: u32, index: u32) -> Packet {
-        let circuit = self.flights.get(index).circuit;
-        let flow = if circuit == NONE { NONE } else { self.key_of(station, circuit) };
-        Packet { flow, ..self.packet(index) }
-    }
-
-    /// The flow that a circuit belongs to at a gateway.
-    pub fn key_of(&self, station: u32, circuit: u32) -> u32 {
-        let c = &self.circuits[circuit as usize];
-        let to = self.traffic[c.traffic as usize].to.first;
-        match self.stations[station as usize].flow_key {
-            FlowKey::Connection => c.flow,
-            FlowKey::User => to + c.hosts.1,
-            FlowKey::Prefix => to,
-        }
-    }
-
-    /// Writes a congestion mark into the packet it was set on.
-    pub fn note_mark(&mut self, pkt: Packet) {
-        if pkt.ecn == Ecn::Ce
-            && let Body::Tcp { segment, .. } = &mut self.flights.get_mut(pkt.handle).body
-        {
-            segment.ecn = tcp::Ecn::Ce;
-        }
-    }
-
-    fn flow_of(&self, index: u32) -> u32 {
+    pub fn flow_of(&self, index: u32) -> u32 {
         match self.flights.get(index).circuit {
             NONE => NONE,
             circuit => self.circuits[circuit as usize].flow,
