@@ -198,8 +198,7 @@ mod tests {
             regulator: Regulator::new(rate, Duration::from_millis(5)),
         });
         assert!(world.run_until(Instant::ZERO + Duration::from_secs(30), |_| true));
-        let told = log.lock().unwrap().clone();
-        told
+        log.lock().unwrap().clone()
     }
 
     /// Of every flow with a handshake a queue hears first that it begins, then its packets, then that it is over. Only
