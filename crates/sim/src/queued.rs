@@ -172,9 +172,10 @@ mod tests {
     }
 
     /// What the two queues of the small gateway are told in 30 s.
-    fn told() -> Vec<(Place, Told)> {
+    fn told(overrides: &[&str]) -> Vec<(Place, Told)> {
         let path = format!("{}/../../scenarios/small-gateway.toml", env!("CARGO_MANIFEST_DIR"));
-        let mut world = crate::build::build(&Scenario::load(&path, &[]).unwrap(), 1).unwrap();
+        let overrides: Vec<_> = overrides.iter().map(|&o| o.to_owned()).collect();
+        let mut world = crate::build::build(&Scenario::load(&path, &overrides).unwrap(), 1).unwrap();
         let log = Log::default();
         let rate = Rate::from_bps(4_000_000);
         let queue = |place| {
@@ -205,13 +206,19 @@ mod tests {
     /// acknowledgements between the gateway and its terminal belong to none.
     #[test]
     fn flows_are_announced_before_their_packets_and_over_after_them() {
+        announced(&[], 200);
+        // Users whose four sessions are all idle now and then, and begin again.
+        announced(&["gateway.flow_key=user", "traffic.web.think_time=10 s"], 20);
+    }
+
+    fn announced(overrides: &[&str], least: u32) {
         let mut open = BTreeMap::new();
         let (mut opened, mut closed) = (0, 0);
-        for (place, told) in told() {
+        for (place, told) in told(overrides) {
             let state = |flow| (place == Place::Receive, flow);
             match told {
                 Told::Flow(flow, FlowEvent::Opened) => {
-                    assert_eq!(open.insert(state(flow), true), None, "flow {flow} opens twice");
+                    assert_ne!(open.insert(state(flow), true), Some(true), "flow {flow} opens twice");
                     opened += 1;
                 }
                 Told::Flow(flow, FlowEvent::Closed) => {
@@ -222,7 +229,7 @@ mod tests {
                 Told::Packet(pkt) => assert_eq!(open.get(&state(pkt.flow)), Some(&true), "flow {}", pkt.flow),
             }
         }
-        assert!(closed > 200 && opened > closed, "{opened} opened, {closed} closed");
+        assert!(closed > least && opened >= closed, "{overrides:?}: {opened} opened, {closed} closed");
     }
 
     /// What servers send into the gateway is split there, and what goes over the satellite is not. A satellite packet
@@ -233,7 +240,7 @@ mod tests {
         let mut windows = BTreeMap::new();
         let mut begins = BTreeMap::new();
         let mut seen = [0, 0];
-        for (place, told) in told() {
+        for (place, told) in told(&[]) {
             let Told::Packet(pkt) = told else { continue };
             assert_eq!(pkt.split, place == Place::Receive);
             let Some(tcp) = pkt.tcp else { continue };
