@@ -48,48 +48,53 @@ fn capacity(link: &Link) -> f64 {
     8.0 * link.capacity.bytes_per_sec()
 }
 
-const PARAMS: &[Param] = &[
-    lottery::MIN_TH,
-    lottery::MAX_TH,
-    Param::number(
-        "alpha",
-        Unit::One,
-        0.05,
-        Range::above(0.0, 1.0),
-        "Weight of the newest measurement in the virtual capacity",
-    )
-    .symbol("α")
-    .origin("[B07] 4.2")
-    .tune(Tune::Log(0.005, 1.0)),
-    Param::from_link(
-        "min_capacity",
-        Unit::BitsPerSecond,
-        capacity,
-        "the link's capacity",
-        Range::above(0.0, 1e15),
-        "Least virtual capacity",
-    )
-    .origin("[B07] Table 3.1: the link's")
-    .tune(Tune::Around(0.1, 1.0)),
-    Param::from_link(
-        "max_capacity",
-        Unit::BitsPerSecond,
-        capacity,
-        "the link's capacity",
-        Range::above(0.0, 1e15),
-        "Greatest virtual capacity",
-    )
-    .origin("[B07] Table 3.1: the link's"),
-    Param::from_link(
-        "mean_packet",
-        Unit::Bytes,
-        |link| link.mean_packet,
-        "the link's mean packet",
-        Range::above(0.0, 65535.0),
-        "Mean length of a packet, which turns the virtual queue's bytes into packets",
-    )
-    .origin("the link"),
-];
+/// The weight of a measurement.
+pub(super) const ALPHA: Param = Param::number(
+    "alpha",
+    Unit::One,
+    0.05,
+    Range::above(0.0, 1.0),
+    "Weight of the newest measurement in the virtual capacity",
+)
+.symbol("α")
+.origin("[B07] 4.2")
+.tune(Tune::Log(0.005, 1.0));
+
+/// The least virtual capacity, by default the link's.
+pub(super) const MIN_CAPACITY: Param = Param::from_link(
+    "min_capacity",
+    Unit::BitsPerSecond,
+    capacity,
+    "the link's capacity",
+    Range::above(0.0, 1e15),
+    "Least virtual capacity",
+)
+.origin("[B07] Table 3.1: the link's")
+.tune(Tune::Around(0.1, 1.0));
+
+/// The greatest virtual capacity, by default the link's.
+pub(super) const MAX_CAPACITY: Param = Param::from_link(
+    "max_capacity",
+    Unit::BitsPerSecond,
+    capacity,
+    "the link's capacity",
+    Range::above(0.0, 1e15),
+    "Greatest virtual capacity",
+)
+.origin("[B07] Table 3.1: the link's");
+
+/// The mean length of a packet.
+pub(super) const MEAN_PACKET: Param = Param::from_link(
+    "mean_packet",
+    Unit::Bytes,
+    |link| link.mean_packet,
+    "the link's mean packet",
+    Range::above(0.0, 65535.0),
+    "Mean length of a packet, which turns the virtual queue's bytes into packets",
+)
+.origin("the link");
+
+const PARAMS: &[Param] = &[lottery::MIN_TH, lottery::MAX_TH, ALPHA, MIN_CAPACITY, MAX_CAPACITY, MEAN_PACKET];
 
 const PRESETS: &[Preset] = &[
     Preset { name: "AVQRED", source: "[B07] Table 3.1", values: PRINTED, marking: None },
@@ -107,18 +112,17 @@ const PRINTED: &[(&str, Value)] = &[
     ("max_capacity", Value::Number(20e6)),
 ];
 
-/// AVQRED's state.
+/// A virtual queue that is served at the measured output rate.
 #[derive(Debug)]
-pub struct AvqRed {
+pub(super) struct VirtualQueue {
     alpha: f64,
     /// [bytes/s]
     min_capacity: f64,
     /// [bytes/s]
     max_capacity: f64,
     mean_packet: f64,
-    lottery: Lottery,
     /// Virtual capacity [bytes/s].
-    v_cap: f64,
+    pub v_cap: f64,
     /// Virtual queue [bytes].
     vq: f64,
     /// The last measurement.
@@ -127,11 +131,10 @@ pub struct AvqRed {
     sent: u64,
 }
 
-impl AvqRed {
+impl VirtualQueue {
     /// # Errors
-    /// Unless `min_th < max_th` and `min_capacity <= max_capacity`.
+    /// Unless `min_capacity <= max_capacity`.
     pub fn new(v: &Values) -> Result<Self, ParamError> {
-        v.in_order("min_th", "max_th")?;
         let (min, max) = (v.number("min_capacity"), v.number("max_capacity"));
         if min > max {
             let problem = format!("found {min}, but it must not exceed max_capacity, which is {max}");
@@ -142,7 +145,6 @@ impl AvqRed {
             min_capacity: min / 8.0,
             max_capacity: max / 8.0,
             mean_packet: v.number("mean_packet"),
-            lottery: Lottery::new(v.number("min_th"), v.number("max_th"), 1.0),
             v_cap: max / 8.0,
             vq: 0.0,
             last: Instant::ZERO,
@@ -151,7 +153,7 @@ impl AvqRed {
     }
 
     /// Measures the output rate and serves the virtual queue, at most once a millisecond.
-    fn serve(&mut self, cx: &Cx<'_>) {
+    pub fn serve(&mut self, cx: &Cx<'_>) {
         let delta = cx.now - self.last;
         if delta <= MEASURE {
             return;
@@ -164,21 +166,50 @@ impl AvqRed {
         self.last = cx.now;
         self.sent = cx.queue.sent_bytes;
     }
+
+    /// A packet was accepted.
+    pub fn add(&mut self, len: u32) {
+        self.vq += f64::from(len);
+    }
+
+    /// Its length in mean packets.
+    pub fn packets(&self) -> f64 {
+        self.vq / self.mean_packet
+    }
+}
+
+/// AVQRED's state.
+#[derive(Debug)]
+pub struct AvqRed {
+    queue: VirtualQueue,
+    lottery: Lottery,
+}
+
+impl AvqRed {
+    /// # Errors
+    /// Unless `min_th < max_th` and `min_capacity <= max_capacity`.
+    pub fn new(v: &Values) -> Result<Self, ParamError> {
+        v.in_order("min_th", "max_th")?;
+        Ok(Self {
+            queue: VirtualQueue::new(v)?,
+            lottery: Lottery::new(v.number("min_th"), v.number("max_th"), 1.0),
+        })
+    }
 }
 
 impl Aqm for AvqRed {
     fn arrive(&mut self, _pkt: &Packet, cx: &mut Cx<'_>) -> Verdict {
-        self.serve(cx);
-        if self.lottery.draw(self.vq / self.mean_packet, 1.0, cx.rng) { Verdict::Mark } else { Verdict::Pass }
+        self.queue.serve(cx);
+        if self.lottery.draw(self.queue.packets(), 1.0, cx.rng) { Verdict::Mark } else { Verdict::Pass }
     }
 
     fn admit(&mut self, pkt: &Packet, _cx: &mut Cx<'_>) {
-        self.vq += f64::from(pkt.len);
+        self.queue.add(pkt.len);
     }
 
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
-        out("VQ", self.vq / self.mean_packet);
-        out("v_cap", 8.0 * self.v_cap);
+        out("VQ", self.queue.packets());
+        out("v_cap", 8.0 * self.queue.v_cap);
         out("p", self.lottery.probability());
     }
 }

@@ -1,19 +1,21 @@
 //! BLUE: one marking probability, moved by overflow and by idleness alone.
 //!
-//! Feng, Shin, Kandlur & Saha 2002, figure 1. When the queue is longer than `L` packets, or loses one for want of room:
-//! `p += d1`; when the link has nothing to send: `p -= d2`; either only where more than `freeze_time` has passed since the
-//! last change. Each arrival at the mark point is marked with probability `p`. No average, no queue length in the law: `p`
-//! settles where the queue is seldom long and the link seldom idle.
+//! Feng, Shin, Kandlur & Saha 2002, figure 1. When the queue is longer than `L` packets, or loses one for want of
+//! room: `p += d1`; when the link has nothing to send: `p -= d2`; either only where more than `freeze_time` has
+//! passed since the last change. Each arrival at the mark point is marked with probability `p`. No average, no queue
+//! length in the law: `p` settles where the queue is seldom long and the link seldom idle.
 //!
-//! *Departures:* the idle link is one event for every `freeze_time` that it stays idle, not one in all: else `p`, once high,
-//! would hold for an hour in which nothing is sent. Marks follow at the mark point and lengths are taken at the watched
-//! queue, wherever the two stand.
+//! *Departures:* the idle link is one event for every `freeze_time` that it stays idle, not one in all: else `p`,
+//! once high, would hold for an hour in which nothing is sent. Marks follow at the mark point and lengths are taken
+//! at the watched queue, wherever the two stand.
 //!
-//! *In a satellite gateway:* `p` needs seconds to follow a load that changes (from 0 to 1/10 at `d1 = 0.0025` in 4 s, back
-//! in 40 s), however short the feedback from a mark ahead of the PEP to its senders is. Good where many sessions keep the
-//! load steady. Where whole terminals come and go, or the capacity fades, the queue stands at `L` or runs empty for as
-//! long. Set `threshold`: a transmit queue with room for everything never overflows, and then nothing but the threshold
-//! would raise `p`.
+//! *In a satellite gateway:* with the paper's steps it uses 16 of the 2007 gateway's 20 Mbit/s: it falls ten times
+//! more slowly than it rises, so the link is idle for long after each queue. With `d2 = d1` it is about 18. `p` needs
+//! seconds to follow a load that changes (from 0 to 1/10 at `d1 = 0.0025` in 4 s, back in 40 s), however short the
+//! feedback from a mark ahead of the PEP to its senders is. Good where many sessions keep the load steady. Where
+//! whole terminals come and go, or the capacity fades, the queue stands at `L` or runs empty for as long. Set
+//! `threshold`: a transmit queue with room for everything never overflows, and then nothing but the threshold would
+//! raise `p`.
 
 use bentpipe_units::{Duration, Instant};
 
@@ -91,8 +93,8 @@ impl Blue {
         }
     }
 
-    /// The link has been idle since `since`: a change when that began, or as soon as one was possible, and one after each
-    /// `freeze_time` from then on.
+    /// The link has been idle since `since`: a change when that began, or as soon as one was possible, and one after
+    /// each `freeze_time` from then on.
     fn idle(&mut self, since: Instant, now: Instant) {
         let first = since.max(self.thawed);
         if now < first {
@@ -142,8 +144,8 @@ mod tests {
         Steps::new(&ALGORITHM, &given.map(|(name, x)| (name, Value::Number(x))))
     }
 
-    /// Worked out by hand with d1 = 1/4, d2 = 1/16, 100 ms and L = 10. The queue as each arrival finds it, or since when
-    /// the link is idle [ms], and p.
+    /// Worked out by hand with d1 = 1/4, d2 = 1/16, 100 ms and L = 10. The queue as each arrival finds it, or since
+    /// when the link is idle [ms], and p.
     #[test]
     fn steps_of_the_printed_listing() {
         let mut blue = blue();

@@ -5,14 +5,15 @@
 //! `VQ = max(VQ - theta C (t - s), 0)`; where `VQ + b` exceeds `B` the packet is marked, otherwise `VQ += b`. A marked
 //! packet does not join the virtual queue. It is AVQ without its adaptation, and a token bucket in other words.
 //!
-//! *Departures:* `C` is the capacity that the link has at the time, so the virtual queue follows a link that fades. Gibbens &
-//! Kelly mark every packet from an overflow until the virtual queue is empty; here only those that overflow are marked.
+//! *Departures:* `C` is the capacity that the link has at the time, so the virtual queue follows a link that fades.
+//! Gibbens & Kelly mark every packet from an overflow until the virtual queue is empty; here only those that overflow
+//! are marked.
 //!
-//! *In a satellite gateway:* it watches arrivals only, so it can stand ahead of the PEP, where it needs no word from the
-//! queue behind it. Where a mark drops, the accepted load never exceeds `theta C` for longer than `B` lasts: the transmit
-//! queue stays short, and `1 - theta` of the link stays idle however great the demand. It knows no average and no
-//! probability: a burst that fills the virtual queue loses its whole tail, so several senders back off at once. AVQRED
-//! spreads its marks.
+//! *In a satellite gateway:* it watches arrivals only, so it can stand ahead of the PEP, where it needs no word from
+//! the queue behind it. Where a mark drops, the accepted load never exceeds `theta C` for longer than `B` lasts: the
+//! transmit queue stays short, and `1 - theta` of the link stays idle however great the demand. It knows no average
+//! and no probability: a burst that fills the virtual queue loses its whole tail, so several senders back off at
+//! once. AVQRED spreads its marks.
 
 use bentpipe_units::Instant;
 
@@ -99,7 +100,8 @@ mod tests {
         Steps::new(&ALGORITHM, &[("theta", theta), ("buffer", buffer)].map(|(n, x)| (n, Value::Number(x))))
     }
 
-    /// Worked out by hand: 8 Mbit/s are a byte a microsecond, so theta = 1/2 serves half a byte; the buffer has 2500 bytes.
+    /// Worked out by hand: 8 Mbit/s are a byte a microsecond, so theta = 1/2 serves half a byte; the buffer has 2500
+    /// bytes.
     #[test]
     fn steps_of_the_definition() {
         let mut gkvq = gkvq(0.5, 2500.0);

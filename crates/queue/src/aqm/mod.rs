@@ -1,5 +1,7 @@
 //! Active queue management algorithms, one a file.
 
+pub mod aaqm;
+mod active;
 mod average;
 pub mod avq;
 pub mod avqred;
@@ -9,6 +11,7 @@ pub mod codel;
 pub mod droptail;
 pub mod gkvq;
 mod lottery;
+pub mod pfavqred;
 pub mod pi;
 pub mod pie;
 pub mod red;
@@ -16,3 +19,6 @@ pub mod redfc;
 pub mod rem;
 #[cfg(test)]
 mod steps;
+pub mod vqred;
+pub mod vrc;
+pub mod yellow;

@@ -3,7 +3,7 @@
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 
 use crate::registry::Algorithm;
-use crate::{Aqm, Cx, Limit, Link, Packet, QueueState, Value, Values, Verdict};
+use crate::{Aqm, Cx, FlowEvent, FlowId, Limit, Link, Packet, QueueState, Value, Values, Verdict};
 
 pub(super) struct Steps {
     aqm: Box<dyn Aqm>,
@@ -26,12 +26,35 @@ impl Steps {
 
     /// A packet of `len` bytes arrives at `us` microseconds and is admitted if it passes.
     pub fn arrive(&mut self, us: u64, len: u32) -> Verdict {
-        let (pkt, mut cx) = self.at(us, us, len);
-        let verdict = cx.0.arrive(&pkt, &mut cx.1);
+        self.arrive_of(us, len, 0)
+    }
+
+    /// … of that flow.
+    pub fn arrive_of(&mut self, us: u64, len: u32, flow: FlowId) -> Verdict {
+        let verdict = self.judge(us, len, flow);
         if verdict == Verdict::Pass {
-            cx.0.admit(&pkt, &mut cx.1);
+            let (pkt, mut cx) = self.at(us, us, len);
+            cx.0.admit(&Packet { flow, ..pkt }, &mut cx.1);
         }
         verdict
+    }
+
+    /// A packet arrives that is discarded even if it passes.
+    pub fn judge(&mut self, us: u64, len: u32, flow: FlowId) -> Verdict {
+        let (pkt, mut cx) = self.at(us, us, len);
+        cx.0.arrive(&Packet { flow, ..pkt }, &mut cx.1)
+    }
+
+    /// A packet enters the queue.
+    pub fn enqueue(&mut self, us: u64, len: u32) {
+        let (pkt, mut cx) = self.at(us, us, len);
+        cx.0.enqueued(&pkt, &mut cx.1);
+    }
+
+    /// A flow begins or is over.
+    pub fn flow(&mut self, us: u64, flow: FlowId, event: FlowEvent) {
+        let (_, mut cx) = self.at(us, us, 0);
+        cx.0.flow(flow, event, &mut cx.1);
     }
 
     /// A packet that came at `since` leaves at `us` microseconds.

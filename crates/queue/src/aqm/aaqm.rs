@@ -1,0 +1,255 @@
+//! AAQM: a probability moved by the ratio of arrivals to departures.
+//!
+//! Rahmani, Åhlund & Kanter 2011, section 4. Packets that arrive, `a`, and that depart, `d`, are counted over an
+//! interval `T`; at its end `rho = a / d`. `rho > u_high`: `p += p1`; `rho < u_low`: `p -= p2`; then both counts
+//! begin at 0. Each arrival at the mark point is marked with probability `p`.
+//!
+//! *Departures:* what could have departed while the link had nothing to send counts as departed: `d` grows by the
+//! idle time in mean packets. While the link is busy this is the printed ratio; without it a light load, whose
+//! packets all depart, has a ratio near 1 like an overload, and is marked whenever two more packets come than go in
+//! an interval. So `rho` is the link's load, and both bounds lie below 1. `a` counts the packets that are accepted at
+//! the mark point: with those that are dropped there, any `p` would be a reason to raise it. Where nothing departed
+//! although the link was never idle, any arrival is an overload, and none is no load: `rho = 0`.
+//!
+//! *In a satellite gateway:* it reads no queue length, only a load, which swings from one interval to the next; and
+//! its steps do not depend on how far off that is. So `p` wanders about the value that is needed: on the 2007 gateway
+//! the defaults use 17.0 of 20 Mbit/s with a queue of 22 packets on average, where VRC uses 19.8. Keep `p1` and `p2`
+//! equal: with half as much again for `p2` the same gateway's queue fills until the PEP's buffers stop it. `u_high`
+//! has to lie below 1, or a queue that stands is no reason to mark. A rain fade is seen at once, for departures fall.
+
+use bentpipe_units::{Duration, Instant};
+
+use crate::registry::{Algorithm, Placement};
+use crate::{Aqm, Cx, Packet, Param, ParamError, Range, Tune, Unit, Values, Verdict};
+
+/// The registry's entry.
+pub const ALGORITHM: Algorithm = Algorithm {
+    name: "aaqm",
+    title: "Adaptive AQM by arrivals and departures",
+    source: "Rahmani, Åhlund & Kanter 2011, section 4",
+    params: PARAMS,
+    presets: &[],
+    placement: Placement::Anywhere,
+    build: |values| Ok(Box::new(Aaqm::new(values)?)),
+};
+
+const PARAMS: &[Param] = &[
+    Param::from_link(
+        "interval",
+        Unit::Seconds,
+        |link| (20.0 / link.packets_in(1.0)).max(0.02),
+        "20 ms, or the time of 20 packets where that is longer",
+        Range::between(0.000_001, 60.0),
+        "Time over which packets are counted",
+    )
+    .symbol("T")
+    .origin("found by search on the 2007 gateway, within Rahmani et al.'s 10 to 90 ms")
+    .tune(Tune::Around(0.5, 4.5)),
+    Param::number(
+        "u_low",
+        Unit::One,
+        0.98,
+        Range::between(0.0, 1000.0),
+        "Ratio of arrivals to departures below which `p` falls",
+    )
+    .origin("found by search on the 2007 gateway")
+    .tune(Tune::Linear(0.8, 1.0)),
+    Param::number(
+        "u_high",
+        Unit::One,
+        0.98,
+        Range::above(0.0, 1000.0),
+        "Ratio of arrivals to departures above which `p` grows",
+    )
+    .origin("found by search on the 2007 gateway")
+    .tune(Tune::Linear(0.9, 1.1)),
+    Param::number("p1", Unit::One, 0.001, Range::above(0.0, 1.0), "Step by which `p` grows")
+        .origin("found by search on the 2007 gateway")
+        .tune(Tune::Log(0.0001, 0.1)),
+    Param::number("p2", Unit::One, 0.001, Range::above(0.0, 1.0), "Step by which `p` falls")
+        .origin("found by search on the 2007 gateway")
+        .tune(Tune::Log(0.0001, 0.1)),
+    Param::from_link(
+        "mean_packet",
+        Unit::Bytes,
+        |link| link.mean_packet,
+        "the link's mean packet",
+        Range::above(0.0, 65535.0),
+        "Mean length of a packet, which turns idle time into packets",
+    )
+    .origin("the scenario"),
+];
+
+/// AAQM's state.
+#[derive(Debug)]
+pub struct Aaqm {
+    every: Duration,
+    u_low: f64,
+    u_high: f64,
+    p1: f64,
+    p2: f64,
+    mean_packet: f64,
+    /// a: packets that arrived since the last update.
+    arrived: u64,
+    /// d: packets that departed since then.
+    departed: u64,
+    /// Time since then that the link had nothing to send.
+    idle: Duration,
+    /// Up to when that is known.
+    idle_until: Instant,
+    rho: f64,
+    p: f64,
+    next: Instant,
+}
+
+impl Aaqm {
+    /// # Errors
+    /// Where `u_low` exceeds `u_high`.
+    pub fn new(v: &Values) -> Result<Self, ParamError> {
+        let (u_low, u_high) = (v.number("u_low"), v.number("u_high"));
+        if u_low > u_high {
+            let problem = format!("found {u_low}, but it must not exceed u_high, which is {u_high}");
+            return Err(ParamError { name: "u_low", problem });
+        }
+        let every = Duration::from_secs_f64(v.number("interval"));
+        Ok(Self {
+            every,
+            u_low,
+            u_high,
+            p1: v.number("p1"),
+            p2: v.number("p2"),
+            mean_packet: v.number("mean_packet"),
+            arrived: 0,
+            departed: 0,
+            idle: Duration::ZERO,
+            idle_until: Instant::ZERO,
+            rho: 0.0,
+            p: 0.0,
+            next: Instant::ZERO + every,
+        })
+    }
+
+    /// Adds up the time that the link has been idle.
+    fn rest(&mut self, cx: &Cx<'_>) {
+        if let Some(since) = cx.queue.idle_since {
+            self.idle += cx.now.since(since.max(self.idle_until));
+            self.idle_until = cx.now;
+        }
+    }
+}
+
+impl Aqm for Aaqm {
+    fn arrive(&mut self, _pkt: &Packet, cx: &mut Cx<'_>) -> Verdict {
+        if cx.rng.uniform() < self.p { Verdict::Mark } else { Verdict::Pass }
+    }
+
+    fn admit(&mut self, _pkt: &Packet, _cx: &mut Cx<'_>) {
+        self.arrived += 1;
+    }
+
+    fn enqueued(&mut self, _pkt: &Packet, cx: &mut Cx<'_>) {
+        self.rest(cx);
+    }
+
+    fn depart(&mut self, _pkt: &Packet, _cx: &mut Cx<'_>) -> Verdict {
+        self.departed += 1;
+        Verdict::Pass
+    }
+
+    fn wake_at(&self) -> Option<Instant> {
+        Some(self.next)
+    }
+
+    fn wake(&mut self, cx: &mut Cx<'_>) {
+        self.rest(cx);
+        let spare = self.idle.as_secs_f64() * cx.queue.capacity.bytes_per_sec() / self.mean_packet;
+        let departed = self.departed as f64 + spare;
+        self.rho = match self.arrived {
+            0 => 0.0,
+            // Where none departed: an overload, and as finite as any.
+            a => a as f64 / departed.max(1e-3),
+        };
+        if self.rho > self.u_high {
+            self.p = (self.p + self.p1).min(1.0);
+        } else if self.rho < self.u_low {
+            self.p = (self.p - self.p2).max(0.0);
+        }
+        (self.arrived, self.departed, self.idle) = (0, 0, Duration::ZERO);
+        self.next += self.every;
+    }
+
+    fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
+        out("p", self.p);
+        out("rho", self.rho);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::steps::Steps;
+    use super::*;
+    use crate::Value;
+
+    fn aaqm() -> Steps {
+        let given = [("interval", 0.01), ("u_low", 0.75), ("u_high", 1.0), ("p1", 0.25), ("p2", 0.125)];
+        Steps::new(&ALGORITHM, &given.map(|(name, x)| (name, Value::Number(x))))
+    }
+
+    /// Worked out by hand on a link that is always busy, with u_low = 3/4, u_high = 1, p1 = 1/4, p2 = 1/8: arrivals and
+    /// departures in an interval, the ratio and p after it.
+    #[test]
+    fn steps_of_the_listing() {
+        let mut aaqm = aaqm();
+        aaqm.state.idle_since = None;
+        for (a, d, rho, p) in [
+            (12, 10, 1.2, 0.25),
+            // Inside the band.
+            (10, 10, 1.0, 0.25),
+            (6, 8, 0.75, 0.25),
+            (5, 10, 0.5, 0.125),
+            // Nothing departed, something arrived: an overload.
+            (1, 0, 1000.0, 0.375),
+            // Neither: no load.
+            (0, 0, 0.0, 0.25),
+            (0, 3, 0.0, 0.125),
+            (0, 3, 0.0, 0.0),
+            (0, 3, 0.0, 0.0),
+        ] {
+            let mut accepted = 0;
+            while accepted < a {
+                accepted += u32::from(aaqm.arrive(1, 1000) == Verdict::Pass);
+            }
+            for _ in 0..d {
+                aaqm.depart(2, 1, 1000);
+            }
+            aaqm.wake();
+            assert!((aaqm.probe("rho") - rho).abs() < 1e-12, "{a} / {d} is {}", aaqm.probe("rho"));
+            assert_eq!(aaqm.probe("p"), p, "after {a} / {d}");
+        }
+    }
+
+    /// A byte a microsecond: a link that is idle from 4 ms to the end at 10 ms could have sent 6 packets of 1000
+    /// bytes. Of the next interval it is idle up to 13 ms, when a packet comes, and from 18 ms on: 3 + 2 packets.
+    #[test]
+    fn an_idle_link_could_have_sent() {
+        let mut aaqm = aaqm();
+        let since = |ms| Some(Instant::ZERO + Duration::from_millis(ms));
+        let fill = |aaqm: &mut Steps, a: u32| {
+            for us in 0..a {
+                aaqm.arrive(u64::from(us), 1000);
+                aaqm.depart(u64::from(us), 0, 1000);
+            }
+        };
+        aaqm.state.idle_since = None;
+        fill(&mut aaqm, 4);
+        aaqm.state.idle_since = since(4);
+        aaqm.wake();
+        assert!((aaqm.probe("rho") - 0.4).abs() < 1e-12);
+        aaqm.enqueue(13_000, 1000);
+        aaqm.state.idle_since = None;
+        fill(&mut aaqm, 5);
+        aaqm.state.idle_since = since(18);
+        aaqm.wake();
+        assert!((aaqm.probe("rho") - 0.5).abs() < 1e-12);
+    }
+}

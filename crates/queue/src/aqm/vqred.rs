@@ -1,0 +1,319 @@
+//! VQ-RED: a virtual queue for each flow, and marks for those that are more than a fair share ahead.
+//!
+//! [B07] 2.2.7. Every `period`, of all bytes that arrived: `rate = 0.1 rate + 0.9 (bytes / period / active flows)`.
+//! Each flow has a virtual queue `v`, which is served at that rate. On every arrival of `b` bytes, `t - s` after the
+//! flow's last one: `v > max_th`: drop; between the thresholds mark with probability `(v - min_th) / (max_th -
+//! min_th)`; what is not dropped joins, `v += b`; then `v = max(v - rate (t - s), 0)`. A flow that has been silent
+//! for `inactivity` is forgotten.
+//!
+//! *Departures:* the thresholds are times, in which the virtual queue would be served, `v / rate`: what is a burst
+//! for one of four hundred flows is a moment for one of four. With `rate = "link"`, the default, the active flows
+//! share the link's capacity, whatever arrives. With `rate = "arrived"` they share what arrives, as printed, but at
+//! least that. As printed, every flow is served just as fast as flows send on average: on a link that has nothing to
+//! do its virtual queue wanders over any threshold in time, and where all send twice what the link can take none is
+//! marked, and the queue behind grows until something else stops it. The number of active flows is exact to a sixth
+//! of `inactivity`.
+//!
+//! *In a satellite gateway:* it watches arrivals only, so it can stand ahead of the PEP. A flow's virtual queue is
+//! what its queue would be if each had a line of its own, so a heavy flow is marked before it harms light ones, which
+//! a common queue cannot do. It does not look at the queue behind, which is as long as the flows' allowances add up
+//! to: the thresholds have to be small beside the time that a flow lasts, and long beside its round trip. A flow
+//! counts until it has been silent for `inactivity`: too long, and the link stays idle by the shares of those that
+//! are gone; too short, and flows that wait for a timeout are not counted, and the others together get more than
+//! there is. The defaults use 17.7 of the 2007 gateway's 20 Mbit/s with a queue of 23 packets on average, and drop a
+//! quarter more than AVQRED; with `inactivity = "1 s"` or `rate = "arrived"` its queue fills until the PEP's buffers
+//! stop it. PFAVQRED has the better of both.
+
+use bentpipe_units::{Duration, Instant};
+
+use super::active::{Active, Step};
+use crate::registry::{Algorithm, Placement};
+use crate::table::FlowTable;
+use crate::{Aqm, Cx, FlowId, Packet, Param, ParamError, Range, Tune, Unit, Values, Verdict};
+
+/// The registry's entry.
+pub const ALGORITHM: Algorithm = Algorithm {
+    name: "vqred",
+    title: "Virtual queue RED, for each flow",
+    source: "[B07] 2.2.7",
+    params: PARAMS,
+    presets: &[],
+    placement: Placement::Anywhere,
+    build: |values| Ok(Box::new(VqRed::new(values)?)),
+};
+
+const PARAMS: &[Param] = &[
+    Param::number(
+        "min_th",
+        Unit::Seconds,
+        1.0,
+        Range::between(0.0, 1e6),
+        "Time that a flow's virtual queue may hold without any of its packets being marked",
+    )
+    .origin("found by search on the 2007 gateway and a dumbbell with a round trip of 560 ms")
+    .tune(Tune::Log(0.05, 5.0)),
+    Param::number(
+        "max_th",
+        Unit::Seconds,
+        10.0,
+        Range::above(0.0, 1e6),
+        "Time of a flow's virtual queue above which each of its packets is dropped",
+    )
+    .origin("found by search on the 2007 gateway and a dumbbell with a round trip of 560 ms")
+    .tune(Tune::Log(0.5, 50.0)),
+    Param::name(
+        "rate",
+        &["link", "arrived"],
+        "link",
+        "What active flows share evenly: the link's capacity, or what arrives, as printed",
+    )
+    .origin("the 2007 gateway, where what is printed does not hold the queue")
+    .tune(Tune::Each),
+    Param::number(
+        "period",
+        Unit::Seconds,
+        0.1,
+        Range::between(0.000_001, 60.0),
+        "Time over which arrivals are measured; of no effect with `rate = \"link\"`",
+    )
+    .origin("chosen above the round trips on the ground")
+    .tune(Tune::Log(0.01, 1.0)),
+    Param::number(
+        "inactivity",
+        Unit::Seconds,
+        3.0,
+        Range::between(0.001, 1e6),
+        "Silence after which a flow is forgotten",
+    )
+    .origin("found by search on the 2007 gateway")
+    .tune(Tune::Log(0.1, 10.0)),
+];
+
+/// VQ-RED's state.
+#[derive(Debug)]
+pub struct VqRed {
+    /// [s]
+    min_th: f64,
+    /// [s]
+    max_th: f64,
+    /// Whether the rate is measured.
+    measured: bool,
+    period: Duration,
+    flows: FlowTable<Flow>,
+    active: Active,
+    /// Bytes that arrived since the last update.
+    arrived: u64,
+    /// Rate at which each virtual queue is served, as measured [bytes/s].
+    rate: f64,
+    /// The virtual queue that the last packet met [s].
+    met: f64,
+    p: f64,
+    next: Instant,
+}
+
+/// Packed, for a table of a hundred thousand of these outgrows caches.
+#[derive(Clone, Copy, Debug)]
+#[repr(Rust, packed(4))]
+struct Flow {
+    /// v [bytes]; below 0 while it is open whether the packet that has just been judged joins.
+    v: f64,
+    /// s: the last arrival.
+    last: Instant,
+    /// Its step.
+    heard: Step,
+}
+
+const _: () = assert!(size_of::<Option<(FlowId, Flow)>>() == 24);
+
+impl VqRed {
+    /// # Errors
+    /// Unless `min_th < max_th`.
+    pub fn new(v: &Values) -> Result<Self, ParamError> {
+        v.in_order("min_th", "max_th")?;
+        let period = Duration::from_secs_f64(v.number("period"));
+        Ok(Self {
+            min_th: v.number("min_th"),
+            max_th: v.number("max_th"),
+            measured: v.name("rate") == "arrived",
+            period,
+            flows: FlowTable::default(),
+            active: Active::new(Duration::from_secs_f64(v.number("inactivity")), 6),
+            arrived: 0,
+            rate: 0.0,
+            met: 0.0,
+            p: 0.0,
+            next: Instant::ZERO + period,
+        })
+    }
+}
+
+impl Aqm for VqRed {
+    fn arrive(&mut self, pkt: &Packet, cx: &mut Cx<'_>) -> Verdict {
+        self.arrived += u64::from(pkt.len);
+        let heard = self.active.at(cx.now);
+        let active = &mut self.active;
+        // Two slots at every packet: the table is gone through in as many packets as it has flows, or a few times that.
+        self.flows.sweep(2, |_, flow| active.counts(flow.heard));
+        let mut fresh = false;
+        let flow = self.flows.get_or_insert_with(pkt.flow, || {
+            fresh = true;
+            Flow { v: 0.0, last: cx.now, heard }
+        });
+        if fresh {
+            active.hear(None);
+        } else {
+            if !active.counts(flow.heard) {
+                (flow.v, flow.last) = (0.0, cx.now);
+            }
+            active.hear(Some(flow.heard));
+            flow.heard = heard;
+        }
+        let share = cx.queue.capacity.bytes_per_sec() / f64::from(active.active());
+        let rate = if self.measured { self.rate.max(share) } else { share };
+        let v = flow.v.max(0.0);
+        // The packet, if it is accepted, is added by `admit`, and takes part in this service.
+        flow.v = v - rate * (cx.now - flow.last).as_secs_f64();
+        flow.last = cx.now;
+        // A link that stands still serves nothing, ever.
+        let time = if v > 0.0 { v / rate.max(f64::MIN_POSITIVE) } else { 0.0 };
+        self.met = time.min(1e9);
+        self.p = ((time - self.min_th) / (self.max_th - self.min_th)).clamp(0.0, 1.0);
+        if time > self.max_th {
+            Verdict::Drop
+        } else if time > self.min_th && cx.rng.uniform() < self.p {
+            Verdict::Mark
+        } else {
+            Verdict::Pass
+        }
+    }
+
+    fn admit(&mut self, pkt: &Packet, _cx: &mut Cx<'_>) {
+        if let Some(flow) = self.flows.get_mut(pkt.flow) {
+            flow.v = (flow.v + f64::from(pkt.len)).max(0.0);
+        }
+    }
+
+    fn wake_at(&self) -> Option<Instant> {
+        self.measured.then_some(self.next)
+    }
+
+    fn wake(&mut self, cx: &mut Cx<'_>) {
+        self.active.at(cx.now);
+        let flows = f64::from(self.active.active().max(1));
+        self.rate = 0.1 * self.rate + 0.9 * (self.arrived as f64 / self.period.as_secs_f64() / flows);
+        self.arrived = 0;
+        self.next += self.period;
+    }
+
+    fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
+        out("p", self.p);
+        out("v", self.met);
+        out("rate", 8.0 * self.rate);
+        out("active", f64::from(self.active.active()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::steps::Steps;
+    use super::*;
+    use crate::Value;
+
+    fn vqred(rate: &'static str, given: &[(&'static str, f64)]) -> Steps {
+        let mut values: Vec<_> = given.iter().map(|(name, x)| (*name, Value::Number(*x))).collect();
+        values.push(("rate", Value::Name(rate)));
+        Steps::new(&ALGORITHM, &values)
+    }
+
+    /// Worked out by hand: a byte a microsecond is shared by the flows heard of, packets have 1000 bytes, the
+    /// thresholds are 4 and 9 ms. Time [us], flow, the time that the `v` lasts that the packet meets [ms], and `p`.
+    #[test]
+    fn steps_of_the_printed_listing() {
+        let mut vqred = vqred("link", &[("min_th", 0.004), ("max_th", 0.009)]);
+        for (us, flow, ms, p) in [
+            (0, 1, 0.0, 0.0),
+            // Two flows: half a byte a microsecond each.
+            (0, 2, 0.0, 0.0),
+            // The packet meets 1000 bytes, 2 ms; with it 2000, of which 400 us serve 200.
+            (400, 1, 2.0, 0.0),
+            // 1800 bytes.
+            (400, 1, 3.6, 0.0),
+            // Three flows now, a third of a byte a microsecond each.
+            (600, 3, 0.0, 0.0),
+            // However long a queue has waited, the packet meets it before it is served: 1000 bytes.
+            (600, 2, 3.0, 0.0),
+            // 1000 + 1000 - 600 / 3 = 1800.
+            (600, 2, 5.4, 0.28),
+            // 2800, 8.4 ms: just below the upper threshold.
+            (700, 1, 8.4, 0.88),
+        ] {
+            vqred.arrive_of(us, 1000, flow);
+            let (v, got) = (1e3 * vqred.probe("v"), vqred.probe("p"));
+            assert!(
+                (v - ms).abs() < 1e-9 && (got - p).abs() < 1e-9,
+                "flow {flow} at {us} us: {v} ms, p {got}"
+            );
+        }
+    }
+
+    /// Above max_th a packet is dropped, whatever a mark does, and does not join; the queue is served meanwhile.
+    #[test]
+    fn above_the_upper_threshold_nothing_joins() {
+        let mut vqred = vqred("link", &[("min_th", 0.0039), ("max_th", 0.004)]);
+        let verdicts: Vec<_> = (0..6).map(|_| vqred.arrive(10, 1001)).collect();
+        assert_eq!(verdicts[..4], [Verdict::Pass; 4]);
+        assert_eq!(verdicts[4..], [Verdict::Drop; 2]);
+        assert!((vqred.probe("v") - 0.004_004).abs() < 1e-12);
+        // Judged before it is served: one more drop, then 5000 us have emptied the queue.
+        assert_eq!([vqred.arrive(5010, 1001), vqred.arrive(5010, 1001)], [Verdict::Drop, Verdict::Pass]);
+        assert_eq!(vqred.probe("v"), 0.0);
+    }
+
+    /// In 100 ms come 400 kB, four times what the link can take, from two flows: 0.9 of 4e6 / 2 bytes/s = 14.4
+    /// Mbit/s. Then nothing: a tenth of it.
+    #[test]
+    fn the_printed_rate_is_measured() {
+        let mut vqred = vqred("arrived", &[("period", 0.1)]);
+        for i in 0..400 {
+            vqred.arrive_of(i * 250, 1000, (i % 2) as u32);
+        }
+        assert_eq!(vqred.wake(), 100_000);
+        assert!((vqred.probe("rate") - 14.4e6).abs() < 1e-3);
+        assert_eq!(vqred.wake(), 200_000);
+        assert!((vqred.probe("rate") - 1.44e6).abs() < 1e-3);
+    }
+
+    /// A flow that comes back after its inactivity has an empty virtual queue, and in between it is not counted.
+    #[test]
+    fn silent_flows_are_forgotten() {
+        let mut vqred = vqred("link", &[("inactivity", 0.6)]);
+        for _ in 0..5 {
+            vqred.arrive_of(0, 1000, 7);
+        }
+        vqred.arrive_of(500_000, 1000, 8);
+        assert_eq!(vqred.probe("active"), 2.0);
+        vqred.arrive_of(710_000, 1000, 8);
+        assert_eq!(vqred.probe("active"), 1.0);
+        vqred.arrive_of(710_000, 1000, 7);
+        assert_eq!((vqred.probe("active"), vqred.probe("v")), (2.0, 0.0));
+    }
+
+    /// A flow at three times its share is marked until what is accepted of it is near that share, a fifth of a second
+    /// of which it may have ahead; nine that stay below theirs are never marked.
+    #[test]
+    fn only_the_heavy_flow_pays() {
+        let mut vqred = vqred("link", &[("min_th", 0.05), ("max_th", 0.2)]);
+        let (mut light, mut heavy) = (0, 0);
+        // The share of ten flows is 100 000 bytes/s. Nine send a packet in 11.7 ms, one sends one in 3.3.
+        for us in (0..10_000_000).step_by(100) {
+            if us % 1300 == 0 {
+                light += u32::from(vqred.arrive_of(us, 1000, (us / 1300 % 9) as u32) != Verdict::Pass);
+            }
+            if us % 3300 == 0 {
+                heavy += u32::from(vqred.arrive_of(us, 1000, 99) == Verdict::Pass);
+            }
+        }
+        assert_eq!(light, 0);
+        assert!((1000..=1020).contains(&heavy), "{heavy} packets of 1000 bytes in 10 s at 100 kB/s");
+    }
+}
