@@ -400,7 +400,7 @@ fn algorithms_and_their_parameters() {
             aqm,
             "algorithm = \"codel\", gentle = true",
             "my.toml:18:30: gateway.aqm.gentle: no parameter of codel, but of red; allowed: target, interval, \
-             mean_packet",
+             mtu, mean_packet",
         ),
         (
             aqm,

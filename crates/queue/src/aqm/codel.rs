@@ -1,21 +1,27 @@
-//! CoDel, controlled delay: drops by how long packets have waited, not by how many wait.
+//! CoDel, controlled delay: keeps the delay that lasts, not the one that passes, near a target.
 //!
-//! RFC 8289. Each packet's waiting time is known when it leaves. When every packet that leaves during `interval` has
-//! waited longer than `target`, one is marked; then one more after `interval / sqrt(count)` each, where `count` is the
-//! number of marks since then, until a packet has waited less than `target` or no more than one full packet waits
-//! behind it:
+//! RFC 8289 (Nichols, Jacobson, McGregor & Iyengar 2018); Nichols & Jacobson 2012. A packet that leaves tells how long
+//! it has waited. A queue that absorbs bursts lets some packet through within `target` every so often; one that stands
+//! does not. Where every packet that left during `interval` had waited `target` or longer, with more than an `mtu`
+//! behind it, CoDel enters its dropping state and signals with the packet at hand; and while the delay stays above
+//! `target` again and again, in times that shrink as TCP's throughput falls with the square root of the loss:
 //!
-//!     next mark = last mark + interval / sqrt(count)
+//!     count += 1,   drop_next += interval / sqrt(count)
 //!
-//! *Departures:* the host asks packet by packet, so the RFC's loop inside `dequeue` becomes one decision per departing
-//! packet: after a packet is marked by being dropped, the host comes back with the next at the same time.
+//! The first packet that has waited less, or behind which no more than an `mtu` waits, ends the state. If it is entered
+//! again within 16 intervals, `count` resumes from where it was needed last time, `count - lastcount`, else from 1.
 //!
-//! *In a satellite gateway:* it reads the time a packet has waited in the queue that it leaves, so it has to mark
-//! there: at the receive queue it keeps that queue short, and knows nothing of the transmit queue, where a gateway's
-//! packets wait; at the transmit queue it drops behind the PEP, segments that have been acknowledged and must be sent
-//! again over the satellite. Such a scenario is accepted with a warning. Where a gateway splits nothing (no PEP) none
-//! of this holds; then `interval` has to be of the order of the round trip, 600 ms and more over a geostationary
-//! satellite, for the default of 100 ms takes the normal reaction time of such connections for a standing queue.
+//! *Departures:* the host asks packet by packet, so the loop inside the RFC's `deque` becomes one decision for each
+//! departing packet: after one is discarded the host comes back with the next at the same time, and the next drop is
+//! scheduled then, if that packet is still late, as the RFC has it. A signal that is a mark, not a loss, is treated
+//! alike: the next one is scheduled when the following packet leaves.
+//!
+//! *In a satellite gateway:* CoDel signals with packets that leave, so it must mark where it watches. At the transmit
+//! queue, behind the PEP, that discards what the gateway has acknowledged: it is sent again over the satellite. It
+//! belongs in front of the PEP (watch and mark at the receive queue), or into a gateway whose PEP does not end the
+//! connections. There a connection's round trip is the satellite's: with the default `interval` of 100 ms, meant for
+//! terrestrial paths, CoDel signals again long before a sender half a second away can have slowed down; take an
+//! `interval` of the longest round trip, and a `target` of 5 to 10 % of it (RFC 8289, sections 4.2 and 4.3).
 
 use bentpipe_units::{Duration, Instant};
 
@@ -33,132 +39,184 @@ pub const ALGORITHM: Algorithm = Algorithm {
     build: |values| Ok(Box::new(Codel::new(values)?)),
 };
 
-const PARAMS: &[Param] = &[
-    Param::number(
-        "target",
-        Unit::Seconds,
-        0.005,
-        Range::above(0.0, 1e3),
-        "Queueing delay that is acceptable",
-    )
-    .symbol("TARGET")
-    .origin("RFC 8289 section 4.2")
-    .tune(Tune::Log(0.001, 0.1)),
-    Param::number(
-        "interval",
-        Unit::Seconds,
-        0.1,
-        Range::above(0.0, 1e3),
-        "How long the delay may stay above the target: the longest round trip that is usual",
-    )
-    .symbol("INTERVAL")
-    .origin("RFC 8289 section 4.3")
-    .tune(Tune::Log(0.02, 2.0)),
-    Param::from_link(
-        "mean_packet",
-        Unit::Bytes,
-        |link| link.mean_packet,
-        "the link's mean packet",
-        Range::above(0.0, 65535.0),
-        "Backlog that is never marked, for the link is busy with it anyway (the RFC's MTU)",
-    )
-    .symbol("maxpacket")
-    .origin("the link"),
-];
+const PARAMS: &[Param] = &[TARGET, INTERVAL, MTU];
 
-/// CoDel's state, under the RFC's names.
-#[derive(Debug)]
-pub struct Codel {
+/// CoDel's parameter of that name.
+pub const TARGET: Param = Param::number(
+    "target",
+    Unit::Seconds,
+    0.005,
+    Range::above(0.0, 1e3),
+    "Queueing delay that is acceptable",
+)
+.symbol("TARGET")
+.origin("RFC 8289 section 4.3")
+.tune(Tune::Log(0.001, 0.1));
+
+/// CoDel's parameter of that name.
+pub const INTERVAL: Param = Param::number(
+    "interval",
+    Unit::Seconds,
+    0.1,
+    Range::above(0.0, 1e3),
+    "How long the delay may stay above the target: the longest round trip that is usual",
+)
+.symbol("INTERVAL")
+.origin("RFC 8289 section 4.2")
+.tune(Tune::Log(0.02, 2.0));
+
+/// CoDel's parameter of that name.
+pub const MTU: Param = Param::from_link(
+    "mtu",
+    Unit::Bytes,
+    |link| link.mean_packet.max(1500.0),
+    "1500 B, or the link's mean packet where that is longer",
+    Range::between(0.0, 65_535.0),
+    "Backlog that is never marked, for the link is busy with it anyway",
+)
+.symbol("maxpacket_")
+.origin("RFC 8289 section 5.6: the interface's MTU");
+
+/// What a CoDel is set to.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
     target: Duration,
     interval: Duration,
-    maxpacket: f64,
+    mtu: u64,
+}
+
+impl Settings {
+    /// From [`TARGET`], [`INTERVAL`] and [`MTU`].
+    #[must_use]
+    pub fn new(v: &Values) -> Self {
+        Self {
+            target: Duration::from_secs_f64(v.number("target")),
+            interval: Duration::from_secs_f64(v.number("interval")),
+            mtu: v.number("mtu") as u64,
+        }
+    }
+}
+
+/// The state of one queue's CoDel, apart from any queue, under the RFC's names.
+#[derive(Clone, Copy, Debug)]
+pub struct Control {
     first_above_time: Option<Instant>,
     drop_next: Instant,
     count: u32,
     lastcount: u32,
     dropping: bool,
-    /// Whether the last packet was dropped at `drop_next`, which then has to move on.
-    dropped: bool,
+    /// Whether the last packet was signalled with at `drop_next`, which then has to move on.
+    due: bool,
+}
+
+impl Control {
+    /// At rest.
+    pub const REST: Self = Self {
+        first_above_time: None,
+        drop_next: Instant::ZERO,
+        count: 0,
+        lastcount: 0,
+        dropping: false,
+        due: false,
+    };
+
+    /// RFC 8289, section 5.5: a packet that has waited so long leaves, and `behind` bytes wait behind it. Whether to signal
+    /// congestion with it.
+    #[inline]
+    pub fn leaves(&mut self, waited: Duration, behind: u64, now: Instant, set: &Settings) -> bool {
+        let ok_to_drop = self.ok_to_drop(waited, behind, now, set);
+        if self.dropping {
+            if !ok_to_drop {
+                (self.dropping, self.due) = (false, false);
+                return false;
+            }
+            if std::mem::take(&mut self.due) {
+                // The packet behind the last one is late too: the next signal is due so much later.
+                self.drop_next = self.control_law(self.drop_next, set);
+            }
+            if now < self.drop_next {
+                return false;
+            }
+            self.count = self.count.saturating_add(1);
+            self.due = true;
+            return true;
+        }
+        if ok_to_drop {
+            self.dropping = true;
+            // Resume near the rate that controlled the queue last time, if that was lately.
+            let delta = self.count - self.lastcount;
+            let lately = now - self.drop_next < set.interval.times(16);
+            self.count = if delta > 1 && lately { delta } else { 1 };
+            self.drop_next = self.control_law(now, set);
+            self.lastcount = self.count;
+        }
+        ok_to_drop
+    }
+
+    /// RFC 8289, section 5.6: whether the delay has been at the target or above for an interval.
+    #[inline]
+    fn ok_to_drop(&mut self, waited: Duration, behind: u64, now: Instant, set: &Settings) -> bool {
+        if waited < set.target || behind <= set.mtu {
+            self.first_above_time = None;
+            return false;
+        }
+        match self.first_above_time {
+            None => {
+                self.first_above_time = Some(now + set.interval);
+                false
+            }
+            Some(time) => now >= time,
+        }
+    }
+
+    /// RFC 8289, section 5.6: `t + interval / sqrt(count)`.
+    fn control_law(&self, t: Instant, set: &Settings) -> Instant {
+        t + set.interval.scaled(1.0 / f64::from(self.count).sqrt())
+    }
+
+    /// RFC 8289, section 5.6: the queue was asked for a packet and had none, so its delay is not above the target.
+    pub fn empty(&mut self) {
+        (self.first_above_time, self.dropping, self.due) = (None, false, false);
+    }
+
+    /// Signals since the dropping state began, and whether it still lasts.
+    #[must_use]
+    pub fn count(&self) -> (u32, bool) {
+        (self.count, self.dropping)
+    }
+}
+
+/// CoDel on the watched queue.
+#[derive(Debug)]
+pub struct Codel {
+    set: Settings,
+    control: Control,
 }
 
 impl Codel {
     /// # Errors
     /// None beyond the ranges of single parameters.
     pub fn new(v: &Values) -> Result<Self, ParamError> {
-        Ok(Self {
-            target: Duration::from_secs_f64(v.number("target")),
-            interval: Duration::from_secs_f64(v.number("interval")),
-            maxpacket: v.number("mean_packet"),
-            first_above_time: None,
-            drop_next: Instant::ZERO,
-            count: 0,
-            lastcount: 0,
-            dropping: false,
-            dropped: false,
-        })
-    }
-
-    /// RFC 8289, section 5.6: whether the delay has been above the target for an interval.
-    fn ok_to_drop(&mut self, pkt: &Packet, cx: &Cx<'_>) -> bool {
-        if cx.now - pkt.arrival < self.target || cx.queue.bytes as f64 <= self.maxpacket {
-            self.first_above_time = None;
-            return false;
-        }
-        match self.first_above_time {
-            None => {
-                self.first_above_time = Some(cx.now + self.interval);
-                false
-            }
-            Some(time) => cx.now >= time,
-        }
-    }
-
-    /// RFC 8289, section 5.3: `t + interval / sqrt(count)`.
-    fn control_law(&self, t: Instant) -> Instant {
-        t + self.interval.scaled(1.0 / f64::from(self.count).sqrt())
+        Ok(Self { set: Settings::new(v), control: Control::REST })
     }
 }
 
 impl Aqm for Codel {
+    #[inline]
     fn arrive(&mut self, _pkt: &Packet, _cx: &mut Cx<'_>) -> Verdict {
         Verdict::Pass
     }
 
-    /// RFC 8289, section 5.5.
+    #[inline]
     fn depart(&mut self, pkt: &Packet, cx: &mut Cx<'_>) -> Verdict {
-        let ok_to_drop = self.ok_to_drop(pkt, cx);
-        if self.dropping {
-            if !ok_to_drop {
-                self.dropping = false;
-                self.dropped = false;
-            } else {
-                if std::mem::take(&mut self.dropped) {
-                    // RFC 8289, section 5.5: the next time follows the last one, if the packet behind a dropped one
-                    // is still too late.
-                    self.drop_next = self.control_law(self.drop_next);
-                }
-                if cx.now >= self.drop_next {
-                    self.count += 1;
-                    self.dropped = true;
-                    return Verdict::Mark;
-                }
-            }
-        } else if ok_to_drop {
-            self.dropping = true;
-            // RFC 8289, section 5.5: resume near the rate that controlled the queue last time, if that was lately.
-            let delta = self.count.wrapping_sub(self.lastcount);
-            let lately = cx.now - self.drop_next < self.interval.times(16);
-            self.count = if delta > 1 && lately { delta } else { 1 };
-            self.drop_next = self.control_law(cx.now);
-            self.lastcount = self.count;
-            return Verdict::Mark;
-        }
-        Verdict::Pass
+        let signal = self.control.leaves(cx.now - pkt.arrival, cx.queue.bytes, cx.now, &self.set);
+        if signal { Verdict::Mark } else { Verdict::Pass }
     }
 
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
-        out("count", f64::from(self.count));
-        out("dropping", f64::from(u8::from(self.dropping)));
+        let (count, dropping) = self.control.count();
+        out("count", f64::from(count));
+        out("dropping", f64::from(u8::from(dropping)));
     }
 }
 
@@ -166,36 +224,114 @@ impl Aqm for Codel {
 mod tests {
     use super::super::steps::Steps;
     use super::*;
+    use crate::Value;
 
-    /// RFC 8289's control law worked out by hand, target 5 ms and interval 100 ms. Every packet waits 10 ms. The delay is
-    /// first seen above the target at 0; from 100 ms on a packet may be dropped, and the next drops follow after
-    /// 100 ms, 100/sqrt(2) = 70.7 ms, 100/sqrt(3) = 57.7 ms.
-    #[test]
-    fn drops_follow_the_control_law() {
+    fn codel(bytes: u64) -> Steps {
         let mut codel = Steps::new(&ALGORITHM, &[]);
-        codel.state.bytes = 100_000;
-        let mut drops = Vec::new();
-        for ms in 0..340 {
-            if codel.depart(10_000 + ms * 1000, ms * 1000, 1000) == Verdict::Mark {
-                drops.push(ms);
-            }
-        }
-        // 100, + 100 = 200, + 70.7 = 270.7, + 57.7 = 328.4, each at the next packet.
-        assert_eq!(drops, [100, 200, 271, 329]);
+        codel.state.bytes = bytes;
+        codel
     }
 
+    /// When packets are signalled with [us], of packets that each waited 10 ms and leave every 10 us from `start` to `end`.
+    fn late(codel: &mut Steps, start: u64, end: u64) -> Vec<u64> {
+        (start..end).step_by(10).filter(|&us| codel.depart(us, us - 10_000, 1000) == Verdict::Mark).collect()
+    }
+
+    /// What a drop that is due then becomes where packets leave every 10 us.
+    fn next_packets<const N: usize>(us: [u64; N]) -> [u64; N] {
+        us.map(|us| us.div_ceil(10) * 10)
+    }
+
+    /// The control law, interval 100 ms. The delay is seen above the target at 20 ms; the first packet 100 ms later is
+    /// dropped (120), and the times to the next are 100, 100/sqrt(2) = 70.711, 100/sqrt(3) = 57.735, 50,
+    /// 100/sqrt(5) = 44.721, 100/sqrt(6) = 40.825, 100/sqrt(7) = 37.796 ms: due at 220, 290.711, 348.446, 398.446, 443.167,
+    /// 483.992 and 521.788.
     #[test]
-    fn a_short_delay_or_a_short_queue_ends_it() {
-        let mut codel = Steps::new(&ALGORITHM, &[]);
-        codel.state.bytes = 100_000;
-        for ms in 0..=100 {
-            codel.depart(10_000 + ms * 1000, ms * 1000, 1000);
-        }
-        assert_eq!(codel.probe("dropping"), 1.0);
-        assert_eq!(codel.depart(300_000, 299_000, 1000), Verdict::Pass);
+    fn drops_follow_the_control_law() {
+        let mut codel = codel(100_000);
+        let drops = late(&mut codel, 20_000, 530_000);
+        let due = [120_000, 220_000, 290_711, 348_446, 398_446, 443_167, 483_992, 521_788];
+        assert_eq!(drops, next_packets(due));
+        assert_eq!(codel.probe("count"), 8.0);
+    }
+
+    /// The RFC's loop: a packet leaves at 120 ms (dropped, count 1, next at 220) and the next ones at 320: that is past 220
+    /// (dropped, count 2), and past 220 + 70.711 = 290.711 (dropped, count 3), but not past 290.711 + 57.735 = 348.446.
+    #[test]
+    fn several_drops_may_be_due_at_once() {
+        let mut codel = codel(100_000);
+        assert_eq!(late(&mut codel, 20_000, 120_010), [120_000]);
+        let leave = [320_000, 320_000, 320_000, 348_440, 348_450].map(|us| codel.depart(us, 0, 1000));
+        use Verdict::{Mark, Pass};
+        assert_eq!(leave, [Mark, Mark, Pass, Pass, Mark]);
+    }
+
+    /// Re-entry. As above the drops at 120, 220, 290.711 and 348.446 make count 4, and the next would be due at 398.446; a
+    /// packet that waited 1 ms at 360 ends the state. From 400 the delay is above the target again, so at 500 the state is
+    /// entered with count = 4 - 1 = 3, the next drops are due 57.735 and then 50 ms later, and count is 5. A packet in time
+    /// at 610 ends it; lastcount is 3, so from 700 on (entered at 800) count = 5 - 3 = 2, next after 70.711 ms.
+    #[test]
+    fn a_state_entered_again_resumes() {
+        let mut codel = codel(100_000);
+        late(&mut codel, 20_000, 360_000);
+        assert_eq!(codel.probe("count"), 4.0);
+        assert_eq!(codel.depart(360_000, 359_000, 1000), Verdict::Pass);
         assert_eq!(codel.probe("dropping"), 0.0);
-        // No more than a full packet behind: never dropped, however late.
-        codel.state.bytes = 1000;
-        assert!((0..400).all(|ms| codel.depart(500_000 + ms * 1000, 0, 1000) == Verdict::Pass));
+        assert_eq!(late(&mut codel, 400_000, 610_000), next_packets([500_000, 557_735, 607_735]));
+        assert_eq!(codel.probe("count"), 5.0);
+        assert_eq!(codel.depart(610_000, 609_000, 1000), Verdict::Pass);
+        assert_eq!(late(&mut codel, 700_000, 880_000), next_packets([800_000, 870_711]));
+    }
+
+    /// … if it was within 16 intervals of `drop_next`, here 398.446 ms: entered at 1998.44 ms count is 3, at 1998.45 it is 1.
+    /// And if count had grown by more than 1: after drops at 120 and 220 only, it is 1.
+    #[test]
+    fn a_state_entered_much_later_starts_anew() {
+        for (drops_until, enter, count) in
+            [(360_000, 1_998_440, 3.0), (360_000, 1_998_450, 1.0), (230_000, 500_000, 1.0)]
+        {
+            let mut codel = codel(100_000);
+            late(&mut codel, 20_000, drops_until);
+            codel.depart(drops_until, drops_until - 1000, 1000);
+            assert_eq!(late(&mut codel, enter - 100_000, enter + 10), [enter]);
+            assert_eq!(codel.probe("count"), count, "entered at {enter}");
+        }
+    }
+
+    /// The packet behind a dropped one is in time: the state ends, and the next drop was not scheduled. Dropped at 120, 220
+    /// and 290.720 (count 3, due since 290.711); the packet behind at the same time has waited 1 ms. So `drop_next` is still
+    /// 290.711, and 16 intervals later is 1890.711: at 1890.71 count resumes from 3 - 1 = 2, at 1890.72 from 1.
+    #[test]
+    fn the_next_drop_is_scheduled_by_the_packet_behind() {
+        for (enter, count) in [(1_890_710, 2.0), (1_890_720, 1.0)] {
+            let mut codel = codel(100_000);
+            assert_eq!(late(&mut codel, 20_000, 290_730).len(), 3);
+            assert_eq!(codel.depart(290_720, 289_720, 1000), Verdict::Pass);
+            assert_eq!(codel.probe("dropping"), 0.0);
+            late(&mut codel, enter - 100_000, enter + 10);
+            assert_eq!(codel.probe("count"), count, "entered at {enter}");
+        }
+    }
+
+    /// `bytes() <= maxpacket_` with the link's default of 1500: what waits behind counts, not the packet itself.
+    #[test]
+    fn no_more_than_an_mtu_behind_is_never_dropped() {
+        assert!(late(&mut codel(1500), 20_000, 2_000_000).is_empty());
+        assert_eq!(late(&mut codel(1501), 20_000, 120_010), [120_000]);
+        let mut tight = Steps::new(&ALGORITHM, &[("mtu", Value::Number(999.0))]);
+        tight.state.bytes = 1000;
+        assert_eq!(late(&mut tight, 20_000, 120_010), [120_000]);
+    }
+
+    /// `sojourn_time < TARGET` is below it; the target itself is above. One packet in time and the interval begins again: in
+    /// time at 110, late from 110.01 on, dropped at 210.01.
+    #[test]
+    fn one_packet_in_time_begins_the_interval_again() {
+        let mut codel = codel(100_000);
+        assert!(late(&mut codel, 20_000, 110_000).is_empty());
+        assert_eq!(codel.depart(110_000, 105_001, 1000), Verdict::Pass);
+        assert_eq!(late(&mut codel, 110_010, 210_020), [210_010]);
+        let at_target = |us: u64| codel.depart(us, us - 5000, 1000);
+        assert_eq!([300_000, 310_010].map(at_target), [Verdict::Pass, Verdict::Mark]);
     }
 }
