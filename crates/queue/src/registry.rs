@@ -104,7 +104,8 @@ pub const AQMS: &[Algorithm] = &[
 ];
 
 /// The schedulers, in the order in which they are listed.
-pub const SCHEDULERS: &[Discipline] = &[sched::fifo::DISCIPLINE, sched::drr::DISCIPLINE];
+pub const SCHEDULERS: &[Discipline] =
+    &[sched::fifo::DISCIPLINE, sched::drr::DISCIPLINE, sched::fq_codel::DISCIPLINE];
 
 /// The marking methods, in the order in which they are listed.
 pub const MARKINGS: &[Method] = &[marking::DROP, marking::ECN, marking::WINDOW];

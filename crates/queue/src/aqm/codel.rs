@@ -1,15 +1,17 @@
 //! CoDel, controlled delay: keeps the delay that lasts, not the one that passes, near a target.
 //!
-//! RFC 8289 (Nichols, Jacobson, McGregor & Iyengar 2018); Nichols & Jacobson 2012. A packet that leaves tells how long
-//! it has waited. A queue that absorbs bursts lets some packet through within `target` every so often; one that stands
-//! does not. Where every packet that left during `interval` had waited `target` or longer, with more than an `mtu`
-//! behind it, CoDel enters its dropping state and signals with the packet at hand; and while the delay stays above
-//! `target` again and again, in times that shrink as TCP's throughput falls with the square root of the loss:
+//! RFC 8289 (Nichols, Jacobson, McGregor & Iyengar 2018); Nichols & Jacobson 2012. A packet that leaves tells how
+//! long it has waited. A queue that absorbs bursts lets some packet through within `target` every so often; one
+//! that stands does not. Where every packet that left during `interval` had waited `target` or longer, with more
+//! than an `mtu` behind it, CoDel enters its dropping state and signals with the packet at hand; and while the
+//! delay stays above `target` again and again, in times that shrink as TCP's throughput falls with the square root
+//! of the loss:
 //!
 //!     count += 1,   drop_next += interval / sqrt(count)
 //!
-//! The first packet that has waited less, or behind which no more than an `mtu` waits, ends the state. If it is entered
-//! again within 16 intervals, `count` resumes from where it was needed last time, `count - lastcount`, else from 1.
+//! The first packet that has waited less, or behind which no more than an `mtu` waits, ends the state. If it is
+//! entered again within 16 intervals, `count` resumes from where it was needed last time, `count - lastcount`, else
+//! from 1.
 //!
 //! *Departures:* the host asks packet by packet, so the loop inside the RFC's `deque` becomes one decision for each
 //! departing packet: after one is discarded the host comes back with the next at the same time, and the next drop is
@@ -120,8 +122,8 @@ impl Control {
         due: false,
     };
 
-    /// RFC 8289, section 5.5: a packet that has waited so long leaves, and `behind` bytes wait behind it. Whether to signal
-    /// congestion with it.
+    /// RFC 8289, section 5.5: a packet that has waited so long leaves, and `behind` bytes wait behind it. Whether
+    /// to signal congestion with it.
     #[inline]
     pub fn leaves(&mut self, waited: Duration, behind: u64, now: Instant, set: &Settings) -> bool {
         let ok_to_drop = self.ok_to_drop(waited, behind, now, set);
@@ -232,7 +234,8 @@ mod tests {
         codel
     }
 
-    /// When packets are signalled with [us], of packets that each waited 10 ms and leave every 10 us from `start` to `end`.
+    /// When packets are signalled with [us], of packets that each waited 10 ms and leave every 10 us from `start`
+    /// to `end`.
     fn late(codel: &mut Steps, start: u64, end: u64) -> Vec<u64> {
         (start..end).step_by(10).filter(|&us| codel.depart(us, us - 10_000, 1000) == Verdict::Mark).collect()
     }
@@ -242,10 +245,10 @@ mod tests {
         us.map(|us| us.div_ceil(10) * 10)
     }
 
-    /// The control law, interval 100 ms. The delay is seen above the target at 20 ms; the first packet 100 ms later is
-    /// dropped (120), and the times to the next are 100, 100/sqrt(2) = 70.711, 100/sqrt(3) = 57.735, 50,
-    /// 100/sqrt(5) = 44.721, 100/sqrt(6) = 40.825, 100/sqrt(7) = 37.796 ms: due at 220, 290.711, 348.446, 398.446, 443.167,
-    /// 483.992 and 521.788.
+    /// The control law, interval 100 ms. The delay is seen above the target at 20 ms; the first packet 100 ms later
+    /// is dropped (120), and the times to the next are 100, 100/sqrt(2) = 70.711, 100/sqrt(3) = 57.735, 50,
+    /// 100/sqrt(5) = 44.721, 100/sqrt(6) = 40.825, 100/sqrt(7) = 37.796 ms: due at 220, 290.711, 348.446, 398.446,
+    /// 443.167, 483.992 and 521.788.
     #[test]
     fn drops_follow_the_control_law() {
         let mut codel = codel(100_000);
@@ -255,8 +258,9 @@ mod tests {
         assert_eq!(codel.probe("count"), 8.0);
     }
 
-    /// The RFC's loop: a packet leaves at 120 ms (dropped, count 1, next at 220) and the next ones at 320: that is past 220
-    /// (dropped, count 2), and past 220 + 70.711 = 290.711 (dropped, count 3), but not past 290.711 + 57.735 = 348.446.
+    /// The RFC's loop: a packet leaves at 120 ms (dropped, count 1, next at 220) and the next ones at 320: that is
+    /// past 220 (dropped, count 2), and past 220 + 70.711 = 290.711 (dropped, count 3), but not past 290.711 +
+    /// 57.735 = 348.446.
     #[test]
     fn several_drops_may_be_due_at_once() {
         let mut codel = codel(100_000);
@@ -266,10 +270,11 @@ mod tests {
         assert_eq!(leave, [Mark, Mark, Pass, Pass, Mark]);
     }
 
-    /// Re-entry. As above the drops at 120, 220, 290.711 and 348.446 make count 4, and the next would be due at 398.446; a
-    /// packet that waited 1 ms at 360 ends the state. From 400 the delay is above the target again, so at 500 the state is
-    /// entered with count = 4 - 1 = 3, the next drops are due 57.735 and then 50 ms later, and count is 5. A packet in time
-    /// at 610 ends it; lastcount is 3, so from 700 on (entered at 800) count = 5 - 3 = 2, next after 70.711 ms.
+    /// Re-entry. As above the drops at 120, 220, 290.711 and 348.446 make count 4, and the next would be due at
+    /// 398.446; a packet that waited 1 ms at 360 ends the state. From 400 the delay is above the target again, so
+    /// at 500 the state is entered with count = 4 - 1 = 3, the next drops are due 57.735 and then 50 ms later, and
+    /// count is 5. A packet in time at 610 ends it; lastcount is 3, so from 700 on (entered at 800) count = 5 - 3 =
+    /// 2, next after 70.711 ms.
     #[test]
     fn a_state_entered_again_resumes() {
         let mut codel = codel(100_000);
@@ -283,8 +288,8 @@ mod tests {
         assert_eq!(late(&mut codel, 700_000, 880_000), next_packets([800_000, 870_711]));
     }
 
-    /// … if it was within 16 intervals of `drop_next`, here 398.446 ms: entered at 1998.44 ms count is 3, at 1998.45 it is 1.
-    /// And if count had grown by more than 1: after drops at 120 and 220 only, it is 1.
+    /// … if it was within 16 intervals of `drop_next`, here 398.446 ms: entered at 1998.44 ms count is 3, at
+    /// 1998.45 it is 1. And if count had grown by more than 1: after drops at 120 and 220 only, it is 1.
     #[test]
     fn a_state_entered_much_later_starts_anew() {
         for (drops_until, enter, count) in
@@ -298,9 +303,10 @@ mod tests {
         }
     }
 
-    /// The packet behind a dropped one is in time: the state ends, and the next drop was not scheduled. Dropped at 120, 220
-    /// and 290.720 (count 3, due since 290.711); the packet behind at the same time has waited 1 ms. So `drop_next` is still
-    /// 290.711, and 16 intervals later is 1890.711: at 1890.71 count resumes from 3 - 1 = 2, at 1890.72 from 1.
+    /// The packet behind a dropped one is in time: the state ends, and the next drop was not scheduled. Dropped at
+    /// 120, 220 and 290.720 (count 3, due since 290.711); the packet behind at the same time has waited 1 ms. So
+    /// `drop_next` is still 290.711, and 16 intervals later is 1890.711: at 1890.71 count resumes from 3 - 1 = 2,
+    /// at 1890.72 from 1.
     #[test]
     fn the_next_drop_is_scheduled_by_the_packet_behind() {
         for (enter, count) in [(1_890_710, 2.0), (1_890_720, 1.0)] {
@@ -323,8 +329,8 @@ mod tests {
         assert_eq!(late(&mut tight, 20_000, 120_010), [120_000]);
     }
 
-    /// `sojourn_time < TARGET` is below it; the target itself is above. One packet in time and the interval begins again: in
-    /// time at 110, late from 110.01 on, dropped at 210.01.
+    /// `sojourn_time < TARGET` is below it; the target itself is above. One packet in time and the interval begins
+    /// again: in time at 110, late from 110.01 on, dropped at 210.01.
     #[test]
     fn one_packet_in_time_begins_the_interval_again() {
         let mut codel = codel(100_000);

@@ -1,9 +1,9 @@
-//! A fixed number of queues that flows are hashed to, served by DRR++: what fair queueing with an Aqm in each queue has
-//! in common (RFC 8290, section 4).
+//! A fixed number of queues that flows are hashed to, served by DRR++: what fair queueing with an Aqm in each queue
+//! has in common (RFC 8290, section 4).
 //!
-//! Packets of all queues stand in one arena, linked to lists, and the queues whose turn it may be stand in doubly linked
-//! lists through one array, so that nothing is allocated once the arena has grown. The queue that holds the most bytes is
-//! kept at the root of a tournament tree: a change walks up only as far as it changes a winner.
+//! Packets of all queues stand in one arena, linked to lists, and the queues whose turn it may be stand in doubly
+//! linked lists through one array, so that nothing is allocated once the arena has grown. The queue that holds the
+//! most bytes is kept at the root of a tournament tree: a change walks up only as far as it changes a winner.
 
 use crate::{FlowId, Packet};
 
@@ -19,8 +19,6 @@ pub enum Stand {
     New,
     /// Those that have used up a quantum.
     Old,
-    /// Those without packets whose Aqm has not come to rest (CAKE).
-    Decaying,
 }
 
 /// Queues by number, and the lists in which they wait for their turn.
@@ -30,8 +28,8 @@ pub struct Buckets {
     /// The first unused node; they are linked like packets.
     free: u32,
     buckets: Vec<Bucket>,
-    /// New, old and decaying ones.
-    lists: [List; 3],
+    /// New and old ones.
+    lists: [List; 2],
     quantum: i64,
     /// Winner of each pairing: a place's weight is the greater of those at twice its number and one more. The queues'
     /// own weights stand in the second half.
@@ -82,7 +80,7 @@ impl Buckets {
             nodes: Vec::new(),
             free: NONE,
             buckets: vec![empty; count],
-            lists: [List { first: NONE, last: NONE, len: 0 }; 3],
+            lists: [List { first: NONE, last: NONE, len: 0 }; 2],
             quantum: i64::from(quantum.max(1)),
             weights: vec![0; 2 * count.next_power_of_two()],
         }
@@ -94,8 +92,8 @@ impl Buckets {
         self.buckets.len() as u32
     }
 
-    /// Appends a packet to a queue. One that waits for no turn joins the new ones with a fresh quantum (RFC 8290, section
-    /// 4.1). Gives whether it did.
+    /// Appends a packet to a queue. One that waits for no turn joins the new ones with a fresh quantum (RFC 8290,
+    /// section 4.1). Gives whether it did.
     pub fn push(&mut self, bucket: u32, pkt: Packet) -> bool {
         let node = self.store(pkt);
         let b = &mut self.buckets[bucket as usize];
@@ -106,7 +104,7 @@ impl Buckets {
         b.tail = node;
         b.packets += 1;
         b.bytes += u64::from(pkt.len);
-        let joins = matches!(b.stand, Stand::Out | Stand::Decaying);
+        let joins = b.stand == Stand::Out;
         if joins {
             b.deficit = self.quantum;
             self.stand(bucket, Stand::New);
@@ -115,9 +113,9 @@ impl Buckets {
         joins
     }
 
-    /// The queue whose turn it is, which may hold nothing (RFC 8290, section 4.2): the first of the new ones, or else of
-    /// the old ones, whose deficit is above zero; each that is passed over gains a quantum and goes to the end of the old
-    /// ones. So a queue is passed over once for each quantum that it has sent.
+    /// The queue whose turn it is, which may hold nothing (RFC 8290, section 4.2): the first of the new ones, or
+    /// else of the old ones, whose deficit is above zero; each that is passed over gains a quantum and goes to the
+    /// end of the old ones. So a queue is passed over once for each quantum that it has sent.
     pub fn turn(&mut self) -> Option<u32> {
         loop {
             let bucket = self.first(Stand::New).or_else(|| self.first(Stand::Old))?;
@@ -152,8 +150,8 @@ impl Buckets {
         self.buckets[bucket as usize].deficit -= i64::from(len);
     }
 
-    /// A queue whose turn it is holds nothing (RFC 8290, section 4.2): a new one goes to the end of the old ones, lest new
-    /// ones starve these; an old one is done.
+    /// A queue whose turn it is holds nothing (RFC 8290, section 4.2): a new one goes to the end of the old ones,
+    /// lest new ones starve these; an old one is done.
     pub fn pass(&mut self, bucket: u32) {
         let stand = if self.stands(bucket) == Stand::New { Stand::Old } else { Stand::Out };
         self.stand(bucket, stand);
@@ -239,8 +237,8 @@ impl Buckets {
         Some((at - half) as u32)
     }
 
-    /// The packet that [`Buckets::turn`] leads to, found without serving anybody: usually at once; where all queues have
-    /// sent more than they may, the one that a quantum a round brings above zero first.
+    /// The packet that [`Buckets::turn`] leads to, found without serving anybody: usually at once; where all queues
+    /// have sent more than they may, the one that a quantum a round brings above zero first.
     #[must_use]
     pub fn peek(&self) -> Option<&Packet> {
         let after = |&b: &u32| Some(self.buckets[b as usize].after).filter(|&b| b != NONE);
@@ -277,7 +275,8 @@ impl Buckets {
         at
     }
 
-    /// Enters a queue's bytes in the tournament. One that holds packets, be they empty, outweighs one that holds none.
+    /// Enters a queue's bytes in the tournament. One that holds packets, be they empty, outweighs one that holds
+    /// none.
     fn weigh(&mut self, bucket: u32) {
         let b = &self.buckets[bucket as usize];
         let weight = b.bytes + u64::from(b.packets > 0);
@@ -300,12 +299,11 @@ fn slot(stand: Stand) -> Option<usize> {
         Stand::Out => None,
         Stand::New => Some(0),
         Stand::Old => Some(1),
-        Stand::Decaying => Some(2),
     }
 }
 
-/// A flow's hash, another for each salt: MurmurHash3's finalizer (Appleby), which takes different numbers to different
-/// ones before the upper half is taken.
+/// A flow's hash, another for each salt: MurmurHash3's finalizer (Appleby), which takes different numbers to
+/// different ones before the upper half is taken.
 #[must_use]
 pub fn hash(flow: FlowId, salt: u64) -> u32 {
     let mut x = u64::from(flow) ^ salt;
@@ -351,11 +349,11 @@ mod tests {
         buckets.push(bucket, Packet::new(len, bucket, handle));
     }
 
-    /// DRR++ by hand, quantum 1000. Queue 0 holds four packets of 600 (handles 0 to 3), queue 1 two (10, 11). Queue 0 sends
-    /// 0 (deficit 400) and 1 (-200): it is passed over, to the old ones with 800. Queue 1, still new, sends 10 and 11,
-    /// and is passed over (800). Now 0 is first of the old: 2 (deficit 200). A packet for queue 2 comes (20): new, so it
-    /// goes before 3, which queue 0 still has the deficit for. Queue 2 is empty at its next turn and goes to the end of
-    /// the old ones, not out: what comes for it now (21) waits behind 3.
+    /// DRR++ by hand, quantum 1000. Queue 0 holds four packets of 600 (handles 0 to 3), queue 1 two (10, 11). Queue
+    /// 0 sends 0 (deficit 400) and 1 (-200): it is passed over, to the old ones with 800. Queue 1, still new, sends
+    /// 10 and 11, and is passed over (800). Now 0 is first of the old: 2 (deficit 200). A packet for queue 2 comes
+    /// (20): new, so it goes before 3, which queue 0 still has the deficit for. Queue 2 is empty at its next turn
+    /// and goes to the end of the old ones, not out: what comes for it now (21) waits behind 3.
     #[test]
     fn new_queues_go_first_but_once() {
         let mut b = Buckets::new(4, 1000);
@@ -374,14 +372,15 @@ mod tests {
         assert_eq!(serve(&mut b), Some(3));
         assert_eq!(b.stands(2), Stand::Old);
         push(&mut b, 2, 21, 600);
-        // Queue 0 is down to -400, gains a quantum and stands behind queue 1, which is found empty and goes, and queue 2.
+        // Queue 0 is down to -400, gains a quantum and stands behind queue 1, which is found empty and goes, and
+        // queue 2.
         assert_eq!(drain(&mut b), [21, 4]);
         assert!([0, 1, 2].iter().all(|&bucket| b.stands(bucket) == Stand::Out));
         assert_eq!((b.len(Stand::New), b.len(Stand::Old)), (0, 0));
     }
 
-    /// A packet of ten quanta is paid for over ten rounds, in which others send as much: queue 0 sends 10 000 bytes from a
-    /// deficit of 1000, and needs ten more quanta to be above zero again.
+    /// A packet of ten quanta is paid for over ten rounds, in which others send as much: queue 0 sends 10 000 bytes
+    /// from a deficit of 1000, and needs ten more quanta to be above zero again.
     #[test]
     fn a_long_packet_is_paid_for() {
         let mut b = Buckets::new(2, 1000);
@@ -396,8 +395,8 @@ mod tests {
         assert_eq!(order.iter().position(|&handle| handle == 1), Some(11));
     }
 
-    /// Whatever is done, the tournament names the queue with the most bytes, the lowest of equals; and packets leave each
-    /// queue in the order in which they came, none lost.
+    /// Whatever is done, the tournament names the queue with the most bytes, the lowest of equals; and packets
+    /// leave each queue in the order in which they came, none lost.
     #[test]
     fn the_fattest_is_the_fattest() {
         let mut rng = Rng::stream(3, "buckets", 0, "test");

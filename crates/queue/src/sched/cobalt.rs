@@ -1,0 +1,278 @@
+//! COBALT: CoDel and BLUE side by side, the Aqm of each of CAKE's queues.
+//!
+//! After the description in Høiland-Jørgensen, Täht & Morton 2018 and the documentation of Linux's sch_cake. The
+//! CoDel part has one mechanism for the first signal and for those that follow: `drop_next` lies `interval /
+//! sqrt(count)` ahead, and `count` falls again, one for each `drop_next` that passes without a late packet, instead
+//! of being forgotten. The BLUE part discards with a probability that grows when the queue loses packets for want
+//! of room, and falls when it is empty; it leaves alone what answers to signals.
+
+use bentpipe_units::{Duration, Instant};
+
+/// What all of CAKE's queues are set to.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Delay that is acceptable.
+    pub target: Duration,
+    /// How long it may be exceeded.
+    pub interval: Duration,
+    /// The delay of four packets of full length, which is acceptable as well.
+    pub four_packets: Duration,
+    /// BLUE's step up.
+    pub increment: f64,
+    /// BLUE's step down.
+    pub decrement: f64,
+}
+
+/// What is to be done with a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// Nothing.
+    Pass,
+    /// Signal congestion (CoDel).
+    Mark,
+    /// Discard, whether its transport understands marks or not (BLUE).
+    Drop,
+}
+
+/// The state of one queue's COBALT.
+#[derive(Clone, Copy, Debug)]
+pub struct Cobalt {
+    count: u32,
+    dropping: bool,
+    /// When the next signal is due; with `count` 0, until when the queue is in use.
+    drop_next: Instant,
+    p: f64,
+    blue_timer: Instant,
+}
+
+impl Cobalt {
+    /// At rest.
+    pub const REST: Self =
+        Self { count: 0, dropping: false, drop_next: Instant::ZERO, p: 0.0, blue_timer: Instant::ZERO };
+
+    /// A packet that has waited so long leaves; `uniform` draws from [0,1).
+    #[inline]
+    pub fn leaves(
+        &mut self,
+        waited: Duration,
+        now: Instant,
+        set: &Settings,
+        uniform: impl FnOnce() -> f64,
+    ) -> Signal {
+        let late = waited > set.target && waited > set.four_packets;
+        let due = self.count > 0 && now >= self.drop_next;
+        let mut passed = now > self.drop_next;
+        if late {
+            if !self.dropping {
+                self.drop_next = self.control_law(now, set);
+            }
+            self.count = self.count.max(1);
+        }
+        self.dropping = late;
+        let mut signal = Signal::Pass;
+        if due && late {
+            signal = Signal::Mark;
+            self.count = self.count.saturating_add(1);
+            self.drop_next = self.control_law(self.drop_next, set);
+            passed = now > self.drop_next;
+        } else if due {
+            self.recede(now, set);
+            passed = now > self.drop_next;
+        }
+        if self.p > 0.0 && uniform() < self.p {
+            signal = Signal::Drop;
+        }
+        if self.count == 0 {
+            self.drop_next = now + set.interval;
+        } else if passed && signal == Signal::Pass {
+            self.drop_next = now;
+        }
+        signal
+    }
+
+    /// The packet that was signalled with goes on, so no other is due at once.
+    pub fn marked(&mut self, now: Instant) {
+        self.drop_next = self.drop_next.max(now);
+    }
+
+    /// A packet was discarded for want of room.
+    pub fn full(&mut self, now: Instant, set: &Settings) {
+        if now - self.blue_timer > set.target {
+            self.p = (self.p + set.increment).min(1.0);
+            self.blue_timer = now;
+        }
+        self.dropping = true;
+        self.drop_next = now;
+        self.count = self.count.max(1);
+    }
+
+    /// The queue's turn has come, and it was empty.
+    pub fn empty(&mut self, now: Instant, set: &Settings) {
+        if self.p > 0.0 && now - self.blue_timer > set.target {
+            self.p = (self.p - set.decrement).max(0.0);
+            self.blue_timer = now;
+        }
+        self.dropping = false;
+        if self.count > 0 && now >= self.drop_next {
+            self.count -= 1;
+            self.drop_next = self.control_law(self.drop_next, set);
+        }
+    }
+
+    /// The queue has been empty since [`Cobalt::empty`]: BLUE steps down once a target, `count` falls. Gives
+    /// whether all is at rest, so that another flow may have the queue.
+    pub fn rest(&mut self, now: Instant, set: &Settings) -> bool {
+        if self.p > 0.0 {
+            let steps = (now - self.blue_timer).as_nanos() / set.target.as_nanos().max(1);
+            self.p = (self.p - steps as f64 * set.decrement).max(0.0);
+            self.blue_timer += set.target.times(steps);
+        }
+        self.recede(now, set);
+        self.p == 0.0 && self.count == 0 && now >= self.drop_next
+    }
+
+    /// BLUE's probability.
+    #[must_use]
+    pub fn p(&self) -> f64 {
+        self.p
+    }
+
+    /// Takes back one signal for each time that `drop_next` has passed: no more than were ever made.
+    fn recede(&mut self, now: Instant, set: &Settings) {
+        while self.count > 0 && now >= self.drop_next {
+            self.count -= 1;
+            self.drop_next = self.control_law(self.drop_next, set);
+        }
+    }
+
+    /// `t + interval / sqrt(count)`, and `t + interval` for a count of 0.
+    fn control_law(&self, t: Instant, set: &Settings) -> Instant {
+        t + set.interval.scaled(1.0 / f64::from(self.count.max(1)).sqrt())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SET: Settings = Settings {
+        target: Duration::from_millis(5),
+        interval: Duration::from_millis(100),
+        four_packets: Duration::from_millis(4),
+        increment: 1.0 / 256.0,
+        decrement: 1.0 / 4096.0,
+    };
+
+    fn at(us: u64) -> Instant {
+        Instant::ZERO + Duration::from_micros(us)
+    }
+
+    /// A packet that has waited `waited` microseconds leaves at `us`; it is as unlucky as can be.
+    fn leave(cobalt: &mut Cobalt, us: u64, waited: u64) -> Signal {
+        cobalt.leaves(Duration::from_micros(waited), at(us), &SET, || 0.0)
+    }
+
+    /// When packets that waited 10 ms are signalled with, where one leaves every 10 us [us].
+    fn late(cobalt: &mut Cobalt, start: u64, end: u64) -> Vec<u64> {
+        (start..end).step_by(10).filter(|&us| leave(cobalt, us, 10_000) != Signal::Pass).collect()
+    }
+
+    /// By hand: a packet in time at 1 ms: count 0, so `drop_next` is 101. Late from 20 ms on: count 1, the first
+    /// signal due 100 ms later, at 120, whereupon count is 2 and the next is due 100/sqrt(2) = 70.711 ms later, at
+    /// 190.711, then 57.735 and 50 ms later, at 248.446 and 298.446: CoDel's row without its first step of a whole
+    /// interval.
+    #[test]
+    fn signals_follow_the_control_law() {
+        let mut cobalt = Cobalt::REST;
+        assert_eq!(leave(&mut cobalt, 1000, 0), Signal::Pass);
+        let due = [120_000u64, 190_711, 248_446, 298_446].map(|us| us.div_ceil(10) * 10);
+        assert_eq!(late(&mut cobalt, 20_000, 300_000), due);
+        assert_eq!(cobalt.count, 5);
+        // Due next at 298.446 + 100/sqrt(5) = 343.167. In time from 300 on, count falls at each time that passes: 4
+        // at 343.167, 3 at 393.167 (50 later), 2 at 450.902, 1 at 521.613, 0 at 621.613; at 400 ms it is 3.
+        assert_eq!(leave(&mut cobalt, 400_000, 0), Signal::Pass);
+        assert_eq!(cobalt.count, 3);
+        // Late again at 410: due after 100/sqrt(3) = 57.735.
+        assert_eq!(late(&mut cobalt, 410_000, 470_000), [467_740]);
+    }
+
+    /// … and by itself in a queue that rests: 0 at 621.613, and the interval of use is over at 721.613.
+    #[test]
+    fn a_queue_comes_to_rest() {
+        let mut cobalt = Cobalt::REST;
+        leave(&mut cobalt, 1000, 0);
+        late(&mut cobalt, 20_000, 300_000);
+        cobalt.empty(at(300_000), &SET);
+        assert_eq!(cobalt.count, 5);
+        for (us, count, rest) in
+            [(343_160, 5, false), (343_170, 4, false), (393_170, 3, false), (450_910, 2, false)]
+        {
+            assert_eq!((cobalt.rest(at(us), &SET), cobalt.count), (rest, count), "at {us}");
+        }
+        assert!(!cobalt.rest(at(721_600), &SET));
+        assert!(cobalt.rest(at(721_620), &SET));
+    }
+
+    /// A delay below the target, or of no more than four packets, is acceptable.
+    #[test]
+    fn short_delays_are_acceptable() {
+        let slow = Settings { four_packets: Duration::from_millis(20), ..SET };
+        let mut cobalt = Cobalt::REST;
+        for us in (0..1_000_000).step_by(1000) {
+            assert_eq!(leave(&mut cobalt, us, 5000), Signal::Pass);
+        }
+        let mut cobalt = Cobalt::REST;
+        for us in (0..1_000_000).step_by(1000) {
+            assert_eq!(cobalt.leaves(Duration::from_millis(20), at(us), &slow, || 0.0), Signal::Pass);
+        }
+    }
+
+    /// BLUE: losses at 10, 12 and 16 ms: the second is within a target (5 ms) of the first step, so p = 2/256. It
+    /// discards where the draw is below that. Empty at 18 (within a target of 16): no step; at 22: down by 1/4096
+    /// to 31/4096. Resting from 22 ms, it falls once a target: after 31 of these, 155 ms, at 177 ms, it is 0.
+    #[test]
+    fn blue_steps_at_most_once_a_target() {
+        let mut cobalt = Cobalt::REST;
+        for (us, p) in [(10_000, 1.0 / 256.0), (12_000, 1.0 / 256.0), (16_000, 2.0 / 256.0)] {
+            cobalt.full(at(us), &SET);
+            assert_eq!(cobalt.p(), p, "at {us}");
+        }
+        let draw = |mut cobalt: Cobalt, u: f64| cobalt.leaves(Duration::ZERO, at(16_500), &SET, || u);
+        assert_eq!(draw(cobalt, 0.0078), Signal::Drop);
+        assert_eq!(draw(cobalt, 0.0079), Signal::Pass);
+        cobalt.empty(at(18_000), &SET);
+        assert_eq!(cobalt.p(), 2.0 / 256.0);
+        cobalt.empty(at(22_000), &SET);
+        assert_eq!(cobalt.p(), 31.0 / 4096.0);
+        cobalt.rest(at(22_000 + 10_000), &SET);
+        assert_eq!(cobalt.p(), 29.0 / 4096.0);
+        cobalt.rest(at(176_999), &SET);
+        assert!(cobalt.p() > 0.0);
+        cobalt.rest(at(177_000), &SET);
+        assert_eq!(cobalt.p(), 0.0);
+    }
+
+    /// A loss for want of room makes a signal due at once. One that was a mark is not followed by another at the
+    /// same time, one that was a loss may be: late at 400 ms with count 4 and due since 100, the packets at 400 are
+    /// all signalled with while `drop_next` is not past it: 100 + 100/sqrt(5) + 100/sqrt(6) + … reaches 400 with
+    /// the ninth.
+    #[test]
+    fn losses_catch_up_and_marks_do_not() {
+        let mut cobalt = Cobalt::REST;
+        cobalt.full(at(1000), &SET);
+        assert_eq!(leave(&mut cobalt, 1000, 10_000), Signal::Mark);
+        let behind = Cobalt { count: 4, dropping: true, drop_next: at(100_000), ..Cobalt::REST };
+        let mut lost = behind;
+        let signals = (0..20).take_while(|_| leave(&mut lost, 400_000, 10_000) == Signal::Mark).count();
+        let (mut due, mut expected) = (100.0, 0);
+        while due <= 400.0 {
+            expected += 1;
+            due += 100.0 / f64::from(4 + expected).sqrt();
+        }
+        assert_eq!((signals, expected), (9, 9));
+        let mut marked = behind;
+        assert_eq!(leave(&mut marked, 400_000, 10_000), Signal::Mark);
+        marked.marked(at(400_000));
+        assert_eq!(marked.drop_next, at(400_000));
+    }
+}
