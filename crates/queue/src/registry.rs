@@ -105,7 +105,7 @@ pub const AQMS: &[Algorithm] = &[
 
 /// The schedulers, in the order in which they are listed.
 pub const SCHEDULERS: &[Discipline] =
-    &[sched::fifo::DISCIPLINE, sched::drr::DISCIPLINE, sched::fq_codel::DISCIPLINE];
+    &[sched::fifo::DISCIPLINE, sched::drr::DISCIPLINE, sched::fq_codel::DISCIPLINE, sched::cake::DISCIPLINE];
 
 /// The marking methods, in the order in which they are listed.
 pub const MARKINGS: &[Method] = &[marking::DROP, marking::ECN, marking::WINDOW];

@@ -21,7 +21,7 @@
 //! *Departures:* this is CAKE's queueing only. Left out are its shaper (the gateway's regulator or the link does
 //! that, so also `overhead` compensation and `ingress` mode), priority tins by DiffServ, the ACK filter, GSO
 //! splitting, and the isolation of hosts (`triple-isolate`): a packet here names its flow, not the hosts at its
-//! ends. The host decides what a flow is, so queues can be those of hosts if flows are. Further: a queue found
+//! ends. The gateway decides what a flow is (`flow_key`), so a queue can be a user's. Further: a queue found
 //! empty passes through the old ones before it may be new again, as in RFC 8290, where Linux takes it out at once.
 //! Linux lets BLUE fall, and a queue's name lapse, while other packets are sent; here both go by time, in the same
 //! steps of a target. The last packet of a queue is not signalled with at all, where Linux would still set its ECN
@@ -176,9 +176,10 @@ impl Cake {
             return direct;
         }
         let first = direct - direct % self.ways;
-        let ways = (direct..first + self.ways).chain(first..direct);
-        let found = ways.clone().find(|&way| self.tags[way as usize] == Some(flow));
-        let found = found.or_else(|| ways.clone().find(|&way| self.is_free(way, now)));
+        let set = &self.tags[first as usize..(first + self.ways) as usize];
+        let own = set.iter().position(|&tag| tag == Some(flow)).map(|way| first + way as u32);
+        let mut ways = (direct..first + self.ways).chain(first..direct);
+        let found = own.or_else(|| ways.find(|&way| self.is_free(way, now)));
         let way = found.unwrap_or_else(|| {
             self.collisions += 1;
             direct
