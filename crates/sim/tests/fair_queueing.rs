@@ -3,8 +3,8 @@
 use bentpipe_scenario::Scenario;
 use bentpipe_sim::{Packet, Progress, Results, Watch, run_watched};
 
-/// A bulk connection (Reno, 1500 bytes on the wire) and datagrams of 200 bytes every 20 ms, from a host of its own each,
-/// over 10 Mbit/s; the round trip is 42 ms and a packet's time is 1.2 ms.
+/// A bulk connection (Reno, 1500 bytes on the wire) and datagrams of 200 bytes every 20 ms, from a host of its own
+/// each, over 10 Mbit/s; the round trip is 42 ms and a packet's time is 1.2 ms.
 fn dumbbell(scheduler: &str) -> Scenario {
     let text = format!(
         r#"
@@ -67,8 +67,9 @@ fn run(scheduler: &str) -> (Results, Vec<f64>) {
     (results.unwrap_or_else(|e| panic!("{scheduler}: {e}")), waits)
 }
 
-/// Without fair queueing the sparse flow waits as the bulk one does. Reno fills the 200 packets and halves its window: that
-/// swings between 117 and 235 packets (35 fit in the round trip), so there are always 82 packets in the queue, or 98 ms.
+/// Without fair queueing the sparse flow waits as the bulk one does. Reno fills the 200 packets and halves its
+/// window: that swings between 117 and 235 packets (35 fit in the round trip), so there are always 82 packets in
+/// the queue, or 98 ms.
 #[test]
 fn a_fifo_makes_the_sparse_flow_wait() {
     let (_, waits) = run("fifo");
@@ -77,13 +78,14 @@ fn a_fifo_makes_the_sparse_flow_wait() {
     assert!(least > 70.0, "{least}");
 }
 
-/// With it none is lost, and a datagram waits for no more than two packets, 2.4 ms: the one on the link, and one more if
-/// the bulk flow's queue had run empty, is as new and came first (its quantum covers a second packet by 14 bytes). In the
-/// mean it is half a packet's time and little more. And the bulk flow's own queue does not stand: it has to exceed the
-/// target of 5 ms for an interval of 100 ms and is then halved a round trip (47 ms) later, in which a window that grows
-/// by a packet in 42 ms adds (100 + 47)/42 packets, or 4.2 ms; the packet on the link and a datagram add 1.4 ms. So
-/// hardly any packet waits longer than 10.6 ms, and most wait for about the target or less. What that costs: Reno without
-/// any queue uses 75 % of a link, for its window swings between a half and all of what fits; this one uses more.
+/// With it none is lost, and a datagram waits for no more than two packets, 2.4 ms: the one on the link, and one
+/// more if the bulk flow's queue had run empty, is as new and came first (its quantum covers a second packet by 14
+/// bytes). In the mean it is half a packet's time and little more. And the bulk flow's own queue does not stand: it
+/// has to exceed the target of 5 ms for an interval of 100 ms and is then halved a round trip (47 ms) later, in
+/// which a window that grows by a packet in 42 ms adds (100 + 47)/42 packets, or 4.2 ms; the packet on the link and
+/// a datagram add 1.4 ms. So hardly any packet waits longer than 10.6 ms, and most wait for about the target or
+/// less. What that costs: Reno without any queue uses 75 % of a link, for its window swings between a half and all
+/// of what fits; this one uses more.
 #[test]
 fn fair_queues_spare_the_sparse_flow_and_keep_the_bulk_ones_queue_short() {
     for scheduler in ["fq_codel", "cake"] {

@@ -18,12 +18,13 @@
 //! scheduled then, if that packet is still late, as the RFC has it. A signal that is a mark, not a loss, is treated
 //! alike: the next one is scheduled when the following packet leaves.
 //!
-//! *In a satellite gateway:* CoDel signals with packets that leave, so it must mark where it watches. At the transmit
-//! queue, behind the PEP, that discards what the gateway has acknowledged: it is sent again over the satellite. It
-//! belongs in front of the PEP (watch and mark at the receive queue), or into a gateway whose PEP does not end the
-//! connections. There a connection's round trip is the satellite's: with the default `interval` of 100 ms, meant for
-//! terrestrial paths, CoDel signals again long before a sender half a second away can have slowed down; take an
-//! `interval` of the longest round trip, and a `target` of 5 to 10 % of it (RFC 8289, sections 4.2 and 4.3).
+//! *In a satellite gateway:* it signals with packets that leave the queue whose delay it reads, so it has to mark
+//! where it watches: at the receive queue it keeps that queue short, and knows nothing of the transmit queue, where
+//! a gateway's packets wait; at the transmit queue it drops behind the PEP, segments that have been acknowledged
+//! and must be sent again over the satellite. Such a scenario is accepted with a warning. Where a gateway splits
+//! nothing (no PEP) none of this holds; then `interval` has to be of the order of the longest round trip, 600 ms
+//! and more over a geostationary satellite, for with the default of 100 ms CoDel signals again long before a sender
+//! can have slowed down, and `target` 5 to 10 % of it (RFC 8289, sections 4.2 and 4.3).
 
 use bentpipe_units::{Duration, Instant};
 

@@ -27,11 +27,12 @@
 //! steps of a target. The last packet of a queue is not signalled with at all, where Linux would still set its ECN
 //! field. The buffer's size is that of the queue that this schedules, not four `rtt` of the link.
 //!
-//! *In a satellite gateway:* as for `fq_codel`: it belongs in front of the PEP, or where connections are not split;
-//! at the transmit queue what it discards is sent again over the satellite. Set `rtt` to the round trip of the
-//! connections that cross it (600 ms with a geostationary satellite): target and interval follow from it. Its
-//! strength, many flows without collisions, is that of a gateway with hundreds of users; a sender that ignores all
-//! signals, datagrams above all, is held by BLUE and by the limit of its own queue.
+//! *In a satellite gateway:* as for `fq_codel`: at the transmit queue it drops what has been acknowledged, which is
+//! accepted with a warning; it is at home where the gateway splits nothing (`pep.split = []`), or at the queue of a
+//! link. Set `rtt` to the round trip of the connections that cross it (600 ms with a geostationary satellite):
+//! target and interval follow from it. Its strength, many flows without collisions, is that of a gateway with
+//! hundreds of users; a sender that ignores all signals, datagrams above all, is held by BLUE and by the limit of
+//! the queue.
 
 use bentpipe_units::{Duration, Instant, Rate};
 

@@ -19,11 +19,13 @@
 //! The fattest queue is found in O(log n), not by a scan. Linux adds a batch's drops to CoDel's `count`; the RFC
 //! does not say so, and it is not done.
 //!
-//! *In a satellite gateway:* in front of the PEP (the receive queue, `mark = "receive"`) or in a gateway that
-//! splits no connections it gives short flows and voice a queue of their own. At the transmit queue it still parts
-//! flows well, but each packet that it discards there has been acknowledged, and must be sent again over the
-//! satellite. `interval` as for `codel`: the longest round trip, half a second and more where connections cross the
-//! satellite. With more than a few hundred flows at once some share a queue; `cake` makes that rarer.
+//! *In a satellite gateway:* the receive queue is served in order of arrival, so this stands at the transmit queue,
+//! or at the queue of a link. At the transmit queue it gives short flows and voice a queue of their own, but it
+//! drops behind the PEP: what it discards there has been acknowledged to its sender, which hears nothing of it, and
+//! is sent again over the satellite. Such a scenario is accepted with a warning, and refused with a marking method
+//! that does not drop. Where the gateway splits nothing (`pep.split = []`) the senders hear, and `interval` has to
+//! be of the order of their round trip, 600 ms and more over a geostationary satellite. With more than a few
+//! hundred flows at once some share a queue; `cake` makes that rarer.
 
 use bentpipe_units::Duration;
 
