@@ -341,4 +341,125 @@ mod tests {
         let at_target = |us: u64| codel.depart(us, us - 5000, 1000);
         assert_eq!([300_000, 310_010].map(at_target), [Verdict::Pass, Verdict::Mark]);
     }
+
+    /// The RFC's listing as it stands (section 5), its loop around a queue of its own, to be compared with.
+    #[derive(Default)]
+    struct Listing {
+        queue: std::collections::VecDeque<(u64, u64, u32)>,
+        bytes: u64,
+        first_above_time: u64,
+        drop_next: u64,
+        count: u32,
+        lastcount: u32,
+        dropping: bool,
+        dropped: Vec<u32>,
+    }
+
+    impl Listing {
+        const TARGET: u64 = 5_000_000;
+        const INTERVAL: u64 = 100_000_000;
+
+        fn dodequeue(&mut self, now: u64) -> (Option<(u64, u64, u32)>, bool) {
+            let Some(pkt) = self.queue.pop_front() else {
+                self.first_above_time = 0;
+                return (None, false);
+            };
+            self.bytes -= pkt.1;
+            let mut ok_to_drop = false;
+            if now - pkt.0 < Self::TARGET || self.bytes <= 1500 {
+                self.first_above_time = 0;
+            } else if self.first_above_time == 0 {
+                self.first_above_time = now + Self::INTERVAL;
+            } else if now >= self.first_above_time {
+                ok_to_drop = true;
+            }
+            (Some(pkt), ok_to_drop)
+        }
+
+        fn law(&self, t: u64) -> u64 {
+            let interval = Duration::from_nanos(Self::INTERVAL);
+            t + interval.scaled(1.0 / f64::from(self.count).sqrt()).as_nanos()
+        }
+
+        fn deque(&mut self, now: u64) -> Option<u32> {
+            let (mut pkt, mut ok_to_drop) = self.dodequeue(now);
+            if self.dropping {
+                if !ok_to_drop {
+                    self.dropping = false;
+                }
+                while now >= self.drop_next && self.dropping {
+                    self.dropped.extend(pkt.map(|pkt| pkt.2));
+                    self.count += 1;
+                    (pkt, ok_to_drop) = self.dodequeue(now);
+                    if ok_to_drop {
+                        self.drop_next = self.law(self.drop_next);
+                    } else {
+                        self.dropping = false;
+                    }
+                }
+            } else if ok_to_drop {
+                self.dropped.extend(pkt.map(|pkt| pkt.2));
+                (pkt, _) = self.dodequeue(now);
+                self.dropping = true;
+                let delta = self.count - self.lastcount;
+                self.count = 1;
+                if delta > 1 && now as i64 - (self.drop_next as i64) < 16 * Self::INTERVAL as i64 {
+                    self.count = delta;
+                }
+                self.drop_next = self.law(now);
+                self.lastcount = self.count;
+            }
+            pkt.map(|pkt| pkt.2)
+        }
+    }
+
+    #[derive(Default)]
+    struct Lost(Vec<u32>);
+
+    impl crate::Discard for Lost {
+        fn dropped(&mut self, pkt: Packet, _: crate::DropReason) {
+            self.0.push(pkt.handle);
+        }
+    }
+
+    /// Ten minutes of bursts and pauses on a link of 8 Mbit/s, the load between nothing and three: one decision for each
+    /// departing packet drops the very packets that the RFC's loop drops.
+    #[test]
+    fn the_rfcs_loop_drops_the_same() {
+        use crate::{Limit, Link, Marking, Queue, Setup, registry};
+        use bentpipe_units::{Rate, Rng};
+        let capacity = Rate::from_bps(8_000_000);
+        let link = Link { capacity, mean_packet: 1000.0 };
+        let codel = (ALGORITHM.build)(&Values::resolve(PARAMS, &link, &|_| None).unwrap()).unwrap();
+        let fifo = registry::scheduler("fifo").unwrap();
+        let fifo = (fifo.build)(&Values::resolve(fifo.params, &link, &|_| None).unwrap()).unwrap();
+        let setup =
+            Setup { marking: Marking::Drop, limit: Limit::NONE, capacity, seed: 1, name: "rfc".to_owned() };
+        let (mut queue, mut lost) = (Queue::new(fifo, codel, &setup), Lost::default());
+        let mut listing = Listing::default();
+        let mut rng = Rng::stream(5, "rfc", 0, "test");
+        let (mut arrival, mut free, mut load, mut handle) = (0u64, 0u64, 1.0, 0);
+        while arrival < 600_000_000_000 {
+            if rng.uniform() < 0.001 {
+                load = rng.uniform_in(0.05, 3.0);
+            }
+            // The longer the backlog the lighter the load, as with senders that hear the signals.
+            let gap = rng.exponential(1e6 / load) * (1.0 + listing.bytes as f64 / 50_000.0);
+            arrival += gap as u64;
+            while free <= arrival {
+                let sent = queue.leave(Instant::from_nanos(free), &mut lost).map(|pkt| pkt.handle);
+                assert_eq!(sent, listing.deque(free), "at {free} ns");
+                free = if sent.is_some() { free + 1_000_000 } else { arrival + 1 };
+            }
+            let now = Instant::from_nanos(arrival);
+            if let Some(pkt) = queue.judge(Packet::new(1000, 0, handle), now, &mut lost) {
+                queue.enter(pkt, now, &mut lost);
+            }
+            listing.queue.push_back((arrival, 1000, handle));
+            listing.bytes += 1000;
+            handle += 1;
+        }
+        assert_eq!(lost.0, listing.dropped);
+        assert!(lost.0.len() > 100 && lost.0.len() < handle as usize / 10, "{} of {handle}", lost.0.len());
+    }
 }
