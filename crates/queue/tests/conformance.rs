@@ -449,6 +449,8 @@ const NOT_TUNED: &[(&str, &str)] = &[
     ("ns2", "there to compare with ns-2"),
     ("wait", "there to compare with ns-2"),
     ("drop_batch", "a bound on work"),
+    ("cake.flows", "must be whole sets: few would be a multiple of ways"),
+    ("cake.ways", "must divide flows"),
     ("ce_threshold", "for transports that want marks at a delay, off by default"),
     ("pie.t_update", "the weights belong to it"),
     ("pie.delay", "both ways measure the same"),
