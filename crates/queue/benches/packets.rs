@@ -21,7 +21,7 @@ use cpu_time::ThreadTime;
 const CAPACITY: Rate = Rate::from_bps(1_000_000_000);
 const LEN: u32 = 1400;
 /// Packets of a measurement.
-const PACKETS: usize = 200_000;
+const PACKETS: usize = 1 << 18;
 /// Measurements, of which the fastest counts.
 const RUNS: usize = 5;
 /// Packets whose single times are taken, and how often.
@@ -44,7 +44,8 @@ impl Discard for Ignore {
 }
 
 struct Load {
-    packets: Vec<Packet>,
+    /// The flow of each packet.
+    flows: Vec<u32>,
     queue: Queue,
     now: Instant,
     between: Duration,
@@ -68,19 +69,9 @@ impl Load {
             queue.flow(id(flow), FlowEvent::Opened, Instant::ZERO);
         }
         let mut rng = Rng::stream(1, "bench", 0, "traffic");
-        let mut seen = vec![0u32; flows as usize];
-        let packets = (0..PACKETS as u32)
-            .map(|handle| {
-                let flow = rng.below(u64::from(flows)) as u32;
-                let segment = &mut seen[flow as usize];
-                *segment += 1;
-                let window = LEN * (2 + rng.below(500) as u32);
-                let tcp = Some(Tcp { window, seq: *segment * LEN, syn: *segment == 1 });
-                Packet { ecn: Ecn::Ect, tcp, ..Packet::new(LEN, id(flow), handle) }
-            })
-            .collect();
+        let flows = (0..PACKETS).map(|_| id(rng.below(u64::from(flows)) as u32)).collect();
         let between = CAPACITY.time_to_send(u64::from(LEN));
-        let mut load = Self { packets, queue, now: Instant::ZERO, between, standing, next: 0 };
+        let mut load = Self { flows, queue, now: Instant::ZERO, between, standing, next: 0 };
         // Twice as fast as the link until the queue stands, and on until every flow has come.
         while load.queue.state().packets < standing && load.next < 4 * PACKETS {
             load.offer();
@@ -94,8 +85,11 @@ impl Load {
     }
 
     fn offer(&mut self) {
-        let pkt = self.packets[self.next % PACKETS];
+        let handle = self.next as u32;
         self.next += 1;
+        let tcp = Tcp { window: LEN * (2 + handle % 512), seq: handle.wrapping_mul(LEN), syn: false };
+        let flow = self.flows[handle as usize % PACKETS];
+        let pkt = Packet { ecn: Ecn::Ect, tcp: Some(tcp), ..Packet::new(LEN, flow, handle) };
         if let Some(pkt) = self.queue.judge(pkt, self.now, &mut Ignore) {
             self.queue.enter(pkt, self.now, &mut Ignore);
         }

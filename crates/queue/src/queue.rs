@@ -6,7 +6,7 @@ use bentpipe_units::{Instant, Rate, Rng};
 
 use crate::{
     Aqm, Cx, Discard, DropReason, Ecn, FlowEvent, FlowId, Limit, Marking, Outcome, Packet, QueueState,
-    Scheduler, Verdict,
+    Scheduler, Spot, Verdict,
 };
 
 /// What went through a queue since the run began.
@@ -105,44 +105,54 @@ impl Queue {
     #[inline]
     pub fn judge(&mut self, pkt: Packet, now: Instant, out: &mut dyn Discard) -> Option<Packet> {
         let w = &mut self.watched;
-        let pkt = Packet { number: w.counters.judged, ..pkt };
+        let mut pkt = Packet { number: w.counters.judged, ..pkt };
         w.counters.judged += 1;
         w.counters.judged_bytes += u64::from(pkt.len);
-        self.decide(pkt, now, out)
+        self.decide(&mut pkt, now, out).then_some(pkt)
     }
 
-    /// Asks the Aqm about a packet, perhaps not for the first time.
+    /// Asks the Aqm about a packet, perhaps not for the first time; whether it may go on now.
     #[inline]
-    fn decide(&mut self, pkt: Packet, now: Instant, out: &mut dyn Discard) -> Option<Packet> {
+    fn decide(&mut self, pkt: &mut Packet, now: Instant, out: &mut dyn Discard) -> bool {
         let w = &mut self.watched;
         let mut cx = Cx::new(now, &w.state, &mut w.rng).among(self.scheduler.as_ref());
-        let verdict = w.aqm.arrive(&pkt, &mut cx);
+        let verdict = w.aqm.arrive(pkt, &mut cx);
         match verdict {
             Verdict::Hold(time) => {
-                let due = now + time;
-                let behind = self.held.iter().rposition(|(other, _)| *other <= due).map_or(0, |i| i + 1);
-                self.held.insert(behind, (due, pkt));
-                w.state.held += 1;
-                return None;
+                self.hold(*pkt, now + time);
+                return false;
             }
-            Verdict::DropBoth(spot) => {
-                if let Some(other) = self.scheduler.evict(spot) {
-                    w.counters.marked += 1;
-                    w.discard(&other, now);
-                    out.dropped(other, DropReason::Aqm);
-                }
-            }
+            Verdict::DropBoth(spot) => self.evict(spot, now, out),
             _ => {}
         }
-        let Some(pkt) = w.apply(verdict, pkt) else {
+        let w = &mut self.watched;
+        if !w.apply(verdict, pkt) {
             w.counters.refused += 1;
-            out.dropped(pkt, DropReason::Aqm);
-            return None;
-        };
+            out.dropped(*pkt, DropReason::Aqm);
+            return false;
+        }
         w.counters.admitted += 1;
         w.counters.admitted_bytes += u64::from(pkt.len);
-        w.aqm.admit(&pkt, &mut Cx::new(now, &w.state, &mut w.rng));
-        Some(pkt)
+        w.aqm.admit(pkt, &mut Cx::new(now, &w.state, &mut w.rng));
+        true
+    }
+
+    /// Keeps a packet back until it is due.
+    #[cold]
+    fn hold(&mut self, pkt: Packet, due: Instant) {
+        let behind = self.held.iter().rposition(|(other, _)| *other <= due).map_or(0, |i| i + 1);
+        self.held.insert(behind, (due, pkt));
+        self.watched.state.held += 1;
+    }
+
+    /// Discards a packet that waits, for a signal.
+    #[cold]
+    fn evict(&mut self, spot: Spot, now: Instant, out: &mut dyn Discard) {
+        if let Some(other) = self.scheduler.evict(spot) {
+            self.watched.counters.marked += 1;
+            self.watched.discard(&other, now);
+            out.dropped(other, DropReason::Aqm);
+        }
     }
 
     /// A packet enters the queue. Whatever is discarded for want of room goes to `out`.
@@ -171,14 +181,14 @@ impl Queue {
             let found = w.state;
             let mut cx = Cx::new(now, &found, &mut self.scheduler_rng);
             let next = self.scheduler.pop(&mut cx, &mut Loss { watched: w, now, out });
-            let Some(pkt) = next else {
+            let Some(mut pkt) = next else {
                 w.state.idle_since.get_or_insert(now);
                 return None;
             };
             w.shrink(&pkt, now);
             let mut cx = Cx::new(now, &w.state, &mut w.rng);
             let verdict = w.aqm.depart(&pkt, &mut cx);
-            if let Some(pkt) = w.apply(verdict, pkt) {
+            if w.apply(verdict, &mut pkt) {
                 w.counters.sent += 1;
                 w.state.sent_bytes += u64::from(pkt.len);
                 return Some(pkt);
@@ -216,9 +226,9 @@ impl Queue {
             self.scheduler.wake(&mut cx, &mut Loss { watched: w, now, out });
         }
         let due = self.held.front().is_some_and(|(due, _)| *due <= now);
-        let (_, pkt) = if due { self.held.pop_front()? } else { return None };
+        let (_, mut pkt) = if due { self.held.pop_front()? } else { return None };
         self.watched.state.held -= 1;
-        self.decide(pkt, now, out)
+        self.decide(&mut pkt, now, out).then_some(pkt)
     }
 
     /// A flow begins or is over.
@@ -284,20 +294,19 @@ impl Queue {
 }
 
 impl Watched {
-    /// The packet after a verdict; none where it is discarded.
+    /// Does to a packet what a verdict says; whether it may go on.
     #[inline]
-    fn apply(&mut self, verdict: Verdict, pkt: Packet) -> Option<Packet> {
+    fn apply(&mut self, verdict: Verdict, pkt: &mut Packet) -> bool {
         if verdict == Verdict::Pass {
-            return Some(pkt);
+            return true;
         }
         self.counters.marked += 1;
-        match (verdict, self.marking, pkt.ecn) {
-            (Verdict::Mark, Marking::Ecn, Ecn::Ect | Ecn::Ect1 | Ecn::Ce) => {
-                Some(Packet { ecn: Ecn::Ce, ..pkt })
-            }
-            (Verdict::Mark, Marking::Window, _) if pkt.split => Some(Packet { marked: true, ..pkt }),
-            _ => None,
+        match (verdict, self.marking) {
+            (Verdict::Mark, Marking::Ecn) if pkt.ecn != Ecn::NotEct => pkt.ecn = Ecn::Ce,
+            (Verdict::Mark, Marking::Window) if pkt.split => pkt.marked = true,
+            _ => return false,
         }
+        true
     }
 
     fn grow(&mut self, pkt: &Packet, now: Instant) {
@@ -345,11 +354,11 @@ impl Outcome for Loss<'_> {
         self.out.dropped(pkt, reason);
     }
 
-    fn mark(&mut self, pkt: Packet) -> Option<Packet> {
-        let marked = self.watched.apply(Verdict::Mark, pkt);
-        if marked.is_none() {
-            self.dropped(pkt, DropReason::Aqm);
+    fn mark(&mut self, mut pkt: Packet) -> Option<Packet> {
+        if self.watched.apply(Verdict::Mark, &mut pkt) {
+            return Some(pkt);
         }
-        marked
+        self.dropped(pkt, DropReason::Aqm);
+        None
     }
 }

@@ -73,6 +73,7 @@ impl Average {
     }
 
     /// Takes the time into account for which the link has been idle, if it is.
+    #[cold]
     pub fn decay(&mut self, cx: &Cx<'_>) {
         if let Some(since) = cx.queue.idle_since {
             let idle = (cx.now - since.max(self.decayed)).as_secs_f64();

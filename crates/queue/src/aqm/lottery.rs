@@ -75,8 +75,8 @@ impl Lottery {
                 self.max_p + (1.0 - self.max_p) * (x - self.max_th) / self.max_th
             };
             self.count += 1;
-            let spread = if self.wait { spread_late } else { spread };
-            spread(ramp * share, self.count)
+            let p_b = ramp * share;
+            if self.wait { spread_late(p_b, self.count) } else { spread(p_b, self.count) }
         } else {
             1.0
         };
