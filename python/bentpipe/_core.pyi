@@ -178,7 +178,7 @@ def simulate(
     """
 
 def registry() -> str:
-    """Return the algorithms as JSON: `aqms` with parameters and presets, `schedulers` with parameters."""
+    """Return the algorithms as JSON: `aqms` with parameters and presets, `schedulers` and `markings`."""
 
 def schema() -> str:
     """Return the JSON Schema of a scenario file."""

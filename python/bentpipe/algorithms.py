@@ -155,6 +155,15 @@ def index(every: list[Page]) -> str:
             "| name | kind | title | source | where it can stand | presets |",
             "| --- | --- | --- | --- | --- | --- |",
             *rows,
+            "",
+            'What a signal does to a packet is the marking method\'s business, `marking = "NAME"`:',
+            "",
+            "| name | what it does | source |",
+            "| --- | --- | --- |",
+            *(
+                f"| `{each['name']}` | {_cell(each['title'])} | {_cell(each['source'])} |"
+                for each in json.loads(_core.registry())["markings"]
+            ),
         ]
     )
     return text + "\n" + "\n".join(_sources(text)) + "\n"
@@ -263,6 +272,11 @@ def _presets(presets: list[dict[str, Any]], params: list[dict[str, Any]]) -> lis
     rows = []
     for preset in presets:
         values = [f"`{name}` = {quantity(value, units[name])}" for name, value in preset["values"].items()]
+        if marking := preset["marking"]:
+            given = ", ".join(
+                f"`{name}` = {quantity(value, '')}" for name, value in marking["values"].items()
+            )
+            values.append(f"marking `{marking['name']}`" + (f" with {given}" if given else ""))
         rows.append(
             f"| {preset['name']} | {_cell(preset['source'])} | {', '.join(values) or 'the defaults'} |"
         )

@@ -6,7 +6,7 @@ mod tables;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use bentpipe_queue::registry::{AQMS, Algorithm, Placement, SCHEDULERS};
+use bentpipe_queue::registry::{AQMS, Algorithm, MARKINGS, Placement, SCHEDULERS};
 use bentpipe_queue::{Default, Param, Tune, Unit, Value};
 use bentpipe_scenario as scenario;
 use bentpipe_scenario::Subject;
@@ -364,7 +364,14 @@ fn registry() -> String {
                    "params": s.params.iter().map(param).collect::<Vec<_>>()})
         })
         .collect();
-    json!({"aqms": aqms, "schedulers": schedulers}).to_string()
+    let markings: Vec<_> = MARKINGS
+        .iter()
+        .map(|m| {
+            json!({"name": m.name, "title": m.title, "source": m.source,
+                   "params": m.params.iter().map(param).collect::<Vec<_>>()})
+        })
+        .collect();
+    json!({"aqms": aqms, "schedulers": schedulers, "markings": markings}).to_string()
 }
 
 fn describe(a: &Algorithm) -> serde_json::Value {
@@ -372,9 +379,11 @@ fn describe(a: &Algorithm) -> serde_json::Value {
         .presets
         .iter()
         .map(|p| {
-            let values: serde_json::Map<_, _> =
-                p.values.iter().map(|(name, value)| ((*name).to_owned(), number(*value))).collect();
-            json!({"name": p.name, "source": p.source, "values": values})
+            let values = |values: &[(&str, Value)]| -> serde_json::Map<_, _> {
+                values.iter().map(|(name, value)| ((*name).to_owned(), number(*value))).collect()
+            };
+            let marking = p.marking.map(|(m, given)| json!({"name": m.name, "values": values(given)}));
+            json!({"name": p.name, "source": p.source, "values": values(p.values), "marking": marking})
         })
         .collect();
     let placement = match a.placement {
