@@ -685,7 +685,8 @@ impl World {
             let on_way = c.sent - c.lost - c.arrived;
             let queued = l.port.map_or(0, |p| {
                 let port = &self.ports[p as usize];
-                u64::from(port.queue.state().packets) + u64::from(port.partly.is_some())
+                let queue = port.queue.state();
+                u64::from(queue.packets) + u64::from(queue.held) + u64::from(port.partly.is_some())
             });
             held += on_way + queued;
         }
@@ -696,7 +697,7 @@ impl World {
             let g = &station.gateway;
             for queue in [g.receive_queue(), g.transmit_queue()] {
                 queue.check().map_err(|e| format!("gateway: {e}"))?;
-                held += u64::from(queue.state().packets);
+                held += u64::from(queue.state().packets) + u64::from(queue.state().held);
             }
             held += g.in_work() as u64;
             let owned: u64 = station.relays.iter().map(|r| r.held).sum();
