@@ -229,13 +229,16 @@ pub struct AqmSpec {
     /// The parameters that the scenario or the command line gives beside the preset.
     #[serde(skip)]
     pub changed: Vec<String>,
+    /// What identifies one that is made outside and stands in place of this one, as keys and values.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub outside: Vec<(String, String)>,
 }
 
 impl AqmSpec {
     /// Whether it leaves all to the queue's limit.
     #[must_use]
     pub fn is_none(&self) -> bool {
-        self.algorithm.name == crate::resolve::aqm::NONE
+        self.algorithm.name == crate::resolve::aqm::NONE && self.outside.is_empty()
     }
 }
 

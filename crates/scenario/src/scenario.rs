@@ -16,7 +16,7 @@ use crate::model::{AqmSpec, Gateway, Hop, Host, Link, Printed, Run, Setting, Sub
 use crate::resolve::overrides::Choice;
 use crate::resolve::{self, Input, nodes};
 use crate::source::Source;
-use crate::tree::{At, Node, Step, Value};
+use crate::tree::{At, Node, Step, Value, dotted};
 
 /// A scenario, checked and complete.
 #[derive(Clone, Debug, Serialize)]
@@ -137,6 +137,50 @@ impl Scenario {
                 problem: format!("no setting of that name; {}", choices(name, self.setting_names())),
             });
         };
+        self.with_found(found)
+    }
+
+    /// The same scenario with the subject's queue left to an AQM that is made outside and called `label`. `keys` are what
+    /// identifies it, the first one its name: keys, values and notes. It may be placed as `placement` says.
+    ///
+    /// # Errors
+    /// Where it cannot be in the subject's place.
+    pub fn with_outside(
+        &self,
+        label: &str,
+        placement: Placement,
+        keys: &[(String, String, String)],
+    ) -> Result<Self, Error> {
+        let mut aqm = Node::table(At::Setting);
+        aqm.set(&steps(&["algorithm"]), Node::text(resolve::aqm::NONE, At::Setting));
+        let mut new = self.with_found(Found {
+            name: label.to_owned(),
+            aqm,
+            scheduler: None,
+            placement,
+            marking: None,
+        })?;
+        let path = dotted(&self.input.base, &[self.subject_path(), steps(&["aqm"])].concat());
+        new.subject_aqm_mut(|aqm| {
+            aqm.outside = keys.iter().map(|(key, value, _)| (key.clone(), value.clone())).collect();
+        });
+        for unused in new.unused_overrides.iter_mut().filter(|e| e.key.starts_with(&format!("{path}."))) {
+            unused.problem = format!("no parameter of {label}, which is made outside");
+        }
+        let rows = keys.iter().map(|(key, value, note)| Effective {
+            key: format!("{path}.{key}"),
+            value: value.clone(),
+            origin: Origin::Setting,
+            note: note.clone(),
+        });
+        if let Some(at) = new.effective.iter().position(|row| row.key == format!("{path}.algorithm")) {
+            new.effective.splice(at..=at, rows);
+        }
+        Ok(new)
+    }
+
+    /// The same scenario with what a setting stands for.
+    fn with_found(&self, found: Found) -> Result<Self, Error> {
         let place = self.subject_path();
         let at = |keys: &[&str]| [place.as_slice(), &steps(keys)].concat();
         let mut changes = vec![(at(&["aqm"]), found.aqm)];

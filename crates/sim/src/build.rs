@@ -3,13 +3,14 @@
 use bentpipe_channel::{Satellite, Sender};
 use bentpipe_gateway::{FlowControl, Gateway, PepBuffers, Place, Regulator, Sharing};
 use bentpipe_queue::{
-    FlowTable, Limit, Marking, Queue, Scheduler, Setup, aqm::droptail::DropTail, sched::fifo::Fifo,
+    Aqm, FlowTable, Limit, Marking, Queue, Scheduler, Setup, aqm::droptail::DropTail, sched::fifo::Fifo,
 };
 use bentpipe_scenario as scenario;
 use bentpipe_scenario::{BufferPer, Congestion, Ecn, Protocol, Scenario, Subject, TrafficKind, Transport};
 use bentpipe_transport::{rtp, sctp, spacelink, tcp};
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 
+use crate::MakeAqm;
 use crate::agenda::{Agenda, Event, MAX_INDEX};
 use crate::circuit::{LegPlan, Member, OwnDelay, Plan, Step};
 use crate::network::{Discarded, Hop, Line, Link, Path, Port, Slab};
@@ -22,10 +23,10 @@ use crate::world::{Station, World};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error(pub String);
 
-/// A world as the scenario describes it, before anything happens.
-pub fn build(scenario: &Scenario, seed: u64) -> Result<World, Error> {
+/// A world as the scenario describes it, before anything happens; the subject's AQM is `make_aqm`'s, if there is one.
+pub fn build(scenario: &Scenario, seed: u64, make_aqm: Option<MakeAqm<'_>>) -> Result<World, Error> {
     let mut builder =
-        Builder { scenario, seed, first_links: Vec::new(), lines: Vec::new(), hops: Vec::new() };
+        Builder { scenario, seed, make_aqm, first_links: Vec::new(), lines: Vec::new(), hops: Vec::new() };
     let (links, ports) = builder.links()?;
     let stations = builder.stations(&links)?;
     let mut hosts = Vec::new();
@@ -86,23 +87,25 @@ pub fn build(scenario: &Scenario, seed: u64) -> Result<World, Error> {
     Ok(world)
 }
 
-struct Builder<'a> {
+struct Builder<'a, 'b> {
     scenario: &'a Scenario,
     seed: u64,
+    make_aqm: Option<MakeAqm<'b>>,
     /// The first of each scenario link's links; each member takes two places, forward and reverse.
     first_links: Vec<u32>,
     lines: Vec<Line>,
     hops: Vec<Hop>,
 }
 
-impl Builder<'_> {
+impl Builder<'_, '_> {
     fn links(&mut self) -> Result<(Vec<Link>, Vec<Port>), Error> {
         let (mut links, mut ports) = (Vec::new(), Vec::new());
-        for link in &self.scenario.links {
+        for (number, link) in self.scenario.links.iter().enumerate() {
             self.first_links.push(links.len() as u32);
             let members = members(self.scenario, link);
             for member in 0..members {
                 for (direction, suffix) in [(&link.forward, ""), (&link.reverse, " reverse")] {
+                    let is_subject = suffix.is_empty() && self.scenario.subject == Subject::Link(number);
                     let index = links.len() as u32;
                     let base = match members {
                         1 => link.name.clone(),
@@ -112,7 +115,7 @@ impl Builder<'_> {
                     let satellite = link.handover.map(|h| Satellite::new(h, self.seed, &base));
                     let sender = Sender::new(direction, satellite.as_ref(), self.seed, &name);
                     let queue = match &direction.queue {
-                        Some(spec) => Some(self.queue(spec, direction.mean_rate(), &name)?),
+                        Some(spec) => Some(self.queue(spec, is_subject, direction.mean_rate(), &name)?),
                         None if sender.is_some() => Some(self.plain_queue(direction.mean_rate(), &name)),
                         None => None,
                     };
@@ -167,8 +170,14 @@ impl Builder<'_> {
         self.scenario.hosts[..group].iter().map(|host| host.count).sum()
     }
 
-    fn queue(&self, spec: &scenario::QueueSpec, rate: Option<Rate>, name: &str) -> Result<Queue, Error> {
-        let aqm = (spec.aqm.algorithm.build)(&spec.aqm.values).map_err(|e| Error(format!("{name}: {e}")))?;
+    fn queue(
+        &mut self,
+        spec: &scenario::QueueSpec,
+        is_subject: bool,
+        rate: Option<Rate>,
+        name: &str,
+    ) -> Result<Queue, Error> {
+        let aqm = self.aqm(&spec.aqm, is_subject, name)?;
         let setup = Setup {
             marking: spec.marking,
             limit: spec.limit,
@@ -179,14 +188,22 @@ impl Builder<'_> {
         Ok(Queue::new(scheduler(&spec.scheduler, name)?, aqm, &setup))
     }
 
-    fn stations(&mut self, links: &[Link]) -> Result<Vec<Station>, Error> {
-        let scenario = self.scenario;
-        scenario.gateways.iter().map(|gateway| self.station(gateway, links)).collect()
+    /// The AQM that the scenario describes, or, in the subject's place, the one that was given instead.
+    fn aqm(&mut self, spec: &scenario::AqmSpec, is_subject: bool, name: &str) -> Result<Box<dyn Aqm>, Error> {
+        match self.make_aqm.as_mut().filter(|_| is_subject) {
+            Some(make) => Ok(make()),
+            None => (spec.algorithm.build)(&spec.values).map_err(|e| Error(format!("{name}: {e}"))),
+        }
     }
 
-    fn station(&mut self, g: &scenario::Gateway, links: &[Link]) -> Result<Station, Error> {
-        let mut judge =
-            Some((g.aqm.algorithm.build)(&g.aqm.values).map_err(|e| Error(format!("{}: {e}", g.name)))?);
+    fn stations(&mut self, links: &[Link]) -> Result<Vec<Station>, Error> {
+        let scenario = self.scenario;
+        scenario.gateways.iter().enumerate().map(|(i, gateway)| self.station(i, gateway, links)).collect()
+    }
+
+    fn station(&mut self, number: usize, g: &scenario::Gateway, links: &[Link]) -> Result<Station, Error> {
+        let is_subject = self.scenario.subject == Subject::Gateway(number);
+        let mut judge = Some(self.aqm(&g.aqm, is_subject, &g.name)?);
         let mut queue = |place, scheduler: Box<dyn Scheduler>, limit: Limit, rate: Rate, name: String| {
             let watched = place == g.watch;
             let aqm = judge.take_if(|_| watched).unwrap_or_else(|| Box::new(DropTail));

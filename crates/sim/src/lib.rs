@@ -20,6 +20,7 @@ mod world;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use bentpipe_queue::Aqm;
 use bentpipe_scenario::Scenario;
 use bentpipe_units::Instant;
 
@@ -105,6 +106,9 @@ pub struct Results {
     pub events: u64,
 }
 
+/// Makes the AQM of a queue; called for each queue that it is to watch.
+pub type MakeAqm<'a> = &'a mut dyn FnMut() -> Box<dyn Aqm>;
+
 /// Simulates a scenario with one seed.
 ///
 /// # Errors
@@ -118,8 +122,8 @@ pub fn run(scenario: &Scenario, seed: u64, progress: &Progress) -> Result<Result
 /// # Errors
 /// When there are not, or the scenario is too large.
 pub fn check_watch(scenario: &Scenario, watch: &Watch) -> Result<(), Error> {
-    let mut world =
-        build::build(scenario, scenario.run.seed).map_err(|build::Error(why)| Error::Impossible(why))?;
+    let mut world = build::build(scenario, scenario.run.seed, None)
+        .map_err(|build::Error(why)| Error::Impossible(why))?;
     world.watch(scenario, watch).map_err(Error::Unseen)
 }
 
@@ -135,7 +139,27 @@ pub fn run_watched(
     watch: &Watch,
     see: &mut dyn FnMut(&Sighting),
 ) -> Result<Results, Error> {
-    let mut world = build::build(scenario, seed).map_err(|build::Error(why)| Error::Impossible(why))?;
+    run_with(scenario, seed, progress, watch, see, None)
+}
+
+/// Simulates a scenario as [`run_watched`] does, with an AQM made outside in place of the one that watches the subject's
+/// queue. It judges where the scenario says, whatever it needs.
+///
+/// # Errors
+/// Those of [`run_watched`]; that refuses a scenario in which an AQM made outside stands, and nobody makes it.
+pub fn run_with(
+    scenario: &Scenario,
+    seed: u64,
+    progress: &Progress,
+    watch: &Watch,
+    see: &mut dyn FnMut(&Sighting),
+    make_aqm: Option<MakeAqm<'_>>,
+) -> Result<Results, Error> {
+    if let Some(spec) = scenario.subject_aqm().filter(|spec| make_aqm.is_none() && !spec.outside.is_empty()) {
+        return Err(Error::Impossible(format!("the AQM {} is made outside, and was not given", spec.label)));
+    }
+    let mut world =
+        build::build(scenario, seed, make_aqm).map_err(|build::Error(why)| Error::Impossible(why))?;
     world.watch(scenario, watch).map_err(Error::Unseen)?;
     let end = Instant::ZERO + scenario.run.warmup + scenario.run.duration;
     progress.end.store(end.as_nanos(), Ordering::Relaxed);

@@ -175,7 +175,7 @@ mod tests {
     fn told(overrides: &[&str]) -> Vec<(Place, Told)> {
         let path = format!("{}/../../scenarios/small-gateway.toml", env!("CARGO_MANIFEST_DIR"));
         let overrides: Vec<_> = overrides.iter().map(|&o| o.to_owned()).collect();
-        let mut world = crate::build::build(&Scenario::load(&path, &overrides).unwrap(), 1).unwrap();
+        let mut world = crate::build::build(&Scenario::load(&path, &overrides).unwrap(), 1, None).unwrap();
         let log = Log::default();
         let rate = Rate::from_bps(4_000_000);
         let queue = |place| {

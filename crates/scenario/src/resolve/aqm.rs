@@ -60,6 +60,7 @@ pub fn resolve(
         algorithm,
         label: preset.map_or(algorithm.name, |p| p.name).to_owned(),
         changed: changed.map(str::to_owned).collect(),
+        outside: Vec::new(),
         values,
     };
     for (param, value) in spec.values.iter().filter(|(p, _)| p.unit == Unit::BitsPerSecond) {

@@ -1,0 +1,36 @@
+//! An AQM that is made outside and given to the run.
+
+mod common;
+
+use bentpipe_scenario::Scenario;
+use bentpipe_sim::{Progress, Results, Watch, run_with};
+use common::{results, shipped};
+
+/// The results of `scenario` with the AQM of `other`, made outside; with how many were made.
+fn given(scenario: &Scenario, other: &Scenario) -> (Results, u32) {
+    let spec = other.subject_aqm().unwrap();
+    let mut made = 0;
+    let mut make = || {
+        made += 1;
+        (spec.algorithm.build)(&spec.values).unwrap()
+    };
+    let watch = Watch::default();
+    let found = run_with(scenario, 1, &Progress::default(), &watch, &mut |_| {}, Some(&mut make)).unwrap();
+    (found, made)
+}
+
+/// It stands where a setting puts its own, at a gateway and on a link, and draws from the same stream.
+#[test]
+fn it_is_the_same_as_a_setting() {
+    for (name, setting) in [("small-gateway", "avqred"), ("red-dumbbell", "avq")] {
+        let scenario = shipped(name, &["run.duration=20 s"]);
+        let set = scenario.with_setting(setting).unwrap();
+        let (found, made) = given(&scenario, &set);
+        let wanted = results(&set, 1);
+        assert_eq!(made, 1, "{name}");
+        assert_eq!(format!("{:?}", found.series), format!("{:?}", wanted.series), "{name}");
+        assert_eq!(format!("{:?}", found.drops), format!("{:?}", wanted.drops), "{name}");
+        assert_eq!(format!("{:?}", found.flows), format!("{:?}", wanted.flows), "{name}");
+        assert_ne!(found.events, results(&scenario, 1).events, "{name}: {setting} changes something");
+    }
+}
