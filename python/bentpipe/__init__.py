@@ -22,22 +22,39 @@ installed. Errors that are the caller's to mend are `bp.ScenarioError`, `bp.Usag
 """
 
 from bentpipe._core import Scenario, __version__
+from bentpipe.algorithm import Aqm, Cx, Packet, QueueState, Rng, Setting, Spot, Verdict
 from bentpipe.api import compare, run
 from bentpipe.capture import Capture
-from bentpipe.errors import BentpipeError, ResultError, ScenarioError, SimulationError, UsageError
+from bentpipe.errors import (
+    AlgorithmError,
+    BentpipeError,
+    ResultError,
+    ScenarioError,
+    SimulationError,
+    UsageError,
+)
 from bentpipe.plan import load
 from bentpipe.result import Result
 from bentpipe.result import open_result as open  # noqa: A004
 
 __all__ = [
+    "AlgorithmError",
+    "Aqm",
     "BentpipeError",
     "Capture",
+    "Cx",
+    "Packet",
+    "QueueState",
     "Result",
     "ResultError",
+    "Rng",
     "Scenario",
     "ScenarioError",
+    "Setting",
     "SimulationError",
+    "Spot",
     "UsageError",
+    "Verdict",
     "__version__",
     "compare",
     "load",

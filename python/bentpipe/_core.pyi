@@ -4,7 +4,8 @@ Tables are offered as Arrow C streams (the PyCapsule interface), so polars, pand
 them without a copy.
 """
 
-from typing import Any, final
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Literal, final
 
 __version__: str
 
@@ -16,6 +17,9 @@ class SimulationError(Exception):
 
 class Cancelled(Exception):  # noqa: N818
     """The run was stopped through its `Progress`."""
+
+class AlgorithmError(Exception):
+    """An AQM written in Python raised an exception, which is the cause, or broke the rules; says when."""
 
 class WatchError(Exception):
     """There is no such link or flow to look at."""
@@ -69,6 +73,9 @@ class Scenario:
     def settings(self) -> list[str]:
         """What a comparison compares by default."""
     @property
+    def setting_names(self) -> list[str]:
+        """The settings that there are, beside AQMs written in Python."""
+    @property
     def warnings(self) -> list[str]:
         """What is accepted but doubtful."""
     @property
@@ -100,6 +107,12 @@ class Scenario:
         """
 
     def all_settings(self) -> tuple[list[str], list[str]]: ...
+    def with_outside(self, label: str, marks_anywhere: bool, keys: list[tuple[str, str, str]]) -> Scenario:
+        """Return the same scenario with the subject's queue left to an AQM written in Python.
+
+        `keys`, with values and notes, stand for it among the scenario's; the first one is its name.
+        """
+
     def check_overrides(self) -> None:
         """Raise `ScenarioError` unless every override has its effect."""
 
@@ -168,14 +181,146 @@ def simulate(
     captures: list[tuple[str, str]] = ...,
     snap: int | None = None,
     packets: int = ...,
+    aqm: Callable[[], Mapping[str, Callable[..., Any]]] | None = None,
 ) -> Run:
     """Run `scenario` with `seed` without holding the interpreter's lock.
 
     `trace` are flows to trace, `captures` links with the files to write their packets to, which must not
-    exist; `snap` limits the bytes of a packet and `packets` the packets of a file. Raises `WatchError` if
+    exist; `snap` limits the bytes of a packet and `packets` the packets of a file. `aqm` makes the methods of
+    an AQM written in Python, which keeps the lock most of the time; it raises `AlgorithmError` if that fails.
+    Raises `WatchError` if
     there is no such flow or link, `OSError` if a file cannot be written, `SimulationError` if the simulator
     contradicts itself, `Cancelled` if `progress` says so.
     """
+
+@final
+class Verdict:
+    """What an AQM says of a packet."""
+
+    PASS: ClassVar[Verdict]
+    """Nothing to signal."""
+    MARK: ClassVar[Verdict]
+    """Signal congestion, in the way of the marking method: drop it, set its ECN field, or cut its window."""
+    DROP: ClassVar[Verdict]
+    """Discard it, whatever the marking method."""
+
+    @staticmethod
+    def hold(seconds: float) -> Verdict:
+        """Keep it out of the queue for so long, then ask again; only in `arrive`."""
+
+    @staticmethod
+    def drop_both(spot: Spot) -> Verdict:
+        """Discard it, and the waiting packet that `Cx.sample` has shown in this call; only in `arrive`."""
+
+@final
+class Spot:
+    """Where a waiting packet stands, during the call in which `Cx.sample` has shown it."""
+
+@final
+class Packet:
+    """What an AQM is told of a packet; immutable."""
+
+    @property
+    def len(self) -> int:
+        """Length on the wire [bytes]."""
+    @property
+    def flow(self) -> int:
+        """Number of the flow that it belongs to."""
+    @property
+    def number(self) -> int:
+        """How many packets had been judged before it."""
+    @property
+    def arrival(self) -> float:
+        """When it entered the watched queue [s]; 0 before."""
+    @property
+    def arrival_ns(self) -> int:
+        """When it entered the watched queue [ns]; 0 before."""
+    @property
+    def ecn(self) -> Literal["not-ect", "ect", "ect1", "ce"]:
+        """Its ECN field (RFC 3168): no ECN, ECT(0), ECT(1) (RFC 9331), or marked."""
+    @property
+    def split(self) -> bool:
+        """Whether its connection ends at the gateway, so that its sender's window can be cut."""
+    @property
+    def marked(self) -> bool:
+        """Whether it tells the gateway to cut that window."""
+    @property
+    def tcp_window(self) -> int | None:
+        """Its sender's congestion window [bytes]; None if it carries no data of TCP's."""
+    @property
+    def tcp_seq(self) -> int | None:
+        """Sequence number of its first byte; None if it carries no data of TCP's."""
+    @property
+    def tcp_syn(self) -> bool | None:
+        """Whether it opens its connection; None if it carries no data of TCP's."""
+
+@final
+class Cx:
+    """All that an AQM may see, for the length of a call; afterwards it raises `RuntimeError`."""
+
+    @property
+    def now(self) -> float:
+        """The simulated time [s]."""
+    @property
+    def now_ns(self) -> int:
+        """The simulated time [ns]; differences of it are exact."""
+    @property
+    def queue(self) -> QueueState:
+        """The watched queue."""
+    @property
+    def rng(self) -> Rng:
+        """The AQM's own random stream, which follows from the run's seed."""
+    def sample(self) -> tuple[Spot, Packet] | None:
+        """Return one of the waiting packets, each as likely; only in `arrive`, if the scheduler can."""
+
+@final
+class QueueState:
+    """The watched queue as a packet finds it, the packet itself not counted."""
+
+    @property
+    def packets(self) -> int:
+        """Packets waiting."""
+    @property
+    def bytes(self) -> int:
+        """Bytes waiting."""
+    @property
+    def held(self) -> int:
+        """Packets held back at the mark point."""
+    @property
+    def limit_packets(self) -> int | None:
+        """How many packets it may hold; None: any number."""
+    @property
+    def limit_bytes(self) -> int | None:
+        """How many bytes it may hold; None: any number."""
+    @property
+    def capacity(self) -> float:
+        """Capacity of the link that drains it [bytes/s]."""
+    @property
+    def sent_bytes(self) -> int:
+        """Bytes that have left it over its link since the run began."""
+    @property
+    def idle_since(self) -> float | None:
+        """Since when its link has had nothing to send [s]; None while it has."""
+    @property
+    def idle_since_ns(self) -> int | None:
+        """Since when its link has had nothing to send [ns]; None while it has."""
+
+@final
+class Rng:
+    """A random stream: the same numbers for the same seed."""
+
+    def uniform(self) -> float:
+        """Return a number in [0, 1)."""
+    def uniform_in(self, low: float, high: float) -> float:
+        """Return a number in [low, high)."""
+    def below(self, n: int) -> int:
+        """Return one of 0, 1, … n - 1."""
+    def exponential(self, mean: float) -> float:
+        """Return a number of the exponential law with this mean."""
+    def normal(self) -> float:
+        """Return a number of the normal law with mean 0 and variance 1."""
+    def bits(self) -> int:
+        """Return 64 random bits."""
 
 def registry() -> str:
     """Return the algorithms as JSON: `aqms` with parameters and presets, `schedulers` and `markings`."""

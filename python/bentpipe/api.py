@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bentpipe import plan as planning
 from bentpipe._core import Scenario
+from bentpipe.algorithm import Setting
 from bentpipe.capture import Capture, Captures
 from bentpipe.experiment import checked_jobs, execute
 from bentpipe.result import Result
@@ -19,7 +20,7 @@ __all__ = ["compare", "run"]
 
 def compare(
     scenario: Scenario | str | Path,
-    settings: Sequence[str] | None = None,
+    settings: Sequence[str | Setting] | None = None,
     *,
     runs: int | None = None,
     seed: int | None = None,
@@ -30,19 +31,21 @@ def compare(
 ) -> Result:
     """Simulate a scenario under several settings, each with the same seeds, and return the result.
 
-    `settings` and `runs` default to the scenario's own; the seeds are `seed`, `seed + 1`, …; `jobs` runs go
-    on at a time (default: one per core), which does not change the result. The files go to `out`, which must
-    not exist, or to a temporary folder that lives as long as the result. `trace` names flows, as `flow:17` or
-    `traffic:NAME:3`, whose senders' windows and timers are kept (`Result.trace`); `pcap` is a folder for the
-    packets on the link that metrics describe, or a `Capture`, which says more.
+    A setting is a name, a class in a module (`"mypkg.MyAqm"`), or a `Setting`, which holds an AQM of one's
+    own. `settings` and `runs` default to the scenario's own; the seeds are `seed`, `seed + 1`, …; `jobs` runs
+    go on at a time (default: one per core), which does not change the result. The files go to `out`, which
+    must not exist, or to a temporary folder that lives as long as the result. `trace` names flows, as
+    `flow:17` or `traffic:NAME:3`, whose senders' windows and timers are kept (`Result.trace`); `pcap` is a
+    folder for the packets on the link that metrics describe, or a `Capture`, which says more.
 
     Raises `ScenarioError` if the scenario or a setting is wrong, `UsageError` if another argument is, and
-    `SimulationError` if the simulator contradicts itself.
+    `SimulationError` if the simulator contradicts itself. `AlgorithmError` comes from the exception that an
+    AQM of one's own has raised, and says when.
     """
     if isinstance(settings, str):
         settings = settings.split(",")
     loaded = _loaded(scenario)
-    chosen = loaded.settings if settings is None else list(settings)
+    chosen: Sequence[str | Setting] = loaded.settings if settings is None else list(settings)
     plan = planning.make_plan(loaded, settings=chosen, runs=runs, seed=seed, trace=_listed(trace))
     return _do(plan, jobs, out, pcap)
 

@@ -18,7 +18,7 @@ import click
 from click.core import ParameterSource
 
 from bentpipe import _core
-from bentpipe.errors import BentpipeError, ScenarioError, UsageError
+from bentpipe.errors import AlgorithmError, BentpipeError, ScenarioError, UsageError
 
 __all__ = ["cli", "main"]
 
@@ -152,7 +152,8 @@ def run(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401
 @click.option(
     "--settings",
     metavar="A,B,…",
-    help='Settings to compare, for example "RED 4,AVQ,AVQRED"; default: the scenario\'s.',
+    help='Settings to compare, for example "RED 4,AVQ,AVQRED", or mypkg.MyAqm for an AQM written in Python;'
+    " default: the scenario's.",
 )
 @click.pass_context
 def compare(context: click.Context, /, settings: str | None, **options: Any) -> None:  # noqa: ANN401
@@ -167,6 +168,7 @@ def compare(context: click.Context, /, settings: str | None, **options: Any) -> 
       bentpipe compare byun2007-gateway --settings "RED 4,AVQRED" --runs 5 --out results/red-avqred
       bentpipe compare byun2007-gateway --settings all
       bentpipe compare byun2007-gateway --out results/red-avqred --resume
+      bentpipe compare byun2007-gateway --settings AVQRED,mypkg.MyAqm
     """
     names = [] if settings is None else settings.split(",")
     _simulate(context, settings=names, **options)
@@ -197,7 +199,7 @@ def _simulate(
     from bentpipe.experiment import cores, execute
     from bentpipe.plan import make_plan
     from bentpipe.ranking import BEHIND_PEP
-    from bentpipe.store import REPORT, Store, default_folder, pairs, run_folder
+    from bentpipe.store import REPORT, RUNS, Store, default_folder, pairs, run_folder
     from bentpipe.wording import plural
 
     if runs is not None and runs < 1:
@@ -215,6 +217,7 @@ def _simulate(
     loaded = _load(scenario, overrides, duration)
     # None: the scenario as it is; no names: those that the scenario compares.
     names = loaded.settings if settings == [] else settings
+    _look_here(names or [])
     plan = make_plan(loaded, settings=names, runs=runs, seed=seed, trace=trace)
     captures = None
     if pcap is not None:
@@ -239,6 +242,10 @@ def _simulate(
         except KeyboardInterrupt:
             watcher.close()
             raise _Interrupted(_how_to_go_on(context, folder, plan.total)) from None
+        except AlgorithmError as error:
+            done = sum(1 for _ in (folder / RUNS).glob("*/[0-9]*"))
+            kept = f"\n{done} of {plan.total} runs are finished and kept in {folder}" if done else ""
+            raise AlgorithmError(f"{error}{kept}") from error.__cause__
         except OSError as error:
             watcher.close()
             reason = error.strerror or str(error)
@@ -266,6 +273,15 @@ def _simulate(
     print(f"Result: {folder}\nReport: {folder / REPORT}")
     if captures is not None:
         print(f"Packets: {plural(len(captures.written), 'file')} in {pcap}")
+
+
+def _look_here(names: list[str]) -> None:
+    """Let modules of the current folder be found, as `python -m` does, if a name may mean a class in one."""
+    from bentpipe.algorithm import is_path
+
+    here = str(Path.cwd())
+    if here not in sys.path and any(is_path(name.strip()) for name in names):
+        sys.path.insert(0, here)
 
 
 def _how_to_go_on(context: click.Context, folder: Path, total: int) -> str:
@@ -415,11 +431,13 @@ def show(
       bentpipe show byun2007-gateway --setting "AVQRED" --set run.duration="5 min"
     """
     from bentpipe import console
+    from bentpipe.plan import under
     from bentpipe.wording import paragraphs
 
     loaded = _load(scenario, overrides, duration)
     if setting is not None:
-        loaded = loaded.with_setting(setting)
+        _look_here([setting])
+        loaded, _ = under(loaded, setting)
     rows = loaded.effective()
     if form == "json":
         click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
@@ -591,6 +609,10 @@ def _main(arguments: list[str] | None) -> int:
     except click.ClickException as error:
         return _say(f"error: {error.format_message()}", 2)
     except (BentpipeError, ScenarioError) as error:
+        return _say(f"error: {error}", 2)
+    except AlgorithmError as error:
+        if error.__cause__ is not None:
+            traceback.print_exception(error.__cause__)
         return _say(f"error: {error}", 2)
     except _Interrupted as error:
         return _say(f"interrupted: {error}", 130)

@@ -1,8 +1,16 @@
 """What can go wrong, told apart by who can mend it."""
 
-from bentpipe._core import Cancelled, ScenarioError, SimulationError
+from bentpipe._core import AlgorithmError, Cancelled, ScenarioError, SimulationError
 
-__all__ = ["BentpipeError", "Cancelled", "ResultError", "ScenarioError", "SimulationError", "UsageError"]
+__all__ = [
+    "AlgorithmError",
+    "BentpipeError",
+    "Cancelled",
+    "ResultError",
+    "ScenarioError",
+    "SimulationError",
+    "UsageError",
+]
 
 
 class BentpipeError(Exception):

@@ -7,7 +7,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Protocol
 
-from bentpipe._core import Cancelled, Progress, WatchError, simulate
+from bentpipe._core import AlgorithmError, Cancelled, Progress, WatchError, simulate
 from bentpipe.capture import Captures
 from bentpipe.errors import ScenarioError, UsageError
 from bentpipe.plan import Setting
@@ -74,8 +74,8 @@ def execute(
 
     On `KeyboardInterrupt` or an error, the runs under way are stopped, the finished ones stay, and the
     exception goes on. Raises `ScenarioError` if a scenario turns out to be impossible, `UsageError` if a run
-    has no such flow as was to be traced (both leave no folder if no run was finished), `SimulationError`,
-    and `OSError` if a run cannot be written.
+    has no such flow as was to be traced, `AlgorithmError` if an AQM written in Python fails (these leave no
+    folder if no run was finished), `SimulationError`, and `OSError` if a run cannot be written.
     """
     jobs = checked_jobs(jobs)
     watcher = watcher or Silent()
@@ -85,7 +85,7 @@ def execute(
     if todo:
         try:
             _simulate_all(store, todo, jobs, len(wanted), watcher, captures)
-        except (ScenarioError, UsageError):
+        except (AlgorithmError, ScenarioError, UsageError):
             store.discard()
             raise
     result = Result(store.folder, unfinished=True)
@@ -129,9 +129,10 @@ def _run(store: Store, job: _Job, captures: Captures | None) -> tuple[float, flo
     """Simulate and write one run; return its wall and processor time [s]."""
     start = time.perf_counter()
     trace = list(store.plan.trace)
+    aqm = job.setting.algorithm.methods if job.setting.algorithm else None
     try:
         if captures is None:
-            run = simulate(job.setting.scenario, job.seed, job.progress, trace=trace)
+            run = simulate(job.setting.scenario, job.seed, job.progress, trace=trace, aqm=aqm)
             store.add(job.setting, job.seed, run)
         else:
             with captures.files(job.setting, job.seed) as writing:
@@ -143,11 +144,15 @@ def _run(store: Store, job: _Job, captures: Captures | None) -> tuple[float, flo
                     captures=writing.targets,
                     snap=captures.capture.snap,
                     packets=captures.capture.packets,
+                    aqm=aqm,
                 )
                 store.add(job.setting, job.seed, run)
                 writing.keep(run)
     except Cancelled:
         return 0.0, 0.0
+    except AlgorithmError as error:
+        text = f"{error}, in setting {job.setting.name}, seed {job.seed}"
+        raise AlgorithmError(text) from error.__cause__
     except WatchError as error:
         raise UsageError(f"{error} ({job.setting.name}, seed {job.seed})") from None
     return time.perf_counter() - start, run.cpu_seconds

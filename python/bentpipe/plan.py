@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
+from bentpipe import algorithm
 from bentpipe._core import Scenario, WatchError
+from bentpipe.algorithm import Algorithm
 from bentpipe.errors import UsageError
 
 __all__ = [
@@ -21,6 +23,7 @@ __all__ = [
     "scenario_path",
     "shipped",
     "slug",
+    "under",
 ]
 
 
@@ -36,6 +39,8 @@ class Setting:
     slug: str
     """The name as a folder is called."""
     scenario: Scenario
+    algorithm: Algorithm | None = None
+    """Its AQM, where that is written in Python."""
 
     @property
     def digest(self) -> str:
@@ -106,7 +111,7 @@ def load(path: str | Path, set: Mapping[str, object] | Iterable[str] | None = No
 def make_plan(
     scenario: Scenario,
     *,
-    settings: Sequence[str] | None,
+    settings: Sequence[str | algorithm.Setting] | None,
     runs: int | None = None,
     seed: int | None = None,
     trace: Sequence[str] = (),
@@ -126,20 +131,18 @@ def make_plan(
     left_out: tuple[str, ...] = ()
     if settings is None:
         scenario.check_overrides()
-        variants = [scenario]
+        variants: list[tuple[Scenario, Algorithm | None]] = [(scenario, None)]
     elif not settings:
         raise UsageError(f"{scenario.name} lists no settings to compare: name them, for example RED 4,AVQ")
-    elif not all(name.strip() for name in settings):
-        raise UsageError("the list of settings has an empty entry")
     else:
-        names, left_out = expanded(scenario, settings)
-        variants = scenario.with_settings(names)
+        entries, left_out = expanded(scenario, settings)
+        variants = _under_all(scenario, entries)
     traced = tuple(dict.fromkeys(trace))
     check_watch(scenario, traced, ())
     chosen: list[Setting] = []
-    for variant in variants:
+    for variant, written in variants:
         name = variant.aqm or scenario.name
-        chosen.append(Setting(name, slug(name, {other.slug for other in chosen}), variant))
+        chosen.append(Setting(name, slug(name, {other.slug for other in chosen}), variant, written))
     return Plan(scenario, tuple(chosen), tuple(range(first, first + runs)), traced, left_out)
 
 
@@ -147,16 +150,57 @@ ALL = "all"
 """Stands for every algorithm with its defaults, after the scenario's own list."""
 
 
-def expanded(scenario: Scenario, settings: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
-    """Return the settings' names with `all` spelled out, and why some of those are left out."""
-    names = [name.strip() for name in settings]
-    if ALL not in names:
-        return names, ()
+def expanded(
+    scenario: Scenario, settings: Sequence[str | algorithm.Setting]
+) -> tuple[list[str | algorithm.Setting], tuple[str, ...]]:
+    """Return the settings with `all` spelled out, and why some of those are left out."""
+    entries = [each.strip() if isinstance(each, str) else each for each in settings]
+    if ALL not in entries:
+        return entries, ()
     able, unable = scenario.all_settings()
-    found: dict[str, None] = {}
-    for name in names:
-        found.update(dict.fromkeys(able if name == ALL else [name]))
-    return list(found), tuple(unable)
+    found: list[str | algorithm.Setting] = []
+    for each in entries:
+        found += [new for new in (able if each == ALL else [each]) if new not in found]
+    return found, tuple(unable)
+
+
+def under(scenario: Scenario, setting: str | algorithm.Setting) -> tuple[Scenario, Algorithm | None]:
+    """Return `scenario` under a setting: one of a name, or an AQM written in Python."""
+    if isinstance(setting, str) and not _is_python(scenario, setting):
+        return scenario.with_setting(setting), None
+    if isinstance(setting, str):
+        label = setting.strip()
+        written = Algorithm(label, algorithm.imported(label))
+    else:
+        label, written = setting.name, Algorithm(setting.name, setting.aqm)
+    return scenario.with_outside(label, written.placement == "anywhere", written.keys()), written
+
+
+def _is_python(scenario: Scenario, name: str) -> bool:
+    return algorithm.is_path(name.strip()) and name.strip() not in scenario.setting_names
+
+
+def _under_all(
+    scenario: Scenario, settings: Sequence[str | algorithm.Setting]
+) -> list[tuple[Scenario, Algorithm | None]]:
+    for each in settings:
+        if not isinstance(each, str | algorithm.Setting):
+            raise UsageError(
+                f"the list of settings has {each!r}; allowed: names, and bentpipe.Setting(name, aqm)"
+            )
+        if not (each if isinstance(each, str) else each.name).strip():
+            raise UsageError("the list of settings has an empty entry")
+    names = [each for each in settings if isinstance(each, str) and not _is_python(scenario, each)]
+    named = iter(scenario.with_settings(names) if names else ())
+    variants: list[tuple[Scenario, Algorithm | None]] = []
+    for each in settings:
+        variants.append((next(named), None) if each in names else under(scenario, each))
+        label = variants[-1][0].aqm
+        if any(other.aqm == label for other, _ in variants[:-1]):
+            raise UsageError(f"setting {label}: found twice; allowed: each setting once")
+    if not names:
+        variants[0][0].check_overrides()
+    return variants
 
 
 def check_watch(scenario: Scenario, trace: Sequence[str], links: Sequence[str]) -> None:

@@ -104,6 +104,13 @@ class Store:
     def resume(cls, folder: Path, plan: Plan) -> "Store":
         """Go on with a result that was interrupted; `UsageError` if it is not this plan's result."""
         manifest = read_manifest(folder)
+        for setting in plan.settings:
+            if setting.algorithm is not None and not setting.algorithm.identified:
+                what = "its source file" if setting.algorithm.source is None else "what it holds"
+                raise UsageError(
+                    f"{folder}: cannot be resumed: {what} does not say whether {setting.algorithm.name} is"
+                    " still the same; repeat the comparison without --resume"
+                )
         _check_same(folder, manifest, _manifest(plan))
         try:
             lock = _acquire(folder)
@@ -338,6 +345,7 @@ def _manifest(plan: Plan) -> dict[str, Any]:
                 "slug": setting.slug,
                 "aqm": setting.scenario.aqm,
                 "behind_pep": setting.scenario.behind_pep,
+                "python": _written(setting),
                 "capacity": setting.scenario.capacity,
                 "sha256": setting.digest,
                 "effective": setting.scenario.effective(),
@@ -352,6 +360,14 @@ def _manifest(plan: Plan) -> dict[str, Any]:
         "started": _now(),
         "finished": None,
     }
+
+
+def _written(setting: Setting) -> dict[str, Any] | None:
+    """Return what identifies an AQM that is written in Python; None for the others."""
+    if setting.algorithm is None:
+        return None
+    written = setting.algorithm
+    return {"class": written.name, "source_sha256": written.source, "state": written.state}
 
 
 def _is_changed(scenario: _core.Scenario) -> bool:

@@ -1,5 +1,6 @@
 //! Python bindings: the simulator behind the package `bentpipe`. Thin wrappers without logic of their own.
 
+mod aqm;
 mod captures;
 mod tables;
 
@@ -18,6 +19,7 @@ use pyo3::types::PyDict;
 use serde::Serialize;
 use serde_json::json;
 
+use crate::aqm::{Alarm, PyAqm};
 use crate::captures::Captures;
 use crate::tables::Table;
 
@@ -28,6 +30,12 @@ create_exception!(
     "A scenario that cannot be read; the message says it all."
 );
 create_exception!(bentpipe._core, SimulationError, PyException, "A run without results that can be trusted.");
+create_exception!(
+    bentpipe._core,
+    AlgorithmError,
+    PyException,
+    "An algorithm written in Python raised an exception, or broke the rules."
+);
 create_exception!(bentpipe._core, Cancelled, PyException, "A run that was asked to stop.");
 create_exception!(bentpipe._core, WatchError, PyException, "A link or a flow to look at that there is not.");
 
@@ -75,6 +83,19 @@ impl Scenario {
     fn all_settings(&self) -> (Vec<String>, Vec<String>) {
         let (able, unable) = self.inner.all_settings();
         (able, unable.iter().map(ToString::to_string).collect())
+    }
+
+    /// The same scenario with the subject's queue left to an AQM written in Python, which these keys, values and notes
+    /// identify. `marks_anywhere` says whether it may mark elsewhere than at the queue that it watches.
+    fn with_outside(
+        &self,
+        label: &str,
+        marks_anywhere: bool,
+        keys: Vec<(String, String, String)>,
+    ) -> PyResult<Self> {
+        let placement = if marks_anywhere { Placement::Anywhere } else { Placement::WatchedQueue };
+        let inner = self.inner.with_outside(label, placement, &keys).map_err(scenario_error)?;
+        Ok(self.variant(inner))
     }
 
     /// Raises ScenarioError unless every override has its effect.
@@ -145,6 +166,12 @@ impl Scenario {
     #[getter]
     fn settings(&self) -> Vec<String> {
         self.inner.run.settings.clone()
+    }
+
+    /// The settings that there are, beside those written in Python.
+    #[getter]
+    fn setting_names(&self) -> Vec<&str> {
+        self.inner.setting_names().collect()
     }
 
     #[getter]
@@ -303,9 +330,11 @@ fn simulation_error(error: sim::Error) -> PyErr {
 }
 
 /// Simulates a scenario with one seed. Other Python threads go on meanwhile. Traces flows, and writes the packets on
-/// links to files that must not exist: `captures` names both, `snap` and `packets` limit each file.
+/// links to files that must not exist: `captures` names both, `snap` and `packets` limit each file. `aqm` makes what
+/// watches the subject's queue instead of the scenario's AQM: a dictionary of an algorithm's methods.
 #[pyfunction]
-#[pyo3(signature = (scenario, seed, progress, *, trace=vec![], captures=vec![], snap=None, packets=u64::MAX))]
+#[pyo3(signature =
+    (scenario, seed, progress, *, trace=vec![], captures=vec![], snap=None, packets=u64::MAX, aqm=None))]
 #[allow(clippy::too_many_arguments)]
 fn simulate(
     py: Python<'_>,
@@ -316,22 +345,35 @@ fn simulate(
     captures: Vec<(String, PathBuf)>,
     snap: Option<u32>,
     packets: u64,
+    aqm: Option<Py<PyAny>>,
 ) -> PyResult<Run> {
     let started = cpu_time::ThreadTime::now();
     let (links, paths): (Vec<_>, Vec<_>) = captures.into_iter().unzip();
     let watch = scenario.watch(&trace, links).map_err(WatchError::new_err)?;
-    let (results, captured) = py.detach(|| {
+    let alarm = Arc::new(Alarm::new(Arc::clone(&progress.0)));
+    let simulate = || {
         let limits = bentpipe_capture::Limits { snap, packets };
         let mut captures = Captures::begin(&scenario.inner, &watch, paths, limits)?;
-        let results = sim::run_watched(&scenario.inner, seed, &progress.0, &watch, &mut |sighting| {
+        let mut see = |sighting: &sim::Sighting| {
             if !captures.take(sighting) {
                 progress.0.cancel();
             }
-        });
+        };
+        let mut make = aqm.as_ref().map(|make| || PyAqm::make(make, &alarm));
+        let make = make.as_mut().map(|make| make as sim::MakeAqm<'_>);
+        let results = sim::run_with(&scenario.inner, seed, &progress.0, &watch, &mut see, make);
         // Where a file could not be written, that is why the run was stopped.
         let counts = captures.end()?;
         results.map(|results| (results, counts)).map_err(simulation_error)
-    })?;
+    };
+    // An algorithm in Python keeps the interpreter's lock between its calls: handing it over each time would take longer
+    // than what two runs could do at once. Others get it while the algorithm runs, and when its state is recorded.
+    let ran = if aqm.is_some() { simulate() } else { py.detach(simulate) };
+    // Where an algorithm went wrong, that is why the run was stopped, if it had not ended.
+    if let Some(error) = alarm.error(py) {
+        return Err(error);
+    }
+    let (results, captured) = ran?;
     let cpu_seconds = started.elapsed().as_secs_f64();
     let counters = PyDict::new(py);
     for (name, value) in tables::counters(&results) {
@@ -443,10 +485,17 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("SimulationError", py.get_type::<SimulationError>())?;
     module.add("Cancelled", py.get_type::<Cancelled>())?;
     module.add("WatchError", py.get_type::<WatchError>())?;
+    module.add("AlgorithmError", py.get_type::<AlgorithmError>())?;
     module.add_class::<Scenario>()?;
     module.add_class::<Progress>()?;
     module.add_class::<Run>()?;
     module.add_class::<Table>()?;
+    module.add_class::<aqm::Verdict>()?;
+    module.add_class::<aqm::Spot>()?;
+    module.add_class::<aqm::Packet>()?;
+    module.add_class::<aqm::Cx>()?;
+    module.add_class::<aqm::QueueState>()?;
+    module.add_class::<aqm::Rng>()?;
     module.add_function(wrap_pyfunction!(simulate, module)?)?;
     module.add_function(wrap_pyfunction!(registry, module)?)?;
     module.add_function(wrap_pyfunction!(schema, module)?)
