@@ -53,8 +53,8 @@ test-rust: | $(VENV)/.created
 	cargo test --locked --workspace --quiet
 
 check-python: $(VENV)/.dev
-	$(BIN)/ruff check python
-	$(BIN)/ruff format --check python
+	$(BIN)/ruff check python examples
+	$(BIN)/ruff format --check python examples
 	$(BIN)/mypy
 
 test-python: $(CORE) $(VENV)/.dev
@@ -82,8 +82,8 @@ fuzz: ## look for operations that break an algorithm, for FUZZ_SECONDS (60) from
 
 fmt: $(VENV)/.dev ## format all code
 	cargo fmt --all
-	$(BIN)/ruff check --fix --quiet python
-	$(BIN)/ruff format python
+	$(BIN)/ruff check --fix --quiet python examples
+	$(BIN)/ruff format python examples
 
 docs: $(CORE) ## renew the generated parts of the docs
 	$(BIN)/python -m bentpipe.reference docs

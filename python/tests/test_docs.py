@@ -172,7 +172,11 @@ def test_the_stub_has_what_the_core_has() -> None:
     names = {name for name in dir(bentpipe._core) if not name.startswith("__")}
     declared = set(re.findall(r"^(?:class|def) (\w+)", stub, flags=re.MULTILINE))
     assert names == declared
-    for name in ("Scenario", "Progress", "Run", "Table"):
-        members = {member for member in vars(getattr(bentpipe._core, name)) if not member.startswith("__")}
+    for name in ("Scenario", "Progress", "Run", "Table", "Verdict", "Packet", "Cx", "QueueState", "Rng"):
+        members = {
+            member
+            for member in vars(getattr(bentpipe._core, name))
+            if not member.startswith("__") and not member.isupper()
+        }
         body = stub.split(f"class {name}:")[1].split("\n@final")[0].split("\ndef ")[0]
         assert members == set(re.findall(r"    def ([a-z]\w+)", body)), name

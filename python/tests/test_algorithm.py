@@ -1,0 +1,733 @@
+import copy
+import importlib
+import json
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from collections import Counter
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import polars as pl
+import pytest
+from conftest import ROOT, Command, command_line, digests, environment
+
+import bentpipe as bp
+from bentpipe import _core
+from bentpipe.algorithm import Algorithm, imported, is_path
+from bentpipe.plan import make_plan
+
+PASS, MARK, DROP = bp.Verdict.PASS, bp.Verdict.MARK, bp.Verdict.DROP
+
+
+@pytest.fixture(scope="module")
+def avqred() -> ModuleType:
+    sys.path.insert(0, str(ROOT / "examples"))
+    try:
+        return importlib.import_module("avqred")
+    finally:
+        sys.path.pop(0)
+
+
+@pytest.fixture(scope="module")
+def brief() -> bp.Scenario:
+    """Five seconds of the small gateway, from the beginning."""
+    return bp.load("small-gateway", set={"run.duration": "5 s", "run.warmup": "0 s"})
+
+
+def own_parameters(scenario: bp.Scenario) -> dict[str, Any]:
+    """Return the parameters of the AQM at the only gateway."""
+    values = json.loads(scenario.canonical())["gateways"][0]["aqm"]["values"]
+    assert isinstance(values, dict)
+    return values
+
+
+def tables(run: _core.Run) -> dict[str, pl.DataFrame]:
+    return {name: pl.DataFrame(getattr(run, name)) for name in ("series", "drops", "flows", "drop_runs")}
+
+
+def greatest(run: _core.Run, series: str) -> float:
+    return float(max(pl.DataFrame(run.series)[series].to_list()))
+
+
+def simulated(scenario: bp.Scenario, aqm: object, seed: int = 1) -> _core.Run:
+    """Return a run of `scenario` with an AQM of our own."""
+    plan = make_plan(scenario, settings=[bp.Setting("mine", aqm)], runs=1, seed=seed)  # type: ignore[arg-type]
+    (setting,) = plan.settings
+    assert setting.algorithm is not None
+    return _core.simulate(setting.scenario, seed, _core.Progress(), aqm=setting.algorithm.methods)
+
+
+# ----- the same as what is built in ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["byun2007-gateway", "small-gateway"])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_avqred_in_python_is_avqred_byte_for_byte(name: str, seed: int, avqred: ModuleType) -> None:
+    scenario = bp.load(name, set={"run.duration": "60 s"})
+    built_in = scenario.with_setting("AVQRED" if name.startswith("byun") else "avqred")
+    theirs = _core.simulate(built_in, seed, _core.Progress())
+    ours = simulated(scenario, avqred.AvqRed(**own_parameters(built_in)), seed)
+    assert ours.counters == theirs.counters
+    for table, frame in tables(ours).items():
+        assert frame.equals(tables(theirs)[table]), table
+    if name == "byun2007-gateway":
+        assert pl.DataFrame(ours.drops).height > 1000
+        assert greatest(ours, "aqm.VQ") > 60
+
+
+def test_its_files_are_the_same_too(avqred: ModuleType, tmp_path: Path) -> None:
+    scenario = bp.load("byun2007-gateway", set={"run.duration": "20 s"})
+    settings: list[str | bp.Setting] = ["AVQRED", bp.Setting("mine", avqred.AvqRed)]
+    bp.compare(scenario, settings, runs=1, out=tmp_path / "both")
+    found = digests(tmp_path / "both")
+    theirs = {name.split("/", 2)[2]: digest for name, digest in found.items() if "/avqred/" in name}
+    ours = {name.split("/", 2)[2]: digest for name, digest in found.items() if "/mine/" in name}
+    assert len(ours) == 5
+    assert ours == theirs
+
+
+def test_avqred_in_python_takes_no_more_than_twenty_times_as_long(avqred: ModuleType) -> None:
+    scenario = bp.load("byun2007-gateway", set={"run.duration": "30 s"})
+    built_in = scenario.with_setting("AVQRED")
+
+    def best(simulate: Any) -> float:  # noqa: ANN401
+        times = []
+        for _ in range(3):
+            start = time.perf_counter()
+            simulate()
+            times.append(time.perf_counter() - start)
+        return min(times)
+
+    theirs = best(lambda: _core.simulate(built_in, 1, _core.Progress()))
+    ours = best(lambda: simulated(scenario, avqred.AvqRed()))
+    print(f"AVQRED: built in {theirs:.3f} s, in Python {ours:.3f} s: {ours / theirs:.1f} times")
+    assert ours <= 20 * theirs
+
+
+class Pi:
+    """PI as the core has it, which wakes itself."""
+
+    def __init__(self, q_ref: float, a: float, b: float, w: float) -> None:
+        self.q_ref, self.a, self.b = q_ref, a, b
+        self.every_ns = round(1e9 / w)
+        self.next_ns = self.every_ns
+        self.p = self.q_old = 0.0
+
+    def arrive(self, pkt: bp.Packet, cx: bp.Cx) -> bp.Verdict:
+        return MARK if cx.rng.uniform() < self.p else PASS
+
+    def wake_at(self) -> float:
+        return self.next_ns / 1e9
+
+    def wake(self, cx: bp.Cx) -> None:
+        assert cx.now_ns == self.next_ns
+        q = cx.queue.packets
+        change = self.a * (q - self.q_ref) - self.b * (self.q_old - self.q_ref)
+        self.p = min(max(self.p + change, 0.0), 1.0)
+        self.q_old = q
+        self.next_ns += self.every_ns
+
+    def probe(self) -> dict[str, float]:
+        return {"p": self.p}
+
+
+def test_pi_in_python_wakes_as_pi_does() -> None:
+    overrides = {"run.duration": "60 s", "gateway.aqm.w": 170}
+    scenario = bp.load("byun2007-gateway", set={"run.duration": "60 s"})
+    built_in = bp.load("byun2007-gateway", set=overrides).with_setting("pi")
+    values = own_parameters(built_in)
+    theirs = _core.simulate(built_in, 1, _core.Progress())
+    ours = simulated(scenario, Pi(**values))
+    for table, frame in tables(ours).items():
+        assert frame.equals(tables(theirs)[table]), table
+    assert greatest(ours, "aqm.p") > 0
+
+
+# ----- what it hears ------------------------------------------------------------------------------------
+
+
+class Listener:
+    """Counts its calls, and what it is told, by the method."""
+
+    heard: Counter[str] = Counter()  # noqa: RUF012
+
+    def arrive(self, pkt: bp.Packet, cx: bp.Cx) -> bp.Verdict:
+        self.heard["arrive"] += 1
+        assert pkt.number + 1 == self.heard["arrive"]
+        assert cx.now * 1e9 == pytest.approx(cx.now_ns)
+        queue = cx.queue
+        assert (queue.packets == 0) == (queue.bytes == 0)
+        assert queue.limit_packets is None or queue.packets <= queue.limit_packets
+        assert (queue.idle_since is None) == (queue.idle_since_ns is None)
+        assert 0 < pkt.len <= 1500
+        assert (pkt.ecn, pkt.marked) == ("not-ect", False)
+        assert (pkt.tcp_window is None) == (pkt.tcp_seq is None) == (pkt.tcp_syn is None)
+        assert pkt.len == 40 or pkt.tcp_window is not None
+        return PASS
+
+    def admit(self, pkt: bp.Packet, cx: bp.Cx) -> None:
+        self.heard["admit"] += 1
+
+    def enqueued(self, pkt: bp.Packet, cx: bp.Cx) -> None:
+        self.heard["enqueued"] += 1
+
+    def depart(self, pkt: bp.Packet, cx: bp.Cx) -> bp.Verdict:
+        self.heard["depart"] += 1
+        assert 0 <= pkt.arrival <= cx.now
+        return PASS
+
+    def overflowed(self, pkt: bp.Packet, cx: bp.Cx) -> None:
+        self.heard["overflowed"] += 1
+
+    def flow(self, flow: int, event: str, cx: bp.Cx) -> None:
+        self.heard[event] += 1
+
+
+def test_every_method_is_called_when_it_should_be() -> None:
+    scenario = bp.load(
+        "red-dumbbell",
+        set={"run.duration": "30 s", "run.warmup": "0 s", "link.bottleneck.queue.limit": "40 packets"},
+    )
+    Listener.heard.clear()
+    run = simulated(scenario, Listener)
+    heard, counters = Listener.heard, run.counters
+    drops = pl.DataFrame(run.drops)
+    assert heard["arrive"] == heard["admit"] == heard["enqueued"]
+    assert heard["enqueued"] - heard["depart"] - heard["overflowed"] in range(41)
+    assert heard["overflowed"] == drops.filter(pl.col("reason") == "overflow").height > 0
+    assert heard["depart"] == counters["sent_packets"]
+    assert heard["opened"] == pl.DataFrame(run.flows).height
+
+
+def test_a_method_that_is_not_defined_is_not_called(brief: bp.Scenario) -> None:
+    class Least(bp.Aqm):
+        def arrive(self, pkt: bp.Packet, cx: bp.Cx) -> bp.Verdict:
+            return PASS
+
+    assert set(Algorithm("least", Least).methods()) == {"arrive"}
+    bare = simulated(brief, Least)
+    for table, frame in tables(_core.simulate(brief.with_setting("droptail"), 1, _core.Progress())).items():
+        assert frame.equals(tables(bare)[table]), table
+
+
+class Refuser:
+    """Says one thing of every hundredth packet."""
+
+    def __init__(self, verdict: bp.Verdict) -> None:
+        self.verdict = verdict
+
+    def arrive(self, pkt: bp.Packet, cx: bp.Cx) -> bp.Verdict:
+        return self.verdict if pkt.number % 100 == 99 else PASS
+
+
+def test_mark_and_drop_differ_where_marks_are_in_the_ecn_field() -> None:
+    overrides = {"run.duration": "20 s", "link.bottleneck.queue.marking": "ecn"}
+    dropped: dict[tuple[bool, str], int] = {}
+    for ecn in (False, True):
+        scenario = bp.load("red-dumbbell", set=overrides | {"transport.ns2.ecn": ecn})
+        for name, verdict in (("mark", MARK), ("drop", DROP)):
+            drops = pl.DataFrame(simulated(scenario, Refuser(verdict)).drops)
+            dropped[ecn, name] = drops.filter(pl.col("reason") == "aqm").height
+    assert dropped[False, "mark"] == dropped[False, "drop"] > 0
+    assert dropped[True, "drop"] > 0
+    assert dropped[True, "mark"] == 0
+
+
+class Holder:
+    """Holds every packet back once for 10 ms."""
+
+    def __init__(self) -> None:
+        self.seen = -1
+
+    def arrive(self, pkt: bp.Packet, cx: bp.Cx) -> bp.Verdict:
+        if pkt.number > self.seen:
+            self.seen = pkt.number
+            return bp.Verdict.hold(0.01)
+        return PASS
+
+    def probe(self) -> dict[str, float]:
+        return {"seen": self.seen}
+
+
+def test_packets_can_be_held_back() -> None:
+    scenario = bp.load("red-dumbbell", set={"run.duration": "20 s", "run.warmup": "0 s"})
+    plain, held = simulated(scenario, Refuser(PASS)), simulated(scenario, Holder)
+    assert held.counters["sent_packets"] > 0
+    # Ten milliseconds on top of a round trip of 560.
+    assert greatest(held, "aqm.seen") > 1000
+    assert not tables(held)["series"].drop("aqm.seen").equals(tables(plain)["series"])
+
+
+class Pairs:
+    """Discards every hundredth packet with one that waits."""
+
+    pairs = 0
+
+    def arrive(self, pkt: bp.Packet, cx: bp.Cx) -> bp.Verdict:
+        if pkt.number % 100 != 99:
+            return PASS
+        found = cx.sample()
+        if found is None:
+            return PASS
+        spot, other = found
+        assert other.number < pkt.number
+        type(self).pairs += 1
+        return bp.Verdict.drop_both(spot)
+
+
+def test_a_waiting_packet_can_be_discarded_with_the_new_one() -> None:
+    scenario = bp.load("red-dumbbell", set={"run.duration": "30 s", "run.warmup": "0 s"})
+    Pairs.pairs = 0
+    run = simulated(scenario, Pairs)
+    drops = pl.DataFrame(run.drops)
+    assert drops.filter(pl.col("reason") == "aqm").height == 2 * Pairs.pairs > 0
+
+
+# ----- what goes wrong ----------------------------------------------------------------------------------
+
+
+class Late:
+    """Raises an exception, or returns something, after a second."""
+
+    def __init__(self, what: object, method: str = "arrive") -> None:
+        self.what = what
+        self.method = method
+
+    def _do(self, method: str, cx: bp.Cx | None, otherwise: object) -> Any:  # noqa: ANN401
+        if method != self.method or (cx is not None and cx.now < 1):
+            return otherwise
+        if isinstance(self.what, BaseException):
+            raise self.what
+        return self.what
+
+    def arrive(self, pkt: bp.Packet, cx: bp.Cx) -> bp.Verdict:
+        found: bp.Verdict = self._do("arrive", cx, PASS)
+        return found
+
+    def depart(self, pkt: bp.Packet, cx: bp.Cx) -> bp.Verdict:
+        found: bp.Verdict = self._do("depart", cx, PASS)
+        return found
+
+    def probe(self) -> dict[str, float]:
+        found: dict[str, float] = self._do("probe", None, {})
+        return found
+
+    def wake_at(self) -> float | None:
+        found: float | None = self._do("wake_at", None, None)
+        return found
+
+    def wake(self, cx: bp.Cx) -> None:
+        self._do("wake", cx, None)
+
+
+def test_an_exception_stops_the_run_and_says_when(brief: bp.Scenario, tmp_path: Path) -> None:
+    setting = bp.Setting("mine", Late(ZeroDivisionError("by nought")))
+    with pytest.raises(bp.AlgorithmError) as caught:
+        bp.compare(brief, [setting], runs=2, seed=5, jobs=2, out=tmp_path / "out")
+    text = str(caught.value)
+    assert "arrive raised ZeroDivisionError: by nought, at simulated time 1." in text
+    assert ", in setting mine, seed " in text
+    cause = caught.value.__cause__
+    assert isinstance(cause, ZeroDivisionError)
+    frames = traceback.extract_tb(cause.__traceback__)
+    assert [(frame.filename, frame.name) for frame in frames] == [(__file__, "arrive"), (__file__, "_do")]
+    assert not (tmp_path / "out").exists()
+
+
+def test_finished_runs_are_kept(brief: bp.Scenario, tmp_path: Path) -> None:
+    settings: list[str | bp.Setting] = ["red", bp.Setting("mine", Late(ValueError("no")))]
+    with pytest.raises(bp.AlgorithmError):
+        bp.compare(brief, settings, runs=1, jobs=1, out=tmp_path / "out")
+    assert (tmp_path / "out" / "runs" / "red" / "1").is_dir()
+    with pytest.raises(bp.ResultError, match="1 of 2 runs are there"):
+        bp.open(tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("method", "what", "words"),
+    [
+        (
+            "arrive",
+            None,
+            "arrive returned None; allowed: Verdict.PASS, Verdict.MARK, Verdict.DROP, Verdict.hold",
+        ),
+        ("arrive", "drop", "arrive returned 'drop'; allowed: Verdict.PASS"),
+        ("arrive", True, "arrive returned True; allowed"),
+        (
+            "depart",
+            bp.Verdict.hold(0.5),
+            "depart returned Verdict.hold(0.5); allowed: Verdict.PASS, Verdict.MARK or",
+        ),
+        ("depart", None, "depart returned None; allowed"),
+        ("wake_at", float("nan"), "wake_at returned nan; allowed: a time [s], or None"),
+        ("wake_at", float("inf"), "wake_at returned inf; allowed"),
+        ("wake_at", -1.0, "wake_at returned -1.0; allowed"),
+        ("wake_at", "soon", "wake_at returned 'soon'; allowed"),
+        ("wake_at", 0.75, "wake_at returned 0.75 after a wake at that very time; allowed: a later one"),
+        ("wake_at", 0.0, "wake_at returned 0.0"),
+        ("probe", {"p": float("nan")}, "probe returned NaN for p; allowed: a finite number"),
+        ("probe", {"p": "x"}, "probe returned {'p': 'x'}; allowed: a dictionary of names and numbers"),
+        ("probe", 3, "probe returned 3; allowed"),
+    ],
+)
+def test_a_wrong_answer_is_said_clearly(brief: bp.Scenario, method: str, what: object, words: str) -> None:
+    with pytest.raises(bp.AlgorithmError) as caught:
+        simulated(brief, Late(what, method))
+    assert words in str(caught.value)
+    assert "at simulated time " in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+def test_the_names_of_what_it_shows_stay_the_same(brief: bp.Scenario) -> None:
+    class Fickle(Refuser):
+        calls = 0
+
+        def probe(self) -> dict[str, float]:
+            self.calls += 1
+            return {"a": 1.0} if self.calls < 20 else {"b": 1.0}
+
+    with pytest.raises(bp.AlgorithmError, match="probe returned b, but a at first"):
+        simulated(brief, Fickle(PASS))
+
+
+def test_a_spot_of_an_earlier_call_is_refused() -> None:
+    class Stale:
+        spot: bp.Spot | None = None
+
+        def arrive(self, pkt: bp.Packet, cx: bp.Cx) -> bp.Verdict:
+            if self.spot is not None:
+                return bp.Verdict.drop_both(self.spot)
+            found = cx.sample()
+            self.spot = found[0] if found else None
+            return PASS
+
+    with pytest.raises(bp.AlgorithmError, match="a spot of an earlier call"):
+        simulated(bp.load("red-dumbbell", set={"run.duration": "5 s"}), Stale)
+
+
+def test_what_it_is_handed_cannot_be_used_later(brief: bp.Scenario) -> None:
+    kept: list[bp.Cx] = []
+
+    class Keeper:
+        def arrive(self, pkt: bp.Packet, cx: bp.Cx) -> bp.Verdict:
+            kept[:] = [cx]
+            return PASS
+
+    simulated(brief, Keeper)
+    looks: list[Any] = [
+        lambda cx: cx.now,
+        lambda cx: cx.queue.packets,
+        lambda cx: cx.rng.uniform(),
+        lambda cx: cx.sample(),
+    ]
+    for look in looks:
+        with pytest.raises(RuntimeError, match="only during the call"):
+            look(kept[0])
+
+
+def test_keyboard_interrupt_goes_on_as_it_is(brief: bp.Scenario) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        simulated(brief, Late(KeyboardInterrupt()))
+
+
+def test_a_time_to_hold_is_above_zero() -> None:
+    for seconds in (0.0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="allowed: a time above 0 s"):
+            bp.Verdict.hold(seconds)
+
+
+class Unsuited:
+    pass
+
+
+class Half(Refuser):
+    def wake(self, cx: bp.Cx) -> None:
+        pass
+
+
+class Misplaced(bp.Aqm):
+    placement = "somewhere"  # type: ignore[assignment]
+
+    def arrive(self, pkt: bp.Packet, cx: bp.Cx) -> bp.Verdict:
+        return PASS
+
+
+class Locked(Refuser):
+    def __init__(self) -> None:
+        self.module = sys
+
+
+@pytest.mark.parametrize(
+    ("aqm", "words"),
+    [
+        (Unsuited(), "is no AQM, for it has no method arrive(pkt, cx)"),
+        (None, "builtins.NoneType is no AQM"),
+        (Half(PASS), "has one of wake_at and wake; allowed: both or none"),
+        (Misplaced(), "placement is 'somewhere'; allowed: anywhere, watched queue"),
+        (Locked(), "cannot be copied, and every run needs a copy of its own: TypeError"),
+        (Refuser, "Refuser() cannot be made without arguments: TypeError"),
+        (bp.Aqm, "cannot be made without arguments"),
+    ],
+)
+def test_what_is_no_aqm_is_refused_before_anything_runs(
+    scenario: bp.Scenario,
+    aqm: Any,  # noqa: ANN401
+    words: str,
+) -> None:
+    with pytest.raises(bp.UsageError) as caught:
+        bp.compare(scenario, ["red", bp.Setting("mine", aqm)])
+    assert str(caught.value).startswith("setting mine: ")
+    assert words in str(caught.value)
+
+
+def test_settings_are_names_or_settings(scenario: bp.Scenario) -> None:
+    with pytest.raises(bp.UsageError, match=r"allowed: names, and bentpipe.Setting\(name, aqm\)"):
+        make_plan(scenario, settings=[Refuser(PASS)])  # type: ignore[list-item]
+    with pytest.raises(bp.UsageError, match="empty entry"):
+        make_plan(scenario, settings=[bp.Setting(" ", Refuser(PASS))])
+    twice: list[str | bp.Setting] = [bp.Setting("red", Refuser(PASS)), "red"]
+    with pytest.raises(bp.UsageError, match="red: found twice"):
+        make_plan(scenario, settings=twice)
+
+
+def test_an_override_that_no_setting_takes_is_refused(avqred: ModuleType) -> None:
+    scenario = bp.load("small-gateway", set={"gateway.aqm.max_p": 0.3})
+    mine = bp.Setting("mine", avqred.AvqRed)
+    with pytest.raises(bp.ScenarioError, match="max_p: no parameter of mine, which is made outside"):
+        make_plan(scenario, settings=[mine])
+    plan = make_plan(scenario, settings=[mine, "red"])
+    assert [setting.name for setting in plan.settings] == ["mine", "red"]
+    assert "no effect under mine" in plan.settings[0].scenario.warnings[0]
+
+
+def test_a_scenario_whose_aqm_is_made_outside_does_not_run_without(brief: bp.Scenario) -> None:
+    outside = brief.with_outside("mine", True, [("algorithm", "mine", "")])
+    with pytest.raises(bp.ScenarioError, match="mine is made outside"):
+        _core.simulate(outside, 1, _core.Progress())
+
+
+# ----- each run for itself, and each result its own -----------------------------------------------------
+
+
+def test_runs_do_not_share_state(brief: bp.Scenario, avqred: ModuleType) -> None:
+    mine = avqred.AvqRed(min_th=5, max_th=20, min_capacity=3e6, max_capacity=4e6)
+    before = copy.deepcopy(vars(mine.lottery))
+    one, two = (bp.compare(brief, [bp.Setting("mine", mine)], runs=3, jobs=jobs) for jobs in (1, 3))
+    assert digests(one.folder) == digests(two.folder)
+    assert one.drops().height > 0
+    assert vars(mine.lottery) == before
+
+
+def test_results_say_what_made_them(brief: bp.Scenario, avqred: ModuleType) -> None:
+    result = bp.compare(brief, ["red", bp.Setting("mine", avqred.AvqRed)], runs=1)
+    built_in, mine = result.manifest["settings"]
+    assert built_in["python"] is None
+    assert mine["python"]["class"] == "avqred.AvqRed"
+    assert mine["python"]["state"]["lottery"]["min_th"] == 60
+    assert len(mine["python"]["source_sha256"]) == 64
+    effective = {row["key"]: row["value"] for row in mine["effective"]}
+    assert effective["gateway.aqm.algorithm"] == "avqred.AvqRed"
+    assert effective["gateway.aqm.source"] == mine["python"]["source_sha256"]
+    assert effective["gateway.aqm.alpha"] == "0.05"
+    assert result.report().exists()
+
+
+def digest(scenario: bp.Scenario, aqm: Any) -> str:  # noqa: ANN401
+    (setting,) = make_plan(scenario, settings=[bp.Setting("mine", aqm)], runs=1).settings
+    return setting.digest
+
+
+def test_state_and_source_are_part_of_what_a_result_is_known_by(
+    scenario: bp.Scenario, avqred: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = digest(scenario, avqred.AvqRed())
+    assert first == digest(scenario, avqred.AvqRed) == digest(scenario, avqred.AvqRed(min_th=60.0))
+    assert first != digest(scenario, avqred.AvqRed(min_th=61))
+    assert first != make_plan(scenario, settings=["droptail"], runs=1).settings[0].digest
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "helper_of_mine.py").write_text("LIMIT = 3\n\ndef decide(pkt): return pkt.len > LIMIT\n")
+    (tmp_path / "mine_with_helper.py").write_text(
+        "import bentpipe as bp\nfrom helper_of_mine import decide\n"
+        "class Mine:\n    def arrive(self, pkt, cx): return bp.Verdict.PASS\n"
+    )
+    mine = imported("mine_with_helper.Mine")
+    before = digest(scenario, mine)
+    assert before == digest(scenario, mine)
+    (tmp_path / "helper_of_mine.py").write_text("LIMIT = 4\n\ndef decide(pkt): return pkt.len > LIMIT\n")
+    assert before != digest(scenario, mine)
+
+
+def test_what_cannot_be_identified_is_known_as_such() -> None:
+    class Holding(Refuser):
+        def __init__(self, held: object) -> None:
+            self.held = held
+
+    for held in ({1, 2}, bytearray(b"x"), print, Path(), object(), {1: 2}):
+        assert not Algorithm("mine", Holding(held)).identified, held
+    for known in (None, 1, 2.5, "x", [1, (2,)], {"a": {"b": [float("nan")]}}, Refuser(DROP), MARK):
+        assert Algorithm("mine", Holding(known)).identified, known
+    made: dict[str, Any] = {}
+    exec("class Typed:\n    def arrive(self, pkt, cx): return None\n", {"__name__": "nowhere"}, made)  # noqa: S102
+    assert not Algorithm("mine", made["Typed"]).identified
+
+
+# ----- by name, from the command line -------------------------------------------------------------------
+
+QUICK = ["small-gateway", "--duration", "5 s", "--runs", "1"]
+
+MINE = """
+import bentpipe as bp
+
+class Mine(bp.Aqm):
+    def __init__(self):
+        self.p = 0.01
+
+    def arrive(self, pkt, cx):
+        return bp.Verdict.MARK if cx.rng.uniform() < self.p else bp.Verdict.PASS
+
+class Broken(Mine):
+    def arrive(self, pkt, cx):
+        return 1 / 0 if cx.now > 2 else bp.Verdict.PASS
+
+class Holding(Mine):
+    def __init__(self):
+        super().__init__()
+        self.seen = {1, 2}
+
+tuned = Mine()
+tuned.p = 0.02
+"""
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    package = tmp_path / "mypkg"
+    package.mkdir()
+    (package / "__init__.py").write_text("from mypkg.mine import Broken, Holding, Mine, tuned\n")
+    (package / "mine.py").write_text(MINE)
+    return package
+
+
+@pytest.mark.usefixtures("mine")
+def test_a_class_of_the_current_folder_can_be_named(bentpipe: Command, tmp_path: Path) -> None:
+    settings = "RED 4,mypkg.Mine, mypkg.mine.tuned"
+    bentpipe("compare", *QUICK, "--settings", settings, "--out", "out", check=0)
+    result = bp.open(tmp_path / "out")
+    assert result.settings == ["RED 4", "mypkg.Mine", "mypkg.mine.tuned"]
+    assert (tmp_path / "out" / "runs" / "mypkg-mine-tuned").is_dir()
+    shown = bentpipe("show", "small-gateway", "--setting", "mypkg.Mine", check=0).stdout
+    assert "mypkg.mine.Mine" in shown
+    assert "written in Python" in shown
+
+
+def test_the_traceback_is_shown_with_the_time_and_the_run(
+    bentpipe: Command, tmp_path: Path, mine: Path
+) -> None:
+    done = bentpipe(
+        "compare", *QUICK, "--settings", "red,mypkg.Broken", "--jobs", "1", "--out", "out", check=2
+    )
+    assert done.stdout == ""
+    assert "Traceback (most recent call last):" in done.stderr
+    assert f'File "{mine}/mine.py", line 13, in arrive' in done.stderr
+    assert "bentpipe/experiment.py" not in done.stderr
+    last = done.stderr.splitlines()[-2:]
+    assert last[0].startswith(
+        "error: arrive raised ZeroDivisionError: division by zero, at simulated time 2."
+    )
+    assert last[0].endswith(" s, in setting mypkg.Broken, seed 1")
+    assert last[1] == "1 of 2 runs are finished and kept in out"
+    alone = bentpipe("compare", *QUICK, "--settings", "mypkg.Broken", "--out", "alone", check=2)
+    assert alone.stderr.splitlines()[-1].startswith("error: arrive raised")
+    assert not (tmp_path / "alone").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("nopkg.Mine", ["nor a Python module nopkg", "bentpipe list aqms", "MODULE.CLASS"]),
+        ("mypkg.Mime", ["module mypkg has no Mime", "allowed: Broken, Holding, Mine, tuned", "mypkg.Mine?"]),
+        ("mypkg.other.Mine", ["nor a Python module mypkg.other"]),
+        ("mypkg.mine", ["mypkg.mine", "is no AQM"]),
+        ("wrong.Mine", ["wrong cannot be imported: SyntaxError", "line 2"]),
+        ("lacking.Mine", ["lacking cannot be imported: ModuleNotFoundError", "'nothing_of_the_kind'"]),
+        ("failing.Mine", ["failing cannot be imported: KeyError: 'x'", "failing.py, line 1"]),
+    ],
+)
+@pytest.mark.usefixtures("mine")
+def test_what_cannot_be_found_is_said_in_one_message(
+    bentpipe: Command, tmp_path: Path, name: str, words: list[str]
+) -> None:
+    (tmp_path / "wrong.py").write_text("x = 1\ny = = 2\n")
+    (tmp_path / "lacking.py").write_text("import nothing_of_the_kind\n")
+    (tmp_path / "failing.py").write_text("{}['x']\n")
+    done = bentpipe("compare", *QUICK, "--settings", f"red,{name}", check=2)
+    assert done.stdout == ""
+    (message,) = done.stderr.splitlines()
+    assert message.startswith(f"error: setting {name}: ")
+    assert all(word in message for word in words), message
+
+
+def test_only_the_same_algorithm_can_be_resumed(bentpipe: Command, mine: Path) -> None:
+    command = ["compare", *QUICK, "--settings", "mypkg.Mine", "--out", "out"]
+    bentpipe(*command, check=0)
+    bentpipe(*command, "--resume", check=0)
+    (mine / "mine.py").write_text(MINE.replace("0.01", "0.03"))
+    changed = bentpipe(*command, "--resume", check=2).stderr
+    assert "cannot be resumed: it was started with gateway.aqm." in changed
+    (mine / "mine.py").write_text(MINE + "# a comment\n")
+    assert "gateway.aqm.source" in bentpipe(*command, "--resume", check=2).stderr
+    holding = ["compare", *QUICK, "--settings", "mypkg.Holding", "--out", "holding"]
+    bentpipe(*holding, check=0)
+    refused = bentpipe(*holding, "--resume", check=2).stderr
+    assert "what it holds does not say whether mypkg.mine.Holding is still the same" in refused
+
+
+def test_a_scenario_file_names_no_python(bentpipe: Command, mine: Path) -> None:
+    text = (ROOT / "scenarios" / "small-gateway.toml").read_text()
+    (mine.parent / "own.toml").write_text(text.replace('"avqred"]', '"mypkg.Mine"]'))
+    (mine / "__init__.py").write_text("raise SystemExit('imported')\n")
+    message = bentpipe("compare", "own.toml", "--runs", "1", check=2).stderr
+    assert "run.settings[3]" in message
+    assert "imported" not in message
+
+
+@pytest.mark.usefixtures("mine")
+def test_ctrl_c_stops_it_and_keeps_what_is_finished(tmp_path: Path) -> None:
+    command = ["compare", "byun2007-gateway", "--settings", "mypkg.Mine", "--runs", "4", "--jobs", "2"]
+    running = subprocess.Popen(
+        command_line(*command, "--duration", "1 h", "--out", "out"),
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
+    assert running.stderr is not None
+    while "Simulating" not in running.stderr.readline():
+        pass
+    time.sleep(2)
+    running.send_signal(signal.SIGINT)
+    start = time.monotonic()
+    _, seen = running.communicate(timeout=60)
+    assert time.monotonic() - start < 10
+    assert running.returncode == 130
+    assert "0 of 4 runs are finished" in seen
+    assert "Traceback" not in seen
+
+
+def test_a_path_is_told_from_a_name() -> None:
+    assert is_path("mypkg.MyAqm")
+    assert is_path("a.b.C")
+    for name in ("RED 4", "red", "a.", ".b", "1.5", "RED 0.5", "a..b", "a b.c"):
+        assert not is_path(name), name
+
+
+def test_the_example_compares_equal_from_its_folder(bentpipe: Command, tmp_path: Path) -> None:
+    (tmp_path / "avqred.py").write_text((ROOT / "examples" / "avqred.py").read_text())
+    command = ["compare", "byun2007-gateway", "--duration", "10 s", "--runs", "1", "--out", "out"]
+    bentpipe(*command, "--settings", "AVQRED,avqred.AvqRed", check=0)
+    found = digests(tmp_path / "out")
+    assert found["runs/avqred/1/series.parquet"] == found["runs/avqred-avqred/1/series.parquet"]
