@@ -12,6 +12,7 @@
 //! enhancing proxy (PEP) ends are the host's; [`PepBuffers`] says how much each may still send, and with
 //! [`FlowControl`] less for each packet that [`Event::Received`] gives as marked.
 
+mod flight;
 mod pep;
 mod regulator;
 
@@ -20,6 +21,7 @@ use std::collections::VecDeque;
 use bentpipe_queue::{Discard, DropReason, FlowEvent, FlowId, Packet, Queue};
 use bentpipe_units::{Duration, Instant, Rate};
 
+pub use flight::InFlight;
 pub use pep::{Connection, FlowControl, PepBuffers, Sharing};
 pub use regulator::Regulator;
 
