@@ -104,8 +104,15 @@ pub const AQMS: &[Algorithm] = &[
 ];
 
 /// The schedulers, in the order in which they are listed.
-pub const SCHEDULERS: &[Discipline] =
-    &[sched::fifo::DISCIPLINE, sched::drr::DISCIPLINE, sched::fq_codel::DISCIPLINE, sched::cake::DISCIPLINE];
+pub const SCHEDULERS: &[Discipline] = &[
+    sched::fifo::DISCIPLINE,
+    sched::drr::DISCIPLINE,
+    sched::lqd::DISCIPLINE,
+    sched::swf::DISCIPLINE,
+    sched::ssf::DISCIPLINE,
+    sched::fq_codel::DISCIPLINE,
+    sched::cake::DISCIPLINE,
+];
 
 /// The marking methods, in the order in which they are listed.
 pub const MARKINGS: &[Method] = &[marking::DROP, marking::ECN, marking::WINDOW];

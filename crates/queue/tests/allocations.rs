@@ -44,8 +44,6 @@ static ALLOCATOR: Counting = Counting;
 
 const CAPACITY: Rate = Rate::from_bps(20_000_000);
 const PACKETS: u32 = 100_000;
-/// Those whose tables are still maps.
-const UNSETTLED: &[&str] = &["drr"];
 /// Flows at one time.
 const FLOWS: u32 = 1000;
 
@@ -152,7 +150,7 @@ fn packets_allocate_nothing() {
             .chain(SCHEDULERS.iter().map(|scheduler| (droptail, scheduler)));
         for (aqm, scheduler) in pairs {
             let count = allocations(aqm, scheduler, marking);
-            if count > 0 && !UNSETTLED.contains(&scheduler.name) {
+            if count > 0 {
                 found.push(format!("{} on {}, {marking:?}: {count}", aqm.name, scheduler.name));
             }
         }

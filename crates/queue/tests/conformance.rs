@@ -445,6 +445,7 @@ const NOT_TUNED: &[(&str, &str)] = &[
     ("mtu", "the link decides"),
     ("capacity", "the link decides"),
     ("max_capacity", "the link decides"),
+    ("other", "what is not TCP's has no best rank by itself"),
     ("held_limit", "a bound on memory"),
     ("ns2", "there to compare with ns-2"),
     ("wait", "there to compare with ns-2"),

@@ -233,8 +233,8 @@ mod tests {
     }
 
     /// What servers send into the gateway is split there, and what goes over the satellite is not. A satellite packet
-    /// carries the window that the gateway last heard of, and the place of its bytes behind their connection's beginning:
-    /// no object is longer than 60 KB, and the numbers that they begin with are all over the range.
+    /// carries the window that the gateway last heard of, and the place of its bytes behind their connection's
+    /// beginning: no object is longer than 60 KB, and the numbers that they begin with are all over the range.
     #[test]
     fn satellite_packets_carry_what_tcp_said_of_their_bytes() {
         let mut windows = BTreeMap::new();

@@ -15,9 +15,12 @@
 //! AQM ahead of the PEP beside it, or a limit so high that the PEP's buffers throttle the senders. When it is full it
 //! sacrifices packets behind the PEP, which the gateway has to send again.
 
-use super::flows::Flows;
+use bentpipe_units::Rng;
+
+use super::flows::{Flows, NONE};
+use super::heap::Heap;
 use crate::registry::Discipline;
-use crate::{Cx, DropReason, Outcome, Packet, Param, Range, Scheduler, Tune, Unit, Values};
+use crate::{Cx, DropReason, Outcome, Packet, Param, Range, Scheduler, Spot, Tune, Unit, Values};
 
 /// The registry's entry.
 pub const DISCIPLINE: Discipline = Discipline {
@@ -45,15 +48,14 @@ const PARAMS: &[Param] = &[
         .tune(Tune::Each),
 ];
 
-/// No flow.
-const NONE: u32 = u32::MAX;
-
 /// DRR's state.
 #[derive(Debug)]
 pub struct Drr {
     quantum: u64,
     head_drop: bool,
     flows: Flows,
+    /// Slots of `flows`, by the bytes that they hold.
+    longest: Heap<(u64, u32)>,
     /// By slot of `flows`.
     turns: Vec<Turn>,
     /// Whose turn it is.
@@ -74,6 +76,7 @@ impl Drr {
             quantum: (values.number("quantum") as u64).max(1),
             head_drop: values.flag("head_drop"),
             flows: Flows::default(),
+            longest: Heap::default(),
             turns: Vec::new(),
             current: NONE,
         }
@@ -114,9 +117,14 @@ impl Drr {
         self.turns[slot as usize].deficit += self.quantum;
     }
 
+    /// The oldest packet of a flow.
+    fn head(&self, slot: u32) -> Option<&Packet> {
+        self.flows.packet(self.flows.head(slot))
+    }
+
     /// What the counter of a flow lacks for its next packet [bytes].
     fn lacks(&self, slot: u32) -> u64 {
-        let len = self.flows.head(slot).map_or(0, |pkt| u64::from(pkt.len));
+        let len = self.head(slot).map_or(0, |pkt| u64::from(pkt.len));
         len.saturating_sub(self.turns[slot as usize].deficit)
     }
 
@@ -144,13 +152,23 @@ impl Drr {
         }
     }
 
-    /// Takes a packet out of a flow's queue, and the flow out of the ring if it was the last.
-    fn take(&mut self, slot: u32, newest: bool) -> Option<Packet> {
-        let pkt = if newest { self.flows.pop_tail(slot) } else { self.flows.pop_head(slot) };
-        if self.flows.is_empty(slot) {
+    /// Takes a packet out of its flow's queue, and the flow out of the ring if it was the last.
+    fn take(&mut self, node: u32) -> Option<Packet> {
+        let slot = self.flows.slot_of(node)?;
+        let pkt = self.flows.remove(node);
+        if self.flows.head(slot) == NONE {
+            self.longest.remove(slot);
             self.quit(slot);
+        } else {
+            self.longest.set(slot, (self.flows.bytes(slot), slot));
         }
         pkt
+    }
+
+    /// Takes a packet out of the longest queue.
+    fn steal(&mut self) -> Option<Packet> {
+        let (_, slot) = self.longest.first()?;
+        self.take(if self.head_drop { self.flows.head(slot) } else { self.flows.tail(slot) })
     }
 }
 
@@ -158,13 +176,13 @@ impl Scheduler for Drr {
     fn push(&mut self, pkt: Packet, cx: &mut Cx<'_>, out: &mut dyn Outcome) {
         let limit = cx.queue.limit;
         let (mut packets, mut bytes) = (cx.queue.packets + 1, cx.queue.bytes + u64::from(pkt.len));
-        let (slot, fresh) = self.flows.push(pkt);
-        if fresh {
+        let (node, slot) = self.flows.push(pkt);
+        self.longest.set(slot, (self.flows.bytes(slot), slot));
+        if self.flows.head(slot) == node {
             self.join(slot);
         }
         while packets > limit.packets || bytes > limit.bytes {
-            let victim = self.flows.longest().and_then(|slot| self.take(slot, !self.head_drop));
-            let Some(victim) = victim else { break };
+            let Some(victim) = self.steal() else { break };
             packets -= 1;
             bytes -= u64::from(victim.len);
             out.dropped(victim, DropReason::Overflow);
@@ -177,21 +195,33 @@ impl Scheduler for Drr {
             return None;
         }
         let slot = self.current;
-        let len = self.flows.head(slot).map_or(0, |pkt| u64::from(pkt.len));
+        let node = self.flows.head(slot);
+        let len = self.flows.packet(node).map_or(0, |pkt| u64::from(pkt.len));
         self.turns[slot as usize].deficit -= len;
-        let pkt = self.take(slot, false);
+        let pkt = self.take(node);
         self.settle();
         pkt
     }
 
     fn peek(&self) -> Option<&Packet> {
-        if self.current == NONE { None } else { self.flows.head(self.current) }
+        self.head(self.current)
+    }
+
+    fn sample(&self, rng: &mut Rng) -> Option<(Spot, &Packet)> {
+        let node = self.flows.sample(rng)?;
+        Some((Spot(node), self.flows.packet(node)?))
+    }
+
+    fn evict(&mut self, spot: Spot) -> Option<Packet> {
+        let pkt = self.take(spot.0);
+        self.settle();
+        pkt
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use bentpipe_units::{Instant, Rate, Rng};
+    use bentpipe_units::{Instant, Rate};
 
     use super::*;
     use crate::{Limit, QueueState, Value};
@@ -263,8 +293,8 @@ mod tests {
 
     /// Shreedhar & Varghese 1995, figures 1 and 2: quantum 500; flow 1 holds 20, 750 and 200 bytes, flow 2 500 and 500,
     /// flow 3 200, 600 and 100, flow 4 50, 700 and 180 (each from its head). Flow 1 sends 20 and keeps 480; flow 2
-    /// sends 500; flow 3 sends 200 and keeps 300; flow 4 sends 50 and keeps 450. Second round: flow 1 has 980: 750 and 200;
-    /// flow 2 500; flow 3 800: 600 and 100; flow 4 950: 700 and 180.
+    /// sends 500; flow 3 sends 200 and keeps 300; flow 4 sends 50 and keeps 450. Second round: flow 1 has 980: 750 and
+    /// 200; flow 2 500; flow 3 800: 600 and 100; flow 4 950: 700 and 180.
     #[test]
     fn the_papers_example() {
         let mut bench = Bench::new(500.0, false, u64::MAX);
@@ -317,5 +347,39 @@ mod tests {
         // 1500 each: one packet, then with 500 left over two, then the last.
         let order: Vec<_> = std::iter::from_fn(|| bench.pop()).collect();
         assert_eq!(order, [2, 12, 3, 4, 13, 14]);
+    }
+
+    /// Quantum 1000; flows 0 and 1 have three packets of 1000 B each. Three that are drawn are taken out; the rest
+    /// leave in turns, and a flow that has none left has no turn.
+    #[test]
+    fn packets_can_be_taken_out_of_turn() {
+        for seed in 0..20 {
+            let mut bench = Bench::new(1000.0, false, u64::MAX);
+            bench.rng = Rng::stream(seed, "drr", 0, "evict");
+            (0..6).for_each(|handle| bench.push(handle, handle % 2, 1000));
+            let mut left = [vec![0, 2, 4], vec![1, 3, 5]];
+            for _ in 0..3 {
+                let (spot, &shown) = bench.drr.sample(&mut bench.rng).unwrap();
+                assert_eq!(bench.drr.evict(spot), Some(shown));
+                assert_eq!(bench.drr.evict(spot), None);
+                left[shown.flow as usize].retain(|&handle| handle != shown.handle);
+                bench.state.packets -= 1;
+                bench.state.bytes -= 1000;
+            }
+            let order: Vec<_> = std::iter::from_fn(|| bench.pop()).collect();
+            assert_eq!(order.len(), 3, "seed {seed}");
+            for (flow, left) in (0..).zip(left) {
+                assert!(
+                    order.iter().filter(|&handle| handle % 2 == flow).eq(&left),
+                    "seed {seed}: {order:?}"
+                );
+            }
+            // As long as both have packets, they take turns.
+            let together = order.iter().map(|handle| handle % 2).collect::<Vec<_>>();
+            assert!(
+                matches!(together[..], [a, b, _] if a != b || together[2] == a),
+                "seed {seed}: {order:?}"
+            );
+        }
     }
 }

@@ -8,4 +8,12 @@ pub mod fifo;
 mod flows;
 pub mod fq_codel;
 #[cfg(test)]
+mod hand;
+mod heap;
+pub mod lqd;
+mod median;
+mod ranked;
+pub mod ssf;
+#[cfg(test)]
 mod steps;
+pub mod swf;

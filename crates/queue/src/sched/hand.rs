@@ -1,0 +1,93 @@
+//! For tests: a scheduler given packets by hand.
+
+use bentpipe_units::{Instant, Rate, Rng};
+
+use crate::registry::Discipline;
+use crate::{
+    Cx, DropReason, FlowEvent, FlowId, Limit, Link, Outcome, Packet, QueueState, Scheduler, Value, Values,
+};
+
+pub(super) struct ByHand {
+    pub scheduler: Box<dyn Scheduler>,
+    rng: Rng,
+    pub state: QueueState,
+    pub now: Instant,
+}
+
+impl ByHand {
+    /// The scheduler with these parameters, and room for so many packets.
+    pub fn new(discipline: &Discipline, given: &[(&str, Value)], packets: u32) -> Self {
+        let capacity = Rate::from_bps(8_000_000);
+        let link = Link { capacity, mean_packet: 1000.0 };
+        let value = |name: &str| given.iter().find(|(n, _)| *n == name).map(|(_, value)| *value);
+        let values = Values::resolve(discipline.params, &link, &value).unwrap();
+        let limit = Limit { packets, bytes: u64::MAX };
+        let idle_since = Some(Instant::ZERO);
+        Self {
+            scheduler: (discipline.build)(&values).unwrap(),
+            rng: Rng::stream(1, "steps", 0, "test"),
+            state: QueueState { packets: 0, bytes: 0, held: 0, limit, capacity, sent_bytes: 0, idle_since },
+            now: Instant::ZERO,
+        }
+    }
+
+    /// A packet comes; gives the handles of those that are sacrificed for it.
+    pub fn push(&mut self, pkt: Packet) -> Vec<u32> {
+        let mut lost = Lost(Vec::new());
+        let mut cx = Cx::new(self.now, &self.state, &mut self.rng);
+        self.scheduler.push(pkt, &mut cx, &mut lost);
+        self.state.packets += 1;
+        self.state.bytes += u64::from(pkt.len);
+        for gone in &lost.0 {
+            self.left(gone);
+        }
+        lost.0.iter().map(|pkt| pkt.handle).collect()
+    }
+
+    /// The packet that leaves next; it must be the one shown before.
+    pub fn pop(&mut self) -> Option<u32> {
+        let shown = self.scheduler.peek().copied();
+        let mut cx = Cx::new(self.now, &self.state, &mut self.rng);
+        let pkt = self.scheduler.pop(&mut cx, &mut Lost(Vec::new()));
+        assert_eq!(pkt, shown);
+        self.left(&pkt?);
+        pkt.map(|pkt| pkt.handle)
+    }
+
+    /// All that are left, as they leave.
+    pub fn rest(&mut self) -> Vec<u32> {
+        std::iter::from_fn(|| self.pop()).collect()
+    }
+
+    /// Takes out one of those that wait.
+    pub fn evict(&mut self) -> Option<u32> {
+        let (spot, &shown) = self.scheduler.sample(&mut self.rng)?;
+        let pkt = self.scheduler.evict(spot);
+        assert_eq!(pkt, Some(shown));
+        assert_eq!(self.scheduler.evict(spot), None, "it is gone");
+        self.left(&shown);
+        Some(shown.handle)
+    }
+
+    /// A flow begins or is over.
+    pub fn flow(&mut self, flow: FlowId, event: FlowEvent) {
+        self.scheduler.flow(flow, event);
+    }
+
+    fn left(&mut self, pkt: &Packet) {
+        self.state.packets -= 1;
+        self.state.bytes -= u64::from(pkt.len);
+    }
+}
+
+struct Lost(Vec<Packet>);
+
+impl Outcome for Lost {
+    fn dropped(&mut self, pkt: Packet, _: DropReason) {
+        self.0.push(pkt);
+    }
+
+    fn mark(&mut self, pkt: Packet) -> Option<Packet> {
+        Some(pkt)
+    }
+}

@@ -1,0 +1,168 @@
+//! LQD, longest queue drop: first in, first out, but a full buffer sacrifices the newest packet of the flow that holds
+//! most of it.
+//!
+//! Suter, Lakshman, Stiliadis & Choudhury 1999, "Buffer management schemes for supporting TCP in gigabit routers with
+//! per-flow queueing". Where there is no room for a packet, the flow that holds the most bytes, the arriving packet
+//! counted, gives up packets from its tail until there is. So a flow within its share of the buffer loses nothing,
+//! whatever the others do, and the arriving packet is lost only where its own flow is the longest.
+//!
+//! *Departures:* the paper joins this buffer policy to per-flow queues served by fair queueing; here packets leave in
+//! the order in which they came, so that it can be told what the policy alone does. With deficit round robin it is
+//! `drr`, which makes room in the same way. Lengths are counted in bytes; of flows that hold equally much any may give
+//! way.
+//!
+//! *In a satellite gateway:* use it at a buffer that overflows, to keep one flow from filling it. It signals no
+//! congestion and keeps no queue short: long transfers still fill the buffer, and everybody waits behind them. At the
+//! transmit queue it discards packets that the PEP has taken over already, which are then sent again over the
+//! satellite; there the buffer should not overflow at all.
+
+use bentpipe_units::Rng;
+
+use super::flows::{Flows, NONE};
+use super::heap::Heap;
+use crate::registry::Discipline;
+use crate::{Cx, DropReason, Outcome, Packet, Scheduler, Spot};
+
+/// The registry's entry.
+pub const DISCIPLINE: Discipline = Discipline {
+    name: "lqd",
+    title: "Longest queue drop",
+    source: "Suter et al. 1999",
+    params: &[],
+    signals: false,
+    build: |_| Ok(Box::new(Lqd::default())),
+};
+
+/// LQD's state.
+#[derive(Debug)]
+pub struct Lqd {
+    flows: Flows,
+    /// Slots of `flows`, by the bytes that they hold.
+    longest: Heap<(u64, u32)>,
+    /// By node of `flows`: the packets that came before and after it.
+    order: Vec<(u32, u32)>,
+    oldest: u32,
+    newest: u32,
+}
+
+impl Default for Lqd {
+    fn default() -> Self {
+        let (flows, longest, order) = (Flows::default(), Heap::default(), Vec::new());
+        Self { flows, longest, order, oldest: NONE, newest: NONE }
+    }
+}
+
+impl Lqd {
+    /// A packet stands behind all others.
+    fn append(&mut self, node: u32) {
+        if self.order.len() <= node as usize {
+            self.order.resize(node as usize + 1, (NONE, NONE));
+        }
+        self.order[node as usize] = (self.newest, NONE);
+        match self.newest {
+            NONE => self.oldest = node,
+            newest => self.order[newest as usize].1 = node,
+        }
+        self.newest = node;
+    }
+
+    /// Takes a packet out.
+    fn take(&mut self, node: u32) -> Option<Packet> {
+        let slot = self.flows.slot_of(node)?;
+        let pkt = self.flows.remove(node);
+        if self.flows.head(slot) == NONE {
+            self.longest.remove(slot);
+        } else {
+            self.longest.set(slot, (self.flows.bytes(slot), slot));
+        }
+        let (before, after) = self.order[node as usize];
+        match before {
+            NONE => self.oldest = after,
+            before => self.order[before as usize].1 = after,
+        }
+        match after {
+            NONE => self.newest = before,
+            after => self.order[after as usize].0 = before,
+        }
+        pkt
+    }
+}
+
+impl Scheduler for Lqd {
+    fn push(&mut self, pkt: Packet, cx: &mut Cx<'_>, out: &mut dyn Outcome) {
+        let limit = cx.queue.limit;
+        let (mut packets, mut bytes) = (cx.queue.packets + 1, cx.queue.bytes + u64::from(pkt.len));
+        let (node, slot) = self.flows.push(pkt);
+        self.append(node);
+        self.longest.set(slot, (self.flows.bytes(slot), slot));
+        while packets > limit.packets || bytes > limit.bytes {
+            let Some((_, slot)) = self.longest.first() else { break };
+            let Some(victim) = self.take(self.flows.tail(slot)) else { break };
+            packets -= 1;
+            bytes -= u64::from(victim.len);
+            out.dropped(victim, DropReason::Overflow);
+        }
+    }
+
+    fn pop(&mut self, _cx: &mut Cx<'_>, _out: &mut dyn Outcome) -> Option<Packet> {
+        self.take(self.oldest)
+    }
+
+    fn peek(&self) -> Option<&Packet> {
+        self.flows.packet(self.oldest)
+    }
+
+    fn sample(&self, rng: &mut Rng) -> Option<(Spot, &Packet)> {
+        let node = self.flows.sample(rng)?;
+        Some((Spot(node), self.flows.packet(node)?))
+    }
+
+    fn evict(&mut self, spot: Spot) -> Option<Packet> {
+        self.take(spot.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::hand::ByHand;
+    use super::*;
+
+    /// Room for five packets. Flow 1 brings three and flow 2 two; then flow 3 one: flow 1 is longest and gives up its
+    /// newest, 3. Flow 2 brings another, 7: it would be longest with three, so that is the one to go. What is left
+    /// leaves as it came.
+    #[test]
+    fn the_longest_flow_gives_up_its_newest() {
+        let mut steps = ByHand::new(&DISCIPLINE, &[], 5);
+        for (handle, flow) in [(1, 1), (4, 2), (2, 1), (3, 1), (5, 2)] {
+            assert_eq!(steps.push(Packet::new(1000, flow, handle)), []);
+        }
+        assert_eq!(steps.push(Packet::new(1000, 3, 6)), [3]);
+        assert_eq!(steps.push(Packet::new(1000, 2, 7)), [7]);
+        assert_eq!(steps.rest(), [1, 4, 2, 5, 6]);
+    }
+
+    /// Bytes count, not packets: flow 1 holds 1500 B in one packet, flow 2 1200 B in three, and flow 3 brings 100 B.
+    #[test]
+    fn lengths_are_in_bytes() {
+        let mut steps = ByHand::new(&DISCIPLINE, &[], 4);
+        for (handle, flow, len) in [(1, 1, 1500), (2, 2, 400), (3, 2, 400), (4, 2, 400)] {
+            assert_eq!(steps.push(Packet::new(len, flow, handle)), []);
+        }
+        assert_eq!(steps.push(Packet::new(100, 3, 5)), [1]);
+        assert_eq!(steps.rest(), [2, 3, 4, 5]);
+    }
+
+    /// Any packet can be taken out of turn, the order of the others unchanged.
+    #[test]
+    fn packets_can_be_taken_out_of_turn() {
+        let mut steps = ByHand::new(&DISCIPLINE, &[], 10);
+        for handle in 1..=6 {
+            steps.push(Packet::new(1000, handle % 2, handle));
+        }
+        let gone = [steps.evict(), steps.evict(), steps.evict()].map(Option::unwrap);
+        let left: Vec<_> = (1..=6).filter(|handle| !gone.contains(handle)).collect();
+        assert_eq!(left.len(), 3, "{gone:?}");
+        assert_eq!(steps.rest(), left);
+        assert_eq!(steps.evict(), None);
+    }
+}

@@ -1,0 +1,268 @@
+//! Packets in the order of their ranks: what `swf` and `ssf` have in common.
+//!
+//! The least rank leaves first, and where there is no room the greatest is sacrificed, the arriving packet competing;
+//! of equal ranks the first come leaves first, and the last come is sacrificed. Either each packet has its own rank, or
+//! all of a flow have that of its latest, and leave in the order in which they came. Two heaps, one for each end, hold
+//! the packets or the flows, so that adding, serving, sacrificing and taking out cost a step a level.
+
+use std::cmp::Reverse;
+
+use bentpipe_units::Rng;
+
+use super::flows::{Flows, NONE};
+use super::heap::Heap;
+use super::median::Median;
+use crate::{Cx, DropReason, Outcome, Packet, Param, Range, Spot, Tune, Unit, Values};
+
+/// The parameter `order`, of both.
+pub const ORDER: Param = Param::name(
+    "order",
+    &["packet", "flow"],
+    "packet",
+    "Whether each packet has its own rank, or all of a flow have that of its latest and stay in order",
+)
+.origin("the paper's own")
+.tune(Tune::Each);
+
+/// The parameter `other`, of both.
+pub const OTHER: Param = Param::number(
+    "other",
+    Unit::Bytes,
+    0.0,
+    Range::between(0.0, 1e15),
+    "Rank of a packet that TCP says nothing of; at 0 the median of the ranks of TCP's packets that wait",
+)
+.origin("a choice: neither before nor behind most");
+
+/// Packets in the order of their ranks.
+#[derive(Debug)]
+pub struct Ranked {
+    packets: Flows,
+    /// Whether flows are ranked, not packets.
+    by_flow: bool,
+    /// By node of `packets`: how many came before it.
+    numbers: Vec<u64>,
+    came: u64,
+    /// By rank and number, nodes or, where flows are ranked, slots of `packets`: which leaves first …
+    first: Heap<Reverse<(u64, u64)>>,
+    /// … and which is sacrificed first.
+    last: Heap<(u64, u64)>,
+    /// Of the packets that TCP says something of, by node; none where it is not needed.
+    median: Option<Median>,
+}
+
+impl Ranked {
+    /// With the parameters [`ORDER`] and [`OTHER`].
+    pub fn new(values: &Values) -> Self {
+        Self {
+            packets: Flows::default(),
+            by_flow: values.name("order") == "flow",
+            numbers: Vec::new(),
+            came: 0,
+            first: Heap::default(),
+            last: Heap::default(),
+            median: (values.number("other") < 1.0).then(Median::default),
+        }
+    }
+
+    /// The median rank of TCP's packets; none where another rank is given for what is not TCP's.
+    pub fn median(&self) -> Option<u64> {
+        self.median.as_ref().map(Median::get)
+    }
+
+    /// Takes a packet of this rank in, and sacrifices what there is no room for.
+    pub fn push(&mut self, pkt: Packet, rank: u64, cx: &mut Cx<'_>, out: &mut dyn Outcome) {
+        let limit = cx.queue.limit;
+        let (mut packets, mut bytes) = (cx.queue.packets + 1, cx.queue.bytes + u64::from(pkt.len));
+        let (node, slot) = self.packets.push(pkt);
+        if self.numbers.len() <= node as usize {
+            self.numbers.resize(node as usize + 1, 0);
+        }
+        self.numbers[node as usize] = self.came;
+        if self.by_flow {
+            self.rank_flow(slot, rank);
+        } else {
+            self.first.set(node, Reverse((rank, self.came)));
+            self.last.set(node, (rank, self.came));
+        }
+        self.came += 1;
+        if pkt.tcp.is_some()
+            && let Some(median) = &mut self.median
+        {
+            median.add(node, rank);
+        }
+        while packets > limit.packets || bytes > limit.bytes {
+            let Some((_, item)) = self.last.first() else { break };
+            let node = if self.by_flow { self.packets.tail(item) } else { item };
+            let Some(victim) = self.take(node) else { break };
+            packets -= 1;
+            bytes -= u64::from(victim.len);
+            out.dropped(victim, DropReason::Overflow);
+        }
+    }
+
+    /// Gives the packet that leaves next.
+    pub fn pop(&mut self) -> Option<Packet> {
+        self.take(self.next()?)
+    }
+
+    /// The packet that leaves next.
+    pub fn peek(&self) -> Option<&Packet> {
+        self.packets.packet(self.next()?)
+    }
+
+    /// One of all packets.
+    pub fn sample(&self, rng: &mut Rng) -> Option<(Spot, &Packet)> {
+        let node = self.packets.sample(rng)?;
+        Some((Spot(node), self.packets.packet(node)?))
+    }
+
+    /// Takes out the packet that [`Ranked::sample`] has shown.
+    pub fn evict(&mut self, spot: Spot) -> Option<Packet> {
+        self.take(spot.0)
+    }
+
+    fn next(&self) -> Option<u32> {
+        let (_, item) = self.first.first()?;
+        Some(if self.by_flow { self.packets.head(item) } else { item })
+    }
+
+    /// Puts a flow where it belongs: by its oldest packet at one end, by its newest at the other.
+    fn rank_flow(&mut self, slot: u32, rank: u64) {
+        let number = |node: u32| self.numbers[node as usize];
+        let (oldest, newest) = (number(self.packets.head(slot)), number(self.packets.tail(slot)));
+        self.first.set(slot, Reverse((rank, oldest)));
+        self.last.set(slot, (rank, newest));
+    }
+
+    fn take(&mut self, node: u32) -> Option<Packet> {
+        let slot = self.packets.slot_of(node)?;
+        let pkt = self.packets.remove(node)?;
+        if let Some(median) = &mut self.median
+            && pkt.tcp.is_some()
+        {
+            median.remove(node);
+        }
+        if !self.by_flow {
+            self.first.remove(node);
+            self.last.remove(node);
+        } else if self.packets.head(slot) == NONE {
+            self.first.remove(slot);
+            self.last.remove(slot);
+        } else if let Some((rank, _)) = self.last.key(slot) {
+            self.rank_flow(slot, rank);
+        }
+        Some(pkt)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bentpipe_units::{Instant, Rate};
+
+    use super::*;
+    use crate::{Limit, Link, QueueState, Tcp, Value};
+
+    /// What waits, in no order: rank, number, handle, flow, and whether TCP says something of it.
+    #[derive(Default)]
+    struct Naive {
+        waiting: Vec<(u64, u64, u32, u32, bool)>,
+        by_flow: bool,
+        came: u64,
+    }
+
+    impl Naive {
+        fn push(&mut self, handle: u32, flow: u32, rank: u64, tcp: bool) {
+            if self.by_flow {
+                self.waiting.iter_mut().filter(|other| other.3 == flow).for_each(|other| other.0 = rank);
+            }
+            self.waiting.push((rank, self.came, handle, flow, tcp));
+            self.came += 1;
+        }
+
+        fn remove(&mut self, handle: Option<u32>) -> Option<u32> {
+            let at = self.waiting.iter().position(|waiting| Some(waiting.2) == handle)?;
+            Some(self.waiting.remove(at).2)
+        }
+
+        /// A packet of a flow that is ranked as a whole leaves in its turn, and is sacrificed as the newest of its
+        /// flow: as their ranks are the same, that is the order of rank and number again.
+        fn first(&self) -> Option<u32> {
+            self.waiting.iter().min().map(|waiting| waiting.2)
+        }
+
+        fn last(&self) -> Option<u32> {
+            self.waiting.iter().max().map(|waiting| waiting.2)
+        }
+    }
+
+    #[derive(Default)]
+    struct Lost(Vec<Packet>);
+
+    impl Outcome for Lost {
+        fn dropped(&mut self, pkt: Packet, _: DropReason) {
+            self.0.push(pkt);
+        }
+
+        fn mark(&mut self, pkt: Packet) -> Option<Packet> {
+            Some(pkt)
+        }
+    }
+
+    /// Beside a list that is searched: packets come, some too many; leave; and are taken out. Ranks are few, so that
+    /// many are equal; flows come and go.
+    #[test]
+    fn they_leave_and_are_sacrificed_as_from_a_list_that_is_searched() {
+        for (order, seed) in [("packet", 1), ("packet", 2), ("flow", 3), ("flow", 4)] {
+            let link = Link { capacity: Rate::from_bps(1_000_000), mean_packet: 1000.0 };
+            let given = |name: &str| (name == "order").then_some(Value::Name(order));
+            const PARAMS: &[Param] = &[ORDER, OTHER];
+            let mut ranked = Ranked::new(&Values::resolve(PARAMS, &link, &given).unwrap());
+            let mut naive = Naive { by_flow: order == "flow", ..Naive::default() };
+            let mut rng = Rng::stream(seed, "ranked", 0, "test");
+            let mut own = Rng::stream(seed, "ranked", 0, "sample");
+            for handle in 0..20_000_u32 {
+                let (packets, limit) = (naive.waiting.len() as u32, Limit { packets: 40, bytes: u64::MAX });
+                let bytes = u64::from(packets) * 1000;
+                let state = QueueState {
+                    packets,
+                    bytes,
+                    held: 0,
+                    limit,
+                    capacity: link.capacity,
+                    sent_bytes: 0,
+                    idle_since: None,
+                };
+                match rng.below(20) {
+                    0..12 => {
+                        let (flow, rank) = (rng.below(10) as u32 + handle / 1000, rng.below(15));
+                        let tcp = (rng.below(3) > 0).then_some(Tcp { window: 0, seq: 0, syn: false });
+                        let pkt = Packet { tcp, ..Packet::new(1000, flow, handle) };
+                        let (mut lost, mut cx) = (Lost::default(), Cx::new(Instant::ZERO, &state, &mut own));
+                        ranked.push(pkt, rank, &mut cx, &mut lost);
+                        naive.push(handle, flow, rank, tcp.is_some());
+                        let expected = (packets == 40).then(|| naive.last()).flatten();
+                        assert_eq!(lost.0.first().map(|pkt| pkt.handle), naive.remove(expected));
+                    }
+                    12..19 => {
+                        let expected = naive.first();
+                        assert_eq!(ranked.peek().map(|pkt| pkt.handle), expected);
+                        assert_eq!(ranked.pop().map(|pkt| pkt.handle), naive.remove(expected));
+                    }
+                    _ => {
+                        let shown = ranked.sample(&mut own).map(|(spot, pkt)| (spot, pkt.handle));
+                        let Some((spot, handle)) = shown else { continue };
+                        assert_eq!(ranked.evict(spot).map(|pkt| pkt.handle), naive.remove(Some(handle)));
+                    }
+                }
+                if order == "packet" {
+                    // Where flows are ranked, a packet's rank has changed since it came; then it is not the list's.
+                    let mut ranks: Vec<_> = naive.waiting.iter().filter(|w| w.4).map(|w| w.0).collect();
+                    ranks.sort_unstable();
+                    let middle = ranks.get(ranks.len().saturating_sub(1) / 2).copied();
+                    assert_eq!(middle.unwrap_or(ranked.median().unwrap()), ranked.median().unwrap());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! SSF, smallest sequence number first: serves the packet that stands nearest to the beginning of its flow.
+//!
+//! Jain & Modiano, section II. What a flow has sent so far tells how long it is at least, so short transfers, and the
+//! beginnings of long ones, go first: packets leave by their position in the flow, the least first, and where there is
+//! no room the packet with the greatest is sacrificed, the arriving one competing. Among equal positions the first come
+//! leaves first and the last come is sacrificed. With `position = "sequence"` it is the sequence number, counted from
+//! the SYN's and unwrapped [bytes], so that a packet that is sent again ranks by its place; with `"seen"` it is how
+//! many packets of the flow have come here before it, the paper's remedy for numbers that begin anywhere. With
+//! `order = "packet"` each packet is ranked by itself, so one that is sent again overtakes its flow; with
+//! `order = "flow"` all of a flow are ranked by the position of its latest packet and leave in the order in which they
+//! came.
+//!
+//! *Departures:* the paper ranks each packet by itself; `order = "flow"` is a choice. Positions of a flow whose SYN was
+//! not seen count from its first packet here. What is not TCP's is ranked by `other` (in packets of its own length
+//! where positions are), by default the median of the positions of the TCP packets that wait (of those that waited
+//! last, where none does). A flow is forgotten when it is over; one that was never announced, when it has been silent
+//! for a minute: after that it begins anew.
+//!
+//! *In a satellite gateway:* for links that short transfers share with long ones, where pages should come sooner. A
+//! long transfer ranks ever lower, and pays more as the load nears the capacity (several times the time it needs behind
+//! a FIFO at eight tenths, little at half): while enough new flows come to fill the link it stands still, and on a link
+//! that is overloaded for minutes it may time out and fail. Many requests on one connection make it a long flow. It
+//! signals no congestion: put an AQM ahead of it. It orders the transmit queue; there a satellite packet has the
+//! position that its bytes have in the server's stream, and where the queue is full, the packet that is sacrificed is
+//! one that the PEP has taken over already and sends again. Where a user or a prefix is the flow, choose
+//! `position = "seen"`: the sequence numbers of several connections tell nothing together.
+
+use bentpipe_units::{Duration, Instant, Rng};
+
+use super::ranked::{self, Ranked};
+use crate::registry::Discipline;
+use crate::{Cx, FlowEvent, FlowId, FlowTable, Outcome, Packet, Param, Scheduler, Spot, Tcp, Tune, Values};
+
+/// The registry's entry.
+pub const DISCIPLINE: Discipline = Discipline {
+    name: "ssf",
+    title: "Smallest sequence number first",
+    source: "Jain & Modiano",
+    params: PARAMS,
+    signals: false,
+    build: |values| Ok(Box::new(Ssf::new(values))),
+};
+
+const PARAMS: &[Param] = &[
+    Param::name(
+        "position",
+        &["sequence", "seen"],
+        "sequence",
+        "Position in the flow: bytes from its SYN, or packets that have been seen of it",
+    )
+    .origin("the paper's own; the other is its remedy")
+    .tune(Tune::Each),
+    ranked::ORDER,
+    ranked::OTHER,
+];
+
+/// How long a flow that nobody has announced is remembered without packets.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// SSF's state.
+#[derive(Debug)]
+pub struct Ssf {
+    ranked: Ranked,
+    flows: FlowTable<Known>,
+    seen: bool,
+    /// Rank of what is not TCP's, unless the median is to be taken [bytes].
+    other: u64,
+}
+
+/// What is known of a flow.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    /// Sequence number from which positions count, once one has come.
+    begin: Option<u32>,
+    /// The greatest position so far [bytes].
+    top: u64,
+    /// Packets so far.
+    seen: u64,
+    /// When the last packet came.
+    heard: Instant,
+    announced: bool,
+}
+
+impl Ssf {
+    fn new(values: &Values) -> Self {
+        Self {
+            ranked: Ranked::new(values),
+            flows: FlowTable::default(),
+            seen: values.name("position") == "seen",
+            other: values.number("other") as u64,
+        }
+    }
+}
+
+impl Known {
+    /// The position of a sequence number [bytes]: of all that it may stand for, the one nearest to the greatest so far.
+    fn position(&mut self, tcp: &Tcp) -> u64 {
+        // A SYN with another number is that of another connection; with the same, the first again.
+        if self.begin.is_none() || tcp.syn && self.begin != Some(tcp.seq) {
+            (self.begin, self.top) = (Some(tcp.seq), 0);
+        }
+        let expected = self.begin.unwrap_or(tcp.seq).wrapping_add(self.top as u32);
+        let ahead = tcp.seq.wrapping_sub(expected).cast_signed();
+        let position = self.top.saturating_add_signed(i64::from(ahead));
+        self.top = self.top.max(position);
+        position
+    }
+}
+
+impl Scheduler for Ssf {
+    fn push(&mut self, pkt: Packet, cx: &mut Cx<'_>, out: &mut dyn Outcome) {
+        let now = cx.now;
+        self.flows.sweep(2, |_, known| known.announced || now - known.heard <= SILENCE);
+        let rank = match (&pkt.tcp, self.ranked.median()) {
+            (Some(tcp), _) => {
+                let known = self.flows.get_or_insert_with(pkt.flow, Known::default);
+                known.heard = now;
+                known.seen += 1;
+                if self.seen { known.seen - 1 } else { known.position(tcp) }
+            }
+            (None, Some(median)) => median,
+            (None, None) if self.seen => self.other / u64::from(pkt.len.max(1)),
+            (None, None) => self.other,
+        };
+        self.ranked.push(pkt, rank, cx, out);
+    }
+
+    fn pop(&mut self, _cx: &mut Cx<'_>, _out: &mut dyn Outcome) -> Option<Packet> {
+        self.ranked.pop()
+    }
+
+    fn peek(&self) -> Option<&Packet> {
+        self.ranked.peek()
+    }
+
+    fn sample(&self, rng: &mut Rng) -> Option<(Spot, &Packet)> {
+        self.ranked.sample(rng)
+    }
+
+    fn evict(&mut self, spot: Spot) -> Option<Packet> {
+        self.ranked.evict(spot)
+    }
+
+    fn flow(&mut self, flow: FlowId, event: FlowEvent) {
+        match event {
+            FlowEvent::Opened => {
+                let known = Known { announced: true, ..Known::default() };
+                *self.flows.get_or_insert_with(flow, || known) = known;
+            }
+            FlowEvent::Closed => drop(self.flows.remove(flow)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::hand::ByHand;
+    use super::*;
+    use crate::Value;
+
+    fn sent(handle: u32, flow: u32, seq: u32, syn: bool) -> Packet {
+        Packet { tcp: Some(Tcp { window: 0, seq, syn }), ..Packet::new(1000, flow, handle) }
+    }
+
+    fn steps(position: &'static str, order: &'static str, packets: u32) -> ByHand {
+        let given = [("position", Value::Name(position)), ("order", Value::Name(order))];
+        ByHand::new(&DISCIPLINE, &given, packets)
+    }
+
+    /// Flow 1 begins at 4 294 966 000, 1296 before the numbers wrap, and has sent five segments: SYN at position 0,
+    /// then 1, 1001, 2001 (number 705), 3001. Flow 2 begins at 7: positions 0, 1 and 1001. The first of flow 1 is then
+    /// sent again: position 1, as the other, but come later. By sequence numbers: SYNs (1, 6), then those at 1 (2, 7,
+    /// 9), at 1001 (3, 8), 2001, 3001. By packets seen, flow 1 counts 0 to 5 and flow 2 0 to 2: in pairs, and the
+    /// retransmission last.
+    #[test]
+    fn positions_count_from_the_syn_and_do_not_wrap() {
+        let begin = 4_294_966_000_u32;
+        for (position, expected) in
+            [("sequence", [1, 6, 2, 7, 9, 3, 8, 4, 5]), ("seen", [1, 6, 2, 7, 3, 8, 4, 5, 9])]
+        {
+            let mut steps = steps(position, "packet", 100);
+            for (handle, place) in [(1, 0), (2, 1), (3, 1001), (4, 2001), (5, 3001)] {
+                steps.push(sent(handle, 1, begin.wrapping_add(place), handle == 1));
+            }
+            for (handle, place) in [(6, 0), (7, 1), (8, 1001)] {
+                steps.push(sent(handle, 2, 7 + place, handle == 6));
+            }
+            steps.push(sent(9, 1, begin.wrapping_add(1), false));
+            assert_eq!(steps.rest(), expected, "{position}");
+        }
+    }
+
+    /// A flow of 3 · 2^32 B in steps of 2^30: its numbers come round three times, but each of its packets ranks behind
+    /// one of another flow that stands just before it, and before one just behind it.
+    #[test]
+    fn positions_go_on_beyond_four_gigabytes() {
+        let mut known = Known::default();
+        let begin = 0xdead_beef_u32;
+        let at = |place: u64, syn| Tcp { window: 0, seq: begin.wrapping_add(place as u32), syn };
+        assert_eq!(known.position(&at(0, true)), 0);
+        for step in 1..=12_u64 {
+            let place = step << 30;
+            assert_eq!(known.position(&at(place, false)), place);
+            // What was sent up to 2^31 B before, once more; and the SYN, while that is no farther.
+            assert_eq!(known.position(&at(place - (1 << 30), false)), place - (1 << 30));
+        }
+        // A connection that reuses the flow's number begins anew.
+        assert_eq!(known.position(&Tcp { window: 0, seq: 77, syn: true }), 0);
+        assert_eq!(known.position(&Tcp { window: 0, seq: 78, syn: false }), 1);
+        // The SYN again is no other connection.
+        assert_eq!(known.position(&Tcp { window: 0, seq: 1078, syn: false }), 1001);
+        assert_eq!(known.position(&Tcp { window: 0, seq: 77, syn: true }), 0);
+        assert_eq!(known.position(&Tcp { window: 0, seq: 2078, syn: false }), 2001);
+    }
+
+    /// Of a flow that had begun before, the first packet seen stands at 0; an earlier one that comes later does too.
+    #[test]
+    fn a_flow_without_syn_begins_where_it_is_met() {
+        let mut known = Known::default();
+        let at = |seq| Tcp { window: 0, seq, syn: false };
+        assert_eq!([5000, 6000, 4000, 7000].map(|seq| known.position(&at(seq))), [0, 1000, 0, 2000]);
+    }
+
+    /// Room for three, taken by flow 1's positions 1, 1001 and 2001. The first of flow 2 comes: 2001 goes. The second
+    /// of flow 1 comes again: it has 1001 as well, and came last: it goes. By flows: flow 1 stands at 2001, its newest
+    /// goes; then at 1001 with all it has, the arriving packet its newest: it goes.
+    #[test]
+    fn the_farthest_is_sacrificed() {
+        for order in ["packet", "flow"] {
+            let mut steps = steps("sequence", order, 3);
+            steps.flow(1, FlowEvent::Opened);
+            steps.push(sent(0, 1, 9, true));
+            assert_eq!(steps.pop(), Some(0));
+            for (handle, seq) in [(1, 10), (2, 1010), (3, 2010)] {
+                assert_eq!(steps.push(sent(handle, 1, seq, false)), []);
+            }
+            assert_eq!(steps.push(sent(4, 2, 500, true)), [3]);
+            assert_eq!(steps.push(sent(5, 1, 1010, false)), [5]);
+            assert_eq!(steps.rest(), [4, 1, 2], "{order}");
+        }
+    }
+
+    /// What is over is forgotten at once; what was never announced, after a minute of silence, found with the packets
+    /// of others; what was announced, not at all.
+    #[test]
+    fn flows_are_forgotten() {
+        let given = [("position", Value::Name("seen"))];
+        let values = Values::resolve(PARAMS, &link(), &|name| {
+            given.iter().find(|(n, _)| *n == name).map(|(_, value)| *value)
+        });
+        let mut ssf = Ssf::new(&values.unwrap());
+        let mut rng = Rng::stream(1, "ssf", 0, "test");
+        let state = ByHand::new(&DISCIPLINE, &[], u32::MAX).state;
+        let mut push = |ssf: &mut Ssf, now: u64, flow: u32| {
+            let mut cx = Cx::new(Instant::ZERO + Duration::from_secs(now), &state, &mut rng);
+            ssf.push(sent(0, flow, 5, false), &mut cx, &mut Deaf);
+        };
+        for flow in [1, 2] {
+            ssf.flow(flow, FlowEvent::Opened);
+        }
+        for flow in 0..1000 {
+            push(&mut ssf, 0, flow);
+        }
+        ssf.flow(2, FlowEvent::Closed);
+        assert_eq!((ssf.flows.len(), ssf.flows.get(1).unwrap().seen), (999, 1));
+        for _ in 0..2000 {
+            push(&mut ssf, 60, 5000);
+        }
+        assert_eq!(ssf.flows.len(), 1000, "a minute is not over");
+        for _ in 0..2000 {
+            push(&mut ssf, 61, 5000);
+        }
+        assert_eq!(ssf.flows.len(), 2);
+        assert!(ssf.flows.get(1).is_some() && ssf.flows.get(5000).unwrap().seen == 4000);
+    }
+
+    fn link() -> crate::Link {
+        crate::Link { capacity: bentpipe_units::Rate::from_bps(1_000_000), mean_packet: 1000.0 }
+    }
+
+    struct Deaf;
+
+    impl Outcome for Deaf {
+        fn dropped(&mut self, _: Packet, _: crate::DropReason) {}
+
+        fn mark(&mut self, pkt: Packet) -> Option<Packet> {
+            Some(pkt)
+        }
+    }
+}
