@@ -316,18 +316,18 @@ def _load(scenario: str, overrides: tuple[str, ...], duration: str | None) -> _c
 
 
 @cli.command("list", short_help="List algorithms or shipped scenarios.")
-@click.argument("what", type=click.Choice(["aqms", "schedulers", "transports", "traffic", "scenarios"]))
-@click.option(
-    "--parameters", is_flag=True, help="With aqms, transports and traffic: also every parameter and preset."
+@click.argument(
+    "what", type=click.Choice(["aqms", "schedulers", "markings", "transports", "traffic", "scenarios"])
 )
+@click.option("--parameters", is_flag=True, help="Also every parameter and preset; not with scenarios.")
 @click.option(
     "--format", "form", type=click.Choice(["table", "json"]), default="table", help="json: for programs."
 )
 def list_(what: str, *, parameters: bool, form: str) -> None:
     """List what a scenario can use, or the scenarios that come with Bentpipe.
 
-    AQMs and schedulers watch and serve its queues; transports, with their algorithms and presets, carry
-    its traffic, of which there are several kinds.
+    AQMs and schedulers watch and serve its queues, and markings are what an AQM's marks do; transports, with
+    their algorithms and presets, carry its traffic, of which there are several kinds.
 
     \b
     Examples:
@@ -370,7 +370,7 @@ def list_(what: str, *, parameters: bool, form: str) -> None:
     else:
         cells = [[row["name"], row["title"], row["source"]] for row in rows]
         out.print(console.grid(["name", "what it is", "source"], cells))
-        for row in rows if parameters and what == "schedulers" else []:
+        for row in rows if parameters and what in {"schedulers", "markings"} else []:
             _print_parameters(out, row)
 
 
@@ -385,7 +385,11 @@ def _print_parameters(out: Any, row: dict[str, Any]) -> None:  # noqa: ANN401
     ]
     out.print(console.grid(["name", "unit", "default", "range", "what it is"], cells))
     for preset in row.get("presets", []):
-        values = ", ".join(f"{name} = {_plain(value)}" for name, value in preset["values"].items())
+        given = list(preset["values"].items())
+        if preset["marking"]:
+            given.append(("marking", preset["marking"]["name"]))
+            given += [(f"marking.{name}", value) for name, value in preset["marking"]["values"].items()]
+        values = ", ".join(f"{name} = {_plain(value)}" for name, value in given)
         out.print(f"  {preset['name']} ({preset['source']}): {values}", markup=False)
     out.print()
 

@@ -395,7 +395,7 @@ fn simulate(
     })
 }
 
-/// Every algorithm with its parameters and presets, as JSON.
+/// Every algorithm with its parameters and presets, and every marking method, as JSON.
 #[pyfunction]
 fn registry() -> String {
     let aqms: Vec<_> = AQMS.iter().map(describe).collect();
