@@ -384,6 +384,41 @@ fn a_smaller_buffer_leaves_the_edge() {
     );
 }
 
+/// What is read but held elsewhere, as a gateway does, leaves less than the buffer; a mark leaves nothing. The edge stays
+/// where it was, a probe finds the window closed, and the host's word opens it again, once that is worth telling.
+#[test]
+fn a_limit_closes_the_window_and_opens_it_again() {
+    established(
+        &small(),
+        9000,
+        "200  < . 1:1001 a1 w9000
+              > . 1:1 a1001 w3000
+         200  window 3000               # of 4000, 1000 are held
+         200  read 1000
+         210  < . 1001:2001 a1 w9000
+              > . 1:1 a2001 w2000
+         210  window 500                # a mark
+         210  read 1000
+         220  < . 2001:3001 a1 w9000
+              > . 1:1 a3001 w1000       # the edge of 4001 stands
+         220  read 1000
+         220  window 0
+         230  < . 3001:4001 a1 w9000
+              > . 1:1 a4001 w0
+         230  read 1000
+         1230 < . 4001:4002 a1 w9000    # a probe
+              > . 1:1 a4001 w0
+              = received 4000
+         1300 window 1000
+              > . 1:1 a4001 w1000
+         1310 window 1400               # by less than a segment
+         1320 window 2000
+              > . 1:1 a4001 w2000
+         1330 < . 4001:5001 a1 w9000
+              > . 1:1 a5001 w1000",
+    );
+}
+
 #[test]
 fn the_first_window_keeps_to_the_limit() {
     run(&small(), "0 connect\n > S 0:0 w4000");
