@@ -98,6 +98,7 @@ pub const AQMS: &[Algorithm] = &[
     aqm::aaqm::ALGORITHM,
     aqm::pi::ALGORITHM,
     aqm::pie::ALGORITHM,
+    aqm::sfb::ALGORITHM,
     aqm::rem::ALGORITHM,
     aqm::choke::ALGORITHM,
     aqm::redfc::ALGORITHM,
@@ -112,6 +113,10 @@ pub const SCHEDULERS: &[Discipline] = &[
     sched::ssf::DISCIPLINE,
     sched::fq_codel::DISCIPLINE,
     sched::cake::DISCIPLINE,
+    sched::fq_codel::DISCIPLINE,
+    sched::cake::DISCIPLINE,
+    sched::fq_pie::DISCIPLINE,
+    sched::dualpi2::DISCIPLINE,
 ];
 
 /// The marking methods, in the order in which they are listed.

@@ -17,6 +17,7 @@ pub mod pie;
 pub mod red;
 pub mod redfc;
 pub mod rem;
+pub mod sfb;
 #[cfg(test)]
 mod steps;
 pub mod vqred;

@@ -4,9 +4,11 @@ pub mod buckets;
 pub mod cake;
 mod cobalt;
 pub mod drr;
+pub mod dualpi2;
 pub mod fifo;
 mod flows;
 pub mod fq_codel;
+pub mod fq_pie;
 #[cfg(test)]
 mod hand;
 mod heap;

@@ -1,0 +1,377 @@
+//! FQ-PIE, flow queueing with PIE: a queue for each flow, one turn each, and a PIE in each.
+//!
+//! Linux `sch_fq_pie` (Tahiliani et al. 2020, tc-fq_pie(8)); RFC 8033; the queues are served as in RFC 8290. Flows are
+//! hashed to `flows` queues, with a hash drawn anew for each run. A queue that begins to hold packets joins the *new* ones
+//! with `quantum` bytes to send; new ones are served before *old* ones, and one that has used its quantum goes to the
+//! end of the old ones with another. One that is found empty goes to the old ones first and only then out, so that new
+//! ones cannot starve these.
+//!
+//! Each queue has its own PIE, see [`pie`](crate::aqm::pie): a probability that moves every `t_update` by the delay of the
+//! packet that left the queue last. It judges packets as they come, before they are stored, by the bytes that
+//! wait in their own queue. A full buffer discards the packet that comes, whatever its flow.
+//!
+//! *Departures:* a flow is what the host calls one, not a hash of addresses and ports. The limits of packets and of bytes
+//! (Linux: 10240 packets, 32 MB) are those of the queue that this schedules. PIE is the RFC's where Linux's differs: the
+//! burst allowance goes down by time alone, not by the time between departures, and there is no step of 0.02 for delays
+//! above 250 ms. Updates leave out queues at rest (no packets, no probability, no delay), for which they would change
+//! nothing; so one costs as much as there are queues in use, where Linux goes through all of them, 2048 at a time.
+//!
+//! *In a satellite gateway:* as `fq_codel`, of which it is the younger relative: it parts flows as well, and signals at
+//! random instead of by a schedule. What it discards at the transmit queue behind a PEP has been acknowledged, and must
+//! be sent again over the satellite. Its buffer is not protected from a flow that fills it: what does not slow down is
+//! discarded by its own PIE only once its probability has grown, and until then a full buffer meets everyone. Its gains are
+//! for round trips up to some 100 ms, as `pie`'s.
+
+use bentpipe_units::{Duration, Instant};
+
+use super::buckets::{Buckets, Stand, hash, spread};
+use crate::aqm::pie::{
+    ALPHA, BETA, CAP, Control, DERANDOMIZE, MARK_ECNTH, MAX_BURST, MEAN_PACKET, Rules, T_UPDATE, TARGET,
+};
+use crate::registry::Discipline;
+use crate::{Cx, DropReason, Outcome, Packet, Param, Range, Scheduler, Tune, Unit, Values, Verdict};
+
+/// The registry's entry.
+pub const DISCIPLINE: Discipline = Discipline {
+    name: "fq_pie",
+    title: "Flow queueing with PIE",
+    source: "Linux sch_fq_pie; RFC 8033",
+    params: PARAMS,
+    signals: true,
+    build: |values| Ok(Box::new(FqPie::new(values))),
+};
+
+const PARAMS: &[Param] = &[
+    TARGET,
+    T_UPDATE,
+    ALPHA,
+    BETA,
+    MAX_BURST,
+    Param::number(
+        "flows",
+        Unit::Count,
+        1024.0,
+        Range::between(1.0, 65_536.0),
+        "Queues that flows are hashed to",
+    )
+    .origin("Linux sch_fq_pie")
+    .tune(Tune::Log(16.0, 65_536.0)),
+    Param::number(
+        "quantum",
+        Unit::Bytes,
+        1514.0,
+        Range::between(1.0, 65_535.0),
+        "What a queue may send in a turn; no less than the longest packet gives a constant cost per packet",
+    )
+    .origin("Linux sch_fq_pie: a packet of Ethernet")
+    .tune(Tune::Log(300.0, 9000.0)),
+    MARK_ECNTH.symbol("ecn_prob"),
+    DERANDOMIZE,
+    CAP,
+    MEAN_PACKET,
+];
+
+/// FQ-PIE's state.
+#[derive(Debug)]
+pub struct FqPie {
+    rules: Rules,
+    buckets: Buckets,
+    /// By queue.
+    controls: Vec<Control>,
+    salt: Option<u64>,
+    /// Queues that updates change, in no order.
+    restless: Vec<u32>,
+    /// By queue: whether it is one of them.
+    is_restless: Vec<bool>,
+    /// The next update, while there is any such queue.
+    next: Option<Instant>,
+}
+
+impl FqPie {
+    fn new(v: &Values) -> Self {
+        let (rules, flows) = (Rules::new(v), v.number("flows") as usize);
+        Self {
+            buckets: Buckets::new(flows as u32, v.number("quantum") as u32),
+            controls: vec![Control::new(&rules); flows],
+            salt: None,
+            restless: Vec::new(),
+            is_restless: vec![false; flows],
+            next: None,
+            rules,
+        }
+    }
+
+    /// A queue is about to hold packets, so it is updated from the next multiple of `t_update` on.
+    fn rouse(&mut self, bucket: u32, now: Instant) {
+        if !std::mem::replace(&mut self.is_restless[bucket as usize], true) {
+            self.restless.push(bucket);
+        }
+        if self.next.is_none() {
+            self.next = Some((now + Duration::from_nanos(1)).round_up_to(self.rules.every));
+        }
+    }
+}
+
+impl Scheduler for FqPie {
+    fn push(&mut self, pkt: Packet, cx: &mut Cx<'_>, out: &mut dyn Outcome) {
+        let salt = *self.salt.get_or_insert_with(|| cx.rng.bits());
+        let bucket = spread(hash(pkt.flow, salt), self.buckets.count());
+        let control = &mut self.controls[bucket as usize];
+        if !cx.queue.limit.has_room(cx.queue.packets, cx.queue.bytes, pkt.len) {
+            control.overflowed();
+            return out.dropped(pkt, DropReason::Overflow);
+        }
+        let accepted = match control.judge(&pkt, self.buckets.bytes(bucket), &self.rules, cx.rng) {
+            Verdict::Pass => Some(pkt),
+            Verdict::Mark => out.mark(pkt),
+            _ => {
+                out.dropped(pkt, DropReason::Aqm);
+                None
+            }
+        };
+        if let Some(pkt) = accepted {
+            self.buckets.push(bucket, pkt);
+            self.rouse(bucket, cx.now);
+        }
+    }
+
+    fn pop(&mut self, cx: &mut Cx<'_>, _out: &mut dyn Outcome) -> Option<Packet> {
+        loop {
+            let bucket = self.buckets.turn()?;
+            let Some(pkt) = self.buckets.take(bucket) else {
+                self.buckets.pass(bucket);
+                continue;
+            };
+            self.buckets.charge(bucket, pkt.len);
+            let empty = self.buckets.packets(bucket) == 0;
+            let waited = if empty { Duration::ZERO } else { cx.now - pkt.arrival };
+            self.controls[bucket as usize].current_qdelay = waited.as_secs_f64();
+            return Some(pkt);
+        }
+    }
+
+    fn peek(&self) -> Option<&Packet> {
+        self.buckets.peek()
+    }
+
+    fn wake_at(&self) -> Option<Instant> {
+        self.next
+    }
+
+    fn wake(&mut self, _cx: &mut Cx<'_>, _out: &mut dyn Outcome) {
+        let mut i = 0;
+        while let Some(&bucket) = self.restless.get(i) {
+            let control = &mut self.controls[bucket as usize];
+            control.update(&self.rules);
+            if control.is_settled() && self.buckets.packets(bucket) == 0 {
+                self.is_restless[bucket as usize] = false;
+                self.restless.swap_remove(i);
+            } else {
+                i += 1;
+            }
+        }
+        let every = self.rules.every;
+        self.next = self.next.map(|next| next + every).filter(|_| !self.restless.is_empty());
+    }
+
+    fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
+        let active = self.restless.iter().map(|&bucket| &self.controls[bucket as usize]);
+        out("p", active.clone().map(|control| control.drop_prob).fold(0.0, f64::max));
+        out("qdelay", active.map(|control| control.current_qdelay).fold(0.0, f64::max));
+        out("new_flows", f64::from(self.buckets.len(Stand::New)));
+        out("old_flows", f64::from(self.buckets.len(Stand::Old)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bentpipe_units::{Rate, Rng};
+
+    use super::*;
+    use crate::{Ecn, Limit, QueueState, Value};
+
+    #[derive(Default)]
+    struct Seen {
+        dropped: Vec<(u32, DropReason)>,
+        marked: Vec<u32>,
+    }
+
+    /// A host that marks: what does not understand ECN is discarded.
+    impl Outcome for Seen {
+        fn dropped(&mut self, pkt: Packet, reason: DropReason) {
+            self.dropped.push((pkt.handle, reason));
+        }
+
+        fn mark(&mut self, pkt: Packet) -> Option<Packet> {
+            if pkt.ecn == Ecn::NotEct {
+                self.dropped(pkt, DropReason::Aqm);
+                return None;
+            }
+            self.marked.push(pkt.handle);
+            Some(Packet { ecn: Ecn::Ce, ..pkt })
+        }
+    }
+
+    struct Bench {
+        fq: FqPie,
+        state: QueueState,
+        seen: Seen,
+        rng: Rng,
+        handle: u32,
+    }
+
+    fn at(us: u64) -> Instant {
+        Instant::ZERO + Duration::from_micros(us)
+    }
+
+    impl Bench {
+        fn new(given: &[(&str, Value)]) -> Self {
+            let link = crate::Link { capacity: Rate::from_bps(8_000_000), mean_packet: 1000.0 };
+            let find = |name: &str| given.iter().find(|(n, _)| *n == name).map(|(_, value)| *value);
+            Self {
+                fq: FqPie::new(&Values::resolve(PARAMS, &link, &find).unwrap()),
+                state: QueueState {
+                    packets: 0,
+                    bytes: 0,
+                    held: 0,
+                    limit: Limit::NONE,
+                    capacity: link.capacity,
+                    sent_bytes: 0,
+                    idle_since: None,
+                },
+                seen: Seen::default(),
+                rng: Rng::stream(1, "fq_pie", 0, "test"),
+                handle: 0,
+            }
+        }
+
+        fn push(&mut self, us: u64, flow: u32, ecn: Ecn) {
+            let pkt = Packet { ecn, arrival: at(us), ..Packet::new(1000, flow, self.handle) };
+            self.handle += 1;
+            self.fq.push(pkt, &mut Cx::new(at(us), &self.state, &mut self.rng), &mut self.seen);
+        }
+
+        fn pop(&mut self, us: u64) -> Option<Packet> {
+            let shown = self.fq.peek().map(|pkt| pkt.handle);
+            let pkt = self.fq.pop(&mut Cx::new(at(us), &self.state, &mut self.rng), &mut self.seen);
+            assert_eq!(pkt.map(|pkt| pkt.handle), shown, "peek");
+            pkt
+        }
+
+        fn wake(&mut self) -> u64 {
+            let now = self.fq.wake_at().unwrap();
+            self.fq.wake(&mut Cx::new(now, &self.state, &mut self.rng), &mut self.seen);
+            (now - Instant::ZERO).as_nanos() / 1000
+        }
+
+        fn control(&mut self, flow: u32) -> &mut Control {
+            let salt = self.fq.salt.unwrap();
+            let bucket = spread(hash(flow, salt), self.fq.buckets.count());
+            &mut self.fq.controls[bucket as usize]
+        }
+    }
+
+    /// Two flows, and the steps of PIE's pseudo-code for the one that waits, worked out by hand as in `pie`: delays of 35 and 35
+    /// ms give (0.0025 + 0.04375) / 2048 and 0.0025 / 128 more. The other's packets do not wait: its probability stays 0.
+    #[test]
+    fn each_queue_has_its_own_probability() {
+        let mut fq = Bench::new(&[]);
+        (0..3).for_each(|_| fq.push(0, 1, Ecn::NotEct));
+        let mut p = 0.0;
+        for (tick, step) in [(15_000, 0.046_25 / 2048.0), (30_000, 0.0025 / 128.0)] {
+            fq.push(tick - 1, 2, Ecn::NotEct);
+            // The new flow goes first but for the head start of the first, which is still new: whoever goes, both do.
+            for _ in 0..2 {
+                let pkt = fq.pop(tick - 1).unwrap();
+                if pkt.flow == 1 {
+                    fq.control(1).current_qdelay = 0.035;
+                }
+            }
+            assert_eq!(fq.wake(), tick);
+            p += step;
+            assert!((fq.control(1).drop_prob - p).abs() < 1e-12, "{} is not {p}", fq.control(1).drop_prob);
+            assert_eq!(fq.control(2).drop_prob, 0.0);
+        }
+    }
+
+    /// The delay is that of the packet that left the queue last, and none where it left the queue empty.
+    #[test]
+    fn the_delay_is_that_of_the_last_packet() {
+        let mut fq = Bench::new(&[]);
+        (0..2).for_each(|_| fq.push(1_000, 1, Ecn::NotEct));
+        fq.pop(21_000);
+        assert_eq!(fq.control(1).current_qdelay, 0.02);
+        fq.pop(22_000);
+        assert_eq!(fq.control(1).current_qdelay, 0.0);
+    }
+
+    /// Whoever waits is judged by its own queue: at certainty the heavy flow is marked (below `mark_ecnth` = 1), and the
+    /// light one, with nothing waiting, never.
+    #[test]
+    fn a_light_flow_does_not_pay_for_a_heavy_one() {
+        let mut fq = Bench::new(&[("mark_ecnth", Value::Number(1.0))]);
+        (0..10).for_each(|_| fq.push(0, 1, Ecn::Ect));
+        assert!(fq.seen.marked.is_empty());
+        let control = fq.control(1);
+        (control.drop_prob, control.burst_allowance) = (0.999, Duration::ZERO);
+        for us in 0..50 {
+            fq.push(us, 1, Ecn::Ect);
+            fq.push(us, 2, Ecn::Ect);
+        }
+        // Handles from 10 on: even ones are flow 1's.
+        assert!(fq.seen.marked.len() >= 40, "{:?}", fq.seen.marked);
+        assert!(fq.seen.marked.iter().all(|handle| handle % 2 == 0));
+        assert!(fq.seen.dropped.is_empty());
+        // At the default of 0.1 they are discarded instead.
+        let mut fq = Bench::new(&[]);
+        (0..10).for_each(|_| fq.push(0, 1, Ecn::Ect));
+        let control = fq.control(1);
+        (control.drop_prob, control.burst_allowance) = (0.999, Duration::ZERO);
+        (0..50).for_each(|us| fq.push(us, 1, Ecn::Ect));
+        assert!(fq.seen.marked.is_empty() && fq.seen.dropped.len() >= 40);
+    }
+
+    /// Updates come at multiples of 15 ms while anything is in use, and leave a queue at rest alone: nothing is left to
+    /// update once all is sent and the probability has decayed, and a new packet begins again.
+    #[test]
+    fn queues_at_rest_are_not_updated() {
+        let mut fq = Bench::new(&[]);
+        assert_eq!(fq.fq.wake_at(), None);
+        fq.push(1_000, 1, Ecn::NotEct);
+        fq.push(1_000, 1, Ecn::NotEct);
+        assert_eq!(fq.wake(), 15_000);
+        fq.control(1).drop_prob = 1.0;
+        while fq.pop(16_000).is_some() {}
+        let mut last = 0;
+        while fq.fq.wake_at().is_some() {
+            last = fq.wake();
+        }
+        // From 1 down to nothing: 2 % a time and 0.001875 besides, damped.
+        assert!((1_000_000..20_000_000).contains(&last), "{last}");
+        assert!(fq.fq.restless.is_empty());
+        fq.push(60_000_000, 1, Ecn::NotEct);
+        assert_eq!(fq.wake(), 60_015_000);
+    }
+
+    /// Two flows always full share the link evenly, byte for byte, though one has packets of another kind of size.
+    #[test]
+    fn flows_share_evenly() {
+        let mut fq = Bench::new(&[]);
+        (0..2000).for_each(|i| fq.push(0, i % 2, Ecn::NotEct));
+        let mut sent = [0u32; 2];
+        for _ in 0..500 {
+            sent[fq.pop(0).unwrap().flow as usize] += 1;
+        }
+        assert!(sent[0].abs_diff(sent[1]) <= 3, "{sent:?}");
+    }
+
+    #[test]
+    fn a_full_buffer_discards_what_comes() {
+        let mut fq = Bench::new(&[]);
+        fq.state.limit = Limit { packets: 1, bytes: u64::MAX };
+        fq.push(0, 1, Ecn::NotEct);
+        fq.state.packets = 1;
+        fq.push(0, 2, Ecn::NotEct);
+        assert_eq!(fq.seen.dropped, [(1, DropReason::Overflow)]);
+    }
+}
