@@ -317,7 +317,10 @@ fn window_marking_marks_split_connections_and_drops_the_rest() {
 }
 
 /// Those that only ever drop, whatever the marking method, and why.
-const DROPS: &[(&str, &str)] = &[("redfc", "holds packets back instead of marking them")];
+const DROPS: &[(&str, &str)] = &[
+    ("redfc", "holds packets back instead of marking them"),
+    ("fq_pie", "from `mark_ecnth` on discards what understands ECN, as all does here"),
+];
 
 fn drops_at_once(pair: Pair) -> bool {
     DROPS.iter().any(|(name, _)| *name == pair.0.name || *name == pair.1.name)

@@ -48,7 +48,8 @@ pub const ALGORITHM: Algorithm = Algorithm {
 const PARAMS: &[Param] = &[
     Param::number("levels", Unit::Count, 2.0, Range::between(1.0, 8.0), "Hash functions, each with its bins")
         .symbol("L")
-        .origin("Feng et al. 2001"),
+        .origin("Feng et al. 2001")
+        .tune(Tune::Linear(1.0, 4.0)),
     Param::number("bins", Unit::Count, 23.0, Range::between(1.0, 65_536.0), "Bins of a level")
         .symbol("N")
         .origin("Feng et al. 2001")
@@ -58,7 +59,7 @@ const PARAMS: &[Param] = &[
         Unit::Packets,
         |link| share(link).round(),
         "half as much again as a 23rd of 100 ms of the link's capacity, at least two",
-        Range::between(1.0, 1e6),
+        Range::between(1.0, 1e9),
         "Packets in a bin beyond which its probability grows",
     )
     .origin("Feng et al. 2001 (half as much again as a bin's part of the buffer)")
@@ -68,7 +69,7 @@ const PARAMS: &[Param] = &[
         Unit::Packets,
         |link| (1.25 * share(link)).round(),
         "a quarter more than the default of `bin_size`",
-        Range::between(1.0, 1e6),
+        Range::between(1.0, 1e9),
         "Packets in each of a packet's bins beyond which it is discarded",
     )
     .symbol("max")
@@ -99,7 +100,8 @@ const PARAMS: &[Param] = &[
         Range::between(0.0, 1e12),
         "What all flows together may send whose probability is 1",
     )
-    .origin("near Linux sch_sfb's 10 packets a second on a link of 20 Mbit/s"),
+    .origin("near Linux sch_sfb's 10 packets a second on a link of 20 Mbit/s")
+    .tune(Tune::Around(0.1, 10.0)),
     Param::from_link(
         "penalty_burst",
         Unit::Bytes,
@@ -108,7 +110,8 @@ const PARAMS: &[Param] = &[
         Range::between(0.0, 1e9),
         "What they may send at once after a pause",
     )
-    .origin("Linux sch_sfb"),
+    .origin("Linux sch_sfb")
+    .tune(Tune::Around(0.1, 10.0)),
     Param::number(
         "rehash",
         Unit::Seconds,

@@ -104,7 +104,8 @@ const PARAMS: &[Param] = &[
         Range::between(1.0, 100.0),
         "Coupling factor: the L queue's probability over the base probability",
     )
-    .origin("RFC 9332 appendix A.1"),
+    .origin("RFC 9332 appendix A.1")
+    .tune(Tune::Log(1.0, 4.0)),
     Param::number(
         "min_th",
         Unit::Seconds,
@@ -122,7 +123,8 @@ const PARAMS: &[Param] = &[
         Range::between(0.0, 1e3),
         "How far above `min_th` every packet of the L queue is marked; 0: a step",
     )
-    .origin("RFC 9332 appendix A.1"),
+    .origin("RFC 9332 appendix A.1")
+    .tune(Tune::Log(0.0001, 0.01)),
     Param::number(
         "th_len",
         Unit::Packets,
@@ -131,9 +133,11 @@ const PARAMS: &[Param] = &[
         "No more packets than that in the L queue are not marked for their delay",
     )
     .symbol("Th_len")
-    .origin("RFC 9332 appendix A.1"),
+    .origin("RFC 9332 appendix A.1")
+    .tune(Tune::Linear(0.0, 5.0)),
     Param::name("scheduler", &["wrr", "ts_fifo"], "wrr", "Which queue goes next while both hold packets")
-        .origin("RFC 9332 section 4.2.2 leaves it open; Linux sch_dualpi2"),
+        .origin("RFC 9332 leaves it open; Linux sch_dualpi2")
+        .tune(Tune::Each),
     Param::number(
         "classic_share",
         Unit::One,
@@ -150,7 +154,8 @@ const PARAMS: &[Param] = &[
         Range::between(0.0, 1e3),
         "How much earlier a packet of the C queue must have come to go first, with `ts_fifo`",
     )
-    .origin("twice the default target; RFC 9332 names none"),
+    .origin("twice the default target; RFC 9332 names none")
+    .tune(Tune::Log(0.005, 0.2)),
     Param::flag("derandomize", true, "Spread marks evenly by counting; else each is drawn")
         .symbol("recur")
         .origin("RFC 9332 appendix A.1"),
