@@ -77,7 +77,7 @@ const PARAMS: &[Param] = &[
         Range::above(0.0, 65535.0),
         "Mean length of a packet, which turns idle time into packets",
     )
-    .origin("the scenario"),
+    .origin("the link"),
 ];
 
 /// AAQM's state.

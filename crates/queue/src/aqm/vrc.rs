@@ -98,7 +98,7 @@ const PARAMS: &[Param] = &[
         Range::above(0.0, 65535.0),
         "Mean length of a packet, which turns the queue's packets into bytes",
     )
-    .origin("the scenario"),
+    .origin("the link"),
     Param::flag(
         "accepted",
         true,
