@@ -113,8 +113,6 @@ pub const SCHEDULERS: &[Discipline] = &[
     sched::ssf::DISCIPLINE,
     sched::fq_codel::DISCIPLINE,
     sched::cake::DISCIPLINE,
-    sched::fq_codel::DISCIPLINE,
-    sched::cake::DISCIPLINE,
     sched::fq_pie::DISCIPLINE,
     sched::dualpi2::DISCIPLINE,
 ];
