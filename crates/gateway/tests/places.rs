@@ -150,6 +150,7 @@ fn a_packet_held_ahead_of_the_pep_comes_out_later() {
         "min_th" => Some(Value::Number(1.0)),
         "max_th" => Some(Value::Number(2.0)),
         "w_q" => Some(Value::Number(1.0)),
+        "hold" => Some(Value::Number(0.01)),
         _ => None,
     };
     let algorithm = redfc::ALGORITHM;

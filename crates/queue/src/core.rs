@@ -126,6 +126,12 @@ impl Limit {
     /// No bound.
     pub const NONE: Self = Self { packets: u32::MAX, bytes: u64::MAX };
 
+    /// Whether there is a bound.
+    #[must_use]
+    pub const fn is_bounded(&self) -> bool {
+        self.packets < u32::MAX || self.bytes < u64::MAX
+    }
+
     /// Whether a queue of `packets` and `bytes` may take `len` bytes more.
     #[must_use]
     pub const fn has_room(&self, packets: u32, bytes: u64, len: u32) -> bool {
@@ -150,6 +156,15 @@ pub struct QueueState {
     pub sent_bytes: u64,
     /// Since when the link has had nothing to send; none while a packet waits or is being sent.
     pub idle_since: Option<Instant>,
+}
+
+impl QueueState {
+    /// How full the queue is, from 0 to 1: of packets or of bytes, whichever is the greater share.
+    #[must_use]
+    pub fn fullness(&self) -> f64 {
+        let packets = f64::from(self.packets) / f64::from(self.limit.packets.max(1));
+        packets.max(self.bytes as f64 / self.limit.bytes.max(1) as f64)
+    }
 }
 
 /// All that an algorithm may see: it reads no clock and owns no randomness.

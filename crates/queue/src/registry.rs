@@ -102,6 +102,9 @@ pub const AQMS: &[Algorithm] = &[
     aqm::rem::ALGORITHM,
     aqm::choke::ALGORITHM,
     aqm::redfc::ALGORITHM,
+    aqm::sred::ALGORITHM,
+    aqm::ared::ALGORITHM,
+    aqm::fred::ALGORITHM,
 ];
 
 /// The schedulers, in the order in which they are listed.

@@ -2,10 +2,11 @@
 //!
 //! Each AQM is tried on a fifo, each scheduler behind droptail, and a few AQMs on every scheduler.
 
+use bentpipe_queue::aqm::threshold::Threshold;
 use bentpipe_queue::registry::{AQMS, Algorithm, Discipline, SCHEDULERS};
 use bentpipe_queue::{
-    Default, Discard, DropReason, Ecn, FlowEvent, Limit, Link, Marking, Packet, Param, Queue, Setup, Tcp,
-    Tune, Unit, Value, Values,
+    Aqm, Default, Discard, DropReason, Ecn, FlowEvent, Limit, Link, Marking, Packet, Param, Queue, Setup,
+    Tcp, Tune, Unit, Value, Values,
 };
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 use cpu_time::ThreadTime;
@@ -26,9 +27,19 @@ impl Pair {
     }
 
     fn queue(&self, marking: Marking, packets: u32) -> Queue {
+        self.queue_with(marking, packets, |aqm| aqm)
+    }
+
+    /// … with something around its AQM.
+    fn queue_with(
+        &self,
+        marking: Marking,
+        packets: u32,
+        around: impl FnOnce(Box<dyn Aqm>) -> Box<dyn Aqm>,
+    ) -> Queue {
         let values = |params| Values::resolve(params, &link(), &|_| None).unwrap();
         let scheduler = (self.1.build)(&values(self.1.params)).unwrap();
-        let aqm = (self.0.build)(&values(self.0.params)).unwrap();
+        let aqm = around((self.0.build)(&values(self.0.params)).unwrap());
         let setup = Setup {
             marking,
             limit: Limit { packets, bytes: u64::MAX },
@@ -204,6 +215,25 @@ fn a_light_load_loses_nothing() {
         let traffic = Traffic { packets: 5_000, load: 0.3, flows: 10, ..TRAFFIC };
         let fate = traffic.drive(&mut pair.queue(Marking::Drop, 400));
         assert!(fate.lost.is_empty(), "{} lost {} of 5000", pair.name(), fate.lost.len());
+    }
+}
+
+/// Under threshold control a light load loses nothing either, an overload loses nothing to a full buffer, for the ramp is
+/// certain there, and probabilities are such.
+#[test]
+fn any_aqm_can_be_under_threshold_control() {
+    for pair in AQMS.iter().map(|a| Pair(a, &SCHEDULERS[0])) {
+        for load in [0.3, 1.5, 20.0] {
+            let mut queue = pair.queue_with(Marking::Drop, 400, |aqm| Box::new(Threshold::new(aqm, 0.5)));
+            let traffic = Traffic { packets: 5_000, load, restless: load > 1.0, ..TRAFFIC };
+            let fate = traffic.drive(&mut queue);
+            let name = format!("{} under threshold control at load {load}", pair.name());
+            conserved(&name, &queue, &fate, traffic.packets);
+            assert_eq!(fate.lost.is_empty(), load < 1.0, "{name} lost {}", fate.lost.len());
+            let overflowed = fate.lost.iter().filter(|(_, reason)| *reason == DropReason::Overflow).count();
+            assert_eq!(overflowed, 0, "{name}");
+            queue.probe(&mut |name, value| assert!(name != "c" || (0.0..=1.0).contains(&value)));
+        }
     }
 }
 
@@ -452,6 +482,7 @@ const NOT_TUNED: &[(&str, &str)] = &[
     ("held_limit", "a bound on memory"),
     ("ns2", "there to compare with ns-2"),
     ("wait", "there to compare with ns-2"),
+    ("ared.hysteresis", "trades one delay for another, off by default"),
     ("drop_batch", "a bound on work"),
     ("cake.flows", "must be whole sets: few would be a multiple of ways"),
     ("cake.ways", "must divide flows"),

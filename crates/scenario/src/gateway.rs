@@ -61,6 +61,15 @@ impl Gateway {
     pub fn watched_rate(&self) -> Rate {
         watched_rate(self.watch, self.receive_queue.rate, self.regulator.rate)
     }
+
+    /// What the queue that the AQM watches may hold.
+    #[must_use]
+    pub fn watched_limit(&self) -> Limit {
+        match self.watch {
+            Place::Receive => self.receive_queue.limit,
+            Place::Transmit => self.transmit_queue.limit,
+        }
+    }
 }
 
 /// See [`Gateway::watched_rate`].

@@ -6,8 +6,9 @@
 //!
 //! [`Scenario::canonical_json`]: crate::Scenario::canonical_json
 
+use bentpipe_queue::aqm::threshold::Threshold;
 use bentpipe_queue::registry::{Algorithm, Discipline};
-use bentpipe_queue::{Limit, Marking, Values};
+use bentpipe_queue::{Aqm, Limit, Marking, ParamError, Values};
 use bentpipe_units::{Duration, Rate, Rng};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -223,6 +224,9 @@ pub struct AqmSpec {
     /// Its parameters, defaults filled in. [`Algorithm::build`] has accepted them.
     #[serde(serialize_with = "values")]
     pub values: Values,
+    /// Under threshold control: the share of the buffer at which that begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub threshold: Option<f64>,
     /// What to call it in results: the name of the setting or of the preset, else the algorithm's.
     #[serde(skip)]
     pub label: String,
@@ -239,6 +243,20 @@ impl AqmSpec {
     #[must_use]
     pub fn is_none(&self) -> bool {
         self.algorithm.name == crate::resolve::aqm::NONE && self.outside.is_empty()
+    }
+}
+
+impl AqmSpec {
+    /// Makes one.
+    ///
+    /// # Errors
+    /// Where two values do not go together, which [`Algorithm::build`] has ruled out.
+    pub fn build(&self) -> Result<Box<dyn Aqm>, ParamError> {
+        let aqm = (self.algorithm.build)(&self.values)?;
+        Ok(match self.threshold {
+            Some(th) => Box::new(Threshold::new(aqm, th)),
+            None => aqm,
+        })
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use bentpipe_queue::aqm::threshold::THRESHOLD;
 use bentpipe_queue::registry::{self, Algorithm, Method};
 use bentpipe_queue::{Default as ParamDefault, Param, Unit, Value};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema, schema_for};
@@ -159,11 +160,22 @@ fn mean_packet() -> Json {
     schema
 }
 
+fn threshold() -> Json {
+    let mut schema = parameter(&THRESHOLD);
+    if let Json::Object(entries) = &mut schema {
+        entries.remove("default");
+    }
+    schema["description"] =
+        format!("{}. Default: none. Allowed: {}.", THRESHOLD.doc, range(&THRESHOLD)).into();
+    schema
+}
+
 /// The table of one algorithm, named by `key`.
 fn alternative(algorithm: &Algorithm, key: &str, name: Json) -> Json {
     let mut properties = Map::new();
     properties.insert(key.to_owned(), name);
     properties.insert("mean_packet".to_owned(), mean_packet());
+    properties.insert(THRESHOLD.name.to_owned(), threshold());
     for param in algorithm.params {
         properties.insert(param.name.to_owned(), parameter(param));
     }

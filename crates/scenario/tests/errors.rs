@@ -399,14 +399,14 @@ fn algorithms_and_their_parameters() {
         (
             aqm,
             "algorithm = \"codel\", gentle = true",
-            "my.toml:18:30: gateway.aqm.gentle: no parameter of codel, but of red; allowed: target, interval, \
-             mtu, mean_packet",
+            "my.toml:18:30: gateway.aqm.gentle: no parameter of codel, but of red, ared; allowed: target, \
+             interval, mtu, mean_packet, threshold",
         ),
         (
             aqm,
             "algorithm = \"red\", wq = 0.1",
             "my.toml:18:28: gateway.aqm.wq: no such parameter of red; did you mean \"w_q\"? allowed: min_th, max_th, \
-             w_q, max_p, gentle, wait, ns2, bytes, mean_packet",
+             w_q, max_p, gentle, wait, ns2, bytes, mean_packet, threshold",
         ),
         (
             aqm,
@@ -423,6 +423,22 @@ fn algorithms_and_their_parameters() {
             "algorithm = \"red\", min_th = -3",
             "my.toml:18:37: gateway.aqm.min_th: found -3; allowed: a number of packets, at least 0 packets and at \
              most 1000000000 packets",
+        ),
+        (
+            aqm,
+            "algorithm = \"red\", threshold = 0.2",
+            "my.toml:18:40: gateway.aqm.threshold: found 0.2; allowed: a number, at least 0.25 and at most 0.95",
+        ),
+        (
+            aqm,
+            "algorithm = \"red\", threshold = true",
+            "my.toml:18:40: gateway.aqm.threshold: found true; allowed: a number, at least 0.25 and at most 0.95",
+        ),
+        (
+            aqm,
+            "algorithm = \"red\", threshold = 0.5",
+            "my.toml:18:40: gateway.aqm.threshold: found 0.5, a share of what the watched queue may hold; allowed: none \
+             without a limit there",
         ),
         (
             aqm,
@@ -1039,7 +1055,7 @@ fn overrides() {
         (
             "gateway.aqm.wq=1",
             "--set gateway.aqm.wq=1: gateway.aqm.wq: no such parameter of red; did you mean \"w_q\"? allowed: min_th, \
-             max_th, w_q, max_p, gentle, wait, ns2, bytes, mean_packet",
+             max_th, w_q, max_p, gentle, wait, ns2, bytes, mean_packet, threshold",
         ),
         (
             "link.ingres.rate=1 Mbps",
@@ -1085,7 +1101,7 @@ fn overrides() {
 fn overrides_that_no_setting_has() {
     let unused = "gateway.aqm.b_ref=9".to_owned();
     let expected = "--set gateway.aqm.b_ref=9: gateway.aqm.b_ref: no parameter of red, but of rem; \
-                    allowed: min_th, max_th, w_q, max_p, gentle, wait, ns2, bytes, mean_packet";
+                    allowed: min_th, max_th, w_q, max_p, gentle, wait, ns2, bytes, mean_packet, threshold";
     let scenario = Scenario::parse(GATEWAY, "my.toml", &[unused]).expect("may hold for a setting");
     assert_eq!(scenario.all_used().expect_err("unused").to_string(), expected);
     let error = scenario.with_settings(&["red", "AVQ"]).expect_err("none of them has it");

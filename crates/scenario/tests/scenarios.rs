@@ -215,6 +215,35 @@ fn overrides_hold_for_the_settings_that_have_them() {
     assert_eq!(s.label(), "avq");
 }
 
+/// A share of the transmit queue's limit; it is a key of the AQM's, whichever that is, and a setting has its own or none.
+#[test]
+fn any_aqm_may_be_under_threshold_control() {
+    let limit = "gateway.transmit_queue.limit=400 packets";
+    let th = "gateway.aqm.threshold=0.5";
+    let s = load("byun2007-gateway", &[limit, th]);
+    assert_eq!((s.label(), s.subject_aqm().expect("an AQM").threshold), ("RED 4, threshold 0.5", Some(0.5)));
+    assert!(s.canonical_json().contains("\"threshold\":0.5"));
+    let listed: Vec<_> = s.effective().iter().filter(|v| v.key == "gateway.aqm.threshold").collect();
+    assert_eq!((listed.len(), listed[0].value.as_str(), listed[0].origin), (1, "0.5", Origin::Override));
+    for name in ["avq", "SRED 2", "pi"] {
+        let setting = s.with_setting(name).expect("a setting");
+        assert_eq!((setting.label(), setting.subject_aqm().expect("an AQM").threshold), (name, Some(0.5)));
+        assert!(setting.subject_aqm().expect("an AQM").build().is_ok());
+    }
+    let plain = load("byun2007-gateway", &[limit]);
+    assert_eq!((plain.label(), plain.subject_aqm().expect("an AQM").threshold), ("RED 4", None));
+    assert!(!plain.canonical_json().contains("threshold"));
+    // Without a limit there is nothing to be a share of: at the gateway, and for a setting of the file.
+    let text = std::fs::read_to_string(path("small-gateway")).expect("the scenario");
+    let own = |limit: &str| {
+        let text = format!("{text}\n[setting.Mine]\npreset = \"RED 4\"\nthreshold = 0.75\n");
+        Scenario::parse(&text, "my.toml", &[limit.to_owned()]).map(|s| s.settings[0].aqm.threshold)
+    };
+    assert_eq!(own(limit).expect("a limit"), Some(0.75));
+    let error = own("run.seed=1").expect_err("no limit").to_string();
+    assert!(error.contains("setting.Mine.threshold: found 0.75, a share of what"), "{error}");
+}
+
 /// CoDel acts on packets that leave the queue, so as a setting it takes its mark point with it; RED keeps the scenario's.
 #[test]
 fn a_setting_marks_where_it_can() {
@@ -378,9 +407,9 @@ fn warnings_name_what_is_most_likely_not_meant() {
     );
     assert_eq!(
         warnings(&[
-            "printed=[{setting='SRED 1', metric='drops', value=1, unit='packets', source='a table'}]"
+            "printed=[{setting='SRED 9', metric='drops', value=1, unit='packets', source='a table'}]"
         ]),
-        ["printed[1].setting: no setting is called \"SRED 1\""]
+        ["printed[1].setting: no setting is called \"SRED 9\""]
     );
 }
 
@@ -473,6 +502,16 @@ fn a_scenario_can_go_to_any_thread() {
     is_free::<Scenario>();
 }
 
+/// Else the key of an AQM's table would have two meanings.
+#[test]
+fn no_algorithm_calls_a_parameter_as_a_key_is_called_that_all_have() {
+    for algorithm in AQMS {
+        for key in ["algorithm", "preset", "scheduler", "threshold"] {
+            assert!(algorithm.params.iter().all(|p| p.name != key), "{}: {key}", algorithm.name);
+        }
+    }
+}
+
 #[test]
 fn the_schema_has_every_algorithm_with_its_parameters() {
     let schema: serde_json::Value = serde_json::from_str(&json_schema()).expect("JSON");
@@ -480,6 +519,10 @@ fn the_schema_has_every_algorithm_with_its_parameters() {
     for algorithm in AQMS {
         let of_name = alternatives.iter().find(|a| a["properties"]["algorithm"]["const"] == algorithm.name);
         let properties = &of_name.expect("an alternative")["properties"];
+        assert_eq!(
+            (&properties["threshold"]["minimum"], &properties["threshold"]["maximum"]),
+            (&0.25.into(), &0.95.into())
+        );
         for param in algorithm.params {
             let described = properties[param.name]["description"].as_str().expect("a description");
             assert!(described.starts_with(param.doc), "{described}");

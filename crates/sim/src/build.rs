@@ -192,7 +192,7 @@ impl Builder<'_, '_> {
     fn aqm(&mut self, spec: &scenario::AqmSpec, is_subject: bool, name: &str) -> Result<Box<dyn Aqm>, Error> {
         match self.make_aqm.as_mut().filter(|_| is_subject) {
             Some(make) => Ok(make()),
-            None => (spec.algorithm.build)(&spec.values).map_err(|e| Error(format!("{name}: {e}"))),
+            None => spec.build().map_err(|e| Error(format!("{name}: {e}"))),
         }
     }
 

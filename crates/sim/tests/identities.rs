@@ -84,6 +84,27 @@ fn nothing_appears_or_vanishes_however_the_gateway_is_bent() {
     }
 }
 
+/// Packets that are held back, taken out of a queue, or marked because a buffer fills up.
+#[test]
+fn what_is_held_evicted_or_controlled_is_accounted_for() {
+    let receive = "gateway.receive_queue={ limit = \"400 packets\", rate = \"5 Mbps\" }";
+    let limit = "gateway.transmit_queue.limit=100 packets";
+    for overrides in [
+        &["gateway.aqm={ algorithm = \"redfc\", min_th = 5, max_th = 10, held_limit = 20 }"][..],
+        &["gateway.aqm={ algorithm = \"choke\", min_th = 5, max_th = 20 }", "gateway.watch=receive", receive],
+        &["gateway.aqm={ algorithm = \"choke\", min_th = 5, max_th = 20 }", "gateway.mark=transmit"],
+        &["gateway.aqm={ algorithm = \"fred\", min_th = 5, max_th = 20 }"],
+        &["gateway.aqm={ algorithm = \"sred\", min_th = 5, max_th = 20 }"],
+        &["gateway.aqm={ algorithm = \"ared\", min_th = 5, max_th = 20 }"],
+        &["gateway.aqm={ algorithm = \"droptail\", threshold = 0.5 }", limit],
+    ] {
+        let r = results(&shipped("small-gateway", overrides), 3);
+        let completed = r.flows.iter().filter(|f| f.completed).count();
+        assert!(completed > 25, "{overrides:?}: {completed} completed");
+        assert!(r.summary.aqm_drops > 0, "{overrides:?}: {:?}", r.summary);
+    }
+}
+
 #[test]
 fn two_gateways_in_a_row_carry_every_byte() {
     let r = results(&shipped("two-gateways", &[]), 1);

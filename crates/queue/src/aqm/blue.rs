@@ -14,7 +14,7 @@
 //! seconds to follow a load that changes (from 0 to 1/10 at `d1 = 0.0025` in 4 s, back in 40 s), however short the
 //! feedback from a mark ahead of the PEP to its senders is. Good where many sessions keep the load steady. Where
 //! whole terminals come and go, or the capacity fades, the queue stands at `L` or runs empty for as long. Set
-//! `threshold`: a transmit queue with room for everything never overflows, and then nothing but the threshold would
+//! `max_th`: a transmit queue with room for everything never overflows, and then nothing but that would
 //! raise `p`.
 
 use bentpipe_units::{Duration, Instant};
@@ -50,7 +50,7 @@ const PARAMS: &[Param] = &[
     .origin("Feng et al. 2002, simulations")
     .tune(Tune::Log(0.01, 0.5)),
     Param::from_link(
-        "threshold",
+        "max_th",
         Unit::Packets,
         |link| link.packets_in(0.066),
         "66 ms of the link's capacity",
@@ -68,7 +68,7 @@ pub struct Blue {
     d1: f64,
     d2: f64,
     freeze: Duration,
-    threshold: f64,
+    max_th: f64,
     p: f64,
     /// From when on the probability may change again.
     thawed: Instant,
@@ -80,7 +80,7 @@ impl Blue {
             d1: v.number("d1"),
             d2: v.number("d2"),
             freeze: Duration::from_secs_f64(v.number("freeze_time")).max(Duration::from_nanos(1)),
-            threshold: v.number("threshold"),
+            max_th: v.number("max_th"),
             p: 0.0,
             thawed: Instant::ZERO,
         }
@@ -108,7 +108,7 @@ impl Blue {
     fn look(&mut self, cx: &Cx<'_>) {
         match cx.queue.idle_since {
             Some(since) => self.idle(since, cx.now),
-            None if f64::from(cx.queue.packets) > self.threshold => self.full(cx.now),
+            None if f64::from(cx.queue.packets) > self.max_th => self.full(cx.now),
             None => {}
         }
     }
@@ -140,7 +140,7 @@ mod tests {
     use crate::Value;
 
     fn blue() -> Steps {
-        let given = [("d1", 0.25), ("d2", 0.0625), ("freeze_time", 0.1), ("threshold", 10.0)];
+        let given = [("d1", 0.25), ("d2", 0.0625), ("freeze_time", 0.1), ("max_th", 10.0)];
         Steps::new(&ALGORITHM, &given.map(|(name, x)| (name, Value::Number(x))))
     }
 

@@ -88,6 +88,12 @@ impl Lottery {
         marked
     }
 
+    /// A packet between the thresholds passes without a draw, but counts.
+    pub fn pass(&mut self) {
+        self.count += 1;
+        self.p = 0.0;
+    }
+
     /// A packet passes whatever the level.
     pub fn spare(&mut self) {
         self.count = -1;

@@ -2,6 +2,7 @@
 
 pub mod aaqm;
 mod active;
+pub mod ared;
 mod average;
 pub mod avq;
 pub mod avqred;
@@ -9,6 +10,7 @@ pub mod blue;
 pub mod choke;
 pub mod codel;
 pub mod droptail;
+pub mod fred;
 pub mod gkvq;
 mod lottery;
 pub mod pfavqred;
@@ -18,8 +20,10 @@ pub mod red;
 pub mod redfc;
 pub mod rem;
 pub mod sfb;
+pub mod sred;
 #[cfg(test)]
 mod steps;
+pub mod threshold;
 pub mod vqred;
 pub mod vrc;
 pub mod yellow;

@@ -16,7 +16,8 @@
 //! overtake held ones, which is the method's known fault: a TCP sender takes three packets that overtook one for its loss,
 //! sends it again and halves its window, so the signal gets through by a mistake, at the price of the packet sent twice
 //! over the terrestrial path. Datagrams arrive out of order. A sender that does not slow down only fills the room for
-//! held packets. Among the methods here it is of historical interest.
+//! held packets, and each of those is tried every `T`, which costs the gateway work. Among the methods here it is of
+//! historical interest.
 
 use bentpipe_units::Duration;
 
@@ -44,12 +45,12 @@ const PARAMS: &[Param] = &[
     Param::number(
         "hold",
         Unit::Seconds,
-        0.01,
+        0.033,
         Range::between(1e-6, 60.0),
         "How long a packet is held before it is tried again",
     )
     .symbol("T")
-    .origin("two ticks of the 2007 gateway's regulator; the paper's value is not known")
+    .origin("chosen here: the time from `max_th` down to `min_th`, both as by default; the paper's value is not known")
     .tune(Tune::Log(0.001, 1.0)),
     Param::from_link(
         "held_limit",
@@ -135,6 +136,7 @@ mod tests {
                 "min_th" => Some(Value::Number(1.5)),
                 "max_th" => Some(Value::Number(2.0)),
                 "w_q" => Some(Value::Number(1.0)),
+                "hold" => Some(Value::Number(0.01)),
                 "held_limit" => Some(Value::Number(held_limit)),
                 _ => None,
             };

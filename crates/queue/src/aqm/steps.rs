@@ -9,6 +9,8 @@ pub(super) struct Steps {
     aqm: Box<dyn Aqm>,
     rng: Rng,
     pub state: QueueState,
+    /// The flow of the packets.
+    pub flow: FlowId,
 }
 
 impl Steps {
@@ -17,16 +19,21 @@ impl Steps {
         let capacity = Rate::from_bps(8_000_000);
         let link = Link { capacity, mean_packet: 1000.0 };
         let value = |name: &str| given.iter().find(|(n, _)| *n == name).map(|(_, value)| *value);
-        let aqm = (algorithm.build)(&Values::resolve(algorithm.params, &link, &value).unwrap()).unwrap();
+        Self::of((algorithm.build)(&Values::resolve(algorithm.params, &link, &value).unwrap()).unwrap())
+    }
+
+    /// … an algorithm that there is already, on that link.
+    pub fn of(aqm: Box<dyn Aqm>) -> Self {
+        let capacity = Rate::from_bps(8_000_000);
         let limit = Limit { packets: 1000, bytes: u64::MAX };
         let idle_since = Some(Instant::ZERO);
         let state = QueueState { packets: 0, bytes: 0, held: 0, limit, capacity, sent_bytes: 0, idle_since };
-        Self { aqm, rng: Rng::stream(1, "steps", 0, "test"), state }
+        Self { aqm, rng: Rng::stream(1, "steps", 0, "test"), state, flow: 0 }
     }
 
     /// A packet of `len` bytes arrives at `us` microseconds and is admitted if it passes.
     pub fn arrive(&mut self, us: u64, len: u32) -> Verdict {
-        self.arrive_of(us, len, 0)
+        self.arrive_of(us, len, self.flow)
     }
 
     /// … of that flow.
@@ -78,7 +85,7 @@ impl Steps {
 
     fn at(&mut self, us: u64, since: u64, len: u32) -> (Packet, (&mut dyn Aqm, Cx<'_>)) {
         let time = |us| Instant::ZERO + Duration::from_micros(us);
-        let pkt = Packet { arrival: time(since), ..Packet::new(len, 0, 0) };
+        let pkt = Packet { arrival: time(since), ..Packet::new(len, self.flow, 0) };
         let cx = Cx::new(time(us), &self.state, &mut self.rng);
         (pkt, (self.aqm.as_mut(), cx))
     }

@@ -29,20 +29,28 @@ pub const DISCIPLINE: Discipline = Discipline {
 #[derive(Debug, Default)]
 pub struct Fifo {
     /// A packet taken out of turn leaves a gap; there is none at the head, and no more gaps than packets.
-    waiting: VecDeque<Option<Packet>>,
+    waiting: VecDeque<Packet>,
     gaps: usize,
+}
+
+/// The number of a gap: packets are numbered from 0, and never come so far. (An `Option` of a packet is no longer than a
+/// packet, but costs a fifth more time.)
+const GAP: u64 = u64::MAX;
+
+fn is_gap(pkt: &Packet) -> bool {
+    pkt.number == GAP
 }
 
 impl Fifo {
     /// Removes the gaps that have come to the head.
     #[cold]
     fn close(&mut self) {
-        while let Some(None) = self.waiting.front() {
+        while self.waiting.front().is_some_and(is_gap) {
             self.waiting.pop_front();
             self.gaps -= 1;
         }
         if 2 * self.gaps > self.waiting.len() {
-            self.waiting.retain(Option::is_some);
+            self.waiting.retain(|pkt| !is_gap(pkt));
             self.gaps = 0;
         }
     }
@@ -51,14 +59,14 @@ impl Fifo {
 impl Scheduler for Fifo {
     fn push(&mut self, pkt: Packet, cx: &mut Cx<'_>, out: &mut dyn Outcome) {
         if cx.queue.limit.has_room(cx.queue.packets, cx.queue.bytes, pkt.len) {
-            self.waiting.push_back(Some(pkt));
+            self.waiting.push_back(pkt);
         } else {
             out.dropped(pkt, DropReason::Overflow);
         }
     }
 
     fn pop(&mut self, _cx: &mut Cx<'_>, _out: &mut dyn Outcome) -> Option<Packet> {
-        let pkt = self.waiting.pop_front().flatten();
+        let pkt = self.waiting.pop_front();
         if self.gaps > 0 {
             self.close();
         }
@@ -66,7 +74,7 @@ impl Scheduler for Fifo {
     }
 
     fn peek(&self) -> Option<&Packet> {
-        self.waiting.front().and_then(Option::as_ref)
+        self.waiting.front()
     }
 
     fn sample(&self, rng: &mut Rng) -> Option<(Spot, &Packet)> {
@@ -76,14 +84,16 @@ impl Scheduler for Fifo {
         // No more gaps than packets: two draws, on average, at most.
         loop {
             let spot = rng.below(self.waiting.len() as u64);
-            if let Some(pkt) = &self.waiting[spot as usize] {
+            let pkt = &self.waiting[spot as usize];
+            if !is_gap(pkt) {
                 return Some((Spot(spot as u32), pkt));
             }
         }
     }
 
     fn evict(&mut self, spot: Spot) -> Option<Packet> {
-        let pkt = self.waiting.get_mut(spot.0 as usize)?.take()?;
+        let place = self.waiting.get_mut(spot.0 as usize).filter(|pkt| !is_gap(pkt))?;
+        let pkt = std::mem::replace(place, Packet { number: GAP, ..*place });
         self.gaps += 1;
         self.close();
         Some(pkt)
@@ -140,12 +150,6 @@ mod tests {
         let pkt = with(rng, |cx| fifo.pop(cx, &mut Nobody)).map(|pkt| pkt.handle);
         assert_eq!(pkt, next, "peek");
         pkt
-    }
-
-    /// A gap costs no room: the ECN field has codes to spare.
-    #[test]
-    fn a_gap_is_as_long_as_a_packet() {
-        assert_eq!(size_of::<Option<Packet>>(), size_of::<Packet>());
     }
 
     #[test]

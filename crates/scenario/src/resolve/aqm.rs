@@ -1,7 +1,8 @@
 //! Looks an AQM up in the registry and works out its parameters.
 
+use bentpipe_queue::aqm::threshold::THRESHOLD;
 use bentpipe_queue::registry::{self, Algorithm, Preset};
-use bentpipe_queue::{Default as ParamDefault, Link, Param, Unit, Value, Values};
+use bentpipe_queue::{Default as ParamDefault, Limit, Link, Param, Unit, Value, Values};
 use bentpipe_units::Rate;
 
 use super::{Cx, step};
@@ -16,7 +17,7 @@ use crate::tree::{Path, Value as NodeValue};
 pub const NONE: &str = "droptail";
 
 /// The keys that every AQM's table may have, whatever the algorithm's parameters.
-const KEYS: [&str; 3] = ["algorithm", "preset", MEAN_PACKET.name];
+const KEYS: [&str; 4] = ["algorithm", "preset", MEAN_PACKET.name, THRESHOLD.name];
 
 /// An AQM in its place.
 pub struct Resolved {
@@ -56,9 +57,18 @@ pub fn resolve(
     (algorithm.build)(&values).map_err(|e| cx.error(&step(path, e.name), e.problem))?;
     let changed =
         given.iter().map(|(name, _)| *name).filter(|name| preset.is_some() || cx.overridden(path, name));
+    let threshold = match raw.get(THRESHOLD.name) {
+        Some(scalar) => match read(cx, path, &THRESHOLD, scalar)? {
+            Value::Number(th) => Some(th),
+            Value::Flag(_) | Value::Name(_) => None,
+        },
+        None => None,
+    };
+    let name = preset.map_or(algorithm.name, |p| p.name);
     let spec = AqmSpec {
         algorithm,
-        label: preset.map_or(algorithm.name, |p| p.name).to_owned(),
+        label: threshold.map_or_else(|| name.to_owned(), |th| format!("{name}, threshold {th}")),
+        threshold,
         changed: changed.map(str::to_owned).collect(),
         outside: Vec::new(),
         values,
@@ -78,6 +88,19 @@ pub fn resolve(
     }
     note(cx, path, raw, &spec, preset, mean_packet);
     Ok(Resolved { spec, mean_packet, preset })
+}
+
+/// Refuses threshold control of a queue without a limit.
+pub fn check_threshold(cx: &Cx<'_>, path: &Path, aqm: &AqmSpec, limit: Limit) -> Result<(), Error> {
+    match aqm.threshold {
+        Some(th) if !limit.is_bounded() => {
+            let problem = format!(
+                "found {th}, a share of what the watched queue may hold; allowed: none without a limit there"
+            );
+            Err(cx.error(&step(path, THRESHOLD.name), problem))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Values that were given, by parameter.
@@ -165,6 +188,7 @@ pub fn unknown_parameter(algorithm: &Algorithm, key: &str) -> String {
     if !known.contains(&MEAN_PACKET.name) {
         known.push(MEAN_PACKET.name);
     }
+    known.push(THRESHOLD.name);
     if owners.is_empty() {
         return format!("no such parameter of {}; {}", algorithm.name, choices(key, known));
     }
@@ -295,6 +319,9 @@ fn note(
     if !spec.algorithm.params.iter().any(|p| p.name == MEAN_PACKET.name) {
         let bytes = write(Unit::Bytes, Value::Number(mean_packet));
         entries.push((MEAN_PACKET.name.to_owned(), Scalar::Text(bytes)));
+    }
+    if let Some(th) = spec.threshold {
+        entries.push((THRESHOLD.name.to_owned(), Scalar::Float(th)));
     }
     if raw.get("mean_packet").is_none() {
         let how = "the longest packet of the traffic".to_owned();

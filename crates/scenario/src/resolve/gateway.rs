@@ -127,6 +127,7 @@ pub fn gateway(
             marking::check(cx, &path, gateway.marking.method.name, gateway.marking.method, &gateway)?;
         }
     }
+    aqm::check_threshold(cx, &at("aqm"), &gateway.aqm, gateway.watched_limit())?;
     if gateway.signals_behind_pep() {
         let signals = gateway.transmit_queue.scheduler.discipline.signals;
         let key = if signals { [at("transmit_queue"), at_key("scheduler")].concat() } else { at("mark") };

@@ -272,6 +272,7 @@ fn queue(
     let limit = limit(cx, &step(&path, "limit"), raw.limit.as_ref(), mean_packet)?;
     let aqm = aqm::resolve(cx, &step(&path, "aqm"), &mut raw.aqm, rate, mean_packet)?;
     without_marking(cx, &step(&path, "aqm"), aqm.preset)?;
+    aqm::check_threshold(cx, &step(&path, "aqm"), &aqm.spec, limit)?;
     Ok(Some(QueueSpec {
         scheduler,
         limit,
@@ -415,12 +416,16 @@ fn subject(cx: &mut Cx<'_>, file: &mut File, s: &Scenario) -> Result<Subject, Er
 
 /// Checks the scenario's own settings at the subject, and the names of those to compare.
 fn settings(cx: &mut Cx<'_>, file: &mut File, s: &mut Scenario, mean_packet: f64) -> Result<(), Error> {
-    let (capacity, mean_packet) = match s.subject {
-        Subject::Gateway(i) => (s.gateways[i].watched_rate(), s.gateways[i].mean_packet),
+    let (capacity, mean_packet, limit) = match s.subject {
+        Subject::Gateway(i) => {
+            let gateway = &s.gateways[i];
+            (gateway.watched_rate(), gateway.mean_packet, gateway.watched_limit())
+        }
         Subject::Link(i) => {
             let forward = &s.links[i].forward;
             let mean = forward.queue.as_ref().map_or(mean_packet, |q| q.mean_packet);
-            (forward.mean_rate().unwrap_or_default(), mean)
+            let limit = forward.queue.as_ref().map_or(Limit::NONE, |q| q.limit);
+            (forward.mean_rate().unwrap_or_default(), mean, limit)
         }
     };
     for (name, raw) in &mut file.setting.0 {
@@ -428,6 +433,7 @@ fn settings(cx: &mut Cx<'_>, file: &mut File, s: &mut Scenario, mean_packet: f64
         nodes::check_name(cx, &path, name)?;
         let scheduler = scheduler::of_setting(cx, &path, raw)?;
         let aqm = aqm::resolve(cx, &path, raw, capacity, mean_packet)?;
+        aqm::check_threshold(cx, &path, &aqm.spec, limit)?;
         let lower = name.to_lowercase();
         let known = registry::aqm(&lower).is_some() || registry::scheduler(&lower).is_some();
         if registry::preset(name).is_some() || known {

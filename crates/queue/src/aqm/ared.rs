@@ -1,0 +1,314 @@
+//! ARED, adaptive RED: `max_p` is moved until the average stays between the thresholds.
+//!
+//! Feng, Kandlur, Saha & Shin 1999; Floyd, Gummadi & Shenker 2001; Byun & Baras. Average and lottery are RED's; `variant`
+//! says what moves `max_p`:
+//!
+//! - `feng`: it is divided by 3 when the average falls below `min_th`, and doubled when it rises to `max_th`: once
+//!   each time that it goes there from elsewhere.
+//! - `floyd`: every `interval`, with a target of `min_th + 0.4 (max_th - min_th)` to `min_th + 0.6 (max_th - min_th)`: above
+//!   it, `max_p += min(0.01, max_p / 4)`; below it, `max_p *= 0.9`; always from 0.01 to 0.5. With `hysteresis = n`
+//!   (Byun & Baras) it decreases only when the average has been below the target at `n` times running, the `n`-th included.
+//!
+//! The weight is by default the one of Floyd et al., section 4: `w_q = 1 - exp(-1 / C)`, with `C` the packets that the link
+//! sends in a second, so that the average looks back over a second whatever the link.
+//!
+//! *Departures:* while the link is idle no packet moves the average, so `floyd` lets it decay before it looks at it: an
+//! hour's silence would else be taken for an hour above the target. Feng et al. act whenever an arrival finds the average
+//! across a threshold; that is kept, with `max_p` from 0.0001 to 1, where it cannot run away.
+//! `hysteresis` belongs to `floyd` alone, since `feng` has no times to count.
+//!
+//! *In a satellite gateway:* where RED would stand, ahead of the PEP with an eye on the transmit queue, when nobody
+//! wants to choose `max_p`: it follows the number of connections over some tens of seconds. It does not cure what RED
+//! suffers from there: the PEP's buffers and the queue behind them make the average late, and `max_p` then swings with
+//! it. The more time lies between mark point and queue, the longer `interval` should be.
+
+use bentpipe_units::{Duration, Instant};
+
+use super::average::{self, Average};
+use super::lottery::{self, Lottery};
+use crate::registry::{Algorithm, Placement};
+use crate::{Aqm, Cx, Link, Packet, Param, ParamError, Range, Tune, Unit, Values, Verdict};
+
+/// The registry's entry.
+pub const ALGORITHM: Algorithm = Algorithm {
+    name: "ared",
+    title: "Adaptive random early detection",
+    source: "Feng et al. 1999; Floyd et al. 2001; Byun & Baras",
+    params: PARAMS,
+    presets: &[],
+    placement: Placement::Anywhere,
+    build: |values| Ok(Box::new(Ared::new(values)?)),
+};
+
+/// Floyd et al. 2001, section 4: the average looks back over a second.
+fn w_q(link: &Link) -> f64 {
+    -libm::expm1(-1.0 / link.packets_in(1.0))
+}
+
+const PARAMS: &[Param] = &[
+    Param::name("variant", &["feng", "floyd"], "floyd", "Whose rule moves `max_p`")
+        .origin("Floyd et al. 2001")
+        .tune(Tune::Each),
+    lottery::MIN_TH,
+    lottery::MAX_TH,
+    Param::from_link(
+        "w_q",
+        Unit::One,
+        w_q,
+        "1 - exp(-1 / packets that the link sends in a second)",
+        Range::above(0.0, 1.0),
+        "Weight of the newest sample in the average",
+    )
+    .origin("Floyd et al. 2001, section 4")
+    .tune(Tune::Log(0.0001, 0.2)),
+    Param::number(
+        "max_p",
+        Unit::One,
+        0.1,
+        Range::between(0.0001, 1.0),
+        "Marking probability at `max_th`, to begin with",
+    )
+    .origin("ns-2.35")
+    .tune(Tune::Log(0.01, 0.5)),
+    Param::flag("gentle", true, "Ramp from `max_p` to 1 between `max_th` and twice it")
+        .origin("Floyd et al. 2001, section 3")
+        .tune(Tune::Each),
+    Param::number(
+        "interval",
+        Unit::Seconds,
+        0.5,
+        Range::between(0.001, 3600.0),
+        "`floyd`: time between two looks at the average",
+    )
+    .origin("Floyd et al. 2001, section 3")
+    .tune(Tune::Log(0.05, 10.0)),
+    Param::number(
+        "hysteresis",
+        Unit::Count,
+        1.0,
+        Range::between(1.0, 10_000.0),
+        "`floyd`: how often the average must have been found below the target, running, before `max_p` decreases",
+    )
+    .symbol("n")
+    .origin("Floyd et al. 2001, that is none"),
+    average::MEAN_PACKET,
+];
+
+/// Where the average was when an arrival last met it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Zone {
+    Below,
+    Between,
+    Above,
+}
+
+/// ARED's state.
+#[derive(Debug)]
+pub struct Ared {
+    average: Average,
+    lottery: Lottery,
+    rule: Rule,
+}
+
+#[derive(Debug)]
+enum Rule {
+    Feng(Zone),
+    Floyd {
+        every: Duration,
+        next: Instant,
+        hysteresis: u32,
+        /// How often the average has been found below the target, running.
+        below: u32,
+    },
+}
+
+impl Ared {
+    /// # Errors
+    /// Unless `min_th < max_th`, and where `feng` is to have a hysteresis.
+    pub fn new(v: &Values) -> Result<Self, ParamError> {
+        v.in_order("min_th", "max_th")?;
+        let hysteresis = v.number("hysteresis");
+        let rule = if v.name("variant") == "floyd" {
+            let every = Duration::from_secs_f64(v.number("interval"));
+            Rule::Floyd { every, next: Instant::ZERO + every, hysteresis: hysteresis as u32, below: 0 }
+        } else if hysteresis == 1.0 {
+            Rule::Feng(Zone::Below)
+        } else {
+            let problem = format!("found {hysteresis}; allowed: 1 where variant = \"feng\"");
+            return Err(ParamError { name: "hysteresis", problem });
+        };
+        let lottery = Lottery::new(v.number("min_th"), v.number("max_th"), v.number("max_p"));
+        let lottery = Lottery { gentle: v.flag("gentle"), ..lottery };
+        Ok(Self { average: Average::new(v, false), lottery, rule })
+    }
+}
+
+impl Aqm for Ared {
+    fn arrive(&mut self, _pkt: &Packet, cx: &mut Cx<'_>) -> Verdict {
+        let avg = self.average.sample(cx);
+        let l = &mut self.lottery;
+        if let Rule::Feng(zone) = &mut self.rule {
+            let now = match avg {
+                _ if avg < l.min_th => Zone::Below,
+                _ if avg < l.max_th => Zone::Between,
+                _ => Zone::Above,
+            };
+            match now {
+                Zone::Below if *zone != now => l.max_p = (l.max_p / 3.0).max(0.0001),
+                Zone::Above if *zone != now => l.max_p = (l.max_p * 2.0).min(1.0),
+                _ => {}
+            }
+            *zone = now;
+        }
+        if l.draw(avg, 1.0, cx.rng) { Verdict::Mark } else { Verdict::Pass }
+    }
+
+    fn wake_at(&self) -> Option<Instant> {
+        match self.rule {
+            Rule::Feng(_) => None,
+            Rule::Floyd { next, .. } => Some(next),
+        }
+    }
+
+    fn wake(&mut self, cx: &mut Cx<'_>) {
+        let Rule::Floyd { every, next, hysteresis, below } = &mut self.rule else { return };
+        *next = cx.now + *every;
+        self.average.decay(cx);
+        let (avg, l) = (self.average.avg, &mut self.lottery);
+        let span = l.max_th - l.min_th;
+        *below = if avg < l.min_th + 0.4 * span { below.saturating_add(1) } else { 0 };
+        if avg > l.min_th + 0.6 * span {
+            l.max_p = (l.max_p + (l.max_p / 4.0).min(0.01)).min(0.5);
+        } else if *below >= *hysteresis {
+            l.max_p = (l.max_p * 0.9).max(0.01);
+        }
+    }
+
+    fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
+        out("avg", self.average.avg);
+        out("max_p", self.lottery.max_p);
+        out("p", self.lottery.probability());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::steps::Steps;
+    use super::*;
+    use crate::Value;
+
+    /// Thresholds 10 and 20, so the target is 14 to 16; the average is the queue's length (`w_q` is 1).
+    fn ared(variant: &'static str, given: &[(&'static str, f64)]) -> Steps {
+        let fixed = [("min_th", 10.0), ("max_th", 20.0), ("w_q", 1.0)];
+        let mut values: Vec<_> =
+            fixed.iter().chain(given).map(|(name, x)| (*name, Value::Number(*x))).collect();
+        values.push(("variant", Value::Name(variant)));
+        let mut ared = Steps::new(&ALGORITHM, &values);
+        ared.state.idle_since = None;
+        ared
+    }
+
+    fn at(steps: &mut Steps, q: u32) {
+        steps.state.packets = q;
+        steps.arrive(1, 1000);
+    }
+
+    /// From 0.1: above the target it grows by min(0.01, max_p/4), inside it stays, below it falls to nine tenths.
+    #[test]
+    fn floyd_moves_max_p_towards_the_target() {
+        let mut ared = ared("floyd", &[]);
+        for (n, (q, max_p)) in
+            [(18, 0.11), (17, 0.12), (16, 0.12), (14, 0.12), (13, 0.108), (0, 0.0972)].into_iter().enumerate()
+        {
+            at(&mut ared, q);
+            assert_eq!(ared.wake(), 500_000 * (n as u64 + 1));
+            assert!((ared.probe("max_p") - max_p).abs() < 1e-12, "{} at q {q}", ared.probe("max_p"));
+        }
+    }
+
+    /// 0.02 grows by a quarter, not by 0.01; nothing leaves 0.01 to 0.5.
+    #[test]
+    fn floyd_keeps_max_p_within_bounds() {
+        let mut small = ared("floyd", &[("max_p", 0.02)]);
+        at(&mut small, 18);
+        small.wake();
+        assert!((small.probe("max_p") - 0.025).abs() < 1e-12);
+        for _ in 0..100 {
+            small.wake();
+        }
+        assert_eq!(small.probe("max_p"), 0.5);
+        at(&mut small, 12);
+        for _ in 0..100 {
+            small.wake();
+        }
+        assert_eq!(small.probe("max_p"), 0.01);
+    }
+
+    /// With a hysteresis of three the third look below the target decreases `max_p`, and each after it; one look inside the
+    /// target begins the count anew.
+    #[test]
+    fn a_hysteresis_waits_for_the_average_to_stay_low() {
+        let mut ared = ared("floyd", &[("hysteresis", 3.0)]);
+        let looks = [12, 12, 15, 12, 12, 12, 12, 15, 12];
+        let decreases = looks.map(|q| {
+            at(&mut ared, q);
+            let before = ared.probe("max_p");
+            ared.wake();
+            ared.probe("max_p") < before
+        });
+        assert_eq!(decreases, [false, false, false, false, false, true, true, false, false]);
+    }
+
+    /// With `w_q` = 1 a millisecond without packets empties the average: what was above the target is below it.
+    #[test]
+    fn an_idle_link_is_not_above_the_target() {
+        let mut ared = ared("floyd", &[]);
+        at(&mut ared, 18);
+        (ared.state.packets, ared.state.idle_since) = (0, Some(Instant::from_nanos(400_000_000)));
+        ared.wake();
+        assert_eq!((ared.probe("avg"), ared.probe("max_p")), (0.0, 0.1 * 0.9));
+    }
+
+    /// From 0.3: doubled each time that the average rises to `max_th`, a third each time that it falls below `min_th`, and
+    /// once only while it stays there; at most 1.
+    #[test]
+    fn feng_acts_when_a_threshold_is_crossed() {
+        let mut ared = ared("feng", &[("max_p", 0.3)]);
+        for (q, max_p) in [
+            (5, 0.3),
+            (15, 0.3),
+            (20, 0.6),
+            (30, 0.6),
+            (19, 0.6),
+            (25, 1.0),
+            (9, 1.0 / 3.0),
+            (3, 1.0 / 3.0),
+            (10, 1.0 / 3.0),
+            (9, 1.0 / 9.0),
+        ] {
+            at(&mut ared, q);
+            assert!((ared.probe("max_p") - max_p).abs() < 1e-12, "{} at q {q}", ared.probe("max_p"));
+        }
+    }
+
+    #[test]
+    fn feng_has_no_hysteresis() {
+        let link = Link { capacity: bentpipe_units::Rate::from_bps(8_000_000), mean_packet: 1000.0 };
+        let given = |name: &str| match name {
+            "variant" => Some(Value::Name("feng")),
+            "hysteresis" => Some(Value::Number(2.0)),
+            _ => None,
+        };
+        let error = Ared::new(&Values::resolve(PARAMS, &link, &given).unwrap()).unwrap_err();
+        assert_eq!(error.to_string(), "hysteresis: found 2; allowed: 1 where variant = \"feng\"");
+    }
+
+    /// 1000 packets a second: 1 - exp(-1/1000) = 0.000 999 500 166 6; after 1000 samples of an empty queue the average has
+    /// fallen to 1/e.
+    #[test]
+    fn the_average_looks_back_over_a_second() {
+        let link = Link { capacity: bentpipe_units::Rate::from_bps(8_000_000), mean_packet: 1000.0 };
+        assert!((w_q(&link) - 0.000_999_500_166_6).abs() < 1e-13);
+        assert!((libm::pow(1.0 - w_q(&link), 1000.0) - libm::exp(-1.0)).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,276 @@
+//! FRED, flow random early drop: RED that looks at what each flow has in the queue.
+//!
+//! Lin & Morris 1997; [B07] 2.2. Of each flow with packets in the queue it knows their number, `qlen`, and how often
+//! the flow went too far, `strike`. A flow's fair part of the queue is `avgcq = max(avg / active flows, 1)`; any flow may
+//! have `min_q` packets waiting, and none more than `max_q`, which is `min_th`, or 2 once `avg >= max_th`. On arrival:
+//!
+//! - a flow with `qlen >= max_q`, or `avg >= max_th` and `qlen > 2 avgcq`, or `qlen >= avgcq` and `strike > 1`:
+//!   `strike += 1`, and the packet is dropped;
+//! - `min_th <= avg < max_th`: RED's lottery, but only for flows with `qlen >= max(min_q, avgcq)`; `count` grows with
+//!   every packet;
+//! - `max_th <= avg`: the packet is dropped;
+//! - `avg < min_th`: it passes, and `count = -1`.
+//!
+//! `avg` is RED's, updated at arrivals and departures. A flow whose `qlen` falls to 0 is forgotten, its strikes with it.
+//!
+//! *Departures:* the listing knows drops alone. What its lottery takes is marked here, so that ECN and windows work as
+//! with RED; what a strike or `max_th` takes is dropped whatever the marking method, for a flow that does not
+//! heed marks is what strikes are for. Where a scheduler with AQMs of its own stands in the queue, what it discards is not
+//! heard of; so all flows are forgotten when an arrival finds the queue empty, and until then such a flow counts for more
+//! than it has.
+//!
+//! *In a satellite gateway:* a PEP gives each connection a buffer and a window of its own, so few connections can have
+//! much in the transmit queue at a time, and FRED does little that RED does not; ahead of the PEP it judges by what a
+//! flow had in the queue an RTT of the PEP ago. It is of use where datagrams that do not slow down share the queue with
+//! connections that do: they are held to `min_th` packets. Short flows with less than `min_q` packets waiting are
+//! never dropped at random, which is kind to web pages.
+
+use super::average::{self, Average};
+use super::lottery::{self, Lottery};
+use crate::registry::{Algorithm, Placement};
+use crate::{Aqm, Cx, FlowId, FlowTable, Packet, Param, ParamError, Range, Tune, Unit, Values, Verdict};
+
+/// The registry's entry.
+pub const ALGORITHM: Algorithm = Algorithm {
+    name: "fred",
+    title: "Flow random early drop",
+    source: "Lin & Morris 1997; [B07] 2.2",
+    params: PARAMS,
+    presets: &[],
+    placement: Placement::Anywhere,
+    build: |values| Ok(Box::new(Fred::new(values)?)),
+};
+
+const PARAMS: &[Param] = &[
+    // Every flow may have one packet waiting.
+    Param { range: Range::between(1.0, 1e9), ..lottery::MIN_TH },
+    lottery::MAX_TH,
+    average::W_Q,
+    average::MAX_P,
+    Param::number(
+        "min_q",
+        Unit::Packets,
+        4.0,
+        Range::between(1.0, 1e6),
+        "What every flow may have waiting without taking part in the lottery",
+    )
+    .origin("Lin & Morris 1997: 4 for large buffers, 2 for small ones")
+    .tune(Tune::Log(1.0, 32.0)),
+    average::MEAN_PACKET,
+];
+
+/// FRED's state.
+#[derive(Debug)]
+pub struct Fred {
+    min_q: f64,
+    average: Average,
+    lottery: Lottery,
+    /// Flows with packets in the watched queue.
+    flows: FlowTable<Known>,
+}
+
+/// What is known of a flow.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    qlen: u32,
+    strike: u32,
+}
+
+impl Fred {
+    /// # Errors
+    /// Unless `min_th < max_th`.
+    pub fn new(v: &Values) -> Result<Self, ParamError> {
+        v.in_order("min_th", "max_th")?;
+        Ok(Self {
+            min_q: v.number("min_q"),
+            average: Average::new(v, false),
+            lottery: Lottery::new(v.number("min_th"), v.number("max_th"), v.number("max_p")),
+            flows: FlowTable::default(),
+        })
+    }
+
+    /// A flow's fair part of the queue.
+    fn avgcq(&self) -> f64 {
+        (self.average.avg / (self.flows.len().max(1)) as f64).max(1.0)
+    }
+
+    /// A packet of a flow is no longer in the queue.
+    fn gone(&mut self, flow: FlowId) {
+        if let Some(known) = self.flows.get_mut(flow) {
+            known.qlen -= 1;
+            if known.qlen == 0 {
+                self.flows.remove(flow);
+            }
+        }
+    }
+}
+
+impl Aqm for Fred {
+    fn arrive(&mut self, pkt: &Packet, cx: &mut Cx<'_>) -> Verdict {
+        if cx.queue.packets == 0 && !self.flows.is_empty() {
+            self.flows.clear();
+        }
+        let avg = self.average.sample(cx);
+        let (min_th, max_th) = (self.lottery.min_th, self.lottery.max_th);
+        let avgcq = self.avgcq();
+        let max_q = if avg >= max_th { 2.0 } else { min_th };
+        let mut qlen = 0.0;
+        // One without packets waiting has no strikes, and none of the limits is below one packet.
+        if let Some(known) = self.flows.get_mut(pkt.flow) {
+            qlen = f64::from(known.qlen);
+            let apart =
+                qlen >= max_q || (avg >= max_th && qlen > 2.0 * avgcq) || (qlen >= avgcq && known.strike > 1);
+            if apart {
+                known.strike = known.strike.saturating_add(1);
+                return Verdict::Drop;
+            }
+        }
+        if min_th <= avg && avg < max_th && qlen < self.min_q.max(avgcq) {
+            self.lottery.pass();
+            return Verdict::Pass;
+        }
+        match self.lottery.draw(avg, 1.0, cx.rng) {
+            true if avg >= max_th => Verdict::Drop,
+            true => Verdict::Mark,
+            false => Verdict::Pass,
+        }
+    }
+
+    fn enqueued(&mut self, pkt: &Packet, _cx: &mut Cx<'_>) {
+        self.flows.get_or_insert_with(pkt.flow, || Known { qlen: 0, strike: 0 }).qlen += 1;
+    }
+
+    fn depart(&mut self, pkt: &Packet, cx: &mut Cx<'_>) -> Verdict {
+        self.average.sample(cx);
+        self.gone(pkt.flow);
+        Verdict::Pass
+    }
+
+    fn overflowed(&mut self, pkt: &Packet, _cx: &mut Cx<'_>) {
+        self.gone(pkt.flow);
+    }
+
+    fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
+        out("avg", self.average.avg);
+        out("avgcq", self.avgcq());
+        out("active_flows", self.flows.len() as f64);
+        out("p", self.lottery.probability());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::steps::Steps;
+    use super::*;
+    use crate::Value;
+
+    /// Two flows, as different as numbers can be.
+    const A: FlowId = 0;
+    const B: FlowId = u32::MAX;
+
+    /// The average is the queue's length (`w_q` is 1).
+    fn fred(given: &[(&'static str, f64)]) -> Steps {
+        let mut values: Vec<_> = given.iter().map(|(name, x)| (*name, Value::Number(*x))).collect();
+        values.push(("w_q", Value::Number(1.0)));
+        let mut fred = Steps::new(&ALGORITHM, &values);
+        fred.state.idle_since = None;
+        fred
+    }
+
+    fn arrive(fred: &mut Steps, flow: FlowId) -> Verdict {
+        fred.flow = flow;
+        fred.arrive(1, 1000)
+    }
+
+    fn enter(fred: &mut Steps, flow: FlowId, packets: u32) {
+        fred.flow = flow;
+        for _ in 0..packets {
+            fred.state.packets += 1;
+            fred.enqueue(1, 1000);
+        }
+    }
+
+    fn leave(fred: &mut Steps, flow: FlowId, packets: u32) {
+        fred.flow = flow;
+        for _ in 0..packets {
+            fred.state.packets -= 1;
+            assert_eq!(fred.depart(1, 1, 1000), Verdict::Pass);
+        }
+    }
+
+    /// Worked out by hand with thresholds 4 and 8 and a lottery that never takes anything (`max_p` = 1e-9).
+    #[test]
+    fn steps_of_the_printed_listing() {
+        let mut fred = fred(&[("min_th", 4.0), ("max_th", 8.0), ("min_q", 2.0), ("max_p", 1e-9)]);
+        assert_eq!(arrive(&mut fred, A), Verdict::Pass);
+        assert_eq!(fred.probe("active_flows"), 0.0, "nothing of it is in the queue yet");
+        enter(&mut fred, A, 4);
+        // qlen = 4 = max_q: dropped, twice: strike = 2.
+        assert_eq!([arrive(&mut fred, A), arrive(&mut fred, A)], [Verdict::Drop; 2]);
+        assert_eq!((fred.probe("avg"), fred.probe("avgcq")), (4.0, 4.0));
+        // qlen = 3 = avgcq: with two strikes it may not have more than its part.
+        leave(&mut fred, A, 1);
+        assert_eq!(arrive(&mut fred, A), Verdict::Drop);
+        // B has as much and no strikes: avg = 6, avgcq = 3, and the lottery lets it pass.
+        enter(&mut fred, B, 3);
+        assert_eq!([arrive(&mut fred, B), arrive(&mut fred, A)], [Verdict::Pass, Verdict::Drop]);
+        assert_eq!((fred.probe("avgcq"), fred.probe("active_flows")), (3.0, 2.0));
+        // avg = 8: B has more than 2; a flow with nothing waiting is dropped too, and stays unknown.
+        enter(&mut fred, B, 2);
+        assert_eq!([arrive(&mut fred, B), arrive(&mut fred, 5)], [Verdict::Drop; 2]);
+        assert_eq!(fred.probe("active_flows"), 2.0);
+        // A leaves and is forgotten, its strikes with it: when it has three packets again, one more is let in.
+        leave(&mut fred, A, 3);
+        assert_eq!((fred.probe("active_flows"), fred.probe("avg")), (1.0, 5.0));
+        leave(&mut fred, B, 5);
+        enter(&mut fred, A, 3);
+        assert_eq!(arrive(&mut fred, A), Verdict::Pass);
+    }
+
+    /// With `min_th` = 1 a flow is stopped at one packet; once the average is `max_th`, at two.
+    #[test]
+    fn above_the_upper_threshold_every_flow_may_have_two_packets() {
+        let mut fred = fred(&[("min_th", 1.0), ("max_th", 5.0), ("max_p", 1e-9)]);
+        enter(&mut fred, A, 1);
+        assert_eq!(arrive(&mut fred, A), Verdict::Drop, "qlen = 1 = max_q");
+        for flow in 1..5 {
+            enter(&mut fred, flow, 1);
+        }
+        // avg = 5: no strike with one packet, but at max_th the packet is dropped all the same, by the lottery's p = 1.
+        assert_eq!((arrive(&mut fred, 4), fred.probe("p")), (Verdict::Drop, 1.0));
+        // Back at avg = 4, p is 0 for flow 1, of which nothing waits; flow 4 with its one packet strikes, and p stays.
+        leave(&mut fred, 1, 1);
+        assert_eq!((arrive(&mut fred, 1), fred.probe("p")), (Verdict::Pass, 0.0));
+        assert_eq!((arrive(&mut fred, 4), fred.probe("p")), (Verdict::Drop, 0.0));
+        // avg = 6 with two packets of flow 4: a strike, for p stays.
+        enter(&mut fred, 4, 2);
+        leave(&mut fred, 4, 1);
+        enter(&mut fred, 1, 1);
+        assert_eq!((arrive(&mut fred, 4), fred.probe("p")), (Verdict::Drop, 0.0));
+    }
+
+    /// With `min_q` = 4 a flow that has three packets never takes part in the lottery, though its packets count; so after
+    /// 100 of them the first of a flow that does is marked for certain: `p_b` = 1/2, and 100 times that is above 1.
+    #[test]
+    fn fragile_flows_are_spared_and_counted() {
+        let mut fred = fred(&[("min_th", 10.0), ("max_th", 30.0), ("min_q", 4.0), ("max_p", 1.0)]);
+        enter(&mut fred, A, 3);
+        enter(&mut fred, B, 9);
+        for flow in 1..9 {
+            enter(&mut fred, flow, 1);
+        }
+        for _ in 0..100 {
+            assert_eq!((arrive(&mut fred, A), fred.probe("p")), (Verdict::Pass, 0.0));
+        }
+        assert_eq!((arrive(&mut fred, B), fred.probe("p")), (Verdict::Mark, 1.0));
+    }
+
+    /// What left without a word is forgotten when the queue is found empty.
+    #[test]
+    fn an_empty_queue_has_no_flows() {
+        let mut fred = fred(&[]);
+        enter(&mut fred, A, 30);
+        fred.state.packets = 0;
+        assert_eq!((arrive(&mut fred, A), fred.probe("active_flows")), (Verdict::Pass, 0.0));
+    }
+}

@@ -1,0 +1,317 @@
+//! SRED, stabilized RED: the load is guessed from how often a packet meets its like in a list of flows seen lately.
+//!
+//! Ott, Lakshman & Wong 1999; [B07] 2.2.2. A list holds `M` zombies, each a flow and a count. Every arriving packet is
+//! compared with `lookups` of them, drawn at random: `Hit = 1` if one has its flow, and that zombie's count grows by one;
+//! else `Hit = 0`, and with probability `overwrite` a random zombie becomes this flow, its count 0. Then
+//! `P = (1 - alpha) P + alpha Hit`: of `n` flows with equal rates, and one lookup, `P` comes to `1/n`. A packet is marked
+//! with a probability that depends on `mode`:
+//!
+//! - `original`: `p_zap = p_sred min(1, 1 / (256 P)^2) (1 + Hit / P)`, where `p_sred` is `max_p` for a queue of
+//!   a third of the buffer or more, `max_p / 4` from a sixth on, and 0 below. There is no average and no lottery.
+//! - `modified` [B07]: `p_new_zap = p_red (1 + Hit / P)` with RED's `p_a` for `p_red`, from RED's average: below `min_th`
+//!   nothing is marked, from `max_th` on everything.
+//!
+//! *Departures:* draws are uniform and with replacement. As in the paper, every packet joins the list without comparison
+//! until it is full; `P` stays 0 for so long, and while it is 0 the factor with the hits is taken as 1. The buffer is
+//! what the watched queue may hold, packets or bytes, whichever is the fuller; where neither has a bound it is taken
+//! as three times `max_th`. The count is kept for looking at, nothing depends on it.
+//!
+//! *In a satellite gateway:* `modified` stands ahead of the PEP and watches the transmit queue, as RED does. Hits are
+//! more likely for a flow that sends much, so it is marked sooner, which spares short and slow connections; with as many
+//! connections as a gateway has, `P` is small and noisy, and the factor `1 + Hit / P` makes of each hit a mark. Many
+//! `lookups` make hits of everything: `P` comes near 1, and all flows are marked twice as often as RED would.
+//! `original` with its thresholds by the buffer is not of use where buffers are long.
+
+use super::average::{self, Average};
+use super::lottery::{self, Lottery};
+use crate::registry::{Algorithm, Placement, Preset};
+use crate::{
+    Aqm, Cx, FlowId, Packet, Param, ParamError, QueueState, Range, Tune, Unit, Value, Values, Verdict,
+};
+
+/// The registry's entry.
+pub const ALGORITHM: Algorithm = Algorithm {
+    name: "sred",
+    title: "Stabilized random early detection",
+    source: "Ott et al. 1999; [B07] 2.2.2",
+    params: PARAMS,
+    presets: PRESETS,
+    placement: Placement::Anywhere,
+    build: |values| Ok(Box::new(Sred::new(values)?)),
+};
+
+const PARAMS: &[Param] = &[
+    Param::name("mode", &["original", "modified"], "modified", "Which probability: the paper's, or RED's")
+        .origin("[B07] 2.2.2")
+        .tune(Tune::Each),
+    Param::number("zombies", Unit::Count, 500.0, Range::between(1.0, 1e6), "Length of the list of zombies")
+        .symbol("M")
+        .origin("SRED 1, [B07] Table 3.1")
+        .tune(Tune::Log(50.0, 5000.0)),
+    Param::number(
+        "lookups",
+        Unit::Count,
+        1.0,
+        Range::between(1.0, 1000.0),
+        "How many zombies a packet is compared with",
+    )
+    .origin("SRED 1, [B07] Table 3.1")
+    .tune(Tune::Log(1.0, 50.0)),
+    Param::number(
+        "overwrite",
+        Unit::One,
+        0.25,
+        Range::between(0.0, 1.0),
+        "Probability with which a packet without a hit becomes a zombie in place of another",
+    )
+    .symbol("p")
+    .origin("Ott et al. 1999")
+    .tune(Tune::Linear(0.05, 1.0)),
+    Param::number(
+        "alpha",
+        Unit::One,
+        0.1,
+        Range::above(0.0, 1.0),
+        "Weight of the newest packet in the frequency of hits",
+    )
+    .symbol("α")
+    .origin("SRED 1, [B07] Table 3.1")
+    .tune(Tune::Log(0.0001, 0.5)),
+    lottery::MIN_TH,
+    lottery::MAX_TH,
+    average::W_Q,
+    average::MAX_P,
+    average::MEAN_PACKET,
+];
+
+const PRESETS: &[Preset] = &[
+    Preset { name: "SRED 1", source: TABLE, marking: None, values: &printed(1.0) },
+    Preset { name: "SRED 2", source: TABLE, marking: None, values: &printed(50.0) },
+];
+const TABLE: &str = "[B07] Table 3.1";
+
+const fn printed(lookups: f64) -> [(&'static str, Value); 9] {
+    [
+        ("mode", Value::Name("modified")),
+        ("min_th", Value::Number(60.0)),
+        ("max_th", Value::Number(120.0)),
+        ("w_q", Value::Number(0.10)),
+        ("max_p", Value::Number(0.7)),
+        ("alpha", Value::Number(0.1)),
+        ("zombies", Value::Number(500.0)),
+        ("lookups", Value::Number(lookups)),
+        // [B07] 2.2.2: a packet without a hit always replaces a zombie.
+        ("overwrite", Value::Number(1.0)),
+    ]
+}
+
+/// A flow that was seen lately.
+#[derive(Clone, Copy, Debug)]
+struct Zombie {
+    flow: FlowId,
+    count: u32,
+}
+
+/// SRED's state.
+#[derive(Debug)]
+pub struct Sred {
+    modified: bool,
+    zombies: Vec<Zombie>,
+    /// M.
+    room: usize,
+    lookups: u32,
+    overwrite: f64,
+    alpha: f64,
+    average: Average,
+    lottery: Lottery,
+    /// P: how often packets hit lately.
+    hits: f64,
+    /// The probability of the last decision.
+    p: f64,
+}
+
+impl Sred {
+    /// # Errors
+    /// Unless `min_th < max_th`.
+    pub fn new(v: &Values) -> Result<Self, ParamError> {
+        v.in_order("min_th", "max_th")?;
+        let room = v.number("zombies") as usize;
+        Ok(Self {
+            modified: v.name("mode") == "modified",
+            zombies: Vec::with_capacity(room),
+            room,
+            lookups: v.number("lookups") as u32,
+            overwrite: v.number("overwrite"),
+            alpha: v.number("alpha"),
+            average: Average::new(v, false),
+            lottery: Lottery::new(v.number("min_th"), v.number("max_th"), v.number("max_p")),
+            hits: 0.0,
+            p: 0.0,
+        })
+    }
+
+    /// Compares a packet's flow with the zombies, and gives the factor that comes of it.
+    fn meet(&mut self, flow: FlowId, cx: &mut Cx<'_>) -> f64 {
+        if self.zombies.len() < self.room {
+            self.zombies.push(Zombie { flow, count: 0 });
+            return 1.0;
+        }
+        let mut hit = 0.0;
+        for _ in 0..self.lookups {
+            let zombie = &mut self.zombies[cx.rng.below(self.room as u64) as usize];
+            if zombie.flow == flow {
+                zombie.count = zombie.count.saturating_add(1);
+                hit = 1.0;
+                break;
+            }
+        }
+        if hit == 0.0 && (self.overwrite >= 1.0 || cx.rng.uniform() < self.overwrite) {
+            self.zombies[cx.rng.below(self.room as u64) as usize] = Zombie { flow, count: 0 };
+        }
+        self.hits += self.alpha * (hit - self.hits);
+        if hit > 0.0 { 1.0 + 1.0 / self.hits } else { 1.0 }
+    }
+
+    /// The paper's `p_sred` for the queue's length.
+    fn by_length(&self, queue: &QueueState) -> f64 {
+        let share = if queue.limit.is_bounded() {
+            queue.fullness()
+        } else {
+            f64::from(queue.packets) / (3.0 * self.lottery.max_th)
+        };
+        if share >= 1.0 / 3.0 {
+            self.lottery.max_p
+        } else if share >= 1.0 / 6.0 {
+            self.lottery.max_p / 4.0
+        } else {
+            0.0
+        }
+    }
+}
+
+impl Aqm for Sred {
+    fn arrive(&mut self, pkt: &Packet, cx: &mut Cx<'_>) -> Verdict {
+        let factor = self.meet(pkt.flow, cx);
+        let marked = if self.modified {
+            let avg = self.average.sample(cx);
+            let marked = self.lottery.draw_weighted(avg, 1.0, factor, cx.rng);
+            self.p = self.lottery.probability();
+            marked
+        } else {
+            let few = 256.0 * self.hits;
+            let damped = if few > 1.0 { 1.0 / (few * few) } else { 1.0 };
+            self.p = (self.by_length(cx.queue) * damped * factor).min(1.0);
+            self.p > 0.0 && cx.rng.uniform() < self.p
+        };
+        if marked { Verdict::Mark } else { Verdict::Pass }
+    }
+
+    fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
+        out("avg", self.average.avg);
+        out("P", self.hits);
+        out("p", self.p);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::steps::Steps;
+    use super::*;
+
+    fn close(a: f64, b: f64) -> bool {
+        (a - b).abs() < 1e-12
+    }
+
+    /// Worked out by hand: two zombies, alpha = 1/2, `w_q` = 1 (so the average is q), thresholds 2 and 6, `max_p` = 1/4. With
+    /// q = 4, `p_b` = 1/8; q = 0 between two such arrivals sets the count back, so that `p_a` = 1/8 each time. Two arrivals of
+    /// flow 7 fill the list; from then on flow 7 hits for certain.
+    #[test]
+    fn steps_of_the_modified_mode() {
+        let given = [("zombies", 2.0), ("overwrite", 1.0), ("alpha", 0.5), ("w_q", 1.0), ("max_p", 0.25)];
+        let given = [&given[..], &[("min_th", 2.0), ("max_th", 6.0)]].concat();
+        let given: Vec<_> = given.into_iter().map(|(name, x)| (name, Value::Number(x))).collect();
+        let mut sred = Steps::new(&ALGORITHM, &given);
+        sred.state.idle_since = None;
+        for (flow, q, hits, p) in [
+            (7, 4, 0.0, 0.125),
+            (7, 0, 0.0, 0.0),
+            // Hit: P = 1/2, and 1 + Hit/P = 3.
+            (7, 4, 0.5, 0.375),
+            (7, 0, 0.75, 0.0),
+            // P = 7/8, and 1 + 8/7 = 15/7.
+            (7, 4, 0.875, 15.0 / 56.0),
+            (7, 0, 0.9375, 0.0),
+            // No hit: the factor is 1, and a zombie becomes flow 8.
+            (8, 4, 0.468_75, 0.125),
+            // From max_th on every packet is marked, hit or not.
+            (9, 6, 0.234_375, 1.0),
+        ] {
+            sred.flow = flow;
+            sred.state.packets = q;
+            let got = sred.arrive(1, 1000);
+            assert!(close(sred.probe("P"), hits), "P {} of flow {flow} at q {q}", sred.probe("P"));
+            assert!(close(sred.probe("p"), p), "p {} of flow {flow} at q {q}", sred.probe("p"));
+            if p == 0.0 || p == 1.0 {
+                assert_eq!(got == Verdict::Mark, p == 1.0, "at q {q}");
+            }
+        }
+    }
+
+    /// A buffer of 1000 packets, `max_p` = 1/2: 1/2 from 334 packets on, 1/8 from 167 on, 0 below. With a hit and P = 1/2,
+    /// 256 P = 128: a 16 384th of that, times 1 + 2.
+    #[test]
+    fn steps_of_the_original_mode() {
+        let given = [("zombies", 3.0), ("alpha", 0.5), ("max_p", 0.5)].map(|(n, x)| (n, Value::Number(x)));
+        let given = [&given[..], &[("mode", Value::Name("original"))]].concat();
+        let mut sred = Steps::new(&ALGORITHM, &given);
+        sred.state.idle_since = None;
+        for (q, p) in [(334, 0.5), (333, 0.125), (166, 0.0), (334, 0.5 * 3.0 / 16_384.0)] {
+            sred.state.packets = q;
+            sred.arrive(1, 1000);
+            assert!(close(sred.probe("p"), p), "p {} at q {q}", sred.probe("p"));
+        }
+        // Without a bound the buffer counts as three times max_th, which is 2 x 33 packets of a millisecond by default.
+        let mut sred = Steps::new(&ALGORITHM, &given);
+        sred.state.limit = crate::Limit::NONE;
+        for (q, p) in [(66, 0.5), (65, 0.125), (32, 0.0)] {
+            sred.state.packets = q;
+            sred.arrive(1, 1000);
+            assert!(close(sred.probe("p"), p), "p {} at q {q}", sred.probe("p"));
+        }
+    }
+
+    /// `n` flows that send alike: P comes to 1/n with one lookup, and to 1 - (1 - 1/n)^k with k (Ott et al. 1999,
+    /// proposition 1, and its like for independent draws). With alpha = 0.001, P has a standard deviation of 0.0067 at most.
+    #[test]
+    fn the_frequency_of_hits_tells_how_many_flows_there_are() {
+        for (lookups, expected) in [(1.0, 0.1), (5.0, 1.0 - libm::pow(0.9, 5.0))] {
+            let given = [("alpha", 0.001), ("lookups", lookups), ("zombies", 500.0)];
+            let mut sred = Steps::new(&ALGORITHM, &given.map(|(name, x)| (name, Value::Number(x))));
+            let mut traffic = bentpipe_units::Rng::stream(1, "sred", 0, "traffic");
+            for us in 0..50_000 {
+                sred.flow = u32::MAX - traffic.below(10) as u32;
+                sred.arrive(us, 1000);
+            }
+            assert!((sred.probe("P") - expected).abs() < 0.03, "{} {lookups}", sred.probe("P"));
+        }
+    }
+
+    /// Half of the packets are of one flow, the others of 50 flows: P = 1/4 + 50/10 000 = 0.255, so the factor is on average
+    /// 1 + 0.5 / 0.255 for the one and 1 + 0.01 / 0.255 for the others: the one is marked 2.85 times as often per packet.
+    #[test]
+    fn a_flow_that_sends_much_is_marked_more_often() {
+        let given = [("alpha", 0.001), ("w_q", 1.0), ("min_th", 0.0), ("max_th", 1e6), ("max_p", 1.0)];
+        let mut sred = Steps::new(&ALGORITHM, &given.map(|(name, x)| (name, Value::Number(x))));
+        (sred.state.idle_since, sred.state.packets) = (None, 1000);
+        let mut traffic = bentpipe_units::Rng::stream(1, "sred", 0, "traffic");
+        let (mut marks, mut packets) = ([0.0_f64; 2], [0.0_f64; 2]);
+        for us in 0..400_000 {
+            sred.flow = traffic.below(100).saturating_sub(49) as u32;
+            let other = usize::from(sred.flow > 0);
+            packets[other] += 1.0;
+            marks[other] += f64::from(u8::from(sred.arrive(us, 1000) == Verdict::Mark));
+        }
+        let ratio = (marks[0] / packets[0]) / (marks[1] / packets[1]);
+        assert!((2.5..3.2).contains(&ratio), "{ratio}: {marks:?} of {packets:?}");
+    }
+}
