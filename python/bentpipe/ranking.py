@@ -57,10 +57,14 @@ def ranking(result: Result) -> list[Ranked]:
 
 
 def drawn(result: Result) -> list[str]:
-    """Return the settings that figures show: all, or of many the best ones."""
+    """Return the settings that figures show: all, or of many the best, those with equal values once."""
     if len(result.settings) <= MANY:
         return result.settings
-    return [ranked.setting for ranked in ranking(result)[:_DRAWN]]
+    values, chosen = result.values(), list[str]()
+    for name in (ranked.setting for ranked in ranking(result)):
+        if all(values[name] != values[other] for other in chosen):
+            chosen.append(name)
+    return chosen[:_DRAWN]
 
 
 def _is_better(metric: Metric, ours: list[float | None], theirs: list[float | None]) -> bool:

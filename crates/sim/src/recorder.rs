@@ -571,7 +571,8 @@ impl Recorder {
             let (packets, bytes) = (f64::from(shown.state().packets), shown.state().bytes as f64);
             let delay = place.delay_sum as f64 * 1e-9 / place.delay_count as f64;
             (place.delay_sum, place.delay_count) = (0, 0);
-            let marks = marked as f64 / judged as f64;
+            // A scheduler's own marks go on while nothing arrives.
+            let marks = if judged == 0 { f64::NAN } else { marked as f64 / judged as f64 };
             let mut column = place.first_series;
             let mut put = |value: f64| {
                 self.series[column].values.push(value);
