@@ -6,7 +6,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help run test check-rust check-python test-rust test-python kernel bench fuzz fmt docs lock setup clean
+.PHONY: help run test check-rust check-python test-rust test-python kernel bench fuzz fmt docs choosing lock setup clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -87,6 +87,10 @@ fmt: $(VENV)/.dev ## format all code
 
 docs: $(CORE) ## renew the generated parts of the docs
 	$(BIN)/python -m bentpipe.reference docs
+
+choosing: $(CORE) ## run every algorithm on the 2007 gateway and renew the table of docs/choosing.md: three minutes
+	$(BIN)/bentpipe compare scenarios/byun2007-gateway.toml --settings all --out results/choosing --force
+	$(BIN)/python -m bentpipe.reference docs results/choosing
 
 setup: $(CORE) $(VENV)/.dev ## set up everything without running anything
 

@@ -104,6 +104,11 @@ def _sum(value: float | None, other: float | None) -> float | None:
     return value if other is None else None if value is None else value + other
 
 
+def _held(run: Recorded) -> float | None:
+    held, rate = _mean(run.samples("pep_buffers")), _mean(run.samples("utilization_out"))
+    return 8 * held / rate if held is not None and rate else None
+
+
 def _run_mean(run: Recorded) -> float | None:
     count = run.drop_runs["count"].cast(pl.Float64)
     runs = _number(count.sum())
@@ -318,6 +323,18 @@ METRICS: tuple[Metric, ...] = (
         DELAY,
         "99th percentile of that time.",
         _counter("queue_delay_p99", 1e3),
+    ),
+    Metric(
+        "pep_delay",
+        "Delay behind the PEP",
+        "s",
+        DELAY,
+        "Time from the PEP's taking a byte to the terminal's acknowledging it: mean bytes held over the mean"
+        " rate sent on the link (Little's law). The satellite's round trip is in it, and so is what waits"
+        " to be sent again.",
+        _held,
+        headline=True,
+        better="less",
     ),
     Metric(
         "jitter",

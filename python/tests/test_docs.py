@@ -180,3 +180,9 @@ def test_the_stub_has_what_the_core_has() -> None:
         }
         body = stub.split(f"class {name}:")[1].split("\n@final")[0].split("\ndef ")[0]
         assert members == set(re.findall(r"    def ([a-z]\w+)", body)), name
+
+
+def test_the_page_on_choosing_has_every_algorithm() -> None:
+    text = (DOCS / "choosing.md").read_text(encoding="utf-8")
+    missing = [name for name in ALGORITHMS if f"| `{name}`" not in text]
+    assert not missing, f"run `make choosing`: {missing}"
