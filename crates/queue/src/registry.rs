@@ -30,7 +30,7 @@ pub struct Algorithm {
 pub enum Placement {
     /// It may mark at one place and watch another.
     Anywhere,
-    /// It acts on packets that leave the watched queue, so it must mark where it watches.
+    /// It acts on packets in the watched queue, or as they leave it, so it must mark where it watches.
     WatchedQueue,
 }
 

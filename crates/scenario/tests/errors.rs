@@ -193,7 +193,7 @@ fn types() {
         (
             "{ algorithm = \"red\" }",
             "\"red\"",
-            "my.toml:18:7: gateway.aqm: found \"red\"; allowed: a table such as { preset = \"RED 4\" }",
+            "my.toml:18:7: gateway.aqm: found \"red\"; allowed: a table such as { algorithm = \"red\" } or { preset = \"RED 4\" }",
         ),
         (
             "[traffic.web]",
@@ -586,7 +586,7 @@ fn places() {
             "algorithm = \"red\"",
             "algorithm = \"codel\"",
             "my.toml:18:21: gateway.aqm.algorithm: found \"codel\" with watch = \"transmit\" and mark = \"receive\"; \
-             allowed: both the same, for it marks packets that leave the queue it watches",
+             allowed: both the same, for it acts on packets in the queue that it watches",
         ),
         (
             "[gateway]",
@@ -712,7 +712,7 @@ fn places() {
     for scheduler in bentpipe_queue::registry::SCHEDULERS.iter().filter(|s| s.signals) {
         let to = format!("[gateway]\nmarking = \"window\"\ntransmit_queue.scheduler = {:?}", scheduler.name);
         let expected = format!(
-            "my.toml:19:28: gateway.transmit_queue.scheduler: found {}; allowed where marking = \"window\" and pep.split \
+            "my.toml:19:28: gateway.transmit_queue.scheduler: found \"{}\"; allowed where marking = \"window\" and pep.split \
              is not empty: a scheduler that signals nothing, for the sender had its acknowledgement, without a mark, ahead \
              of the transmit queue",
             scheduler.name
@@ -1006,6 +1006,35 @@ fn settings() {
             "[run]",
             "[setting.Own]\nalgorithm = \"red\"\nscheduler = \"dr\"\n[run]",
             "my.toml:5:13: setting.Own.scheduler: found \"dr\"; did you mean \"drr\"? allowed: SCHEDULERS",
+        ),
+        (
+            "[run]",
+            "[setting.Own]\nscheduler = \"red\"\n[run]",
+            "my.toml:4:13: setting.Own.scheduler: found \"red\"; that is an AQM: algorithm = \"red\", in a setting or in \
+             the table aqm",
+        ),
+        (
+            "[run]",
+            "[setting.Own]\nscheduler = { algorithm = \"drr\" }\n[run]",
+            "my.toml:4:1: setting.Own.scheduler: found a table; allowed: a number, a name or a value with its unit in \
+             quotes, or true or false",
+        ),
+        (
+            "[run]",
+            "[setting.all]\nalgorithm = \"red\"\n[run]",
+            "my.toml:3:10: setting.all: found as a setting's name; allowed: another one, for \"all\" stands for every \
+             algorithm",
+        ),
+        (
+            "{ algorithm = \"red\" }",
+            "{ algorithm = \"fq_codel\" }",
+            "my.toml:18:21: gateway.aqm.algorithm: found \"fq_codel\"; that is a scheduler: scheduler = \"fq_codel\", at a \
+             gateway in transmit_queue",
+        ),
+        (
+            "{ algorithm = \"red\" }",
+            "{ algorithm = \"window\" }",
+            "my.toml:18:21: gateway.aqm.algorithm: found \"window\"; that is a marking method: marking = \"window\"",
         ),
     ]);
     let scenario = Scenario::parse(GATEWAY, "my.toml", &[]).expect("right");

@@ -20,7 +20,8 @@
 //! place. In the transmit queue its victims have been acknowledged to their senders by the PEP: what it drops there is
 //! sent again over the satellite, and no sender slows down for it. Its place is a receive queue with a rate of its own, or
 //! a gateway that splits nothing; it is of use where some flows are not TCP and do not slow down. With many flows of
-//! equal rates it is RED with a few more drops: of `n` such flows one packet in `n` meets its like.
+//! equal rates it is RED with a few more drops: of `n` such flows one packet in `n` meets its like. Beside a composite
+//! (`fq_codel`, `cake`, …), which shows no waiting packets, nothing is compared and it is RED.
 
 use super::average::{self, Average};
 use super::lottery::{self, Lottery};

@@ -58,7 +58,7 @@ impl<'de> Deserialize<'de> for Aqm {
             type Value = Vec<(String, Scalar)>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a table such as { preset = \"RED 4\" }")
+                f.write_str("a table such as { algorithm = \"red\" } or { preset = \"RED 4\" }")
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
@@ -152,7 +152,7 @@ impl<'de> Deserialize<'de> for Scalar {
             type Value = Scalar;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a number, a value with its unit in quotes, or true or false")
+                f.write_str("a number, a name or a value with its unit in quotes, or true or false")
             }
 
             fn visit_str<E: Error>(self, x: &str) -> Result<Scalar, E> {

@@ -158,6 +158,14 @@ fn look_up(
             None if registry::preset(name).is_some() => {
                 wrong("algorithm", found, format!("that is a preset: preset = {name:?}"))
             }
+            None if registry::scheduler(name).is_some() => {
+                let allowed =
+                    format!("that is a scheduler: scheduler = {name:?}, at a gateway in transmit_queue");
+                wrong("algorithm", found, allowed)
+            }
+            None if registry::marking(name).is_some() => {
+                wrong("algorithm", found, format!("that is a marking method: marking = {name:?}"))
+            }
             None => wrong("algorithm", found, choices(name, names())),
         },
         (_, Some(found @ Scalar::Text(name))) => match registry::preset(name) {

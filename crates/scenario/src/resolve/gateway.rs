@@ -135,7 +135,7 @@ pub fn gateway(
             let problem = format!(
                 "found {}; allowed where marking = {} and pep.split is not empty: a scheduler that signals nothing, \
                  for the sender had its acknowledgement, without a mark, ahead of the transmit queue",
-                gateway.transmit_queue.scheduler.discipline.name,
+                quoted(gateway.transmit_queue.scheduler.discipline.name),
                 quoted(gateway.marking.method.name)
             );
             return Err(cx.error(&key, problem));
@@ -161,14 +161,14 @@ fn place(name: PlaceName) -> Place {
     }
 }
 
-/// Refuses an AQM that acts on packets leaving the watched queue where it is to mark elsewhere.
+/// Refuses an AQM that acts on packets in the watched queue where it is to mark elsewhere.
 pub fn check_place(cx: &Cx<'_>, path: &Path, aqm: &AqmSpec, g: &Gateway) -> Result<(), Error> {
     if aqm.algorithm.placement == Placement::Anywhere || g.watch == g.mark {
         return Ok(());
     }
     let problem = format!(
-        "found \"{}\" with watch = \"transmit\" and mark = \"receive\"; allowed: both the same, for it marks packets \
-         that leave the queue it watches",
+        "found \"{}\" with watch = \"transmit\" and mark = \"receive\"; allowed: both the same, for it acts on \
+         packets in the queue that it watches",
         aqm.algorithm.name
     );
     Err(cx.error(&step(path, "algorithm"), problem))

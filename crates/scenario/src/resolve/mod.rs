@@ -431,6 +431,11 @@ fn settings(cx: &mut Cx<'_>, file: &mut File, s: &mut Scenario, mean_packet: f64
     for (name, raw) in &mut file.setting.0 {
         let path = named("setting", name);
         nodes::check_name(cx, &path, name)?;
+        if name.trim().eq_ignore_ascii_case("all") {
+            let problem =
+                "found as a setting's name; allowed: another one, for \"all\" stands for every algorithm";
+            return Err(cx.key_error(&path, problem.to_owned()));
+        }
         let scheduler = scheduler::of_setting(cx, &path, raw)?;
         let aqm = aqm::resolve(cx, &path, raw, capacity, mean_packet)?;
         aqm::check_threshold(cx, &path, &aqm.spec, limit)?;

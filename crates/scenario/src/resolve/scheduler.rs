@@ -6,7 +6,7 @@ use bentpipe_units::Rate;
 
 use super::aqm::{parameters, scalar, shown};
 use super::{Cx, step};
-use crate::error::{Error, choices};
+use crate::error::{Error, choices, quoted};
 use crate::file::{Aqm, Scalar, Scheduler};
 use crate::model::SchedulerSpec;
 use crate::tree::Path;
@@ -29,10 +29,22 @@ pub fn of_setting(cx: &Cx<'_>, path: &Path, raw: &mut Aqm) -> Result<Option<&'st
     match &found {
         Scalar::Text(name) => match registry::scheduler(name) {
             Some(discipline) => Ok(Some(discipline.name)),
-            None => Err(cx.unknown(&at, name, names())),
+            None => Err(unknown(cx, &at, name)),
         },
         _ => Err(cx.error(&at, format!("found {}; {}", shown(&found), choices("", names())))),
     }
+}
+
+/// What is wrong with a name that no scheduler has.
+fn unknown(cx: &Cx<'_>, at: &Path, name: &str) -> Error {
+    if registry::aqm(name).is_none() {
+        return cx.unknown(at, name, registry::SCHEDULERS.iter().map(|s| s.name));
+    }
+    let found = quoted(name);
+    cx.error(
+        at,
+        format!("found {found}; that is an AQM: algorithm = {found}, in a setting or in the table aqm"),
+    )
 }
 
 /// The scheduler that `raw` describes, at `path`, for a link of `capacity` with packets of `mean_packet` [bytes]. Leaves
@@ -48,7 +60,7 @@ pub fn resolve(
     let at = if cx.root.find(&key).is_some() { &key } else { path };
     let names = || registry::SCHEDULERS.iter().map(|s| s.name);
     let discipline = match raw.get("algorithm") {
-        Some(Scalar::Text(name)) => registry::scheduler(name).ok_or_else(|| cx.unknown(at, name, names()))?,
+        Some(Scalar::Text(name)) => registry::scheduler(name).ok_or_else(|| unknown(cx, at, name))?,
         Some(found) => {
             return Err(cx.error(at, format!("found {}; {}", shown(found), choices("", names()))));
         }
