@@ -29,8 +29,11 @@ _SOURCES = {
 _INDEX = """\
 # Algorithms
 
-Every AQM and every scheduler that a scenario can name, as `aqm = "NAME"` and `scheduler = "NAME"`. An *AQM*
-decides which packets signal congestion; a *scheduler* stores packets and chooses which goes next; a
+Every AQM and every scheduler that a scenario can name, in the table of a gateway or of a link's queue: an AQM
+as `aqm = { algorithm = "NAME" }`, a scheduler as `scheduler = "NAME"` (in `transmit_queue` at a gateway),
+or with parameters as `scheduler = { algorithm = "drr", quantum = "300 B" }`.
+
+An *AQM* decides which packets signal congestion; a *scheduler* stores packets and chooses which goes next; a
 *composite* is a scheduler that signals congestion itself. An AQM that can stand *anywhere* may mark at one
 place and watch the queue at another: in a gateway that is ahead of the PEP, where the sender makes good what
 is dropped, while the queue behind the PEP decides.
@@ -274,12 +277,15 @@ def _presets(presets: list[dict[str, Any]], params: list[dict[str, Any]]) -> lis
     if not presets:
         return ["None."]
     units = {each["name"]: each["unit"] for each in params}
+    methods = json.loads(_core.registry())["markings"]
+    method_units = {row["name"]: {each["name"]: each["unit"] for each in row["params"]} for row in methods}
     rows = []
     for preset in presets:
         values = [f"`{name}` = {quantity(value, units[name])}" for name, value in preset["values"].items()]
         if marking := preset["marking"]:
             given = ", ".join(
-                f"`{name}` = {quantity(value, '')}" for name, value in marking["values"].items()
+                f"`{name}` = {quantity(value, method_units[marking['name']][name])}"
+                for name, value in marking["values"].items()
             )
             values.append(f"marking `{marking['name']}`" + (f" with {given}" if given else ""))
         rows.append(
@@ -312,4 +318,6 @@ def quantity(value: object, unit: str) -> str:
     for scale, name in scales.get(unit, []) if value else []:
         if abs(value) >= scale:
             return f"{value / scale:.6g} {name}"
+    if unit == "packets" and value == 1:
+        unit = "packet"
     return f"{value:.12g}" + (f" {unit}" if unit else "")

@@ -152,8 +152,8 @@ def run(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401
 @click.option(
     "--settings",
     metavar="A,B,…",
-    help='Settings to compare, for example "RED 4,AVQ,AVQRED", or mypkg.MyAqm for an AQM written in Python;'
-    " default: the scenario's.",
+    help='Settings to compare, for example "RED 4,AVQ,AVQRED", all for every algorithm, or mypkg.MyAqm for an'
+    " AQM written in Python; default: the scenario's.",
 )
 @click.pass_context
 def compare(context: click.Context, /, settings: str | None, **options: Any) -> None:  # noqa: ANN401
@@ -381,9 +381,17 @@ def _print_parameters(out: Any, row: dict[str, Any]) -> None:  # noqa: ANN401
         return
     out.print(f"{row['name']}: parameters", style="bold", markup=False)
     cells = [
-        [str(each[key]) for key in ("name", "unit", "default", "range", "doc")] for each in row["params"]
+        [
+            each["name"] if each["symbol"] == each["name"] else f"{each['name']} ({each['symbol']})",
+            each["unit"],
+            f"{_plain(each['default'])}; {each['origin']}",
+            each["range"],
+            each["doc"],
+        ]
+        for each in row["params"]
     ]
-    out.print(console.grid(["name", "unit", "default", "range", "what it is"], cells))
+    heads = ["name (symbol)", "unit", "default; where it comes from", "range", "what it is"]
+    out.print(console.grid(heads, cells))
     for preset in row.get("presets", []):
         given = list(preset["values"].items())
         if preset["marking"]:

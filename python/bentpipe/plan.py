@@ -155,6 +155,7 @@ def expanded(
 ) -> tuple[list[str | algorithm.Setting], tuple[str, ...]]:
     """Return the settings with `all` spelled out, and why some of those are left out."""
     entries = [each.strip() if isinstance(each, str) else each for each in settings]
+    entries = [ALL if isinstance(each, str) and each.lower() == ALL else each for each in entries]
     if ALL not in entries:
         return entries, ()
     able, unable = scenario.all_settings()

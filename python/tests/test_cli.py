@@ -242,7 +242,9 @@ def test_list_and_show(bentpipe: Command) -> None:
     aqms = bentpipe("list", "aqms", "--parameters", check=0).stdout
     for word in ("avqred", "min_capacity", "RED 4", "max_th = 120"):
         assert word in aqms
-    assert "fifo" in bentpipe("list", "schedulers", check=0).stdout
+    schedulers = " ".join(bentpipe("list", "schedulers", "--parameters", check=0).stdout.split())
+    for word in ("fifo", "alpha (α)", "1024; RFC 8290 section 5.2.5", "true; RFC 9332"):
+        assert word in schedulers
     assert "byun2007-gateway" in bentpipe("list", "scenarios", check=0).stdout
     shown = bentpipe("show", "byun2007-gateway", "--setting", "AVQRED", "--duration", "5 min", check=0).stdout
     assert "run.duration" in shown
