@@ -332,7 +332,7 @@ impl Run<'_> {
             return Err(format!("{waiting} packets wait, but the queue says {state:?}"));
         }
         let mut problem = None;
-        self.queue.probe(&mut |name, value| {
+        self.queue.probe(&mut |_, name, value| {
             let probability = name == "p" || name.starts_with("p_");
             if !value.is_finite() || probability && !(0.0..=1.0).contains(&value) {
                 problem = Some(format!("{name} is {value}"));

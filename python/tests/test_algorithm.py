@@ -434,9 +434,9 @@ def test_keyboard_interrupt_goes_on_as_it_is(brief: bp.Scenario) -> None:
         simulated(brief, Late(KeyboardInterrupt()))
 
 
-def test_a_time_to_hold_is_above_zero() -> None:
-    for seconds in (0.0, -1.0, float("nan"), float("inf")):
-        with pytest.raises(ValueError, match="allowed: a time above 0 s"):
+def test_a_time_to_hold_is_a_nanosecond_at_least() -> None:
+    for seconds in (0.0, 1e-12, -1.0, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="allowed: a time of at least 1e-9 s"):
             bp.Verdict.hold(seconds)
 
 

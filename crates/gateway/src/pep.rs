@@ -154,8 +154,8 @@ impl PepBuffers {
         if room < member.segment.min(self.size / 2) { 0 } else { room }
     }
 
-    /// Whether marks move limits, and if so: their mean over the open buffers [bytes], and how many connections are
-    /// offered nothing at all.
+    /// Whether marks move limits, and if so: their mean over the open buffers [bytes], NaN where none is, and how many
+    /// connections are offered nothing at all.
     #[must_use]
     pub fn limits(&self) -> Option<(f64, u32)> {
         self.control?;

@@ -54,10 +54,10 @@ impl Verdict {
     /// Keep it out of the queue for so long [s], then ask again.
     #[staticmethod]
     fn hold(seconds: f64) -> PyResult<Self> {
-        if seconds.is_finite() && seconds > 0.0 {
+        if seconds.is_finite() && seconds >= 1e-9 {
             return Ok(Self(Say::Hold(Duration::from_secs_f64(seconds))));
         }
-        Err(PyValueError::new_err(format!("hold({seconds}): allowed: a time above 0 s")))
+        Err(PyValueError::new_err(format!("hold({seconds}): allowed: a time of at least 1e-9 s")))
     }
 
     /// Discard, and with it the waiting packet that `Cx.sample` has shown in this call.

@@ -85,7 +85,7 @@ pub enum Verdict {
     Drop,
     /// Discard, and with it the waiting packet that [`Cx::sample`] has shown (CHOKe).
     DropBoth(Spot),
-    /// Keep it out of the queue for so long, then ask again (RED-FC). Later packets may overtake it.
+    /// Keep it out of the queue for so long, a nanosecond at least, then ask again (RED-FC). Later packets may overtake it.
     Hold(Duration),
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use bentpipe_units::{Instant, Rate, Rng};
+use bentpipe_units::{Duration, Instant, Rate, Rng};
 
 use crate::{
     Aqm, Cx, Discard, DropReason, Ecn, FlowEvent, FlowId, Limit, Marking, Outcome, Packet, QueueState,
@@ -119,7 +119,8 @@ impl Queue {
         let verdict = w.aqm.arrive(pkt, &mut cx);
         match verdict {
             Verdict::Hold(time) => {
-                self.hold(*pkt, now + time);
+                // Not for no time at all: it would be asked again at once, for ever.
+                self.hold(*pkt, now + time.max(Duration::from_nanos(1)));
                 return false;
             }
             Verdict::DropBoth(spot) => self.evict(spot, now, out),
@@ -256,10 +257,10 @@ impl Queue {
         &self.watched.counters
     }
 
-    /// Reports the internal state of the Aqm and of the scheduler.
-    pub fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
-        self.watched.aqm.probe(out);
-        self.scheduler.probe(out);
+    /// Reports internal state: whether it is the Aqm's or the scheduler's, name and value.
+    pub fn probe(&self, out: &mut dyn FnMut(&'static str, &'static str, f64)) {
+        self.watched.aqm.probe(&mut |name, value| out("aqm", name, value));
+        self.scheduler.probe(&mut |name, value| out("scheduler", name, value));
     }
 
     /// Packets waiting, integrated over time since the run began [packet s].
@@ -360,5 +361,48 @@ impl Outcome for Loss<'_> {
         }
         self.dropped(pkt, DropReason::Aqm);
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sched::fifo::Fifo;
+
+    /// Holds every packet for no time.
+    struct Holds;
+
+    impl Aqm for Holds {
+        fn arrive(&mut self, _pkt: &Packet, _cx: &mut Cx<'_>) -> Verdict {
+            Verdict::Hold(Duration::ZERO)
+        }
+    }
+
+    struct Nothing;
+
+    impl Discard for Nothing {
+        fn dropped(&mut self, _pkt: Packet, _reason: DropReason) {}
+    }
+
+    /// A packet that is held again and again does not stop the clock.
+    #[test]
+    fn a_held_packet_is_asked_again_later() {
+        let setup = Setup {
+            marking: Marking::Drop,
+            limit: Limit::NONE,
+            capacity: Rate::from_bps(1_000_000),
+            seed: 1,
+            name: String::new(),
+        };
+        let mut queue = Queue::new(Box::<Fifo>::default(), Box::new(Holds), &setup);
+        let mut now = Instant::ZERO;
+        assert!(queue.judge(Packet::new(1000, 1, 0), now, &mut Nothing).is_none());
+        for _ in 0..3 {
+            let due = queue.wake_at();
+            assert!(due > Some(now), "{due:?} at {now:?}");
+            now = due.unwrap_or(now);
+            assert!(queue.wake(now, &mut Nothing).is_none());
+            assert_eq!((queue.state().held, queue.check()), (1, Ok(())));
+        }
     }
 }

@@ -155,7 +155,7 @@ impl Traffic {
             if let Some(pkt) = queue.judge(pkt, now, &mut lost) {
                 queue.enter(pkt, now, &mut lost);
             }
-            queue.probe(&mut |name, value| {
+            queue.probe(&mut |_, name, value| {
                 assert!(value.is_finite(), "{name} is {value}");
                 assert!(!is_probability(name) || (0.0..=1.0).contains(&value), "{name} is {value}");
             });
@@ -232,7 +232,7 @@ fn any_aqm_can_be_under_threshold_control() {
             assert_eq!(fate.lost.is_empty(), load < 1.0, "{name} lost {}", fate.lost.len());
             let overflowed = fate.lost.iter().filter(|(_, reason)| *reason == DropReason::Overflow).count();
             assert_eq!(overflowed, 0, "{name}");
-            queue.probe(&mut |name, value| assert!(name != "c" || (0.0..=1.0).contains(&value)));
+            queue.probe(&mut |_, name, value| assert!(name != "c" || (0.0..=1.0).contains(&value)));
         }
     }
 }
@@ -376,7 +376,7 @@ fn whatever_signals_by_chance_shows_its_probability() {
         let mut queue = pair.queue(Marking::Drop, 400);
         Traffic { load: 1.5, packets: 2_000, ..TRAFFIC }.drive(&mut queue);
         let mut shown = false;
-        queue.probe(&mut |name, _| shown |= is_probability(name));
+        queue.probe(&mut |_, name, _| shown |= is_probability(name));
         let excused = NO_PROBABILITY.iter().any(|(other, _)| *other == name);
         if shown == excused {
             problems.push(match shown {

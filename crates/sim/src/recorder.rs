@@ -387,7 +387,7 @@ impl Recorder {
         self.place_names.extend(names.iter().cloned());
         let first_series = self.series.len();
         let mut columns: Vec<String> = series.iter().map(|s| (*s).to_owned()).collect();
-        queue.probe(&mut |probe, _| columns.push(format!("aqm.{probe}")));
+        queue.probe(&mut |whose, name, _| columns.push(format!("{whose}.{name}")));
         for column in columns {
             self.series.push(Series { name: format!("{prefix}{column}"), values: Vec::new() });
         }
@@ -598,7 +598,7 @@ impl Recorder {
                 put(mean);
                 put(f64::from(closed));
             }
-            queue.probe(&mut |_, value| put(value));
+            queue.probe(&mut |_, _, value| put(value));
         }
         self.samples += u64::from(began);
         let next = now + self.interval;

@@ -2,6 +2,9 @@
 
 mod common;
 
+use std::collections::BTreeSet;
+
+use bentpipe_queue::registry::SCHEDULERS;
 use bentpipe_scenario::Scenario;
 use common::{results, shipped};
 
@@ -102,6 +105,20 @@ fn what_is_held_evicted_or_controlled_is_accounted_for() {
         let completed = r.flows.iter().filter(|f| f.completed).count();
         assert!(completed > 25, "{overrides:?}: {completed} completed");
         assert!(r.summary.aqm_drops > 0, "{overrides:?}: {:?}", r.summary);
+    }
+}
+
+/// An AQM and a composite that both call something `p` show both.
+#[test]
+fn every_series_has_a_name_of_its_own() {
+    for scheduler in SCHEDULERS {
+        let chosen = format!("gateway.transmit_queue.scheduler={}", scheduler.name);
+        let r = results(
+            &shipped("small-gateway", &["gateway.aqm.algorithm=pie", &chosen, "run.duration=2 s"]),
+            1,
+        );
+        let names: BTreeSet<_> = r.series.iter().map(|series| &series.name).collect();
+        assert_eq!(names.len(), r.series.len(), "{}: {names:?}", scheduler.name);
     }
 }
 

@@ -88,7 +88,7 @@ impl Steps {
     /// What the scheduler tells of itself.
     pub fn probe(&self, name: &str) -> f64 {
         let mut found = f64::NAN;
-        self.queue.probe(&mut |probe, value| {
+        self.queue.probe(&mut |_, probe, value| {
             if probe == name {
                 found = value;
             }
