@@ -244,19 +244,22 @@ impl AqmSpec {
     pub fn is_none(&self) -> bool {
         self.algorithm.name == crate::resolve::aqm::NONE && self.outside.is_empty()
     }
-}
 
-impl AqmSpec {
     /// Makes one.
     ///
     /// # Errors
     /// Where two values do not go together, which [`Algorithm::build`] has ruled out.
     pub fn build(&self) -> Result<Box<dyn Aqm>, ParamError> {
-        let aqm = (self.algorithm.build)(&self.values)?;
-        Ok(match self.threshold {
+        (self.algorithm.build)(&self.values).map(|aqm| self.controlled(aqm))
+    }
+
+    /// Puts an algorithm under threshold control where that is asked for.
+    #[must_use]
+    pub fn controlled(&self, aqm: Box<dyn Aqm>) -> Box<dyn Aqm> {
+        match self.threshold {
             Some(th) => Box::new(Threshold::new(aqm, th)),
             None => aqm,
-        })
+        }
     }
 }
 

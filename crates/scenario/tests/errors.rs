@@ -1135,6 +1135,18 @@ fn overrides_that_no_setting_has() {
     assert_eq!(scenario.all_used().expect_err("unused").to_string(), expected);
     let error = scenario.with_settings(&["red", "AVQ"]).expect_err("none of them has it");
     assert_eq!(error.to_string(), expected);
+
+    // A scheduler's parameter holds for the settings with that scheduler; the others keep theirs, by default fifo.
+    let quantum = "gateway.transmit_queue.scheduler.quantum=3000 B".to_owned();
+    let scenario = Scenario::parse(GATEWAY, "my.toml", &[quantum]).expect("may hold for a setting");
+    assert_eq!(
+        scenario.all_used().expect_err("unused").to_string(),
+        "--set gateway.transmit_queue.scheduler.quantum=3000 B: gateway.transmit_queue.scheduler.quantum: fifo has no \
+         parameters"
+    );
+    let both = scenario.with_settings(&["drr", "red"]).expect("drr has it");
+    let values = &both[0].gateways[0].transmit_queue.scheduler.values;
+    assert_eq!(values.number("quantum"), 3000.0);
 }
 
 #[test]

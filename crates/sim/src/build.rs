@@ -191,7 +191,7 @@ impl Builder<'_, '_> {
     /// The AQM that the scenario describes, or, in the subject's place, the one that was given instead.
     fn aqm(&mut self, spec: &scenario::AqmSpec, is_subject: bool, name: &str) -> Result<Box<dyn Aqm>, Error> {
         match self.make_aqm.as_mut().filter(|_| is_subject) {
-            Some(make) => Ok(make()),
+            Some(make) => Ok(spec.controlled(make())),
             None => spec.build().map_err(|e| Error(format!("{name}: {e}"))),
         }
     }

@@ -34,3 +34,14 @@ fn it_is_the_same_as_a_setting() {
         assert_ne!(found.events, results(&scenario, 1).events, "{name}: {setting} changes something");
     }
 }
+
+/// Threshold control holds for it as for any other.
+#[test]
+fn it_may_be_under_threshold_control() {
+    let overrides =
+        ["run.duration=20 s", "gateway.aqm.threshold=0.5", "gateway.transmit_queue.limit=60 packets"];
+    let scenario = shipped("small-gateway", &overrides);
+    let set = scenario.with_setting("avqred").unwrap();
+    let (found, _) = given(&scenario, &set);
+    assert_eq!(format!("{:?}", found.series), format!("{:?}", results(&set, 1).series));
+}

@@ -136,11 +136,12 @@ fn method(root: &Node, path: &Path) -> Option<&'static Method> {
     }
 }
 
-/// The scheduler that a name or a table names; none where it names one that there is not.
+/// The scheduler that a name or a table names, else the default; none where it names one that there is not.
 fn discipline(scheduler: Option<&Node>) -> Option<&'static Discipline> {
     match scheduler.map(|node| &node.value) {
         Some(Value::Text(name)) => registry::scheduler(name),
-        _ => scheduler.and_then(|s| s.get_text("algorithm")).and_then(registry::scheduler),
+        Some(_) => scheduler.and_then(|s| s.get_text("algorithm")).and_then(registry::scheduler),
+        None => registry::SCHEDULERS.first(),
     }
 }
 
@@ -192,7 +193,7 @@ fn path_of(root: &Node, change: &Override) -> Result<Vec<Step>, Error> {
             let given = gateway.and_then(|g| g.get_text("name")).unwrap_or("gateway");
             let key = matches!(
                 *name,
-                "aqm" | "receive_queue" | "pep" | "transmit_queue" | "regulator" | "spacelink"
+                "aqm" | "marking" | "receive_queue" | "pep" | "transmit_queue" | "regulator" | "spacelink"
             );
             if *name == given && !key {
                 Ok([steps(&["gateway"]), steps(rest)].concat())
