@@ -356,7 +356,7 @@ class _Book:
         wide = max(spots) > _WIDE * min(point["x"] for point in points)
         least = max(0.5 * min(point["x"] for point in points), 0.1)
         x_scale = (
-            alt.Scale(type="log", domain=[least, 3 * max(spots)], nice=False)
+            alt.Scale(type="log", domain=[least, 3 * max(spots)], nice=False, clamp=True)
             if wide
             else alt.Scale(domain=[0, rounded_up(max(spots) * 1.12)], nice=False)
         )
