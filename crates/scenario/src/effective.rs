@@ -61,11 +61,13 @@ fn is_one_value(table: &serde_json::Map<String, Value>) -> bool {
 
 fn origin_of(cx: &Cx<'_>, path: &Path) -> Origin {
     let Some((last, around)) = path.split_last() else { return Origin::Default };
-    let entry = cx.root.find(around).and_then(|table| {
-        let is_last = |key: &str| matches!(last, Step::Key(k) if k == key);
-        table.entries().iter().find(|e| is_last(&e.key))
+    let is_last = |key: &str| matches!(last, Step::Key(k) if k == key);
+    let at = cx.root.find(around).and_then(|table| match table.value {
+        // A scheduler or a marking method that is given by its name alone.
+        NodeValue::Text(_) => (is_last("algorithm") || is_last("method")).then_some(table.at),
+        _ => table.entries().iter().find(|e| is_last(&e.key)).map(|e| e.node.at),
     });
-    match entry.map(|e| e.node.at) {
+    match at {
         Some(At::File(_)) => Origin::Given,
         Some(At::Override(_)) => Origin::Override,
         Some(At::Setting) => Origin::Setting,

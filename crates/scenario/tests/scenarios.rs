@@ -460,6 +460,12 @@ fn effective_values_say_where_they_come_from() {
     );
     let avq = s.with_setting("AVQ").expect("a setting");
     assert_eq!(find(&avq, "gateway.aqm.preset"), row("AVQ", Origin::Setting, "of avq, [B07] Table 3.1"));
+    // What is given by its name alone.
+    let drr = s.with_setting("drr").expect("a setting");
+    assert_eq!(find(&drr, "gateway.transmit_queue.scheduler.algorithm"), row("drr", Origin::Setting, ""));
+    assert_eq!(find(&drr, "gateway.transmit_queue.scheduler.head_drop").1, Origin::Default);
+    let window = load("byun2007-gateway", &["gateway.marking=window", "gateway.pep.buffer_per=connection"]);
+    assert_eq!(find(&window, "gateway.marking.method"), row("window", Origin::Override, ""));
 }
 
 #[test]
