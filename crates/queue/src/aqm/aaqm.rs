@@ -252,4 +252,15 @@ mod tests {
         aaqm.wake();
         assert!((aaqm.probe("rho") - 0.5).abs() < 1e-12);
     }
+
+    /// One overload: p = p1 = 1/4, which marks a quarter of 10 000 arrivals, within five standard errors of 43.
+    #[test]
+    fn marks_with_its_probability() {
+        let mut aaqm = aaqm();
+        aaqm.state.idle_since = None;
+        aaqm.arrive(1, 1000);
+        aaqm.wake();
+        let marks = (0..10_000).filter(|us| aaqm.arrive(10_001 + us, 1000) == Verdict::Mark).count();
+        assert!((2283..=2717).contains(&marks), "{marks}");
+    }
 }

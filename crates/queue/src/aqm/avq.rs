@@ -232,4 +232,20 @@ mod tests {
         avq.arrive(1_001_000, 1000);
         assert!((avq.probe("virtual_capacity") / 8.0 - 549_850.0).abs() < 1e-6);
     }
+
+    /// With alpha = 1 and gamma = 1/2, C' never exceeds C = 1e6, however long nothing came: 1e6 - 1000. And 2000 packets of
+    /// 1000 bytes at a time leave none of it, from where it rises by 0.5 1e6 0.004, less the packet: 1000.
+    #[test]
+    fn the_virtual_capacity_stays_between_nothing_and_the_link_s() {
+        let given = [("gamma", 0.5), ("alpha", 1.0)].map(|(name, x)| (name, Value::Number(x)));
+        let mut avq = Steps::new(&ALGORITHM, &given);
+        avq.arrive(100_000_000, 1000);
+        assert!((avq.probe("virtual_capacity") / 8.0 - 999_000.0).abs() < 1e-6);
+        for _ in 0..2000 {
+            avq.arrive(100_000_000, 1000);
+        }
+        assert_eq!(avq.probe("virtual_capacity"), 0.0);
+        avq.arrive(100_004_000, 1000);
+        assert!((avq.probe("virtual_capacity") / 8.0 - 1000.0).abs() < 1e-6);
+    }
 }

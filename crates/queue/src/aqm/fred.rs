@@ -205,8 +205,13 @@ mod tests {
         assert_eq!(arrive(&mut fred, A), Verdict::Pass);
         assert_eq!(fred.probe("active_flows"), 0.0, "nothing of it is in the queue yet");
         enter(&mut fred, A, 4);
-        // qlen = 4 = max_q: dropped, twice: strike = 2.
-        assert_eq!([arrive(&mut fred, A), arrive(&mut fred, A)], [Verdict::Drop; 2]);
+        // qlen = 4 = max_q: dropped: strike = 1, and that alone does not keep it from its part.
+        assert_eq!(arrive(&mut fred, A), Verdict::Drop);
+        leave(&mut fred, A, 1);
+        assert_eq!(arrive(&mut fred, A), Verdict::Pass);
+        // Once more: strike = 2.
+        enter(&mut fred, A, 1);
+        assert_eq!(arrive(&mut fred, A), Verdict::Drop);
         assert_eq!((fred.probe("avg"), fred.probe("avgcq")), (4.0, 4.0));
         // qlen = 3 = avgcq: with two strikes it may not have more than its part.
         leave(&mut fred, A, 1);
@@ -272,5 +277,31 @@ mod tests {
         enter(&mut fred, A, 30);
         fred.state.packets = 0;
         assert_eq!((arrive(&mut fred, A), fred.probe("active_flows")), (Verdict::Pass, 0.0));
+    }
+
+    /// A has 9 packets and B 6: avg = 15 and avgcq = 7.5. B has more than `min_q`, but not its part, and is not asked; with two
+    /// more it is: `p_b` = 1/2 (17 - 10) / 20, and count is 1.
+    #[test]
+    fn a_flow_below_its_part_takes_no_part_in_the_lottery() {
+        let mut fred = fred(&[("min_th", 10.0), ("max_th", 30.0), ("min_q", 2.0), ("max_p", 0.5)]);
+        enter(&mut fred, A, 9);
+        assert_eq!(fred.probe("avgcq"), 1.0, "no average yet, and no part is less than a packet");
+        enter(&mut fred, B, 6);
+        assert_eq!((arrive(&mut fred, B), fred.probe("p")), (Verdict::Pass, 0.0));
+        enter(&mut fred, B, 3);
+        arrive(&mut fred, B);
+        assert_eq!(fred.probe("avgcq"), 9.0);
+        assert!((fred.probe("p") - 0.2 / (1.0 - 0.2)).abs() < 1e-12, "{}", fred.probe("p"));
+    }
+
+    /// A packet that was lost for want of room is none of its flow's.
+    #[test]
+    fn what_overflows_does_not_wait() {
+        let mut fred = fred(&[]);
+        enter(&mut fred, A, 2);
+        fred.overflow(1, 1000);
+        assert_eq!(fred.probe("active_flows"), 1.0);
+        fred.overflow(1, 1000);
+        assert_eq!(fred.probe("active_flows"), 0.0);
     }
 }

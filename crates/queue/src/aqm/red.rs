@@ -189,6 +189,19 @@ mod tests {
             assert_eq!(red.arrive(1, 1000), Verdict::Mark, "avg is 16");
             red.state.packets = 1;
             assert_eq!(red.arrive(2, 1000), verdict, "avg is 8.5");
+            red.state.packets = 4;
+            assert_eq!(red.arrive(3, 1000), Verdict::Mark, "avg is 6.25");
+            red.state.packets = 2;
+            red.arrive(4, 1000);
+            assert!(red.probe("p") > 0.0, "avg is 4.125, and two packets are no short queue");
+        }
+        // avg = 4, count 0; then spared at 2.5; then at 3.75 count 0 again: p_a = p_b = 1/2 1.75/4.
+        let mut red = Steps::new(&ALGORITHM, &[&given[..], &[("ns2", Value::Flag(true))]].concat());
+        red.state.idle_since = None;
+        for (q, p) in [(8, 0.25), (1, 0.0), (5, 0.218_75)] {
+            red.state.packets = q;
+            red.arrive(1, 1000);
+            assert!(close(red.probe("p"), p), "p {} at q {q}", red.probe("p"));
         }
     }
 
@@ -253,5 +266,35 @@ mod tests {
         assert!(marks(&[w(0.02), gentle, ("max_th", Value::Number(100.0))]) > some);
         assert!(marks(&[w(0.02), gentle, ("max_p", Value::Number(0.2))]) > some);
         assert!(marks(&[w(0.02)]) > some);
+    }
+
+    /// Thresholds 2 and 6, avg = q = 4, max_p = 1/2: p_b = 1/4 for a mean packet, of 1000 bytes, and in proportion for others.
+    /// An empty queue in between sets the count back, so that p_a = p_b.
+    #[test]
+    fn in_byte_mode_long_packets_are_marked_more_often() {
+        let given =
+            [("min_th", 2.0), ("max_th", 6.0), ("w_q", 1.0)].map(|(name, x)| (name, Value::Number(x)));
+        let mut red = Steps::new(&ALGORITHM, &[&given[..], &[("bytes", Value::Flag(true))]].concat());
+        red.state.idle_since = None;
+        for (len, p) in [(1000, 0.25), (500, 0.125), (0, 0.0), (40, 0.01), (4000, 1.0), (65_535, 1.0)] {
+            red.state.packets = 0;
+            red.arrive(1, 1000);
+            red.state.packets = 4;
+            red.arrive(1, len);
+            assert!(close(red.probe("p"), p), "p {} for {len} bytes", red.probe("p"));
+        }
+    }
+
+    /// As above, p_b = 1/4: four packets (count 0 to 3) are spared, then p_a = 1/4 / (2 - 1).
+    #[test]
+    fn the_first_packets_are_spared_where_told() {
+        let given =
+            [("min_th", 2.0), ("max_th", 6.0), ("w_q", 1.0)].map(|(name, x)| (name, Value::Number(x)));
+        let mut red = Steps::new(&ALGORITHM, &[&given[..], &[("wait", Value::Flag(true))]].concat());
+        (red.state.idle_since, red.state.packets) = (None, 4);
+        for p in [0.0, 0.0, 0.0, 0.0, 0.25] {
+            red.arrive(1, 1000);
+            assert!(close(red.probe("p"), p), "{} is not {p}", red.probe("p"));
+        }
     }
 }

@@ -109,6 +109,7 @@ impl Aqm for RedFc {
 mod tests {
     use bentpipe_units::{Instant, Rate};
 
+    use super::super::steps::Steps;
     use super::*;
     use crate::{Discard, DropReason, Limit, Link, Marking, Queue, Setup, Value, sched::fifo::Fifo};
 
@@ -230,5 +231,17 @@ mod tests {
         let mut redfc = Bench::new(0.0);
         assert!(redfc.arrive(0, 1) && redfc.arrive(0, 2) && !redfc.arrive(0, 3));
         assert_eq!(redfc.lost.0, [3]);
+    }
+
+    /// Thresholds 2 and 6, avg = q = 4, `max_p` = 1/2: `p_b` = 1/4. Count 0: 1/4; then count is 1, held or not: 1/3.
+    #[test]
+    fn red_s_probability_holds() {
+        let given = [("min_th", 2.0), ("max_th", 6.0), ("w_q", 1.0), ("max_p", 0.5)];
+        let mut redfc = Steps::new(&ALGORITHM, &given.map(|(name, x)| (name, Value::Number(x))));
+        (redfc.state.idle_since, redfc.state.packets) = (None, 4);
+        for p in [0.25, 1.0 / 3.0] {
+            redfc.arrive(1, 1000);
+            assert!((redfc.probe("p") - p).abs() < 1e-12, "{} is not {p}", redfc.probe("p"));
+        }
     }
 }

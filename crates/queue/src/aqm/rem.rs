@@ -148,9 +148,9 @@ mod tests {
     use super::*;
     use crate::Value;
 
-    /// Worked out by hand: a link that sends 10 packets of 1000 bytes in 10 ms (8 Mbit/s), gamma = 0.1, alpha = 0.5, b_ref
-    /// = 4, phi = 2. 12 arrivals and 8 waiting: 0.5 * 4 + 2 = 4, price 0.4, p = 1 - 2^-0.4. None and none: -2 - 10 = -12,
-    /// price max(0.4 - 1.2, 0) = 0.
+    /// Worked out by hand: a link that sends 20 packets of 500 bytes in 10 ms (8 Mbit/s), gamma = 0.1, alpha = 0.5, b_ref
+    /// = 4, phi = 2. 22 arrivals and 8 waiting: 0.5 * 4 + 2 = 4, price 0.4, p = 1 - 2^-0.4. None and none: -2 - 20 = -22,
+    /// price max(0.4 - 2.2, 0) = 0.
     #[test]
     fn steps_of_the_equation() {
         let given = [
@@ -159,11 +159,11 @@ mod tests {
             ("alpha", 0.5),
             ("phi", 2.0),
             ("interval", 0.01),
-            ("mean_packet", 1000.0),
+            ("mean_packet", 500.0),
         ];
         let mut rem = Steps::new(&ALGORITHM, &given.map(|(name, x)| (name, Value::Number(x))));
-        for us in 0..12 {
-            assert_eq!(rem.arrive(us, 1000), Verdict::Pass);
+        for us in 0..22 {
+            assert_eq!(rem.arrive(us, 500), Verdict::Pass);
         }
         rem.state.packets = 8;
         assert_eq!(rem.wake(), 10_000);
@@ -172,5 +172,17 @@ mod tests {
         rem.state.packets = 0;
         assert_eq!(rem.wake(), 20_000);
         assert_eq!((rem.probe("price"), rem.probe("p")), (0.0, 0.0));
+    }
+
+    /// A price of 1 to the base 2 marks half of 10 000 arrivals, within five standard errors of 50.
+    #[test]
+    fn marks_with_its_probability() {
+        let given = [("b_ref", 0.0), ("gamma", 1.0), ("alpha", 1.0), ("phi", 2.0), ("interval", 0.01)];
+        let mut rem = Steps::new(&ALGORITHM, &given.map(|(name, x)| (name, Value::Number(x))));
+        rem.state.packets = 11;
+        rem.wake();
+        assert_eq!((rem.probe("price"), rem.probe("p")), (1.0, 0.5));
+        let marks = (0..10_000).filter(|us| rem.arrive(10_001 + us, 1000) == Verdict::Mark).count();
+        assert!((4750..=5250).contains(&marks), "{marks}");
     }
 }

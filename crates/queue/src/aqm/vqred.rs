@@ -335,4 +335,26 @@ mod tests {
         assert_eq!(light, 0);
         assert!((1000..=1020).contains(&heavy), "{heavy} packets of 1000 bytes in 10 s at 100 kB/s");
     }
+
+    /// A virtual queue of just `max_th`, 4000 bytes at a byte a microsecond, marks for certain; a drop takes more.
+    #[test]
+    fn at_the_upper_threshold_packets_are_marked() {
+        let mut vqred = vqred("link", &[("min_th", 0.0039), ("max_th", 0.004)]);
+        for verdict in [Verdict::Pass, Verdict::Pass, Verdict::Pass, Verdict::Pass, Verdict::Mark] {
+            assert_eq!(vqred.arrive(10, 1000), verdict);
+        }
+        assert_eq!((vqred.probe("v"), vqred.probe("p")), (0.004, 1.0));
+    }
+
+    /// Half way between the thresholds, 5000 bytes of 4000 to 6000, half of 10 000 packets are marked, within five standard
+    /// errors of 50; none of them joins.
+    #[test]
+    fn marks_with_its_probability() {
+        let mut vqred = vqred("link", &[("min_th", 0.004), ("max_th", 0.006)]);
+        for _ in 0..5 {
+            vqred.arrive(10, 1000);
+        }
+        let marks = (0..10_000).filter(|_| vqred.judge(10, 1000, 0) == Verdict::Mark).count();
+        assert!((4750..=5250).contains(&marks), "{marks}");
+    }
 }
