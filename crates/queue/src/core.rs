@@ -89,6 +89,10 @@ pub enum Verdict {
     Hold(Duration),
 }
 
+/// How many waiting packets are discarded at most, for signals, before one goes on without: so that the work for a packet
+/// that leaves is bounded, however many are due. As many as a batch of FQ-CoDel's (RFC 8290, section 4.1).
+pub const MOST_DISCARDS: u32 = 64;
+
 /// Where a waiting packet stands, until its scheduler next takes or gives one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spot(pub u32);
@@ -234,7 +238,8 @@ pub trait Aqm: Send {
 pub trait Scheduler: Send {
     /// Takes a packet. Whatever is sacrificed for want of room, the packet itself perhaps, goes to `out`.
     fn push(&mut self, pkt: Packet, cx: &mut Cx<'_>, out: &mut dyn Outcome);
-    /// Gives the packet that leaves next.
+    /// Gives the packet that leaves next; none only where none is left. For signals it discards no more than
+    /// [`MOST_DISCARDS`] before.
     fn pop(&mut self, cx: &mut Cx<'_>, out: &mut dyn Outcome) -> Option<Packet>;
     /// The packet that would leave next; one that [`Scheduler::pop`] may still discard, to give another or none.
     fn peek(&self) -> Option<&Packet>;

@@ -17,7 +17,7 @@ pub mod sched;
 mod table;
 
 pub use crate::core::{
-    Aqm, Cx, Discard, DropReason, Ecn, FlowEvent, FlowId, Limit, Outcome, Packet, QueueState, Scheduler,
+    Aqm, Cx, Discard, DropReason, Ecn, FlowEvent, FlowId, Limit, MOST_DISCARDS, Outcome, Packet, QueueState, Scheduler,
     Spot, Tcp, Verdict,
 };
 pub use crate::marking::Marking;

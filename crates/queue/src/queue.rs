@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 
 use crate::{
-    Aqm, Cx, Discard, DropReason, Ecn, FlowEvent, FlowId, Limit, Marking, Outcome, Packet, QueueState,
+    Aqm, Cx, Discard, DropReason, Ecn, FlowEvent, FlowId, Limit, MOST_DISCARDS, Marking, Outcome, Packet, QueueState,
     Scheduler, Spot, Verdict,
 };
 
@@ -174,9 +174,11 @@ impl Queue {
         }
     }
 
-    /// The link is free: the packet that goes next. Packets discarded at the head of the queue go to `out`.
+    /// The link is free: the packet that goes next; none only where none waits. Packets discarded at the head of the
+    /// queue go to `out`: by the Aqm no more than [`MOST_DISCARDS`], after which the next goes on without a signal.
     #[inline]
     pub fn leave(&mut self, now: Instant, out: &mut dyn Discard) -> Option<Packet> {
+        let mut discarded = 0;
         loop {
             let w = &mut self.watched;
             let found = w.state;
@@ -189,12 +191,13 @@ impl Queue {
             w.shrink(&pkt, now);
             let mut cx = Cx::new(now, &w.state, &mut w.rng);
             let verdict = w.aqm.depart(&pkt, &mut cx);
-            if w.apply(verdict, &mut pkt) {
+            if discarded == MOST_DISCARDS || w.apply(verdict, &mut pkt) {
                 w.counters.sent += 1;
                 w.state.sent_bytes += u64::from(pkt.len);
                 return Some(pkt);
             }
             w.counters.evicted += 1;
+            discarded += 1;
             out.dropped(pkt, DropReason::Aqm);
         }
     }

@@ -5,7 +5,7 @@
 use bentpipe_queue::aqm::threshold::Threshold;
 use bentpipe_queue::registry::{AQMS, Algorithm, Discipline, SCHEDULERS};
 use bentpipe_queue::{
-    Aqm, Default, Discard, DropReason, Ecn, FlowEvent, Limit, Link, Marking, Packet, Param, Queue, Setup,
+    Aqm, Default, Discard, DropReason, Ecn, FlowEvent, Limit, Link, MOST_DISCARDS, Marking, Packet, Param, Queue, Setup,
     Tcp, Tune, Unit, Value, Values,
 };
 use bentpipe_units::{Duration, Instant, Rate, Rng};
@@ -441,6 +441,42 @@ fn the_cost_of_a_packet_hardly_grows_with_the_flows() {
             "{}: 2000 packets take {few} s with 100 flows, {many} s with 100 000",
             pair.name()
         );
+    }
+}
+
+/// A link stands still while 20 000 packets wait, for 100 s, long enough for every probability and every schedule. Then a
+/// call discards no more than its share for signals (an Aqm's own times a scheduler's, where both do) before it gives a
+/// packet; and it gives none only where none waits, for a host asks no more then.
+#[test]
+fn a_queue_gives_a_packet_after_a_bounded_number_of_discards() {
+    for pair in pairs() {
+        for ecn in [Ecn::NotEct, Ecn::Ect, Ecn::Ect1] {
+            let (mut queue, mut lost) = (pair.queue(Marking::Drop, 20_000), Lost::default());
+            let most = if pair.1.signals { MOST_DISCARDS } else { 0 };
+            let most = (most + 1) * (MOST_DISCARDS + 1) - 1;
+            for handle in 0..20_000 {
+                let pkt = Packet { ecn, ..Packet::new(1400, handle % 5, handle) };
+                queue.enter(pkt, Instant::ZERO, &mut lost);
+            }
+            let mut now = Instant::ZERO + Duration::from_secs(100);
+            while let Some(at) = queue.wake_at().filter(|at| *at < now) {
+                if let Some(pkt) = queue.wake(at, &mut lost) {
+                    queue.enter(pkt, at, &mut lost);
+                }
+            }
+            loop {
+                let waiting = queue.state().packets;
+                assert_eq!(queue.peek().is_some(), waiting > 0, "{} shows none of {waiting}", pair.name());
+                lost.0.clear();
+                let sent = queue.leave(now, &mut lost);
+                assert!(lost.0.len() as u32 <= most, "{} discards {} at once", pair.name(), lost.0.len());
+                if sent.is_none() {
+                    assert_eq!(queue.state().packets, 0, "{} gives none", pair.name());
+                    break;
+                }
+                now += Duration::from_micros(560);
+            }
+        }
     }
 }
 

@@ -16,7 +16,8 @@
 //! *Departures:* the host asks packet by packet, so the loop inside the RFC's `deque` becomes one decision for each
 //! departing packet: after one is discarded the host comes back with the next at the same time, and the next drop is
 //! scheduled then, if that packet is still late, as the RFC has it. A signal that is a mark, not a loss, is treated
-//! alike: the next one is scheduled when the following packet leaves.
+//! alike: the next one is scheduled when the following packet leaves. After a link has stood still for long, many drops are
+//! due at once; after 64 of them one packet goes, and the next time the rest follow.
 //!
 //! *In a satellite gateway:* it signals with packets that leave the queue whose delay it reads, so it has to mark
 //! where it watches: at the receive queue it keeps that queue short, and knows nothing of the transmit queue, where

@@ -25,7 +25,7 @@
 //! empty passes through the old ones before it may be new again, as in RFC 8290, where Linux takes it out at once.
 //! Linux lets BLUE fall, and a queue's name lapse, while other packets are sent; here both go by time, in the same
 //! steps of a target. The last packet of a queue is not signalled with at all, where Linux would still set its ECN
-//! field. The buffer's size is that of the queue that this schedules, not four `rtt` of the link.
+//! field. After 64 packets that were discarded one goes on. The buffer's size is that of the queue that this schedules, not four `rtt` of the link.
 //!
 //! *In a satellite gateway:* as for `fq_codel`: at the transmit queue it drops what has been acknowledged, which is
 //! accepted with a warning; it is at home where the gateway splits nothing (`pep.split = []`), or at the queue of a
@@ -40,7 +40,7 @@ use super::buckets::{Buckets, Stand, hash, spread};
 use super::cobalt::{Cobalt, Settings, Signal};
 use crate::registry::Discipline;
 use crate::{
-    Cx, DropReason, FlowId, Outcome, Packet, Param, ParamError, Range, Scheduler, Tune, Unit, Values,
+    Cx, DropReason, FlowId, MOST_DISCARDS, Outcome, Packet, Param, ParamError, Range, Scheduler, Tune, Unit, Values,
 };
 
 /// The registry's entry.
@@ -218,6 +218,7 @@ impl Scheduler for Cake {
 
     fn pop(&mut self, cx: &mut Cx<'_>, out: &mut dyn Outcome) -> Option<Packet> {
         self.follow(cx.queue.capacity);
+        let mut discarded = 0;
         loop {
             let bucket = self.buckets.turn()?;
             let cobalt = &mut self.cobalts[bucket as usize];
@@ -228,10 +229,10 @@ impl Scheduler for Cake {
             };
             let signal = cobalt.leaves(cx.now - pkt.arrival, cx.now, &self.set, || cx.rng.uniform());
             self.p = cobalt.p();
-            let last = self.buckets.packets(bucket) == 0;
+            let spared = self.buckets.packets(bucket) == 0 || discarded == MOST_DISCARDS;
             let next = match signal {
-                Signal::Mark if !last => out.mark(pkt).inspect(|_| cobalt.marked(cx.now)),
-                Signal::Drop if !last => {
+                Signal::Mark if !spared => out.mark(pkt).inspect(|_| cobalt.marked(cx.now)),
+                Signal::Drop if !spared => {
                     out.dropped(pkt, DropReason::Aqm);
                     None
                 }
@@ -241,6 +242,7 @@ impl Scheduler for Cake {
                 self.buckets.charge(bucket, pkt.len);
                 return Some(pkt);
             }
+            discarded += 1;
         }
     }
 

@@ -24,7 +24,9 @@
 //! scheduler open: `wrr` keeps Linux's account (each sent packet of one queue earns the other credit in proportion to its share while
 //! both hold packets; L goes while it is not positive), and starts at none instead of most of a packet for L. `tshift` is twice the
 //! target, a choice. Marks are spread evenly by counting, as in the RFC's listing; Linux draws (`derandomize = false`).
-//! Linux's rule that nothing is marked while less than two packets wait is not in the RFC and not here.
+//! Linux's rule that nothing is marked while less than two packets wait is not in the RFC and not here. The RFC's loop ends with
+//! a packet that may go; here one goes in any case after 64 that were discarded, so that the work is bounded where `p'` is 1
+//! (64 of 65 are discarded then).
 //!
 //! *In a satellite gateway:* it wants `marking = "ecn"`, and transports of both kinds that cross it unsplit. With `drop` each
 //! mark in the L queue is a discarded packet, with probabilities that suit marks and not losses: as soon as anything sends
@@ -38,7 +40,7 @@ use std::collections::VecDeque;
 use bentpipe_units::{Duration, Instant, Rng};
 
 use crate::registry::Discipline;
-use crate::{Cx, DropReason, Ecn, Outcome, Packet, Param, Range, Scheduler, Tune, Unit, Values};
+use crate::{Cx, DropReason, Ecn, MOST_DISCARDS, Outcome, Packet, Param, Range, Scheduler, Tune, Unit, Values};
 
 /// The registry's entry.
 pub const DISCIPLINE: Discipline = Discipline {
@@ -341,14 +343,22 @@ impl Scheduler for DualPi2 {
     }
 
     fn pop(&mut self, cx: &mut Cx<'_>, out: &mut dyn Outcome) -> Option<Packet> {
+        let mut discarded = 0;
         loop {
             let queue = self.scheduler()?;
             let pkt = self.queues[queue].waiting.pop_front()?;
-            let left = if queue == L { self.leave_l(pkt, cx, out) } else { self.leave_c(pkt, cx, out) };
+            let left = if discarded == MOST_DISCARDS {
+                Some(pkt)
+            } else if queue == L {
+                self.leave_l(pkt, cx, out)
+            } else {
+                self.leave_c(pkt, cx, out)
+            };
             if let Some(pkt) = left {
                 self.account(queue, &pkt);
                 return Some(pkt);
             }
+            discarded += 1;
         }
     }
 
@@ -706,6 +716,19 @@ mod tests {
         assert!((dropped as f64 - 9000.0).abs() < 5.0 * 62.8, "{dropped}");
         let mut bench = Bench::with(0.4375, &[]);
         assert_eq!((bench.run(Ecn::Ect, 6400).1, bench.run(Ecn::Ect1, 6400).1), (0, 0));
+    }
+
+    /// At p' = 1 the RFC's loop would discard all that wait. Here the 65th packet goes: with 130 of a kind that is two, after
+    /// 64 each (the first packet only brings a count of marks to 1, so one goes at once); the last 63 leave nothing.
+    #[test]
+    fn a_call_discards_so_many_and_no_more() {
+        for ecn in [Ecn::NotEct, Ecn::Ect, Ecn::Ect1] {
+            let mut bench = Bench::with(1.0, &[]);
+            (0..194).for_each(|_| _ = bench.push(0, ecn, 1000));
+            let sent = [0; 4].map(|_| bench.pop(0).map(|pkt| pkt.handle));
+            assert_eq!(sent, [Some(0), Some(65), Some(130), None], "{ecn:?}");
+            assert_eq!(bench.seen.dropped.len(), 191);
+        }
     }
 
     #[test]

@@ -17,7 +17,7 @@
 //! bytes, many flows with two packets each would never hear a signal. `ce_threshold` concerns packets whose
 //! transport understands marks, and marks by the marking method, so it means what it says with `marking = "ecn"`.
 //! The fattest queue is found in O(log n), not by a scan. Linux adds a batch's drops to CoDel's `count`; the RFC
-//! does not say so, and it is not done.
+//! does not say so, and it is not done. After 64 packets that were discarded for signals one goes on without.
 //!
 //! *In a satellite gateway:* the receive queue is served in order of arrival, so this stands at the transmit queue,
 //! or at the queue of a link. At the transmit queue it gives short flows and voice a queue of their own, but it
@@ -32,7 +32,7 @@ use bentpipe_units::Duration;
 use super::buckets::{Buckets, Stand, hash, spread};
 use crate::aqm::codel::{Control, INTERVAL, MTU, Settings, TARGET};
 use crate::registry::Discipline;
-use crate::{Cx, DropReason, Ecn, Outcome, Packet, Param, Range, Scheduler, Tune, Unit, Values};
+use crate::{Cx, DropReason, Ecn, MOST_DISCARDS, Outcome, Packet, Param, Range, Scheduler, Tune, Unit, Values};
 
 /// The registry's entry.
 pub const DISCIPLINE: Discipline = Discipline {
@@ -143,7 +143,7 @@ impl Scheduler for FqCodel {
     }
 
     fn pop(&mut self, cx: &mut Cx<'_>, out: &mut dyn Outcome) -> Option<Packet> {
-        let mut behind = cx.queue.bytes;
+        let (mut behind, mut discarded) = (cx.queue.bytes, 0);
         loop {
             let bucket = self.buckets.turn()?;
             let control = &mut self.controls[bucket as usize];
@@ -157,10 +157,12 @@ impl Scheduler for FqCodel {
             let late = self.ce_threshold.is_some_and(|threshold| waited > threshold)
                 && matches!(pkt.ecn, Ecn::Ect | Ecn::Ect1);
             let signal = control.leaves(waited, behind, cx.now, &self.codel) || late;
+            let signal = signal && discarded < MOST_DISCARDS;
             if let Some(pkt) = if signal { out.mark(pkt) } else { Some(pkt) } {
                 self.buckets.charge(bucket, pkt.len);
                 return Some(pkt);
             }
+            discarded += 1;
         }
     }
 
