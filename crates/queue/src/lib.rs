@@ -17,8 +17,8 @@ pub mod sched;
 mod table;
 
 pub use crate::core::{
-    Aqm, Cx, Discard, DropReason, Ecn, FlowEvent, FlowId, Limit, MOST_DISCARDS, Outcome, Packet, QueueState, Scheduler,
-    Spot, Tcp, Verdict,
+    Aqm, Cx, Discard, DropReason, Ecn, FlowEvent, FlowId, Limit, MOST_DISCARDS, Outcome, Packet, QueueState,
+    Scheduler, Spot, Tcp, Verdict,
 };
 pub use crate::marking::Marking;
 pub use crate::params::{Default, Link, Param, ParamError, Range, Tune, Unit, Value, Values};

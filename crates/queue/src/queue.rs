@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 
 use crate::{
-    Aqm, Cx, Discard, DropReason, Ecn, FlowEvent, FlowId, Limit, MOST_DISCARDS, Marking, Outcome, Packet, QueueState,
-    Scheduler, Spot, Verdict,
+    Aqm, Cx, Discard, DropReason, Ecn, FlowEvent, FlowId, Limit, MOST_DISCARDS, Marking, Outcome, Packet,
+    QueueState, Scheduler, Spot, Verdict,
 };
 
 /// What went through a queue since the run began.

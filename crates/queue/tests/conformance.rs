@@ -5,8 +5,8 @@
 use bentpipe_queue::aqm::threshold::Threshold;
 use bentpipe_queue::registry::{AQMS, Algorithm, Discipline, SCHEDULERS};
 use bentpipe_queue::{
-    Aqm, Default, Discard, DropReason, Ecn, FlowEvent, Limit, Link, MOST_DISCARDS, Marking, Packet, Param, Queue, Setup,
-    Tcp, Tune, Unit, Value, Values,
+    Aqm, Default, Discard, DropReason, Ecn, FlowEvent, Limit, Link, MOST_DISCARDS, Marking, Packet, Param,
+    Queue, Setup, Tcp, Tune, Unit, Value, Values,
 };
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 use cpu_time::ThreadTime;

@@ -373,6 +373,16 @@ fn warnings_name_what_is_most_likely_not_meant() {
           the spacelink sends them again"
         ]
     );
+    let by_user = |scheduler: &str| warnings(&["gateway.flow_key=user", scheduler]);
+    assert_eq!(
+        by_user("gateway.transmit_queue.scheduler=ssf"),
+        [
+            "gateway.transmit_queue.scheduler: the sequence numbers of several connections tell nothing together; with \
+             flow_key = \"user\" or \"prefix\" set position = \"seen\""
+        ]
+    );
+    assert!(by_user("gateway.transmit_queue.scheduler={ algorithm = 'ssf', position = 'seen' }").is_empty());
+    assert!(warnings(&["gateway.transmit_queue.scheduler=ssf"]).is_empty());
     assert_eq!(
         warnings(&["gateway.watch=receive"]),
         ["gateway.watch: the receive queue is worked off at once, for it has no rate, so it is always empty"]

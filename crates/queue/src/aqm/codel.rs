@@ -79,7 +79,7 @@ pub const MTU: Param = Param::from_link(
     "Backlog that is never marked, for the link is busy with it anyway",
 )
 .symbol("maxpacket_")
-.origin("RFC 8289 section 5.6: the interface's MTU");
+.origin("RFC 8289 section 5.3: the interface's MTU");
 
 /// What a CoDel is set to.
 #[derive(Clone, Copy, Debug)]

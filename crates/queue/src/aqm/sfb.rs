@@ -19,7 +19,8 @@
 //! else a flow that comes back after an hour would be marked for what was then. A full bin discards packets in
 //! the figure, in any level; here, and in Linux, all bins of a packet have to be full, with a limit of its own
 //! (`bin_limit`, a quarter more than `bin_size`): one full bin may be another flow's doing. Discarded for these two reasons means
-//! discarded, whatever the marking method. The text of the paper was not at hand; its figure is known from its descendants in
+//! discarded, whatever the marking method. Linux discards besides, in spite of ECN, with `2 p_min - 1` where `p_min` is above a
+//! half; the paper does not. The text of the paper was not at hand; its figure is known from its descendants in
 //! Linux and elsewhere.
 //!
 //! *In a satellite gateway:* it marks ahead of the PEP by the bins' packets in the transmit queue, so long as both places call

@@ -25,7 +25,8 @@
 //! empty passes through the old ones before it may be new again, as in RFC 8290, where Linux takes it out at once.
 //! Linux lets BLUE fall, and a queue's name lapse, while other packets are sent; here both go by time, in the same
 //! steps of a target. The last packet of a queue is not signalled with at all, where Linux would still set its ECN
-//! field. After 64 packets that were discarded one goes on. The buffer's size is that of the queue that this schedules, not four `rtt` of the link.
+//! field. A flow that finds its set full takes over the name of the queue that it shares, as in Linux: the flow whose it was
+//! may get another one, and its packets there overtake those left behind. After 64 packets that were discarded one goes on. The buffer's size is that of the queue that this schedules, not four `rtt` of the link.
 //!
 //! *In a satellite gateway:* as for `fq_codel`: at the transmit queue it drops what has been acknowledged, which is
 //! accepted with a warning; it is at home where the gateway splits nothing (`pep.split = []`), or at the queue of a
@@ -40,7 +41,8 @@ use super::buckets::{Buckets, Stand, hash, spread};
 use super::cobalt::{Cobalt, Settings, Signal};
 use crate::registry::Discipline;
 use crate::{
-    Cx, DropReason, FlowId, MOST_DISCARDS, Outcome, Packet, Param, ParamError, Range, Scheduler, Tune, Unit, Values,
+    Cx, DropReason, FlowId, MOST_DISCARDS, Outcome, Packet, Param, ParamError, Range, Scheduler, Tune, Unit,
+    Values,
 };
 
 /// The registry's entry.
@@ -334,6 +336,26 @@ mod tests {
         assert_eq!(steps.probe("collisions"), 1.0);
         steps.push(100_000, 5, 5, 100);
         assert_eq!(steps.probe("collisions"), 2.0);
+    }
+
+    /// One set of two queues, three flows that send in turns: whoever finds the set full takes over the name of the queue that
+    /// it shares, and whose it was may then have its next packets in the other queue, ahead of those it left: flows are
+    /// reordered, as in Linux. Where they share by a plain hash, or have a queue each, none ever is.
+    #[test]
+    fn a_full_set_reorders() {
+        let reordered = |flows: f64, ways: f64| {
+            (0..40u64).any(|seed| {
+                let mut steps = bench(&[("flows", flows), ("ways", ways)], 1000, seed);
+                let (mut rng, mut last) = (bentpipe_units::Rng::stream(seed, "cake", 0, "turns"), [0; 3]);
+                (1..=60u32).for_each(|handle| steps.push(0, handle, rng.below(3) as u32, 1000));
+                std::iter::from_fn(|| steps.pop(0)).any(|pkt| {
+                    let before = std::mem::replace(&mut last[pkt.flow as usize], pkt.handle);
+                    before > pkt.handle
+                })
+            })
+        };
+        assert!(reordered(2.0, 2.0));
+        assert!(!reordered(2.0, 1.0) && !reordered(4.0, 4.0));
     }
 
     /// By hand, at 8 Mbit/s with the default quantum: 1 000 000 / 4096 = 244, so 300 bytes; packets of 250. Flow 1

@@ -40,7 +40,9 @@ use std::collections::VecDeque;
 use bentpipe_units::{Duration, Instant, Rng};
 
 use crate::registry::Discipline;
-use crate::{Cx, DropReason, Ecn, MOST_DISCARDS, Outcome, Packet, Param, Range, Scheduler, Tune, Unit, Values};
+use crate::{
+    Cx, DropReason, Ecn, MOST_DISCARDS, Outcome, Packet, Param, Range, Scheduler, Tune, Unit, Values,
+};
 
 /// The registry's entry.
 pub const DISCIPLINE: Discipline = Discipline {

@@ -32,7 +32,9 @@ use bentpipe_units::Duration;
 use super::buckets::{Buckets, Stand, hash, spread};
 use crate::aqm::codel::{Control, INTERVAL, MTU, Settings, TARGET};
 use crate::registry::Discipline;
-use crate::{Cx, DropReason, Ecn, MOST_DISCARDS, Outcome, Packet, Param, Range, Scheduler, Tune, Unit, Values};
+use crate::{
+    Cx, DropReason, Ecn, MOST_DISCARDS, Outcome, Packet, Param, Range, Scheduler, Tune, Unit, Values,
+};
 
 /// The registry's entry.
 pub const DISCIPLINE: Discipline = Discipline {

@@ -148,6 +148,26 @@ mod tests {
         }
     }
 
+    /// Flow 1 has a packet waiting with 2000 B, and then one with 3000; from then on a new flow brings one with 2500 for
+    /// each that leaves. By packets the first goes at once and only the second waits for the end of these; by flows the
+    /// second takes the first back behind 2500: for as long as the others come neither goes, short as the flow is.
+    #[test]
+    fn a_window_that_grows_takes_its_flow_back() {
+        for (order, first) in [("packet", 0), ("flow", 100)] {
+            let mut steps = steps(order, 0.0, 10);
+            steps.push(sent(1000, 1, 2000));
+            steps.push(sent(1001, 1, 3000));
+            let mut left = Vec::new();
+            for handle in 0..100 {
+                steps.push(sent(handle, 10 + handle, 2500));
+                left.extend(steps.pop());
+            }
+            left.extend(steps.rest());
+            assert_eq!(left.iter().position(|&handle| handle == 1000), Some(first), "{order}");
+            assert_eq!(left.last(), Some(&1001), "{order}");
+        }
+    }
+
     /// Windows of 2000, 4000 and 9000 B wait: a datagram ranks with 4000, behind the packet that came before it, and a
     /// second one with it, for datagrams move no median. With `other = "3 KB"` they rank between 2000 and 4000.
     #[test]

@@ -146,6 +146,7 @@ pub fn gateway(
              spacelink sends them again",
         );
     }
+    sequences_of_many(cx, &path, &gateway);
     satellite(cx, &path, &gateway, links)?;
     Ok(gateway)
 }
@@ -222,6 +223,19 @@ fn spacelink(cx: &Cx<'_>, path: &Path, raw: &file::Spacelink) -> Result<Spacelin
         ack_every: raw.ack_every.0,
         ack_delay: raw.ack_delay.time(),
     })
+}
+
+/// Warns of flows that are ranked by sequence numbers and are no connections.
+fn sequences_of_many(cx: &mut Cx<'_>, path: &Path, g: &Gateway) {
+    let scheduler = &g.transmit_queue.scheduler;
+    let by_sequence = scheduler.discipline.name == "ssf" && scheduler.values.name("position") == "sequence";
+    if by_sequence && g.flow_key != file::FlowKey::Connection {
+        cx.warn(
+            &[step(path, "transmit_queue"), at_key("scheduler")].concat(),
+            "the sequence numbers of several connections tell nothing together; with flow_key = \"user\" or \"prefix\" \
+             set position = \"seen\"",
+        );
+    }
 }
 
 /// Checks the satellite against the gateway in front of it.
