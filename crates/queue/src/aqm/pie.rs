@@ -589,6 +589,26 @@ mod tests {
         }
     }
 
+    /// A full buffer begins the sum anew, as a mark does: at p = 0.5 one arrival after it adds up to 0.5 and passes, however
+    /// often; without, every second one is drawn for.
+    #[test]
+    fn an_overflow_counts_as_a_mark() {
+        let rules = Rules::new(&Values::resolve(PARAMS, &link(), &|_| None).unwrap());
+        let mut rng = Rng::stream(1, "pie", 0, "overflow");
+        for (overflows, passes) in [(true, true), (false, false)] {
+            let mut control = Control { drop_prob: 0.5, qdelay_old: 1.0, ..Control::new(&rules) };
+            control.burst_allowance = Duration::ZERO;
+            let all_pass = (0..40).all(|_| {
+                let verdict = control.judge(&Packet::new(1000, 0, 0), 100_000, &rules, &mut rng);
+                if overflows {
+                    control.overflowed();
+                }
+                verdict == Verdict::Pass
+            });
+            assert_eq!(all_pass, passes);
+        }
+    }
+
     /// Section 4.1: two packets, or a low delay before with a probability below 0.2, are let through.
     #[test]
     fn a_short_queue_is_spared() {
@@ -679,6 +699,7 @@ mod tests {
         assert_eq!(pie.probe("p"), 0.0);
         pie.state.packets = 334;
         pie.arrive(20_000_001, 1000);
+        assert_eq!(pie.probe("qdelay"), 0.0, "what it saw asleep is forgotten");
         delay(&mut pie, 20_000_002, 10_000_000);
         pie.wake();
         assert!(pie.probe("p") > 0.0);
