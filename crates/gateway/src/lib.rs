@@ -102,9 +102,9 @@ impl Gateway {
     }
 
     /// A packet comes in from the internet.
-    pub fn arrive(&mut self, pkt: Packet, now: Instant) {
+    pub fn arrive(&mut self, mut pkt: Packet, now: Instant) {
         self.arrived_bytes += u64::from(pkt.len);
-        if let Some(pkt) = self.judge(pkt, now, Place::Receive) {
+        if self.passes(&mut pkt, now, Place::Receive) {
             self.receive(pkt, now);
         }
     }
@@ -129,8 +129,8 @@ impl Gateway {
     }
 
     /// A packet enters the transmit queue.
-    pub fn transmit(&mut self, pkt: Packet, now: Instant) {
-        if let Some(pkt) = self.judge(pkt, now, Place::Transmit) {
+    pub fn transmit(&mut self, mut pkt: Packet, now: Instant) {
+        if self.passes(&mut pkt, now, Place::Transmit) {
             self.queue_up(pkt, now);
         }
     }
@@ -247,15 +247,16 @@ impl Gateway {
         self.processing.len() + usize::from(self.serving.is_some())
     }
 
-    fn judge(&mut self, pkt: Packet, now: Instant, place: Place) -> Option<Packet> {
+    /// Whether a packet may go on; it may if this is not the mark point.
+    fn passes(&mut self, pkt: &mut Packet, now: Instant, place: Place) -> bool {
         if self.mark != place {
-            return Some(pkt);
+            return true;
         }
         let queue = match self.watch {
             Place::Receive => &mut self.receive,
             Place::Transmit => &mut self.transmit,
         };
-        queue.judge(pkt, now, &mut Drops { events: &mut self.events, place })
+        queue.passes(pkt, now, &mut Drops { events: &mut self.events, place })
     }
 
     /// What a queue has to do by `now`; packets that it held back at the mark point go on from there.

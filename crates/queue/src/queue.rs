@@ -44,9 +44,11 @@ pub struct Queue {
     /// Packets held back at the mark point, in the order in which they are due.
     held: VecDeque<(Instant, Packet)>,
     scheduler_rng: Rng,
+    /// What the scheduler has discarded in the call that is under way.
+    lost: Vec<(Packet, DropReason)>,
 }
 
-/// All of a queue but its scheduler, so that the scheduler can report to it.
+/// All of a queue but its scheduler, which sees the state while it reports what it discards.
 struct Watched {
     aqm: Box<dyn Aqm>,
     rng: Rng,
@@ -88,6 +90,7 @@ impl Queue {
             scheduler,
             held: VecDeque::new(),
             scheduler_rng: Rng::stream(setup.seed, &setup.name, 0, "scheduler"),
+            lost: Vec::new(),
             watched: Watched {
                 aqm,
                 rng: Rng::stream(setup.seed, &setup.name, 0, "aqm"),
@@ -103,12 +106,18 @@ impl Queue {
     /// A packet is at the mark point. Gives it back, its ECN field or its mark set if need be, where it may go on; one that
     /// may not goes to `out`, and one that is held back comes from [`Queue::wake`] later.
     #[inline]
-    pub fn judge(&mut self, pkt: Packet, now: Instant, out: &mut dyn Discard) -> Option<Packet> {
+    pub fn judge(&mut self, mut pkt: Packet, now: Instant, out: &mut dyn Discard) -> Option<Packet> {
+        self.passes(&mut pkt, now, out).then_some(pkt)
+    }
+
+    /// The same where the packet stands, which spares copying it; whether it may go on.
+    #[inline]
+    pub fn passes(&mut self, pkt: &mut Packet, now: Instant, out: &mut dyn Discard) -> bool {
         let w = &mut self.watched;
-        let mut pkt = Packet { number: w.counters.judged, ..pkt };
+        pkt.number = w.counters.judged;
         w.counters.judged += 1;
         w.counters.judged_bytes += u64::from(pkt.len);
-        self.decide(&mut pkt, now, out).then_some(pkt)
+        self.decide(pkt, now, out)
     }
 
     /// Asks the Aqm about a packet, perhaps not for the first time; whether it may go on now.
@@ -158,19 +167,28 @@ impl Queue {
 
     /// A packet enters the queue. Whatever is discarded for want of room goes to `out`.
     #[inline]
-    pub fn enter(&mut self, pkt: Packet, now: Instant, out: &mut dyn Discard) {
+    pub fn enter(&mut self, mut pkt: Packet, now: Instant, out: &mut dyn Discard) {
+        self.take_in(&mut pkt, now, out);
+    }
+
+    /// The same, copied from where the packet stands.
+    #[inline]
+    pub fn take_in(&mut self, pkt: &mut Packet, now: Instant, out: &mut dyn Discard) {
+        pkt.arrival = now;
         let w = &mut self.watched;
-        let pkt = Packet { arrival: now, ..pkt };
-        let found = w.state;
         w.counters.entered += 1;
-        w.grow(&pkt, now);
-        let mut cx = Cx::new(now, &found, &mut w.rng);
-        w.aqm.enqueued(&pkt, &mut cx);
-        let mut cx = Cx::new(now, &found, &mut self.scheduler_rng);
-        self.scheduler.push(pkt, &mut cx, &mut Loss { watched: w, now, out });
-        if self.watched.state.packets == 0 {
-            // Nothing was taken in, so a link that was idle still is.
-            self.watched.state.idle_since = found.idle_since;
+        w.aqm.enqueued(pkt, &mut Cx::new(now, &w.state, &mut w.rng));
+        let (len, idle_since) = (pkt.len, w.state.idle_since);
+        // What is discarded is taken off once the scheduler is done: it and the Aqm see the queue as the packet found it.
+        let mut loss = Loss { marking: w.marking, counters: &mut w.counters, lost: &mut self.lost };
+        self.scheduler.push(*pkt, &mut Cx::new(now, &w.state, &mut self.scheduler_rng), &mut loss);
+        w.grow(len, now);
+        if !self.lost.is_empty() {
+            self.lose(now, out);
+            if self.watched.state.packets == 0 {
+                // Nothing was taken in, so a link that was idle still is.
+                self.watched.state.idle_since = idle_since;
+            }
         }
     }
 
@@ -181,9 +199,12 @@ impl Queue {
         let mut discarded = 0;
         loop {
             let w = &mut self.watched;
-            let found = w.state;
-            let mut cx = Cx::new(now, &found, &mut self.scheduler_rng);
-            let next = self.scheduler.pop(&mut cx, &mut Loss { watched: w, now, out });
+            let mut loss = Loss { marking: w.marking, counters: &mut w.counters, lost: &mut self.lost };
+            let next = self.scheduler.pop(&mut Cx::new(now, &w.state, &mut self.scheduler_rng), &mut loss);
+            if !self.lost.is_empty() {
+                self.lose(now, out);
+            }
+            let w = &mut self.watched;
             let Some(mut pkt) = next else {
                 w.state.idle_since.get_or_insert(now);
                 return None;
@@ -199,6 +220,22 @@ impl Queue {
             w.counters.evicted += 1;
             discarded += 1;
             out.dropped(pkt, DropReason::Aqm);
+        }
+    }
+
+    /// Takes off what the scheduler has discarded.
+    #[inline(never)]
+    fn lose(&mut self, now: Instant, out: &mut dyn Discard) {
+        let w = &mut self.watched;
+        for (pkt, reason) in self.lost.drain(..) {
+            if reason == DropReason::Overflow {
+                w.shrink(&pkt, now);
+                w.counters.overflowed += 1;
+                w.aqm.overflowed(&pkt, &mut Cx::new(now, &w.state, &mut w.rng));
+            } else {
+                w.discard(&pkt, now);
+            }
+            out.dropped(pkt, reason);
         }
     }
 
@@ -225,9 +262,9 @@ impl Queue {
             w.aqm.wake(&mut Cx::new(now, &w.state, &mut w.rng));
         }
         if self.scheduler.wake_at().is_some_and(|at| at <= now) {
-            let found = w.state;
-            let mut cx = Cx::new(now, &found, &mut self.scheduler_rng);
-            self.scheduler.wake(&mut cx, &mut Loss { watched: w, now, out });
+            let mut loss = Loss { marking: w.marking, counters: &mut w.counters, lost: &mut self.lost };
+            self.scheduler.wake(&mut Cx::new(now, &w.state, &mut self.scheduler_rng), &mut loss);
+            self.lose(now, out);
         }
         let due = self.held.front().is_some_and(|(due, _)| *due <= now);
         let (_, mut pkt) = if due { self.held.pop_front()? } else { return None };
@@ -305,18 +342,14 @@ impl Watched {
             return true;
         }
         self.counters.marked += 1;
-        match (verdict, self.marking) {
-            (Verdict::Mark, Marking::Ecn) if pkt.ecn != Ecn::NotEct => pkt.ecn = Ecn::Ce,
-            (Verdict::Mark, Marking::Window) if pkt.split => pkt.marked = true,
-            _ => return false,
-        }
-        true
+        verdict == Verdict::Mark && signal(self.marking, pkt)
     }
 
-    fn grow(&mut self, pkt: &Packet, now: Instant) {
+    #[inline]
+    fn grow(&mut self, len: u32, now: Instant) {
         self.integrate(now);
         self.state.packets += 1;
-        self.state.bytes += u64::from(pkt.len);
+        self.state.bytes += u64::from(len);
         self.state.idle_since = None;
     }
 
@@ -338,28 +371,32 @@ impl Watched {
     }
 }
 
+/// Signals congestion with a packet; whether it may go on.
+#[inline]
+fn signal(marking: Marking, pkt: &mut Packet) -> bool {
+    match marking {
+        Marking::Ecn if pkt.ecn != Ecn::NotEct => pkt.ecn = Ecn::Ce,
+        Marking::Window if pkt.split => pkt.marked = true,
+        _ => return false,
+    }
+    true
+}
+
 /// Hears what a scheduler does with its packets.
 struct Loss<'a> {
-    watched: &'a mut Watched,
-    now: Instant,
-    out: &'a mut dyn Discard,
+    marking: Marking,
+    counters: &'a mut Counters,
+    lost: &'a mut Vec<(Packet, DropReason)>,
 }
 
 impl Outcome for Loss<'_> {
     fn dropped(&mut self, pkt: Packet, reason: DropReason) {
-        let w = &mut *self.watched;
-        if reason == DropReason::Overflow {
-            w.shrink(&pkt, self.now);
-            w.counters.overflowed += 1;
-            w.aqm.overflowed(&pkt, &mut Cx::new(self.now, &w.state, &mut w.rng));
-        } else {
-            w.discard(&pkt, self.now);
-        }
-        self.out.dropped(pkt, reason);
+        self.lost.push((pkt, reason));
     }
 
     fn mark(&mut self, mut pkt: Packet) -> Option<Packet> {
-        if self.watched.apply(Verdict::Mark, &mut pkt) {
+        self.counters.marked += 1;
+        if signal(self.marking, &mut pkt) {
             return Some(pkt);
         }
         self.dropped(pkt, DropReason::Aqm);

@@ -9,6 +9,7 @@ use crate::world::{NONE, World};
 
 impl World {
     /// What a queue is told of a packet.
+    #[inline]
     pub fn packet(&self, index: u32) -> Packet {
         let flight = self.flights.get(index);
         let flow = self.flow_of(index);
@@ -40,10 +41,14 @@ impl World {
     }
 
     /// What a gateway's queues are told of a packet: its flow is what the gateway takes for one.
+    #[inline]
     pub fn packet_at(&self, station: u32, index: u32) -> Packet {
-        let circuit = self.flights.get(index).circuit;
-        let flow = if circuit == NONE { NONE } else { self.key_of(station, circuit) };
-        Packet { flow, ..self.packet(index) }
+        let mut pkt = self.packet(index);
+        if self.stations[station as usize].flow_key != FlowKey::Connection {
+            let circuit = self.flights.get(index).circuit;
+            pkt.flow = if circuit == NONE { NONE } else { self.key_of(station, circuit) };
+        }
+        pkt
     }
 
     /// The flow that a circuit belongs to at a gateway.

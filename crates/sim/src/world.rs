@@ -209,9 +209,9 @@ impl World {
             let sent = l.send(len, self.now);
             return self.propagate(index, len, link, line, sent);
         };
-        let pkt = self.packet(index);
+        let mut pkt = self.packet(index);
         let p = &mut self.ports[port as usize];
-        if let Some(pkt) = p.queue.judge(pkt, self.now, &mut self.discarded) {
+        if p.queue.passes(&mut pkt, self.now, &mut self.discarded) {
             self.enter_port(pkt, port);
         }
         if !self.discarded.0.is_empty() {
