@@ -61,7 +61,7 @@ impl Lottery {
     }
 
     /// … and `weight` what comes of it, `p_a`, also from `max_th` on: the lottery's count knows `share`, but not `weight`.
-    #[inline]
+    #[inline(always)]
     pub fn draw_weighted(&mut self, x: f64, share: f64, weight: f64, rng: &mut Rng) -> bool {
         if x < self.min_th {
             self.spare();
@@ -80,7 +80,7 @@ impl Lottery {
         } else {
             1.0
         };
-        self.p = (weight * p_a).clamp(0.0, 1.0);
+        self.p = (weight * p_a).min(1.0);
         let marked = (x >= full && weight >= 1.0) || rng.uniform() < self.p;
         if marked {
             self.count = 0;
@@ -110,7 +110,7 @@ impl Lottery {
 #[inline]
 fn spread(p_b: f64, count: i64) -> f64 {
     let rest = 1.0 - count as f64 * p_b;
-    if rest <= 0.0 { 1.0 } else { (p_b / rest).clamp(0.0, 1.0) }
+    if rest <= 0.0 { 1.0 } else { (p_b / rest).min(1.0) }
 }
 
 /// `p_a` where the first `1 / p_b` packets after a mark are spared: the gap is uniform between one and two times
