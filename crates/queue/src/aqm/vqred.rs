@@ -22,7 +22,7 @@
 //! are gone; too short, and flows that wait for a timeout are not counted, and the others together get more than
 //! there is. The defaults use 17.7 of the 2007 gateway's 20 Mbit/s with a queue of 23 packets on average, and drop a
 //! quarter more than AVQRED; with `inactivity = "1 s"` or `rate = "arrived"` its queue fills until the PEP's buffers
-//! stop it. PFAVQRED has the better of both.
+//! stop it. PFAVQRED leaves less of the link idle, and drops more.
 
 use bentpipe_units::{Duration, Instant};
 
