@@ -250,8 +250,12 @@ impl Queue {
     #[must_use]
     #[inline]
     pub fn wake_at(&self) -> Option<Instant> {
-        let held = self.held.front().map(|(due, _)| *due);
-        [self.watched.aqm.wake_at(), self.scheduler.wake_at(), held].into_iter().flatten().min()
+        let earlier = |a: Option<Instant>, b: Option<Instant>| match (a, b) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        let next = earlier(self.watched.aqm.wake_at(), self.scheduler.wake_at());
+        if self.held.is_empty() { next } else { earlier(next, self.held.front().map(|(due, _)| *due)) }
     }
 
     /// The time asked for has come. Gives a packet that was held back at the mark point and may now go on, if there is
