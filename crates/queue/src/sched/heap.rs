@@ -35,6 +35,11 @@ impl<K: Copy + Ord> Heap<K> {
         self.entries.first().copied()
     }
 
+    /// All items with their keys, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (K, u32)> + '_ {
+        self.entries.iter().copied()
+    }
+
     /// The key of an item, if it is in the heap.
     #[inline]
     pub fn key(&self, item: u32) -> Option<K> {

@@ -17,6 +17,11 @@ pub struct Median {
 }
 
 impl Median {
+    /// Of no numbers, the last of which was `last`.
+    pub fn after(last: u64) -> Self {
+        Self { last, ..Self::default() }
+    }
+
     /// The median, the lesser of two in the middle; where there is no number, what it was when there were any.
     pub fn get(&self) -> u64 {
         self.low.first().map_or(self.last, |(middle, _)| middle)

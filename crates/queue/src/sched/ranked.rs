@@ -47,8 +47,19 @@ pub struct Ranked {
     first: Heap<Reverse<(u64, u64)>>,
     /// … and which is sacrificed first.
     last: Heap<(u64, u64)>,
-    /// Of the packets that TCP says something of, by node; none where it is not needed.
-    median: Option<Median>,
+    /// Of the packets that TCP says something of.
+    median: Middle,
+}
+
+/// The median of ranks, as long as it takes to know it.
+#[derive(Debug)]
+enum Middle {
+    /// Another rank is given for what is not TCP's.
+    Given,
+    /// Only TCP's packets have come so far, each with its own rank; the latest to leave had this one.
+    Asleep(u64),
+    /// By node of the packets.
+    Known(Median),
 }
 
 impl Ranked {
@@ -61,17 +72,36 @@ impl Ranked {
             came: 0,
             first: Heap::default(),
             last: Heap::default(),
-            median: (values.number("other") < 1.0).then(Median::default),
+            median: match (values.number("other") < 1.0, values.name("order")) {
+                (false, _) => Middle::Given,
+                (true, "packet") => Middle::Asleep(0),
+                (true, _) => Middle::Known(Median::default()),
+            },
         }
     }
 
-    /// The median rank of TCP's packets; none where another rank is given for what is not TCP's.
-    pub fn median(&self) -> Option<u64> {
-        self.median.as_ref().map(Median::get)
+    /// The median rank of TCP's packets; none where another rank is given for what is not TCP's. The first call sorts what
+    /// waits, for a queue of TCP alone need not pay for it.
+    pub fn median(&mut self) -> Option<u64> {
+        if let Middle::Asleep(last) = self.median {
+            let mut median = Median::after(last);
+            for (Reverse((rank, _)), node) in self.first.iter() {
+                median.add(node, rank);
+            }
+            self.median = Middle::Known(median);
+        }
+        match &self.median {
+            Middle::Known(median) => Some(median.get()),
+            _ => None,
+        }
     }
 
     /// Takes a packet of this rank in, and sacrifices what there is no room for.
     pub fn push(&mut self, pkt: Packet, rank: u64, cx: &mut Cx<'_>, out: &mut dyn Outcome) {
+        debug_assert!(
+            pkt.tcp.is_some() || !matches!(self.median, Middle::Asleep(_)),
+            "a packet that is not TCP's came without the median having been asked for"
+        );
         let limit = cx.queue.limit;
         let (mut packets, mut bytes) = (cx.queue.packets + 1, cx.queue.bytes + u64::from(pkt.len));
         let (node, slot) = self.packets.push(pkt);
@@ -87,7 +117,7 @@ impl Ranked {
         }
         self.came += 1;
         if pkt.tcp.is_some()
-            && let Some(median) = &mut self.median
+            && let Middle::Known(median) = &mut self.median
         {
             median.add(node, rank);
         }
@@ -138,10 +168,10 @@ impl Ranked {
     fn take(&mut self, node: u32) -> Option<Packet> {
         let slot = self.packets.slot_of(node)?;
         let pkt = self.packets.remove(node)?;
-        if let Some(median) = &mut self.median
-            && pkt.tcp.is_some()
-        {
-            median.remove(node);
+        match &mut self.median {
+            Middle::Known(median) if pkt.tcp.is_some() => median.remove(node),
+            Middle::Asleep(last) => *last = self.first.key(node).map_or(*last, |Reverse((rank, _))| rank),
+            _ => {}
         }
         if !self.by_flow {
             self.first.remove(node);
@@ -236,7 +266,11 @@ mod tests {
                 match rng.below(20) {
                     0..12 => {
                         let (flow, rank) = (rng.below(10) as u32 + handle / 1000, rng.below(15));
-                        let tcp = (rng.below(3) > 0).then_some(Tcp { window: 0, seq: 0, syn: false });
+                        let tcp = (handle <= 10_001 || rng.below(3) > 0).then_some(Tcp {
+                            window: 0,
+                            seq: 0,
+                            syn: false,
+                        });
                         let pkt = Packet { tcp, ..Packet::new(1000, flow, handle) };
                         let (mut lost, mut cx) = (Lost::default(), Cx::new(Instant::ZERO, &state, &mut own));
                         ranked.push(pkt, rank, &mut cx, &mut lost);
@@ -255,7 +289,8 @@ mod tests {
                         assert_eq!(ranked.evict(spot).map(|pkt| pkt.handle), naive.remove(Some(handle)));
                     }
                 }
-                if order == "packet" {
+                // Nobody asks for the median in the first half; then it is found among what waits.
+                if order == "packet" && handle > 10_000 {
                     // Where flows are ranked, a packet's rank has changed since it came; then it is not the list's.
                     let mut ranks: Vec<_> = naive.waiting.iter().filter(|w| w.4).map(|w| w.0).collect();
                     ranks.sort_unstable();

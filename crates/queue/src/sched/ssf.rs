@@ -111,16 +111,18 @@ impl Scheduler for Ssf {
     fn push(&mut self, pkt: Packet, cx: &mut Cx<'_>, out: &mut dyn Outcome) {
         let now = cx.now;
         self.flows.sweep(2, |_, known| known.announced || now - known.heard <= SILENCE);
-        let rank = match (&pkt.tcp, self.ranked.median()) {
-            (Some(tcp), _) => {
+        let rank = match &pkt.tcp {
+            Some(tcp) => {
                 let known = self.flows.get_or_insert_with(pkt.flow, Known::default);
                 known.heard = now;
                 known.seen += 1;
                 if self.seen { known.seen - 1 } else { known.position(tcp) }
             }
-            (None, Some(median)) => median,
-            (None, None) if self.seen => self.other / u64::from(pkt.len.max(1)),
-            (None, None) => self.other,
+            None => match self.ranked.median() {
+                Some(median) => median,
+                None if self.seen => self.other / u64::from(pkt.len.max(1)),
+                None => self.other,
+            },
         };
         self.ranked.push(pkt, rank, cx, out);
     }
