@@ -36,3 +36,55 @@ impl Aqm for DropTail {
         Verdict::Pass
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bentpipe_units::{Instant, Rate};
+
+    use super::*;
+    use crate::sched::fifo::Fifo;
+    use crate::{Discard, DropReason, Limit, Marking, Queue, Setup};
+
+    #[derive(Default)]
+    struct Lost(Vec<u32>);
+
+    impl Discard for Lost {
+        fn dropped(&mut self, pkt: Packet, reason: DropReason) {
+            assert_eq!(reason, DropReason::Overflow);
+            self.0.push(pkt.handle);
+        }
+    }
+
+    /// By hand, with room for two packets and 2500 bytes: 0 and 1 (1000 bytes each) fit, 2 is one too many; after 0 has
+    /// left, 3 (1600 bytes) would make 2600 bytes, and 4 (1500) makes 2500.
+    #[test]
+    fn steps_with_room_for_two() {
+        let setup = Setup {
+            marking: Marking::Drop,
+            limit: Limit { packets: 2, bytes: 2500 },
+            capacity: Rate::from_bps(8_000_000),
+            seed: 1,
+            name: "droptail".to_owned(),
+        };
+        let mut queue = Queue::new(Box::new(Fifo::default()), Box::new(DropTail), &setup);
+        let (now, mut lost) = (Instant::ZERO, Lost::default());
+        for (handle, len, leaves, gone) in [
+            (0, 1000, false, &[][..]),
+            (1, 1000, false, &[]),
+            (2, 1000, true, &[2]),
+            (3, 1600, false, &[2, 3]),
+            (4, 1500, false, &[2, 3]),
+        ] {
+            let pkt = queue.judge(Packet::new(len, 0, handle), now, &mut lost).expect("nothing is marked");
+            queue.enter(pkt, now, &mut lost);
+            assert_eq!(lost.0, gone, "after packet {handle}");
+            if leaves {
+                assert_eq!(queue.leave(now, &mut lost).map(|pkt| pkt.handle), Some(0));
+            }
+        }
+        assert_eq!(
+            [(); 3].map(|()| queue.leave(now, &mut lost).map(|pkt| pkt.handle)),
+            [Some(1), Some(4), None]
+        );
+    }
+}
