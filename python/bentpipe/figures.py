@@ -397,15 +397,18 @@ class _Book:
             (math.log10(least), math.log10(3 * max(spots))) if wide else (0.0, rounded_up(max(spots) * 1.12))
         )
         up = (low - 0.25 * max(capacity - low, 0.02 * capacity), capacity)
-        spread = [
-            (
-                (math.log10(max(point["x"], least)) if wide else point["x"]),
-                point["y"],
-            )
-            for _, point in points_of
-        ]
-        places = labels([name for name, _ in points_of], spread, across, up)
-        for (name, point), place in zip(points_of, places, strict=True):
+        height = 300 if len(self.all) <= MANY else 460
+        named = [(name, point, False) for name, point in points_of]
+        if len(self.all) <= MANY:
+            named += [(name, point, True) for name, point in printed_of]
+        places = labels(
+            [name for name, *_ in named],
+            [(math.log10(max(at["x"], least)) if wide else at["x"], at["y"]) for _, at, _ in named],
+            across,
+            up,
+            (900, height),
+        )
+        for (name, point, theirs), place in zip(named, places, strict=True):
             if place is None:
                 continue
             side, dx, dy = place
@@ -415,25 +418,21 @@ class _Book:
                     align=side,
                     dx=dx,
                     dy=dy,
-                    fontSize=12 if name in self.settings else 10,
-                    fontWeight=600 if name in self.settings else 400,
+                    fontSize=11 if theirs else 12 if name in self.settings else 10,
+                    fontWeight=600 if name in self.settings and not theirs else 400,
+                    fontStyle="italic" if theirs else "normal",
                     color=self.colour[name] if name in self.settings else _MUTED,
                     text=name,
                 ).encode(x=x("x"), y=y("y"))
             )
         if printed:
             rows = [point | {"setting": name} for name, point in printed_of]
-            theirs = alt.Chart(alt.InlineData(values=rows)).encode(x=x("x"), y=y("y"), color=colour)
             layers.append(
-                theirs.mark_point(shape="diamond", size=100, filled=False, strokeWidth=1.8).encode(
-                    tooltip=tooltip
-                )
+                alt.Chart(alt.InlineData(values=rows))
+                .mark_point(shape="diamond", size=100, filled=False, strokeWidth=1.8)
+                .encode(x=x("x"), y=y("y"), color=colour, tooltip=tooltip)
             )
-            if len(self.all) <= MANY:
-                layers.append(
-                    theirs.mark_text(dy=17, fontSize=11, fontStyle="italic").encode(text="setting:N")
-                )
-        chart = alt.layer(*layers).properties(width=self.width, height=300 if len(self.all) <= MANY else 460)
+        chart = alt.layer(*layers).properties(width=self.width, height=height)
         runs = len(self.result.seeds)
         bars = (
             f"bars are 95 % confidence intervals over {runs} runs"
@@ -655,9 +654,9 @@ def labels(
     points: Sequence[tuple[float, float]],
     across: tuple[float, float],
     up: tuple[float, float],
-    size: tuple[float, float] = (900, 440),
+    size: tuple[float, float],
 ) -> list[tuple[Literal["left", "center", "right"], int, int] | None]:
-    """Place a label beside each point so that none covers another label or point.
+    """Place a label beside each point so that none covers another; beside the bars too, where there is room.
 
     `across` and `up` are the ends of the axes, `size` their lengths [pixels]. Returns the alignment and the
     offset of each label [pixels]; None where there is no room. Those that come first have the first choice.
@@ -672,14 +671,14 @@ def labels(
     taken = [(x - 5, y - 5, x + 5, y + 5) for x, y in spots]
     found: list[tuple[Literal["left", "center", "right"], int, int] | None] = []
     choices: tuple[tuple[Literal["left", "center", "right"], int, int], ...] = (
-        ("left", 8, 1),
-        ("left", 6, -12),
-        ("left", 6, 13),
-        ("right", -8, 1),
-        ("right", -6, -12),
-        ("right", -6, 13),
-        ("center", 0, -14),
-        ("center", 0, 16),
+        ("left", 7, -13),
+        ("left", 7, 14),
+        ("right", -7, -13),
+        ("right", -7, 14),
+        ("center", 0, -15),
+        ("center", 0, 17),
+        ("left", 9, 1),
+        ("right", -9, 1),
         ("left", 10, -24),
         ("left", 10, 25),
     )

@@ -78,7 +78,9 @@ def test_labels_do_not_cover_each_other() -> None:
     names = [f"setting {index}" for index in range(30)]
     points = [((index * 7) % 30 / 30, (index * 11) % 30 / 30) for index in range(30)]
     boxes = []
-    for name, (x, y), place in zip(names, points, labels(names, points, (0, 1), (0, 1)), strict=True):
+    for name, (x, y), place in zip(
+        names, points, labels(names, points, (0, 1), (0, 1), (900, 440)), strict=True
+    ):
         if place is not None:
             side, dx, dy = place
             wide = 7 * len(name)
