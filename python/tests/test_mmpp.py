@@ -1,0 +1,218 @@
+"""Sources and what is fitted to them, against moments from a matrix exponential."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.linalg import expm, null_space
+
+from bentpipe import UsageError
+from bentpipe.mmpp import Matrix, Mmpp, Moments, TwoState, fit, moments, stationary, superpose
+
+VIDEO = TwoState.on_off(250.0, 0.8, 0.2, 4, "video")
+WEB = TwoState.on_off(100.0, 0.2, 1.0, 8, "web")
+FTP = TwoState.on_off(200.0, 0.5, 2.0, 3, "ftp")
+
+
+def together(*sources: TwoState) -> Mmpp:
+    """Every combination of every mini-source's states, by plain Kronecker sums."""
+    q, rates = np.zeros((1, 1)), np.zeros(1)
+    for source in sources:
+        one = source.one
+        for _ in range(source.flows):
+            q = np.kron(q, np.eye(2)) + np.kron(np.eye(len(q)), one.generator)
+            rates = np.kron(rates, np.ones(2)) + np.kron(np.ones(len(rates)), one.rates)
+    return Mmpp(q, rates)
+
+
+def balance(q: Matrix) -> Matrix:
+    null = null_space(q.T)[:, 0]
+    return null / null.sum()
+
+
+def counted(source: Mmpp, t: float) -> tuple[float, float, float]:
+    """Mean, variance and third central moment of the counts in t.
+
+    A block-triangular matrix exponential [C. F. Van Loan, IEEE Transactions on Automatic Control 23(3), 1978]
+    holds E[Y^j] / j! of the rate's integral Y. It is taken of the rate less its mean, so that no digits are
+    lost. Given Y, counts are Poisson: the cumulants of N follow from those of Y.
+    """
+    m, pi = source.states, balance(source.generator)
+    rate, scale = float(pi @ source.rates), float(source.rates.max())
+    off = np.diag(source.rates - rate) / scale
+    block = expm(t * (np.kron(np.eye(4), source.generator) + np.kron(np.eye(4, k=1), off)))
+    _, second, third = (
+        math.factorial(j) * scale**j * float((pi @ block[:m, j * m : (j + 1) * m]).sum()) for j in (1, 2, 3)
+    )
+    return rate * t, second + rate * t, third + 3 * second + rate * t
+
+
+def counted_plainly(source: Mmpp, t: float) -> tuple[float, float, float]:
+    """The same by factorial moments: derivatives of pi exp((Q + (z - 1) R) t) 1 at z = 1."""
+    m, pi = source.states, balance(source.generator)
+    block = expm(t * (np.kron(np.eye(4), source.generator) + np.kron(np.eye(4, k=1), np.diag(source.rates))))
+    f1, f2, f3 = (math.factorial(j) * float((pi @ block[:m, j * m : (j + 1) * m]).sum()) for j in (1, 2, 3))
+    second, third = f2 + f1, f3 + 3 * f2 + f1
+    return f1, second - f1**2, third - 3 * f1 * second + 2 * f1**3
+
+
+def long_run(source: Mmpp) -> float:
+    """The index of dispersion without end, by the fundamental matrix."""
+    pi, m = balance(source.generator), source.states
+    rate = float(pi @ source.rates)
+    fundamental = np.linalg.inv(np.outer(np.ones(m), pi) - source.generator)
+    return 1 + 2 * (float((pi * source.rates) @ fundamental @ source.rates) - rate**2) / rate
+
+
+def agree(source: Mmpp, wanted: Moments) -> None:
+    mean, variance, _ = counted(source, wanted.t1)
+    assert mean / wanted.t1 == pytest.approx(wanted.rate, rel=1e-9)
+    assert variance / mean == pytest.approx(wanted.dispersion, rel=1e-9)
+    assert long_run(source) == pytest.approx(wanted.dispersion_limit, rel=1e-9)
+    assert counted(source, wanted.t2)[2] == pytest.approx(wanted.third, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    "sources",
+    [
+        [VIDEO],
+        [TwoState.on_off(3.0, 2.0, 5.0)],
+        [TwoState(20.0, 90.0, 0.3, 0.1, 5)],
+        [TwoState.on_off(250.0, 0.8, 0.2, 3), TwoState(10.0, 40.0, 1.0, 3.0, 3)],
+    ],
+)
+@pytest.mark.parametrize(("t1", "t2"), [(None, None), (0.02, 0.5), (3.0, 0.1)])
+def test_moments_are_those_of_every_mini_source_together(
+    sources: list[TwoState], t1: float | None, t2: float | None
+) -> None:
+    agree(together(*sources), moments(sources, t1, t2))
+
+
+@pytest.mark.parametrize("flows", [1, 2, 7, 40, 400])
+def test_the_fit_has_the_moments_of_its_mini_sources(flows: int) -> None:
+    for source in (
+        TwoState.on_off(50.0, 0.8, 0.2, flows),
+        TwoState.on_off(50.0, 0.2, 0.8, flows),
+        TwoState.on_off(50.0, 0.5, 0.5, flows),
+        TwoState(5.0, 50.0, 0.2, 0.1, flows),
+    ):
+        for t in (None, 0.01, 1.0):
+            wanted = moments([source], t, t)
+            found = fit(wanted)
+            assert found.states == 2
+            agree(found, wanted)
+            # Mini-sources that are alike have one correlation time, so that the fit's is right at every time.
+            agree(found, moments([source], 0.37, 0.11))
+
+
+def test_the_two_ways_to_count_agree() -> None:
+    for source in (TwoState.on_off(3.0, 2.0, 5.0).one, TwoState(1.0, 6.0, 0.5, 0.2).one.alike(3)):
+        assert counted(source, 0.7) == pytest.approx(counted_plainly(source, 0.7), rel=1e-9)
+
+
+def test_the_fit_of_unlike_sources_has_their_four_moments() -> None:
+    wanted = moments([WEB, FTP], 0.2, 0.3)
+    both = superpose([WEB.one.alike(8), FTP.one.alike(3)])
+    agree(Mmpp(both.generator, both.rates.sum(axis=0)), wanted)
+    agree(fit(wanted), wanted)
+    # But not those of other times: their autocovariance is a sum of two exponentials, the fit's is one.
+    other = moments([WEB, FTP], 2.0, 2.0)
+    assert counted(fit(wanted), 2.0)[1] != pytest.approx(other.dispersion * other.rate * 2, rel=1e-3)
+
+
+def test_one_mini_source_is_found_again() -> None:
+    one = TwoState.on_off(250.0, 0.8, 0.2)
+    found = fit(moments([one]))
+    assert found.generator == pytest.approx(one.one.generator, rel=1e-9)
+    assert found.rates == pytest.approx(one.one.rates, rel=1e-9)
+
+
+def test_what_does_not_vary_is_poisson() -> None:
+    for sources in ([TwoState(7.0, 7.0, 1.0, 1.0, 3)], [Mmpp.poisson(4.0), Mmpp.poisson(17.0)]):
+        found = fit(moments(sources))
+        assert found.states == 1
+        assert found.mean_rate == pytest.approx(21.0, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"dispersion": 0.9}, "lies between 1 and"),
+        ({"dispersion": 99.0}, "lies between 1 and"),
+        ({"dispersion_limit": 0.5}, "indices of dispersion"),
+        ({"dispersion_limit": 1.0}, "indices of dispersion"),
+        ({"third": -1e6}, "would take a rate of -"),
+        ({"third": math.nan}, "third = nan"),
+        ({"rate": 0.0}, "rate = 0.0"),
+        ({"t2": -1.0}, "t2 = -1.0"),
+    ],
+)
+def test_impossible_moments_are_refused(change: dict[str, float], text: str) -> None:
+    good = moments([VIDEO], 0.1, 0.1)
+    names = ("rate", "t1", "dispersion", "dispersion_limit", "t2", "third")
+    with pytest.raises(UsageError, match=text) as caught:
+        fit(Moments(**({name: getattr(good, name) for name in names} | change)), "video")
+    assert str(caught.value).startswith("video: ")
+
+
+@pytest.mark.parametrize("flows", [1, 2, 5])
+def test_sources_alike_are_lumped_without_loss(flows: int) -> None:
+    three = Mmpp(np.array([[-3.0, 1, 2], [4, -4, 0], [0, 5, -5]]), np.array([1.0, 10, 30]), "three")
+    q, rates = np.zeros((1, 1)), np.zeros(1)
+    for _ in range(flows):
+        q = np.kron(q, np.eye(3)) + np.kron(np.eye(len(q)), three.generator)
+        rates = np.kron(rates, np.ones(3)) + np.kron(np.ones(len(rates)), three.rates)
+    lumped = three.alike(flows)
+    assert lumped.states == (flows + 1) * (flows + 2) // 2
+    assert counted(lumped, 0.4) == pytest.approx(counted(Mmpp(q, rates), 0.4), rel=1e-9)
+
+
+def test_the_sum_of_classes_keeps_each() -> None:
+    classes = [fit(moments([source]), source.name) for source in (VIDEO, WEB, FTP)]
+    both = superpose(classes)
+    assert (both.states, both.names) == (8, ("video", "web", "ftp"))
+    assert both.generator.sum(axis=1) == pytest.approx(np.zeros(8), abs=1e-12)
+    for row, one in zip(both.rates, classes, strict=True):
+        assert counted(Mmpp(both.generator, row), 0.3) == pytest.approx(counted(one, 0.3), rel=1e-9)
+    # Independent: cumulants add.
+    whole = counted(Mmpp(both.generator, both.rates.sum(axis=0)), 0.3)
+    assert whole == pytest.approx(np.sum([counted(one, 0.3) for one in classes], axis=0), rel=1e-9)
+
+
+def test_the_elimination_finds_the_null_space() -> None:
+    rng = np.random.default_rng(1)
+    q = rng.random((9, 9)) * (rng.random((9, 9)) < 0.6) + np.eye(9, k=1) + np.eye(9, k=-8)
+    q -= np.diag(q.sum(axis=1))
+    assert stationary(q) == pytest.approx(balance(q), rel=1e-10)
+    # Of states that are very rare too: 1 to 1e-9 each, so the third has 1e-18 of the first.
+    rare = np.array([[0, 1e-9, 0], [1, 0, 1e-9], [0, 1, 0]])
+    assert stationary(rare)[2] == pytest.approx(1e-18, rel=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: Mmpp(np.array([[-1.0, 1], [0, 0]]), np.ones(2), "ftp"), "ftp: state 2 of 2 cannot be left"),
+        (
+            lambda: Mmpp(np.array([[-1.0, 2], [1, -1]]), np.ones(2), "ftp"),
+            "ftp: a row of the generator sums to 1",
+        ),
+        (lambda: Mmpp(np.array([[1.0, -1], [1, -1]]), np.ones(2), "ftp"), "ftp: rates between states of -1"),
+        (lambda: Mmpp(np.zeros((2, 1)), np.ones(2), "ftp"), "ftp: a generator of 2 x 1 and 2 rates"),
+        (lambda: Mmpp(np.zeros((1, 1)), np.array([math.nan]), "ftp"), "ftp: rates of nan packets/s"),
+        (lambda: TwoState.on_off(1.0, 0.0, 1.0, name="ftp"), "ftp: stays_high is 0.0 s"),
+        (lambda: TwoState.on_off(math.inf, 1.0, 1.0, name="ftp"), "ftp: high is inf packets/s"),
+        (lambda: TwoState.on_off(1.0, 1.0, 1.0, 0, name="ftp"), "ftp: flows is 0"),
+        (lambda: moments([TwoState.on_off(0.0, 1.0, 1.0, name="ftp")]), "ftp: nothing arrives"),
+        (lambda: moments([FTP], math.nan), "ftp: t1 is nan s"),
+        (lambda: FTP.one.alike(256), "ftp: 256 flows of 2 states make 257 states together; at most 256"),
+        (lambda: superpose([]), "no class"),
+        (
+            lambda: superpose([FTP.one.alike(16), VIDEO.one.alike(16)]),
+            r"17 \(ftp\) x 17 \(video\) states make 289",
+        ),
+    ],
+)
+def test_bad_sources_are_refused_by_name(make: object, text: str) -> None:
+    with pytest.raises(UsageError, match=text):
+        make()  # type: ignore[operator]
