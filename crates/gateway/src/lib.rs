@@ -110,8 +110,9 @@ impl Gateway {
     }
 
     /// A packet that may go on enters the receive queue.
-    fn receive(&mut self, pkt: Packet, now: Instant) {
+    fn receive(&mut self, mut pkt: Packet, now: Instant) {
         if self.receive_rate.is_none() {
+            pkt.arrival = now;
             self.events.push_back(Event::Received(pkt));
             return;
         }

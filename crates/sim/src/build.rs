@@ -273,6 +273,7 @@ impl Builder<'_, '_> {
             forward: self.one_link(there, links),
             reverse: self.one_link(back, links),
             relays: Vec::new(),
+            transits: Vec::new(),
             follows: g.regulator.follows_link.then_some(there),
             gateway_at: Instant::FAR_FUTURE,
             space_at: [Instant::FAR_FUTURE; 2],

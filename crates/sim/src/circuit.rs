@@ -4,13 +4,14 @@
 //! `up` nearer the sender and `down` nearer the receiver; where a gateway splits, a stream of its spacelink joins
 //! the `down` of one leg to the `up` of the next.
 
-use bentpipe_queue::FlowEvent;
+use bentpipe_queue::{FlowEvent, Packet};
 use bentpipe_transport::{spacelink, tcp};
 use bentpipe_units::Instant;
 
 use crate::agenda::{Event, MAX_INDEX};
 use crate::network::{Body, Hop, Line, Path};
 use crate::traffic::{Carrier, Kind};
+use crate::transit::Transit;
 use crate::world::{NONE, Relay, World};
 
 /// Ends of connections at a time: as many as fit in the memory of most machines (some 3 GB), where transfers begin faster
@@ -214,6 +215,7 @@ impl World {
         for i in 0..self.circuits[index as usize].relays.len() {
             let (station, stream) = self.circuits[index as usize].relays[i];
             let s = &mut self.stations[station as usize];
+            s.transits[stream as usize].clear();
             let near = s.relays[stream as usize].near;
             let segment = self.configs[self.conns[near as usize].config as usize].mss;
             s.buffers.open(stream, user, u64::from(segment));
@@ -274,6 +276,7 @@ impl World {
             }
             for (i, &station) in plan.joints.iter().enumerate() {
                 let (near, far) = (first + 2 * i as u32 + 1, first + 2 * i as u32 + 2);
+                self.stations[station as usize].transits.push(Transit::default());
                 let relays_there = &mut self.stations[station as usize].relays;
                 let stream = relays_there.len() as u32;
                 relays_there.push(Relay { circuit, near, far, held: 0, near_live: false, far_live: false });
@@ -584,7 +587,8 @@ impl World {
                 }
                 let len = u32::try_from(bytes).unwrap_or(u32::MAX);
                 let handle = self.launch(Body::Chunk { stream, bytes, fin }, circuit, len, Path::default());
-                let pkt = self.packet(handle);
+                let arrival = self.stations[station as usize].transits[stream as usize].came();
+                let pkt = Packet { arrival, ..self.packet(handle) };
                 self.stations[station as usize].gateway.process(pkt, self.now);
                 self.arm_gateway(station);
             }
@@ -620,5 +624,12 @@ impl Conn {
             ended: false,
             trace: NONE,
         }
+    }
+
+    /// A segment has come.
+    #[inline]
+    pub fn hear(&mut self, configs: &[tcp::Config], now: Instant, segment: &tcp::Segment) {
+        self.peer_window = segment.cwnd;
+        self.tcp.on_segment(&configs[self.config as usize], now, segment);
     }
 }

@@ -15,6 +15,7 @@ mod queued;
 mod recorder;
 mod sender;
 mod traffic;
+mod transit;
 mod watch;
 mod world;
 

@@ -137,6 +137,9 @@ struct Place {
     /// Queueing delays since the last sample [ns], and how many.
     delay_sum: u64,
     delay_count: u64,
+    /// Times from the receive queue to the transmit queue since the last sample [ns], and how many.
+    transit_sum: u64,
+    transit_count: u64,
     /// Where its columns begin.
     first_series: usize,
     /// Whether its capacity changes, and so is a column.
@@ -294,7 +297,7 @@ pub struct Setup<'a> {
 /// Queueing delays are told apart up to here [ns]; longer ones count as this.
 const LONGEST_DELAY: u64 = 1_000_000_000_000;
 
-const GATEWAY_SERIES: [&str; 9] = [
+const GATEWAY_SERIES: [&str; 10] = [
     "offered_load",
     "utilization_in",
     "utilization_out",
@@ -304,6 +307,7 @@ const GATEWAY_SERIES: [&str; 9] = [
     "queue_delay",
     "mark_probability",
     "pep_buffers",
+    "transit_time",
 ];
 const PORT_SERIES: [&str; 6] = [
     "offered_load",
@@ -398,6 +402,8 @@ impl Recorder {
             begin: Snapshot::default(),
             delay_sum: 0,
             delay_count: 0,
+            transit_sum: 0,
+            transit_count: 0,
             first_series,
             changes: series.contains(&CAPACITY),
             detail: Detail {
@@ -461,6 +467,17 @@ impl Recorder {
     #[inline]
     pub fn left_gateway(&mut self, station: u32, delay: Duration) {
         self.left(self.of_gateway[station as usize], delay);
+    }
+
+    /// A packet that has not been there before comes to a gateway's transmit queue, so long after its bytes entered the
+    /// receive queue.
+    #[inline]
+    pub fn passed_gateway(&mut self, station: u32, transit: Duration) {
+        if self.measuring {
+            let place = &mut self.places[self.of_gateway[station as usize]];
+            place.transit_sum += transit.as_nanos();
+            place.transit_count += 1;
+        }
     }
 
     #[inline]
@@ -571,6 +588,8 @@ impl Recorder {
             let (packets, bytes) = (f64::from(shown.state().packets), shown.state().bytes as f64);
             let delay = place.delay_sum as f64 * 1e-9 / place.delay_count as f64;
             (place.delay_sum, place.delay_count) = (0, 0);
+            let transit = place.transit_sum as f64 * 1e-9 / place.transit_count as f64;
+            (place.transit_sum, place.transit_count) = (0, 0);
             // A scheduler's own marks go on while nothing arrives.
             let marks = if judged == 0 { f64::NAN } else { marked as f64 / judged as f64 };
             let mut column = place.first_series;
@@ -581,9 +600,8 @@ impl Recorder {
             match extra {
                 Some((received, buffered)) => {
                     let arriving = rate(snapshot.arrived_bytes - last.arrived_bytes);
-                    for value in [offered, arriving, out, received, packets, bytes, delay, marks, buffered] {
-                        put(value);
-                    }
+                    let fixed = [offered, arriving, out, received, packets, bytes, delay, marks, buffered];
+                    fixed.into_iter().chain([transit]).for_each(&mut put);
                 }
                 None => {
                     for value in [offered, out, packets, bytes, delay, marks] {

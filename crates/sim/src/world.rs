@@ -13,6 +13,7 @@ use crate::media::Medium;
 use crate::network::{Body, Discarded, Flight, Hop, Line, Link, Path, Port, Slab, Way};
 use crate::recorder::Recorder;
 use crate::traffic::{Session, Source, Traffic};
+use crate::transit::Transit;
 use crate::watch::{Sighting, Tracer};
 
 /// Packets at a time: half of what the agenda can tell apart, for it is not looked at after every event.
@@ -36,6 +37,8 @@ pub struct Station {
     pub forward: Path,
     pub reverse: Path,
     pub relays: Vec<Relay>,
+    /// How long the PEP has had each relay's bytes.
+    pub transits: Vec<Transit>,
     /// When the agenda next calls: the gateway, the near end, the far end.
     pub gateway_at: Instant,
     pub space_at: [Instant; 2],
@@ -371,9 +374,7 @@ impl World {
         let flight = self.land(index);
         match flight.body {
             Body::Tcp { to, segment } => {
-                let conn = &mut self.conns[to as usize];
-                conn.peer_window = segment.cwnd;
-                conn.tcp.on_segment(&self.configs[conn.config as usize], self.now, &segment);
+                self.conns[to as usize].hear(&self.configs, self.now, &segment);
                 self.pump(to);
             }
             Body::Space { station, to_far, data } => {
@@ -483,10 +484,30 @@ impl World {
             if self.stations[station as usize].buffers.has_control() {
                 self.heed(station, pkt);
             }
-            return self.deliver(pkt.handle);
+            return self.take_segment(station, pkt);
         }
         self.stations[station as usize].gateway.process(pkt, self.now);
         self.arm_gateway(station);
+    }
+
+    /// A packet of a split connection ends here.
+    fn take_segment(&mut self, station: u32, pkt: Packet) {
+        let Body::Tcp { to, segment } = self.flights.get(pkt.handle).body else {
+            return self.deliver(pkt.handle);
+        };
+        let conn = &mut self.conns[to as usize];
+        let Role::Relay { stream, far: false, .. } = conn.role else { return self.deliver(pkt.handle) };
+        let before = conn.tcp.received();
+        conn.hear(&self.configs, self.now, &segment);
+        if segment.len > 0 {
+            // The first byte of the stream comes after the SYN.
+            let start = segment.seq.saturating_sub(1);
+            let (bytes, in_order) = ((start, start + u64::from(segment.len)), (before, conn.tcp.received()));
+            let transit = &mut self.stations[station as usize].transits[stream as usize];
+            transit.segment(bytes, pkt.arrival, in_order);
+        }
+        self.land(pkt.handle);
+        self.pump(to);
     }
 
     /// A packet of a split connection has come, marked or not: its server may send less, or more again.
@@ -504,6 +525,7 @@ impl World {
         let s = &mut self.stations[station as usize];
         if let Body::Chunk { stream, bytes, fin } = self.flights.get(pkt.handle).body {
             s.near.write(stream, bytes);
+            s.transits[stream as usize].write(bytes, pkt.arrival);
             if fin {
                 s.near.finish(stream);
             }
@@ -511,6 +533,7 @@ impl World {
             self.pump_space(station, false);
             self.settle(circuit);
         } else {
+            self.recorder.passed_gateway(station, self.now - pkt.arrival);
             s.gateway.transmit(pkt, self.now);
             self.arm_gateway(station);
         }
@@ -552,7 +575,15 @@ impl World {
         loop {
             let end = self.space_end(station, far);
             let Some(data) = (if far { end.poll_data(now) } else { end.poll_queued(now) }) else { break };
-            let s = &self.stations[station as usize];
+            let s = &mut self.stations[station as usize];
+            if !far
+                && data.len > 0
+                && !data.retransmission
+                && let Some(came) =
+                    s.transits[data.stream as usize].send(data.offset + u64::from(data.len), data.len)
+            {
+                self.recorder.passed_gateway(station, now - came);
+            }
             let (len, circuit) = (data.wire_len(&s.config), s.relays[data.stream as usize].circuit);
             self.send_space(station, far, Body::Space { station, to_far, data }, circuit, len, path);
         }
