@@ -6,7 +6,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help run test check-rust check-python test-rust test-python kernel bench fuzz fmt docs choosing lock setup clean
+.PHONY: help run test check-rust check-python test-rust test-python kernel bench fuzz fmt docs choosing series lock setup clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -91,6 +91,10 @@ docs: $(CORE) ## renew the generated parts of the docs
 choosing: $(CORE) ## run every algorithm on the 2007 gateway and renew the table of docs/choosing.md: three minutes
 	$(BIN)/bentpipe compare scenarios/byun2007-gateway.toml --settings all --out results/choosing --force
 	$(BIN)/python -m bentpipe.reference docs results/choosing
+
+series: $(CORE) ## measure again what drives the fluid model of the 2007 gateway
+	$(BIN)/python -c 'from bentpipe.series import capture; \
+	  capture("scenarios/byun2007-gateway.toml").write("scenarios/series/byun2007-gateway.json", force=True)'
 
 setup: $(CORE) $(VENV)/.dev ## set up everything without running anything
 

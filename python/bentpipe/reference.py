@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from bentpipe import algorithms, metrics
+from bentpipe import algorithms, metrics, series
 from bentpipe.cli import cli
 from bentpipe.ranking import CRITERIA, ranking
 from bentpipe.result import Result
@@ -34,7 +34,11 @@ def commands() -> str:
     return "\n".join(parts)
 
 
-PAGES: dict[str, Callable[[], str]] = {"cli.md": commands, "results.md": metrics.markdown}
+PAGES: dict[str, Callable[[], str]] = {
+    "cli.md": commands,
+    "results.md": metrics.markdown,
+    "series.md": series.markdown,
+}
 """What makes the generated part of each page."""
 
 

@@ -120,6 +120,7 @@ PAGES = [
     "docs/cli.md",
     "docs/python.md",
     "docs/results.md",
+    "docs/series.md",
     "docs/traffic.md",
     "docs/transports.md",
     "docs/links.md",

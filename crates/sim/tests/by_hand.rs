@@ -243,3 +243,69 @@ fn long_round_trips_want_another_tcp() {
     assert!(cubic > 1.3 * newreno, "{newreno} {cubic}");
     assert!(sack > 0.9 * newreno && reno > 0.5 * newreno, "{reno} {newreno} {sack}");
 }
+
+/// A gateway that works at once and sends packet by packet; its spacelink's packets carry a segment's 1000 bytes.
+const SPLIT: &str = r#"
+title = "A page through a PEP"
+[run]
+duration = "10 s"
+sample_interval = "10 s"
+[host.client]
+count = 1
+[host.server]
+count = 1
+[link.wire]
+between = ["server", "gateway"]
+rate = "1 Mbps"
+delay = "50 ms"
+loss = { nth = [2], of = "data" }
+reverse.loss = 0
+[gateway]
+terminal = "terminal"
+regulator = { rate = "100 Mbps" }
+pep = { delay = "3 ms" }
+spacelink = { packet = "1031 B", header = "31 B" }
+[link.satellite]
+between = ["gateway", "terminal"]
+delay = "250 ms"
+[link.access]
+between = ["terminal", "client"]
+[transport.plain]
+mss = "1000 B"
+initial_window = 10
+[traffic.web]
+kind = "pages"
+from = "server"
+to = "client"
+transport = "plain"
+sessions = 1
+object_size = "6000 B"
+think_time = "100 s"
+"#;
+
+/// Of six segments the second is lost. The first, at the gateway at T, is handed on after 3 ms. The others come 8.32 ms
+/// apart: the third of them at T + 33.28 brings the third duplicate ACK, which is at the server 50.32 ms later; what it
+/// sends again takes 58.32 ms, and ends the wait at T + 141.92 of those that came at T + 16.64, 24.96, 33.28 and 41.60. So
+/// the five packets of it were on their way for 3 + (0 + 125.28 + 116.96 + 108.64 + 100.32) / 5 = 93.24 ms on average,
+/// and all six for (3 + 5 x 93.24) / 6 = 78.2 ms.
+#[test]
+fn bytes_wait_in_the_pep_for_those_that_were_lost() {
+    let r = results(&scenario(SPLIT), 1);
+    assert!((mean(&r, "transit_time") - 0.0782).abs() < 1e-9, "{}", mean(&r, "transit_time"));
+    let whole = results(&scenario(&SPLIT.replace("nth = [2]", "nth = [100]")), 1);
+    assert!((mean(&whole, "transit_time") - 0.003).abs() < 1e-12, "{}", mean(&whole, "transit_time"));
+}
+
+/// Datagrams that no PEP splits: 200 bytes take 1.6 ms, so that one a tenth of a second is at the gateway 51.6 ms after
+/// it left, is done with at 54.6, and enters the transmit queue with the tick at 55: 3.4 ms.
+#[test]
+fn what_is_not_split_waits_for_the_work_and_the_tick() {
+    let (head, _) = SPLIT.split_once("[transport.plain]").unwrap();
+    let voice = "[traffic.voice]\nkind = \"cbr\"\nfrom = \"server\"\nto = \"client\"\nflows = 1\nrate = \"16 kbps\"\n\
+                 packet = \"200 B\"\nstart = \"0 s\"";
+    let text = format!("{head}{voice}")
+        .replace("nth = [2]", "nth = [1]")
+        .replace("rate = \"100 Mbps\"", "rate = \"100 Mbps\", tick = \"5 ms\"");
+    let r = results(&scenario(&text), 1);
+    assert!((mean(&r, "transit_time") - 0.0034).abs() < 1e-12, "{}", mean(&r, "transit_time"));
+}

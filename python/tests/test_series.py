@@ -1,0 +1,196 @@
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from conftest import ROOT
+
+from bentpipe import plan
+from bentpipe.errors import UsageError
+from bentpipe.series import _filled, _load_ratio, _new, capture, fit
+
+SHIPPED = ROOT / "scenarios" / "series" / "byun2007-gateway.json"
+
+
+def noisy(points: int) -> list[float]:
+    values: list[float] = np.random.default_rng(1).normal(5.0, 2.0, points).tolist()
+    return values
+
+
+def wave(time: float, period: float, mean: float, cos: tuple[float, ...], sin: tuple[float, ...]) -> float:
+    phase = 2 * math.pi * time / period
+    return mean + sum(
+        a * math.cos(k * phase) + b * math.sin(k * phase)
+        for k, a, b in zip((1, 2, 3, 4), cos, sin, strict=True)
+    )
+
+
+def test_a_synthetic_series_is_recovered() -> None:
+    cos, sin = (0.5, -0.25, 0.0, 1e-3), (0.0, 2.0, -1.0, 0.125)
+    found = fit([wave(0.1 * i, 50.0, 3.0, cos, sin) for i in range(500)], 4, interval=0.1)
+    assert found.mean == pytest.approx(3.0, abs=1e-12)
+    assert found.cos == pytest.approx(cos, abs=1e-12)
+    assert found.sin == pytest.approx(sin, abs=1e-12)
+    assert found.rms < 1e-12
+    assert found.explained == pytest.approx(1.0, abs=1e-12)
+    # Between the points, and in the next period.
+    for time in (0.05, 1.234, 61.234):
+        assert found(time) == pytest.approx(wave(time, 50.0, 3.0, cos, sin), abs=1e-12)
+
+
+@pytest.mark.parametrize(("points", "harmonics"), [(500, 8), (499, 8), (17, 8), (18, 8), (64, 5)])
+def test_the_fit_is_that_of_the_fast_fourier_transform_and_of_least_squares(
+    points: int, harmonics: int
+) -> None:
+    measured = noisy(points)
+    found = fit(measured, harmonics)
+    spectrum = np.fft.rfft(measured)[: harmonics + 1] / points
+    assert found.mean == pytest.approx(spectrum[0].real, abs=1e-12)
+    assert found.cos == pytest.approx(2 * spectrum[1:].real, abs=1e-12)
+    assert found.sin == pytest.approx(-2 * spectrum[1:].imag, abs=1e-12)
+    phase = 2 * np.pi * np.arange(points) / points
+    columns = [np.ones(points)]
+    for k in range(1, harmonics + 1):
+        columns += [np.cos(k * phase), np.sin(k * phase)]
+    basis = np.stack(columns, axis=1)
+    solved, *_ = np.linalg.lstsq(basis, np.array(measured), rcond=None)
+    assert [
+        found.mean,
+        *(x for pair in zip(found.cos, found.sin, strict=True) for x in pair),
+    ] == pytest.approx(solved, abs=1e-12)
+    residual = np.array(measured) - basis @ solved
+    assert found.rms == pytest.approx(math.sqrt(np.mean(residual**2)), abs=1e-12)
+    assert found.explained == pytest.approx(1 - np.mean(residual**2) / np.var(measured), abs=1e-12)
+
+
+def test_noise_is_explained_as_little_as_expected() -> None:
+    rng = np.random.default_rng(2)
+    shares = [fit(rng.normal(size=500).tolist(), 8).explained or 0.0 for _ in range(100)]
+    assert np.mean(shares) == pytest.approx(fit(noisy(500), 8).noise, abs=0.003)
+
+
+def test_what_does_not_vary_leaves_nothing_to_explain() -> None:
+    found = fit([0.25] * 20, 3)
+    assert (found.mean, found.explained) == (0.25, None)
+    assert found.rms < 1e-15
+    assert fit([0.0] * 20, 3).as_json()["cos"] == [0.0] * 3
+
+
+def test_new_connections_by_hand() -> None:
+    # Three intervals from 0 to 3 s. A is open all the time, B from 0.5 to 1.5, C opens and closes at 1.0 (an
+    # edge begins an interval), D is open from 2.5 on: one of two is new, one of three, one of two.
+    flows = pl.DataFrame({"opened": [-5.0, 0.5, 1.0, 2.5, 3.0], "closed": [None, 1.5, 1.0, None, None]})
+    assert _new(flows, pl.Series([1.0, 2.0, 3.0]), 1.0) == [1 / 2, 1 / 3, 1 / 2]
+    nobody = pl.DataFrame({"opened": [0.5], "closed": [0.7]})
+    assert _new(nobody, pl.Series([1.0, 2.0]), 1.0) == [1.0, 0.0]
+
+
+def test_gaps_are_bridged_and_counted() -> None:
+    column = pl.Series([None, 1.0, math.nan, 3.0, None])
+    assert _filled(column) == ([1.0, 1.0, 2.0, 3.0, 3.0], 3)
+    with pytest.raises(UsageError, match="no packet entered the transmit queue"):
+        _filled(pl.Series([None, math.nan], dtype=pl.Float64))
+
+
+def test_the_load_ratio_is_mean_over_load_and_refuses_silence() -> None:
+    assert _load_ratio(pl.Series([1.0, 2.0, 6.0])) == [3.0, 1.5, 0.5]
+    with pytest.raises(UsageError, match=r"1 of 3 points have less than 1 % of the mean offered load"):
+        _load_ratio(pl.Series([5.0, 0.0, 5.0]))
+
+
+def test_the_shipped_series_is_what_the_code_makes(tmp_path: Path) -> None:
+    made = capture("byun2007-gateway").write(tmp_path / "made.json").read_text(encoding="utf-8")
+    shipped = SHIPPED.read_text(encoding="utf-8")
+
+    def without_versions(text: str) -> list[str]:
+        return [line for line in text.splitlines() if not line.startswith('  "versions"')]
+
+    assert without_versions(made) == without_versions(shipped), "make series renews it"
+    content = json.loads(shipped)
+    assert (content["points"], content["interval"], content["harmonics"]) == (500, 0.1, 8)
+    assert (content["without"], content["dropped"], content["transmit_queue"]) == (
+        ["AQM", "bottleneck"],
+        0,
+        0.0,
+    )
+    # 12 ms, and the wait for a tick of 5 ms, which is half of it on average; 400 sessions always busy.
+    assert content["pep_delay"]["mean"] == pytest.approx(0.0145, abs=1e-4)
+    for name, unit in (("pep_delay", "s"), ("load_ratio", ""), ("new_connections", "")):
+        series = content[name]
+        assert series["unit"] == unit
+        again = fit(series["measured"], 8, interval=0.1, unit=unit)
+        assert again.as_json() == series
+        assert (len(series["measured"]), len(series["cos"]), len(series["sin"])) == (500, 8, 8)
+        assert min(series["measured"]) >= 0
+        assert series["lowest"] >= 0
+
+
+def test_a_seed_an_override_and_the_run_as_it_is_make_another_series() -> None:
+    quick = {"points": 40, "set": {"run.warmup": "5 s"}, "interval": 0.5, "harmonics": 3}
+    first = capture("small-gateway", **quick)  # type: ignore[arg-type]
+    assert first == capture("small-gateway", **quick)  # type: ignore[arg-type]
+    assert first.seed == plan.load("small-gateway").seed
+    other = capture("small-gateway", **quick, seed=first.seed + 1)  # type: ignore[arg-type]
+    assert (other.seed, other.digest) == (first.seed + 1, first.digest)
+    assert other.pep_delay != first.pep_delay
+    loaded = capture("small-gateway", **quick, as_it_is=True)  # type: ignore[arg-type]
+    assert loaded.digest != first.digest
+    # Drops ahead of the PEP make bytes wait there for those that are missing.
+    assert loaded.dropped > 0
+    assert loaded.pep_delay.mean > 2 * first.pep_delay.mean
+
+
+REFUSED = {"rain-fade": "capacity changes with time", "red-dumbbell": "no PEP to measure"}
+
+
+@pytest.mark.parametrize("name", sorted(plan.shipped()))
+def test_every_shipped_scenario_is_captured_or_refused(name: str) -> None:
+    arguments = {"points": 30, "interval": 1.0, "harmonics": 4}
+    if name in REFUSED:
+        with pytest.raises(UsageError, match=REFUSED[name]):
+            capture(name, **arguments)  # type: ignore[arg-type]
+        return
+    found = capture(name, **arguments)  # type: ignore[arg-type]
+    # Nothing is dropped, and nothing waits beyond the burst of a tick.
+    assert (found.dropped, found.missing) == (0, 0)
+    assert found.queue < 1
+    assert all(math.isfinite(x) and x >= 0 for series in found.series.values() for x in series.measured)
+    json.dumps(found.as_json(), allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "arguments", "message"),
+    [
+        ("nowhere", {}, "scenario nowhere: there is no such file"),
+        ("red-dumbbell", {}, "red-dumbbell: the subject is the link bottleneck, and no PEP"),
+        ("small-gateway", {"points": 16}, "points is 16, but it must be from 17 to 100000"),
+        ("small-gateway", {"points": 6, "harmonics": 3}, "points is 6, but it must be from 7"),
+        ("small-gateway", {"harmonics": 0}, "harmonics is 0, but it must be from 1 to 100"),
+        ("small-gateway", {"interval": 0.0}, "interval is 0 s, but it must be from 1 µs to 1 h"),
+        ("small-gateway", {"seed": -1}, "seed is -1, but it must be from 0"),
+        ("small-gateway", {"set": ["run.duration=5 s"]}, "--set run.duration=5 s: found a time of the run"),
+        ("small-gateway", {"points": 200}, "of the mean offered load"),
+    ],
+)
+def test_what_cannot_be_captured_is_one_message(
+    scenario: str, arguments: dict[str, object], message: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        capture(scenario, **arguments)  # type: ignore[arg-type]
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_is_replaced_only_by_force(tmp_path: Path) -> None:
+    found = capture("unsplit-udp", points=20, interval=1.0, harmonics=2)
+    path = found.write(tmp_path / "new" / "series.json")
+    before = path.read_bytes()
+    with pytest.raises(UsageError, match=r"series\.json: exists already; --force replaces it"):
+        found.write(path)
+    assert found.write(path, force=True).read_bytes() == before
+    assert [each.name for each in path.parent.iterdir()] == ["series.json"]
+    assert str(tmp_path) not in before.decode()
+    with pytest.raises(UsageError, match="cannot be written"):
+        found.write(path / "below")
