@@ -109,7 +109,7 @@ impl Gateway {
         }
     }
 
-    /// A packet that may go on enters the receive queue.
+    /// A packet that may go on enters the receive queue, and leaves it at once where that has no rate.
     fn receive(&mut self, mut pkt: Packet, now: Instant) {
         if self.receive_rate.is_none() {
             pkt.arrival = now;

@@ -172,7 +172,8 @@ fn a_packet_held_ahead_of_the_pep_comes_out_later() {
     assert_eq!((gateway.transmit_queue().state().held, gateway.poll()), (1, None));
     let mut log = drive(&mut gateway, at(20_500));
     gateway.arrive(packet(101), at(20_500));
-    assert_eq!(gateway.poll(), Some(Event::Received(Packet { number: 1, ..packet(101) })));
+    let received = Packet { number: 1, arrival: at(20_500), ..packet(101) };
+    assert_eq!(gateway.poll(), Some(Event::Received(received)));
     gateway.process(packet(101), at(20_500));
     log.extend(drive(&mut gateway, at(100_000)));
     log.retain(|(_, _, handle)| *handle >= 100);
