@@ -15,6 +15,9 @@ class ScenarioError(Exception):
 class SimulationError(Exception):
     """The simulator contradicted itself, for example a counter identity does not hold."""
 
+class ModelError(Exception):
+    """A model cannot solve the scenario: where, what was found and what is allowed."""
+
 class Cancelled(Exception):  # noqa: N818
     """The run was stopped through its `Progress`."""
 
@@ -122,6 +125,9 @@ class Scenario:
     def printed(self) -> list[dict[str, Any]]:
         """Return the source's figures: setting, metric, value, unit, std (or None), source, calibrated."""
 
+    def models(self) -> dict[str, Any]:
+        """Return the table `model` with its defaults: `kind`, `equations`, times in ns and so on."""
+
     def canonical(self) -> str:
         """Return, as JSON, all that determines a result."""
 
@@ -191,6 +197,12 @@ def simulate(
     Raises `WatchError` if
     there is no such flow or link, `OSError` if a file cannot be written, `SimulationError` if the simulator
     contradicts itself, `Cancelled` if `progress` says so.
+    """
+
+def fluid(scenario: Scenario, seed: int) -> Table:
+    """Solve the fluid equations of `scenario` without holding the interpreter's lock: one row a sample.
+
+    `seed` draws what is random in the capacity. Raises `ModelError` if the equations do not cover it.
     """
 
 @final

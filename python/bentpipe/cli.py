@@ -315,6 +315,96 @@ def _load(scenario: str, overrides: tuple[str, ...], duration: str | None) -> _c
     return load(scenario, changed)
 
 
+class _WithDefault(click.Group):
+    """A group that takes what is none of its commands for the arguments of its default command."""
+
+    default = "solve"
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put the default command in front, unless one is named or help is asked for."""
+        if args and args[0] not in self.commands and args[0] not in {"-h", "--help"}:
+            args = [self.default, *args]
+        return super().parse_args(ctx, args)
+
+
+@cli.group("model", cls=_WithDefault, short_help="Solve a scenario's fluid or Markov model.")
+def model_() -> None:
+    """Solve a model of a scenario in place of a simulation: `bentpipe model SCENARIO`.
+
+    \b
+    Examples:
+      bentpipe model byun2007-gateway
+      bentpipe model byun2007-gateway --settings "RED 4,AVQRED" --format json
+      bentpipe model solve --help
+    """
+
+
+@model_.command("solve", short_help="Solve it; the default.")
+@_scenario_options
+@click.option(
+    "--settings",
+    metavar="A,B,…",
+    help='Settings to solve it under, for example "RED 4,AVQ,AVQRED"; default: the scenario\'s.',
+)
+@click.option("--seed", type=int, metavar="N", help="Draws what is random in the capacity.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Folder of the result; default: results/SCENARIO-model-DATE-TIME.",
+)
+@click.option("--force", is_flag=True, help="Replace the model's result that is in --out.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    help="json: a list of {setting, quantity, unit, mean, std}, and nothing else.",
+)
+def model_solve(
+    scenario: str,
+    overrides: tuple[str, ...],
+    duration: str | None,
+    settings: str | None,
+    seed: int | None,
+    out: Path | None,
+    form: str,
+    *,
+    force: bool,
+) -> None:
+    """Solve the fluid equations of SCENARIO under its settings: mean and deviation of each quantity.
+
+    \b
+    Examples:
+      bentpipe model byun2007-gateway
+      bentpipe model byun2007-gateway --settings "RED 4,AVQRED" --set model.step="0.5 ms"
+    """
+    from bentpipe import console
+    from bentpipe import model as models
+    from bentpipe.store import default_folder
+    from bentpipe.wording import brief
+
+    loaded = _load(scenario, overrides, duration)
+    result = models.model(loaded, None if settings is None else settings.split(","), seed=seed)
+    folder = out if out is not None else default_folder(f"{loaded.name}-model")
+    result.save(folder, force=force)
+    if form == "json":
+        click.echo(json.dumps(result.rows(), indent=2, ensure_ascii=False, allow_nan=False))
+        console.stderr().print(f"Result: {folder}", markup=False)
+        return
+    cells = {(row["setting"], row["quantity"]): row for row in result.rows()}
+    rows = []
+    for each in models.QUANTITIES:
+        found = [cells[setting, each.name] for setting in result.settings]
+        values = [
+            "–" if row["mean"] is None else f"{brief(row['mean'], 4)} ± {brief(row['std'] or 0.0, 2)}"
+            for row in found
+        ]
+        rows.append([each.label, each.unit, *values])
+    console.stdout().print(console.grid(["quantity", "unit", *result.settings], rows, right=2))
+    print(f"Mean ± standard deviation over time.\nResult: {folder}")
+
+
 @cli.command("list", short_help="List algorithms or shipped scenarios.")
 @click.argument(
     "what", type=click.Choice(["aqms", "schedulers", "markings", "transports", "traffic", "scenarios"])

@@ -6,6 +6,7 @@ __all__ = [
     "AlgorithmError",
     "BentpipeError",
     "Cancelled",
+    "ModelError",
     "ResultError",
     "ScenarioError",
     "SimulationError",
@@ -23,3 +24,7 @@ class UsageError(BentpipeError):
 
 class ResultError(BentpipeError):
     """A folder is not a result, is not complete, or does not hold what was asked for."""
+
+
+class ModelError(BentpipeError):
+    """A model cannot solve a scenario: it does not cover it, or it has no bounded solution."""

@@ -36,6 +36,7 @@ create_exception!(
     PyException,
     "An algorithm written in Python raised an exception, or broke the rules."
 );
+create_exception!(bentpipe._core, ModelError, PyException, "A scenario that a model cannot solve.");
 create_exception!(bentpipe._core, Cancelled, PyException, "A run that was asked to stop.");
 create_exception!(bentpipe._core, WatchError, PyException, "A link or a flow to look at that there is not.");
 
@@ -239,6 +240,11 @@ impl Scenario {
         to_python(py, &rows)
     }
 
+    /// How the models see the scenario: a dictionary of its table `model`, defaults filled in.
+    fn models<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        to_python(py, &self.inner.models)
+    }
+
     /// All that determines a result, as JSON.
     fn canonical(&self) -> String {
         self.inner.canonical_json()
@@ -395,6 +401,15 @@ fn simulate(
     })
 }
 
+/// Solves a scenario's fluid equations under its subject's AQM. Other Python threads go on meanwhile. Gives one row a sample,
+/// in the columns of a simulation's time series.
+#[pyfunction]
+fn fluid(py: Python<'_>, scenario: &Scenario, seed: u64) -> PyResult<Table> {
+    let solved = py.detach(|| bentpipe_model::run(&scenario.inner, seed));
+    let table = solved.map_err(|e| ModelError::new_err(e.to_string()))?;
+    tables::table(tables::model(table)).map_err(SimulationError::new_err)
+}
+
 /// Every algorithm with its parameters and presets, and every marking method, as JSON.
 #[pyfunction]
 fn registry() -> String {
@@ -432,7 +447,7 @@ fn describe(a: &Algorithm) -> serde_json::Value {
         Placement::Anywhere => "anywhere",
         Placement::WatchedQueue => "must mark at the queue that it watches",
     };
-    json!({"name": a.name, "title": a.title, "source": a.source, "placement": placement,
+    json!({"name": a.name, "title": a.title, "source": a.source, "placement": placement, "law": a.law.is_some(),
            "params": a.params.iter().map(param).collect::<Vec<_>>(), "presets": presets})
 }
 
@@ -483,6 +498,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("ScenarioError", py.get_type::<ScenarioError>())?;
     module.add("SimulationError", py.get_type::<SimulationError>())?;
+    module.add("ModelError", py.get_type::<ModelError>())?;
     module.add("Cancelled", py.get_type::<Cancelled>())?;
     module.add("WatchError", py.get_type::<WatchError>())?;
     module.add("AlgorithmError", py.get_type::<AlgorithmError>())?;
@@ -497,6 +513,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<aqm::QueueState>()?;
     module.add_class::<aqm::Rng>()?;
     module.add_function(wrap_pyfunction!(simulate, module)?)?;
+    module.add_function(wrap_pyfunction!(fluid, module)?)?;
     module.add_function(wrap_pyfunction!(registry, module)?)?;
     module.add_function(wrap_pyfunction!(schema, module)?)
 }

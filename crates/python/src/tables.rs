@@ -74,6 +74,11 @@ pub fn series(series: Vec<Series>) -> Columns {
     series.into_iter().map(|s| column(&s.name, numbers(s.values))).collect()
 }
 
+/// One row a sample of a model.
+pub fn model(table: bentpipe_model::Table) -> Columns {
+    table.columns.into_iter().map(|c| column(&c.name, numbers(c.values))).collect()
+}
+
 /// One row a packet.
 pub fn drops(results: &Results) -> Columns {
     let d = &results.drops;

@@ -9,6 +9,7 @@
 
 pub mod aqm;
 mod core;
+pub mod law;
 pub mod marking;
 mod params;
 mod queue;
@@ -20,6 +21,7 @@ pub use crate::core::{
     Aqm, Cx, Discard, DropReason, Ecn, FlowEvent, FlowId, Limit, MOST_DISCARDS, Outcome, Packet, QueueState,
     Scheduler, Spot, Tcp, Verdict,
 };
+pub use crate::law::Law;
 pub use crate::marking::Marking;
 pub use crate::params::{Default, Link, Param, ParamError, Range, Tune, Unit, Value, Values};
 pub use crate::queue::{Counters, Queue, Setup};

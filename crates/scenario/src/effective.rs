@@ -28,7 +28,7 @@ pub fn list(cx: &Cx<'_>, file: &File) -> Vec<Effective> {
         }
         flatten(cx, &path, &serde_json::to_value(gateway).unwrap_or_default(), &mut out);
     }
-    for name in ["transport", "traffic"] {
+    for name in ["transport", "traffic", "model"] {
         section(&mut out, name);
     }
     out

@@ -13,6 +13,7 @@ use crate::error::{Error, Place, choices, quoted};
 use crate::files::Files;
 use crate::gateway::Place as GatewayPlace;
 use crate::model::{AqmSpec, Gateway, Hop, Host, Link, Printed, Run, Setting, Subject, Traffic, Transport};
+use crate::models::Models;
 use crate::resolve::overrides::Choice;
 use crate::resolve::{self, Input, nodes};
 use crate::source::Source;
@@ -50,6 +51,9 @@ pub struct Scenario {
     /// Printed values to compare with.
     #[serde(skip)]
     pub printed: Vec<Printed>,
+    /// How the models see it.
+    #[serde(skip)]
+    pub models: Models,
     /// Whose queue the settings apply to and the metrics describe.
     pub subject: Subject,
     /// What is allowed but most likely not meant.

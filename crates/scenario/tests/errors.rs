@@ -82,7 +82,7 @@ fn keys() {
             "[gateway]",
             "[gatway]",
             "my.toml:17:2: gatway: no such key; did you mean \"gateway\"? allowed: title, description, source, run, \
-             host, router, link, gateway, transport, traffic, setting, printed",
+             host, router, link, gateway, transport, traffic, setting, model, printed",
         ),
         (
             "sessions = 20",

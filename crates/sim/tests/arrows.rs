@@ -11,9 +11,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("channel", &["units", "scenario"]),
     ("traffic", &["units", "scenario"]),
     ("gateway", &["units", "queue"]),
+    ("model", &["units", "queue", "scenario"]),
     ("sim", &["units", "queue", "channel", "gateway", "transport", "scenario", "traffic"]),
     ("capture", &["units", "transport", "scenario", "sim"]),
-    ("python", &["units", "queue", "scenario", "sim", "capture"]),
+    ("python", &["units", "queue", "scenario", "model", "sim", "capture"]),
 ];
 
 #[test]

@@ -31,6 +31,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
     presets: &[],
     placement: Placement::Anywhere,
     build: |values| Ok(Box::new(Aaqm::new(values)?)),
+    law: None,
 };
 
 const PARAMS: &[Param] = &[

@@ -31,6 +31,7 @@ use bentpipe_units::{Duration, Instant};
 
 use super::average::{self, Average};
 use super::lottery::{self, Lottery};
+use crate::law::{Law, Ramp, Seen};
 use crate::registry::{Algorithm, Placement};
 use crate::{Aqm, Cx, Link, Packet, Param, ParamError, Range, Tune, Unit, Values, Verdict};
 
@@ -43,6 +44,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
     presets: &[],
     placement: Placement::Anywhere,
     build: |values| Ok(Box::new(Ared::new(values)?)),
+    law: Some(|values, _| Ok(Box::new(AredLaw::new(values)?))),
 };
 
 /// Floyd et al. 2001, section 4: the average looks back over a second.
@@ -98,6 +100,11 @@ const PARAMS: &[Param] = &[
     .origin("Floyd et al. 2001, that is none"),
     average::MEAN_PACKET,
 ];
+
+/// `floyd` keeps `max_p` from here …
+const LEAST_P: f64 = 0.01;
+/// … to there (Floyd et al. 2001, section 3).
+const GREATEST_P: f64 = 0.5;
 
 /// Where the average was when an arrival last met it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -183,9 +190,9 @@ impl Aqm for Ared {
         let span = l.max_th - l.min_th;
         *below = if avg < l.min_th + 0.4 * span { below.saturating_add(1) } else { 0 };
         if avg > l.min_th + 0.6 * span {
-            l.max_p = (l.max_p + (l.max_p / 4.0).min(0.01)).min(0.5);
+            l.max_p = (l.max_p + (l.max_p / 4.0).min(0.01)).min(GREATEST_P);
         } else if *below >= *hysteresis {
-            l.max_p = (l.max_p * 0.9).max(0.01);
+            l.max_p = (l.max_p * 0.9).max(LEAST_P);
         }
     }
 
@@ -193,6 +200,66 @@ impl Aqm for Ared {
         out("avg", self.average.avg);
         out("max_p", self.lottery.max_p);
         out("p", self.lottery.probability());
+    }
+}
+
+/// `floyd` as a fluid: RED's average and marking function; `max_p` grows by `min(0.01, max_p / 4)` and shrinks by a tenth
+/// per `interval`, that is by `ln(0.9) / interval`, as long as the average is above or below the target. A hysteresis,
+/// which counts looks, is not in it, and `feng`, which acts on crossings, has no law.
+struct AredLaw {
+    w_q: f64,
+    max_p: f64,
+    interval: f64,
+    ramp: Ramp,
+}
+
+impl AredLaw {
+    fn new(v: &Values) -> Result<Self, ParamError> {
+        v.in_order("min_th", "max_th")?;
+        if v.name("variant") != "floyd" {
+            let problem = format!("found {}; allowed in a fluid model: floyd", v.name("variant"));
+            return Err(ParamError { name: "variant", problem });
+        }
+        let ramp = Ramp { min_th: v.number("min_th"), max_th: v.number("max_th"), gentle: v.flag("gentle") };
+        Ok(Self {
+            w_q: v.number("w_q"),
+            max_p: v.number("max_p").clamp(LEAST_P, GREATEST_P),
+            interval: v.number("interval"),
+            ramp,
+        })
+    }
+}
+
+impl Law for AredLaw {
+    fn states(&self) -> usize {
+        2
+    }
+
+    fn start(&self, x: &mut [f64]) {
+        x[1] = self.max_p;
+    }
+
+    fn mark(&self, x: &[f64], _q: f64) -> f64 {
+        self.ramp.at(x[0], x[1])
+    }
+
+    fn derive(&self, x: &[f64], _p: f64, seen: &Seen, dx: &mut [f64]) {
+        let (avg, max_p) = (x[0], x[1]);
+        dx[0] = average::follow(self.w_q, avg, seen);
+        let span = self.ramp.max_th - self.ramp.min_th;
+        let per_look = if avg > self.ramp.min_th + 0.6 * span {
+            (max_p / 4.0).min(0.01)
+        } else if avg < self.ramp.min_th + 0.4 * span {
+            max_p * libm::log(0.9)
+        } else {
+            0.0
+        };
+        dx[1] = seen.within(max_p, per_look / self.interval, LEAST_P, GREATEST_P);
+    }
+
+    fn probe(&self, x: &[f64], out: &mut dyn FnMut(&'static str, f64)) {
+        out("avg", x[0]);
+        out("max_p", x[1]);
     }
 }
 

@@ -6,6 +6,7 @@
 
 use bentpipe_units::Instant;
 
+use crate::law::Seen;
 use crate::{Cx, Param, Range, Tune, Unit, Values};
 
 /// The weight of a sample, by default that of RED 1.
@@ -83,4 +84,11 @@ impl Average {
             self.decayed = cx.now;
         }
     }
+}
+
+/// How fast the average `avg` of a fluid queue changes [packets/s]: see RED's law. A weight of 1 makes it the queue itself,
+/// as closely as the grain of time allows.
+pub(super) fn follow(w_q: f64, avg: f64, seen: &Seen) -> f64 {
+    let rate = (-libm::log1p(-w_q) * seen.samples()).min(1.0 / seen.grain);
+    rate * (seen.q - avg)
 }

@@ -23,6 +23,7 @@
 
 use bentpipe_units::Instant;
 
+use crate::law::{Law, Seen};
 use crate::registry::{Algorithm, Placement, Preset};
 use crate::{Aqm, Cx, Packet, Param, ParamError, Range, Tune, Unit, Value, Values, Verdict};
 
@@ -35,6 +36,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
     presets: PRESETS,
     placement: Placement::Anywhere,
     build: |values| Ok(Box::new(Avq::new(values)?)),
+    law: Some(|values, packet| Ok(Box::new(AvqLaw::new(values, packet)))),
 };
 
 const PARAMS: &[Param] = &[
@@ -179,6 +181,67 @@ impl Aqm for Avq {
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
         out("VQ", self.vq);
         out("virtual_capacity", 8.0 * self.virtual_capacity);
+    }
+}
+
+/// AVQ as a fluid, as printed [B07 4.4]: `dp/dt = -p` while `v < (max_th - min_th) / 2`, else `1 - p`, per unit of time of
+/// that model (100 ms); `dv/dt` as AVQRED's, served at `C'`.
+///
+/// AVQ has no thresholds; those that go with its buffer are RED's of the same chapter, 60 and 120 packets, whose middle is
+/// the buffer `B`, 90 packets. So `(max_th - min_th) / 2` is `B / 3`, a third of where the algorithm itself marks:
+/// `(max_th + min_th) / 2` would be `B`, and may have been meant. With `adapt`, `C'` is a variable of its own.
+struct AvqLaw {
+    /// [packets]
+    threshold: f64,
+    gamma: f64,
+    alpha: f64,
+    adapt: bool,
+    accepted: bool,
+    /// [packets/s]
+    capacity: f64,
+    /// Mean length [bytes].
+    packet: f64,
+}
+
+impl AvqLaw {
+    fn new(v: &Values, packet: f64) -> Self {
+        Self {
+            threshold: v.number("buffer") / packet / 3.0,
+            gamma: v.number("gamma"),
+            alpha: v.number("alpha"),
+            adapt: v.flag("adapt"),
+            accepted: v.flag("accepted"),
+            capacity: v.number("capacity") / (8.0 * packet),
+            packet,
+        }
+    }
+}
+
+impl Law for AvqLaw {
+    fn states(&self) -> usize {
+        3
+    }
+
+    fn start(&self, x: &mut [f64]) {
+        x[2] = if self.adapt { self.capacity } else { self.gamma * self.capacity };
+    }
+
+    fn mark(&self, x: &[f64], _q: f64) -> f64 {
+        x[1].clamp(0.0, 1.0)
+    }
+
+    fn derive(&self, x: &[f64], _p: f64, seen: &Seen, dx: &mut [f64]) {
+        let (v, p, c) = (x[0], x[1], x[2]);
+        dx[0] = seen.virtual_queue(v, seen.accepted, c);
+        dx[1] = (f64::from(v >= self.threshold) - p) / seen.unit;
+        let load = if self.accepted { seen.accepted } else { seen.offered };
+        let change = if self.adapt { self.alpha * (self.gamma * self.capacity - load) } else { 0.0 };
+        dx[2] = seen.within(c, change, 0.0, self.capacity);
+    }
+
+    fn probe(&self, x: &[f64], out: &mut dyn FnMut(&'static str, f64)) {
+        out("VQ", self.packet * x[0]);
+        out("virtual_capacity", 8.0 * self.packet * x[2]);
     }
 }
 

@@ -26,6 +26,7 @@
 use bentpipe_units::{Duration, Instant};
 
 use super::lottery::{self, Lottery};
+use crate::law::{Law, Ramp, Seen};
 use crate::marking;
 use crate::registry::{Algorithm, Placement, Preset};
 use crate::{Aqm, Cx, Link, Packet, Param, ParamError, Range, Tune, Unit, Value, Values, Verdict};
@@ -39,6 +40,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
     presets: PRESETS,
     placement: Placement::Anywhere,
     build: |values| Ok(Box::new(AvqRed::new(values)?)),
+    law: Some(|values, _| Ok(Box::new(AvqRedLaw::new(values)?))),
 };
 
 /// The rate is measured over no less than this.
@@ -211,6 +213,61 @@ impl Aqm for AvqRed {
         out("VQ", self.queue.packets());
         out("v_cap", 8.0 * self.queue.v_cap);
         out("p", self.lottery.probability());
+    }
+}
+
+/// AVQRED as a fluid [B07 4.4]: `dv/dt = (1 - p) ω λ - τ μ`, v >= 0, and RED's marking function of `v` with `max_p = 1`. The
+/// papers' `τ`, the virtual capacity's share of the link's, is a variable here, since `v_cap` follows the measured rate:
+/// `d v_cap / dt = alpha (output - v_cap)` for each measurement, of which there is at most one a millisecond. Where
+/// `min_capacity` and `max_capacity` are the same, so is `v_cap`, and τ is constant.
+struct AvqRedLaw {
+    ramp: Ramp,
+    alpha: f64,
+    /// [packets/s]
+    min_capacity: f64,
+    /// [packets/s]
+    max_capacity: f64,
+    mean_packet: f64,
+}
+
+impl AvqRedLaw {
+    fn new(v: &Values) -> Result<Self, ParamError> {
+        AvqRed::new(v)?;
+        let packets = |name| v.number(name) / (8.0 * v.number("mean_packet"));
+        Ok(Self {
+            ramp: Ramp { min_th: v.number("min_th"), max_th: v.number("max_th"), gentle: false },
+            alpha: v.number("alpha"),
+            min_capacity: packets("min_capacity"),
+            max_capacity: packets("max_capacity"),
+            mean_packet: v.number("mean_packet"),
+        })
+    }
+}
+
+impl Law for AvqRedLaw {
+    fn states(&self) -> usize {
+        2
+    }
+
+    fn start(&self, x: &mut [f64]) {
+        x[1] = self.max_capacity;
+    }
+
+    fn mark(&self, x: &[f64], _q: f64) -> f64 {
+        self.ramp.at(x[0], 1.0)
+    }
+
+    fn derive(&self, x: &[f64], _p: f64, seen: &Seen, dx: &mut [f64]) {
+        let v_cap = x[1];
+        dx[0] = seen.virtual_queue(x[0], seen.accepted, v_cap);
+        let measurements = seen.offered.min(1.0 / MEASURE.as_secs_f64());
+        let change = -libm::log1p(-self.alpha.min(0.999)) * measurements * (seen.output - v_cap);
+        dx[1] = seen.within(v_cap, change, self.min_capacity, self.max_capacity);
+    }
+
+    fn probe(&self, x: &[f64], out: &mut dyn FnMut(&'static str, f64)) {
+        out("VQ", x[0]);
+        out("v_cap", 8.0 * self.mean_packet * x[1]);
     }
 }
 

@@ -37,6 +37,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
     presets: &[],
     placement: Placement::WatchedQueue,
     build: |values| Ok(Box::new(Choke::new(values)?)),
+    law: None,
 };
 
 const PARAMS: &[Param] = &[

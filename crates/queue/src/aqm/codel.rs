@@ -41,6 +41,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
     presets: &[],
     placement: Placement::WatchedQueue,
     build: |values| Ok(Box::new(Codel::new(values)?)),
+    law: None,
 };
 
 const PARAMS: &[Param] = &[TARGET, INTERVAL, MTU];

@@ -14,7 +14,7 @@
 //! (`fq_codel`, `cake`, …) it is the right choice: those signal themselves.
 
 use crate::registry::{Algorithm, Placement};
-use crate::{Aqm, Cx, Packet, Verdict};
+use crate::{Aqm, Cx, Packet, Verdict, law};
 
 /// The registry's entry.
 pub const ALGORITHM: Algorithm = Algorithm {
@@ -25,6 +25,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
     presets: &[],
     placement: Placement::Anywhere,
     build: |_| Ok(Box::new(DropTail)),
+    law: Some(|_, _| Ok(Box::new(law::Nothing))),
 };
 
 /// Marks nothing.

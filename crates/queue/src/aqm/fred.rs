@@ -39,6 +39,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
     presets: &[],
     placement: Placement::Anywhere,
     build: |values| Ok(Box::new(Fred::new(values)?)),
+    law: None,
 };
 
 const PARAMS: &[Param] = &[

@@ -29,6 +29,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
     presets: &[],
     placement: Placement::Anywhere,
     build: |values| Ok(Box::new(Gkvq::new(values))),
+    law: None,
 };
 
 const PARAMS: &[Param] = &[

@@ -40,6 +40,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
     presets: PRESETS,
     placement: Placement::Anywhere,
     build: |values| Ok(Box::new(PfAvqRed::new(values)?)),
+    law: None,
 };
 
 /// Connections younger than this are not marked.

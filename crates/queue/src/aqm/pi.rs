@@ -19,6 +19,7 @@
 
 use bentpipe_units::{Duration, Instant};
 
+use crate::law::{Law, Seen};
 use crate::registry::{Algorithm, Placement};
 use crate::{Aqm, Cx, Packet, Param, Range, Tune, Unit, Values, Verdict};
 
@@ -31,6 +32,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
     presets: &[],
     placement: Placement::Anywhere,
     build: |values| Ok(Box::new(Pi::new(values))),
+    law: Some(|values, _| Ok(Box::new(PiLaw::new(values)))),
 };
 
 const PARAMS: &[Param] = &[
@@ -113,6 +115,40 @@ impl Aqm for Pi {
 
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
         out("p", self.p);
+    }
+}
+
+/// PI as a fluid: with `q_old = q - dq / (w dt)`, an update changes `p` by `(a - b) (q - q_ref) + b (q - q_old)`, and there
+/// are `w` of them in a second: `dp/dt = w (a - b) (q - q_ref) + b dq/dt`.
+struct PiLaw {
+    q_ref: f64,
+    a: f64,
+    b: f64,
+    w: f64,
+}
+
+impl PiLaw {
+    fn new(v: &Values) -> Self {
+        Self { q_ref: v.number("q_ref"), a: v.number("a"), b: v.number("b"), w: v.number("w") }
+    }
+}
+
+impl Law for PiLaw {
+    fn states(&self) -> usize {
+        1
+    }
+
+    fn mark(&self, x: &[f64], _q: f64) -> f64 {
+        x[0].clamp(0.0, 1.0)
+    }
+
+    fn derive(&self, x: &[f64], _p: f64, seen: &Seen, dx: &mut [f64]) {
+        let change = self.w * (self.a - self.b) * (seen.q - self.q_ref) + self.b * seen.dq;
+        dx[0] = seen.within(x[0], change, 0.0, 1.0);
+    }
+
+    fn probe(&self, x: &[f64], out: &mut dyn FnMut(&'static str, f64)) {
+        out("p", self.mark(x, 0.0));
     }
 }
 

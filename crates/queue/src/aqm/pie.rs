@@ -42,6 +42,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
     presets: &[],
     placement: Placement::Anywhere,
     build: |values| Ok(Box::new(Pie::new(values))),
+    law: None,
 };
 
 const PARAMS: &[Param] = &[

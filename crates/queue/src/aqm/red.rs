@@ -30,6 +30,7 @@
 
 use super::average::{self, Average};
 use super::lottery::{self, Lottery};
+use crate::law::{Law, Ramp, Seen};
 use crate::marking;
 use crate::registry::{Algorithm, Placement, Preset};
 use crate::{Aqm, Cx, Packet, Param, ParamError, Tune, Value, Values, Verdict};
@@ -43,6 +44,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
     presets: PRESETS,
     placement: Placement::Anywhere,
     build: |values| Ok(Box::new(Red::new(values)?)),
+    law: Some(|values, _| Ok(Box::new(RedLaw::new(values)?))),
 };
 
 const PARAMS: &[Param] = &[
@@ -138,6 +140,41 @@ impl Aqm for Red {
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
         out("avg", self.average.avg);
         out("p", self.lottery.probability());
+    }
+}
+
+/// RED as a fluid [B07 4.4]: each arrival moves the average by the share `w_q` towards the queue, so `δ` after it
+/// `avg - q` has shrunk to `1 - w_q` of itself: `d avg / dt = ln(1 - w_q) / δ (avg - q)`, with `δ` the time between
+/// arrivals. The marking function is `p_b`; that marks are spread evenly is not in it, nor are `wait` and `ns2`.
+struct RedLaw {
+    w_q: f64,
+    max_p: f64,
+    ramp: Ramp,
+}
+
+impl RedLaw {
+    fn new(v: &Values) -> Result<Self, ParamError> {
+        v.in_order("min_th", "max_th")?;
+        let ramp = Ramp { min_th: v.number("min_th"), max_th: v.number("max_th"), gentle: v.flag("gentle") };
+        Ok(Self { w_q: v.number("w_q"), max_p: v.number("max_p"), ramp })
+    }
+}
+
+impl Law for RedLaw {
+    fn states(&self) -> usize {
+        1
+    }
+
+    fn mark(&self, x: &[f64], _q: f64) -> f64 {
+        self.ramp.at(x[0], self.max_p)
+    }
+
+    fn derive(&self, x: &[f64], _p: f64, seen: &Seen, dx: &mut [f64]) {
+        dx[0] = average::follow(self.w_q, x[0], seen);
+    }
+
+    fn probe(&self, x: &[f64], out: &mut dyn FnMut(&'static str, f64)) {
+        out("avg", x[0]);
     }
 }
 

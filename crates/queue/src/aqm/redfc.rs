@@ -35,6 +35,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
     presets: &[],
     placement: Placement::Anywhere,
     build: |values| Ok(Box::new(RedFc::new(values)?)),
+    law: None,
 };
 
 const PARAMS: &[Param] = &[

@@ -44,6 +44,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
     presets: &[],
     placement: Placement::Anywhere,
     build: |values| Ok(Box::new(Sfb::new(values))),
+    law: None,
 };
 
 const PARAMS: &[Param] = &[

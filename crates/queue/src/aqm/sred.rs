@@ -38,6 +38,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
     presets: PRESETS,
     placement: Placement::Anywhere,
     build: |values| Ok(Box::new(Sred::new(values)?)),
+    law: None,
 };
 
 const PARAMS: &[Param] = &[

@@ -40,6 +40,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
     presets: &[],
     placement: Placement::Anywhere,
     build: |values| Ok(Box::new(VqRed::new(values)?)),
+    law: None,
 };
 
 const PARAMS: &[Param] = &[

@@ -36,6 +36,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
     presets: &[],
     placement: Placement::Anywhere,
     build: |values| Ok(Box::new(Vrc::new(values))),
+    law: None,
 };
 
 const PARAMS: &[Param] = &[

@@ -37,6 +37,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
     presets: &[],
     placement: Placement::Anywhere,
     build: |values| Ok(Box::new(Yellow::new(values))),
+    law: None,
 };
 
 const PARAMS: &[Param] = &[

@@ -5,6 +5,7 @@ mod aqm;
 mod channel;
 mod forms;
 mod gateway;
+mod models;
 pub mod packets;
 mod traffic;
 mod transport;
@@ -18,6 +19,7 @@ pub use forms::{Either, LAWS, Law, Named, Normal, OneOf, Share};
 pub use gateway::{
     BufferPer, FlowKey, Gateway, Gateways, MarkingName, Pep, PlaceName, ProtocolName, RateOrLink, Spacelink,
 };
+pub use models::{Equations, ModelKind, Models};
 pub use traffic::{Congestion, ConnectionPer, Ecn, RtoName, Tcp, Traffic, Window};
 pub use transport::{Rtp, Sctp, Transport};
 
@@ -64,6 +66,9 @@ pub struct File {
     #[serde(default)]
     #[schemars(schema_with = "crate::schema::settings")]
     pub setting: Named<Aqm>,
+    /// How the models see the scenario.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<Models>,
     /// Printed values to compare with.
     #[serde(default)]
     pub printed: Vec<Printed>,

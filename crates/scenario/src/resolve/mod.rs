@@ -5,6 +5,7 @@ mod channel;
 mod gateway;
 mod link;
 mod marking;
+mod models;
 pub mod nodes;
 pub mod overrides;
 mod packets;
@@ -169,6 +170,7 @@ pub fn resolve(input: &std::sync::Arc<Input>, choice: Option<&Choice>) -> Result
         traffic,
         settings: Vec::new(),
         printed: Vec::new(),
+        models: models::models(cx, file.model.as_ref())?,
         subject: Subject::Link(0),
         warnings: Vec::new(),
         unused_overrides,

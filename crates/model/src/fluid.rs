@@ -1,0 +1,242 @@
+//! The equations of the papers.
+//!
+//! All share a part. Senders with the mean round trip `R` have, together, a rate `λ` [packets/s]. With every round trip
+//! without a mark each adds a packet to its window, and a mark takes the share `1 - decr` of it, a half for TCP:
+//!
+//!     dλ/dt = (1 - p) m / R² - (1 - decr) p λ² / m
+//!
+//! That is the additive increase of `m` windows `λ R / m`, `1 / R` a second each, and their decrease at every mark, of which
+//! `p λ / m` come to each in a second.
+//!
+//! **Gateway** [B07] 4.4, reconstructed from its description. What arrives at the mark point is `ω(t) λ(t)`; what is
+//! accepted there reaches the transmit queue after the PEP's delay `d(t)`: `dq/dt = ω(t-d) (1 - p(t-d)) λ(t-d) - μ`, `q >=
+//! 0`. The senders hear of a mark at once, as printed: the terrestrial round trip is not a delay here.
+//!
+//! **New connections** [B07] 6.4, reconstructed. Marks cut advertised windows and drop nothing, so the factor `1 - p` is
+//! not in the queues' equations. A share `υ(t)` of the connections is new and sends its whole `MaxRcvWin` once a round
+//! trip, `n = υ m MaxRcvWin / R`; the others are `(1 - υ) m`:
+//!
+//!     dλ/dt = (1 - p) (1 - υ) m / R² - (1 - decr) p λ² / ((1 - υ) m) + dn/dt
+//!
+//! **Single queue** [BB] section 6, reconstructed. The queue is served as an M/M/1 queue in equilibrium with `q` packets
+//! would be, `dq/dt = λ (1 - p) - μ q / (1 + q)`, virtual queues as an M/D/1 queue ([`Service`]). The link's utilization is a
+//! variable of its own: what has been sent. `m(t)` follows the ramp of the connections; those that start, and the share
+//! `replaced` that takes the place of others in a second, begin with their initial window `W_0`, and those that go take
+//! their part of the rate along:
+//!
+//!     dλ/dt = … + (dm/dt + replaced m) W_0 / R - replaced λ
+//!
+//! **End to end** (V. Misra, W. Gong & D. Towsley, SIGCOMM 2000, section 3). One queue on the senders' way, so that the round
+//! trip is `R(q) = R + q / μ` and its marks are heard of after it. The variable is the mean window `W`, `λ = m W / R(q)`:
+//!
+//!     dW/dt = 1 / R(q) - (1 - decr) W W(t-R) p(t-R) / R(q(t-R))
+//!
+//! In all of them a queue that is full loses what it cannot hold, and where the senders are not split off by a PEP they
+//! take that for a mark.
+
+use bentpipe_queue::law::{MOST_STATES, Seen, Service};
+use bentpipe_scenario::{Equations, Ramp};
+
+use crate::solve::Delayed;
+use crate::system::System;
+
+/// The senders' rate λ [packets/s]; their mean window [packets] with the equations "end to end".
+const SENDERS: usize = 0;
+/// The watched queue [packets].
+pub(crate) const QUEUE: usize = 1;
+/// What has arrived at the mark point since the start [packets].
+pub(crate) const OFFERED: usize = 2;
+/// What has been marked there [packets].
+pub(crate) const MARKED: usize = 3;
+/// What the link has sent [packets].
+pub(crate) const SENT: usize = 4;
+/// What the full queue has lost [packets].
+pub(crate) const LOST: usize = 5;
+/// Where the law's own variables begin.
+pub(crate) const LAW: usize = 6;
+/// Number of variables.
+pub(crate) const VARIABLES: usize = LAW + MOST_STATES;
+
+/// The variables of the equations.
+pub(crate) type Variables = [f64; VARIABLES];
+
+/// The equations of a system.
+pub struct Fluid<'a> {
+    /// What they are about.
+    pub system: &'a System,
+    /// The shortest time in which a bounded variable may reach its bound [s].
+    grain: f64,
+}
+
+/// Rates at a moment [packets/s].
+struct Rates {
+    /// At the mark point.
+    offered: f64,
+    /// Share that is marked there.
+    p: f64,
+    /// Accepted there, in packets of the link.
+    accepted: f64,
+}
+
+impl<'a> Fluid<'a> {
+    /// The equations of `system`.
+    #[must_use]
+    pub fn new(system: &'a System) -> Self {
+        // Half a step: the Runge-Kutta method takes a variable to its bound without passing it.
+        Self { system, grain: 0.5 * system.step }
+    }
+
+    /// The variables at the start: nobody sends, all is empty.
+    #[must_use]
+    pub fn start(&self) -> [f64; VARIABLES] {
+        let mut y = [0.0; VARIABLES];
+        if self.system.equations == Equations::EndToEnd {
+            y[SENDERS] = self.system.initial_window;
+        }
+        let states = self.system.law.states();
+        self.system.law.start(&mut y[LAW..LAW + states]);
+        y
+    }
+
+    /// The round trip with `q` packets in the queue [s].
+    fn round_trip(&self, t: f64, q: f64) -> f64 {
+        let s = self.system;
+        match s.equations {
+            Equations::EndToEnd => s.round_trip + q.max(0.0) / s.capacity.at(t).max(f64::MIN_POSITIVE),
+            _ => s.round_trip,
+        }
+    }
+
+    /// Rates at the mark point at `t` with the variables `y`.
+    fn rates(&self, t: f64, y: &Variables) -> Rates {
+        let s = self.system;
+        let senders = match s.equations {
+            Equations::EndToEnd => s.connections * y[SENDERS] / self.round_trip(t, y[QUEUE]),
+            Equations::Gateway | Equations::NewConnections => s.load_ratio.at(t).0 * y[SENDERS],
+            Equations::SingleQueue => y[SENDERS],
+        };
+        let offered = senders.max(0.0) + s.background;
+        let p = s.law.mark(&y[LAW..LAW + s.law.states()], y[QUEUE].max(0.0));
+        let accepted = if s.drops { offered * (1.0 - p) } else { offered } * s.packets_per_segment;
+        Rates { offered, p, accepted }
+    }
+
+    /// How fast the queue `q` grows, and how much it loses, with `inflow` [packets/s].
+    fn queue(&self, t: f64, q: f64, inflow: f64) -> (f64, f64) {
+        let s = self.system;
+        let service = if s.equations == Equations::SingleQueue { Service::Mm1 } else { Service::Full };
+        let free = service.change(q, inflow, s.capacity.at(t), self.grain);
+        let dq = free.min(((s.limit - q) / self.grain).max(-inflow));
+        (dq, free - dq)
+    }
+
+    /// How many connections there are at `t`, and how fast they become more [1/s].
+    fn connections(&self, t: f64) -> (f64, f64) {
+        let s = self.system;
+        if s.equations != Equations::SingleQueue {
+            return (s.connections, 0.0);
+        }
+        s.ramps.iter().fold((0.0, 0.0), |(m, dm), (count, ramp)| {
+            let (now, growth) = ramp.map_or((*count, 0.0), |ramp| started(&ramp, *count, t));
+            (m + now, dm + growth)
+        })
+    }
+}
+
+/// How many of `count` sessions have started by `t`, and how fast more do [1/s].
+fn started(ramp: &Ramp, count: f64, t: f64) -> (f64, f64) {
+    let (over, pause) = (ramp.over.as_secs_f64(), ramp.pause.as_secs_f64());
+    let turn = over + pause;
+    if turn <= 0.0 {
+        return (count, 0.0);
+    }
+    let done = (t / turn).floor();
+    let within = t - done * turn;
+    let step = f64::from(ramp.sessions);
+    let now = step * (done + if over > 0.0 { (within / over).min(1.0) } else { 1.0 });
+    if now >= count { (count, 0.0) } else { (now, if within < over { step / over } else { 0.0 }) }
+}
+
+impl Delayed<VARIABLES, 1> for Fluid<'_> {
+    fn lags(&self, t: f64, y: &Variables) -> [f64; 1] {
+        [match self.system.equations {
+            Equations::Gateway | Equations::NewConnections => self.system.pep_delay.at(t).0.max(0.0),
+            Equations::EndToEnd => self.round_trip(t, y[QUEUE]),
+            Equations::SingleQueue => 0.0,
+        }]
+    }
+
+    fn derive(&self, t: f64, y: &Variables, past: &[Variables; 1]) -> Variables {
+        let s = self.system;
+        let before = t - self.lags(t, y)[0];
+        let now = self.rates(t, y);
+        let then = self.rates(before, &past[0]);
+        let q = y[QUEUE].max(0.0);
+        let inflow = match s.equations {
+            Equations::Gateway | Equations::NewConnections => then.accepted,
+            Equations::SingleQueue | Equations::EndToEnd => now.accepted,
+        };
+        let (dq, lost) = self.queue(t, q, inflow);
+        let output = inflow - lost - dq;
+        let mut dy = [0.0; VARIABLES];
+        let (m, dm) = self.connections(t);
+        let r = s.round_trip;
+        let cut = 1.0 - s.decrease;
+        let senders = y[SENDERS].max(0.0);
+        let change = match s.equations {
+            Equations::Gateway => (1.0 - now.p) * m / (r * r) - cut * now.p * senders * senders / m,
+            Equations::NewConnections => {
+                let (share, growth) = s.new_connections.as_ref().map_or((0.0, 0.0), |v| v.at(t));
+                let old = (1.0 - share).max(0.0) * m;
+                let burst = growth * m * s.window / r;
+                let decrease = if old > 0.0 { cut * now.p * senders * senders / old } else { 0.0 };
+                (1.0 - now.p) * old / (r * r) - decrease + burst
+            }
+            Equations::SingleQueue => {
+                let p = heard(now.p, lost, now.accepted);
+                let aimd =
+                    if m > 0.0 { (1.0 - p) * m / (r * r) - cut * p * senders * senders / m } else { 0.0 };
+                aimd + (dm + s.replaced * m) * s.initial_window / r - s.replaced * senders
+            }
+            Equations::EndToEnd => {
+                let (window, window_then) = (senders, past[0][SENDERS].max(0.0));
+                let lost_then = self.queue(before, past[0][QUEUE].max(0.0), then.accepted).1;
+                let p = heard(then.p, lost_then, then.accepted);
+                let round_trip_then = self.round_trip(before, past[0][QUEUE]);
+                let change = 1.0 / self.round_trip(t, q) - cut * window * window_then * p / round_trip_then;
+                change.min((s.window - window) / self.grain)
+            }
+        };
+        dy[SENDERS] = change.max(-senders / self.grain);
+        dy[QUEUE] = dq;
+        dy[OFFERED] = now.offered;
+        dy[MARKED] = now.offered * now.p;
+        dy[SENT] = output;
+        dy[LOST] = lost;
+        let service = if s.equations == Equations::SingleQueue { Service::Md1 } else { Service::Full };
+        let seen = Seen {
+            q,
+            dq,
+            offered: now.offered,
+            accepted: now.accepted,
+            capacity: s.capacity.at(t),
+            output,
+            service,
+            unit: s.unit,
+            grain: self.grain,
+        };
+        let states = s.law.states();
+        s.law.derive(&y[LAW..LAW + states], now.p, &seen, &mut dy[LAW..LAW + states]);
+        dy
+    }
+
+    fn confine(&self, y: &mut Variables) {
+        y[SENDERS] = y[SENDERS].max(0.0);
+        y[QUEUE] = y[QUEUE].clamp(0.0, self.system.limit);
+    }
+}
+
+/// The share of what is sent that the senders hear a mark or a loss of.
+fn heard(p: f64, lost: f64, accepted: f64) -> f64 {
+    if lost > 0.0 && accepted > 0.0 { 1.0 - (1.0 - p) * (1.0 - (lost / accepted).min(1.0)) } else { p }
+}

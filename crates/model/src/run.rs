@@ -1,0 +1,101 @@
+//! A model's run, written down as a simulation's.
+
+use bentpipe_scenario::Scenario;
+
+use crate::fluid::{Fluid, LAW, MARKED, OFFERED, QUEUE, SENT};
+use crate::solve::integrate;
+use crate::system::{Error, System};
+
+/// A column of a table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Column {
+    /// Its name, that of the same column of a simulation's time series.
+    pub name: String,
+    /// A value for each sample.
+    pub values: Vec<f64>,
+}
+
+/// A time series: one row a sample.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Table {
+    /// The columns, `time` first.
+    pub columns: Vec<Column>,
+}
+
+impl Table {
+    /// The values of the column of that name.
+    #[must_use]
+    pub fn column(&self, name: &str) -> Option<&[f64]> {
+        self.columns.iter().find(|column| column.name == name).map(|column| column.values.as_slice())
+    }
+}
+
+/// Solves the equations of `scenario` under its subject's AQM, over its warm-up and its duration, and samples them over the
+/// duration. The columns are those of a simulation: `time` [s], `offered_load` [bit/s], `utilization_out` [bit/s],
+/// `transmit_queue` [packets], `queue_delay` [s], `mark_probability`, `capacity` [bit/s], and the law's state as `aqm.NAME`.
+/// Rates are means over a sample. `seed` draws what is random in the capacity.
+///
+/// # Errors
+/// Where the equations do not cover the scenario, or have no bounded solution.
+pub fn run(scenario: &Scenario, seed: u64) -> Result<Table, Error> {
+    let system = System::of(scenario, seed)?;
+    solve(&system, scenario)
+}
+
+fn solve(system: &System, scenario: &Scenario) -> Result<Table, Error> {
+    let fluid = Fluid::new(system);
+    let interval = scenario.run.sample_interval.as_nanos();
+    let step = scenario.models.step.as_nanos();
+    if !interval.is_multiple_of(step) {
+        let text = format!("model.step: found {} s; allowed: a part of run.sample_interval", system.step);
+        return Err(Error::Scenario(text));
+    }
+    let every = (interval / step) as usize;
+    let count = |time: bentpipe_units::Duration| (time.as_nanos() / interval) as usize;
+    // The warm-up is as many whole samples as cover it.
+    let warm = scenario.run.warmup.as_nanos().div_ceil(interval) as usize;
+    let samples = warm + count(scenario.run.duration);
+    let start = fluid.start();
+    let mut law_names: Vec<&'static str> = Vec::new();
+    let states = system.law.states();
+    system.law.probe(&start[LAW..LAW + states], &mut |name, _| law_names.push(name));
+    let names = [
+        "time",
+        "offered_load",
+        "utilization_out",
+        "transmit_queue",
+        "queue_delay",
+        "mark_probability",
+        "capacity",
+    ];
+    let mut columns: Vec<Column> = names
+        .iter()
+        .map(|name| (*name).to_owned())
+        .chain(law_names.iter().map(|name| format!("aqm.{name}")))
+        .map(|name| Column { name, values: Vec::with_capacity(samples - warm) })
+        .collect();
+    let seconds = scenario.run.sample_interval.as_secs_f64();
+    let (mut before, mut seen) = (start, 0);
+    let mut row = Vec::with_capacity(columns.len());
+    integrate(&fluid, start, (system.step, samples * every), system.history, every, |t, y| {
+        seen += 1;
+        if seen > warm {
+            let since = |variable: usize| (y[variable] - before[variable]) / seconds;
+            let (offered, capacity) = (since(OFFERED), system.capacity.at(t));
+            row.clear();
+            row.push((seen - warm) as f64 * seconds);
+            row.push(8.0 * system.segment * offered);
+            row.push(8.0 * system.packet * since(SENT));
+            row.push(y[QUEUE]);
+            row.push(y[QUEUE] / capacity);
+            row.push(if offered > 0.0 { since(MARKED) / offered } else { f64::NAN });
+            row.push(8.0 * system.packet * capacity);
+            system.law.probe(&y[LAW..LAW + states], &mut |_, value| row.push(value));
+            for (column, value) in columns.iter_mut().zip(&row) {
+                column.values.push(*value);
+            }
+        }
+        before = *y;
+    })?;
+    Ok(Table { columns })
+}

@@ -1,0 +1,460 @@
+//! What a scenario means to the equations.
+
+use std::fmt;
+
+use bentpipe_queue::registry::AQMS;
+use bentpipe_queue::{Law, Limit, Marking};
+use bentpipe_scenario::{
+    AqmSpec, Capacity as LinkCapacity, Delay, Direction, Equations, Gateway, Hop, Pattern, Place, Ramp,
+    Scenario, Subject, Tcp, Traffic, TrafficKind,
+};
+use bentpipe_units::{Duration, Rng};
+
+use crate::fourier::Series;
+
+/// What a model cannot do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Error {
+    /// A scenario that the equations do not cover: where, what was found, and what is allowed.
+    Scenario(String),
+    /// A delay longer than the past that is kept [s].
+    Delay {
+        /// The delay.
+        lag: f64,
+        /// When it came up.
+        at: f64,
+        /// How much of the past is kept.
+        history: f64,
+    },
+    /// A solution without bound.
+    Diverges {
+        /// The variable, by its number.
+        variable: usize,
+        /// When it left the finite numbers [s].
+        at: f64,
+        /// The step [s].
+        step: f64,
+    },
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Scenario(text) => f.write_str(text),
+            Self::Delay { lag, at, history } => write!(
+                f,
+                "model.history: the delay at {at} s is {lag} s, found a history of {history} s; allowed: at least the \
+                 longest delay"
+            ),
+            Self::Diverges { variable, at, step } => write!(
+                f,
+                "model.step: variable {variable} grows without bound at {at} s, found a step of {step} s; allowed: a \
+                 shorter one, unless the parameters themselves allow no bounded solution"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+fn wrong<T>(text: String) -> Result<T, Error> {
+    Err(Error::Scenario(text))
+}
+
+/// What the watched queue's link can send [packets/s].
+#[derive(Clone, Debug, PartialEq)]
+pub enum Capacity {
+    /// Always the same.
+    Fixed(f64),
+    /// Each from its time on [s]; from the beginning after the last, if there is a period.
+    Steps(Vec<(f64, f64)>, Option<f64>),
+}
+
+impl Capacity {
+    /// At `t` [s].
+    #[must_use]
+    pub fn at(&self, t: f64) -> f64 {
+        match self {
+            Self::Fixed(rate) => *rate,
+            Self::Steps(steps, period) => {
+                let t = period.map_or(t, |p| t - p * (t / p).floor());
+                let after = steps.partition_point(|step| step.0 <= t);
+                steps[after.saturating_sub(1)].1
+            }
+        }
+    }
+}
+
+/// What a scenario means to the equations. Rates are in packets a second, times in seconds.
+pub struct System {
+    /// Whose equations.
+    pub equations: Equations,
+    /// The fluid law of the AQM.
+    pub law: Box<dyn Law>,
+    /// m: long-lived TCP connections, or sessions always busy with one, once all have started.
+    pub connections: f64,
+    /// How they start.
+    pub ramps: Vec<(f64, Option<Ramp>)>,
+    /// Share of them that is replaced by new ones [1/s].
+    pub replaced: f64,
+    /// R: the mean round trip of a sender, queues apart [s]. With a PEP, the way to it and back.
+    pub round_trip: f64,
+    /// μ: what the link can send.
+    pub capacity: Capacity,
+    /// Packets on that link that a segment becomes: one, unless a spacelink cuts it differently.
+    pub packets_per_segment: f64,
+    /// Length of a packet on that link [bytes].
+    pub packet: f64,
+    /// Length of a segment at the mark point [bytes].
+    pub segment: f64,
+    /// What the watched queue may hold [packets].
+    pub limit: f64,
+    /// MaxRcvWin: what a receiver offers [segments].
+    pub window: f64,
+    /// A new connection's window [segments].
+    pub initial_window: f64,
+    /// Datagrams that no mark slows down, at the mark point.
+    pub background: f64,
+    /// Whether a mark discards the packet.
+    pub drops: bool,
+    /// What a mark leaves of a connection's window: a half, or `decr` where it cuts the advertised one.
+    pub decrease: f64,
+    /// d(t): from the receive to the transmit queue [s].
+    pub pep_delay: Series,
+    /// ω(t): of the offered load.
+    pub load_ratio: Series,
+    /// υ(t): the share of the connections that is new.
+    pub new_connections: Option<Series>,
+    /// The unit of time of the paper [s].
+    pub unit: f64,
+    /// The step of the integration [s].
+    pub step: f64,
+    /// How much of the past is kept [s].
+    pub history: f64,
+}
+
+impl System {
+    /// What `scenario` means under its subject's AQM; `seed` draws what is random in the capacity.
+    ///
+    /// # Errors
+    /// Where the equations do not cover the scenario: [`Error::Scenario`].
+    pub fn of(scenario: &Scenario, seed: u64) -> Result<Self, Error> {
+        let found = Found::of(scenario)?;
+        let models = &scenario.models;
+        let equations = models.equations.unwrap_or(match found.gateway {
+            Some(_) if found.marking == Marking::Window => Equations::NewConnections,
+            Some(_) => Equations::Gateway,
+            None => Equations::EndToEnd,
+        });
+        let series = models.series.as_ref();
+        let measured = |of: &bentpipe_scenario::Fourier, period| Series::new(of.clone(), period);
+        match (equations, found.gateway) {
+            (Equations::Gateway | Equations::NewConnections, None) => {
+                return wrong(format!(
+                    "model.equations: found {}, but the subject is a link; allowed: single_queue, end_to_end",
+                    name(equations)
+                ));
+            }
+            (Equations::SingleQueue | Equations::EndToEnd, Some(g)) if !g.pep.split.is_empty() => {
+                return wrong(format!(
+                    "model.equations: found {}, but the gateway's PEP splits the connections; allowed: gateway, \
+                     new_connections, or pep.split = []",
+                    name(equations)
+                ));
+            }
+            _ => {}
+        }
+        let new_connections =
+            series.and_then(|s| s.new_connections.as_ref().map(|of| measured(of, s.period)));
+        if equations == Equations::NewConnections && new_connections.is_none() {
+            return wrong(
+                "model.series: found none with the share of new connections, which the equations new_connections are \
+                 driven by; allowed: a file of `bentpipe model capture`"
+                    .to_owned(),
+            );
+        }
+        let senders = Senders::of(scenario, &found)?;
+        let packet = found.gateway.map_or(senders.segment, |g| g.spacelink.packet as f64);
+        let packets_per_segment =
+            found.gateway.map_or(1.0, |g| senders.payload / (g.spacelink.packet - g.spacelink.header) as f64);
+        let law = law(found.aqm, packet)?;
+        let tick = found.gateway.and_then(|g| g.regulator.tick).unwrap_or(Duration::ZERO);
+        let mean_delay = found.gateway.map_or(0.0, |g| g.pep.delay.as_secs_f64() + 0.5 * tick.as_secs_f64());
+        let limit = f64::from(found.limit.packets).min(found.limit.bytes as f64 / packet);
+        Ok(Self {
+            equations,
+            law,
+            connections: senders.connections,
+            ramps: senders.ramps,
+            replaced: models.replaced,
+            round_trip: senders.round_trip,
+            capacity: found.capacity(scenario, packet, seed)?,
+            packets_per_segment,
+            packet,
+            segment: senders.segment,
+            limit,
+            window: senders.window,
+            initial_window: senders.initial_window,
+            background: senders.background,
+            drops: found.marking == Marking::Drop,
+            decrease: found.decrease,
+            pep_delay: series
+                .map_or_else(|| Series::constant(mean_delay), |s| measured(&s.pep_delay, s.period)),
+            load_ratio: series.map_or_else(|| Series::constant(1.0), |s| measured(&s.load_ratio, s.period)),
+            new_connections,
+            unit: models.time_unit.as_secs_f64(),
+            step: models.step.as_secs_f64(),
+            history: models.history.as_secs_f64(),
+        })
+    }
+}
+
+/// The name of equations in a scenario file.
+pub(crate) fn name(equations: Equations) -> &'static str {
+    match equations {
+        Equations::Gateway => "gateway",
+        Equations::NewConnections => "new_connections",
+        Equations::SingleQueue => "single_queue",
+        Equations::EndToEnd => "end_to_end",
+    }
+}
+
+fn law(aqm: &AqmSpec, packet: f64) -> Result<Box<dyn Law>, Error> {
+    let algorithm = aqm.algorithm;
+    let with: Vec<_> = AQMS.iter().filter(|a| a.law.is_some()).map(|a| a.name).collect();
+    if !aqm.outside.is_empty() {
+        return wrong(format!(
+            "aqm: found {}, written in Python; allowed in a fluid model: {}",
+            aqm.label,
+            with.join(", ")
+        ));
+    }
+    if let Some(th) = aqm.threshold {
+        return wrong(format!("aqm.threshold: found {th}; allowed in a fluid model: none"));
+    }
+    let Some(law) = algorithm.law else {
+        return wrong(format!(
+            "aqm.algorithm: found {}; allowed in a fluid model: {}",
+            algorithm.name,
+            with.join(", ")
+        ));
+    };
+    law(&aqm.values, packet).map_err(|e| Error::Scenario(format!("aqm.{}: {}", e.name, e.problem)))
+}
+
+/// The subject's queue.
+struct Found<'a> {
+    gateway: Option<&'a Gateway>,
+    /// The link that it stands in front of, or that the gateway sends on.
+    link: usize,
+    aqm: &'a AqmSpec,
+    marking: Marking,
+    decrease: f64,
+    limit: Limit,
+}
+
+impl<'a> Found<'a> {
+    fn of(scenario: &'a Scenario) -> Result<Self, Error> {
+        match scenario.subject {
+            Subject::Gateway(i) => {
+                let gateway = &scenario.gateways[i];
+                let scheduler = gateway.transmit_queue.scheduler.discipline;
+                if scheduler.signals {
+                    return wrong(format!(
+                        "transmit_queue.scheduler: found {}, which signals congestion itself; allowed in a fluid model: \
+                         one that does not",
+                        scheduler.name
+                    ));
+                }
+                if !gateway.aqm.is_none()
+                    && (gateway.watch, gateway.mark) != (Place::Transmit, Place::Receive)
+                {
+                    return wrong(format!(
+                        "gateway: found watch = {:?} and mark = {:?}; allowed in a fluid model: an AQM that watches the \
+                         transmit queue and marks at the receive queue",
+                        gateway.watch, gateway.mark
+                    ));
+                }
+                let marking = gateway.marking.method.marking;
+                let decrease =
+                    if marking == Marking::Window { gateway.marking.values.number("decr") } else { 0.5 };
+                let (link, limit) = (gateway.link, gateway.transmit_queue.limit);
+                Ok(Self { gateway: Some(gateway), link, aqm: &gateway.aqm, marking, decrease, limit })
+            }
+            Subject::Link(link) => {
+                let Some(queue) = &scenario.links[link].forward.queue else {
+                    let problem = "found no queue; allowed in a fluid model: one with a limit or an AQM";
+                    return wrong(format!("link.{}: {problem}", scenario.links[link].name));
+                };
+                if queue.scheduler.discipline.signals {
+                    return wrong(format!(
+                        "queue.scheduler: found {}, which signals congestion itself; allowed in a fluid model: one that \
+                         does not",
+                        queue.scheduler.discipline.name
+                    ));
+                }
+                Ok(Self {
+                    gateway: None,
+                    link,
+                    aqm: &queue.aqm,
+                    marking: queue.marking,
+                    decrease: 0.5,
+                    limit: queue.limit,
+                })
+            }
+        }
+    }
+
+    fn capacity(&self, scenario: &Scenario, packet: f64, seed: u64) -> Result<Capacity, Error> {
+        let link = &scenario.links[self.link];
+        let per = |bps: u64| bps as f64 / (8.0 * packet);
+        let rate = match self.gateway {
+            Some(g) if !g.regulator.follows_link => Some(g.regulator.rate),
+            Some(g) if g.link_forward => return changing(&link.forward, &link.name, &per, seed),
+            Some(_) => return changing(&link.reverse, &link.name, &per, seed),
+            None => link.forward.rate.filter(|_| link.forward.capacity.is_none()),
+        };
+        match rate {
+            Some(rate) => Ok(Capacity::Fixed(per(rate.as_bps()))),
+            None => changing(&link.forward, &link.name, &per, seed),
+        }
+    }
+}
+
+fn changing(
+    direction: &Direction,
+    link: &str,
+    per: &dyn Fn(u64) -> f64,
+    seed: u64,
+) -> Result<Capacity, Error> {
+    // For capacities that are drawn.
+    let _rng = Rng::stream(seed, "model", 0, "capacity");
+    match (&direction.capacity, direction.rate) {
+        (None, Some(rate)) => Ok(Capacity::Fixed(per(rate.as_bps()))),
+        (Some(LinkCapacity::Steps(steps)), _) => {
+            let at =
+                |(time, rate): &(Duration, bentpipe_units::Rate)| (time.as_secs_f64(), per(rate.as_bps()));
+            Ok(Capacity::Steps(steps.steps.iter().map(at).collect(), steps.repeat.map(|r| r.as_secs_f64())))
+        }
+        (Some(_), _) => wrong(format!(
+            "link.{link}.capacity: found a kind that the fluid model does not follow; allowed: a rate, or steps"
+        )),
+        (None, None) => wrong(format!(
+            "link.{link}.rate: found none; allowed in a fluid model: a rate, for the queue to form behind"
+        )),
+    }
+}
+
+/// The senders, all kinds together.
+struct Senders {
+    connections: f64,
+    ramps: Vec<(f64, Option<Ramp>)>,
+    round_trip: f64,
+    /// Mean length of a segment on the wire [bytes].
+    segment: f64,
+    /// … and of its payload.
+    payload: f64,
+    window: f64,
+    initial_window: f64,
+    /// Datagrams at the mark point [packets/s].
+    background: f64,
+}
+
+impl Senders {
+    fn of(scenario: &Scenario, found: &Found<'_>) -> Result<Self, Error> {
+        let mut sum = Self {
+            connections: 0.0,
+            ramps: Vec::new(),
+            round_trip: 0.0,
+            segment: 0.0,
+            payload: 0.0,
+            window: 0.0,
+            initial_window: 0.0,
+            background: 0.0,
+        };
+        for traffic in &scenario.traffic {
+            let Some(at) = traffic.route.iter().position(|hop| hop.link == found.link) else { continue };
+            let tcp = traffic.kind.transport().and_then(|i| scenario.transports[i].tcp());
+            let (count, ramp) = match &traffic.kind {
+                TrafficKind::Pages(pages) => {
+                    let side_by_side = match pages.connection_per {
+                        bentpipe_scenario::ConnectionPer::Page => 1,
+                        bentpipe_scenario::ConnectionPer::Object => pages.objects_per_page,
+                    };
+                    (f64::from(pages.sessions) * f64::from(side_by_side), pages.ramp)
+                }
+                TrafficKind::Bulk(bulk) => (f64::from(bulk.flows), None),
+                TrafficKind::Packets(packets) if packets.transport.is_none() => {
+                    sum.background += f64::from(packets.flows) * mean_rate(&traffic.name, &packets.pattern)?;
+                    continue;
+                }
+                _ => return not_fluid(traffic, "short transfers, or a source behind a transport"),
+            };
+            let Some(tcp) = tcp else { return not_fluid(traffic, "a transport other than TCP") };
+            let split = found.gateway.is_some_and(|g| !g.pep.split.is_empty());
+            let way = if split { &traffic.route[..at] } else { &traffic.route[..] };
+            sum.add(count, ramp, tcp, way.iter().map(|hop| both_ways(scenario, *hop)).sum());
+        }
+        if sum.connections == 0.0 {
+            return wrong(
+                "traffic: found no long-lived TCP through the subject's queue; allowed in a fluid model: kinds pages and \
+                 bulk, with datagrams beside them"
+                    .to_owned(),
+            );
+        }
+        if sum.round_trip <= 0.0 {
+            return wrong("link: found no delay on the way of the senders; allowed in a fluid model: a round trip above 0 s".to_owned());
+        }
+        Ok(sum)
+    }
+
+    /// Adds `count` connections; what is a mean stays one.
+    fn add(&mut self, count: f64, ramp: Option<Ramp>, tcp: &Tcp, round_trip: f64) {
+        let (old, new) = (self.connections, self.connections + count);
+        let mean = |of: &mut f64, x: f64| *of = (*of * old + x * count) / new;
+        mean(&mut self.round_trip, round_trip);
+        mean(&mut self.segment, tcp.full_segment() as f64);
+        mean(&mut self.payload, tcp.mss as f64);
+        let window = tcp.receive_window.min(tcp.max_window.unwrap_or(u64::MAX));
+        mean(&mut self.window, window as f64 / tcp.mss as f64);
+        mean(&mut self.initial_window, f64::from(tcp.initial_window));
+        self.connections = new;
+        self.ramps.push((count, ramp));
+    }
+}
+
+fn not_fluid<T>(traffic: &Traffic, what: &str) -> Result<T, Error> {
+    wrong(format!(
+        "traffic.{}: found {what}; allowed in a fluid model: TCP that always has something to send (kinds pages and \
+         bulk), and datagrams (cbr, poisson, on_off)",
+        traffic.name
+    ))
+}
+
+/// Packets a second of a source of datagrams.
+fn mean_rate(name: &str, pattern: &Pattern) -> Result<f64, Error> {
+    let share = match pattern {
+        Pattern::Cbr { .. } | Pattern::Poisson { .. } => 1.0,
+        Pattern::OnOff { on, off, .. } => {
+            let (on, off) = (on.mean().as_secs_f64(), off.mean().as_secs_f64());
+            on / (on + off)
+        }
+        _ => {
+            return wrong(format!(
+                "traffic.{name}.kind: found {}; allowed for datagrams in a fluid model: cbr, poisson, on_off",
+                pattern.name()
+            ));
+        }
+    };
+    Ok(share * pattern.nominal_rate().bytes_per_sec() / pattern.typical_packet())
+}
+
+/// The mean delay of a link there and back [s].
+fn both_ways(scenario: &Scenario, hop: Hop) -> f64 {
+    let link = &scenario.links[hop.link];
+    mean_delay(&link.forward.delay) + mean_delay(&link.reverse.delay)
+}
+
+fn mean_delay(delay: &Delay) -> f64 {
+    delay.fixed.as_secs_f64() + delay.jitter.mean().as_secs_f64()
+}

@@ -1,0 +1,177 @@
+//! Fluid laws: what an algorithm does on the average of many packets, as differential equations.
+//!
+//! A fluid model knows rates and levels in place of packets. It shows an algorithm's [`Law`] the watched queue and the
+//! rates around it ([`Seen`]); the law has state variables of its own (an average, a virtual queue, a probability) and
+//! says how they change and which share of the packets is marked. Rates are in packets a second, times in seconds. A law
+//! knows nothing of what the marks do to the senders: that is the model's.
+
+/// The most state variables that a law may have.
+pub const MOST_STATES: usize = 4;
+
+/// How a queue's service depends on its length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Service {
+    /// At the full rate while anything waits: a fluid through a pipe.
+    Full,
+    /// As in an M/M/1 queue in equilibrium whose mean number of packets is the level: `μ q / (1 + q)`.
+    Mm1,
+    /// As in such an M/D/1 queue: `μ (v + 1 - sqrt(v² + 1))`.
+    Md1,
+}
+
+impl Service {
+    /// The rate at which `level` packets change, with `inflow` and service at up to `rate` [packets/s]. A level falls no
+    /// faster than to zero in the time `grain` [s], and so never below it.
+    #[must_use]
+    pub fn change(self, level: f64, inflow: f64, rate: f64, grain: f64) -> f64 {
+        let busy = match self {
+            Self::Full => 1.0,
+            Self::Mm1 => level / (1.0 + level),
+            // The same as v + 1 - sqrt(v² + 1), which for a long queue loses all its digits.
+            Self::Md1 => 2.0 * level / (level + 1.0 + (level * level + 1.0).sqrt()),
+        };
+        (inflow - rate * busy).max(-level / grain)
+    }
+}
+
+/// What a fluid model shows a law.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen {
+    /// The watched queue [packets].
+    pub q: f64,
+    /// How fast it grows [packets/s].
+    pub dq: f64,
+    /// What arrives at the mark point [packets/s].
+    pub offered: f64,
+    /// What is accepted there, marked or not [packets/s].
+    pub accepted: f64,
+    /// What the watched queue's link can send [packets/s].
+    pub capacity: f64,
+    /// What it sends [packets/s].
+    pub output: f64,
+    /// How a virtual queue is served.
+    pub service: Service,
+    /// The unit of time of the paper whose model it is [s]: for equations that are printed without their own.
+    pub unit: f64,
+    /// The shortest time in which a bounded variable may reach its bound [s].
+    pub grain: f64,
+}
+
+impl Seen {
+    /// The rate at which a virtual queue of `level` packets changes that `inflow` joins and that is served at `rate`
+    /// [packets/s].
+    #[must_use]
+    pub fn virtual_queue(&self, level: f64, inflow: f64, rate: f64) -> f64 {
+        self.service.change(level, inflow, rate, self.grain)
+    }
+
+    /// The rate of change `dx` of a variable that stays within `low` and `high`.
+    #[must_use]
+    pub fn within(&self, x: f64, dx: f64, low: f64, high: f64) -> f64 {
+        dx.max((low - x) / self.grain).min((high - x) / self.grain)
+    }
+
+    /// Packets a second that an average over arrivals is moved by: the arrivals', and while less arrives than the link
+    /// could send, what the link could send, for an idle link lets an average decay as if so many had found it empty.
+    #[must_use]
+    pub fn samples(&self) -> f64 {
+        self.offered.max(self.capacity)
+    }
+}
+
+/// An algorithm in a fluid model.
+pub trait Law: Send + Sync {
+    /// How many state variables it has; at most [`MOST_STATES`].
+    fn states(&self) -> usize;
+
+    /// Writes their values at the start, one for each; zeros where nothing is done.
+    fn start(&self, _x: &mut [f64]) {}
+
+    /// The share of the packets that is marked, 0 to 1, with the state variables `x` and `q` packets in the watched queue.
+    fn mark(&self, x: &[f64], q: f64) -> f64;
+
+    /// Writes how fast the state variables `x` change [1/s] to `dx`, one for each, where the share `p` is marked.
+    fn derive(&self, x: &[f64], p: f64, seen: &Seen, dx: &mut [f64]);
+
+    /// Reports the state for tables, under the names and in the units of the algorithm's own probes
+    /// ([`crate::Aqm::probe`]).
+    fn probe(&self, x: &[f64], out: &mut dyn FnMut(&'static str, f64));
+}
+
+/// RED's marking function: 0 up to `min_th`, from there up to `max_p` at `max_th`, then 1; with `gentle` a second ramp from
+/// `max_p` to 1 at twice `max_th`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ramp {
+    pub min_th: f64,
+    pub max_th: f64,
+    pub gentle: bool,
+}
+
+impl Ramp {
+    /// The probability at the level `x`.
+    pub fn at(&self, x: f64, max_p: f64) -> f64 {
+        if x < self.min_th {
+            0.0
+        } else if x < self.max_th {
+            max_p * (x - self.min_th) / (self.max_th - self.min_th)
+        } else if self.gentle && x < 2.0 * self.max_th {
+            max_p + (1.0 - max_p) * (x - self.max_th) / self.max_th
+        } else {
+            1.0
+        }
+    }
+}
+
+/// Marks nothing and has no state.
+pub(crate) struct Nothing;
+
+impl Law for Nothing {
+    fn states(&self) -> usize {
+        0
+    }
+
+    fn mark(&self, _x: &[f64], _q: f64) -> f64 {
+        0.0
+    }
+
+    fn derive(&self, _x: &[f64], _p: f64, _seen: &Seen, _dx: &mut [f64]) {}
+
+    fn probe(&self, _x: &[f64], _out: &mut dyn FnMut(&'static str, f64)) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Levels whose service is known: a load of 0.8 keeps 0.8 / 0.2 = 4 packets in an M/M/1 queue and 0.8 + 0.64 / 0.4 =
+    /// 2.4 in an M/D/1 queue (Pollaczek and Khinchine), so there neither grows nor shrinks.
+    #[test]
+    fn queues_stand_still_at_their_mean_lengths() {
+        assert!(Service::Mm1.change(4.0, 80.0, 100.0, 1e-3).abs() < 1e-12);
+        assert!(Service::Md1.change(2.4, 80.0, 100.0, 1e-3).abs() < 1e-12);
+        assert_eq!(Service::Full.change(4.0, 80.0, 100.0, 1e-3), -20.0);
+    }
+
+    /// An empty queue stays empty while less arrives than could be sent, and one with a hundredth of a packet loses it in
+    /// the grain of time.
+    #[test]
+    fn no_queue_falls_below_zero() {
+        for service in [Service::Full, Service::Mm1, Service::Md1] {
+            assert!(service.change(0.0, 0.0, 100.0, 1e-3) <= 0.0);
+            assert!(service.change(0.0, 0.0, 100.0, 1e-3) >= 0.0);
+        }
+        assert_eq!(Service::Full.change(0.01, 0.0, 100.0, 1e-3), -10.0);
+    }
+
+    #[test]
+    fn the_ramp_is_reds() {
+        let mut ramp = Ramp { min_th: 60.0, max_th: 120.0, gentle: false };
+        for (x, p) in [(0.0, 0.0), (59.9, 0.0), (60.0, 0.0), (90.0, 0.35), (120.0, 1.0), (180.0, 1.0)] {
+            assert!((ramp.at(x, 0.7) - p).abs() < 1e-12, "at {x}");
+        }
+        ramp.gentle = true;
+        for (x, p) in [(90.0, 0.35), (120.0, 0.7), (180.0, 0.85), (240.0, 1.0), (1e9, 1.0)] {
+            assert!((ramp.at(x, 0.7) - p).abs() < 1e-12, "at {x}");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! What a scenario file says to the models.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::quantity::{Span, Whole};
+
+/// How the models see the scenario; a simulation does not look at it.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(rename = "Model")]
+pub struct Models {
+    /// Which model answers. Absent: "markov" where all traffic is datagrams, else "fluid".
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<ModelKind>,
+    /// Fluid: whose equations. Absent: "new_connections" for a gateway whose marks cut windows, "gateway" for any other,
+    /// "end_to_end" for a link.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub equations: Option<Equations>,
+    /// Fluid: the unit of time of the papers' equations.
+    pub time_unit: Span,
+    /// Fluid: the step of the integration.
+    pub step: Span,
+    /// Fluid: how far back the integration remembers; no delay may be longer.
+    pub history: Span,
+    /// Fluid: measured series that the equations are driven by, a file of `bentpipe model capture`. Absent: a constant
+    /// load and the mean delay of the PEP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub series: Option<String>,
+    /// Fluid: share of the connections that is replaced by new ones in a second; with the equations "single_queue".
+    pub replaced: Replaced,
+    /// Markov: k, the stages of the Erlang law of service times.
+    pub erlang_stages: Whole<1, 1000>,
+    /// Markov: the states of the arrivals' chain, fewer than all classes have together: the last classes are merged until
+    /// there are so many. Absent: those of all classes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub states: Option<Whole<2, 4096>>,
+}
+
+impl Default for Models {
+    fn default() -> Self {
+        Self {
+            kind: None,
+            equations: None,
+            time_unit: Span::of(100_000_000),
+            step: Span::of(1_000_000),
+            history: Span::of(10_000_000_000),
+            series: None,
+            replaced: 0.0,
+            erlang_stages: Whole(4),
+            states: None,
+        }
+    }
+}
+
+/// A share of the connections in a second.
+pub type Replaced = f64;
+
+/// A kind of model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ModelKind {
+    /// Fluid equations.
+    Fluid,
+    /// A Markov-modulated queue.
+    Markov,
+}
+
+/// The fluid equations of a paper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Equations {
+    /// [B07] 4.4: a gateway with a PEP, where marks drop.
+    Gateway,
+    /// [B07] 6.4: a gateway with a PEP, where marks cut windows and connections come anew.
+    NewConnections,
+    /// [BB] section 6: one queue as in an M/M/1 system.
+    SingleQueue,
+    /// Misra, Gong & Towsley 2000: one queue, heard of after a round trip that it is part of.
+    EndToEnd,
+}
