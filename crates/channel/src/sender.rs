@@ -8,7 +8,7 @@ use bentpipe_scenario as scenario;
 use bentpipe_scenario::{Direction, Modulation};
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 
-use crate::{Access, Demand, Fade, Satellite, Steps, Trace};
+use crate::{Access, Demand, Drawn, Fade, Satellite, Steps, Trace};
 
 /// The sending end of a link that is more than a rate.
 #[derive(Clone, Debug)]
@@ -26,6 +26,8 @@ pub enum Capacity {
     Rate(Option<Rate>),
     /// A rate that changes at given times.
     Steps(Steps),
+    /// A rate that is drawn at regular times.
+    Drawn(Drawn),
     /// A rate that changes with the rain.
     Fade(Fade),
     /// Opportunities of a trace.
@@ -94,6 +96,7 @@ impl Sender {
         match &mut self.capacity {
             Capacity::Rate(rate) => whole(rate.map_or(now, |rate| now + rate.time_to_send(u64::from(len)))),
             Capacity::Steps(steps) => finish(len, now, |at| steps.at(at)),
+            Capacity::Drawn(drawn) => finish(len, now, |at| drawn.at(at)),
             Capacity::Fade(fade) => finish(len, now, |at| fade.at(at)),
             Capacity::Trace(trace) => whole(trace.send(len, now)),
             Capacity::Hosts(rates) => {
@@ -122,7 +125,10 @@ impl Sender {
     /// Its capacity, where that changes with time: a copy that shows what it will be, without sending anything.
     #[must_use]
     pub fn changing(&self) -> Option<Capacity> {
-        let changes = matches!(self.capacity, Capacity::Steps(_) | Capacity::Fade(_) | Capacity::Trace(_));
+        let changes = matches!(
+            self.capacity,
+            Capacity::Steps(_) | Capacity::Drawn(_) | Capacity::Fade(_) | Capacity::Trace(_)
+        );
         changes.then(|| self.capacity.clone())
     }
 }
@@ -135,6 +141,7 @@ impl Capacity {
         match capacity {
             scenario::Capacity::Trace(trace) => Self::Trace(Trace::new(trace)),
             scenario::Capacity::Steps(steps) => Self::Steps(Steps::new(steps)),
+            scenario::Capacity::Drawn(drawn) => Self::Drawn(Drawn::new(*drawn, rng)),
             scenario::Capacity::Carrier(carrier) => match &carrier.modulation {
                 Modulation::Fixed(modcod) => Self::Rate(Some(carrier.rate(modcod))),
                 Modulation::Hosts { modcods, .. } => {
@@ -159,6 +166,7 @@ impl Capacity {
     pub fn tell(&mut self, now: Instant) -> (Rate, Instant) {
         match self {
             Self::Steps(steps) => steps.at(now),
+            Self::Drawn(drawn) => drawn.at(now),
             Self::Fade(fade) => fade.at(now),
             Self::Trace(trace) => {
                 let bits = trace.passed(now) * 8;

@@ -40,6 +40,13 @@ pub fn law_of_time<S: Serializer>(law: &Law<Duration>, to: S) -> Result<S::Ok, S
     write_law(law, Duration::as_nanos, to)
 }
 
+pub fn law_of_time_of<S: Serializer>(law: &Option<Law<Duration>>, to: S) -> Result<S::Ok, S::Error> {
+    match law {
+        Some(law) => law_of_time(law, to),
+        None => to.serialize_none(),
+    }
+}
+
 /// A packet's length, which is a plain number where it is fixed.
 pub fn length<S: Serializer>(law: &Law<u64>, to: S) -> Result<S::Ok, S::Error> {
     match law {

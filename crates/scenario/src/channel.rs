@@ -132,6 +132,8 @@ pub enum Capacity {
     Trace(Trace),
     /// Given rates, each from its time on.
     Steps(Steps),
+    /// Rates that are drawn.
+    Drawn(Drawn),
     /// A carrier whose modulation and coding decide.
     Carrier(Carrier),
 }
@@ -143,6 +145,7 @@ impl Capacity {
         match self {
             Self::Trace(trace) => trace.mean(),
             Self::Steps(steps) => steps.mean(),
+            Self::Drawn(drawn) => drawn.mean(),
             Self::Carrier(carrier) => carrier.mean(),
         }
     }
@@ -197,6 +200,25 @@ impl Steps {
             .map(|((from, rate), to)| rate.as_bps() as f64 * to.saturating_sub(*from).as_secs_f64())
             .sum();
         Rate::from_bps(((bits / repeat.as_secs_f64()) as u64).max(1))
+    }
+}
+
+/// Rates that are drawn at regular times, each on its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Drawn {
+    /// The lowest and the highest; each between them is as likely.
+    #[serde(serialize_with = "rates")]
+    pub uniform: (Rate, Rate),
+    /// How long each holds.
+    #[serde(serialize_with = "ns")]
+    pub every: Duration,
+}
+
+impl Drawn {
+    /// Mean over time.
+    #[must_use]
+    pub const fn mean(&self) -> Rate {
+        Rate::from_bps(self.uniform.0.as_bps().midpoint(self.uniform.1.as_bps()))
     }
 }
 
@@ -332,6 +354,10 @@ pub struct Handover {
 
 fn steps<S: Serializer>(steps: &[(Duration, Rate)], to: S) -> Result<S::Ok, S::Error> {
     to.collect_seq(steps.iter().map(|(at, rate)| (at.as_nanos(), rate.as_bps())))
+}
+
+fn rates<S: Serializer>(rates: &(Rate, Rate), to: S) -> Result<S::Ok, S::Error> {
+    (rates.0.as_bps(), rates.1.as_bps()).serialize(to)
 }
 
 fn span<S: Serializer>(span: &(Duration, Duration), to: S) -> Result<S::Ok, S::Error> {

@@ -35,8 +35,8 @@ mod tree;
 mod video;
 
 pub use channel::{
-    Access, Capacity, Carrier, Clock, Demand, Fade, GilbertElliott, Handover, Loss, LossAt, LossLaw, LossOf,
-    Modulation, Steps, Trace,
+    Access, Capacity, Carrier, Clock, Demand, Drawn, Fade, GilbertElliott, Handover, Loss, LossAt, LossLaw,
+    LossOf, Modulation, Steps, Trace,
 };
 pub use error::{Error, Place as ErrorPlace};
 pub use files::Digest;

@@ -3,7 +3,7 @@
 use bentpipe_units::{Duration, Rate};
 use serde::Serialize;
 
-use crate::canonical::{bps_of, law_of_bytes, law_of_time, ns};
+use crate::canonical::{bps_of, law_of_bytes, law_of_time, law_of_time_of, ns};
 use crate::law::Law;
 use crate::packets::{Absence, Packets};
 
@@ -108,10 +108,10 @@ pub enum ConnectionPer {
     Object,
 }
 
-/// Sessions that start in steps.
+/// Sessions, or transfers, that start in steps.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Ramp {
-    /// So many more sessions start …
+    /// So many more start …
     pub sessions: u32,
     /// … spread evenly over this time, …
     #[serde(serialize_with = "ns")]
@@ -131,6 +131,12 @@ pub struct Bulk {
     /// When each starts, from the beginning of the run.
     #[serde(serialize_with = "law_of_time")]
     pub start: Law<Duration>,
+    /// How they start in steps, each `start` later than its step has it; none: all at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ramp: Option<Ramp>,
+    /// How long a connection lives, until a new one takes its place; none: to the end.
+    #[serde(serialize_with = "law_of_time_of", skip_serializing_if = "Option::is_none")]
+    pub lifetime: Option<Law<Duration>>,
     /// How much each transfers [bytes]; none: without end.
     pub bytes: Option<u64>,
     /// Rate of a connection, paced by the sender; none: no cap.

@@ -844,7 +844,33 @@ fn channels() {
         ),
         (
             "capacity = {}",
-            "14:1: link.ingress.capacity: found none; allowed: one of trace, steps, symbol_rate",
+            "14:1: link.ingress.capacity: found none; allowed: one of trace, steps, uniform, symbol_rate",
+        ),
+        (
+            "capacity = { uniform = [\"16 Mbps\", \"20 Mbps\"], steps = [[\"0 s\", \"1 Mbps\"]], every = \"1 s\" }",
+            "14:1: link.ingress.capacity: found steps, uniform; allowed: one of trace, steps, uniform, symbol_rate",
+        ),
+        (
+            "capacity = { uniform = [\"16 Mbps\", \"20 Mbps\"] }",
+            "14:1: link.ingress.capacity.every: missing; uniform needs how long each rate holds, such as \"1 s\"",
+        ),
+        (
+            "capacity = { uniform = [\"20 Mbps\", \"16 Mbps\"], every = \"1 s\" }",
+            "14:24: link.ingress.capacity.uniform: found [\"20 Mbps\", \"16 Mbps\"]; allowed: the lower bound first",
+        ),
+        (
+            "capacity = { uniform = [\"0 bps\", \"16 Mbps\"], every = \"1 s\" }",
+            "14:25: link.ingress.capacity.uniform[1]: found \"0 bps\"; allowed: a rate above 0 and at most 1000000 Gbps, such \
+             as \"20 Mbps\"",
+        ),
+        (
+            "capacity = { uniform = [\"1 Mbps\", \"16 Mbps\"], every = \"0 s\" }",
+            "14:55: link.ingress.capacity.every: found \"0 s\"; allowed: a time above 0 and at most 1000000000 s, such as \
+             \"300 ms\"",
+        ),
+        (
+            "capacity = { steps = [[\"0 s\", \"1 Mbps\"]], every = \"1 s\" }",
+            "14:43: link.ingress.capacity.every: allowed: only beside uniform, which it is for",
         ),
         (
             "capacity.steps = []",

@@ -4,7 +4,8 @@ use bentpipe_scenario::Scenario;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
-const TEXTS: [&str; 6] = [
+const TEXTS: [&str; 7] = [
+    include_str!("../../../scenarios/byun-generic.toml"),
     include_str!("../../../scenarios/byun2007-gateway.toml"),
     include_str!("../../../scenarios/red-dumbbell.toml"),
     include_str!("../../../scenarios/small-gateway.toml"),

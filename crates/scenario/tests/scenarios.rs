@@ -5,12 +5,20 @@ use std::path::PathBuf;
 use bentpipe_queue::registry::{self, AQMS, MARKINGS};
 use bentpipe_queue::{Limit, Marking, Value};
 use bentpipe_scenario::{
-    BufferPer, Hop, Law, Origin, Per, Place, Scenario, Subject, TrafficKind, json_schema,
+    BufferPer, Capacity, Drawn, Hop, Law, Origin, Per, Place, Scenario, Subject, TrafficKind, json_schema,
 };
 use bentpipe_units::{Duration, Rate};
 
-const NAMES: [&str; 6] =
-    ["byun2007-gateway", "rain-fade", "red-dumbbell", "small-gateway", "two-gateways", "unsplit-udp"];
+const NAMES: [&str; 8] = [
+    "byun-generic",
+    "byun-generic-13-25",
+    "byun2007-gateway",
+    "rain-fade",
+    "red-dumbbell",
+    "small-gateway",
+    "two-gateways",
+    "unsplit-udp",
+];
 
 /// The kinds of traffic.
 const KINDS: [&str; 10] =
@@ -103,6 +111,38 @@ fn the_dumbbell_is_as_described() {
         s.links.iter().fold(Duration::ZERO, |t, l| t + l.forward.delay.longest() + l.reverse.delay.longest());
     assert_eq!(round_trip, Duration::from_millis(560));
     assert_eq!(s.transports[0].tcp().expect("TCP").max_window, Some(10_000_000));
+}
+
+/// Both forms of the generic gateway, which differ in the capacity and in what AVQRED knows of it.
+#[test]
+fn the_generic_gateway_is_as_described() {
+    for (name, low) in [("byun-generic", 20), ("byun-generic-13-25", 13)] {
+        let s = load(name, &[]);
+        let Subject::Link(link) = s.subject else { panic!("a link") };
+        let link = &s.links[link];
+        let mbps = |mbps: u64| Rate::from_bps(mbps * 1_000_000);
+        let drawn = Drawn { uniform: (mbps(low), mbps(25)), every: Duration::from_millis(100) };
+        assert_eq!(link.forward.capacity, Some(Capacity::Drawn(drawn)), "{name}");
+        assert_eq!(link.forward.mean_rate(), Some(Rate::from_bps((low + 25) * 500_000)), "{name}");
+        assert_eq!((number(&s, "min_capacity"), number(&s, "max_capacity")), (low as f64 * 1e6, 25e6));
+        let TrafficKind::Bulk(bulk) = &s.traffic[0].kind else { panic!("bulk") };
+        assert_eq!((bulk.flows, &bulk.lifetime), (4000, &Some(Law::Exponential(Duration::from_secs(20)))));
+        assert_eq!(s.transports[0].tcp().expect("TCP").full_segment(), 1400);
+        let settings = s.run.settings.clone();
+        let compared = s.with_settings(&settings).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let of = |s: &Scenario, parameter: &str| s.subject_aqm().map(|aqm| aqm.values.number(parameter));
+        // AVQ is told the mean, GKVQ follows.
+        let avq = compared.iter().find(|s| s.label() == "AVQ 22").expect("a setting");
+        assert_eq!(of(avq, "capacity"), Some((low + 25) as f64 * 5e5), "{name}");
+        let ared = compared.iter().find(|s| s.label() == "ARED 11/33").expect("a setting");
+        assert_eq!(of(ared, "hysteresis"), Some(4.0), "{name}");
+        assert_eq!(
+            load(name, &["run.warmup=1 s"]).warnings,
+            [
+                "traffic.connections.ramp: the last transfer starts after the warm-up (\"1 s\"), at up to \"195 s\""
+            ]
+        );
+    }
 }
 
 #[test]

@@ -118,7 +118,7 @@ fn the_examples_of_the_documentation_are_right() {
     let page = include_str!("../../../docs/traffic.md");
     let examples: Vec<_> =
         page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
-    assert_eq!(examples.len(), 13);
+    assert_eq!(examples.len(), 14);
     let mut kinds = Vec::new();
     for example in examples {
         let scenario = folder.load(example).unwrap_or_else(|e| panic!("{e}\n{example}"));

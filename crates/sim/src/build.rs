@@ -330,6 +330,8 @@ impl Builder<'_, '_> {
                             sender_config: config(b.transport, b.rate_cap),
                             bytes: b.bytes,
                             start: b.start.clone(),
+                            ramp: b.ramp,
+                            lifetime: b.lifetime.clone(),
                             flows: b.flows,
                             away: b.away.clone(),
                         },
@@ -469,9 +471,11 @@ impl World {
                     }
                 }
                 Kind::Bulk { flows, start, away, .. } | Kind::Packets { flows, start, away, .. } => {
+                    let ramp = if let Kind::Bulk { ramp, .. } = &t.kind { *ramp } else { None };
                     for number in 0..*flows {
                         let mut rng = rng(number);
-                        let at = present(away, Instant::ZERO + start.draw(&mut rng));
+                        let step = ramp.map_or(Duration::ZERO, |ramp| ramp_start(&ramp, number));
+                        let at = present(away, Instant::ZERO + step + start.draw(&mut rng));
                         self.agenda.at(at, Event::Source(self.sources.len() as u32));
                         self.sources.push(Source::new(index, number, rng, at));
                     }
@@ -506,7 +510,7 @@ impl World {
     }
 }
 
-/// When the session of that number starts.
+/// When the step of a session, or transfer, of that number has it start.
 fn ramp_start(ramp: &scenario::Ramp, number: u32) -> Duration {
     let (step, place) = (number / ramp.sessions.max(1), number % ramp.sessions.max(1));
     let within = ramp.over.times(u64::from(place)).part(u64::from(ramp.sessions.max(1)));

@@ -60,6 +60,8 @@ pub enum Kind {
         sender_config: u32,
         bytes: Option<u64>,
         start: Law<Duration>,
+        ramp: Option<Ramp>,
+        lifetime: Option<Law<Duration>>,
         flows: u32,
         away: Vec<Absence>,
     },
@@ -227,13 +229,19 @@ impl World {
         }
     }
 
-    /// A source is there: opens its flow, and enters when it leaves again.
+    /// A source is there: opens its flow, and enters when it leaves again or its connection has lived long enough.
     fn arrive_at(&mut self, source: u32) -> u32 {
         let s = &mut self.sources[source as usize];
         let (traffic, number) = (s.traffic, s.number);
         let t = &self.traffic[traffic as usize];
         if let Kind::Bulk { away, .. } | Kind::Packets { away, .. } = &t.kind {
-            let next = away.iter().map(|absence| Instant::ZERO + absence.from).find(|from| *from > self.now);
+            let absence =
+                away.iter().map(|absence| Instant::ZERO + absence.from).find(|from| *from > self.now);
+            let over = match &t.kind {
+                Kind::Bulk { lifetime: Some(lifetime), .. } => Some(self.now + lifetime.draw(&mut s.rng)),
+                _ => None,
+            };
+            let next = absence.into_iter().chain(over).min();
             s.leaves = next.unwrap_or(Instant::FAR_FUTURE);
             if let Some(at) = next {
                 self.agenda.at(at, Event::Source(source));
@@ -244,7 +252,7 @@ impl World {
         circuit
     }
 
-    /// A source leaves: gives up what it has open, and enters when it comes back.
+    /// A source leaves: gives up what it has open, and enters when it comes back, which is at once after a life.
     fn leave(&mut self, source: u32) {
         let s = &mut self.sources[source as usize];
         if let Kind::Bulk { away, .. } | Kind::Packets { away, .. } = &self.traffic[s.traffic as usize].kind {

@@ -252,3 +252,26 @@ fn nothing_appears_or_vanishes_whatever_the_traffic() {
         }
     }
 }
+
+/// The generic gateway over a few seconds, all of its connections there after half a second: the run itself checks that every
+/// packet is somewhere. 200 connections are replaced in each second: 2000 in ten, with a standard error of 45; each of the
+/// 4000 is there at the end, whatever the AQM; and what goes is no more than the capacity.
+#[test]
+fn connections_of_the_generic_gateway_come_and_go() {
+    for name in ["byun-generic", "byun-generic-13-25"] {
+        let more = [
+            "run.warmup=1 s",
+            "run.duration=10 s",
+            "traffic.connections.ramp={ sessions = 8000, over = '1 s' }",
+        ];
+        let scenario = shipped(name, &more);
+        for setting in &scenario.run.settings {
+            let r = results(&scenario.with_setting(setting).unwrap_or_else(|e| panic!("{e}")), 1);
+            let begun = r.flows.iter().filter(|f| f.opened > r.begin).count();
+            assert!(begun.abs_diff(2000) < 225, "{name}, {setting}: {begun}");
+            assert_eq!(r.flows.iter().filter(|f| f.closed.is_none()).count(), 4000, "{name}, {setting}");
+            let sent = r.summary.sent_bytes as f64 * 8.0 / 10.0;
+            assert!((10e6..25e6).contains(&sent), "{name}, {setting}: {sent}");
+        }
+    }
+}

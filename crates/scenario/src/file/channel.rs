@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::forms::{Chance, Either, Share};
-use crate::quantity::{AnyRate, HeaderSize, Span, SymbolRate, Time, Whole};
+use crate::quantity::{AnyRate, HeaderSize, Rate, Span, SymbolRate, Time, Whole};
 
 /// What is lost on the way: a probability, or a table that says more.
 pub type Loss = Either<Share, LossTable>;
@@ -83,7 +83,7 @@ pub enum LossAtName {
     AfterQueue,
 }
 
-/// A capacity that changes, or that is not the same for every packet: `trace`, `steps` or `symbol_rate`.
+/// A capacity that changes, or that is not the same for every packet: `trace`, `steps`, `uniform` or `symbol_rate`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Capacity {
@@ -93,6 +93,10 @@ pub struct Capacity {
     pub steps: Option<Vec<(Time, AnyRate)>>,
     /// When the steps begin again. Absent: never, the last holds to the end.
     pub repeat: Option<Span>,
+    /// The lowest rate and the highest: one between the two, each as likely, is drawn again and again.
+    pub uniform: Option<[Rate; 2]>,
+    /// How long a rate that was drawn holds.
+    pub every: Option<Span>,
     /// Symbols per second of a DVB-S2 carrier, whose modulation and coding `modcod` or `fade` say.
     pub symbol_rate: Option<SymbolRate>,
     /// Modulation and coding, such as "8PSK 3/4": one, or several for the hosts of the group `of` in turn.

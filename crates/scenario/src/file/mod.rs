@@ -20,7 +20,7 @@ pub use gateway::{
     BufferPer, FlowKey, Gateway, Gateways, MarkingName, Pep, PlaceName, ProtocolName, RateOrLink, Spacelink,
 };
 pub use models::{Equations, ModelKind, Models};
-pub use traffic::{Congestion, ConnectionPer, Ecn, RtoName, Tcp, Traffic, Window};
+pub use traffic::{Congestion, ConnectionPer, Ecn, Ramp, RtoName, Tcp, Traffic, Window};
 pub use transport::{Rtp, Sctp, Transport};
 
 use schemars::JsonSchema;

@@ -438,11 +438,11 @@ pub enum ConnectionPer {
     Object,
 }
 
-/// Sessions that start in steps.
+/// Sessions, or transfers, that start in steps.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Ramp {
-    /// So many more sessions start …
+    /// So many more start …
     pub sessions: Whole<1, MOST>,
     /// … spread evenly over this time, …
     pub over: Time,
@@ -468,6 +468,11 @@ pub struct Bulk {
     /// When each starts, from the beginning of the run: a time, or a distribution.
     #[serde(default = "no_time")]
     pub start: Law<TimeKind>,
+    /// How they start in steps, each `start` later than its step has it. Absent: all at once.
+    pub ramp: Option<Ramp>,
+    /// How long each connection lives: a time, or a distribution. Then it is given up, whether it is done or not, and a new
+    /// one takes its place at once. Absent: to the end.
+    pub lifetime: Option<Law<SpanKind>>,
     /// How much each transfers. Absent: without end.
     pub bytes: Option<Size>,
     /// Rate of a connection, paced by the sender. Absent: no cap.

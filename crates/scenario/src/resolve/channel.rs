@@ -4,15 +4,15 @@ use bentpipe_units::{Duration, Rate};
 
 use super::{Cx, falling, step};
 use crate::channel::{
-    Access, Capacity, Carrier, Clock, Demand, Fade, GilbertElliott, Handover, Loss, LossAt, LossLaw, LossOf,
-    Modulation, Steps, Trace,
+    Access, Capacity, Carrier, Clock, Demand, Drawn, Fade, GilbertElliott, Handover, Loss, LossAt, LossLaw,
+    LossOf, Modulation, Steps, Trace,
 };
 use crate::error::{Error, quoted};
 use crate::file::{self, AccessName, DuringName, Either, LossAtName, LossOfName};
 use crate::files::Data;
 use crate::modcod::{MODCODS, Modcod};
 use crate::model::{Direction, Host};
-use crate::quantity::{HeaderSize, Rate as RawRate, Time, Whole};
+use crate::quantity::{HeaderSize, Rate as RawRate, Span, Time, Whole};
 use crate::tree::{Path, Step};
 
 pub fn loss(cx: &Cx<'_>, path: &Path, raw: &mut file::Loss) -> Result<Loss, Error> {
@@ -97,6 +97,9 @@ pub fn capacity(
     if raw.repeat.is_some() && raw.steps.is_none() {
         return only("repeat", "steps");
     }
+    if raw.every.is_some() && raw.uniform.is_none() {
+        return only("every", "uniform");
+    }
     if raw.symbol_rate.is_none() {
         for (key, given) in [("modcod", raw.modcod.is_some()), ("fade", raw.fade.is_some())] {
             if given {
@@ -107,20 +110,24 @@ pub fn capacity(
     if raw.of.is_some() && raw.modcod.is_none() {
         return only("of", "modcod");
     }
-    Ok(Some(match (&raw.trace, &raw.steps, raw.symbol_rate) {
-        (Some(name), None, None) => Capacity::Trace(cx.read(&step(path, "trace"), name, TRACE, trace)?),
-        (None, Some(_), None) => Capacity::Steps(steps(cx, path, raw)?),
-        (None, None, Some(symbol_rate)) => Capacity::Carrier(Carrier {
+    Ok(Some(match (&raw.trace, &raw.steps, raw.uniform, raw.symbol_rate) {
+        (Some(name), None, None, None) => {
+            Capacity::Trace(cx.read(&step(path, "trace"), name, TRACE, trace)?)
+        }
+        (None, Some(_), None, None) => Capacity::Steps(steps(cx, path, raw)?),
+        (None, None, Some(rates), None) => Capacity::Drawn(drawn(cx, path, rates, raw.every)?),
+        (None, None, None, Some(symbol_rate)) => Capacity::Carrier(Carrier {
             symbol_rate: symbol_rate.0,
             modulation: modulation(cx, path, raw, hosts)?,
         }),
-        (trace, steps, symbol_rate) => {
+        (trace, steps, uniform, symbol_rate) => {
             let keys = [
                 ("trace", trace.is_some()),
                 ("steps", steps.is_some()),
+                ("uniform", uniform.is_some()),
                 ("symbol_rate", symbol_rate.is_some()),
             ];
-            return Err(one_of(cx, path, &keys, "trace, steps, symbol_rate"));
+            return Err(one_of(cx, path, &keys, "trace, steps, uniform, symbol_rate"));
         }
     }))
 }
@@ -184,6 +191,17 @@ fn steps(cx: &Cx<'_>, path: &Path, raw: &file::Capacity) -> Result<Steps, Error>
         return Err(cx.error(&list, problem));
     }
     Ok(Steps { steps, repeat })
+}
+
+fn drawn(cx: &Cx<'_>, path: &Path, [low, high]: [RawRate; 2], every: Option<Span>) -> Result<Drawn, Error> {
+    if low.0 > high.0 {
+        return Err(falling(cx, &step(path, "uniform"), &format!("{low:?}"), &format!("{high:?}")));
+    }
+    let Some(every) = every else {
+        let problem = "missing; uniform needs how long each rate holds, such as \"1 s\"";
+        return Err(cx.error(&step(path, "every"), problem.to_owned()));
+    };
+    Ok(Drawn { uniform: (low.rate(), high.rate()), every: every.time() })
 }
 
 fn modulation(cx: &Cx<'_>, path: &Path, raw: &file::Capacity, hosts: &[Host]) -> Result<Modulation, Error> {

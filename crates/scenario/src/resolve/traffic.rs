@@ -156,15 +156,19 @@ fn tcp(cx: &mut Cx<'_>, name: &str, raw: &mut file::Tcp) -> Result<Tcp, Error> {
     })
 }
 
-/// Warns of sessions that start only while it is measured.
+/// Warns of sessions and transfers of a ramp that start only while it is measured.
 pub fn late_sessions(cx: &mut Cx<'_>, traffic: &[Traffic], warmup: Duration) {
     for t in traffic {
-        let TrafficKind::Pages(Pages { sessions, ramp: Some(ramp), .. }) = &t.kind else { continue };
-        let steps = u64::from(sessions.div_ceil(ramp.sessions));
+        let (number, ramp, what) = match &t.kind {
+            TrafficKind::Pages(Pages { sessions, ramp: Some(ramp), .. }) => (*sessions, ramp, "session"),
+            TrafficKind::Bulk(Bulk { flows, ramp: Some(ramp), .. }) => (*flows, ramp, "transfer"),
+            _ => continue,
+        };
+        let steps = u64::from(number.div_ceil(ramp.sessions));
         let last = (ramp.over + ramp.pause).times(steps.saturating_sub(1)) + ramp.over;
         if last > warmup {
             let text =
-                format!("the last session starts after the warm-up (\"{warmup}\"), at up to \"{last}\"");
+                format!("the last {what} starts after the warm-up (\"{warmup}\"), at up to \"{last}\"");
             cx.warn(&step(&named("traffic", &t.name), "ramp"), &text);
         }
     }
@@ -321,11 +325,7 @@ fn kind(
             think_time: law(cx, &at("think_time"), &t.think_time, Quantity::time)?,
             request_size: t.request_size.0,
             rate_cap: t.rate_cap.map(|r| r.rate()),
-            ramp: t.ramp.as_ref().map(|r| Ramp {
-                sessions: r.sessions.0,
-                over: r.over.time(),
-                pause: r.pause.time(),
-            }),
+            ramp: t.ramp.as_ref().map(ramp),
             away: absences(cx, path, &t.away)?,
         }),
         file::Traffic::Files(t) => TrafficKind::Files(Files {
@@ -341,6 +341,11 @@ fn kind(
             transport,
             flows: t.flows.0,
             start: law(cx, &at("start"), &t.start, Quantity::time)?,
+            ramp: t.ramp.as_ref().map(ramp),
+            lifetime: match &t.lifetime {
+                Some(lifetime) => Some(law(cx, &at("lifetime"), lifetime, Quantity::time)?),
+                None => None,
+            },
             bytes: t.bytes.map(|b| b.0),
             rate_cap: t.rate_cap.map(|r| r.rate()),
             away: absences(cx, path, &t.away)?,
@@ -355,6 +360,10 @@ fn kind(
             TrafficKind::Packets(Packets { transport: carrier, flows: t.flows, pattern, start, away })
         }
     })
+}
+
+fn ramp(raw: &file::Ramp) -> Ramp {
+    Ramp { sessions: raw.sessions.0, over: raw.over.time(), pause: raw.pause.time() }
 }
 
 /// A distribution as it was read, with its numbers looked up. `number` makes of a file's quantity what the law is of.

@@ -1,0 +1,100 @@
+//! A rate that is drawn at regular times.
+
+use bentpipe_scenario as scenario;
+use bentpipe_units::{Instant, Rate, Rng};
+
+/// A rate that is drawn at regular times, each on its own.
+#[derive(Clone, Debug)]
+pub struct Drawn {
+    drawn: scenario::Drawn,
+    rate: Rate,
+    /// When the next is drawn.
+    next: Instant,
+    rng: Rng,
+}
+
+impl Drawn {
+    /// The rates that `drawn` describes, the first from the beginning of the run; `rng` is their own.
+    #[must_use]
+    pub fn new(drawn: scenario::Drawn, rng: Rng) -> Self {
+        let mut new = Self { drawn, rate: Rate::default(), next: Instant::ZERO + drawn.every, rng };
+        new.draw();
+        new
+    }
+
+    /// The rate at `now`, and until when it holds.
+    pub fn at(&mut self, now: Instant) -> (Rate, Instant) {
+        while self.next <= now {
+            self.next += self.drawn.every;
+            self.draw();
+        }
+        (self.rate, self.next)
+    }
+
+    fn draw(&mut self) {
+        let (low, high) = self.drawn.uniform;
+        let span = high.as_bps().saturating_sub(low.as_bps());
+        self.rate = Rate::from_bps(low.as_bps() + self.rng.below(span + 1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bentpipe_units::Duration;
+
+    use super::*;
+
+    const LOW: u64 = 16_000_000;
+    const HIGH: u64 = 20_000_000;
+
+    fn drawn() -> Drawn {
+        let uniform = (Rate::from_bps(LOW), Rate::from_bps(HIGH));
+        let every = Duration::from_millis(100);
+        Drawn::new(scenario::Drawn { uniform, every }, Rng::stream(4, "drawn", 0, "capacity"))
+    }
+
+    /// Of 100 000 rates the standard deviation is 4 / sqrt(12) = 1.155 Mbit/s, which makes standard errors of 3.65 kbit/s
+    /// for the mean, of 0.0033 Mbit²/s² for the variance (1.333; the fourth moment of a uniform is 1.8 times its square)
+    /// and of 0.0032 for the correlation of each with the next; the bounds are five of each.
+    #[test]
+    fn rates_are_uniform_between_the_two_and_each_on_its_own() {
+        let mut drawn = drawn();
+        let n = 100_000u64;
+        let rates: Vec<f64> = (0..n)
+            .map(|i| {
+                let (rate, until) = drawn.at(Instant::ZERO + Duration::from_millis(100 * i));
+                assert_eq!(until, Instant::ZERO + Duration::from_millis(100 * (i + 1)));
+                assert!((LOW..=HIGH).contains(&rate.as_bps()), "{rate}");
+                rate.as_bps() as f64 / 1e6
+            })
+            .collect();
+        let mean = rates.iter().sum::<f64>() / n as f64;
+        let variance = rates.iter().map(|r| (r - mean) * (r - mean)).sum::<f64>() / n as f64;
+        let next: f64 = rates.windows(2).map(|r| (r[0] - mean) * (r[1] - mean)).sum::<f64>() / n as f64;
+        assert!((mean - 18.0).abs() < 0.0183, "{mean}");
+        assert!((variance - 16.0 / 12.0).abs() < 0.019, "{variance}");
+        assert!((next / variance).abs() < 0.016, "{}", next / variance);
+    }
+
+    /// Asked at every time or seldom, it is the same.
+    #[test]
+    fn a_rate_holds_until_the_next_and_does_not_depend_on_who_asks_when() {
+        let (mut often, mut seldom) = (drawn(), drawn());
+        let at = |ms: u64| Instant::ZERO + Duration::from_millis(ms);
+        for ms in 0..10_000 {
+            let told = often.at(at(ms));
+            if ms % 1_270 == 0 {
+                assert_eq!(seldom.at(at(ms)), told, "{ms}");
+            }
+        }
+    }
+
+    #[test]
+    fn between_two_rates_that_are_one_there_is_no_other() {
+        let rate = Rate::from_bps(5_000_000);
+        let every = Duration::from_secs(1);
+        let fixed = scenario::Drawn { uniform: (rate, rate), every };
+        let mut drawn = Drawn::new(fixed, Rng::stream(4, "drawn", 0, "capacity"));
+        assert!((0..100).all(|s| drawn.at(Instant::ZERO + Duration::from_secs(s)).0 == rate));
+    }
+}
