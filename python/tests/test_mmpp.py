@@ -27,7 +27,8 @@ def together(*sources: TwoState) -> Mmpp:
 
 def balance(q: Matrix) -> Matrix:
     null = null_space(q.T)[:, 0]
-    return null / null.sum()
+    found: Matrix = null / null.sum()
+    return found
 
 
 def counted(source: Mmpp, t: float) -> tuple[float, float, float]:

@@ -9,10 +9,11 @@ use bentpipe_scenario::{
 };
 use bentpipe_units::{Duration, Rate};
 
-const NAMES: [&str; 8] = [
+const NAMES: [&str; 9] = [
     "byun-generic",
     "byun-generic-13-25",
     "byun2007-gateway",
+    "mmpp-queue",
     "rain-fade",
     "red-dumbbell",
     "small-gateway",

@@ -1,0 +1,325 @@
+"""The Markov model of a scenario: against the simulator fed by the same MMPP, and what it refuses."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy.stats import t as student
+
+import bentpipe as bp
+from bentpipe import markov
+from bentpipe.erlang_queue import solve
+from bentpipe.metrics import METRICS
+from bentpipe.mmpp import Mmpp, TwoState, fit, moments, superpose
+
+RUNS = 16
+
+QUEUE = """
+title = "MMPP/Erlang-4/1/L"
+[run]
+warmup = "10 s"
+duration = "1600 s"
+sample_interval = "1 s"
+[host.a]
+[host.b]
+[router.r]
+[link.in]
+between = ["a", "r"]
+[link.wire]
+between = ["r", "b"]
+rate = "1 Mbps"
+queue = { limit = "20 packets", aqm = { algorithm = "droptail" } }
+"""
+
+# 125 packets a second are served. Lengths of 1000 B in the mean are rounded to bytes; none is above 65535 B.
+SMOOTH = """
+[traffic.smooth]
+kind = "mmpp"
+from = "a"
+to = "b"
+packet = { erlang = { shape = 4, mean = "1000 B" } }
+states = [{ rate = "300 kbps", sojourn = "500 ms" }, { rate = "600 kbps", sojourn = "500 ms" }]
+"""
+ROUGH = """
+[traffic.rough]
+kind = "mmpp"
+from = "a"
+to = "b"
+packet = { erlang = { shape = 4, mean = "1000 B" } }
+states = [
+    { rate = "0 bps", sojourn = "300 ms" },
+    { rate = "600 kbps", sojourn = "200 ms" },
+    { rate = "1200 kbps", sojourn = "50 ms" },
+]
+transitions = [[0, 3, 1], [1, 0, 0], [1, 1, 0]]
+"""
+ON_OFF = """
+[traffic.video]
+kind = "on_off"
+from = "a"
+to = "b"
+flows = 3
+rate = "200 kbps"
+packet = { erlang = { shape = 4, mean = "1000 B" } }
+on = { exponential = "800 ms" }
+off = { exponential = "200 ms" }
+[traffic.web]
+kind = "on_off"
+from = "a"
+to = "b"
+flows = 4
+rate = "250 kbps"
+packet = { erlang = { shape = 4, mean = "1000 B" } }
+on = { exponential = "200 ms" }
+off = { exponential = "1 s" }
+[traffic.ftp]
+kind = "on_off"
+from = "a"
+to = "b"
+rate = "600 kbps"
+packet = { erlang = { shape = 4, mean = "1000 B" } }
+on = { exponential = "500 ms" }
+off = { exponential = "2 s" }
+"""
+
+
+def parsed(text: str) -> bp.Scenario:
+    return bp.Scenario.parse(text, "test.toml", [])
+
+
+class Spy(bp.Aqm):
+    """A drop tail that keeps the books of each flow after the warm-up: arrivals, losses, waits."""
+
+    copies: ClassVar[list[Spy]] = []
+
+    def __init__(self) -> None:
+        self.arrived, self.lost, self.left, self.waited = [0, 0], [0, 0], [0, 0], [0.0, 0.0]
+
+    def __deepcopy__(self, _: dict[int, Any]) -> Spy:
+        fresh = Spy()
+        self.copies.append(fresh)
+        return fresh
+
+    def arrive(self, pkt: bp.Packet, cx: bp.Cx) -> bp.Verdict:
+        self.arrived[pkt.flow] += cx.now >= 10
+        return bp.Verdict.PASS
+
+    def depart(self, pkt: bp.Packet, cx: bp.Cx) -> bp.Verdict:
+        if pkt.arrival >= 10:
+            self.left[pkt.flow] += 1
+            self.waited[pkt.flow] += cx.now - pkt.arrival
+        return bp.Verdict.PASS
+
+    def overflowed(self, pkt: bp.Packet, cx: bp.Cx) -> None:
+        self.lost[pkt.flow] += cx.now >= 10
+
+
+def holds(found: list[float], expected: float) -> None:
+    """The model lies within the 99 % confidence interval of the runs' mean, which is narrow."""
+    half = float(student.ppf(0.995, len(found) - 1)) * float(np.std(found, ddof=1)) / math.sqrt(len(found))
+    assert abs(float(np.mean(found)) - expected) < half, f"{np.mean(found)} ± {half}, but {expected}"
+    assert half < 0.1 * expected
+
+
+def per_run(result: bp.Result, metric: str) -> list[float]:
+    return result.metrics().filter(pl.col("metric") == metric)["value"].to_list()
+
+
+def test_the_simulator_fed_by_the_same_mmpp_agrees() -> None:
+    scenario = parsed(QUEUE + SMOOTH + ROUGH)
+    found = markov.of(scenario)
+    assert (found.states, found.queue.places, found.notes) == (6, 21, ())
+    Spy.copies.clear()
+    result = bp.compare(scenario, [bp.Setting("spy", aqm=Spy())], runs=RUNS)
+    books = [spy for spy in Spy.copies if sum(spy.arrived)]
+    assert len(books) == RUNS
+    holds(per_run(result, "queue_time_mean"), found.queue.queue_mean)
+    holds(per_run(result, "drop_rate"), 100 * found.queue.loss)
+    holds(per_run(result, "queue_delay_mean"), 1e3 * found.queue.wait)
+    holds(per_run(result, "utilization"), found.queue.utilization)
+    for i, one in enumerate(found.queue.classes):
+        holds([book.arrived[i] / 1600 for book in books], one.offered)
+        holds([book.lost[i] / book.arrived[i] for book in books], one.loss)
+        holds([book.waited[i] / book.left[i] for book in books], one.wait)
+
+
+@pytest.mark.parametrize("threshold", [0.25, 0.75])
+def test_the_simulator_agrees_under_threshold_control(threshold: float) -> None:
+    control = f'algorithm = "droptail", threshold = {threshold}'
+    scenario = parsed((QUEUE + SMOOTH + ROUGH).replace('algorithm = "droptail"', control))
+    found = markov.of(scenario)
+    assert found.threshold == threshold
+    result = bp.run(scenario, runs=RUNS)
+    holds(per_run(result, "queue_time_mean"), found.queue.queue_mean)
+    holds(per_run(result, "drop_rate"), 100 * found.queue.loss)
+    holds(per_run(result, "mark_rate"), 100 * found.queue.marked)
+    holds(per_run(result, "queue_delay_mean"), 1e3 * found.queue.wait)
+
+
+def test_a_scenario_is_read_as_it_stands() -> None:
+    """Two of 200 kbit/s in 1000 B are 25 packets a second each; 1 Mbit/s serves 125; 20 wait, one is sent."""
+    smooth = SMOOTH.replace("[traffic.smooth]", "[traffic.smooth]\nflows = 2")
+    found = markov.of(parsed(QUEUE + smooth + ROUGH), stages=2, threshold=0.5)
+    one = Mmpp(np.array([[-2.0, 2], [2, -2]]), np.array([37.5, 75]), "smooth")
+    # Mean stays of 0.3, 0.2 and 0.05 s, and whither.
+    jumps = np.array([[0, 0.75, 0.25], [1, 0, 0], [0.5, 0.5, 0]]) / np.array([[0.3], [0.2], [0.05]])
+    three = Mmpp(jumps - np.diag(jumps.sum(axis=1)), np.array([0, 75.0, 150]), "rough")
+    marks = np.clip((np.maximum(np.arange(22) - 1, 0) / 20 - 0.5) / 0.5, 0, 1)
+    by_hand = solve(superpose([one.alike(2), three]), 125.0, 2, 21, marks)
+    assert found.queue.distribution == pytest.approx(by_hand.distribution, rel=1e-9)
+    assert found.capacity == 1e6
+    assert found.packet == 1000
+    assert [note.split(":")[0] for note in found.notes] == ["traffic.smooth", "traffic.rough"]
+    assert "coefficient of variation of 0.25, Erlang-2" in found.notes[0]
+
+
+def test_on_off_sources_are_fitted_and_the_last_are_merged() -> None:
+    scenario = parsed(QUEUE + ON_OFF)
+    video, web = TwoState.on_off(25.0, 0.8, 0.2, 3), TwoState.on_off(31.25, 0.2, 1.0, 4)
+    ftp = TwoState.on_off(75.0, 0.5, 2.0)
+    eight = markov.of(scenario)
+    assert eight.states == 8
+    by_hand = solve(superpose([fit(moments([s])) for s in (video, web, ftp)]), 125.0, 4, 21)
+    assert eight.queue.distribution == pytest.approx(by_hand.distribution, rel=1e-9)
+    four = markov.of(scenario, states=4)
+    assert [one.name for one in four.queue.classes] == ["video", "web + ftp"]
+    by_hand = solve(superpose([fit(moments([video])), fit(moments([web, ftp]))]), 125.0, 4, 21)
+    assert four.queue.distribution == pytest.approx(by_hand.distribution, rel=1e-9)
+    assert four.queue.offered == pytest.approx(eight.queue.offered, rel=1e-9)
+    assert markov.of(scenario, states=2).queue.classes[0].name == "video + web + ftp"
+    with pytest.raises(bp.UsageError, match="states is 5, but merging the last classes gives 8, 4"):
+        markov.of(scenario, states=5)
+
+
+def test_the_fit_is_near_to_all_mini_sources_lumped() -> None:
+    """Three moments are the same, the rest is not: 40 states of mini-sources against the fit's 8."""
+    scenario = parsed(QUEUE + ON_OFF)
+    exact, fitted = markov.of(scenario, fitted=False), markov.of(scenario)
+    assert (exact.states, fitted.states) == (40, 8)
+    assert fitted.queue.offered == pytest.approx(exact.queue.offered, rel=1e-9)
+    assert fitted.queue.loss == pytest.approx(exact.queue.loss, rel=0.1)
+    assert fitted.queue.queue_mean == pytest.approx(exact.queue.queue_mean, rel=0.1)
+    assert fitted.queue.loss != pytest.approx(exact.queue.loss, rel=1e-6)
+
+
+def test_poisson_traffic_is_one_class_of_one_state() -> None:
+    text = (
+        QUEUE
+        + '[traffic.x]\nkind = "poisson"\nfrom = "a"\nto = "b"\nflows = 3\nrate = "200 kbps"\npacket = "1 KB"'
+    )
+    found = markov.of(parsed(text))
+    assert found.states == 1
+    by_hand = solve(superpose([Mmpp.poisson(75.0)]), 125.0, 4, 21)
+    assert found.queue.distribution == pytest.approx(by_hand.distribution, rel=1e-9)
+    assert "lengths have a squared coefficient of variation of 0, Erlang-4 service has 0.25" in found.notes[0]
+
+
+def test_lengths_that_differ_are_said_to_be_served_alike() -> None:
+    text = QUEUE + SMOOTH + ROUGH.replace("1000 B", "500 B")
+    found = markov.of(parsed(text))
+    smooth, rough = found.queue.classes
+    assert found.packet == pytest.approx((1000 * smooth.offered + 500 * rough.offered) / found.queue.offered)
+    assert found.notes[1].startswith(
+        "traffic.rough: packets of 500 B in the mean are served as all are, with "
+    )
+
+
+def test_rows_name_what_they_hold() -> None:
+    found = markov.of(parsed(QUEUE + SMOOTH + ROUGH))
+    rows = found.rows()
+    assert {row["class"] for row in rows} == {"all", "smooth", "rough"}
+    assert all(math.isfinite(row["value"]) for row in rows)
+    assert len({(row["class"], row["quantity"]) for row in rows}) == len(rows)
+    by = {(row["class"], row["quantity"]): row for row in rows}
+    assert by["all", "utilization"]["value"] == pytest.approx(found.queue.utilization)
+    assert by["all", "offered_load"]["value"] == pytest.approx(found.queue.offered * 8e-3)
+    assert by["rough", "delay"]["unit"] == "s"
+    # What stands for a metric has its unit.
+    units = {metric.name: metric.unit for metric in METRICS}
+    for (name, quantity), row in by.items():
+        assert name != "all" or row["unit"] == units.get(quantity, row["unit"]), quantity
+    assert [row["packets"] for row in found.distribution()] == list(range(22))
+    assert sum(row["probability"] for row in found.distribution()) == pytest.approx(1)
+
+
+def test_more_control_loses_more_and_waits_less() -> None:
+    found = markov.control(parsed(QUEUE + ON_OFF), (0.25, 0.5, 0.95))
+    assert [one.threshold for one in found] == [0.25, 0.5, 0.95]
+    assert found[0].queue.loss > found[1].queue.loss > found[2].queue.loss
+    assert found[0].queue.wait < found[1].queue.wait < found[2].queue.wait
+    assert len(markov.THRESHOLDS) == 15
+    assert (markov.THRESHOLDS[0], markov.THRESHOLDS[-1]) == (0.25, 0.95)
+
+
+@pytest.mark.parametrize("setting", ["drop tail", "threshold 25 %", "threshold 75 %"])
+@pytest.mark.parametrize("states", [None, 8])
+def test_the_shipped_scenario_is_solved(setting: str, states: int | None) -> None:
+    found = markov.of(bp.load("mmpp-queue").with_setting(setting), states=states)
+    assert found.states == (states or 16)
+    assert found.queue.places == 101
+    assert found.notes == ()
+    # The comment says 88 %.
+    assert found.queue.offered / found.queue.service_rate == pytest.approx(0.876, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "text"),
+    [
+        ("20 packets", "20 KB", r"link\.wire\.queue\.limit: the Markov model takes a limit in packets"),
+        ('"droptail"', '"red"', r"link\.wire\.queue\.aqm: red, but the Markov model takes droptail alone"),
+        ("queue = {", 'queue = { scheduler = "drr",', r"link\.wire\.queue\.scheduler: drr, but"),
+        ('kind = "mmpp"', 'kind = "mmpp"\naway = [["1 s", "2 s"]]', r"traffic\.smooth\.away"),
+        (
+            'between = ["a", "r"]',
+            'between = ["a", "r"]\nloss = 0.1',
+            r"traffic\.smooth: it loses packets on link\.in",
+        ),
+    ],
+)
+def test_what_the_model_cannot_take_is_named(old: str, new: str, text: str) -> None:
+    whole = QUEUE + SMOOTH
+    assert old in whole
+    with pytest.raises(bp.UsageError, match=text):
+        markov.of(parsed(whole.replace(old, new, 1)))
+
+
+@pytest.mark.parametrize(
+    ("traffic", "text"),
+    [
+        (
+            'kind = "bulk"\ntransport = "linux"',
+            r"traffic\.x: kind bulk, but the Markov model takes poisson, on_off, mmpp",
+        ),
+        ('kind = "cbr"\nrate = "1 kbps"\npacket = "100 B"', r"traffic\.x: kind cbr, but"),
+        (
+            'kind = "poisson"\nrate = "1 kbps"\npacket = "100 B"\ntransport = "linux"',
+            r"traffic\.x\.transport: ",
+        ),
+        (
+            'kind = "on_off"\nrate = "1 kbps"\npacket = "100 B"\non = "1 s"\noff = { exponential = "1 s" }',
+            r"traffic\.x\.on: fixed, but the Markov model takes exponential times alone",
+        ),
+        (
+            'kind = "poisson"\nrate = "1 kbps"\npacket = { normal = { mean = "100 B", std = "9 B" } }',
+            r"traffic\.x\.packet: normal, but",
+        ),
+    ],
+)
+def test_other_traffic_is_refused_by_name(traffic: str, text: str) -> None:
+    whole = f'{QUEUE}[transport.linux]\npreset = "linux"\n[traffic.x]\nfrom = "a"\nto = "b"\n{traffic}\n'
+    with pytest.raises(bp.UsageError, match=text):
+        markov.of(parsed(whole))
+
+
+def test_a_gateway_is_no_link() -> None:
+    with pytest.raises(bp.UsageError, match=r"gateway\.gateway: the Markov model takes a link"):
+        markov.of(bp.load("small-gateway"))
+
+
+def test_a_link_on_the_way_is_noted() -> None:
+    text = (QUEUE + SMOOTH).replace('between = ["a", "r"]', 'between = ["a", "r"]\nrate = "9 Mbps"')
+    assert markov.of(parsed(text)).notes[0].startswith("link.in is left out")
