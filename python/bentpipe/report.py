@@ -21,7 +21,7 @@ from bentpipe.store import REPORT
 from bentpipe.traces import trace_figures
 from bentpipe.wording import brief, clock, convert, number, paragraphs, plural, quantity
 
-__all__ = ["FORMATS", "check_formats", "render", "write_figures", "write_report"]
+__all__ = ["FORMATS", "check_formats", "picture", "render", "write_figures", "write_report"]
 
 FORMATS = ("svg", "png", "pdf")
 _FIGURE_WIDTH = 620
@@ -122,6 +122,11 @@ def _unwritable(path: Path, error: OSError) -> Exception:
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG):
         return OSError(error.errno, error.strerror, str(path))
     return UsageError(f"{path}: cannot be written: {error.strerror}")
+
+
+def picture(figure: Figure, form: str = "svg") -> bytes:
+    """Return one figure in a format of `FORMATS`."""
+    return _draw(_spec(_joined(figure)), form)
 
 
 def _draw(spec: dict[str, Any], form: str) -> bytes:

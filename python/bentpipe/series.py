@@ -189,12 +189,13 @@ def capture(
     times = (f"{round(points * interval * 1e9)} ns", f"{round(interval * 1e9)} ns")
     overrides += [f"{key}={time}" for key, time in zip(_TIMES, times, strict=True)]
     loaded = plan.load(scenario, overrides)
-    gateway = _gateway(loaded)
+    subject = _subject(loaded)
     if not as_it_is:
-        loaded = plan.load(scenario, overrides + _raised(loaded.name, *gateway)).with_setting("droptail")
+        loaded = plan.load(scenario, overrides + _raised(loaded.name, subject)).with_setting("droptail")
     result = api.run(loaded, seed=seed)
     (setting,), (first,) = result.settings, result.seeds
     table, flows = result.one("series", setting, first), result.one("flows", setting, first)
+    flows = flows.filter(pl.col("traffic").is_in(subject.traffic))
     counters = {row["counter"]: row["value"] for row in result.counters().iter_rows(named=True)}
     delay, missing = _filled(table["transit_time"])
 
@@ -250,8 +251,20 @@ def _check(points: int, interval: float, harmonics: int) -> None:
         raise UsageError(f"interval is {interval:g} s, but it must be from 1 µs to 1 h")
 
 
-def _gateway(scenario: _core.Scenario) -> tuple[dict[str, Any], dict[str, Any], bool]:
-    """Return the subject, its satellite link, and whether there are others; `UsageError` if it is none."""
+@dataclass(frozen=True, slots=True)
+class _Subject:
+    """The gateway that is measured, as in the scenario's canonical form."""
+
+    gateway: Mapping[str, Any]
+    link: Mapping[str, Any]
+    """Its satellite link."""
+    traffic: Sequence[str]
+    """Whose data goes over that link to the terminal."""
+    alone: bool
+
+
+def _subject(scenario: _core.Scenario) -> _Subject:
+    """Return the subject; `UsageError` if it is no gateway."""
     found = json.loads(scenario.canonical())
     if "gateway" not in found["subject"]:
         raise UsageError(
@@ -260,18 +273,21 @@ def _gateway(scenario: _core.Scenario) -> tuple[dict[str, Any], dict[str, Any], 
         )
     gateways = found["gateways"]
     gateway = gateways[found["subject"]["gateway"]]
-    return gateway, found["links"][gateway["link"]], len(gateways) > 1
+    hop = {"link": gateway["link"], "forward": gateway["link_forward"]}
+    traffic = [each["name"] for each in found["traffic"] if hop in each["route"]]
+    return _Subject(gateway, found["links"][gateway["link"]], traffic, len(gateways) == 1)
 
 
-def _raised(scenario: str, gateway: Mapping[str, Any], link: Mapping[str, Any], named: bool) -> list[str]:
+def _raised(scenario: str, subject: _Subject) -> list[str]:
     """Return the overrides that take the bottleneck away; `UsageError` if they cannot."""
+    gateway, link = subject.gateway, subject.link
     way = link["forward" if gateway["link_forward"] else "reverse"]
     if "capacity" in way:
         raise UsageError(
             f"{scenario}: link.{link['name']}.capacity changes with time, so the bottleneck cannot be taken"
             " away; allowed: a copy of the scenario without it, or --as-it-is"
         )
-    path = f"gateway.{gateway['name']}" if named else "gateway"
+    path = "gateway" if subject.alone else f"gateway.{gateway['name']}"
     overrides = [f"{path}.regulator.rate={_RATE}"]
     if gateway["pep"]["split"]:
         overrides += [f"{path}.spacelink.{key}={_WINDOW}" for key in ("window", "stream_window")]

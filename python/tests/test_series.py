@@ -9,7 +9,7 @@ from conftest import ROOT
 
 from bentpipe import plan
 from bentpipe.errors import UsageError
-from bentpipe.series import _filled, _load_ratio, _new, capture, fit
+from bentpipe.series import _filled, _load_ratio, _new, _subject, capture, fit
 
 SHIPPED = ROOT / "scenarios" / "series" / "byun2007-gateway.json"
 
@@ -140,6 +140,27 @@ def test_a_seed_an_override_and_the_run_as_it_is_make_another_series() -> None:
     # Drops ahead of the PEP make bytes wait there for those that are missing.
     assert loaded.dropped > 0
     assert loaded.pep_delay.mean > 2 * first.pep_delay.mean
+
+
+def test_only_connections_through_the_subject_count(tmp_path: Path) -> None:
+    # Files for hosts on the island pass the first gateway, but not the ship's, which is the subject.
+    islanders = """
+[host.islander]
+count = 1
+[link.beach]
+between = ["island-terminal", "islander"]
+[traffic.beach]
+kind = "bulk"
+from = "server"
+to = "islander"
+flows = 100
+"""
+    path = tmp_path / "beach.toml"
+    path.write_text(plan.load("two-gateways").text + islanders, encoding="utf-8")
+    assert _subject(plan.load(path)).traffic == ["web"]
+    found, alone = (capture(name, points=20, interval=1.0, harmonics=2) for name in (path, "two-gateways"))
+    # The hundred take a part of the load, but were they among some 130 that are open, the share would halve.
+    assert found.new_connections.mean == pytest.approx(alone.new_connections.mean, rel=0.3)
 
 
 REFUSED = {"rain-fade": "capacity changes with time", "red-dumbbell": "no PEP to measure"}
