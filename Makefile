@@ -93,8 +93,7 @@ choosing: $(CORE) ## run every algorithm on the 2007 gateway and renew the table
 	$(BIN)/python -m bentpipe.reference docs results/choosing
 
 series: $(CORE) ## measure again what drives the fluid model of the 2007 gateway
-	$(BIN)/python -c 'from bentpipe.series import capture; \
-	  capture("scenarios/byun2007-gateway.toml").write("scenarios/series/byun2007-gateway.json", force=True)'
+	$(BIN)/bentpipe model capture scenarios/byun2007-gateway.toml --out scenarios/series/byun2007-gateway.json --force
 
 setup: $(CORE) $(VENV)/.dev ## set up everything without running anything
 

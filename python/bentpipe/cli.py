@@ -336,6 +336,7 @@ def model_() -> None:
       bentpipe model byun2007-gateway
       bentpipe model byun2007-gateway --settings "RED 4,AVQRED" --format json
       bentpipe model solve --help
+      bentpipe model capture byun2007-gateway
     """
 
 
@@ -403,6 +404,94 @@ def model_solve(
         rows.append([each.label, each.unit, *values])
     console.stdout().print(console.grid(["quantity", "unit", *result.settings], rows, right=2))
     print(f"Mean ± standard deviation over time.\nResult: {folder}")
+
+
+@model_.command("capture", short_help="Measure the series that drive a fluid model.")
+@click.argument("scenario")
+@click.option(
+    "--set",
+    "overrides",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="Override a key of the scenario; may be repeated.",
+)
+@click.option("--points", type=int, default=500, show_default=True, metavar="N", help="Points to measure.")
+@click.option(
+    "--interval", type=float, default=0.1, show_default=True, metavar="SECONDS", help="Time between them."
+)
+@click.option(
+    "--harmonics", type=int, default=8, show_default=True, metavar="N", help="Waves to fit beside the mean."
+)
+@click.option("--seed", type=int, metavar="N", help="Seed of the run; default: the scenario's.")
+@click.option("--as-it-is", is_flag=True, help="Leave the AQM and the bottleneck in place.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="File to write; default: series/SCENARIO.json.",
+)
+@click.option("--figure", is_flag=True, help="Draw the series beside the file, as .svg.")
+@click.option("--force", is_flag=True, help="Replace the file, and the figure.")
+def model_capture(
+    scenario: str,
+    overrides: tuple[str, ...],
+    points: int,
+    interval: float,
+    harmonics: int,
+    seed: int | None,
+    out: Path | None,
+    *,
+    as_it_is: bool,
+    figure: bool,
+    force: bool,
+) -> None:
+    """Measure what drives a fluid model of SCENARIO: PEP delay, load ratio and new connections.
+
+    They come from a simulation whose gateway has neither AQM nor bottleneck, after the scenario's warm-up,
+    and are fitted by Fourier series. A scenario names the file by its key model.series, as a path from its
+    own folder.
+
+    \b
+    Examples:
+      bentpipe model capture byun2007-gateway --figure
+      bentpipe model capture my-scenario.toml --points 300 --interval 1 --out series/my-scenario.json
+    """
+    from bentpipe import console
+    from bentpipe.series import capture, check_free
+    from bentpipe.wording import number
+
+    path = out if out is not None else Path("series") / f"{Path(scenario).stem}.json"
+    drawing = path.with_suffix(".svg") if figure and path.name else None
+    check_free(path, drawing, force=force)
+    captured = capture(
+        scenario,
+        points=points,
+        interval=interval,
+        harmonics=harmonics,
+        seed=seed,
+        set=overrides,
+        as_it_is=as_it_is,
+    )
+    captured.write(path, drawing, force=force)
+    rows = [
+        [
+            name,
+            series.unit,
+            number(series.mean),
+            number(series.rms),
+            "–" if series.explained is None else f"{100 * series.explained:.1f} %",
+        ]
+        for name, series in captured.series.items()
+    ]
+    err = console.stderr()
+    for warning in captured.warnings:
+        err.print(f"warning: {warning}", markup=False)
+    heads = ["series", "unit", "mean", "left by the fit (rms)", "explained"]
+    console.stdout().print(console.grid(heads, rows, right=2))
+    noise = 100 * captured.pep_delay.noise
+    print(f"{harmonics} harmonics explain {noise:.1f} % of white noise.\nSeries: {path}")
+    if drawing is not None:
+        print(f"Figure: {drawing}")
 
 
 @cli.command("list", short_help="List algorithms or shipped scenarios.")

@@ -6,6 +6,7 @@
 import hashlib
 import json
 import math
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +17,20 @@ import polars as pl
 
 from bentpipe import _core, api, files, plan
 from bentpipe.errors import UsageError
-from bentpipe.wording import number
+from bentpipe.wording import brief, number, plural
 
-__all__ = ["FORMAT", "HARMONICS", "INTERVAL", "POINTS", "Captured", "Series", "capture", "fit", "markdown"]
+__all__ = [
+    "FORMAT",
+    "HARMONICS",
+    "INTERVAL",
+    "POINTS",
+    "Captured",
+    "Series",
+    "capture",
+    "check_free",
+    "fit",
+    "markdown",
+]
 
 FORMAT = "measured series"
 VERSION = 1
@@ -34,6 +46,7 @@ LEAST_LOAD = 0.01
 _RATE, _WINDOW = "100 Gbps", "100 GB"
 """In place of the regulator's rate and of the spacelink's windows, which would bind next."""
 _TIMES = ("run.duration", "run.sample_interval")
+_SHIPPED = Path(__file__).parent / "scenarios" / "series" / "byun2007-gateway.json"
 _KEYS = ("pep_delay", "load_ratio", "new_connections")
 
 
@@ -147,13 +160,36 @@ class Captured:
             **{name: series.as_json() for name, series in self.series.items()},
         }
 
-    def write(self, path: str | Path, *, force: bool = False) -> Path:
-        """Write the file in one step; `UsageError` if there is one, unless `force`, or it cannot be."""
+    @property
+    def warnings(self) -> list[str]:
+        """What is doubtful about them."""
+        found = []
+        if not self.as_it_is and (self.dropped or self.queue > 1):
+            found.append(
+                f"the gateway dropped {plural(self.dropped, 'packet')} and had {brief(self.queue, 3)} in its"
+                " transmit queue on average: something still holds packets up there"
+            )
+        if self.missing:
+            found.append(f"{plural(self.missing, 'point')} without a PEP delay, taken from their neighbours")
+        for name, series in self.series.items():
+            if min(series.fitted) < 0:
+                found.append(f"the curve of {name} falls to {brief(min(series.fitted), 3)}, below any point")
+        return found
+
+    def write(self, path: str | Path, figure: Path | None = None, *, force: bool = False) -> Path:
+        """Write the file, and a figure where `figure` says; each in one step.
+
+        `UsageError` if there is one, unless `force`, or it cannot be written.
+        """
+        from bentpipe.report import picture
+        from bentpipe.series_figure import figure as drawn
+
         path = Path(path)
-        if path.exists() and not force:
-            raise UsageError(f"{path}: exists already; --force replaces it")
+        check_free(path, figure, force=force)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            if figure is not None:
+                files.write(figure, picture(drawn(self)))
             files.write(path, _text(self.as_json()).encode())
         except OSError as error:
             raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from None
@@ -186,6 +222,7 @@ def capture(
             raise UsageError(
                 f"--set {each}: found a time of the run, which points and interval say; allowed: other keys"
             )
+    overrides += _without_series(scenario)
     times = (f"{round(points * interval * 1e9)} ns", f"{round(interval * 1e9)} ns")
     overrides += [f"{key}={time}" for key, time in zip(_TIMES, times, strict=True)]
     loaded = plan.load(scenario, overrides)
@@ -238,6 +275,19 @@ def fit(measured: Sequence[float], harmonics: int, *, interval: float = INTERVAL
     return Series(unit, interval, math.fsum(values) / n, wave[0], wave[1], values)
 
 
+def check_free(path: Path, figure: Path | None = None, *, force: bool = False) -> None:
+    """Raise `UsageError` if a file or a figure would be written where something is, `force` apart."""
+    if figure == path:
+        raise UsageError(
+            f"{path}: is the figure's name too; allowed: another, such as {path.with_suffix('.json')}"
+        )
+    for each in (path, figure):
+        if each is not None and each.is_dir():
+            raise UsageError(f"{each}: is a folder; allowed: the name of a file")
+        if each is not None and each.exists() and not force:
+            raise UsageError(f"{each}: exists already; --force replaces it")
+
+
 def _check(points: int, interval: float, harmonics: int) -> None:
     if not 1 <= harmonics <= MOST_HARMONICS:
         raise UsageError(f"harmonics is {harmonics}, but it must be from 1 to {MOST_HARMONICS}")
@@ -249,6 +299,17 @@ def _check(points: int, interval: float, harmonics: int) -> None:
         )
     if not 1e-6 <= interval <= 3600:
         raise UsageError(f"interval is {interval:g} s, but it must be from 1 µs to 1 h")
+
+
+def _without_series(scenario: str | Path) -> list[str]:
+    """Return the override by which the series that a scenario names need not be there before."""
+    try:
+        content = tomllib.loads(plan.scenario_path(scenario).read_text(encoding="utf-8"))
+        named = "series" in content.get("model", {})
+    except (OSError, ValueError, TypeError):
+        return []  # Loading it says what is wrong.
+    # A simulation does not look at them, so any will do.
+    return [f"model.series={_SHIPPED.resolve()}"] if named else []
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,6 +135,9 @@ def test_commands_and_links_in_the_docs_exist(page: str) -> None:
         words = shlex.split(line.split("  #")[0])
         command = cli.commands.get(words[1])
         assert command is not None or words[1].startswith("-"), line
+        if isinstance(command, click.Group):
+            default = getattr(command, "default", "")
+            command = command.commands.get(words[2]) or command.commands.get(default) or command
         if command is not None:
             known = {
                 option for each in command.params if isinstance(each, click.Option) for option in each.opts

@@ -5,8 +5,9 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from conftest import ROOT
+from conftest import ROOT, Command
 
+import bentpipe as bp
 from bentpipe import plan
 from bentpipe.errors import UsageError
 from bentpipe.series import _filled, _load_ratio, _new, _subject, capture, fit
@@ -215,3 +216,42 @@ def test_a_file_is_replaced_only_by_force(tmp_path: Path) -> None:
     assert str(tmp_path) not in before.decode()
     with pytest.raises(UsageError, match="cannot be written"):
         found.write(path / "below")
+
+
+def test_the_command_writes_a_file_a_figure_and_a_table(bentpipe: Command, tmp_path: Path) -> None:
+    arguments = ["model", "capture", "unsplit-udp", "--points", "40", "--interval", "0.5", "--harmonics", "3"]
+    done = bentpipe(*arguments, "--figure")
+    assert (done.returncode, done.stderr) == (0, "")
+    path = tmp_path / "series" / "unsplit-udp.json"
+    content = json.loads(path.read_text(encoding="utf-8"))
+    assert content == capture("unsplit-udp", points=40, interval=0.5, harmonics=3).as_json()
+    assert f"{content['new_connections']['mean']:.3f}"[:5] in done.stdout
+    assert "3 harmonics explain 15.4 % of white noise" in done.stdout
+    figure = path.with_suffix(".svg").read_text(encoding="utf-8")
+    assert all(text in figure for text in ("PEP delay d(t)", "measured", "fitted, 3 harmonics", "time [s]"))
+    for more, message in (
+        ([], "series/unsplit-udp.json: exists already; --force replaces it"),
+        (["--out", "x.svg", "--figure"], "x.svg: is the figure's name too; allowed: another, such as x.json"),
+        (["--out", "series"], "series: is a folder; allowed: the name of a file"),
+        (["--set", "gateway.pep.delay=1", "--force"], "gateway.pep.delay"),
+        (["--points", "6", "--force"], "points is 6, but it must be from 7"),
+    ):
+        refused = bentpipe(*arguments, *more)
+        assert (refused.returncode, refused.stdout) == (2, "")
+        assert refused.stderr.startswith("error: ")
+        assert message in refused.stderr
+        assert refused.stderr.count("\n") == 1
+    assert bentpipe(*arguments, "--force", "--seed", "7", "--as-it-is").returncode == 0
+    again = json.loads(path.read_text(encoding="utf-8"))
+    assert (again["seed"], again["without"]) == (7, [])
+
+
+def test_a_scenario_may_name_the_file_that_is_to_be_made(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(plan.load("unsplit-udp").text + '\n[model]\nseries = "mine.json"\n', encoding="utf-8")
+    with pytest.raises(bp.ScenarioError, match=r"mine\.json cannot be read"):
+        plan.load(path)
+    found = capture(path, points=20, interval=1.0, harmonics=2)
+    assert found.digest == capture("unsplit-udp", points=20, interval=1.0, harmonics=2).digest
+    found.write(tmp_path / "mine.json")
+    plan.load(path)
