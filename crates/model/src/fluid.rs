@@ -31,11 +31,16 @@
 //!
 //!     dW/dt = 1 / R(q) - (1 - decr) W W(t-R) p(t-R) / R(q(t-R))
 //!
+//! Where the feedback is to take a round trip (`model.feedback`), senders of the other equations hear of marks `R` after
+//! them as well, as in C. Hollot, V. Misra, D. Towsley & W. Gong (INFOCOM 2001): of `λ(t-R)` that was sent a round trip ago
+//! the share `p(t-R)` was marked, and each mark takes its share of the window of now. With `p` and `λ²` of the equations
+//! above so replaced by `p(t-R)` and `λ λ(t-R)`, nothing changes where all stands still.
+//!
 //! In all of them a queue that is full loses what it cannot hold, and where the senders are not split off by a PEP they
 //! take that for a mark.
 
 use bentpipe_queue::law::{MOST_STATES, Seen, Service};
-use bentpipe_scenario::{Equations, Ramp};
+use bentpipe_scenario::{Equations, Feedback, Ramp};
 
 use crate::solve::Delayed;
 use crate::system::System;
@@ -56,6 +61,8 @@ pub(crate) const LOST: usize = 5;
 pub(crate) const LAW: usize = 6;
 /// Number of variables.
 pub(crate) const VARIABLES: usize = LAW + MOST_STATES;
+/// The delay of the PEP, or the senders' with the equations "end to end"; and the feedback's where it is another.
+pub(crate) const LAGS: usize = 2;
 
 /// The variables of the equations.
 pub(crate) type Variables = [f64; VARIABLES];
@@ -130,6 +137,35 @@ impl<'a> Fluid<'a> {
         (dq, free - dq)
     }
 
+    /// How long after a mark the senders hear of it, unless the equations themselves say so [s].
+    fn feedback(&self) -> f64 {
+        let s = self.system;
+        if s.feedback == Feedback::RoundTrip && s.equations != Equations::EndToEnd {
+            s.round_trip
+        } else {
+            0.0
+        }
+    }
+
+    /// The share of marks that the senders hear of now, and `p λ λ` of their decrease, with the rates of now, what is lost
+    /// of them and the senders' rate, and the variables `then`, when what they hear of was sent.
+    fn marks(&self, t: f64, (now, lost, senders): (&Rates, f64, f64), then: &Variables) -> (f64, f64) {
+        let s = self.system;
+        // Only what one queue loses is taken for marks: where there is a PEP, it is lost behind that.
+        let losses = s.equations == Equations::SingleQueue;
+        let late = self.feedback();
+        if late == 0.0 {
+            let p = if losses { heard(now.p, lost, now.accepted) } else { now.p };
+            return (p, p * senders * senders);
+        }
+        let rates = self.rates(t - late, then);
+        let mut p = rates.p;
+        if losses {
+            p = heard(p, self.queue(t - late, then[QUEUE].max(0.0), rates.accepted).1, rates.accepted);
+        }
+        (p, p * senders * then[SENDERS].max(0.0))
+    }
+
     /// How many connections there are at `t`, and how fast they become more [1/s].
     fn connections(&self, t: f64) -> (f64, f64) {
         let s = self.system;
@@ -157,16 +193,17 @@ fn started(ramp: &Ramp, count: f64, t: f64) -> (f64, f64) {
     if now >= count { (count, 0.0) } else { (now, if within < over { step / over } else { 0.0 }) }
 }
 
-impl Delayed<VARIABLES, 1> for Fluid<'_> {
-    fn lags(&self, t: f64, y: &Variables) -> [f64; 1] {
-        [match self.system.equations {
+impl Delayed<VARIABLES, LAGS> for Fluid<'_> {
+    fn lags(&self, t: f64, y: &Variables) -> [f64; LAGS] {
+        let first = match self.system.equations {
             Equations::Gateway | Equations::NewConnections => self.system.pep_delay.at(t).0.max(0.0),
             Equations::EndToEnd => self.round_trip(t, y[QUEUE]),
             Equations::SingleQueue => 0.0,
-        }]
+        };
+        [first, self.feedback()]
     }
 
-    fn derive(&self, t: f64, y: &Variables, past: &[Variables; 1]) -> Variables {
+    fn derive(&self, t: f64, y: &Variables, past: &[Variables; LAGS]) -> Variables {
         let s = self.system;
         let before = t - self.lags(t, y)[0];
         let now = self.rates(t, y);
@@ -183,19 +220,18 @@ impl Delayed<VARIABLES, 1> for Fluid<'_> {
         let r = s.round_trip;
         let cut = 1.0 - s.decrease;
         let senders = y[SENDERS].max(0.0);
+        let (p, decreases) = self.marks(t, (&now, lost, senders), &past[1]);
         let change = match s.equations {
-            Equations::Gateway => (1.0 - now.p) * m / (r * r) - cut * now.p * senders * senders / m,
+            Equations::Gateway => (1.0 - p) * m / (r * r) - cut * decreases / m,
             Equations::NewConnections => {
                 let (share, growth) = s.new_connections.as_ref().map_or((0.0, 0.0), |v| v.at(t));
                 let old = (1.0 - share).max(0.0) * m;
                 let burst = growth * m * s.window / r;
-                let decrease = if old > 0.0 { cut * now.p * senders * senders / old } else { 0.0 };
-                (1.0 - now.p) * old / (r * r) - decrease + burst
+                let decrease = if old > 0.0 { cut * decreases / old } else { 0.0 };
+                (1.0 - p) * old / (r * r) - decrease + burst
             }
             Equations::SingleQueue => {
-                let p = heard(now.p, lost, now.accepted);
-                let aimd =
-                    if m > 0.0 { (1.0 - p) * m / (r * r) - cut * p * senders * senders / m } else { 0.0 };
+                let aimd = if m > 0.0 { (1.0 - p) * m / (r * r) - cut * decreases / m } else { 0.0 };
                 aimd + (dm + s.replaced * m) * s.initial_window / r - s.replaced * senders
             }
             Equations::EndToEnd => {
@@ -239,4 +275,27 @@ impl Delayed<VARIABLES, 1> for Fluid<'_> {
 /// The share of what is sent that the senders hear a mark or a loss of.
 fn heard(p: f64, lost: f64, accepted: f64) -> f64 {
     if lost > 0.0 && accepted > 0.0 { 1.0 - (1.0 - p) * (1.0 - (lost / accepted).min(1.0)) } else { p }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::system::tests::{law, plain};
+
+    /// 100 connections with a round trip of 0.1 s under RED from 0 to 100 packets, `max_p` 1: now 200 packets/s and an
+    /// average of 20, a round trip ago 400 packets/s and 50, so p is 0.2 and was 0.5. At once: 0.8 100 / 0.01 - 0.5 0.2
+    /// 200² / 100 = 7960; heard of a round trip later: 0.5 100 / 0.01 - 0.5 0.5 200 400 / 100 = 4800.
+    #[test]
+    fn senders_hear_of_marks_when_told() {
+        let given = [("min_th", 0.0), ("max_th", 100.0), ("max_p", 1.0), ("w_q", 0.01)];
+        let mut system = plain(Equations::Gateway, law("red", 1000.0, &given), 100.0, 0.1, 1000.0);
+        for (feedback, change) in [(Feedback::None, 7960.0), (Feedback::RoundTrip, 4800.0)] {
+            system.feedback = feedback;
+            let fluid = Fluid::new(&system);
+            let (mut now, mut then) = ([0.0; VARIABLES], [0.0; VARIABLES]);
+            (now[SENDERS], now[LAW]) = (200.0, 20.0);
+            (then[SENDERS], then[LAW]) = (400.0, 50.0);
+            assert!((fluid.derive(0.0, &now, &[now, then])[SENDERS] - change).abs() < 1e-9, "{feedback:?}");
+        }
+    }
 }

@@ -5,8 +5,8 @@ use std::fmt;
 use bentpipe_queue::registry::AQMS;
 use bentpipe_queue::{Law, Limit, Marking};
 use bentpipe_scenario::{
-    AqmSpec, Capacity as LinkCapacity, Delay, Direction, Equations, Gateway, Hop, Pattern, Place, Ramp,
-    Scenario, Subject, Tcp, Traffic, TrafficKind,
+    AqmSpec, Capacity as LinkCapacity, Delay, Direction, Equations, Feedback, Gateway, Hop, Pattern, Place,
+    Ramp, Scenario, Subject, Tcp, Traffic, TrafficKind,
 };
 use bentpipe_units::{Duration, Rng};
 
@@ -89,6 +89,8 @@ impl Capacity {
 pub struct System {
     /// Whose equations.
     pub equations: Equations,
+    /// When the senders hear of marks.
+    pub feedback: Feedback,
     /// The fluid law of the AQM.
     pub law: Box<dyn Law>,
     /// m: long-lived TCP connections, or sessions always busy with one, once all have started.
@@ -181,8 +183,15 @@ impl System {
         let tick = found.gateway.and_then(|g| g.regulator.tick).unwrap_or(Duration::ZERO);
         let mean_delay = found.gateway.map_or(0.0, |g| g.pep.delay.as_secs_f64() + 0.5 * tick.as_secs_f64());
         let limit = f64::from(found.limit.packets).min(found.limit.bytes as f64 / packet);
+        if equations == Equations::EndToEnd && models.feedback == Some(Feedback::None) {
+            return wrong(
+                "model.feedback: found none, but the round trip is part of the equations end_to_end; allowed: round_trip"
+                    .to_owned(),
+            );
+        }
         Ok(Self {
             equations,
+            feedback: models.feedback.unwrap_or(Feedback::None),
             law,
             connections: senders.connections,
             ramps: senders.ramps,
@@ -457,4 +466,56 @@ fn both_ways(scenario: &Scenario, hop: Hop) -> f64 {
 
 fn mean_delay(delay: &Delay) -> f64 {
     delay.fixed.as_secs_f64() + delay.jitter.mean().as_secs_f64()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use bentpipe_queue::{Link, Value, Values};
+    use bentpipe_units::Rate;
+
+    use super::*;
+
+    /// An algorithm's law on a link of `capacity` packets a second, of 1000 bytes.
+    pub fn law(name: &str, capacity: f64, given: &[(&str, f64)]) -> Box<dyn Law> {
+        let algorithm = AQMS.iter().find(|a| a.name == name).unwrap();
+        let link = Link { capacity: Rate::from_bps((8000.0 * capacity) as u64), mean_packet: 1000.0 };
+        let value = |name: &str| given.iter().find(|(of, _)| *of == name).map(|(_, x)| Value::Number(*x));
+        let values = Values::resolve(algorithm.params, &link, &value).unwrap();
+        algorithm.law.unwrap()(&values, 1000.0).unwrap()
+    }
+
+    /// `connections` with a round trip of `round_trip` [s] before a link of `capacity` [packets/s]; marks drop nothing.
+    pub fn plain(
+        equations: Equations,
+        law: Box<dyn Law>,
+        connections: f64,
+        round_trip: f64,
+        capacity: f64,
+    ) -> System {
+        System {
+            equations,
+            feedback: Feedback::None,
+            law,
+            connections,
+            ramps: vec![(connections, None)],
+            replaced: 0.0,
+            round_trip,
+            capacity: Capacity::Fixed(capacity),
+            packets_per_segment: 1.0,
+            packet: 1000.0,
+            segment: 1000.0,
+            limit: 1e9,
+            window: 1e9,
+            initial_window: 2.0,
+            background: 0.0,
+            drops: false,
+            decrease: 0.5,
+            pep_delay: Series::constant(0.0),
+            load_ratio: Series::constant(1.0),
+            new_connections: None,
+            unit: 0.1,
+            step: 0.001,
+            history: 10.0,
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use bentpipe_units::Duration;
 use serde::{Deserialize, Serialize};
 
-pub use crate::file::{Equations, ModelKind};
+pub use crate::file::{Equations, Feedback, ModelKind};
 use crate::files::{Data, Digest};
 
 /// How the models see the scenario.
@@ -13,6 +13,8 @@ pub struct Models {
     pub kind: Option<ModelKind>,
     /// Whose fluid equations; none: what the scenario suggests.
     pub equations: Option<Equations>,
+    /// When the senders hear of marks; none: as printed.
+    pub feedback: Option<Feedback>,
     /// The unit of time of the papers' equations.
     #[serde(serialize_with = "crate::canonical::ns")]
     pub time_unit: Duration,

@@ -17,6 +17,10 @@ pub struct Models {
     /// "end_to_end" for a link.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub equations: Option<Equations>,
+    /// Fluid: when the senders hear of marks. Absent: as the papers print it, that is "round_trip" with the equations
+    /// "end_to_end" and "none" with the others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub feedback: Option<Feedback>,
     /// Fluid: the unit of time of the papers' equations.
     pub time_unit: Span,
     /// Fluid: the step of the integration.
@@ -42,6 +46,7 @@ impl Default for Models {
         Self {
             kind: None,
             equations: None,
+            feedback: None,
             time_unit: Span::of(100_000_000),
             step: Span::of(1_000_000),
             history: Span::of(10_000_000_000),
@@ -78,4 +83,14 @@ pub enum Equations {
     SingleQueue,
     /// Misra, Gong & Towsley 2000: one queue, heard of after a round trip that it is part of.
     EndToEnd,
+}
+
+/// When senders hear of marks in fluid equations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Feedback {
+    /// At once.
+    None,
+    /// A round trip after the packet was sent.
+    RoundTrip,
 }

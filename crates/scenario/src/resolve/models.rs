@@ -36,6 +36,7 @@ pub fn models(cx: &Cx<'_>, raw: Option<&file::Models>) -> Result<Models, Error> 
     Ok(Models {
         kind: raw.kind,
         equations: raw.equations,
+        feedback: raw.feedback,
         time_unit: unit,
         step: at,
         history,
