@@ -360,7 +360,8 @@ def model_() -> None:
     "form",
     type=click.Choice(["table", "json"]),
     default="table",
-    help="json: a list of {setting, quantity, unit, mean, std}, and nothing else.",
+    help="json: a list of {setting, quantity, unit, mean, std}, and nothing else; of a Markov model,"
+    " {setting, states, quantity, class, unit, value}.",
 )
 def model_solve(
     scenario: str,
@@ -373,12 +374,16 @@ def model_solve(
     *,
     force: bool,
 ) -> None:
-    """Solve the fluid equations of SCENARIO under its settings: mean and deviation of each quantity.
+    """Solve the model of SCENARIO under its settings: mean and deviation of each quantity.
+
+    Its key model.kind says whether that is the fluid equations or the Markov model of a queue. By default it
+    is the latter where all traffic is datagrams.
 
     \b
     Examples:
       bentpipe model byun2007-gateway
       bentpipe model byun2007-gateway --settings "RED 4,AVQRED" --set model.step="0.5 ms"
+      bentpipe model mmpp-queue --set model.erlang_stages=2
     """
     from bentpipe import console
     from bentpipe import model as models
@@ -386,8 +391,12 @@ def model_solve(
     from bentpipe.wording import brief
 
     loaded = _load(scenario, overrides, duration)
-    result = models.model(loaded, None if settings is None else settings.split(","), seed=seed)
+    names = None if settings is None else settings.split(",")
     folder = out if out is not None else default_folder(f"{loaded.name}-model")
+    if models.kind_of(loaded) == "markov":
+        _solve_markov(loaded, names, folder, form, force=force)
+        return
+    result = models.model(loaded, names, seed=seed)
     result.save(folder, force=force)
     if form == "json":
         click.echo(json.dumps(result.rows(), indent=2, ensure_ascii=False, allow_nan=False))
@@ -492,6 +501,26 @@ def model_capture(
     print(f"{harmonics} harmonics explain {noise:.1f} % of white noise.\nSeries: {path}")
     if drawing is not None:
         print(f"Figure: {drawing}")
+
+
+def _solve_markov(
+    scenario: _core.Scenario, settings: list[str] | None, folder: Path, form: str, *, force: bool
+) -> None:
+    from bentpipe import console, markov_result
+    from bentpipe.store import REPORT
+
+    result = markov_result.solve(scenario, settings)
+    result.save(folder, force=force)
+    if form == "json":
+        click.echo(json.dumps(result.rows(), indent=2, ensure_ascii=False, allow_nan=False))
+        console.stderr().print(f"Result: {folder}", markup=False)
+        return
+    for title, headings, rows in result.tables():
+        print(title)
+        console.stdout().print(console.grid(headings, rows, right=2))
+    for note in result.notes:
+        print(f"Note: {note}.")
+    print(f"Report: {folder / REPORT}")
 
 
 @cli.command("list", short_help="List algorithms or shipped scenarios.")

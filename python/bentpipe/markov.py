@@ -24,10 +24,12 @@ from bentpipe.erlang_queue import QueueResult, ramp, solve
 from bentpipe.errors import UsageError
 from bentpipe.mmpp import Mmpp, TwoState, fit, moments, superpose
 
-__all__ = ["STAGES", "THRESHOLDS", "MarkovResult", "control", "of"]
+__all__ = ["ALL", "PAPER", "THRESHOLDS", "MarkovResult", "both", "control", "of"]
 
-STAGES = 4
-"""Erlang stages of a service where nothing else is said."""
+ALL = 0
+"""As `states`: as many as all classes have together."""
+PAPER = 8
+"""The number of states that [R11] speaks of, without saying how they come about."""
 THRESHOLDS = tuple(round(0.25 + 0.05 * i, 2) for i in range(15))
 """Where threshold control begins, as shares of the buffer: 25 to 95 % [R11 5.3]."""
 
@@ -55,6 +57,21 @@ class MarkovResult:
     def states(self) -> int:
         """States of the arrivals' chain."""
         return self.queue.states
+
+    def compared(self) -> list[dict[str, Any]]:
+        """Return what a simulation measures too: `quantity`, `unit`, `mean` and `std` over time.
+
+        The model has no time series, so of all but the queue there is no `std`.
+        """
+        q, bits = self.queue, 8 * self.packet * 1e-6
+        rows: list[tuple[str, str, float, float | None]] = [
+            ("utilization", "Mbit/s", q.utilization * self.capacity * 1e-6, None),
+            ("offered_load", "Mbit/s", q.offered * bits, None),
+            ("queue", "packets", q.queue_mean, q.queue_std),
+            ("queue_delay", "ms", 1e3 * q.wait, None),
+            ("mark_probability", "%", 100 * q.marked, None),
+        ]
+        return [dict(zip(("quantity", "unit", "mean", "std"), row, strict=True)) for row in rows]
 
     def rows(self) -> list[dict[str, Any]]:
         """Return every quantity: `quantity`, `class` (a class's name, or `all`), `unit`, `value`.
@@ -104,23 +121,25 @@ class MarkovResult:
 def of(
     scenario: Scenario,
     *,
-    stages: int = STAGES,
+    stages: int | None = None,
     states: int | None = None,
     threshold: float | None = _FROM_SCENARIO,
     fitted: bool = True,
 ) -> MarkovResult:
     """Solve the queue of a scenario's subject, which must be a link.
 
-    `stages` is k of Erlang-k service. `states` is the number of states that arrivals shall have: to get
-    there the last classes, as the file has them, are merged into one with two states; None: each class keeps
-    its own.
+    `stages` is k of Erlang-k service; None: the scenario's `model.erlang_stages`. `states` is the number of
+    states that arrivals shall have: to get there the last classes, as the file has them, are merged into one
+    with two states; `ALL`: each class keeps its own; None: as the scenario's `model.states` says, or `ALL`.
     `threshold` replaces what the scenario has for threshold control; None: drop tail. Unless `fitted`, on/off
     sources are not fitted but lumped, N flows into N + 1 states, which is exact where these are few.
 
     Raises `UsageError` for what the model cannot take: other traffic, another AQM, a limit in bytes, a link
     whose rate changes; and for parameters for which there is no solution.
     """
-    whole = json.loads(scenario.canonical())
+    whole, table = json.loads(scenario.canonical()), scenario.models()
+    stages = table["erlang_stages"] if stages is None else stages
+    states = table["states"] or ALL if states is None else states
     link = _subject(whole)
     name, wire = link["name"], link["forward"]
     limit, declared = _queue(name, wire["queue"])
@@ -147,11 +166,24 @@ def control(
     scenario: Scenario,
     thresholds: Sequence[float] = THRESHOLDS,
     *,
-    stages: int = STAGES,
+    stages: int | None = None,
     states: int | None = None,
 ) -> list[MarkovResult]:
     """Solve the queue under threshold control, once for each threshold (a share of the buffer); see `of`."""
     return [of(scenario, stages=stages, states=states, threshold=th) for th in thresholds]
+
+
+def both(scenario: Scenario, *, stages: int | None = None) -> list[MarkovResult]:
+    """Solve the queue with all states, and with fewer: `model.states`, or `PAPER` if merging leads there."""
+    found = [of(scenario, stages=stages, states=ALL)]
+    fewer = scenario.models()["states"]
+    if fewer is not None or found[0].states > PAPER:
+        try:
+            found.append(of(scenario, stages=stages, states=fewer or PAPER))
+        except UsageError:
+            if fewer is not None:
+                raise
+    return found[:1] if found[-1].states == found[0].states else found
 
 
 def _subject(whole: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -308,22 +340,19 @@ def _exponential(name: str, key: str, law: object) -> float:
     return float(law["exponential"]) * 1e-9
 
 
-def _classes(sources: Sequence[TwoState | Mmpp], states: int | None, *, fitted: bool) -> list[Mmpp]:
+def _classes(sources: Sequence[TwoState | Mmpp], states: int, *, fitted: bool) -> list[Mmpp]:
     """Return the classes as chains, the last ones merged until there are so many states together."""
     classes = [_alone(source, fitted=fitted) for source in sources]
-    reached = [math.prod(c.states for c in classes)]
-    if states is None or states == reached[0]:
+    sizes = [math.prod(c.states for c in classes)]
+    if states in (ALL, sizes[0]):
         return classes
     for first in range(len(sources) - 2, -1, -1):
-        merged = sources[first:]
-        name = " + ".join(source.name for source in merged)
-        if reached[-1] > states:
-            one = fit(moments(merged), name)
-            both = [*classes[:first], one]
-            reached.append(math.prod(c.states for c in both))
-            if reached[-1] == states:
-                return both
-    possible = ", ".join(map(str, reached))
+        one = 2 if any(c.states > 1 for c in classes[first:]) else 1
+        sizes.append(math.prod(c.states for c in classes[:first]) * one)
+        if sizes[-1] == states:
+            name = " + ".join(source.name for source in sources[first:])
+            return [*classes[:first], fit(moments(sources[first:]), name)]
+    possible = ", ".join(map(str, dict.fromkeys(sizes)))
     raise UsageError(f"states is {states}, but merging the last classes gives {possible}")
 
 

@@ -67,14 +67,7 @@ class ModelResult:
 
     def save(self, folder: Path, *, force: bool = False) -> None:
         """Write the result to `folder`; `UsageError` if that exists, unless `force` and it is a model's."""
-        if os.path.lexists(folder):
-            if not force:
-                raise UsageError(
-                    f"{folder}: exists already; choose another folder, or replace it with --force"
-                )
-            if not _is_ours(folder):
-                raise UsageError(f"{folder}: is not a model's result, so --force does not replace it")
-            shutil.rmtree(folder)
+        make_room(folder, force=force)
         try:
             folder.mkdir(parents=True)
             for number, (setting, table) in enumerate(self.tables.items(), 1):
@@ -99,6 +92,16 @@ class ModelResult:
 
 FORMAT = "bentpipe-model"
 MANIFEST = "manifest.json"
+
+
+def make_room(folder: Path, *, force: bool) -> None:
+    """Remove a model's result from `folder` if `force`; `UsageError` if it exists and may not be removed."""
+    if os.path.lexists(folder):
+        if not force:
+            raise UsageError(f"{folder}: exists already; choose another folder, or replace it with --force")
+        if not _is_ours(folder):
+            raise UsageError(f"{folder}: is not a model's result, so --force does not replace it")
+        shutil.rmtree(folder)
 
 
 def _is_ours(folder: Path) -> bool:

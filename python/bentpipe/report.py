@@ -21,7 +21,16 @@ from bentpipe.store import REPORT
 from bentpipe.traces import trace_figures
 from bentpipe.wording import brief, clock, convert, number, paragraphs, plural, quantity
 
-__all__ = ["FORMATS", "check_formats", "picture", "render", "write_figures", "write_report"]
+__all__ = [
+    "FORMATS",
+    "check_formats",
+    "picture",
+    "render",
+    "script_json",
+    "specification",
+    "write_figures",
+    "write_report",
+]
 
 FORMATS = ("svg", "png", "pdf")
 _FIGURE_WIDTH = 620
@@ -34,7 +43,7 @@ def render(result: Result) -> str:
     shown = []
     for figure in made:
         first = len(specs)
-        specs += [_spec(panel.chart, fit=True) for panel in figure.panels]
+        specs += [specification(panel.chart, fit=True) for panel in figure.panels]
         shown.append({"figure": figure, "charts": range(first, len(specs))})
     manifest = result.manifest
     environment = jinja2.Environment(
@@ -65,7 +74,7 @@ def render(result: Result) -> str:
         parameters=_parameters(result),
         warnings=_warnings(result),
         figures=shown,
-        specs=_script_json(specs),
+        specs=script_json(specs),
         bundle=bundle(),
     )
 
@@ -109,7 +118,7 @@ def write_figures(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for figure in made:
-            spec = _spec(_joined(figure))
+            spec = specification(_joined(figure))
             for form in formats:
                 files.write(paths[figure.name, form], _draw(spec, form))
     except OSError as error:
@@ -126,7 +135,7 @@ def _unwritable(path: Path, error: OSError) -> Exception:
 
 def picture(figure: Figure, form: str = "svg") -> bytes:
     """Return one figure in a format of `FORMATS`."""
-    return _draw(_spec(_joined(figure)), form)
+    return _draw(specification(_joined(figure)), form)
 
 
 def _draw(spec: dict[str, Any], form: str) -> bytes:
@@ -145,7 +154,7 @@ def _joined(figure: Figure) -> Drawing | alt.ConcatChart:
     return joined.resolve_scale(color="independent").properties(background="white", padding=8)  # type: ignore[no-any-return]
 
 
-def _spec(chart: Drawing | alt.ConcatChart, *, fit: bool = False) -> dict[str, Any]:
+def specification(chart: Drawing | alt.ConcatChart, *, fit: bool = False) -> dict[str, Any]:
     """Return a chart's specification in the house style; `fit` makes it as wide as its place in a page."""
     spec: dict[str, Any] = chart.to_dict()
     background = spec.pop("background", None)
@@ -155,7 +164,7 @@ def _spec(chart: Drawing | alt.ConcatChart, *, fit: bool = False) -> dict[str, A
     return spec
 
 
-def _script_json(value: object) -> str:
+def script_json(value: object) -> str:
     """Write JSON that may stand inside a script element."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")

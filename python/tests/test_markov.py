@@ -191,7 +191,7 @@ def test_on_off_sources_are_fitted_and_the_last_are_merged() -> None:
     assert four.queue.distribution == pytest.approx(by_hand.distribution, rel=1e-9)
     assert four.queue.offered == pytest.approx(eight.queue.offered, rel=1e-9)
     assert markov.of(scenario, states=2).queue.classes[0].name == "video + web + ftp"
-    with pytest.raises(bp.UsageError, match="states is 5, but merging the last classes gives 8, 4"):
+    with pytest.raises(bp.UsageError, match="states is 5, but merging the last classes gives 8, 4, 2"):
         markov.of(scenario, states=5)
 
 
