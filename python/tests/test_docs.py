@@ -26,6 +26,12 @@ def test_the_python_page_works() -> None:
     assert found.failed == 0
 
 
+def test_the_page_of_the_markov_model_works() -> None:
+    found = doctest.testfile(str(DOCS / "markov.md"), module_relative=False)
+    assert found.attempted > 5
+    assert found.failed == 0
+
+
 @pytest.mark.parametrize("name", sorted(reference.PAGES))
 def test_generated_pages_are_current(name: str) -> None:
     text = (DOCS / name).read_text(encoding="utf-8")
@@ -124,6 +130,7 @@ PAGES = [
     "docs/traffic.md",
     "docs/transports.md",
     "docs/links.md",
+    "docs/markov.md",
     "docs/kernel.md",
 ]
 

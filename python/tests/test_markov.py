@@ -206,6 +206,27 @@ def test_the_fit_is_near_to_all_mini_sources_lumped() -> None:
     assert fitted.queue.loss != pytest.approx(exact.queue.loss, rel=1e-6)
 
 
+def test_what_the_fit_costs_is_what_the_docs_say() -> None:
+    """The shipped scenario, 125 packets/s to 1 Mbit/s: FTP's four sources lumped, or all classes fitted."""
+    others = [
+        TwoState.on_off(187.5, 0.8, 0.2, 4, "video"),
+        TwoState.on_off(50.0, 0.4, 0.6, 6, "multimedia"),
+        TwoState.on_off(62.5, 0.2, 1.8, 20, "web"),
+    ]
+    ftp = TwoState.on_off(250.0, 0.5, 1.5, 4, "ftp")
+    classes = [fit(moments([source]), source.name) for source in others]
+    lumped = solve(superpose([*classes, ftp.one.alike(4)]), 1250.0, 4, 101)
+    assert lumped.states == 40
+    assert [round(lumped.queue_mean, 1), round(1e3 * lumped.wait, 1)] == [24.7, 23.0]
+    assert round(100 * lumped.loss, 2) == 2.20
+    fitted = markov.of(bp.load("mmpp-queue")).queue
+    assert [round(fitted.queue_mean, 1), round(1e3 * fitted.wait, 1)] == [26.7, 25.0]
+    assert round(100 * fitted.loss, 2) == 2.50
+    eight = markov.of(bp.load("mmpp-queue"), states=8).queue
+    assert [round(eight.queue_mean, 1), round(1e3 * eight.wait, 1)] == [27.5, 25.8]
+    assert round(100 * eight.loss, 2) == 2.57
+
+
 def test_poisson_traffic_is_one_class_of_one_state() -> None:
     text = (
         QUEUE
