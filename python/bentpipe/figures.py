@@ -360,9 +360,10 @@ class _Book:
             if wide
             else alt.Scale(domain=[0, rounded_up(max(spots) * 1.12)], nice=False)
         )
-        y_scale = alt.Scale(
-            domain=[low - 0.25 * max(capacity - low, 0.02 * capacity), capacity], zero=False, nice=True
-        )
+        span = max(capacity - low, 0.02 * capacity)
+        # The ends that labels are placed between: not nice, or Vega would move them.
+        up = (low - 0.25 * span, capacity + 0.05 * span)
+        y_scale = alt.Scale(domain=up, zero=False, nice=False)
 
         def x(field: str) -> alt.X:
             return alt.X(
@@ -396,7 +397,6 @@ class _Book:
         across = (
             (math.log10(least), math.log10(3 * max(spots))) if wide else (0.0, rounded_up(max(spots) * 1.12))
         )
-        up = (low - 0.25 * max(capacity - low, 0.02 * capacity), capacity)
         height = 300 if len(self.all) <= MANY else 460
         named = [(name, point, False) for name, point in points_of]
         if len(self.all) <= MANY:

@@ -214,6 +214,15 @@ def test_captions_say_how_and_how_often(result: bp.Result) -> None:
         assert re.search(r"run|seed", figure.caption), figure.name
 
 
+def test_points_stand_where_their_labels_were_placed(result: bp.Result) -> None:
+    """Ends that Vega rounds would move the points, and not the boxes that labels were kept apart by."""
+    (points,) = (figure for figure in figures(result) if figure.name == "operating-points")
+    layers = json.loads(points.panels[0].chart.to_json())["layer"]
+    scales = [layer["encoding"][axis]["scale"] for layer in layers for axis in ("x", "y")]
+    assert len(scales) >= 2 * (3 + len(result.settings))
+    assert all(scale["nice"] is False and len(scale["domain"]) == 2 for scale in scales)
+
+
 def test_every_axis_has_a_unit_or_a_number(result: bp.Result) -> None:
     def titles(value: object) -> Iterator[str]:
         if isinstance(value, dict):
