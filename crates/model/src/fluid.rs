@@ -39,7 +39,7 @@
 //! In all of them a queue that is full loses what it cannot hold, and where the senders are not split off by a PEP they
 //! take that for a mark.
 
-use bentpipe_queue::law::{MOST_STATES, Seen, Service};
+use bentpipe_queue::law::{Arrivals, MOST_STATES, Seen, Service};
 use bentpipe_scenario::{Equations, Feedback, Ramp};
 
 use crate::solve::Delayed;
@@ -79,6 +79,8 @@ pub struct Fluid<'a> {
 struct Rates {
     /// At the mark point.
     offered: f64,
+    /// The same in packets of the link.
+    load: f64,
     /// Share that is marked there.
     p: f64,
     /// Accepted there, in packets of the link.
@@ -123,9 +125,11 @@ impl<'a> Fluid<'a> {
             Equations::SingleQueue => y[SENDERS],
         };
         let offered = senders.max(0.0) + s.background;
-        let p = s.law.mark(&y[LAW..LAW + s.law.states()], y[QUEUE].max(0.0));
-        let accepted = if s.drops { offered * (1.0 - p) } else { offered } * s.packets_per_segment;
-        Rates { offered, p, accepted }
+        let load = offered * s.packets_per_segment;
+        let arrivals = Arrivals { q: y[QUEUE].max(0.0), load, capacity: s.capacity.at(t) };
+        let p = s.law.mark(&y[LAW..LAW + s.law.states()], &arrivals);
+        let accepted = if s.drops { load * (1.0 - p) } else { load };
+        Rates { offered, load, p, accepted }
     }
 
     /// How fast the queue `q` grows, and how much it loses, with `inflow` [packets/s].
@@ -254,6 +258,7 @@ impl Delayed<VARIABLES, LAGS> for Fluid<'_> {
             q,
             dq,
             offered: now.offered,
+            load: now.load,
             accepted: now.accepted,
             capacity: s.capacity.at(t),
             output,

@@ -2,11 +2,12 @@
 
 use std::fmt;
 
+use bentpipe_queue::law::{Given, Reading};
 use bentpipe_queue::registry::AQMS;
 use bentpipe_queue::{Law, Limit, Marking};
 use bentpipe_scenario::{
-    AqmSpec, Capacity as LinkCapacity, Delay, Direction, Equations, Feedback, Gateway, Hop, Pattern, Place,
-    Ramp, Scenario, Subject, Tcp, Traffic, TrafficKind,
+    AqmSpec, Capacity as LinkCapacity, Delay, Direction, Equations, Feedback, Gateway, Hop, Laws, Pattern,
+    Place, Ramp, Scenario, Subject, Tcp, Traffic, TrafficKind,
 };
 use bentpipe_units::{Duration, Rng};
 
@@ -179,7 +180,12 @@ impl System {
         let packet = found.gateway.map_or(senders.segment, |g| g.spacelink.packet as f64);
         let packets_per_segment =
             found.gateway.map_or(1.0, |g| senders.payload / (g.spacelink.packet - g.spacelink.header) as f64);
-        let law = law(found.aqm, packet)?;
+        let reading = match (models.laws, equations) {
+            (Some(Laws::Printed), _) => Reading::Printed,
+            (Some(Laws::Actual), _) | (None, Equations::EndToEnd) => Reading::Actual,
+            (None, _) => Reading::Printed,
+        };
+        let law = law(found.aqm, &Given { packet, reading })?;
         let tick = found.gateway.and_then(|g| g.regulator.tick).unwrap_or(Duration::ZERO);
         let mean_delay = found.gateway.map_or(0.0, |g| g.pep.delay.as_secs_f64() + 0.5 * tick.as_secs_f64());
         let limit = f64::from(found.limit.packets).min(found.limit.bytes as f64 / packet);
@@ -228,7 +234,7 @@ pub(crate) fn name(equations: Equations) -> &'static str {
     }
 }
 
-fn law(aqm: &AqmSpec, packet: f64) -> Result<Box<dyn Law>, Error> {
+fn law(aqm: &AqmSpec, given: &Given) -> Result<Box<dyn Law>, Error> {
     let algorithm = aqm.algorithm;
     let with: Vec<_> = AQMS.iter().filter(|a| a.law.is_some()).map(|a| a.name).collect();
     if !aqm.outside.is_empty() {
@@ -248,7 +254,7 @@ fn law(aqm: &AqmSpec, packet: f64) -> Result<Box<dyn Law>, Error> {
             with.join(", ")
         ));
     };
-    law(&aqm.values, packet).map_err(|e| Error::Scenario(format!("aqm.{}: {}", e.name, e.problem)))
+    law(&aqm.values, given).map_err(|e| Error::Scenario(format!("aqm.{}: {}", e.name, e.problem)))
 }
 
 /// The subject's queue.

@@ -8,6 +8,35 @@
 /// The most state variables that a law may have.
 pub const MOST_STATES: usize = 4;
 
+/// Which of two laws is meant where the papers print one that differs from what the algorithm does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// As the papers print it: what their models have shown is shown again.
+    Printed,
+    /// As the algorithm acts, packet by packet.
+    Actual,
+}
+
+/// What a law is made for, besides the algorithm's parameters.
+#[derive(Clone, Copy, Debug)]
+pub struct Given {
+    /// Mean length of a packet on the watched queue's link [bytes].
+    pub packet: f64,
+    /// Which law is meant.
+    pub reading: Reading,
+}
+
+/// What arrives at the mark point, and what it finds.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrivals {
+    /// The watched queue [packets].
+    pub q: f64,
+    /// What arrives, in packets as long as the link's [packets/s].
+    pub load: f64,
+    /// What the watched queue's link can send [packets/s].
+    pub capacity: f64,
+}
+
 /// How a queue's service depends on its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Service {
@@ -41,9 +70,11 @@ pub struct Seen {
     pub q: f64,
     /// How fast it grows [packets/s].
     pub dq: f64,
-    /// What arrives at the mark point [packets/s].
+    /// What arrives at the mark point, in packets as they are there [packets/s].
     pub offered: f64,
-    /// What is accepted there, marked or not [packets/s].
+    /// The same in packets as long as the link's [packets/s].
+    pub load: f64,
+    /// What is accepted there, marked or not, in packets as long as the link's [packets/s].
     pub accepted: f64,
     /// What the watched queue's link can send [packets/s].
     pub capacity: f64,
@@ -58,6 +89,12 @@ pub struct Seen {
 }
 
 impl Seen {
+    /// What of this is known before anything is marked.
+    #[must_use]
+    pub fn arrivals(&self) -> Arrivals {
+        Arrivals { q: self.q, load: self.load, capacity: self.capacity }
+    }
+
     /// The rate at which a virtual queue of `level` packets changes that `inflow` joins and that is served at `rate`
     /// [packets/s].
     #[must_use]
@@ -71,11 +108,10 @@ impl Seen {
         dx.max((low - x) / self.grain).min((high - x) / self.grain)
     }
 
-    /// Packets a second that an average over arrivals is moved by: the arrivals', and while less arrives than the link
-    /// could send, what the link could send, for an idle link lets an average decay as if so many had found it empty.
+    /// The share of the time for which the link has nothing to send.
     #[must_use]
-    pub fn samples(&self) -> f64 {
-        self.offered.max(self.capacity)
+    pub fn idle(&self) -> f64 {
+        if self.capacity > 0.0 { (1.0 - self.output / self.capacity).max(0.0) } else { 0.0 }
     }
 }
 
@@ -87,8 +123,8 @@ pub trait Law: Send + Sync {
     /// Writes their values at the start, one for each; zeros where nothing is done.
     fn start(&self, _x: &mut [f64]) {}
 
-    /// The share of the packets that is marked, 0 to 1, with the state variables `x` and `q` packets in the watched queue.
-    fn mark(&self, x: &[f64], q: f64) -> f64;
+    /// The share of the packets that is marked, 0 to 1, with the state variables `x`.
+    fn mark(&self, x: &[f64], arrivals: &Arrivals) -> f64;
 
     /// Writes how fast the state variables `x` change [1/s] to `dx`, one for each, where the share `p` is marked.
     fn derive(&self, x: &[f64], p: f64, seen: &Seen, dx: &mut [f64]);
@@ -122,6 +158,30 @@ impl Ramp {
     }
 }
 
+/// A virtual queue of so many packets that marks what would not fit in it. Marked packets do not join it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounded(pub f64);
+
+impl Bounded {
+    /// The share of `load` that finds no room where `v` packets are served at `rate` [packets/s]: none while there is room,
+    /// and then what exceeds the service, `1 - rate / load`, so that the queue stays full. Single packets find no room where
+    /// less than one would fit, so a queue that is full lacks between none and one of its size: half a packet on average.
+    pub fn mark(self, v: f64, load: f64, rate: f64) -> f64 {
+        if self.0 < 1.0 {
+            1.0
+        } else if v > self.0 - 0.5 && load > rate {
+            1.0 - rate / load
+        } else {
+            0.0
+        }
+    }
+
+    /// How fast it grows [packets/s] where the share `p` of the load is marked.
+    pub fn change(self, v: f64, p: f64, rate: f64, seen: &Seen) -> f64 {
+        seen.within(v, seen.virtual_queue(v, (1.0 - p) * seen.load, rate), 0.0, self.0)
+    }
+}
+
 /// Marks nothing and has no state.
 pub(crate) struct Nothing;
 
@@ -130,7 +190,7 @@ impl Law for Nothing {
         0
     }
 
-    fn mark(&self, _x: &[f64], _q: f64) -> f64 {
+    fn mark(&self, _x: &[f64], _arrivals: &Arrivals) -> f64 {
         0.0
     }
 

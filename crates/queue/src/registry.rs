@@ -1,6 +1,6 @@
 //! Every algorithm there is: one line each.
 
-use crate::law::Law;
+use crate::law::{Given, Law};
 use crate::params::{Param, ParamError, Value, Values};
 use crate::{Aqm, Marking, Scheduler, aqm, marking, sched};
 
@@ -24,7 +24,7 @@ pub struct Algorithm {
     /// # Errors
     /// Where two values do not go together.
     pub build: fn(&Values) -> Result<Box<dyn Aqm>, ParamError>,
-    /// Makes its fluid law, with checked values and the mean length of a packet [bytes]; none where it has none.
+    /// Makes its fluid law with checked values; none where it has none.
     ///
     /// # Errors
     /// Where there is none for one of the values.
@@ -32,7 +32,7 @@ pub struct Algorithm {
 }
 
 /// Makes a fluid law.
-pub type MakeLaw = fn(&Values, f64) -> Result<Box<dyn Law>, ParamError>;
+pub type MakeLaw = fn(&Values, &Given) -> Result<Box<dyn Law>, ParamError>;
 
 /// Where an algorithm may be placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

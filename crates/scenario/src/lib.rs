@@ -48,7 +48,7 @@ pub use model::{
     Regulator, Rto, Rtp, Run, SchedulerSpec, Sctp, Setting, Spacelink, Subject, Tcp, Traffic, TrafficKind,
     TransmitQueue, Transport,
 };
-pub use models::{Equations, Feedback, Fourier, MeasuredSeries, ModelKind, Models};
+pub use models::{Equations, Feedback, Fourier, Laws, MeasuredSeries, ModelKind, Models};
 pub use packets::{Absence, Capture, DATAGRAM_HEADER, Frames, Gop, Movie, Packets, Pattern, State};
 pub use scenario::{Effective, Origin, Scenario};
 pub use schema::json_schema;

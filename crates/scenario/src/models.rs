@@ -3,7 +3,7 @@
 use bentpipe_units::Duration;
 use serde::{Deserialize, Serialize};
 
-pub use crate::file::{Equations, Feedback, ModelKind};
+pub use crate::file::{Equations, Feedback, Laws, ModelKind};
 use crate::files::{Data, Digest};
 
 /// How the models see the scenario.
@@ -15,6 +15,8 @@ pub struct Models {
     pub equations: Option<Equations>,
     /// When the senders hear of marks; none: as printed.
     pub feedback: Option<Feedback>,
+    /// Which fluid laws of AQMs; none: what the equations suggest.
+    pub laws: Option<Laws>,
     /// The unit of time of the papers' equations.
     #[serde(serialize_with = "crate::canonical::ns")]
     pub time_unit: Duration,

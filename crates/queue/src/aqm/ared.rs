@@ -29,9 +29,9 @@
 
 use bentpipe_units::{Duration, Instant};
 
-use super::average::{self, Average};
+use super::average::{self, Average, Follow};
 use super::lottery::{self, Lottery};
-use crate::law::{Law, Ramp, Seen};
+use crate::law::{Arrivals, Given, Law, Ramp, Seen};
 use crate::registry::{Algorithm, Placement};
 use crate::{Aqm, Cx, Link, Packet, Param, ParamError, Range, Tune, Unit, Values, Verdict};
 
@@ -44,7 +44,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
     presets: &[],
     placement: Placement::Anywhere,
     build: |values| Ok(Box::new(Ared::new(values)?)),
-    law: Some(|values, _| Ok(Box::new(AredLaw::new(values)?))),
+    law: Some(|values, given| Ok(Box::new(AredLaw::new(values, given)?))),
 };
 
 /// Floyd et al. 2001, section 4: the average looks back over a second.
@@ -207,14 +207,15 @@ impl Aqm for Ared {
 /// per `interval`, that is by `ln(0.9) / interval`, as long as the average is above or below the target. A hysteresis,
 /// which counts looks, is not in it, and `feng`, which acts on crossings, has no law.
 struct AredLaw {
-    w_q: f64,
+    average: Follow,
     max_p: f64,
     interval: f64,
     ramp: Ramp,
+    share: fn(f64) -> f64,
 }
 
 impl AredLaw {
-    fn new(v: &Values) -> Result<Self, ParamError> {
+    fn new(v: &Values, given: &Given) -> Result<Self, ParamError> {
         v.in_order("min_th", "max_th")?;
         if v.name("variant") != "floyd" {
             let problem = format!("found {}; allowed in a fluid model: floyd", v.name("variant"));
@@ -222,10 +223,11 @@ impl AredLaw {
         }
         let ramp = Ramp { min_th: v.number("min_th"), max_th: v.number("max_th"), gentle: v.flag("gentle") };
         Ok(Self {
-            w_q: v.number("w_q"),
+            average: Follow::new(v, given),
             max_p: v.number("max_p").clamp(LEAST_P, GREATEST_P),
             interval: v.number("interval"),
             ramp,
+            share: lottery::share_of(given.reading, false),
         })
     }
 }
@@ -239,13 +241,13 @@ impl Law for AredLaw {
         x[1] = self.max_p;
     }
 
-    fn mark(&self, x: &[f64], _q: f64) -> f64 {
-        self.ramp.at(x[0], x[1])
+    fn mark(&self, x: &[f64], _arrivals: &Arrivals) -> f64 {
+        (self.share)(self.ramp.at(x[0], x[1]))
     }
 
     fn derive(&self, x: &[f64], _p: f64, seen: &Seen, dx: &mut [f64]) {
         let (avg, max_p) = (x[0], x[1]);
-        dx[0] = average::follow(self.w_q, avg, seen);
+        dx[0] = self.average.change(avg, seen);
         let span = self.ramp.max_th - self.ramp.min_th;
         let per_look = if avg > self.ramp.min_th + 0.6 * span {
             (max_p / 4.0).min(0.01)

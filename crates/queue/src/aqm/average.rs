@@ -6,7 +6,7 @@
 
 use bentpipe_units::Instant;
 
-use crate::law::Seen;
+use crate::law::{Given, Reading, Seen};
 use crate::{Cx, Param, Range, Tune, Unit, Values};
 
 /// The weight of a sample, by default that of RED 1.
@@ -86,9 +86,29 @@ impl Average {
     }
 }
 
-/// How fast the average `avg` of a fluid queue changes [packets/s]: see RED's law. A weight of 1 makes it the queue itself,
-/// as closely as the grain of time allows.
-pub(super) fn follow(w_q: f64, avg: f64, seen: &Seen) -> f64 {
-    let rate = (-libm::log1p(-w_q) * seen.samples()).min(1.0 / seen.grain);
-    rate * (seen.q - avg)
+/// The average of a fluid queue: see RED's law.
+pub(super) struct Follow {
+    w_q: f64,
+    reading: Reading,
+}
+
+impl Follow {
+    pub fn new(v: &Values, given: &Given) -> Self {
+        Self { w_q: v.number("w_q"), reading: given.reading }
+    }
+
+    /// How fast the average `avg` changes [packets/s]. A weight of 1 makes it the queue itself, as closely as the grain of
+    /// time allows.
+    ///
+    /// Each packet that finds the link busy is a sample, and an idle link lets the average decay as if as many packets as it
+    /// could send had found the queue empty. In the papers' models the time between samples is that between arrivals, here
+    /// never longer than between packets on the link.
+    pub fn change(&self, avg: f64, seen: &Seen) -> f64 {
+        let samples = match self.reading {
+            Reading::Printed => seen.offered.max(seen.capacity),
+            Reading::Actual => seen.offered + seen.idle() * (seen.capacity - seen.offered),
+        };
+        let rate = (-libm::log1p(-self.w_q) * samples).min(1.0 / seen.grain);
+        rate * (seen.q - avg)
+    }
 }

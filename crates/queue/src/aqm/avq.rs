@@ -23,7 +23,7 @@
 
 use bentpipe_units::Instant;
 
-use crate::law::{Law, Seen};
+use crate::law::{Arrivals, Bounded, Given, Law, Reading, Seen};
 use crate::registry::{Algorithm, Placement, Preset};
 use crate::{Aqm, Cx, Packet, Param, ParamError, Range, Tune, Unit, Value, Values, Verdict};
 
@@ -36,7 +36,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
     presets: PRESETS,
     placement: Placement::Anywhere,
     build: |values| Ok(Box::new(Avq::new(values)?)),
-    law: Some(|values, packet| Ok(Box::new(AvqLaw::new(values, packet)))),
+    law: Some(law),
 };
 
 const PARAMS: &[Param] = &[
@@ -184,29 +184,89 @@ impl Aqm for Avq {
     }
 }
 
+/// AVQ as a fluid: the virtual queue fills with what is not marked and is served at `C'`, and once it is full what exceeds
+/// that is marked: `dv/dt = (1 - p) λ - C'` within 0 and `B`; `p = 0` while `v < B`, else `1 - C' / λ`. With `adapt`, `dC'/dt =
+/// alpha (gamma C - λ)` within 0 and `C`, as the algorithm has it for each packet; with `accepted` the load is what is accepted.
+struct AvqLaw {
+    buffer: Bounded,
+    service: Service,
+}
+
+impl Law for AvqLaw {
+    fn states(&self) -> usize {
+        2
+    }
+
+    fn start(&self, x: &mut [f64]) {
+        x[1] = self.service.start();
+    }
+
+    fn mark(&self, x: &[f64], arrivals: &Arrivals) -> f64 {
+        self.buffer.mark(x[0], arrivals.load, x[1])
+    }
+
+    fn derive(&self, x: &[f64], p: f64, seen: &Seen, dx: &mut [f64]) {
+        dx[0] = self.buffer.change(x[0], p, x[1], seen);
+        dx[1] = self.service.change(x[1], seen);
+    }
+
+    fn probe(&self, x: &[f64], out: &mut dyn FnMut(&'static str, f64)) {
+        self.service.probe(x[0], x[1], out);
+    }
+}
+
 /// AVQ as a fluid, as printed [B07 4.4]: `dp/dt = -p` while `v < (max_th - min_th) / 2`, else `1 - p`, per unit of time of
 /// that model (100 ms); `dv/dt` as AVQRED's, served at `C'`.
 ///
 /// AVQ has no thresholds; those that go with its buffer are RED's of the same chapter, 60 and 120 packets, whose middle is
 /// the buffer `B`, 90 packets. So `(max_th - min_th) / 2` is `B / 3`, a third of where the algorithm itself marks:
-/// `(max_th + min_th) / 2` would be `B`, and may have been meant. With `adapt`, `C'` is a variable of its own.
-struct AvqLaw {
+/// `(max_th + min_th) / 2` would be `B`, and may have been meant.
+struct AvqPrinted {
     /// [packets]
     threshold: f64,
+    service: Service,
+}
+
+impl Law for AvqPrinted {
+    fn states(&self) -> usize {
+        3
+    }
+
+    fn start(&self, x: &mut [f64]) {
+        x[2] = self.service.start();
+    }
+
+    fn mark(&self, x: &[f64], _arrivals: &Arrivals) -> f64 {
+        x[1].clamp(0.0, 1.0)
+    }
+
+    fn derive(&self, x: &[f64], _p: f64, seen: &Seen, dx: &mut [f64]) {
+        let (v, p, c) = (x[0], x[1], x[2]);
+        dx[0] = seen.virtual_queue(v, seen.accepted, c);
+        dx[1] = (f64::from(v >= self.threshold) - p) / seen.unit;
+        dx[2] = self.service.change(c, seen);
+    }
+
+    fn probe(&self, x: &[f64], out: &mut dyn FnMut(&'static str, f64)) {
+        self.service.probe(x[0], x[2], out);
+    }
+}
+
+/// What the virtual queue of a fluid is served at.
+struct Service {
     gamma: f64,
     alpha: f64,
     adapt: bool,
     accepted: bool,
-    /// [packets/s]
+    /// C [packets/s]
     capacity: f64,
     /// Mean length [bytes].
     packet: f64,
 }
 
-impl AvqLaw {
+impl Service {
     fn new(v: &Values, packet: f64) -> Self {
         Self {
-            threshold: v.number("buffer") / packet / 3.0,
             gamma: v.number("gamma"),
             alpha: v.number("alpha"),
             adapt: v.flag("adapt"),
@@ -215,34 +275,31 @@ impl AvqLaw {
             packet,
         }
     }
+
+    fn start(&self) -> f64 {
+        self.gamma * self.capacity
+    }
+
+    fn change(&self, c: f64, seen: &Seen) -> f64 {
+        if !self.adapt {
+            return 0.0;
+        }
+        let load = if self.accepted { seen.accepted } else { seen.load };
+        seen.within(c, self.alpha * (self.gamma * self.capacity - load), 0.0, self.capacity)
+    }
+
+    fn probe(&self, v: f64, c: f64, out: &mut dyn FnMut(&'static str, f64)) {
+        out("VQ", self.packet * v);
+        out("virtual_capacity", 8.0 * self.packet * c);
+    }
 }
 
-impl Law for AvqLaw {
-    fn states(&self) -> usize {
-        3
-    }
-
-    fn start(&self, x: &mut [f64]) {
-        x[2] = if self.adapt { self.capacity } else { self.gamma * self.capacity };
-    }
-
-    fn mark(&self, x: &[f64], _q: f64) -> f64 {
-        x[1].clamp(0.0, 1.0)
-    }
-
-    fn derive(&self, x: &[f64], _p: f64, seen: &Seen, dx: &mut [f64]) {
-        let (v, p, c) = (x[0], x[1], x[2]);
-        dx[0] = seen.virtual_queue(v, seen.accepted, c);
-        dx[1] = (f64::from(v >= self.threshold) - p) / seen.unit;
-        let load = if self.accepted { seen.accepted } else { seen.offered };
-        let change = if self.adapt { self.alpha * (self.gamma * self.capacity - load) } else { 0.0 };
-        dx[2] = seen.within(c, change, 0.0, self.capacity);
-    }
-
-    fn probe(&self, x: &[f64], out: &mut dyn FnMut(&'static str, f64)) {
-        out("VQ", self.packet * x[0]);
-        out("virtual_capacity", 8.0 * self.packet * x[2]);
-    }
+fn law(v: &Values, given: &Given) -> Result<Box<dyn Law>, ParamError> {
+    let (buffer, service) = (v.number("buffer") / given.packet, Service::new(v, given.packet));
+    Ok(match given.reading {
+        Reading::Printed => Box::new(AvqPrinted { threshold: buffer / 3.0, service }),
+        Reading::Actual => Box::new(AvqLaw { buffer: Bounded(buffer), service }),
+    })
 }
 
 #[cfg(test)]

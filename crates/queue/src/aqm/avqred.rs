@@ -26,7 +26,7 @@
 use bentpipe_units::{Duration, Instant};
 
 use super::lottery::{self, Lottery};
-use crate::law::{Law, Ramp, Seen};
+use crate::law::{Arrivals, Given, Law, Ramp, Seen};
 use crate::marking;
 use crate::registry::{Algorithm, Placement, Preset};
 use crate::{Aqm, Cx, Link, Packet, Param, ParamError, Range, Tune, Unit, Value, Values, Verdict};
@@ -40,7 +40,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
     presets: PRESETS,
     placement: Placement::Anywhere,
     build: |values| Ok(Box::new(AvqRed::new(values)?)),
-    law: Some(|values, _| Ok(Box::new(AvqRedLaw::new(values)?))),
+    law: Some(|values, given| Ok(Box::new(AvqRedLaw::new(values, given)?))),
 };
 
 /// The rate is measured over no less than this.
@@ -228,10 +228,11 @@ struct AvqRedLaw {
     /// [packets/s]
     max_capacity: f64,
     mean_packet: f64,
+    share: fn(f64) -> f64,
 }
 
 impl AvqRedLaw {
-    fn new(v: &Values) -> Result<Self, ParamError> {
+    fn new(v: &Values, given: &Given) -> Result<Self, ParamError> {
         AvqRed::new(v)?;
         let packets = |name| v.number(name) / (8.0 * v.number("mean_packet"));
         Ok(Self {
@@ -240,6 +241,7 @@ impl AvqRedLaw {
             min_capacity: packets("min_capacity"),
             max_capacity: packets("max_capacity"),
             mean_packet: v.number("mean_packet"),
+            share: lottery::share_of(given.reading, false),
         })
     }
 }
@@ -253,8 +255,8 @@ impl Law for AvqRedLaw {
         x[1] = self.max_capacity;
     }
 
-    fn mark(&self, x: &[f64], _q: f64) -> f64 {
-        self.ramp.at(x[0], 1.0)
+    fn mark(&self, x: &[f64], _arrivals: &Arrivals) -> f64 {
+        (self.share)(self.ramp.at(x[0], 1.0))
     }
 
     fn derive(&self, x: &[f64], _p: f64, seen: &Seen, dx: &mut [f64]) {

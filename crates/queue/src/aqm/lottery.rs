@@ -7,6 +7,7 @@
 
 use bentpipe_units::Rng;
 
+use crate::law::Reading;
 use crate::{Param, Range, Tune, Unit};
 
 /// The lower threshold, by default a target delay of 33 ms.
@@ -127,9 +128,115 @@ fn spread_late(p_b: f64, count: i64) -> f64 {
     }
 }
 
+/// What the lottery makes of a marking function: as printed, that itself; else [`share`], or [`share_late`] with `wait`.
+pub(super) fn share_of(reading: Reading, wait: bool) -> fn(f64) -> f64 {
+    match (reading, wait) {
+        (Reading::Printed, _) => |p_b| p_b,
+        (Reading::Actual, false) => share,
+        (Reading::Actual, true) => share_late,
+    }
+}
+
+/// The share of packets that are marked while `p_b` stays the same.
+///
+/// The first packet after a mark has count 1. Of `k` packets after a mark none is marked with the probability
+///
+///     Π (1 - p_b / (1 - i p_b)) = Π (1 - (i+1) p_b) / (1 - i p_b) = (1 - (k+1) p_b) / (1 - p_b),   i = 1 … k
+///
+/// as long as that is not below 0, that is for `k < n = floor(1 / p_b)`, and with 0 from there on. The mean gap is the sum of
+/// that over `k = 0, 1, …`, and the share is one over it:
+///
+///     (1 - p_b) / (n - p_b n (n+1) / 2)
+///
+/// With `p_b = 1/n` that is `2 / n`: marks are twice as many as the marking function says. From `p_b = 1/2` on it is 1.
+#[must_use]
+pub(super) fn share(p_b: f64) -> f64 {
+    if p_b < TINY {
+        return 2.0 * p_b;
+    }
+    if p_b >= 0.5 {
+        return 1.0;
+    }
+    let n = (1.0 / p_b).floor();
+    (1.0 - p_b) / (n - 0.5 * p_b * n * (n + 1.0))
+}
+
+/// … where the first `1 / p_b` packets after a mark are spared.
+///
+/// With `m = ceil(1 / p_b)` the first `m - 1` are never marked, and none of `k >= m` with the probability
+///
+///     Π (1 - p_b / (2 - i p_b)) = (2 - (k+1) p_b) / (2 - m p_b),   i = m … k
+///
+/// for `k < n = floor(2 / p_b)`. The mean gap is `m` and the sum of that over `k = m … n-1`:
+///
+///     m + (2 (n - m) - p_b (n (n+1) - m (m+1)) / 2) / (2 - m p_b)
+///
+/// With `p_b = 1/m` that is `(3m - 1) / 2`, so for a small `p_b` the share is two thirds of it. A little below `1/m` one more
+/// packet is spared, so there the share jumps, by about a third of `p_b` times itself.
+#[must_use]
+pub(super) fn share_late(p_b: f64) -> f64 {
+    if p_b < TINY {
+        return p_b * 2.0 / 3.0;
+    }
+    let (m, n) = ((1.0 / p_b).ceil(), (2.0 / p_b).floor());
+    let sum = 2.0 * (n - m) - 0.5 * p_b * (n * (n + 1.0) - m * (m + 1.0));
+    1.0 / (m + sum / (2.0 - m * p_b))
+}
+
+/// Below this the sums have no digits left, and gaps are as good as continuous.
+const TINY: f64 = 1e-7;
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// By hand: 1/4 gives gaps of 1, 2 or 3, each as likely (see below), so 1/2; 1/3 gives 1 or 2, so 2/3. At 2/5 the first
+    /// packet is marked with (2/5) / (3/5) = 2/3 and the second for certain: a mean gap of 4/3. With `wait` 1/2 spares one and
+    /// marks the next with 1/2, 1: 2.5; 2/5 spares two, then 1/2, 1: 3.5; 1/3 spares two, then 1/3, 1/2, 1: 4; at 2/3 count 2 has 2/3 / (2 - 4/3) = 1, so 2.
+    #[test]
+    fn shares_worked_out_by_hand() {
+        for (p_b, even, late) in [
+            (0.0, 0.0, 0.0),
+            (0.25, 0.5, 1.0 / 5.5),
+            (1.0 / 3.0, 2.0 / 3.0, 0.25),
+            (0.4, 0.75, 1.0 / 3.5),
+            (0.5, 1.0, 0.4),
+            (2.0 / 3.0, 1.0, 0.5),
+            (1.0, 1.0, 1.0),
+        ] {
+            assert!((share(p_b) - even).abs() < 1e-12, "{p_b}: {}", share(p_b));
+            assert!((share_late(p_b) - late).abs() < 1e-12, "{p_b}: {}", share_late(p_b));
+        }
+    }
+
+    /// Of 40 000 packets the lottery marks the share that the formulas say. Gaps vary no more than by their own length, so the
+    /// standard error of a share is at most sqrt(share / 40 000).
+    #[test]
+    fn the_lottery_marks_its_share() {
+        for wait in [false, true] {
+            for p_b in [0.003, 0.02, 0.07, 0.15, 0.23, 0.29, 0.36, 0.45, 0.55, 0.7, 0.85, 0.97] {
+                let mut lottery = Lottery { wait, gentle: true, ..Lottery::new(0.0, 1.0, 1.0) };
+                let mut rng = Rng::stream(3, "lottery", 0, "share");
+                let marks = (0..40_000).filter(|_| lottery.draw(p_b, 1.0, &mut rng)).count() as f64 / 4e4;
+                let expected = share_of(Reading::Actual, wait)(p_b);
+                let error = (expected / 4e4).sqrt();
+                assert!(
+                    (marks - expected).abs() < 4.0 * error,
+                    "{p_b}, wait {wait}: {marks}, not {expected}"
+                );
+            }
+        }
+    }
+
+    /// Nothing jumps where the number of possible gaps changes, or where the sums have lost their digits.
+    #[test]
+    fn the_share_is_continuous() {
+        for p_b in [TINY, 1e-4, 0.1, 0.2, 0.25, 1.0 / 3.0, 0.5] {
+            let (below, above) = (share(p_b * (1.0 - 1e-9)), share(p_b * (1.0 + 1e-9)));
+            assert!((above / below - 1.0).abs() < 1e-6, "{p_b}: {below}, {above}");
+        }
+        assert!((share_late(2.0 * TINY) / share_late(0.5 * TINY) - 4.0).abs() < 1e-6);
+    }
 
     /// With `p_b` = 1/4 the printed formula gives 1/4, 1/3, 1/2, 1: the fourth packet after a mark is
     /// marked for certain.

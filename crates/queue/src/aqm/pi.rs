@@ -19,7 +19,7 @@
 
 use bentpipe_units::{Duration, Instant};
 
-use crate::law::{Law, Seen};
+use crate::law::{Arrivals, Law, Seen};
 use crate::registry::{Algorithm, Placement};
 use crate::{Aqm, Cx, Packet, Param, Range, Tune, Unit, Values, Verdict};
 
@@ -138,7 +138,7 @@ impl Law for PiLaw {
         1
     }
 
-    fn mark(&self, x: &[f64], _q: f64) -> f64 {
+    fn mark(&self, x: &[f64], _arrivals: &Arrivals) -> f64 {
         x[0].clamp(0.0, 1.0)
     }
 
@@ -148,7 +148,7 @@ impl Law for PiLaw {
     }
 
     fn probe(&self, x: &[f64], out: &mut dyn FnMut(&'static str, f64)) {
-        out("p", self.mark(x, 0.0));
+        out("p", x[0].clamp(0.0, 1.0));
     }
 }
 

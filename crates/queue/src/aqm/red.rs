@@ -28,9 +28,9 @@
 //! packets, the more the queue swings, and between swings the link may idle. `avqred` does without that delay. Its
 //! thresholds are packets: after a change of the link's rate, or in a fade, they stand for another delay.
 
-use super::average::{self, Average};
+use super::average::{self, Average, Follow};
 use super::lottery::{self, Lottery};
-use crate::law::{Law, Ramp, Seen};
+use crate::law::{Arrivals, Given, Law, Ramp, Seen};
 use crate::marking;
 use crate::registry::{Algorithm, Placement, Preset};
 use crate::{Aqm, Cx, Packet, Param, ParamError, Tune, Value, Values, Verdict};
@@ -44,7 +44,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
     presets: PRESETS,
     placement: Placement::Anywhere,
     build: |values| Ok(Box::new(Red::new(values)?)),
-    law: Some(|values, _| Ok(Box::new(RedLaw::new(values)?))),
+    law: Some(|values, given| Ok(Box::new(RedLaw::new(values, given)?))),
 };
 
 const PARAMS: &[Param] = &[
@@ -145,18 +145,21 @@ impl Aqm for Red {
 
 /// RED as a fluid [B07 4.4]: each arrival moves the average by the share `w_q` towards the queue, so `δ` after it
 /// `avg - q` has shrunk to `1 - w_q` of itself: `d avg / dt = ln(1 - w_q) / δ (avg - q)`, with `δ` the time between
-/// arrivals. The marking function is `p_b`; that marks are spread evenly is not in it, nor are `wait` and `ns2`.
+/// arrivals. The marking function is `p_b`, as printed; what comes of it, where marks are spread evenly, also with `wait`,
+/// is [`lottery::share`]. Not in the law are `ns2` and, in byte mode, that packets differ in length.
 struct RedLaw {
-    w_q: f64,
+    average: Follow,
     max_p: f64,
     ramp: Ramp,
+    share: fn(f64) -> f64,
 }
 
 impl RedLaw {
-    fn new(v: &Values) -> Result<Self, ParamError> {
+    fn new(v: &Values, given: &Given) -> Result<Self, ParamError> {
         v.in_order("min_th", "max_th")?;
         let ramp = Ramp { min_th: v.number("min_th"), max_th: v.number("max_th"), gentle: v.flag("gentle") };
-        Ok(Self { w_q: v.number("w_q"), max_p: v.number("max_p"), ramp })
+        let share = lottery::share_of(given.reading, v.flag("wait"));
+        Ok(Self { average: Follow::new(v, given), max_p: v.number("max_p"), ramp, share })
     }
 }
 
@@ -165,12 +168,12 @@ impl Law for RedLaw {
         1
     }
 
-    fn mark(&self, x: &[f64], _q: f64) -> f64 {
-        self.ramp.at(x[0], self.max_p)
+    fn mark(&self, x: &[f64], _arrivals: &Arrivals) -> f64 {
+        (self.share)(self.ramp.at(x[0], self.max_p))
     }
 
     fn derive(&self, x: &[f64], _p: f64, seen: &Seen, dx: &mut [f64]) {
-        dx[0] = average::follow(self.w_q, x[0], seen);
+        dx[0] = self.average.change(x[0], seen);
     }
 
     fn probe(&self, x: &[f64], out: &mut dyn FnMut(&'static str, f64)) {

@@ -19,7 +19,7 @@ pub use forms::{Either, LAWS, Law, Named, Normal, OneOf, Share};
 pub use gateway::{
     BufferPer, FlowKey, Gateway, Gateways, MarkingName, Pep, PlaceName, ProtocolName, RateOrLink, Spacelink,
 };
-pub use models::{Equations, Feedback, ModelKind, Models};
+pub use models::{Equations, Feedback, Laws, ModelKind, Models};
 pub use traffic::{Congestion, ConnectionPer, Ecn, Ramp, RtoName, Tcp, Traffic, Window};
 pub use transport::{Rtp, Sctp, Transport};
 

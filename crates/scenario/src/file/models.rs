@@ -21,6 +21,10 @@ pub struct Models {
     /// "end_to_end" and "none" with the others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub feedback: Option<Feedback>,
+    /// Fluid: the laws of AQMs, as the papers print them or as the algorithms act. Absent: "actual" with the equations
+    /// "end_to_end", else "printed".
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub laws: Option<Laws>,
     /// Fluid: the unit of time of the papers' equations.
     pub time_unit: Span,
     /// Fluid: the step of the integration.
@@ -47,6 +51,7 @@ impl Default for Models {
             kind: None,
             equations: None,
             feedback: None,
+            laws: None,
             time_unit: Span::of(100_000_000),
             step: Span::of(1_000_000),
             history: Span::of(10_000_000_000),
@@ -69,6 +74,18 @@ pub enum ModelKind {
     Fluid,
     /// A Markov-modulated queue.
     Markov,
+}
+
+/// Which fluid law of an AQM is meant, where the papers print one that differs from what the algorithm does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Laws {
+    /// As printed: RED's marking function is the share that is marked; AVQ's probability rises while its virtual queue is
+    /// above a threshold.
+    Printed,
+    /// As the algorithm acts: RED spreads its marks evenly, and so marks about twice as many; AVQ marks what would overflow
+    /// its virtual queue.
+    Actual,
 }
 
 /// The fluid equations of a paper.

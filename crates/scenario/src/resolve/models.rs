@@ -37,6 +37,7 @@ pub fn models(cx: &Cx<'_>, raw: Option<&file::Models>) -> Result<Models, Error> 
         kind: raw.kind,
         equations: raw.equations,
         feedback: raw.feedback,
+        laws: raw.laws,
         time_unit: unit,
         step: at,
         history,
