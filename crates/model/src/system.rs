@@ -185,10 +185,10 @@ impl System {
             (Some(Laws::Actual), _) | (None, Equations::EndToEnd) => Reading::Actual,
             (None, _) => Reading::Printed,
         };
-        let law = law(found.aqm, &Given { packet, reading })?;
+        let limit = f64::from(found.limit.packets).min(found.limit.bytes as f64 / packet);
+        let law = law(found.aqm, &Given { packet, limit, reading })?;
         let tick = found.gateway.and_then(|g| g.regulator.tick).unwrap_or(Duration::ZERO);
         let mean_delay = found.gateway.map_or(0.0, |g| g.pep.delay.as_secs_f64() + 0.5 * tick.as_secs_f64());
-        let limit = f64::from(found.limit.packets).min(found.limit.bytes as f64 / packet);
         if equations == Equations::EndToEnd && models.feedback == Some(Feedback::None) {
             return wrong(
                 "model.feedback: found none, but the round trip is part of the equations end_to_end; allowed: round_trip"
@@ -487,7 +487,8 @@ pub(crate) mod tests {
         let link = Link { capacity: Rate::from_bps((8000.0 * capacity) as u64), mean_packet: 1000.0 };
         let value = |name: &str| given.iter().find(|(of, _)| *of == name).map(|(_, x)| Value::Number(*x));
         let values = Values::resolve(algorithm.params, &link, &value).unwrap();
-        algorithm.law.unwrap()(&values, 1000.0).unwrap()
+        let given = Given { packet: 1000.0, limit: 1e9, reading: Reading::Printed };
+        algorithm.law.unwrap()(&values, &given).unwrap()
     }
 
     /// `connections` with a round trip of `round_trip` [s] before a link of `capacity` [packets/s]; marks drop nothing.

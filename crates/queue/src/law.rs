@@ -22,6 +22,8 @@ pub enum Reading {
 pub struct Given {
     /// Mean length of a packet on the watched queue's link [bytes].
     pub packet: f64,
+    /// What the watched queue may hold [packets].
+    pub limit: f64,
     /// Which law is meant.
     pub reading: Reading,
 }
