@@ -3,8 +3,10 @@
 Classes of on/off mini-sources become MMPPs with two states (`bentpipe.mmpp`), side by side they feed an
 MMPP/Erlang-k/1/L queue (`bentpipe.erlang_queue`), and this module reads both from a scenario:
 
-    markov = bentpipe.markov.of(bentpipe.load("mmpp-queue"))
-    for row in markov.rows():
+    import bentpipe as bp
+    from bentpipe import markov
+
+    for row in markov.of(bp.load("mmpp-queue")).rows():
         print(row)
 
 docs/markov.md says what of it is exact. Nothing here knows the simulator. [R11] is Rahmani, Åhlund & Kanter

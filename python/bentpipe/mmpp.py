@@ -237,6 +237,9 @@ class Moments:
     """Length of the interval of `third` [s]."""
     third: float
     """Third central moment of the counts in t2 [packets³]."""
+    beyond: tuple[float, float, float, float] | None = None
+    """`dispersion` - 1, `dispersion_limit` - 1, and second and third cumulant of the rate's integral over t2,
+    where they are known: by subtracting they would be lost beside what a Poisson process has."""
 
 
 def _g(x: float) -> float:
@@ -271,7 +274,8 @@ def moments(sources: Sequence[TwoState | Mmpp], t1: float | None = None, t2: flo
     part = sum(2 * s.variance / s.decay * _g(s.decay * t1) for s in parts) / rate
     second = sum(2 * s.variance / s.decay**2 * s.decay * t2 * _g(s.decay * t2) for s in parts)
     third = sum(6 * s.third / s.decay**3 * _h(s.decay * t2) for s in parts)
-    return Moments(rate, t1, 1 + part, 1 + limit, t2, third + 3 * second + rate * t2)
+    whole = third + 3 * second + rate * t2
+    return Moments(rate, t1, 1 + part, 1 + limit, t2, whole, (part, limit, second, third))
 
 
 def _two_state(source: TwoState | Mmpp) -> TwoState:
@@ -297,9 +301,10 @@ def fit(wanted: Moments, name: str = "source") -> Mmpp:
     for what, value in (*numbers.items(), ("dispersion", w.dispersion), ("limit", w.dispersion_limit)):
         if not math.isfinite(value) or (what in ("rate", "t1", "t2") and value <= 0):
             raise UsageError(f"{name}: the moments to fit have {what} = {value}, which cannot be")
-    now, limit = w.dispersion - 1, w.dispersion_limit - 1
-    if limit <= _EXACT:
-        if limit < -_EXACT or abs(now) > _EXACT:
+    now, limit = w.beyond[:2] if w.beyond else (w.dispersion - 1, w.dispersion_limit - 1)
+    least = 0.0 if w.beyond else _EXACT
+    if limit <= least:
+        if limit < -least or abs(now) > least:
             raise UsageError(
                 f"{name}: indices of dispersion of {w.dispersion:g} in {w.t1:g} s and {w.dispersion_limit:g}"
                 " in the long run; of an MMPP, the second is above 1 and above the first, or both are 1"
@@ -316,7 +321,12 @@ def fit(wanted: Moments, name: str = "source") -> Mmpp:
     decay = float(x) / w.t1
     variance = w.rate * limit * decay / 2
     second = w.rate * limit * w.t2 * _g(decay * w.t2)
-    third = (w.third - 3 * second - w.rate * w.t2) / (6 * _h(decay * w.t2)) * decay**3
+    if w.beyond:
+        gap = w.beyond[2] - second
+        third = w.beyond[3] + (3 * gap if abs(gap) > _EXACT * second else 0.0)
+    else:
+        third = w.third - 3 * second - w.rate * w.t2
+    third *= decay**3 / (6 * _h(decay * w.t2))
     # The skewness of a rate with two values is 1 / y - y, y² = p / (1 - p), p the share of the high one.
     skewness = third / variance**1.5
     root = math.hypot(skewness, 2)

@@ -128,6 +128,19 @@ def test_one_mini_source_is_found_again() -> None:
     assert found.rates == pytest.approx(one.one.rates, rel=1e-9)
 
 
+@pytest.mark.parametrize("rate", [1e-9, 1.0, 1e9])
+@pytest.mark.parametrize(("on", "off"), [(1e-6, 1e-6), (1e-6, 1e3), (1e3, 1e-6), (1e3, 1e3)])
+@pytest.mark.parametrize("flows", [1, 3, 1000])
+def test_sources_alike_always_have_a_fit(rate: float, on: float, off: float, flows: int) -> None:
+    """However rare packets are in a time on, or however many."""
+    source = TwoState.on_off(rate, on, off, flows)
+    found = fit(moments([source]))
+    (low, high), q = found.rates, found.generator
+    one = TwoState(float(low), float(high), 1 / q[0, 1], 1 / q[1, 0])
+    for name in ("mean_rate", "variance", "third", "decay"):
+        assert getattr(one, name) == pytest.approx(getattr(source, name), rel=1e-6)
+
+
 def test_what_does_not_vary_is_poisson() -> None:
     for sources in ([TwoState(7.0, 7.0, 1.0, 1.0, 3)], [Mmpp.poisson(4.0), Mmpp.poisson(17.0)]):
         found = fit(moments(sources))
@@ -150,6 +163,9 @@ def test_what_does_not_vary_is_poisson() -> None:
 )
 def test_impossible_moments_are_refused(change: dict[str, float], text: str) -> None:
     good = moments([VIDEO], 0.1, 0.1)
+    assert fit(
+        Moments(good.rate, good.t1, good.dispersion, good.dispersion_limit, good.t2, good.third)
+    ).rates == (pytest.approx(fit(good).rates, rel=1e-9))
     names = ("rate", "t1", "dispersion", "dispersion_limit", "t2", "third")
     with pytest.raises(UsageError, match=text) as caught:
         fit(Moments(**({name: getattr(good, name) for name in names} | change)), "video")
