@@ -205,6 +205,13 @@ def fluid(scenario: Scenario, seed: int) -> Table:
     `seed` draws what is random in the capacity. Raises `ModelError` if the equations do not cover it.
     """
 
+def fluid_inputs(scenario: Scenario, seed: int) -> str:
+    """Return, as JSON, the name of the `equations` that answer `scenario` and the `inputs` they are given.
+
+    Each input has `symbol`, `what`, `value` (null: without bound) and `unit`. Raises `ModelError` if the
+    equations do not cover the scenario.
+    """
+
 @final
 class Verdict:
     """What an AQM says of a packet."""

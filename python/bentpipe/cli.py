@@ -9,16 +9,20 @@ import os
 import shlex
 import sys
 import traceback
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
 from bentpipe import _core
 from bentpipe.errors import AlgorithmError, BentpipeError, ScenarioError, UsageError
+
+if TYPE_CHECKING:
+    from bentpipe.console import Bar, Lines
+    from bentpipe.store import Store
 
 __all__ = ["cli", "main"]
 
@@ -199,17 +203,10 @@ def _simulate(
     from bentpipe.experiment import cores, execute
     from bentpipe.plan import make_plan
     from bentpipe.ranking import BEHIND_PEP
-    from bentpipe.store import REPORT, RUNS, Store, default_folder, pairs, run_folder
+    from bentpipe.store import REPORT, Store, default_folder, pairs, run_folder
     from bentpipe.wording import plural
 
-    if runs is not None and runs < 1:
-        raise UsageError(f"--runs {runs}: at least 1 is needed")
-    if jobs is not None and jobs < 1:
-        raise UsageError(f"--jobs {jobs}: at least 1 is needed")
-    if force and resume:
-        raise UsageError("--force replaces a result and --resume goes on with it: give one of them")
-    if resume and out is None:
-        raise UsageError("--resume needs --out DIR, the folder of the result to go on with")
+    _check_counts(runs, jobs, force=force, resume=resume, out=out)
     if pcap is None and (pcap_links or pcap_packets is not None or pcap_snap is not None):
         raise UsageError(
             "--pcap-link, --pcap-packets and --pcap-snap need --pcap DIR, the folder to write to"
@@ -234,28 +231,10 @@ def _simulate(
             err.print(f"warning: {warning}", markup=False)
         for reason in plan.left_out:
             err.print(f"left out: {reason}", markup=False)
-        watcher = console.watcher()
-        try:
+        with _resumable(context, store, folder, pcap) as watcher:
             result = execute(store, jobs or cores(), watcher, captures)
             watcher.close()
             result.report()
-        except KeyboardInterrupt:
-            watcher.close()
-            raise _Interrupted(_how_to_go_on(context, folder, plan.total)) from None
-        except AlgorithmError as error:
-            done = sum(1 for _ in (folder / RUNS).glob("*/[0-9]*"))
-            kept = f"\n{done} of {plan.total} runs are finished and kept in {folder}" if done else ""
-            raise AlgorithmError(f"{error}{kept}") from error.__cause__
-        except OSError as error:
-            watcher.close()
-            reason = error.strerror or str(error)
-            capturing = pcap is not None and str(error.filename or "").startswith(str(pcap))
-            raise _Failed(
-                f"{pcap if capturing else folder}: {reason}\n{_how_to_go_on(context, folder, plan.total)}"
-            ) from None
-        finally:
-            watcher.close()
-            store.close()
     for warning in captures.warnings if captures else ():
         err.print(f"warning: {warning} (--pcap-packets)", markup=False)
     if form == "json":
@@ -275,6 +254,47 @@ def _simulate(
         print(f"Packets: {plural(len(captures.written), 'file')} in {pcap}")
 
 
+def _check_counts(runs: int | None, jobs: int | None, *, force: bool, resume: bool, out: Path | None) -> None:
+    if runs is not None and runs < 1:
+        raise UsageError(f"--runs {runs}: at least 1 is needed")
+    if jobs is not None and jobs < 1:
+        raise UsageError(f"--jobs {jobs}: at least 1 is needed")
+    if force and resume:
+        raise UsageError("--force replaces a result and --resume goes on with it: give one of them")
+    if resume and out is None:
+        raise UsageError("--resume needs --out DIR, the folder of the result to go on with")
+
+
+@contextmanager
+def _resumable(
+    context: click.Context, store: "Store", folder: Path, pcap: Path | None = None
+) -> Iterator["Bar | Lines"]:
+    """Show how a simulation goes on; what interrupts it becomes a message that says how to resume."""
+    from bentpipe import console
+    from bentpipe.store import RUNS
+
+    watcher = console.watcher()
+    try:
+        yield watcher
+    except KeyboardInterrupt:
+        watcher.close()
+        raise _Interrupted(_how_to_go_on(context, store, folder)) from None
+    except AlgorithmError as error:
+        done = sum(1 for _ in (store.folder / RUNS).glob("*/[0-9]*"))
+        kept = f"\n{done} of {store.plan.total} runs are finished and kept in {folder}" if done else ""
+        raise AlgorithmError(f"{error}{kept}") from error.__cause__
+    except OSError as error:
+        watcher.close()
+        reason = error.strerror or str(error)
+        capturing = pcap is not None and str(error.filename or "").startswith(str(pcap))
+        raise _Failed(
+            f"{pcap if capturing else folder}: {reason}\n{_how_to_go_on(context, store, folder)}"
+        ) from None
+    finally:
+        watcher.close()
+        store.close()
+
+
 def _look_here(names: list[str]) -> None:
     """Let modules of the current folder be found, as `python -m` does, if a name may mean a class in one."""
     from bentpipe.algorithm import is_path
@@ -284,11 +304,13 @@ def _look_here(names: list[str]) -> None:
         sys.path.insert(0, here)
 
 
-def _how_to_go_on(context: click.Context, folder: Path, total: int) -> str:
+def _how_to_go_on(context: click.Context, store: "Store", folder: Path) -> str:
     from bentpipe.store import RUNS
 
-    done = sum(1 for _ in (folder / RUNS).glob("*/[0-9]*"))
-    return f"{done} of {total} runs are finished and kept. To go on:\n    {_command(context, folder)}"
+    done = sum(1 for _ in (store.folder / RUNS).glob("*/[0-9]*"))
+    return (
+        f"{done} of {store.plan.total} runs are finished and kept. To go on:\n    {_command(context, folder)}"
+    )
 
 
 def _command(context: click.Context, folder: Path) -> str:
@@ -386,17 +408,17 @@ def model_solve(
       bentpipe model mmpp-queue --set model.erlang_stages=2
     """
     from bentpipe import console
-    from bentpipe import model as models
+    from bentpipe.model import QUANTITIES, kind_of, model
     from bentpipe.store import default_folder
     from bentpipe.wording import brief
 
     loaded = _load(scenario, overrides, duration)
     names = None if settings is None else settings.split(",")
     folder = out if out is not None else default_folder(f"{loaded.name}-model")
-    if models.kind_of(loaded) == "markov":
+    if kind_of(loaded) == "markov":
         _solve_markov(loaded, names, folder, form, force=force)
         return
-    result = models.model(loaded, names, seed=seed)
+    result = model(loaded, names, seed=seed)
     result.save(folder, force=force)
     if form == "json":
         click.echo(json.dumps(result.rows(), indent=2, ensure_ascii=False, allow_nan=False))
@@ -404,10 +426,12 @@ def model_solve(
         return
     cells = {(row["setting"], row["quantity"]): row for row in result.rows()}
     rows = []
-    for each in models.QUANTITIES:
+    for each in QUANTITIES:
         found = [cells[setting, each.name] for setting in result.settings]
         values = [
-            "–" if row["mean"] is None else f"{brief(row['mean'], 4)} ± {brief(row['std'] or 0.0, 2)}"
+            "–"
+            if row["mean"] is None
+            else brief(row["mean"], 4) + (f" ± {brief(row['std'], 2)}" if row["std"] else "")
             for row in found
         ]
         rows.append([each.label, each.unit, *values])
@@ -521,6 +545,94 @@ def _solve_markov(
     for note in result.notes:
         print(f"Note: {note}.")
     print(f"Report: {folder / REPORT}")
+
+
+@cli.command(short_help="Simulate a scenario, solve its model, and set both side by side.")
+@_scenario_options
+@click.option(
+    "--settings",
+    metavar="A,B,…",
+    help='Settings to look at, for example "RED 4,AVQ,AVQRED", or all that the model covers; default: the'
+    " scenario's.",
+)
+@click.option("--runs", type=int, metavar="N", help="Runs per setting; default: the scenario's.")
+@click.option("--seed", type=int, metavar="N", help="Seed of the first run; the next ones count on.")
+@click.option("--jobs", type=int, metavar="N", help="Runs at a time; default: one per core.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Folder of the result; default: results/SCENARIO-validate-DATE-TIME.",
+)
+@click.option("--force", is_flag=True, help="Replace the validation that is in --out.")
+@click.option("--resume", is_flag=True, help="Go on with the interrupted validation in --out.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    help="json: a list of {setting, quantity, label, unit, printed, simulator, model}, and nothing else.",
+)
+@click.pass_context
+def validate(
+    context: click.Context,
+    /,
+    scenario: str,
+    overrides: tuple[str, ...],
+    duration: str | None,
+    settings: str | None,
+    runs: int | None,
+    seed: int | None,
+    jobs: int | None,
+    out: Path | None,
+    form: str,
+    *,
+    force: bool,
+    resume: bool,
+) -> None:
+    """Simulate SCENARIO and solve its model under the same settings: mean and deviation side by side.
+
+    The model comes first: where it does not cover a setting, nothing is simulated.
+
+    \b
+    Examples:
+      bentpipe validate red-dumbbell
+      bentpipe validate byun2007-gateway --settings "RED 4,AVQRED" --runs 5 --duration "5 min"
+    """
+    from bentpipe import console
+    from bentpipe.experiment import cores, execute
+    from bentpipe.store import default_folder
+    from bentpipe.validate import begun, dropped, finished, planned
+
+    _check_counts(runs, jobs, force=force, resume=resume, out=out)
+    loaded = _load(scenario, overrides, duration)
+    plan, model = planned(loaded, None if settings is None else settings.split(","), runs, seed)
+    folder = out if out is not None else default_folder(f"{loaded.name}-validate")
+    store = begun(folder, plan, model, force=force, resume=resume)
+    err = console.stderr()
+    for warning in dict.fromkeys(warning for each in plan.settings for warning in each.scenario.warnings):
+        err.print(f"warning: {warning}", markup=False)
+    for reason in plan.left_out:
+        err.print(f"left out: {reason}", markup=False)
+    with _resumable(context, store, folder) as watcher:
+        try:
+            execute(store, jobs or cores(), watcher)
+        finally:
+            dropped(folder)
+        watcher.close()
+        result = finished(folder, plan)
+    if form == "json":
+        click.echo(json.dumps(result.rows(), indent=2, ensure_ascii=False, allow_nan=False))
+        err.print(f"Result: {folder}", markup=False)
+        return
+    console.stdout().print(console.validation_table(result))
+    print(
+        "Mean over the runs ± its 95 % interval; std: standard deviation over time. Differences are\n"
+        "from the simulator's mean, with what its interval makes of them."
+    )
+    if loaded.overrides:
+        console.stdout().print(f"Changed from the file: {', '.join(loaded.overrides)}.", markup=False)
+    print(f"Result: {folder}")
 
 
 @cli.command("list", short_help="List algorithms or shipped scenarios.")

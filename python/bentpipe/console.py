@@ -13,9 +13,19 @@ from rich.text import Text
 from bentpipe.metrics import METRICS
 from bentpipe.ranking import CRITERIA, MANY, ranking
 from bentpipe.result import Result
-from bentpipe.wording import plural, quantity
+from bentpipe.validate import Validation
+from bentpipe.wording import as_printed, difference, plural, quantity, spread
 
-__all__ = ["Bar", "Lines", "grid", "metrics_table", "stderr", "stdout", "watcher"]
+__all__ = [
+    "Bar",
+    "Lines",
+    "grid",
+    "metrics_table",
+    "stderr",
+    "stdout",
+    "validation_table",
+    "watcher",
+]
 
 _WIDE = 160
 """Columns when the output is not a terminal, so that nothing is cut."""
@@ -163,3 +173,26 @@ def metrics_table(result: Result) -> Table:
         if metric.headline
     ]
     return grid(["metric", "unit", *starred.values()], rows, right=2)
+
+
+def validation_table(result: Validation) -> Table:
+    """Return each quantity of each setting as each engine has it, and how far it is from the first one's."""
+    first, *others = result.accounts
+    headings = ["setting", "quantity", "unit", first.engine, "std"]
+    for account in others:
+        headings += [account.engine, "std", "difference"]
+    rows = result.rows()
+    printed = any(row["printed"] for row in rows)
+    cells, before = [], None
+    for row in rows:
+        found = row[first.engine]
+        line = ["" if row["setting"] == before else row["setting"], row["label"], row["unit"]]
+        line += [quantity(found["mean"], found["ci95"]), spread(found)]
+        for account in others:
+            found = row[account.engine]
+            line += [quantity(found["mean"], found["ci95"]), spread(found), difference(found)]
+        if printed:
+            line.append(as_printed(row["printed"]))
+        cells.append(line)
+        before = row["setting"]
+    return grid([*headings, *(["printed (std)"] if printed else [])], cells, right=3)

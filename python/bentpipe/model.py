@@ -12,10 +12,20 @@ from typing import Any
 import polars as pl
 
 from bentpipe import _core, files
-from bentpipe.errors import ModelError, UsageError
-from bentpipe.plan import load, make_plan
+from bentpipe.errors import ModelError, ResultError, UsageError
+from bentpipe.plan import Setting, load, make_plan
 
-__all__ = ["QUANTITIES", "ModelResult", "Quantity", "kind_of", "model", "solve"]
+__all__ = [
+    "QUANTITIES",
+    "ModelResult",
+    "Quantity",
+    "describe",
+    "kind_of",
+    "model",
+    "moments",
+    "open_model",
+    "solve",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +40,8 @@ class Quantity:
     unit: str
     factor: float
     """From the column's unit to `unit`."""
+    weight: str | None = None
+    """The column that samples are weighted by, for a share of all that was offered; it has no deviation."""
 
 
 QUANTITIES: tuple[Quantity, ...] = (
@@ -38,6 +50,7 @@ QUANTITIES: tuple[Quantity, ...] = (
     Quantity("queue", "transmit_queue", "Queue", "packets", 1.0),
     Quantity("queue_delay", "queue_delay", "Queueing delay", "ms", 1e3),
     Quantity("mark_probability", "mark_probability", "Mark probability", "%", 100.0),
+    Quantity("loss_rate", "loss_rate", "Loss rate", "%", 100.0, "offered_load"),
 )
 
 
@@ -45,14 +58,23 @@ QUANTITIES: tuple[Quantity, ...] = (
 class ModelResult:
     """What the fluid equations say of a scenario under some settings."""
 
-    scenario: _core.Scenario
-    tables: dict[str, pl.DataFrame]
-    """For each setting the time series: one row a sample, the columns of a simulation's."""
+    manifest: dict[str, Any]
+    """What was solved: the scenario, the settings with their parameters, equations and inputs."""
+    runs: dict[str, list[pl.DataFrame]]
+    """For each setting the time series of each seed: one row a sample, the columns of a simulation's.
+
+    Only the first seed's, unless the capacity is drawn.
+    """
 
     @property
     def settings(self) -> list[str]:
         """The settings, in order."""
-        return list(self.tables)
+        return list(self.runs)
+
+    @property
+    def tables(self) -> dict[str, pl.DataFrame]:
+        """For each setting the time series of the first seed."""
+        return {setting: tables[0] for setting, tables in self.runs.items()}
 
     def rows(self) -> list[dict[str, Any]]:
         """Return mean and standard deviation over time of each quantity under each setting."""
@@ -70,28 +92,43 @@ class ModelResult:
         make_room(folder, force=force)
         try:
             folder.mkdir(parents=True)
-            for number, (setting, table) in enumerate(self.tables.items(), 1):
-                table.write_parquet(folder / f"{number}.parquet")
-                del setting
-            files.write_json(folder / "comparison.json", self.rows())
-            files.write_json(folder / MANIFEST, self._manifest())
+            for entry in self.manifest["settings"]:
+                for seed, table in zip(self.manifest["seeds"], self.runs[entry["name"]], strict=False):
+                    table.write_parquet(folder / f"{entry['slug']}-{seed}.parquet")
+            files.write_json(folder / COMPARISON, self.rows())
+            files.write_json(folder / MANIFEST, self.manifest)
         except OSError as error:
             raise UsageError(f"{folder}: cannot be written: {error.strerror}") from None
 
-    def _manifest(self) -> dict[str, Any]:
-        return {
-            "format": FORMAT,
-            "format_version": 1,
-            "core": {"version": _core.__version__},
-            "scenario": {"name": self.scenario.name, "title": self.scenario.title},
-            "overrides": self.scenario.overrides,
-            "model": self.scenario.models(),
-            "settings": {name: f"{n}.parquet" for n, name in enumerate(self.tables, 1)},
-        }
-
 
 FORMAT = "bentpipe-model"
+FORMAT_VERSION = 2
 MANIFEST = "manifest.json"
+COMPARISON = "comparison.json"
+
+
+def open_model(folder: Path) -> ModelResult:
+    """Open a model's result; `ResultError` if the folder does not hold one."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+            raise ResultError(f"{folder}: is not a model's result")
+        if manifest["format_version"] != FORMAT_VERSION:
+            found = manifest["format_version"]
+            raise ResultError(
+                f"{folder}: has format {found}, but this Bentpipe reads format {FORMAT_VERSION}"
+            )
+        runs = {
+            entry["name"]: [
+                pl.read_parquet(path)
+                for seed in manifest["seeds"]
+                if (path := folder / f"{entry['slug']}-{seed}.parquet").exists()
+            ]
+            for entry in manifest["settings"]
+        }
+    except (OSError, ValueError, pl.exceptions.PolarsError) as error:
+        raise ResultError(f"{folder}: cannot be read: {error}") from None
+    return ModelResult(manifest, runs)
 
 
 def make_room(folder: Path, *, force: bool) -> None:
@@ -112,13 +149,51 @@ def _is_ours(folder: Path) -> bool:
     return isinstance(manifest, dict) and manifest.get("format") == FORMAT
 
 
+def describe(scenario: _core.Scenario, settings: Sequence[Setting], seeds: Sequence[int]) -> dict[str, Any]:
+    """Return the manifest of a model's result."""
+    return {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "core": {"version": _core.__version__},
+        "scenario": {
+            "name": scenario.name,
+            "title": scenario.title,
+            "description": scenario.description,
+            "source": scenario.source,
+            "text": scenario.text,
+            "overrides": scenario.overrides,
+            "duration": scenario.duration,
+            "warmup": scenario.warmup,
+            "sample_interval": scenario.sample_interval,
+        },
+        "seeds": list(seeds),
+        "model": scenario.models(),
+        "settings": [
+            {
+                "name": each.name,
+                "slug": each.slug,
+                "effective": each.scenario.effective(),
+                **json.loads(_core.fluid_inputs(each.scenario, seeds[0])),
+            }
+            for each in settings
+        ],
+    }
+
+
 def moments(table: pl.DataFrame, quantity: Quantity) -> tuple[float | None, float | None]:
     """Return mean and standard deviation of a quantity over the samples of a time series, if it has any."""
     if quantity.column not in table.columns:
         return None, None
-    known = table[quantity.column].cast(pl.Float64).drop_nulls() * quantity.factor
-    mean, std = known.mean(), known.std()
-    finite = [x if isinstance(x, float) and math.isfinite(x) else None for x in (mean, std)]
+    value = pl.col(quantity.column).cast(pl.Float64).fill_nan(None) * quantity.factor
+    known = table.with_columns(value.alias(quantity.column)).drop_nulls(quantity.column)
+    if quantity.weight is None:
+        mean, std = known[quantity.column].mean(), known[quantity.column].std()
+    else:
+        total = known.select(
+            pl.col(quantity.column) * pl.col(quantity.weight) / pl.col(quantity.weight).sum()
+        )
+        mean, std = total[quantity.column].sum() if len(known) else None, None
+    finite = [float(x) if isinstance(x, float | int) and math.isfinite(x) else None for x in (mean, std)]
     return finite[0], finite[1]
 
 
@@ -162,4 +237,5 @@ def model(
     loaded = scenario if isinstance(scenario, _core.Scenario) else load(scenario)
     names = list(loaded.settings if settings is None else settings) or None
     plan = make_plan(loaded, settings=names, runs=1, seed=seed)
-    return ModelResult(loaded, {each.name: solve(each.scenario, plan.seeds[0]) for each in plan.settings})
+    runs = {each.name: [solve(each.scenario, plan.seeds[0])] for each in plan.settings}
+    return ModelResult(describe(loaded, plan.settings, plan.seeds), runs)

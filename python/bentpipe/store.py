@@ -88,7 +88,7 @@ class Store:
         if the folder exists or cannot be written.
         """
         if os.path.lexists(folder):
-            _clear(folder, force=force)
+            clear(folder, force=force)
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
             folder.mkdir()
@@ -227,7 +227,8 @@ def _acquire(folder: Path) -> int:
     return handle
 
 
-def _clear(folder: Path, *, force: bool) -> None:
+def clear(folder: Path, *, force: bool) -> None:
+    """Remove a result, or an empty folder, and nothing else; `UsageError` without `force`."""
     if not force:
         raise UsageError(f"{folder}: exists already; choose another folder, or replace it with --force")
     if folder.is_symlink() or not folder.is_dir():

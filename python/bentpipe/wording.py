@@ -2,8 +2,21 @@
 
 import math
 import re
+from collections.abc import Mapping
+from typing import Any
 
-__all__ = ["brief", "clock", "convert", "number", "paragraphs", "plural", "quantity"]
+__all__ = [
+    "as_printed",
+    "brief",
+    "clock",
+    "convert",
+    "difference",
+    "number",
+    "paragraphs",
+    "plural",
+    "quantity",
+    "spread",
+]
 
 _SCALES = {
     "bit/s": ("rate", 1.0),
@@ -15,6 +28,11 @@ _SCALES = {
     "%": ("share", 0.01),
     "": ("share", 1.0),
 }
+
+_ROUNDING = 1e-9
+"""A standard deviation so small a share of the mean is the computer's."""
+_FAR = 900.0
+"""Differences above so many per cent are multiples."""
 
 
 def number(value: float | None, decimals: int | None = None) -> str:
@@ -48,6 +66,33 @@ def quantity(mean: float | None, ci95: float | None) -> str:
     if ci95 < 0.5 * 10.0**-decimals:
         return f"{number(mean)} ± 0"
     return f"{number(mean, decimals)} ± {number(ci95, decimals)}"
+
+
+def spread(found: Mapping[str, Any]) -> str:
+    """Write an engine's standard deviation with three digits; a dash for none, 0 for rounding errors."""
+    std, mean = found["std"], found["mean"]
+    if std is None:
+        return "–"
+    return "0" if mean and std < _ROUNDING * abs(mean) else brief(std, 3)
+
+
+def difference(found: Mapping[str, Any]) -> str:
+    """Write how far an engine's mean is from the first engine's: `+12.3 ± 0.4 %`, or `× 12` if far."""
+    value = found["difference"]
+    if value is None:
+        return "–"
+    if value > _FAR:
+        return f"× {brief(1 + value / 100, 2)}"
+    text = quantity(value, found["difference_ci95"]) if found["difference_ci95"] else brief(value, 3)
+    return f"{'+' if value > 0 else ''}{text} %"
+
+
+def as_printed(found: Mapping[str, Any] | None) -> str:
+    """Write a printed mean, and its standard deviation in parentheses."""
+    if found is None:
+        return ""
+    text = "" if found["mean"] is None else brief(found["mean"])
+    return text if found["std"] is None else f"{text} ({brief(found['std'])})".strip()
 
 
 def convert(value: float, unit: str, to: str) -> float | None:

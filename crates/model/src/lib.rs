@@ -10,12 +10,14 @@
 
 mod fluid;
 mod fourier;
+mod inputs;
 mod run;
 mod solve;
 mod system;
 
 pub use fluid::Fluid;
 pub use fourier::Series;
+pub use inputs::{Input, inputs};
 pub use run::{Column, Table, run};
 pub use solve::{Delayed, integrate};
 pub use system::{Capacity, Error, System};

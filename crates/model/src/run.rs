@@ -2,7 +2,7 @@
 
 use bentpipe_scenario::Scenario;
 
-use crate::fluid::{Fluid, LAW, MARKED, OFFERED, QUEUE, SENT};
+use crate::fluid::{Fluid, LAW, LOST, MARKED, OFFERED, QUEUE, SENT};
 use crate::solve::integrate;
 use crate::system::{Error, System};
 
@@ -32,7 +32,8 @@ impl Table {
 
 /// Solves the equations of `scenario` under its subject's AQM, over its warm-up and its duration, and samples them over the
 /// duration. The columns are those of a simulation: `time` [s], `offered_load` [bit/s], `utilization_out` [bit/s],
-/// `transmit_queue` [packets], `queue_delay` [s], `mark_probability`, `capacity` [bit/s], and the law's state as `aqm.NAME`.
+/// `transmit_queue` [packets], `queue_delay` [s], `mark_probability`, `capacity` [bit/s], and the law's state as `aqm.NAME`;
+/// and `loss_rate`, which a simulation counts: what a mark or a full queue discards per packet offered.
 /// Rates are means over a sample. `seed` draws what is random in the capacity.
 ///
 /// # Errors
@@ -67,6 +68,7 @@ fn solve(system: &System, scenario: &Scenario) -> Result<Table, Error> {
         "queue_delay",
         "mark_probability",
         "capacity",
+        "loss_rate",
     ];
     let mut columns: Vec<Column> = names
         .iter()
@@ -90,6 +92,9 @@ fn solve(system: &System, scenario: &Scenario) -> Result<Table, Error> {
             row.push(y[QUEUE] / capacity);
             row.push(if offered > 0.0 { since(MARKED) / offered } else { f64::NAN });
             row.push(8.0 * system.packet * capacity);
+            let marked = if system.drops { since(MARKED) } else { 0.0 };
+            let lost = marked + since(LOST) / system.packets_per_segment;
+            row.push(if offered > 0.0 { lost / offered } else { f64::NAN });
             system.law.probe(&y[LAW..LAW + states], &mut |_, value| row.push(value));
             for (column, value) in columns.iter_mut().zip(&row) {
                 column.values.push(*value);

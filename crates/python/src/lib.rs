@@ -410,6 +410,18 @@ fn fluid(py: Python<'_>, scenario: &Scenario, seed: u64) -> PyResult<Table> {
     tables::table(tables::model(table)).map_err(SimulationError::new_err)
 }
 
+/// The name of the equations that answer a scenario, and the numbers that they are given, as JSON.
+#[pyfunction]
+fn fluid_inputs(scenario: &Scenario, seed: u64) -> PyResult<String> {
+    let (equations, found) =
+        bentpipe_model::inputs(&scenario.inner, seed).map_err(|e| ModelError::new_err(e.to_string()))?;
+    let rows: Vec<_> = found
+        .iter()
+        .map(|i| json!({"symbol": i.symbol, "what": i.what, "value": i.value, "unit": i.unit}))
+        .collect();
+    Ok(json!({"equations": equations, "inputs": rows}).to_string())
+}
+
 /// Every algorithm with its parameters and presets, and every marking method, as JSON.
 #[pyfunction]
 fn registry() -> String {
@@ -514,6 +526,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<aqm::Rng>()?;
     module.add_function(wrap_pyfunction!(simulate, module)?)?;
     module.add_function(wrap_pyfunction!(fluid, module)?)?;
+    module.add_function(wrap_pyfunction!(fluid_inputs, module)?)?;
     module.add_function(wrap_pyfunction!(registry, module)?)?;
     module.add_function(wrap_pyfunction!(schema, module)?)
 }

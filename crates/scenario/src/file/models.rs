@@ -92,11 +92,11 @@ pub enum Laws {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Equations {
-    /// [B07] 4.4: a gateway with a PEP, where marks drop.
+    /// [B07] 4.4, reconstructed: a gateway with a PEP, where marks drop.
     Gateway,
-    /// [B07] 6.4: a gateway with a PEP, where marks cut windows and connections come anew.
+    /// [B07] 6.4, reconstructed: a gateway with a PEP, where marks cut windows and connections come anew.
     NewConnections,
-    /// [BB] section 6: one queue as in an M/M/1 system.
+    /// [BB] section 6, reconstructed: one queue as in an M/M/1 system.
     SingleQueue,
     /// Misra, Gong & Towsley 2000: one queue, heard of after a round trip that it is part of.
     EndToEnd,

@@ -1,0 +1,77 @@
+//! What a scenario has given to the equations, for people to read.
+
+use bentpipe_scenario::Scenario;
+
+use crate::system::{Capacity, Error, System, name};
+
+/// A number that the equations are given.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Input {
+    /// Its symbol.
+    pub symbol: &'static str,
+    /// What it is.
+    pub what: &'static str,
+    /// Its value; infinite: without bound.
+    pub value: f64,
+    /// Its unit; empty for a pure number.
+    pub unit: &'static str,
+}
+
+/// The name of the equations that answer `scenario`, and the numbers that they are given. Of what changes, means: of a
+/// capacity, the lowest and the highest.
+///
+/// # Errors
+/// Where the equations do not cover the scenario.
+pub fn inputs(scenario: &Scenario, seed: u64) -> Result<(&'static str, Vec<Input>), Error> {
+    let s = System::of(scenario, seed)?;
+    let (low, high) = match &s.capacity {
+        Capacity::Fixed(rate) => (*rate, *rate),
+        Capacity::Steps(steps, _) => {
+            steps.iter().fold((f64::INFINITY, 0.0_f64), |(low, high), (_, x)| (low.min(*x), high.max(*x)))
+        }
+    };
+    let input = |symbol, what, value, unit| Input { symbol, what, value, unit };
+    let mut found = vec![
+        input("m", "TCP connections that always have something to send", s.connections, ""),
+        input("R", "mean round trip of a sender, queues apart", s.round_trip, "s"),
+        input("μ", "what the link can send", low, "packets/s"),
+    ];
+    if high > low {
+        found.push(input("μ", "what the link can send, at most", high, "packets/s"));
+    }
+    found.extend([
+        input("", "length of a packet on the link", s.packet, "bytes"),
+        input("", "length of a segment at the mark point", s.segment, "bytes"),
+        input("", "what the watched queue may hold", s.limit, "packets"),
+        input("1 - decr", "share of its window that a mark takes from a sender", 1.0 - s.decrease, ""),
+        input("MaxRcvWin", "what a receiver offers", s.window, "segments"),
+        input("W_0", "a new connection's window", s.initial_window, "segments"),
+        input("", "datagrams that no mark slows down", s.background, "packets/s"),
+        input("", "share of the connections replaced in a second", s.replaced, "1/s"),
+        input("d", "delay of the PEP, mean", s.pep_delay.mean(), "s"),
+        input("ω", "of the offered load, mean", s.load_ratio.mean(), ""),
+    ]);
+    if let Some(series) = &s.new_connections {
+        found.push(input("υ", "share of the connections that is new, mean", series.mean(), ""));
+    }
+    Ok((name(s.equations), found))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The dumbbell: 50 connections, 2 x (15 + 250 + 15) ms, 20 Mbit/s in packets of 1040 B.
+    #[test]
+    fn a_dumbbell_s_numbers_are_those_of_its_file() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/red-dumbbell.toml");
+        let scenario = Scenario::load(path, &[]).unwrap();
+        let (equations, found) = inputs(&scenario, 1).unwrap();
+        assert_eq!(equations, "end_to_end");
+        let of = |symbol: &str| found.iter().find(|input| input.symbol == symbol).unwrap().value;
+        assert_eq!(of("m"), 50.0);
+        assert!((of("R") - 0.56).abs() < 1e-12);
+        assert!((of("μ") - 20e6 / (8.0 * 1040.0)).abs() < 1e-9);
+        assert_eq!(of("1 - decr"), 0.5);
+    }
+}
