@@ -182,17 +182,18 @@ fn connections_are_replaced_when_they_have_lived() {
 #[test]
 fn lives_are_the_same_whatever_the_queue() {
     let bulk = "kind = \"bulk\"\nflows = 100\nlifetime = { exponential = \"2 s\" }\n";
-    let lives = |aqm: &str| -> Vec<_> {
-        let r = run_over(
-            &format!("queue = {{ limit = \"50 packets\", aqm.algorithm = \"{aqm}\" }}"),
-            "100 s",
-            bulk,
-        );
-        r.flows.iter().map(|f| (f.session, f.opened)).collect()
-    };
-    let tail = lives("droptail");
-    assert!(tail.len().abs_diff(5100) < 355, "{}", tail.len());
-    assert_eq!(lives("red"), tail);
+    for (protocol, carrier) in
+        [("tcp", ""), ("sctp", "transport = \"s\"\n[transport.s]\nprotocol = \"sctp\"\n")]
+    {
+        let lives = |aqm: &str| -> Vec<_> {
+            let queue = format!("queue = {{ limit = \"50 packets\", aqm.algorithm = \"{aqm}\" }}");
+            let r = run_over(&queue, "100 s", &format!("{bulk}{carrier}"));
+            r.flows.iter().map(|f| (f.session, f.opened)).collect()
+        };
+        let tail = lives("droptail");
+        assert!(tail.len().abs_diff(5100) < 355, "{protocol}: {}", tail.len());
+        assert_eq!(lives("red"), tail, "{protocol}");
+    }
 }
 
 /// Away at its start: it comes when it would come back. Files and pages that are away begin nothing.
