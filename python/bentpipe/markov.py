@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.special import gammaincc
 
 from bentpipe._core import Scenario
 from bentpipe.erlang_queue import QueueResult, ramp, solve
@@ -36,6 +37,9 @@ THRESHOLDS = tuple(round(0.25 + 0.05 * i, 2) for i in range(15))
 """Where threshold control begins, as shares of the buffer: 25 to 95 % [R11 5.3]."""
 
 _FROM_SCENARIO = -1.0
+_LONGEST = 65_535
+"""The longest datagram [bytes]."""
+_RARE = 1e-4
 _KINDS = ("poisson", "on_off", "mmpp")
 
 
@@ -150,11 +154,10 @@ def of(
     notes: list[str] = []
     traffic = _crossing(whole, notes)
     lengths = [_length(t["name"], _own(t)["packet"]) for t in traffic]
-    sources = [_source(t, mean) for t, (mean, _) in zip(traffic, lengths, strict=True)]
+    means = [length.mean for length in lengths]
+    sources = [_source(t, mean) for t, mean in zip(traffic, means, strict=True)]
     rates = [source.mean_rate for source in sources]
-    packet = (
-        float(np.average([mean for mean, _ in lengths], weights=rates)) if sum(rates) > 0 else lengths[0][0]
-    )
+    packet = float(np.average(means, weights=rates)) if sum(rates) > 0 else means[0]
     _note_lengths(traffic, lengths, packet, stages, notes)
     classes = _classes(sources, states, fitted=fitted)
     # The link's queue holds those that wait; one more is being sent.
@@ -196,8 +199,17 @@ def _subject(whole: Mapping[str, Any]) -> Mapping[str, Any]:
         )
     link: Mapping[str, Any] = whole["links"][whole["subject"]["link"]]
     wire, at = link["forward"], f"link.{link['name']}"
+    hosts = {host["name"]: host["count"] for host in whole["hosts"]}
+    for end in link["between"]:
+        if hosts.get(end, 1) > 1:
+            raise UsageError(
+                f"{at}: each of the {hosts[end]} hosts of {end} has such a link, but the Markov model takes"
+                " one"
+            )
     if not wire["rate"]:
         raise UsageError(f"{at}: the Markov model takes a link with a rate that does not change")
+    if wire["loss"]:
+        raise UsageError(f"{at}.loss: the Markov model takes a link that loses nothing by itself")
     extra = sorted(set(wire) - {"rate", "delay", "loss", "queue"})
     if extra:
         raise UsageError(
@@ -249,6 +261,7 @@ def _crossing(whole: Mapping[str, Any], notes: list[str]) -> list[Mapping[str, A
                     f"{at}: it comes to the subject by a gateway, which the Markov model leaves out"
                 )
             _check_before(at, whole["links"][hop["link"]], hop, notes)
+        _note_start(whole, traffic, notes)
         found.append(traffic)
     if not found:
         raise UsageError(f"no traffic crosses link.{whole['links'][subject]['name']}")
@@ -270,27 +283,39 @@ def _own(traffic: Mapping[str, Any]) -> Mapping[str, Any]:
     return own
 
 
-def _length(name: str, law: object) -> tuple[float, float]:
-    """Return the mean [bytes] of a length and its squared coefficient of variation."""
+@dataclass(frozen=True, slots=True)
+class _Length:
+    """How long one traffic's packets are."""
+
+    mean: float
+    """[bytes]."""
+    scv: float
+    """Squared coefficient of variation."""
+    beyond: float = 0.0
+    """Share of them that would be longer than a datagram can be."""
+
+
+def _length(name: str, law: object) -> _Length:
     if isinstance(law, int | float):
-        return float(law), 0.0
+        return _Length(float(law), 0.0)
     table: dict[str, Any] = law if isinstance(law, dict) else {"unknown": law}
     (kind, value), *_ = table.items()
     match kind:
         case "fixed":
-            return float(value), 0.0
+            return _Length(float(value), 0.0)
         case "exponential":
-            return float(value), 1.0
+            return _Length(float(value), 1.0, math.exp(-_LONGEST / value))
         case "erlang":
-            return float(value["mean"]), 1 / value["shape"]
+            k, mean = value["shape"], float(value["mean"])
+            return _Length(mean, 1 / k, float(gammaincc(k, k * _LONGEST / mean)))
         case "uniform":
             low, high = value["low"], value["high"]
-            return (low + high) / 2, ((high - low) / (high + low)) ** 2 / 3
+            return _Length((low + high) / 2, ((high - low) / (high + low)) ** 2 / 3)
         case "choice":
-            parts = [(weight, *_length(name, inner)) for weight, inner in value]
-            mean = sum(weight * m for weight, m, _ in parts)
-            square = sum(weight * m * m * (1 + scv) for weight, m, scv in parts)
-            return mean, square / mean**2 - 1
+            parts = [(weight, _length(name, inner)) for weight, inner in value]
+            mean = sum(weight * each.mean for weight, each in parts)
+            square = sum(weight * each.mean**2 * (1 + each.scv) for weight, each in parts)
+            return _Length(mean, square / mean**2 - 1, sum(weight * each.beyond for weight, each in parts))
         case _:
             raise UsageError(
                 f"traffic.{name}.packet: {kind}, but the Markov model takes a fixed length or one that is"
@@ -300,22 +325,37 @@ def _length(name: str, law: object) -> tuple[float, float]:
 
 def _note_lengths(
     traffic: Sequence[Mapping[str, Any]],
-    lengths: Sequence[tuple[float, float]],
+    lengths: Sequence[_Length],
     packet: float,
     stages: int,
     notes: list[str],
 ) -> None:
-    for t, (mean, scv) in zip(traffic, lengths, strict=True):
-        if not math.isclose(mean, packet, rel_tol=1e-9):
+    for t, length in zip(traffic, lengths, strict=True):
+        at = f"traffic.{t['name']}"
+        if not math.isclose(length.mean, packet, rel_tol=1e-9):
             notes.append(
-                f"traffic.{t['name']}: packets of {mean:g} B in the mean are served as all are, with"
-                f" {packet:g} B"
+                f"{at}: packets of {length.mean:g} B in the mean are served as all are, with {packet:g} B"
             )
-        elif not math.isclose(scv, 1 / stages, rel_tol=1e-9):
+        elif not math.isclose(length.scv, 1 / stages, rel_tol=1e-9):
             notes.append(
-                f"traffic.{t['name']}: lengths have a squared coefficient of variation of {scv:.3g},"
-                f" Erlang-{stages} service has {1 / stages:.3g}"
+                f"{at}: lengths have a squared coefficient of variation of {length.scv:.3g}, Erlang-{stages}"
+                f" service has {1 / stages:.3g}"
             )
+        if length.beyond > _RARE:
+            notes.append(
+                f"{at}: {100 * length.beyond:.2g} % of the lengths are above {_LONGEST} B, where a simulation"
+                " cuts them"
+            )
+
+
+def _note_start(whole: Mapping[str, Any], traffic: Mapping[str, Any], notes: list[str]) -> None:
+    """Note flows that begin while a simulation measures; the model's have always been there."""
+    start = _own(traffic).get("start", {})
+    last = max((start.get("fixed", 0), start.get("uniform", {}).get("high", 0)))
+    if last > whole["run"]["warmup"]:
+        notes.append(
+            f"traffic.{traffic['name']}: it begins after the warm-up, but the model's is always there"
+        )
 
 
 def _source(traffic: Mapping[str, Any], packet: float) -> TwoState | Mmpp:

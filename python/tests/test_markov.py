@@ -292,6 +292,7 @@ def test_the_shipped_scenario_is_solved(setting: str, states: int | None) -> Non
     [
         ("20 packets", "20 KB", r"link\.wire\.queue\.limit: the Markov model takes a limit in packets"),
         ('"droptail"', '"red"', r"link\.wire\.queue\.aqm: red, but the Markov model takes droptail alone"),
+        ("queue = {", "loss = 0.1\nqueue = {", r"link\.wire\.loss: the Markov model takes"),
         ("queue = {", 'queue = { scheduler = "drr",', r"link\.wire\.queue\.scheduler: drr, but"),
         ('kind = "mmpp"', 'kind = "mmpp"\naway = [["1 s", "2 s"]]', r"traffic\.smooth\.away"),
         (
@@ -334,6 +335,31 @@ def test_other_traffic_is_refused_by_name(traffic: str, text: str) -> None:
     whole = f'{QUEUE}[transport.linux]\npreset = "linux"\n[traffic.x]\nfrom = "a"\nto = "b"\n{traffic}\n'
     with pytest.raises(bp.UsageError, match=text):
         markov.of(parsed(whole))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "text"),
+    [
+        # exp(-65535 / 20000) is 3.8 %.
+        ('{ erlang = { shape = 4, mean = "1000 B" } }', '{ exponential = "20 KB" }', "3.8 % of the lengths"),
+        ('kind = "mmpp"', 'kind = "mmpp"\nstart = "11 s"', "it begins after the warm-up"),
+        (
+            'kind = "mmpp"',
+            'kind = "mmpp"\nstart = { uniform = ["0 s", "11 s"] }',
+            "it begins after the warm-up",
+        ),
+    ],
+)
+def test_what_a_simulation_has_and_the_model_has_not_is_noted(old: str, new: str, text: str) -> None:
+    whole = QUEUE + SMOOTH
+    assert old in whole
+    assert any(text in note for note in markov.of(parsed(whole.replace(old, new))).notes)
+    assert not any(text in note for note in markov.of(parsed(whole)).notes)
+
+
+def test_a_link_for_each_host_is_refused() -> None:
+    with pytest.raises(bp.UsageError, match=r"link\.wire: each of the 3 hosts of b has such a link"):
+        markov.of(parsed((QUEUE + SMOOTH).replace("[host.b]", "[host.b]\ncount = 3")))
 
 
 def test_a_gateway_is_no_link() -> None:

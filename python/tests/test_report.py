@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, sync_playwright
 
 import bentpipe as bp
+from bentpipe import markov_result
 from bentpipe.figures import figures
 from bentpipe.report import render, write_figures
 from bentpipe.traces import trace_figures
@@ -239,6 +240,17 @@ def test_every_axis_has_a_unit_or_a_number(result: bp.Result) -> None:
         found = [title for panel in figure.panels for title in titles(json.loads(panel.chart.to_json()))]
         assert found, figure.name
         assert [title for title in found if not units.search(title)] == []
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_page_of_a_markov_model_draws_too(browser: Browser, tmp_path: Path, width: int) -> None:
+    path = tmp_path / "report.html"
+    path.write_text(markov_result.solve(bp.load("mmpp-queue"), ["drop tail"]).page(), encoding="utf-8")
+    page, complaints, requests = opened(browser, path, width)
+    assert complaints == []
+    assert requests == [path.as_uri()]
+    assert page.locator(".chart svg").count() == 1 + 2 + 2
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_a_link_that_changes_shows_its_capacity(tmp_path: Path) -> None:
