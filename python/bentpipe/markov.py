@@ -159,6 +159,9 @@ def of(
     rates = [source.mean_rate for source in sources]
     packet = float(np.average(means, weights=rates)) if sum(rates) > 0 else means[0]
     _note_lengths(traffic, lengths, packet, stages, notes)
+    constant = [t["name"] for t in traffic if "on_off" in t["kind"]]
+    if constant:
+        notes.append(f"{', '.join(constant)}: Poisson while on, where a simulation sends at a constant rate")
     classes = _classes(sources, states, fitted=fitted)
     # The link's queue holds those that wait; one more is being sent.
     places = limit + 1

@@ -282,7 +282,9 @@ def test_the_shipped_scenario_is_solved(setting: str, states: int | None) -> Non
     found = markov.of(bp.load("mmpp-queue").with_setting(setting), states=states)
     assert found.states == (states or 16)
     assert found.queue.places == 101
-    assert found.notes == ()
+    assert [note.split(": ")[1] for note in found.notes] == [
+        "Poisson while on, where a simulation sends at a constant rate"
+    ]
     # The comment says 88 %.
     assert found.queue.offered / found.queue.service_rate == pytest.approx(0.876, abs=1e-9)
 
