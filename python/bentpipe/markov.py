@@ -76,6 +76,7 @@ class MarkovResult:
             ("queue", "packets", q.queue_mean, q.queue_std),
             ("queue_delay", "ms", 1e3 * q.wait, None),
             ("mark_probability", "%", 100 * q.marked, None),
+            ("loss_rate", "%", 100 * q.loss, None),
         ]
         return [dict(zip(("quantity", "unit", "mean", "std"), row, strict=True)) for row in rows]
 

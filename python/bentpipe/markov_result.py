@@ -12,7 +12,7 @@ from bentpipe import _core, files, markov, markov_figures
 from bentpipe.errors import UsageError
 from bentpipe.figures import Figure
 from bentpipe.markov import MarkovResult
-from bentpipe.model import FORMAT, MANIFEST, make_room
+from bentpipe.model import MANIFEST, MARKOV_FORMAT, make_room
 from bentpipe.plan import make_plan
 from bentpipe.report import script_json, specification
 from bentpipe.scripts import bundle
@@ -129,7 +129,7 @@ class Solution:
 
     def _manifest(self) -> dict[str, Any]:
         return {
-            "format": FORMAT,
+            "format": MARKOV_FORMAT,
             "format_version": 1,
             "core": {"version": _core.__version__},
             "scenario": {"name": self.scenario.name, "title": self.scenario.title},

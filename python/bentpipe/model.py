@@ -102,6 +102,7 @@ class ModelResult:
 
 
 FORMAT = "bentpipe-model"
+MARKOV_FORMAT = "bentpipe-markov"
 FORMAT_VERSION = 2
 MANIFEST = "manifest.json"
 COMPARISON = "comparison.json"
@@ -146,7 +147,7 @@ def _is_ours(folder: Path) -> bool:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-    return isinstance(manifest, dict) and manifest.get("format") == FORMAT
+    return isinstance(manifest, dict) and manifest.get("format") in (FORMAT, MARKOV_FORMAT)
 
 
 def describe(scenario: _core.Scenario, settings: Sequence[Setting], seeds: Sequence[int]) -> dict[str, Any]:

@@ -128,11 +128,13 @@ def test_figures_draw_what_the_tables_hold(solution: markov_result.Solution) -> 
 
 def test_what_fluid_models_give_too_has_their_names(solution: markov_result.Solution) -> None:
     rows = solution.compared()
-    assert [row["quantity"] for row in rows[:5]] == [each.name for each in QUANTITIES]
-    assert [row["unit"] for row in rows[:5]] == [each.unit for each in QUANTITIES]
+    count = len(QUANTITIES)
+    assert [row["quantity"] for row in rows[:count]] == [each.name for each in QUANTITIES]
+    assert [row["unit"] for row in rows[:count]] == [each.unit for each in QUANTITIES]
     queue = solution.results["drop tail"][0].queue
     assert rows[2]["mean"] == queue.queue_mean
     assert rows[2]["std"] == queue.queue_std
+    assert rows[5]["mean"] == 100 * queue.loss
 
 
 def test_the_page_holds_every_chart(solution: markov_result.Solution) -> None:
