@@ -1,0 +1,330 @@
+//! The equations where their solution is known in closed form.
+
+use bentpipe_model::{System, Table, run};
+use bentpipe_scenario::Scenario;
+
+/// 400 connections, 60 ms to the PEP and back, 20 Mbit/s behind it, packets of 1391 bytes there and 1400 ahead of it.
+const GATEWAY: &str = r#"
+title = "t"
+[run]
+warmup = "60 s"
+duration = "60 s"
+[host.server]
+count = 10
+[host.client]
+count = 10
+[link.ingress]
+between = ["server", "gateway"]
+delay = "30 ms"
+[gateway]
+aqm = { preset = "AVQRED" }
+regulator = { rate = "20 Mbps", tick = "5 ms" }
+pep = { delay = "12 ms" }
+spacelink = { packet = "1391 B" }
+[link.satellite]
+between = ["gateway", "terminal"]
+delay = "250 ms"
+[link.access]
+between = ["terminal", "client"]
+[transport.t]
+preset = "byun2007"
+[traffic.web]
+kind = "pages"
+from = "server"
+to = "client"
+transport = "t"
+sessions = 400
+object_size = "50 KB"
+"#;
+
+/// Ten connections through one queue, a round trip of 100 ms, marks that cost no packet.
+const LINK: &str = r#"
+title = "t"
+[run]
+warmup = "100 s"
+duration = "60 s"
+[host.s]
+count = 10
+[host.d]
+count = 10
+[router.r1]
+[router.r2]
+[link.left]
+between = ["s", "r1"]
+[link.bottleneck]
+between = ["r1", "r2"]
+rate = "10 Mbps"
+delay = "50 ms"
+[link.bottleneck.queue]
+limit = "1000 packets"
+marking = "ecn"
+aqm = { algorithm = "red", min_th = 10, max_th = 910, max_p = 0.05, w_q = 0.002 }
+[link.right]
+between = ["r2", "d"]
+[transport.t]
+preset = "ns2"
+receive_window = "10000 segments"
+max_window = "10000 segments"
+initial_ssthresh = "10000 segments"
+ecn = true
+[traffic.bulk]
+kind = "bulk"
+from = "s"
+to = "d"
+transport = "t"
+flows = 10
+"#;
+
+fn scenario(text: &str, changes: &[&str]) -> Scenario {
+    let changes: Vec<String> = changes.iter().map(|c| (*c).to_owned()).collect();
+    Scenario::parse(text, "t.toml", &changes).unwrap()
+}
+
+fn solved(text: &str, changes: &[&str]) -> Table {
+    run(&scenario(text, changes), 1).unwrap()
+}
+
+fn mean(table: &Table, column: &str) -> f64 {
+    let values = table.column(column).unwrap();
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+fn close(found: f64, expected: f64, share: f64) {
+    assert!((found - expected).abs() <= share * expected.abs(), "{found}, not {expected}");
+}
+
+/// The x between `low` and `high` where `f`, which falls, is zero.
+fn root(mut low: f64, mut high: f64, f: impl Fn(f64) -> f64) -> f64 {
+    for _ in 0..200 {
+        let middle = 0.5 * (low + high);
+        if f(middle) > 0.0 { low = middle } else { high = middle }
+    }
+    low
+}
+
+/// AVQRED at rest: what its virtual queue is served at, 20 Mbit/s of 1400-byte segments, is accepted, so λ (1 - p) = 2.5e6 /
+/// 1400; and the senders' gain is their loss, (1 - p) m / R² = p λ² / (2 m). Both give p, and v = 60 + 60 p.
+#[test]
+fn avqred_rests_where_gain_and_loss_balance() {
+    let (m, r, accepted) = (400.0, 0.06, 2.5e6 / 1400.0);
+    let balance = |p: f64| {
+        let load = accepted / (1.0 - p);
+        (1.0 - p) * m / (r * r) - p * load * load / (2.0 * m)
+    };
+    let p = root(0.01, 0.99, balance);
+    let table = solved(GATEWAY, &[]);
+    close(mean(&table, "mark_probability"), p, 1e-6);
+    close(mean(&table, "aqm.VQ"), 60.0 + 60.0 * p, 1e-6);
+    close(mean(&table, "offered_load"), 8.0 * 1400.0 * accepted / (1.0 - p), 1e-6);
+    // Each accepted segment is one packet on the link, nine bytes shorter.
+    close(mean(&table, "utilization_out"), 20e6 * 1391.0 / 1400.0, 1e-6);
+    assert!(mean(&table, "transmit_queue") < 1e-6);
+    close(mean(&table, "aqm.v_cap"), 20e6, 1e-12);
+}
+
+/// What is accepted is sent or waits: over a run that begins empty, offered less marked is sent and the queue. RED swings
+/// here, and the PEP holds what was accepted in the last 14.5 ms.
+#[test]
+fn nothing_is_lost_or_made_on_the_way() {
+    let table = solved(GATEWAY, &["run.warmup=0 s", "gateway.aqm.preset=RED 4", "gateway.aqm.gentle=true"]);
+    let sum = |name: &str| table.column(name).unwrap().iter().sum::<f64>() * 0.1;
+    let marked: f64 = {
+        let pairs =
+            table.column("offered_load").unwrap().iter().zip(table.column("mark_probability").unwrap());
+        pairs.map(|(load, p)| if p.is_nan() { 0.0 } else { load * p }).sum::<f64>() * 0.1
+    };
+    let accepted = (sum("offered_load") - marked) / (8.0 * 1400.0);
+    let sent = sum("utilization_out") / (8.0 * 1391.0);
+    let waiting = table.column("transmit_queue").unwrap().last().unwrap();
+    let held = accepted - sent - waiting;
+    let last = table.column("offered_load").unwrap().last().unwrap() / (8.0 * 1400.0);
+    assert!(held > 0.0 && held < 3.0 * 0.0145 * last, "{held} of {accepted} packets in a PEP of 14.5 ms");
+}
+
+/// At rest, N windows W fill the link, N W / R(q) = C with R(q) = R + q / C, and W² p = 2 (Misra, Gong & Towsley 2000); RED's
+/// average is the queue.
+#[test]
+fn end_to_end_rests_at_the_square_root_law() {
+    let (n, c, r) = (10.0, 10e6 / (8.0 * 1040.0), 0.1);
+    let table = solved(LINK, &[]);
+    let q = mean(&table, "transmit_queue");
+    let p = mean(&table, "mark_probability");
+    let spread = table.column("transmit_queue").unwrap().iter().map(|x| (x - q).abs()).fold(0.0, f64::max);
+    assert!(spread < 1e-3 * q, "it does not rest: {spread} around {q}");
+    let w = (r + q / c) * c / n;
+    close(w * w * p, 2.0, 1e-3);
+    close(p, 0.05 * (q - 10.0) / 900.0, 1e-3);
+    close(mean(&table, "utilization_out"), 10e6, 1e-6);
+    close(mean(&table, "queue_delay"), q / c, 1e-9);
+}
+
+/// A receive window of four segments keeps ten connections at 40 segments a round trip, whatever the AQM would allow.
+#[test]
+fn a_receive_window_bounds_the_senders() {
+    let table = solved(LINK, &["transport.t.receive_window=4 segments"]);
+    close(mean(&table, "offered_load"), 8.0 * 1040.0 * 40.0 / 0.1, 1e-3);
+    assert_eq!(mean(&table, "mark_probability"), 0.0);
+}
+
+/// A full queue of 50 packets without an AQM: it never holds more, and what is lost keeps the senders at the link's rate.
+#[test]
+fn a_full_queue_loses_what_it_cannot_hold() {
+    let table = solved(
+        LINK,
+        &["link.bottleneck.queue.aqm.algorithm=droptail", "link.bottleneck.queue.limit=50 packets"],
+    );
+    let most = table.column("transmit_queue").unwrap().iter().fold(0.0, |a, b| f64::max(a, *b));
+    assert!((49.0..=50.0).contains(&most), "{most}");
+    assert!(
+        mean(&table, "utilization_out") > 0.8 * 10e6 && mean(&table, "utilization_out") < 10e6 * (1.0 + 1e-9)
+    );
+}
+
+/// The single queue at rest: served as an M/M/1 queue, it holds ρ / (1 - ρ) packets at its own utilization ρ; AVQRED's virtual
+/// queue as an M/D/1 queue ρ + ρ² / (2 (1 - ρ)) (Pollaczek and Khinchine).
+#[test]
+fn the_single_queue_has_the_lengths_of_queueing_theory() {
+    let table = solved(
+        LINK,
+        &[
+            "model.equations=single_queue",
+            "link.bottleneck.queue.aqm.algorithm=avqred",
+            "link.bottleneck.queue.aqm.min_th=10",
+            "link.bottleneck.queue.aqm.max_th=20",
+            "link.bottleneck.queue.marking=drop",
+        ],
+    );
+    let rho = mean(&table, "utilization_out") / 10e6;
+    close(mean(&table, "transmit_queue"), rho / (1.0 - rho), 1e-6);
+    close(mean(&table, "aqm.VQ"), rho + rho * rho / (2.0 * (1.0 - rho)), 1e-6);
+    assert!(rho > 0.9 && rho < 1.0, "{rho}");
+}
+
+/// Sessions that start 4 every 5 s with 5 s pauses: after 22 s eight have started and the third four are at two fifths.
+#[test]
+fn connections_of_the_single_queue_follow_their_ramp() {
+    let pages = GATEWAY.replace(
+        "sessions = 400",
+        "sessions = 400\nramp = { sessions = 4, over = \"5 s\", pause = \"5 s\" }",
+    );
+    let changes = [
+        "model.equations=single_queue",
+        "gateway.pep.split=[]",
+        "gateway.aqm.preset=AVQRED",
+        "run.warmup=0 s",
+    ];
+    let early = run(&scenario(&pages, &changes), 1).unwrap();
+    let load = early.column("offered_load").unwrap();
+    // Nothing is marked so early: each connection begins with its initial window and adds a segment a round trip.
+    assert!(load[0] > 0.0 && load[49] > 10.0 * load[0]);
+    let system = System::of(&scenario(&pages, &changes), 1).unwrap();
+    assert_eq!(system.connections, 400.0);
+}
+
+/// The unit of time of the papers is in AVQ's printed law alone: other laws do not know it.
+#[test]
+fn the_unit_of_time_changes_only_what_is_printed_in_it() {
+    let of = |aqm: &str, unit: &str| {
+        let table =
+            solved(GATEWAY, &[&format!("gateway.aqm.preset={aqm}"), &format!("model.time_unit={unit}")]);
+        (table.column("transmit_queue").unwrap().to_vec(), table.column("aqm.VQ").map(<[f64]>::to_vec))
+    };
+    for aqm in ["RED 4", "AVQRED"] {
+        assert_eq!(of(aqm, "100 ms"), of(aqm, "1 s"), "{aqm}");
+    }
+    assert_ne!(of("AVQ", "100 ms"), of("AVQ", "1 s"));
+}
+
+/// A delay of the PEP only delays a queue that nothing watches: the virtual queue ahead of it is the same to the last bit.
+#[test]
+fn avqred_does_not_know_the_delay_of_the_pep() {
+    let of = |delay: &str| {
+        let table = solved(GATEWAY, &[&format!("gateway.pep.delay={delay}"), "run.warmup=0 s"]);
+        table.column("aqm.VQ").unwrap().to_vec()
+    };
+    assert_eq!(of("0 ms"), of("60 ms"));
+}
+
+/// Datagrams come on top: 2 Mbit/s of them leave 8 of 10 Mbit/s to the connections.
+#[test]
+fn datagrams_do_not_slow_down() {
+    let more = format!(
+        "{LINK}\n[traffic.voice]\nkind = \"cbr\"\nfrom = \"s\"\nto = \"d\"\nflows = 10\nrate = \"200 kbps\"\npacket = \"1040 B\"\n"
+    );
+    let system = System::of(&scenario(&more, &[]), 1).unwrap();
+    close(system.background, 2e6 / (8.0 * 1040.0), 1e-12);
+    let table = solved(&more, &[]);
+    close(mean(&table, "utilization_out"), 10e6, 1e-6);
+}
+
+fn refused(text: &str, changes: &[&str]) -> String {
+    run(&scenario(text, changes), 1).err().map_or_else(|| "no mistake".to_owned(), |e| e.to_string())
+}
+
+/// What the equations do not cover is one message: where, what was found, what is allowed.
+#[test]
+fn what_is_not_covered_is_said() {
+    let cases: &[(&str, &[&str], &str)] = &[
+        (
+            GATEWAY,
+            &["model.equations=end_to_end"],
+            "model.equations: found end_to_end, but the gateway's PEP splits the \
+         connections; allowed: gateway, new_connections, or pep.split = []",
+        ),
+        (
+            LINK,
+            &["model.equations=gateway"],
+            "model.equations: found gateway, but the subject is a link; allowed: \
+         single_queue, end_to_end",
+        ),
+        (
+            GATEWAY,
+            &["gateway.marking=window", "gateway.pep.buffer_per=connection"],
+            "model.series: found none with the share of new connections, which the \
+         equations new_connections are driven by; allowed: a file of `bentpipe model capture`",
+        ),
+        (
+            GATEWAY,
+            &["gateway.pep.delay=20 s"],
+            "model.history: the delay at 0 s is 20.0025 s, found a history of 10 s; \
+         allowed: at least the longest delay",
+        ),
+        (
+            GATEWAY,
+            &["model.step=0.7 ms"],
+            "model.step: found 0.0007 s; allowed: a part of run.sample_interval",
+        ),
+        (
+            LINK,
+            &["link.bottleneck.delay=0 ms"],
+            "link: found no delay on the way of the senders; allowed in a fluid \
+         model: a round trip above 0 s",
+        ),
+    ];
+    for (text, changes, message) in cases {
+        assert_eq!(&refused(text, changes), message, "{changes:?}");
+    }
+}
+
+/// Traffic that is not fluid, and algorithms without a law.
+#[test]
+fn what_has_no_law_is_said() {
+    let message = refused(LINK, &["link.bottleneck.queue.aqm.algorithm=codel"]);
+    assert!(
+        message.starts_with("aqm.algorithm: found codel; allowed in a fluid model: droptail, red, "),
+        "{message}"
+    );
+    let files = LINK
+        .replace("kind = \"bulk\"", "kind = \"files\"")
+        .replace("flows = 10", "sources = 10\ninterval = \"1 s\"\nsize = \"50 KB\"");
+    let message = refused(&files, &[]);
+    assert!(message.starts_with("traffic.bulk: found short transfers"), "{message}");
+    let message = refused(
+        LINK,
+        &["link.bottleneck.queue.scheduler=fq_codel", "link.bottleneck.queue.aqm.algorithm=droptail"],
+    );
+    assert!(
+        message.starts_with("queue.scheduler: found fq_codel, which signals congestion itself"),
+        "{message}"
+    );
+}

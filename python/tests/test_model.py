@@ -1,0 +1,145 @@
+"""`bentpipe model`: the equations against a second writing of them, and what the command says."""
+
+import json
+import math
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import bentpipe as bp
+from bentpipe import cli
+from bentpipe import model as models
+
+STEP = 1e-4
+"""Of the second writing [s]: a tenth of the model's."""
+
+
+class _Wave:
+    def __init__(self, series: dict[str, float | list[float]], period: float) -> None:
+        self.mean, self.cos, self.sin = series["mean"], series["cos"], series["sin"]
+        self.period = period
+
+    def at(self, t: float) -> float:
+        total = float(self.mean)  # type: ignore[arg-type]
+        for k, (a, b) in enumerate(zip(self.cos, self.sin, strict=True), 1):  # type: ignore[arg-type]
+            angle = 2 * math.pi * k * t / self.period
+            total += a * math.cos(angle) + b * math.sin(angle)
+        return total
+
+
+def by_euler(seconds: float, start: float, max_p: float, w_q: float) -> tuple[float, float, float]:
+    """Return mean queue, mark probability and load from `start` on: [B07] 4.4, gentle RED, by Euler."""
+    m, r, mu = 400, 0.06, 20e6 / 8 / 1391
+    file = Path(str(models.__file__)).parent / "scenarios/series/byun2007-gateway.json"
+    measured = json.loads(file.read_text())
+    period = measured["interval"] * measured["points"]
+    omega, delay = (_Wave(measured[name], period) for name in ("load_ratio", "pep_delay"))
+
+    def mark(x: float) -> float:
+        if x < 60:
+            return 0.0
+        return min(max_p * (x - 60) / 60 if x < 120 else max_p + (1 - max_p) * (x - 120) / 120, 1.0)
+
+    load = q = x = 0.0
+    sums, count = [0.0, 0.0, 0.0], 0
+    accepted: list[float] = []
+    for n in range(round(seconds / STEP)):
+        t = n * STEP
+        if n % 100 == 0:
+            w, d = omega.at(t), delay.at(t)
+        p, offered = mark(x), w * load
+        accepted.append((1 - p) * offered)
+        late = n - round(d / STEP)
+        inflow = accepted[late] if late >= 0 else 0.0
+        if t >= start:
+            sums = [sums[0] + q, sums[1] + p, sums[2] + offered]
+            count += 1
+        load += STEP * ((1 - p) * m / r**2 - p * load**2 / (2 * m))
+        dx = -math.log1p(-w_q) * max(offered, mu) * (q - x)
+        q = max(q + STEP * (inflow - mu), 0.0)
+        x += STEP * dx
+    return sums[0] / count, sums[1] / count, sums[2] / count
+
+
+def test_the_gateway_equations_are_those_of_a_second_writing() -> None:
+    """RED 4, gentle so that its marking function has no step, over 20 s of measured series."""
+    changes = {
+        "run.warmup": "5 s",
+        "run.duration": "15 s",
+        "gateway.aqm.gentle": True,
+        "gateway.aqm.preset": "RED 4",
+    }
+    table = models.solve(bp.load("byun2007-gateway", changes))
+    queue, mark, load = by_euler(20.0, 5.0, 0.7, 0.1)
+    found = table.select(pl.col("transmit_queue", "mark_probability", "offered_load").mean()).row(0)
+    assert found[0] == pytest.approx(queue, rel=0.01)
+    assert found[1] == pytest.approx(mark, rel=0.002)
+    assert found[2] / (8 * 1400) == pytest.approx(load, rel=0.002)
+
+
+def test_columns_are_those_of_a_simulation() -> None:
+    scenario = bp.load("red-dumbbell", {"run.warmup": "1 s", "run.duration": "2 s"})
+    simulated = bp.compare(scenario, ["RED 60/120"], runs=1).one("series", "RED 60/120", 1)
+    table = models.model(scenario, ["RED 60/120"]).tables["RED 60/120"]
+    assert len(table) == len(simulated) == 20
+    assert set(table.columns) - {"capacity"} <= set(simulated.columns)
+    assert table["time"].to_list() == pytest.approx(simulated["time"].to_list())
+
+
+def test_moments_are_those_of_the_samples() -> None:
+    table = pl.DataFrame({"transmit_queue": [1.0, 2.0, None, 6.0], "mark_probability": [None] * 4})
+    named = {each.name: each for each in models.QUANTITIES}
+    assert models.moments(table, named["queue"]) == pytest.approx((3.0, math.sqrt(7)))
+    assert models.moments(table, named["mark_probability"]) == (None, None)
+    assert models.moments(table, named["utilization"]) == (None, None)
+
+
+def _run(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as left:
+        cli.main(list(arguments))
+    return int(left.value.code or 0)
+
+
+def test_the_command_prints_a_row_a_quantity(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "m"
+    short = ["--duration", "2 s", "--set", "run.warmup=1 s"]
+    assert _run("model", "red-dumbbell", *short, "--settings", "RED slow,pi", "--out", str(out)) == 0
+    text = capsys.readouterr().out
+    assert "RED slow" in text
+    assert str(out) in text
+    assert {"Utilization", "Queue", "Mark"} <= set(text.split())
+    comparison = json.loads((out / "comparison.json").read_text())
+    assert [row["setting"] for row in comparison[:: len(models.QUANTITIES)]] == ["RED slow", "pi"]
+    # What is there is kept, unless it is a model's and --force says so.
+    assert _run("model", "red-dumbbell", *short, "--out", str(out)) == 2
+    assert "exists already" in capsys.readouterr().err
+    assert _run("model", "red-dumbbell", *short, "--out", str(out), "--force", "--format", "json") == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert {row["setting"] for row in rows} == {"RED 60/120", "avq", "avqred", "droptail"}
+    assert all(row["mean"] is None or math.isfinite(row["mean"]) for row in rows)
+    (tmp_path / "mine").mkdir()
+    assert _run("model", "red-dumbbell", *short, "--out", str(tmp_path / "mine"), "--force") == 2
+    assert "is not a model's result" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["red-dumbbell", "--settings", "codel"],
+            "red-dumbbell, setting codel: aqm.algorithm: found codel; allowed",
+        ),
+        (["byun2007-gateway", "--set", "model.history=1 ms"], "model.history: the delay at 0 s is 0.0145"),
+        (["nowhere"], "there is no such file"),
+        (["red-dumbbell", "--set", "model.step=30 ms"], "model.step: found 0.03 s; allowed"),
+    ],
+)
+def test_what_cannot_be_solved_is_one_message(
+    arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _run("model", *arguments, "--out", str(tmp_path / "m")) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert captured.err.count("\n") == 1
+    assert not (tmp_path / "m").exists()
