@@ -7,7 +7,7 @@ use bentpipe_queue::registry::AQMS;
 use bentpipe_queue::{Law, Limit, Marking};
 use bentpipe_scenario::{
     AqmSpec, Capacity as LinkCapacity, Delay, Direction, Equations, Feedback, Gateway, Hop, Laws, Pattern,
-    Place, Ramp, Scenario, Subject, Tcp, Traffic, TrafficKind,
+    Place, Ramp, Run, Scenario, Subject, Tcp, Traffic, TrafficKind,
 };
 use bentpipe_units::{Duration, Rng};
 
@@ -69,6 +69,8 @@ pub enum Capacity {
     Fixed(f64),
     /// Each from its time on [s]; from the beginning after the last, if there is a period.
     Steps(Vec<(f64, f64)>, Option<f64>),
+    /// Each for so long [s], the last one for ever.
+    Drawn(Vec<f64>, f64),
 }
 
 impl Capacity {
@@ -82,6 +84,7 @@ impl Capacity {
                 let after = steps.partition_point(|step| step.0 <= t);
                 steps[after.saturating_sub(1)].1
             }
+            Self::Drawn(rates, every) => rates[((t / every) as usize).min(rates.len() - 1)],
         }
     }
 }
@@ -201,7 +204,7 @@ impl System {
             law,
             connections: senders.connections,
             ramps: senders.ramps,
-            replaced: models.replaced,
+            replaced: senders.replaced,
             round_trip: senders.round_trip,
             capacity: found.capacity(scenario, packet, seed)?,
             packets_per_segment,
@@ -325,13 +328,15 @@ impl<'a> Found<'a> {
         let per = |bps: u64| bps as f64 / (8.0 * packet);
         let rate = match self.gateway {
             Some(g) if !g.regulator.follows_link => Some(g.regulator.rate),
-            Some(g) if g.link_forward => return changing(&link.forward, &link.name, &per, seed),
-            Some(_) => return changing(&link.reverse, &link.name, &per, seed),
+            Some(g) if g.link_forward => {
+                return changing(&link.forward, &link.name, &per, (&scenario.run, seed));
+            }
+            Some(_) => return changing(&link.reverse, &link.name, &per, (&scenario.run, seed)),
             None => link.forward.rate.filter(|_| link.forward.capacity.is_none()),
         };
         match rate {
             Some(rate) => Ok(Capacity::Fixed(per(rate.as_bps()))),
-            None => changing(&link.forward, &link.name, &per, seed),
+            None => changing(&link.forward, &link.name, &per, (&scenario.run, seed)),
         }
     }
 }
@@ -340,10 +345,8 @@ fn changing(
     direction: &Direction,
     link: &str,
     per: &dyn Fn(u64) -> f64,
-    seed: u64,
+    (run, seed): (&Run, u64),
 ) -> Result<Capacity, Error> {
-    // For capacities that are drawn.
-    let _rng = Rng::stream(seed, "model", 0, "capacity");
     match (&direction.capacity, direction.rate) {
         (None, Some(rate)) => Ok(Capacity::Fixed(per(rate.as_bps()))),
         (Some(LinkCapacity::Steps(steps)), _) => {
@@ -351,8 +354,16 @@ fn changing(
                 |(time, rate): &(Duration, bentpipe_units::Rate)| (time.as_secs_f64(), per(rate.as_bps()));
             Ok(Capacity::Steps(steps.steps.iter().map(at).collect(), steps.repeat.map(|r| r.as_secs_f64())))
         }
+        (Some(LinkCapacity::Drawn(drawn)), _) => {
+            let every = drawn.every.as_secs_f64();
+            let count = ((run.warmup.as_secs_f64() + run.duration.as_secs_f64()) / every).ceil() as usize + 1;
+            let mut rng = Rng::stream(seed, "model", 0, "capacity");
+            let (low, high) = (per(drawn.uniform.0.as_bps()), per(drawn.uniform.1.as_bps()));
+            Ok(Capacity::Drawn((0..count).map(|_| rng.uniform_in(low, high)).collect(), every))
+        }
         (Some(_), _) => wrong(format!(
-            "link.{link}.capacity: found a kind that the fluid model does not follow; allowed: a rate, or steps"
+            "link.{link}.capacity: found a kind that the fluid model does not follow; allowed: a rate, steps, or one \
+             that is drawn anew"
         )),
         (None, None) => wrong(format!(
             "link.{link}.rate: found none; allowed in a fluid model: a rate, for the queue to form behind"
@@ -364,6 +375,8 @@ fn changing(
 struct Senders {
     connections: f64,
     ramps: Vec<(f64, Option<Ramp>)>,
+    /// Share that is replaced by new ones [1/s]; while they are counted, connections in place of a share.
+    replaced: f64,
     round_trip: f64,
     /// Mean length of a segment on the wire [bytes].
     segment: f64,
@@ -380,6 +393,7 @@ impl Senders {
         let mut sum = Self {
             connections: 0.0,
             ramps: Vec::new(),
+            replaced: 0.0,
             round_trip: 0.0,
             segment: 0.0,
             payload: 0.0,
@@ -398,7 +412,12 @@ impl Senders {
                     };
                     (f64::from(pages.sessions) * f64::from(side_by_side), pages.ramp)
                 }
-                TrafficKind::Bulk(bulk) => (f64::from(bulk.flows), None),
+                TrafficKind::Bulk(bulk) => {
+                    let lifetime =
+                        bulk.lifetime.as_ref().map_or(f64::INFINITY, |law| law.mean().as_secs_f64());
+                    sum.replaced += f64::from(bulk.flows) / lifetime;
+                    (f64::from(bulk.flows), bulk.ramp)
+                }
                 TrafficKind::Packets(packets) if packets.transport.is_none() => {
                     sum.background += f64::from(packets.flows) * mean_rate(&traffic.name, &packets.pattern)?;
                     continue;
@@ -417,6 +436,7 @@ impl Senders {
                     .to_owned(),
             );
         }
+        sum.replaced /= sum.connections;
         if sum.round_trip <= 0.0 {
             return wrong("link: found no delay on the way of the senders; allowed in a fluid model: a round trip above 0 s".to_owned());
         }

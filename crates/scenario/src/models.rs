@@ -28,8 +28,6 @@ pub struct Models {
     pub history: Duration,
     /// What the fluid equations are driven by.
     pub series: Option<MeasuredSeries>,
-    /// Share of the connections that is replaced by new ones [1/s].
-    pub replaced: f64,
     /// The stages of the Erlang law of service times.
     pub erlang_stages: u32,
     /// The states of the arrivals' Markov chain, where not all.

@@ -35,8 +35,6 @@ pub struct Models {
     /// load and the mean delay of the PEP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub series: Option<String>,
-    /// Fluid: share of the connections that is replaced by new ones in a second; with the equations "single_queue".
-    pub replaced: Replaced,
     /// Markov: k, the stages of the Erlang law of service times.
     pub erlang_stages: Whole<1, 1000>,
     /// Markov: the states of the arrivals' chain, fewer than all classes have together: the last classes are merged until
@@ -56,15 +54,11 @@ impl Default for Models {
             step: Span::of(1_000_000),
             history: Span::of(10_000_000_000),
             series: None,
-            replaced: 0.0,
             erlang_stages: Whole(4),
             states: None,
         }
     }
 }
-
-/// A share of the connections in a second.
-pub type Replaced = f64;
 
 /// A kind of model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]

@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::file;
 use crate::models::{self, Models};
-use crate::resolve::{Cx, named, step};
+use crate::resolve::{Cx, step};
 
 /// The steps of an integration that a unit of time, or the time it remembers, may hold.
 const MOST_STEPS: u64 = 1_000_000;
@@ -22,10 +22,6 @@ pub fn models(cx: &Cx<'_>, raw: Option<&file::Models>) -> Result<Models, Error> 
             format!("found {:?}; allowed: at most {MOST_STEPS} times step, {:?}", raw.history, raw.step);
         return Err(cx.error(&step(&path, "history"), problem));
     }
-    if !(0.0..=1.0).contains(&raw.replaced) {
-        let problem = format!("found {}; allowed: from 0 to 1", raw.replaced);
-        return Err(cx.error(&named("model", "replaced"), problem));
-    }
     let series = match &raw.series {
         Some(name) => {
             let what = "measured series, a file of `bentpipe model capture`";
@@ -42,7 +38,6 @@ pub fn models(cx: &Cx<'_>, raw: Option<&file::Models>) -> Result<Models, Error> 
         step: at,
         history,
         series,
-        replaced: raw.replaced,
         erlang_stages: raw.erlang_stages.0,
         states: raw.states.map(|states| states.0),
     })
