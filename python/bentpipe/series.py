@@ -6,7 +6,6 @@
 import hashlib
 import json
 import math
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,7 +45,6 @@ LEAST_LOAD = 0.01
 _RATE, _WINDOW = "100 Gbps", "100 GB"
 """In place of the regulator's rate and of the spacelink's windows, which would bind next."""
 _TIMES = ("run.duration", "run.sample_interval")
-_SHIPPED = Path(__file__).parent / "scenarios" / "series" / "byun2007-gateway.json"
 _KEYS = ("pep_delay", "load_ratio", "new_connections")
 
 
@@ -222,7 +220,6 @@ def capture(
             raise UsageError(
                 f"--set {each}: found a time of the run, which points and interval say; allowed: other keys"
             )
-    overrides += _without_series(scenario)
     times = (f"{round(points * interval * 1e9)} ns", f"{round(interval * 1e9)} ns")
     overrides += [f"{key}={time}" for key, time in zip(_TIMES, times, strict=True)]
     loaded = plan.load(scenario, overrides)
@@ -299,17 +296,6 @@ def _check(points: int, interval: float, harmonics: int) -> None:
         )
     if not 1e-6 <= interval <= 3600:
         raise UsageError(f"interval is {interval:g} s, but it must be from 1 µs to 1 h")
-
-
-def _without_series(scenario: str | Path) -> list[str]:
-    """Return the override by which the series that a scenario names need not be there before."""
-    try:
-        content = tomllib.loads(plan.scenario_path(scenario).read_text(encoding="utf-8"))
-        named = "series" in content.get("model", {})
-    except (OSError, ValueError, TypeError):
-        return []  # Loading it says what is wrong.
-    # A simulation does not look at them, so any will do.
-    return [f"model.series={_SHIPPED.resolve()}"] if named else []
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,7 +152,8 @@ impl System {
             Some(_) => Equations::Gateway,
             None => Equations::EndToEnd,
         });
-        let series = models.series.as_ref();
+        let series = models.series.as_ref().map(Result::as_ref).transpose();
+        let series = series.map_err(|e| Error::Scenario(e.to_string()))?;
         let measured = |of: &bentpipe_scenario::Fourier, period| Series::new(of.clone(), period);
         match (equations, found.gateway) {
             (Equations::Gateway | Equations::NewConnections, None) => {

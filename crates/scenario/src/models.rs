@@ -1,8 +1,9 @@
 //! How the models see a scenario, once its keys are understood.
 
 use bentpipe_units::Duration;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
+use crate::error::Error;
 pub use crate::file::{Equations, Feedback, Laws, ModelKind};
 use crate::files::{Data, Digest};
 
@@ -26,12 +27,17 @@ pub struct Models {
     /// How far back the integration remembers.
     #[serde(serialize_with = "crate::canonical::ns")]
     pub history: Duration,
-    /// What the fluid equations are driven by.
-    pub series: Option<MeasuredSeries>,
+    /// What the fluid equations are driven by; or what is wrong with it, which need not trouble a simulation.
+    #[serde(serialize_with = "if_read")]
+    pub series: Option<Result<MeasuredSeries, Error>>,
     /// The stages of the Erlang law of service times.
     pub erlang_stages: u32,
     /// The states of the arrivals' Markov chain, where not all.
     pub states: Option<u32>,
+}
+
+fn if_read<S: Serializer>(series: &Option<Result<MeasuredSeries, Error>>, to: S) -> Result<S::Ok, S::Error> {
+    series.as_ref().and_then(|read| read.as_ref().ok()).serialize(to)
 }
 
 /// Series that were measured in a run without AQM and bottleneck, each as a Fourier series ([B07] 4.4).

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use bentpipe_scenario::{Equations, ModelKind, Scenario};
+use bentpipe_scenario::{Equations, MeasuredSeries, ModelKind, Scenario};
 
 const LINK: &str = r#"title = "t"
 [run]
@@ -42,10 +42,10 @@ fn with(changes: &[&str]) -> Result<Scenario, String> {
     Scenario::parse(LINK, "my.toml", &changes).map_err(|e| e.to_string())
 }
 
-fn read(name: &str, series: &str) -> Result<Scenario, String> {
+fn read(name: &str, series: &str) -> Result<MeasuredSeries, String> {
     let folder = folder(name, Some(series));
-    Scenario::load(folder.join("my.toml"), &["model.series=s.json".to_owned()])
-        .map_err(|e| e.to_string().replace(&format!("{}/", folder.display()), ""))
+    let scenario = Scenario::load(folder.join("my.toml"), &["model.series=s.json".to_owned()]).unwrap();
+    scenario.models.series.unwrap().map_err(|e| e.to_string().replace(&format!("{}/", folder.display()), ""))
 }
 
 /// Without the table all is as the papers have it, and no key of it is listed.
@@ -89,17 +89,11 @@ fn mistakes_are_one_message() {
         unknown.contains("petri") && unknown.contains("fluid") && unknown.contains("markov"),
         "{unknown}"
     );
-    let missing = with(&["model.series=nothing.json"]).unwrap_err();
-    assert!(
-        missing.contains("nothing.json cannot be read") && missing.contains("bentpipe model capture"),
-        "{missing}"
-    );
 }
 
 #[test]
 fn a_series_is_read() {
-    let scenario = read("good", SERIES).unwrap();
-    let series = scenario.models.series.unwrap();
+    let series = read("good", SERIES).unwrap();
     assert_eq!((series.period, series.pep_delay.mean, series.pep_delay.sin[0]), (50.0, 0.01, 2e-3));
     assert!(series.new_connections.is_none());
 }
@@ -135,4 +129,15 @@ fn a_wrong_series_is_one_message() {
         let found = read(name, &SERIES.replace(from, to)).unwrap_err();
         assert!(found.ends_with(message), "{found}");
     }
+}
+
+/// A series that is not there is no mistake of the scenario, for a simulation does not look at it: only of a model.
+#[test]
+fn a_missing_series_is_kept_for_the_model() {
+    let scenario = with(&["model.series=nothing.json"]).unwrap();
+    let message = scenario.models.series.unwrap().unwrap_err().to_string();
+    assert!(
+        message.contains("nothing.json cannot be read") && message.contains("bentpipe model capture"),
+        "{message}"
+    );
 }
