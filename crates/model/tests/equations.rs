@@ -146,7 +146,7 @@ fn nothing_is_lost_or_made_on_the_way() {
 #[test]
 fn end_to_end_rests_at_the_square_root_law() {
     let (n, c, r) = (10.0, 10e6 / (8.0 * 1040.0), 0.1);
-    let table = solved(LINK, &[]);
+    let table = solved(LINK, &["model.laws=printed"]);
     let q = mean(&table, "transmit_queue");
     let p = mean(&table, "mark_probability");
     let spread = table.column("transmit_queue").unwrap().iter().map(|x| (x - q).abs()).fold(0.0, f64::max);
