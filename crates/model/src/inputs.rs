@@ -29,6 +29,9 @@ pub fn inputs(scenario: &Scenario, seed: u64) -> Result<(&'static str, Vec<Input
         Capacity::Steps(steps, _) => {
             steps.iter().fold((f64::INFINITY, 0.0_f64), |(low, high), (_, x)| (low.min(*x), high.max(*x)))
         }
+        Capacity::Drawn(rates, _) => {
+            rates.iter().fold((f64::INFINITY, 0.0_f64), |(low, high), x| (low.min(*x), high.max(*x)))
+        }
     };
     let input = |symbol, what, value, unit| Input { symbol, what, value, unit };
     let mut found = vec![
