@@ -31,6 +31,10 @@
 //!
 //!     dW/dt = 1 / R(q) - (1 - decr) W W(t-R) p(t-R) / R(q(t-R))
 //!
+//! **Timeouts**. The gateway of 4.4 with senders of whom most wait for a timeout: in place of the mean rate the share of
+//! the connections in each state of TCP ([`crate::population`] has the rules), `λ = m Σ x_i λ_i`. The senders hear of a mark
+//! after the round trip `R`, as they do.
+//!
 //! Where the feedback is to take a round trip (`model.feedback`), senders of the other equations hear of marks `R` after
 //! them as well, as in C. Hollot, V. Misra, D. Towsley & W. Gong (INFOCOM 2001): of `λ(t-R)` that was sent a round trip ago
 //! the share `p(t-R)` was marked, and each mark takes its share of the window of now. With `p` and `λ²` of the equations
@@ -42,6 +46,7 @@
 use bentpipe_queue::law::{Arrivals, MOST_STATES, Seen, Service};
 use bentpipe_scenario::{Equations, Feedback, Ramp};
 
+use crate::population::{MOST_WINDOW, Population, states};
 use crate::solve::Delayed;
 use crate::system::System;
 
@@ -59,20 +64,25 @@ pub(crate) const SENT: usize = 4;
 pub(crate) const LOST: usize = 5;
 /// Where the law's own variables begin.
 pub(crate) const LAW: usize = 6;
-/// Number of variables.
+/// Number of variables; where there are more, the states of the connections follow.
 pub(crate) const VARIABLES: usize = LAW + MOST_STATES;
+/// Number of variables with connections of windows up to [`SMALL_WINDOW`], …
+pub(crate) const SMALL: usize = VARIABLES + states(SMALL_WINDOW);
+/// … and up to [`MOST_WINDOW`].
+pub(crate) const LARGE: usize = VARIABLES + states(MOST_WINDOW);
+/// The largest window [segments] that the equations with fewer variables hold.
+pub(crate) const SMALL_WINDOW: usize = 16;
 /// The delay of the PEP, or the senders' with the equations "end to end"; and the feedback's where it is another.
 pub(crate) const LAGS: usize = 2;
 
-/// The variables of the equations.
-pub(crate) type Variables = [f64; VARIABLES];
-
-/// The equations of a system.
-pub struct Fluid<'a> {
+/// The equations of a system, in `N` variables.
+pub struct Fluid<'a, const N: usize> {
     /// What they are about.
     pub system: &'a System,
     /// The shortest time in which a bounded variable may reach its bound [s].
     grain: f64,
+    /// The connections' states, with the equations "timeouts".
+    population: Option<Population>,
 }
 
 /// Rates at a moment [packets/s].
@@ -87,18 +97,21 @@ struct Rates {
     accepted: f64,
 }
 
-impl<'a> Fluid<'a> {
+impl<'a, const N: usize> Fluid<'a, N> {
     /// The equations of `system`.
     #[must_use]
     pub fn new(system: &'a System) -> Self {
         // Half a step: the Runge-Kutta method takes a variable to its bound without passing it.
-        Self { system, grain: 0.5 * system.step }
+        Self { system, grain: 0.5 * system.step, population: system.rules.map(Population::new) }
     }
 
     /// The variables at the start: nobody sends, all is empty.
     #[must_use]
-    pub fn start(&self) -> [f64; VARIABLES] {
-        let mut y = [0.0; VARIABLES];
+    pub fn start(&self) -> [f64; N] {
+        let mut y = [0.0; N];
+        if let Some(population) = &self.population {
+            population.start(&mut y[VARIABLES..VARIABLES + population.states()]);
+        }
         if self.system.equations == Equations::EndToEnd {
             y[SENDERS] = self.system.initial_window;
         }
@@ -117,12 +130,16 @@ impl<'a> Fluid<'a> {
     }
 
     /// Rates at the mark point at `t` with the variables `y`.
-    fn rates(&self, t: f64, y: &Variables) -> Rates {
+    fn rates(&self, t: f64, y: &[f64; N]) -> Rates {
         let s = self.system;
         let senders = match s.equations {
             Equations::EndToEnd => s.connections * y[SENDERS] / self.round_trip(t, y[QUEUE]),
             Equations::Gateway | Equations::NewConnections => s.load_ratio.at(t).0 * y[SENDERS],
             Equations::SingleQueue => y[SENDERS],
+            Equations::Timeouts => {
+                let rate = self.population.map_or(0.0, |population| population.rate(&y[VARIABLES..]));
+                s.load_ratio.at(t).0 * s.connections * rate
+            }
         };
         let offered = senders.max(0.0) + s.background;
         let load = offered * s.packets_per_segment;
@@ -153,7 +170,7 @@ impl<'a> Fluid<'a> {
 
     /// The share of marks that the senders hear of now, and `p λ λ` of their decrease, with the rates of now, what is lost
     /// of them and the senders' rate, and the variables `then`, when what they hear of was sent.
-    fn marks(&self, t: f64, (now, lost, senders): (&Rates, f64, f64), then: &Variables) -> (f64, f64) {
+    fn marks(&self, t: f64, (now, lost, senders): (&Rates, f64, f64), then: &[f64; N]) -> (f64, f64) {
         let s = self.system;
         // Only what one queue loses is taken for marks: where there is a PEP, it is lost behind that.
         let losses = s.equations == Equations::SingleQueue;
@@ -197,35 +214,43 @@ fn started(ramp: &Ramp, count: f64, t: f64) -> (f64, f64) {
     if now >= count { (count, 0.0) } else { (now, if within < over { step / over } else { 0.0 }) }
 }
 
-impl Delayed<VARIABLES, LAGS> for Fluid<'_> {
-    fn lags(&self, t: f64, y: &Variables) -> [f64; LAGS] {
+impl<const N: usize> Delayed<N, LAGS> for Fluid<'_, N> {
+    fn lags(&self, t: f64, y: &[f64; N]) -> [f64; LAGS] {
         let first = match self.system.equations {
-            Equations::Gateway | Equations::NewConnections => self.system.pep_delay.at(t).0.max(0.0),
+            Equations::Gateway | Equations::NewConnections | Equations::Timeouts => {
+                self.system.pep_delay.at(t).0.max(0.0)
+            }
             Equations::EndToEnd => self.round_trip(t, y[QUEUE]),
             Equations::SingleQueue => 0.0,
         };
         [first, self.feedback()]
     }
 
-    fn derive(&self, t: f64, y: &Variables, past: &[Variables; LAGS]) -> Variables {
+    fn derive(&self, t: f64, y: &[f64; N], past: &[[f64; N]; LAGS]) -> [f64; N] {
         let s = self.system;
         let before = t - self.lags(t, y)[0];
         let now = self.rates(t, y);
         let then = self.rates(before, &past[0]);
         let q = y[QUEUE].max(0.0);
         let inflow = match s.equations {
-            Equations::Gateway | Equations::NewConnections => then.accepted,
+            Equations::Gateway | Equations::NewConnections | Equations::Timeouts => then.accepted,
             Equations::SingleQueue | Equations::EndToEnd => now.accepted,
         };
         let (dq, lost) = self.queue(t, q, inflow);
         let output = inflow - lost - dq;
-        let mut dy = [0.0; VARIABLES];
+        let mut dy = [0.0; N];
         let (m, dm) = self.connections(t);
         let r = s.round_trip;
         let cut = 1.0 - s.decrease;
         let senders = y[SENDERS].max(0.0);
         let (p, decreases) = self.marks(t, (&now, lost, senders), &past[1]);
         let change = match s.equations {
+            Equations::Timeouts => {
+                if let Some(population) = &self.population {
+                    population.derive(&y[VARIABLES..], p, &mut dy[VARIABLES..]);
+                }
+                0.0
+            }
             Equations::Gateway => (1.0 - p) * m / (r * r) - cut * decreases / m,
             Equations::NewConnections => {
                 let (share, growth) = s.new_connections.as_ref().map_or((0.0, 0.0), |v| v.at(t));
@@ -271,7 +296,7 @@ impl Delayed<VARIABLES, LAGS> for Fluid<'_> {
         dy
     }
 
-    fn confine(&self, y: &mut Variables) {
+    fn confine(&self, y: &mut [f64; N]) {
         y[SENDERS] = y[SENDERS].max(0.0);
         y[QUEUE] = y[QUEUE].clamp(0.0, self.system.limit);
     }
@@ -296,7 +321,7 @@ mod tests {
         let mut system = plain(Equations::Gateway, law("red", 1000.0, &given), 100.0, 0.1, 1000.0);
         for (feedback, change) in [(Feedback::None, 7960.0), (Feedback::RoundTrip, 4800.0)] {
             system.feedback = feedback;
-            let fluid = Fluid::new(&system);
+            let fluid = Fluid::<VARIABLES>::new(&system);
             let (mut now, mut then) = ([0.0; VARIABLES], [0.0; VARIABLES]);
             (now[SENDERS], now[LAW]) = (200.0, 20.0);
             (then[SENDERS], then[LAW]) = (400.0, 50.0);

@@ -11,6 +11,7 @@
 mod fluid;
 mod fourier;
 mod inputs;
+mod population;
 mod run;
 mod solve;
 mod system;

@@ -2,7 +2,7 @@
 
 use bentpipe_scenario::Scenario;
 
-use crate::fluid::{Fluid, LAW, LOST, MARKED, OFFERED, QUEUE, SENT};
+use crate::fluid::{Fluid, LARGE, LAW, LOST, MARKED, OFFERED, QUEUE, SENT, SMALL, SMALL_WINDOW, VARIABLES};
 use crate::solve::integrate;
 use crate::system::{Error, System};
 
@@ -40,11 +40,15 @@ impl Table {
 /// Where the equations do not cover the scenario, or have no bounded solution.
 pub fn run(scenario: &Scenario, seed: u64) -> Result<Table, Error> {
     let system = System::of(scenario, seed)?;
-    solve(&system, scenario)
+    match system.rules {
+        None => solve::<VARIABLES>(&system, scenario),
+        Some(rules) if rules.window <= SMALL_WINDOW => solve::<SMALL>(&system, scenario),
+        Some(_) => solve::<LARGE>(&system, scenario),
+    }
 }
 
-fn solve(system: &System, scenario: &Scenario) -> Result<Table, Error> {
-    let fluid = Fluid::new(system);
+fn solve<const N: usize>(system: &System, scenario: &Scenario) -> Result<Table, Error> {
+    let fluid = Fluid::<N>::new(system);
     let interval = scenario.run.sample_interval.as_nanos();
     let step = scenario.models.step.as_nanos();
     if !interval.is_multiple_of(step) {

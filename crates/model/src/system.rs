@@ -12,6 +12,7 @@ use bentpipe_scenario::{
 use bentpipe_units::{Duration, Rng};
 
 use crate::fourier::Series;
+use crate::population::{MOST_WINDOW, Rules};
 
 /// What a model cannot do.
 #[derive(Clone, Debug, PartialEq)]
@@ -101,6 +102,8 @@ pub struct System {
     pub connections: f64,
     /// How they start.
     pub ramps: Vec<(f64, Option<Ramp>)>,
+    /// TCP's rules for them, with the equations "timeouts".
+    pub(crate) rules: Option<Rules>,
     /// Share of them that is replaced by new ones [1/s].
     pub replaced: f64,
     /// R: the mean round trip of a sender, queues apart [s]. With a PEP, the way to it and back.
@@ -156,7 +159,7 @@ impl System {
         let series = series.map_err(|e| Error::Scenario(e.to_string()))?;
         let measured = |of: &bentpipe_scenario::Fourier, period| Series::new(of.clone(), period);
         match (equations, found.gateway) {
-            (Equations::Gateway | Equations::NewConnections, None) => {
+            (Equations::Gateway | Equations::NewConnections | Equations::Timeouts, None) => {
                 return wrong(format!(
                     "model.equations: found {}, but the subject is a link; allowed: single_queue, end_to_end",
                     name(equations)
@@ -165,7 +168,7 @@ impl System {
             (Equations::SingleQueue | Equations::EndToEnd, Some(g)) if !g.pep.split.is_empty() => {
                 return wrong(format!(
                     "model.equations: found {}, but the gateway's PEP splits the connections; allowed: gateway, \
-                     new_connections, or pep.split = []",
+                     timeouts, new_connections, or pep.split = []",
                     name(equations)
                 ));
             }
@@ -181,6 +184,10 @@ impl System {
             );
         }
         let senders = Senders::of(scenario, &found)?;
+        let rules = match equations {
+            Equations::Timeouts => Some(senders.rules(found.marking)?),
+            _ => None,
+        };
         let packet = found.gateway.map_or(senders.segment, |g| g.spacelink.packet as f64);
         let packets_per_segment =
             found.gateway.map_or(1.0, |g| senders.payload / (g.spacelink.packet - g.spacelink.header) as f64);
@@ -201,10 +208,14 @@ impl System {
         }
         Ok(Self {
             equations,
-            feedback: models.feedback.unwrap_or(Feedback::None),
+            feedback: models.feedback.unwrap_or(match equations {
+                Equations::Timeouts => Feedback::RoundTrip,
+                _ => Feedback::None,
+            }),
             law,
             connections: senders.connections,
             ramps: senders.ramps,
+            rules,
             replaced: senders.replaced,
             round_trip: senders.round_trip,
             capacity: found.capacity(scenario, packet, seed)?,
@@ -232,6 +243,7 @@ impl System {
 pub(crate) fn name(equations: Equations) -> &'static str {
     match equations {
         Equations::Gateway => "gateway",
+        Equations::Timeouts => "timeouts",
         Equations::NewConnections => "new_connections",
         Equations::SingleQueue => "single_queue",
         Equations::EndToEnd => "end_to_end",
@@ -385,6 +397,15 @@ struct Senders {
     payload: f64,
     window: f64,
     initial_window: f64,
+    /// Segments for each ACK.
+    per_ack: f64,
+    /// The share with limited transmit.
+    limited: f64,
+    /// The shortest timeout, and the longest [s].
+    timeout: f64,
+    longest: f64,
+    /// The first whose rules are not those of the equations "timeouts", and what they are.
+    unruly: Option<(String, &'static str)>,
     /// Datagrams at the mark point [packets/s].
     background: f64,
 }
@@ -400,6 +421,11 @@ impl Senders {
             payload: 0.0,
             window: 0.0,
             initial_window: 0.0,
+            per_ack: 0.0,
+            limited: 0.0,
+            timeout: 0.0,
+            longest: 0.0,
+            unruly: None,
             background: 0.0,
         };
         for traffic in &scenario.traffic {
@@ -428,6 +454,9 @@ impl Senders {
             let Some(tcp) = tcp else { return not_fluid(traffic, "a transport other than TCP") };
             let split = found.gateway.is_some_and(|g| !g.pep.split.is_empty());
             let way = if split { &traffic.route[..at] } else { &traffic.route[..] };
+            if sum.unruly.is_none() {
+                sum.unruly = unruly(tcp).map(|what| (tcp.name.clone(), what));
+            }
             sum.add(count, ramp, tcp, way.iter().map(|hop| both_ways(scenario, *hop)).sum());
         }
         if sum.connections == 0.0 {
@@ -444,6 +473,36 @@ impl Senders {
         Ok(sum)
     }
 
+    /// TCP's rules for all of them.
+    fn rules(&self, marking: Marking) -> Result<Rules, Error> {
+        let of = "the equations timeouts";
+        if marking != Marking::Drop {
+            let found = "marks that do not drop";
+            return wrong(format!("gateway.marking: found {found}; allowed with {of}: \"drop\""));
+        }
+        if let Some((name, what)) = &self.unruly {
+            return wrong(format!(
+                "transport.{name}: found {what}; allowed with {of}: newreno with sack = false and go_back_n = true"
+            ));
+        }
+        let window = self.window.floor();
+        if !(2.0..=MOST_WINDOW as f64).contains(&window) {
+            return wrong(format!(
+                "transport.receive_window: found {} segments in the mean; allowed with {of}: from 2 to {MOST_WINDOW}",
+                self.window
+            ));
+        }
+        Ok(Rules {
+            window: window as usize,
+            initial_window: self.initial_window,
+            segments_per_ack: self.per_ack,
+            limited_transmit: self.limited,
+            round_trip: self.round_trip,
+            timeout: self.timeout,
+            longest: self.longest,
+        })
+    }
+
     /// Adds `count` connections; what is a mean stays one.
     fn add(&mut self, count: f64, ramp: Option<Ramp>, tcp: &Tcp, round_trip: f64) {
         let (old, new) = (self.connections, self.connections + count);
@@ -454,8 +513,25 @@ impl Senders {
         let window = tcp.receive_window.min(tcp.max_window.unwrap_or(u64::MAX));
         mean(&mut self.window, window as f64 / tcp.mss as f64);
         mean(&mut self.initial_window, f64::from(tcp.initial_window));
+        mean(&mut self.per_ack, if tcp.delayed_ack.is_some() { 2.0 } else { 1.0 });
+        mean(&mut self.limited, f64::from(tcp.limited_transmit));
+        mean(&mut self.timeout, tcp.min_rto.as_secs_f64());
+        mean(&mut self.longest, tcp.max_rto.as_secs_f64());
         self.connections = new;
         self.ramps.push((count, ramp));
+    }
+}
+
+/// What of a transport is not as the equations "timeouts" have it, if anything.
+fn unruly(tcp: &Tcp) -> Option<&'static str> {
+    if tcp.algorithm != bentpipe_scenario::Congestion::NewReno {
+        Some("another algorithm")
+    } else if tcp.sack {
+        Some("sack = true")
+    } else if !tcp.go_back_n {
+        Some("go_back_n = false")
+    } else {
+        None
     }
 }
 
@@ -526,6 +602,7 @@ pub(crate) mod tests {
             law,
             connections,
             ramps: vec![(connections, None)],
+            rules: None,
             replaced: 0.0,
             round_trip,
             capacity: Capacity::Fixed(capacity),

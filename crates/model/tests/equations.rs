@@ -261,6 +261,14 @@ fn refused(text: &str, changes: &[&str]) -> String {
     run(&scenario(text, changes), 1).err().map_or_else(|| "no mistake".to_owned(), |e| e.to_string())
 }
 
+/// Where nothing is marked, each of 400 connections sends the 11 whole segments of its window every 60 ms, with timeouts in the
+/// equations or not.
+#[test]
+fn without_marks_windows_are_full() {
+    let table = solved(GATEWAY, &["model.equations=timeouts", "gateway.aqm={ algorithm = \"droptail\" }"]);
+    close(mean(&table, "offered_load"), 8.0 * 1400.0 * 400.0 * 11.0 / 0.06, 1e-9);
+}
+
 /// What the equations do not cover is one message: where, what was found, what is allowed.
 #[test]
 fn what_is_not_covered_is_said() {
@@ -269,7 +277,7 @@ fn what_is_not_covered_is_said() {
             GATEWAY,
             &["model.equations=end_to_end"],
             "model.equations: found end_to_end, but the gateway's PEP splits the \
-         connections; allowed: gateway, new_connections, or pep.split = []",
+         connections; allowed: gateway, timeouts, new_connections, or pep.split = []",
         ),
         (
             LINK,
@@ -293,6 +301,22 @@ fn what_is_not_covered_is_said() {
             GATEWAY,
             &["model.step=0.7 ms"],
             "model.step: found 0.0007 s; allowed: a part of run.sample_interval",
+        ),
+        (
+            GATEWAY,
+            &["model.equations=timeouts", "transport.t.sack=true"],
+            "transport.t: found sack = true; allowed with the equations timeouts: newreno with sack = false and \
+         go_back_n = true",
+        ),
+        (
+            GATEWAY,
+            &["model.equations=timeouts", "transport.t.receive_window=136 KB"],
+            "transport.receive_window: found 100 segments in the mean; allowed with the equations timeouts: from 2 to 64",
+        ),
+        (
+            GATEWAY,
+            &["model.equations=timeouts", "gateway.marking=window", "gateway.pep.buffer_per=connection"],
+            "gateway.marking: found marks that do not drop; allowed with the equations timeouts: \"drop\"",
         ),
         (
             LINK,

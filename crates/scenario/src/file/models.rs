@@ -88,6 +88,8 @@ pub enum Laws {
 pub enum Equations {
     /// [B07] 4.4, reconstructed: a gateway with a PEP, where marks drop.
     Gateway,
+    /// As that, with senders that wait for timeouts.
+    Timeouts,
     /// [B07] 6.4, reconstructed: a gateway with a PEP, where marks cut windows and connections come anew.
     NewConnections,
     /// [BB] section 6, reconstructed: one queue as in an M/M/1 system.

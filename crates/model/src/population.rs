@@ -1,0 +1,396 @@
+//! TCP connections by what they do, for rates at which timeouts decide.
+//!
+//! Below some four segments a round trip a loss ends in a timeout more often than not, and AIMD alone describes nothing any
+//! more. Here a connection is a Markov chain that TCP's rules make, and the state of the model is the share of the connections
+//! in each of its states: a mean field, as in F. Baccelli, D. McDonald & J. Reynier: A mean-field model for multiple TCP
+//! connections through a buffer implementing RED (Performance Evaluation 49, 2002), with the timeouts of J. Padhye, V. Firoiu,
+//! D. Towsley & J. Kurose: Modeling TCP throughput (SIGCOMM 1998) and the small windows of J. Chen, L. Subramanian, J. Iyengar
+//! & B. Ford: TAQ (EuroSys 2014). No number is fitted; all are the scenario's. A packet is lost with the probability `p`, each
+//! on its own; `q = 1 - p`. Rounds last `R` in the mean.
+//!
+//! **Avoidance**, windows `w` = 2 … `W`, whole segments of `MaxRcvWin`: `w` packets a round. With `q^w` none is lost, and the
+//! window is `w + 1`, after every `b`-th such round if an ACK is for `b` segments. Otherwise `D`, binomial with `w - 1` and `q`,
+//! of those behind the first lost one arrive, each for a duplicate ACK. Three are needed; with limited transmit (RFC 3042) the
+//! first two let a segment each go, whose own may make up for missing ones: for `D` = 1 both have to arrive, for `D` = 2 one of
+//! the two. Then comes recovery; else a timeout.
+//!
+//! **Recovery** from `w`: `h = max(w / 2, 2)` packets a round, one of them sent again (RFC 6582). If that is lost, a timeout
+//! follows. If not, another round follows for the next hole: `1 + (w - 1) p` are expected, which as a geometric number leaves
+//! with `r = (w - 1) p / (1 + (w - 1) p)` one more. After the last, the connection is in avoidance with `h`, unless one of the
+//! other `h - 1` of that round was lost: that is a loss at the window `h`.
+//!
+//! **Waiting**, `k` = 0, 1 … timeouts after the first: until `T_0 2^k`, at most the longest timeout, has passed since the last
+//! ACK, of which the round with the loss took `R`. Then one segment goes. If it is lost, `k + 1` follows.
+//!
+//! **Resending**: its ACK comes and lets two more go; two rounds. RFC 6298 and Karn's rule keep the backed-off timeout until a
+//! segment that was never sent before is acknowledged, so it matters whether more than the one segment was lost. If only
+//! it was, both are new: if both arrive, avoidance with 3; if the second is lost, as a loss at the window 2, without backoff;
+//! if the first, RFC 6582 allows no fast retransmit, and `k + 1` follows. If more was, the first of the two is another of them
+//! (counted as one), and both have to arrive. What was lost when the timer went off, one or more: with limited transmit that
+//! did not help, always more; without, one where all behind the first arrived; after a loss in recovery, more with `r`.
+//!
+//! Left out: slow start after a timeout beyond its first two rounds, the start and the end of connections, the spread of their
+//! round trips, which all have their mean. Sojourns are exponential with the right mean: the share in steady state does not
+//! depend on their law, the way there does.
+
+/// The largest window [segments].
+pub(crate) const MOST_WINDOW: usize = 64;
+/// How often a timeout can double.
+const STAGES: usize = 8;
+/// The most states that connections of windows up to `window` have.
+pub(crate) const fn states(window: usize) -> usize {
+    2 * (window - 1) + 4 * STAGES
+}
+
+/// What TCP's rules are for all connections.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rules {
+    /// W: the largest window, whole segments; 2 to [`MOST_WINDOW`].
+    pub window: usize,
+    /// A new connection's window [segments].
+    pub initial_window: f64,
+    /// b: segments for each ACK.
+    pub segments_per_ack: f64,
+    /// The share of the connections with limited transmit.
+    pub limited_transmit: f64,
+    /// R: the round trip [s].
+    pub round_trip: f64,
+    /// T_0: the timeout after a round trip has been measured [s].
+    pub timeout: f64,
+    /// The longest timeout [s].
+    pub longest: f64,
+}
+
+/// One connection's chain.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Population {
+    rules: Rules,
+    /// The windows, 2 to the largest.
+    windows: usize,
+    /// How long a connection waits for each timeout [s].
+    wait: [f64; STAGES],
+}
+
+/// Probabilities of what a loss leads to at a window.
+#[derive(Clone, Copy, Default)]
+struct Loss {
+    /// Recovery.
+    repaired: f64,
+    /// A timeout with one segment lost.
+    one: f64,
+    /// A timeout with more.
+    more: f64,
+}
+
+/// The powers of p and q.
+struct Powers {
+    p: [f64; MOST_WINDOW + 1],
+    q: [f64; MOST_WINDOW + 1],
+}
+
+impl Powers {
+    fn new(p: f64, q: f64) -> Self {
+        let mut of = Self { p: [1.0; MOST_WINDOW + 1], q: [1.0; MOST_WINDOW + 1] };
+        for n in 1..=MOST_WINDOW {
+            of.p[n] = of.p[n - 1] * p;
+            of.q[n] = of.q[n - 1] * q;
+        }
+        of
+    }
+}
+
+impl Population {
+    pub fn new(rules: Rules) -> Self {
+        let mut wait = [0.0; STAGES];
+        // A timer that runs no longer than the loss and its repair take goes off before either is known.
+        let mut timeout = rules.timeout.max(2.0 * rules.round_trip);
+        for wait in &mut wait {
+            *wait = timeout.min(rules.longest.max(2.0 * rules.round_trip)) - rules.round_trip;
+            timeout *= 2.0;
+        }
+        Self { rules, windows: rules.window - 1, wait }
+    }
+
+    /// How many states.
+    pub fn states(&self) -> usize {
+        states(self.rules.window)
+    }
+
+    fn avoiding(&self, w: usize) -> usize {
+        w.clamp(2, self.rules.window) - 2
+    }
+
+    fn recovering(&self, w: usize) -> usize {
+        self.windows + self.avoiding(w)
+    }
+
+    fn waiting(&self, stage: usize, more: usize) -> usize {
+        2 * self.windows + 2 * stage.min(STAGES - 1) + more
+    }
+
+    fn resending(&self, stage: usize, more: usize) -> usize {
+        2 * self.windows + 2 * STAGES + 2 * stage + more
+    }
+
+    /// All connections are new.
+    pub fn start(&self, x: &mut [f64]) {
+        x[self.avoiding(self.rules.initial_window as usize)] = 1.0;
+    }
+
+    /// Packets a second of a connection, with the share `x` of all in each state.
+    pub fn rate(&self, x: &[f64]) -> f64 {
+        let mut packets = 0.0;
+        for w in 2..=self.rules.window {
+            packets += w as f64 * x[self.avoiding(w)] + half(w) as f64 * x[self.recovering(w)];
+        }
+        let mut rate = packets / self.rules.round_trip;
+        for stage in 0..STAGES {
+            for more in 0..2 {
+                rate += x[self.waiting(stage, more)] / self.wait[stage];
+                rate += x[self.resending(stage, more)] / self.rules.round_trip;
+            }
+        }
+        rate
+    }
+
+    /// The share of the connections that waits for a timeout.
+    #[cfg(test)]
+    pub fn waiting_share(&self, x: &[f64]) -> f64 {
+        x[self.waiting(0, 0)..self.resending(0, 0)].iter().sum()
+    }
+
+    /// What a loss leads to at a window of `w`.
+    fn loss(&self, w: usize, of: &Powers) -> Loss {
+        let (n, q) = (w - 1, of.q[1]);
+        let pairs = 0.5 * n as f64 * (n as f64 - 1.0);
+        // The binomial probabilities of D = 0, 1 and 2.
+        let d = [of.p[n], n as f64 * of.p[n - 1] * q, pairs * of.p[n.saturating_sub(2)] * of.q[2]];
+        let limited = self.rules.limited_transmit;
+        let missed = d[0] + d[1] * (1.0 - limited * of.q[2]) + d[2] * (1.0 - limited * (1.0 - of.p[2]));
+        let one = if n < 3 { (1.0 - limited) * of.q[n] } else { 0.0 };
+        Loss { repaired: 1.0 - missed, one, more: missed - one }
+    }
+
+    /// Adds to `dx` how fast the shares `x` change [1/s] where the loss `p` is heard of.
+    pub fn derive(&self, x: &[f64], p: f64, dx: &mut [f64]) {
+        let p = p.clamp(0.0, 1.0);
+        let q = 1.0 - p;
+        let round = 1.0 / self.rules.round_trip;
+        let mut go = |from: usize, to: usize, rate: f64| {
+            let flow = rate * x[from];
+            dx[from] -= flow;
+            dx[to] += flow;
+        };
+        let of = Powers::new(p, q);
+        let mut losses = [Loss::default(); MOST_WINDOW + 1];
+        for w in 2..=self.rules.window {
+            losses[w] = self.loss(w, &of);
+            let (clear, loss) = (of.q[w], losses[w]);
+            let from = self.avoiding(w);
+            go(from, self.avoiding(w + 1), round * clear / self.rules.segments_per_ack);
+            let lost = round * (1.0 - clear);
+            go(from, self.recovering(w), lost * loss.repaired);
+            go(from, self.waiting(0, 0), lost * loss.one);
+            go(from, self.waiting(0, 1), lost * loss.more);
+
+            let (from, h) = (self.recovering(w), half(w));
+            let holes = (w - 1) as f64 * p;
+            let again = holes / (1.0 + holes);
+            go(from, self.waiting(0, 0), round * p * (1.0 - again));
+            go(from, self.waiting(0, 1), round * p * again);
+            let over = round * q * (1.0 - again);
+            // h is no more than w, so its losses are there already.
+            let (clear, loss) = (of.q[h - 1], losses[h]);
+            go(from, self.avoiding(h), over * clear);
+            go(from, self.recovering(h), over * (1.0 - clear) * loss.repaired);
+            go(from, self.waiting(0, 0), over * (1.0 - clear) * loss.one);
+            go(from, self.waiting(0, 1), over * (1.0 - clear) * loss.more);
+        }
+        let two = losses[2];
+        let limited = self.rules.limited_transmit;
+        // All that went beside the segment that was lost arrives: one more, and with limited transmit two.
+        let beside = q * (1.0 - limited + limited * q * q);
+        for stage in 0..STAGES {
+            for more in 0..2 {
+                let (wait, resend) = (self.waiting(stage, more), self.resending(stage, more));
+                go(wait, self.waiting(stage + 1, more), p / self.wait[stage]);
+                go(wait, resend, q / self.wait[stage]);
+                let rate = 0.5 * round;
+                go(resend, self.avoiding(3), rate * q * q);
+                let lost = |rate: f64| [rate * beside, rate * (1.0 - beside)];
+                let [one, others] = lost(rate * if more == 0 { p } else { p + q * p });
+                go(resend, self.waiting(stage + 1, 0), one);
+                go(resend, self.waiting(stage + 1, 1), others);
+                if more == 0 {
+                    go(resend, self.recovering(2), rate * q * p * two.repaired);
+                    go(resend, self.waiting(0, 0), rate * q * p * two.one);
+                    go(resend, self.waiting(0, 1), rate * q * p * two.more);
+                }
+            }
+        }
+    }
+}
+
+/// What a loss leaves of a window of `w` (RFC 5681 equation 4).
+const fn half(w: usize) -> usize {
+    if w < 4 { 2 } else { w / 2 }
+}
+
+#[cfg(test)]
+mod tests {
+    use bentpipe_units::Rng;
+
+    use super::*;
+
+    /// byun2007's TCP over 60 ms.
+    const RULES: Rules = Rules {
+        window: 11,
+        initial_window: 3.0,
+        segments_per_ack: 1.0,
+        limited_transmit: 1.0,
+        round_trip: 0.06,
+        timeout: 1.0,
+        longest: 60.0,
+    };
+
+    /// The shares in steady state: Gauss's elimination of the chain's generator, whose columns are its flows from each state
+    /// alone, with the shares' sum in place of one equation.
+    fn steady(population: &Population, p: f64) -> Vec<f64> {
+        let n = population.states();
+        let mut rows = vec![vec![0.0; n + 1]; n];
+        for from in 0..n {
+            let (mut x, mut dx) = (vec![0.0; n], vec![0.0; n]);
+            x[from] = 1.0;
+            population.derive(&x, p, &mut dx);
+            assert!(dx.iter().sum::<f64>().abs() < 1e-9, "connections are neither made nor lost");
+            for to in 0..n {
+                rows[to][from] = dx[to];
+            }
+        }
+        rows[n - 1] = vec![1.0; n + 1];
+        for i in 0..n {
+            let pivot = (i..n).max_by(|a, b| rows[*a][i].abs().total_cmp(&rows[*b][i].abs())).unwrap();
+            rows.swap(i, pivot);
+            let pivot = rows[i].clone();
+            for (_, row) in rows.iter_mut().enumerate().filter(|(number, row)| *number != i && row[i] != 0.0)
+            {
+                let by = row[i] / pivot[i];
+                row.iter_mut().zip(&pivot).for_each(|(x, of)| *x -= by * of);
+            }
+        }
+        (0..n).map(|i| rows[i][n] / rows[i][i]).collect()
+    }
+
+    fn rate(rules: Rules, p: f64) -> f64 {
+        let population = Population::new(rules);
+        population.rate(&steady(&population, p))
+    }
+
+    /// What follows a loss at the window `w`, packet by packet: whether there are three duplicates, and how many are lost.
+    fn lose(w: usize, p: f64, limited: bool, rng: &mut Rng) -> (bool, usize) {
+        let mut duplicates = (1..w).filter(|_| rng.uniform() >= p).count();
+        let (mut holes, mut let_go) = (w - duplicates, 0);
+        while limited && duplicates < 3 && let_go < duplicates.min(2) {
+            let_go += 1;
+            if rng.uniform() < p { holes += 1 } else { duplicates += 1 }
+        }
+        (duplicates >= 3, holes)
+    }
+
+    /// Packets a second of one connection that draws each of its packets, over `losses` losses.
+    fn drawn(rules: Rules, p: f64, losses: u32) -> f64 {
+        let mut rng = Rng::stream(7, "population", 0, "test");
+        let (r, limited) = (rules.round_trip, rules.limited_transmit > 0.5);
+        let all_arrive = |n: usize, rng: &mut Rng| (0..n).all(|_| rng.uniform() >= p);
+        let (mut packets, mut time, mut w) = (0, 0.0, 2);
+        for _ in 0..losses {
+            while all_arrive(w, &mut rng) {
+                (packets, time) = (packets + w, time + r);
+                w = (w + 1).min(rules.window);
+            }
+            (packets, time) = (packets + w, time + r);
+            let (mut repaired, mut holes) = lose(w, p, limited, &mut rng);
+            let mut stage = 0;
+            'loss: loop {
+                if repaired {
+                    let more = (w - 1) as f64 * p / (1.0 + (w - 1) as f64 * p);
+                    let h = (w / 2).max(2);
+                    loop {
+                        (packets, time) = (packets + h, time + r);
+                        let again = rng.uniform() < more;
+                        if rng.uniform() < p {
+                            (repaired, holes) = (false, 1 + usize::from(again));
+                            continue 'loss;
+                        }
+                        if !again {
+                            break;
+                        }
+                    }
+                    w = h;
+                    if all_arrive(h - 1, &mut rng) {
+                        break;
+                    }
+                    (repaired, holes) = lose(h, p, limited, &mut rng);
+                    continue;
+                }
+                loop {
+                    let timer = (rules.timeout * f64::from(1u32 << stage.min(STAGES - 1))).min(rules.longest);
+                    (packets, time) = (packets + 1, time + timer - r);
+                    if rng.uniform() >= p {
+                        break;
+                    }
+                    stage += 1;
+                }
+                (packets, time) = (packets + 2, time + 2.0 * r);
+                let (first, second) = (rng.uniform() >= p, rng.uniform() >= p);
+                if first && second {
+                    w = 3;
+                    break;
+                }
+                if first && holes == 1 {
+                    (w, stage) = (2, 0);
+                    (repaired, holes) = lose(2, p, limited, &mut rng);
+                } else {
+                    stage += 1;
+                    holes = if all_arrive(if limited { 3 } else { 1 }, &mut rng) { 1 } else { 2 };
+                }
+            }
+        }
+        packets as f64 / time
+    }
+
+    /// The chain's steady state and a connection that draws its packets agree within the draw's error.
+    #[test]
+    fn a_connection_that_draws_each_packet_has_the_same_rate() {
+        for limited_transmit in [0.0, 1.0] {
+            for p in [0.01, 0.05, 0.1, 0.2, 0.3] {
+                let rules = Rules { limited_transmit, ..RULES };
+                let (chain, drawn) = (rate(rules, p), drawn(rules, p, 200_000));
+                assert!((chain / drawn - 1.0).abs() < 0.02, "{limited_transmit}, {p}: {chain} {drawn}");
+            }
+        }
+    }
+
+    /// Without losses a connection sends its window every round trip; where all is lost, a segment each longest timeout.
+    #[test]
+    fn the_ends_are_known() {
+        assert!((rate(RULES, 0.0) - 11.0 / 0.06).abs() < 1e-6);
+        assert!((rate(RULES, 1.0 - 1e-7) * (60.0 - 0.06) - 1.0).abs() < 1e-5);
+    }
+
+    /// Where losses are few and windows large there are hardly any timeouts, and AIMD is left: what is won in a round trip, a
+    /// segment, is what `p w` losses take, half a window each, so that `E[w²] = 2 / p` as in the equations without
+    /// timeouts, but for a segment of a window, `√p` of it.
+    #[test]
+    fn without_timeouts_aimd_is_left() {
+        for p in [0.003_f64, 0.005, 0.01] {
+            let population = Population::new(Rules { window: MOST_WINDOW, ..RULES });
+            let x = steady(&population, p);
+            assert!(population.waiting_share(&x) < 0.05);
+            let avoiding = 2..=MOST_WINDOW;
+            let share: f64 = avoiding.clone().map(|w| x[population.avoiding(w)]).sum();
+            let square = avoiding.map(|w| (w * w) as f64 * x[population.avoiding(w)]).sum::<f64>() / share;
+            assert!((square * p / 2.0 - 1.0).abs() < 1.2 * p.sqrt(), "{p}: {}", square * p / 2.0);
+        }
+    }
+}
