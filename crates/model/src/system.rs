@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use bentpipe_queue::aqm::threshold::ThresholdLaw;
 use bentpipe_queue::law::{Given, Reading};
 use bentpipe_queue::registry::AQMS;
 use bentpipe_queue::{Law, Limit, Marking};
@@ -260,9 +261,6 @@ fn law(aqm: &AqmSpec, given: &Given) -> Result<Box<dyn Law>, Error> {
             with.join(", ")
         ));
     }
-    if let Some(th) = aqm.threshold {
-        return wrong(format!("aqm.threshold: found {th}; allowed in a fluid model: none"));
-    }
     let Some(law) = algorithm.law else {
         return wrong(format!(
             "aqm.algorithm: found {}; allowed in a fluid model: {}",
@@ -270,7 +268,12 @@ fn law(aqm: &AqmSpec, given: &Given) -> Result<Box<dyn Law>, Error> {
             with.join(", ")
         ));
     };
-    law(&aqm.values, given).map_err(|e| Error::Scenario(format!("aqm.{}: {}", e.name, e.problem)))
+    let law =
+        law(&aqm.values, given).map_err(|e| Error::Scenario(format!("aqm.{}: {}", e.name, e.problem)))?;
+    Ok(match aqm.threshold {
+        Some(th) => Box::new(ThresholdLaw::new(law, th, given)),
+        None => law,
+    })
 }
 
 /// The subject's queue.

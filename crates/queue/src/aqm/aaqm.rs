@@ -19,6 +19,7 @@
 
 use bentpipe_units::{Duration, Instant};
 
+use crate::law::{Arrivals, Law, Seen};
 use crate::registry::{Algorithm, Placement};
 use crate::{Aqm, Cx, Packet, Param, ParamError, Range, Tune, Unit, Values, Verdict};
 
@@ -31,7 +32,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
     presets: &[],
     placement: Placement::Anywhere,
     build: |values| Ok(Box::new(Aaqm::new(values)?)),
-    law: None,
+    law: Some(|values, _| Ok(Box::new(AaqmLaw::new(values)?))),
 };
 
 const PARAMS: &[Param] = &[
@@ -182,6 +183,56 @@ impl Aqm for Aaqm {
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
         out("p", self.p);
         out("rho", self.rho);
+    }
+}
+
+/// AAQM as a fluid: what departs and what could have departed while the link was idle are together the capacity `μ`, so
+/// `rho` is what is accepted over that, and there is a step in every interval: `dp/dt = p1 / T` where `rho > u_high`, `-p2 / T`
+/// where `rho < u_low`. Derived here. Not in the law is that counts of packets scatter about their means: near the bounds the
+/// algorithm steps up and down by turns, and the fluid stands still on the bound.
+struct AaqmLaw {
+    interval: f64,
+    u_low: f64,
+    u_high: f64,
+    p1: f64,
+    p2: f64,
+}
+
+impl AaqmLaw {
+    fn new(v: &Values) -> Result<Self, ParamError> {
+        Aaqm::new(v)?;
+        Ok(Self {
+            interval: v.number("interval"),
+            u_low: v.number("u_low"),
+            u_high: v.number("u_high"),
+            p1: v.number("p1"),
+            p2: v.number("p2"),
+        })
+    }
+}
+
+impl Law for AaqmLaw {
+    fn states(&self) -> usize {
+        1
+    }
+
+    fn mark(&self, x: &[f64], _arrivals: &Arrivals) -> f64 {
+        x[0].clamp(0.0, 1.0)
+    }
+
+    fn derive(&self, x: &[f64], _p: f64, seen: &Seen, dx: &mut [f64]) {
+        let step = if seen.accepted > self.u_high * seen.capacity {
+            self.p1
+        } else if seen.accepted < self.u_low * seen.capacity {
+            -self.p2
+        } else {
+            0.0
+        };
+        dx[0] = seen.within(x[0], step / self.interval, 0.0, 1.0);
+    }
+
+    fn probe(&self, x: &[f64], out: &mut dyn FnMut(&'static str, f64)) {
+        out("p", x[0]);
     }
 }
 

@@ -218,7 +218,8 @@ impl Aqm for AvqRed {
 
 /// AVQRED as a fluid [B07 4.4]: `dv/dt = (1 - p) ω λ - τ μ`, v >= 0, and RED's marking function of `v` with `max_p = 1`. The
 /// papers' `τ`, the virtual capacity's share of the link's, is a variable here, since `v_cap` follows the measured rate:
-/// `d v_cap / dt = alpha (output - v_cap)` for each measurement, of which there is at most one a millisecond. Where
+/// `d v_cap / dt = alpha (output - v_cap)` for each measurement, of which there is one at the first arrival after a millisecond:
+/// `1 / (1 ms + 1/λ)` a second. Where
 /// `min_capacity` and `max_capacity` are the same, so is `v_cap`, and τ is constant.
 struct AvqRedLaw {
     ramp: Ramp,
@@ -262,7 +263,7 @@ impl Law for AvqRedLaw {
     fn derive(&self, x: &[f64], _p: f64, seen: &Seen, dx: &mut [f64]) {
         let v_cap = x[1];
         dx[0] = seen.virtual_queue(x[0], seen.accepted, v_cap);
-        let measurements = seen.offered.min(1.0 / MEASURE.as_secs_f64());
+        let measurements = 1.0 / (MEASURE.as_secs_f64() + 1.0 / seen.offered.max(f64::MIN_POSITIVE));
         let change = -libm::log1p(-self.alpha.min(0.999)) * measurements * (seen.output - v_cap);
         dx[1] = seen.within(v_cap, change, self.min_capacity, self.max_capacity);
     }

@@ -19,6 +19,7 @@
 
 use bentpipe_units::{Duration, Instant};
 
+use crate::law::{Arrivals, Given, Law, Seen};
 use crate::registry::{Algorithm, Placement};
 use crate::{Aqm, Cx, Packet, Param, Range, Tune, Unit, Values, Verdict};
 
@@ -31,7 +32,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
     presets: &[],
     placement: Placement::Anywhere,
     build: |values| Ok(Box::new(Blue::new(values))),
-    law: None,
+    law: Some(|values, given| Ok(Box::new(BlueLaw::new(values, given)))),
 };
 
 const PARAMS: &[Param] = &[
@@ -131,6 +132,61 @@ impl Aqm for Blue {
 
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
         out("p", self.p);
+    }
+}
+
+/// BLUE as a fluid: while more than `L` packets wait, or as many as the queue may hold, there is a step of `d1` for every
+/// `freeze_time` and the time until the next look, with each arrival and each packet that enters the queue: `dp/dt = d1 /
+/// (freeze_time + 1 / 2λ)`; while the link idles for the share `u` of the time, one of `-d2` for every `freeze_time` and the time
+/// until it idles next:
+///
+///     dp/dt = -d2 / (freeze_time + (1 - u) / (u μ))
+///
+/// Derived here. A link that sends `μ` packets a second and idles for the share `u` of the time is busy for `1 / (u μ)` at a
+/// stretch, as in an M/D/1 queue, and a thawed `p` meets it busy in the share `1 - u` of the cases. Both waits are small
+/// beside `freeze_time` unless hardly anything arrives or the link hardly idles.
+struct BlueLaw {
+    d1: f64,
+    d2: f64,
+    freeze: f64,
+    full: f64,
+}
+
+impl BlueLaw {
+    fn new(v: &Values, given: &Given) -> Self {
+        Self {
+            d1: v.number("d1"),
+            d2: v.number("d2"),
+            freeze: v.number("freeze_time"),
+            // What is full to the last packet loses what comes.
+            full: v.number("max_th").min(given.limit - 1.0),
+        }
+    }
+}
+
+impl Law for BlueLaw {
+    fn states(&self) -> usize {
+        1
+    }
+
+    fn mark(&self, x: &[f64], _arrivals: &Arrivals) -> f64 {
+        x[0].clamp(0.0, 1.0)
+    }
+
+    fn derive(&self, x: &[f64], _p: f64, seen: &Seen, dx: &mut [f64]) {
+        let idle = seen.idle();
+        let up = if seen.q > self.full && seen.offered > 0.0 {
+            self.d1 / (self.freeze + 0.5 / seen.offered)
+        } else {
+            0.0
+        };
+        let down =
+            if idle > 0.0 { self.d2 / (self.freeze + (1.0 - idle) / (idle * seen.capacity)) } else { 0.0 };
+        dx[0] = seen.within(x[0], up - down, 0.0, 1.0);
+    }
+
+    fn probe(&self, x: &[f64], out: &mut dyn FnMut(&'static str, f64)) {
+        out("p", x[0]);
     }
 }
 

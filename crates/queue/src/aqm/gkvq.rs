@@ -17,6 +17,7 @@
 
 use bentpipe_units::Instant;
 
+use crate::law::{Arrivals, Bounded, Given, Law, Seen};
 use crate::registry::{Algorithm, Placement};
 use crate::{Aqm, Cx, Packet, Param, Range, Tune, Unit, Values, Verdict};
 
@@ -29,7 +30,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
     presets: &[],
     placement: Placement::Anywhere,
     build: |values| Ok(Box::new(Gkvq::new(values))),
-    law: None,
+    law: Some(|values, given| Ok(Box::new(GkvqLaw::new(values, given)))),
 };
 
 const PARAMS: &[Param] = &[
@@ -88,6 +89,40 @@ impl Aqm for Gkvq {
 
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
         out("VQ", self.vq);
+    }
+}
+
+/// GKVQ as a fluid: the virtual queue fills with what is not marked and is served at `theta C`, `dv/dt = (1 - p) λ - theta C`
+/// within 0 and `B`, and `p = 0` while `v < B`, else what exceeds the service, `1 - theta C / λ`. Derived here.
+struct GkvqLaw {
+    theta: f64,
+    buffer: Bounded,
+    /// Mean length [bytes].
+    packet: f64,
+}
+
+impl GkvqLaw {
+    fn new(v: &Values, given: &Given) -> Self {
+        let buffer = Bounded(v.number("buffer") / given.packet);
+        Self { theta: v.number("theta"), buffer, packet: given.packet }
+    }
+}
+
+impl Law for GkvqLaw {
+    fn states(&self) -> usize {
+        1
+    }
+
+    fn mark(&self, x: &[f64], arrivals: &Arrivals) -> f64 {
+        self.buffer.mark(x[0], arrivals.load, self.theta * arrivals.capacity)
+    }
+
+    fn derive(&self, x: &[f64], p: f64, seen: &Seen, dx: &mut [f64]) {
+        dx[0] = self.buffer.change(x[0], p, self.theta * seen.capacity, seen);
+    }
+
+    fn probe(&self, x: &[f64], out: &mut dyn FnMut(&'static str, f64)) {
+        out("VQ", self.packet * x[0]);
     }
 }
 

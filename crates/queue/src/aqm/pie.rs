@@ -30,8 +30,9 @@
 
 use bentpipe_units::{Duration, Instant, Rng};
 
+use crate::law::{Arrivals, Given, Law, Reading, Seen};
 use crate::registry::{Algorithm, Placement};
-use crate::{Aqm, Cx, Ecn, Packet, Param, Range, Tune, Unit, Values, Verdict};
+use crate::{Aqm, Cx, Ecn, Packet, Param, ParamError, Range, Tune, Unit, Values, Verdict};
 
 /// The registry's entry.
 pub const ALGORITHM: Algorithm = Algorithm {
@@ -42,7 +43,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
     presets: &[],
     placement: Placement::Anywhere,
     build: |values| Ok(Box::new(Pie::new(values))),
-    law: None,
+    law: Some(|values, given| Ok(Box::new(PieLaw::new(values, given)?))),
 };
 
 const PARAMS: &[Param] = &[
@@ -404,6 +405,96 @@ impl Aqm for Pie {
         if let Some(rate) = &self.rate {
             out("avg_dq_time", rate.avg_dq_time);
         }
+    }
+}
+
+/// PIE as a fluid. The delay is `d = q / C`, and there is an update in every `T_UPDATE`, so with the damping of section 4.2
+///
+///     dp/dt = (alpha (d - QDELAY_REF) / T_UPDATE + beta dd/dt) / damping(p)
+///
+/// with `cap` no more than `0.02 / T_UPDATE` from 0.1 on, and with the decay `ln(0.98) p / T_UPDATE` while `d` is below half its
+/// target. The burst allowance runs down by a second a second and is renewed while `p = 0` and `d` is below half its
+/// target; nothing is marked before it has, while at most two packets wait, and while `d` is below half its target and
+/// `p < 0.2`. Derived here. The marking function is `p`; what comes of it with `derandomize` is [`share`]. Not in the law are the
+/// age of the delay, with `timestamp` that of the packet that leaves; `mark_ecnth`; and `activate`.
+struct PieLaw {
+    rules: Rules,
+    spared: f64,
+    share: fn(f64) -> f64,
+}
+
+impl PieLaw {
+    fn new(v: &Values, given: &Given) -> Result<Self, ParamError> {
+        let activate = v.number("activate");
+        if activate > 0.0 {
+            let problem = format!("found {activate}; allowed in a fluid model: 0");
+            return Err(ParamError { name: "activate", problem });
+        }
+        let rules = Rules::new(v);
+        let even = rules.derandomize && given.reading == Reading::Actual;
+        let spared = rules.spared as f64 / given.packet;
+        Ok(Self { rules, spared, share: if even { share } else { |p| p } })
+    }
+
+    fn every(&self) -> f64 {
+        self.rules.every.as_secs_f64()
+    }
+}
+
+/// The share of packets that is marked while the probability `p` stays the same, where marks are kept from coming in clumps.
+///
+/// After a mark the first `a - 1` packets are spared, `a = ceil(0.85 / p)`; then each is marked with the probability `p`, until
+/// the `b`-th is for certain, `b = ceil(8.5 / p)`. The mean gap is the sum over `k` of the probability that the first `k` after a
+/// mark are not marked, `a` times 1 and then powers of `1 - p` up to the `b - a`-th:
+///
+///     a - 1 + (1 - (1 - p)^(b - a + 1)) / p
+///
+/// For a small `p` that is `(1.85 - e^-7.65) / p`, so little more than half as many are marked as `p` says.
+fn share(p: f64) -> f64 {
+    if p < 1e-9 {
+        return p / (1.85 - libm::exp(-7.65));
+    }
+    let (a, b) = ((0.85 / p).ceil(), (8.5 / p).ceil());
+    1.0 / (a - 1.0 - libm::expm1((b - a + 1.0) * libm::log1p(-p.min(1.0 - 1e-16))) / p)
+}
+
+impl Law for PieLaw {
+    fn states(&self) -> usize {
+        2
+    }
+
+    fn start(&self, x: &mut [f64]) {
+        x[1] = self.rules.max_burst.as_secs_f64();
+    }
+
+    fn mark(&self, x: &[f64], arrivals: &Arrivals) -> f64 {
+        let p = x[0].clamp(0.0, 1.0);
+        let low = self.rules.low(arrivals.q / arrivals.capacity.max(f64::MIN_POSITIVE)) && p < 0.2;
+        // The allowance is used up in steps of T_UPDATE.
+        let burst = x[1] > 0.5 * self.every();
+        if burst || low || arrivals.q <= self.spared { 0.0 } else { (self.share)(p) }
+    }
+
+    fn derive(&self, x: &[f64], _p: f64, seen: &Seen, dx: &mut [f64]) {
+        let (p, r, every) = (x[0].max(0.0), &self.rules, self.every());
+        let capacity = seen.capacity.max(f64::MIN_POSITIVE);
+        let delay = seen.q / capacity;
+        let mut change = (r.alpha * (delay - r.target) / every + r.beta * seen.dq / capacity) / damping(p);
+        if r.cap && p >= 0.1 {
+            change = change.min(0.02 / every);
+        }
+        if r.low(delay) {
+            change += libm::log(0.98) / every * p;
+        }
+        dx[0] = seen.within(x[0], change, 0.0, 1.0);
+        let renewed = p < 1e-9 && r.low(delay);
+        let allowed = if renewed { f64::INFINITY } else { -1.0 };
+        dx[1] = seen.within(x[1], allowed, 0.0, r.max_burst.as_secs_f64());
+    }
+
+    fn probe(&self, x: &[f64], out: &mut dyn FnMut(&'static str, f64)) {
+        out("p", x[0]);
+        out("burst_allowance", x[1]);
     }
 }
 

@@ -19,6 +19,7 @@
 
 use bentpipe_units::{Duration, Instant};
 
+use crate::law::{Arrivals, Given, Law, Seen};
 use crate::registry::{Algorithm, Placement};
 use crate::{Aqm, Cx, Packet, Param, Range, Tune, Unit, Values, Verdict};
 
@@ -31,7 +32,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
     presets: &[],
     placement: Placement::Anywhere,
     build: |values| Ok(Box::new(Rem::new(values))),
-    law: None,
+    law: Some(|values, given| Ok(Box::new(RemLaw::new(values, given)))),
 };
 
 const PARAMS: &[Param] = &[
@@ -140,6 +141,57 @@ impl Aqm for Rem {
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
         out("p", self.p);
         out("price", self.price);
+    }
+}
+
+/// REM as a fluid: an update adds `gamma (alpha (b - b_ref) + x - c)` to the price, with `x` and `c` what arrives and what the
+/// link can send in an interval: `d price / dt = gamma (alpha (b - b_ref) / interval + λ - c)`, no less than 0, and `p = 1 -
+/// phi^-price`, as Athuraliya et al. have it with the interval as unit of time. `c` counts packets of `mean_packet` bytes.
+struct RemLaw {
+    b_ref: f64,
+    gamma: f64,
+    alpha: f64,
+    ln_phi: f64,
+    interval: f64,
+    /// Packets of `mean_packet` bytes in one of the link's.
+    packets: f64,
+}
+
+impl RemLaw {
+    fn new(v: &Values, given: &Given) -> Self {
+        Self {
+            b_ref: v.number("b_ref"),
+            gamma: v.number("gamma"),
+            alpha: v.number("alpha"),
+            ln_phi: libm::log(v.number("phi")),
+            interval: v.number("interval"),
+            packets: given.packet / v.number("mean_packet"),
+        }
+    }
+
+    fn probability(&self, price: f64) -> f64 {
+        -libm::expm1(-self.ln_phi * price.max(0.0))
+    }
+}
+
+impl Law for RemLaw {
+    fn states(&self) -> usize {
+        1
+    }
+
+    fn mark(&self, x: &[f64], _arrivals: &Arrivals) -> f64 {
+        self.probability(x[0])
+    }
+
+    fn derive(&self, x: &[f64], _p: f64, seen: &Seen, dx: &mut [f64]) {
+        let mismatch = seen.offered - seen.capacity * self.packets;
+        let change = self.gamma * (self.alpha * (seen.q - self.b_ref) / self.interval + mismatch);
+        dx[0] = seen.within(x[0], change, 0.0, f64::INFINITY);
+    }
+
+    fn probe(&self, x: &[f64], out: &mut dyn FnMut(&'static str, f64)) {
+        out("p", self.probability(x[0]));
+        out("price", x[0]);
     }
 }
 

@@ -11,6 +11,7 @@
 //! mark point. The algorithm hears of every packet, and takes a mark that was not carried out for one that was. Where
 //! packets and bytes are both bounded, `q / L` is the greater share.
 
+use crate::law::{Arrivals, Given, Law, Seen};
 use crate::{Aqm, Cx, FlowEvent, FlowId, Packet, Param, Range, Tune, Unit, Verdict};
 
 use bentpipe_units::Instant;
@@ -85,6 +86,51 @@ impl Aqm for Threshold {
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
         self.inner.probe(out);
         out("c", self.c);
+    }
+}
+
+/// The law of an algorithm under threshold control, as [`Threshold`] has it packet by packet: nothing is marked up to `th L`;
+/// above it, what the algorithm marks, and of the rest the share `c`: `p' = 1 - (1 - p) (1 - c)`. The algorithm's state goes
+/// by its own `p`, since it hears nothing of the control, and by what is accepted, which follows `p'`.
+pub struct ThresholdLaw {
+    inner: Box<dyn Law>,
+    th: f64,
+    /// L [packets].
+    limit: f64,
+}
+
+impl ThresholdLaw {
+    /// Puts the law `inner` under the control of the threshold `th`, a share of the buffer.
+    #[must_use]
+    pub fn new(inner: Box<dyn Law>, th: f64, given: &Given) -> Self {
+        Self { inner, th, limit: given.limit }
+    }
+}
+
+impl Law for ThresholdLaw {
+    fn states(&self) -> usize {
+        self.inner.states()
+    }
+
+    fn start(&self, x: &mut [f64]) {
+        self.inner.start(x);
+    }
+
+    fn mark(&self, x: &[f64], arrivals: &Arrivals) -> f64 {
+        let share = arrivals.q / self.limit;
+        if share <= self.th {
+            return 0.0;
+        }
+        let c = ((share - self.th) / (1.0 - self.th)).min(1.0);
+        1.0 - (1.0 - self.inner.mark(x, arrivals)) * (1.0 - c)
+    }
+
+    fn derive(&self, x: &[f64], _p: f64, seen: &Seen, dx: &mut [f64]) {
+        self.inner.derive(x, self.inner.mark(x, &seen.arrivals()), seen, dx);
+    }
+
+    fn probe(&self, x: &[f64], out: &mut dyn FnMut(&'static str, f64)) {
+        self.inner.probe(x, out);
     }
 }
 

@@ -24,6 +24,7 @@
 
 use bentpipe_units::{Duration, Instant};
 
+use crate::law::{Arrivals, Given, Law, Seen};
 use crate::registry::{Algorithm, Placement};
 use crate::{Aqm, Cx, Packet, Param, Range, Tune, Unit, Values, Verdict};
 
@@ -36,7 +37,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
     presets: &[],
     placement: Placement::Anywhere,
     build: |values| Ok(Box::new(Vrc::new(values))),
-    law: None,
+    law: Some(|values, given| Ok(Box::new(VrcLaw::new(values, given)))),
 };
 
 const PARAMS: &[Param] = &[
@@ -182,6 +183,61 @@ impl Aqm for Vrc {
         out("p", self.p);
         out("x", self.x);
         out("dx", self.dx);
+    }
+}
+
+/// VRC as a fluid: with rates in shares of `C`, `d(dx)/dt = beta / T_s (x - x_r)` within 0 and `1 / alpha`, `p = alpha (x - x_r +
+/// dx)`. The input rate `x` that is known at a time is a mean over the interval before the last update, `T_s` old on the
+/// average, so `dx/dt = (rate - x) / T_s`. Derived here. That the queue is looked at once in `T_s` is not in the law.
+struct VrcLaw {
+    q_ref: f64,
+    alpha: f64,
+    beta: f64,
+    gamma: f64,
+    every: f64,
+    accepted: bool,
+    /// Packets of the link in one of `mean_packet` bytes.
+    packets: f64,
+}
+
+impl VrcLaw {
+    fn new(v: &Values, given: &Given) -> Self {
+        Self {
+            q_ref: v.number("q_ref"),
+            alpha: v.number("alpha"),
+            beta: v.number("beta"),
+            gamma: v.number("gamma"),
+            every: v.number("interval"),
+            accepted: v.flag("accepted"),
+            packets: v.number("mean_packet") / given.packet,
+        }
+    }
+
+    /// x_r: the target rate.
+    fn target(&self, q: f64, capacity: f64) -> f64 {
+        1.0 + self.gamma * (self.q_ref - q) * self.packets / capacity.max(f64::MIN_POSITIVE)
+    }
+}
+
+impl Law for VrcLaw {
+    fn states(&self) -> usize {
+        2
+    }
+
+    fn mark(&self, x: &[f64], arrivals: &Arrivals) -> f64 {
+        (self.alpha * (x[0] - self.target(arrivals.q, arrivals.capacity) + x[1])).clamp(0.0, 1.0)
+    }
+
+    fn derive(&self, x: &[f64], _p: f64, seen: &Seen, dx: &mut [f64]) {
+        let rate = if self.accepted { seen.accepted } else { seen.load };
+        dx[0] = (rate / seen.capacity.max(f64::MIN_POSITIVE) - x[0]) / self.every.max(seen.grain);
+        let missed = self.beta * (x[0] - self.target(seen.q, seen.capacity));
+        dx[1] = seen.within(x[1], missed / self.every, 0.0, 1.0 / self.alpha);
+    }
+
+    fn probe(&self, x: &[f64], out: &mut dyn FnMut(&'static str, f64)) {
+        out("x", x[0]);
+        out("dx", x[1]);
     }
 }
 

@@ -25,6 +25,7 @@
 
 use bentpipe_units::{Duration, Instant};
 
+use crate::law::{Arrivals, Law, Seen};
 use crate::registry::{Algorithm, Placement};
 use crate::{Aqm, Cx, Packet, Param, Range, Tune, Unit, Values, Verdict};
 
@@ -37,7 +38,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
     presets: &[],
     placement: Placement::Anywhere,
     build: |values| Ok(Box::new(Yellow::new(values))),
-    law: None,
+    law: Some(|values, _| Ok(Box::new(YellowLaw { rule: Yellow::new(values) }))),
 };
 
 const PARAMS: &[Param] = &[
@@ -163,6 +164,17 @@ impl Yellow {
         }
     }
 
+    /// What the load `z` adds to the probability; a load of nothing minus infinity: to 0.
+    fn step(&self, z: f64) -> f64 {
+        if z >= 1.0 + self.delta {
+            self.d * z
+        } else if z < 1.0 {
+            -self.d / z
+        } else {
+            0.0
+        }
+    }
+
     /// The share of the capacity that a queue of `q` packets leaves to arrivals.
     fn f(&self, q: f64) -> f64 {
         if q > self.q_ref {
@@ -196,15 +208,7 @@ impl Aqm for Yellow {
             * cx.queue.capacity.bytes_per_sec().max(1.0)
             * self.every.as_secs_f64();
         self.z = self.offered as f64 / served;
-        let step = if self.z >= 1.0 + self.delta {
-            self.d * self.z
-        } else if self.z < 1.0 {
-            -self.d / self.z
-        } else {
-            0.0
-        };
-        // A load of nothing is a step of minus infinity: to 0.
-        self.p = (self.p + step).clamp(0.0, 1.0);
+        self.p = (self.p + self.step(self.z)).clamp(0.0, 1.0);
         self.offered = 0;
         self.next += self.every;
     }
@@ -212,6 +216,33 @@ impl Aqm for Yellow {
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
         out("p", self.p);
         out("z", self.z);
+    }
+}
+
+/// Yellow as a fluid: with the load `z = λ / (f(q) C)`, where `λ` is what is accepted or all that arrives, there is a step in
+/// every `freeze_time`: `dp/dt = d z / freeze_time` where `z >= 1 + delta`, `-d / (z freeze_time)` where `z < 1`. Derived here. Not
+/// in the law are the age of the load, up to `freeze_time`, and its scatter: near 1 the algorithm steps up and down by turns.
+struct YellowLaw {
+    rule: Yellow,
+}
+
+impl Law for YellowLaw {
+    fn states(&self) -> usize {
+        1
+    }
+
+    fn mark(&self, x: &[f64], _arrivals: &Arrivals) -> f64 {
+        x[0].clamp(0.0, 1.0)
+    }
+
+    fn derive(&self, x: &[f64], _p: f64, seen: &Seen, dx: &mut [f64]) {
+        let load = if self.rule.accepted { seen.accepted } else { seen.load };
+        let z = load / (self.rule.f(seen.q) * seen.capacity.max(f64::MIN_POSITIVE));
+        dx[0] = seen.within(x[0], self.rule.step(z) / self.rule.every.as_secs_f64(), 0.0, 1.0);
+    }
+
+    fn probe(&self, x: &[f64], out: &mut dyn FnMut(&'static str, f64)) {
+        out("p", x[0]);
     }
 }
 

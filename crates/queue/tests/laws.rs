@@ -1,0 +1,371 @@
+//! Every fluid law against its algorithm, packet by packet.
+//!
+//! An algorithm and its law are shown the same: packets that arrive at a steady rate, and a watched queue of a length that is
+//! given, behind a link that sends all the time; or light traffic that never waits. What the algorithm does on the average of
+//! several runs is what the law says, with a step of Euler's method, within five standard errors and an allowance for what a
+//! fluid cannot have: packets and intervals.
+
+use bentpipe_queue::aqm::threshold::{Threshold, ThresholdLaw};
+use bentpipe_queue::law::{Arrivals, Given, MOST_STATES, Reading, Seen, Service};
+use bentpipe_queue::registry::{AQMS, Algorithm};
+use bentpipe_queue::{Aqm, Cx, Law, Limit, Link, Packet, QueueState, Value, Values, Verdict};
+use bentpipe_units::{Duration, Instant, Rate, Rng};
+
+const CAPACITY: Rate = Rate::from_bps(20_000_000);
+/// Length of a packet [bytes].
+const PACKET: u32 = 1000;
+/// What the link sends [packets/s].
+const MU: f64 = 2500.0;
+/// What the queue may hold [packets].
+const LIMIT: u32 = 1000;
+/// Time over which is compared [s].
+const WINDOW: f64 = 0.5;
+const WINDOWS: usize = 8;
+const RUNS: u64 = 8;
+
+/// What algorithm and law are shown.
+#[derive(Clone, Copy, Debug)]
+struct Point {
+    /// What arrives, of what the link can send.
+    load: f64,
+    /// The queue after the first window, in which it fills [s of the link's time] …
+    from: f64,
+    /// … and at the end; nothing ever waits where it is 0.
+    to: f64,
+    /// Whether a mark discards the packet.
+    drops: bool,
+}
+
+impl Point {
+    fn all() -> Vec<Self> {
+        let shown = [
+            (0.6, 0.0, 0.0),
+            (0.8, 0.01, 0.01),
+            (1.3, 0.02, 0.02),
+            (0.8, 0.044, 0.044),
+            (1.3, 0.044, 0.044),
+            (1.6, 0.06, 0.06),
+            (0.8, 0.1, 0.1),
+            (1.3, 0.1, 0.1),
+            (1.3, 0.01, 0.15),
+            (0.7, 0.15, 0.01),
+        ];
+        let point = |(load, from, to), drops| Self { load, from, to, drops };
+        shown.iter().flat_map(|x| [point(*x, false), point(*x, true)]).collect()
+    }
+
+    /// The queue at `t` [packets], and how fast it grows [packets/s].
+    fn queue(&self, t: f64) -> (f64, f64) {
+        let (before, since) = (t.min(WINDOW), (t - WINDOW).max(0.0));
+        let fills = self.from * MU / WINDOW;
+        let growth = (self.to - self.from) * MU / (WINDOW * (WINDOWS - 1) as f64);
+        (fills * before + growth * since, if since > 0.0 { growth } else { fills })
+    }
+}
+
+/// The share of packets that was marked in each window, and the mean of each probe.
+struct Course {
+    marked: [f64; WINDOWS],
+    probes: Vec<(&'static str, [f64; WINDOWS])>,
+}
+
+/// An algorithm in a case to be tried: its name, the parameters that differ from the defaults, and a threshold.
+struct Case {
+    algorithm: &'static Algorithm,
+    given: &'static [(&'static str, Value)],
+    threshold: Option<f64>,
+}
+
+impl Case {
+    fn values(&self) -> Values {
+        let link = Link { capacity: CAPACITY, mean_packet: f64::from(PACKET) };
+        let value = |name: &str| self.given.iter().find(|(of, _)| *of == name).map(|(_, x)| *x);
+        Values::resolve(self.algorithm.params, &link, &value).expect("these are allowed")
+    }
+
+    fn aqm(&self) -> Box<dyn Aqm> {
+        let aqm = (self.algorithm.build)(&self.values()).expect("these go together");
+        match self.threshold {
+            Some(th) => Box::new(Threshold::new(aqm, th)),
+            None => aqm,
+        }
+    }
+
+    fn law(&self) -> Box<dyn Law> {
+        let given = Given { packet: f64::from(PACKET), limit: f64::from(LIMIT), reading: Reading::Actual };
+        let make = self.algorithm.law.expect("it has one");
+        let law = make(&self.values(), &given).expect("there is one for these");
+        match self.threshold {
+            Some(th) => Box::new(ThresholdLaw::new(law, th, &given)),
+            None => law,
+        }
+    }
+
+    /// What the law says.
+    fn fluid(&self, point: &Point) -> Course {
+        let law = self.law();
+        let mut x = [0.0; MOST_STATES];
+        let x = &mut x[..law.states()];
+        law.start(x);
+        let mut course = Course { marked: [0.0; WINDOWS], probes: Vec::new() };
+        law.probe(x, &mut |name, _| course.probes.push((name, [0.0; WINDOWS])));
+        let steps = 2000;
+        let grain = WINDOW / f64::from(steps);
+        for window in 0..WINDOWS {
+            for i in 0..steps {
+                let t = (window as f64 + (f64::from(i) + 0.5) / f64::from(steps)) * WINDOW;
+                let ((q, dq), load) = (point.queue(t), point.load * MU);
+                let p = law.mark(x, &Arrivals { q, load, capacity: MU });
+                let accepted = if point.drops { (1.0 - p) * load } else { load };
+                let seen = Seen {
+                    q,
+                    dq,
+                    offered: load,
+                    load,
+                    accepted,
+                    capacity: MU,
+                    output: if point.to > 0.0 { MU } else { accepted.min(MU) },
+                    service: Service::Full,
+                    unit: 0.1,
+                    grain,
+                };
+                let mut dx = [0.0; MOST_STATES];
+                law.derive(x, p, &seen, &mut dx[..x.len()]);
+                x.iter_mut().zip(dx).for_each(|(x, dx)| *x += grain * dx);
+                course.marked[window] += p / f64::from(steps);
+                let mut probes = course.probes.iter_mut();
+                law.probe(x, &mut |_, value| {
+                    probes.next().expect("as many as before").1[window] += value / f64::from(steps);
+                });
+            }
+        }
+        course
+    }
+
+    /// What the algorithm does.
+    fn packets(&self, point: &Point, run: u64) -> Course {
+        let mut aqm = self.aqm();
+        let mut traffic = Rng::stream(run, "traffic", 0, "laws");
+        let mut rng = Rng::stream(run, "aqm", 0, "laws");
+        let transmission = Duration::from_secs_f64(1.0 / MU);
+        let limit = Limit { packets: LIMIT, bytes: u64::MAX };
+        let mut state = QueueState {
+            packets: 0,
+            bytes: 0,
+            held: 0,
+            limit,
+            capacity: CAPACITY,
+            sent_bytes: 0,
+            idle_since: (point.to == 0.0).then_some(Instant::ZERO),
+        };
+        let mut course = Course { marked: [0.0; WINDOWS], probes: Vec::new() };
+        aqm.probe(&mut |name, _| course.probes.push((name, [0.0; WINDOWS])));
+        let (mut free, mut arrived) = (Instant::ZERO, [0.0; WINDOWS]);
+        for number in 0_u32.. {
+            // Each up to a gap late, so that they fall on no interval's beat.
+            let now =
+                Instant::ZERO + transmission.scaled((f64::from(number) + traffic.uniform()) / point.load);
+            let seconds = (now - Instant::ZERO).as_secs_f64();
+            let window = (seconds / WINDOW) as usize;
+            if window >= WINDOWS {
+                break;
+            }
+            let packet = Packet { arrival: now, ..Packet::new(PACKET, 0, 0) };
+            let queue_at = |state: &mut QueueState, at: Instant| {
+                state.packets = point.queue((at - Instant::ZERO).as_secs_f64()).0.round() as u32;
+                state.bytes = u64::from(state.packets * PACKET);
+            };
+            // What happens before: the link takes the next packet, or the algorithm wakes.
+            loop {
+                let wakes = aqm.wake_at().unwrap_or(now).min(now);
+                if point.to > 0.0 && free < wakes {
+                    queue_at(&mut state, free);
+                    let waited = transmission.times(u64::from(state.packets));
+                    let arrival = Instant::ZERO + (free - Instant::ZERO).saturating_sub(waited);
+                    let left = Packet { arrival, ..packet };
+                    aqm.depart(&left, &mut Cx::new(free, &state, &mut rng));
+                    state.sent_bytes += u64::from(PACKET);
+                    free += transmission;
+                } else if wakes < now {
+                    queue_at(&mut state, wakes);
+                    if point.to == 0.0 {
+                        state.idle_since = (free <= wakes).then_some(free);
+                    }
+                    aqm.wake(&mut Cx::new(wakes, &state, &mut rng));
+                } else {
+                    break;
+                }
+            }
+            queue_at(&mut state, now);
+            if point.to == 0.0 {
+                state.idle_since = (free <= now).then_some(free);
+            }
+            arrived[window] += 1.0;
+            let marked = match aqm.arrive(&packet, &mut Cx::new(now, &state, &mut rng)) {
+                Verdict::Pass => false,
+                Verdict::Mark | Verdict::Drop => true,
+                other => panic!("{}: no law is of an algorithm that says {other:?}", self.name()),
+            };
+            course.marked[window] += f64::from(u8::from(marked));
+            if !(marked && point.drops) {
+                aqm.admit(&packet, &mut Cx::new(now, &state, &mut rng));
+                aqm.enqueued(&packet, &mut Cx::new(now, &state, &mut rng));
+                if point.to == 0.0 {
+                    // It is sent at once, or after the one that is being sent.
+                    state.idle_since = None;
+                    aqm.depart(&packet, &mut Cx::new(now, &state, &mut rng));
+                    state.sent_bytes += u64::from(PACKET);
+                    free = free.max(now) + transmission;
+                }
+            }
+            let mut probes = course.probes.iter_mut();
+            aqm.probe(&mut |_, value| probes.next().expect("as many as before").1[window] += value);
+        }
+        for (window, arrived) in arrived.into_iter().enumerate() {
+            course.marked[window] /= arrived;
+            course.probes.iter_mut().for_each(|(_, values)| values[window] /= arrived);
+        }
+        course
+    }
+
+    fn name(&self) -> String {
+        format!(
+            "{} {:?}{}",
+            self.algorithm.name,
+            self.given,
+            self.threshold.map_or(String::new(), |th| format!(" th {th}"))
+        )
+    }
+
+    /// Between two steps of the algorithm [s], where it takes any.
+    fn interval(&self) -> f64 {
+        let steps = ["interval", "freeze_time", "t_update"];
+        let name =
+            self.algorithm.params.iter().find(|param| steps.contains(&param.name)).map(|param| param.name);
+        name.map_or(0.0, |name| self.values().number(name))
+    }
+
+    /// What a probe of that name may differ by because packets are whole, or its intervals have a length.
+    fn resolution(&self, probe: &str) -> f64 {
+        match (probe, self.algorithm.name) {
+            // The packet that has just joined it, and one that waits for it, in the unit of the probe.
+            ("VQ", "avqred") => 2.0,
+            ("VQ", _) => 2.0 * f64::from(PACKET),
+            // An update of PIE's.
+            ("burst_allowance", _) => 0.015,
+            // A packet in the least interval, of the capacity.
+            ("x" | "dx", _) => 0.01,
+            ("virtual_capacity" | "v_cap", _) => 0.0,
+            ("avg", _) => 0.5,
+            _ => 0.001,
+        }
+    }
+
+    /// Compares the two at a point.
+    fn compare(&self, point: &Point, wrong: &mut Vec<String>) {
+        let fluid = self.fluid(point);
+        let runs: Vec<_> = (0..RUNS).map(|run| self.packets(point, run)).collect();
+        let mut check = |what: &str, course: &[f64; WINDOWS], runs: Vec<&[f64; WINDOWS]>, resolution: f64| {
+            let n = runs.len() as f64;
+            let greatest = course.iter().fold(0.0, |most: f64, x| most.max(x.abs()));
+            let mut worst = (1.0, String::new());
+            for (window, law) in course.iter().enumerate() {
+                let mean = runs.iter().map(|run| run[window]).sum::<f64>() / n;
+                let square = runs.iter().map(|run| (run[window] - mean) * (run[window] - mean)).sum::<f64>();
+                let error = (square / (n - 1.0) / n).sqrt();
+                // What the law changes by in an interval of the algorithm's.
+                let near = &course[window.saturating_sub(1)..(window + 2).min(WINDOWS)];
+                let least = near.iter().copied().fold(f64::INFINITY, f64::min);
+                let change = near.iter().copied().fold(-f64::INFINITY, f64::max) - least;
+                let late = change * (self.interval() / WINDOW).min(1.0);
+                let allowed = 5.0 * error + 0.02 * greatest + late + resolution;
+                let times = (law - mean).abs() / allowed;
+                assert!(
+                    times.is_finite(),
+                    "{}, {point:?}, {what} in window {window}: {mean}, {law}",
+                    self.name()
+                );
+                if times > worst.0 {
+                    let found =
+                        format!("window {window}: {mean:.5}, the law says {law:.5}, allowed {allowed:.5}");
+                    worst = (times, format!("{}, {point:?}, {what} in {found}", self.name()));
+                }
+            }
+            if worst.0 > 1.0 {
+                wrong.push(worst.1);
+            }
+        };
+        check("share marked", &fluid.marked, runs.iter().map(|run| &run.marked).collect(), 0.002);
+        for (name, law) in &fluid.probes {
+            let found = |run: &'_ Course| run.probes.iter().position(|(of, _)| of == name);
+            let at = found(&runs[0]).unwrap_or_else(|| panic!("{}: no probe {name}", self.name()));
+            check(name, law, runs.iter().map(|run| &run.probes[at].1).collect(), self.resolution(name));
+        }
+    }
+
+    fn try_all(&self) -> Vec<String> {
+        let mut wrong = Vec::new();
+        Point::all().iter().for_each(|point| self.compare(point, &mut wrong));
+        wrong
+    }
+}
+
+fn assert_none(wrong: &[String]) {
+    assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong[..wrong.len().min(40)].join("\n"));
+}
+
+#[test]
+fn every_law_is_what_its_algorithm_does() {
+    let with_law = AQMS.iter().filter(|a| a.law.is_some());
+    let wrong: Vec<_> =
+        with_law.flat_map(|algorithm| Case { algorithm, given: &[], threshold: None }.try_all()).collect();
+    assert_none(&wrong);
+}
+
+const ON: Value = Value::Flag(true);
+const OFF: Value = Value::Flag(false);
+
+/// With parameters that change a law.
+#[test]
+fn options_are_in_the_laws() {
+    let cases: &[(&str, &[(&str, Value)])] = &[
+        ("red", &[("gentle", ON)]),
+        ("red", &[("wait", ON), ("max_p", Value::Number(0.1))]),
+        ("red", &[("w_q", Value::Number(0.002)), ("max_p", Value::Number(1.0))]),
+        ("ared", &[("gentle", OFF), ("w_q", Value::Number(0.01)), ("interval", Value::Number(0.02))]),
+        ("avq", &[("adapt", OFF)]),
+        ("avq", &[("accepted", ON), ("gamma", Value::Number(0.8))]),
+        ("avqred", &[("min_capacity", Value::Number(5e6)), ("max_capacity", Value::Number(30e6))]),
+        ("pi", &[("a", Value::Number(2e-5)), ("b", Value::Number(1e-5))]),
+        ("pie", &[("derandomize", OFF), ("cap", OFF)]),
+        // Batches of two whole packets: a measurement ends with the packet that passes the threshold, and the law has none.
+        ("pie", &[("delay", Value::Name("rate")), ("dq_threshold", Value::Number(2000.0))]),
+        ("pie", &[("max_burst", Value::Number(1.0))]),
+        ("vrc", &[("accepted", OFF)]),
+        ("yellow", &[("accepted", OFF), ("delta", Value::Number(0.1))]),
+        ("rem", &[("phi", Value::Number(1.01))]),
+        ("gkvq", &[("theta", Value::Number(0.9))]),
+        ("blue", &[("freeze_time", Value::Number(0.01))]),
+    ];
+    let wrong: Vec<_> = cases
+        .iter()
+        .flat_map(|(name, given)| {
+            let algorithm = AQMS.iter().find(|a| a.name == *name).expect("it is there");
+            Case { algorithm, given, threshold: None }.try_all()
+        })
+        .collect();
+    assert_none(&wrong);
+}
+
+/// 0.25 of the limit is a queue of 0.1 s, which one of the points reaches and some pass.
+#[test]
+fn threshold_control_is_in_the_laws() {
+    let wrong: Vec<_> = ["droptail", "red", "avq", "pi"]
+        .iter()
+        .flat_map(|name| {
+            let algorithm = AQMS.iter().find(|a| a.name == *name).expect("it is there");
+            Case { algorithm, given: &[], threshold: Some(0.25) }.try_all()
+        })
+        .collect();
+    assert_none(&wrong);
+}
