@@ -674,10 +674,18 @@ def list_(what: str, *, parameters: bool, form: str) -> None:
     if what == "aqms":
         presets = [", ".join(preset["name"] for preset in row["presets"]) for row in rows]
         cells = [
-            [row["name"], row["title"], row["placement"], row["source"], names]
+            [
+                row["name"],
+                row["title"],
+                row["placement"],
+                "yes" if row["law"] else "no",
+                row["source"],
+                names,
+            ]
             for row, names in zip(rows, presets, strict=True)
         ]
-        out.print(console.grid(["name", "what it is", "where it can stand", "source", "presets"], cells))
+        heads = ["name", "what it is", "where it can stand", "fluid law", "source", "presets"]
+        out.print(console.grid(heads, cells))
         for row in rows if parameters else []:
             _print_parameters(out, row)
     elif what in {"transports", "traffic"}:

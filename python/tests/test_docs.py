@@ -59,6 +59,7 @@ def test_an_algorithm_s_page_is_complete_and_current(name: str) -> None:
         "What it does",
         "Departures from the source",
         "In a satellite gateway",
+        *(["In the fluid model"] if page.entry.get("law") else []),
         "Parameters",
         "Presets",
         "Source",
@@ -109,8 +110,15 @@ def test_a_header_becomes_markdown(tmp_path: Path) -> None:
         "",
         "*In a satellite gateway:* no.",
     ]
-    file.write_text("".join(f"//! {line}".rstrip() + "\n" for line in lines) + "\nuse x;\n")
+    header = "".join(f"//! {line}".rstrip() + "\n" for line in lines) + "\nuse x;\n"
+    file.write_text(header)
+    with pytest.raises(algorithms.HeaderError, match="has a fluid law, but no comment"):
+        page.markdown()
+    file.write_text(
+        header + "/// None as a fluid: with\n///\n///     p = 0\nstruct NoneLaw;\n\n/// Else.\nfn f() {}\n"
+    )
     text = page.markdown()
+    assert "## In the fluid model\n\nNone as a fluid: with\n\n```text\np = 0\n```\n\n## Parameters" in text
     assert "None: `Queue::judge` passes all.\n" in text
     assert (
         "With\n\n```text\nx = 1\ny <= x\n```\n\nso `a < b`, and a &lt; b.\n\n- one\n  still one\n- two\n"
@@ -129,6 +137,7 @@ PAGES = [
     "docs/series.md",
     "docs/traffic.md",
     "docs/transports.md",
+    "docs/laws.md",
     "docs/links.md",
     "docs/markov.md",
     "docs/kernel.md",

@@ -1,6 +1,7 @@
 //! Which law of an AQM the fluid equations take, and what of it is seen in their solution.
 
 use bentpipe_model::{Table, run};
+use bentpipe_queue::registry::AQMS;
 use bentpipe_scenario::Scenario;
 
 /// Fifty connections with a round trip of 100 ms behind a RED that lets their queue stand still, without the `wait` of ns-2,
@@ -38,4 +39,61 @@ fn red_marks_its_function_or_twice_that() {
         let times = mean(&table, "mark_probability") / function;
         assert!(function < 0.1 && (low..high).contains(&times), "{rest}: {function}, {times}");
     }
+}
+
+/// The dumbbell for twenty seconds with another AQM.
+fn with_aqm(aqm: &str) -> Result<Table, String> {
+    let text = include_str!("../../../scenarios/red-dumbbell.toml");
+    let change = [
+        "run.warmup = \"0 s\"".to_owned(),
+        "run.duration = \"20 s\"".to_owned(),
+        format!("link.bottleneck.queue.aqm = {aqm}"),
+    ];
+    let scenario = Scenario::parse(text, "test.toml", &change).expect("no mistake");
+    run(&scenario, 1).map_err(|e| e.to_string())
+}
+
+/// Every AQM with a law is solved, and every other is refused by name.
+#[test]
+fn every_aqm_is_solved_or_refused() {
+    for algorithm in AQMS {
+        let found = with_aqm(&format!("{{ algorithm = \"{}\" }}", algorithm.name));
+        match (algorithm.law, found) {
+            (Some(_), Ok(table)) => {
+                let mean = mean(&table, "utilization_out");
+                assert!(mean > 1e6 && mean <= 20.001e6, "{}: {mean} bit/s", algorithm.name);
+            }
+            (None, Err(message)) => {
+                let start =
+                    format!("aqm.algorithm: found {}; allowed in a fluid model: droptail, ", algorithm.name);
+                assert!(message.starts_with(&start), "{message}");
+            }
+            (law, _) => panic!("{}: has a law: {}", algorithm.name, law.is_some()),
+        }
+    }
+    for (aqm, message) in [
+        (
+            "{ algorithm = \"ared\", variant = \"feng\" }",
+            "aqm.variant: found feng; allowed in a fluid model: floyd",
+        ),
+        ("{ algorithm = \"pie\", activate = 0.3 }", "aqm.activate: found 0.3; allowed in a fluid model: 0"),
+    ] {
+        assert_eq!(with_aqm(aqm).map(|_| ()), Err(message.to_owned()));
+    }
+}
+
+/// The limit is 400 packets: with a threshold of a half nothing is marked while no more than 200 wait, and then, by droptail
+/// under control, what the ramp says: `(q - 200) / 200`. The share over a sample lies between that of the queue at its ends.
+#[test]
+fn a_threshold_keeps_marks_away() {
+    let table = with_aqm("{ algorithm = \"droptail\", threshold = 0.5 }").expect("it is solved");
+    let (queue, share) = (table.column("transmit_queue").unwrap(), table.column("mark_probability").unwrap());
+    let mut above = 0;
+    for (q, p) in queue.windows(2).zip(&share[1..]) {
+        let (low, high) = (q[0].min(q[1]), q[0].max(q[1]));
+        let ramp = |q: f64| ((q - 200.0) / 200.0).clamp(0.0, 1.0);
+        assert!(*p >= ramp(low) - 0.01 && *p <= ramp(high) + 0.01, "{low} to {high} packets: {p}");
+        above += u32::from(*p > 0.0);
+    }
+    assert!(above > 5, "{above} samples above the threshold");
 }

@@ -184,23 +184,6 @@ impl Bounded {
     }
 }
 
-/// Marks nothing and has no state.
-pub(crate) struct Nothing;
-
-impl Law for Nothing {
-    fn states(&self) -> usize {
-        0
-    }
-
-    fn mark(&self, _x: &[f64], _arrivals: &Arrivals) -> f64 {
-        0.0
-    }
-
-    fn derive(&self, _x: &[f64], _p: f64, _seen: &Seen, _dx: &mut [f64]) {}
-
-    fn probe(&self, _x: &[f64], _out: &mut dyn FnMut(&'static str, f64)) {}
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

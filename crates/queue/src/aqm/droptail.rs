@@ -13,8 +13,9 @@
 //! buffers throttle the senders first, or something else has to signal ahead of the PEP. As the AQM of a composite
 //! (`fq_codel`, `cake`, …) it is the right choice: those signal themselves.
 
+use crate::law::{Arrivals, Law, Seen};
 use crate::registry::{Algorithm, Placement};
-use crate::{Aqm, Cx, Packet, Verdict, law};
+use crate::{Aqm, Cx, Packet, Verdict};
 
 /// The registry's entry.
 pub const ALGORITHM: Algorithm = Algorithm {
@@ -25,7 +26,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
     presets: &[],
     placement: Placement::Anywhere,
     build: |_| Ok(Box::new(DropTail)),
-    law: Some(|_, _| Ok(Box::new(law::Nothing))),
+    law: Some(|_, _| Ok(Box::new(DropTailLaw))),
 };
 
 /// Marks nothing.
@@ -36,6 +37,23 @@ impl Aqm for DropTail {
     fn arrive(&mut self, _pkt: &Packet, _cx: &mut Cx<'_>) -> Verdict {
         Verdict::Pass
     }
+}
+
+/// Drop tail as a fluid: nothing is marked, and there is no state. What the full queue loses is the equations' business.
+struct DropTailLaw;
+
+impl Law for DropTailLaw {
+    fn states(&self) -> usize {
+        0
+    }
+
+    fn mark(&self, _x: &[f64], _arrivals: &Arrivals) -> f64 {
+        0.0
+    }
+
+    fn derive(&self, _x: &[f64], _p: f64, _seen: &Seen, _dx: &mut [f64]) {}
+
+    fn probe(&self, _x: &[f64], _out: &mut dyn FnMut(&'static str, f64)) {}
 }
 
 #[cfg(test)]

@@ -504,6 +504,20 @@ mod tests {
     use super::*;
     use crate::Value;
 
+    /// By hand. At 1 every packet is marked. At 1/2 one packet is spared, and the 17th is for certain: 1 + 2 (1 - 1/2^16). At 1/10
+    /// eight are spared and the 85th is for certain: 8 + 10 (1 - (9/10)^77).
+    #[test]
+    fn the_share_of_marks_that_are_kept_apart() {
+        let power: f64 = (0..77).map(|_| 0.9).product();
+        for (p, gap) in
+            [(1.0, 1.0), (0.5, 1.0 + 2.0 * (1.0 - 1.0 / 65_536.0)), (0.1, 8.0 + 10.0 * (1.0 - power))]
+        {
+            assert!((share(p) * gap - 1.0).abs() < 1e-12, "{p}: {}", 1.0 / share(p));
+        }
+        assert_eq!(share(0.0), 0.0);
+        assert!((share(1e-8) / share(0.9e-9) / (10.0 / 0.9) - 1.0).abs() < 1e-6, "the two pieces meet");
+    }
+
     fn close(a: f64, b: f64) -> bool {
         (a - b).abs() <= 1e-12 + 1e-9 * b.abs()
     }
