@@ -83,7 +83,8 @@ def test_columns_are_those_of_a_simulation() -> None:
     simulated = bp.compare(scenario, ["RED 60/120"], runs=1).one("series", "RED 60/120", 1)
     table = models.model(scenario, ["RED 60/120"]).tables["RED 60/120"]
     assert len(table) == len(simulated) == 20
-    assert set(table.columns) - {"capacity"} <= set(simulated.columns)
+    # A simulation counts what is lost, and knows that the capacity does not change.
+    assert set(table.columns) - {"capacity", "loss_rate"} <= set(simulated.columns)
     assert table["time"].to_list() == pytest.approx(simulated["time"].to_list())
 
 
