@@ -51,7 +51,7 @@ use crate::solve::Delayed;
 use crate::system::System;
 
 /// The senders' rate λ [packets/s]; their mean window [packets] with the equations "end to end".
-const SENDERS: usize = 0;
+pub(crate) const SENDERS: usize = 0;
 /// The watched queue [packets].
 pub(crate) const QUEUE: usize = 1;
 /// What has arrived at the mark point since the start [packets].
@@ -64,8 +64,9 @@ pub(crate) const SENT: usize = 4;
 pub(crate) const LOST: usize = 5;
 /// Where the law's own variables begin.
 pub(crate) const LAW: usize = 6;
-/// Number of variables; where there are more, the states of the connections follow.
-pub(crate) const VARIABLES: usize = LAW + MOST_STATES;
+/// Number of variables, with one to spare for a loop that is cut open; where there are more, the states of the connections
+/// follow.
+pub(crate) const VARIABLES: usize = LAW + MOST_STATES + 1;
 /// Number of variables with connections of windows up to [`SMALL_WINDOW`], …
 pub(crate) const SMALL: usize = VARIABLES + states(SMALL_WINDOW);
 /// … and up to [`MOST_WINDOW`].
@@ -86,15 +87,15 @@ pub struct Fluid<'a, const N: usize> {
 }
 
 /// Rates at a moment [packets/s].
-struct Rates {
+pub(crate) struct Rates {
     /// At the mark point.
-    offered: f64,
+    pub(crate) offered: f64,
     /// The same in packets of the link.
-    load: f64,
+    pub(crate) load: f64,
     /// Share that is marked there.
-    p: f64,
+    pub(crate) p: f64,
     /// Accepted there, in packets of the link.
-    accepted: f64,
+    pub(crate) accepted: f64,
 }
 
 impl<'a, const N: usize> Fluid<'a, N> {
@@ -121,7 +122,7 @@ impl<'a, const N: usize> Fluid<'a, N> {
     }
 
     /// The round trip with `q` packets in the queue [s].
-    fn round_trip(&self, t: f64, q: f64) -> f64 {
+    pub(crate) fn round_trip(&self, t: f64, q: f64) -> f64 {
         let s = self.system;
         match s.equations {
             Equations::EndToEnd => s.round_trip + q.max(0.0) / s.capacity.at(t).max(f64::MIN_POSITIVE),
@@ -130,7 +131,7 @@ impl<'a, const N: usize> Fluid<'a, N> {
     }
 
     /// Rates at the mark point at `t` with the variables `y`.
-    fn rates(&self, t: f64, y: &[f64; N]) -> Rates {
+    pub(crate) fn rates(&self, t: f64, y: &[f64; N]) -> Rates {
         let s = self.system;
         let senders = match s.equations {
             Equations::EndToEnd => s.connections * y[SENDERS] / self.round_trip(t, y[QUEUE]),
@@ -149,10 +150,15 @@ impl<'a, const N: usize> Fluid<'a, N> {
         Rates { offered, load, p, accepted }
     }
 
+    /// How the watched queue is served.
+    pub(crate) fn service(&self) -> Service {
+        if self.system.equations == Equations::SingleQueue { Service::Mm1 } else { Service::Full }
+    }
+
     /// How fast the queue `q` grows, and how much it loses, with `inflow` [packets/s].
     fn queue(&self, t: f64, q: f64, inflow: f64) -> (f64, f64) {
         let s = self.system;
-        let service = if s.equations == Equations::SingleQueue { Service::Mm1 } else { Service::Full };
+        let service = self.service();
         let free = service.change(q, inflow, s.capacity.at(t), self.grain);
         let dq = free.min(((s.limit - q) / self.grain).max(-inflow));
         (dq, free - dq)

@@ -6,7 +6,8 @@
 //! - [`System`] says what a scenario means to the equations: flows, round trip, capacity, delay of the PEP, law;
 //! - [`Fluid`] is the equations themselves, those of a paper;
 //! - [`integrate`] solves them, step by step;
-//! - [`run`] does all three and writes down what a simulation would.
+//! - [`run`] does all three and writes down what a simulation would;
+//! - [`stability`] linearizes them around their operating point, and says how far it is from oscillation.
 
 mod fluid;
 mod fourier;
@@ -14,6 +15,7 @@ mod inputs;
 mod population;
 mod run;
 mod solve;
+pub mod stability;
 mod system;
 
 pub use fluid::Fluid;

@@ -91,6 +91,25 @@ impl Capacity {
     }
 }
 
+impl Capacity {
+    /// Its mean: over the period, or over all steps, with the last as long as those before on the average.
+    #[must_use]
+    pub fn mean(&self) -> f64 {
+        let (steps, period) = match self {
+            Self::Fixed(rate) => return *rate,
+            Self::Steps(steps, period) => (steps, period),
+        };
+        let (Some(first), Some(last)) = (steps.first(), steps.last()) else { return f64::NAN };
+        if steps.len() == 1 {
+            return last.1;
+        }
+        let end = period.unwrap_or(last.0 + (last.0 - first.0) / (steps.len() - 1) as f64);
+        let times = steps.iter().skip(1).map(|step| step.0).chain([end]);
+        let sum: f64 = steps.iter().zip(times).map(|((from, rate), to)| rate * (to - from)).sum();
+        sum / (end - first.0)
+    }
+}
+
 /// What a scenario means to the equations. Rates are in packets a second, times in seconds.
 pub struct System {
     /// Whose equations.

@@ -55,13 +55,18 @@ impl Service {
     /// faster than to zero in the time `grain` [s], and so never below it.
     #[must_use]
     pub fn change(self, level: f64, inflow: f64, rate: f64, grain: f64) -> f64 {
-        let busy = match self {
+        (inflow - rate * self.busy(level)).max(-level / grain)
+    }
+
+    /// The share of its rate that a queue of `level` packets is served at.
+    #[must_use]
+    pub fn busy(self, level: f64) -> f64 {
+        match self {
             Self::Full => 1.0,
             Self::Mm1 => level / (1.0 + level),
             // The same as v + 1 - sqrt(v² + 1), which for a long queue loses all its digits.
             Self::Md1 => 2.0 * level / (level + 1.0 + (level * level + 1.0).sqrt()),
-        };
-        (inflow - rate * busy).max(-level / grain)
+        }
     }
 }
 
@@ -117,6 +122,20 @@ impl Seen {
     }
 }
 
+/// What a law at rest asks of the rest of the system.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Rest {
+    /// That the watched queue stands at this [packets].
+    Queue(f64),
+    /// That what is accepted keeps a virtual queue at `level` [packets] that is served at up to `rate` [packets/s].
+    Virtual {
+        /// [packets]
+        level: f64,
+        /// [packets/s]
+        rate: f64,
+    },
+}
+
 /// An algorithm in a fluid model.
 pub trait Law: Send + Sync {
     /// How many state variables it has; at most [`MOST_STATES`].
@@ -130,6 +149,13 @@ pub trait Law: Send + Sync {
 
     /// Writes how fast the state variables `x` change [1/s] to `dx`, one for each, where the share `p` is marked.
     fn derive(&self, x: &[f64], p: f64, seen: &Seen, dx: &mut [f64]);
+
+    /// Where its state variables stand still, written to `x`, and what they ask for that: a series of points from where it
+    /// marks least to where it marks most, with `share` from 0 to 1. The watched queue is served as `service` says, at up to
+    /// `capacity` [packets/s]. None: the law never stands still while it marks, or it is not known where.
+    fn rest(&self, _share: f64, _capacity: f64, _service: Service, _x: &mut [f64]) -> Option<Rest> {
+        None
+    }
 
     /// Reports the state for tables, under the names and in the units of the algorithm's own probes
     /// ([`crate::Aqm::probe`]).
@@ -146,6 +172,11 @@ pub(crate) struct Ramp {
 }
 
 impl Ramp {
+    /// From which level on all is marked.
+    pub fn end(&self) -> f64 {
+        if self.gentle { 2.0 * self.max_th } else { self.max_th }
+    }
+
     /// The probability at the level `x`.
     pub fn at(&self, x: f64, max_p: f64) -> f64 {
         if x < self.min_th {

@@ -26,7 +26,7 @@
 use bentpipe_units::{Duration, Instant};
 
 use super::lottery::{self, Lottery};
-use crate::law::{Arrivals, Given, Law, Ramp, Seen};
+use crate::law::{Arrivals, Given, Law, Ramp, Rest, Seen, Service};
 use crate::marking;
 use crate::registry::{Algorithm, Placement, Preset};
 use crate::{Aqm, Cx, Link, Packet, Param, ParamError, Range, Tune, Unit, Value, Values, Verdict};
@@ -266,6 +266,18 @@ impl Law for AvqRedLaw {
         let measurements = 1.0 / (MEASURE.as_secs_f64() + 1.0 / seen.offered.max(f64::MIN_POSITIVE));
         let change = -libm::log1p(-self.alpha.min(0.999)) * measurements * (seen.output - v_cap);
         dx[1] = seen.within(v_cap, change, self.min_capacity, self.max_capacity);
+    }
+
+    /// A link that is always busy sends at its capacity, and so the virtual queue is served. Where even a long queue leaves
+    /// it idle at times, less is sent than the virtual capacity: that falls to its least value.
+    fn rest(&self, share: f64, capacity: f64, service: Service, x: &mut [f64]) -> Option<Rest> {
+        let level = share * self.ramp.end();
+        let rate = match service {
+            Service::Full => capacity.min(self.max_capacity).max(self.min_capacity),
+            Service::Mm1 | Service::Md1 => self.min_capacity,
+        };
+        (x[0], x[1]) = (level, rate);
+        Some(Rest::Virtual { level, rate })
     }
 
     fn probe(&self, x: &[f64], out: &mut dyn FnMut(&'static str, f64)) {

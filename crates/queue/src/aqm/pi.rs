@@ -19,7 +19,7 @@
 
 use bentpipe_units::{Duration, Instant};
 
-use crate::law::{Arrivals, Law, Seen};
+use crate::law::{Arrivals, Law, Rest, Seen, Service};
 use crate::registry::{Algorithm, Placement};
 use crate::{Aqm, Cx, Packet, Param, Range, Tune, Unit, Values, Verdict};
 
@@ -145,6 +145,12 @@ impl Law for PiLaw {
     fn derive(&self, x: &[f64], _p: f64, seen: &Seen, dx: &mut [f64]) {
         let change = self.w * (self.a - self.b) * (seen.q - self.q_ref) + self.b * seen.dq;
         dx[0] = seen.within(x[0], change, 0.0, 1.0);
+    }
+
+    /// Any p will do once the queue stands at its reference.
+    fn rest(&self, share: f64, _capacity: f64, _service: Service, x: &mut [f64]) -> Option<Rest> {
+        x[0] = share;
+        Some(Rest::Queue(self.q_ref))
     }
 
     fn probe(&self, x: &[f64], out: &mut dyn FnMut(&'static str, f64)) {

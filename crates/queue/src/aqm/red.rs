@@ -30,7 +30,7 @@
 
 use super::average::{self, Average, Follow};
 use super::lottery::{self, Lottery};
-use crate::law::{Arrivals, Given, Law, Ramp, Seen};
+use crate::law::{Arrivals, Given, Law, Ramp, Rest, Seen, Service};
 use crate::marking;
 use crate::registry::{Algorithm, Placement, Preset};
 use crate::{Aqm, Cx, Packet, Param, ParamError, Tune, Value, Values, Verdict};
@@ -174,6 +174,12 @@ impl Law for RedLaw {
 
     fn derive(&self, x: &[f64], _p: f64, seen: &Seen, dx: &mut [f64]) {
         dx[0] = self.average.change(x[0], seen);
+    }
+
+    /// The average is the queue, up to where all is marked.
+    fn rest(&self, share: f64, _capacity: f64, _service: Service, x: &mut [f64]) -> Option<Rest> {
+        x[0] = share * self.ramp.end();
+        Some(Rest::Queue(x[0]))
     }
 
     fn probe(&self, x: &[f64], out: &mut dyn FnMut(&'static str, f64)) {

@@ -1,0 +1,305 @@
+//! The operating point: where all variables of the fluid equations stand still.
+//!
+//! A law at rest marks some share p, the senders at rest under p have a rate, and what is accepted of it must be what the
+//! queue at rest is served: one equation, in which p and the senders' rate are monotonic, so that bisection finds its
+//! solution or the step at which there is none. The senders' rate comes from the equations themselves, again by bisection.
+//!
+//! A law that watches arrivals, as AVQRED's, does not say where the real queue stands: where the virtual one is served at
+//! the link's own rate, the real one neither grows nor shrinks whatever its length. Both begin empty and see the same
+//! arrivals, the one after the PEP's delay: it is as long as the virtual queue. Where the virtual queue is served at less,
+//! the real one is empty.
+
+use std::sync::Arc;
+
+use bentpipe_queue::law::{Arrivals, Given, Law, MOST_STATES, Reading, Rest, Seen, Service};
+use bentpipe_queue::registry::AQMS;
+use bentpipe_queue::{Link, Values};
+use bentpipe_scenario::Equations;
+use bentpipe_units::Rate;
+
+use crate::Error;
+use crate::fluid::{Fluid, LAGS, LAW, QUEUE, SENDERS, VARIABLES};
+use crate::fourier::Series;
+use crate::solve::Delayed;
+use crate::system::{Capacity, System};
+
+/// A law in a loop that is cut open where it marks: the share that is marked is one more variable, which nothing changes.
+struct Open(Arc<dyn Law>);
+
+impl Law for Open {
+    fn states(&self) -> usize {
+        self.0.states() + 1
+    }
+
+    fn mark(&self, x: &[f64], _arrivals: &Arrivals) -> f64 {
+        x[self.0.states()]
+    }
+
+    fn derive(&self, x: &[f64], p: f64, seen: &Seen, dx: &mut [f64]) {
+        let n = self.0.states();
+        self.0.derive(&x[..n], p, seen, &mut dx[..n]);
+        dx[n] = 0.0;
+    }
+
+    fn rest(&self, share: f64, capacity: f64, service: Service, x: &mut [f64]) -> Option<Rest> {
+        let n = self.0.states();
+        let rest = self.0.rest(share, capacity, service, &mut x[..n])?;
+        let q = if let Rest::Queue(q) = rest { q } else { 0.0 };
+        x[n] = self.0.mark(&x[..n], &Arrivals { q, load: capacity, capacity });
+        Some(rest)
+    }
+
+    fn probe(&self, x: &[f64], out: &mut dyn FnMut(&'static str, f64)) {
+        self.0.probe(x, out);
+    }
+}
+
+/// Where a system stands still.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct OperatingPoint {
+    /// The share that is marked.
+    pub p: f64,
+    /// The watched queue [packets].
+    pub queue: f64,
+    /// What the senders send to the mark point, datagrams with it [packets/s].
+    pub offered: f64,
+    /// The mean window of a sender [segments].
+    pub window: f64,
+    /// The senders' round trip, queues that they go through with it [s].
+    pub round_trip: f64,
+}
+
+/// A system at rest, cut open where it marks.
+pub(crate) struct AtRest {
+    pub system: System,
+    /// The law's own number of states: the share that is marked is the variable after them.
+    pub states: usize,
+    pub y: [f64; VARIABLES],
+    pub point: OperatingPoint,
+    /// The law itself.
+    pub law: Arc<dyn Law>,
+}
+
+/// A share of the capacity that a balance may be off by.
+const EXACT: f64 = 1e-6;
+
+impl AtRest {
+    /// Where `system` stands still, with the means of what drives it.
+    ///
+    /// # Errors
+    /// [`Error::Scenario`] where it never does.
+    pub fn of(mut system: System) -> Result<Self, Error> {
+        if system.equations == Equations::Timeouts {
+            return Err(Error::Scenario(
+                "model.equations: found timeouts, whose connections are a chain of many states; allowed for an operating \
+                 point: gateway, new_connections, single_queue, end_to_end"
+                    .to_owned(),
+            ));
+        }
+        let law: Arc<dyn Law> = Arc::from(system.law);
+        let limit = system.limit;
+        let states = law.states();
+        system.law = Box::new(Open(law.clone()));
+        // At rest nothing is lost at the queue's end; whether it is reached is seen below.
+        system.limit = f64::INFINITY;
+        system.ramps = vec![(system.connections, None)];
+        system.pep_delay = Series::constant(system.pep_delay.mean().max(0.0));
+        system.load_ratio = Series::constant(system.load_ratio.mean());
+        system.new_connections = system.new_connections.map(|series| Series::constant(series.mean()));
+        system.capacity = Capacity::Fixed(system.capacity.mean());
+        let mut found = Self {
+            system,
+            states,
+            y: [0.0; VARIABLES],
+            point: OperatingPoint { p: 0.0, queue: 0.0, offered: 0.0, window: 0.0, round_trip: 0.0 },
+            law,
+        };
+        found.search(limit)?;
+        Ok(found)
+    }
+
+    /// The variable that the share of marks has become.
+    pub const fn cut(&self) -> usize {
+        LAW + self.states
+    }
+
+    fn mu(&self) -> f64 {
+        self.system.capacity.at(0.0)
+    }
+
+    fn search(&mut self, limit: f64) -> Result<(), Error> {
+        if self.balance(0.5).is_none() {
+            return Err(Error::Scenario(format!(
+                "aqm: found a law that marks nothing, switches, or does not say where it stands still; allowed for an \
+                 operating point: {}",
+                with_rest().join(", ")
+            )));
+        }
+        let excess = |of: &mut Self, share: f64| of.balance(share).unwrap_or(f64::NAN);
+        let mu = self.mu();
+        let s = &self.system;
+        let senders = format!("{} connections with a round trip of {} s", s.connections, s.round_trip);
+        if excess(self, 0.0) < 0.0 {
+            let rate = self.offered();
+            return Err(Error::Scenario(format!(
+                "model: found no operating point: unmarked, {senders} send {rate:.4} packets/s, less than the {mu:.4} \
+                 that keep the queue at rest; allowed: more connections, longer windows or a slower link"
+            )));
+        }
+        let (mut low, mut high) = (0.0, 1.0);
+        if excess(self, high) > 0.0 {
+            let rate = self.offered();
+            return Err(Error::Scenario(format!(
+                "model: found no operating point: all marked, {senders} still send {rate:.4} packets/s, more than the \
+                 {mu:.4} that keep the queue at rest; allowed: fewer connections, or a faster link"
+            )));
+        }
+        // Until nothing lies between the two.
+        for _ in 0..200 {
+            let middle = 0.5 * (low + high);
+            if excess(self, middle) > 0.0 { low = middle } else { high = middle }
+        }
+        let above = excess(self, high);
+        if above.abs() > EXACT * mu {
+            let p_above = self.y[self.cut()];
+            excess(self, low);
+            let p_below = self.y[self.cut()];
+            let p = self.balanced_by(p_below, p_above);
+            return Err(Error::Scenario(format!(
+                "aqm: found no operating point: {senders} and the link balance where a share of {p:.6} is marked, and \
+                 the marking function jumps over it, from {p_below:.6} to {p_above:.6} at {:.4} packets; allowed: \
+                 parameters that mark as much below the step, such as a greater max_p or gentle",
+                self.y[QUEUE].max(self.y[LAW])
+            )));
+        }
+        self.finish(limit)
+    }
+
+    /// Puts all to rest with the law at `share`, and gives how much more is accepted than served [packets/s].
+    fn balance(&mut self, share: f64) -> Option<f64> {
+        let fluid = Fluid::new(&self.system);
+        let (mu, service) = (self.system.capacity.at(0.0), fluid.service());
+        let mut x = [0.0; MOST_STATES + 1];
+        let rest = self.system.law.rest(share, mu, service, &mut x[..=self.states])?;
+        let mut y = [0.0; VARIABLES];
+        y[LAW..=LAW + self.states].copy_from_slice(&x[..=self.states]);
+        let served = match rest {
+            Rest::Queue(q) => {
+                y[QUEUE] = q;
+                mu * service.busy(q)
+            }
+            Rest::Virtual { level, rate } => {
+                let virtually = if service == Service::Full { Service::Full } else { Service::Md1 };
+                let served = rate * virtually.busy(level);
+                y[QUEUE] = match service {
+                    Service::Mm1 | Service::Md1 => {
+                        let load = served / mu;
+                        if load < 1.0 { load / (1.0 - load) } else { f64::INFINITY }
+                    }
+                    Service::Full if rate < mu * (1.0 - EXACT) => 0.0,
+                    Service::Full => level,
+                };
+                served
+            }
+        };
+        y[SENDERS] = senders(&fluid, &y);
+        let accepted = fluid.rates(0.0, &y).accepted;
+        self.y = y;
+        Some(accepted - served)
+    }
+
+    /// What is offered where all is as [`Self::balance`] left it.
+    fn offered(&self) -> f64 {
+        Fluid::new(&self.system).rates(0.0, &self.y).offered
+    }
+
+    /// The share of marks between `low` and `high` that balances where the law is as [`Self::balance`] left it.
+    fn balanced_by(&self, mut low: f64, mut high: f64) -> f64 {
+        let fluid = Fluid::new(&self.system);
+        let mut y = self.y;
+        for _ in 0..60 {
+            y[self.cut()] = 0.5 * (low + high);
+            y[SENDERS] = senders(&fluid, &y);
+            let more = fluid.rates(0.0, &y).accepted > self.mu() * fluid.service().busy(y[QUEUE]);
+            if more { low = y[self.cut()] } else { high = y[self.cut()] }
+        }
+        0.5 * (low + high)
+    }
+
+    /// Sees that all that was found is finite, within bounds and at rest.
+    fn finish(&mut self, limit: f64) -> Result<(), Error> {
+        let fluid = Fluid::new(&self.system);
+        let (y, q) = (&self.y, self.y[QUEUE]);
+        if q >= limit {
+            return Err(Error::Scenario(format!(
+                "queue.limit: found {limit:.4} packets, and no operating point: the queue at rest would hold {q:.4}; \
+                 allowed: more than that"
+            )));
+        }
+        let rates = fluid.rates(0.0, y);
+        // What is accepted at most the capacity, or the real queue grows for ever behind a virtual one.
+        let over = rates.accepted / self.mu();
+        if over > 1.0 + 1e-5 {
+            return Err(Error::Scenario(format!(
+                "aqm: found no operating point: the law accepts {over:.4} times what the link can send, and the queue \
+                 grows without bound; allowed: a virtual capacity up to the link's"
+            )));
+        }
+        let dy = fluid.derive(0.0, y, &[*y; LAGS]);
+        let moving = (0..=self.cut()).filter(|i| matches!(*i, SENDERS | QUEUE) || *i >= LAW);
+        for i in moving {
+            // In a round trip it moves by less than a thousandth of itself.
+            let moved = dy[i].abs() * self.system.round_trip;
+            if !y[i].is_finite() || !dy[i].is_finite() || moved > 1e-3 * y[i].abs().max(1e-3) {
+                return Err(Error::Scenario(format!(
+                    "model: found no operating point: variable {i} is {} and changes by {}/s; allowed: parameters under \
+                     which the equations come to rest",
+                    y[i], dy[i]
+                )));
+            }
+        }
+        let s = &self.system;
+        let round_trip = fluid.round_trip(0.0, q);
+        let window = match s.equations {
+            Equations::EndToEnd => y[SENDERS],
+            _ => y[SENDERS] * round_trip / s.connections,
+        };
+        self.point = OperatingPoint { p: rates.p, queue: q, offered: rates.offered, window, round_trip };
+        Ok(())
+    }
+}
+
+/// The senders' variable where it stands still, all else as in `y`.
+fn senders(fluid: &Fluid<'_, VARIABLES>, y: &[f64; VARIABLES]) -> f64 {
+    let mut y = *y;
+    let mut grows = |x: f64| {
+        y[SENDERS] = x;
+        fluid.derive(0.0, &y, &[y; LAGS])[SENDERS] > 0.0
+    };
+    let (mut low, mut high) = (0.0, 1.0);
+    while grows(high) {
+        low = high;
+        high *= 4.0;
+        if high > 1e15 {
+            return high;
+        }
+    }
+    for _ in 0..80 {
+        let middle = 0.5 * (low + high);
+        if grows(middle) { low = middle } else { high = middle }
+    }
+    0.5 * (low + high)
+}
+
+/// The algorithms whose laws say where they stand still.
+fn with_rest() -> Vec<&'static str> {
+    let link = Link { capacity: Rate::from_bps(8_000_000), mean_packet: 1000.0 };
+    let says = |algorithm: &&bentpipe_queue::registry::Algorithm| {
+        let values = Values::resolve(algorithm.params, &link, &|_| None).ok()?;
+        let given = Given { packet: link.mean_packet, limit: 1000.0, reading: Reading::Actual };
+        let law = algorithm.law?(&values, &given).ok()?;
+        let mut x = [0.0; MOST_STATES];
+        law.rest(0.5, 1000.0, Service::Full, &mut x[..law.states()])
+    };
+    AQMS.iter().filter(|algorithm| says(algorithm).is_some()).map(|algorithm| algorithm.name).collect()
+}
