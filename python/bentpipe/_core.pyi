@@ -4,7 +4,7 @@ Tables are offered as Arrow C streams (the PyCapsule interface), so polars, pand
 them without a copy.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, final
 
 __version__: str
@@ -210,6 +210,22 @@ def fluid_inputs(scenario: Scenario, seed: int) -> str:
 
     Each input has `symbol`, `what`, `value` (null: without bound) and `unit`. Raises `ModelError` if the
     equations do not cover the scenario.
+    """
+
+def stability(
+    scenario: Scenario,
+    seed: int,
+    points: Sequence[tuple[float | None, float | None, float | None]],
+    threads: int,
+) -> list[dict[str, Any]]:
+    """Say how far the fluid equations of `scenario` are from oscillation at each of `points`.
+
+    A point is connections, round trip [s] and PEP delay [s], each `None` for the scenario's. For each there is
+    a dictionary of `p`, `queue` [packets], `offered` [packets/s], `window` [segments] and `round_trip` [s] at the
+    operating point, `unstable_roots`, `gain_margin`, `phase_margin` [degrees], `delay_margin` [s], `crossover`
+    [rad/s], `growth` [1/s] and `period` [s] of the rightmost root, and `pep_in_loop`; or only `error` where
+    there is no operating point. The interpreter's lock is not held. Raises `ModelError` if the equations do not
+    cover the scenario.
     """
 
 @final

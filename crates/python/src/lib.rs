@@ -7,6 +7,7 @@ mod tables;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use bentpipe_model::stability::{Change, Stability};
 use bentpipe_queue::registry::{AQMS, Algorithm, MARKINGS, Placement, SCHEDULERS};
 use bentpipe_queue::{Default, Param, Tune, Unit, Value};
 use bentpipe_scenario as scenario;
@@ -422,6 +423,54 @@ fn fluid_inputs(scenario: &Scenario, seed: u64) -> PyResult<String> {
     Ok(json!({"equations": equations, "inputs": rows}).to_string())
 }
 
+/// How far a scenario's fluid equations are from oscillation at each of `points` (connections, round trip [s] and PEP delay
+/// [s], each in place of the scenario's, or none), on so many `threads`. Other Python threads go on meanwhile. Gives a
+/// dictionary for each point; one without operating point has only `error`.
+#[pyfunction]
+fn stability<'py>(
+    py: Python<'py>,
+    scenario: &Scenario,
+    seed: u64,
+    points: Vec<(Option<f64>, Option<f64>, Option<f64>)>,
+    threads: usize,
+) -> PyResult<Vec<Bound<'py, PyDict>>> {
+    let points: Vec<_> = points
+        .into_iter()
+        .map(|(connections, round_trip, pep_delay)| Change { connections, round_trip, pep_delay })
+        .collect();
+    let found = py.detach(|| bentpipe_model::stability::stability(&scenario.inner, seed, &points, threads));
+    let found = found.map_err(|e| ModelError::new_err(e.to_string()))?;
+    let dictionary = |one: Result<Stability, bentpipe_model::Error>| {
+        let dict = PyDict::new(py);
+        let one = match one {
+            Ok(one) => one,
+            Err(e) => {
+                dict.set_item("error", e.to_string())?;
+                return Ok(dict);
+            }
+        };
+        for (name, value) in [
+            ("p", Some(one.point.p)),
+            ("queue", Some(one.point.queue)),
+            ("offered", Some(one.point.offered)),
+            ("window", Some(one.point.window)),
+            ("round_trip", Some(one.point.round_trip)),
+            ("gain_margin", one.gain_margin),
+            ("phase_margin", one.phase_margin),
+            ("delay_margin", one.delay_margin),
+            ("crossover", one.crossover),
+            ("growth", one.growth),
+            ("period", one.period),
+        ] {
+            dict.set_item(name, value)?;
+        }
+        dict.set_item("unstable_roots", one.unstable_roots)?;
+        dict.set_item("pep_in_loop", one.pep_in_loop)?;
+        Ok(dict)
+    };
+    found.into_iter().map(dictionary).collect()
+}
+
 /// Every algorithm with its parameters and presets, and every marking method, as JSON.
 #[pyfunction]
 fn registry() -> String {
@@ -527,6 +576,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(simulate, module)?)?;
     module.add_function(wrap_pyfunction!(fluid, module)?)?;
     module.add_function(wrap_pyfunction!(fluid_inputs, module)?)?;
+    module.add_function(wrap_pyfunction!(stability, module)?)?;
     module.add_function(wrap_pyfunction!(registry, module)?)?;
     module.add_function(wrap_pyfunction!(schema, module)?)
 }
