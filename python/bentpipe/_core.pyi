@@ -220,12 +220,12 @@ def stability(
 ) -> list[dict[str, Any]]:
     """Say how far the fluid equations of `scenario` are from oscillation at each of `points`.
 
-    A point is connections, round trip [s] and PEP delay [s], each `None` for the scenario's. For each there is
-    a dictionary of `p`, `queue` [packets], `offered` [packets/s], `window` [segments] and `round_trip` [s] at the
-    operating point, `unstable_roots`, `gain_margin`, `phase_margin` [degrees], `delay_margin` [s], `crossover`
-    [rad/s], `growth` [1/s] and `period` [s] of the rightmost root, and `pep_in_loop`; or only `error` where
-    there is no operating point. The interpreter's lock is not held. Raises `ModelError` if the equations do not
-    cover the scenario.
+    A point is connections, round trip [s] and PEP delay [s], each `None` for the scenario's. For each there
+    is a dictionary of `p`, `queue` [packets], `offered` [packets/s], `window` [segments] and `round_trip` [s]
+    at the operating point, `unstable_roots`, `gain_margin`, `phase_margin` [degrees], `delay_margin` [s],
+    `crossover` [rad/s], `growth` [1/s] and `period` [s] of the rightmost root, and `pep_in_loop`; or only
+    `error` where there is no operating point. The interpreter's lock is not held. Raises `ModelError` if the
+    equations do not cover the scenario.
     """
 
 @final

@@ -89,14 +89,13 @@ impl Capacity {
             Self::Drawn(rates, every) => rates[((t / every) as usize).min(rates.len() - 1)],
         }
     }
-}
 
-impl Capacity {
     /// Its mean: over the period, or over all steps, with the last as long as those before on the average.
     #[must_use]
     pub fn mean(&self) -> f64 {
         let (steps, period) = match self {
             Self::Fixed(rate) => return *rate,
+            Self::Drawn(rates, _) => return rates.iter().sum::<f64>() / rates.len() as f64,
             Self::Steps(steps, period) => (steps, period),
         };
         let (Some(first), Some(last)) = (steps.first(), steps.last()) else { return f64::NAN };
