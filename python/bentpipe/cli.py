@@ -409,7 +409,7 @@ def model_solve(
     """
     from bentpipe import console
     from bentpipe.model import QUANTITIES, kind_of, model
-    from bentpipe.store import default_folder
+    from bentpipe.store import REPORT, default_folder
     from bentpipe.wording import brief
 
     loaded = _load(scenario, overrides, duration)
@@ -436,7 +436,7 @@ def model_solve(
         ]
         rows.append([each.label, each.unit, *values])
     console.stdout().print(console.grid(["quantity", "unit", *result.settings], rows, right=2))
-    print(f"Mean ± standard deviation over time.\nResult: {folder}")
+    print(f"Mean ± standard deviation over time.\nResult: {folder}\nReport: {folder / REPORT}")
 
 
 @model_.command("capture", short_help="Measure the series that drive a fluid model.")
@@ -601,7 +601,7 @@ def validate(
     """
     from bentpipe import console
     from bentpipe.experiment import cores, execute
-    from bentpipe.store import default_folder
+    from bentpipe.store import REPORT, default_folder
     from bentpipe.validate import begun, dropped, finished, planned
 
     _check_counts(runs, jobs, force=force, resume=resume, out=out)
@@ -621,6 +621,7 @@ def validate(
             dropped(folder)
         watcher.close()
         result = finished(folder, plan)
+        result.report()
     if form == "json":
         click.echo(json.dumps(result.rows(), indent=2, ensure_ascii=False, allow_nan=False))
         err.print(f"Result: {folder}", markup=False)
@@ -632,7 +633,7 @@ def validate(
     )
     if loaded.overrides:
         console.stdout().print(f"Changed from the file: {', '.join(loaded.overrides)}.", markup=False)
-    print(f"Result: {folder}")
+    print(f"Result: {folder}\nReport: {folder / REPORT}")
 
 
 @cli.command("list", short_help="List algorithms or shipped scenarios.")

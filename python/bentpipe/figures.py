@@ -26,7 +26,7 @@ Drawing = alt.Chart | alt.LayerChart | alt.FacetChart
 _PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#4D4D4D")
 """Okabe and Ito's colours, which remain distinct under every common colour blindness."""
 _DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [10, 4], [4, 2, 1, 2], [1, 3])
-_INK, _MUTED, _GRID, _GREY = "#1f2933", "#52606d", "#e4e7eb", "#9aa5b1"
+INK, MUTED, _GRID, _GREY = "#1f2933", "#52606d", "#e4e7eb", "#9aa5b1"
 _FONT = "Inter, 'Helvetica Neue', 'Liberation Sans', Arial, sans-serif"
 _WINDOW = (50.0, 100.0)
 _WIDE = 50
@@ -38,8 +38,8 @@ CONFIG: dict[str, Any] = {
     "font": _FONT,
     "view": {"stroke": None},
     "axis": {
-        "labelColor": _MUTED,
-        "titleColor": _INK,
+        "labelColor": MUTED,
+        "titleColor": INK,
         "titleFontWeight": "normal",
         "titleFontSize": 12,
         "labelFontSize": 11,
@@ -52,7 +52,7 @@ CONFIG: dict[str, Any] = {
     "axisX": {"grid": False, "labelFlush": False, "tickCount": 8, "labelOverlap": True},
     "axisY": {"domain": False, "ticks": False, "minExtent": 34, "tickCount": 4},
     "legend": {
-        "labelColor": _INK,
+        "labelColor": INK,
         "labelFontSize": 12,
         "orient": "top",
         "direction": "horizontal",
@@ -61,7 +61,7 @@ CONFIG: dict[str, Any] = {
         "padding": 0,
         "offset": 8,
     },
-    "title": {"anchor": "start", "color": _INK, "fontSize": 13, "fontWeight": 600, "offset": 6},
+    "title": {"anchor": "start", "color": INK, "fontSize": 13, "fontWeight": 600, "offset": 6},
 }
 
 
@@ -81,6 +81,8 @@ class Figure:
     caption: str
     panels: tuple[Panel, ...]
     columns: int = 1
+    legend: tuple[tuple[str, str], ...] = ()
+    """Names with their colours, where no panel says them."""
 
 
 def colours(settings: Sequence[str], drawn: Sequence[str]) -> dict[str, str]:
@@ -173,7 +175,7 @@ class _Book:
             text=setting,
             color=self.colour[setting],
             subtitle=note or alt.Undefined,
-            subtitleColor=_MUTED,
+            subtitleColor=MUTED,
             subtitleFontSize=11,
         )
 
@@ -210,13 +212,13 @@ class _Book:
         if isinstance(limit, pl.DataFrame):
             layers.append(
                 alt.Chart(alt.InlineData(values=rows(limit)))
-                .mark_line(color=_INK, strokeDash=[4, 3], strokeWidth=1, interpolate="step-after")
+                .mark_line(color=INK, strokeDash=[4, 3], strokeWidth=1, interpolate="step-after")
                 .encode(x=x, y=alt.Y("mean:Q", title=axis, scale=scale))
             )
         elif limit is not None:
             layers.append(
                 alt.Chart(alt.InlineData(values=[{"limit": limit}]))
-                .mark_rule(color=_INK, strokeDash=[4, 3], strokeWidth=1)
+                .mark_rule(color=INK, strokeDash=[4, 3], strokeWidth=1)
                 .encode(y=alt.Y("limit:Q", title=axis, scale=scale))
             )
         return alt.layer(*layers).properties(width=width, height=height, title=self._heading(setting, note))
@@ -421,7 +423,7 @@ class _Book:
                     fontSize=11 if theirs else 12 if name in self.settings else 10,
                     fontWeight=600 if name in self.settings and not theirs else 400,
                     fontStyle="italic" if theirs else "normal",
-                    color=self.colour[name] if name in self.settings else _MUTED,
+                    color=self.colour[name] if name in self.settings else MUTED,
                     text=name,
                 ).encode(x=x("x"), y=y("y"))
             )
@@ -476,7 +478,7 @@ class _Book:
                     title=None,
                     sort=self.settings,
                     scale=alt.Scale(domain=self.settings),
-                    axis=alt.Axis(labelFontSize=12, labelColor=_INK),
+                    axis=alt.Axis(labelFontSize=12, labelColor=INK),
                 ),
                 color=alt.Color("setting:N", scale=self._scale(), legend=None),
             )
@@ -540,10 +542,10 @@ class _Book:
                 ),
                 alt.Chart(alt.InlineData(values=expected))
                 .mark_line(
-                    color=_INK,
+                    color=INK,
                     strokeWidth=1.2,
                     strokeDash=[3, 2],
-                    point=alt.OverlayMarkDef(color=_INK, size=14, filled=True),
+                    point=alt.OverlayMarkDef(color=INK, size=14, filled=True),
                 )
                 .encode(x=x, y=alt.Y("expected:Q", title="runs", scale=scale)),
             )

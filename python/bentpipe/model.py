@@ -1,7 +1,6 @@
 """Models of a scenario: fluid equations, solved in place of a simulation."""
 
 import json
-import math
 import os
 import shutil
 from collections.abc import Sequence
@@ -12,46 +11,12 @@ from typing import Any
 import polars as pl
 
 from bentpipe import _core, files
+from bentpipe.accounts import QUANTITIES, Account, Moments, moments, quantities
 from bentpipe.errors import ModelError, ResultError, UsageError
 from bentpipe.plan import Setting, load, make_plan
+from bentpipe.store import REPORT
 
-__all__ = [
-    "QUANTITIES",
-    "ModelResult",
-    "Quantity",
-    "describe",
-    "kind_of",
-    "model",
-    "moments",
-    "open_model",
-    "solve",
-]
-
-
-@dataclass(frozen=True, slots=True)
-class Quantity:
-    """What a model and a simulation both say, column by column of their time series."""
-
-    name: str
-    """As in tables and files."""
-    column: str
-    """The column of the time series."""
-    label: str
-    unit: str
-    factor: float
-    """From the column's unit to `unit`."""
-    weight: str | None = None
-    """The column that samples are weighted by, for a share of all that was offered; it has no deviation."""
-
-
-QUANTITIES: tuple[Quantity, ...] = (
-    Quantity("utilization", "utilization_out", "Utilization", "Mbit/s", 1e-6),
-    Quantity("offered_load", "offered_load", "Offered load", "Mbit/s", 1e-6),
-    Quantity("queue", "transmit_queue", "Queue", "packets", 1.0),
-    Quantity("queue_delay", "queue_delay", "Queueing delay", "ms", 1e3),
-    Quantity("mark_probability", "mark_probability", "Mark probability", "%", 100.0),
-    Quantity("loss_rate", "loss_rate", "Loss rate", "%", 100.0, "offered_load"),
-)
+__all__ = ["QUANTITIES", "ModelResult", "describe", "kind_of", "model", "open_model", "solve"]
 
 
 @dataclass(frozen=True)
@@ -87,8 +52,30 @@ class ModelResult:
                 )
         return found
 
+    def account(self) -> Account:
+        """Return what the model says, to be set beside what others say."""
+        found = {
+            setting: {
+                each.name: [Moments(*moments(table, each)) for table in tables]
+                for each in quantities(tables[0])
+            }
+            for setting, tables in self.runs.items()
+        }
+        names = sorted({str(entry["equations"]) for entry in self.manifest["settings"]})
+        return Account("model", f"fluid equations: {', '.join(names)}", found, self.tables)
+
+    def report(self, path: str | Path) -> Path:
+        """Write the report as one HTML file that opens offline; return its path."""
+        from bentpipe.model_report import model_page
+        from bentpipe.pages import write_page
+
+        return write_page(Path(path), model_page(self))
+
     def save(self, folder: Path, *, force: bool = False) -> None:
-        """Write the result to `folder`; `UsageError` if that exists, unless `force` and it is a model's."""
+        """Write the result and its report to `folder`.
+
+        Raises `UsageError` if that exists, unless `force` and it is a model's.
+        """
         make_room(folder, force=force)
         try:
             folder.mkdir(parents=True)
@@ -96,6 +83,7 @@ class ModelResult:
                 for seed, table in zip(self.manifest["seeds"], self.runs[entry["name"]], strict=False):
                     table.write_parquet(folder / f"{entry['slug']}-{seed}.parquet")
             files.write_json(folder / COMPARISON, self.rows())
+            self.report(folder / REPORT)
             files.write_json(folder / MANIFEST, self.manifest)
         except OSError as error:
             raise UsageError(f"{folder}: cannot be written: {error.strerror}") from None
@@ -169,6 +157,7 @@ def describe(scenario: _core.Scenario, settings: Sequence[Setting], seeds: Seque
         },
         "seeds": list(seeds),
         "model": scenario.models(),
+        "printed": scenario.printed(),
         "settings": [
             {
                 "name": each.name,
@@ -179,23 +168,6 @@ def describe(scenario: _core.Scenario, settings: Sequence[Setting], seeds: Seque
             for each in settings
         ],
     }
-
-
-def moments(table: pl.DataFrame, quantity: Quantity) -> tuple[float | None, float | None]:
-    """Return mean and standard deviation of a quantity over the samples of a time series, if it has any."""
-    if quantity.column not in table.columns:
-        return None, None
-    value = pl.col(quantity.column).cast(pl.Float64).fill_nan(None) * quantity.factor
-    known = table.with_columns(value.alias(quantity.column)).drop_nulls(quantity.column)
-    if quantity.weight is None:
-        mean, std = known[quantity.column].mean(), known[quantity.column].std()
-    else:
-        total = known.select(
-            pl.col(quantity.column) * pl.col(quantity.weight) / pl.col(quantity.weight).sum()
-        )
-        mean, std = total[quantity.column].sum() if len(known) else None, None
-    finite = [float(x) if isinstance(x, float | int) and math.isfinite(x) else None for x in (mean, std)]
-    return finite[0], finite[1]
 
 
 def kind_of(scenario: _core.Scenario) -> str:

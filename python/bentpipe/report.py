@@ -1,22 +1,20 @@
 """The report: one HTML file that opens offline, and the same figures as files for papers."""
 
-import errno
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import altair as alt
-import jinja2
 import vl_convert
 
 from bentpipe import files
 from bentpipe.errors import UsageError
-from bentpipe.figures import CONFIG, Drawing, Figure, colours, figures
+from bentpipe.figures import Drawing, Figure, colours, figures
 from bentpipe.metrics import GROUPS, METRICS, Metric
+from bentpipe.pages import dated, page, parameters, script_json, specification, unwritable, write_page
 from bentpipe.ranking import BEHIND_PEP, CRITERIA, MANY, drawn, ranking
 from bentpipe.result import Result
-from bentpipe.scripts import VEGA_LITE, bundle
+from bentpipe.scripts import VEGA_LITE
 from bentpipe.store import REPORT
 from bentpipe.traces import trace_figures
 from bentpipe.wording import brief, clock, convert, number, paragraphs, plural, quantity
@@ -38,23 +36,10 @@ _FIGURE_WIDTH = 620
 
 def render(result: Result) -> str:
     """Return the report of a result as HTML."""
-    made = [*figures(result), *trace_figures(result)]
-    specs: list[dict[str, Any]] = []
-    shown = []
-    for figure in made:
-        first = len(specs)
-        specs += [specification(panel.chart, fit=True) for panel in figure.panels]
-        shown.append({"figure": figure, "charts": range(first, len(specs))})
     manifest = result.manifest
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("bentpipe"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    environment.filters["clock"] = clock
-    return environment.get_template("report.html.j2").render(
+    return page(
+        "report.html.j2",
+        [*figures(result), *trace_figures(result)],
         manifest=manifest,
         scenario=manifest["scenario"],
         description=paragraphs(manifest["scenario"]["description"]),
@@ -71,11 +56,10 @@ def render(result: Result) -> str:
         calibrated=any(row["calibrated"] for row in manifest["printed"]),
         sources=sorted({row["source"] for row in manifest["printed"] if row["source"]}),
         differences=_difference_rows(result),
-        parameters=_parameters(result),
+        parameters=parameters(manifest["settings"]),
         warnings=_warnings(result),
-        figures=shown,
-        specs=script_json(specs),
-        bundle=bundle(),
+        title=manifest["scenario"]["title"] or manifest["scenario"]["name"],
+        kicker=dated(manifest),
     )
 
 
@@ -84,12 +68,7 @@ def write_report(result: Result, path: Path | None = None) -> Path:
 
     Raises `UsageError` if the file cannot be written.
     """
-    path = path or result.folder / REPORT
-    try:
-        files.write(path, render(result).encode())
-    except OSError as error:
-        raise _unwritable(path, error) from None
-    return path
+    return write_page(path or result.folder / REPORT, render(result))
 
 
 def check_formats(names: Sequence[str]) -> list[str]:
@@ -122,15 +101,8 @@ def write_figures(
             for form in formats:
                 files.write(paths[figure.name, form], _draw(spec, form))
     except OSError as error:
-        raise _unwritable(folder, error) from None
+        raise unwritable(folder, error) from None
     return list(paths.values())
-
-
-def _unwritable(path: Path, error: OSError) -> Exception:
-    """Return what to raise: the caller can mend a wrong path, but not a full or broken disk."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG):
-        return OSError(error.errno, error.strerror, str(path))
-    return UsageError(f"{path}: cannot be written: {error.strerror}")
 
 
 def picture(figure: Figure, form: str = "svg") -> bytes:
@@ -152,22 +124,6 @@ def _joined(figure: Figure) -> Drawing | alt.ConcatChart:
         return charts[0].properties(background="white", padding=8)
     joined: alt.ConcatChart = alt.concat(*charts, columns=figure.columns, spacing=14)
     return joined.resolve_scale(color="independent").properties(background="white", padding=8)  # type: ignore[no-any-return]
-
-
-def specification(chart: Drawing | alt.ConcatChart, *, fit: bool = False) -> dict[str, Any]:
-    """Return a chart's specification in the house style; `fit` makes it as wide as its place in a page."""
-    spec: dict[str, Any] = chart.to_dict()
-    background = spec.pop("background", None)
-    spec["config"] = {**CONFIG, "background": background}
-    if fit:
-        spec["autosize"] = {"type": "fit-x", "contains": "padding"}
-    return spec
-
-
-def script_json(value: object) -> str:
-    """Write JSON that may stand inside a script element."""
-    text = json.dumps(value, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
-    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
 def _summary(result: Result) -> list[tuple[str, str]]:
@@ -290,23 +246,3 @@ def _difference_rows(result: Result) -> dict[str, Any] | None:
             cells.append({"text": f"+{text}" if mean and mean > 0 else text, "certain": certain})
         rows.append({"metric": metric, "cells": cells})
     return {"baseline": result.settings[0], "others": others, "rows": rows}
-
-
-def _parameters(result: Result) -> dict[str, Any]:
-    """Return the effective parameters: those that all settings share, and those that differ."""
-    per_setting = {
-        setting["name"]: {row["key"]: row for row in setting["effective"]}
-        for setting in result.manifest["settings"]
-    }
-    keys: dict[str, None] = {}
-    for rows in per_setting.values():
-        keys.update(dict.fromkeys(rows))
-    shared, differing = [], []
-    for key in keys:
-        rows_of = [rows.get(key) for rows in per_setting.values()]
-        first = rows_of[0]
-        if first is not None and all(row is not None and row["value"] == first["value"] for row in rows_of):
-            shared.append(first)
-        else:
-            differing.append({"key": key, "values": [row["value"] if row else "–" for row in rows_of]})
-    return {"shared": shared, "differing": differing}

@@ -1,8 +1,7 @@
-"""A scenario's simulation and its models side by side.
+"""A scenario's simulation and its model side by side.
 
-The models know nothing of the simulator, nor it of them: here they meet. Each of them is an engine and gives
-an `Account`: mean and standard deviation over time of each quantity under each setting, and where it has one
-the time series. The first account is the one that the others are compared with.
+The models know nothing of the simulator, nor it of them: here they meet. Each is an engine that gives an
+`Account` (`bentpipe.accounts`); one more engine is one more account.
 """
 
 import json
@@ -10,8 +9,8 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,17 +18,16 @@ from typing import Any
 import polars as pl
 
 from bentpipe import _core, files, store
+from bentpipe.accounts import Account, Moments, compared, moments, quantities
 from bentpipe.errors import AlgorithmError, ModelError, ResultError, ScenarioError, UsageError
 from bentpipe.experiment import checked_jobs, execute
 from bentpipe.metrics import find
-from bentpipe.model import QUANTITIES, ModelResult, Quantity, describe, moments, open_model, solve
+from bentpipe.model import ModelResult, describe, open_model, solve
 from bentpipe.plan import ALL, Plan, load, make_plan
 from bentpipe.result import Result
-from bentpipe.statistics import summarise
 from bentpipe.store import Store
-from bentpipe.wording import convert
 
-__all__ = ["Account", "Moments", "Validation", "compared", "open_validation", "validate"]
+__all__ = ["Validation", "open_validation", "validate"]
 
 FORMAT = "bentpipe-validation"
 FORMAT_VERSION = 1
@@ -39,38 +37,6 @@ SIMULATION = "simulation"
 MODEL = "model"
 _TOP = {MANIFEST, COMPARISON, store.REPORT, store.FIGURES, SIMULATION, MODEL}
 
-METRICS: dict[str, tuple[str, str | None]] = {
-    "utilization": ("utilization", "utilization_std"),
-    "offered_load": ("offered_load", None),
-    "queue": ("queue_mean", "queue_std"),
-    "queue_delay": ("queue_delay_mean", None),
-    "mark_probability": ("mark_rate", None),
-    "loss_rate": ("loss_rate", None),
-}
-"""The metrics whose printed values stand beside a quantity: its mean and its standard deviation."""
-
-
-@dataclass(frozen=True, slots=True)
-class Moments:
-    """A quantity in one run, in its unit: mean and standard deviation over time; None where there is none."""
-
-    mean: float | None
-    std: float | None
-
-
-@dataclass(frozen=True)
-class Account:
-    """What an engine says of a scenario."""
-
-    engine: str
-    """As in tables and files: `simulator`, `model`."""
-    title: str
-    """What it is, in a few words."""
-    moments: Mapping[str, Mapping[str, Sequence[Moments]]]
-    """For each setting and quantity, by name: one of each run."""
-    series: Mapping[str, pl.DataFrame]
-    """For each setting the first run's samples, in the columns of a simulation's; may be empty."""
-
 
 def simulated(result: Result) -> Account:
     """Return the simulator's account."""
@@ -79,7 +45,7 @@ def simulated(result: Result) -> Account:
         mine: dict[str, list[Moments]] = {}
         for seed in result.seeds:
             table = result.one("series", setting, seed)
-            for each in quantities([table]):
+            for each in quantities(table):
                 mine.setdefault(each.name, []).append(Moments(*moments(table, each)))
             loss = find("loss_rate")
             counted = loss.of(result.recorded(setting, seed)) if loss else None
@@ -87,97 +53,6 @@ def simulated(result: Result) -> Account:
         found[setting] = mine
     series = {name: result.one("series", name, result.seeds[0]) for name in result.settings}
     return Account("simulator", "packet simulator", found, series)
-
-
-def solved(result: ModelResult) -> Account:
-    """Return the fluid model's account."""
-    found = {
-        setting: {
-            each.name: [Moments(*moments(table, each)) for table in tables] for each in quantities(tables)
-        }
-        for setting, tables in result.runs.items()
-    }
-    names = sorted({str(entry["equations"]) for entry in result.manifest["settings"]})
-    return Account("model", f"fluid equations: {', '.join(names)}", found, result.tables)
-
-
-def quantities(tables: Sequence[pl.DataFrame]) -> list[Quantity]:
-    """Return the quantities that a time series holds, the AQM's own state last."""
-    columns = tables[0].columns if tables else []
-    known = [each for each in QUANTITIES if each.column in columns]
-    return known + [Quantity(name, name, name, "", 1.0) for name in columns if name.startswith("aqm.")]
-
-
-def compared(
-    accounts: Sequence[Account], settings: Sequence[str], printed: Sequence[Mapping[str, Any]] = ()
-) -> list[dict[str, Any]]:
-    """Return a row for each setting and each quantity that two accounts know.
-
-    A row has `setting`, `quantity`, `label`, `unit`, `printed` (what the scenario's source prints: `mean`,
-    `std`, `source`, `calibrated`; or None), and for each engine a table: `mean` over the runs, `ci95` (the
-    half-width of its 95 % interval, None below two runs), `std` (over time, mean over the runs), `runs`; and
-    beside all but the first engine `difference`, that of the mean from the first one's in per cent of it, and
-    `difference_ci95`, what the first one's interval makes of that. None stands for what is not known.
-    """
-    rows = []
-    for setting in settings:
-        for quantity in _known(accounts, setting):
-            row: dict[str, Any] = {
-                "setting": setting,
-                "quantity": quantity.name,
-                "label": quantity.label,
-                "unit": quantity.unit,
-                "printed": _printed(printed, setting, quantity),
-            }
-            for account in accounts:
-                row[account.engine] = _entry(account.moments[setting].get(quantity.name, ()))
-            first = row[accounts[0].engine]
-            for account in accounts[1:]:
-                row[account.engine] |= _difference(row[account.engine]["mean"], first)
-            rows.append(row)
-    return rows
-
-
-def _known(accounts: Sequence[Account], setting: str) -> list[Quantity]:
-    """Return the quantities of which at least two accounts know the mean."""
-    fixed = {each.name: each for each in QUANTITIES}
-    names = dict.fromkeys([*fixed, *(name for account in accounts for name in account.moments[setting])])
-    return [
-        fixed.get(name) or Quantity(name, name, name, "", 1.0)
-        for name in names
-        if sum(any(m.mean is not None for m in a.moments[setting].get(name, ())) for a in accounts) > 1
-    ]
-
-
-def _entry(runs: Sequence[Moments]) -> dict[str, Any]:
-    mean, std = summarise([run.mean for run in runs]), summarise([run.std for run in runs])
-    return {"mean": mean.mean, "ci95": mean.ci95, "std": std.mean, "runs": mean.runs}
-
-
-def _difference(mean: float | None, first: Mapping[str, Any]) -> dict[str, Any]:
-    base, ci95 = first["mean"], first["ci95"]
-    if mean is None or not base:
-        return {"difference": None, "difference_ci95": None}
-    half = None if ci95 is None else 100 * abs(mean / base) * ci95 / abs(base)
-    return {"difference": 100 * (mean - base) / base, "difference_ci95": half}
-
-
-def _printed(rows: Sequence[Mapping[str, Any]], setting: str, quantity: Quantity) -> dict[str, Any] | None:
-    names = METRICS.get(quantity.name)
-    if names is None:
-        return None
-    found: dict[str, Any] = {"mean": None, "std": None, "source": "", "calibrated": False}
-    for row in rows:
-        if row["setting"] != setting or row["metric"] not in names:
-            continue
-        given = {"mean" if row["metric"] == names[0] else "std": row["value"]}
-        if row["std"] is not None and row["metric"] == names[0]:
-            given["std"] = row["std"]
-        for key, value in given.items():
-            found[key] = convert(float(value), row["unit"], quantity.unit)
-        found["source"] = row["source"]
-        found["calibrated"] |= bool(row["calibrated"])
-    return found if found["mean"] is not None or found["std"] is not None else None
 
 
 class Validation:
@@ -205,11 +80,23 @@ class Validation:
     @cached_property
     def accounts(self) -> tuple[Account, ...]:
         """What each engine says; the first one is what the others are compared with."""
-        return simulated(self.simulation), solved(self.model)
+        return simulated(self.simulation), self.model.account()
 
     def rows(self) -> list[dict[str, Any]]:
         """Return every quantity under every setting, as `compared` describes."""
         return compared(self.accounts, self.settings, self.simulation.manifest["printed"])
+
+    def report(self, path: str | Path | None = None) -> Path:
+        """Write the report as one HTML file that opens offline; return its path.
+
+        The default is `report.html` in the folder. Replaces the file if it exists.
+        """
+        from bentpipe.model_report import validation_page
+        from bentpipe.pages import write_page
+
+        return write_page(
+            Path(path) if path is not None else self.folder / store.REPORT, validation_page(self)
+        )
 
     def table(self) -> pl.DataFrame:
         """Return one row for each setting, quantity and engine.

@@ -43,8 +43,8 @@ pub fn inputs(scenario: &Scenario, seed: u64) -> Result<(&'static str, Vec<Input
         found.push(input("μ", "what the link can send, at most", high, "packets/s"));
     }
     found.extend([
-        input("", "length of a packet on the link", s.packet, "bytes"),
-        input("", "length of a segment at the mark point", s.segment, "bytes"),
+        input("P", "length of a packet on the link", s.packet, "bytes"),
+        input("S", "length of a segment at the mark point", s.segment, "bytes"),
         input("", "what the watched queue may hold", s.limit, "packets"),
         input("1 - decr", "share of its window that a mark takes from a sender", 1.0 - s.decrease, ""),
         input("MaxRcvWin", "what a receiver offers", s.window, "segments"),
@@ -76,5 +76,6 @@ mod tests {
         assert!((of("R") - 0.56).abs() < 1e-12);
         assert!((of("μ") - 20e6 / (8.0 * 1040.0)).abs() < 1e-9);
         assert_eq!(of("1 - decr"), 0.5);
+        assert_eq!(of("S"), 1040.0);
     }
 }
