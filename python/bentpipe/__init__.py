@@ -28,14 +28,17 @@ from bentpipe.capture import Capture
 from bentpipe.errors import (
     AlgorithmError,
     BentpipeError,
+    ModelError,
     ResultError,
     ScenarioError,
     SimulationError,
     UsageError,
 )
+from bentpipe.model import ModelResult, model
 from bentpipe.plan import load
 from bentpipe.result import Result
 from bentpipe.result import open_result as open  # noqa: A004
+from bentpipe.validate import Validation, validate
 
 __all__ = [
     "AlgorithmError",
@@ -43,6 +46,8 @@ __all__ = [
     "BentpipeError",
     "Capture",
     "Cx",
+    "ModelError",
+    "ModelResult",
     "Packet",
     "QueueState",
     "Result",
@@ -54,10 +59,13 @@ __all__ = [
     "SimulationError",
     "Spot",
     "UsageError",
+    "Validation",
     "Verdict",
     "__version__",
     "compare",
     "load",
+    "model",
     "open",
     "run",
+    "validate",
 ]

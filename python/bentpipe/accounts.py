@@ -13,6 +13,7 @@ from typing import Any
 import polars as pl
 
 from bentpipe.statistics import summarise
+from bentpipe.thinning import as_float
 from bentpipe.wording import convert
 
 __all__ = ["QUANTITIES", "Account", "Moments", "Quantity", "compared", "moments", "quantities"]
@@ -31,15 +32,15 @@ class Quantity:
     factor: float
     """From the column's unit to `unit`."""
     weight: str | None = None
-    """The column that samples are weighted by, for a share of all that was offered; it has no deviation."""
+    """The column that samples are weighted by for a mean over packets; the deviation is over time."""
 
 
 QUANTITIES: tuple[Quantity, ...] = (
     Quantity("utilization", "utilization_out", "Utilization", "Mbit/s", 1e-6),
     Quantity("offered_load", "offered_load", "Offered load", "Mbit/s", 1e-6),
     Quantity("queue", "transmit_queue", "Queue", "packets", 1.0),
-    Quantity("queue_delay", "queue_delay", "Queueing delay", "ms", 1e3),
-    Quantity("mark_probability", "mark_probability", "Mark probability", "%", 100.0),
+    Quantity("queue_delay", "queue_delay", "Queueing delay", "ms", 1e3, "utilization_out"),
+    Quantity("mark_probability", "mark_probability", "Mark probability", "%", 100.0, "offered_load"),
     Quantity("loss_rate", "loss_rate", "Loss rate", "%", 100.0, "offered_load"),
 )
 
@@ -83,13 +84,13 @@ def moments(table: pl.DataFrame, quantity: Quantity) -> tuple[float | None, floa
         return None, None
     value = pl.col(quantity.column).cast(pl.Float64).fill_nan(None) * quantity.factor
     known = table.with_columns(value.alias(quantity.column)).drop_nulls(quantity.column)
-    if quantity.weight is None:
-        mean, std = known[quantity.column].mean(), known[quantity.column].std()
-    else:
-        total = known.select(
-            pl.col(quantity.column) * pl.col(quantity.weight) / pl.col(quantity.weight).sum()
-        )
-        mean, std = total[quantity.column].sum() if len(known) else None, None
+    column = known[quantity.column]
+    mean, std = column.mean(), column.std()
+    if quantity.weight is not None and quantity.weight in known.columns:
+        weight = known[quantity.weight]
+        # In a sample without packets there is nothing to take the mean of.
+        total = as_float(weight.sum())
+        mean = as_float((column * weight).sum()) / total if total else None
     finite = [float(x) if isinstance(x, float | int) and math.isfinite(x) else None for x in (mean, std)]
     return finite[0], finite[1]
 

@@ -77,7 +77,9 @@ def _means(rows: Sequence[Mapping[str, Any]], first: str, engine: str) -> str:
             continue
         verdict = _verdict(row, first, engine)
         ratio = (
-            f" (× {brief(mean / base, 3)})" if base and mean and verdict not in ("agrees", "is zero") else ""
+            f" (×\u00a0{brief(mean / base, 3)})"
+            if base and mean and verdict not in ("agrees", "is zero")
+            else ""
         )
         groups.setdefault(verdict, []).append(f"{row['setting']}{ratio}")
     parts = [f"{verdict} under {_listed(groups[verdict])}" for verdict in _VERDICTS if verdict in groups]

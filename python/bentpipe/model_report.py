@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 from bentpipe import _core
 from bentpipe.accounts import QUANTITIES
 from bentpipe.findings import findings
+from bentpipe.model import ModelResult
 from bentpipe.overlays import engine_colours, over_time, ratios
 from bentpipe.pages import dated, page, parameters
 from bentpipe.wording import as_printed, brief, clock, difference, paragraphs, plural, quantity, spread
 
 if TYPE_CHECKING:
-    from bentpipe.model import ModelResult
     from bentpipe.validate import Validation
 
 __all__ = ["model_page", "validation_page"]
 
 
-def model_page(result: "ModelResult") -> str:
+def model_page(result: ModelResult) -> str:
     """Return the report of a model's result as HTML."""
     manifest = result.manifest
     scenario = manifest["scenario"]
@@ -58,6 +58,8 @@ def model_page(result: "ModelResult") -> str:
 
 def validation_page(result: "Validation") -> str:
     """Return the report that sets engines side by side as HTML."""
+    from bentpipe.validate import Stationary
+
     manifest = result.simulation.manifest
     scenario, seeds = manifest["scenario"], result.simulation.seeds
     accounts, rows = result.accounts, result.rows()
@@ -67,10 +69,12 @@ def validation_page(result: "Validation") -> str:
     interval = scenario["sample_interval"]
     drawn = over_time(accounts, result.settings, capacity, scenario["duration"], interval, run)
     summed_up = ratios(accounts, rows)
-    inputs = {entry["name"]: entry for entry in result.model.manifest["settings"]}
+    fluid = result.model if isinstance(result.model, ModelResult) else None
+    notes = [f"{note}." for note in result.model.notes] if isinstance(result.model, Stationary) else []
+    inputs = {entry["name"]: entry for entry in fluid.manifest["settings"]} if fluid else {}
     printed = [row["printed"] for row in rows if row["printed"]]
     summary = [
-        *(row for row in _summary(result.model) if row[0] != "Equations"),
+        *(_summary(fluid, equations=False) if fluid else _looked_at(scenario)),
         ("Runs", f"{plural(runs, 'run')} per setting, seeds {', '.join(map(str, seeds))}"),
         *((account.engine.capitalize(), account.title) for account in accounts),
     ]
@@ -81,7 +85,7 @@ def validation_page(result: "Validation") -> str:
         kicker=dated(manifest),
         description=paragraphs(scenario["description"]),
         summary=summary,
-        warnings=_warnings(result.model) + _few(runs),
+        warnings=(_warnings(fluid) if fluid else notes) + _few(runs),
         engines=accounts,
         colours=engine_colours(accounts),
         settings=result.settings,
@@ -93,7 +97,7 @@ def validation_page(result: "Validation") -> str:
         printed=bool(printed),
         calibrated=any(each["calibrated"] for each in printed),
         sources=sorted({each["source"] for each in printed if each["source"]}),
-        used=_equations(result.model),
+        used=_equations(fluid) if fluid else [],
         parameters=parameters(manifest["settings"]),
         scenario=scenario,
     )
@@ -138,7 +142,7 @@ def _moments(row: Mapping[str, Any]) -> str:
     return brief(row["mean"], 4) + (f" ± {spread(row)}" if row["std"] is not None else "")
 
 
-def _capacity(result: "ModelResult") -> dict[str, float]:
+def _capacity(result: ModelResult) -> dict[str, float]:
     """Return the highest rate of each setting's link [Mbit/s]."""
     found = {}
     for setting, table in result.tables.items():
@@ -151,23 +155,26 @@ def _interval(scenario: Mapping[str, Any]) -> str:
     return f"{scenario['sample_interval'] * 1e3:g} ms"
 
 
-def _summary(result: "ModelResult") -> list[tuple[str, str]]:
-    scenario, model = result.manifest["scenario"], result.manifest["model"]
-    names = sorted({entry["equations"] for entry in result.manifest["settings"]})
-    series = model.get("series")
+def _looked_at(scenario: Mapping[str, Any]) -> list[tuple[str, str]]:
+    over = f"{clock(scenario['duration'])} after {clock(scenario['warmup'])} of warm-up"
     rows = [
         ("Scenario", scenario["name"]),
-        (
-            "Looked at",
-            f"{clock(scenario['duration'])} after {clock(scenario['warmup'])} of warm-up",
-        ),
-        ("Equations", ", ".join(names)),
-        ("Step", f"{model['step'] * 1e-6:g} ms; it remembers {model['history'] * 1e-9:g} s"),
-        ("Driven by", _driven(series)),
+        ("Looked at", over),
         ("Parameters from", scenario["source"]),
         ("Changed from the file", ", ".join(scenario["overrides"])),
     ]
     return [(name, value) for name, value in rows if value]
+
+
+def _summary(result: ModelResult, *, equations: bool = True) -> list[tuple[str, str]]:
+    model = result.manifest["model"]
+    names = sorted({entry["equations"] for entry in result.manifest["settings"]})
+    return [
+        *_looked_at(result.manifest["scenario"]),
+        *([("Equations", ", ".join(names))] if equations else []),
+        ("Step", f"{model['step'] * 1e-6:g} ms; it remembers {model['history'] * 1e-9:g} s"),
+        ("Driven by", _driven(model.get("series"))),
+    ]
 
 
 def _driven(series: Mapping[str, Any] | None) -> str:
@@ -178,7 +185,7 @@ def _driven(series: Mapping[str, Any] | None) -> str:
     return f"measured series that begin again after {series['period']:g} s, SHA-256 {digest}…"
 
 
-def _warnings(result: "ModelResult") -> list[str]:
+def _warnings(result: ModelResult) -> list[str]:
     """Return what of the inputs is not the source's."""
     lines = []
     made_up = [each["title"] for each in _equations(result) if each["reconstructed"]]
@@ -203,7 +210,7 @@ def _few(runs: int) -> list[str]:
     return ["One run per setting: there are no confidence intervals, and differences may be chance."]
 
 
-def _equations(result: "ModelResult") -> list[dict[str, Any]]:
+def _equations(result: ModelResult) -> list[dict[str, Any]]:
     """Return the equations used, what they are given, and by which settings."""
     docs = _docs()
     found: dict[str, dict[str, Any]] = {}

@@ -22,6 +22,8 @@ _WINDOW = (50.0, 100.0)
 _SHOWN = ("queue", "utilization", "offered_load", "mark_probability")
 _LEAST = 0.02
 """Least share of a value that an axis spans: less of it are rounding errors."""
+_CLOSE = 7.0
+"""Up to this ratio an axis has more ticks."""
 _FURTHEST = 100.0
 """Ratios beyond this, and below its inverse, are drawn at the axis' end."""
 
@@ -173,7 +175,7 @@ def _curves(
     width: Width,
 ) -> Drawing:
     """Draw thinned series over each other: means as lines, extremes as bands."""
-    axis = quantity.unit or None
+    axis = quantity.unit or " "
     scale = alt.Scale(domain=list(domain), nice=False, zero=False)
     x = alt.X(
         "time:Q",

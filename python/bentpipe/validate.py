@@ -10,10 +10,10 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -22,10 +22,13 @@ from bentpipe.accounts import Account, Moments, compared, moments, quantities
 from bentpipe.errors import AlgorithmError, ModelError, ResultError, ScenarioError, UsageError
 from bentpipe.experiment import checked_jobs, execute
 from bentpipe.metrics import find
-from bentpipe.model import ModelResult, describe, open_model, solve
+from bentpipe.model import MARKOV_FORMAT, ModelResult, describe, kind_of, open_model, solve
 from bentpipe.plan import ALL, Plan, load, make_plan
 from bentpipe.result import Result
 from bentpipe.store import Store
+
+if TYPE_CHECKING:
+    from bentpipe.markov_result import Solution
 
 __all__ = ["Validation", "open_validation", "validate"]
 
@@ -55,6 +58,34 @@ def simulated(result: Result) -> Account:
     return Account("simulator", "packet simulator", found, series)
 
 
+@dataclass(frozen=True)
+class Stationary:
+    """What a Markov model says, which has no time series."""
+
+    rows: list[dict[str, Any]]
+    """For each setting `quantity`, `mean` and `std`, in the form of a fluid model's."""
+    notes: list[str]
+    """Where the scenario is more than the model takes in."""
+
+    def account(self) -> Account:
+        """Return what the model says, to be set beside what others say."""
+        found: dict[str, dict[str, list[Moments]]] = {}
+        for row in self.rows:
+            found.setdefault(row["setting"], {})[row["quantity"]] = [Moments(row["mean"], row["std"])]
+        return Account("model", "Markov model: an MMPP/Erlang-k/1/L queue in equilibrium", found, {})
+
+
+def _open_model(folder: Path) -> ModelResult | Stationary:
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        if isinstance(manifest, dict) and manifest.get("format") == MARKOV_FORMAT:
+            rows = json.loads((folder / COMPARISON).read_text(encoding="utf-8"))
+            return Stationary(rows, manifest["notes"])
+    except (OSError, ValueError) as error:
+        raise ResultError(f"{folder}: cannot be read: {error}") from None
+    return open_model(folder)
+
+
 class Validation:
     """A scenario as several engines have it, under the same settings.
 
@@ -62,7 +93,12 @@ class Validation:
     """
 
     def __init__(
-        self, folder: Path, simulation: Result, model: ModelResult, *, temporary: Path | None = None
+        self,
+        folder: Path,
+        simulation: Result,
+        model: ModelResult | Stationary,
+        *,
+        temporary: Path | None = None,
     ) -> None:
         """Take the folder and what its engines have written; `temporary` is deleted with this object."""
         self.folder = folder
@@ -130,7 +166,7 @@ _TABLE = {
 
 def planned(
     scenario: _core.Scenario, settings: Sequence[str] | None, runs: int | None, seed: int | None
-) -> tuple[Plan, ModelResult]:
+) -> tuple[Plan, "ModelResult | Solution"]:
     """Return what is to be simulated and what the model says of it, which is found first.
 
     Of `all` settings, those that the model does not cover are left out; others are a `ModelError` that names
@@ -138,6 +174,10 @@ def planned(
     """
     names = list(scenario.settings if settings is None else settings) or None
     plan = make_plan(scenario, settings=names, runs=runs, seed=seed)
+    if kind_of(scenario) == "markov":
+        from bentpipe import markov_result
+
+        return plan, markov_result.solve(scenario, names and [each.name for each in plan.settings])
     every = any(name.strip().lower() == ALL for name in names or [])
     able, tables, reasons = [], {}, []
     for each in plan.settings:
@@ -160,7 +200,7 @@ def _draws(table: pl.DataFrame) -> bool:
 
 
 def begun(
-    folder: Path, plan: Plan, model: ModelResult, *, force: bool = False, resume: bool = False
+    folder: Path, plan: Plan, model: "ModelResult | Solution", *, force: bool = False, resume: bool = False
 ) -> Store:
     """Make the folder, or go on with it, and return where the simulation goes.
 
@@ -185,7 +225,7 @@ def begun(
 
 def finished(folder: Path, plan: Plan) -> Validation:
     """Sum up what the engines have written, declare it complete, and return it."""
-    found = Validation(folder, Result(folder / SIMULATION), open_model(folder / MODEL))
+    found = Validation(folder, Result(folder / SIMULATION), _open_model(folder / MODEL))
     files.write_json(folder / COMPARISON, found.rows())
     files.write_json(folder / MANIFEST, _manifest(plan, "complete"))
     return found
@@ -201,7 +241,7 @@ def open_validation(folder: str | Path) -> Validation:
     """Open a validation that was written before; `ResultError` if it is not one, or not complete."""
     folder = Path(folder)
     _read_manifest(folder)
-    return Validation(folder, Result(folder / SIMULATION), open_model(folder / MODEL))
+    return Validation(folder, Result(folder / SIMULATION), _open_model(folder / MODEL))
 
 
 def is_validation(folder: Path) -> bool:
@@ -245,7 +285,7 @@ def validate(
     return Validation(found.folder, found.simulation, found.model, temporary=temporary)
 
 
-def _carried_out(folder: Path, plan: Plan, model: ModelResult, jobs: int) -> Validation:
+def _carried_out(folder: Path, plan: Plan, model: "ModelResult | Solution", jobs: int) -> Validation:
     into = begun(folder, plan, model)
     try:
         execute(into, jobs)
