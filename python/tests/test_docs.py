@@ -140,6 +140,7 @@ PAGES = [
     "docs/laws.md",
     "docs/links.md",
     "docs/markov.md",
+    "docs/validation.md",
     "docs/kernel.md",
 ]
 

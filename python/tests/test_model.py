@@ -9,7 +9,8 @@ import pytest
 
 import bentpipe as bp
 from bentpipe import cli
-from bentpipe import model as models
+from bentpipe.accounts import QUANTITIES, moments
+from bentpipe.model import model, solve
 
 STEP = 1e-4
 """Of the second writing [s]: a tenth of the model's."""
@@ -31,7 +32,7 @@ class _Wave:
 def by_euler(seconds: float, start: float, max_p: float, w_q: float) -> tuple[float, float, float]:
     """Return mean queue, mark probability and load from `start` on: [B07] 4.4, gentle RED, by Euler."""
     m, r, mu = 400, 0.06, 20e6 / 8 / 1391
-    file = Path(str(models.__file__)).parent / "scenarios/series/byun2007-gateway.json"
+    file = Path(str(bp.__file__)).parent / "scenarios/series/byun2007-gateway.json"
     measured = json.loads(file.read_text())
     period = measured["interval"] * measured["points"]
     omega, delay = (_Wave(measured[name], period) for name in ("load_ratio", "pep_delay"))
@@ -70,7 +71,7 @@ def test_the_gateway_equations_are_those_of_a_second_writing() -> None:
         "gateway.aqm.gentle": True,
         "gateway.aqm.preset": "RED 4",
     }
-    table = models.solve(bp.load("byun2007-gateway", changes))
+    table = solve(bp.load("byun2007-gateway", changes))
     queue, mark, load = by_euler(20.0, 5.0, 0.7, 0.1)
     found = table.select(pl.col("transmit_queue", "mark_probability", "offered_load").mean()).row(0)
     assert found[0] == pytest.approx(queue, rel=0.01)
@@ -81,7 +82,7 @@ def test_the_gateway_equations_are_those_of_a_second_writing() -> None:
 def test_columns_are_those_of_a_simulation() -> None:
     scenario = bp.load("red-dumbbell", {"run.warmup": "1 s", "run.duration": "2 s"})
     simulated = bp.compare(scenario, ["RED 60/120"], runs=1).one("series", "RED 60/120", 1)
-    table = models.model(scenario, ["RED 60/120"]).tables["RED 60/120"]
+    table = model(scenario, ["RED 60/120"]).tables["RED 60/120"]
     assert len(table) == len(simulated) == 20
     # A simulation counts what is lost, and knows that the capacity does not change.
     assert set(table.columns) - {"capacity", "loss_rate"} <= set(simulated.columns)
@@ -90,10 +91,10 @@ def test_columns_are_those_of_a_simulation() -> None:
 
 def test_moments_are_those_of_the_samples() -> None:
     table = pl.DataFrame({"transmit_queue": [1.0, 2.0, None, 6.0], "mark_probability": [None] * 4})
-    named = {each.name: each for each in models.QUANTITIES}
-    assert models.moments(table, named["queue"]) == pytest.approx((3.0, math.sqrt(7)))
-    assert models.moments(table, named["mark_probability"]) == (None, None)
-    assert models.moments(table, named["utilization"]) == (None, None)
+    named = {each.name: each for each in QUANTITIES}
+    assert moments(table, named["queue"]) == pytest.approx((3.0, math.sqrt(7)))
+    assert moments(table, named["mark_probability"]) == (None, None)
+    assert moments(table, named["utilization"]) == (None, None)
 
 
 def _run(*arguments: str) -> int:
@@ -111,7 +112,7 @@ def test_the_command_prints_a_row_a_quantity(tmp_path: Path, capsys: pytest.Capt
     assert str(out) in text
     assert {"Utilization", "Queue", "Mark"} <= set(text.split())
     comparison = json.loads((out / "comparison.json").read_text())
-    assert [row["setting"] for row in comparison[:: len(models.QUANTITIES)]] == ["RED slow", "pi"]
+    assert [row["setting"] for row in comparison[:: len(QUANTITIES)]] == ["RED slow", "pi"]
     # What is there is kept, unless it is a model's and --force says so.
     assert _run("model", "red-dumbbell", *short, "--out", str(out)) == 2
     assert "exists already" in capsys.readouterr().err

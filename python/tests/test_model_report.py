@@ -1,0 +1,220 @@
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Command
+from playwright.sync_api import Browser, sync_playwright
+from test_report import FLAGS, opened
+
+import bentpipe as bp
+from bentpipe import _core
+from bentpipe.accounts import Account, Moments, compared
+from bentpipe.findings import findings
+from bentpipe.overlays import ratios
+from bentpipe.validate import Stationary
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    path = shutil.which("chromium")
+    assert path, "chromium is missing; `make test` installs it"
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> bp.Validation:
+    scenario = bp.load("red-dumbbell", set={"run.duration": "60 s", "run.warmup": "10 s"})
+    return bp.validate(
+        scenario, ["RED 60/120", "droptail"], runs=2, out=tmp_path_factory.mktemp("v") / "both"
+    )
+
+
+def rows_of(
+    simulator: dict[str, tuple[float, float]], model: dict[str, tuple[float, float]]
+) -> list[dict[str, Any]]:
+    """Rows of one setting, with a hundredth of the mean as the simulator's interval."""
+    ours = {
+        name: [Moments(mean * (1 + side * 0.01 / 12.7062), std) for side in (-1, 1)]
+        for name, (mean, std) in simulator.items()
+    }
+    theirs = {name: [Moments(*pair)] for name, pair in model.items()}
+    accounts = [Account("simulator", "", {"A": ours}, {}), Account("model", "", {"A": theirs}, {})]
+    return compared(accounts, ["A"])
+
+
+INPUTS = {
+    "A": {
+        "equations": "gateway",
+        "inputs": [
+            {"symbol": "m", "what": "", "value": 400.0, "unit": ""},
+            {"symbol": "R", "what": "", "value": 0.06, "unit": "s"},
+            {"symbol": "S", "what": "", "value": 1400.0, "unit": "bytes"},
+            {"symbol": "1 - decr", "what": "", "value": 0.5, "unit": ""},
+            {"symbol": "MaxRcvWin", "what": "", "value": 11.0, "unit": "segments"},
+        ],
+    }
+}
+
+
+@pytest.mark.parametrize(
+    ("mean", "words"),
+    [
+        (100.9, "agrees under A."),
+        (104.0, "agrees under A."),
+        (110.0, "is more by up to a quarter under A (× 1.1)."),
+        (80.0, "is less by up to a quarter under A (× 0.8)."),
+        (140.0, "is more, but below twice under A (× 1.4)."),
+        (60.0, "is less, but above half under A (× 0.6)."),
+        (40.0, "is half or less under A (× 0.4)."),
+        (200.0, "is twice or more under A (× 2)."),
+        (0.0, "is zero under A."),
+    ],
+)
+def test_what_is_said_of_a_mean_follows_from_its_ratio(mean: float, words: str) -> None:
+    rows = rows_of({"queue": (100.0, 10.0)}, {"queue": (mean, 10.0)})
+    found = findings(rows, ["simulator", "model"], {})
+    assert found.lines == (f"Queue: the model's {words}".replace("× ", "×\u00a0"),)
+    agrees = int("agrees" in words)
+    assert found.summary[0].startswith(f"Of 1 mean of the model, {agrees} lie")
+    assert found.reasons == ()
+
+
+def test_a_queue_that_stands_still_or_swings_is_said_to() -> None:
+    still = findings(rows_of({"queue": (50.0, 20.0)}, {"queue": (50.0, 1.9)}), ["simulator", "model"], {})
+    assert "stands still under A (1.9 against 20 packets)" in still.lines[1]
+    wild = findings(rows_of({"queue": (50.0, 20.0)}, {"queue": (50.0, 41.0)}), ["simulator", "model"], {})
+    assert "swings more than twice as far under A (41 against 20 packets)" in wild.lines[1]
+    alike = findings(rows_of({"queue": (50.0, 20.0)}, {"queue": (50.0, 39.0)}), ["simulator", "model"], {})
+    assert len(alike.lines) == 1
+
+
+def test_windows_below_a_segment_are_said_with_their_balance() -> None:
+    # 24.6 Mbit/s of 1400 B segments are 2196.4 a second, in 60 ms and among 400: 0.3295 each. Increase and
+    # decrease balance at 1 / (1 + 0.3295² / 2) = 94.9 %.
+    rows = rows_of(
+        {"offered_load": (24.6, 1.0), "mark_probability": (18.0, 4.0)},
+        {"offered_load": (68.0, 1.0), "mark_probability": (70.0, 4.0)},
+    )
+    (reason,) = findings(rows, ["simulator", "model"], INPUTS).reasons
+    assert "under A 0.33 segments, a balance at 95 %, and 18 % in the simulator" in reason
+    other = {"A": {**INPUTS["A"], "equations": "end_to_end"}}
+    assert findings(rows, ["simulator", "model"], other).reasons == ()
+    # 900 Mbit/s are 12.05 segments each, of 11 that are allowed.
+    rows = rows_of({"offered_load": (124.6, 1.0)}, {"offered_load": (900.0, 1.0)})
+    (reason,) = findings(rows, ["simulator", "model"], INPUTS).reasons
+    assert "under A (12.1 segments; it offers 11)" in reason
+
+
+def test_the_picture_has_a_point_for_each_ratio_and_arrows_beyond_its_ends() -> None:
+    rows = rows_of(
+        {"queue": (100.0, 10.0), "queue_delay": (10.0, 2.0)},
+        {"queue": (25.0, 20.0), "queue_delay": (0.0, 0.0)},
+    )
+    accounts = [Account(name, "", {"A": {}}, {}) for name in ("simulator", "model")]
+    figure = ratios(accounts, rows)
+    assert figure is not None
+    text = json.dumps(figure.panels[0].chart.to_dict())
+    points = [json.loads(found) for found in re.findall(r'\{"row": "[^}]*"ratio": [^}]*\}', text)]
+    shown = {(p["row"], p["of"]): (p["ratio"], p["beyond"]) for p in points}
+    assert shown[("Queue, A", "mean")] == (0.25, False)
+    assert shown[("Queue, A", "std")] == (2.0, False)
+    assert shown[("Queueing delay, A", "mean")] == (0.01, True)
+    low, high = next((p["low"], p["high"]) for p in points if p["row"] == "Queue, A" and p["of"] == "mean")
+    assert low == pytest.approx(25 / 101, rel=1e-4)
+    assert high == pytest.approx(25 / 99, rel=1e-4)
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_both_pages_draw_offline_and_without_complaint(
+    browser: Browser, both: bp.Validation, tmp_path: Path, width: int
+) -> None:
+    assert isinstance(both.model, bp.ModelResult)
+    pages = {both.report(): 2, both.model.report(tmp_path / "model.html"): 1}
+    for path, engines in pages.items():
+        page, complaints, requests = opened(browser, path, width)
+        assert complaints == []
+        assert requests == [path.as_uri()]
+        ids = {figure.get_attribute("id") for figure in page.query_selector_all("figure")}
+        over_time = {"over-time-red-60-120", "over-time-droptail"}
+        assert ids == over_time | ({"ratios"} if engines == 2 else set())
+        charts = page.query_selector_all("[data-chart]")
+        # Whole and magnified: queue, utilization, load and marks, under RED its average as well.
+        assert len(charts) == 2 * (5 + 4) + (1 if engines == 2 else 0)
+        for chart in charts:
+            ink = [
+                mark.get_attribute("d") or ""
+                for mark in chart.query_selector_all(".mark-line path, .mark-symbol path")
+            ]
+            assert max(len(each) for each in ink) > 20
+            assert len(chart.query_selector_all(".mark-line path")) in (engines, 0)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        page.close()
+
+
+def test_the_page_says_what_was_computed(browser: Browser, both: bp.Validation) -> None:
+    page, _, _ = opened(browser, both.report(), 1280)
+    text = page.inner_text("main")
+    assert "Where the model and the simulation differ" in text
+    assert "seeds 1, 2" in text
+    assert "fluid equations: end_to_end" in text
+    assert page.query_selector(".warnings") is None
+    row = page.locator("table.metrics tr", has_text="Utilization").first.inner_text()
+    found = next(row for row in both.rows() if row["quantity"] == "utilization")
+    assert f"{found['model']['mean']:.2f}" in row
+    assert "±" in row
+    page.close()
+
+
+def test_printed_values_and_reconstruction_are_shown(browser: Browser, tmp_path: Path) -> None:
+    model = bp.model(bp.load("byun2007-gateway", set={"run.duration": "20 s"}), ["RED 4", "AVQRED"])
+    page, complaints, _ = opened(browser, model.report(tmp_path / "model.html"), 1280)
+    assert complaints == []
+    warnings = page.inner_text(".warnings")
+    assert "Reconstructed equations: gateway" in warnings
+    assert "chosen by looking at values" in warnings
+    assert "not independent" in warnings
+    assert "measured series" in page.inner_text("dl.summary")
+    inputs = page.inner_text("main")
+    assert "TCP connections that always have something to send" in inputs
+    assert "400" in inputs
+    page.close()
+
+
+def test_all_equations_have_a_sentence_in_the_schema() -> None:
+    kinds = json.loads(_core.schema())["$defs"]["Equations"]["oneOf"]
+    assert {kind["const"] for kind in kinds} >= {"gateway", "new_connections", "single_queue", "end_to_end"}
+    assert all(kind["description"].endswith(".") for kind in kinds)
+    found = {kind["const"]: "reconstructed" in kind["description"] for kind in kinds}
+    assert found["gateway"]
+    assert not found["end_to_end"]
+
+
+def test_a_markov_scenario_is_validated_too(browser: Browser, tmp_path: Path) -> None:
+    scenario = bp.load("mmpp-queue", set={"run.duration": "5 s", "run.warmup": "1 s"})
+    both = bp.validate(scenario, ["drop tail"], runs=2, out=tmp_path / "out")
+    assert isinstance(both.model, Stationary)
+    rows = {row["quantity"]: row for row in both.rows()}
+    assert {"utilization", "queue", "queue_delay", "loss_rate"} <= set(rows)
+    assert rows["queue"]["model"]["std"] > 0
+    assert rows["utilization"]["model"]["std"] is None
+    page, complaints, _ = opened(browser, both.report(), 390)
+    assert complaints == []
+    assert "has no time series" in page.inner_text("main")
+    page.close()
+
+
+def test_the_commands_write_their_pages(bentpipe: Command, tmp_path: Path) -> None:
+    quick = ["red-dumbbell", "--duration", "3 s", "--set", "run.warmup=1 s", "--settings", "RED 60/120"]
+    done = bentpipe("model", *quick, "--out", "m", check=0)
+    assert "Report: m/report.html" in done.stdout
+    done = bentpipe("validate", *quick, "--runs", "1", "--out", "v", check=0)
+    assert "Report: v/report.html" in done.stdout
+    for path in ("m/report.html", "v/report.html", "v/model/report.html"):
+        assert (tmp_path / path).stat().st_size > 500_000
