@@ -1,10 +1,43 @@
-"""Means over runs with 95 % intervals, and paired differences between settings."""
+"""Means over runs with 95 % intervals, differences between settings, and corrected p-values.
+
+docs/statistics.md says what each interval means and where it comes from.
+"""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
-__all__ = ["Summary", "half_width", "summarise"]
+import numpy as np
+import numpy.typing as npt
+
+__all__ = [
+    "BATCH_MEANS",
+    "BOOTSTRAP",
+    "LEVEL",
+    "STUDENT",
+    "Summary",
+    "difference",
+    "half_width",
+    "holm",
+    "paired",
+    "summarise",
+]
+
+LEVEL = 0.05
+"""What is left out of an interval, and what a p-value must not exceed."""
+STUDENT, BOOTSTRAP, BATCH_MEANS = "student", "bootstrap", "batch means"
+
+_FEWEST, _MOST = 20, 1000
+"""Runs for which Shapiro and Wilk's test chooses between Student's interval and the bootstrap. With fewer
+it would see little; with more the mean is normal whatever the runs are."""
+_RESAMPLES = 9999
+_SEED = 20070401
+_ROUNDING = 1e-12
+"""A difference that is so small a share of the two values is the computer's."""
+
+_Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,21 +45,28 @@ class Summary:
     """One quantity over several runs, in the unit of its values."""
 
     mean: float | None
-    """Mean over the runs; None without any."""
+    """Mean over the runs, or difference of two means; None without any."""
     std: float | None
-    """Sample standard deviation between runs; None below two runs."""
+    """Sample standard deviation between runs; None below two runs, and for two independent samples."""
     ci95: float | None
-    """Half-width of the 95 % confidence interval of the mean; None below two runs."""
+    """Half the width of the 95 % confidence interval of the mean; None without one."""
     runs: int
-    """Runs that have a value."""
+    """Runs that have a value; pairs of them for a paired difference."""
+    low: float | None = None
+    """Where the interval begins."""
+    high: float | None = None
+    """Where it ends; the mean need not be in the middle."""
+    method: str | None = None
+    """How the interval was found: `STUDENT`, `BOOTSTRAP` or `BATCH_MEANS`; None without one."""
+    p: float | None = None
+    """Two-sided p-value of a true mean of zero, by the same method; None without an interval."""
+    note: str | None = None
+    """Why there is no interval where there might be one."""
 
 
 def half_width(std: float, runs: int) -> float:
     """Return the half-width of the 95 % Student interval of a mean over `runs` >= 2 independent values."""
-    # SciPy is 30 MB that a single run need not carry.
-    from scipy.special import stdtrit
-
-    return float(stdtrit(runs - 1, 0.975)) * std / math.sqrt(runs)
+    return _student(runs - 1) * std / math.sqrt(runs)
 
 
 def summarise(values: Sequence[float | None]) -> Summary:
@@ -35,8 +75,149 @@ def summarise(values: Sequence[float | None]) -> Summary:
     runs = len(known)
     if runs == 0:
         return Summary(None, None, None, 0)
-    mean = math.fsum(known) / runs
+    mean, std = _moments(known)
     if runs == 1:
         return Summary(mean, None, None, 1)
-    std = math.sqrt(math.fsum((value - mean) ** 2 for value in known) / (runs - 1))
-    return Summary(mean, std, half_width(std, runs), runs)
+    found = _judge(mean, [np.array(known)], [std / math.sqrt(runs)], half_width(std, runs))
+    return Summary(mean, std, (found.high - found.low) / 2 if found.skew else found.half, runs, *found.rest)
+
+
+def paired(ours: Sequence[float | None], theirs: Sequence[float | None]) -> Summary:
+    """Summarise `ours` minus `theirs`, run by run; pairs that lack a value are left out."""
+    return summarise([_minus(a, b) for a, b in zip(ours, theirs, strict=True)])
+
+
+def difference(ours: Sequence[float | None], theirs: Sequence[float | None]) -> Summary:
+    """Summarise the mean of `ours` minus that of `theirs`, of runs that have nothing to do with each other.
+
+    Welch's interval, which allows for different variances; `runs` are those of the smaller sample.
+    """
+    first = [value for value in ours if value is not None]
+    second = [value for value in theirs if value is not None]
+    runs = min(len(first), len(second))
+    if runs == 0:
+        return Summary(None, None, None, 0)
+    (mean, std), (other, spread) = _moments(first), _moments(second)
+    gap = _minus(mean, other)
+    if gap is None or runs == 1:
+        return Summary(gap, None, None, runs)
+    errors = [std / math.sqrt(len(first)), spread / math.sqrt(len(second))]
+    # Welch 1947, Satterthwaite 1946: the degrees of freedom of a sum of two estimated variances.
+    parts = [error**2 for error in errors]
+    shares = sum(part**2 / (size - 1) for part, size in zip(parts, (len(first), len(second)), strict=True))
+    freedom = sum(parts) ** 2 / shares if shares else 1.0
+    half = _student(freedom) * math.sqrt(sum(parts))
+    found = _judge(gap, [np.array(first), -np.array(second)], errors, half, freedom)
+    return Summary(gap, None, (found.high - found.low) / 2 if found.skew else half, runs, *found.rest)
+
+
+def holm(values: Sequence[float | None]) -> list[float | None]:
+    """Correct the p-values of one family (Holm 1979); None stands for no test and is not counted.
+
+    With m tests, the smallest p-value is multiplied by m, the next by m - 1 and so on; none may become
+    smaller than the one before it, or larger than 1.
+    """
+    order = sorted((p, index) for index, p in enumerate(values) if p is not None)
+    found: list[float | None] = [None] * len(values)
+    before = 0.0
+    for rank, (p, index) in enumerate(order):
+        before = min(1.0, max(before, (len(order) - rank) * p))
+        found[index] = before
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    half: float
+    low: float
+    high: float
+    method: str
+    p: float
+    skew: bool = False
+    note: str | None = None
+
+    @property
+    def rest(self) -> tuple[Any, ...]:
+        """What `Summary` has after `runs`."""
+        return self.low, self.high, self.method, self.p, self.note
+
+
+def _judge(
+    mean: float, samples: list[_Floats], errors: list[float], half: float, freedom: float | None = None
+) -> _Judged:
+    """Find the interval of a sum of the means of independent samples, and the p-value of a sum of zero.
+
+    `errors` are the standard errors of those means, `half` is the half-width by Student's distribution of so
+    many degrees of freedom (by default those of one sample).
+    """
+    # SciPy is 30 MB that a program without statistics need not carry.
+    from scipy.special import stdtr
+
+    error = math.sqrt(sum(each**2 for each in errors))
+    if error == 0:
+        return _Judged(half, mean, mean, STUDENT, 1.0 if mean == 0 else 0.0)
+    freedom = len(samples[0]) - 1 if freedom is None else freedom
+    plain = _Judged(half, mean - half, mean + half, STUDENT, float(2 * stdtr(freedom, -abs(mean / error))))
+    if not any(_skew(sample) for sample in samples):
+        return plain
+    pivots = _pivots(samples)
+    if pivots is None:
+        note = "not normal, but with too few different values for the bootstrap"
+        return _Judged(plain.half, plain.low, plain.high, STUDENT, plain.p, note=note)
+    # The pivots' order statistics of rank LEVEL / 2 from either end, which is a whole number.
+    rank = round(LEVEL / 2 * (_RESAMPLES + 1))
+    low, high = mean - pivots[-rank] * error, mean - pivots[rank - 1] * error
+    above = 1 + np.count_nonzero(pivots >= mean / error)
+    below = 1 + np.count_nonzero(pivots <= mean / error)
+    p = min(1.0, 2 * float(min(above, below)) / (_RESAMPLES + 1))
+    return _Judged(half, float(low), float(high), BOOTSTRAP, p, skew=True)
+
+
+def _skew(sample: _Floats) -> bool:
+    """Return whether Shapiro and Wilk's test, where it is asked, takes the sample for not normal."""
+    if not _FEWEST <= len(sample) <= _MOST or np.ptp(sample) == 0:
+        return False
+    from scipy.stats import shapiro
+
+    # The test does not like values that are large beside their differences.
+    return bool(shapiro((sample - sample.mean()) / sample.std()).pvalue < LEVEL)
+
+
+def _pivots(samples: list[_Floats]) -> _Floats | None:
+    """Return how far the means of resamples are from the samples', in standard errors of theirs, sorted.
+
+    None if a resample has no spread.
+    """
+    gap, square = np.zeros(_RESAMPLES), np.zeros(_RESAMPLES)
+    for stream, sample in enumerate(samples):
+        drawn = sample[_draws(len(sample), stream)]
+        gap += drawn.mean(axis=1) - sample.mean()
+        square += drawn.var(axis=1, ddof=1) / len(sample)
+    return np.sort(gap / np.sqrt(square)) if square.min() > 0 else None
+
+
+@lru_cache(maxsize=4)
+def _draws(size: int, stream: int) -> npt.NDArray[np.int16]:
+    """Return which values each resample takes: the same for every quantity, so that they can be compared."""
+    random = np.random.Generator(np.random.PCG64([_SEED, stream, size]))
+    return random.integers(0, size, (_RESAMPLES, size), dtype=np.int16)
+
+
+def _student(freedom: float) -> float:
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, 1 - LEVEL / 2))
+
+
+def _moments(values: Sequence[float]) -> tuple[float, float]:
+    """Return mean and sample standard deviation, which is 0 for one value."""
+    mean = math.fsum(values) / len(values)
+    squares = math.fsum((value - mean) ** 2 for value in values)
+    return mean, math.sqrt(squares / (len(values) - 1)) if len(values) > 1 else 0.0
+
+
+def _minus(a: float | None, b: float | None) -> float | None:
+    """Return `a - b`, or 0 where that is a rounding error."""
+    if a is None or b is None:
+        return None
+    return 0.0 if abs(a - b) <= _ROUNDING * max(abs(a), abs(b)) else a - b
