@@ -188,8 +188,8 @@ impl Aqm for Aaqm {
 
 /// AAQM as a fluid: what departs and what could have departed while the link was idle are together the capacity `μ`, so
 /// `rho` is what is accepted over that, and there is a step in every interval: `dp/dt = p1 / T` where `rho > u_high`, `-p2 / T`
-/// where `rho < u_low`. Derived here. Not in the law is that counts of packets scatter about their means: near the bounds the
-/// algorithm steps up and down by turns, and the fluid stands still on the bound.
+/// where `rho < u_low`. Derived here. Not in the law is that counts of packets scatter about their means: near a bound the
+/// algorithm steps up and down by turns, or beyond it where the other bound is far, and the fluid stands still on it.
 struct AaqmLaw {
     interval: f64,
     u_low: f64,
