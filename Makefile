@@ -6,7 +6,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help run test check-rust check-python test-rust test-python kernel bench fuzz fmt docs choosing series lock setup clean
+.PHONY: help run test check-rust check-python test-rust test-python kernel bench fuzz fmt docs choosing gateway-models series lock setup clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -91,6 +91,9 @@ docs: $(CORE) ## renew the generated parts of the docs
 choosing: $(CORE) ## run every algorithm on the 2007 gateway and renew the table of docs/choosing.md: three minutes
 	$(BIN)/bentpipe compare scenarios/byun2007-gateway.toml --settings all --out results/choosing --force
 	$(BIN)/python -m bentpipe.reference docs results/choosing
+
+gateway-models: $(CORE) ## hold the fluid equations against the simulator and renew docs/models-gateway.md: three minutes
+	$(BIN)/python -m bentpipe.gateway_models docs/models-gateway.md
 
 series: $(CORE) ## measure again what drives the fluid model of the 2007 gateway
 	$(BIN)/bentpipe model capture scenarios/byun2007-gateway.toml --out scenarios/series/byun2007-gateway.json --force

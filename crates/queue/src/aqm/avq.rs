@@ -221,6 +221,10 @@ impl Law for AvqLaw {
 /// AVQ has no thresholds; those that go with its buffer are RED's of the same chapter, 60 and 120 packets, whose middle is
 /// the buffer `B`, 90 packets. So `(max_th - min_th) / 2` is `B / 3`, a third of where the algorithm itself marks:
 /// `(max_th + min_th) / 2` would be `B`, and may have been meant.
+///
+/// Where `v` rests at that threshold, the printed step has no classical solution: `p` slides between its two laws, and what
+/// the real queue does meanwhile follows from the integration's step alone. So the step is a ramp here that is one packet
+/// wide, half to either side: what a count of whole packets does not tell apart.
 struct AvqPrinted {
     /// [packets]
     threshold: f64,
@@ -243,7 +247,8 @@ impl Law for AvqPrinted {
     fn derive(&self, x: &[f64], _p: f64, seen: &Seen, dx: &mut [f64]) {
         let (v, p, c) = (x[0], x[1], x[2]);
         dx[0] = seen.virtual_queue(v, seen.accepted, c);
-        dx[1] = (f64::from(v >= self.threshold) - p) / seen.unit;
+        let above = (v - self.threshold + 0.5).clamp(0.0, 1.0);
+        dx[1] = (above - p) / seen.unit;
         dx[2] = self.service.change(c, seen);
     }
 
