@@ -410,7 +410,7 @@ def model_solve(
     from bentpipe import console
     from bentpipe.model import QUANTITIES, kind_of, model
     from bentpipe.store import REPORT, default_folder
-    from bentpipe.wording import brief
+    from bentpipe.wording import brief, spread
 
     loaded = _load(scenario, overrides, duration)
     names = None if settings is None else settings.split(",")
@@ -431,7 +431,7 @@ def model_solve(
         values = [
             "–"
             if row["mean"] is None
-            else brief(row["mean"], 4) + (f" ± {brief(row['std'], 2)}" if row["std"] else "")
+            else brief(row["mean"], 4) + (f" ± {spread(row)}" if row["std"] is not None else "")
             for row in found
         ]
         rows.append([each.label, each.unit, *values])
@@ -822,8 +822,14 @@ def report(result: Path, figures: Path | None, formats: str, *, force: bool) -> 
     """
     from bentpipe.report import check_formats, write_figures, write_report
     from bentpipe.result import Result
+    from bentpipe.validate import is_validation, open_validation
 
     chosen = check_formats([form.strip() for form in formats.split(",")])
+    if is_validation(result):
+        if figures is not None:
+            raise UsageError(f"--figures: {result} is a validation; give the folder simulation in it")
+        print(f"Report: {open_validation(result).report()}")
+        return
     opened = Result(result)
     if figures is not None:
         written = write_figures(opened, figures, chosen, force=force)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bentpipe.accounts import QUANTITIES
-from bentpipe.wording import brief, plural
+from bentpipe.wording import ROUNDING, brief, plural
 
 __all__ = ["Findings", "findings"]
 
@@ -15,6 +15,8 @@ NEAR = 0.25
 STEADY = 0.1
 """A standard deviation below this share of the other's is that of something that stands still."""
 SWINGING = 2.0
+_WITHOUT_TIMEOUTS = ("gateway", "single_queue")
+"""Equations whose marks are losses, and whose senders do nothing but increase and decrease windows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,8 @@ def _variation(rows: Sequence[Mapping[str, Any]], first: str, engine: str) -> li
         base, std = row[first]["std"], row[engine]["std"]
         if row["quantity"] != "queue" or base is None or std is None or not base:
             continue
-        text = f"{row['setting']} ({brief(std, 2)} against {brief(base, 2)} packets)"
+        shown = "0" if std < ROUNDING * abs(row[engine]["mean"] or 0.0) else brief(std, 2)
+        text = f"{row['setting']} ({shown} against {brief(base, 2)} packets)"
         if std < STEADY * base:
             steady.append(text)
         elif std > SWINGING * base:
@@ -156,7 +159,7 @@ def _reasons(
         # Segments that a connection has under way in a round trip, for each Mbit/s of all.
         each_has = 1e6 / (8 * of["S"]) * of["R"] / of["m"]
         base, mean, most = row[first]["mean"], row[engine]["mean"], of["MaxRcvWin"]
-        if base is not None and base * each_has < 1 and given["equations"] == "gateway":
+        if base is not None and base * each_has < 1 and given["equations"] in _WITHOUT_TIMEOUTS:
             window = base * each_has
             balance = 100 / (1 + of["1 - decr"] * window**2)
             marked = next(

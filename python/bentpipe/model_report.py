@@ -188,7 +188,7 @@ def _driven(series: Mapping[str, Any] | None) -> str:
 def _warnings(result: ModelResult) -> list[str]:
     """Return what of the inputs is not the source's."""
     lines = []
-    made_up = [each["title"] for each in _equations(result) if each["reconstructed"]]
+    made_up = dict.fromkeys(each["title"] for each in _equations(result) if each["reconstructed"])
     if made_up:
         lines.append(f"Reconstructed equations: {', '.join(made_up)}. Their source describes them only.")
     if any(row["calibrated"] for row in result.manifest["printed"]):

@@ -127,7 +127,13 @@ def _setting(
     )
     which = f"The simulator's is {run}. " if run else ""
     right = " On the right a part of it, every sample." if len(spans) > 1 else ""
-    caption = f"{which}{how}{right} The dashed line is the link's capacity."
+    changing = any(
+        "capacity" in account.series[setting].columns
+        and _varies(account, setting, Quantity("capacity", "capacity", "", "", 1.0))
+        for account in accounts
+    )
+    line = "the mean of the link's capacity, which changes" if changing else "the link's capacity"
+    caption = f"{which}{how}{right} The dashed line is {line}."
     legend = tuple((account.engine, shade[account.engine]) for account in accounts)
     legend = legend if len(legend) > 1 else ()
     return Figure(f"over-time-{name}", setting, caption, tuple(panels), len(spans), legend)
@@ -228,11 +234,13 @@ def ratios(
         mine = [row for row in shown if row["quantity"] == name]
         for row in mine:
             label = f"{row['label']}, {row['setting']}"
+            found_here = [point for engine in others for point in _points(row, first, engine, label)]
+            if not found_here:
+                continue
+            points += found_here
             labels.append(label)
             if place % 2 == 0:
                 bands.append({"row": label})
-            for engine in others:
-                points += _points(row, first, engine, label)
     if not points:
         return None
     spread = max(3.0, *(max(p["ratio"], 1 / p["ratio"]) for p in points))

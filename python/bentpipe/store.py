@@ -372,9 +372,13 @@ def _written(setting: Setting) -> dict[str, Any] | None:
 
 
 def _is_changed(scenario: _core.Scenario) -> bool:
-    """Whether an override makes it another experiment than the one whose figures its source prints."""
+    """Whether an override makes it another experiment than the one whose figures its source prints.
+
+    What it says to models does not.
+    """
     same = ("run.seed", "run.runs", "run.settings")
-    return any(change.split("=")[0].strip() not in same for change in scenario.overrides)
+    keys = (change.split("=")[0].strip() for change in scenario.overrides)
+    return any(key not in same and not key.startswith("model.") for key in keys)
 
 
 def _now() -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 __all__ = [
+    "ROUNDING",
     "as_printed",
     "brief",
     "clock",
@@ -29,7 +30,7 @@ _SCALES = {
     "": ("share", 1.0),
 }
 
-_ROUNDING = 1e-9
+ROUNDING = 1e-9
 """A standard deviation so small a share of the mean is the computer's."""
 _FAR = 900.0
 """Differences above so many per cent are multiples."""
@@ -73,7 +74,7 @@ def spread(found: Mapping[str, Any]) -> str:
     std, mean = found["std"], found["mean"]
     if std is None:
         return "–"
-    return "0" if mean and std < _ROUNDING * abs(mean) else brief(std, 3)
+    return "0" if mean and std < ROUNDING * abs(mean) else brief(std, 3)
 
 
 def difference(found: Mapping[str, Any]) -> str:

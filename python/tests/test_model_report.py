@@ -15,6 +15,7 @@ from bentpipe import _core
 from bentpipe.accounts import Account, Moments, compared
 from bentpipe.findings import findings
 from bentpipe.overlays import ratios
+from bentpipe.store import _is_changed
 from bentpipe.validate import Stationary
 
 
@@ -218,3 +219,21 @@ def test_the_commands_write_their_pages(bentpipe: Command, tmp_path: Path) -> No
     assert "Report: v/report.html" in done.stdout
     for path in ("m/report.html", "v/report.html", "v/model/report.html"):
         assert (tmp_path / path).stat().st_size > 500_000
+
+
+def test_a_validation_s_page_can_be_written_again(bentpipe: Command, both: bp.Validation) -> None:
+    page = both.folder / "report.html"
+    before = both.report().read_bytes()
+    page.unlink()
+    assert str(page) in bentpipe("report", str(both.folder), check=0).stdout
+    assert page.read_bytes() == before
+    done = bentpipe("report", str(both.folder), "--figures", "here", check=2)
+    assert "simulation" in done.stderr
+
+
+def test_what_a_file_says_to_models_leaves_printed_values_in_place() -> None:
+    quick = {"run.duration": "1 s", "run.warmup": "1 s"}
+    same = bp.load("byun2007-gateway", set={"model.step": "2 ms"})
+    other = bp.load("byun2007-gateway", set={**quick, "model.step": "2 ms"})
+    assert not _is_changed(same)
+    assert _is_changed(other)
