@@ -18,7 +18,7 @@ import click
 from click.core import ParameterSource
 
 from bentpipe import _core
-from bentpipe.errors import AlgorithmError, BentpipeError, ScenarioError, UsageError
+from bentpipe.errors import AlgorithmError, BentpipeError, ModelError, ScenarioError, UsageError
 
 if TYPE_CHECKING:
     from bentpipe.console import Bar, Lines
@@ -359,6 +359,7 @@ def model_() -> None:
       bentpipe model byun2007-gateway --settings "RED 4,AVQRED" --format json
       bentpipe model solve --help
       bentpipe model capture byun2007-gateway
+      bentpipe model stability byun2007-gateway --settings "RED 4,avqred" --map
     """
 
 
@@ -437,6 +438,100 @@ def model_solve(
         rows.append([each.label, each.unit, *values])
     console.stdout().print(console.grid(["quantity", "unit", *result.settings], rows, right=2))
     print(f"Mean ± standard deviation over time.\nResult: {folder}\nReport: {folder / REPORT}")
+
+
+@model_.command("stability", short_help="Say how far it is from oscillation.")
+@_scenario_options
+@click.option(
+    "--settings",
+    metavar="A,B,…",
+    help='Settings to analyse, for example "RED 4,pi,avqred"; default: the scenario\'s.',
+)
+@click.option(
+    "--vary",
+    metavar="KEY=LOW:HIGH:N",
+    multiple=True,
+    help="N values of connections, round_trip [s] or pep_delay [s]; may be repeated.",
+)
+@click.option("--map", "mapped", is_flag=True, help="Draw a map over two of these, with simulations over it.")
+@click.option("--no-sim", is_flag=True, help="Draw the map without simulations.")
+@click.option(
+    "--sim-points",
+    type=click.IntRange(2, 20),
+    default=5,
+    show_default=True,
+    metavar="N",
+    help="Simulate N by N points of the map under each setting.",
+)
+@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Folder of the map.")
+@click.option("--force", is_flag=True, help="Replace the map that is in --out; its simulations are kept.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    help="json: a list of points, and nothing else.",
+)
+def model_stability(
+    scenario: str,
+    overrides: tuple[str, ...],
+    duration: str | None,
+    settings: str | None,
+    vary: tuple[str, ...],
+    out: Path | None,
+    form: str,
+    sim_points: int,
+    *,
+    mapped: bool,
+    no_sim: bool,
+    force: bool,
+) -> None:
+    """Linearize the fluid equations of SCENARIO and say how far they are from oscillation.
+
+    The margins are those of Nyquist's criterion at the operating point, under each setting: by how much the
+    loop's gain may grow, how much more it may lag, as a phase and as a delay. Below 1, or below 0, it
+    oscillates. `--set model.feedback=round_trip` lets senders hear of marks a round trip later.
+
+    \b
+    Examples:
+      bentpipe model stability red-dumbbell --settings "RED 60/120,pi,avqred"
+      bentpipe model stability byun2007-gateway --settings avqred --vary connections=20:140:7
+      bentpipe model stability byun2007-gateway --settings "RED 4,avqred" --map --no-sim
+    """
+    from bentpipe import console
+    from bentpipe import stability as analysis
+    from bentpipe.store import default_folder
+
+    changed = list(overrides) + ([] if duration is None else [f"run.duration={duration}"])
+    loaded = _load(scenario, overrides, duration)
+    chosen = None if settings is None else settings.split(",")
+    varied = dict(analysis.parsed(each) for each in vary)
+    if not mapped:
+        table = analysis.margins(loaded, chosen, vary=varied)
+        rows = table.to_dicts()
+        if form == "json":
+            click.echo(json.dumps(rows, indent=2, ensure_ascii=False, allow_nan=False))
+            return
+        heads, cells, notes = analysis.shown(table, list(varied))
+        if notes and table["stable"].is_null().all():
+            raise ModelError(f"{loaded.name}: {notes[0]}")
+        console.stdout().print(console.grid(heads, cells, right=1))
+        for note in notes:
+            print(note)
+        return
+    folder = out if out is not None else default_folder(f"{loaded.name}-stability")
+    x, y = analysis.axes(loaded, varied)
+    found = analysis.stability_map(loaded, x=x, y=y, settings=chosen)
+    analysis.open_folder(folder, force=force)
+    if not no_sim:
+        found = analysis.with_simulations(
+            found, scenario, changed, sim_points, folder, console.stderr().print if form == "table" else None
+        )
+    found.save(folder)
+    if form == "json":
+        click.echo(json.dumps(found.table.to_dicts(), indent=2, ensure_ascii=False, allow_nan=False))
+        return
+    print(f"{len(found.table)} points, {len(found.simulated)} simulations.\nMap: {folder / 'map.html'}")
 
 
 @model_.command("capture", short_help="Measure the series that drive a fluid model.")

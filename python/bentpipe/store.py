@@ -324,7 +324,7 @@ def _manifest(plan: Plan) -> dict[str, Any]:
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "status": "incomplete",
-        "core": {"version": _core.__version__, "sha256": _core_digest()},
+        "core": {"version": _core.__version__, "sha256": core_digest()},
         "libraries": {name: importlib.metadata.version(name) for name in _LIBRARIES},
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
@@ -386,7 +386,7 @@ def _now() -> str:
 
 
 @cache
-def _core_digest() -> str:
+def core_digest() -> str:
     path = _core.__file__
     return hashlib.sha256(Path(path).read_bytes()).hexdigest() if path else ""
 

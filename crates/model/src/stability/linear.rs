@@ -113,9 +113,14 @@ impl Linear {
         }
     }
 
-    /// Whether the `k`-th delay is in the loop at all.
+    /// Whether the loop waits for the `k`-th delay at all.
     pub fn delayed(&self, k: usize) -> bool {
-        self.delays[k] > 0.0 && self.a[k].iter().chain(&self.b[k]).any(|x| x.abs() > NOTHING)
+        self.delays[k] > 0.0 && self.passes(k)
+    }
+
+    /// Whether the `k`-th delay is in the loop, even if it is zero.
+    pub fn passes(&self, k: usize) -> bool {
+        self.a[k].iter().chain(&self.b[k]).any(|x| x.abs() > NOTHING)
     }
 
     /// The loop closed: `M_k = A_k + B_k C`, row by row.

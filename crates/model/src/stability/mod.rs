@@ -83,7 +83,7 @@ impl Stability {
             growth: root.map(|s| s.re),
             period: root.filter(|s| s.im > 1e-9 * s.abs()).map(|s| TAU / s.im),
             pep_in_loop: matches!(equations, Equations::Gateway | Equations::NewConnections)
-                && loop_.delayed(1),
+                && loop_.passes(1),
         })
     }
 

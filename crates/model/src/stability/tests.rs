@@ -343,6 +343,7 @@ fn avqreds_loop_does_not_know_the_pep() {
 fn reds_delay_margin_is_the_peps() {
     let found = Stability::of(gateway("red", &RED, 0.001)).unwrap();
     assert!(found.stable() && found.pep_in_loop, "{found:?}");
+    assert!(Stability::of(gateway("red", &RED, 0.0)).unwrap().pep_in_loop);
     let margin = found.delay_margin.unwrap();
     for (share, stable) in [(0.99, true), (1.01, false)] {
         let moved = Stability::of(gateway("red", &RED, 0.001 + share * margin)).unwrap();

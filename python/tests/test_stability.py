@@ -1,0 +1,159 @@
+import json
+import math
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from bentpipe import _core
+from bentpipe.cli import cli
+from bentpipe.errors import ModelError, UsageError
+from bentpipe.oscillation import oscillation, simulated
+from bentpipe.plan import load
+from bentpipe.stability import axes, margins, parsed, spread, stability_map, with_simulations
+
+GATEWAY = "byun2007-gateway"
+SHORT = [
+    'traffic.web.ramp={sessions=400, over="1 s", pause="0 s"}',
+    'run.warmup="5 s"',
+    'run.duration="10 s"',
+    'run.sample_interval="50 ms"',
+]
+
+
+def test_only_avqred_does_not_know_the_pep() -> None:
+    """As printed: 40 connections, PEP delays of 0 and 60 ms. By hand, the share that balances is
+    that of ω (1 - p) (m / R) sqrt(2 (1 - p) / p) = μ, with μ = 20e6 / 8 / 1391."""
+    inputs = json.loads(_core.fluid_inputs(load(GATEWAY), 1))["inputs"]
+    (ratio,) = (each["value"] for each in inputs if each["symbol"] == "ω")
+    vary = {"connections": [40.0], "pep_delay": [0.0, 0.06]}
+    table = margins(load(GATEWAY), ["RED 4", "avqred"], vary=vary)
+    red, slow_red, avqred, slow_avqred = table.to_dicts()
+    for row in (red, slow_red):
+        rate = ratio * (1 - row["p"]) * 40 / 0.06 * math.sqrt(2 * (1 - row["p"]) / row["p"])
+        assert rate == pytest.approx(20e6 / 8 / 1391, rel=1e-6)
+        assert row["pep_in_loop"]
+    assert red["stable"]
+    assert not slow_red["stable"]
+    assert slow_red["phase_margin"] < 0 < red["phase_margin"]
+    assert slow_red["gain_margin"] < 1
+    # Without a delay the angle of RED's loop never comes to half a turn.
+    assert red["gain_margin"] is None
+    assert not avqred["pep_in_loop"]
+    assert avqred["stable"]
+    differs = {name for name, value in avqred.items() if slow_avqred[name] != value}
+    assert differs == {"at_pep_delay"}
+
+
+def test_a_thousand_points_take_less_than_a_minute() -> None:
+    started = time.perf_counter()
+    table = margins(
+        load(GATEWAY), ["RED 4"], vary={"connections": spread(20, 140, 25), "pep_delay": spread(0, 0.06, 40)}
+    )
+    assert time.perf_counter() - started < 60
+    assert len(table) == 1000
+    assert table["stable"].is_not_null().all()
+
+
+def test_what_never_rests_says_why() -> None:
+    (row,) = margins(load(GATEWAY), ["RED 4"]).to_dicts()
+    assert "0.705" in row["error"]
+    assert "from 0.700000 to 1.000000" in row["error"]
+    assert row["stable"] is None
+    with pytest.raises(ModelError, match="no long-lived TCP"):
+        margins(load("mmpp-queue"))
+    with pytest.raises(UsageError, match="allowed: connections, round_trip, pep_delay"):
+        margins(load(GATEWAY), vary={"max_p": [1.0]})
+    (row,) = margins(load("red-dumbbell"), ["pi"], vary={"pep_delay": [0.01]}).to_dicts()
+    assert "no delay of a PEP" in row["error"]
+
+
+@pytest.mark.parametrize(
+    "text", ["max_p=1:2:3", "connections=1:2", "connections=a:2:3", "connections=nan", "x"]
+)
+def test_a_wrong_range_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="allowed is KEY=LOW:HIGH:N"):
+        parsed(text)
+
+
+def test_ranges() -> None:
+    name, values = parsed("pep_delay=0:0.06:4")
+    assert name == "pep_delay"
+    assert values == pytest.approx([0.0, 0.02, 0.04, 0.06])
+    assert parsed("connections=50") == ("connections", [50.0])
+    with pytest.raises(UsageError, match="allowed is at least one"):
+        parsed("connections=1:2:0")
+
+
+def test_an_oscillation_is_told_from_noise() -> None:
+    """100 + 20 sin(2πt/2): a deviation of 20 / sqrt(2)."""
+    times = np.arange(0, 100, 0.05)
+    swings = oscillation(list(100 + 20 * np.sin(np.pi * times)), 0.05)
+    assert swings["mean"] == pytest.approx(100)
+    assert swings["cv"] == pytest.approx(0.2 / math.sqrt(2), rel=1e-3)
+    assert swings["period"] == pytest.approx(2.0, rel=0.02)
+    assert swings["peak"] == pytest.approx(1.0, abs=0.01)
+    noise = oscillation(list(np.random.default_rng(1).normal(100, 20, len(times))), 0.05)
+    assert noise["peak"] is not None
+    # A band from f / 1.5 to 1.5 f holds at most 5 / 9 of all frequencies.
+    assert noise["peak"] < 0.6
+    assert oscillation([5.0] * 100, 0.05)["period"] is None
+
+
+def test_the_simulator_s_oscillation_is_kept(tmp_path: Path) -> None:
+    """A longer delay of the PEP makes RED's queue swing more, and AVQRED's no more."""
+    cache = tmp_path / "cache.json"
+    points = {"pep_delay": [0.0, 0.06], "connections": [100.0]}
+    rows = simulated(GATEWAY, SHORT, ["RED 4", "avqred"], points, cache)
+    cv = {(row["setting"], row["at_pep_delay"]): row["cv"] for row in rows}
+    # Half a tick is waited for whatever the PEP's delay.
+    assert cv["RED 4", 0.06] > 2 * cv["RED 4", 0.0025]
+    assert cv["avqred", 0.06] < 1.3 * cv["avqred", 0.0025]
+    stamp = cache.stat().st_mtime_ns
+    assert simulated(GATEWAY, SHORT, ["RED 4", "avqred"], points, cache) == rows
+    assert cache.stat().st_mtime_ns == stamp
+    with pytest.raises(UsageError, match="cannot vary round_trip"):
+        simulated(GATEWAY, SHORT, ["avqred"], {"round_trip": [0.1], "connections": [9]})
+
+
+def test_a_map_is_drawn(tmp_path: Path) -> None:
+    scenario = load(GATEWAY)
+    found = stability_map(
+        scenario,
+        x=("pep_delay", spread(0, 0.06, 5)),
+        y=("connections", spread(20, 400, 5)),
+        settings=["RED 4", "avqred"],
+    )
+    found = with_simulations(found, GATEWAY, SHORT, 2, tmp_path)
+    assert len(found.simulated) == 8
+    found.save(tmp_path)
+    text = (tmp_path / "map.svg").read_text()
+    for words in ("RED 4", "Phase margin", "Delay of the PEP [ms]", "not in the loop", "deviation over mean"):
+        assert words in text
+    assert "equations gateway. Colour: phase margin" in (tmp_path / "map.html").read_text()
+    assert axes(scenario, {})[1][1][-1] == 400
+    assert axes(load("red-dumbbell"), {})[0][0] == "round_trip"
+
+
+def test_the_command(tmp_path: Path) -> None:
+    arguments = ["model", "stability", "red-dumbbell", "--settings", "pi,droptail"]
+    shown = CliRunner().invoke(cli, [*arguments, "--vary", "connections=40:60:2"])
+    assert shown.exit_code == 0, shown.output
+    assert "no operating point" in shown.output
+    rows = json.loads(CliRunner().invoke(cli, [*arguments, "--format", "json"]).stdout)
+    assert [row["setting"] for row in rows] == ["pi", "droptail"]
+    assert rows[0]["stable"]
+    only = CliRunner().invoke(cli, ["model", "stability", "red-dumbbell", "--settings", "droptail"])
+    assert isinstance(only.exception, ModelError)
+    assert "marks nothing" in str(only.exception)
+    folder = tmp_path / "map"
+    drawn = [*arguments[:3], "--settings", "pi", "--map", "--no-sim", "--out", str(folder)]
+    drawn += ["--vary", "round_trip=0.2:0.6:3", "--vary", "connections=40:60:3"]
+    assert CliRunner().invoke(cli, drawn).exit_code == 0
+    again = CliRunner().invoke(cli, drawn)
+    assert isinstance(again.exception, UsageError)
+    assert "exists already" in str(again.exception)
+    assert CliRunner().invoke(cli, [*drawn, "--force"]).exit_code == 0
+    assert (folder / "map.html").exists()
