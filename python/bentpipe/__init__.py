@@ -8,7 +8,7 @@ Quick start: half a minute of the 2007 satellite gateway under two settings, two
 >>> r.settings
 ['RED 4', 'AVQRED']
 >>> table = r.table()
->>> table.columns
+>>> table.columns[:7]
 ['setting', 'metric', 'unit', 'mean', 'std', 'ci95', 'runs']
 >>> queue = r.series("transmit_queue")
 >>> queue.columns

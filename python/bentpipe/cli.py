@@ -21,7 +21,9 @@ from bentpipe import _core
 from bentpipe.errors import AlgorithmError, BentpipeError, ModelError, ScenarioError, UsageError
 
 if TYPE_CHECKING:
+    from bentpipe.comparing import Comparison
     from bentpipe.console import Bar, Lines
+    from bentpipe.metrics import Metric
     from bentpipe.store import Store
 
 __all__ = ["cli", "main"]
@@ -68,7 +70,7 @@ def _scenario_options(function: _Function) -> _Function:
         ),
     ):
         function = option(function)
-    return click.argument("scenario")(function)
+    return function
 
 
 def _run_options(function: _Function) -> _Function:
@@ -78,7 +80,8 @@ def _run_options(function: _Function) -> _Function:
             "form",
             type=click.Choice(["table", "json"]),
             default="table",
-            help="json: a list of {setting, metric, unit, mean, std, ci95, runs}, and nothing else.",
+            help="json: a list of {setting, metric, unit, mean, std, ci95, runs, ci_low, ci_high, method,"
+            " note}, and nothing else.",
         ),
         click.option(
             "--pcap-snap",
@@ -130,6 +133,7 @@ def _run_options(function: _Function) -> _Function:
 
 
 @cli.command(short_help="Simulate a scenario as it is.")
+@click.argument("scenario")
 @_scenario_options
 @_run_options
 @click.option(
@@ -149,9 +153,18 @@ def run(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401
     _simulate(context, settings=None, **options)
 
 
-@cli.command(short_help="Simulate a scenario under several settings.")
+@cli.command(short_help="Simulate a scenario under several settings, or compare results that are there.")
+@click.argument("operands", nargs=-1, required=True, metavar="SCENARIO | RESULT [RESULT | SETTING]…")
 @_scenario_options
 @_run_options
+@click.option(
+    "--metric",
+    "metrics",
+    metavar="NAME",
+    multiple=True,
+    help="Say whether settings differ in this metric, each with each; may be repeated. Default for results:"
+    " the metrics that rank settings.",
+)
 @click.option("--runs", type=int, metavar="N", help="Runs per setting; default: the scenario's.")
 @click.option(
     "--settings",
@@ -160,11 +173,23 @@ def run(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401
     " AQM written in Python; default: the scenario's.",
 )
 @click.pass_context
-def compare(context: click.Context, /, settings: str | None, **options: Any) -> None:  # noqa: ANN401
+def compare(
+    context: click.Context,
+    /,
+    operands: tuple[str, ...],
+    settings: str | None,
+    metrics: tuple[str, ...],
+    **options: Any,  # noqa: ANN401
+) -> None:
     """Simulate SCENARIO under several settings, print how they compare and write the report.
 
     Every setting meets the same seeds, so that they are compared under the same traffic. SCENARIO is a
     file, or the name of a shipped scenario (`bentpipe list scenarios`).
+
+    RESULT, a folder, is not simulated again: its settings are compared each with each, or only those SETTINGs
+    that are named; or, given another RESULT, with those of the same name there. "No difference seen" is the
+    verdict unless the p-value, corrected over all comparisons that are shown, is at most 5 %
+    (docs/statistics.md).
 
     \b
     Examples:
@@ -173,9 +198,91 @@ def compare(context: click.Context, /, settings: str | None, **options: Any) -> 
       bentpipe compare byun2007-gateway --settings all
       bentpipe compare byun2007-gateway --out results/red-avqred --resume
       bentpipe compare byun2007-gateway --settings AVQRED,mypkg.MyAqm
+      bentpipe compare results/red-avqred --metric queue_mean --metric utilization
+      bentpipe compare results/before results/after --metric queue_delay_p95
     """
+    from bentpipe.comparing import chosen
+
+    named = [each.strip() for metric in metrics for each in metric.split(",")]
+    # A misspelt metric is told before anything is simulated.
+    wanted = chosen(named or None)
+    first, *others = operands
     names = [] if settings is None else settings.split(",")
-    _simulate(context, settings=names, **options)
+    if Path(first).is_dir():
+        foreign = [option for option in _given(context) if option not in _FOR_RESULTS]
+        if foreign:
+            raise UsageError(f"{', '.join(foreign)}: has no effect on {first}, which is simulated already")
+        _compare_results(Path(first), others, names, wanted, options["form"])
+        return
+    if others:
+        raise UsageError(
+            f"{first}: is no folder of a result, to compare with {others[0]};"
+            " scenarios are simulated one at a time"
+        )
+    _simulate(context, scenario=first, settings=names, metrics=wanted if named else None, **options)
+
+
+_FOR_RESULTS = ("--metric", "--settings", "--format")
+
+
+def _given(context: click.Context) -> list[str]:
+    """Return the options that stand on the command line."""
+    return [
+        parameter.opts[0]
+        for parameter in context.command.params
+        if isinstance(parameter, click.Option)
+        and context.get_parameter_source(str(parameter.name)) is ParameterSource.COMMANDLINE
+    ]
+
+
+def _compare_results(
+    folder: Path, others: list[str], settings: list[str], metrics: "list[Metric]", form: str
+) -> None:
+    """Compare the settings of a result with each other, or with those of another one."""
+    from bentpipe.comparing import between, within
+    from bentpipe.result import Result
+
+    result = Result(folder)
+    names = [*(name.strip() for name in settings), *(name for name in others if name in result.settings)]
+    rest = [name for name in others if name not in result.settings]
+    if len(rest) > 1:
+        raise UsageError(f"{', '.join(rest)}: only two results are compared at a time")
+    if rest and not Path(rest[0]).is_dir():
+        raise UsageError(
+            f"{rest[0]}: is neither a folder nor a setting of {folder};"
+            f" there are {', '.join(result.settings)}"
+        )
+    if rest:
+        _tell(between(result, Result(Path(rest[0])), metrics, names or None), form)
+    else:
+        _tell(within(result, metrics, names or None), form)
+
+
+def _tell(comparisons: "list[Comparison]", form: str) -> None:
+    from bentpipe import console
+    from bentpipe.comparing import INDEPENDENT, NOTHING_SEEN, PAIRED, document
+    from bentpipe.wording import plural
+
+    found = document(comparisons)
+    if form == "json":
+        click.echo(json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False))
+        return
+    out = console.stdout()
+    out.print(console.comparison_table(comparisons))
+    how = {
+        PAIRED: "Runs with the same seed met the same traffic and are compared in pairs.",
+        INDEPENDENT: "Runs without the same seeds and traffic are compared as independent ones (Welch).",
+    }
+    for kind, text in how.items():
+        if any(each.pairing == kind for each in comparisons):
+            out.print(text)
+    if not found["family"]:
+        out.print("One run of a setting cannot tell a difference from chance: simulate more with --runs.")
+        return
+    comparing = plural(found["family"], "comparison")
+    out.print(f"Differences with 95 % intervals; p-values corrected after Holm over {comparing}.")
+    if any(each.verdict == NOTHING_SEEN for each in comparisons):
+        out.print("Where no difference is seen there may yet be one, as large as its interval allows.")
 
 
 def _simulate(
@@ -185,6 +292,7 @@ def _simulate(
     overrides: tuple[str, ...],
     duration: str | None,
     settings: list[str] | None,
+    metrics: "list[Metric] | None" = None,
     runs: int | None,
     seed: int | None,
     jobs: int | None,
@@ -200,6 +308,7 @@ def _simulate(
 ) -> None:
     from bentpipe import console
     from bentpipe.capture import PACKETS, Capture, Captures
+    from bentpipe.comparing import within
     from bentpipe.experiment import cores, execute
     from bentpipe.plan import make_plan
     from bentpipe.ranking import BEHIND_PEP
@@ -216,6 +325,8 @@ def _simulate(
     names = loaded.settings if settings == [] else settings
     _look_here(names or [])
     plan = make_plan(loaded, settings=names, runs=runs, seed=seed, trace=trace)
+    if metrics is not None and len(plan.settings) < 2:
+        raise UsageError(f"--metric compares settings, but there is only {plan.settings[0].name}")
     captures = None
     if pcap is not None:
         packets = PACKETS if pcap_packets is None else pcap_packets
@@ -238,7 +349,10 @@ def _simulate(
     for warning in captures.warnings if captures else ():
         err.print(f"warning: {warning} (--pcap-packets)", markup=False)
     if form == "json":
-        click.echo(json.dumps(result.rows(), indent=2, ensure_ascii=False, allow_nan=False))
+        if metrics is None:
+            click.echo(json.dumps(result.rows(), indent=2, ensure_ascii=False, allow_nan=False))
+        else:
+            _tell(within(result, metrics), form)
         err.print(f"Result: {folder}", markup=False)
         return
     out_console = console.stdout()
@@ -247,6 +361,10 @@ def _simulate(
         out_console.print(f"* {BEHIND_PEP}: {', '.join(behind)}.", markup=False)
     if len(result.seeds) > 1:
         out_console.print(f"Mean ± 95 % confidence interval over {len(result.seeds)} runs per setting.")
+    elif any(row["ci95"] is not None for row in result.rows()):
+        out_console.print("Mean ± 95 % confidence interval of one run's mean, from batches of its samples.")
+    if metrics is not None:
+        _tell(within(result, metrics), form)
     if loaded.overrides:
         out_console.print(f"Changed from the file: {', '.join(loaded.overrides)}.", markup=False)
     print(f"Result: {folder}\nReport: {folder / REPORT}")
@@ -364,6 +482,7 @@ def model_() -> None:
 
 
 @model_.command("solve", short_help="Solve it; the default.")
+@click.argument("scenario")
 @_scenario_options
 @click.option(
     "--settings",
@@ -643,6 +762,7 @@ def _solve_markov(
 
 
 @cli.command(short_help="Simulate a scenario, solve its model, and set both side by side.")
+@click.argument("scenario")
 @_scenario_options
 @click.option(
     "--settings",
@@ -851,6 +971,7 @@ def _shipped() -> list[dict[str, Any]]:
 
 
 @cli.command(short_help="Show a scenario's parameters in force.")
+@click.argument("scenario")
 @_scenario_options
 @click.option("--setting", metavar="NAME", help="Under this setting instead of the scenario's own AQM.")
 @click.option(

@@ -10,15 +10,17 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 from rich.text import Text
 
+from bentpipe.comparing import PAIRED, Comparison
 from bentpipe.metrics import METRICS
 from bentpipe.ranking import CRITERIA, MANY, ranking
 from bentpipe.result import Result
 from bentpipe.validate import Validation
-from bentpipe.wording import as_printed, difference, plural, quantity, spread
+from bentpipe.wording import as_printed, difference, likelihood, measured, number, plural, quantity, spread
 
 __all__ = [
     "Bar",
     "Lines",
+    "comparison_table",
     "grid",
     "metrics_table",
     "stderr",
@@ -149,12 +151,7 @@ def metrics_table(result: Result) -> Table:
                 str(ranked.place),
                 starred[ranked.setting],
                 f"{ranked.mean:.1f}",
-                *(
-                    quantity(
-                        stats[ranked.setting, metric.name]["mean"], stats[ranked.setting, metric.name]["ci95"]
-                    )
-                    for metric in CRITERIA
-                ),
+                *(measured(stats[ranked.setting, metric.name]) for metric in CRITERIA),
             ]
             for ranked in ranking(result)
         ]
@@ -164,15 +161,36 @@ def metrics_table(result: Result) -> Table:
         [
             metric.name,
             metric.unit,
-            *(
-                quantity(stats[setting, metric.name]["mean"], stats[setting, metric.name]["ci95"])
-                for setting in result.settings
-            ),
+            *(measured(stats[setting, metric.name]) for setting in result.settings),
         ]
         for metric in METRICS
         if metric.headline
     ]
     return grid(["metric", "unit", *starred.values()], rows, right=2)
+
+
+def comparison_table(comparisons: Sequence[Comparison]) -> Table:
+    """Return each comparison: both means, the difference with its interval, p-values and the verdict."""
+    headings = ["metric", "A", "B", "runs", "mean of A", "mean of B", "A − B", "p", "corrected", "verdict"]
+    cells = []
+    for each in comparisons:
+        row = each.row()
+        runs = str(each.found.runs) if each.pairing == PAIRED else f"{each.runs_a}, {each.runs_b}"
+        title = f"{each.metric.name} [{each.metric.unit}]" if each.metric.unit else each.metric.name
+        means = [number(each.mean_a), number(each.mean_b), measured(row, "difference")]
+        cells.append(
+            [
+                title,
+                each.a,
+                each.b,
+                runs,
+                *means,
+                likelihood(each.found.p),
+                likelihood(each.p_holm),
+                each.verdict,
+            ]
+        )
+    return grid(headings, cells, right=3)
 
 
 def validation_table(result: Validation) -> Table:

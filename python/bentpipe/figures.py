@@ -338,7 +338,7 @@ class _Book:
             queue, rate = self.stats[setting, "queue_mean"], self.stats[setting, "utilization"]
             if queue["mean"] is None or rate["mean"] is None:
                 continue
-            both = _cross("x", queue["mean"], queue["ci95"]) | _cross("y", rate["mean"], rate["ci95"])
+            both = _cross("x", queue) | _cross("y", rate)
             points_of.append((setting, both))
             at = {"x": self._printed(setting, "queue_mean"), "y": self._printed(setting, "utilization")}
             known = {axis: value for axis, value in at.items() if value is not None}
@@ -439,7 +439,7 @@ class _Book:
         bars = (
             f"bars are 95 % confidence intervals over {runs} runs"
             if runs > 1
-            else "one run, so without intervals"
+            else "one run; bars, if any, are 95 % confidence intervals from batches of its samples"
         )
         hollow = " Hollow diamonds are the printed values." if printed else ""
         caption = (
@@ -703,9 +703,9 @@ def labels(
     return found
 
 
-def _cross(axis: str, mean: float, ci95: float | None) -> dict[str, float]:
-    half = ci95 or 0.0
-    return {axis: mean, f"{axis}_low": mean - half, f"{axis}_high": mean + half}
+def _cross(axis: str, found: dict[str, Any]) -> dict[str, float]:
+    low, high = (found[end] if found[end] is not None else found["mean"] for end in ("ci_low", "ci_high"))
+    return {axis: found["mean"], f"{axis}_low": low, f"{axis}_high": high}
 
 
 def _plain(value: object) -> str:

@@ -148,6 +148,8 @@ class Metric:
     """Whether the terminal's table shows it; the report and the files hold them all."""
     better: Literal["more", "less"] | None = None
     """Which values are the better ones, where it ranks settings; None if it does not."""
+    mean_of: str | None = None
+    """The column of the series whose mean it is, in another unit perhaps; None if it is something else."""
 
 
 def _series(
@@ -172,6 +174,7 @@ METRICS: tuple[Metric, ...] = (
         _series("utilization_out", _mean, 1e-6),
         headline=True,
         better="more",
+        mean_of="utilization_out",
     ),
     Metric(
         "utilization_std",
@@ -188,6 +191,7 @@ METRICS: tuple[Metric, ...] = (
         LINK,
         "Mean rate sent as a share of the link's capacity, or of the long-term mean of one that changes.",
         lambda run: _scaled(_mean(run.samples("utilization_out")), 100 / run.capacity),
+        mean_of="utilization_out",
     ),
     Metric(
         "utilization_in",
@@ -196,6 +200,7 @@ METRICS: tuple[Metric, ...] = (
         LINK,
         "Rate arriving at the gateway from the internet, before any drop: mean over the samples.",
         _series("utilization_in", _mean, 1e-6),
+        mean_of="utilization_in",
     ),
     Metric(
         "utilization_in_std",
@@ -213,6 +218,7 @@ METRICS: tuple[Metric, ...] = (
         "Rate arriving at the mark point, before any drop: mean over the samples.",
         _series("offered_load", _mean, 1e-6),
         headline=True,
+        mean_of="offered_load",
     ),
     Metric(
         "queue_mean",
@@ -222,6 +228,7 @@ METRICS: tuple[Metric, ...] = (
         "Length of the transmit queue: mean over the samples.",
         _series("transmit_queue", _mean),
         headline=True,
+        mean_of="transmit_queue",
     ),
     Metric(
         "queue_std",
@@ -280,6 +287,7 @@ METRICS: tuple[Metric, ...] = (
         QUEUE,
         "Bytes that the PEP holds, until the terminal has acknowledged them: mean over the samples.",
         _series("pep_buffers", _mean, 1e-3),
+        mean_of="pep_buffers",
     ),
     Metric(
         "pep_buffers_p95",

@@ -74,4 +74,4 @@ def _is_better(metric: Metric, ours: list[float | None], theirs: list[float | No
         return any(a is not None for a in ours) and all(b is None for b in theirs)
     sign = 1 if metric.better == "more" else -1
     found = summarise([sign * (a - b) for a, b in known])
-    return found.mean is not None and found.mean > (found.ci95 or 0)
+    return found.mean is not None and (found.mean if found.low is None else found.low) > 0

@@ -15,9 +15,10 @@ from bentpipe.pages import dated, page, parameters, script_json, specification, 
 from bentpipe.ranking import BEHIND_PEP, CRITERIA, MANY, drawn, ranking
 from bentpipe.result import Result
 from bentpipe.scripts import VEGA_LITE
+from bentpipe.statistics import LEVEL
 from bentpipe.store import REPORT
 from bentpipe.traces import trace_figures
-from bentpipe.wording import brief, clock, convert, number, paragraphs, plural, quantity
+from bentpipe.wording import brief, clock, convert, likelihood, measured, number, paragraphs, plural
 
 __all__ = [
     "FORMATS",
@@ -49,6 +50,7 @@ def render(result: Result) -> str:
         behind_pep=BEHIND_PEP,
         ranking=_ranking(result),
         seeds=result.seeds,
+        methods=_methods(result),
         runs=plural(len(result.seeds), "run"),
         summary=_summary(result),
         groups=_metric_rows(result),
@@ -156,8 +158,16 @@ def _warnings(result: Result) -> list[str]:
     if result.manifest["scenario"]["overrides"] and not result.manifest["printed"]:
         lines.append("The scenario was changed: values that its source may print are not shown beside these.")
     if len(result.seeds) == 1:
-        lines.append("One run per setting: there are no confidence intervals, and differences may be chance.")
+        lines.append(
+            "One run per setting: intervals, where there are any, come from batches of its samples, and"
+            " differences may be chance."
+        )
     return lines
+
+
+def _methods(result: Result) -> list[str]:
+    """Return how the intervals of a result were found."""
+    return sorted({row["method"] for row in result.rows() if row["method"] is not None})
 
 
 def _ranking(result: Result) -> dict[str, Any] | None:
@@ -172,7 +182,7 @@ def _ranking(result: Result) -> dict[str, Any] | None:
             row = stats[ranked.setting, metric.name]
             cells.append(
                 {
-                    "text": quantity(row["mean"], row["ci95"]),
+                    "text": measured(row),
                     "brief": number(row["mean"]),
                     "rank": ranked.ranks[metric.name],
                 }
@@ -198,10 +208,7 @@ def _metric_rows(result: Result) -> list[dict[str, Any]]:
                 continue
             cells = [
                 {
-                    "value": quantity(
-                        stats[setting, metric.name]["mean"],
-                        stats[setting, metric.name]["ci95"],
-                    ),
+                    "value": measured(stats[setting, metric.name]),
                     "printed": _printed(result, setting, metric),
                 }
                 for setting in result.settings
@@ -228,21 +235,33 @@ def _difference_rows(result: Result) -> dict[str, Any] | None:
     """Return each other setting's paired differences from the first one."""
     if len(result.settings) < 2:
         return None
-    found = {
-        (row["setting"], row["metric"]): row
-        for row in result.differences(result.settings[0]).iter_rows(named=True)
-    }
+    shown = [metric for metric in METRICS if metric.headline]
+    table = result.differences(result.settings[0], [metric.name for metric in shown])
+    found = {(row["setting"], row["metric"]): row for row in table.iter_rows(named=True)}
     others = result.settings[1:]
-    rows = []
-    for metric in METRICS:
-        if not metric.headline:
-            continue
+    rows, family, alone, certain = [], 0, 0, 0
+    for metric in shown:
         cells = []
         for setting in others:
             row = found[setting, metric.name]
-            mean, ci95 = row["difference"], row["ci95"]
-            text = quantity(mean, ci95)
-            certain = mean is not None and ci95 is not None and abs(mean) > ci95
-            cells.append({"text": f"+{text}" if mean and mean > 0 else text, "certain": certain})
+            mean, p, p_holm = row["difference"], row["p"], row["p_holm"]
+            text = measured(row, "difference")
+            cell = {
+                "text": f"+{text}" if mean and mean > 0 else text,
+                "certain": p_holm is not None and p_holm <= LEVEL,
+                "alone": p is not None and p <= LEVEL < p_holm,
+                "title": f"{row['verdict']}: p {likelihood(p)}, corrected {likelihood(p_holm)}" if p else "",
+            }
+            family += p is not None
+            alone += bool(cell["alone"])
+            certain += bool(cell["certain"])
+            cells.append(cell)
         rows.append({"metric": metric, "cells": cells})
-    return {"baseline": result.settings[0], "others": others, "rows": rows}
+    return {
+        "baseline": result.settings[0],
+        "others": others,
+        "rows": rows,
+        "family": family,
+        "alone": alone,
+        "certain": certain,
+    }

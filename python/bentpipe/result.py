@@ -4,7 +4,7 @@ import difflib
 import json
 import shutil
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,8 @@ import polars as pl
 
 from bentpipe.errors import ResultError, UsageError
 from bentpipe.metrics import METRICS, Recorded, evaluate
-from bentpipe.statistics import summarise
+from bentpipe.statistics import Summary, holm, paired, summarise
+from bentpipe.steady import batch_means
 from bentpipe.store import COUNTERS, MANIFEST, TABLES, TRACE, missing_runs, read_manifest, run_folder
 
 __all__ = ["Result", "open_result"]
@@ -26,6 +27,10 @@ _TABLE = {
     "std": pl.Float64,
     "ci95": pl.Float64,
     "runs": pl.UInt32,
+    "ci_low": pl.Float64,
+    "ci_high": pl.Float64,
+    "method": pl.String,
+    "note": pl.String,
 }
 _DIFFERENCES = {
     "setting": pl.String,
@@ -36,6 +41,12 @@ _DIFFERENCES = {
     "std": pl.Float64,
     "ci95": pl.Float64,
     "runs": pl.UInt32,
+    "ci_low": pl.Float64,
+    "ci_high": pl.Float64,
+    "method": pl.String,
+    "p": pl.Float64,
+    "p_holm": pl.Float64,
+    "verdict": pl.String,
 }
 _METRICS = {
     "setting": pl.String,
@@ -130,63 +141,118 @@ class Result:
 
     def rows(self) -> list[dict[str, Any]]:
         """Return `table()` as a list of dictionaries, ready for JSON."""
-        rows = []
-        for setting in self.settings:
-            for metric in METRICS:
-                found = summarise([self._values[setting, seed][metric.name] for seed in self.seeds])
-                rows.append(
-                    {
-                        "setting": setting,
-                        "metric": metric.name,
-                        "unit": metric.unit,
-                        "mean": found.mean,
-                        "std": found.std,
-                        "ci95": found.ci95,
-                        "runs": found.runs,
-                    }
-                )
-        return rows
+        return [
+            {
+                "setting": setting,
+                "metric": metric.name,
+                "unit": metric.unit,
+                "mean": found.mean,
+                "std": found.std,
+                "ci95": found.ci95,
+                "runs": found.runs,
+                "ci_low": found.low,
+                "ci_high": found.high,
+                "method": found.method,
+                "note": found.note,
+            }
+            for setting in self.settings
+            for metric, found in zip(METRICS, self._summaries[setting], strict=True)
+        ]
+
+    @cached_property
+    def _summaries(self) -> dict[str, list[Summary]]:
+        """Every metric of each setting, in the order of `METRICS`."""
+        if len(self.seeds) == 1:
+            return {setting: self._one_run(setting) for setting in self.settings}
+        return {
+            setting: [summarise(values[metric.name]) for metric in METRICS]
+            for setting, values in self.values().items()
+        }
+
+    def _one_run(self, setting: str) -> list[Summary]:
+        """Summarise the only run of a setting: means over samples have intervals from batches of them."""
+        seed = self.seeds[0]
+        recorded, values = self.recorded(setting, seed), self._values[setting, seed]
+        found = []
+        for metric in METRICS:
+            plain, value = summarise([values[metric.name]]), values[metric.name]
+            if metric.mean_of is None or value is None:
+                found.append(plain)
+                continue
+            known = batch_means(recorded.samples(metric.mean_of).to_numpy())
+            found.append(known.times(value / known.mean) if known.mean else plain)
+        return found
 
     def table(self) -> pl.DataFrame:
         """Return every metric of every setting over its runs.
 
         Columns: `setting`, `metric`, `unit`, `mean`, `std` (between runs), `ci95` (half-width of the 95 %
-        interval of the mean), `runs` (that have a value). `std` and `ci95` are null below two runs.
+        interval of the mean), `runs` (that have a value), `ci_low` and `ci_high` (ends of that interval),
+        `method` (how it was found: `student`, `bootstrap` or, of one run, `batch means`), `note` (why there
+        is none). `std` is null below two runs.
         """
         return pl.DataFrame(self.rows(), schema=_TABLE, orient="row")
 
-    def differences(self, baseline: str | None = None) -> pl.DataFrame:
+    def differences(self, baseline: str | None = None, metrics: Sequence[str] | None = None) -> pl.DataFrame:
         """Return how each other setting differs from `baseline` (the first one by default).
 
         Runs with the same seed meet the same traffic and are compared with each other. Columns: `setting`,
         `baseline`, `metric`, `unit`, `difference` (mean of setting minus baseline), `std`, `ci95` (half-width
-        of the 95 % interval of `difference`), `runs` (pairs).
+        of the 95 % interval of `difference`), `runs` (pairs), `ci_low` and `ci_high` (its ends), `method`,
+        `p` (of no difference), `p_holm` (the same corrected over all rows of the frame) and `verdict`.
+        `metrics` are all by default; the fewer, the weaker the correction. `UsageError` if one is unknown.
         """
+        from bentpipe.comparing import chosen, verdict
+
         baseline = self.settings[0] if baseline is None else baseline
         self._setting(baseline)
-        rows = []
+        wanted = METRICS if metrics is None else chosen(metrics)
+        values = self.values()
+        labels, summaries = list[tuple[str, str, str, str]](), list[Summary]()
         for setting in self.settings:
             if setting == baseline:
                 continue
-            for metric in METRICS:
-                pairs = [
-                    (self._values[setting, seed][metric.name], self._values[baseline, seed][metric.name])
-                    for seed in self.seeds
-                ]
-                found = summarise([a - b if a is not None and b is not None else None for a, b in pairs])
-                rows.append(
-                    (
-                        setting,
-                        baseline,
-                        metric.name,
-                        metric.unit,
-                        found.mean,
-                        found.std,
-                        found.ci95,
-                        found.runs,
-                    )
-                )
+            for metric in wanted:
+                labels.append((setting, baseline, metric.name, metric.unit))
+                summaries.append(paired(values[setting][metric.name], values[baseline][metric.name]))
+        rows = [
+            (
+                *label,
+                found.mean,
+                found.std,
+                found.ci95,
+                found.runs,
+                found.low,
+                found.high,
+                found.method,
+                found.p,
+                p,
+                verdict(label[0], baseline, found, p),
+            )
+            for label, found, p in zip(labels, summaries, holm([each.p for each in summaries]), strict=True)
+        ]
         return pl.DataFrame(rows, schema=_DIFFERENCES, orient="row")
+
+    def comparisons(
+        self,
+        metrics: Sequence[str] | None = None,
+        settings: Sequence[str] | None = None,
+        other: "Result | None" = None,
+    ) -> pl.DataFrame:
+        """Return how each setting compares with each other one, or with its namesake in another result.
+
+        `metrics` are by default those that rank settings; `settings` are all. Columns: `a`, `b`, `metric`,
+        `unit`, `mean_a`, `mean_b`, `runs_a`, `runs_b`, `difference` (of a minus b), `ci95`, `ci_low`,
+        `ci_high`, `method`, `pairing` (`paired by seed` or `independent`), `runs`, `p`, `p_holm` (corrected
+        over all rows of the frame), `verdict` (`A is higher`, `no difference seen`). Raises `UsageError` if
+        there is nothing to compare, or no such metric.
+        """
+        from bentpipe.comparing import between, chosen, frame, within
+
+        wanted = chosen(metrics)
+        if other is None:
+            return frame(within(self, wanted, settings))
+        return frame(between(self, other, wanted, settings))
 
     def ranking(self) -> pl.DataFrame:
         """Return the settings in the order of their mean rank, the best first.

@@ -5,7 +5,7 @@ docs/statistics.md says what each interval means and where it comes from.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -61,7 +61,15 @@ class Summary:
     p: float | None = None
     """Two-sided p-value of a true mean of zero, by the same method; None without an interval."""
     note: str | None = None
-    """Why there is no interval where there might be one."""
+    """Why there is no interval where there might be one, or not the one that there might be."""
+
+    def times(self, factor: float) -> "Summary":
+        """Return it in another unit, of which the old one has `factor`, above 0."""
+        mean, std, ci95, low, high = (
+            None if value is None else value * factor
+            for value in (self.mean, self.std, self.ci95, self.low, self.high)
+        )
+        return replace(self, mean=mean, std=std, ci95=ci95, low=low, high=high)
 
 
 def half_width(std: float, runs: int) -> float:

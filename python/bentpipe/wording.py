@@ -5,6 +5,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from bentpipe.statistics import BOOTSTRAP
+
 __all__ = [
     "ROUNDING",
     "as_printed",
@@ -12,6 +14,8 @@ __all__ = [
     "clock",
     "convert",
     "difference",
+    "likelihood",
+    "measured",
     "number",
     "paragraphs",
     "plural",
@@ -67,6 +71,23 @@ def quantity(mean: float | None, ci95: float | None) -> str:
     if ci95 < 0.5 * 10.0**-decimals:
         return f"{number(mean)} ± 0"
     return f"{number(mean, decimals)} ± {number(ci95, decimals)}"
+
+
+def measured(found: Mapping[str, Any], name: str = "mean") -> str:
+    """Write a mean with its interval: `12.3 ± 0.4`, or `12.3 [12.0, 12.9]` if by the bootstrap."""
+    mean, ci95 = found[name], found["ci95"]
+    if found["method"] != BOOTSTRAP or not ci95:
+        return quantity(mean, ci95)
+    decimals = max(0, min(5, 1 - math.floor(math.log10(ci95))))
+    low, high = number(found["ci_low"], decimals), number(found["ci_high"], decimals)
+    return f"{number(mean, decimals)} [{low}, {high}]"
+
+
+def likelihood(p: float | None) -> str:
+    """Write a p-value; a dash for None."""
+    if p is None:
+        return "–"
+    return "< 0.0001" if p < 0.0001 else f"{p:.4f}" if p < 0.01 else f"{p:.2f}"
 
 
 def spread(found: Mapping[str, Any]) -> str:

@@ -41,7 +41,8 @@ def test_json_is_all_there_is_on_stdout(bentpipe: Command, tmp_path: Path) -> No
     done = bentpipe("compare", *QUICK, *PAIR, "--format", "json", "--out", "here", check=0)
     rows = json.loads(done.stdout)
     assert len(rows) == 2 * len(METRICS)
-    assert all(set(row) == {"setting", "metric", "unit", "mean", "std", "ci95", "runs"} for row in rows)
+    keys = {"setting", "metric", "unit", "mean", "std", "ci95", "runs", "ci_low", "ci_high", "method", "note"}
+    assert all(set(row) == keys for row in rows)
     assert rows == bp.open(tmp_path / "here").rows()
 
 
@@ -59,6 +60,10 @@ def test_json_without_finished_flows_has_null_and_no_nan(bentpipe: Command) -> N
         "std": None,
         "ci95": None,
         "runs": 0,
+        "ci_low": None,
+        "ci_high": None,
+        "method": None,
+        "note": None,
     }
 
 

@@ -155,7 +155,7 @@ def test_one_run_of_one_setting_has_a_report_too(
     result = bp.run(scenario, out=tmp_path / "out")
     page, complaints, _ = opened(browser, result.report(tmp_path / "alone.html"), 1280)
     assert complaints == []
-    assert "no confidence intervals" in page.inner_text(".warnings")
+    assert "differences may be chance" in page.inner_text(".warnings")
     assert "Differences" not in page.inner_text("main")
     page.close()
 
