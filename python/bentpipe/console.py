@@ -1,5 +1,6 @@
 """What the terminal shows: progress on stderr, tables on stdout."""
 
+import math
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -16,6 +17,7 @@ from bentpipe.ranking import CRITERIA, MANY, ranking
 from bentpipe.result import Result
 from bentpipe.validate import Validation
 from bentpipe.wording import as_printed, difference, likelihood, measured, number, plural, quantity, spread
+from bentpipe.wording import as_printed, clock, difference, plural, quantity, spread
 
 __all__ = [
     "Bar",
@@ -114,6 +116,54 @@ class Lines:
 
     def close(self) -> None:
         """Do nothing."""
+
+
+class Rate:
+    """How a sweep goes on: runs done, a second, left and failed; a line now and then where nobody watches."""
+
+    _EVERY = 10.0
+    """Seconds between two lines, where the output is no terminal."""
+
+    def __init__(self, console: Console) -> None:
+        """Write to `console`."""
+        self._console = console
+        self._start = self._told = time.monotonic()
+        self._there = self._total = self._done = -1
+        self._live = console.is_terminal
+
+    def tell(self, done: int, total: int, failed: int) -> None:
+        """Say where the sweep is."""
+        now = time.monotonic()
+        if total != self._total or done < self._done:
+            # More runs are wanted than before.
+            self._start = self._told = now
+            self._there = self._done = done
+            self._total = total
+            if not self._live and done < total:
+                there = f", {done} of them are there already" if done else ""
+                self._console.print(f"Simulating {plural(total, 'run')}{there}", markup=False)
+            return
+        self._done = done
+        if now - self._told < (0.2 if self._live else self._EVERY) and done < total:
+            return
+        self._told = now
+        text = progress_text(done, total, failed, done - self._there, now - self._start)
+        self._console.print(text, markup=False, end="\r" if self._live else "\n")
+
+    def close(self) -> None:
+        """End the line."""
+        if self._live and self._there >= 0:
+            self._console.print()
+            self._live = False
+
+
+def progress_text(done: int, total: int, failed: int, new: int, seconds: float) -> str:
+    """Write how a sweep goes on, of which `new` runs were finished in so many seconds."""
+    rate = new / seconds if seconds > 0 else 0.0
+    text = f"{done:,} of {plural(total, 'run')}, {rate:,.1f} a second"
+    if rate > 0 and done < total:
+        text += f", {clock(math.ceil((total - done) / rate))} left"
+    return text + (f", {failed} failed" if failed else "")
 
 
 def watcher() -> Bar | Lines:

@@ -142,6 +142,7 @@ PAGES = [
     "docs/markov.md",
     "docs/validation.md",
     "docs/kernel.md",
+    "docs/sweep.md",
 ]
 
 
