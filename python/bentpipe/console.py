@@ -16,8 +16,17 @@ from bentpipe.metrics import METRICS
 from bentpipe.ranking import CRITERIA, MANY, ranking
 from bentpipe.result import Result
 from bentpipe.validate import Validation
-from bentpipe.wording import as_printed, difference, likelihood, measured, number, plural, quantity, spread
-from bentpipe.wording import as_printed, clock, difference, plural, quantity, spread
+from bentpipe.wording import (
+    as_printed,
+    clock,
+    difference,
+    likelihood,
+    measured,
+    number,
+    plural,
+    quantity,
+    spread,
+)
 
 __all__ = [
     "Bar",
