@@ -560,6 +560,7 @@ def model_solve(
 
 
 @model_.command("stability", short_help="Say how far it is from oscillation.")
+@click.argument("scenario")
 @_scenario_options
 @click.option(
     "--settings",
