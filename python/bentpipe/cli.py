@@ -853,6 +853,7 @@ def validate(
 
 
 @cli.command(short_help="Simulate many points of a scenario.")
+@click.argument("scenario")
 @_scenario_options
 @click.option(
     "--vary",
