@@ -76,6 +76,11 @@ def _scenario_options(function: _Function) -> _Function:
 def _run_options(function: _Function) -> _Function:
     for option in (
         click.option(
+            "--warmup",
+            metavar="TIME",
+            help="Time that is discarded before measuring (run.warmup).",
+        ),
+        click.option(
             "--format",
             "form",
             type=click.Choice(["table", "json"]),
@@ -291,6 +296,7 @@ def _simulate(
     scenario: str,
     overrides: tuple[str, ...],
     duration: str | None,
+    warmup: str | None,
     settings: list[str] | None,
     metrics: "list[Metric] | None" = None,
     runs: int | None,
@@ -313,6 +319,7 @@ def _simulate(
     from bentpipe.plan import make_plan
     from bentpipe.ranking import BEHIND_PEP
     from bentpipe.store import REPORT, Store, default_folder, pairs, run_folder
+    from bentpipe.warmup import warnings as unsettled
     from bentpipe.wording import plural
 
     _check_counts(runs, jobs, force=force, resume=resume, out=out)
@@ -320,6 +327,8 @@ def _simulate(
         raise UsageError(
             "--pcap-link, --pcap-packets and --pcap-snap need --pcap DIR, the folder to write to"
         )
+    if warmup is not None:
+        overrides = (*overrides, f"run.warmup={warmup}")
     loaded = _load(scenario, overrides, duration)
     # None: the scenario as it is; no names: those that the scenario compares.
     names = loaded.settings if settings == [] else settings
@@ -348,6 +357,8 @@ def _simulate(
             result.report()
     for warning in captures.warnings if captures else ():
         err.print(f"warning: {warning} (--pcap-packets)", markup=False)
+    for warning in unsettled(result.settled):
+        err.print(f"warning: {warning}", markup=False)
     if form == "json":
         if metrics is None:
             click.echo(json.dumps(result.rows(), indent=2, ensure_ascii=False, allow_nan=False))

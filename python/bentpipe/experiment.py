@@ -90,7 +90,7 @@ def execute(
             raise
     result = Result(store.folder, unfinished=True)
     if todo or not store.complete:
-        store.finish(result.metrics(), result.rows())
+        store.finish(result.metrics(), result.rows(), result.warmup().rows(named=True))
     return Result(store.folder)
 
 

@@ -18,6 +18,7 @@ from bentpipe.scripts import VEGA_LITE
 from bentpipe.statistics import LEVEL
 from bentpipe.store import REPORT
 from bentpipe.traces import trace_figures
+from bentpipe.warmup import warnings as unsettled
 from bentpipe.wording import brief, clock, convert, likelihood, measured, number, paragraphs, plural
 
 __all__ = [
@@ -60,6 +61,7 @@ def render(result: Result) -> str:
         differences=_difference_rows(result),
         parameters=parameters(manifest["settings"]),
         warnings=_warnings(result),
+        settled=_settled(result),
         title=manifest["scenario"]["title"] or manifest["scenario"]["name"],
         kicker=dated(manifest),
     )
@@ -157,12 +159,29 @@ def _warnings(result: Result) -> list[str]:
     ]
     if result.manifest["scenario"]["overrides"] and not result.manifest["printed"]:
         lines.append("The scenario was changed: values that its source may print are not shown beside these.")
+    lines += unsettled(result.settled)
     if len(result.seeds) == 1:
         lines.append(
             "One run per setting: intervals, where there are any, come from batches of its samples, and"
             " differences may be chance."
         )
     return lines
+
+
+def _settled(result: Result) -> list[dict[str, Any]]:
+    """Return what MSER-5 says of the warm-up, a row for each setting and quantity."""
+    return [
+        {
+            "setting": each.setting,
+            "label": each.quantity.label,
+            "unit": each.quantity.unit,
+            "end": "not within half of the time" if each.detected is None else f"{brief(each.detected)} s",
+            "before": number(each.before),
+            "after": number(each.after),
+            "certain": each.clear,
+        }
+        for each in result.settled
+    ]
 
 
 def _methods(result: Result) -> list[str]:

@@ -16,6 +16,7 @@ from bentpipe.metrics import METRICS, Recorded, evaluate
 from bentpipe.statistics import Summary, holm, paired, summarise
 from bentpipe.steady import batch_means
 from bentpipe.store import COUNTERS, MANIFEST, TABLES, TRACE, missing_runs, read_manifest, run_folder
+from bentpipe.warmup import SCHEMA, Warmup, detected
 
 __all__ = ["Result", "open_result"]
 
@@ -267,6 +268,22 @@ class Result:
             for each in ranking(self)
         ]
         return pl.DataFrame(rows)
+
+    @cached_property
+    def settled(self) -> list[Warmup]:
+        """How long the main series of each setting took to settle, by MSER-5."""
+        scenario = self.manifest["scenario"]
+        return detected(self.settings, self.seeds, lambda s, n: self._read(s, n, "series"), scenario)
+
+    def warmup(self) -> pl.DataFrame:
+        """Return how long the main series of each setting took to settle, by MSER-5 (docs/statistics.md).
+
+        Columns: `setting`, `series`, `unit`, `discarded` (the scenario's warm-up [s]), `detected` (what to
+        discard, median over the runs [s]; null if most do not settle), `mean_before`, `mean_after` (of
+        what was measured, before and after that moment), `clear` (whether these differ by more than chance
+        would have them), `runs`.
+        """
+        return pl.DataFrame([each.row() for each in self.settled], schema=SCHEMA)
 
     def series(self, name: str) -> pl.DataFrame:
         """Return one column of the time series of every run: `setting`, `seed`, `time` [s], `value`.

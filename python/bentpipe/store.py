@@ -161,10 +161,16 @@ class Store:
         self._manifest["runs"].append(entry)
         self._write_manifest()
 
-    def finish(self, metrics: pl.DataFrame, comparison: list[dict[str, Any]]) -> None:
-        """Write the tables that sum the runs up, then declare the result complete."""
+    def finish(
+        self, metrics: pl.DataFrame, comparison: list[dict[str, Any]], warmup: list[dict[str, Any]]
+    ) -> None:
+        """Write the tables that sum the runs up, then declare the result complete.
+
+        `warmup` says when runs had settled, for the manifest.
+        """
         files.write(self.folder / METRICS, _parquet(metrics))
         files.write_json(self.folder / COMPARISON, comparison)
+        self._manifest["warmup"] = warmup
         self._manifest["status"] = "complete"
         self._manifest["finished"] = _now()
         self._write_manifest()

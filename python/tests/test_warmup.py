@@ -1,0 +1,78 @@
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from conftest import Command
+
+import bentpipe as bp
+from bentpipe.store import read_manifest
+from bentpipe.warmup import detected, warnings
+
+INTERVAL = 0.1
+
+
+def table(seed: int, rise: int) -> pl.DataFrame:
+    """Return a series of 200 s in which the queue grows from 0 to 50 packets within `rise` samples."""
+    random = np.random.default_rng(seed)
+    ramp = np.minimum(1.0, np.arange(1, 2001) / max(rise, 1))
+    queue = pl.Series((50 * ramp + random.normal(0, 2, 2000)).round()).cast(pl.UInt32, strict=False)
+    rate = pl.Series([None, *(random.normal(4e6, 1e5, 1999))], dtype=pl.Float64)
+    return pl.DataFrame({"utilization_out": rate, "transmit_queue": queue.fill_null(0)})
+
+
+def test_a_queue_that_grows_into_the_measured_time_is_told_with_numbers() -> None:
+    tables = {("slow", seed): table(seed, 400) for seed in (1, 2, 3)}
+    tables |= {("quick", seed): table(seed, 0) for seed in (1, 2, 3)}
+    found = detected(
+        ["slow", "quick"], [1, 2, 3], lambda s, n: tables[s, n], {"warmup": 10.0, "sample_interval": INTERVAL}
+    )
+    assert [(each.setting, each.quantity.series) for each in found] == [
+        ("slow", "utilization_out"),
+        ("slow", "transmit_queue"),
+        ("quick", "utilization_out"),
+        ("quick", "transmit_queue"),
+    ]
+    slow = found[1]
+    # The ramp is 40 s long, and its last few seconds are hardly to be told from the rest.
+    assert slow.detected is not None
+    assert 40 <= slow.detected <= 52
+    assert slow.clear
+    assert slow.after == pytest.approx(50, abs=0.5)
+    assert slow.before == pytest.approx(50 * (slow.detected - 10) / 40 / 2, rel=0.1)
+    assert not any(each.clear for each in found if each is not slow)
+    (line,) = warnings(found)
+    assert line.startswith("slow: a warm-up of 10 s is too short by MSER-5: transmit queue settles at ")
+    assert line.endswith(f"--warmup {slow.detected:g}s would discard that")
+
+
+def test_a_queue_that_grows_all_the_time_does_not_settle() -> None:
+    scenario = {"warmup": 10.0, "sample_interval": INTERVAL}
+    found = detected(["slow"], [1], lambda _, seed: table(seed, 2000), scenario)
+    assert found[1].detected is None
+    (line,) = warnings(found)
+    assert "does not settle within the first half of the measured time is transmit queue;" in line
+
+
+def test_the_manifest_and_the_frame_say_what_was_detected(result: bp.Result) -> None:
+    frame = result.warmup()
+    assert frame.rows(named=True) == read_manifest(result.folder)["warmup"]
+    assert set(frame["series"]) == {"utilization_out", "transmit_queue", "pep_buffers"}
+    assert set(frame["discarded"]) == {10.0}
+    assert set(frame["runs"]) == {2}
+    for row in frame.drop_nulls("detected").iter_rows(named=True):
+        assert 10 <= row["detected"] <= 20
+
+
+def test_the_command_warns_of_a_short_warm_up_and_takes_a_longer_one(
+    bentpipe: Command, tmp_path: Path
+) -> None:
+    quick = ("run", "small-gateway", "--duration", "40 s", "--runs", "3")
+    done = bentpipe(*quick, "--warmup", "0s", "--out", "short", check=0)
+    assert "warning: red: a warm-up of 0 s is too short by MSER-5: rate" in done.stderr
+    assert "is too short by MSER-5" in (tmp_path / "short" / "report.html").read_text(encoding="utf-8")
+    done = bentpipe(*quick, "--warmup", "10s", "--out", "long", check=0)
+    assert "MSER-5" not in done.stderr
+    assert bp.open(tmp_path / "long").manifest["scenario"]["warmup"] == 10.0
+    done = bentpipe(*quick, "--warmup", "soon", check=2)
+    assert "run.warmup=soon" in done.stderr
