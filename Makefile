@@ -6,7 +6,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help run test check-rust check-python test-rust test-python kernel bench fuzz fmt docs choosing gateway-models series lock setup clean
+.PHONY: help run test check-rust check-python test-rust test-python kernel coverage bench fuzz fmt docs choosing gateway-models series lock setup clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -64,6 +64,9 @@ test-python: $(CORE) $(VENV)/.dev
 
 kernel: $(CORE) $(VENV)/.dev ## compare our TCP with the TCP of this machine's kernel, as root: four minutes
 	$(BIN)/python python/tests/kernel/compare.py
+
+coverage: $(CORE) $(VENV)/.dev ## count how often intervals of a known queue hold the true value: a quarter of a minute
+	$(BIN)/python python/tests/known_queue.py
 
 bench: ## measure the speed of each algorithm and of the simulator
 	cargo bench --locked --quiet -p bentpipe-queue
