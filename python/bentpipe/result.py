@@ -180,7 +180,7 @@ class Result:
             if metric.mean_of is None or value is None:
                 found.append(plain)
                 continue
-            known = batch_means(recorded.samples(metric.mean_of).to_numpy())
+            known = batch_means(recorded.samples(metric.mean_of).to_list())
             found.append(known.times(value / known.mean) if known.mean else plain)
         return found
 

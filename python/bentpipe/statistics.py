@@ -7,10 +7,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 __all__ = [
     "BATCH_MEANS",
@@ -36,8 +37,6 @@ _RESAMPLES = 9999
 _SEED = 20070401
 _ROUNDING = 1e-12
 """A difference that is so small a share of the two values is the computer's."""
-
-_Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +85,7 @@ def summarise(values: Sequence[float | None]) -> Summary:
     mean, std = _moments(known)
     if runs == 1:
         return Summary(mean, None, None, 1)
-    found = _judge(mean, [np.array(known)], [std / math.sqrt(runs)], half_width(std, runs))
+    found = _judge(mean, [known], [std / math.sqrt(runs)], half_width(std, runs))
     return Summary(mean, std, (found.high - found.low) / 2 if found.skew else found.half, runs, *found.rest)
 
 
@@ -115,7 +114,7 @@ def difference(ours: Sequence[float | None], theirs: Sequence[float | None]) -> 
     shares = sum(part**2 / (size - 1) for part, size in zip(parts, (len(first), len(second)), strict=True))
     freedom = sum(parts) ** 2 / shares if shares else 1.0
     half = _student(freedom) * math.sqrt(sum(parts))
-    found = _judge(gap, [np.array(first), -np.array(second)], errors, half, freedom)
+    found = _judge(gap, [first, [-value for value in second]], errors, half, freedom)
     return Summary(gap, None, (found.high - found.low) / 2 if found.skew else half, runs, *found.rest)
 
 
@@ -151,14 +150,14 @@ class _Judged:
 
 
 def _judge(
-    mean: float, samples: list[_Floats], errors: list[float], half: float, freedom: float | None = None
+    mean: float, samples: list[list[float]], errors: list[float], half: float, freedom: float | None = None
 ) -> _Judged:
     """Find the interval of a sum of the means of independent samples, and the p-value of a sum of zero.
 
     `errors` are the standard errors of those means, `half` is the half-width by Student's distribution of so
     many degrees of freedom (by default those of one sample).
     """
-    # SciPy is 30 MB that a program without statistics need not carry.
+    # SciPy is 30 MB that a single run need not carry, and NumPy 12 MB.
     from scipy.special import stdtr
 
     error = math.sqrt(sum(each**2 for each in errors))
@@ -168,6 +167,8 @@ def _judge(
     plain = _Judged(half, mean - half, mean + half, STUDENT, float(2 * stdtr(freedom, -abs(mean / error))))
     if not any(_skew(sample) for sample in samples):
         return plain
+    import numpy as np
+
     pivots = _pivots(samples)
     if pivots is None:
         note = "not normal, but with too few different values for the bootstrap"
@@ -181,23 +182,27 @@ def _judge(
     return _Judged(half, float(low), float(high), BOOTSTRAP, p, skew=True)
 
 
-def _skew(sample: _Floats) -> bool:
+def _skew(sample: list[float]) -> bool:
     """Return whether Shapiro and Wilk's test, where it is asked, takes the sample for not normal."""
-    if not _FEWEST <= len(sample) <= _MOST or np.ptp(sample) == 0:
+    if not _FEWEST <= len(sample) <= _MOST or min(sample) == max(sample):
         return False
     from scipy.stats import shapiro
 
     # The test does not like values that are large beside their differences.
-    return bool(shapiro((sample - sample.mean()) / sample.std()).pvalue < LEVEL)
+    mean, std = _moments(sample)
+    return bool(shapiro([(value - mean) / std for value in sample]).pvalue < LEVEL)
 
 
-def _pivots(samples: list[_Floats]) -> _Floats | None:
+def _pivots(samples: list[list[float]]) -> "npt.NDArray[np.float64] | None":
     """Return how far the means of resamples are from the samples', in standard errors of theirs, sorted.
 
     None if a resample has no spread.
     """
+    import numpy as np
+
     gap, square = np.zeros(_RESAMPLES), np.zeros(_RESAMPLES)
-    for stream, sample in enumerate(samples):
+    for stream, values in enumerate(samples):
+        sample = np.array(values)
         drawn = sample[_draws(len(sample), stream)]
         gap += drawn.mean(axis=1) - sample.mean()
         square += drawn.var(axis=1, ddof=1) / len(sample)
@@ -205,8 +210,10 @@ def _pivots(samples: list[_Floats]) -> _Floats | None:
 
 
 @lru_cache(maxsize=4)
-def _draws(size: int, stream: int) -> npt.NDArray[np.int16]:
+def _draws(size: int, stream: int) -> "npt.NDArray[np.int16]":
     """Return which values each resample takes: the same for every quantity, so that they can be compared."""
+    import numpy as np
+
     random = np.random.Generator(np.random.PCG64([_SEED, stream, size]))
     return random.integers(0, size, (_RESAMPLES, size), dtype=np.int16)
 

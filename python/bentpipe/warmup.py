@@ -92,7 +92,7 @@ def detected(
             if quantity.series not in tables[0].columns:
                 continue
             columns = [table[quantity.series].cast(pl.Float64).fill_nan(None) for table in tables]
-            runs = [(column.drop_nulls() * quantity.factor).to_numpy() for column in columns]
+            runs = [(column.drop_nulls() * quantity.factor).to_list() for column in columns]
             what = settling(runs)
             end = None if what.samples is None else round(discarded + what.samples * interval, 9)
             found.append(
