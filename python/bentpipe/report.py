@@ -228,6 +228,7 @@ def _metric_rows(result: Result) -> list[dict[str, Any]]:
             cells = [
                 {
                     "value": measured(stats[setting, metric.name]),
+                    "note": stats[setting, metric.name]["note"] or "",
                     "printed": _printed(result, setting, metric),
                 }
                 for setting in result.settings

@@ -110,13 +110,13 @@ def warnings(found: Sequence[Warmup]) -> list[str]:
         never = [each.quantity.label for each in mine if each.detected is None]
         if late:
             parts = [
-                f"{each.quantity.label} settles at {brief(each.detected or 0.0)} s ({number(each.before)}"
-                f" {each.quantity.unit} until then, {number(each.after)} afterwards)"
+                f"{each.quantity.label} from {brief(each.detected or 0.0)} s on ({number(each.before)}"
+                f" {each.quantity.unit} before, {number(each.after)} since)"
                 for each in late
             ]
             end = brief(max(each.detected or 0.0 for each in late))
             lines.append(
-                f"{setting}: a warm-up of {brief(late[0].discarded)} s is too short by MSER-5:"
+                f"{setting}: a warm-up of {brief(late[0].discarded)} s is too short; settled by MSER-5:"
                 f" {', '.join(parts)}; --warmup {end}s would discard that"
             )
         if never:

@@ -42,7 +42,7 @@ def test_a_queue_that_grows_into_the_measured_time_is_told_with_numbers() -> Non
     assert slow.before == pytest.approx(50 * (slow.detected - 10) / 40 / 2, rel=0.1)
     assert not any(each.clear for each in found if each is not slow)
     (line,) = warnings(found)
-    assert line.startswith("slow: a warm-up of 10 s is too short by MSER-5: transmit queue settles at ")
+    assert line.startswith("slow: a warm-up of 10 s is too short; settled by MSER-5: transmit queue from ")
     assert line.endswith(f"--warmup {slow.detected:g}s would discard that")
 
 
@@ -69,8 +69,13 @@ def test_the_command_warns_of_a_short_warm_up_and_takes_a_longer_one(
 ) -> None:
     quick = ("run", "small-gateway", "--duration", "40 s", "--runs", "3")
     done = bentpipe(*quick, "--warmup", "0s", "--out", "short", check=0)
-    assert "warning: red: a warm-up of 0 s is too short by MSER-5: rate" in done.stderr
-    assert "is too short by MSER-5" in (tmp_path / "short" / "report.html").read_text(encoding="utf-8")
+    assert (
+        "warning: red: a warm-up of 0 s is too short; settled by MSER-5: rate sent on the link from"
+        in done.stderr
+    )
+    assert "is too short; settled by MSER-5" in (tmp_path / "short" / "report.html").read_text(
+        encoding="utf-8"
+    )
     done = bentpipe(*quick, "--warmup", "10s", "--out", "long", check=0)
     assert "MSER-5" not in done.stderr
     assert bp.open(tmp_path / "long").manifest["scenario"]["warmup"] == 10.0
