@@ -576,7 +576,8 @@ def model_solve(
 @click.option(
     "--settings",
     metavar="A,B,…",
-    help='Settings to analyse, for example "RED 4,pi,avqred"; default: the scenario\'s.',
+    help='Settings to analyse, for example "RED 4,pi,avqred"; default: the scenario\'s, for a map those that'
+    " are covered and pi.",
 )
 @click.option(
     "--vary",

@@ -32,7 +32,14 @@ def _helps(name: str, group: click.Group) -> list[str]:
     parts = []
     for each, command in group.commands.items():
         whole = f"{name} {each}"
-        context = click.Context(command, info_name=whole, terminal_width=90, max_content_width=90)
+        # With the names that the command itself gives its option for help, whoever asked for that first.
+        context = click.Context(
+            command,
+            info_name=whole,
+            terminal_width=90,
+            max_content_width=90,
+            help_option_names=cli.context_settings["help_option_names"],
+        )
         parts.append(f"## `{whole}`\n\n```text\n{command.get_help(context)}\n```\n")
         if isinstance(command, click.Group):
             parts += _helps(whole, command)

@@ -206,6 +206,16 @@ def _schema(varied: list[str]) -> dict[str, Any]:
     }
 
 
+def _covered(loaded: _core.Scenario) -> list[str]:
+    """Return the scenario's settings that the analysis covers, and PI for comparison; none if it has none."""
+    if not loaded.settings:
+        return []
+    table = margins(loaded)
+    without = pl.col("error").str.contains("does not say where it stands still").fill_null(value=False)
+    names: list[str] = table.filter(~without)["setting"].to_list()
+    return names if "pi" in names else [*names, "pi"]
+
+
 @dataclass(frozen=True)
 class StabilityMap:
     """The margins over two parameters."""
@@ -244,11 +254,20 @@ def stability_map(
     seed: int | None = None,
     threads: int | None = None,
 ) -> StabilityMap:
-    """Return the margins of a scenario over the values [SI units] of two of `AXES`."""
+    """Return the margins of a scenario over the values [SI units] of two of `AXES`.
+
+    `settings` default to those of the scenario's that the analysis covers, and PI.
+    """
     loaded = scenario if isinstance(scenario, _core.Scenario) else load(scenario)
     if x[0] == y[0]:
         raise UsageError(f"map: found {x[0]} on both axes; allowed: two of {', '.join(AXES)}")
-    table = margins(loaded, settings, vary={x[0]: x[1], y[0]: y[1]}, seed=seed, threads=threads)
+    table = margins(
+        loaded,
+        settings or _covered(loaded) or None,
+        vary={x[0]: x[1], y[0]: y[1]},
+        seed=seed,
+        threads=threads,
+    )
     names = list(dict.fromkeys(table["setting"].to_list()))
     return StabilityMap(loaded.name, _equations(loaded), AXES[x[0]], AXES[y[0]], names, table)
 
