@@ -318,6 +318,7 @@ def _simulate(
     from bentpipe.experiment import cores, execute
     from bentpipe.plan import make_plan
     from bentpipe.ranking import BEHIND_PEP
+    from bentpipe.statistics import BOOTSTRAP
     from bentpipe.store import REPORT, Store, default_folder, pairs, run_folder
     from bentpipe.warmup import warnings as unsettled
     from bentpipe.wording import plural
@@ -371,7 +372,12 @@ def _simulate(
     if behind := [name for name in result.settings if result.setting_info(name).get("behind_pep")]:
         out_console.print(f"* {BEHIND_PEP}: {', '.join(behind)}.", markup=False)
     if len(result.seeds) > 1:
-        out_console.print(f"Mean ± 95 % confidence interval over {len(result.seeds)} runs per setting.")
+        skew = any(row["method"] == BOOTSTRAP for row in result.rows())
+        out_console.print(
+            f"Mean ± 95 % confidence interval over {len(result.seeds)} runs per setting"
+            + ("; in brackets, by the bootstrap, where they are not normal." if skew else "."),
+            markup=False,
+        )
     elif any(row["ci95"] is not None for row in result.rows()):
         out_console.print("Mean ± 95 % confidence interval of one run's mean, from batches of its samples.")
     if metrics is not None:

@@ -87,7 +87,8 @@ def likelihood(p: float | None) -> str:
     """Write a p-value; a dash for None."""
     if p is None:
         return "–"
-    return "< 0.0001" if p < 0.0001 else f"{p:.4f}" if p < 0.01 else f"{p:.2f}"
+    decimals = 4 if p < 0.01 else 3 if p < 0.1 else 2
+    return "< 0.0001" if p < 0.0001 else f"{p:.{decimals}f}"
 
 
 def spread(found: Mapping[str, Any]) -> str:

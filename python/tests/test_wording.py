@@ -1,6 +1,6 @@
 import pytest
 
-from bentpipe.wording import brief, clock, convert, number, paragraphs, plural, quantity
+from bentpipe.wording import brief, clock, convert, likelihood, measured, number, paragraphs, plural, quantity
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,19 @@ from bentpipe.wording import brief, clock, convert, number, paragraphs, plural, 
 )
 def test_quantity(mean: float | None, ci95: float | None, text: str) -> None:
     assert quantity(mean, ci95) == text
+
+
+@pytest.mark.parametrize(
+    ("method", "text"), [("student", "11.1 ± 1.0"), ("bootstrap", "11.1 [10.3, 12.4]"), (None, "11.1 ± 1.0")]
+)
+def test_measured(method: str | None, text: str) -> None:
+    found = {"mean": 11.12, "ci95": 1.04, "ci_low": 10.31, "ci_high": 12.39, "method": method}
+    assert measured(found) == text
+
+
+def test_likelihood() -> None:
+    values = (None, 0.00004, 0.00123, 0.0478, 1.0)
+    assert [likelihood(p) for p in values] == ["–", "< 0.0001", "0.0012", "0.048", "1.00"]
 
 
 def test_numbers() -> None:
