@@ -186,7 +186,9 @@ def grid(headings: Sequence[str], rows: Iterable[Sequence[str]], *, right: int |
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
     for index, heading in enumerate(headings):
         number = right is not None and index >= right
-        table.add_column(heading, justify="right" if number else "left", overflow="fold", no_wrap=number)
+        table.add_column(
+            Text(heading), justify="right" if number else "left", overflow="fold", no_wrap=number
+        )
     for row in rows:
         table.add_row(*map(Text, row))
     return table

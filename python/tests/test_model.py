@@ -79,6 +79,26 @@ def test_the_gateway_equations_are_those_of_a_second_writing() -> None:
     assert found[2] / (8 * 1400) == pytest.approx(load, rel=0.002)
 
 
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("byun2007-gateway", ["RED 4", "RED FC 1", "RED FC 5"]),
+        ("byun-generic", ["RED 11/33", "ARED 11/33", "AVQRED 11/33"]),
+        ("red-dumbbell", ["RED 60/120", "avqred", "droptail"]),
+    ],
+)
+def test_half_the_step_changes_the_mean_queue_by_less_than_a_hundredth(
+    name: str, settings: list[str]
+) -> None:
+    """With the equations of each paper, as their scenarios are shipped."""
+    queue = {}
+    for step in ("1 ms", "0.5 ms"):
+        scenario = bp.load(name, {"model.step": step, "run.warmup": "60 s", "run.duration": "60 s"})
+        tables = model(scenario, settings).tables
+        queue[step] = [moments(tables[each], QUANTITIES[2])[0] for each in settings]
+    assert queue["0.5 ms"] == pytest.approx(queue["1 ms"], rel=0.01)
+
+
 def test_columns_are_those_of_a_simulation() -> None:
     scenario = bp.load("red-dumbbell", {"run.warmup": "1 s", "run.duration": "2 s"})
     simulated = bp.compare(scenario, ["RED 60/120"], runs=1).one("series", "RED 60/120", 1)

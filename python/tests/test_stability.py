@@ -142,6 +142,8 @@ def test_the_command(tmp_path: Path) -> None:
     shown = CliRunner().invoke(cli, [*arguments, "--vary", "connections=40:60:2"])
     assert shown.exit_code == 0, shown.output
     assert "no operating point" in shown.output
+    # What is in brackets is a unit, not markup.
+    assert "delay [ms]" in CliRunner().invoke(cli, arguments).stdout
     rows = json.loads(CliRunner().invoke(cli, [*arguments, "--format", "json"]).stdout)
     assert [row["setting"] for row in rows] == ["pi", "droptail"]
     assert rows[0]["stable"]

@@ -321,10 +321,12 @@ impl<'a> Found<'a> {
                 if !gateway.aqm.is_none()
                     && (gateway.watch, gateway.mark) != (Place::Transmit, Place::Receive)
                 {
+                    let name = |place| if place == Place::Receive { "receive" } else { "transmit" };
                     return wrong(format!(
-                        "gateway: found watch = {:?} and mark = {:?}; allowed in a fluid model: an AQM that watches the \
+                        "gateway: found watch = {} and mark = {}; allowed in a fluid model: an AQM that watches the \
                          transmit queue and marks at the receive queue",
-                        gateway.watch, gateway.mark
+                        name(gateway.watch),
+                        name(gateway.mark)
                     ));
                 }
                 let marking = gateway.marking.method.marking;

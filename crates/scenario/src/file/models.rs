@@ -17,8 +17,8 @@ pub struct Models {
     /// "end_to_end" for a link.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub equations: Option<Equations>,
-    /// Fluid: when the senders hear of marks. Absent: as the papers print it, that is "round_trip" with the equations
-    /// "end_to_end" and "none" with the others.
+    /// Fluid: when the senders hear of marks. Absent: "round_trip" with the equations "end_to_end" and "timeouts", and
+    /// "none" with the others, as the papers print them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub feedback: Option<Feedback>,
     /// Fluid: the laws of AQMs, as the papers print them or as the algorithms act. Absent: "actual" with the equations
