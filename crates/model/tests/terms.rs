@@ -1,0 +1,344 @@
+//! Every term of the equations at one point, worked out by hand, with a law that shows what it is shown.
+
+use bentpipe_model::{Capacity, Delayed, Fluid, Series, System, integrate, run};
+use bentpipe_queue::Law;
+use bentpipe_queue::law::{Arrivals, Seen};
+use bentpipe_scenario::{Equations, Feedback, Fourier, Ramp, Scenario};
+use bentpipe_units::Duration;
+
+const SENDERS: usize = 0;
+const QUEUE: usize = 1;
+const LAW: usize = 6;
+/// More variables than the equations need, but for timeouts.
+const N: usize = 12;
+const PI: f64 = std::f64::consts::PI;
+
+/// Marks the share that its first variable is, and writes down as changes what it sees: what is accepted, what is sent, the
+/// share, and how fast a virtual queue of as many packets as the fourth variable falls, served at 100 packets/s.
+struct Shows;
+
+impl Law for Shows {
+    fn states(&self) -> usize {
+        4
+    }
+
+    fn mark(&self, x: &[f64], _arrivals: &Arrivals) -> f64 {
+        x[0]
+    }
+
+    fn derive(&self, x: &[f64], p: f64, seen: &Seen, dx: &mut [f64]) {
+        dx.copy_from_slice(&[seen.accepted, seen.output, p, seen.virtual_queue(x[3], 0.0, 100.0)]);
+    }
+
+    fn probe(&self, _x: &[f64], _out: &mut dyn FnMut(&'static str, f64)) {}
+}
+
+/// `mean + cos cos(2πt/4) + sin sin(2πt/4)`.
+fn wave(mean: f64, cos: f64, sin: f64) -> Series {
+    Series::new(Fourier { mean, cos: vec![cos], sin: vec![sin] }, 4.0)
+}
+
+/// 100 connections, a round trip of 0.1 s, 300 packets/s on the link, of which a segment becomes two, 10 datagrams a second, a
+/// step of 1 ms. ω is 1/2 at 2 s and 1 at 1 s, to where the delay at 2 s looks back.
+fn system(equations: Equations) -> System {
+    let text = include_str!("../../../scenarios/red-dumbbell.toml");
+    let scenario = Scenario::parse(text, "t.toml", &[]).unwrap();
+    let mut system = System::of(&scenario, 1).unwrap();
+    system.equations = equations;
+    system.law = Box::new(Shows);
+    system.connections = 100.0;
+    system.ramps = vec![(100.0, None)];
+    system.round_trip = 0.1;
+    system.capacity = Capacity::Fixed(300.0);
+    system.packets_per_segment = 2.0;
+    system.limit = 1000.0;
+    system.window = 8.0;
+    system.initial_window = 3.0;
+    system.background = 10.0;
+    system.drops = true;
+    system.decrease = 0.5;
+    system.pep_delay = wave(0.5, -0.5, 0.0);
+    system.load_ratio = wave(1.0, 0.5, 0.0);
+    system
+}
+
+/// The variables with this rate or window, this queue, this share marked, and 3/4 of a packet in the virtual queue.
+fn at(senders: f64, q: f64, p: f64) -> [f64; N] {
+    let mut y = [0.0; N];
+    (y[SENDERS], y[QUEUE], y[LAW], y[LAW + 3]) = (senders, q, p, 0.75);
+    y
+}
+
+/// How fast senders, queue, offered, marked, sent, lost and the law's variables change.
+fn change(system: &System, t: f64, now: [f64; N], then: [f64; N]) -> [f64; 10] {
+    let late = if system.feedback == Feedback::RoundTrip { then } else { now };
+    let dy = Fluid::<N>::new(system).derive(t, &now, &[then, late]);
+    std::array::from_fn(|i| dy[i])
+}
+
+#[track_caller]
+fn same(found: [f64; 10], expected: [f64; 10]) {
+    for (i, (x, y)) in found.into_iter().zip(expected).enumerate() {
+        assert!((x - y).abs() < 1e-9 * y.abs().max(1.0), "{i}: {x}, not {y}");
+    }
+}
+
+/// Now 200 packets/s, 50 waiting and p = 0.2; a delay ago 400 packets/s and p = 1/2. What arrives is 0.5 200 + 10 = 110, 220 on
+/// the link, of which 176 are accepted; a delay ago 1 400 + 10 = 410, 820 on the link, and 410 of them come now. dλ/dt = 0.8
+/// 100 / 0.01 - 0.2 200² / (2 100).
+#[test]
+fn gateway() {
+    let mut system = system(Equations::Gateway);
+    let (now, then) = (at(200.0, 50.0, 0.2), at(400.0, 20.0, 0.5));
+    let sent = |dq: f64, lost: f64| [7960.0, dq, 110.0, 22.0, 300.0, lost, 176.0, 300.0, 0.2, -100.0];
+    same(change(&system, 2.0, now, then), sent(110.0, 0.0));
+    // Two hundredths of a packet fit, in half a step; and what is too much already goes as fast as it comes.
+    system.limit = 50.02;
+    same(change(&system, 2.0, now, then), sent(40.0, 70.0));
+    system.limit = 40.0;
+    same(change(&system, 2.0, now, then), sent(-410.0, 520.0));
+    // q >= 0: what comes is sent at once, and a hundredth of a packet more in half a step.
+    let empty = change(&system, 2.0, at(200.0, 0.01, 0.2), at(400.0, 0.0, 0.9));
+    assert_eq!((empty[QUEUE], empty[4].round()), (-20.0, 102.0));
+    // λ >= 0, and where marks drop nothing all comes.
+    system.drops = false;
+    let many = change(&system, 2.0, at(1e6, 0.0, 1.0), then);
+    assert_eq!((many[SENDERS], many[LAW]), (-2e9, 1_000_020.0));
+    system.limit = 1000.0;
+    assert!((change(&system, 2.0, now, then)[QUEUE] - 520.0).abs() < 1e-9);
+}
+
+/// [B07] 6.4: a fifth of the connections is new at 2 s, and falls by π/20 a second; marks take a quarter and drop nothing. dλ/dt
+/// = 0.8 80 / 0.01 - (1/4) 0.2 200² / 80 + dn/dt, n = υ 100 8 / 0.1. At 0 s the share rises as fast, and ω is 3/2.
+#[test]
+fn new_connections() {
+    let mut system = system(Equations::NewConnections);
+    (system.drops, system.decrease, system.new_connections) = (false, 0.75, Some(wave(0.2, 0.0, 0.1)));
+    let (now, then) = (at(200.0, 50.0, 0.2), at(400.0, 20.0, 0.5));
+    let all = [6375.0 - 400.0 * PI, 520.0, 110.0, 22.0, 300.0, 0.0, 220.0, 300.0, 0.2, -100.0];
+    same(change(&system, 2.0, now, then), all);
+    let all = [6375.0 + 400.0 * PI, 920.0, 310.0, 62.0, 300.0, 0.0, 620.0, 300.0, 0.2, -100.0];
+    same(change(&system, 0.0, now, then), all);
+    // Where all are new nobody is left to hear of marks; where a wave falls below 0, as printed, none is new and more take part.
+    system.new_connections = Some(wave(1.0, 0.0, 0.0));
+    assert_eq!(change(&system, 2.0, now, then)[SENDERS], 0.0);
+    system.new_connections = Some(wave(-0.25, 0.0, 0.0));
+    assert!((change(&system, 2.0, now, then)[SENDERS] - (10_000.0 - 16.0)).abs() < 1e-9);
+}
+
+/// [BB] section 6: 4 packets keep an M/M/1 queue busy for 4/5, 3/4 of a packet an M/D/1 queue for 1/2. 210 arrive, 420 on the link,
+/// 336 are accepted, 240 sent. 40 of the 100 connections start ten in 2 s with pauses of 2 s: at 5 s 15 have, and 5 a second do;
+/// at 7 s 20 and none; from 16 s on all. A fiftieth a second is replaced, with windows of 3.
+#[test]
+fn single_queue() {
+    let mut system = system(Equations::SingleQueue);
+    let ramp = |over, pause| Ramp {
+        sessions: 10,
+        over: Duration::from_secs_f64(over),
+        pause: Duration::from_secs_f64(pause),
+    };
+    (system.replaced, system.ramps) = (0.02, vec![(60.0, None), (40.0, Some(ramp(2.0, 2.0)))]);
+    let (now, then) = (at(200.0, 4.0, 0.2), at(400.0, 4.0, 0.5));
+    for (t, m, dm) in [(5.0, 75.0, 5.0), (7.0, 80.0, 0.0), (17.0, 100.0, 0.0), (30.0, 100.0, 0.0)] {
+        let senders = 80.0 * m - 4000.0 / m + (dm + 0.02 * m) * 30.0 - 4.0;
+        let all = [senders, 96.0, 210.0, 42.0, 240.0, 0.0, 336.0, 240.0, 0.2, -50.0];
+        same(change(&system, t, now, then), all);
+    }
+    // What a full queue loses, 96 of 336, is heard of as marks are: 1 - 0.8 (1 - 2/7) = 3/7.
+    system.limit = 4.0;
+    let senders = 4.0 / 7.0 * 7500.0 - 0.5 * 3.0 / 7.0 * 40_000.0 / 75.0 + 195.0 - 4.0;
+    let all = [senders, 0.0, 210.0, 42.0, 240.0, 96.0, 336.0, 240.0, 0.2, -50.0];
+    same(change(&system, 5.0, now, then), all);
+    // Heard of a round trip later: then 820 came, half was marked, 320 of the rest could be sent: 1 - 1/2 (1 - 90/410) = 25/41.
+    system.feedback = Feedback::RoundTrip;
+    system.capacity = Capacity::Steps(vec![(0.0, 400.0), (5.0, 300.0)], None);
+    let senders = 16.0 / 41.0 * 7500.0 - 0.5 * 25.0 / 41.0 * 80_000.0 / 75.0 + 195.0 - 4.0;
+    assert!((change(&system, 5.0, now, then)[SENDERS] - senders).abs() < 1e-9);
+    // Two kinds that start side by side.
+    system.feedback = Feedback::None;
+    system.ramps = vec![(40.0, Some(ramp(2.0, 2.0))), (30.0, Some(ramp(4.0, 0.0)))];
+    system.limit = 1000.0;
+    let senders = 80.0 * 27.5 - 4000.0 / 27.5 + (7.5 + 0.02 * 27.5) * 30.0 - 4.0;
+    assert!((change(&system, 5.0, now, then)[SENDERS] - senders).abs() < 1e-9);
+    // Ten at once every 2 s: at 3 s twenty have started. And nobody at all: no division by 0.
+    system.ramps = vec![(40.0, Some(ramp(0.0, 2.0)))];
+    assert!((change(&system, 3.0, now, then)[SENDERS] - (1600.0 - 200.0 + 12.0 - 4.0)).abs() < 1e-9);
+    system.ramps = vec![(40.0, Some(ramp(2.0, 2.0)))];
+    assert!((change(&system, 0.0, at(0.0, 0.0, 0.0), then)[SENDERS] - 150.0).abs() < 1e-9);
+}
+
+/// The round trip is 0.1 + 60 / 300 = 0.3 s, so it looks back to 1.7 s, when the link sent 600 packets/s: with 30 waiting the round
+/// trip was 0.15 s. 100 windows of 3 are 1000 packets/s and 10 more, 808 accepted. dW/dt = 1 / 0.3 - (1/2) 3 5 (1/2) / 0.15.
+#[test]
+fn end_to_end() {
+    let mut system = system(Equations::EndToEnd);
+    system.packets_per_segment = 1.0;
+    system.capacity = Capacity::Steps(vec![(0.0, 600.0), (1.8, 300.0)], None);
+    let now = at(3.0, 60.0, 0.2);
+    let rest = |dq: f64, lost: f64| [dq, 1010.0, 202.0, 300.0, lost, 808.0, 300.0, 0.2, -100.0];
+    let all = |dw: f64, rest: [f64; 9]| std::array::from_fn(|i| if i == 0 { dw } else { rest[i - 1] });
+    same(change(&system, 2.0, now, at(5.0, 30.0, 0.5)), all(1.0 / 0.3 - 25.0, rest(508.0, 0.0)));
+    // Full, now and then: 100 5 / 0.2 + 10 came then, half was marked, and of 1255 the link sent 600: 1 - 1/2 600/1255 = 191/251.
+    system.limit = 60.0;
+    let dw = 1.0 / 0.3 - 0.5 * 15.0 * 191.0 / 251.0 / 0.2;
+    same(change(&system, 2.0, now, at(5.0, 60.0, 0.5)), all(dw, rest(0.0, 508.0)));
+    // A window that is open to a thousandth of a segment gets no further in half a step.
+    system.window = 3.001;
+    assert!((change(&system, 2.0, now, at(5.0, 30.0, 0.0))[SENDERS] - 2.0).abs() < 1e-9);
+}
+
+/// A PEP's delay is cut at 0, where a fitted wave may fall below; senders hear of marks a round trip later where told. After a
+/// step neither rate nor queue is below 0, nor the queue above its limit.
+#[test]
+fn bounds() {
+    let mut of = system(Equations::Gateway);
+    let lags = |system: &System, t| Fluid::<N>::new(system).lags(t, &at(3.0, 60.0, 0.0));
+    assert_eq!(lags(&of, 2.0), [1.0, 0.0]);
+    of.pep_delay = wave(0.5, -0.75, 0.0);
+    assert_eq!(lags(&of, 0.0), [0.0, 0.0]);
+    of.feedback = Feedback::RoundTrip;
+    assert_eq!(lags(&of, 0.0), [0.0, 0.1]);
+    let mut end_to_end = system(Equations::EndToEnd);
+    end_to_end.feedback = Feedback::RoundTrip;
+    assert!((lags(&end_to_end, 0.0)[0] - 0.3).abs() < 1e-12 && lags(&end_to_end, 0.0)[1] == 0.0);
+    assert_eq!(Fluid::<N>::new(&end_to_end).start()[SENDERS], 3.0);
+    for (q, kept) in [(-1.0, 0.0), (70.0, 70.0), (1001.0, 1000.0)] {
+        let mut y = at(-1.0, q, 0.0);
+        Fluid::<N>::new(&of).confine(&mut y);
+        assert_eq!((y[SENDERS], y[QUEUE]), (0.0, kept));
+    }
+}
+
+/// Connections that all have a window of 5 send that once in a round trip, and ω of it comes to the mark point: half at 2 s.
+#[test]
+fn timeouts() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/byun2007-gateway.toml");
+    let changes = ["model.equations=timeouts", "transport.byun2007.initial_window=5"].map(str::to_owned);
+    let mut system = System::of(&Scenario::load(path, &changes).unwrap(), 1).unwrap();
+    system.load_ratio = wave(1.0, 0.5, 0.0);
+    let fluid = Fluid::<128>::new(&system);
+    let y = fluid.start();
+    let offered = fluid.derive(2.0, &y, &[y, y])[2];
+    assert!(
+        (offered / (0.5 * system.connections * 5.0 / system.round_trip) - 1.0).abs() < 1e-12,
+        "{offered}"
+    );
+}
+
+/// A series has both waves; and a warm-up lasts as many whole samples as cover it: 2.05 s are 21 of 100 ms.
+#[test]
+fn series_and_samples() {
+    let (value, slope) = wave(1.0, 2.0, 3.0).at(1.0);
+    assert!((value - 4.0).abs() < 1e-12 && (slope + PI).abs() < 1e-12);
+    let of = |warmup: &str| {
+        let text = include_str!("../../../scenarios/red-dumbbell.toml");
+        let changes = [format!("run.warmup={warmup}"), "run.duration=1 s".to_owned()];
+        run(&Scenario::parse(text, "t.toml", &changes).unwrap(), 1).unwrap()
+    };
+    assert_eq!(of("2.05 s"), of("2.1 s"));
+    assert_ne!(of("2.05 s"), of("2 s"));
+}
+
+/// What is lost is what is offered and not sent, in segments, of which each becomes two packets here (1360 bytes, in 680 each):
+/// all that a full queue cannot hold, and what marks drop, but not where they are signals.
+#[test]
+fn losses_are_what_is_not_sent() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/");
+    let of = |name: &str, changes: &[&str]| {
+        let changes: Vec<String> = changes.iter().map(|c| (*c).to_owned()).collect();
+        let table = run(&Scenario::load(format!("{folder}{name}.toml"), &changes).unwrap(), 1).unwrap();
+        let columns = ["offered_load", "utilization_out", "mark_probability", "loss_rate"];
+        columns.map(|name| *table.column(name).unwrap().last().unwrap())
+    };
+    let gateway = [
+        "run.warmup=20 s",
+        "run.duration=1 s",
+        "model.equations=gateway",
+        "gateway.spacelink.packet=711 B",
+        "gateway.transmit_queue.limit=50 packets",
+    ];
+    let full =
+        of("byun2007-gateway", &[&gateway[..], &["gateway.aqm={ algorithm = \"droptail\" }"]].concat());
+    let (offered, sent) = (full[0] / (8.0 * 1400.0), full[1] / (8.0 * 711.0));
+    assert!((full[3] / (1.0 - sent / (2.0 * offered)) - 1.0).abs() < 1e-3, "{full:?}");
+    let marked =
+        of("byun2007-gateway", &[&gateway[..], &["gateway.aqm={ algorithm = \"avqred\" }"]].concat());
+    assert!(marked[2] > 0.1 && (marked[3] - marked[2]).abs() < 1e-9, "{marked:?}");
+    let signals = [
+        "link.bottleneck.queue.marking=ecn",
+        "transport.ns2.ecn=true",
+        "model.equations=single_queue",
+        "link.bottleneck.queue.aqm.min_th=0",
+    ];
+    let told = of("red-dumbbell", &[&signals[..], &["run.warmup=20 s", "run.duration=1 s"]].concat());
+    assert!(told[2] > 0.0 && told[3] == 0.0, "{told:?}");
+}
+
+/// Fixed, by steps that repeat, and drawn: the last of these lasts for ever.
+#[test]
+fn capacity() {
+    let steps = vec![(0.0, 10.0), (2.0, 20.0), (3.0, 30.0)];
+    let repeated = Capacity::Steps(steps.clone(), Some(5.0));
+    let once = Capacity::Steps(steps, None);
+    for (t, x) in [(0.0, 10.0), (1.9, 10.0), (2.0, 20.0), (3.5, 30.0), (5.0, 10.0), (7.5, 20.0)] {
+        assert_eq!((repeated.at(t), once.at(t)), (x, if t < 5.0 { x } else { 30.0 }), "at {t}");
+    }
+    let drawn = Capacity::Drawn(vec![1.0, 2.0, 3.0], 2.0);
+    for (t, x) in [(0.0, 1.0), (1.9, 1.0), (2.0, 2.0), (5.9, 3.0), (100.0, 3.0)] {
+        assert_eq!(drawn.at(t), x, "at {t}");
+    }
+}
+
+/// `y' = f(t, y(t - d(t)))`.
+struct Scalar<D: Fn(f64) -> f64, F: Fn(f64, f64) -> f64>(D, F);
+
+impl<D: Fn(f64) -> f64, F: Fn(f64, f64) -> f64> Delayed<1, 1> for Scalar<D, F> {
+    fn lags(&self, t: f64, _y: &[f64; 1]) -> [f64; 1] {
+        [(self.0)(t)]
+    }
+
+    fn derive(&self, t: f64, _y: &[f64; 1], past: &[[f64; 1]; 1]) -> [f64; 1] {
+        [(self.1)(t, past[0][0])]
+    }
+}
+
+/// From 1, with `steps` steps.
+fn solved(
+    d: impl Fn(f64) -> f64,
+    f: impl Fn(f64, f64) -> f64,
+    (step, steps): (f64, usize),
+    history: f64,
+) -> f64 {
+    let mut last = f64::NAN;
+    integrate(&Scalar(d, f), [1.0], (step, steps), history, steps, |_, y| last = y[0]).unwrap();
+    last
+}
+
+/// A delay may be as long as the history: `y' = -y(t - 1)` is `1 - t + (t - 1)² / 2` from 1 to 2. One that is shorter than a step
+/// counts as a step: `1 - x + (x - h)² / 2 - …` over 10 steps of h = 1/10, summed by the method of steps.
+#[test]
+fn the_longest_and_the_shortest_delay() {
+    assert!((solved(|_| 1.0, |_, y| -y, (0.1, 20), 1.0) + 0.5).abs() < 1e-9);
+    let (mut sum, mut term) = (1.0, 1.0);
+    for k in 1..=11_i32 {
+        let x = 1.0 - 0.1 * f64::from(k - 1);
+        term = (1..=k).fold(1.0, |term, i| -term * x / f64::from(i));
+        sum += term;
+    }
+    assert!(term.abs() < 1e-9);
+    for short in [0.0, 0.03, 0.1] {
+        assert!((solved(|_| short, |_, y| -y, (0.1, 10), 1.0) - sum).abs() < 1e-6, "{short}");
+    }
+}
+
+/// The time goes into rates and delays at every stage: `y' = cos t` is `1 + sin t`, and `y' = y(t / 2)` is `Σ tⁿ / (n! 2^(n(n-1)/2))`.
+#[test]
+fn rates_and_delays_change_with_time() {
+    assert!((solved(|_| 1.0, |t, _| libm::cos(t), (0.1, 20), 1.0) - 1.0 - libm::sin(2.0)).abs() < 1e-6);
+    let series: f64 = (0..20_i32)
+        .map(|n| {
+            (1..=n).map(|i| 2.0 / f64::from(i)).product::<f64>() * libm::exp2(f64::from(-n * (n - 1) / 2))
+        })
+        .sum();
+    assert!((solved(|t| 0.5 * t, |_, y| y, (0.001, 2000), 1.0) - series).abs() < 1e-5);
+}
