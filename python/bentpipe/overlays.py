@@ -140,10 +140,14 @@ def _setting(
 
 
 def _quantities(accounts: Sequence[Account], setting: str) -> list[Quantity]:
-    """Return what is drawn: the queue, rates and marks, then the AQM's state that all engines have."""
+    """Return what is drawn: the queue, rates and marks that are known, then the AQM's state that all have."""
     columns = [set(account.series[setting].columns) for account in accounts]
     named = {each.name: each for each in QUANTITIES}
-    known = [named[name] for name in _SHOWN if any(named[name].column in each for each in columns)]
+    known = [
+        named[name]
+        for name in _SHOWN
+        if any(_series(account.series[setting], named[name]) is not None for account in accounts)
+    ]
     own = [each for each in quantities(accounts[-1].series[setting]) if each.name.startswith("aqm.")]
     both = [each for each in own if all(each.column in of for of in columns)]
     return known + [each for each in both if any(_varies(account, setting, each) for account in accounts)]

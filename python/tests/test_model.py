@@ -165,3 +165,19 @@ def test_what_cannot_be_solved_is_one_message(
     assert message in captured.err
     assert captured.err.count("\n") == 1
     assert not (tmp_path / "m").exists()
+
+
+def test_where_nothing_is_offered_there_is_no_share(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A load ratio of 0 lets no packet come: what is a share of them has no value, and no figure fails."""
+    path = Path(str(bp.__file__)).parent / "scenarios/series/byun2007-gateway.json"
+    series = json.loads(path.read_text())
+    series["load_ratio"].update(mean=0.0, cos=[], sin=[])
+    (tmp_path / "none.json").write_text(json.dumps(series))
+    changes = [f"model.series={tmp_path / 'none.json'}", "run.warmup=1 s"]
+    arguments = [part for change in changes for part in ("--set", change)]
+    command = ["model", "byun2007-gateway", "--settings", "RED 4", "--duration", "2 s", *arguments]
+    assert _run(*command, "--out", str(tmp_path / "m"), "--format", "json") == 0
+    means = {row["quantity"]: row["mean"] for row in json.loads(capsys.readouterr().out)}
+    assert (means["mark_probability"], means["loss_rate"], means["offered_load"]) == (None, None, 0.0)
