@@ -11,6 +11,7 @@ from conftest import ROOT, Command
 import bentpipe as bp
 from bentpipe import plan
 from bentpipe.errors import UsageError
+from bentpipe.model import solve
 from bentpipe.series import _filled, _load_ratio, _new, _subject, capture, fit
 
 SHIPPED = ROOT / "scenarios" / "series" / "byun2007-gateway.json"
@@ -258,8 +259,8 @@ def test_the_command_writes_a_file_a_figure_and_a_table(bentpipe: Command, tmp_p
 def test_a_scenario_may_name_the_file_that_is_to_be_made(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(plan.load("unsplit-udp").text + '\n[model]\nseries = "mine.json"\n', encoding="utf-8")
-    with pytest.raises(bp.ScenarioError, match=r"mine\.json cannot be read"):
-        plan.load(path)
+    with pytest.raises(bp.ModelError, match=r"mine\.json cannot be read"):
+        solve(plan.load(path))
     found = capture(path, points=20, interval=1.0, harmonics=2)
     assert found.digest == capture("unsplit-udp", points=20, interval=1.0, harmonics=2).digest
     found.write(tmp_path / "mine.json")
