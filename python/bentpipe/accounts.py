@@ -16,7 +16,7 @@ from bentpipe.statistics import summarise
 from bentpipe.thinning import as_float
 from bentpipe.wording import convert
 
-__all__ = ["QUANTITIES", "Account", "Moments", "Quantity", "compared", "moments", "quantities"]
+__all__ = ["LOSS", "QUANTITIES", "Account", "Moments", "Quantity", "compared", "moments", "quantities"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,9 @@ QUANTITIES: tuple[Quantity, ...] = (
     Quantity("loss_rate", "loss_rate", "Loss rate", "%", 100.0, "offered_load"),
 )
 
+
+LOSS = "loss_rate."
+"""What the name of a quantity begins with that is the loss of a class of traffic, whose name follows."""
 
 METRICS: dict[str, tuple[str, str | None]] = {
     "utilization": ("utilization", "utilization_std"),
@@ -137,10 +140,16 @@ def _known(accounts: Sequence[Account], setting: str) -> list[Quantity]:
     fixed = {each.name: each for each in QUANTITIES}
     names = dict.fromkeys([*fixed, *(name for account in accounts for name in account.moments[setting])])
     return [
-        fixed.get(name) or Quantity(name, name, name, "", 1.0)
+        fixed.get(name) or _other(name)
         for name in names
         if sum(any(m.mean is not None for m in a.moments[setting].get(name, ())) for a in accounts) > 1
     ]
+
+
+def _other(name: str) -> Quantity:
+    if name.startswith(LOSS):
+        return Quantity(name, name, f"Loss rate, {name.removeprefix(LOSS)}", "%", 1.0)
+    return Quantity(name, name, name, "", 1.0)
 
 
 def _entry(runs: Sequence[Moments]) -> dict[str, Any]:

@@ -77,6 +77,7 @@ class MarkovResult:
             ("queue_delay", "ms", 1e3 * q.wait, None),
             ("mark_probability", "%", 100 * q.marked, None),
             ("loss_rate", "%", 100 * q.loss, None),
+            *((f"loss_rate.{one.name}", "%", 100 * one.loss, None) for one in q.classes),
         ]
         return [dict(zip(("quantity", "unit", "mean", "std"), row, strict=True)) for row in rows]
 

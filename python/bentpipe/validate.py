@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from bentpipe import _core, files, store
-from bentpipe.accounts import Account, Moments, compared, moments, quantities
+from bentpipe.accounts import LOSS, Account, Moments, compared, moments, quantities
 from bentpipe.errors import AlgorithmError, ModelError, ResultError, ScenarioError, UsageError
 from bentpipe.experiment import checked_jobs, execute
 from bentpipe.metrics import find
@@ -41,8 +41,12 @@ MODEL = "model"
 _TOP = {MANIFEST, COMPARISON, store.REPORT, store.FIGURES, SIMULATION, MODEL}
 
 
-def simulated(result: Result) -> Account:
-    """Return the simulator's account."""
+_HEADERS = 28
+"""Of a datagram [bytes]."""
+
+
+def simulated(result: Result, classes: Sequence[str] = ()) -> Account:
+    """Return the simulator's account; of `classes`, tables of datagrams' traffic, the loss of each, too."""
     found: dict[str, dict[str, list[Moments]]] = {}
     for setting in result.settings:
         mine: dict[str, list[Moments]] = {}
@@ -53,9 +57,28 @@ def simulated(result: Result) -> Account:
             loss = find("loss_rate")
             counted = loss.of(result.recorded(setting, seed)) if loss else None
             mine.setdefault("loss_rate", []).append(Moments(counted, None))
+            for name, lost in _losses(result, setting, seed).items() if classes else ():
+                if name in classes:
+                    mine.setdefault(LOSS + name, []).append(Moments(lost, None))
         found[setting] = mine
     series = {name: result.one("series", name, result.seeds[0]) for name in result.settings}
     return Account("simulator", "packet simulator", found, series)
+
+
+def _losses(result: Result, setting: str, seed: int) -> dict[str, float]:
+    """Return what share of each class's payload is discarded at the mark point [%].
+
+    Packets are not counted by class, but payload is; which packet is discarded does not depend on its length.
+    """
+    flows = result.one("flows", setting, seed).select("flow", pl.col("traffic").cast(pl.String), "bytes")
+    drops = result.one("drops", setting, seed).filter(pl.col("arrival").is_not_null())
+    lost = drops.group_by("flow").agg(lost=(pl.col("bytes").cast(pl.Int64) - _HEADERS).sum())
+    sums = (
+        flows.join(lost, on="flow", how="left")
+        .group_by("traffic", maintain_order=True)
+        .agg(pl.col("bytes", "lost").sum())
+    )
+    return {name: 100 * lost / (moved + lost) for name, moved, lost in sums.iter_rows() if moved + lost > 0}
 
 
 @dataclass(frozen=True)
@@ -116,7 +139,10 @@ class Validation:
     @cached_property
     def accounts(self) -> tuple[Account, ...]:
         """What each engine says; the first one is what the others are compared with."""
-        return simulated(self.simulation), self.model.account()
+        model = self.model.account()
+        names = dict.fromkeys(name for found in model.moments.values() for name in found)
+        classes = [name.removeprefix(LOSS) for name in names if name.startswith(LOSS)]
+        return simulated(self.simulation, classes), model
 
     def rows(self) -> list[dict[str, Any]]:
         """Return every quantity under every setting, as `compared` describes."""

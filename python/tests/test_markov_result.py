@@ -135,6 +135,8 @@ def test_what_fluid_models_give_too_has_their_names(solution: markov_result.Solu
     assert rows[2]["mean"] == queue.queue_mean
     assert rows[2]["std"] == queue.queue_std
     assert rows[5]["mean"] == 100 * queue.loss
+    assert rows[count]["quantity"] == f"loss_rate.{queue.classes[0].name}"
+    assert rows[count]["mean"] == 100 * queue.classes[0].loss
 
 
 def test_the_page_holds_every_chart(solution: markov_result.Solution) -> None:

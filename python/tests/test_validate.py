@@ -62,6 +62,30 @@ def test_rows_are_those_worked_out_by_hand() -> None:
     }
 
 
+def test_losses_of_classes_add_up_and_stand_beside_the_model_s() -> None:
+    found = validate(bp.load("mmpp-queue", {"run.duration": "60 s"}), ["threshold 25 %"], runs=2)
+    rows = {row["quantity"]: row for row in found.rows()}
+    classes = ["video", "multimedia", "web", "ftp"]
+    assert [name for name in rows if name.startswith("loss_rate.")] == [
+        f"loss_rate.{name}" for name in classes
+    ]
+    for engine in ("simulator", "model"):
+        lost = {name: rows[f"loss_rate.{name}"][engine]["mean"] for name in classes}
+        assert lost["ftp"] == max(lost.values())
+    assert rows["loss_rate.ftp"]["label"] == "Loss rate, ftp"
+    # Each class's loss, weighted by the packets it offers: by what the scenario's sources send in the mean.
+    share = {"video": 600, "multimedia": 120, "web": 125, "ftp": 250}
+    whole = sum(share[name] * rows[f"loss_rate.{name}"]["model"]["mean"] for name in classes) / 1095
+    assert whole == pytest.approx(rows["loss_rate"]["model"]["mean"], rel=1e-6)
+    flows, drops = (found.simulation.one(name, "threshold 25 %", 1) for name in ("flows", "drops"))
+    video = flows.filter(pl.col("traffic").cast(pl.String) == "video")
+    gone = len(drops.filter(pl.col("flow").is_in(video["flow"].implode())))
+    # 972 bytes of payload in the mean: what was delivered as packets, and what was not.
+    counted = 100 * gone / (gone + video["bytes"].sum() / 972)
+    first = found.accounts[0].moments["threshold 25 %"]["loss_rate.video"][0].mean
+    assert first == pytest.approx(counted, rel=0.05)
+
+
 def test_a_third_engine_is_one_more_account() -> None:
     accounts = [account(name, queue=[(mean, 1.0)]) for name, mean in (("x", 4.0), ("y", 5.0), ("z", 6.0))]
     (row,) = compared(accounts, ["A"])
