@@ -342,3 +342,52 @@ fn rates_and_delays_change_with_time() {
         .sum();
     assert!((solved(|t| 0.5 * t, |_, y| y, (0.001, 2000), 1.0) - series).abs() < 1e-5);
 }
+
+/// What a scenario's keys mean to the equations, by hand.
+#[test]
+fn keys_are_numbers_of_the_equations() {
+    let of = |changes: &[&str]| {
+        let text = format!(
+            "{}\n[transport.short]\npreset = \"ns2\"\nreceive_window = \"100 segments\"\nmax_window = \"40 segments\"\n{}\n{}",
+            include_str!("../../../scenarios/red-dumbbell.toml"),
+            "[traffic.more]\nkind = \"bulk\"\nfrom = \"s\"\nto = \"d\"\ntransport = \"short\"\nflows = 150",
+            "[traffic.calls]\nkind = \"on_off\"\nfrom = \"s\"\nto = \"d\"\nflows = 2\nrate = \"1 Mbps\"\npacket = \"1 KB\"\n\
+             on = { exponential = \"100 ms\" }\noff = { exponential = \"300 ms\" }\n",
+        );
+        let changes: Vec<String> = changes.iter().map(|c| (*c).to_owned()).collect();
+        System::of(&Scenario::parse(&text, "t.toml", &changes).unwrap(), 1).unwrap()
+    };
+    let close = |x: f64, y: f64| assert!((x - y).abs() < 1e-9 * y, "{x}, not {y}");
+    // Windows of 50 connections are 10 000 segments, those of 150 the lesser of 100 and 40.
+    let plain = of(&[]);
+    close(plain.connections, 200.0);
+    close(plain.window, (50.0 * 1e4 + 150.0 * 40.0) / 200.0);
+    close(plain.round_trip, 0.56);
+    // 125 packets a second of each while on, a quarter of the time.
+    close(plain.background, 62.5);
+    assert_eq!((plain.limit, plain.feedback, plain.drops), (400.0, Feedback::None, true));
+    // In bytes: 100 packets of 1040 B. The way back is another; 50 of 200 connections live for 10 s.
+    let other = of(&[
+        "link.bottleneck.queue.limit=104000 B",
+        "link.bottleneck.reverse.delay=100 ms",
+        "traffic.bulk.lifetime={ exponential = \"10 s\" }",
+    ]);
+    close(other.limit, 100.0);
+    close(other.round_trip, 0.41);
+    close(other.replaced, 0.25 / 10.0);
+    let gateway = |changes: &[&str]| {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/byun2007-gateway.toml");
+        let changes: Vec<String> = changes.iter().map(|c| (*c).to_owned()).collect();
+        System::of(&Scenario::load(path, &changes).unwrap(), 1).unwrap()
+    };
+    let told = gateway(&[
+        "gateway.marking={ method = \"window\", decr = 0.3 }",
+        "gateway.pep.buffer_per=connection",
+    ]);
+    assert_eq!((told.decrease, told.drops, told.equations), (0.3, false, Equations::NewConnections));
+    assert_eq!(gateway(&["model.equations=timeouts"]).feedback, Feedback::RoundTrip);
+    close(
+        gateway(&["traffic.web.connection_per=object", "traffic.web.objects_per_page=3"]).connections,
+        3.0 * gateway(&["traffic.web.connection_per=page"]).connections,
+    );
+}

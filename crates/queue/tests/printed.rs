@@ -1,0 +1,60 @@
+//! The laws of RED and AVQ as the papers print them, at points worked out by hand.
+
+use bentpipe_queue::law::{Given, Reading, Seen, Service};
+use bentpipe_queue::registry::AQMS;
+use bentpipe_queue::{Link, Value, Values};
+use bentpipe_units::Rate;
+
+/// How fast the variables `x` of the law of `name` change where a link of 1000 packets/s, of 1000 bytes, has 50 packets waiting,
+/// `offered` arrive in a second, of which `accepted` are taken.
+fn change(name: &str, given: &[(&str, Value)], x: &[f64], (offered, accepted): (f64, f64)) -> Vec<f64> {
+    let algorithm = AQMS.iter().find(|a| a.name == name).unwrap();
+    let link = Link { capacity: Rate::from_bps(8_000_000), mean_packet: 1000.0 };
+    let value = |name: &str| given.iter().find(|(of, _)| *of == name).map(|(_, x)| *x);
+    let values = Values::resolve(algorithm.params, &link, &value).unwrap();
+    let given = Given { packet: 1000.0, limit: 1e9, reading: Reading::Printed };
+    let law = algorithm.law.unwrap()(&values, &given).unwrap();
+    let seen = Seen {
+        q: 50.0,
+        dq: 0.0,
+        offered,
+        load: offered,
+        accepted,
+        capacity: 1000.0,
+        output: 1000.0,
+        service: Service::Full,
+        unit: 0.1,
+        grain: 1e-4,
+    };
+    let mut dx = vec![0.0; law.states()];
+    law.derive(x, 0.5, &seen, &mut dx);
+    dx
+}
+
+/// `d avg/dt = ln(1 - w_q) / δ (avg - q)`, here `ln 2` times 20 packets an arrival: as many as come, or as the link could send.
+#[test]
+fn red() {
+    let given =
+        [("w_q", Value::Number(0.5)), ("min_th", Value::Number(5.0)), ("max_th", Value::Number(90.0))];
+    let halved = 20.0 * libm::log(2.0);
+    for (offered, samples) in [(4000.0, 4000.0), (400.0, 1000.0)] {
+        let found = change("red", &given, &[30.0], (offered, 0.5 * offered))[0];
+        assert!((found / (samples * halved) - 1.0).abs() < 1e-12, "{found}");
+    }
+    // No faster than the grain of time allows, so a weight of 1 has a solution.
+    let found = change("red", &[("w_q", Value::Number(1.0)), given[1], given[2]], &[30.0], (400.0, 200.0))[0];
+    assert!((found - 20.0 * 1e4).abs() < 1e-6, "{found}");
+}
+
+/// A buffer of 90 packets, so a threshold of 30: `dp/dt = -p` below it and `1 - p` above, in 100 ms; and `v` fills with what is
+/// accepted and is served at C', which `alpha` moves by what came too much or too little.
+#[test]
+fn avq() {
+    let given =
+        [("buffer", Value::Number(90_000.0)), ("alpha", Value::Number(0.5)), ("gamma", Value::Number(0.9))];
+    for (v, dp) in [(28.0, -2.5), (29.0, -2.5), (31.0, 7.5), (46.0, 7.5)] {
+        let found = change("avq", &given, &[v, 0.25, 500.0], (700.0, 350.0));
+        let expected = [-150.0, dp, 0.5 * (900.0 - 700.0)];
+        assert!(found.iter().zip(expected).all(|(x, y)| (x - y).abs() < 1e-9), "{found:?} at {v}");
+    }
+}
