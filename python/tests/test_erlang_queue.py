@@ -68,6 +68,8 @@ def sound(found: QueueResult) -> None:
         found.offered * (1 - found.loss), rel=1e-10
     )
     assert found.packets == pytest.approx(found.queue_mean + found.utilization, rel=1e-10)
+    assert found.packets == pytest.approx(found.utilization * found.service_rate * found.delay, rel=1e-9)
+    assert found.delay == pytest.approx(found.wait + 1 / found.service_rate, rel=1e-12)
 
 
 @pytest.mark.parametrize("load", [0.1, 0.7, 1.0, 1.3, 20.0])
@@ -77,6 +79,11 @@ def test_m_m_1_l(load: float, places: int) -> None:
     weights = np.array([load**n for n in range(places + 1)])
     assert found.distribution == pytest.approx(weights / weights.sum(), rel=1e-10)
     assert found.loss == pytest.approx(weights[-1] / weights.sum(), rel=1e-10)
+    waiting = [max(n - 1, 0) for n in range(places + 1)]
+    first, second = (
+        sum(w * n**j for n, w in zip(waiting, weights, strict=True)) / weights.sum() for j in (1, 2)
+    )
+    assert found.queue_std == pytest.approx(math.sqrt(second - first**2), rel=1e-6, abs=1e-9)
     sound(found)
 
 
@@ -234,3 +241,8 @@ def test_bad_parameters_are_named(change: dict[str, object], text: str) -> None:
 def test_a_threshold_lies_below_one(threshold: float) -> None:
     with pytest.raises(UsageError, match="threshold is"):
         ramp(10, threshold)
+
+
+def test_more_steps_than_are_taken_are_refused_at_once() -> None:
+    with pytest.raises(UsageError, match="1 states, 1000 stages and 21 places take"):
+        solve(poisson(1.0), 1.0, 1000, 21)

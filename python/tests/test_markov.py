@@ -372,3 +372,42 @@ def test_a_gateway_is_no_link() -> None:
 def test_a_link_on_the_way_is_noted() -> None:
     text = (QUEUE + SMOOTH).replace('between = ["a", "r"]', 'between = ["a", "r"]\nrate = "9 Mbps"')
     assert markov.of(parsed(text)).notes[0].startswith("link.in is left out")
+
+
+@pytest.mark.parametrize("threshold", [None, 0.5])
+def test_units_by_a_birth_and_death_chain(threshold: float | None) -> None:
+    """2 Mbit/s of 1000 B for 1 Mbit/s: 250 packets a second come, 125 are served, 21 are held."""
+    text = (
+        '[traffic.x]\nkind = "poisson"\nfrom = "a"\nto = "b"\nflows = 10\nrate = "200 kbps"\npacket = "1 KB"'
+    )
+    model = markov.of(parsed(QUEUE + text), stages=1, threshold=threshold)
+    shares = [0.0 if threshold is None else max((n - 1) / 20 - 0.5, 0) / 0.5 for n in range(22)]
+    weights = [1.0]
+    for n in range(21):
+        weights.append(weights[-1] * 2 * (1 - shares[n]))
+    p = [w / sum(weights) for w in weights]
+    taken = [x * (1 - c) for x, c in zip(p[:-1], shares, strict=False)]
+    mean = sum(x * max(n - 1, 0) for n, x in enumerate(p))
+    square = sum(x * max(n - 1, 0) ** 2 for n, x in enumerate(p))
+    expected = {
+        "utilization": 1 - p[0],
+        "offered_load": 2.0,
+        "queue": mean,
+        "queue_delay": 1e3 * sum(n * x for n, x in enumerate(taken)) / 125 / sum(taken),
+        "mark_probability": 100 * sum(x * c for x, c in zip(p, shares, strict=True)),
+        "loss_rate": 100 * (1 - sum(taken)),
+    }
+    compared = {row["quantity"]: row for row in model.compared()}
+    assert {name: row["mean"] for name, row in compared.items()} == pytest.approx(expected, rel=1e-9)
+    assert compared["queue"]["std"] == pytest.approx(math.sqrt(square - mean**2), rel=1e-9)
+    rows = {row["quantity"]: row["value"] for row in model.rows() if row["class"] == "all"}
+    for name, other in (
+        ("utilization", "utilization"),
+        ("offered_load", "offered_load"),
+        ("queue_mean", "queue"),
+        ("queue_delay_mean", "queue_delay"),
+        ("mark_rate", "mark_probability"),
+        ("drop_rate", "loss_rate"),
+    ):
+        assert rows[name] == pytest.approx(expected[other], rel=1e-9), name
+    assert rows["queue_p95"] == next(n - 1 for n in range(22) if sum(p[: n + 1]) >= 0.95)

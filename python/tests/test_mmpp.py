@@ -217,6 +217,11 @@ def test_the_elimination_finds_the_null_space() -> None:
         (lambda: Mmpp(np.array([[1.0, -1], [1, -1]]), np.ones(2), "ftp"), "ftp: rates between states of -1"),
         (lambda: Mmpp(np.zeros((2, 1)), np.ones(2), "ftp"), "ftp: a generator of 2 x 1 and 2 rates"),
         (lambda: Mmpp(np.zeros((1, 1)), np.array([math.nan]), "ftp"), "ftp: rates of nan packets/s"),
+        (
+            lambda: Mmpp(np.array([[-1.0, 1.00001], [1, -1]]), np.ones(2), "ftp"),
+            "ftp: a row of the generator sums to 1e-05",
+        ),
+        (lambda: Mmpp(np.zeros((1, 1)), np.array([-1.0]), "ftp"), "ftp: rates of -1 packets/s"),
         (lambda: TwoState.on_off(1.0, 0.0, 1.0, name="ftp"), "ftp: stays_high is 0.0 s"),
         (lambda: TwoState.on_off(math.inf, 1.0, 1.0, name="ftp"), "ftp: high is inf packets/s"),
         (lambda: TwoState.on_off(1.0, 1.0, 1.0, 0, name="ftp"), "ftp: flows is 0"),
@@ -233,3 +238,17 @@ def test_the_elimination_finds_the_null_space() -> None:
 def test_bad_sources_are_refused_by_name(make: object, text: str) -> None:
     with pytest.raises(UsageError, match=text):
         make()  # type: ignore[operator]
+
+
+def test_a_chain_of_two_states_has_the_moments_of_its_source() -> None:
+    """Its states last 5 s and 1/4 s."""
+    source = TwoState(2.0, 30.0, 5.0, 0.25)
+    assert moments([source.one], 0.3, 0.7) == moments([source], 0.3, 0.7)
+    agree(source.one, moments([source.one], 0.3, 0.7))
+
+
+def test_intervals_of_the_moments_may_differ() -> None:
+    """Fitted from the bare moments, as they would be measured."""
+    m = moments([VIDEO, WEB], 0.2, 1.5)
+    bare = Moments(m.rate, m.t1, m.dispersion, m.dispersion_limit, m.t2, m.third)
+    agree(fit(bare), bare)
