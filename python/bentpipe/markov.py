@@ -384,7 +384,12 @@ def _exponential(name: str, key: str, law: object) -> float:
     if not (isinstance(law, dict) and "exponential" in law):
         found = next(iter(law)) if isinstance(law, dict) else "fixed"
         raise UsageError(f"traffic.{name}.{key}: {found}, but the Markov model takes exponential times alone")
-    return float(law["exponential"]) * 1e-9
+    mean = float(law["exponential"]) * 1e-9
+    if mean <= 0:
+        raise UsageError(
+            f"traffic.{name}.{key}: a mean of {mean:g} s, but the Markov model takes times above 0"
+        )
+    return mean
 
 
 def _classes(sources: Sequence[TwoState | Mmpp], states: int, *, fitted: bool) -> list[Mmpp]:
