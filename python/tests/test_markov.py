@@ -312,7 +312,7 @@ def test_what_the_model_cannot_take_is_named(old: str, new: str, text: str) -> N
 
 
 def test_a_source_that_is_never_off_is_named() -> None:
-    changed = bp.load("mmpp-queue", {"traffic.ftp.off": {"exponential": "0 s"}})
+    changed = bp.load("mmpp-queue", ['traffic.ftp.off={ exponential = "0 s" }'])
     with pytest.raises(bp.UsageError, match=r"traffic\.ftp\.off: a mean of 0 s, but the Markov model takes"):
         markov.of(changed.with_setting("drop tail"))
 
