@@ -2,6 +2,7 @@
 
 import difflib
 import hashlib
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -96,7 +97,24 @@ def overrides_from(values: Mapping[str, object] | Iterable[str] | None) -> list[
 
 
 def _toml(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    """Write a value as a scenario file would; a text as it is, for it may be TOML already."""
+    return value if isinstance(value, str) else _within(value)
+
+
+def _within(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, Mapping):
+        return (
+            "{ "
+            + ", ".join(f"{json.dumps(str(key))} = {_within(each)}" for key, each in value.items())
+            + " }"
+        )
+    if isinstance(value, Sequence):
+        return "[" + ", ".join(map(_within, value)) + "]"
+    return str(value)
 
 
 def load(path: str | Path, set: Mapping[str, object] | Iterable[str] | None = None) -> Scenario:  # noqa: A002

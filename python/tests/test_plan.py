@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import pytest
@@ -100,3 +101,16 @@ def test_every_shipped_scenario_runs_under_its_settings(name: str) -> None:
     for setting in result.settings:
         assert values[setting, "utilization"] > 0
         assert values[setting, "queue_mean"] is not None
+
+
+def test_tables_and_lists_of_a_mapping_are_written_as_toml() -> None:
+    changed = bp.load(
+        "small-gateway",
+        {
+            "link.ingress.delay": {"uniform": ["20 ms", "30 ms"], "per": "connection"},
+            "run.settings": ["red", "avq"],
+        },
+    )
+    assert changed.settings == ["red", "avq"]
+    link = next(each for each in json.loads(changed.canonical())["links"] if each["name"] == "ingress")
+    assert link["forward"]["delay"] == {"low": 20_000_000, "high": 30_000_000, "per": "connection"}

@@ -60,6 +60,9 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
+/// Steps of the integration in a round trip, at least: with fewer the senders' equations are not met.
+const STEPS_PER_ROUND_TRIP: f64 = 10.0;
+
 fn wrong<T>(text: String) -> Result<T, Error> {
     Err(Error::Scenario(text))
 }
@@ -203,6 +206,12 @@ impl System {
             );
         }
         let senders = Senders::of(scenario, &found)?;
+        let (step, longest) = (models.step.as_secs_f64(), senders.round_trip / STEPS_PER_ROUND_TRIP);
+        if step > longest {
+            return wrong(format!(
+                "model.step: found {step} s; allowed: at most {longest} s, a tenth of the senders' round trip"
+            ));
+        }
         let rules = match equations {
             Equations::Timeouts => Some(senders.rules(found.marking)?),
             _ => None,

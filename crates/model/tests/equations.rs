@@ -341,6 +341,11 @@ fn what_is_not_covered_is_said() {
             "gateway.marking: found marks that do not drop; allowed with the equations timeouts: \"drop\"",
         ),
         (
+            GATEWAY,
+            &["model.step=10 ms"],
+            "model.step: found 0.01 s; allowed: at most 0.006 s, a tenth of the senders' round trip",
+        ),
+        (
             LINK,
             &["link.bottleneck.delay=0 ms"],
             "link: found no delay on the way of the senders; allowed in a fluid \
