@@ -1,0 +1,1 @@
+"""The commands of `bentpipe`, by what they are for."""
