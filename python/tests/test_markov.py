@@ -402,6 +402,8 @@ def test_units_by_a_birth_and_death_chain(threshold: float | None) -> None:
         "queue_delay": 1e3 * sum(n * x for n, x in enumerate(taken)) / 125 / sum(taken),
         "mark_probability": 100 * sum(x * c for x, c in zip(p, shares, strict=True)),
         "loss_rate": 100 * (1 - sum(taken)),
+        # The only class loses what is lost.
+        "loss_rate.x": 100 * (1 - sum(taken)),
     }
     compared = {row["quantity"]: row for row in model.compared()}
     assert {name: row["mean"] for name, row in compared.items()} == pytest.approx(expected, rel=1e-9)
