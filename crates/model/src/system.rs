@@ -206,7 +206,9 @@ impl System {
             );
         }
         let senders = Senders::of(scenario, &found)?;
-        let (step, longest) = (models.step.as_secs_f64(), senders.round_trip / STEPS_PER_ROUND_TRIP);
+        // In whole nanoseconds, as a file may write it.
+        let longest = (1e9 * senders.round_trip / STEPS_PER_ROUND_TRIP).floor() / 1e9;
+        let step = models.step.as_secs_f64();
         if step > longest {
             return wrong(format!(
                 "model.step: found {step} s; allowed: at most {longest} s, a tenth of the senders' round trip"

@@ -347,6 +347,11 @@ fn what_is_not_covered_is_said() {
         ),
         (
             LINK,
+            &["link.bottleneck.delay=280 ms", "model.step=100 ms"],
+            "model.step: found 0.1 s; allowed: at most 0.056 s, a tenth of the senders' round trip",
+        ),
+        (
+            LINK,
             &["link.bottleneck.delay=0 ms"],
             "link: found no delay on the way of the senders; allowed in a fluid \
          model: a round trip above 0 s",
