@@ -96,7 +96,8 @@ class Settling:
     after: float | None
     """Mean over the rest."""
     clear: bool
-    """Whether the two means differ by more than chance would have them."""
+    """Whether the two means differ by more than chance would have them; where most runs do not settle,
+    those of the first and the second half."""
 
 
 def settling(runs: Sequence[Iterable[float]]) -> Settling:
@@ -106,16 +107,24 @@ def settling(runs: Sequence[Iterable[float]]) -> Settling:
     cuts = sorted(math.inf if cut is None else cut for cut in map(mser, series))
     cut = cuts[(len(cuts) - 1) // 2] if cuts else math.inf
     if math.isinf(cut):
-        return Settling(None, None, None, clear=False)
+        half = min((len(run) // 2 for run in series), default=0)
+        return Settling(None, None, None, clear=half > 1 and _apart(series, half))
     samples = int(cut)
     rests = [run[samples:] for run in series]
     after = _mean([_mean(rest) for rest in rests])
     if samples == 0:
         return Settling(0, None, after, clear=False)
     before = _mean([_mean(run[:samples]) for run in series])
+    return Settling(samples, before, after, clear=_apart(series, samples))
+
+
+def _apart(series: Sequence[Sequence[float]], samples: int) -> bool:
+    """Whether the means before and after so many samples differ by more than chance would have them."""
+    rests = [run[samples:] for run in series]
+    before = _mean([_mean(run[:samples]) for run in series])
+    after = _mean([_mean(rest) for rest in rests])
     variance = sum(_long_run_variance(rest) * (1 / samples + 1 / len(rest)) for rest in rests)
-    error = math.sqrt(variance) / len(series)
-    return Settling(samples, before, after, clear=abs(before - after) > _CLEAR * error)
+    return abs(before - after) > _CLEAR * math.sqrt(variance) / len(series)
 
 
 def _long_run_variance(series: Sequence[float]) -> float:

@@ -107,7 +107,7 @@ def warnings(found: Sequence[Warmup]) -> list[str]:
     for setting in dict.fromkeys(each.setting for each in found):
         mine = [each for each in found if each.setting == setting]
         late = [each for each in mine if each.clear and each.detected is not None]
-        never = [each.quantity.label for each in mine if each.detected is None]
+        never = [each.quantity.label for each in mine if each.clear and each.detected is None]
         if late:
             parts = [
                 f"{each.quantity.label} from {brief(each.detected or 0.0)} s on ({number(each.before)}"

@@ -93,6 +93,15 @@ def test_a_run_that_does_not_settle_is_said() -> None:
     assert settling([steady, drifting, steady]).samples is not None
 
 
+def test_only_halves_that_differ_are_said_not_to_settle() -> None:
+    """A drift is clear; a dip near the end, for which MSER cuts late, leaves the halves alike."""
+    assert settling([np.linspace(0, 100, 1000) + noise(1, 1000, 0.0)] * 3).clear
+    dips = np.full(1000, 20.0)
+    dips[[100, 300, 495, 700, 900]] = 10.0
+    alike = [np.roll(dips, shift) + 0.01 * noise(shift, 1000, 0.0) for shift in (0, 3, 7)]
+    assert not settling(alike).clear
+
+
 def test_batch_means_by_hand() -> None:
     # 240 samples: 20 batches of 12, whose means are 1 and 3 in turns: deviation sqrt(20 / 19).
     series = np.repeat(np.tile([1.0, 3.0], 10), 12) + np.tile([0.5, 0.5, -0.5, -0.5], 60)
