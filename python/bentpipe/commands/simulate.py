@@ -1,7 +1,7 @@
 """The commands that simulate: run, compare and sweep."""
 
 import json
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -343,8 +343,10 @@ def sweep(
     """
     from bentpipe import console
     from bentpipe import sweep as sweeping
+    from bentpipe.dataset import FAILURES
     from bentpipe.store import default_folder
     from bentpipe.wording import quantity
+    from bentpipe.workers import Threads
 
     changes = [*overrides, *([f"run.duration={duration}"] if duration is not None else [])]
     shown = list(dict.fromkeys(metrics)) or ["utilization", "queue_delay_mean"]
@@ -357,7 +359,8 @@ def sweep(
     folder = out if out is not None else default_folder(f"{Path(plan.scenario).stem}-sweep")
     bar = console.Rate(console.stderr())
     try:
-        result = sweeping.execute(plan, folder, jobs=jobs, precision=precision, told=bar.tell)
+        with closing(Threads(jobs)) as workers:
+            result = sweeping.execute(plan, folder, workers=workers, precision=precision, told=bar.tell)
     except KeyboardInterrupt:
         bar.close()
         raise Interrupted(
@@ -387,6 +390,6 @@ def sweep(
     if result.failures:
         first = result.failures[0]
         raise Failed(
-            f"{len(result.failures)} runs failed, listed in {folder / sweeping.FAILURES}; the first, under"
+            f"{len(result.failures)} runs failed, listed in {folder / FAILURES}; the first, under"
             f" {first.run.setting} with seed {first.run.seed}: {first.error}"
         )

@@ -1,0 +1,247 @@
+"""The dataset of many runs: one Parquet file a setting, a row a run, and a journal while it is written.
+
+A run is known by what determines it (the scenario's digest, the seed, the build of the core), so that one
+that is in the dataset already is not simulated again, whoever asked for it.
+"""
+
+import fcntl
+import io
+import json
+import math
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import polars as pl
+
+from bentpipe import _core, files
+from bentpipe.errors import UsageError
+from bentpipe.metrics import METRICS
+from bentpipe.store import core_digest
+
+__all__ = ["DATA", "FAILURES", "JOURNAL", "MANIFEST", "Dataset", "Failure", "Run", "manifest_of", "read"]
+
+FORMAT = "bentpipe-sweep"
+MANIFEST, DATA, JOURNAL, FAILURES = "manifest.json", "data", "journal", "failures.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of a sweep."""
+
+    point: tuple[str, ...]
+    """The value of each factor."""
+    setting: str
+    scenario: _core.Scenario
+    digest: str
+    """SHA-256 of all that determines its result, the seed apart."""
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A run that gave no result."""
+
+    run: Run
+    error: str
+
+
+_METRIC_NAMES = [metric.name for metric in METRICS]
+
+
+class Dataset:
+    """The dataset while it is written: parquet files, one folder a setting, and a journal before."""
+
+    def __init__(self, folder: Path, keys: tuple[str, ...], about: Mapping[str, Any]) -> None:
+        """Open the dataset in `folder`, whose runs are points of `keys`; `about` goes to its manifest."""
+        self.folder = folder
+        self.about = about
+        self.keys = keys
+        self._core = core_digest()
+        self._rows: dict[tuple[str, tuple[str, ...], int], dict[str, Any]] = {}
+        self._by_digest: dict[str, dict[int, dict[str, Any]]] = {}
+        self._new: list[dict[str, Any]] = []
+        self._part = 0
+        self._flushed = time.monotonic()
+        self._lock: int | None = None
+
+    def __enter__(self) -> "Dataset":
+        try:
+            if not os.path.lexists(self.folder):
+                self.folder.mkdir(parents=True)
+                self._write_manifest("incomplete")
+            manifest = manifest_of(self.folder)
+            self._lock = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UsageError(f"{self.folder}: another Bentpipe is writing to this folder") from None
+            self._check_factors(manifest["factors"])
+            self._load()
+            self._write_manifest("incomplete")
+        except OSError as error:
+            self._close()
+            raise UsageError(f"{self.folder}: cannot be written: {error.strerror}") from None
+        except BaseException:
+            self._close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+
+    def _check_factors(self, there: list[str]) -> None:
+        if there != list(self.keys):
+            raise UsageError(
+                f"{self.folder}: has the factors {', '.join(there) or 'none'}, found"
+                f" {', '.join(self.keys) or 'none'}; allowed: the same, or another folder"
+            )
+
+    def _close(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _load(self) -> None:
+        tables = [read(self.folder / DATA, self.keys)]
+        parts = sorted((self.folder / JOURNAL).glob("*.parquet"))
+        tables += [pl.read_parquet(part) for part in parts]
+        self._part = len(parts)
+        for table in tables:
+            for row in table.iter_rows(named=True):
+                self._keep(row)
+
+    def _keep(self, row: dict[str, Any]) -> None:
+        point = tuple(row[key] for key in self.keys)
+        self._rows[row["setting"], point, row["seed"]] = row
+        if row["core"] == self._core:
+            self._by_digest.setdefault(row["digest"], {})[row["seed"]] = row
+
+    def has(self, run: Run) -> bool:
+        """Return whether the run's result is here."""
+        return run.seed in self._by_digest.get(run.digest, {})
+
+    def metrics(self, run: Run) -> dict[str, float | None] | None:
+        """Return every metric of a run, None if it is not here."""
+        row = self._by_digest.get(run.digest, {}).get(run.seed)
+        return None if row is None else {name: row[name] for name in _METRIC_NAMES}
+
+    def values(self, digest: str, metric: str) -> dict[int, float | None]:
+        """Return a metric of the runs of a digest, by seed."""
+        return {seed: row[metric] for seed, row in self._by_digest.get(digest, {}).items()}
+
+    def add(self, run: Run, metrics: Mapping[str, float | None]) -> None:
+        """Take in the metrics of a run."""
+        row = {
+            "setting": run.setting,
+            **dict(zip(self.keys, run.point, strict=True)),
+            "seed": run.seed,
+            "digest": run.digest,
+            "core": self._core,
+            **metrics,
+        }
+        self._keep(row)
+        self._new.append(row)
+
+    def spread(self, runs: Sequence[Run]) -> None:
+        """Write a run that stands for several points at each of them, under each name."""
+        for run in runs:
+            there = self._by_digest.get(run.digest, {}).get(run.seed)
+            key = (run.setting, run.point, run.seed)
+            if there is not None and self._rows.get(key, {}).get("digest") != run.digest:
+                self.add(run, {name: there[name] for name in _METRIC_NAMES})
+        self.flush(0.0)
+
+    def flush(self, seconds: float) -> None:
+        """Put what is new on the disk, if that was last done so many seconds ago."""
+        if not self._new or time.monotonic() - self._flushed < seconds:
+            return
+        journal = self.folder / JOURNAL
+        journal.mkdir(exist_ok=True)
+        files.write(journal / f"{self._part:06}.parquet", _parquet(_table(self._new, self.keys)))
+        self._part += 1
+        self._new = []
+        self._flushed = time.monotonic()
+
+    def finish(self, failures: Sequence[Failure]) -> None:
+        """Sort all runs into one file a setting, and take the journal away."""
+        rows = sorted(self._rows.values(), key=lambda row: _order(row, self.keys))
+        table = _table(rows, self.keys)
+        for (setting,), part in table.group_by("setting", maintain_order=True):
+            folder = self.folder / DATA / f"setting={quote(str(setting), safe=' ')}"
+            folder.mkdir(parents=True, exist_ok=True)
+            files.write(folder / "runs.parquet", _parquet(part.drop("setting")))
+        listed = [
+            {
+                "setting": each.run.setting,
+                "point": dict(zip(self.keys, each.run.point, strict=True)),
+                "seed": each.run.seed,
+                "error": each.error,
+            }
+            for each in failures
+        ]
+        files.write_json(self.folder / FAILURES, listed)
+        self._write_manifest("complete")
+        for old in (self.folder / JOURNAL).glob("*.parquet"):
+            old.unlink()
+
+    def _write_manifest(self, status: str) -> None:
+        files.write_json(
+            self.folder / MANIFEST,
+            {
+                "format": FORMAT,
+                "format_version": 1,
+                "status": status,
+                "core": {"version": _core.__version__, "sha256": self._core},
+                "factors": list(self.keys),
+                **self.about,
+            },
+        )
+
+
+def _order(row: dict[str, Any], keys: tuple[str, ...]) -> tuple[Any, ...]:
+    return (row["setting"], *(_natural(row[key]) for key in keys), row["seed"])
+
+
+def _natural(value: str) -> tuple[float, str]:
+    """Order values by their number, if they begin with one, then by their text."""
+    try:
+        return float(value.split()[0]), value
+    except (ValueError, IndexError):
+        return math.inf, value
+
+
+def _table(rows: Sequence[dict[str, Any]], keys: tuple[str, ...]) -> pl.DataFrame:
+    schema: dict[str, Any] = {"setting": pl.String, **dict.fromkeys(keys, pl.String), "seed": pl.UInt64}
+    schema |= {"digest": pl.String, "core": pl.String, **dict.fromkeys(_METRIC_NAMES, pl.Float64)}
+    columns = {name: [row[name] for row in rows] for name in schema}
+    return pl.DataFrame(columns, schema=schema)
+
+
+def read(folder: Path, keys: tuple[str, ...]) -> pl.DataFrame:
+    """Return the runs of a dataset's folder `data`, sorted; none where it is empty."""
+    parts = sorted(folder.glob("setting=*/*.parquet"))
+    if not parts:
+        return _table([], keys)
+    return pl.read_parquet(parts, hive_partitioning=True).select(_table([], keys).columns)
+
+
+def _parquet(table: pl.DataFrame) -> bytes:
+    buffer = io.BytesIO()
+    table.write_parquet(buffer, compression="zstd")
+    return buffer.getvalue()
+
+
+def manifest_of(folder: Path) -> dict[str, Any]:
+    """Return the manifest of a dataset; `UsageError` if the folder is none."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        manifest = None
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise UsageError(f"{folder}: exists already and is not a sweep's; choose another folder")
+    return manifest
