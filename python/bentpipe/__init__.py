@@ -38,6 +38,7 @@ from bentpipe.model import ModelResult, model
 from bentpipe.plan import load
 from bentpipe.result import Result
 from bentpipe.result import open_result as open  # noqa: A004
+from bentpipe.sweeping import Precision, SweepResult, sweep
 from bentpipe.validate import Validation, validate
 
 __all__ = [
@@ -49,6 +50,7 @@ __all__ = [
     "ModelError",
     "ModelResult",
     "Packet",
+    "Precision",
     "QueueState",
     "Result",
     "ResultError",
@@ -58,6 +60,7 @@ __all__ = [
     "Setting",
     "SimulationError",
     "Spot",
+    "SweepResult",
     "UsageError",
     "Validation",
     "Verdict",
@@ -67,5 +70,6 @@ __all__ = [
     "model",
     "open",
     "run",
+    "sweep",
     "validate",
 ]

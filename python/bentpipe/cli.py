@@ -11,7 +11,7 @@ import traceback
 import click
 
 from bentpipe import _core
-from bentpipe.commands import models, show, simulate
+from bentpipe.commands import models, show, simulate, sweep
 from bentpipe.commands.options import Failed, Interrupted
 from bentpipe.errors import AlgorithmError, BentpipeError, ScenarioError
 
@@ -42,7 +42,7 @@ for _each in (
     simulate.compare,
     models.model_,
     models.validate,
-    simulate.sweep,
+    sweep.sweep,
     show.list_,
     show.show,
     show.report,

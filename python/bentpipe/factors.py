@@ -6,9 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from scipy.stats import qmc
-
 from bentpipe.errors import UsageError
 
 __all__ = ["DESIGNS", "MOST_POINTS", "Factor", "factors_from", "points"]
@@ -140,6 +137,9 @@ def points(
         raise UsageError(f"the design {design} needs a factor: --vary KEY=LOW:HIGH:N")
     if count is None or not 1 <= count <= MOST_POINTS:
         raise UsageError(f"the design {design} needs --points N, from 1 to {MOST_POINTS}")
+    import numpy as np
+    from scipy.stats import qmc
+
     rng = np.random.default_rng(seed)
     if design == "lhs":
         shares = qmc.LatinHypercube(len(factors), rng=rng).random(count)

@@ -10,7 +10,7 @@ import bentpipe as bp
 from bentpipe import cli
 from bentpipe.console import progress_text
 from bentpipe.errors import ScenarioError, UsageError
-from bentpipe.sweep import Precision, Sweep, SweepResult, execute, precision_from, sweep
+from bentpipe.sweeping import Precision, Sweep, SweepResult, execute, precision_from, sweep
 
 SHORT = ["run.duration=2 s", "run.warmup=1 s"]
 VARY = {"gateway.pep.delay": "0 ms:40 ms:2", "gateway.aqm.w_q": "0.02,0.2"}

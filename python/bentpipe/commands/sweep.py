@@ -1,0 +1,135 @@
+"""The command that simulates many points of a scenario: sweep."""
+
+import json
+from contextlib import closing
+from pathlib import Path
+
+import click
+
+from bentpipe.commands.options import Failed, Interrupted, again, scenario_options
+
+
+@click.command(short_help="Simulate many points of a scenario.")
+@click.argument("scenario")
+@scenario_options
+@click.option(
+    "--vary",
+    metavar="KEY=VALUES",
+    multiple=True,
+    help="A key to vary: a list as 0.1,0.5, or a range as 10 ms:60 ms:6 or 0.01:0.2:log:8; may be repeated.",
+)
+@click.option("--settings", metavar="A,B,…", help="Settings at each point; default: the scenario's.")
+@click.option("--runs", type=int, metavar="N", help="Runs of each; default: the scenario's.")
+@click.option("--seed", type=int, metavar="N", help="Seed of the first run; the next ones count on.")
+@click.option(
+    "--design",
+    type=click.Choice(["grid", "lhs", "sobol"]),
+    default="grid",
+    show_default=True,
+    help="Every combination; a Latin hypercube or a Sobol sequence of --points points.",
+)
+@click.option("--points", "count", type=int, metavar="N", help="Points of the designs lhs and sobol.")
+@click.option(
+    "--metric",
+    "metrics",
+    multiple=True,
+    metavar="NAME",
+    help="Metric to print; may be repeated. Default: utilization, queue_delay_mean.",
+)
+@click.option(
+    "--until-ci",
+    metavar="SHARE",
+    help="Add runs until the 95 % interval of the first --metric is this narrow, for example 2%.",
+)
+@click.option("--max-runs", type=int, default=100, show_default=True, help="With --until-ci, runs at most.")
+@click.option("--jobs", type=int, metavar="N", help="Runs at a time; default: one per core.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Folder of the dataset; one that is there is gone on with."
+    " Default: results/SCENARIO-sweep-DATE-TIME.",
+)
+@click.option(
+    "--format", "form", type=click.Choice(["table", "json"]), default="table", help="json: for programs."
+)
+@click.pass_context
+def sweep(
+    context: click.Context,
+    scenario: str,
+    overrides: tuple[str, ...],
+    duration: str | None,
+    vary: tuple[str, ...],
+    settings: str | None,
+    runs: int | None,
+    seed: int | None,
+    design: str,
+    count: int | None,
+    metrics: tuple[str, ...],
+    until_ci: str | None,
+    max_runs: int,
+    jobs: int | None,
+    out: Path | None,
+    form: str,
+) -> None:
+    """Simulate SCENARIO at many points, under the same settings and seeds at each, into one dataset.
+
+    What is in the dataset already is not simulated again, so an interrupted sweep goes on with the same
+    command, and a larger one adds to it.
+
+    \b
+    Examples:
+      bentpipe sweep byun2007-gateway --vary "gateway.pep.delay=0 ms:60 ms:7" --settings "RED 4,AVQRED"
+      bentpipe sweep small-gateway --vary gateway.aqm.w_q=0.01:0.2:log:8 --settings red --until-ci 2%
+    """
+    from bentpipe import console, sweeping
+    from bentpipe.dataset import FAILURES
+    from bentpipe.store import default_folder
+    from bentpipe.wording import quantity
+    from bentpipe.workers import Threads
+
+    changes = [*overrides, *([f"run.duration={duration}"] if duration is not None else [])]
+    shown = list(dict.fromkeys(metrics)) or ["utilization", "queue_delay_mean"]
+    sweeping.check_metrics(shown)
+    precision = None if until_ci is None else sweeping.precision_from(until_ci, shown[0], max_runs)
+    names = None if settings is None else settings.split(",")
+    plan = sweeping.Sweep.plan(
+        scenario, vary, settings=names, overrides=changes, runs=runs, seed=seed, design=design, count=count
+    )
+    folder = out if out is not None else default_folder(f"{Path(plan.scenario).stem}-sweep")
+    bar = console.Rate(console.stderr())
+    try:
+        with closing(Threads(jobs)) as workers:
+            result = sweeping.execute(plan, folder, workers=workers, precision=precision, told=bar.tell)
+    except KeyboardInterrupt:
+        bar.close()
+        raise Interrupted(
+            f"what is finished is kept. To go on:\n    {again(context, folder).removesuffix(' --resume')}"
+        ) from None
+    finally:
+        bar.close()
+    rows = result.rows(shown)
+    if form == "json":
+        click.echo(json.dumps(rows, indent=2, ensure_ascii=False, allow_nan=False))
+    else:
+        found: dict[tuple[str, ...], dict[str, str]] = {}
+        counts: dict[tuple[str, ...], int] = {}
+        for row in rows:
+            place = (row["setting"], *(row[key] for key in result.factors))
+            found.setdefault(place, {})[row["metric"]] = quantity(row["mean"], row["ci95"])
+            counts[place] = max(counts.get(place, 0), row["runs"])
+        units = {row["metric"]: row["unit"] for row in rows}
+        heads = [f"{name}, {units[name]}" if units.get(name) else name for name in shown]
+        cells = [
+            [*place, str(counts[place]), *(of.get(name, "–") for name in shown)]
+            for place, of in found.items()
+        ]
+        table = console.grid(["setting", *result.factors, "runs", *heads], cells, right=1)
+        console.stdout().print(table)
+    console.stderr().print(f"Dataset: {folder}", markup=False)
+    if result.failures:
+        first = result.failures[0]
+        raise Failed(
+            f"{len(result.failures)} runs failed, listed in {folder / FAILURES}; the first, under"
+            f" {first.run.setting} with seed {first.run.seed}: {first.error}"
+        )
