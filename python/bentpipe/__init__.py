@@ -38,7 +38,8 @@ from bentpipe.model import ModelResult, model
 from bentpipe.plan import load
 from bentpipe.result import Result
 from bentpipe.result import open_result as open  # noqa: A004
-from bentpipe.sweeping import Precision, SweepResult, sweep
+from bentpipe.sweep_result import SweepResult, open_sweep
+from bentpipe.sweeping import Precision, sweep
 from bentpipe.validate import Validation, validate
 
 __all__ = [
@@ -69,6 +70,7 @@ __all__ = [
     "load",
     "model",
     "open",
+    "open_sweep",
     "run",
     "sweep",
     "validate",

@@ -19,11 +19,24 @@ from urllib.parse import quote
 import polars as pl
 
 from bentpipe import _core, files
-from bentpipe.errors import UsageError
+from bentpipe.errors import ResultError, UsageError
 from bentpipe.metrics import METRICS
 from bentpipe.store import core_digest
 
-__all__ = ["DATA", "FAILURES", "JOURNAL", "MANIFEST", "Dataset", "Failure", "Run", "manifest_of", "read"]
+__all__ = [
+    "DATA",
+    "FAILURES",
+    "FORMAT",
+    "JOURNAL",
+    "MANIFEST",
+    "Dataset",
+    "Failure",
+    "Run",
+    "failures_of",
+    "manifest_of",
+    "read",
+    "read_all",
+]
 
 FORMAT = "bentpipe-sweep"
 MANIFEST, DATA, JOURNAL, FAILURES = "manifest.json", "data", "journal", "failures.json"
@@ -48,6 +61,15 @@ class Failure:
 
     run: Run
     error: str
+
+    def row(self, keys: Sequence[str]) -> dict[str, Any]:
+        """Return it as `failures.json` lists it; `keys` are the factors'."""
+        return {
+            "setting": self.run.setting,
+            "point": dict(zip(keys, self.run.point, strict=True)),
+            "seed": self.run.seed,
+            "error": self.error,
+        }
 
 
 _METRIC_NAMES = [metric.name for metric in METRICS]
@@ -81,6 +103,7 @@ class Dataset:
             except BlockingIOError:
                 raise UsageError(f"{self.folder}: another Bentpipe is writing to this folder") from None
             self._check_factors(manifest["factors"])
+            self._check_scenario(manifest)
             self._load()
             self._write_manifest("incomplete")
         except OSError as error:
@@ -101,15 +124,26 @@ class Dataset:
                 f" {', '.join(self.keys) or 'none'}; allowed: the same, or another folder"
             )
 
+    def _check_scenario(self, manifest: Mapping[str, Any]) -> None:
+        """Refuse to add runs of one scenario to those of another: means over both would be of neither."""
+        there, ours = (each.get("scenario", {}) for each in (manifest, self.about))
+        if there.get("digest") != ours.get("digest") and self._holds_runs():
+            raise UsageError(
+                f"{self.folder}: holds runs of {there.get('name')} as it was, or with other overrides;"
+                " allowed: the same scenario and overrides, or another folder"
+            )
+
+    def _holds_runs(self) -> bool:
+        return any(next((self.folder / part).rglob("*.parquet"), None) for part in (DATA, JOURNAL))
+
     def _close(self) -> None:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
     def _load(self) -> None:
-        tables = [read(self.folder / DATA, self.keys)]
         parts = sorted((self.folder / JOURNAL).glob("*.parquet"))
-        tables += [pl.read_parquet(part) for part in parts]
+        tables = [read(self.folder / DATA, self.keys), _read(self.folder / JOURNAL, parts, self.keys)]
         self._part = len(parts)
         for table in tables:
             for row in table.iter_rows(named=True):
@@ -175,19 +209,18 @@ class Dataset:
             folder = self.folder / DATA / f"setting={quote(str(setting), safe=' ')}"
             folder.mkdir(parents=True, exist_ok=True)
             files.write(folder / "runs.parquet", _parquet(part.drop("setting")))
-        listed = [
-            {
-                "setting": each.run.setting,
-                "point": dict(zip(self.keys, each.run.point, strict=True)),
-                "seed": each.run.seed,
-                "error": each.error,
-            }
-            for each in failures
-        ]
+        listed = [each.row(self.keys) for each in failures]
+        again = {_place(row) for row in listed}
+        for old in failures_of(self.folder):
+            # What failed in an earlier call and was not tried in this one has no result yet.
+            point = tuple(old["point"].get(key) for key in self.keys)
+            there = (old["setting"], point, old["seed"]) in self._rows
+            if not there and _place(old) not in again:
+                listed.append(old)
         files.write_json(self.folder / FAILURES, listed)
         self._write_manifest("complete")
-        for old in (self.folder / JOURNAL).glob("*.parquet"):
-            old.unlink()
+        for written in (self.folder / JOURNAL).glob("*.parquet"):
+            written.unlink()
 
     def _write_manifest(self, status: str) -> None:
         files.write_json(
@@ -201,6 +234,10 @@ class Dataset:
                 **self.about,
             },
         )
+
+
+def _place(failure: Mapping[str, Any]) -> tuple[Any, ...]:
+    return failure["setting"], *failure["point"].items(), failure["seed"]
 
 
 def _order(row: dict[str, Any], keys: tuple[str, ...]) -> tuple[Any, ...]:
@@ -225,9 +262,42 @@ def _table(rows: Sequence[dict[str, Any]], keys: tuple[str, ...]) -> pl.DataFram
 def read(folder: Path, keys: tuple[str, ...]) -> pl.DataFrame:
     """Return the runs of a dataset's folder `data`, sorted; none where it is empty."""
     parts = sorted(folder.glob("setting=*/*.parquet"))
+    return _read(folder, parts, keys, hive=True)
+
+
+def _read(folder: Path, parts: Sequence[Path], keys: tuple[str, ...], *, hive: bool = False) -> pl.DataFrame:
+    empty = _table([], keys)
     if not parts:
-        return _table([], keys)
-    return pl.read_parquet(parts, hive_partitioning=True).select(_table([], keys).columns)
+        return empty
+    try:
+        return pl.read_parquet(list(parts), hive_partitioning=hive).select(empty.columns).cast(empty.schema)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise ResultError(f"{folder}: cannot be read: {error}") from None
+
+
+def read_all(folder: Path, keys: tuple[str, ...]) -> pl.DataFrame:
+    """Return the runs of a dataset, sorted, those of one that is not finished too.
+
+    Raises `ResultError` if they cannot be read.
+    """
+    table = read(folder / DATA, keys)
+    journal = _read(folder / JOURNAL, sorted((folder / JOURNAL).glob("*.parquet")), keys)
+    if journal.is_empty():
+        return table
+    rows = {_order(row, keys): row for part in (table, journal) for row in part.iter_rows(named=True)}
+    return _table([rows[place] for place in sorted(rows)], keys)
+
+
+def failures_of(folder: Path) -> list[dict[str, Any]]:
+    """Return the runs without a result: `setting`, `point`, `seed`, `error`; `ResultError` if unreadable."""
+    path = folder / FAILURES
+    try:
+        found: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError) as error:
+        raise ResultError(f"{path}: cannot be read: {error}") from None
+    return found
 
 
 def _parquet(table: pl.DataFrame) -> bytes:

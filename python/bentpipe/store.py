@@ -60,6 +60,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         raise ResultError(f"{folder}: is not a Bentpipe result: it has no {MANIFEST}") from None
     except (OSError, ValueError) as error:
         raise ResultError(f"{path}: cannot be read: {error}") from None
+    if isinstance(manifest, dict) and manifest.get("format") == "bentpipe-sweep":
+        raise ResultError(f"{folder}: is the dataset of a sweep; bentpipe.open_sweep opens it")
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise ResultError(f"{folder}: is not a Bentpipe result: its {MANIFEST} is something else's")
     if manifest.get("format_version") != FORMAT_VERSION:

@@ -8,18 +8,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-
 from bentpipe import _core
-from bentpipe.dataset import DATA, Dataset, Failure, Run, read
+from bentpipe.dataset import Dataset, Run
 from bentpipe.errors import UsageError
 from bentpipe.factors import Factor, factors_from, points
-from bentpipe.metrics import METRICS, find
-from bentpipe.plan import load, make_plan, scenario_path
+from bentpipe.plan import load, make_plan, overrides_from, scenario_path
 from bentpipe.statistics import summarise
+from bentpipe.sweep_result import DEFAULT_METRICS, SweepResult, check_metrics
 from bentpipe.workers import Teller, Threads, Workers, simulate
 
-__all__ = ["Precision", "Sweep", "SweepResult", "check_metrics", "execute", "precision_from", "sweep"]
+__all__ = ["Precision", "Sweep", "execute", "precision_from", "sweep"]
 
 MOST_RUNS = 10_000_000
 
@@ -35,41 +33,6 @@ class Precision:
     """Runs of one setting at one point, at most."""
 
 
-@dataclass(frozen=True)
-class SweepResult:
-    """A sweep's dataset."""
-
-    folder: Path
-    factors: tuple[str, ...]
-    failures: tuple[Failure, ...] = ()
-
-    def frame(self) -> pl.DataFrame:
-        """Return one row a run: setting, a column for each factor, seed, digest, and every metric."""
-        return read(self.folder / DATA, self.factors)
-
-    def rows(self, metrics: Sequence[str]) -> list[dict[str, Any]]:
-        """Return for each setting and point the mean of each metric over the runs, with its 95 % interval."""
-        found: list[dict[str, Any]] = []
-        groups = self.frame().group_by("setting", *self.factors, maintain_order=True)
-        for key, table in groups:
-            named = dict(zip(("setting", *self.factors), key, strict=True))
-            for name in metrics:
-                metric = find(name)
-                summary = summarise(table[name].to_list())
-                found.append(
-                    {
-                        **named,
-                        "metric": name,
-                        "unit": metric.unit if metric else "",
-                        "mean": summary.mean,
-                        "std": summary.std,
-                        "ci95": summary.ci95,
-                        "runs": summary.runs,
-                    }
-                )
-        return found
-
-
 @dataclass
 class Sweep:
     """What is to be simulated: every point under every setting with every seed."""
@@ -83,6 +46,11 @@ class Sweep:
     seeds: list[int]
     cells: list[tuple[tuple[str, ...], str, _core.Scenario, str]] = field(default_factory=list)
     """Point, setting, scenario and digest: each with all seeds."""
+    design: str = "grid"
+    metrics: list[str] = field(default_factory=lambda: list(DEFAULT_METRICS))
+    """What the table and the report show."""
+    base: str = ""
+    """SHA-256 of the scenario with its overrides, at no point and under no setting."""
 
     @classmethod
     def plan(
@@ -96,12 +64,15 @@ class Sweep:
         seed: int | None = None,
         design: str = "grid",
         count: int | None = None,
+        metrics: Sequence[str] | None = None,
     ) -> "Sweep":
         """Read every point's scenario, before anything runs.
 
         Raises `UsageError` if the factors or numbers make no sense, `ScenarioError` for the first point that
         is impossible.
         """
+        shown = list(dict.fromkeys(DEFAULT_METRICS if metrics is None else metrics))
+        check_metrics(shown)
         base = load(scenario, overrides)
         factors = factors_from(vary)
         chosen = points(factors, design, count, seed=base.seed if seed is None else seed)
@@ -122,17 +93,39 @@ class Sweep:
             raise UsageError(f"the sweep has {len(cells) * len(seeds)} runs; allowed: at most {MOST_RUNS}")
         found = list(cells.values())
         labels = list(dict.fromkeys(cell[1] for cell in found))
-        return cls(str(scenario_path(scenario)), list(overrides), factors, chosen, labels, seeds, found)
+        # An override may belong to a setting, which the scenario as it is does not show.
+        known = "\n".join([base.canonical(), *sorted(overrides)])
+        return cls(
+            str(scenario_path(scenario)),
+            list(overrides),
+            factors,
+            chosen,
+            labels,
+            seeds,
+            found,
+            design,
+            shown,
+            hashlib.sha256(known.encode()).hexdigest(),
+        )
 
     def about(self) -> dict[str, Any]:
         """Return what the dataset's manifest says of the sweep."""
         text = Path(self.scenario).read_bytes()
         return {
-            "scenario": {"name": Path(self.scenario).stem, "sha256": hashlib.sha256(text).hexdigest()},
+            "scenario": {
+                "name": Path(self.scenario).stem,
+                "sha256": hashlib.sha256(text).hexdigest(),
+                "digest": self.base,
+            },
             "overrides": self.overrides,
             "settings": self.settings,
+            "design": self.design,
+            "vary": [
+                {"key": each.key, "log": each.log, "range": each.low is not None} for each in self.factors
+            ],
             "points": len(self.points),
             "seeds": self.seeds,
+            "metrics": self.metrics,
         }
 
     def runs(self, seeds: Sequence[int] | None = None) -> Iterator[Run]:
@@ -148,23 +141,33 @@ def sweep(
     *,
     out: str | Path,
     settings: Sequence[str] | None = None,
-    set: Sequence[str] = (),  # noqa: A002
+    set: Mapping[str, object] | Sequence[str] = (),  # noqa: A002
     runs: int | None = None,
     seed: int | None = None,
     design: str = "grid",
     points: int | None = None,
+    metrics: Sequence[str] | None = None,
     jobs: int | None = None,
     precision: Precision | None = None,
     told: Teller | None = None,
 ) -> SweepResult:
     """Simulate every point of a design under every setting with the same seeds, into the dataset `out`.
 
-    `vary` are factors, as `{"gateway.aqm.w_q": "0.01:0.2:log:8"}`; see `factors_from`. What is in the dataset
-    already is not simulated again; `precision` adds runs where an interval is still too wide. Raises
-    `UsageError` and `ScenarioError` before anything runs.
+    `vary` are factors, as `{"gateway.aqm.w_q": "0.01:0.2:log:8"}`; see `factors_from`. `set` overrides keys
+    as in `load`; `metrics` are those that the report shows. What is in the dataset already is not simulated
+    again; `precision` adds runs where an interval is still too wide. Raises `UsageError` and `ScenarioError`
+    before anything runs; runs that fail later are `SweepResult.failures`.
     """
     plan = Sweep.plan(
-        scenario, vary, settings=settings, overrides=set, runs=runs, seed=seed, design=design, count=points
+        scenario,
+        vary,
+        settings=settings,
+        overrides=overrides_from(set),
+        runs=runs,
+        seed=seed,
+        design=design,
+        count=points,
+        metrics=metrics,
     )
     with closing(Threads(jobs)) as workers:
         return execute(plan, Path(out), workers=workers, precision=precision, told=told)
@@ -196,7 +199,7 @@ def execute(
             failures += new
             failed |= {(each.run.digest, each.run.seed) for each in new}
         dataset.finish(failures)
-    return SweepResult(folder, keys, tuple(failures))
+    return SweepResult(folder)
 
 
 def _check(precision: Precision | None) -> None:
@@ -221,14 +224,6 @@ def precision_from(text: str, metric: str, most: int) -> Precision:
     found = Precision(metric, value, most)
     _check(found)
     return found
-
-
-def check_metrics(names: Sequence[str]) -> None:
-    """Raise `UsageError` unless these are metrics."""
-    for name in names:
-        if find(name) is None:
-            known = ", ".join(metric.name for metric in METRICS)
-            raise UsageError(f"metric {name}: there is none of that name; allowed: {known}")
 
 
 def _wider(plan: Sweep, dataset: "Dataset", precision: Precision, failed: set[tuple[str, int]]) -> list[Run]:

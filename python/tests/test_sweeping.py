@@ -10,7 +10,8 @@ import bentpipe as bp
 from bentpipe import cli
 from bentpipe.console import progress_text
 from bentpipe.errors import ScenarioError, UsageError
-from bentpipe.sweeping import Precision, Sweep, SweepResult, execute, precision_from, sweep
+from bentpipe.sweep_result import SweepResult
+from bentpipe.sweeping import Precision, Sweep, execute, precision_from, sweep
 
 SHORT = ["run.duration=2 s", "run.warmup=1 s"]
 VARY = {"gateway.pep.delay": "0 ms:40 ms:2", "gateway.aqm.w_q": "0.02,0.2"}
@@ -33,7 +34,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_point_meets_every_setting_and_seed(whole: Path) -> None:
-    frame = SweepResult(whole, tuple(VARY)).frame()
+    frame = SweepResult(whole).frame()
     assert len(frame) == 2 * 2 * 2 * 2
     assert frame.select("setting", *VARY, "seed").is_unique().all()
     assert sorted(frame["seed"].unique()) == [1, 2]
@@ -53,7 +54,7 @@ def test_a_run_is_what_compare_simulates(whole: Path) -> None:
     compared = bp.compare(bp.load("small-gateway", changes), ["red"], runs=2).metrics()
     expected = {(row["seed"], row["metric"]): row["value"] for row in compared.iter_rows(named=True)}
     frame = (
-        SweepResult(whole, tuple(VARY))
+        SweepResult(whole)
         .frame()
         .filter(
             (pl.col("setting") == "red")
@@ -112,7 +113,7 @@ def test_a_dataset_grows_by_what_is_new(whole: Path, tmp_path: Path) -> None:
     small(folder, settings=["red"], runs=1)
     small(folder, settings=["red"])
     small(folder)
-    there, expected = SweepResult(folder, tuple(VARY)).frame(), SweepResult(whole, tuple(VARY)).frame()
+    there, expected = SweepResult(folder).frame(), SweepResult(whole).frame()
     assert there.equals(expected)
 
 

@@ -85,16 +85,25 @@ def sweep(
     from bentpipe import console, sweeping
     from bentpipe.dataset import FAILURES
     from bentpipe.store import default_folder
-    from bentpipe.wording import quantity
+    from bentpipe.sweep_result import DEFAULT_METRICS, check_metrics
+    from bentpipe.wording import measured, plural
     from bentpipe.workers import Threads
 
     changes = [*overrides, *([f"run.duration={duration}"] if duration is not None else [])]
-    shown = list(dict.fromkeys(metrics)) or ["utilization", "queue_delay_mean"]
-    sweeping.check_metrics(shown)
+    shown = list(dict.fromkeys(metrics)) or list(DEFAULT_METRICS)
+    check_metrics(shown)
     precision = None if until_ci is None else sweeping.precision_from(until_ci, shown[0], max_runs)
     names = None if settings is None else settings.split(",")
     plan = sweeping.Sweep.plan(
-        scenario, vary, settings=names, overrides=changes, runs=runs, seed=seed, design=design, count=count
+        scenario,
+        vary,
+        settings=names,
+        overrides=changes,
+        runs=runs,
+        seed=seed,
+        design=design,
+        count=count,
+        metrics=shown,
     )
     folder = out if out is not None else default_folder(f"{Path(plan.scenario).stem}-sweep")
     bar = console.Rate(console.stderr())
@@ -103,9 +112,10 @@ def sweep(
             result = sweeping.execute(plan, folder, workers=workers, precision=precision, told=bar.tell)
     except KeyboardInterrupt:
         bar.close()
-        raise Interrupted(
-            f"what is finished is kept. To go on:\n    {again(context, folder).removesuffix(' --resume')}"
-        ) from None
+        raise Interrupted(_kept(context, folder)) from None
+    except OSError as error:
+        bar.close()
+        raise Failed(f"{folder}: {error.strerror or error}\n{_kept(context, folder)}") from None
     finally:
         bar.close()
     rows = result.rows(shown)
@@ -116,7 +126,7 @@ def sweep(
         counts: dict[tuple[str, ...], int] = {}
         for row in rows:
             place = (row["setting"], *(row[key] for key in result.factors))
-            found.setdefault(place, {})[row["metric"]] = quantity(row["mean"], row["ci95"])
+            found.setdefault(place, {})[row["metric"]] = measured(row)
             counts[place] = max(counts.get(place, 0), row["runs"])
         units = {row["metric"]: row["unit"] for row in rows}
         heads = [f"{name}, {units[name]}" if units.get(name) else name for name in shown]
@@ -127,9 +137,17 @@ def sweep(
         table = console.grid(["setting", *result.factors, "runs", *heads], cells, right=1)
         console.stdout().print(table)
     console.stderr().print(f"Dataset: {folder}", markup=False)
-    if result.failures:
-        first = result.failures[0]
+    failures = result.failures
+    if failures:
+        first = failures[0]
+        where = "".join(f", {key} = {value}" for key, value in first["point"].items())
         raise Failed(
-            f"{len(result.failures)} runs failed, listed in {folder / FAILURES}; the first, under"
-            f" {first.run.setting} with seed {first.run.seed}: {first.error}"
+            f"{plural(len(failures), 'run')} failed and will be tried again by the same command, listed in"
+            f" {folder / FAILURES}; the first, under {first['setting']}{where} with seed {first['seed']}:"
+            f" {first['error']}"
         )
+
+
+def _kept(context: click.Context, folder: Path) -> str:
+    """Say that nothing is lost, and the command that goes on."""
+    return f"what is finished is kept. To go on:\n    {again(context, folder).removesuffix(' --resume')}"
