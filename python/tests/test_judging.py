@@ -1,0 +1,234 @@
+"""Judges and fresh seeds: tables worked out by hand, and messages."""
+
+from pathlib import Path
+
+import pytest
+
+from bentpipe._core import Progress
+from bentpipe.dataset import Dataset, Run
+from bentpipe.errors import UsageError
+from bentpipe.fresh import APART, figures, fresh_seeds, means, rerun, winners
+from bentpipe.judging import Limit, Objective, judged, kept, limits_from, objectives_from
+from bentpipe.plan import load, make_plan
+from bentpipe.statistics import paired
+from bentpipe.workers import Threads, measure
+
+UTILIZATION = Objective("utilization", "max")
+DELAY = Objective("queue_delay_mean", "min")
+STEADY = Objective("utilization_std", "min")
+
+
+def table(**settings: tuple[float | None, float | None, float | None]) -> dict[str, dict[str, float | None]]:
+    names = ("utilization", "queue_delay_mean", "utilization_std")
+    return {name: dict(zip(names, row, strict=True)) for name, row in settings.items()}
+
+
+FOUR = table(a=(20.0, 40.0, 0.1), b=(19.0, 10.0, 0.3), c=(19.0, 20.0, 0.1), d=(15.0, None, 0.1))
+
+
+def test_rank_sums_by_hand() -> None:
+    """Ranks and sums, with ties and a missing value.
+
+    |   | utilization | delay   | deviation | sum of 2^rank   |
+    | a | 20 → 1      | 40 → 3  | 0.1 → 1   | 2 + 8 + 2 = 12  |
+    | b | 19 → 2      | 10 → 1  | 0.3 → 4   | 4 + 2 + 16 = 22 |
+    | c | 19 → 2      | 20 → 2  | 0.1 → 1   | 4 + 4 + 2 = 10  |
+    | d | 15 → 4      | – → 4   | 0.1 → 1   | 16 + 16 + 2 = 34|
+
+    The mean ranks of a and c are equal (5/3): the powers of two tell them apart.
+    """
+    order = judged(FOUR, [UTILIZATION, DELAY, STEADY])
+    assert [(each.name, each.place, each.total) for each in order] == [
+        ("c", 1, 10),
+        ("a", 2, 12),
+        ("b", 3, 22),
+        ("d", 4, 34),
+    ]
+    assert {each.name: tuple(each.ranks.values()) for each in order} == {
+        "a": (1, 3, 1),
+        "b": (2, 1, 4),
+        "c": (2, 2, 1),
+        "d": (4, 4, 1),
+    }
+    assert kept(order, 3) == ["c", "a", "b"]
+    assert kept(order, 9) == ["c", "a", "b", "d"]
+    with pytest.raises(UsageError, match="0 settings are to be kept; allowed: 1 or more"):
+        kept(order, 0)
+
+
+def test_equal_sums_share_a_place_and_keep_their_order() -> None:
+    """By hand: x has ranks 1 and 2, y has 2 and 1, z is last in both."""
+    order = judged(
+        table(z=(1.0, 9.0, None), y=(2.0, 1.0, None), x=(3.0, 2.0, None)), [UTILIZATION, DELAY, STEADY]
+    )
+    assert [(each.name, each.place, each.total) for each in order] == [
+        ("y", 1, 4 + 2 + 2),
+        ("x", 1, 2 + 4 + 2),
+        ("z", 3, 8 + 8 + 2),
+    ]
+
+
+def test_many_settings_have_exact_sums() -> None:
+    """2^200 + 2 and 2^200 + 4 are the same number in floating point."""
+    values = {f"s{n}": {"utilization": float(-n), "queue_delay_mean": 0.0} for n in range(200)}
+    values["s199"]["queue_delay_mean"] = None  # type: ignore[assignment]
+    order = judged(values, [UTILIZATION, DELAY])
+    assert (order[0].name, order[-1].total) == ("s0", 2**200 + 2**200)
+    assert order[1].total == 2**2 + 2
+
+
+def test_within_the_limits_comes_first_and_is_ranked_by_itself() -> None:
+    """By hand, with a delay of at most 20 ms: b and c keep it, c is best in one metric and b in the other.
+
+    Among those two the ranks are (1, 1, 2) and (1, 2, 1). Of the others, a is 100 % outside, and d's delay
+    is not known.
+    """
+    order = judged(FOUR, [UTILIZATION, DELAY, STEADY], limits_from(["queue_delay_mean<=20"]))
+    assert [(each.name, each.place, each.total, each.excess) for each in order] == [
+        ("b", 1, 8, 0.0),
+        ("c", 1, 8, 0.0),
+        ("a", 3, 6, 1.0),
+        ("d", 4, 10, float("inf")),
+    ]
+
+
+def test_a_margin_makes_small_differences_none() -> None:
+    """19 is 5 % below 20: with a margin of 5 % a is not better than b and c."""
+    order = judged(FOUR, [UTILIZATION], margin=0.05)
+    assert {each.name: each.ranks["utilization"] for each in order} == {"a": 1, "b": 1, "c": 1, "d": 4}
+
+
+def test_objectives_are_read() -> None:
+    assert objectives_from("utilization:max, queue_delay_mean:min,utilization_std:min") == [
+        UTILIZATION,
+        DELAY,
+        STEADY,
+    ]
+    assert objectives_from(["utilization", "loss_rate"]) == [UTILIZATION, Objective("loss_rate", "min")]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "utilisation:max",
+            r'objective utilisation:max: there is no metric "utilisation"; did you mean util',
+        ),
+        ("xyzzy", r'there is no metric "xyzzy"; docs/results.md lists them'),
+        ("queue_mean", r"queue_mean: found no direction, .*; allowed: queue_mean:max, queue_mean:min"),
+        ("utilization:up", r'utilization:up: found the direction "up"; allowed: max, min'),
+        ("utilization:", r'found the direction ""; allowed: max, min'),
+        ("utilization,utilization:min", r"objective utilization: found twice; allowed: each metric once"),
+        ("", r'objective \(empty\): there is no metric ""'),
+    ],
+)
+def test_objectives_that_make_no_sense(text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        objectives_from(text)
+
+
+def test_limits_are_read_in_the_metrics_unit() -> None:
+    assert limits_from(["queue_delay_p95<=50", "queue_delay_p95 <= 0.05 s", "utilization>=1.5e3 kbit/s"]) == [
+        Limit("queue_delay_p95", "<=", 50.0),
+        Limit("queue_delay_p95", "<=", 50.0),
+        Limit("utilization", ">=", 1.5),
+    ]
+    assert str(Limit("queue_delay_p95", "<=", 50.0)) == "queue_delay_p95 <= 50 ms"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("queue_delay_p95=50", "found no bound; allowed: METRIC<=NUMBER"),
+        ("queue_delay_95<=50", 'there is no metric "queue_delay_95"; did you mean queue_delay_p95'),
+        ("queue_delay_p95<=many", "found the bound many; allowed"),
+        ("queue_delay_p95<=nan", "found the bound nan; allowed"),
+        ("queue_delay_p95<=50 KB", "found the unit KB; allowed: ms"),
+    ],
+)
+def test_limits_that_make_no_sense(text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        limits_from([text])
+
+
+def test_fresh_seeds_are_none_of_the_search() -> None:
+    assert fresh_seeds([3, 4, 5], 2) == [3 + APART, 4 + APART]
+    assert fresh_seeds([3, 3 + APART], 2) == [4 + APART, 5 + APART]
+    assert fresh_seeds([3, 4, 5, 6, 7], 2) == fresh_seeds([3, 4], 2)
+    assert fresh_seeds([2**64 - 1], 1) == [APART - 1]
+    with pytest.raises(UsageError, match="0 fresh runs are wanted; allowed: 1 or more"):
+        fresh_seeds([1], 0)
+
+
+def test_both_figures_and_the_corrected_difference() -> None:
+    """Two differences by hand: their p-values are doubled or kept, the smaller one doubled."""
+    samples: dict[str, dict[str, list[float | None]]] = {
+        "old": {"utilization": [10.0, 12.0, 11.0], "queue_delay_mean": [30.0, 31.0, 33.0]},
+        "new": {"utilization": [10.5, 12.0, 11.6], "queue_delay_mean": [20.0, 21.0, 22.0]},
+    }
+    found = figures(
+        samples, ["utilization", "queue_delay_mean"], {"new": {"utilization": 12.5}}, baseline="old"
+    )
+    rows = {(each.setting, each.metric): each for each in found}
+    new = rows["new", "utilization"]
+    assert new.searched == 12.5
+    assert new.found.mean == pytest.approx(34.1 / 3)
+    assert rows["old", "utilization"].against is None
+    both = [
+        paired(samples["new"][name], samples["old"][name]) for name in ("utilization", "queue_delay_mean")
+    ]
+    assert new.against == both[0]
+    assert both[1].p is not None
+    assert both[0].p is not None
+    assert both[1].p < both[0].p
+    assert rows["new", "queue_delay_mean"].p_holm == pytest.approx(2 * both[1].p)
+    assert new.p_holm == pytest.approx(max(both[0].p, 2 * both[1].p))
+    assert means(samples)["new"]["queue_delay_mean"] == 21.0
+
+
+def test_winners_of_two_runs() -> None:
+    """By hand: of the draws (1,1), (1,2), (2,1) and (2,2), b has the higher mean in the last only."""
+    samples: dict[str, dict[str, list[float | None]]] = {
+        "a": {"utilization": [12.0, 10.0]},
+        "b": {"utilization": [11.0, 10.5]},
+    }
+    shares = winners(samples, [UTILIZATION])
+    assert shares["a"] == pytest.approx(3 / 4, abs=0.05)
+    assert sum(shares.values()) == pytest.approx(1)
+
+
+def test_equal_settings_share_the_win_and_a_setting_outside_a_limit_has_none() -> None:
+    run: dict[str, list[float | None]] = {
+        "utilization": [12.0, 10.0, None],
+        "queue_delay_mean": [5.0, 6.0, 7.0],
+    }
+    slow: dict[str, list[float | None]] = {
+        "utilization": [20.0, 20.0, 20.0],
+        "queue_delay_mean": [50.0, 60.0, 70.0],
+    }
+    shares = winners(
+        {"a": run, "b": dict(run), "slow": slow}, [UTILIZATION], limits_from(["queue_delay_mean<=9"])
+    )
+    assert shares == pytest.approx({"a": 0.5, "b": 0.5, "slow": 0.0}, abs=0.03)
+    assert shares["slow"] == 0
+    with pytest.raises(UsageError, match="different numbers of runs"):
+        winners({"a": run, "b": {"utilization": [1.0]}}, [UTILIZATION])
+
+
+def test_chosen_settings_run_again_as_compare_would_run_them(tmp_path: Path) -> None:
+    scenario = load("small-gateway", {"run.duration": "2 s", "run.warmup": "1 s"})
+    plan = make_plan(scenario, settings=["red", "avqred"])
+    chosen = {each.name: Run((), each.name, each.scenario, each.digest, 1) for each in plan.settings}
+    seeds = fresh_seeds(plan.seeds, 2)
+    with Dataset(tmp_path / "d", (), {}) as dataset:
+        samples, failures = rerun(chosen, seeds, ["utilization", "queue_delay_mean"], dataset, Threads(1))
+    assert not failures
+    for each in plan.settings:
+        expected = [measure(each.scenario, seed, Progress()) for seed in seeds]
+        for metric, values in samples[each.name].items():
+            assert values == [row[metric] for row in expected]
+    told: list[tuple[int, int, int]] = []
+    with Dataset(tmp_path / "d", (), {}) as dataset:
+        again, _ = rerun(chosen, seeds, ["utilization"], dataset, Threads(1), lambda *each: told.append(each))
+    assert told == [(4, 4, 0)]
+    assert again["red"]["utilization"] == samples["red"]["utilization"]
