@@ -51,17 +51,20 @@ def _written(value: float, unit: str) -> str:
     return f"{text} {unit}" if unit else text
 
 
-def factors_from(vary: Sequence[str] | Mapping[str, str | Sequence[object]]) -> list[Factor]:
+def factors_from(vary: Sequence[str | Factor] | Mapping[str, str | Sequence[object]]) -> list[Factor]:
     """Read factors: texts `KEY=VALUES`, or a mapping of keys to such values or to lists.
 
     `VALUES` are a list as `0.1,0.5,0.9`, or a range as `10 ms:60 ms:6`, six values evenly spaced, or
     `0.01:0.2:log:8`. Raises `UsageError` for anything else, and for a key that is given twice.
     """
-    pairs: list[tuple[str, str | Sequence[object]]] = []
+    pairs: list[tuple[str, str | Sequence[object] | Factor]] = []
     if isinstance(vary, Mapping):
         pairs = list(vary.items())
     else:
         for each in vary:
+            if isinstance(each, Factor):
+                pairs.append((each.key, each))
+                continue
             key, equals, values = each.partition("=")
             if not equals or not key.strip():
                 raise UsageError(f"--vary {each}: found no KEY=VALUES; allowed: {_ALLOWED}")
@@ -70,7 +73,9 @@ def factors_from(vary: Sequence[str] | Mapping[str, str | Sequence[object]]) -> 
     for key, given in pairs:
         if any(other.key == key for other in found):
             raise UsageError(f"--vary {key}: found twice; allowed: each key once")
-        if isinstance(given, str):
+        if isinstance(given, Factor):
+            found.append(given)
+        elif isinstance(given, str):
             found.append(_read(key, given))
         else:
             found.append(

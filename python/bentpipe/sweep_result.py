@@ -82,7 +82,9 @@ class SweepResult:
         """
         chosen = check_metrics(self.metrics if metrics is None else metrics)
         found: list[dict[str, Any]] = []
-        for key, table in self._groups(self.frame(), "setting", *self.factors):
+        places = {name: place for place, name in enumerate(self.settings)}
+        groups = list(self._groups(self.frame(), "setting", *self.factors))
+        for key, table in sorted(groups, key=lambda group: places[group[0][0]]):
             named = dict(zip(("setting", *self.factors), key, strict=True))
             for metric in chosen:
                 summary = summarise(table[metric.name].to_list())

@@ -17,9 +17,11 @@ from bentpipe.statistics import summarise
 from bentpipe.sweep_result import DEFAULT_METRICS, SweepResult, check_metrics
 from bentpipe.workers import Teller, Threads, Workers, simulate
 
-__all__ = ["Precision", "Sweep", "execute", "precision_from", "sweep"]
+__all__ = ["MOST_ADDED", "Precision", "Sweep", "execute", "precision_from", "sweep"]
 
 MOST_RUNS = 10_000_000
+MOST_ADDED = 100
+"""Runs of one setting at one point, where they are added until an interval is narrow enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,7 @@ class Precision:
     metric: str
     share: float
     """Half the interval's width as a share of the mean."""
-    most: int = 100
+    most: int = MOST_ADDED
     """Runs of one setting at one point, at most."""
 
 
@@ -49,6 +51,8 @@ class Sweep:
     design: str = "grid"
     metrics: list[str] = field(default_factory=lambda: list(DEFAULT_METRICS))
     """What the table and the report show."""
+    title: str = ""
+    description: str = ""
     base: str = ""
     """SHA-256 of the scenario with its overrides, at no point and under no setting."""
 
@@ -56,7 +60,7 @@ class Sweep:
     def plan(
         cls,
         scenario: str | Path,
-        vary: Sequence[str] | Mapping[str, str | Sequence[object]],
+        vary: Sequence[str | Factor] | Mapping[str, str | Sequence[object]],
         *,
         settings: Sequence[str] | None = None,
         overrides: Sequence[str] = (),
@@ -105,6 +109,8 @@ class Sweep:
             found,
             design,
             shown,
+            base.title or base.name,
+            "",
             hashlib.sha256(known.encode()).hexdigest(),
         )
 
@@ -112,6 +118,8 @@ class Sweep:
         """Return what the dataset's manifest says of the sweep."""
         text = Path(self.scenario).read_bytes()
         return {
+            "title": self.title,
+            "description": self.description,
             "scenario": {
                 "name": Path(self.scenario).stem,
                 "sha256": hashlib.sha256(text).hexdigest(),
@@ -137,14 +145,14 @@ class Sweep:
 
 def sweep(
     scenario: str | Path,
-    vary: Sequence[str] | Mapping[str, str | Sequence[object]],
+    vary: Sequence[str] | Mapping[str, str | Sequence[object]] = (),
     *,
     out: str | Path,
     settings: Sequence[str] | None = None,
     set: Mapping[str, object] | Sequence[str] = (),  # noqa: A002
     runs: int | None = None,
     seed: int | None = None,
-    design: str = "grid",
+    design: str | None = None,
     points: int | None = None,
     metrics: Sequence[str] | None = None,
     jobs: int | None = None,
@@ -153,22 +161,26 @@ def sweep(
 ) -> SweepResult:
     """Simulate every point of a design under every setting with the same seeds, into the dataset `out`.
 
-    `vary` are factors, as `{"gateway.aqm.w_q": "0.01:0.2:log:8"}`; see `factors_from`. `set` overrides keys
-    as in `load`; `metrics` are those that the report shows. What is in the dataset already is not simulated
-    again; `precision` adds runs where an interval is still too wide. Raises `UsageError` and `ScenarioError`
-    before anything runs; runs that fail later are `SweepResult.failures`.
+    `scenario` may be a sweep file too, which the other arguments override (docs/sweep.md). `vary` are
+    factors, as `{"gateway.aqm.w_q": "0.01:0.2:log:8"}`; see `factors_from`. `set` overrides keys as in
+    `load`; `metrics` are those that the report shows. What is in the dataset already is not simulated again;
+    `precision` adds runs where an interval is still too wide. Raises `UsageError` and `ScenarioError` before
+    anything runs; runs that fail later are `SweepResult.failures`.
     """
-    plan = Sweep.plan(
+    from bentpipe.sweep_file import request
+
+    asked = request(
         scenario,
         vary,
+        overrides_from(set),
         settings=settings,
-        overrides=overrides_from(set),
         runs=runs,
         seed=seed,
         design=design,
-        count=points,
+        points=points,
         metrics=metrics,
     )
+    plan, precision = asked.plan(), precision or asked.precision()
     with closing(Threads(jobs)) as workers:
         return execute(plan, Path(out), workers=workers, precision=precision, told=told)
 

@@ -17,14 +17,15 @@ from bentpipe.errors import UsageError
 
 @click.command("list", short_help="List algorithms or shipped scenarios.")
 @click.argument(
-    "what", type=click.Choice(["aqms", "schedulers", "markings", "transports", "traffic", "scenarios"])
+    "what",
+    type=click.Choice(["aqms", "schedulers", "markings", "transports", "traffic", "scenarios", "sweeps"]),
 )
 @click.option("--parameters", is_flag=True, help="Also every parameter and preset; not with scenarios.")
 @click.option(
     "--format", "form", type=click.Choice(["table", "json"]), default="table", help="json: for programs."
 )
 def list_(what: str, *, parameters: bool, form: str) -> None:
-    """List what a scenario can use, or the scenarios that come with Bentpipe.
+    """List what a scenario can use, or the scenarios and sweep files that come with Bentpipe.
 
     AQMs and schedulers watch and serve its queues, and markings are what an AQM's marks do; transports, with
     their algorithms and presets, carry its traffic, of which there are several kinds.
@@ -41,6 +42,8 @@ def list_(what: str, *, parameters: bool, form: str) -> None:
     match what:
         case "scenarios":
             rows = _shipped()
+        case "sweeps":
+            rows = _sweeps()
         case "transports":
             rows = kinds.transports()
         case "traffic":
@@ -75,6 +78,9 @@ def list_(what: str, *, parameters: bool, form: str) -> None:
             out.print("Packets whose traffic names no transport are plain datagrams (UDP).")
         for row in rows if parameters else []:
             _print_keys(out, row)
+    elif what == "sweeps":
+        cells = [[row["name"], row["title"], row["scenario"], ", ".join(row["vary"])] for row in rows]
+        out.print(console.grid(["name", "what it shows", "scenario", "varies"], cells))
     else:
         cells = [[row["name"], row["title"], row["source"]] for row in rows]
         out.print(console.grid(["name", "what it is", "source"], cells))
@@ -132,6 +138,21 @@ def _shipped() -> list[dict[str, Any]]:
 
     scenarios = [(name, _core.Scenario.load(str(path), [])) for name, path in shipped().items()]
     return [{"name": name, "title": each.title, "source": each.source} for name, each in scenarios]
+
+
+def _sweeps() -> list[dict[str, Any]]:
+    from bentpipe.sweep_file import request, shipped_sweeps
+
+    asked = [(name, request(path)) for name, path in shipped_sweeps().items()]
+    return [
+        {
+            "name": name,
+            "title": each.title,
+            "scenario": each.scenario,
+            "vary": [factor.key for factor in each.factors],
+        }
+        for name, each in asked
+    ]
 
 
 @click.command(short_help="Show a scenario's parameters in force.")
@@ -311,12 +332,16 @@ def _cell(cell: Any) -> list[str]:  # noqa: ANN401
     ]
 
 
-@click.command(short_help="Print the JSON Schema of a scenario file.")
-def schema() -> None:
-    """Print the JSON Schema of a scenario file, for editors and checkers.
+@click.command(short_help="Print the JSON Schema of a scenario file, or of a sweep file.")
+@click.argument("what", type=click.Choice(["scenario", "sweep"]), default="scenario")
+def schema(what: str) -> None:
+    """Print the JSON Schema of a scenario file, or of a sweep file, for editors and checkers.
 
     \b
-    Example:
+    Examples:
       bentpipe schema > scenario.schema.json
+      bentpipe schema sweep > sweep.schema.json
     """
-    click.echo(_core.schema())
+    from bentpipe.sweep_file import SCHEMA
+
+    click.echo(_core.schema() if what == "scenario" else json.dumps(SCHEMA, indent=2, ensure_ascii=False))

@@ -10,7 +10,7 @@ from bentpipe.commands.options import Failed, Interrupted, again, scenario_optio
 
 
 @click.command(short_help="Simulate many points of a scenario.")
-@click.argument("scenario")
+@click.argument("scenario", metavar="SCENARIO | SWEEP")
 @scenario_options
 @click.option(
     "--vary",
@@ -24,11 +24,9 @@ from bentpipe.commands.options import Failed, Interrupted, again, scenario_optio
 @click.option(
     "--design",
     type=click.Choice(["grid", "lhs", "sobol"]),
-    default="grid",
-    show_default=True,
-    help="Every combination; a Latin hypercube or a Sobol sequence of --points points.",
+    help="Every combination, which is the default; a Latin hypercube or a Sobol sequence of --points points.",
 )
-@click.option("--points", "count", type=int, metavar="N", help="Points of the designs lhs and sobol.")
+@click.option("--points", type=int, metavar="N", help="Points of the designs lhs and sobol.")
 @click.option(
     "--metric",
     "metrics",
@@ -41,7 +39,7 @@ from bentpipe.commands.options import Failed, Interrupted, again, scenario_optio
     metavar="SHARE",
     help="Add runs until the 95 % interval of the first --metric is this narrow, for example 2%.",
 )
-@click.option("--max-runs", type=int, default=100, show_default=True, help="With --until-ci, runs at most.")
+@click.option("--max-runs", type=int, metavar="N", help="With --until-ci, runs at most; default: 100.")
 @click.option("--jobs", type=int, metavar="N", help="Runs at a time; default: one per core.")
 @click.option(
     "--out",
@@ -63,16 +61,19 @@ def sweep(
     settings: str | None,
     runs: int | None,
     seed: int | None,
-    design: str,
-    count: int | None,
+    design: str | None,
+    points: int | None,
     metrics: tuple[str, ...],
     until_ci: str | None,
-    max_runs: int,
+    max_runs: int | None,
     jobs: int | None,
     out: Path | None,
     form: str,
 ) -> None:
     """Simulate SCENARIO at many points, under the same settings and seeds at each, into one dataset.
+
+    SWEEP is a file that says all this in TOML, or the name of a shipped one (`bentpipe list sweeps`); options
+    come before what it says (docs/sweep.md).
 
     What is in the dataset already is not simulated again, so an interrupted sweep goes on with the same
     command, and a larger one adds to it.
@@ -81,31 +82,34 @@ def sweep(
     Examples:
       bentpipe sweep byun2007-gateway --vary "gateway.pep.delay=0 ms:60 ms:7" --settings "RED 4,AVQRED"
       bentpipe sweep small-gateway --vary gateway.aqm.w_q=0.01:0.2:log:8 --settings red --until-ci 2%
+      bentpipe sweep my-sweep.toml --runs 20
     """
     from bentpipe import console, sweeping
     from bentpipe.dataset import FAILURES
     from bentpipe.store import default_folder
-    from bentpipe.sweep_result import DEFAULT_METRICS, check_metrics
+    from bentpipe.sweep_file import request
+    from bentpipe.sweep_result import check_metrics
     from bentpipe.wording import measured, plural
     from bentpipe.workers import Threads
 
-    changes = [*overrides, *([f"run.duration={duration}"] if duration is not None else [])]
-    shown = list(dict.fromkeys(metrics)) or list(DEFAULT_METRICS)
-    check_metrics(shown)
-    precision = None if until_ci is None else sweeping.precision_from(until_ci, shown[0], max_runs)
-    names = None if settings is None else settings.split(",")
-    plan = sweeping.Sweep.plan(
+    check_metrics(metrics)
+    asked = request(
         scenario,
         vary,
-        settings=names,
-        overrides=changes,
+        [*overrides, *([f"run.duration={duration}"] if duration is not None else [])],
+        settings=None if settings is None else settings.split(","),
         runs=runs,
         seed=seed,
         design=design,
-        count=count,
-        metrics=shown,
+        points=points,
+        metrics=list(dict.fromkeys(metrics)) or None,
+        until_ci=until_ci,
+        max_runs=max_runs,
     )
-    folder = out if out is not None else default_folder(f"{Path(plan.scenario).stem}-sweep")
+    precision = asked.precision()
+    plan = asked.plan()
+    shown = plan.metrics
+    folder = out if out is not None else default_folder(f"{asked.name}-sweep")
     bar = console.Rate(console.stderr())
     try:
         with closing(Threads(jobs)) as workers:

@@ -1,0 +1,191 @@
+"""Sweep files: what they may say, what overrides them, and the message for everything else."""
+
+import json
+import tomllib
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+import bentpipe as bp
+from bentpipe import cli
+from bentpipe.errors import UsageError
+from bentpipe.sweep_file import SCHEMA, request, shipped_sweeps
+
+SMALL = """
+[sweep]
+title = "Two delays"
+scenario = "mine.toml"
+settings = ["red", "avqred"]
+runs = 2
+seed = 7
+metrics = "queue_mean, drops"
+set = { run.warmup = "1 s", "run.duration" = "2 s" }
+
+[vary]
+gateway.pep.delay = ["0 ms", "40 ms"]
+"gateway.aqm.w_q" = "0.02:0.2:log:2"
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    shipped = Path(bp.__file__).parent / "scenarios" / "small-gateway.toml"
+    (tmp_path / "mine.toml").write_text(shipped.read_text())
+    (tmp_path / "sweep.toml").write_text(SMALL)
+    return tmp_path / "sweep.toml"
+
+
+def test_a_file_says_what_options_say(file: Path, tmp_path: Path) -> None:
+    """The same dataset, byte for byte: but for the manifest, which names the file's title."""
+    bp.sweep(file, out=tmp_path / "a")
+    bp.sweep(
+        file.with_name("mine.toml"),
+        {"gateway.pep.delay": "0 ms,40 ms", "gateway.aqm.w_q": "0.02:0.2:log:2"},
+        settings=["red", "avqred"],
+        runs=2,
+        seed=7,
+        set={"run.warmup": "1 s", "run.duration": "2 s"},
+        metrics=["queue_mean", "drops"],
+        out=tmp_path / "b",
+    )
+    for path in (tmp_path / "a" / "data").rglob("*.parquet"):
+        assert path.read_bytes() == (tmp_path / "b" / path.relative_to(tmp_path / "a")).read_bytes()
+    one, other = (json.loads((tmp_path / each / "manifest.json").read_text()) for each in "ab")
+    assert one.pop("title") == "Two delays"
+    assert other.pop("title") == "A small gateway, for a first try"
+    assert one == other
+    assert one["seeds"] == [7, 8]
+
+
+def test_options_override_the_file(file: Path) -> None:
+    changed = request(
+        file,
+        ["gateway.pep.delay=5 ms", "gateway.aqm.max_p=0.1,0.2"],
+        ["run.duration=3 s"],
+        runs=1,
+        settings=["red"],
+    )
+    assert {each.key: each.values for each in changed.factors} == {
+        "gateway.pep.delay": ("5 ms",),
+        "gateway.aqm.w_q": ("0.02", "0.2"),
+        "gateway.aqm.max_p": ("0.1", "0.2"),
+    }
+    assert changed.overrides == ("run.warmup=1 s", "run.duration=3 s")
+    plan = changed.plan()
+    assert (plan.settings, plan.seeds, plan.metrics) == (["red"], [7], ["queue_mean", "drops"])
+    assert len(plan.points) == 4
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "message"),
+    [
+        ("runs = 2", "runs = 0", 6, "sweep.runs: found 0; allowed: a whole number, 1 or more"),
+        ("runs = 2", 'runs = "two"', 6, 'sweep.runs: found "two"; allowed: a whole number, 1 or more'),
+        ("runs = 2", "runs = true", 6, "sweep.runs: found true; allowed: a whole number"),
+        (
+            "runs = 2",
+            "run = 2",
+            6,
+            "sweep.run: no such key; did you mean runs? allowed: title, ",
+        ),
+        ("runs = 2", 'design = "random"', 6, 'sweep.design: found "random"; allowed: grid, lhs, sobol'),
+        (
+            "runs = 2",
+            'until_ci = "wide"',
+            6,
+            'until_ci: found "wide"; allowed: a share of the mean, as 2%',
+        ),
+        ("runs = 2", "until_ci = [1]", 6, "sweep.until_ci: found [1]; allowed: a text or a number"),
+        ('"mine.toml"', '"yours.toml"', 4, "sweep.scenario: scenario "),
+        ('scenario = "mine.toml"', "", 2, "sweep: scenario is missing; it is the scenario"),
+        ('"red", "avqred"', "", 5, "sweep.settings: found an empty list; allowed: one entry at least"),
+        ('"red", "avqred"', '"red", 4', 5, "sweep.settings: found 4; allowed: a text"),
+        ("queue_mean, drops", "speed", 8, "sweep.metrics: metric speed: there is none of that name"),
+        ('["0 ms", "40 ms"]', "3", 12, "vary.gateway.pep.delay: found 3; allowed: a text or a list"),
+        ('["0 ms", "40 ms"]', '"0 ms:fast:3"', 12, "gateway.pep.delay=0 ms:fast:3: found no range; allowed"),
+        ('["0 ms", "40 ms"]', '["0 ms", "0 ms"]', 12, "found a value twice; allowed: each once"),
+        ("[vary]", "[varies]", 11, "varies: no such key; did you mean vary? allowed: sweep, vary"),
+        ("[sweep]", "[[sweep]]", 2, "sweep: found ["),
+    ],
+)
+def test_what_is_wrong_is_told_with_file_line_key_and_what_is_allowed(
+    file: Path, old: str, new: str, line: int, message: str
+) -> None:
+    assert old in SMALL
+    file.write_text(SMALL.replace(old, new))
+    with pytest.raises(UsageError) as told:
+        request(file)
+    assert str(told.value).startswith(f"{file}:{line}: ")
+    assert message in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "[foo]\na = 1\n",
+            "is neither a sweep nor a scenario: found foo; allowed: sweep and vary, or of a scenario run",
+        ),
+        ("", "is neither a sweep nor a scenario: found nothing"),
+        ("[vary]\nx = [1]\n", "sweep is missing"),
+        ("[sweep\n", "not TOML"),
+        ("[run]\nduraton = 3\n", 'did you mean "duration"?'),
+        (
+            '[sweep]\nscenario = "small-gateway"\n[vary]\ngateway.aqm.w_q = [2]\n',
+            "found 2; allowed: a number, above 0",
+        ),
+        ('[sweep]\nscenario = "small-gateway"\npoints = 3\n[vary]\ngateway.aqm.w_q = [1]\n', "lhs and sobol"),
+        ('[sweep]\nscenario = "small-gateway"\nsettings = "redd"\n', 'did you mean "red"?'),
+    ],
+)
+def test_the_command_tells_it_once(
+    text: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "x.toml"
+    path.write_text(text)
+    with pytest.raises(SystemExit) as left:
+        cli.main(["sweep", str(path), "--out", str(tmp_path / "out")])
+    captured = capsys.readouterr()
+    assert left.value.code == 2
+    assert captured.out == ""
+    assert captured.err.startswith(f"error: {path}")
+    assert captured.err.count("\n") == 1
+    assert message in captured.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_name_that_means_nothing_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        cli.main(["sweep", "byun2007-pep-delai"])
+    assert left.value.code == 2
+    assert "did you mean byun2007-pep-delay?" in capsys.readouterr().err
+
+
+def test_the_files_that_are_shipped_load_and_meet_their_schema() -> None:
+    assert {"byun2007-pep-delay", "small-gateway-red"} <= set(shipped_sweeps())
+    for name, path in shipped_sweeps().items():
+        jsonschema.validate(tomllib.loads(path.read_text()), SCHEMA)
+        asked = request(name)
+        assert asked.title
+        plan = asked.plan()
+        assert len(plan.cells) == len(plan.points) * len(plan.settings)
+    delays = request("byun2007-pep-delay").factors[0].values
+    assert delays == ("0 ms", "10 ms", "20 ms", "30 ms", "40 ms", "50 ms", "60 ms")
+
+
+def test_the_schema_refuses_what_the_reader_refuses(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["schema", "sweep"])
+    schema = json.loads(capsys.readouterr().out)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    for old, new in (("runs = 2", "runs = 0"), ("runs = 2", "run = 2"), ('["0 ms", "40 ms"]', "3")):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(tomllib.loads(SMALL.replace(old, new)), schema)
+    jsonschema.validate(tomllib.loads(SMALL), schema)
+
+
+def test_the_files_that_are_shipped_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["list", "sweeps"])
+    assert "byun2007-pep-delay" in capsys.readouterr().out
