@@ -131,6 +131,24 @@ class Scenario:
     def canonical(self) -> str:
         """Return, as JSON, all that determines a result."""
 
+    def packed(self) -> tuple[str, str, list[str], str | None, list[tuple[str, str]]] | None:
+        """Return what it was read from, to be read again elsewhere; None where its AQM is written in Python.
+
+        That is: file, text, overrides, setting, and of each file that it names the path and the SHA-256.
+        """
+
+    def file(self, path: str) -> bytes | None:
+        """Return what was in a file that the scenario names."""
+
+    @staticmethod
+    def unpack(
+        file: str, text: str, overrides: list[str], setting: str | None, files: Mapping[str, bytes]
+    ) -> Scenario:
+        """Read a scenario again that was packed elsewhere, with what is in its files by their paths.
+
+        Nothing is read from the disk; `ScenarioError` if a file did not come along.
+        """
+
 @final
 class Progress:
     """How far a run has come, and the way to stop it; may be used from any thread."""

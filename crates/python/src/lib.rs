@@ -4,6 +4,7 @@ mod aqm;
 mod captures;
 mod tables;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use bentpipe_sim as sim;
 use pyo3::create_exception;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBytes, PyDict};
 use serde::Serialize;
 use serde_json::json;
 
@@ -44,6 +45,9 @@ create_exception!(bentpipe._core, WatchError, PyException, "A link or a flow to 
 fn scenario_error(error: scenario::Error) -> PyErr {
     ScenarioError::new_err(error.to_string())
 }
+
+/// What a scenario was read from: file, text, overrides, setting, and its files' paths and digests.
+type PackedScenario = (String, String, Vec<String>, Option<String>, Vec<(String, String)>);
 
 /// A scenario, checked and complete.
 #[pyclass(frozen, module = "bentpipe._core")]
@@ -244,6 +248,33 @@ impl Scenario {
     /// How the models see the scenario: a dictionary of its table `model`, defaults filled in.
     fn models<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         to_python(py, &self.inner.models)
+    }
+
+    /// All that it was read from: file, text, overrides, setting, and the paths and digests of the files that it names.
+    /// Nothing where its AQM is written in Python.
+    fn packed(&self) -> Option<PackedScenario> {
+        let packed = self.inner.packed()?;
+        let files = packed.files.into_iter().map(|(path, digest)| (path, digest.to_string())).collect();
+        Some((packed.file, packed.text, packed.overrides, packed.setting, files))
+    }
+
+    /// What is in a file that the scenario names.
+    fn file<'py>(&self, py: Python<'py>, path: &str) -> Option<Bound<'py, PyBytes>> {
+        self.inner.file(path).map(|bytes| PyBytes::new(py, &bytes))
+    }
+
+    /// Reads a scenario again that was packed elsewhere; `files` holds what is in its files, by their paths.
+    #[staticmethod]
+    fn unpack(
+        file: String,
+        text: String,
+        overrides: Vec<String>,
+        setting: Option<String>,
+        files: BTreeMap<String, Vec<u8>>,
+    ) -> PyResult<Self> {
+        let packed = scenario::Packed { file, text, overrides, setting, files: Vec::new() };
+        let inner = scenario::Scenario::unpack(&packed, files).map_err(scenario_error)?;
+        Ok(Self::named(&packed.file, inner))
     }
 
     /// All that determines a result, as JSON.

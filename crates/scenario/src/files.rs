@@ -50,6 +50,8 @@ impl Serialize for Digest {
 #[derive(Debug, Default)]
 pub struct Files {
     folder: PathBuf,
+    /// Whether those that are read already are all that there are.
+    closed: bool,
     read: Mutex<BTreeMap<PathBuf, Arc<Data>>>,
 }
 
@@ -60,6 +62,20 @@ impl Files {
             folder: Path::new(scenario).parent().map(Path::to_owned).unwrap_or_default(),
             ..Self::default()
         }
+    }
+
+    /// Those that came along with the scenario file of that name, from elsewhere: none is read from the disk.
+    pub fn packed(scenario: &str, files: impl IntoIterator<Item = (String, Vec<u8>)>) -> Self {
+        let data = |(name, bytes): (String, Vec<u8>)| {
+            (PathBuf::from(&name), Arc::new(Data { digest: Digest::of(&bytes), name, bytes }))
+        };
+        let read = Mutex::new(files.into_iter().map(data).collect());
+        Self { closed: true, read, ..Self::around(scenario) }
+    }
+
+    /// Those that were read so far.
+    pub fn all(&self) -> Vec<Arc<Data>> {
+        self.read.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
     /// Reads the file `name`, which is to be `what`, as "a trace of frame sizes".
@@ -74,6 +90,9 @@ impl Files {
             return Ok(data.clone());
         }
         let shown = path.display().to_string();
+        if self.closed {
+            return Err(format!("{shown} did not come along with the scenario; allowed: {what}"));
+        }
         let unreadable = |e: std::io::Error| format!("{shown} cannot be read: {e}; allowed: {what}");
         let about = path.metadata().map_err(unreadable)?;
         if !about.is_file() {

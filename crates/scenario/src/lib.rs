@@ -50,5 +50,5 @@ pub use model::{
 };
 pub use models::{Equations, Feedback, Fourier, Laws, MeasuredSeries, ModelKind, Models};
 pub use packets::{Absence, Capture, DATAGRAM_HEADER, Frames, Gop, Movie, Packets, Pattern, State};
-pub use scenario::{Effective, Origin, Scenario};
+pub use scenario::{Effective, Origin, Packed, Scenario};
 pub use schema::json_schema;

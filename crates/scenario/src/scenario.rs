@@ -10,7 +10,7 @@ use bentpipe_queue::registry::{self, Algorithm, Method, Placement};
 use serde::Serialize;
 
 use crate::error::{Error, Place, choices, quoted};
-use crate::files::Files;
+use crate::files::{Digest, Files};
 use crate::gateway::Place as GatewayPlace;
 use crate::model::{AqmSpec, Gateway, Hop, Host, Link, Printed, Run, Setting, Subject, Traffic, Transport};
 use crate::models::Models;
@@ -66,8 +66,26 @@ pub struct Scenario {
     /// What it was read from, to put a setting in place.
     #[serde(skip)]
     pub(crate) input: Arc<Input>,
+    /// The setting that was put in place, as it is called.
+    #[serde(skip)]
+    pub(crate) setting: Option<String>,
     #[serde(skip)]
     pub(crate) effective: Vec<Effective>,
+}
+
+/// What a scenario was read from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Packed {
+    /// The scenario file's name, as messages call it.
+    pub file: String,
+    /// Its text, overrides not applied.
+    pub text: String,
+    /// The overrides, each `key=value`.
+    pub overrides: Vec<String>,
+    /// The setting that was put in place, or the scenario's own.
+    pub setting: Option<String>,
+    /// The files that it names: their paths, and the SHA-256 of what is in them.
+    pub files: Vec<(String, Digest)>,
 }
 
 /// The largest file that can be a scenario [bytes].
@@ -117,8 +135,49 @@ impl Scenario {
     /// # Errors
     /// Where anything in it is wrong or impossible: the first such thing.
     pub fn parse(text: &str, file: &str, overrides: &[String]) -> Result<Self, Error> {
+        Self::parse_among(Files::around(file), text, file, overrides)
+    }
+
+    fn parse_among(files: Files, text: &str, file: &str, overrides: &[String]) -> Result<Self, Error> {
         let (source, base) = Source::parse(file, text, overrides)?;
-        resolve::resolve(&Arc::new(Input { source, base, files: Files::around(file) }), None)
+        resolve::resolve(&Arc::new(Input { source, base, files }), None)
+    }
+
+    /// All that it was read from, to be read again where there are no files around it; nothing where an AQM is made
+    /// outside. What was changed in the fields since it was read is not in it.
+    #[must_use]
+    pub fn packed(&self) -> Option<Packed> {
+        if self.subject_aqm().is_some_and(|aqm| !aqm.outside.is_empty()) {
+            return None;
+        }
+        let files = self.input.files.all();
+        Some(Packed {
+            file: self.input.source.file.clone(),
+            text: self.text().to_owned(),
+            overrides: self.overrides().map(str::to_owned).collect(),
+            setting: self.setting.clone(),
+            files: files.iter().map(|data| (data.name.clone(), data.digest)).collect(),
+        })
+    }
+
+    /// What was in one of the files that the scenario names, by its path, see [`Packed::files`].
+    #[must_use]
+    pub fn file(&self, path: &str) -> Option<Vec<u8>> {
+        self.input.files.all().into_iter().find(|data| data.name == path).map(|data| data.bytes.clone())
+    }
+
+    /// Reads a scenario again that was packed elsewhere. `files` holds what is in its files, by their paths; nothing is read
+    /// from the disk.
+    ///
+    /// # Errors
+    /// As [`Scenario::parse`] and [`Scenario::with_setting`], and where a file did not come along.
+    pub fn unpack(
+        packed: &Packed,
+        files: impl IntoIterator<Item = (String, Vec<u8>)>,
+    ) -> Result<Self, Error> {
+        let files = Files::packed(&packed.file, files);
+        let scenario = Self::parse_among(files, &packed.text, &packed.file, &packed.overrides)?;
+        packed.setting.as_ref().map_or(Ok(scenario.clone()), |name| scenario.with_setting(name))
     }
 
     /// The same scenario with the subject's AQM replaced: by the scenario's own setting of that name, else by a

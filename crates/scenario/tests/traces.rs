@@ -251,3 +251,29 @@ fn what_is_wrong_in_a_trace_of_capacity_is_told_with_its_line() {
     let other = load(b"5\n10\n10\n21\n").expect("a scenario");
     assert_ne!(right.canonical_json(), other.canonical_json());
 }
+
+#[test]
+fn a_packed_scenario_is_read_again_without_its_files() {
+    let folder = Folder::new("packed");
+    folder.write("sizes.dat", "100\n250\n");
+    folder.load(PAGES).expect("a scenario");
+    let overrides = ["run.duration=3 s".to_owned()];
+    let scenario = Scenario::load(folder.0.join("my.toml"), &overrides).expect("a scenario");
+    let scenario = scenario.with_setting("red 4").expect("a preset");
+    let packed = scenario.packed().expect("no AQM made outside");
+    assert_eq!(packed.setting.as_deref(), Some("RED 4"));
+    let files: Vec<_> = packed
+        .files
+        .iter()
+        .map(|(path, _)| (path.clone(), scenario.file(path).expect("a file that was read")))
+        .collect();
+    assert_eq!(files.len(), 1);
+    folder.write("sizes.dat", "1\n");
+    folder.write("my.toml", "");
+    let again = Scenario::unpack(&packed, files).expect("the same scenario");
+    assert_eq!(again.canonical_json(), scenario.canonical_json());
+    assert_eq!(again.packed().as_ref(), Some(&packed));
+    // The files that are there are not looked at.
+    let error = Scenario::unpack(&packed, []).expect_err("no file came along").to_string();
+    assert!(error.contains("sizes.dat did not come along with the scenario; allowed: a text with one number"), "{error}");
+}

@@ -175,6 +175,7 @@ pub fn resolve(input: &std::sync::Arc<Input>, choice: Option<&Choice>) -> Result
         warnings: Vec::new(),
         unused_overrides,
         input: input.clone(),
+        setting: choice.map(|choice| choice.name.clone()),
         effective: Vec::new(),
     };
     scenario.subject = subject(cx, &mut file, &scenario)?;
