@@ -6,6 +6,7 @@ __all__ = [
     "AlgorithmError",
     "BentpipeError",
     "Cancelled",
+    "ClusterError",
     "ModelError",
     "ResultError",
     "ScenarioError",
@@ -20,6 +21,10 @@ class BentpipeError(Exception):
 
 class UsageError(BentpipeError):
     """An argument is wrong: a setting, a number of runs, a folder to write to."""
+
+
+class ClusterError(BentpipeError):
+    """A cluster went away, or has lost all of its workers."""
 
 
 class ResultError(BentpipeError):

@@ -15,7 +15,7 @@ from bentpipe.factors import Factor, factors_from, points
 from bentpipe.plan import load, make_plan, overrides_from, scenario_path
 from bentpipe.statistics import summarise
 from bentpipe.sweep_result import DEFAULT_METRICS, SweepResult, check_metrics
-from bentpipe.workers import Teller, Threads, Workers, simulate
+from bentpipe.workers import Teller, Threads, Workers, simulate, workers_from
 
 __all__ = ["MOST_ADDED", "Precision", "Sweep", "execute", "precision_from", "sweep"]
 
@@ -156,6 +156,7 @@ def sweep(
     points: int | None = None,
     metrics: Sequence[str] | None = None,
     jobs: int | None = None,
+    cluster: str | None = None,
     precision: Precision | None = None,
     told: Teller | None = None,
 ) -> SweepResult:
@@ -164,7 +165,8 @@ def sweep(
     `scenario` may be a sweep file too, which the other arguments override (docs/sweep.md). `vary` are
     factors, as `{"gateway.aqm.w_q": "0.01:0.2:log:8"}`; see `factors_from`. `set` overrides keys as in
     `load`; `metrics` are those that the report shows. What is in the dataset already is not simulated again;
-    `precision` adds runs where an interval is still too wide. Raises `UsageError` and `ScenarioError` before
+    `precision` adds runs where an interval is still too wide. Runs go to `jobs` threads, or to a `cluster`:
+    `local:N` for N processes, or a scheduler's address. Raises `UsageError` and `ScenarioError` before
     anything runs; runs that fail later are `SweepResult.failures`.
     """
     from bentpipe.sweep_file import request
@@ -181,7 +183,7 @@ def sweep(
         metrics=metrics,
     )
     plan, precision = asked.plan(), precision or asked.precision()
-    with closing(Threads(jobs)) as workers:
+    with closing(workers_from(jobs, cluster)) as workers:
         return execute(plan, Path(out), workers=workers, precision=precision, told=told)
 
 

@@ -1,4 +1,4 @@
-"""Where runs are simulated: threads of this process."""
+"""Where runs are simulated: threads of this process, or what `bentpipe.cluster` offers in their place."""
 
 import math
 from collections.abc import Callable, Generator, Iterable
@@ -11,11 +11,11 @@ import polars as pl
 
 from bentpipe import _core
 from bentpipe.dataset import Dataset, Failure, Run
-from bentpipe.errors import ScenarioError, SimulationError
+from bentpipe.errors import ScenarioError, SimulationError, UsageError
 from bentpipe.experiment import checked_jobs
 from bentpipe.metrics import Recorded, evaluate
 
-__all__ = ["Outcome", "Teller", "Threads", "Workers", "measure", "simulate"]
+__all__ = ["Outcome", "Teller", "Threads", "Workers", "measure", "simulate", "workers_from"]
 
 _POLL_SECONDS = 0.2
 _FLUSH_SECONDS = 2.0
@@ -76,6 +76,20 @@ class Threads:
 
     def close(self) -> None:
         """Do nothing: threads end with their runs."""
+
+
+def workers_from(jobs: int | None, cluster: str | None) -> Workers:
+    """Return so many threads, or the workers of a `cluster`, `local:N` or a scheduler's address.
+
+    Close them after use. Raises `UsageError` if both are given, or if the cluster cannot be used.
+    """
+    if cluster is None:
+        return Threads(jobs)
+    if jobs is not None:
+        raise UsageError("--jobs says how many threads, --cluster which workers: give one of them")
+    from bentpipe.cluster import Cluster
+
+    return Cluster(cluster)
 
 
 def _outcome(run: Run, progress: _core.Progress) -> Outcome:

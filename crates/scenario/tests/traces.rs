@@ -275,5 +275,8 @@ fn a_packed_scenario_is_read_again_without_its_files() {
     assert_eq!(again.packed().as_ref(), Some(&packed));
     // The files that are there are not looked at.
     let error = Scenario::unpack(&packed, []).expect_err("no file came along").to_string();
-    assert!(error.contains("sizes.dat did not come along with the scenario; allowed: a text with one number"), "{error}");
+    assert!(
+        error.contains("sizes.dat did not come along with the scenario; allowed: a text with one number"),
+        "{error}"
+    );
 }

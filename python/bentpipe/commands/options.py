@@ -109,6 +109,16 @@ def run_options(function: Function) -> Function:
     return function
 
 
+def cluster_option(function: Function) -> Function:
+    """Add the option that says where runs are simulated if not on threads."""
+    return click.option(
+        "--cluster",
+        metavar="ADDRESS",
+        help="Simulate on a Dask cluster, given its scheduler's address (tcp://host:8786), or on N processes"
+        " of this machine (local:N).",
+    )(function)
+
+
 def given(context: click.Context) -> list[str]:
     """Return the options that stand on the command line."""
     return [

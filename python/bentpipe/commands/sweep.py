@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from bentpipe.commands.options import Failed, Interrupted, again, scenario_options
+from bentpipe.commands.options import Failed, Interrupted, again, cluster_option, scenario_options
 
 
 @click.command(short_help="Simulate many points of a scenario.")
@@ -41,6 +41,7 @@ from bentpipe.commands.options import Failed, Interrupted, again, scenario_optio
 )
 @click.option("--max-runs", type=int, metavar="N", help="With --until-ci, runs at most; default: 100.")
 @click.option("--jobs", type=int, metavar="N", help="Runs at a time; default: one per core.")
+@cluster_option
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
@@ -67,6 +68,7 @@ def sweep(
     until_ci: str | None,
     max_runs: int | None,
     jobs: int | None,
+    cluster: str | None,
     out: Path | None,
     form: str,
 ) -> None:
@@ -83,6 +85,7 @@ def sweep(
       bentpipe sweep byun2007-gateway --vary "gateway.pep.delay=0 ms:60 ms:7" --settings "RED 4,AVQRED"
       bentpipe sweep small-gateway --vary gateway.aqm.w_q=0.01:0.2:log:8 --settings red --until-ci 2%
       bentpipe sweep my-sweep.toml --runs 20
+      bentpipe sweep my-sweep.toml --cluster tcp://10.0.0.7:8786
     """
     from bentpipe import console, sweeping
     from bentpipe.dataset import FAILURES
@@ -90,7 +93,7 @@ def sweep(
     from bentpipe.sweep_file import request
     from bentpipe.sweep_result import check_metrics
     from bentpipe.wording import measured, plural
-    from bentpipe.workers import Threads
+    from bentpipe.workers import workers_from
 
     check_metrics(metrics)
     asked = request(
@@ -112,7 +115,7 @@ def sweep(
     folder = out if out is not None else default_folder(f"{asked.name}-sweep")
     bar = console.Rate(console.stderr())
     try:
-        with closing(Threads(jobs)) as workers:
+        with closing(workers_from(jobs, cluster)) as workers:
             result = sweeping.execute(plan, folder, workers=workers, precision=precision, told=bar.tell)
     except KeyboardInterrupt:
         bar.close()
