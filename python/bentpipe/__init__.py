@@ -21,6 +21,8 @@ installed. Errors that are the caller's to mend are `bp.ScenarioError`, `bp.Usag
 `bp.ResultError`; their text is complete.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from bentpipe._core import Scenario, __version__
 from bentpipe.algorithm import Aqm, Cx, Packet, QueueState, Rng, Setting, Spot, Verdict
 from bentpipe.api import compare, run
@@ -40,7 +42,11 @@ from bentpipe.result import Result
 from bentpipe.result import open_result as open  # noqa: A004
 from bentpipe.sweep_result import SweepResult, open_sweep
 from bentpipe.sweeping import Precision, sweep
+from bentpipe.tune_result import TuneResult, open_tune
 from bentpipe.validate import Validation, validate
+
+if TYPE_CHECKING:
+    from bentpipe.tuning import tune
 
 __all__ = [
     "AlgorithmError",
@@ -62,6 +68,7 @@ __all__ = [
     "SimulationError",
     "Spot",
     "SweepResult",
+    "TuneResult",
     "UsageError",
     "Validation",
     "Verdict",
@@ -71,7 +78,18 @@ __all__ = [
     "model",
     "open",
     "open_sweep",
+    "open_tune",
     "run",
     "sweep",
+    "tune",
     "validate",
 ]
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401
+    # Optuna is half a second that nobody else need wait for.
+    if name == "tune":
+        from bentpipe.tuning import tune
+
+        return tune
+    raise AttributeError(f"module 'bentpipe' has no attribute '{name}'")

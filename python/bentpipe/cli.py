@@ -11,7 +11,7 @@ import traceback
 import click
 
 from bentpipe import _core
-from bentpipe.commands import models, show, simulate, sweep
+from bentpipe.commands import models, show, simulate, sweep, tune
 from bentpipe.commands.options import Failed, Interrupted
 from bentpipe.errors import AlgorithmError, BentpipeError, ScenarioError
 
@@ -43,6 +43,7 @@ for _each in (
     models.model_,
     models.validate,
     sweep.sweep,
+    tune.tune,
     show.list_,
     show.show,
     show.report,

@@ -1,0 +1,212 @@
+"""The command that searches an AQM's parameters."""
+
+import json
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bentpipe.commands.options import Failed, Interrupted, again, scenario_options
+
+if TYPE_CHECKING:
+    from bentpipe.tune_result import TuneResult
+
+
+@click.command(short_help="Search the parameters of an AQM.")
+@click.argument("scenario")
+@scenario_options
+@click.option(
+    "--aqm",
+    required=True,
+    metavar="NAME",
+    help="AQM to search, or a setting of one that the search begins from.",
+)
+@click.option(
+    "--metrics",
+    required=True,
+    metavar="METRIC:max|min,…",
+    help="Objectives, for example utilization:max,queue_delay_mean:min.",
+)
+@click.option(
+    "--trials", type=int, metavar="N", help="Points to try; default: 100, of a grid all its points."
+)
+@click.option("--runs", type=int, default=5, show_default=True, metavar="N", help="Seeds of each trial.")
+@click.option("--seed", type=int, metavar="N", help="The first of them; also draws the trials.")
+@click.option(
+    "--vary",
+    metavar="KEY=VALUES",
+    multiple=True,
+    help="Search a parameter from LOW:HIGH, LOW:HIGH:log or in a list A,B,C; may be repeated. Default: the"
+    " registry's ranges (bentpipe show NAME).",
+)
+@click.option("--fix", metavar="KEY=VALUE", multiple=True, help="Keep a parameter; may be repeated.")
+@click.option(
+    "--sampler",
+    type=click.Choice(["tpe", "nsga2", "random", "grid"]),
+    help="How trials are chosen; default: tpe, with --judge rank grid.",
+)
+@click.option(
+    "--generation",
+    type=int,
+    default=10,
+    show_default=True,
+    metavar="N",
+    help="Trials that are chosen at a time, from the results of those before.",
+)
+@click.option(
+    "--no-pruning", "pruning", flag_value=False, default=True, help="Finish trials that are certainly worse."
+)
+@click.option(
+    "--judge",
+    type=click.Choice(["front", "rank"]),
+    default="front",
+    show_default=True,
+    help="The winner is the first by rank sums: among the Pareto front's members, or among all of a grid.",
+)
+@click.option(
+    "--keep", type=int, metavar="K", help="Run the K best again before one wins; default: 1, with rank 3."
+)
+@click.option(
+    "--fresh",
+    type=int,
+    default=10,
+    show_default=True,
+    metavar="N",
+    help="Runs of the winner with seeds that the search has not seen.",
+)
+@click.option("--jobs", type=int, metavar="N", help="Runs at a time; default: one per core.")
+@click.option(
+    "--storage",
+    metavar="URL",
+    help="Where the study is kept: a file, sqlite:///FILE, postgresql://…; several processes may work on one."
+    " Default: a file in --out.",
+)
+@click.option("--study", metavar="NAME", help="Its name there; default: the scenario's and the AQM's.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Folder of the result; a search that is there is gone on with."
+    " Default: results/SCENARIO-tune-AQM-DATE-TIME.",
+)
+@click.option(
+    "--format", "form", type=click.Choice(["table", "json"]), default="table", help="json: for programs."
+)
+@click.pass_context
+def tune(
+    context: click.Context,
+    /,
+    scenario: str,
+    overrides: tuple[str, ...],
+    duration: str | None,
+    aqm: str,
+    metrics: str,
+    out: Path | None,
+    form: str,
+    jobs: int | None,
+    storage: str | None,
+    study: str | None,
+    **options: Any,  # noqa: ANN401
+) -> None:
+    """Search the parameters of an AQM in SCENARIO for the best metrics, and test the winner on fresh seeds.
+
+    A trial is a point of the parameters' ranges, simulated with the same seeds as every other one. Those to
+    which none is better in all objectives are the front; the winner is one of them, and is simulated again
+    with seeds that had no part in the search, beside the AQM's defaults. An interrupted search goes on with
+    the same command and --out (docs/tune.md).
+
+    \b
+    Examples:
+      bentpipe tune byun2007-gateway --aqm red --metrics utilization:max,queue_delay_mean:min
+      bentpipe tune small-gateway --aqm pi --metrics queue_delay_p95:min --vary q_ref=5:40 --fix w=170
+      bentpipe tune byun-generic --aqm blue --metrics utilization:max,queue_std:min --judge rank
+    """
+    from bentpipe import console, tuning
+    from bentpipe.plan import slug
+    from bentpipe.store import default_folder
+    from bentpipe.workers import Threads
+
+    changes = [*overrides, *([f"run.duration={duration}"] if duration is not None else [])]
+    plan = tuning.Tuning.plan(scenario, aqm, metrics, overrides=changes, **options)
+    folder = out if out is not None else default_folder(f"{Path(plan.scenario).stem}-tune-{slug(aqm, ())}")
+    err = console.stderr()
+    bar = console.Rate(err)
+    try:
+        with closing(Threads(jobs)) as workers:
+            result = tuning.execute(
+                plan,
+                folder,
+                workers=workers,
+                storage=storage,
+                study=study,
+                told=bar.tell,
+                say=lambda text: err.print(text, markup=False),
+            )
+    except KeyboardInterrupt:
+        bar.close()
+        raise Interrupted(
+            f"what is finished is kept. To go on:\n    {again(context, folder).removesuffix(' --resume')}"
+        ) from None
+    finally:
+        bar.close()
+    if form == "json":
+        click.echo(json.dumps(result.document(), indent=2, ensure_ascii=False, allow_nan=False))
+    else:
+        _show(result)
+    err.print(f"Result: {folder}", markup=False)
+    failed = [each for each in result.found["trials"] if each["outcome"] == "failed"]
+    if failed:
+        raise Failed(
+            f"{len(failed)} trials failed and have no part in the front; the first, trial"
+            f" {failed[0]['number']}: {failed[0]['note']}"
+        )
+
+
+def _show(result: "TuneResult") -> None:
+    from bentpipe import console
+    from bentpipe.tune_result import BEST
+    from bentpipe.wording import likelihood, measured, plural
+
+    out = console.stdout()
+    found = result.found
+    out.print(result.counted(), markup=False)
+    if result.winner is None:
+        out.print("No trial came to its end, so there is no winner.")
+        return
+    titles = [
+        f"{each.metric} [{each.known.unit}]" if each.known.unit else each.metric for each in result.objectives
+    ]
+    rows = []
+    for line in result.front_rows():
+        star = " *" if line["trial"] == found["winner"] else ""
+        rows.append([f"{line['trial']}{star}", *(line["point"].values()), str(line["runs"]), *line["cells"]])
+    out.print(console.grid(["trial", *result.parameters, "runs", *titles], rows, right=1))
+    out.print(
+        f"The front: trials to which none is better in one objective and as good in all. * the winner."
+        f" Mean ± 95 % interval over {plural(len(found['seeds']), 'run')} of the search.",
+        markup=False,
+    )
+    cells = []
+    for row in found["figures"]:
+        name = f"trial {row['setting']}" if row["setting"].isdigit() else row["setting"]
+        searched = "–" if row["searched"] is None else f"{row['searched']:.4g}"
+        against = {
+            "mean": row["difference"],
+            "ci95": row["difference_ci95"],
+            "method": None,
+        }
+        cells.append(
+            [
+                row["metric"],
+                name,
+                searched,
+                measured(row),
+                str(row["runs"]),
+                measured(against),
+                likelihood(row["p_holm"]),
+            ]
+        )
+    heads = ["metric", "setting", "in the search", "on fresh seeds", "runs", "minus defaults", "p, corrected"]
+    out.print(console.grid(heads, cells, right=2))
+    print(f"Setting: {result.folder / BEST}")

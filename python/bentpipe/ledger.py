@@ -1,0 +1,297 @@
+"""A study in Optuna's storage: which trials there are, who simulates them, and what came out.
+
+Several processes may write to one study. A trial has a place, its number in the order of asking. Who finds
+that the next places are free fills them in; where two do so at once the first one's trials count, and both
+have the same, for what is asked follows from the results before. A trial is taken by one process, which the
+storage decides. What a process has taken and left when it died is filled in again.
+"""
+
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import optuna
+from optuna.distributions import BaseDistribution
+from optuna.exceptions import OptunaError, UpdateFinishedTrialError
+from optuna.storages import BaseStorage, JournalStorage, RDBStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna.study import StudyDirection
+from optuna.trial import FrozenTrial, TrialState, create_trial
+
+from bentpipe.errors import UsageError
+
+__all__ = ["COMPLETE", "FAILED", "IMPOSSIBLE", "STOPPED", "Ledger", "Proposal", "Trial", "open_storage"]
+
+COMPLETE, STOPPED, IMPOSSIBLE, FAILED = "complete", "stopped", "impossible", "failed"
+"""All its runs are done; stopped early; the scenario cannot be so; a run gave no result."""
+_STATES = {
+    COMPLETE: TrialState.COMPLETE,
+    STOPPED: TrialState.PRUNED,
+    IMPOSSIBLE: TrialState.FAIL,
+    FAILED: TrialState.FAIL,
+}
+_BEAT_SECONDS = 10.0
+_STALE_SECONDS = 60.0
+"""A process whose beat has not changed for so long is taken for dead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A trial before anything is known of it."""
+
+    shares: Mapping[str, float | str]
+    """Where in its range each parameter is, 0 to 1, or which of a list."""
+    point: Mapping[str, str]
+    """The values, as a scenario file writes them."""
+    memory: Mapping[str, Any]
+    """What the sampler wants to know again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A trial of a study."""
+
+    number: int
+    """Its place in the order of asking, from 0."""
+    proposal: Proposal
+    outcome: str | None
+    """`COMPLETE`, `STOPPED`, `IMPOSSIBLE` or `FAILED`; None while it is not finished."""
+    runs: Mapping[int, tuple[float | None, ...]]
+    """By seed, the value of each objective."""
+    note: str
+    """Why it was stopped or failed."""
+    by: str
+    """The process that has it."""
+    waiting: bool
+    """Whether nobody has taken it yet."""
+    id: int
+    """The storage's number of it."""
+
+    @property
+    def point(self) -> Mapping[str, str]:
+        """The values of the parameters."""
+        return self.proposal.point
+
+
+def open_storage(where: str | Path) -> BaseStorage:
+    """Open what Optuna can write to: a URL of a database, or else the name of a journal file.
+
+    Raises `UsageError` if it cannot be opened.
+    """
+    text = str(where)
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    try:
+        if "://" in text:
+            return RDBStorage(text)
+        return JournalStorage(JournalFileBackend(text))
+    except Exception as error:  # Every database has exceptions of its own.
+        reason = str(error.strerror if isinstance(error, OSError) else error).strip().splitlines()
+        raise UsageError(
+            f"--storage {text}: cannot be opened: {reason[0] if reason else type(error).__name__};"
+            " allowed: a file, sqlite:///FILE, or another database's URL whose driver is installed"
+        ) from None
+
+
+class Ledger:
+    """One process's view of a study."""
+
+    def __init__(
+        self,
+        storage: BaseStorage,
+        name: str,
+        maximise: Sequence[bool],
+        about: Mapping[str, Any],
+        where: str = "",
+    ) -> None:
+        """Open the study `name`, or begin it; `about` is all that determines its trials.
+
+        Raises `UsageError` if the storage has it with other trials.
+        """
+        self._storage = storage
+        self._name = name
+        self._where = where
+        self._about = dict(about)
+        self.me = f"{socket.gethostname()}:{os.getpid()}:{_began(os.getpid())}:{uuid.uuid4().hex[:8]}"
+        directions = [StudyDirection.MAXIMIZE if each else StudyDirection.MINIMIZE for each in maximise]
+        try:
+            try:
+                self._study = storage.get_study_id_from_name(name)
+            except KeyError:
+                try:
+                    self._study = storage.create_new_study(directions, name)
+                except OptunaError:
+                    # Somebody else has just begun it.
+                    self._study = storage.get_study_id_from_name(name)
+            if "bentpipe" not in storage.get_study_user_attrs(self._study):
+                storage.set_study_user_attr(self._study, "bentpipe", self._about)
+        except ValueError as error:
+            raise UsageError(f"{where}: is damaged, or no journal of Optuna's: {error}") from None
+        self.check()
+        self._seen: dict[str, tuple[Any, float]] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name="bentpipe-beat", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop saying that this process is alive, and leave what it has not finished to others."""
+        self._stop.set()
+        self._thread.join()
+        for trial in self.trials().values():
+            if trial.outcome is None and not trial.waiting and trial.by == self.me:
+                self._leave(trial.id)
+
+    def check(self) -> None:
+        """Raise `UsageError` unless the study is of the same trials as this process's."""
+        there = self._storage.get_study_user_attrs(self._study)["bentpipe"]
+        for key, ours in self._about.items():
+            theirs = there.get(key)
+            if theirs != ours:
+                raise UsageError(
+                    f"{self._where}: the study {self._name} was begun with another {key}:"
+                    f" found {_short(theirs)}, now {_short(ours)}; allowed: the same, or another --study or"
+                    " --out"
+                )
+
+    def _beat(self) -> None:
+        count = 0
+        while True:
+            with suppress(OptunaError, OSError):
+                self._storage.set_study_user_attr(self._study, f"alive {self.me}", count)
+            count += 1
+            if self._stop.wait(_BEAT_SECONDS):
+                return
+
+    def trials(self) -> dict[int, Trial]:
+        """Return the trials that count, by their number."""
+        found: dict[int, Trial] = {}
+        for each in self._storage.get_all_trials(self._study, deepcopy=False):
+            attrs = each.user_attrs
+            # The lowest of the storage's numbers counts, for it was there first.
+            if "place" in attrs and not attrs.get("left") and attrs["place"] not in found:
+                found[attrs["place"]] = _trial(each)
+        return found
+
+    def propose(
+        self, proposals: Mapping[int, Proposal], distributions: Mapping[str, BaseDistribution]
+    ) -> None:
+        """Fill in places."""
+        ours = []
+        for number, each in proposals.items():
+            template = create_trial(
+                state=TrialState.WAITING,
+                params=dict(each.shares),
+                distributions=dict(distributions),
+                user_attrs={"place": number, "point": dict(each.point), "memory": dict(each.memory)},
+            )
+            ours.append((number, self._storage.create_new_trial(self._study, template)))
+        counted = self.trials()
+        for number, made in ours:
+            if counted[number].id != made:
+                self._leave(made)
+
+    def take(self, number: int) -> bool:
+        """Try to have a trial for this process; False if another one was faster."""
+        trial = self.trials()[number]
+        if not trial.waiting:
+            return False
+        try:
+            if not self._storage.set_trial_state_values(trial.id, TrialState.RUNNING):
+                return False
+            self._storage.set_trial_user_attr(trial.id, "by", self.me)
+        except OptunaError:
+            return False
+        return True
+
+    def tell(
+        self,
+        number: int,
+        outcome: str,
+        runs: Mapping[int, Sequence[float | None]],
+        values: Sequence[float] | None,
+        note: str = "",
+    ) -> None:
+        """Say what came out of a trial; `values` are the objectives' means, of a complete one."""
+        trial = self.trials()[number]
+        # Who was taken for dead and is not has the same to say as the one that repeats its trial.
+        with suppress(UpdateFinishedTrialError):
+            known = [[seed, *of] for seed, of in sorted(runs.items())]
+            self._storage.set_trial_user_attr(
+                trial.id, "result", {"outcome": outcome, "runs": known, "note": note}
+            )
+            self._storage.set_trial_state_values(
+                trial.id, _STATES[outcome], values if outcome == COMPLETE else None
+            )
+
+    def repeat_left(self, distributions: Mapping[str, BaseDistribution]) -> list[str]:
+        """Fill in again what dead processes have left; return who else is at work."""
+        others = []
+        for number, trial in self.trials().items():
+            if trial.outcome is not None or trial.waiting or trial.by == self.me:
+                continue
+            if self._is_dead(trial.by or f"? {trial.id}"):
+                self._leave(trial.id)
+                self.propose({number: trial.proposal}, distributions)
+            else:
+                others.append(trial.by)
+        return sorted(set(others))
+
+    def _leave(self, trial: int) -> None:
+        """Make a trial count no more."""
+        with suppress(UpdateFinishedTrialError):
+            self._storage.set_trial_user_attr(trial, "left", value=True)
+            self._storage.set_trial_state_values(trial, TrialState.FAIL)
+
+    def _is_dead(self, who: str) -> bool:
+        """Return whether a process is no more: it is not on this machine, or has not beaten for long."""
+        host, pid, began, *_ = [*who.split(":"), "", "", ""]
+        if host == socket.gethostname() and pid.isdigit() and _began(int(pid)) != began:
+            return True
+        now = time.monotonic()
+        beat = self._storage.get_study_user_attrs(self._study).get(f"alive {who}")
+        before, since = self._seen.setdefault(who, (beat, now))
+        if before != beat:
+            self._seen[who] = (beat, now)
+            return False
+        return now - since > _STALE_SECONDS
+
+
+def _trial(each: FrozenTrial) -> Trial:
+    attrs = each.user_attrs
+    result = attrs.get("result", {}) if each.state.is_finished() else {}
+    return Trial(
+        number=attrs["place"],
+        proposal=Proposal(each.params, attrs["point"], attrs["memory"]),
+        outcome=result.get("outcome"),
+        runs={seed: tuple(values) for seed, *values in result.get("runs", [])},
+        note=result.get("note", ""),
+        by=attrs.get("by", ""),
+        waiting=each.state == TrialState.WAITING,
+        id=each._trial_id,
+    )
+
+
+def _began(pid: int) -> str:
+    """Return when a process of this machine began, in the kernel's ticks; empty if there is none."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+    # The name, in parentheses, may hold anything.
+    return text.rpartition(")")[2].split()[19]
+
+
+def _short(value: object) -> str:
+    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return text if len(text) <= 100 else f"{text[:97]}…"
+
+
+def unfinished(trials: Mapping[int, Trial], places: Iterable[int]) -> list[int]:
+    """Return those of some places that are free, or whose trial is not finished."""
+    return [place for place in places if place not in trials or trials[place].outcome is None]
