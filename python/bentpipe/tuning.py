@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -22,7 +23,7 @@ from bentpipe.space import Space
 from bentpipe.statistics import summarise
 from bentpipe.store import core_digest
 from bentpipe.tune_result import AS_GIVEN, DEFAULTS, JUDGES, TUNE, TuneResult
-from bentpipe.workers import Teller, Threads, Workers, simulate
+from bentpipe.workers import Teller, Threads, Workers, simulate, workers_from
 
 __all__ = ["JOURNAL", "Tuning", "execute", "tune"]
 
@@ -208,6 +209,7 @@ def tune(
     keep: int | None = None,
     fresh: int = 10,
     jobs: int | None = None,
+    cluster: str | None = None,
     workers: Workers | None = None,
     storage: str | Path | None = None,
     study: str | None = None,
@@ -241,8 +243,8 @@ def tune(
     )
     if workers is not None:
         return execute(plan, Path(out), workers=workers, storage=storage, study=study, told=told, say=say)
-    with closing(Threads(jobs)) as threads:
-        return execute(plan, Path(out), workers=threads, storage=storage, study=study, told=told, say=say)
+    with closing(workers_from(jobs, cluster)) as found:
+        return execute(plan, Path(out), workers=found, storage=storage, study=study, told=told, say=say)
 
 
 def execute(
@@ -333,8 +335,9 @@ class _Work:
         return [trials[number] for number in range(self.plan.trials)]
 
     def _take(self, places: Sequence[int]) -> list[int]:
-        """Take as many trials as keep the workers busy, and leave the others to whoever shares the study."""
-        wanted = getattr(self.workers, "jobs", None) or self.plan.search.generation
+        """Take half of the trials, or as many as there are threads, and leave the others to who shares them."""
+        least = getattr(self.workers, "jobs", len(places))
+        wanted = max(least, math.ceil(len(places) / 2))
         found: list[int] = []
         for place in places:
             if len(found) >= wanted:

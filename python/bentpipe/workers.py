@@ -47,6 +47,11 @@ class Threads:
         """Simulate so many runs at a time, by default one per core; `UsageError` below one."""
         self._jobs = checked_jobs(jobs)
 
+    @property
+    def jobs(self) -> int:
+        """How many runs are simulated at a time."""
+        return self._jobs
+
     def results(self, runs: Iterable[Run]) -> Generator[tuple[Run, Outcome] | None]:
         """Simulate the runs, see `Workers`."""
         queue = iter(runs)

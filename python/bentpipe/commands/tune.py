@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bentpipe.commands.options import Failed, Interrupted, again, scenario_options
+from bentpipe.commands.options import Failed, Interrupted, again, cluster_option, scenario_options
 
 if TYPE_CHECKING:
     from bentpipe.tune_result import TuneResult
@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     help="Runs of the winner with seeds that the search has not seen.",
 )
 @click.option("--jobs", type=int, metavar="N", help="Runs at a time; default: one per core.")
+@cluster_option
 @click.option(
     "--storage",
     metavar="URL",
@@ -105,6 +106,7 @@ def tune(
     out: Path | None,
     form: str,
     jobs: int | None,
+    cluster: str | None,
     storage: str | None,
     study: str | None,
     **options: Any,  # noqa: ANN401
@@ -125,7 +127,7 @@ def tune(
     from bentpipe import console, tuning
     from bentpipe.plan import slug
     from bentpipe.store import default_folder
-    from bentpipe.workers import Threads
+    from bentpipe.workers import workers_from
 
     changes = [*overrides, *([f"run.duration={duration}"] if duration is not None else [])]
     plan = tuning.Tuning.plan(scenario, aqm, metrics, overrides=changes, **options)
@@ -133,7 +135,7 @@ def tune(
     err = console.stderr()
     bar = console.Rate(err)
     try:
-        with closing(Threads(jobs)) as workers:
+        with closing(workers_from(jobs, cluster)) as workers:
             result = tuning.execute(
                 plan,
                 folder,
@@ -145,9 +147,10 @@ def tune(
             )
     except KeyboardInterrupt:
         bar.close()
-        raise Interrupted(
-            f"what is finished is kept. To go on:\n    {again(context, folder).removesuffix(' --resume')}"
-        ) from None
+        raise Interrupted(_kept(context, folder)) from None
+    except OSError as error:
+        bar.close()
+        raise Failed(f"{folder}: {error.strerror or error}\n{_kept(context, folder)}") from None
     finally:
         bar.close()
     if form == "json":
@@ -161,6 +164,11 @@ def tune(
             f"{len(failed)} trials failed and have no part in the front; the first, trial"
             f" {failed[0]['number']}: {failed[0]['note']}"
         )
+
+
+def _kept(context: click.Context, folder: Path) -> str:
+    """Say that nothing is lost, and the command that goes on."""
+    return f"what is finished is kept. To go on:\n    {again(context, folder).removesuffix(' --resume')}"
 
 
 def _show(result: "TuneResult") -> None:
