@@ -11,7 +11,7 @@ import traceback
 import click
 
 from bentpipe import _core
-from bentpipe.commands import models, show, simulate, sweep, tune
+from bentpipe.commands import models, papers, show, simulate, sweep, tune
 from bentpipe.commands.options import Failed, Interrupted
 from bentpipe.errors import AlgorithmError, BentpipeError, ScenarioError
 
@@ -44,6 +44,7 @@ for _each in (
     models.validate,
     sweep.sweep,
     tune.tune,
+    papers.reproduce,
     show.list_,
     show.show,
     show.report,

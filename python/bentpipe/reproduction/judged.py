@@ -1,0 +1,338 @@
+"""What comes out of a paper: every printed cell, claim and figure with ours beside it and a verdict."""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from bentpipe.reproduction.measures import Measure
+from bentpipe.reproduction.paper import Check, Claim, Explanation, Paper, Picture, Printed
+from bentpipe.reproduction.rules import (
+    CALIBRATED,
+    NO_NUMBER,
+    NOT_REPRODUCED,
+    REPRODUCED,
+    VERDICTS,
+    Change,
+    Near,
+    Order,
+    Verdict,
+    prediction,
+)
+from bentpipe.reproduction.runs import Cell, Library
+from bentpipe.statistics import Summary, summarise
+from bentpipe.wording import number, plural
+
+__all__ = ["CLAIM", "FIGURE", "TABLE", "Item", "Judged"]
+
+TABLE, CLAIM, FIGURE = "table", "claim", "figure"
+_NAMED = 3
+"""Comparisons of a claim that are named, where more fail."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One printed number, claim or figure, judged."""
+
+    kind: str
+    name: str
+    """The id of its table, claim or figure."""
+    where: str
+    """Where it stands in the paper."""
+    text: str
+    """What is claimed, or what is measured."""
+    experiment: str
+    row: str
+    column: str
+    unit: str
+    printed: float | None
+    ours: Summary
+    verdict: str
+    rule: str
+    reason: str
+    explanation: str
+    calibrated: str
+    """The inputs that were chosen by looking at it; empty without."""
+    in_print: str
+    """Of a claim: what the paper's own tables say of it."""
+    variant: bool = False
+    """Whether its experiment is not the paper's, but one that is shown beside."""
+
+    @property
+    def predicted(self) -> tuple[float | None, float | None]:
+        """Where one more run of ours would be in 95 of 100 cases."""
+        low, high = prediction(self.ours)
+        return (None, None) if math.isnan(low) else (low, high)
+
+    def as_row(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        low, high = self.predicted
+        return {
+            "kind": self.kind,
+            "id": self.name,
+            "where": self.where,
+            "text": self.text,
+            "experiment": self.experiment,
+            "row": self.row,
+            "column": self.column,
+            "unit": self.unit,
+            "printed": self.printed,
+            "mean": self.ours.mean,
+            "std": self.ours.std,
+            "ci_low": self.ours.low,
+            "ci_high": self.ours.high,
+            "predicted_low": low,
+            "predicted_high": high,
+            "runs": self.ours.runs,
+            "verdict": self.verdict,
+            "rule": self.rule,
+            "reason": self.reason,
+            "explanation": self.explanation,
+            "calibrated": self.calibrated,
+            "in_print": self.in_print,
+            "variant": self.variant,
+        }
+
+
+_NONE = Summary(None, None, None, 0)
+
+
+class Judged:
+    """A paper's items, computed from its runs."""
+
+    def __init__(self, paper: Paper, cells: Mapping[tuple[str, str, str], Cell], library: Library) -> None:
+        """Judge `paper` by the runs of `cells`, which have to be in `library`."""
+        self.paper = paper
+        self.cells = cells
+        self._library = library
+        for cell in cells.values():
+            library.measure(cell, self._wanted(cell.experiment))
+
+    def _wanted(self, experiment: str) -> list[Measure]:
+        """Return all that is measured on an experiment, so that each run is read once."""
+        found: dict[Measure, None] = {}
+        for table in self.paper.tables:
+            if experiment in table.experiments:
+                found |= dict.fromkeys(column.measure for column in table.columns)
+        for claim in self.paper.claims:
+            found |= dict.fromkeys(each.measure for each in claim.checks if each.experiment == experiment)
+        for picture in self.paper.pictures:
+            if picture.experiment == experiment:
+                found |= dict.fromkeys(picture.measures)
+        return list(found)
+
+    def values(self, experiment: str, case: str, measure: Measure, point: str = "") -> list[float | None]:
+        """Return a measure of every run of a case; none where it was not simulated."""
+        cell = self.cells.get((experiment, case, point))
+        return [] if cell is None else self._library.values(cell, measure)
+
+    @cached_property
+    def items(self) -> list[Item]:
+        """Everything that is judged, in the order of the paper's data."""
+        return [
+            *(item for table in self.paper.tables for item in self._table(table)),
+            *(self._claim(claim) for claim in self.paper.claims),
+            *(self._figure(picture) for picture in self.paper.pictures if picture.where),
+        ]
+
+    def counts(self, kind: str | None = None) -> dict[str, int]:
+        """Return how many items, or those of one kind, have each verdict; variants are not counted."""
+        found = Counter(item.verdict for item in self.items if kind in (None, item.kind) and not item.variant)
+        return {verdict: found[verdict] for verdict in VERDICTS if found[verdict]}
+
+    def _table(self, table: Printed) -> Iterator[Item]:
+        for experiment in table.experiments:
+            for row in table.rows:
+                for column in table.columns:
+                    if (experiment, row, "") not in self.cells or row not in column.printed:
+                        continue
+                    ours, printed = self.values(experiment, row, column.measure), column.printed[row]
+                    inputs = [
+                        chosen
+                        for chosen, cells in table.calibrated
+                        if cells.hold(row, column.name, experiment)
+                    ]
+                    verdict = self._cell(table, experiment, row, column.rule, column.measure, printed, ours)
+                    if inputs:
+                        names = ", ".join(each.name for each in inputs)
+                        verdict = Verdict(CALIBRATED, f"{verdict.reason}; chosen by looking at it: {names}")
+                    yield Item(
+                        TABLE,
+                        table.name,
+                        table.where,
+                        column.measure.label,
+                        experiment,
+                        row,
+                        column.name,
+                        column.measure.unit,
+                        printed,
+                        summarise(ours),
+                        verdict.verdict,
+                        column.rule.text if column.rule else "",
+                        verdict.reason,
+                        _explained(table.explanations, verdict.verdict, row, column.name, experiment),
+                        "; ".join(each.name for each in inputs),
+                        "",
+                        experiment != table.experiments[0],
+                    )
+
+    def _cell(
+        self,
+        table: Printed,
+        experiment: str,
+        row: str,
+        rule: Near | None,
+        measure: Measure,
+        printed: float,
+        ours: list[float | None],
+    ) -> Verdict:
+        if rule is None:
+            return Verdict(NO_NUMBER, "not judged")
+        base = table.baseline
+        if base is None or base == row:
+            return rule.judge(printed, ours)
+        theirs = self.values(experiment, base, measure)
+        (column,) = (each for each in table.columns if each.measure == measure)
+        if len(theirs) != len(ours) or base not in column.printed:
+            return rule.judge(printed, ours)
+        return rule.judge(printed, ours, base=(base, column.printed[base], theirs))
+
+    def _claim(self, claim: Claim) -> Item:
+        verdict, ours = self._judge_claim(claim)
+        if claim.checks and all(map(self._fitted, claim.checks)):
+            verdict = Verdict(CALIBRATED, f"{verdict.reason}; inputs were chosen by looking at all of it")
+        (unit,) = {each.measure.unit for each in claim.checks} or {""}
+        return Item(
+            CLAIM,
+            claim.name,
+            claim.where,
+            claim.text,
+            ", ".join(dict.fromkeys(each.experiment for each in claim.checks)),
+            "",
+            "",
+            "%" if isinstance(claim.rule, Change) else unit,
+            None,
+            ours,
+            verdict.verdict,
+            claim.rule.text if claim.rule else "",
+            verdict.reason,
+            _explained(claim.explanations, verdict.verdict, "", "", ""),
+            "",
+            self._in_print(claim),
+        )
+
+    def _judge_claim(self, claim: Claim) -> tuple[Verdict, Summary]:
+        match claim.rule:
+            case None:
+                return Verdict(NO_NUMBER, "nothing survives that could be judged"), _NONE
+            case Order():
+                return self._ordered(claim, claim.rule), _NONE
+            case Change():
+                (check,) = claim.checks
+                (point,) = self._points(check)
+                more = self.values(check.experiment, check.more, check.measure, point)
+                than = self.values(check.experiment, check.than, check.measure, point)
+                return claim.rule.judge(more, than), summarise(
+                    [
+                        100 * (a - b) / abs(b) if a is not None and b else None
+                        for a, b in zip(more, than, strict=True)
+                    ]
+                )
+
+    def _points(self, check: Check) -> list[str]:
+        return [each for each in check.points if (check.experiment, check.more, each) in self.cells]
+
+    def _ordered(self, claim: Claim, rule: Order) -> Verdict:
+        failing, total = [], 0
+        for check in claim.checks:
+            for point in self._points(check):
+                total += 1
+                holds, found = rule.holds(
+                    self.values(check.experiment, check.more, check.measure, point),
+                    self.values(check.experiment, check.than, check.measure, point),
+                )
+                if not holds:
+                    failing.append(_told(check, point, found))
+        if not failing:
+            return Verdict(REPRODUCED, f"all of {plural(total, 'comparison')}")
+        rest = len(failing) - _NAMED
+        more = f", and {rest} more" if rest > 0 else ""
+        return Verdict(
+            NOT_REPRODUCED,
+            f"not in {len(failing)} of {plural(total, 'comparison')}: " + "; ".join(failing[:_NAMED]) + more,
+        )
+
+    def _printed_at(self, check: Check) -> Iterator[tuple[Printed, float, float]]:
+        for table in self.paper.printed:
+            for column in table.columns:
+                if check.experiment in table.experiments and column.measure == check.measure:
+                    more, than = column.printed.get(check.more), column.printed.get(check.than)
+                    if more is not None and than is not None:
+                        yield table, more, than
+
+    def _fitted(self, check: Check) -> bool:
+        """Whether inputs were chosen by looking at both sides of a comparison."""
+
+        def chosen(row: str) -> bool:
+            return any(
+                cells.hold(row, column.name, check.experiment)
+                for table in self.paper.printed
+                if check.experiment in table.experiments
+                for column in table.columns
+                if column.measure == check.measure
+                for _, cells in table.calibrated
+            )
+
+        return chosen(check.more) and chosen(check.than)
+
+    def _in_print(self, claim: Claim) -> str:
+        against: dict[str, None] = {}
+        seen = 0
+        for check in claim.checks:
+            for table, more, than in self._printed_at(check):
+                seen += 1
+                if more <= than:
+                    sizes = f"{check.more} {number(more)}, {check.than} {number(than)} {check.measure.unit}"
+                    against[f"{table.where} ({sizes})"] = None
+        if not seen:
+            return ""
+        return f"contradicted by {'; '.join(against)}" if against else "the printed tables agree"
+
+    def _figure(self, picture: Picture) -> Item:
+        return Item(
+            FIGURE,
+            picture.name,
+            picture.where,
+            picture.title,
+            picture.experiment,
+            "",
+            "",
+            "",
+            None,
+            _NONE,
+            NO_NUMBER,
+            "",
+            "ours alone",
+            "",
+            "",
+            "",
+        )
+
+
+def _told(check: Check, point: str, found: Summary) -> str:
+    what = f"{check.more} against {check.than}, {check.experiment}{', ' + point if point else ''}"
+    if found.mean is None or found.low is None or found.high is None:
+        return f"{what}: no runs to compare"
+    return f"{what}: {number(found.mean)} [{number(found.low)}, {number(found.high)}] {check.measure.unit}"
+
+
+def _explained(
+    explanations: Sequence[Explanation], verdict: str, row: str, column: str, experiment: str
+) -> str:
+    return " ".join(
+        each.text
+        for each in explanations
+        if each.verdict == verdict and each.cells.hold(row, column, experiment)
+    )

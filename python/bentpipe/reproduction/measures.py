@@ -1,0 +1,111 @@
+"""What a paper's figures are, measured on one run: metrics, and quantities that metrics do not have.
+
+A measure of a paper's data names one of `MEASURES` with parameters, or a metric of docs/results.md.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from bentpipe.metrics import METRICS, Recorded, find
+from bentpipe.reproduction.table import Table
+
+__all__ = ["MEASURES", "Measure", "Seen", "measure_from", "metric"]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One run, as measures see it."""
+
+    recorded: Recorded
+    seconds: float
+    """Measured time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A number that a run has."""
+
+    name: str
+    label: str
+    unit: str
+    doc: str
+    of: Callable[[Seen], float | None] = field(repr=False)
+
+
+def _flows(seen: Seen, traffic: Sequence[str]) -> pl.DataFrame:
+    flows = seen.recorded.flows
+    return flows.filter(pl.col("traffic").cast(pl.String).is_in(list(traffic))) if traffic else flows
+
+
+def _goodput(given: Table) -> tuple[str, str, Callable[[Seen], float | None]]:
+    """Payload delivered over the measured time, of all flows of some traffic or of each session's mean."""
+    traffic, of = given.texts("traffic", []), given.choice("of", ["total", "mean"])
+
+    def measure(seen: Seen) -> float | None:
+        flows = _flows(seen, traffic)
+        sessions = 1 if of == "total" else flows["session"].n_unique()
+        total = float(flows["bytes"].sum())
+        return total * 8e-3 / seen.seconds / sessions if flows.height else None
+
+    return "kbit/s", "Payload delivered over the measured time" + _whose(traffic), measure
+
+
+def _completion_time(given: Table) -> tuple[str, str, Callable[[Seen], float | None]]:
+    """Time from opening to the last byte, of the flows that completed within the measured time."""
+    traffic, of = given.texts("traffic", []), given.choice("of", ["mean", "p50", "p95"], "mean")
+
+    def measure(seen: Seen) -> float | None:
+        flows = _flows(seen, traffic).filter(pl.col("completed") & (pl.col("closed") >= 0))
+        times = flows["completion_time"].cast(pl.Float64)
+        if times.is_empty():
+            return None
+        found = times.mean() if of == "mean" else times.quantile(float(of[1:]) / 100, "linear")
+        return float(found) if isinstance(found, int | float) else None
+
+    return "s", "Time from opening to the last byte" + _whose(traffic), measure
+
+
+def _over(value: float | None, times: float) -> float | None:
+    return None if value is None else value * times
+
+
+def _whose(traffic: Sequence[str]) -> str:
+    return f" of the traffic {', '.join(traffic)}" if traffic else ""
+
+
+MEASURES: dict[str, Callable[[Table], tuple[str, str, Callable[[Seen], float | None]]]] = {
+    "goodput": _goodput,
+    "completion_time": _completion_time,
+}
+"""Takes the parameters that it needs, and returns unit, meaning and computation."""
+
+
+def metric(name: str) -> Measure | None:
+    """Return a metric as a measure, None if there is none of that name."""
+    found = find(name)
+    if found is None:
+        return None
+    return Measure(name, found.label, found.unit, found.doc, lambda seen: found.of(seen.recorded))
+
+
+def measure_from(name: str, given: Table) -> Measure:
+    """Read a measure of a paper's data: `of` (or `metric`), `label`, and the parameters of `of`."""
+    if "metric" in given:
+        known = given.choice("metric", [each.name for each in METRICS])
+        found = metric(known)
+        assert found is not None  # noqa: S101
+        label, of = given.take("label", str, found.label), found.of
+        over = given.maybe("over_seconds", float)
+        given.done()
+        if over is None:
+            return Measure(name, label, found.unit, found.doc, of)
+        # What a paper counts over its own time, where ours may be another.
+        doc = f"{found.doc} As many as in {over:g} s."
+        return Measure(name, label, found.unit, doc, lambda seen: _over(of(seen), over / seen.seconds))
+    kind = given.choice("kind", MEASURES)
+    label = given.take("label", str)
+    unit, doc, of = MEASURES[kind](given)
+    given.done()
+    return Measure(name, label, unit, doc, of)

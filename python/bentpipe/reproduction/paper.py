@@ -1,0 +1,605 @@
+"""A paper as data: what it printed and claimed, how that is simulated, and by which rule it is judged.
+
+A paper is a folder with `claims.toml`, the printed tables as CSV, and scenarios that no other use has.
+docs/reproduce.md describes the file.
+"""
+
+import csv
+import difflib
+import math
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from bentpipe.errors import UsageError
+from bentpipe.plan import overrides_from, shipped
+from bentpipe.reproduction.measures import Measure, measure_from, metric
+from bentpipe.reproduction.rules import VERDICTS, Change, Near, Order, Rule, rule_from
+from bentpipe.reproduction.table import Table
+from bentpipe.wording import convert, paragraphs
+
+__all__ = [
+    "CLAIMS",
+    "Case",
+    "Cells",
+    "Check",
+    "Claim",
+    "Column",
+    "Experiment",
+    "Explanation",
+    "Input",
+    "Paper",
+    "Picture",
+    "Point",
+    "Printed",
+    "load_paper",
+    "papers",
+]
+
+CLAIMS = "claims.toml"
+PICTURES = ("curves", "change")
+BASES = ("sentence", "tables", "figure")
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """An input that the paper does not print and that was chosen by looking at its figures."""
+
+    name: str
+    what: str
+    on: str
+    """Which printed figures were looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One row or curve of an experiment: a setting, and what else it changes."""
+
+    label: str
+    setting: str | None
+    """None: the scenario as it is."""
+    overrides: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One place on an experiment's axis."""
+
+    label: str
+    x: float
+    overrides: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """A scenario under every case, at every point, with the same seeds."""
+
+    name: str
+    title: str
+    scenario: Path
+    overrides: tuple[str, ...]
+    cases: tuple[Case, ...]
+    points: tuple[Point, ...]
+    axis: str
+    """What the points differ in, with its unit; empty for a single point."""
+    runs: int
+    seed: int
+    drops: bool
+    """Whether its figures need every drop."""
+    quick_runs: int
+    quick_overrides: tuple[str, ...]
+    quick_points: tuple[str, ...]
+    """Points that a quick reproduction has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """Some cells of a table as it came out; what is empty means all."""
+
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    experiments: tuple[str, ...]
+
+    def hold(self, row: str, column: str, experiment: str) -> bool:
+        """Whether a cell is among them."""
+        asked = ((self.rows, row), (self.columns, column), (self.experiments, experiment))
+        return all(not some or each in some for some, each in asked)
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why something comes out as it does, shown where the verdict is `verdict`."""
+
+    verdict: str
+    cells: "Cells"
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a printed table."""
+
+    name: str
+    measure: Measure
+    rule: Near | None
+    """None: not judged."""
+    printed: Mapping[str, float]
+    """By row, in the measure's unit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """A printed table: a row a case, a column a measure."""
+
+    name: str
+    where: str
+    title: str
+    file: Path
+    baseline: str | None
+    """The row that directions are told from."""
+    experiments: tuple[str, ...]
+    """Those that it is judged beside; the first is the paper's own."""
+    columns: tuple[Column, ...]
+    calibrated: tuple[tuple[Input, Cells], ...]
+    """Inputs that were chosen by looking at some of its cells."""
+    explanations: tuple[Explanation, ...]
+
+    @property
+    def rows(self) -> list[str]:
+        """Names of the rows, in order."""
+        return _of(self.columns, lambda each: list(each.printed))
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Part of a claim: a case of an experiment has more of something than another."""
+
+    experiment: str
+    measure: Measure
+    more: str
+    than: str
+    points: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A claim in words, in our own."""
+
+    name: str
+    where: str
+    text: str
+    basis: str
+    """What it stands in: a `sentence`, or nothing but the `tables` or a `figure`."""
+    rule: Order | Change | None
+    """None: nothing survives that could be judged."""
+    checks: tuple[Check, ...]
+    explanations: tuple[Explanation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A figure of the paper, or one of ours, drawn from experiments."""
+
+    name: str
+    where: str
+    """Which figure of the paper it stands for; empty for one of ours."""
+    title: str
+    caption: str
+    kind: str
+    experiment: str
+    measures: tuple[Measure, ...]
+    cases: tuple[str, ...]
+    than: tuple[str, ...]
+    """Of the kind `change`, what the cases are compared with."""
+    log: bool
+    """Whether the axis of points is logarithmic."""
+
+
+@dataclass(frozen=True, slots=True)
+class Paper:
+    """A paper's claims, and all that is needed to judge them."""
+
+    name: str
+    folder: Path
+    title: str
+    source: str
+    about: tuple[str, ...]
+    choices: tuple[str, ...]
+    """What the paper leaves open, and what was chosen."""
+    discussion: tuple[str, ...]
+    """What came out and what did not, in words."""
+    inputs: Mapping[str, Input]
+    experiments: Mapping[str, Experiment]
+    tables: tuple[Printed, ...]
+    claims: tuple[Claim, ...]
+    pictures: tuple[Picture, ...]
+    printed: tuple[Printed, ...]
+    """All of its tables, where `tables` are some of them."""
+
+    @property
+    def ids(self) -> list[str]:
+        """Ids of the tables, claims and figures."""
+        parts: tuple[tuple[Printed | Claim | Picture, ...], ...] = (self.tables, self.claims, self.pictures)
+        return [each.name for part in parts for each in part]
+
+    def only(self, ids: Sequence[str]) -> "Paper":
+        """Return the paper with these tables, claims and figures, and the experiments that they need."""
+        tables = tuple(each for each in self.tables if each.name in ids)
+        claims = tuple(each for each in self.claims if each.name in ids)
+        pictures = tuple(each for each in self.pictures if each.name in ids)
+        needed = {name for each in tables for name in each.experiments}
+        needed |= {check.experiment for each in claims for check in each.checks}
+        needed |= {each.experiment for each in pictures}
+        experiments = {name: each for name, each in self.experiments.items() if name in needed}
+        return replace(self, tables=tables, claims=claims, pictures=pictures, experiments=experiments)
+
+
+def papers() -> dict[str, Path]:
+    """Return the folders of the papers that come with Bentpipe, by name."""
+    folder = resources.files("bentpipe") / "papers"
+    found = [Path(str(entry)) for entry in folder.iterdir() if (entry / CLAIMS).is_file()]
+    return {path.name: path for path in sorted(found)}
+
+
+def load_paper(name: str | Path) -> Paper:
+    """Read a paper: one that comes with Bentpipe by its name, or a folder; `UsageError` if it is wrong."""
+    known = papers()
+    folder = known.get(str(name), Path(name))
+    if not (folder / CLAIMS).is_file():
+        near = difflib.get_close_matches(str(name), known, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]}?" if near else f"allowed: {', '.join(known)}, all"
+        raise UsageError(f"paper {name}: there is none of that name, nor a folder with {CLAIMS}; {hint}")
+    path = folder / CLAIMS
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UsageError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    return _Reader(folder, Table(values, str(path))).paper()
+
+
+class _Reader:
+    """Reads one file, with what its tables refer to."""
+
+    def __init__(self, folder: Path, table: Table) -> None:
+        self._folder = folder
+        self._table = table
+        self._measures: dict[str, Measure] = {}
+        self._rules: dict[str, Rule] = {}
+        self._inputs: dict[str, Input] = {}
+        self._experiments: dict[str, Experiment] = {}
+        self._cases: dict[str, tuple[Case, ...]] = {}
+        self._quick = Table({}, "")
+
+    def paper(self) -> Paper:
+        top = self._table
+        title, source = top.take("title", str), top.take("source", str)
+        about, choices = paragraphs(top.take("about", str, "")), top.texts("choices", [])
+        discussion = paragraphs(top.take("discussion", str, ""))
+        self._measures = top.named("measure", measure_from)
+        self._rules = top.named("rule", rule_from)
+        self._inputs = top.named("calibrated", _input)
+        self._quick = top.table("quick")
+        lists = top.table("cases")
+        self._cases = {name: tuple(map(_case, lists.tables(name))) for name in lists.rest()}
+        self._experiments = top.named("experiment", self._experiment)
+        tables = tuple(self._printed(each) for each in top.tables("table"))
+        found = Paper(
+            self._folder.name,
+            self._folder,
+            title,
+            source,
+            tuple(about),
+            tuple(choices),
+            tuple(discussion),
+            self._inputs,
+            self._experiments,
+            tables,
+            tuple(self._claim(each) for each in top.tables("claim")),
+            tuple(self._picture(each) for each in top.tables("figure")),
+            tables,
+        )
+        top.done()
+        twice = next((name for name in found.ids if found.ids.count(name) > 1), None)
+        if twice is not None:
+            raise UsageError(f"{top.place}: found the id {twice!r} twice; allowed: each once")
+        return found
+
+    def _experiment(self, name: str, given: Table) -> Experiment:
+        quick = given.table("quick") if "quick" in given else self._quick.again()
+        runs = given.whole("runs", least=2)
+        points = _points(given)
+        known = [each.label for each in points]
+        few = self._names(quick, "points", known) if "points" in quick else known
+        found = Experiment(
+            name,
+            given.take("title", str),
+            self._scenario(given),
+            _overrides(given),
+            self._some_cases(given),
+            points,
+            given.take("axis", str, ""),
+            runs,
+            given.whole("seed", 1, least=0),
+            given.take("drops", bool, default=False),
+            min(runs, quick.whole("runs", least=2)),
+            _overrides(quick),
+            tuple(few),
+        )
+        quick.done()
+        given.done()
+        return found
+
+    def _some_cases(self, given: Table) -> tuple[Case, ...]:
+        if "cases" not in given:
+            return (Case("as it is", None, ()),)
+        if given.is_text("cases"):
+            return self._cases[given.choice("cases", self._cases)]
+        return tuple(map(_case, given.tables("cases")))
+
+    def _scenario(self, given: Table) -> Path:
+        name = given.take("scenario", str)
+        beside = self._folder / name
+        if beside.is_file():
+            return beside
+        known = shipped()
+        if name in known:
+            return known[name]
+        raise given.wrong("scenario", name, f"a file beside {CLAIMS}, or one of {', '.join(known)}")
+
+    def _printed(self, given: Table) -> Printed:
+        name = given.take("id", str)
+        file = self._folder / given.take("file", str)
+        key = given.take("key", str)
+        rows = _rows(given, file, key)
+        experiments = self._names(given, "experiments", self._experiments)
+        labels = [case.label for each in experiments for case in self._experiments[each].cases]
+        for row in rows:
+            if row[key] not in labels:
+                raise UsageError(
+                    f"{file}: {key}: found {row[key]!r}; allowed: a case of {', '.join(experiments)}:"
+                    f" {', '.join(dict.fromkeys(labels))}"
+                )
+        baseline = given.maybe("baseline", str)
+        if baseline is not None and baseline not in [row[key] for row in rows]:
+            raise given.wrong("baseline", baseline, ", ".join(row[key] for row in rows))
+        columns = tuple(self._column(each, file, key, rows) for each in given.tables("columns"))
+        if not columns:
+            raise given.wrong("columns", [], "one column at least")
+        cells_of = _of(columns, lambda each: list(each.printed)), [each.name for each in columns], experiments
+        calibrated = []
+        for one in given.tables("calibrated"):
+            chosen = self._inputs[one.choice("input", self._inputs)]
+            calibrated.append((chosen, _cells(one, *cells_of)))
+            one.done()
+        found = Printed(
+            name,
+            given.take("where", str),
+            given.take("title", str),
+            file,
+            baseline,
+            tuple(experiments),
+            columns,
+            tuple(calibrated),
+            _explanations(given, *cells_of),
+        )
+        given.done()
+        return found
+
+    def _column(self, given: Table, file: Path, key: str, rows: list[dict[str, str]]) -> Column:
+        name = given.choice("column", [column for column in rows[0] if column != key])
+        measure = self._measure(given, "measure")
+        unit = given.take("unit", str, measure.unit)
+        printed = {}
+        for row in rows:
+            if not row[name].strip():
+                continue
+            value = _number(row[name])
+            found = None if value is None else convert(value, unit, measure.unit)
+            if found is None:
+                raise UsageError(f"{file}: {name}: found {row[name]!r} [{unit}]; allowed: {measure.unit}")
+            printed[row[key]] = found
+        rule = self._rule(given, Near)
+        given.done()
+        return Column(name, measure, rule, printed)
+
+    def _claim(self, given: Table) -> Claim:
+        rule = self._rule(given, Order, Change)
+        checks = tuple(check for each in given.tables("checks") for check in self._checks(each))
+        found = Claim(
+            given.take("id", str),
+            given.take("where", str),
+            given.take("text", str),
+            given.choice("basis", BASES),
+            rule,
+            checks,
+            _explanations(given, [], [], []),
+        )
+        if (rule is None) != (not checks):
+            raise given.wrong("checks", len(checks), "some with a rule, and none without")
+        given.done()
+        return found
+
+    def _checks(self, given: Table) -> list[Check]:
+        experiments = self._names(given, "experiments", self._experiments)
+        measure = self._measure(given, "measure")
+        found = []
+        cases = [case.label for each in experiments for case in self._experiments[each].cases]
+        mores, thans = self._names(given, "more", cases), self._names(given, "than", cases)
+        wanted = given.texts("points", [])
+        for each in experiments:
+            points = [point.label for point in self._experiments[each].points]
+            for point in wanted:
+                if point not in points:
+                    raise given.wrong("points", point, ", ".join(points))
+            which = tuple(wanted or points)
+            found += [Check(each, measure, more, than, which) for more in mores for than in thans]
+        given.done()
+        return found
+
+    def _picture(self, given: Table) -> Picture:
+        experiment = given.choice("experiment", self._experiments)
+        labels = [case.label for case in self._experiments[experiment].cases]
+        kind = given.choice("kind", PICTURES)
+        measures = [self._measured(given, "measures", name) for name in given.texts("measures")]
+        found = Picture(
+            given.take("id", str),
+            given.take("where", str, ""),
+            given.take("title", str),
+            " ".join(given.take("caption", str).split()),
+            kind,
+            experiment,
+            tuple(measures),
+            tuple(self._names(given, "cases", labels)) if "cases" in given else tuple(labels),
+            tuple(self._names(given, "than", labels)) if kind == "change" else (),
+            given.take("log", bool, default=False),
+        )
+        given.done()
+        return found
+
+    def _names(self, given: Table, key: str, known: Any) -> list[str]:  # noqa: ANN401
+        names = given.texts(key)
+        for name in names or [""]:
+            if name not in known:
+                raise given.wrong(key, name, ", ".join(dict.fromkeys(known)))
+        return names
+
+    def _measure(self, given: Table, key: str) -> Measure:
+        return self._measured(given, key, given.take(key, str))
+
+    def _measured(self, given: Table, key: str, name: str) -> Measure:
+        found = self._measures.get(name) or metric(name)
+        if found is None:
+            raise given.wrong(key, name, f"{', '.join(self._measures)}, or a metric")
+        return found
+
+    def _rule(self, given: Table, *kinds: type) -> Any:  # noqa: ANN401
+        name = given.maybe("rule", str)
+        if name is None:
+            return None
+        known = [each for each, rule in self._rules.items() if isinstance(rule, kinds)]
+        if name not in known:
+            raise given.wrong("rule", name, ", ".join(known) or "a rule of this kind; there is none")
+        return self._rules[name]
+
+
+def _input(name: str, given: Table) -> Input:
+    found = Input(name, given.take("what", str), given.take("on", str))
+    given.done()
+    return found
+
+
+def _overrides(given: Table) -> tuple[str, ...]:
+    return tuple(overrides_from(given.table("set").values()))
+
+
+def _case(given: Table) -> Case:
+    label = given.take("label", str)
+    found = Case(label, given.take("setting", str, label), _overrides(given))
+    given.done()
+    return found
+
+
+def _points(given: Table) -> tuple[Point, ...]:
+    if "points" not in given:
+        return (Point("", 0.0, ()),)
+    if given.is_table("points"):
+        laws = given.table("points")
+        found = LAWS[laws.choice("law", LAWS)](laws)
+        laws.done()
+        return tuple(found)
+    points = []
+    for each in given.tables("points"):
+        x = each.take("x", float)
+        points.append(Point(each.take("label", str, f"{x:g}"), x, _overrides(each)))
+        each.done()
+    return tuple(points)
+
+
+def _files(given: Table, share: float, short: float, ratio: float) -> tuple[str, ...]:
+    """Return what makes short files `share` of a load of short and long ones, `ratio` times as long."""
+    load = given.take("load", float) * given.take("rate_bps", float)
+    sources = given.whole("sources")
+    found = []
+    for name, size, part in (("short", short, share), ("long", short * ratio, 1 - share)):
+        interval = sources * size * 8 / (part * load)
+        found += [
+            f'traffic.{name}.size="{size:.0f} B"',
+            f'traffic.{name}.interval={{ exponential = "{interval:.9f} s" }}',
+        ]
+    return tuple(found)
+
+
+def _shares(given: Table) -> list[Point]:
+    """Short files' share of a constant load [%]: the sizes stay, and how often either begins changes."""
+    short, ratio, shares = (
+        given.take("short_bytes", float),
+        given.take("ratio", float),
+        given.numbers("shares"),
+    )
+    for each in shares:
+        if not 0 < each < 100:
+            raise given.wrong("shares", each, "above 0 and below 100 %")
+    return [Point(f"{each:g} %", each, _files(given, each / 100, short, ratio)) for each in shares]
+
+
+def _sizes(given: Table) -> list[Point]:
+    """Sizes of short files [KB] that are a constant share of a constant load."""
+    share, ratio = given.take("share", float), given.take("ratio", float)
+    return [
+        Point(f"{each:g} KB", each, _files(given, share / 100, 1000 * each, ratio))
+        for each in given.numbers("sizes_kb")
+    ]
+
+
+LAWS: dict[str, Callable[[Table], list[Point]]] = {"shares of a load": _shares, "sizes at a load": _sizes}
+"""What computes an experiment's points."""
+
+
+def _cells(given: Table, rows: list[str], columns: list[str], experiments: list[str]) -> Cells:
+    def some(key: str, known: list[str]) -> tuple[str, ...]:
+        names = given.texts(key, [])
+        for name in names:
+            if name not in known:
+                raise given.wrong(key, name, ", ".join(known) or "none here")
+        return tuple(names)
+
+    return Cells(some("rows", rows), some("columns", columns), some("experiments", experiments))
+
+
+def _explanations(
+    given: Table, rows: list[str], columns: list[str], experiments: list[str]
+) -> tuple[Explanation, ...]:
+    found = []
+    for each in given.tables("explain"):
+        verdict, text = each.choice("verdict", VERDICTS), " ".join(each.take("text", str).split())
+        found.append(Explanation(verdict, _cells(each, rows, columns, experiments), text))
+        each.done()
+    return tuple(found)
+
+
+def _of(columns: tuple[Column, ...], names: Callable[[Column], list[str]]) -> list[str]:
+    return list(dict.fromkeys(name for column in columns for name in names(column)))
+
+
+def _rows(given: Table, file: Path, key: str) -> list[dict[str, str]]:
+    try:
+        with file.open(newline="", encoding="utf-8") as opened:
+            rows = list(csv.DictReader(opened))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise UsageError(f"{file}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    if not rows:
+        raise UsageError(f"{file}: no row below the headings; at least one is needed")
+    if key not in rows[0]:
+        raise given.wrong("key", key, ", ".join(rows[0]))
+    return rows
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None

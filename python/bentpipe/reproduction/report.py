@@ -1,0 +1,137 @@
+"""The report of a reproduction: one page with every printed number, claim and figure beside ours."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from bentpipe.figures import Figure
+from bentpipe.pages import page
+from bentpipe.reproduction.figures import SHADES, figure, overview
+from bentpipe.reproduction.judged import CLAIM, FIGURE, TABLE, Item
+from bentpipe.reproduction.paper import Printed
+from bentpipe.reproduction.rules import NO_NUMBER, VERDICTS
+from bentpipe.statistics import BOOTSTRAP
+from bentpipe.wording import brief, clock, measured, plural
+
+if TYPE_CHECKING:
+    from bentpipe.reproduction import Reproduction
+
+__all__ = ["QUICK", "beside", "counted", "report_page"]
+
+QUICK = (
+    "Quick: fewer and shorter runs than the paper's data ask for. Verdicts may be others than those of a full"
+    " reproduction."
+)
+
+
+def counted(counts: dict[str, int]) -> str:
+    """Write how many items have each verdict: `3 reproduced, 1 calibrated`."""
+    return ", ".join(f"{count} {verdict}" for verdict, count in counts.items()) or "none"
+
+
+def beside(item: Item) -> str:
+    """Write ours with its 95 % interval."""
+    return measured(item.as_row() | {"ci95": item.ours.ci95, "method": item.ours.method or BOOTSTRAP})
+
+
+def report_page(made: "Reproduction") -> str:
+    """Return the report as HTML."""
+    paper, judged, about = made.paper, made.judged, made.about
+    drawn: list[Figure] = []
+    tables = []
+    for table in paper.tables:
+        for experiment in table.experiments:
+            items = [
+                item
+                for item in judged.items
+                if item.kind == TABLE and item.name == table.name and item.experiment == experiment
+            ]
+            if items:
+                shown = overview(judged, table, experiment)
+                drawn += [shown] if shown else []
+                tables.append(_table(made, table, experiment, items, shown))
+    drawn += [figure(judged, picture) for picture in paper.pictures]
+    runs = sorted({len(cell.seeds) for cell in judged.cells.values()})
+    summary = [
+        ("Source", paper.source),
+        ("Printed numbers", counted(judged.counts(TABLE))),
+        ("Claims", counted(judged.counts(CLAIM))),
+        ("Figures", counted(judged.counts(FIGURE))),
+        ("Runs", f"{about['runs']}, {' or '.join(map(str, runs))} of each case, each with its own seed"),
+        ("Simulated time", clock(round(about["simulated_seconds"]))),
+        ("Made", f"with Bentpipe {about['version']} on {about['date']}{', quick' if made.quick else ''}"),
+    ]
+    return page(
+        "reproduction.html.j2",
+        drawn,
+        title=f"{'Quick: ' if made.quick else ''}{paper.title}",
+        kicker=f"Bentpipe {about['version']} · {about['date']} · reproduce {paper.name}",
+        description=paper.about,
+        summary=[(name, text) for name, text in summary if text != "none"],
+        warnings=[QUICK] if made.quick else [],
+        paper=paper,
+        verdicts=[(each, SHADES[each]) for each in VERDICTS],
+        shades=SHADES,
+        tables=tables,
+        claims=[_claim(item) for item in judged.items if item.kind == CLAIM],
+        pictures=[picture.name for picture in paper.pictures],
+        scenarios=_scenarios(made),
+    )
+
+
+def _table(
+    made: "Reproduction", table: Printed, experiment: str, items: Sequence[Item], shown: Figure | None
+) -> dict[str, Any]:
+    columns = [column for column in table.columns if any(item.column == column.name for item in items)]
+    rows = []
+    for row in table.rows:
+        mine = {item.column: item for item in items if item.row == row}
+        if mine:
+            rows.append({"name": row, "cells": [_cell(mine.get(column.name)) for column in columns]})
+    notes = list(dict.fromkeys(item.explanation for item in items if item.explanation))
+    first = experiment == table.experiments[0]
+    return {
+        "id": table.name,
+        "heading": f"{table.where}: {table.title}" if first else made.paper.experiments[experiment].title,
+        "variant": not first,
+        "baseline": table.baseline,
+        "columns": [{"label": each.measure.label, "unit": each.measure.unit} for each in columns],
+        "rules": [f"{each.measure.label}: {each.rule.text}." for each in columns if each.rule]
+        if first
+        else [],
+        "rows": rows,
+        "notes": notes,
+        "figure": shown.name if shown else None,
+        "runs": plural(max(item.ours.runs for item in items), "run"),
+    }
+
+
+def _cell(item: Item | None) -> dict[str, str] | None:
+    if item is None:
+        return None
+    return {
+        "printed": "–" if item.printed is None else brief(item.printed),
+        "ours": beside(item),
+        "verdict": item.verdict,
+        "reason": item.reason,
+    }
+
+
+def _claim(item: Item) -> dict[str, str]:
+    row: dict[str, str] = item.as_row()
+    basis = "" if item.verdict == NO_NUMBER else item.rule
+    return row | {"rule": basis}
+
+
+def _scenarios(made: "Reproduction") -> list[dict[str, Any]]:
+    """Return each experiment with what it changes, and each scenario's file once."""
+    return [
+        {
+            "name": each.name,
+            "title": each.title,
+            "scenario": each.scenario.name,
+            "changes": each.overrides + (each.quick_overrides if made.quick else ()),
+            "cases": [(case.label, case.setting, case.overrides) for case in each.cases],
+            "text": each.scenario.read_text(encoding="utf-8"),
+        }
+        for each in made.paper.experiments.values()
+    ]

@@ -1,0 +1,229 @@
+"""The rules by which verdicts are computed; a paper's data names one with its parameters beside each claim.
+
+docs/reproduce.md says what each verdict means.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bentpipe.reproduction.table import Table
+from bentpipe.statistics import Summary, half_width, paired, summarise
+from bentpipe.wording import brief, likelihood
+
+__all__ = [
+    "CALIBRATED",
+    "DIRECTION_ONLY",
+    "NOT_REPRODUCED",
+    "NO_NUMBER",
+    "REPRODUCED",
+    "RULES",
+    "VERDICTS",
+    "Change",
+    "Near",
+    "Order",
+    "Rule",
+    "Verdict",
+    "prediction",
+    "rule_from",
+]
+
+REPRODUCED, DIRECTION_ONLY, NOT_REPRODUCED = "reproduced", "direction only", "not reproduced"
+CALIBRATED, NO_NUMBER = "calibrated", "no number survives"
+VERDICTS = (REPRODUCED, DIRECTION_ONLY, NOT_REPRODUCED, CALIBRATED, NO_NUMBER)
+
+Values = Sequence[float | None]
+"""One value a run, in the order of seeds; None where a run has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a rule says, and why in words with the numbers."""
+
+    verdict: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """A printed value is met within a share of it, or lies where a run of ours would be expected."""
+
+    name: str
+    within: float
+    """Allowed difference as a share of the printed value."""
+    runs: int = 5
+    """Runs from which on the prediction interval is asked; of fewer it is so wide that it would hold most."""
+
+    @property
+    def text(self) -> str:
+        """The rule in words."""
+        return (
+            f"within {100 * self.within:g} % of the printed value, or the printed value inside our 95 %"
+            f" prediction interval ({self.runs} runs or more)"
+        )
+
+    def judge(
+        self,
+        printed: float,
+        ours: Values,
+        *,
+        base: tuple[str, float, Values] | None = None,
+        calibrated: str | None = None,
+    ) -> Verdict:
+        """Judge `ours` beside `printed`; `base` is what its direction is told from: name, printed, ours.
+
+        `calibrated` says on what inputs were calibrated if this was it.
+        """
+        found = summarise(ours)
+        if found.mean is None:
+            return Verdict(NOT_REPRODUCED, "no run of ours has a value")
+        apart = _apart(printed, found.mean)
+        if calibrated is not None:
+            return Verdict(CALIBRATED, f"{apart}; {calibrated}")
+        if abs(found.mean - printed) <= self.within * abs(printed):
+            return Verdict(REPRODUCED, f"{apart}, allowed {100 * self.within:g} %")
+        low, high = prediction(found) if found.runs >= self.runs else (math.nan, math.nan)
+        if low <= printed <= high:
+            return Verdict(REPRODUCED, f"{apart}, inside our prediction interval")
+        if base is None:
+            return Verdict(NOT_REPRODUCED, f"{apart}, allowed {100 * self.within:g} %")
+        same, why = _direction(printed, ours, base)
+        return Verdict(DIRECTION_ONLY if same else NOT_REPRODUCED, f"{apart}; {why}")
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One setting is said to have more of something than others: each paired difference has to say so."""
+
+    name: str
+
+    @property
+    def text(self) -> str:
+        """The rule in words."""
+        return "every paired difference has the claimed sign, and its 95 % interval excludes zero"
+
+    def holds(self, more: Values, less: Values) -> tuple[bool, Summary]:
+        """Return whether `more` is above `less` beyond chance, and the paired difference."""
+        found = paired(more, less)
+        return found.low is not None and found.low > 0, found
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One setting is said to have so many per cent more or less of something than another."""
+
+    name: str
+    low: float
+    """Least of the claimed change [%]; minus infinity where the claim has none."""
+    high: float
+    """Most of it [%]; infinity where it has none."""
+
+    @property
+    def text(self) -> str:
+        """The rule in words."""
+        return (
+            f"the mean paired change is {_range(self.low, self.high)}; direction only: it has the sign of"
+            " that, and its 95 % interval excludes zero"
+        )
+
+    def judge(self, ours: Values, base: Values) -> Verdict:
+        """Judge by how many per cent `ours` is above `base`, run by run."""
+        changes = [_percent(a, b) for a, b in zip(ours, base, strict=True)]
+        found = summarise(changes)
+        if found.mean is None:
+            return Verdict(NOT_REPRODUCED, "no two runs of ours have a value")
+        what = f"{_signed(found.mean)} %{_between(found)}, claimed {_range(self.low, self.high)}"
+        if self.low <= found.mean <= self.high:
+            return Verdict(REPRODUCED, what)
+        same = (self.low >= 0 and found.low is not None and found.low > 0) or (
+            self.high <= 0 and found.high is not None and found.high < 0
+        )
+        return Verdict(DIRECTION_ONLY if same else NOT_REPRODUCED, what)
+
+
+Rule = Near | Order | Change
+
+
+def _near(name: str, given: Table) -> Rule:
+    within = given.take("within", float)
+    if not 0 < within < 1:
+        raise given.wrong("within", within, "above 0 and below 1")
+    return Near(name, within, given.whole("runs", 5, least=2))
+
+
+def _order(name: str, given: Table) -> Rule:
+    del given
+    return Order(name)
+
+
+def _change(name: str, given: Table) -> Rule:
+    low, high = given.take("low", float, -math.inf), given.take("high", float, math.inf)
+    if not low < high or (math.isinf(low) and math.isinf(high)):
+        raise given.wrong("low", low, "one of low and high at least, low the lesser")
+    return Change(name, low, high)
+
+
+RULES = {"near": _near, "order": _order, "change": _change}
+"""What reads each kind of rule from a paper's data."""
+
+
+def rule_from(name: str, given: Table) -> Rule:
+    """Read a rule of a paper's data: `kind`, and the parameters of that kind."""
+    rule = RULES[given.choice("kind", RULES)](name, given)
+    given.done()
+    return rule
+
+
+def prediction(found: Summary) -> tuple[float, float]:
+    """Return where one more run would be in 95 of 100 cases (Student); NaN below two runs.
+
+    With n runs of mean m and deviation s it is m ± t s sqrt(1 + 1/n), which is the confidence interval's
+    half-width times sqrt(n + 1).
+    """
+    if found.mean is None or found.std is None or found.runs < 2:
+        return math.nan, math.nan
+    half = half_width(found.std, found.runs) * math.sqrt(found.runs + 1)
+    return found.mean - half, found.mean + half
+
+
+def _direction(printed: float, ours: Values, base: tuple[str, float, Values]) -> tuple[bool, str]:
+    """Return whether the paired difference to `base` has the printed sign beyond chance, and say so."""
+    name, theirs, others = base
+    step, found = printed - theirs, paired(ours, others)
+    if step == 0 or found.mean is None or found.low is None or found.high is None:
+        return False, f"nothing tells its direction from {name}"
+    same = found.low > 0 if step > 0 else found.high < 0
+    side = "above" if step > 0 else "below"
+    if same:
+        return True, f"{side} {name}, as printed (p {likelihood(found.p)})"
+    other = found.high < 0 if step > 0 else found.low > 0
+    return False, f"printed {side} {name}, ours {'on the other side' if other else 'not told from it'}"
+
+
+def _apart(printed: float, mean: float) -> str:
+    if printed == 0:
+        return f"{_signed(mean)} from 0"
+    return f"{_signed(100 * (mean - printed) / abs(printed))} %"
+
+
+def _signed(value: float) -> str:
+    text = brief(value, 3 if abs(value) >= 10 else 2)
+    return text if text.startswith("−") or value == 0 else f"+{text}"
+
+
+def _between(found: Summary) -> str:
+    if found.low is None or found.high is None:
+        return ""
+    return f" [{_signed(found.low)}, {_signed(found.high)}]"
+
+
+def _range(low: float, high: float) -> str:
+    if low == -math.inf:
+        return f"at most {_signed(high)} %"
+    if high == math.inf:
+        return f"at least {_signed(low)} %"
+    return f"{_signed(low)} to {_signed(high)} %"
+
+
+def _percent(a: float | None, b: float | None) -> float | None:
+    return None if a is None or b is None or b == 0 else 100 * (a - b) / abs(b)

@@ -1,0 +1,210 @@
+"""The runs of a paper's experiments: what is wanted, what is there already, and how the rest is simulated.
+
+A run is kept under what determines it (the build of the core, the scenario's digest, the seed), so that it is
+simulated once, whichever experiment or paper asks for it, and an interrupted reproduction goes on.
+"""
+
+import io
+import json
+import math
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from bentpipe import _core, files
+from bentpipe.errors import ResultError
+from bentpipe.experiment import checked_jobs
+from bentpipe.metrics import Recorded
+from bentpipe.plan import load, make_plan
+from bentpipe.reproduction.measures import Measure, Seen
+from bentpipe.reproduction.paper import Experiment, Paper
+from bentpipe.store import core_digest
+
+__all__ = ["Cell", "Library", "Teller", "plan", "simulate"]
+
+_POLL_SECONDS = 0.2
+_COUNTERS = "counters.json"
+_TABLES = ("series", "flows", "drop_runs")
+_DROPS = "drops"
+
+Teller = Callable[[int, int, int], None]
+"""Is told how many runs are done, wanted and failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One case of an experiment at one point, and its seeds."""
+
+    experiment: str
+    case: str
+    point: str
+    scenario: _core.Scenario
+    digest: str
+    """SHA-256 of all that determines its results, the seed apart."""
+    seeds: tuple[int, ...]
+    drops: bool
+
+
+def plan(paper: Paper, *, quick: bool) -> dict[tuple[str, str, str], Cell]:
+    """Return every cell of a paper's experiments, by experiment, case and point, before anything runs.
+
+    Raises `ScenarioError` or `UsageError` for the first that is impossible.
+    """
+    return {
+        (cell.experiment, cell.case, cell.point): cell
+        for experiment in paper.experiments.values()
+        for cell in _cells(experiment, quick=quick)
+    }
+
+
+def _cells(experiment: Experiment, *, quick: bool) -> Iterator[Cell]:
+    runs = experiment.quick_runs if quick else experiment.runs
+    last = experiment.quick_overrides if quick else ()
+    for point in experiment.points:
+        if quick and point.label not in experiment.quick_points:
+            continue
+        for case in experiment.cases:
+            changes = [*experiment.overrides, *point.overrides, *case.overrides, *last]
+            loaded = load(experiment.scenario, changes)
+            settings = None if case.setting is None else [case.setting]
+            found = make_plan(loaded, settings=settings, runs=runs, seed=experiment.seed)
+            (setting,) = found.settings
+            yield Cell(
+                experiment.name,
+                case.label,
+                point.label,
+                setting.scenario,
+                setting.digest,
+                found.seeds,
+                experiment.drops,
+            )
+
+
+class Library:
+    """Runs on disk, each in a folder that appears when it is complete."""
+
+    def __init__(self, folder: Path) -> None:
+        """Keep them in `folder`, which is made when the first is written."""
+        self._folder = folder / core_digest()[:16]
+        self._known: dict[tuple[str, int, Measure], float | None] = {}
+
+    def _run(self, cell: Cell, seed: int) -> Path:
+        return self._folder / cell.digest[:32] / str(seed)
+
+    def has(self, cell: Cell, seed: int) -> bool:
+        """Whether a run is there with all that its experiment needs."""
+        folder = self._run(cell, seed)
+        return folder.is_dir() and (not cell.drops or (folder / f"{_DROPS}.parquet").is_file())
+
+    def add(self, cell: Cell, seed: int, run: _core.Run) -> None:
+        """Write a run; safe from any thread. Raises `OSError` and leaves nothing if it cannot."""
+        final = self._run(cell, seed)
+        partial = final.with_name(f"{files.PARTIAL}{final.name}-{os.getpid()}")
+        final.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir()
+        try:
+            for name in (*_TABLES, _DROPS) if cell.drops else _TABLES:
+                files.write_new(partial / f"{name}.parquet", _parquet(pl.DataFrame(getattr(run, name))))
+            known = {name: value if math.isfinite(value) else None for name, value in run.counters.items()}
+            text = json.dumps(known, indent=2, sort_keys=True, allow_nan=False)
+            files.write_new(partial / _COUNTERS, (text + "\n").encode())
+            # One without its drops may stand there.
+            shutil.rmtree(final, ignore_errors=True)
+            partial.rename(final)
+        except BaseException:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
+
+    def seen(self, cell: Cell, seed: int) -> Seen:
+        """Return a run as measures see it; `ResultError` if it cannot be read."""
+        folder = self._run(cell, seed)
+        try:
+            tables = {name: pl.read_parquet(folder / f"{name}.parquet") for name in _TABLES}
+            counters = json.loads((folder / _COUNTERS).read_text(encoding="utf-8"))
+        except (OSError, ValueError, pl.exceptions.PolarsError) as error:
+            raise ResultError(f"{folder}: cannot be read: {error}; delete this folder") from None
+        return Seen(
+            Recorded(**tables, counters=counters, capacity=cell.scenario.capacity), cell.scenario.duration
+        )
+
+    def measure(self, cell: Cell, measures: Sequence[Measure]) -> None:
+        """Measure every run of a cell at once, for each is read from the disk once."""
+        for seed in cell.seeds:
+            missing = [each for each in measures if (cell.digest, seed, each) not in self._known]
+            if missing:
+                seen = self.seen(cell, seed)
+                for each in missing:
+                    self._known[cell.digest, seed, each] = each.of(seen)
+
+    def values(self, cell: Cell, measure: Measure) -> list[float | None]:
+        """Return a measure of every run of a cell, in the order of its seeds."""
+        self.measure(cell, [measure])
+        return [self._known[cell.digest, seed, measure] for seed in cell.seeds]
+
+
+def simulate(
+    cells: Sequence[Cell], library: Library, jobs: int | None = None, told: Teller | None = None
+) -> int:
+    """Simulate the runs that `library` lacks, on a thread per core by default, and return how many.
+
+    On an interruption or an error, the runs under way are stopped and the finished ones stay. Raises
+    `SimulationError`, `ScenarioError` and `OSError`.
+    """
+    jobs = checked_jobs(jobs)
+    tell = told or (lambda *_: None)
+    wanted = {(cell.digest, seed): cell for cell in cells for seed in cell.seeds}
+    # A cell that needs drops stands for one that does not.
+    wanted |= {(cell.digest, seed): cell for cell in cells if cell.drops for seed in cell.seeds}
+    todo = [(cell, seed) for (_, seed), cell in wanted.items() if not library.has(cell, seed)]
+    # The longest first, so that no thread is left alone with one at the end.
+    todo.sort(key=lambda each: -_weight(each[0]))
+    there = len(wanted) - len(todo)
+    tell(there, len(wanted), 0)
+    if not todo:
+        return 0
+    pool = ThreadPoolExecutor(jobs, thread_name_prefix="bentpipe")
+    running: dict[Future[None], _core.Progress] = {}
+    done, queue = 0, iter(todo)
+
+    def submit() -> None:
+        for cell, seed in queue:
+            progress = _core.Progress()
+            running[pool.submit(_one, library, cell, seed, progress)] = progress
+            if len(running) >= 2 * jobs:
+                return
+
+    try:
+        submit()
+        while running:
+            finished, _ = wait(running, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
+            for future in finished:
+                future.result()
+                del running[future]
+                done += 1
+            submit()
+            tell(there + done, len(wanted), 0)
+    finally:
+        for progress in running.values():
+            progress.cancel()
+        pool.shutdown(wait=True, cancel_futures=True)
+    return len(todo)
+
+
+def _weight(cell: Cell) -> float:
+    return cell.scenario.duration * cell.scenario.capacity
+
+
+def _one(library: Library, cell: Cell, seed: int, progress: _core.Progress) -> None:
+    library.add(cell, seed, _core.simulate(cell.scenario, seed, progress))
+
+
+def _parquet(table: pl.DataFrame) -> bytes:
+    buffer = io.BytesIO()
+    table.write_parquet(buffer, compression="zstd")
+    return buffer.getvalue()

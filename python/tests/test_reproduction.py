@@ -1,0 +1,397 @@
+"""Papers, claim by claim: the rules by hand, the papers' data, and a quick run from end to end."""
+
+import csv
+import hashlib
+import json
+import math
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bentpipe.errors import UsageError
+from bentpipe.plan import load
+from bentpipe.reproduction import load_paper, papers, reproduce
+from bentpipe.reproduction.figures import SHADES, figure, overview
+from bentpipe.reproduction.judged import TABLE
+from bentpipe.reproduction.measures import MEASURES
+from bentpipe.reproduction.paper import CLAIMS, Paper
+from bentpipe.reproduction.rules import (
+    CALIBRATED,
+    DIRECTION_ONLY,
+    NO_NUMBER,
+    NOT_REPRODUCED,
+    REPRODUCED,
+    VERDICTS,
+    Change,
+    Near,
+    Order,
+    prediction,
+)
+from bentpipe.reproduction.runs import plan
+from bentpipe.statistics import summarise
+
+TWO = Near("two", 0.02)
+TEN = Near("ten", 0.10)
+
+# Beginning of the SHA-256 of each printed table, as it was copied from the papers.
+DIGESTS = {
+    "jain2004/t1_one_session_loss_10pct.csv": "606e33d927abc5bf5c6c572bebc977c8",
+    "jain2004/t2_one_session_loss_1pct.csv": "4dcf1029e4080d8848ab541ff2c2fbc6",
+    "jain2004/t3_one_session_rtt_1s_others_0_5s.csv": "70c282f68a5cf4d8089cfb350a7abd21",
+    "jain2004/t4_five_sessions_rtt_10ms_five_0_5s.csv": "efbf4bffa6db221f6e7bc03b76836edf",
+}
+
+
+def test_a_value_within_the_tolerance_is_reproduced() -> None:
+    # The mean is 102, exactly two per cent above 100.
+    assert TWO.judge(100.0, [101.0, 102.0, 103.0]).verdict == REPRODUCED
+    # 102.1 is further, and three runs are too few for their prediction interval to count.
+    assert TWO.judge(100.0, [101.1, 102.1, 103.1]).verdict == NOT_REPRODUCED
+
+
+def test_a_printed_value_inside_the_prediction_interval_is_reproduced() -> None:
+    # Mean 110, deviation sqrt(10) = 3.162; Student's t for 4 degrees of freedom is 2.776:
+    # 2.776 * 3.162 * sqrt(1 + 1/5) = 9.617, so that 100.5 is inside and 100.3 is not.
+    ours = [106.0, 108.0, 110.0, 112.0, 114.0]
+    low, high = prediction(summarise(ours))
+    assert low == pytest.approx(110 - 9.617, abs=1e-3)
+    assert high == pytest.approx(110 + 9.617, abs=1e-3)
+    assert TWO.judge(100.5, ours).verdict == REPRODUCED
+    assert TWO.judge(100.3, ours).verdict == NOT_REPRODUCED
+    # Of four runs it is not asked.
+    assert TWO.judge(110.0 - 4, [107.0, 109.0, 111.0, 113.0]).verdict == NOT_REPRODUCED
+
+
+def test_a_difference_of_the_printed_sign_is_direction_only() -> None:
+    # Printed 20 above 10; ours 30 above 12, in every pair by 17 to 19.
+    ours, base = [29.0, 30.0, 31.0], [12.0, 12.0, 12.0]
+    found = TEN.judge(20.0, ours, base=("FIFO", 10.0, base))
+    assert found.verdict == DIRECTION_ONLY
+    assert "+50 %" in found.reason
+    assert "above FIFO" in found.reason
+    # Printed below: ours is on the other side.
+    other = TEN.judge(20.0, ours, base=("FIFO", 25.0, base))
+    assert other.verdict == NOT_REPRODUCED
+    assert "on the other side" in other.reason
+    # The pairs differ by −9, 0 and +12: nothing to be told.
+    vague = TEN.judge(20.0, [21.0, 30.0, 42.0], base=("FIFO", 10.0, [30.0, 30.0, 30.0]))
+    assert vague.verdict == NOT_REPRODUCED
+    assert "not told from it" in vague.reason
+
+
+def test_printed_without_a_difference_has_no_direction() -> None:
+    found = TEN.judge(20.0, [29.0, 30.0, 31.0], base=("FIFO", 20.0, [1.0, 2.0, 3.0]))
+    assert found.verdict == NOT_REPRODUCED
+
+
+def test_runs_without_a_value_are_not_reproduced() -> None:
+    assert TEN.judge(20.0, [None, None]).verdict == NOT_REPRODUCED
+    # One that has none is left out, and is not taken for zero.
+    assert TEN.judge(20.0, [20.0, None, 21.0]).verdict == REPRODUCED
+
+
+def test_a_negative_printed_value_has_its_tolerance_on_either_side() -> None:
+    assert TEN.judge(-20.0, [-21.0, -22.0, -23.0]).verdict == REPRODUCED
+    assert TEN.judge(-20.0, [-17.0, -17.5, -18.0]).verdict == NOT_REPRODUCED
+
+
+def test_an_order_holds_where_the_interval_excludes_zero() -> None:
+    order = Order("order")
+    # The differences are 1, 2 and 3: 2 ± 4.303 / sqrt(3) = [−0.48, 4.48], which holds zero.
+    assert not order.holds([2.0, 4.0, 6.0], [1.0, 2.0, 3.0])[0]
+    # 2, 2.5 and 3: 2.5 ± 4.303 * 0.5 / sqrt(3) = [1.26, 3.74].
+    holds, found = order.holds([3.0, 4.5, 6.0], [1.0, 2.0, 3.0])
+    assert holds
+    assert found.low == pytest.approx(1.258, abs=1e-3)
+    assert not order.holds([1.0, 2.0, 3.0], [3.0, 4.5, 6.0])[0]
+
+
+def test_a_change_is_judged_by_its_range() -> None:
+    rule = Change("loss", -50.0, -28.0)
+    base = [100.0, 200.0, 400.0]
+    # −40, −42 and −38 %.
+    assert rule.judge([60.0, 116.0, 248.0], base).verdict == REPRODUCED
+    # −10, −12 and −8 %: as claimed, but less.
+    assert rule.judge([90.0, 176.0, 368.0], base).verdict == DIRECTION_ONLY
+    # −20, +10 and +5 %: no direction.
+    assert rule.judge([80.0, 220.0, 420.0], base).verdict == NOT_REPRODUCED
+    # The other way.
+    assert rule.judge([140.0, 290.0, 560.0], base).verdict == NOT_REPRODUCED
+    at_most = Change("cost", -math.inf, 5.0)
+    assert at_most.judge([104.0, 206.0, 412.0], base).verdict == REPRODUCED
+    assert at_most.judge([120.0, 230.0, 480.0], base).verdict == NOT_REPRODUCED
+
+
+@pytest.fixture(scope="module", params=sorted(papers()))
+def paper(request: pytest.FixtureRequest) -> Paper:
+    return load_paper(str(request.param))
+
+
+def test_every_scenario_of_a_paper_can_be_run(paper: Paper) -> None:
+    cells = plan(paper, quick=False)
+    quick = plan(paper, quick=True)
+    assert set(quick) <= set(cells)
+    for key, cell in quick.items():
+        assert len(cell.seeds) <= len(cells[key].seeds)
+        assert cell.scenario.duration <= cells[key].scenario.duration
+    # Nothing is simulated that is neither judged nor drawn.
+    used = {name for table in paper.tables for name in table.experiments}
+    used |= {check.experiment for claim in paper.claims for check in claim.checks}
+    used |= {picture.experiment for picture in paper.pictures}
+    assert used == set(paper.experiments)
+
+
+def test_every_number_and_claim_says_where_it_stands_and_by_which_rule(paper: Paper) -> None:
+    assert paper.source
+    for table in paper.tables:
+        assert table.where
+        for column in table.columns:
+            assert column.rule is not None
+            assert set(column.printed) == set(table.rows)
+        assert table.baseline in table.rows
+    for claim in paper.claims:
+        assert claim.where
+        assert claim.text.endswith(".")
+        assert (claim.rule is None) == (not claim.checks)
+    for chosen in paper.inputs.values():
+        assert chosen.on
+    used = {chosen.name for table in paper.tables for chosen, _ in table.calibrated}
+    assert used == set(paper.inputs), "an input that is calibrated on nothing"
+
+
+def test_the_printed_tables_are_those_of_the_papers(paper: Paper) -> None:
+    files = sorted((paper.folder / "tables").glob("*.csv"))
+    assert files
+    for path in files:
+        name = f"{paper.name}/{path.name}"
+        assert hashlib.sha256(path.read_bytes()).hexdigest()[:32] == DIGESTS[name], name
+    assert {table.file for table in paper.tables} == set(files)
+
+
+def test_the_printed_sums_of_jain2004_agree() -> None:
+    """The total is one affected session and nine others, or five of each: the columns are what they seem."""
+    for number, path in enumerate(sorted((papers()["jain2004"] / "tables").glob("*.csv")), start=1):
+        affected = 5 if number == 4 else 1
+        with path.open(newline="") as file:
+            for row in csv.DictReader(file):
+                total = affected * float(row["affected_goodput_bps"])
+                total += (10 - affected) * float(row["other_avg_goodput_bps"])
+                assert total == pytest.approx(float(row["total_goodput_bps"]), rel=0.002)
+
+
+@pytest.mark.parametrize("name", ["files-kb", "files-mb", "files-size"])
+def test_the_load_of_the_files_is_constant(name: str) -> None:
+    paper = load_paper("jain2004")
+    experiment = paper.experiments[name]
+    for point in experiment.points:
+        keys = {row["key"]: row["value"] for row in load(experiment.scenario, point.overrides).effective()}
+        rates = {}
+        for traffic in ("short", "long"):
+            size = _bytes(keys[f"traffic.{traffic}.size"])
+            interval = _seconds(keys[f"traffic.{traffic}.interval"].split('"')[1])
+            rates[traffic] = 8 * size * int(keys[f"traffic.{traffic}.sources"]) / interval
+        assert sum(rates.values()) == pytest.approx(0.8e6, rel=1e-6)
+        share = 0.5 if name == "files-size" else point.x / 100
+        assert rates["short"] / sum(rates.values()) == pytest.approx(share, rel=1e-6)
+
+
+def _seconds(text: str) -> float:
+    value, unit = text.split()
+    return float(value) * {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}[unit]
+
+
+def _bytes(text: str) -> float:
+    value, unit = text.split()
+    return float(value) * {"B": 1, "KB": 1e3, "MB": 1e6}[unit]
+
+
+# From end to end.
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The first paper with runs of some seconds, in a folder of its own."""
+    folder = tmp_path_factory.mktemp("papers") / "small"
+    shutil.copytree(papers()["jain2004"], folder)
+    path = folder / CLAIMS
+    text = path.read_text()
+    assert 'set = { "run.duration" = "500 s" }' in text
+    text = text.replace('set = { "run.duration" = "500 s" }', 'set = { "run.duration" = "100 s" }')
+    for long in ('"4000 s"', '"2000 s"', '"1000 s"'):
+        text = text.replace(f'"run.duration" = {long}', '"run.duration" = "200 s"')
+        text = text.replace(f'"run.warmup" = {long}', '"run.warmup" = "20 s"')
+    path.write_text(text)
+    return folder
+
+
+def test_a_quick_reproduction_from_end_to_end(small: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    told: list[tuple[int, int, int]] = []
+    (made,) = reproduce([small], out=out, quick=True, told=lambda *state: told.append(state))
+    done, total, _ = told[-1]
+    assert done == total == made.about["runs"] == made.about["new_runs"]
+    rows = made.rows()
+    assert all(row["quick"] for row in rows)
+    assert {row["verdict"] for row in rows} <= set(VERDICTS)
+    # Four tables of four rows and three columns, beside the variants.
+    numbers = [row for row in rows if row["kind"] == TABLE and not row["variant"]]
+    assert len(numbers) == 4 * 4 * 3
+    assert all(row["printed"] and row["mean"] and row["runs"] == 3 for row in numbers)
+    # What was looked at is calibrated, whatever comes out, and nothing else is.
+    fitted = {(row["where"], row["row"]) for row in numbers if row["verdict"] == CALIBRATED}
+    every = [f"Table {number}" for number in ("I", "II", "III", "IV")]
+    assert fitted == {(where, "DRR") for where in every} | {("Table I", "FIFO"), ("Table II", "FIFO")}
+    (claim,) = (row for row in rows if row["id"] == "fifo-total")
+    assert claim["in_print"].startswith("contradicted by Table II (FIFO 954.8, SSF 959.6")
+    assert {row["verdict"] for row in rows if row["kind"] == "figure"} == {NO_NUMBER}
+    # The report holds every table, claim and figure, and says that it was quick.
+    page = made.report.read_text(encoding="utf-8")
+    for each in made.paper.ids:
+        assert f'id="{each}' in page
+    assert "Quick: fewer and shorter runs" in page
+    kept = json.loads((made.folder / "verdicts.json").read_text())
+    assert kept["quick"] is True
+    assert len(kept["items"]) == len(rows)
+    # Nothing is simulated twice, and what is lost is simulated again, to the same result.
+    (again,) = reproduce([small], out=out, quick=True)
+    assert again.about["new_runs"] == 0
+    run = next((out / "runs").glob("*/*/1"))
+    shutil.rmtree(run)
+    (third,) = reproduce([small], out=out, quick=True)
+    assert third.about["new_runs"] == 1
+    assert [row | {"quick": None} for row in third.rows()] == [row | {"quick": None} for row in rows]
+
+
+def test_some_of_a_paper(small: Path, tmp_path: Path) -> None:
+    (made,) = reproduce([small], out=tmp_path / "out", quick=True, only=["fifo-total", "phase"])
+    assert [item.name for item in made.judged.items] == ["fifo-total"]
+    # The printed tables are known though they are not judged.
+    assert "Table II" in made.judged.items[0].in_print
+    assert {cell[0] for cell in made.judged.cells} == {"loss-10", "loss-1", "rtt-1s", "rtt-10ms", "phase"}
+    drawn = figure(made.judged, made.paper.pictures[0])
+    assert len(drawn.panels) == 2
+    assert made.folder.name == "small-part-quick"
+
+
+def test_a_table_s_picture_shows_every_cell(small: Path, tmp_path: Path) -> None:
+    (made,) = reproduce([small], out=tmp_path / "out", quick=True, only=["table-1"])
+    (table,) = made.paper.tables
+    shown = overview(made.judged, table, "loss-10")
+    assert shown is not None
+    spec = json.dumps(shown.panels[0].chart.to_dict())
+    assert spec.count('"ratio"') >= 12
+    assert {name for name, _ in shown.legend} <= set(SHADES)
+
+
+def test_the_measures_are_what_the_flows_say(small: Path, tmp_path: Path) -> None:
+    """The goodput of all is one affected session's and nine times another's."""
+    (made,) = reproduce([small], out=tmp_path / "out", quick=True, only=["table-1"])
+    items = {(item.row, item.column): item.ours.mean for item in made.judged.items if not item.variant}
+    for row in ("SWF", "SSF", "DRR", "FIFO"):
+        one, other = items[row, "affected_goodput_bps"], items[row, "other_avg_goodput_bps"]
+        total = items[row, "total_goodput_bps"]
+        assert one is not None
+        assert other is not None
+        assert total is not None
+        assert one + 9 * other == pytest.approx(total, rel=1e-9)
+        # No more than the link carries of payload.
+        assert total < 1000 * 1000 / 1040
+
+
+# Bad input.
+
+BAD: list[tuple[str, str, str]] = [
+    ('baseline = "FIFO"', 'baseline = "LIFO"', "baseline: found 'LIFO'; allowed: SWF, SSF, DRR, FIFO"),
+    ('rule = "affected" }', 'rule = "near it" }', "rule: found 'near it'; allowed: total, others, affected"),
+    ('rule = "order"', 'rule = "total"', "rule: found 'total'; allowed: order"),
+    ("within = 0.10", "within = 10", "rule.affected.within: found 10.0; allowed: above 0 and below 1"),
+    ('kind = "near"', 'kind = "nearly"', "kind: found 'nearly'; allowed: near, order, change"),
+    ('of = "total"', 'of = "sum"', "measure.total.of: found 'sum'; allowed: total, mean"),
+    ("runs = 20", "runs = 1", "runs: found 1; allowed: at least 2"),
+    ("runs = 20", 'runs = "many"', "runs: found 'many'; allowed: a whole number"),
+    ("runs = 20", "run = 20", "experiment.loss-10.runs: missing; needed: a whole number"),
+    ('key = "scheduler"', 'key = "queue"', "key: found 'queue'; allowed: scheduler, total_goodput_bps"),
+    ('file = "tables/t1', 'file = "tables/t9', "cannot be read: No such file"),
+    (
+        'scenario = "ten-sessions.toml"',
+        'scenario = "ten.toml"',
+        "scenario: found 'ten.toml'; allowed: a file",
+    ),
+    ('id = "table-2"', 'id = "table-1"', "found the id 'table-1' twice"),
+    ('unit = "bit/s"', 'unit = "packets"', "[packets]; allowed: kbit/s"),
+    (
+        'experiments = ["loss-10", "loss',
+        'experiments = ["loss-11", "loss',
+        "found 'loss-11'; allowed: loss-10",
+    ),
+    ("shares = [10,", "shares = [0,", "shares: found 0.0; allowed: above 0 and below 100 %"),
+    ('basis = "sentence"', 'basis = "hearsay"', "basis: found 'hearsay'; allowed: sentence, tables, figure"),
+    ('title = "Serving', "title = Serving", "cannot be read: Invalid value"),
+    ("choices = [", "choice = [", "found the key 'choice'"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "message"), BAD, ids=[new for _, new, _ in BAD])
+def test_wrong_data_is_refused_with_its_place(
+    small: Path, tmp_path: Path, old: str, new: str, message: str
+) -> None:
+    folder = tmp_path / "wrong"
+    shutil.copytree(small, folder)
+    text = (folder / CLAIMS).read_text()
+    assert old in text
+    (folder / CLAIMS).write_text(text.replace(old, new, 1))
+    with pytest.raises(UsageError) as caught:
+        load_paper(folder)
+    assert message in str(caught.value)
+    assert str(folder) in str(caught.value)
+
+
+def test_an_unknown_paper_is_named() -> None:
+    with pytest.raises(
+        UsageError, match=r"paper jain2005: there is none of that name.*did you mean jain2004"
+    ):
+        load_paper("jain2005")
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(UsageError, match="is not a reproduction's; choose another folder"):
+        reproduce(["jain2004"], out=tmp_path, quick=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_an_unknown_id_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--only table-9: there is none of that id; allowed: table-1"):
+        reproduce(["jain2004"], out=tmp_path / "out", only=["table-9"])
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_command(small: Path, tmp_path: Path) -> None:
+    def bentpipe(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", "from bentpipe.cli import main; main()", "reproduce", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+    given = (str(small), "--quick", "--only", "table-1", "--out", str(tmp_path / "out"))
+    table = bentpipe(*given)
+    assert table.returncode == 0, table.stderr
+    assert "Quick: fewer and shorter runs" in table.stdout
+    assert "926.216" in table.stdout
+    found = bentpipe(*given, "--format", "json")
+    rows = json.loads(found.stdout)
+    assert {row["paper"] for row in rows} == {"small"}
+    wrong = bentpipe("nobody1999")
+    assert wrong.returncode == 2
+    assert wrong.stderr.startswith("error: paper nobody1999: there is none of that name")
+    assert wrong.stderr.endswith("allowed: jain2004, all\n")
+    assert wrong.stderr.count("\n") == 1
+
+
+def test_measures_are_documented() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reproduce.md").read_text(encoding="utf-8")
+    for name in MEASURES:
+        assert f"`{name}`" in page
+    for verdict in VERDICTS:
+        assert f"*{verdict}*" in page
