@@ -18,12 +18,12 @@ from bentpipe.result import Result
 from bentpipe.thinning import POINTS, as_float, bounds, ecdf, geometric, rounded_up, rows, thin
 from bentpipe.wording import brief, convert
 
-__all__ = ["CONFIG", "Figure", "Panel", "Width", "colours", "figures"]
+__all__ = ["CONFIG", "PALETTE", "Figure", "Panel", "Width", "colours", "figures"]
 
 Width = int | Literal["container"]
 Drawing = alt.Chart | alt.LayerChart | alt.FacetChart
 
-_PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#4D4D4D")
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#4D4D4D")
 """Okabe and Ito's colours, which remain distinct under every common colour blindness."""
 _DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [10, 4], [4, 2, 1, 2], [1, 3])
 INK, MUTED, _GRID, _GREY = "#1f2933", "#52606d", "#e4e7eb", "#9aa5b1"
@@ -88,7 +88,7 @@ class Figure:
 def colours(settings: Sequence[str], drawn: Sequence[str]) -> dict[str, str]:
     """Return a colour for each setting, the same in every figure and table; grey for those not `drawn`."""
     return dict.fromkeys(settings, _GREY) | {
-        name: _PALETTE[index % len(_PALETTE)] for index, name in enumerate(drawn)
+        name: PALETTE[index % len(PALETTE)] for index, name in enumerate(drawn)
     }
 
 

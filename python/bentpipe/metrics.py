@@ -181,7 +181,7 @@ METRICS: tuple[Metric, ...] = (
         "Utilization, std",
         "Mbit/s",
         LINK,
-        "Standard deviation of that rate between samples.",
+        "Standard deviation of the rate sent, between samples.",
         _series("utilization_out", _std, 1e-6),
     ),
     Metric(
@@ -207,7 +207,7 @@ METRICS: tuple[Metric, ...] = (
         "Input utilization, std",
         "Mbit/s",
         LINK,
-        "Standard deviation of that rate between samples.",
+        "Standard deviation of the rate arriving, between samples.",
         _series("utilization_in", _std, 1e-6),
     ),
     Metric(
@@ -235,7 +235,7 @@ METRICS: tuple[Metric, ...] = (
         "Queue, std",
         "packets",
         QUEUE,
-        "Standard deviation of that length between samples.",
+        "Standard deviation of the transmit queue's length, between samples.",
         _series("transmit_queue", _std),
         headline=True,
         better="less",
@@ -312,7 +312,7 @@ METRICS: tuple[Metric, ...] = (
         "Queueing delay, median",
         "ms",
         DELAY,
-        "Median of that time.",
+        "Median of the time that a packet spends in the transmit queue.",
         _counter("queue_delay_p50", 1e3),
     ),
     Metric(
@@ -320,7 +320,7 @@ METRICS: tuple[Metric, ...] = (
         "Queueing delay, 95th percentile",
         "ms",
         DELAY,
-        "95th percentile of that time.",
+        "95th percentile of the time that a packet spends in the transmit queue.",
         _counter("queue_delay_p95", 1e3),
         headline=True,
     ),
@@ -329,7 +329,7 @@ METRICS: tuple[Metric, ...] = (
         "Queueing delay, 99th percentile",
         "ms",
         DELAY,
-        "99th percentile of that time.",
+        "99th percentile of the time that a packet spends in the transmit queue.",
         _counter("queue_delay_p99", 1e3),
     ),
     Metric(

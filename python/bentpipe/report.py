@@ -29,6 +29,7 @@ __all__ = [
     "script_json",
     "specification",
     "write_figures",
+    "write_pictures",
     "write_report",
 ]
 
@@ -91,8 +92,15 @@ def write_figures(
     Raises `UsageError` for an unknown format, a file that exists (unless `force`), or a folder that cannot
     be written.
     """
-    formats = check_formats(formats)
     made = [*figures(result, width=_FIGURE_WIDTH), *trace_figures(result, width=_FIGURE_WIDTH)]
+    return write_pictures(made, folder, formats, force=force)
+
+
+def write_pictures(
+    made: Sequence[Figure], folder: Path, formats: Sequence[str] = ("svg",), *, force: bool = False
+) -> list[Path]:
+    """Write figures to `folder`, as `write_figures` does."""
+    formats = check_formats(formats)
     paths = {(figure.name, form): folder / f"{figure.name}.{form}" for figure in made for form in formats}
     if not force:
         for path in paths.values():

@@ -153,6 +153,15 @@ class SweepResult:
                 newest = part.filter(pl.col("core") == latest)
                 yield tuple(map(str, place)), part if newest.is_empty() else newest
 
+    def report(self, path: str | Path | None = None) -> Path:
+        """Write the report as one HTML file that opens offline; return its path.
+
+        The default is `report.html` in the dataset's folder. Replaces the file if it exists.
+        """
+        from bentpipe.sweep_report import write_report
+
+        return write_report(self, None if path is None else Path(path))
+
     def of_other_builds(self) -> int:
         """Return how many runs are of another build than the one that simulated last."""
         return int((self.frame()["core"] != self.manifest["core"]["sha256"]).sum())

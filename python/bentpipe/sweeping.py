@@ -4,7 +4,7 @@ import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +109,7 @@ class Sweep:
             found,
             design,
             shown,
-            base.title or base.name,
+            f"Sweep: {base.title or base.name}",
             "",
             hashlib.sha256(known.encode()).hexdigest(),
         )
@@ -202,7 +202,8 @@ def execute(
     _check(precision)
     workers = workers or Threads()
     keys = tuple(factor.key for factor in plan.factors)
-    with Dataset(folder, keys, plan.about()) as dataset:
+    about = plan.about() | ({} if precision is None else {"until": asdict(precision)})
+    with Dataset(folder, keys, about) as dataset:
         failures = simulate(plan.runs(), dataset, workers, told)
         failed = {(each.run.digest, each.run.seed) for each in failures}
         while precision is not None:

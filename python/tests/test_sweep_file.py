@@ -53,7 +53,7 @@ def test_a_file_says_what_options_say(file: Path, tmp_path: Path) -> None:
         assert path.read_bytes() == (tmp_path / "b" / path.relative_to(tmp_path / "a")).read_bytes()
     one, other = (json.loads((tmp_path / each / "manifest.json").read_text()) for each in "ab")
     assert one.pop("title") == "Two delays"
-    assert other.pop("title") == "A small gateway, for a first try"
+    assert other.pop("title") == "Sweep: A small gateway, for a first try"
     assert one == other
     assert one["seeds"] == [7, 8]
 

@@ -214,7 +214,7 @@ def show(
 )
 @click.option("--force", is_flag=True, help="Replace figures that exist.")
 def report(result: Path, figures: Path | None, formats: str, *, force: bool) -> None:
-    """Write the report of the result in folder RESULT again, and its figures as files for a paper.
+    """Write the report of the result or sweep in folder RESULT again, and its figures as files for a paper.
 
     \b
     Examples:
@@ -223,6 +223,7 @@ def report(result: Path, figures: Path | None, formats: str, *, force: bool) -> 
     """
     from bentpipe.report import check_formats, write_figures, write_report
     from bentpipe.result import Result
+    from bentpipe.sweep_result import SweepResult, is_sweep
     from bentpipe.validate import is_validation, open_validation
 
     chosen = check_formats([form.strip() for form in formats.split(",")])
@@ -230,6 +231,15 @@ def report(result: Path, figures: Path | None, formats: str, *, force: bool) -> 
         if figures is not None:
             raise UsageError(f"--figures: {result} is a validation; give the folder simulation in it")
         print(f"Report: {open_validation(result).report()}")
+        return
+    if is_sweep(result):
+        from bentpipe import sweep_report
+
+        swept = SweepResult(result)
+        if figures is not None:
+            written = sweep_report.write_figures(swept, figures, chosen, force=force)
+            print(f"Figures: {len(written)} files in {figures}")
+        print(f"Report: {swept.report()}")
         return
     opened = Result(result)
     if figures is not None:

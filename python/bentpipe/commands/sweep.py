@@ -126,6 +126,7 @@ def sweep(
     finally:
         bar.close()
     rows = result.rows(shown)
+    report = result.report() if rows else None
     if form == "json":
         click.echo(json.dumps(rows, indent=2, ensure_ascii=False, allow_nan=False))
     else:
@@ -143,7 +144,10 @@ def sweep(
         ]
         table = console.grid(["setting", *result.factors, "runs", *heads], cells, right=1)
         console.stdout().print(table)
-    console.stderr().print(f"Dataset: {folder}", markup=False)
+    err = console.stderr()
+    err.print(f"Dataset: {folder}", markup=False)
+    if report is not None:
+        err.print(f"Report: {report}", markup=False)
     failures = result.failures
     if failures:
         first = failures[0]

@@ -1,0 +1,208 @@
+"""The report of a sweep: which figure a design gets, what it draws, and what is always beside it."""
+
+import json
+import re
+from collections.abc import Generator, Iterable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import bentpipe as bp
+from bentpipe import cli
+from bentpipe.dataset import Run
+from bentpipe.errors import ResultError, SimulationError
+from bentpipe.figures import Figure
+from bentpipe.metrics import METRICS
+from bentpipe.pages import specification
+from bentpipe.sweep_figures import axes, figures
+from bentpipe.sweep_report import render
+from bentpipe.sweep_result import SweepResult
+from bentpipe.sweeping import Sweep, execute
+from bentpipe.workers import Outcome, Threads
+
+SHORT = ["run.duration=1 s", "run.warmup=1 s"]
+NONE: dict[str, float | None] = {metric.name: None for metric in METRICS}
+
+
+class _Known(Threads):
+    """Workers whose queue is known: 10 w + p + seed, with the first two factors' numbers for w and p."""
+
+    def results(self, runs: Iterable[Run]) -> Generator[tuple[Run, Outcome] | None]:
+        for run in runs:
+            yield run, NONE | {"queue_mean": known(run)}
+
+
+def known(run: Run) -> float:
+    numbers = [float(value.split()[0]) for value in run.point[:2] if value[0].isdigit()]
+    return sum(number * weight for number, weight in zip(numbers, (10, 1), strict=False)) + run.seed
+
+
+def swept(folder: Path, vary: dict[str, Any], **more: Any) -> SweepResult:  # noqa: ANN401
+    asked = {"settings": ["red", "ared"], "runs": 3, "metrics": ["queue_mean"], **more}
+    return execute(Sweep.plan("small-gateway", vary, overrides=SHORT, **asked), folder, workers=_Known())
+
+
+def drawn(result: SweepResult) -> tuple[Figure, list[dict[str, Any]]]:
+    (figure,) = figures(result, result.rows(), result.frame(), result.metrics)
+    return figure, [specification(panel.chart) for panel in figure.panels]
+
+
+def points(spec: dict[str, Any]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = spec["datasets"][spec["data"]["name"]]
+    return found
+
+
+def test_one_factor_is_a_line_for_each_setting_with_its_band(tmp_path: Path) -> None:
+    figure, (spec,) = drawn(swept(tmp_path / "s", {"gateway.aqm.w_q": "0.001:0.1:log:3"}))
+    assert [layer["mark"]["type"] for layer in spec["layer"]] == ["area", "line", "point"]
+    x = spec["layer"][1]["encoding"]["x"]
+    assert x["scale"]["type"] == "log"
+    assert x["title"] == "gateway.aqm.w_q"
+    assert spec["layer"][1]["encoding"]["y"]["title"] == "packets"
+    values = [each for each in points(spec) if each["setting"] == "red"]
+    assert [each["x"] for each in values] == pytest.approx([0.001, 0.01, 0.1])
+    # Seeds 1, 2, 3 about a mean of 2: Student's half-width is 4.3027 / sqrt(3).
+    assert [each["mean"] for each in values] == pytest.approx([2.01, 2.1, 3.0])
+    assert values[0]["high"] - values[0]["mean"] == pytest.approx(4.3027 / 3**0.5, rel=1e-4)
+    assert [name for name, _ in figure.legend] == ["red", "ared"]
+
+
+def test_units_are_read_and_words_are_places(tmp_path: Path) -> None:
+    result = swept(tmp_path / "s", {"gateway.pep.delay": "5 ms,0.01 s,500 us,2 ms"})
+    (axis,) = axes(result, result.frame())
+    assert axis.title == "gateway.pep.delay [ms]"
+    assert axis.values == ("500 us", "2 ms", "5 ms", "0.01 s")
+    assert axis.numbers == pytest.approx({"500 us": 0.5, "2 ms": 2.0, "5 ms": 5.0, "0.01 s": 10.0})
+    assert not axis.log
+    result = swept(tmp_path / "t", {"gateway.transmit_queue.scheduler": "fifo,drr"}, seed=5)
+    (axis,) = axes(result, result.frame())
+    assert axis.numbers is None
+    assert axis.values == ("drr", "fifo")
+
+
+def test_two_factors_are_a_map_for_each_setting_on_one_scale(tmp_path: Path) -> None:
+    vary = {"gateway.aqm.w_q": "0.02,0.2,0.1", "gateway.aqm.max_p": "0.5,0.1"}
+    figure, specs = drawn(swept(tmp_path / "s", vary))
+    assert [spec["title"]["text"] for spec in specs] == ["red", "ared"]
+    scales = [spec["layer"][0]["encoding"]["color"]["condition"]["scale"]["domain"] for spec in specs]
+    assert scales[0] == scales[1] == pytest.approx([10 * 0.02 + 0.1 + 2, 10 * 0.2 + 0.5 + 2])
+    assert specs[0]["layer"][0]["encoding"]["x"]["sort"] == ["0.02", "0.1", "0.2"]
+    assert specs[0]["layer"][0]["encoding"]["y"]["sort"] == ["0.5", "0.1"]
+    cells = {(each["x"], each["y"]): each["mean"] for each in points(specs[0])}
+    assert len(cells) == 6
+    assert cells["0.1", "0.5"] == pytest.approx(3.5)
+    assert "one scale" in figure.caption
+
+
+def test_more_factors_are_main_effects_with_the_others_averaged(tmp_path: Path) -> None:
+    vary = {
+        "gateway.aqm.w_q": "0.02,0.2",
+        "gateway.aqm.max_p": "0.1,0.5",
+        "gateway.pep.delay": "0 ms,4 ms",
+    }
+    figure, specs = drawn(swept(tmp_path / "s", vary, settings=["red"]))
+    assert "the mean over all values of the other 2 factors" in figure.caption
+    w_q, max_p, delay = (points(spec) for spec in specs)
+    # The mean seed is 2; of max_p 0.3; of w_q 0.11, times ten.
+    assert [each["mean"] for each in w_q] == pytest.approx([0.2 + 0.3 + 2, 2.0 + 0.3 + 2])
+    assert [each["mean"] for each in max_p] == pytest.approx([1.1 + 0.1 + 2, 1.1 + 0.5 + 2])
+    assert [each["mean"] for each in delay] == pytest.approx([3.4, 3.4])
+    # Three seeds, not twelve runs, tell how sure it is.
+    assert w_q[0]["high"] - w_q[0]["mean"] == pytest.approx(4.3027 / 3**0.5, rel=1e-4)
+
+
+def test_a_seed_that_some_points_lack_moves_no_main_effect(tmp_path: Path) -> None:
+    vary = {
+        "gateway.aqm.w_q": [0.02, 0.2],
+        "gateway.aqm.max_p": [0.1, 0.5],
+        "gateway.pep.delay": ["0 ms", "4 ms"],
+    }
+    swept(tmp_path / "s", vary, settings=["red"])
+    more = swept(tmp_path / "s", vary | {"gateway.aqm.w_q": [0.2]}, settings=["red"], runs=9)
+    assert set(more.frame()["seed"]) == set(range(1, 10))
+    _, specs = drawn(more)
+    assert [each["mean"] for each in points(specs[0])] == pytest.approx([2.5, 4.3])
+
+
+def test_a_sample_is_drawn_as_points(tmp_path: Path) -> None:
+    vary = {"gateway.aqm.w_q": "0.01:0.1:log:2", "gateway.aqm.max_p": "0.1:0.9:2"}
+    figure, specs = drawn(swept(tmp_path / "s", vary, settings=["red"], design="lhs", count=5))
+    assert len(specs) == 2
+    for spec in specs:
+        assert [layer["mark"]["type"] for layer in spec["layer"]] == ["rule", "point"]
+        assert len(points(spec)) == 5
+    assert "one point of the design" in figure.caption
+
+
+def test_the_table_stands_beside_every_figure(tmp_path: Path) -> None:
+    result = swept(tmp_path / "s", {"gateway.aqm.w_q": "0.1,0.02"}, settings=["red"])
+    page = render(result)
+    cells = re.findall(r"<td[^>]*>([^<]*)</td>", page)
+    # Seeds 1 to 3: 2 + 0.2 and 2 + 1, each ± 4.3027 / sqrt(3), and the number of runs.
+    assert cells[:6] == ["0.02", "3", "2.2 ± 2.5", "0.1", "3", "3.0 ± 2.5"]
+    result = swept(tmp_path / "none", {}, settings=["red"], metrics=["queue_mean", "drops"])
+    page = render(result)
+    assert "data-chart" not in page.split("<script>")[0]
+    assert "–" in page
+
+
+def test_differences_stand_at_each_point(tmp_path: Path) -> None:
+    page = render(swept(tmp_path / "s", {"gateway.aqm.w_q": "0.1,0.02"}))
+    assert "ared less red" in page
+    assert "no difference seen" in page
+
+
+def test_what_failed_and_what_is_unfinished_is_told(tmp_path: Path) -> None:
+    class _Failing(_Known):
+        def results(self, runs: Iterable[Run]) -> Generator[tuple[Run, Outcome] | None]:
+            for run in runs:
+                values = NONE | {"queue_mean": known(run)}
+                yield run, SimulationError("3 < 2 packets") if run.seed == 2 else values
+
+    plan = Sweep.plan("small-gateway", {"gateway.aqm.w_q": "0.1,0.02"}, settings=["red"], runs=2)
+    result = execute(plan, tmp_path / "s", workers=_Failing())
+    page = render(result)
+    assert "2 runs failed and are not in these means" in page
+    assert "3 &lt; 2 packets" in page
+    assert "<code>gateway.aqm.w_q = 0.02</code>" in page
+    manifest = tmp_path / "s" / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"complete"', '"incomplete"'))
+    assert "The sweep is not finished" in render(bp.open_sweep(tmp_path / "s"))
+    changed = json.loads(manifest.read_text())
+    changed["core"]["sha256"] = "another"
+    manifest.write_text(json.dumps(changed))
+    assert "2 runs come from another build" in render(bp.open_sweep(tmp_path / "s"))
+
+
+def test_a_sweep_without_runs_has_no_report(tmp_path: Path) -> None:
+    class _Broken(_Known):
+        def results(self, runs: Iterable[Run]) -> Generator[tuple[Run, Outcome] | None]:
+            for run in runs:
+                yield run, SimulationError("no")
+
+    plan = Sweep.plan("small-gateway", {}, settings=["red"], runs=1)
+    with pytest.raises(ResultError, match="has no runs that are finished"):
+        render(execute(plan, tmp_path / "s", workers=_Broken()))
+
+
+def test_the_command_writes_it_again_with_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "s"
+    swept(folder, {"gateway.aqm.w_q": "0.02,0.1"})
+    figures = tmp_path / "figures"
+    with pytest.raises(SystemExit) as left:
+        cli.main(["report", str(folder), "--figures", str(figures), "--as", "svg,png"])
+    assert not left.value.code
+    assert "Report:" in capsys.readouterr().out
+    assert (folder / "report.html").read_text() == render(bp.open_sweep(folder))
+    assert sorted(path.name for path in figures.iterdir()) == ["queue_mean.png", "queue_mean.svg"]
+    assert "gateway.aqm.w_q" in (figures / "queue_mean.svg").read_text()
+
+
+def test_a_long_table_is_cut_and_says_so(tmp_path: Path) -> None:
+    result = swept(tmp_path / "s", {"gateway.aqm.w_q": "0.01:0.5:600"}, runs=2)
+    page = render(result)
+    assert "The first 1000 of 1,200 rows" in page
+    assert page.count("<tr>") < 1010
+    assert pl.DataFrame(result.rows())["runs"].sum() == 2400
