@@ -151,6 +151,8 @@ class _Book:
         self.frame = frame
         self.metrics = metrics
         self.width: Width = width
+        self.alone = width != "container"
+        """Whether a figure is a file of its own."""
         self.settings = list(dict.fromkeys(row["setting"] for row in rows))
         self.colour = setting_colours(self.settings)
         everything = axes(result, frame)
@@ -175,7 +177,8 @@ class _Book:
     def _lines(self, metric: Metric, rows: Sequence[dict[str, Any]]) -> Figure:
         axis = self.axes[0]
         values = [self._value(axis, row) for row in rows]
-        chart = self._against(axis, values, _vertical(metric, values), 280, self.width)
+        vertical = self._vertical(metric, values)
+        chart = self._against(axis, values, vertical, 280, self.width, named=self.alone)
         few = min(row["runs"] for row in rows)
         caption = f"{_doc(metric)} Mean over the runs at each point{self._given()}" + (
             ", with its 95 % confidence interval as a band."
@@ -203,10 +206,13 @@ class _Book:
         *,
         joined: bool = True,
         bars: bool = True,
+        named: bool,
     ) -> Drawing:
         """Draw means against a factor: joined by lines with bands, or as points with bars."""
         base = alt.Chart(alt.InlineData(values=list(values))).encode(x=axis.x())
-        colour = alt.Color("setting:N", scale=self._scale(), legend=None)
+        # A page says once which colour is which; a file on its own has to say it itself.
+        legend = alt.Legend(title=None, symbolOpacity=1, symbolSize=90) if named else None
+        colour = alt.Color("setting:N", scale=self._scale(), legend=legend, sort=self.settings)
         low, high = y.of("low"), alt.Y2("high:Q")
         layers: list[alt.Chart] = []
         if joined and axis.numbers is not None:
@@ -362,10 +368,15 @@ class _Book:
                 drawn.append((axis, values))
         if not drawn:
             return None
-        y = _vertical(metric, [value for _, values in drawn for value in values])
+        y = self._vertical(metric, [value for _, values in drawn for value in values])
         columns = 1 if len(drawn) == 1 else 2
         panels = tuple(
-            Panel(self._against(axis, values, y, 220, self._share(columns))) for axis, values in drawn
+            Panel(
+                self._against(
+                    axis, values, y, 220, self._share(columns), named=self.alone and index < columns
+                )
+            )
+            for index, (axis, values) in enumerate(drawn)
         )
         caption = (
             f"{_doc(metric)} Main effect of each factor: at each of its values, the mean over all values of"
@@ -405,7 +416,7 @@ class _Book:
 
     def _points(self, metric: Metric, rows: Sequence[dict[str, Any]]) -> Figure:
         """Draw the points of a sample, against each factor."""
-        y = _vertical(metric, [self._value(self.axes[0], row) for row in rows])
+        y = self._vertical(metric, [self._value(self.axes[0], row) for row in rows])
         columns = 1 if len(self.axes) == 1 else 2
         few = len(rows) <= _BARS * len(self.settings)
         panels = tuple(
@@ -418,9 +429,10 @@ class _Book:
                     self._share(columns),
                     joined=False,
                     bars=few,
+                    named=self.alone and index < columns,
                 )
             )
-            for axis in self.axes
+            for index, axis in enumerate(self.axes)
         )
         bars = " Bars: 95 % confidence intervals." if few and max(row["runs"] for row in rows) > 1 else ""
         caption = (
@@ -428,6 +440,18 @@ class _Book:
             f"{self._given()}, shown against every factor; the other factors differ too, and spread it.{bars}"
         )
         return Figure(metric.name, _heading(metric), caption, panels, columns, self._legend())
+
+    def _vertical(self, metric: Metric, values: Sequence[dict[str, Any]]) -> "_Vertical":
+        """Return an axis for values and their intervals, from zero if they come near it."""
+        numbers = [
+            value[key] for value in values for key in ("mean", "low", "high") if value[key] is not None
+        ]
+        least, most = min(numbers), max(numbers)
+        if 0 <= least < 0.4 * most:
+            least = 0.0
+        margin = 0.04 * (most - least) or 0.5 * abs(most) or 1.0
+        title = _heading(metric) if self.alone else metric.unit or metric.label
+        return _Vertical(title, (least if least == 0 else least - margin, most + margin))
 
     def _share(self, columns: int) -> Width:
         if self.width == "container" or columns == 1:
@@ -472,13 +496,3 @@ class _Vertical:
     def of(self, name: str) -> alt.Y:
         scale = alt.Scale(domain=list(self.domain), nice=False, zero=False)
         return alt.Y(f"{name}:Q", title=self.title, scale=scale)
-
-
-def _vertical(metric: Metric, values: Sequence[dict[str, Any]]) -> _Vertical:
-    """Return an axis for values and their intervals, from zero if they come near it."""
-    numbers = [value[key] for value in values for key in ("mean", "low", "high") if value[key] is not None]
-    least, most = min(numbers), max(numbers)
-    if 0 <= least < 0.4 * most:
-        least = 0.0
-    margin = 0.04 * (most - least) or 0.5 * abs(most) or 1.0
-    return _Vertical(metric.unit or metric.label, (least if least == 0 else least - margin, most + margin))
