@@ -335,7 +335,7 @@ class _Work:
         return [trials[number] for number in range(self.plan.trials)]
 
     def _take(self, places: Sequence[int]) -> list[int]:
-        """Take half of the trials, or as many as there are threads, and leave the others to who shares them."""
+        """Take half of the trials, or as many as there are threads; the others are for who shares them."""
         least = getattr(self.workers, "jobs", len(places))
         wanted = max(least, math.ceil(len(places) / 2))
         found: list[int] = []
