@@ -147,12 +147,14 @@ impl Agenda {
             }
         }
         let entry = self.lines[0].0[ROOT];
-        let time = Instant::from_nanos((entry >> 64) as u64);
-        if time > end || entry == MISSING {
+        let (time, event) = (Instant::from_nanos((entry >> 64) as u64), entry as u64);
+        // The lower half alone says what is missing. Both at once would be read in one piece, and wait for the two in
+        // which they have just been written.
+        if time > end || event == MISSING as u64 {
             return None;
         }
         self.hole = true;
-        Some((time, Event::unpack(entry as u64)))
+        Some((time, Event::unpack(event)))
     }
 
     /// Takes the entry at the end; there is one.
