@@ -371,12 +371,14 @@ impl World {
 
     /// A packet has come to the end of its path.
     fn deliver(&mut self, index: u32) {
+        if let &Body::Tcp { to, ref segment } = &self.flights.get(index).body {
+            // Most are segments, which are read where they stand.
+            self.conns[to as usize].hear(&self.configs, self.now, segment);
+            self.land(index);
+            return self.pump(to);
+        }
         let flight = self.land(index);
         match flight.body {
-            Body::Tcp { to, segment } => {
-                self.conns[to as usize].hear(&self.configs, self.now, &segment);
-                self.pump(to);
-            }
             Body::Space { station, to_far, data } => {
                 let now = self.now;
                 self.space_end(station, to_far).on_data(now, &data);
@@ -397,7 +399,7 @@ impl World {
                 self.recorder.delivered(self.circuits[flight.circuit as usize].flow, payload);
                 self.settle(flight.circuit);
             }
-            Body::Chunk { .. } => {}
+            Body::Tcp { .. } | Body::Chunk { .. } => {}
         }
     }
 
@@ -492,13 +494,13 @@ impl World {
 
     /// A packet of a split connection ends here.
     fn take_segment(&mut self, station: u32, pkt: Packet) {
-        let Body::Tcp { to, segment } = self.flights.get(pkt.handle).body else {
+        let &Body::Tcp { to, ref segment } = &self.flights.get(pkt.handle).body else {
             return self.deliver(pkt.handle);
         };
         let conn = &mut self.conns[to as usize];
         let Role::Relay { stream, far: false, .. } = conn.role else { return self.deliver(pkt.handle) };
         let before = conn.tcp.received();
-        conn.hear(&self.configs, self.now, &segment);
+        conn.hear(&self.configs, self.now, segment);
         if segment.len > 0 {
             // The first byte of the stream comes after the SYN.
             let start = segment.seq.saturating_sub(1);
