@@ -421,11 +421,18 @@ impl World {
     }
 
     /// Gives a circuit back once nothing of it is left anywhere.
+    #[inline]
     pub fn settle(&mut self, circuit: u32) {
         let c = &self.circuits[circuit as usize];
-        if c.flights > 0 || c.phase != Phase::Closing {
-            return;
+        if c.flights == 0 && c.phase == Phase::Closing {
+            self.settle_closing(circuit);
         }
+    }
+
+    /// The same for one that is closing and has no packets under way.
+    #[inline(never)]
+    fn settle_closing(&mut self, circuit: u32) {
+        let c = &self.circuits[circuit as usize];
         let conns_done = c.conns.clone().all(|conn| {
             let tcp = &self.conns[conn as usize].tcp;
             tcp.is_closed() || tcp.in_time_wait()
