@@ -224,7 +224,14 @@ impl Endpoint {
     /// The same for a host with a queue in front of the link: the packet fills the window from now on, but it has no number
     /// until [`Self::depart`]. A queue that changes the order of packets, or discards some, is not taken for a loss or a
     /// detour of the link then.
+    #[inline]
     pub fn poll_queued(&mut self, now: Instant) -> Option<Data> {
+        // Hosts ask until nothing is left, so there is nothing more often than not.
+        if self.recovery.lost.is_empty() && self.ready.is_empty() { None } else { self.poll_waiting(now) }
+    }
+
+    /// The same where something may wait to be sent.
+    fn poll_waiting(&mut self, now: Instant) -> Option<Data> {
         while let Some(frame) = self.recovery.lost.front().copied() {
             let wanted =
                 self.streams.get(frame.stream as usize).is_some_and(|stream| stream.wants_again(&frame));
