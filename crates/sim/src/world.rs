@@ -312,7 +312,7 @@ impl World {
     }
 
     /// A packet travels over a link that it has been sent on up to `sent`.
-    #[inline]
+    #[inline(always)]
     pub fn propagate(&mut self, index: u32, len: u32, link: u32, line: u32, mut sent: Instant) {
         let mut l = &mut self.links[link as usize];
         l.counters.sent += 1;
