@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -128,50 +129,88 @@ class Lines:
 
 
 class Rate:
-    """How a sweep goes on: runs done, a second, left and failed; a line now and then where nobody watches."""
+    """How many runs goes on: done, a second, left and failed; a line now and then where nobody watches."""
 
     _EVERY = 10.0
     """Seconds between two lines, where the output is no terminal."""
+    _RECENT = 30.0
+    """Seconds that the rate is of, or as many as the last runs took."""
+    _LAST = 20
 
-    def __init__(self, console: Console) -> None:
-        """Write to `console`."""
+    def __init__(self, console: Console, *, open_end: bool = False) -> None:
+        """Write to `console`; with an open end more runs may be wanted later: the time left is the least."""
         self._console = console
-        self._start = self._told = time.monotonic()
-        self._there = self._total = self._done = -1
+        self._open_end = open_end
         self._live = console.is_terminal
+        self._total = -1
+        self._told = 0.0
+        self._finished: deque[tuple[float, int]] = deque()
+        """When how many runs were done, of late."""
+        self._drawn = 0
+        """Characters of the line that stands on the terminal."""
 
     def tell(self, done: int, total: int, failed: int) -> None:
-        """Say where the sweep is."""
+        """Say where it is."""
         now = time.monotonic()
-        if total != self._total or done < self._done:
-            # More runs are wanted than before.
-            self._start = self._told = now
-            self._there = self._done = done
-            self._total = total
-            if not self._live and done < total:
-                there = f", {done} of them are there already" if done else ""
-                self._console.print(f"Simulating {plural(total, 'run')}{there}", markup=False)
-            return
-        self._done = done
+        if self._finished and (done < self._finished[-1][1] or total < self._total):
+            # Something else begins.
+            self._finished.clear()
+            self._total = -1
+        if total != self._total:
+            self._begin(done, total)
+        if not self._finished:
+            self._finished.append((now, done))
+        elif done > self._finished[-1][1]:
+            self._finished.append((now, done))
+            while len(self._finished) > self._LAST and now - self._finished[0][0] > self._RECENT:
+                self._finished.popleft()
         if now - self._told < (0.2 if self._live else self._EVERY) and done < total:
             return
+        since, before = self._finished[0]
+        if done == before == total:
+            return
         self._told = now
-        text = progress_text(done, total, failed, done - self._there, now - self._start)
-        self._console.print(text, markup=False, end="\r" if self._live else "\n")
+        rate = (done - before) / (now - since) if now > since else 0.0
+        self._write(progress_text(done, total, failed, rate, open_end=self._open_end))
 
     def close(self) -> None:
         """End the line."""
-        if self._live and self._there >= 0:
+        if self._drawn:
             self._console.print()
-            self._live = False
+            self._drawn = 0
+        self._live = False
+
+    def _begin(self, done: int, total: int) -> None:
+        """Say how many runs are wanted, where nobody watches."""
+        before, self._total = self._total, total
+        if self._live or done >= total:
+            return
+        self._told = time.monotonic()
+        there = f", {done} of them are there already" if done else ""
+        text = f"{plural(total, 'run')}{there}" if before < 0 else plural(total - before, "more run")
+        self._console.print(f"Simulating {text}", markup=False)
+
+    def _write(self, text: str) -> None:
+        if not self._live:
+            self._console.print(text, markup=False)
+            return
+        # Written over the last line, to its end, and never into the last column, where a line would break.
+        text = text[: max(1, self._console.width - 1)]
+        padded = text.ljust(self._drawn)
+        self._console.print(padded, markup=False, end="\r", no_wrap=True, crop=True)
+        self._drawn = len(text)
 
 
-def progress_text(done: int, total: int, failed: int, new: int, seconds: float) -> str:
-    """Write how a sweep goes on, of which `new` runs were finished in so many seconds."""
-    rate = new / seconds if seconds > 0 else 0.0
-    text = f"{done:,} of {plural(total, 'run')}, {rate:,.1f} a second"
+def progress_text(done: int, total: int, failed: int, rate: float, *, open_end: bool = False) -> str:
+    """Write how many runs goes on, of which so many were finished a second of late."""
+    text = f"{done:,} of {plural(total, 'run')}"
+    for unit, seconds in (("second", 1), ("minute", 60), ("hour", 3600)):
+        if rate * seconds >= 1 or (rate > 0 and unit == "hour"):
+            text += f", {rate * seconds:,.1f} {'an' if unit == 'hour' else 'a'} {unit}"
+            break
     if rate > 0 and done < total:
-        text += f", {clock(math.ceil((total - done) / rate))} left"
+        least = "at least " if open_end else ""
+        text += f", {least}{clock(math.ceil((total - done) / rate))} left"
     return text + (f", {failed} failed" if failed else "")
 
 

@@ -128,6 +128,7 @@ def _warnings(
         )
     if max((row["runs"] for row in rows), default=0) == 1:
         lines.append("One run at each point: there are no intervals, and differences may be chance.")
+    lines += [f"{line}." for line in result.shortfalls()]
     if result.manifest.get("until"):
         lines.append(
             "Runs were added until an interval was narrow: such intervals are a little too narrow. The number"

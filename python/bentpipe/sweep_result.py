@@ -13,7 +13,7 @@ from bentpipe.errors import ResultError, UsageError
 from bentpipe.metrics import METRICS, Metric, find
 from bentpipe.statistics import paired, summarise
 
-__all__ = ["DEFAULT_METRICS", "SweepResult", "check_metrics", "is_sweep", "open_sweep"]
+__all__ = ["DEFAULT_METRICS", "SweepResult", "check_metrics", "is_sweep", "narrow", "open_sweep"]
 
 DEFAULT_METRICS = ("utilization", "queue_delay_mean")
 _MEANS = {
@@ -162,6 +162,29 @@ class SweepResult:
 
         return write_report(self, None if path is None else Path(path))
 
+    def shortfalls(self) -> list[str]:
+        """Return where runs were added and intervals did not become narrow enough, in words."""
+        until = self.manifest.get("until")
+        if until is None:
+            return []
+        rows = self.rows([until["metric"]])
+        without = sum(row["mean"] is None for row in rows)
+        wide = sum(
+            row["mean"] is not None
+            and (row["ci95"] is None or not narrow(row["mean"], row["ci95"], until["share"]))
+            for row in rows
+        )
+        lines = []
+        if wide:
+            lines.append(
+                f"{until['metric']}: at {wide} of {len(rows)} places (a setting at a point) the 95 % interval"
+                f" is still wider than {until['share']:.3g} of the mean either way, with at most"
+                f" {until['most']} runs; no share of a mean near zero is ever reached"
+            )
+        if without:
+            lines.append(f"{until['metric']}: no run has a value at {without} of {len(rows)} places")
+        return lines
+
     def of_other_builds(self) -> int:
         """Return how many runs are of another build than the one that simulated last."""
         return int((self.frame()["core"] != self.manifest["core"]["sha256"]).sum())
@@ -183,6 +206,11 @@ def _compared(a: str, b: str, metric: Metric, both: pl.DataFrame) -> Comparison:
     one, two = summarise(ours), summarise(theirs)
     found = paired(ours, theirs)
     return Comparison(a, b, metric, one.mean, two.mean, one.runs, two.runs, PAIRED, found)
+
+
+def narrow(mean: float, ci95: float, share: float) -> bool:
+    """Return whether an interval is at most this share of the mean either way, or has no width."""
+    return ci95 <= share * abs(mean)
 
 
 def check_metrics(names: Sequence[str]) -> list[Metric]:

@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from bentpipe.errors import UsageError
 from bentpipe.factors import Factor, factors_from, points
 from bentpipe.plan import load, make_plan, overrides_from, scenario_path
 from bentpipe.statistics import summarise
-from bentpipe.sweep_result import DEFAULT_METRICS, SweepResult, check_metrics
+from bentpipe.sweep_result import DEFAULT_METRICS, SweepResult, check_metrics, narrow
 from bentpipe.workers import Teller, Threads, Workers, simulate, workers_from
 
 __all__ = ["MOST_ADDED", "Precision", "Sweep", "execute", "precision_from", "sweep"]
@@ -204,17 +205,36 @@ def execute(
     keys = tuple(factor.key for factor in plan.factors)
     about = plan.about() | ({} if precision is None else {"until": asdict(precision)})
     with Dataset(folder, keys, about) as dataset:
-        failures = simulate(plan.runs(), dataset, workers, told)
+        told_of = _Count(told)
+        failures = simulate(plan.runs(), dataset, workers, told_of.tell)
         failed = {(each.run.digest, each.run.seed) for each in failures}
         while precision is not None:
             more = _wider(plan, dataset, precision, failed)
             if not more:
                 break
-            new = simulate(more, dataset, workers, told)
+            told_of.next()
+            new = simulate(more, dataset, workers, told_of.tell)
             failures += new
             failed |= {(each.run.digest, each.run.seed) for each in new}
         dataset.finish(failures)
     return SweepResult(folder)
+
+
+class _Count:
+    """Counts runs over several calls of `simulate`, each of which begins at none."""
+
+    def __init__(self, told: Teller | None) -> None:
+        self.told = told
+        self.before = self.now = (0, 0, 0)
+
+    def tell(self, done: int, total: int, failed: int) -> None:
+        before = self.before
+        self.now = (before[0] + done, before[1] + total, before[2] + failed)
+        if self.told is not None:
+            self.told(*self.now)
+
+    def next(self) -> None:
+        self.before = self.now
 
 
 def _check(precision: Precision | None) -> None:
@@ -253,15 +273,18 @@ def _wider(plan: Sweep, dataset: "Dataset", precision: Precision, failed: set[tu
             continue
         summary = summarise(values)
         if summary.ci95 is not None and summary.mean is not None:
-            ratio = summary.ci95 / (precision.share * abs(summary.mean)) if summary.mean else math.inf
-            if ratio <= 1:
+            if narrow(summary.mean, summary.ci95, precision.share):
                 continue
+            ratio = summary.ci95 / (precision.share * abs(summary.mean)) if summary.mean else math.inf
             # The width falls with the root of the runs; at most twice as many, for it is uncertain itself.
             aim = min(math.ceil(tried * ratio**2) if math.isfinite(ratio) else 2 * tried, 2 * tried)
         elif values:
             aim = max(2, tried + 1)
         else:
             continue
-        seeds = range(first + tried, first + min(max(aim, tried + 1), precision.most))
+        # Seeds in the dataset may have gaps: a sweep may have begun with another seed.
+        known = there.keys() | {seed for each, seed in failed if each == digest}
+        number = min(max(aim, tried + 1), precision.most) - tried
+        seeds = islice((seed for seed in count(first) if seed not in known), number)
         wanted += [Run(point, setting, scenario, digest, seed) for seed in seeds]
     return wanted

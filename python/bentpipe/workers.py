@@ -21,7 +21,7 @@ _POLL_SECONDS = 0.2
 _FLUSH_SECONDS = 2.0
 
 Teller = Callable[[int, int, int], None]
-"""Is told how many runs are done, wanted and failed."""
+"""Is told how many runs are done, wanted and failed: when that changes, and now and then in between."""
 
 Outcome = dict[str, float | None] | SimulationError | ScenarioError
 """Every metric of a run, or why it has none."""
@@ -147,7 +147,7 @@ def simulate(
                         failures.append(Failure(run, str(outcome)))
                     else:
                         dataset.add(run, outcome)
-                    tell(done, len(wanted), len(failures))
+                tell(done, len(wanted), len(failures))
                 dataset.flush(_FLUSH_SECONDS)
         finally:
             dataset.flush(0.0)

@@ -1,17 +1,24 @@
 """Sweeps: what is simulated, what is kept, and that how it went does not show."""
 
+import io
+import itertools
 import json
+from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 
 import polars as pl
 import pytest
+from rich.console import Console
 
 import bentpipe as bp
 from bentpipe import cli
-from bentpipe.console import progress_text
-from bentpipe.errors import ScenarioError, UsageError
+from bentpipe.console import Rate, progress_text
+from bentpipe.dataset import Run
+from bentpipe.errors import ScenarioError, SimulationError, UsageError
+from bentpipe.metrics import METRICS
 from bentpipe.sweep_result import SweepResult
 from bentpipe.sweeping import Precision, Sweep, execute, precision_from, sweep
+from bentpipe.workers import Outcome, Threads
 
 SHORT = ["run.duration=2 s", "run.warmup=1 s"]
 VARY = {"gateway.pep.delay": "0 ms:40 ms:2", "gateway.aqm.w_q": "0.02,0.2"}
@@ -155,9 +162,118 @@ def test_impossible_points_and_strange_folders_are_one_message(tmp_path: Path) -
 
 
 def test_progress_says_rate_time_left_and_failures() -> None:
-    assert progress_text(40, 100, 0, 20, 10.0) == "40 of 100 runs, 2.0 a second, 30 s left"
-    assert progress_text(100, 100, 3, 50, 10.0) == "100 of 100 runs, 5.0 a second, 3 failed"
-    assert progress_text(0, 1, 0, 0, 0.0) == "0 of 1 run, 0.0 a second"
+    assert progress_text(40, 100, 0, 2.0) == "40 of 100 runs, 2.0 a second, 30 s left"
+    assert progress_text(100, 100, 3, 5.0) == "100 of 100 runs, 5.0 a second, 3 failed"
+    assert progress_text(0, 1, 0, 0.0) == "0 of 1 run"
+    assert progress_text(1, 3, 0, 0.05) == "1 of 3 runs, 3.0 a minute, 40 s left"
+    assert progress_text(1, 2, 0, 0.001, open_end=True) == (
+        "1 of 2 runs, 3.6 an hour, at least 16 min 40 s left"
+    )
+
+
+def test_the_rate_is_recent_and_the_line_is_written_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("bentpipe.console.time.monotonic", lambda: now[0])
+    terminal = io.StringIO()
+    rate = Rate(Console(file=terminal, force_terminal=True, width=40, highlight=False))
+    for done in range(101):
+        # Fifty runs in five seconds, and from then on one in two seconds.
+        now[0] += 0.1 if done < 50 else 2.0
+        rate.tell(done, 1000, 0)
+    lines = terminal.getvalue().split("\r")
+    assert lines[-2].rstrip() == "100 of 1000 runs, 30.0 a minute, 30 min"
+    assert max(map(len, lines)) == 39
+    assert "\n" not in terminal.getvalue()
+    rate.close()
+    assert terminal.getvalue().endswith("\n")
+
+
+def test_nobody_is_shown_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("bentpipe.console.time.monotonic", lambda: now[0])
+    pipe = io.StringIO()
+    rate = Rate(Console(file=pipe, width=100, highlight=False))
+    for done in range(4, 31):
+        now[0] += 1.0
+        rate.tell(done, 30, 0)
+    rate.tell(30, 40, 0)
+    rate.close()
+    assert pipe.getvalue().splitlines() == [
+        "Simulating 30 runs, 4 of them are there already",
+        "14 of 30 runs, 1.0 a second, 16 s left",
+        "24 of 30 runs, 1.0 a second, 6 s left",
+        "30 of 30 runs, 1.0 a second",
+        "Simulating 10 more runs",
+    ]
+
+
+class _Values(Threads):
+    """Workers whose utilization is given by seed: no simulation."""
+
+    def __init__(self, value: Callable[[int], float | None], failing: int = 0) -> None:
+        super().__init__(1)
+        self.value, self.failing = value, failing
+        self.seeds: list[int] = []
+
+    def results(self, runs: Iterable[Run]) -> Generator[tuple[Run, Outcome] | None]:
+        for run in runs:
+            self.seeds.append(run.seed)
+            if run.seed == self.failing:
+                yield run, SimulationError("it failed")
+            else:
+                empty: dict[str, float | None] = {metric.name: None for metric in METRICS}
+                yield run, empty | {"utilization": self.value(run.seed)}
+
+
+def added(folder: Path, workers: _Values, most: int = 12, seed: int = 1) -> SweepResult:
+    plan = Sweep.plan("small-gateway", {}, settings=["red"], runs=2, seed=seed, overrides=SHORT)
+    return execute(plan, folder, workers=workers, precision=Precision("utilization", 0.1, most))
+
+
+@pytest.mark.parametrize(
+    ("value", "runs", "shortfall"),
+    [
+        (lambda _: 0.0, 2, None),
+        (lambda _: -3.0, 2, None),
+        (lambda seed: -100.0 + 5 * (-1) ** seed, 4, None),
+        (lambda seed: float((-1) ** seed), 12, "at 1 of 1 places"),
+        (lambda _: None, 2, "no run has a value at 1 of 1 places"),
+        (lambda seed: None if seed < 3 else 5.0, 2, "no run has a value"),
+        (lambda seed: None if seed == 1 else 5.0, 3, None),
+    ],
+    ids=["zero", "negative", "negative and noisy", "about zero", "no value", "no value yet", "one value"],
+)
+def test_runs_are_added_as_far_as_that_can_help(
+    tmp_path: Path, value: Callable[[int], float | None], runs: int, shortfall: str | None
+) -> None:
+    workers = _Values(value)
+    result = added(tmp_path / "s", workers)
+    assert workers.seeds == list(range(1, runs + 1))
+    if shortfall is None:
+        assert result.shortfalls() == []
+    else:
+        assert shortfall in result.shortfalls()[0]
+
+
+def test_seeds_with_gaps_and_failures_end(tmp_path: Path) -> None:
+    noisy = lambda seed: float((-1) ** seed)  # noqa: E731
+    added(tmp_path / "s", _Values(noisy), most=4, seed=6)
+    workers = _Values(noisy, failing=3)
+    result = added(tmp_path / "s", workers, most=12)
+    # Seeds 6 to 9 are there; 3 fails and counts as tried.
+    assert workers.seeds == [1, 2, 3, 4, 5, 10, 11, 12]
+    assert len(result.frame()) == 11
+    assert [each["seed"] for each in result.failures] == [3]
+
+
+def test_progress_counts_on_when_runs_are_added(tmp_path: Path) -> None:
+    seen: list[tuple[int, int, int]] = []
+    plan = Sweep.plan("small-gateway", {}, settings=["red"], runs=2, overrides=SHORT)
+    aim = Precision("utilization", 0.1, 8)
+    workers = _Values(lambda seed: float((-1) ** (seed // 2)), failing=2)
+    execute(plan, tmp_path / "s", workers=workers, precision=aim, told=lambda *each: seen.append(each))
+    assert seen[-1] == (8, 8, 1)
+    assert all(a[0] <= b[0] and a[1] <= b[1] and a[2] <= b[2] for a, b in itertools.pairwise(seen))
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

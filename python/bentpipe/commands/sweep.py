@@ -113,7 +113,7 @@ def sweep(
     plan = asked.plan()
     shown = plan.metrics
     folder = out if out is not None else default_folder(f"{asked.name}-sweep")
-    bar = console.Rate(console.stderr())
+    bar = console.Rate(console.stderr(), open_end=precision is not None)
     try:
         with closing(workers_from(jobs, cluster)) as workers:
             result = sweeping.execute(plan, folder, workers=workers, precision=precision, told=bar.tell)
@@ -148,6 +148,8 @@ def sweep(
     err.print(f"Dataset: {folder}", markup=False)
     if report is not None:
         err.print(f"Report: {report}", markup=False)
+    for line in result.shortfalls():
+        err.print(f"warning: {line}", markup=False)
     failures = result.failures
     if failures:
         first = failures[0]
