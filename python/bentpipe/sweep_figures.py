@@ -29,6 +29,8 @@ _UNITS = {
     **{unit: ("rate", size) for unit, size in _RATES.items()},
 }
 """Units that one list of values may mix, as scenario files write them."""
+_FEW = 4
+"""Settings whose bands are drawn strongly."""
 _WRITTEN = 120
 """Cells of a map up to which their values stand in them."""
 _WIDE = 50.0
@@ -155,6 +157,8 @@ class _Book:
         """Whether a figure is a file of its own."""
         self.settings = list(dict.fromkeys(row["setting"] for row in rows))
         self.colour = setting_colours(self.settings)
+        self.named = self.alone or len(self.settings) > len(PALETTE)
+        """Whether charts have a legend: the page's own does not show dashes."""
         everything = axes(result, frame)
         self.axes = [axis for axis in everything if len(axis.values) > 1]
         self.fixed = [axis for axis in everything if len(axis.values) == 1]
@@ -178,7 +182,7 @@ class _Book:
         axis = self.axes[0]
         values = [self._value(axis, row) for row in rows]
         vertical = self._vertical(metric, values)
-        chart = self._against(axis, values, vertical, 280, self.width, named=self.alone)
+        chart = self._against(axis, values, vertical, 280, self.width, named=self.named)
         few = min(row["runs"] for row in rows)
         caption = f"{_doc(metric)} Mean over the runs at each point{self._given()}" + (
             ", with its 95 % confidence interval as a band."
@@ -211,12 +215,13 @@ class _Book:
         """Draw means against a factor: joined by lines with bands, or as points with bars."""
         base = alt.Chart(alt.InlineData(values=list(values))).encode(x=axis.x())
         # A page says once which colour is which; a file on its own has to say it itself.
-        legend = alt.Legend(title=None, symbolOpacity=1, symbolSize=90) if named else None
+        legend = self._named() if named else None
         colour = alt.Color("setting:N", scale=self._scale(), legend=legend, sort=self.settings)
         low, high = y.of("low"), alt.Y2("high:Q")
         layers: list[alt.Chart] = []
         if joined and axis.numbers is not None:
-            layers.append(base.mark_area(opacity=0.2).encode(y=low, y2=high, color=colour))
+            opacity = 0.2 if len(self.settings) <= _FEW else 0.08
+            layers.append(base.mark_area(opacity=opacity).encode(y=low, y2=high, color=colour))
         elif bars:
             layers.append(
                 base.mark_rule(strokeWidth=1.2, opacity=0.7).encode(
@@ -225,7 +230,7 @@ class _Book:
             )
         if joined and axis.numbers is not None:
             line = base.mark_line(strokeWidth=2).encode(y=y.of("mean"), color=colour)
-            layers.append(line.encode(strokeDash=self._dash()))
+            layers.append(line.encode(strokeDash=self._dash(legend)))
         point = base.mark_point(filled=True, size=34 if joined else 26, opacity=0.9 if joined else 0.7)
         layers.append(point.encode(y=y.of("mean"), color=colour, **self._apart(axis)))
         return alt.layer(*layers).properties(width=width, height=height)
@@ -338,7 +343,7 @@ class _Book:
                 titleLimit=320,
                 gradientLength=200,
                 tickCount=4,
-                format="~g",
+                format="~r",
             )
             if self.settings.index(name) < columns
             else None,
@@ -373,7 +378,7 @@ class _Book:
         panels = tuple(
             Panel(
                 self._against(
-                    axis, values, y, 220, self._share(columns), named=self.alone and index < columns
+                    axis, values, y, 220, self._share(columns), named=self.named and index < columns
                 )
             )
             for index, (axis, values) in enumerate(drawn)
@@ -429,7 +434,7 @@ class _Book:
                     self._share(columns),
                     joined=False,
                     bars=few,
-                    named=self.alone and index < columns,
+                    named=self.named and index < columns,
                 )
             )
             for index, axis in enumerate(self.axes)
@@ -461,12 +466,15 @@ class _Book:
     def _scale(self) -> alt.Scale:
         return alt.Scale(domain=self.settings, range=[self.colour[name] for name in self.settings])
 
-    def _dash(self) -> alt.StrokeDash:
+    def _named(self) -> alt.Legend:
+        return alt.Legend(title=None, symbolOpacity=1, symbolType="stroke", columns=8)
+
+    def _dash(self, legend: alt.Legend | None) -> alt.StrokeDash:
         dashes = [_DASHES[index // len(PALETTE) % len(_DASHES)] for index in range(len(self.settings))]
-        return alt.StrokeDash("setting:N", scale=alt.Scale(domain=self.settings, range=dashes), legend=None)
+        return alt.StrokeDash("setting:N", scale=alt.Scale(domain=self.settings, range=dashes), legend=legend)
 
     def _legend(self) -> tuple[tuple[str, str], ...]:
-        return tuple(self.colour.items())
+        return () if self.named else tuple(self.colour.items())
 
     def _given(self) -> str:
         fixed = ", ".join(f"{axis.key} = {axis.values[0]}" for axis in self.fixed)
