@@ -24,6 +24,7 @@ installed. Errors that are the caller's to mend are `bp.ScenarioError`, `bp.Usag
 from typing import TYPE_CHECKING, Any
 
 from bentpipe._core import Scenario, __version__
+from bentpipe.advising import Advice, advise
 from bentpipe.algorithm import Aqm, Cx, Packet, QueueState, Rng, Setting, Spot, Verdict
 from bentpipe.api import compare, run
 from bentpipe.capture import Capture
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from bentpipe.tuning import tune
 
 __all__ = [
+    "Advice",
     "AlgorithmError",
     "Aqm",
     "BentpipeError",
@@ -73,6 +75,7 @@ __all__ = [
     "Validation",
     "Verdict",
     "__version__",
+    "advise",
     "compare",
     "load",
     "model",

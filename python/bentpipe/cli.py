@@ -11,7 +11,7 @@ import traceback
 import click
 
 from bentpipe import _core
-from bentpipe.commands import models, papers, show, simulate, sweep, tune
+from bentpipe.commands import advise, models, papers, show, simulate, sweep, tune
 from bentpipe.commands.options import Failed, Interrupted
 from bentpipe.errors import AlgorithmError, BentpipeError, ScenarioError
 
@@ -45,6 +45,7 @@ for _each in (
     sweep.sweep,
     tune.tune,
     papers.reproduce,
+    advise.advise,
     show.list_,
     show.show,
     show.report,

@@ -10,11 +10,11 @@ from typing import Any
 
 from bentpipe.dataset import Dataset, Failure, Run
 from bentpipe.errors import UsageError
-from bentpipe.judging import Limit, Objective, Values, judged
+from bentpipe.judging import Judge, Values
 from bentpipe.statistics import Summary, holm, paired, summarise
 from bentpipe.workers import Teller, Workers, simulate
 
-__all__ = ["APART", "Figure", "Samples", "figures", "fresh_seeds", "means", "rerun", "winners"]
+__all__ = ["APART", "RESAMPLES", "Figure", "Samples", "figures", "fresh_seeds", "means", "rerun", "winners"]
 
 APART = 1_000_000
 """Seeds from the first one of a search to the first fresh one."""
@@ -23,7 +23,8 @@ Samples = Mapping[str, Mapping[str, Sequence[float | None]]]
 """By setting and metric, the values of the runs, in the order of their seeds."""
 
 _SEED = 20070402
-_RESAMPLES = 999
+RESAMPLES = 999
+"""Of the runs, to see how often each setting is the best."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,25 +132,18 @@ def means(samples: Samples) -> dict[str, dict[str, float | None]]:
     }
 
 
-def winners(
-    samples: Samples,
-    objectives: Sequence[Objective],
-    limits: Sequence[Limit] = (),
-    margin: float = 0.0,
-    resamples: int = _RESAMPLES,
-) -> dict[str, float]:
+def winners(samples: Samples, judge: Judge, resamples: int = RESAMPLES) -> dict[str, float]:
     """Return by setting in what share of paired resamples of the runs it is judged best.
 
-    A resample draws seeds with replacement, the same ones for every setting, and judges their means by
-    `judging.judged`; settings that share the first place share the win. The shares sum up to 1. With few
-    runs they are too sure, as every bootstrap is.
+    A resample draws seeds with replacement, the same ones for every setting, and `judge` sees the means;
+    settings that share the first place share the win. The shares sum up to 1. With few runs they are too
+    sure, as every bootstrap is.
     """
     import numpy as np
 
     wins = dict.fromkeys(samples, 0.0)
-    used = {each.metric for each in objectives} | {each.metric for each in limits}
     tables = {
-        name: {metric: np.array(mine[metric], dtype=float) for metric in used}
+        name: {metric: np.array(of, dtype=float) for metric, of in mine.items()}
         for name, mine in samples.items()
     }
     runs = {len(values) for mine in tables.values() for values in mine.values()}
@@ -170,7 +164,7 @@ def winners(
             name: {metric: None if of[index] != of[index] else of[index] for metric, of in mine.items()}
             for name, mine in drawn.items()
         }
-        first = [each.name for each in judged(table, objectives, limits, margin) if each.place == 1]
+        first = [each.name for each in judge(table) if each.place == 1]
         for name in first:
-            wins[name] += 1 / (len(first) * resamples)
-    return wins
+            wins[name] += 1 / len(first)
+    return {name: count / resamples for name, count in wins.items()}

@@ -1,13 +1,18 @@
-"""Which of several settings is best by several metrics at once: objectives, limits and the rank-sum rule.
+"""Which of several settings is best by several metrics at once: objectives, limits and two rules.
 
-The rule is Byun & Baras's [BB]: rank the settings in each metric, give rank r the weight 2^r, and keep those
-with the lowest sums. A setting that is second everywhere so beats one that is first here and last there.
+Rank sums are Byun & Baras's rule [BB]: rank the settings in each metric, give rank r the weight 2^r, and keep
+those with the lowest sums. A setting that is second everywhere so beats one that is first here and last
+there, and how far values are apart does not matter.
+
+Power is the rate that a link carries over the time a byte takes to get through (Giessler, Haenle, König &
+Pade 1978; Kleinrock 1979). It asks what a shorter queue is worth: as large a share of the response time as it
+costs of the rate.
 """
 
 import difflib
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,10 +21,13 @@ from bentpipe.metrics import METRICS, Metric, find
 from bentpipe.wording import convert
 
 __all__ = [
+    "Judge",
     "Judged",
     "Limit",
     "Objective",
     "Values",
+    "by_power",
+    "inverse_power",
     "judged",
     "kept",
     "limits_from",
@@ -91,10 +99,11 @@ class Judged:
     name: str
     place: int
     """1 for the best; settings that the rule cannot tell apart share one."""
-    total: int
-    """Sum of 2^rank over the objectives."""
+    total: float
+    """What the rule adds up, the less the better: an integer, the sum of 2^rank over the objectives; or the
+    response time over the rate [s per Mbit/s], which is one over the power."""
     ranks: dict[str, int]
-    """By metric: one more than the number of settings that are better."""
+    """By metric: one more than the number of settings that are better; empty where there are no ranks."""
     excess: float = 0.0
     """How far it is outside the limits, as the sum of the shares; 0 if it keeps them all."""
 
@@ -199,6 +208,36 @@ def judged(
         Judged(name, 1 + sum(other < key for other, _, _ in found), key[1], ranks, key[0])
         for key, name, ranks in sorted(found, key=lambda each: each[0])
     ]
+
+
+Judge = Callable[[Values], list[Judged]]
+"""Returns settings with their places, the best first."""
+
+
+def by_power(values: Values, round_trip: float | None = None, limits: Sequence[Limit] = ()) -> list[Judged]:
+    """Judge settings by their power, the best first.
+
+    The rate is `utilization`. The response time is `pep_delay`, or where there is no PEP the mean queueing
+    delay and `round_trip` [s], which is that without queues. A setting without a value comes last. Settings
+    that keep all limits come before those that do not, which are in the order of how far they are outside.
+    """
+    found: list[tuple[tuple[float, float], str]] = []
+    for name, mine in values.items():
+        excess = math.fsum(limit.excess(mine.get(limit.metric)) for limit in limits)
+        found.append(((excess, inverse_power(mine, round_trip)), name))
+    return [
+        Judged(name, 1 + sum(other < key for other, _ in found), key[1], {}, key[0])
+        for key, name in sorted(found, key=lambda each: each[0])
+    ]
+
+
+def inverse_power(values: Mapping[str, float | None], round_trip: float | None) -> float:
+    """Return the response time over the rate [s per Mbit/s], see `by_power`; infinite without a value."""
+    rate, queue = values.get("utilization"), values.get("queue_delay_mean")
+    response = values.get("pep_delay")
+    if round_trip is not None:
+        response = None if queue is None else round_trip + 1e-3 * queue
+    return math.inf if not rate or response is None else response / rate
 
 
 def kept(order: Sequence[Judged], count: int) -> list[str]:

@@ -1,5 +1,6 @@
 """Judges and fresh seeds: tables worked out by hand, and messages."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from bentpipe._core import Progress
 from bentpipe.dataset import Dataset, Run
 from bentpipe.errors import UsageError
 from bentpipe.fresh import APART, figures, fresh_seeds, means, rerun, winners
-from bentpipe.judging import Limit, Objective, judged, kept, limits_from, objectives_from
+from bentpipe.judging import Limit, Objective, by_power, judged, kept, limits_from, objectives_from
 from bentpipe.plan import load, make_plan
 from bentpipe.statistics import paired
 from bentpipe.workers import Threads, measure
@@ -96,6 +97,36 @@ def test_a_margin_makes_small_differences_none() -> None:
     """19 is 5 % below 20: with a margin of 5 % a is not better than b and c."""
     order = judged(FOUR, [UTILIZATION], margin=0.05)
     assert {each.name: each.ranks["utilization"] for each in order} == {"a": 1, "b": 1, "c": 1, "d": 4}
+
+
+def test_power_by_hand() -> None:
+    """Rates over response times, behind a PEP: 20 / 0.8 = 25, 19 / 0.75 = 25.3, 16 / 0.74 = 21.6, 20 / 32.
+
+    With a round trip of 0.5 s and queues of 40, 10 and 20 ms: 20 / 0.54 = 37.0, 19 / 0.51 = 37.3,
+    16 / 0.52 = 30.8; the last one has no queueing delay.
+    """
+    names = ("utilization", "pep_delay", "queue_delay_mean")
+    rows = {
+        "full": (20.0, 0.8, 40.0),
+        "both": (19.0, 0.75, 10.0),
+        "short": (16.0, 0.74, 20.0),
+        "none": (20.0, 32.0, None),
+    }
+    values = {name: dict(zip(names, row, strict=True)) for name, row in rows.items()}
+    order = by_power(values)
+    assert [each.name for each in order] == ["both", "full", "short", "none"]
+    assert [1 / each.total for each in order] == pytest.approx([19 / 0.75, 25, 16 / 0.74, 20 / 32])
+    order = by_power(values, 0.5)
+    assert [each.name for each in order] == ["both", "full", "short", "none"]
+    assert [1 / each.total for each in order[:3]] == pytest.approx([19 / 0.51, 20 / 0.54, 16 / 0.52])
+    assert order[3].total == float("inf")
+    within = by_power(values, limits=limits_from(["utilization>=19.5"]))
+    assert [(each.name, each.place) for each in within] == [
+        ("full", 1),
+        ("none", 2),
+        ("both", 3),
+        ("short", 4),
+    ]
 
 
 def test_objectives_are_read() -> None:
@@ -192,7 +223,7 @@ def test_winners_of_two_runs() -> None:
         "a": {"utilization": [12.0, 10.0]},
         "b": {"utilization": [11.0, 10.5]},
     }
-    shares = winners(samples, [UTILIZATION])
+    shares = winners(samples, partial(judged, objectives=[UTILIZATION]))
     assert shares["a"] == pytest.approx(3 / 4, abs=0.05)
     assert sum(shares.values()) == pytest.approx(1)
 
@@ -206,13 +237,12 @@ def test_equal_settings_share_the_win_and_a_setting_outside_a_limit_has_none() -
         "utilization": [20.0, 20.0, 20.0],
         "queue_delay_mean": [50.0, 60.0, 70.0],
     }
-    shares = winners(
-        {"a": run, "b": dict(run), "slow": slow}, [UTILIZATION], limits_from(["queue_delay_mean<=9"])
-    )
+    judge = partial(judged, objectives=[UTILIZATION], limits=limits_from(["queue_delay_mean<=9"]))
+    shares = winners({"a": run, "b": dict(run), "slow": slow}, judge)
     assert shares == pytest.approx({"a": 0.5, "b": 0.5, "slow": 0.0}, abs=0.03)
     assert shares["slow"] == 0
     with pytest.raises(UsageError, match="different numbers of runs"):
-        winners({"a": run, "b": {"utilization": [1.0]}}, [UTILIZATION])
+        winners({"a": run, "b": {"utilization": [1.0]}}, judge)
 
 
 def test_chosen_settings_run_again_as_compare_would_run_them(tmp_path: Path) -> None:

@@ -1,0 +1,166 @@
+"""What is advised, by made-up values: each table has one thing to see."""
+
+import pytest
+
+from bentpipe.advice import Candidate, Decision, Rule, decide, front, sentences
+from bentpipe.fresh import Samples
+from bentpipe.judging import Limit, Objective, limits_from
+
+OBJECTIVES = (Objective("utilization", "max"), Objective("queue_delay_mean", "min"))
+RED = Candidate("RED 4", "red", "present")
+DROPTAIL = Candidate("droptail", "droptail", "reference")
+TABLE = {"algorithm": '"avqred"', "min_th": "20", "max_th": "60"}
+AVQRED = Candidate("avqred tuned", "avqred", "tuned", TABLE)
+GKVQ = Candidate("gkvq tuned", "gkvq", "tuned", {"algorithm": '"gkvq"', "theta": "0.97"})
+# What the seeds have in common: all candidates meet the same traffic.
+TRAFFIC = (-0.3, 0.1, 0.0, 0.25, -0.15, 0.1)
+
+
+def made(**settings: tuple[float, float]) -> dict[str, dict[str, list[float | None]]]:
+    """Return six runs of each setting around a utilization and a delay: common traffic, and some noise."""
+    found: dict[str, dict[str, list[float | None]]] = {}
+    for index, (name, (utilization, delay)) in enumerate(settings.items()):
+        noise = [0.01 * (((index + 2) * (run + 3)) % 5 - 2) for run in range(6)]
+        found[name.replace("_", " ")] = {
+            "utilization": [
+                utilization * (1 + 0.02 * each) + own for each, own in zip(TRAFFIC, noise, strict=True)
+            ],
+            "queue_delay_mean": [
+                delay * (1 + 0.1 * each) + own for each, own in zip(TRAFFIC, noise, strict=True)
+            ],
+        }
+    return found
+
+
+def told(
+    candidates: list[Candidate], samples: Samples, *limits: str
+) -> tuple[Decision, dict[str, list[str]]]:
+    decision = decide(candidates, samples, Rule(OBJECTIVES, tuple(limits_from(limits))))
+    return decision, sentences(decision, candidates, 6)
+
+
+def test_a_clear_winner() -> None:
+    samples = made(
+        RED_4=(19.9, 31.0), droptail=(20.0, 800.0), avqred_tuned=(19.8, 18.0), gkvq_tuned=(18.0, 25.0)
+    )
+    decision, words = told([RED, DROPTAIL, AVQRED, GKVQ], samples)
+    assert (decision.answer, decision.first, decision.alike) == ("avqred tuned", "avqred tuned", ())
+    assert decision.shares["avqred tuned"] == 1
+    assert words["answer"] == [
+        "Use avqred with min_th = 20, max_th = 60. Against RED 4, which is there now: utilization 19.9 → 19.8"
+        " Mbit/s (−0.49 %, 95 % interval −0.57 to −0.42); queueing delay 31 → 18 ms (−41.9 %, 95 %"
+        " interval −42.8 to −41.1)."
+    ]
+    assert words["sure"] == ["avqred tuned is first in 100 % of the resamples of 6 fresh seeds."]
+    worst = decision.cells["droptail"]["queue_delay_mean"]
+    assert worst.certain
+    assert worst.behind is not None
+    assert worst.behind.mean == pytest.approx(782, abs=1)
+    assert decision.cells["avqred tuned"]["queue_delay_mean"].behind is None
+
+
+def test_the_present_setting_may_be_the_best() -> None:
+    samples = made(RED_4=(19.9, 15.0), droptail=(20.0, 800.0), avqred_tuned=(19.0, 18.0))
+    decision, words = told([RED, DROPTAIL, AVQRED], samples)
+    assert decision.answer == "RED 4"
+    assert decision.changes == ()
+    assert words["answer"] == [
+        "Keep RED 4, which is there now: the judge puts none of 2 other candidates before it."
+    ]
+
+
+def test_what_cannot_be_told_apart_is_said_and_the_simpler_one_advised() -> None:
+    """The same values but for noise: of three parameters and one, the latter."""
+    samples = made(RED_4=(19.9, 31.0), avqred_tuned=(19.8, 18.0), gkvq_tuned=(19.8, 18.0))
+    three = Candidate("avqred tuned", "avqred", "tuned", {**TABLE, "alpha": "0.1"})
+    decision, words = told([RED, three, GKVQ], samples)
+    assert {decision.first, *decision.alike} == {"avqred tuned", "gkvq tuned"}
+    assert decision.answer == "gkvq tuned"
+    assert words["answer"][0].startswith("Use gkvq with theta = 0.97. Against RED 4")
+    assert "cannot be told apart" in words["sure"][1]
+
+
+def test_a_close_call_is_called_one() -> None:
+    """Shorter here, fuller there: which comes first hangs on third ones, and on the seeds."""
+    samples = made(avqred_tuned=(19.8, 18.0), gkvq_tuned=(19.0, 14.0), RED_4=(19.2, 16.0))
+    noisy = {name: dict(mine) for name, mine in samples.items()}
+    noisy["RED 4"]["queue_delay_mean"] = [10.0, 25.0, 11.0, 24.0, 12.0, 14.0]
+    decision, words = told([RED, AVQRED, GKVQ], noisy)
+    assert 0.05 < decision.shares[decision.first] < 0.9
+    assert any("close call" in line for line in words["sure"])
+
+
+def test_limits_come_before_ranks() -> None:
+    samples = made(
+        RED_4=(19.9, 31.0), droptail=(20.0, 800.0), avqred_tuned=(19.8, 18.0), gkvq_tuned=(18.0, 11.0)
+    )
+    decision, _ = told([RED, DROPTAIL, AVQRED, GKVQ], samples, "queue_delay_mean<=12")
+    assert decision.answer == "gkvq tuned"
+    assert decision.kept
+
+
+def test_a_limit_that_nothing_keeps_is_said() -> None:
+    samples = made(RED_4=(19.9, 31.0), avqred_tuned=(19.8, 18.0), gkvq_tuned=(18.0, 11.0))
+    decision, words = told([RED, AVQRED, GKVQ], samples, "queue_delay_mean<=5")
+    assert (decision.answer, decision.kept) == ("gkvq tuned", False)
+    assert words["answer"][1] == "No candidate keeps queue_delay_mean <= 5 ms; nearest comes gkvq tuned."
+
+
+def test_the_winners_curse() -> None:
+    """What the search saw of gkvq was luck: it is judged by the fresh runs alone, and both figures stay."""
+    lucky = Candidate(
+        "gkvq tuned", "gkvq", "tuned", GKVQ.table, {"utilization": 19.9, "queue_delay_mean": 9.0}, 100
+    )
+    samples = made(RED_4=(19.9, 31.0), avqred_tuned=(19.8, 18.0), gkvq_tuned=(19.5, 24.0))
+    decision, _ = told([RED, AVQRED, lucky], samples)
+    assert decision.answer == "avqred tuned"
+    cell = decision.cells["gkvq tuned"]["queue_delay_mean"]
+    assert cell.searched == 9.0
+    assert cell.found.mean == pytest.approx(24.0, abs=0.1)
+
+
+def test_behind_the_pep_and_doubtful_settings_are_warned_of_once() -> None:
+    codel = Candidate(
+        "codel tuned", "codel", "tuned", {"algorithm": '"codel"'}, behind_pep=True, warnings=("hm",)
+    )
+    samples = made(RED_4=(19.9, 31.0), codel_tuned=(18.0, 40.0), gkvq_tuned=(17.0, 50.0))
+    _, words = told([RED, codel, GKVQ], samples)
+    assert words["warnings"][0].startswith("codel tuned: Drops behind the PEP")
+    assert words["warnings"][1:] == ["codel tuned: hm"]
+
+
+def test_the_front_by_hand() -> None:
+    """c is beaten by b in both, d by a in one and equal in the other, e has no delay."""
+    values: dict[str, dict[str, float | None]] = {
+        "a": {"utilization": 20.0, "queue_delay_mean": 30.0},
+        "b": {"utilization": 19.0, "queue_delay_mean": 10.0},
+        "c": {"utilization": 18.0, "queue_delay_mean": 12.0},
+        "d": {"utilization": 20.0, "queue_delay_mean": 31.0},
+        "e": {"utilization": 21.0, "queue_delay_mean": None},
+    }
+    assert front(values, OBJECTIVES) == ["a", "b"]
+    assert [
+        each.name for each in Rule(OBJECTIVES, (Limit("queue_delay_mean", "<=", 20.0),)).pick(values)
+    ] == ["b"]
+    # No point keeps this limit, so all are judged, the nearest first.
+    assert Rule(OBJECTIVES, (Limit("queue_delay_mean", "<=", 9.0),)).pick(values)[0].name == "b"
+
+
+def test_the_middle_of_the_front_is_picked_whatever_is_behind_it() -> None:
+    """Three points on the front; many that are beaten crowd around one end and change nothing."""
+    values: dict[str, dict[str, float | None]] = {
+        "full": {"utilization": 20.0, "queue_delay_mean": 40.0},
+        "middle": {"utilization": 19.5, "queue_delay_mean": 20.0},
+        "short": {"utilization": 17.0, "queue_delay_mean": 10.0},
+    }
+    crowd: dict[str, dict[str, float | None]] = {
+        f"beaten {n}": {"utilization": 17.0 - 0.1 * n, "queue_delay_mean": 10.0 + n} for n in range(9)
+    }
+    del crowd["beaten 0"]
+    assert Rule(OBJECTIVES).pick({**crowd, **values})[0].name == "middle"
+
+
+def test_a_setting_is_written_as_a_scenario_has_it() -> None:
+    assert AVQRED.toml == '[setting."avqred tuned"]\nalgorithm = "avqred"\nmin_th = 20\nmax_th = 60'
+    assert AVQRED.override == 'setting."avqred tuned"={ algorithm = "avqred", min_th = 20, max_th = 60 }'
+    assert (DROPTAIL.toml, DROPTAIL.override, AVQRED.parameters, DROPTAIL.parameters) == ("", "", 2, 0)

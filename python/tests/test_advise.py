@@ -1,0 +1,176 @@
+"""Advice from beginning to end, with a budget of seconds."""
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from conftest import Command
+
+import bentpipe as bp
+from bentpipe.advice import Candidate
+from bentpipe.advising import BEHIND, PLAIN, Advising, _round_trip
+from bentpipe.cli import cli
+from bentpipe.errors import ScenarioError, UsageError
+
+SHORT = {"run.duration": "5 s", "run.warmup": "2 s"}
+AQMS = ["gkvq", "fq_codel"]
+
+
+def small(out: Path, **more: Any) -> bp.Advice:  # noqa: ANN401
+    return bp.advise(
+        "small-gateway", AQMS, out=out, **{"set": SHORT, "trials": 4, "search_runs": 1, "runs": 3, **more}
+    )
+
+
+@pytest.fixture(scope="module")
+def advice(tmp_path_factory: pytest.TempPathFactory) -> bp.Advice:
+    return small(tmp_path_factory.mktemp("advice") / "whole")
+
+
+def test_all_candidates_meet_the_same_fresh_seeds(advice: bp.Advice) -> None:
+    found = advice.found
+    names = {each["setting"] for each in found["candidates"]}
+    assert names == {"gkvq tuned", "fq_codel", "red", "droptail"}
+    assert advice.answer in names
+    seeds = found["seeds"]
+    assert [len(each) for each in seeds.values()] == [1, 3, 3]
+    assert len({*seeds["search"], *seeds["again"], *seeds["fresh"]}) == 7
+    assert sum(each["first_in"] for each in found["candidates"]) == pytest.approx(1)
+    behind = {each["setting"] for each in found["candidates"] if each["behind_pep"]}
+    assert behind == {"fq_codel"}
+    assert any("Drops behind the PEP" in line for line in found["words"]["warnings"])
+
+
+def test_figures_are_those_of_compare(advice: bp.Advice) -> None:
+    """What compare finds on the fresh seeds, under the setting as it is to be pasted."""
+    tuned = next(each for each in advice.found["candidates"] if each["setting"] == "gkvq tuned")
+    inside = ", ".join(f"{key} = {value}" for key, value in tuned["table"].items())
+    scenario = bp.load("small-gateway", {**SHORT, 'setting."gkvq tuned"': f"{{ {inside} }}"})
+    result = bp.compare(scenario, ["gkvq tuned", "red"], runs=3, seed=advice.found["seeds"]["fresh"][0])
+    for row in result.table().iter_rows(named=True):
+        each = next(each for each in advice.found["candidates"] if each["setting"] == row["setting"])
+        if row["metric"] in each["metrics"]:
+            assert each["metrics"][row["metric"]]["mean"] == pytest.approx(row["mean"])
+            assert each["metrics"][row["metric"]]["ci95"] == pytest.approx(row["ci95"])
+
+
+def test_what_is_to_be_pasted_can_be(advice: bp.Advice, tmp_path: Path) -> None:
+    words = shlex.split(advice.command)
+    assert words[:3] == ["bentpipe", "compare", "small-gateway"]
+    tuned = next(each for each in advice.found["candidates"] if each["setting"] == "gkvq tuned")
+    candidate = Candidate("gkvq tuned", "gkvq", "tuned", tuned["table"])
+    path = tmp_path / "mine.toml"
+    path.write_text(f"{bp.load('small-gateway').text}\n{candidate.toml}\n", encoding="utf-8")
+    pasted = bp.load(path).with_setting("gkvq tuned").effective()
+    given = bp.load("small-gateway", [candidate.override]).with_setting("gkvq tuned").effective()
+    assert [(row["key"], row["value"]) for row in pasted] == [(row["key"], row["value"]) for row in given]
+
+
+def test_an_interrupted_one_comes_to_the_same(advice: bp.Advice, tmp_path: Path) -> None:
+    left = [3, 9, 14]
+
+    def interrupt(done: int, total: int, failed: int) -> None:
+        del done, total, failed
+        counted[0] += 1
+        if counted[0] == left[0]:
+            left.pop(0)
+            raise KeyboardInterrupt
+
+    while left:
+        counted = [0]
+        with pytest.raises(KeyboardInterrupt):
+            small(tmp_path / "again", told=interrupt, jobs=1)
+    again = small(tmp_path / "again", jobs=1)
+    clock = {"seconds", "finished"}
+    assert {k: v for k, v in again.found.items() if k not in clock} == {
+        k: v for k, v in advice.found.items() if k not in clock
+    }
+
+
+def test_the_page_is_complete_and_offline(advice: bp.Advice) -> None:
+    html = (advice.folder / "report.html").read_text(encoding="utf-8")
+    assert advice.found["words"]["headline"][0] in html.replace("&#34;", '"')
+    for each in advice.found["candidates"]:
+        assert each["setting"] in html
+    assert "http" not in html
+    assert "src=" not in html
+
+
+def test_the_command_prints_the_answer_or_json(tmp_path: Path) -> None:
+    words = [
+        "advise",
+        "small-gateway",
+        "--duration",
+        "5 s",
+        "--aqms",
+        "gkvq",
+        "--trials",
+        "2",
+        "--search-runs",
+    ]
+    words += ["1", "--runs", "2", "--out", str(tmp_path / "a"), "--metrics", "utilization,queue_delay_mean"]
+    words += ["--limit", "queue_delay_p95<=400"]
+    done = CliRunner().invoke(cli, [*words, "--format", "json"])
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert (found["judge"], found["limits"][0]["bound"]) == ("rank", 400)
+    assert all(each["power"] is None for each in found["candidates"])
+    done = CliRunner().invoke(cli, words)
+    assert found["words"]["sure"][0].split()[0] in done.stdout
+    assert "queue_delay_p95 <= 400 ms" in " ".join(done.stdout.split())
+
+
+def test_the_short_lists_are_there_and_act_where_they_should() -> None:
+    """Ahead of a PEP nothing that must drop behind it; without one, what rules the head of the queue too."""
+    gateway, plain = bp.load("byun2007-gateway"), bp.load("red-dumbbell")
+    assert not any(gateway.with_setting(name).behind_pep for name in BEHIND)
+    assert set(PLAIN) <= set(plain.setting_names)
+    assert gateway.with_setting("codel").behind_pep
+    assert Advising.plan("red-dumbbell", trials=1).aqms == PLAIN
+    assert Advising.plan("small-gateway", trials=1).aqms == BEHIND
+
+
+def test_the_round_trip_by_hand() -> None:
+    """There and back: 15 + 250 + 15 ms; and 52 to 102 ms."""
+    assert _round_trip(bp.load("red-dumbbell")) == pytest.approx(0.56)
+    assert _round_trip(bp.load("byun-generic")) == pytest.approx(0.154)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"runs": 1}, "--runs 1: allowed: from 2 to 1000"),
+        ({"trials": 0}, "--trials 0: allowed: from 1"),
+        ({"metrics": "utilisation"}, 'there is no metric "utilisation"; did you mean utilization'),
+        ({"limits": ["queue_delay_p95"]}, "found no bound; allowed: METRIC<=NUMBER"),
+        ({"set": {"run.duraton": "5 s"}}, "duraton"),
+    ],
+)
+def test_what_makes_no_sense_is_said_before_anything_runs(
+    more: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises((UsageError, ScenarioError), match=message):
+        small(tmp_path / "a", **more)
+    assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["redd"], 'there is no AQM "redd"; did you mean red'),
+        (["red", "red"], "--aqms red: found twice"),
+        ([], "--aqms: found none"),
+    ],
+)
+def test_aqms_that_make_no_sense(names: list[str], message: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=message):
+        bp.advise("small-gateway", names, out=tmp_path / "a")
+
+
+def test_a_message_and_no_traceback(bentpipe: Command) -> None:
+    done = bentpipe("advise", "small-gateway", "--aqms", "nonsense", check=2)
+    assert done.stderr.startswith('error: --aqms: there is no AQM "nonsense"')
+    assert "Traceback" not in done.stderr
