@@ -89,7 +89,7 @@ def open_storage(where: str | Path) -> BaseStorage:
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:
         if "://" in text:
-            return RDBStorage(text)
+            return _database(text)
         return JournalStorage(JournalFileBackend(text))
     except Exception as error:  # Every database has exceptions of its own.
         reason = str(error.strerror if isinstance(error, OSError) else error).strip().splitlines()
@@ -97,6 +97,37 @@ def open_storage(where: str | Path) -> BaseStorage:
             f"--storage {text}: cannot be opened: {reason[0] if reason else type(error).__name__};"
             " allowed: a file, sqlite:///FILE, or another database's URL whose driver is installed"
         ) from None
+
+
+def _database(url: str) -> RDBStorage:
+    """Open a database, so that of two processes that want the same trial one gets it."""
+    for pause in (0.2, 1.0, 5.0, None):
+        try:
+            storage = RDBStorage(url)
+        except Exception as error:
+            # Two that make its tables at once get in each other's way; one of them succeeds.
+            if pause is None or not any(
+                each in str(error) for each in ("already exists", "locked", "UNIQUE")
+            ):
+                raise
+            time.sleep(pause)
+        else:
+            break
+    if storage.engine.dialect.name == "sqlite":
+        from sqlalchemy import event
+
+        # By default SQLite's driver begins a transaction at its first write, so that two may have read the
+        # same state before; SQLAlchemy's documentation has this way to begin it at once, and locked.
+        def connected(connection: Any, _: object) -> None:  # noqa: ANN401
+            connection.isolation_level = None
+
+        def begun(connection: Any) -> None:  # noqa: ANN401
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+        event.listen(storage.engine, "connect", connected)
+        event.listen(storage.engine, "begin", begun)
+        storage.engine.dispose()
+    return storage
 
 
 class Ledger:

@@ -29,6 +29,8 @@ FEWEST = 3
 """Runs of a trial before it may be stopped."""
 WILCOXON = 0.1
 """P-value below which a search for one objective stops a trial."""
+_MANY = 50
+"""Complete trials, of which a tenth says which parameters matter."""
 
 Values = tuple[float | None, ...]
 
@@ -106,6 +108,20 @@ class Search:
             memory = _memory(there[each.number].system_attrs)
             found.append(Proposal(shares, self.space.point(shares), memory))
         return found
+
+    def importance(self, trials: Sequence[Trial]) -> dict[str, float]:
+        """Return how much each parameter matters for the best tenth of the trials, as shares of 1.
+
+        Optuna's PED-ANOVA (Watanabe, Bansal & Hutter 2023), which needs no other package; of several
+        objectives, the best are those in front. Empty with fewer than fifty trials, or for a grid.
+        """
+        complete = [each for each in trials if each.outcome == COMPLETE]
+        if self.sampler == "grid" or len(complete) < _MANY or len(self.space.names) < 2:
+            return {}
+        found = optuna.importance.get_param_importances(
+            self._study(complete), evaluator=optuna.importance.PedAnovaImportanceEvaluator()
+        )
+        return {name: float(found[name]) for name in self.space.names if name in found}
 
     def _sampler(self, generation: int) -> BaseSampler:
         seed = (self.seed * 1_000_003 + generation) % 2**32

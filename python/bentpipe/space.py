@@ -144,6 +144,11 @@ class Space:
         effective = {row["key"]: row for row in base.effective()}
         prefix, algorithm = _table(effective, aqm)
         known = {entry["name"]: entry for entry in json.loads(_core.registry())["aqms"]}
+        if algorithm not in known and prefix.endswith("scheduler"):
+            raise UsageError(
+                f"--aqm {aqm}: {algorithm} is a scheduler, whose parameters a setting cannot have;"
+                f" allowed: {', '.join(_tunable(known))}, or a setting of one"
+            )
         if algorithm not in known:
             raise UsageError(
                 f"--aqm {aqm}: is no AQM with parameters to search; allowed: {', '.join(_tunable(known))},"
@@ -313,15 +318,11 @@ def _table(effective: Mapping[str, Mapping[str, str]], aqm: str) -> tuple[str, s
         for preset in entry["presets"]
     }
     for key, row in effective.items():
+        # A scheduler's setting has droptail beside it.
+        if key.endswith(".scheduler.algorithm") and row["origin"] == "setting":
+            return key.rpartition(".")[0], row["value"]
+    for key, row in effective.items():
         prefix, _, last = key.rpartition(".")
-        if last == "algorithm" and row["origin"] == "setting" and prefix.endswith("aqm"):
-            # A scheduler's setting leaves droptail beside it.
-            other = [
-                k
-                for k, each in effective.items()
-                if k.endswith("scheduler.algorithm") and each["origin"] == "setting"
-            ]
-            return (prefix, row["value"]) if not other else (other[0], effective[other[0]]["value"])
         if last == "preset" and row["origin"] == "setting" and row["value"] in presets:
             return prefix, presets[row["value"]]
     for key, row in effective.items():

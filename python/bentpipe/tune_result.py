@@ -11,6 +11,7 @@ from bentpipe import files
 from bentpipe.errors import ResultError
 from bentpipe.judging import Objective
 from bentpipe.statistics import Summary, summarise
+from bentpipe.store import REPORT
 from bentpipe.wording import measured, plural, quantity
 
 __all__ = ["AS_GIVEN", "BEST", "DEFAULTS", "JUDGES", "TRIALS", "TUNE", "TuneResult", "open_tune"]
@@ -175,6 +176,14 @@ class TuneResult:
         self.frame().write_parquet(buffer, compression="zstd")
         files.write(self.folder / TRIALS, buffer.getvalue())
         files.write(self.folder / BEST, self.best().encode())
+        self.report()
+
+    def report(self, path: str | Path | None = None) -> Path:
+        """Write the report as one HTML file that opens offline, by default here; return its path."""
+        from bentpipe.pages import write_page
+        from bentpipe.tune_report import tune_page
+
+        return write_page(self.folder / REPORT if path is None else Path(path), tune_page(self))
 
 
 def open_tune(folder: str | Path) -> TuneResult:

@@ -500,6 +500,7 @@ class _Work:
             "scenario": {
                 "name": given.name,
                 "title": given.title,
+                "description": given.description,
                 "source": given.source,
                 "warmup": given.warmup,
                 "duration": given.duration,
@@ -553,6 +554,7 @@ class _Work:
             },
             "fresh": {name: dict(of) for name, of in samples.items()},
             "figures": [each.row() for each in rows],
+            "importance": plan.search.importance(trials),
         }
 
 

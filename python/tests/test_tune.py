@@ -2,22 +2,30 @@
 
 import json
 import math
+import os
 import random
+import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
+from click.testing import CliRunner
 
 from bentpipe import TuneResult, _core, open_tune
+from bentpipe.cli import cli
 from bentpipe.dataset import Run
-from bentpipe.errors import UsageError
+from bentpipe.errors import ScenarioError, UsageError
+from bentpipe.judging import objectives_from
+from bentpipe.ledger import COMPLETE, Proposal, Trial
 from bentpipe.metrics import METRICS
+from bentpipe.search import FEWEST, Search, front
 from bentpipe.space import Space
-from bentpipe.tuning import tune
+from bentpipe.tuning import Tuning, tune
 from bentpipe.workers import Outcome
 
 TWO = "utilization:max,queue_delay_mean:min"
@@ -49,6 +57,12 @@ class Known:
 
     def close(self) -> None:
         """Hold nothing."""
+
+
+@pytest.fixture(autouse=True)
+def _not_on_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do not wait for the disk: hundreds of small writes take longer than what is tested."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
 def noise(*key: object) -> float:
@@ -206,3 +220,262 @@ def test_help_does_not_import_optuna() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=False)
     assert done.returncode == 0
+
+
+def trial(number: int, *runs: tuple[float, float]) -> Trial:
+    """Return a complete trial with the values of its runs, of the seeds 1, 2, …."""
+    known = dict(enumerate(runs, 1))
+    return Trial(number, Proposal({}, {}, {}), COMPLETE, known, "", "", waiting=False, id=number)
+
+
+def test_the_front_by_hand() -> None:
+    objectives = objectives_from(TWO)
+    # More utilization and less delay are better: 1 is worse than 0 in both, 3 worse than 2 in one.
+    trials = [trial(0, (3, 3)), trial(1, (2, 4)), trial(2, (1, 1)), trial(3, (1, 2)), trial(4, (3, 3))]
+    assert [each.number for each in front(trials, objectives)] == [0, 2, 4]
+
+
+def test_a_trial_is_stopped_only_where_it_is_certainly_worse_in_every_objective() -> None:
+    search = Search(Space.of("small-gateway", "red", vary=VARY, fix=FIX), objectives_from(TWO))
+    values = [(10.0, 20.0), (12.0, 22.0), (11.0, 21.0)]
+    member = trial(0, *values)
+
+    def verdict(worse: tuple[float, ...], slower: tuple[float, ...], looks: int = 1) -> str | None:
+        pairs = zip(values, worse, slower, strict=True)
+        runs = {seed: (a - x, b + y) for seed, ((a, b), x, y) in enumerate(pairs, 1)}
+        return search.verdict(runs, [member], looks)
+
+    # Differences 1, 2, 3: mean 2, standard error 1 / sqrt 3, t = 3.46 with 2 degrees of freedom, one-sided
+    # p = 0.037; with 5, 6, 7 t = 10.4, p = 0.0046. The larger of the two decides.
+    assert verdict((5, 6, 7), (1, 2, 3)) is not None
+    assert verdict((5, 6, 7), (1, 2, 3), looks=2) is None
+    assert verdict((5, 6, 7), (5, 6, 7), looks=2) is not None
+    assert verdict((5, 6, 7), (-5, -6, -7)) is None
+    assert verdict((5, 6, 7), (0, 0, 0)) is None
+    # Two runs are too few, however far apart.
+    assert search.verdict({1: (0.0, 99.0), 2: (0.0, 99.0)}, [member], 1) is None
+
+
+def test_hardly_any_trial_that_is_as_good_as_the_front_is_stopped() -> None:
+    search = Search(Space.of("small-gateway", "red", vary=VARY, fix=FIX), objectives_from(TWO))
+    stopped = 0
+    for number in range(300):
+        values = [
+            tuple((noise(number, who, seed, 0), noise(number, who, seed, 1)) for seed in range(5))
+            for who in range(3)
+        ]
+        before = [trial(place, *of) for place, of in enumerate(values[:2])]
+        mine = dict(enumerate(values[2], 1))
+        looks = [dict(list(mine.items())[:count]) for count in (3, 4)]
+        stopped += any(search.verdict(runs, before, len(looks)) is not None for runs in looks)
+    # 5 % is the bound; two objectives of independent noise make it far less.
+    assert stopped <= 0.05 * 300
+
+
+def far(x: float, y: float, seed: int) -> tuple[float, float]:
+    """Two bowls with hardly any noise of a trial's own: what is worse is seen soon."""
+    a, b = bowls(x, y, seed)
+    return a + 0.002 * noise(x, y, seed, "a"), b + 0.002 * noise(x, y, seed, "b")
+
+
+def test_pruning_spares_runs_and_leaves_the_front_alone(tmp_path: Path) -> None:
+    workers = Known(far)
+    result = known(tmp_path / "a", workers=workers, trials=40, runs=8)
+    stopped = {each["number"] for each in result.found["trials"] if each["outcome"] == "stopped"}
+    spared = result.found["runs"]["spared"]
+    assert spared > 20
+    assert not stopped & set(result.found["front"])
+    in_search = [run for run in workers.runs if run[1] == "red" and run[2] < 1000]
+    assert len(in_search) == 40 * 8 - spared
+    # Each was worse than the front in truth too: finished, it would have had no place in it.
+    whole = known(tmp_path / "b", far, trials=40, runs=8, pruning=False)
+    assert whole.found["runs"]["spared"] == 0
+    assert not stopped & {
+        number for number in whole.found["front"] if whole.found["trials"][number] in result.found["trials"]
+    }
+
+
+def test_every_sampler_goes_on_as_if_never_interrupted(tmp_path: Path) -> None:
+    for sampler in ("nsga2", "random", "grid"):
+        options: dict[str, Any] = {"sampler": sampler, "trials": 25, "runs": 2, "generation": 6, "fresh": 2}
+        whole = known(tmp_path / sampler, **options)
+        with pytest.raises(KeyboardInterrupt):
+            known(tmp_path / f"{sampler} cut", workers=Known(bowls, die_after=30), **options)
+        assert known(tmp_path / f"{sampler} cut", **options).found["trials"] == whole.found["trials"]
+        # A population of NSGA-II may have the same child twice.
+        points = {json.dumps(each["point"]) for each in whole.found["trials"]}
+        assert len(points) == 25 or sampler == "nsga2"
+
+
+def test_the_rank_rule_on_a_grid_and_the_best_run_again(tmp_path: Path) -> None:
+    workers = Known(bowls)
+    vary = ("w_q=0.001,0.01,0.1", "max_p=0.1,0.55,1")
+    result = known(tmp_path / "a", workers=workers, judge="rank", vary=vary, trials=None, runs=3)
+    assert [each["point"] for each in result.found["trials"]][:2] == [
+        {"w_q": "0.001", "max_p": "0.1"},
+        {"w_q": "0.001", "max_p": "0.55"},
+    ]
+    assert len(result.found["trials"]) == 9
+    # In the middle the shares are (0.5, 0.5), 0.2 from both centres: second to the ends' nearer one in none.
+    order = result.found["order"]
+    assert order[0]["trial"] == 4
+    assert order[0]["total"] == 2**1 + 2**1
+    assert result.found["again"][0]["trial"] == result.found["winner"] == 4
+    assert len(result.found["again"]) == 3
+    seeds = [run[2] for run in workers.runs]
+    again, fresh = set(result.found["seeds_again"]), set(result.found["seeds_fresh"])
+    assert not again & fresh
+    assert not (again | fresh) & set(result.found["seeds"])
+    assert set(seeds) == again | fresh | set(result.found["seeds"])
+
+
+def test_the_search_flatters_its_winner_and_fresh_seeds_do_not(tmp_path: Path) -> None:
+    def flat(x: float, y: float, seed: int) -> tuple[float, float]:
+        return noise(x, y, seed), 0.0
+
+    result = known(tmp_path / "a", flat, metrics="utilization:max", trials=40, runs=3, fresh=40)
+    row = result.figures().row(0, named=True)
+    # The best of forty means of three: some 2.2 / sqrt 3 above the truth, which is 0.
+    assert row["searched"] > 0.8
+    assert abs(row["mean"]) < 3.5 / math.sqrt(40)
+    assert row["p_holm"] > 0.01
+
+
+SHARED: dict[str, Any] = {"trials": 16, "generation": 8, "runs": 2, "fresh": 2}
+TWO_PROCESSES = """
+import sys, time
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+from test_tune import SHARED, Known, bowls, known
+class Slow(Known):
+    jobs = 1
+    def results(self, runs):
+        for each in super().results(runs):
+            time.sleep(0.004)
+            yield each
+result = known(Path(sys.argv[1]), workers=Slow(bowls), storage=sys.argv[2], **SHARED)
+print(len(result.found["trials"]))
+"""
+
+
+def start(folder: Path, storage: str) -> "subprocess.Popen[str]":
+    code = TWO_PROCESSES.format(tests=str(Path(__file__).parent))
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", code, str(folder), storage],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("kind", ["journal", "sqlite"])
+def test_two_processes_share_a_study(tmp_path: Path, kind: str) -> None:
+    storage = str(tmp_path / "study") if kind == "journal" else f"sqlite:///{tmp_path / 'study.db'}"
+    both = [start(tmp_path / name, storage) for name in ("a", "b")]
+    for each in both:
+        out, err = each.communicate(timeout=60)
+        assert (out, err) == ("16\n", "")
+    alone = known(tmp_path / "alone", **SHARED)
+    found = [open_tune(tmp_path / name).found for name in ("a", "b")]
+    assert found[0]["trials"] == found[1]["trials"] == alone.found["trials"]
+    assert found[0]["winner"] == found[1]["winner"] == alone.found["winner"]
+    counts = []
+    for name in ("a", "b"):
+        table = pl.read_parquet(tmp_path / name / "data", hive_partitioning=True)
+        counts.append(len(table.filter((pl.col("setting") == "red") & (pl.col("seed") < 1000))))
+    # Nothing is simulated by both, and neither leaves all to the other.
+    assert sum(counts) == 32
+    assert min(counts) > 0
+
+
+def test_what_a_killed_process_has_left_is_repeated(tmp_path: Path) -> None:
+    storage = str(tmp_path / "study")
+    killed = start(tmp_path / "a", storage)
+    deadline = time.monotonic() + 30
+    while not (tmp_path / "study").exists() or (tmp_path / "study").stat().st_size < 10_000:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    killed.kill()
+    killed.communicate()
+    # A lock that it may have held is Optuna's to break, after half a minute; here nobody else wants it.
+    (tmp_path / "study.lock").unlink(missing_ok=True)
+    result = known(tmp_path / "b", storage=storage, **SHARED)
+    assert result.found["trials"] == known(tmp_path / "alone", **SHARED).found["trials"]
+
+
+def test_going_on_with_something_else_is_refused(tmp_path: Path) -> None:
+    known(tmp_path / "a", trials=2, runs=1, fresh=2)
+    refused: list[tuple[dict[str, Any], str]] = [
+        ({"runs": 2}, "begun with another seeds: found 1, 1, now 1, 2; allowed: the same, or another"),
+        ({"metrics": "utilization:max"}, "another objectives: found utilization:max, queue_delay_mean:min"),
+        ({"generation": 5}, "another generation: found 10, now 5"),
+        ({"vary": ("w_q=0.001:0.05:log", "max_p=0.1:1")}, "another space: found"),
+        ({"sampler": "random"}, "another sampler: found tpe, now random"),
+    ]
+    for options, message in refused:
+        with pytest.raises(UsageError, match=re.escape(message)):
+            known(tmp_path / "a", **({"trials": 2, "runs": 1, "fresh": 2} | options))
+    storage = str(tmp_path / "a" / "study.journal")
+    with pytest.raises(UsageError, match="another scenario: found"):
+        known(tmp_path / "b", trials=2, runs=1, fresh=2, storage=storage, set={"run.duration": "20 s"})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--aqm", "droptail"], "droptail has no parameters to search"),
+        (["--aqm", "fq_codel"], "fq_codel is a scheduler, whose parameters a setting cannot have"),
+        (["--aqm", "read"], "read"),
+        (["--vary", "w_g=0.1:0.2"], "--vary w_g: is no parameter of red; did you mean w_q?"),
+        (
+            ["--vary", "w_q=0.2:0.1"],
+            "found the ends 0.2 and 0.1; allowed: two above zero, the lower one first",
+        ),
+        (["--vary", "w_q=0.1:0.2:8"], "found no range; allowed: a range as 0.01:0.2"),
+        (["--vary", "w_q"], "--vary w_q: found no KEY=VALUE"),
+        (["--fix", "w_q=0.1", "--vary", "w_q=0.1:0.2"], "--vary w_q: found fixed as well"),
+        (["--fix", "max_th=10", "--vary", "min_th=11:20"], "but must be below max_th, which is 10"),
+        (["--trials", "0"], "--trials 0: allowed: from 1 to"),
+        (["--runs", "0"], "--runs 0: allowed: from 1 to"),
+        (["--generation", "0"], "--generation 0: at least 1 is needed"),
+        (["--storage", "postgres9://x/y"], "cannot be opened"),
+        (["--storage", "/nowhere/study"], "--storage /nowhere/study: cannot be opened: No such file"),
+        (["--metrics", "utilisation:max"], "did you mean utilization"),
+    ],
+)
+def test_messages(tmp_path: Path, options: list[str], message: str) -> None:
+    given = ["tune", "small-gateway", "--out", str(tmp_path / "out"), "--jobs", "1"]
+    for option, value in (
+        ("--aqm", "red"),
+        ("--metrics", "utilization:max"),
+        ("--trials", "1"),
+        ("--runs", "1"),
+    ):
+        given += [] if option in options else [option, value]
+    with pytest.raises((UsageError, ScenarioError), match=re.escape(message)):
+        CliRunner().invoke(cli, [*given, *options], catch_exceptions=False)
+
+
+def test_the_command_prints_its_result(tmp_path: Path) -> None:
+    given = ["tune", "small-gateway", "--duration", "5 s", "--aqm", "pi", "--metrics", TWO]
+    given += ["--trials", "3", "--runs", "2", "--fresh", "2", "--out", str(tmp_path / "a")]
+    done = CliRunner().invoke(cli, given, catch_exceptions=False)
+    assert done.exit_code == 0
+    assert "3 trials: 3 complete; 6 runs." in done.stdout
+    again = CliRunner().invoke(cli, [*given, "--format", "json"], catch_exceptions=False)
+    found = json.loads(again.stdout)
+    assert found["counts"] == {"wanted": 6, "done": 6, "spared": 0, "trials": 3}
+    assert {row["setting"] for row in found["figures"]} == {
+        str(found["winner"]),
+        "defaults",
+        "scenario's own",
+    }
+    text = (tmp_path / "a" / "report.html").read_text(encoding="utf-8")
+    assert "Which parameters matter" in text
+
+
+def test_a_plan_needs_no_run_to_be_checked() -> None:
+    plan = Tuning.plan("byun2007-gateway", "red", TWO, runs=5)
+    assert (plan.trials, plan.looks, plan.seeds) == (100, 5 - FEWEST, [1, 2, 3, 4, 5])
+    assert set(plan.references()) == {"defaults", "scenario's own"}
+    assert plan.references()["scenario's own"].point[:4] == ("60", "120", "0.1", "0.7")

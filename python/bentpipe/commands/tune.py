@@ -12,6 +12,9 @@ from bentpipe.commands.options import Failed, Interrupted, again, cluster_option
 if TYPE_CHECKING:
     from bentpipe.tune_result import TuneResult
 
+_SHOWN = 12
+"""Members of the front that are printed."""
+
 
 @click.command(short_help="Search the parameters of an AQM.")
 @click.argument("scenario")
@@ -173,7 +176,8 @@ def _kept(context: click.Context, folder: Path) -> str:
 
 def _show(result: "TuneResult") -> None:
     from bentpipe import console
-    from bentpipe.tune_result import BEST
+    from bentpipe.store import REPORT
+    from bentpipe.tune_result import BEST, TRIALS
     from bentpipe.wording import likelihood, measured, plural
 
     out = console.stdout()
@@ -186,12 +190,16 @@ def _show(result: "TuneResult") -> None:
         f"{each.metric} [{each.known.unit}]" if each.known.unit else each.metric for each in result.objectives
     ]
     rows = []
-    for line in result.front_rows():
+    lines = result.front_rows()
+    # The winner may have been run again and need not be the first.
+    lines.sort(key=lambda line: line["trial"] != found["winner"])
+    for line in lines[:_SHOWN]:
         star = " *" if line["trial"] == found["winner"] else ""
-        rows.append([f"{line['trial']}{star}", *(line["point"].values()), str(line["runs"]), *line["cells"]])
-    out.print(console.grid(["trial", *result.parameters, "runs", *titles], rows, right=1))
+        rows.append([f"{line['trial']}{star}", *line["cells"]])
+    out.print(console.grid(["trial", *titles], rows, right=1))
+    more = f" {len(lines) - _SHOWN} more are in {TRIALS}." if len(lines) > _SHOWN else ""
     out.print(
-        f"The front: trials to which none is better in one objective and as good in all. * the winner."
+        f"The front: trials to which none is better in one objective and as good in all.{more} * the winner."
         f" Mean ± 95 % interval over {plural(len(found['seeds']), 'run')} of the search.",
         markup=False,
     )
@@ -217,4 +225,6 @@ def _show(result: "TuneResult") -> None:
         )
     heads = ["metric", "setting", "in the search", "on fresh seeds", "runs", "minus defaults", "p, corrected"]
     out.print(console.grid(heads, cells, right=2))
-    print(f"Setting: {result.folder / BEST}")
+    point = ", ".join(f"{name} = {value}" for name, value in result.winner["point"].items())
+    out.print(f"The winner: {point}", markup=False)
+    print(f"Setting: {result.folder / BEST}\nReport: {result.folder / REPORT}")
