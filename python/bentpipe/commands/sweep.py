@@ -8,6 +8,9 @@ import click
 
 from bentpipe.commands.options import Failed, Interrupted, again, cluster_option, scenario_options
 
+_MOST_ROWS = 1000
+"""Rows of the table that a terminal is shown."""
+
 
 @click.command(short_help="Simulate many points of a scenario.")
 @click.argument("scenario", metavar="SCENARIO | SWEEP")
@@ -142,8 +145,10 @@ def sweep(
             [*place, str(counts[place]), *(of.get(name, "–") for name in shown)]
             for place, of in found.items()
         ]
-        table = console.grid(["setting", *result.factors, "runs", *heads], cells, right=1)
-        console.stdout().print(table)
+        stdout = console.stdout()
+        stdout.print(console.grid(["setting", *result.factors, "runs", *heads], cells[:_MOST_ROWS], right=1))
+        if len(cells) > _MOST_ROWS:
+            stdout.print(f"The first {_MOST_ROWS} of {len(cells):,} rows; --format json prints all.")
     err = console.stderr()
     err.print(f"Dataset: {folder}", markup=False)
     if report is not None:
