@@ -163,7 +163,7 @@ def test_a_name_that_means_nothing_is_told(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_the_files_that_are_shipped_load_and_meet_their_schema() -> None:
-    assert {"byun2007-pep-delay", "small-gateway-red"} <= set(shipped_sweeps())
+    assert {"byun2007-pep-delay", "byun2007-pep-delay-aqms", "small-gateway-red"} == set(shipped_sweeps())
     for name, path in shipped_sweeps().items():
         jsonschema.validate(tomllib.loads(path.read_text()), SCHEMA)
         asked = request(name)

@@ -219,6 +219,26 @@ def test_a_disk_that_takes_no_more_loses_nothing(
     assert not list((folder / "journal").iterdir())
 
 
+def test_a_report_that_cannot_be_written_hides_no_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real = files.write
+
+    def refused(path: Path, content: bytes) -> None:
+        if path.name == "report.html":
+            raise OSError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        real(path, content)
+
+    monkeypatch.setattr(files, "write", refused)
+    with pytest.raises(SystemExit) as left:
+        cli.main(command(tmp_path / "s"))
+    assert left.value.code == 2
+    captured = capsys.readouterr()
+    assert "40 ms" in captured.out
+    assert "report.html: cannot be written: Permission denied" in captured.err
+    assert bp.open_sweep(tmp_path / "s").complete
+
+
 def test_a_file_that_the_system_refuses_to_grow_is_one_message(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", "from bentpipe.cli import main; main()", *command(tmp_path / "s")],

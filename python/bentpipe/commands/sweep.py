@@ -129,7 +129,6 @@ def sweep(
     finally:
         bar.close()
     rows = result.rows(shown)
-    report = result.report() if rows else None
     if form == "json":
         click.echo(json.dumps(rows, indent=2, ensure_ascii=False, allow_nan=False))
     else:
@@ -151,8 +150,8 @@ def sweep(
             stdout.print(f"The first {_MOST_ROWS} of {len(cells):,} rows; --format json prints all.")
     err = console.stderr()
     err.print(f"Dataset: {folder}", markup=False)
-    if report is not None:
-        err.print(f"Report: {report}", markup=False)
+    if rows:
+        err.print(f"Report: {result.report()}", markup=False)
     for line in result.shortfalls():
         err.print(f"warning: {line}", markup=False)
     failures = result.failures
