@@ -59,6 +59,11 @@ class Axis:
         """The key and its unit."""
         return f"{self.key} [{self.unit}]" if self.unit else self.key
 
+    @property
+    def written(self) -> dict[str, str]:
+        """Each value's label with its unit."""
+        return {value: f"{label} {self.unit}".strip() for value, label in self.labels.items()}
+
     def x(self) -> alt.X:
         """Return the axis of a chart."""
         title = self.title
@@ -115,9 +120,11 @@ def _axis(key: str, values: Sequence[str], *, log: bool | None) -> Axis:
         return Axis(key, ordered, "", log=False, numbers=None, labels={value: value for value in ordered})
     ordered = tuple(sorted(values, key=numbers.__getitem__))
     least, most = numbers[ordered[0]], numbers[ordered[-1]]
+    # What somebody wrote is shown as it is; what a range or a sample computed is shortened.
+    exact = all(brief(numbers[value], 12) == brief(numbers[value], 5) for value in ordered)
     labels: dict[str, str] = {}
-    for digits in (3, 4, 6, 12):
-        labels = {value: brief(numbers[value], digits) for value in ordered}
+    for digits in (12,) if exact else (3, 4, 6, 12):
+        labels = {value: brief(numbers[value], digits).replace(",", "") for value in ordered}
         if len(set(labels.values())) == len(labels):
             break
     wide = least > 0 and most / least >= _WIDE

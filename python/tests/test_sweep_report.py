@@ -82,6 +82,18 @@ def test_units_are_read_and_words_are_places(tmp_path: Path) -> None:
     assert axis.values == ("drr", "fifo")
 
 
+def test_values_that_somebody_wrote_are_shown_as_they_are(tmp_path: Path) -> None:
+    result = swept(tmp_path / "s", {"gateway.aqm.w_q": "0.01:0.1:log:4"}, settings=["red"])
+    (axis,) = axes(result, result.frame())
+    assert list(axis.written.values()) == ["0.01", "0.0215", "0.0464", "0.1"]
+    result = swept(tmp_path / "t", {"gateway.pep.delay": "1234 us,15 ms,1.5 ms"}, settings=["red"])
+    (axis,) = axes(result, result.frame())
+    assert list(axis.written.values()) == ["1.234 ms", "1.5 ms", "15 ms"]
+    result = swept(tmp_path / "u", {"gateway.aqm.w_q": "0.01:0.0101:6"}, settings=["red"])
+    (axis,) = axes(result, result.frame())
+    assert len(set(axis.written.values())) == 6
+
+
 def test_two_factors_are_a_map_for_each_setting_on_one_scale(tmp_path: Path) -> None:
     vary = {"gateway.aqm.w_q": "0.02,0.2,0.1", "gateway.aqm.max_p": "0.5,0.1"}
     figure, specs = drawn(swept(tmp_path / "s", vary))

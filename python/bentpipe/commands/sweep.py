@@ -93,6 +93,7 @@ def sweep(
     from bentpipe import console, sweeping
     from bentpipe.dataset import FAILURES
     from bentpipe.store import default_folder
+    from bentpipe.sweep_figures import axes
     from bentpipe.sweep_file import request
     from bentpipe.sweep_result import check_metrics
     from bentpipe.wording import measured, plural
@@ -140,8 +141,14 @@ def sweep(
             counts[place] = max(counts.get(place, 0), row["runs"])
         units = {row["metric"]: row["unit"] for row in rows}
         heads = [f"{name}, {units[name]}" if units.get(name) else name for name in shown]
+        written = [axis.written for axis in axes(result, result.frame())]
         cells = [
-            [*place, str(counts[place]), *(of.get(name, "–") for name in shown)]
+            [
+                place[0],
+                *(each[value] for each, value in zip(written, place[1:], strict=True)),
+                str(counts[place]),
+                *(of.get(name, "–") for name in shown),
+            ]
             for place, of in found.items()
         ]
         stdout = console.stdout()
