@@ -27,15 +27,29 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from bentpipe.errors import UsageError
 
-__all__ = ["COMPLETE", "FAILED", "IMPOSSIBLE", "STOPPED", "Ledger", "Proposal", "Trial", "open_storage"]
+__all__ = [
+    "COMPLETE",
+    "FAILED",
+    "IMPOSSIBLE",
+    "STOPPED",
+    "VALUELESS",
+    "Ledger",
+    "Proposal",
+    "Trial",
+    "open_storage",
+    "unfinished",
+]
 
-COMPLETE, STOPPED, IMPOSSIBLE, FAILED = "complete", "stopped", "impossible", "failed"
-"""All its runs are done; stopped early; the scenario cannot be so; a run gave no result."""
+COMPLETE, STOPPED, IMPOSSIBLE = "complete", "stopped", "impossible"
+"""All its runs are done; stopped early; the scenario cannot be so."""
+FAILED, VALUELESS = "failed", "valueless"
+"""A run gave no result; no run has a value of some objective."""
 _STATES = {
     COMPLETE: TrialState.COMPLETE,
     STOPPED: TrialState.PRUNED,
     IMPOSSIBLE: TrialState.FAIL,
     FAILED: TrialState.FAIL,
+    VALUELESS: TrialState.FAIL,
 }
 _BEAT_SECONDS = 10.0
 _STALE_SECONDS = 60.0
@@ -62,7 +76,7 @@ class Trial:
     """Its place in the order of asking, from 0."""
     proposal: Proposal
     outcome: str | None
-    """`COMPLETE`, `STOPPED`, `IMPOSSIBLE` or `FAILED`; None while it is not finished."""
+    """`COMPLETE`, `STOPPED`, `IMPOSSIBLE`, `FAILED` or `VALUELESS`; None while it is not finished."""
     runs: Mapping[int, tuple[float | None, ...]]
     """By seed, the value of each objective."""
     note: str
@@ -185,9 +199,8 @@ class Ledger:
             theirs = there.get(key)
             if theirs != ours:
                 raise UsageError(
-                    f"{self._where}: the study {self._name} was begun with another {key}:"
-                    f" found {_short(theirs)}, now {_short(ours)}; allowed: the same, or another --study or"
-                    " --out"
+                    f"{self._where}: the study {self._name} has not the same {key}: found {_short(theirs)},"
+                    f" wanted {_short(ours)}; allowed: the same, or another --study or --out"
                 )
 
     def _beat(self) -> None:

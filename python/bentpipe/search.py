@@ -20,9 +20,9 @@ from bentpipe.errors import UsageError
 from bentpipe.judging import Objective
 from bentpipe.ledger import COMPLETE, STOPPED, Proposal, Trial
 from bentpipe.space import Space
-from bentpipe.statistics import LEVEL, paired, summarise
+from bentpipe.statistics import LEVEL, paired
 
-__all__ = ["FEWEST", "SAMPLERS", "WILCOXON", "Search", "front", "means"]
+__all__ = ["FEWEST", "SAMPLERS", "WILCOXON", "Search", "front", "mean_of", "means"]
 
 SAMPLERS = ("tpe", "nsga2", "random", "grid")
 FEWEST = 3
@@ -37,9 +37,16 @@ Values = tuple[float | None, ...]
 
 def means(trial: Trial) -> Values:
     """Return the mean of each objective over the runs of a trial that have a value."""
-    if not trial.runs:
-        return ()
-    return tuple(summarise(column).mean for column in zip(*trial.runs.values(), strict=True))
+    return mean_of(trial.runs)
+
+
+def mean_of(runs: Mapping[int, Values]) -> Values:
+    """Return the mean of each column over the runs that have a value."""
+    found = []
+    for column in zip(*runs.values(), strict=True):
+        known = [value for value in column if value is not None]
+        found.append(math.fsum(known) / len(known) if known else None)
+    return tuple(found)
 
 
 def front(trials: Sequence[Trial], objectives: Sequence[Objective]) -> list[Trial]:

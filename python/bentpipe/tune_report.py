@@ -14,7 +14,7 @@ from bentpipe.pages import page
 from bentpipe.space import number_of
 from bentpipe.statistics import LEVEL, summarise
 from bentpipe.tune_result import AS_GIVEN, DEFAULTS, TuneResult
-from bentpipe.wording import brief, clock, likelihood, measured, paragraphs, plural, quantity
+from bentpipe.wording import brief, clock, likelihood, measured, plural, quantity
 
 __all__ = ["tune_page"]
 
@@ -27,7 +27,7 @@ _TRIAL, _STOPPED, _FRONT, _WINNER, _FRESH = (
 )
 _COLOURS = {
     _TRIAL: "#9aa5b1",
-    _STOPPED: "#d9c2b0",
+    _STOPPED: "#c8a98c",
     _FRONT: "#0072B2",
     _WINNER: "#E69F00",
     _FRESH: "#D55E00",
@@ -46,6 +46,8 @@ _SHAPES = {
 _SIZES = {_TRIAL: 22, _STOPPED: 22, _FRONT: 48, _WINNER: 150, _FRESH: 150, DEFAULTS: 95, AS_GIVEN: 95}
 _GAP, _LINE = 0.08, "#d9dee4"
 """What is left free on either side of a parameter, of its width; colour of the line between two."""
+_MEMBERS = 15
+"""Members of the front that the table shows at once."""
 
 
 def tune_page(result: TuneResult) -> str:
@@ -78,6 +80,7 @@ def tune_page(result: TuneResult) -> str:
         searched=len(found["seeds"]),
         again=found["again"],
         front=_front_rows(result),
+        shown=_MEMBERS,
         names=result.parameters,
         parameters=_parameter_rows(result),
         importance=bool(found["importance"]),
@@ -85,20 +88,22 @@ def tune_page(result: TuneResult) -> str:
         pruning=_pruning(result),
         scenario=scenario,
         fixed=found["fixed"],
-        notes=[each for each in found["trials"] if each["outcome"] in {"impossible", "failed"}],
+        notes=[each for each in found["trials"] if each["outcome"] in {"valueless", "impossible", "failed"}],
     )
 
 
 def _lead(result: TuneResult) -> list[str]:
-    aims = [
-        f"{'high' if each.direction == 'max' else 'low'} {each.known.label[:1].lower()}{each.known.label[1:]}"
-        for each in result.objectives
-    ]
+    aims = [f"{'high' if each.direction == 'max' else 'low'} {_named(each)}" for each in result.objectives]
     return [
         f"Which parameters of {result.found['algorithm']} give {_and(aims)} in this scenario?"
-        f" {result.counted()}",
-        *paragraphs(result.found["scenario"].get("description", "")),
+        f" {result.counted()}"
     ]
+
+
+def _named(objective: Objective) -> str:
+    """Return a metric's label within a sentence."""
+    label, comma, rest = objective.known.label.partition(", ")
+    return f"{label[:1].lower()}{label[1:]}" + (f" ({rest})" if comma else "")
 
 
 def _and(parts: Sequence[str]) -> str:
@@ -124,12 +129,13 @@ def _summary(result: TuneResult) -> list[tuple[str, str]]:
         ("Judged", _judged(found)),
         ("Run again", f"the first {len(found['again'])}, with the seeds {_span(again)}" if again else ""),
         ("Fresh seeds", _span(found["seeds_fresh"])),
-        ("Time", f"{clock(round(found['seconds']))} in the last session"),
     ]
     return [(name, value) for name, value in rows if value]
 
 
 def _judged(found: Mapping[str, Any]) -> str:
+    if len(found["objectives"]) == 1:
+        return "the best mean"
     among = "the front's members" if found["judge"] == "front" else "all complete trials"
     return f"lowest sum of 2^rank over the metrics, among {among} (Byun & Baras)"
 
@@ -143,6 +149,11 @@ def _warnings(result: TuneResult) -> list[str]:
     outcomes = [each["outcome"] for each in found["trials"]]
     if outcomes.count("failed"):
         lines.append(f"{plural(outcomes.count('failed'), 'trial')} failed and have no part in the front.")
+    if outcomes.count("valueless"):
+        lines.append(
+            f"{plural(outcomes.count('valueless'), 'trial')} had no value in some objective, as where no"
+            " packet passed: they have no part in the front."
+        )
     if len(found["seeds"]) < 3:
         lines.append(f"{plural(len(found['seeds']), 'run')} a trial: intervals are wide, or there are none.")
     edges = _at_edges(result)
@@ -436,9 +447,7 @@ def _findings(result: TuneResult) -> list[str]:
     figures = {row["metric"]: row for row in found["figures"] if row["setting"] == str(winner)}
     better, worse, unseen, kinder = list[str](), list[str](), list[str](), list[str]()
     for objective in result.objectives:
-        row, label = figures[objective.metric], objective.known.label
-        unit = objective.known.unit
-        name = label[:1].lower() + label[1:]
+        row, name, unit = figures[objective.metric], _named(objective), objective.known.unit
         if row["p_holm"] is None or row["p_holm"] > LEVEL or not row["difference"]:
             unseen.append(name)
         else:
@@ -472,7 +481,7 @@ def _front_rows(result: TuneResult) -> list[dict[str, Any]]:
             row
             | {
                 "winner": row["trial"] == found["winner"],
-                "total": "–" if place is None else str(place["total"]),
+                "place": "–" if place is None else str(place["place"]),
             }
         )
     return rows
@@ -494,7 +503,7 @@ def _parameter_rows(result: TuneResult) -> list[dict[str, Any]]:
                 "name": row["name"],
                 "doc": row["doc"],
                 "range": values,
-                "default": row["default"],
+                "default": _short(row["default"]),
                 "winner": "–" if winner is None else winner["point"][row["name"]],
                 "importance": "–" if importance is None else f"{importance:.0%}".replace("%", " %"),
                 "correlations": [
@@ -503,6 +512,12 @@ def _parameter_rows(result: TuneResult) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def _short(value: str) -> str:
+    """Write a default with five digits at most."""
+    number = number_of(value)
+    return value if number is None else f"{brief(number[0], 5)} {number[1]}".strip()
 
 
 def _signed(value: float | None) -> str:

@@ -14,7 +14,7 @@ from bentpipe.statistics import Summary, summarise
 from bentpipe.store import REPORT
 from bentpipe.wording import measured, plural, quantity
 
-__all__ = ["AS_GIVEN", "BEST", "DEFAULTS", "JUDGES", "TRIALS", "TUNE", "TuneResult", "open_tune"]
+__all__ = ["AS_GIVEN", "BEST", "DEFAULTS", "JUDGES", "TRIALS", "TUNE", "TuneResult", "is_tune", "open_tune"]
 
 TUNE, TRIALS, BEST = "tune.json", "trials.parquet", "best.toml"
 DEFAULTS, AS_GIVEN = "defaults", "scenario's own"
@@ -115,7 +115,7 @@ class TuneResult:
         outcomes = [each["outcome"] for each in self.found["trials"]]
         parts = [
             f"{outcomes.count(name)} {name}"
-            for name in ("complete", "stopped", "impossible", "failed")
+            for name in ("complete", "stopped", "valueless", "impossible", "failed")
             if name in outcomes
         ]
         runs = self.found["runs"]
@@ -158,14 +158,14 @@ class TuneResult:
         if winner is None:
             return ""
         lines = [
-            f"# Found by a search of {len(found['trials'])} trials for"
-            f" {', '.join(str(each) for each in self.objectives)} in {found['scenario']['name']}.",
+            f"# Found by a search of {len(found['trials'])} trials in {found['scenario']['name']}.",
             f"# On {len(found['seeds_fresh'])} fresh seeds:",
         ]
         for row in found["figures"]:
             if row["setting"] == str(winner["number"]):
                 unit = Objective(row["metric"], "min").known.unit
-                lines.append(f"#   {row['metric']} {measured(row)} {unit}".rstrip())
+                aim = next(each for each in self.objectives if each.metric == row["metric"])
+                lines.append(f"#   {aim}  {measured(row)} {unit}".rstrip())
         lines += ["", f"[setting.{json.dumps(self.setting)}]"]
         lines += [f"{key} = {value}" for key, value in found["setting"].items()]
         return "\n".join(lines) + "\n"
@@ -184,6 +184,11 @@ class TuneResult:
         from bentpipe.tune_report import tune_page
 
         return write_page(self.folder / REPORT if path is None else Path(path), tune_page(self))
+
+
+def is_tune(folder: Path) -> bool:
+    """Return whether a folder holds the result of a search."""
+    return (folder / TUNE).is_file()
 
 
 def open_tune(folder: str | Path) -> TuneResult:

@@ -16,11 +16,20 @@ from bentpipe.errors import ScenarioError, UsageError
 from bentpipe.fresh import figures, fresh_seeds, rerun
 from bentpipe.fresh import means as sample_means
 from bentpipe.judging import Objective, judged, kept, objectives_from
-from bentpipe.ledger import COMPLETE, FAILED, IMPOSSIBLE, STOPPED, Ledger, Trial, open_storage, unfinished
+from bentpipe.ledger import (
+    COMPLETE,
+    FAILED,
+    IMPOSSIBLE,
+    STOPPED,
+    VALUELESS,
+    Ledger,
+    Trial,
+    open_storage,
+    unfinished,
+)
 from bentpipe.plan import MOST_RUNS, overrides_from, scenario_path
-from bentpipe.search import FEWEST, Search, front, means
+from bentpipe.search import FEWEST, Search, front, mean_of, means
 from bentpipe.space import Space
-from bentpipe.statistics import summarise
 from bentpipe.store import core_digest
 from bentpipe.tune_result import AS_GIVEN, DEFAULTS, JUDGES, TUNE, TuneResult
 from bentpipe.workers import Teller, Threads, Workers, simulate, workers_from
@@ -392,13 +401,13 @@ class _Work:
             if why is not None:
                 self.ledger.tell(number, STOPPED, runs, None, why)
             return why is not None
-        columns = [summarise(column).mean for column in zip(*runs.values(), strict=True)]
+        columns = mean_of(runs)
         known = [value for value in columns if value is not None]
         if len(known) < len(columns):
             names = [
                 each.metric for each, value in zip(plan.objectives, columns, strict=True) if value is None
             ]
-            self.ledger.tell(number, FAILED, runs, None, f"no run has a value of {', '.join(names)}")
+            self.ledger.tell(number, VALUELESS, runs, None, f"no run has a value of {', '.join(names)}")
         else:
             self.ledger.tell(number, COMPLETE, runs, known)
         return True

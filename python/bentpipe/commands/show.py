@@ -214,7 +214,7 @@ def show(
 )
 @click.option("--force", is_flag=True, help="Replace figures that exist.")
 def report(result: Path, figures: Path | None, formats: str, *, force: bool) -> None:
-    """Write the report of the result or sweep in folder RESULT again, and its figures as files for a paper.
+    """Write the report of the result, sweep or search in RESULT again, and its figures as files for a paper.
 
     \b
     Examples:
@@ -224,6 +224,7 @@ def report(result: Path, figures: Path | None, formats: str, *, force: bool) -> 
     from bentpipe.report import check_formats, write_figures, write_report
     from bentpipe.result import Result
     from bentpipe.sweep_result import SweepResult, is_sweep
+    from bentpipe.tune_result import is_tune, open_tune
     from bentpipe.validate import is_validation, open_validation
 
     chosen = check_formats([form.strip() for form in formats.split(",")])
@@ -231,6 +232,11 @@ def report(result: Path, figures: Path | None, formats: str, *, force: bool) -> 
         if figures is not None:
             raise UsageError(f"--figures: {result} is a validation; give the folder simulation in it")
         print(f"Report: {open_validation(result).report()}")
+        return
+    if is_tune(result):
+        if figures is not None:
+            raise UsageError(f"--figures: {result} is a search, whose figures are in its report alone")
+        print(f"Report: {open_tune(result).report()}")
         return
     if is_sweep(result):
         from bentpipe import sweep_report
