@@ -42,10 +42,11 @@ is dropped, while the queue behind the PEP decides.
 Any AQM can be put under *threshold control* ([R11] 5.3 and 6.2) by `threshold = 0.5`, or another share from
 0.25 to 0.95, in its table: nothing is marked while the watched queue holds no more than that share of its
 limit. Above it the algorithm has its way, and what it would let pass is marked with a probability that rises
-from 0 there to 1 at the limit. The queue must have a limit.
+from 0 there to 1 at the limit. The queue must have a limit. A threshold may change at given times, counted
+from the beginning of the run: `threshold = [["0 s", 0.95], ["125 s", 0.5], ["175 s", 0.95]]`.
 
 An AQM with a *fluid law* can stand in the equations that `bentpipe model` solves; its page gives the law.
-Under threshold control it can, too.
+Under threshold control it can, too, if the threshold does not change.
 
 The same on the command line: `bentpipe list aqms --parameters` and `bentpipe list schedulers --parameters`.
 """

@@ -299,10 +299,13 @@ fn law(aqm: &AqmSpec, given: &Given) -> Result<Box<dyn Law>, Error> {
     };
     let law =
         law(&aqm.values, given).map_err(|e| Error::Scenario(format!("aqm.{}: {}", e.name, e.problem)))?;
-    Ok(match aqm.threshold {
-        Some(th) => Box::new(ThresholdLaw::new(law, th, given)),
-        None => law,
-    })
+    let Some(threshold) = &aqm.threshold else { return Ok(law) };
+    match threshold.constant() {
+        Some(th) => Ok(Box::new(ThresholdLaw::new(law, th, given))),
+        None => wrong(
+            "aqm.threshold: found one that changes; allowed in a fluid model: one that does not".to_owned(),
+        ),
+    }
 }
 
 /// The subject's queue.

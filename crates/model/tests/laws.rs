@@ -77,6 +77,10 @@ fn every_aqm_is_solved_or_refused() {
             "aqm.variant: found feng; allowed in a fluid model: floyd",
         ),
         ("{ algorithm = \"pie\", activate = 0.3 }", "aqm.activate: found 0.3; allowed in a fluid model: 0"),
+        (
+            "{ algorithm = \"pi\", threshold = [[\"0 s\", 0.5], [\"9 s\", 0.9]] }",
+            "aqm.threshold: found one that changes; allowed in a fluid model: one that does not",
+        ),
     ] {
         assert_eq!(with_aqm(aqm).map(|_| ()), Err(message.to_owned()));
     }

@@ -122,6 +122,9 @@ pub fn flows(results: &Results) -> Columns {
         column("completion_time", column_of(&|flow| flow.completion_time())),
         column("goodput", column_of(&|flow| flow.goodput(begin, results.end))),
         column("drops", count_of(&|flow| flow.drops)),
+        column("packets", count_of(&|flow| flow.came)),
+        column("delay", column_of(&|flow| flow.delay())),
+        column("jitter", column_of(&|flow| flow.jitter())),
     ]
 }
 

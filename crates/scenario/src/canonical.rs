@@ -1,6 +1,7 @@
 //! How the vocabulary of other crates is written in a scenario's canonical form: times in nanoseconds, rates in
 //! bits per second, all whole numbers.
 
+use bentpipe_queue::aqm::threshold::Thresholds;
 use bentpipe_queue::registry::Algorithm;
 use bentpipe_queue::{Limit, Marking, Value, Values};
 use bentpipe_units::{Duration, Rate};
@@ -123,6 +124,15 @@ pub fn marking<S: Serializer>(marking: &Marking, to: S) -> Result<S::Ok, S::Erro
 
 pub fn algorithm<S: Serializer>(algorithm: &&'static Algorithm, to: S) -> Result<S::Ok, S::Error> {
     algorithm.name.serialize(to)
+}
+
+/// A threshold that is always the same as a number, else shares with their times.
+pub fn thresholds<S: Serializer>(thresholds: &Option<Thresholds>, to: S) -> Result<S::Ok, S::Error> {
+    let Some(thresholds) = thresholds else { return to.serialize_none() };
+    match thresholds.constant() {
+        Some(th) => th.serialize(to),
+        None => to.collect_seq(thresholds.steps().iter().map(|(from, th)| (from.as_nanos(), th))),
+    }
 }
 
 impl Serialize for SchedulerSpec {

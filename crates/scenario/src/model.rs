@@ -6,14 +6,16 @@
 //!
 //! [`Scenario::canonical_json`]: crate::Scenario::canonical_json
 
-use bentpipe_queue::aqm::threshold::Threshold;
+use bentpipe_queue::aqm::threshold::{Threshold, Thresholds};
 use bentpipe_queue::registry::{Algorithm, Discipline};
 use bentpipe_queue::{Aqm, Limit, Marking, ParamError, Values};
 use bentpipe_units::{Duration, Rate, Rng};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
-use crate::canonical::{TimeLaw, algorithm, is_nothing, is_off, limit, marking, ns, ns_of, values};
+use crate::canonical::{
+    TimeLaw, algorithm, is_nothing, is_off, limit, marking, ns, ns_of, thresholds, values,
+};
 use crate::canonical::{bps, bps_of};
 use crate::channel::{Access, Capacity, Demand, Handover, Loss};
 pub use crate::file::{Congestion, Ecn};
@@ -225,8 +227,8 @@ pub struct AqmSpec {
     #[serde(serialize_with = "values")]
     pub values: Values,
     /// Under threshold control: the share of the buffer at which that begins.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub threshold: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "thresholds")]
+    pub threshold: Option<Thresholds>,
     /// What to call it in results: the name of the setting or of the preset, else the algorithm's.
     #[serde(skip)]
     pub label: String,
@@ -256,8 +258,8 @@ impl AqmSpec {
     /// Puts an algorithm under threshold control where that is asked for.
     #[must_use]
     pub fn controlled(&self, aqm: Box<dyn Aqm>) -> Box<dyn Aqm> {
-        match self.threshold {
-            Some(th) => Box::new(Threshold::new(aqm, th)),
+        match &self.threshold {
+            Some(th) => Box::new(Threshold::new(aqm, th.clone())),
             None => aqm,
         }
     }

@@ -9,7 +9,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema, schema_for};
 use serde_json::{Map, Value as Json, json};
 
 use crate::file::{Aqm, File, Marking, Scheduler};
-use crate::quantity::SIZE;
+use crate::quantity::{SIZE, TIME};
 use crate::resolve::aqm::{dimension, range, write};
 use crate::resolve::presets::{PRESETS, Preset};
 use crate::tree::{Path, Step};
@@ -167,7 +167,16 @@ fn threshold() -> Json {
     }
     schema["description"] =
         format!("{}. Default: none. Allowed: {}.", THRESHOLD.doc, range(&THRESHOLD)).into();
-    schema
+    let share = schema.clone();
+    let doc = "Such shares, each from its time since the beginning of the run on; the first from 0 s";
+    json!({ "anyOf": [schema, {
+        "type": "array",
+        "items": { "type": "array", "prefixItems": [TIME.schema("").to_value(), share],
+            "minItems": 2, "maxItems": 2 },
+        "minItems": 1,
+        "description": format!("{doc}."),
+        "examples": [[["0 s", 0.95], ["125 s", 0.5]]],
+    }] })
 }
 
 /// The table of one algorithm, named by `key`.

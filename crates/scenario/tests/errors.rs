@@ -442,6 +442,33 @@ fn algorithms_and_their_parameters() {
         ),
         (
             aqm,
+            "algorithm = \"red\", threshold = []",
+            "my.toml:18:40: gateway.aqm.threshold: found an empty array; allowed: times and shares, such as \
+             [[\"0 s\", 0.95]]",
+        ),
+        (
+            aqm,
+            "algorithm = \"red\", threshold = [[\"1 s\", 0.5]]",
+            "my.toml:18:42: gateway.aqm.threshold[1][1]: found \"1 s\"; allowed: \"0 s\" for the first",
+        ),
+        (
+            aqm,
+            "algorithm = \"red\", threshold = [[\"0 s\", 0.5], [\"2 s\", 1.5]]",
+            "my.toml:18:63: gateway.aqm.threshold[2][2]: found 1.5; allowed: a number, at least 0.25 and at most 0.95",
+        ),
+        (
+            aqm,
+            "algorithm = \"red\", threshold = [[\"0 s\", 0.5], [\"0 s\", 0.9]]",
+            "my.toml:18:56: gateway.aqm.threshold[2][1]: found \"0 s\" after \"0 s\"; allowed: rising times",
+        ),
+        (
+            aqm,
+            "algorithm = \"red\", min_th = [[\"0 s\", 5]]",
+            "my.toml:18:37: gateway.aqm.min_th: found an array; allowed: a number of packets such as \"100 packets\" \
+             (packets)",
+        ),
+        (
+            aqm,
             "algorithm = \"red\", gentle = 1",
             "my.toml:18:37: gateway.aqm.gentle: found 1; allowed: true or false",
         ),

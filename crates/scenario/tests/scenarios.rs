@@ -260,29 +260,36 @@ fn overrides_hold_for_the_settings_that_have_them() {
 #[test]
 fn any_aqm_may_be_under_threshold_control() {
     let limit = "gateway.transmit_queue.limit=400 packets";
-    let th = "gateway.aqm.threshold=0.5";
-    let s = load("byun2007-gateway", &[limit, th]);
-    assert_eq!((s.label(), s.subject_aqm().expect("an AQM").threshold), ("RED 4, threshold 0.5", Some(0.5)));
+    let s = load("byun2007-gateway", &[limit, "gateway.aqm.threshold=0.5"]);
+    let th = |s: &Scenario| s.subject_aqm().expect("an AQM").threshold.clone().and_then(|th| th.constant());
+    assert_eq!((s.label(), th(&s)), ("RED 4, threshold 0.5", Some(0.5)));
     assert!(s.canonical_json().contains("\"threshold\":0.5"));
     let listed: Vec<_> = s.effective().iter().filter(|v| v.key == "gateway.aqm.threshold").collect();
     assert_eq!((listed.len(), listed[0].value.as_str(), listed[0].origin), (1, "0.5", Origin::Override));
     for name in ["avq", "SRED 2", "pi"] {
         let setting = s.with_setting(name).expect("a setting");
-        assert_eq!((setting.label(), setting.subject_aqm().expect("an AQM").threshold), (name, Some(0.5)));
+        assert_eq!((setting.label(), th(&setting)), (name, Some(0.5)));
         assert!(setting.subject_aqm().expect("an AQM").build().is_ok());
     }
     let plain = load("byun2007-gateway", &[limit]);
-    assert_eq!((plain.label(), plain.subject_aqm().expect("an AQM").threshold), ("RED 4", None));
+    assert_eq!((plain.label(), th(&plain)), ("RED 4", None));
     assert!(!plain.canonical_json().contains("threshold"));
     // Without a limit there is nothing to be a share of: at the gateway, and for a setting of the file.
     let text = std::fs::read_to_string(path("small-gateway")).expect("the scenario");
     let own = |limit: &str| {
         let text = format!("{text}\n[setting.Mine]\npreset = \"RED 4\"\nthreshold = 0.75\n");
-        Scenario::parse(&text, "my.toml", &[limit.to_owned()]).map(|s| s.settings[0].aqm.threshold)
+        Scenario::parse(&text, "my.toml", &[limit.to_owned()]).map(|s| s.settings[0].aqm.threshold.clone())
     };
-    assert_eq!(own(limit).expect("a limit"), Some(0.75));
+    assert_eq!(own(limit).expect("a limit"), Some(0.75.into()));
     let error = own("run.seed=1").expect_err("no limit").to_string();
     assert!(error.contains("setting.Mine.threshold: found 0.75, a share of what"), "{error}");
+    // Shares that change are another result than one of them, and are listed as they are written.
+    let steps = "gateway.aqm.threshold=[[\"0 s\", 0.95], [\"125 s\", 0.5]]";
+    let changing = load("byun2007-gateway", &[limit, steps]);
+    assert_eq!((changing.label(), th(&changing)), ("RED 4, threshold 0.95, from 125 s 0.5", None));
+    assert!(changing.canonical_json().contains("\"threshold\":[[0,0.95],[125000000000,0.5]]"));
+    let listed: Vec<_> = changing.effective().iter().filter(|v| v.key == "gateway.aqm.threshold").collect();
+    assert_eq!((listed.len(), listed[0].value.as_str()), (1, "[[\"0 s\", 0.95], [\"125 s\", 0.5]]"));
 }
 
 /// CoDel acts on packets that leave the queue, so as a setting it takes its mark point with it; RED keeps the scenario's.
@@ -576,10 +583,11 @@ fn the_schema_has_every_algorithm_with_its_parameters() {
     for algorithm in AQMS {
         let of_name = alternatives.iter().find(|a| a["properties"]["algorithm"]["const"] == algorithm.name);
         let properties = &of_name.expect("an alternative")["properties"];
-        assert_eq!(
-            (&properties["threshold"]["minimum"], &properties["threshold"]["maximum"]),
-            (&0.25.into(), &0.95.into())
-        );
+        let one = &properties["threshold"]["anyOf"][0];
+        let step = &properties["threshold"]["anyOf"][1]["items"]["prefixItems"];
+        for share in [one, &step[1]] {
+            assert_eq!((&share["minimum"], &share["maximum"]), (&0.25.into(), &0.95.into()));
+        }
         for param in algorithm.params {
             let described = properties[param.name]["description"].as_str().expect("a description");
             assert!(described.starts_with(param.doc), "{described}");

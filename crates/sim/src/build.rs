@@ -58,6 +58,7 @@ pub fn build(scenario: &Scenario, seed: u64, make_aqm: Option<MakeAqm<'_>>) -> R
         now: Instant::ZERO,
         agenda: Agenda::default(),
         flights: Slab::default(),
+        born: Vec::new(),
         acks: Slab::default(),
         hops: builder.hops,
         links,

@@ -60,6 +60,14 @@ pub struct Flow {
     pub measured: u64,
     /// Packets of it that were discarded anywhere while measuring.
     pub drops: u32,
+    /// Its packets with data that came from end to end while measuring, those that were sent again among them; none are
+    /// counted where a PEP splits it.
+    pub came: u32,
+    /// Sum of their delays, and of the differences between those of successive ones [ns].
+    delay_sum: u64,
+    jitter_sum: u64,
+    /// The delay of the last [ns].
+    last_delay: u64,
 }
 
 impl Flow {
@@ -70,6 +78,19 @@ impl Flow {
             Some(closed) if self.completed => (closed - self.opened).as_secs_f64(),
             _ => f64::NAN,
         }
+    }
+
+    /// Mean delay of its packets from end to end [s]; NaN without any.
+    #[must_use]
+    pub fn delay(&self) -> f64 {
+        self.delay_sum as f64 * 1e-9 / f64::from(self.came)
+    }
+
+    /// Mean difference between the delays of packets that came one after the other (RFC 3550, section 6.4.1, D; RFC 3393)
+    /// [s]; NaN without two.
+    #[must_use]
+    pub fn jitter(&self) -> f64 {
+        self.jitter_sum as f64 * 1e-9 / (f64::from(self.came) - 1.0).max(0.0)
     }
 
     /// Payload over time [bit/s], for a measurement from `begin` to `end`. A finite flow counts where it was completed
@@ -430,6 +451,10 @@ impl Recorder {
             delivered: 0,
             measured: 0,
             drops: 0,
+            came: 0,
+            delay_sum: 0,
+            jitter_sum: 0,
+            last_delay: 0,
         });
         (self.flows.len() - 1) as u32
     }
@@ -452,6 +477,21 @@ impl Recorder {
         let flow = &mut self.flows[flow as usize];
         flow.delivered += bytes;
         flow.measured += if self.measuring { bytes } else { 0 };
+    }
+
+    /// A packet with the flow's data came from end to end.
+    #[inline]
+    pub fn came(&mut self, flow: u32, delay: Duration) {
+        if !self.measuring {
+            return;
+        }
+        let (flow, delay) = (&mut self.flows[flow as usize], delay.as_nanos());
+        if flow.came > 0 {
+            flow.jitter_sum += flow.last_delay.abs_diff(delay);
+        }
+        flow.delay_sum += delay;
+        flow.last_delay = delay;
+        flow.came += 1;
     }
 
     /// A packet of the flow was discarded.

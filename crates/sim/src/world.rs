@@ -67,6 +67,8 @@ pub struct World {
     pub now: Instant,
     pub agenda: Agenda,
     pub flights: Slab<Flight>,
+    /// When each of them left its end, by its place.
+    pub born: Vec<Instant>,
     pub acks: Slab<spacelink::Ack>,
     pub hops: Vec<Hop>,
     pub links: Vec<Link>,
@@ -145,7 +147,12 @@ impl World {
         if circuit != NONE {
             self.circuits[circuit as usize].flights += 1;
         }
-        self.flights.insert(Flight { body, circuit, len, hop: path.start, end: path.end })
+        let index = self.flights.insert(Flight { body, circuit, len, hop: path.start, end: path.end });
+        match self.born.get_mut(index as usize) {
+            Some(born) => *born = self.now,
+            None => self.born.push(self.now),
+        }
+        index
     }
 
     /// Takes a packet off its way for good.
@@ -371,9 +378,14 @@ impl World {
 
     /// A packet has come to the end of its path.
     fn deliver(&mut self, index: u32) {
-        if let &Body::Tcp { to, ref segment } = &self.flights.get(index).body {
+        let flight = self.flights.get(index);
+        if let &Body::Tcp { to, ref segment } = &flight.body {
             // Most are segments, which are read where they stand.
+            let (circuit, has_data) = (flight.circuit, segment.len > 0);
             self.conns[to as usize].hear(&self.configs, self.now, segment);
+            if has_data {
+                self.time_segment(circuit, to, index);
+            }
             self.land(index);
             return self.pump(to);
         }
@@ -390,16 +402,43 @@ impl World {
                 self.space_end(station, to_far).on_ack(now, &ack);
                 self.pump_space(station, to_far);
             }
-            Body::Sctp { to, packet, .. } => self.deliver_sctp(to, packet),
+            Body::Sctp { to, packet, data } => {
+                // What the receiving end sends are acknowledgements.
+                if data {
+                    self.time_packet(flight.circuit, index);
+                }
+                self.deliver_sctp(to, packet);
+            }
             body @ (Body::Rtp { .. } | Body::SenderReport { .. } | Body::ReceiverReport { .. }) => {
+                if body.has_payload() {
+                    self.time_packet(flight.circuit, index);
+                }
                 self.deliver_media(flight.circuit, &body, flight.len);
             }
             Body::Datagram => {
+                self.time_packet(flight.circuit, index);
                 let payload = u64::from(flight.len.saturating_sub(DATAGRAM_HEADER));
                 self.recorder.delivered(self.circuits[flight.circuit as usize].flow, payload);
                 self.settle(flight.circuit);
             }
             Body::Tcp { .. } | Body::Chunk { .. } => {}
+        }
+    }
+
+    /// A packet of a circuit's data, which has been given up its place, came from end to end.
+    #[inline]
+    fn time_packet(&mut self, circuit: u32, index: u32) {
+        let flow = self.circuits[circuit as usize].flow;
+        self.recorder.came(flow, self.now - self.born[index as usize]);
+    }
+
+    /// A segment with payload came to the connection `to`: counts if it is data, not a request, and if nothing on the way
+    /// split its circuit.
+    #[inline]
+    fn time_segment(&mut self, circuit: u32, to: u32, index: u32) {
+        let c = &self.circuits[circuit as usize];
+        if c.relays.is_empty() && to != c.conns.start {
+            self.recorder.came(c.flow, self.now - self.born[index as usize]);
         }
     }
 

@@ -68,6 +68,24 @@ fn options_take_their_time_where_they_count() {
     assert!((r.flows[0].completion_time() - 0.336_96).abs() < 1e-9, "{}", r.flows[0].completion_time());
 }
 
+/// The page of above: of three segments that leave at once, the i-th is under way for 50 + 8.32 i ms; so is the fourth for
+/// 58.32. The fifth leaves with it and the sixth, by the second ACK, when the fourth has just been sent: these are under
+/// way for 66.64 ms both. Requests and handshakes do not count.
+#[test]
+fn packets_take_as_long_as_they_wait_and_travel() {
+    let flow = results(&scenario(FETCH), 1).flows[0];
+    assert_eq!(flow.came, 6);
+    let mean = (58.32 + 66.64 + 74.96 + 58.32 + 66.64 + 66.64) / 6.0;
+    assert!((flow.delay() * 1e3 - mean).abs() < 1e-6, "{} ms", flow.delay() * 1e3);
+    // From one to the next: 8.32, 8.32, -16.64, 8.32 and 0.
+    assert!((flow.jitter() * 1e3 - 5.0 * 8.32 / 5.0).abs() < 1e-6, "{} ms", flow.jitter() * 1e3);
+    // Of the first segment alone, no difference; of none, no delay.
+    let cut = |duration: &str| results(&scenario(&FETCH.replace("10 s\"", duration)), 1).flows[0];
+    let (one, none) = (cut("215 ms\"\nsample_interval = \"5 ms\""), cut("200 ms\""));
+    assert!(one.came == 1 && (one.delay() * 1e3 - 58.32).abs() < 1e-6 && one.jitter().is_nan());
+    assert!(none.came == 0 && none.delay().is_nan());
+}
+
 /// The last of six segments is lost: without a loss probe only a timeout of 1 s tells.
 #[test]
 fn a_lost_tail_takes_a_timeout_or_a_probe() {

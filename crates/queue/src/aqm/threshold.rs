@@ -9,12 +9,13 @@
 //! Up to `th L` a packet passes whatever the algorithm says, be it to mark, to drop, to hold or to drop two; above
 //! it all of these hold, at the mark point and at the head of the queue, and the ramp marks what else would pass at the
 //! mark point. The algorithm hears of every packet, and takes a mark that was not carried out for one that was. Where
-//! packets and bytes are both bounded, `q / L` is the greater share.
+//! packets and bytes are both bounded, `q / L` is the greater share. In [R11]'s last experiment `th` has another value
+//! while half of the unresponsive flows are away; so it may change at given times, which the algorithm does not hear of.
 
 use crate::law::{Arrivals, Given, Law, Seen};
 use crate::{Aqm, Cx, FlowEvent, FlowId, Packet, Param, Range, Tune, Unit, Verdict};
 
-use bentpipe_units::Instant;
+use bentpipe_units::{Duration, Instant};
 
 /// The threshold, a key that every algorithm's table may have. There is none by default.
 pub const THRESHOLD: Param = Param::number(
@@ -28,24 +29,76 @@ pub const THRESHOLD: Param = Param::number(
 .origin("none: without it the algorithm stands alone")
 .tune(Tune::Linear(0.25, 0.95));
 
+/// The threshold over time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Thresholds(Vec<(Duration, f64)>);
+
+impl Thresholds {
+    /// Shares of the buffer, each from its time since the beginning of the run on: times rise, and the first is 0.
+    #[must_use]
+    pub fn new(steps: Vec<(Duration, f64)>) -> Self {
+        Self(steps)
+    }
+
+    /// Each share with its time.
+    #[must_use]
+    pub fn steps(&self) -> &[(Duration, f64)] {
+        &self.0
+    }
+
+    /// The share that holds at first.
+    #[must_use]
+    pub fn first(&self) -> f64 {
+        self.0.first().map_or(1.0, |step| step.1)
+    }
+
+    /// The share, if it is always the same.
+    #[must_use]
+    pub fn constant(&self) -> Option<f64> {
+        (self.0.len() == 1).then(|| self.first())
+    }
+}
+
+impl From<f64> for Thresholds {
+    fn from(th: f64) -> Self {
+        Self(vec![(Duration::ZERO, th)])
+    }
+}
+
 /// An algorithm under threshold control.
 pub struct Threshold {
     inner: Box<dyn Aqm>,
     th: f64,
+    /// What it will be, the next step last.
+    later: Vec<(Instant, f64)>,
     c: f64,
 }
 
 impl Threshold {
     /// Puts an algorithm under the control of the threshold `th`, a share of the buffer.
     #[must_use]
-    pub fn new(inner: Box<dyn Aqm>, th: f64) -> Self {
-        Self { inner, th, c: 0.0 }
+    pub fn new(inner: Box<dyn Aqm>, th: impl Into<Thresholds>) -> Self {
+        let th = th.into();
+        let later = th.steps().iter().skip(1).rev().map(|&(from, th)| (Instant::ZERO + from, th)).collect();
+        Self { inner, th: th.first(), later, c: 0.0 }
+    }
+
+    /// Takes the steps up to `now`.
+    #[inline]
+    fn follow(&mut self, now: Instant) {
+        while let Some(&(from, th)) = self.later.last()
+            && from <= now
+        {
+            self.th = th;
+            self.later.pop();
+        }
     }
 }
 
 impl Aqm for Threshold {
     fn arrive(&mut self, pkt: &Packet, cx: &mut Cx<'_>) -> Verdict {
         let verdict = self.inner.arrive(pkt, cx);
+        self.follow(cx.now);
         let share = cx.queue.fullness();
         self.c = ((share - self.th) / (1.0 - self.th)).clamp(0.0, 1.0);
         if share <= self.th {
@@ -64,6 +117,7 @@ impl Aqm for Threshold {
 
     fn depart(&mut self, pkt: &Packet, cx: &mut Cx<'_>) -> Verdict {
         let verdict = self.inner.depart(pkt, cx);
+        self.follow(cx.now);
         if cx.queue.fullness() > self.th { verdict } else { Verdict::Pass }
     }
 
@@ -139,7 +193,6 @@ mod tests {
     use super::super::steps::Steps;
     use super::*;
     use crate::{Limit, Spot};
-    use bentpipe_units::Duration;
 
     /// Says the same of every packet, at the mark point and at the head of the queue.
     struct Says(Verdict);
@@ -199,6 +252,24 @@ mod tests {
             assert!((steps.probe("c") - c).abs() < 1e-12);
             assert!((marks as f64 / 1e4 - c).abs() < 0.025, "{marks} marks at {q} packets");
         }
+    }
+
+    /// A buffer of 1000 packets and 700 in it: all pass at 0.75 up to 99 us, all are marked at 0.5 from 100 us on, and all
+    /// pass again from 200 us on, at the mark point and at the head of the queue.
+    #[test]
+    fn the_threshold_changes_at_its_times() {
+        let us = Duration::from_micros;
+        let th = Thresholds::new(vec![(us(0), 0.75), (us(100), 0.5), (us(200), 0.75)]);
+        let mut steps = Steps::of(Box::new(Threshold::new(Box::new(Says(Verdict::Mark)), th)));
+        steps.state.packets = 700;
+        for (at, expected) in
+            [(1, Verdict::Pass), (99, Verdict::Pass), (100, Verdict::Mark), (199, Verdict::Mark)]
+        {
+            assert_eq!(steps.arrive(at, 1000), expected, "at {at} us");
+        }
+        assert_eq!(steps.depart(199, 1, 1000), Verdict::Mark);
+        assert_eq!(steps.depart(200, 1, 1000), Verdict::Pass);
+        assert_eq!(steps.arrive(201, 1000), Verdict::Pass);
     }
 
     /// Of 1000 packets and 10 000 bytes, 10 packets with 8000 bytes fill 0.8: c = 1/2.

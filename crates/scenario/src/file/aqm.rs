@@ -3,8 +3,10 @@
 
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde::{Serialize, Serializer};
+
+use crate::quantity::Time;
 
 /// The keys of an AQM's table.
 #[derive(Clone, Debug, Default)]
@@ -36,13 +38,15 @@ impl Scheduler {
 }
 
 /// A value of one of the keys.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 pub enum Scalar {
     Text(String),
     Integer(i64),
     Float(f64),
     Flag(bool),
+    /// Numbers, each with the time that it holds from.
+    Steps(Vec<(Time, f64)>),
 }
 
 impl Aqm {
@@ -148,11 +152,19 @@ impl Serialize for Aqm {
 impl<'de> Deserialize<'de> for Scalar {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         struct Reader;
-        impl Visitor<'_> for Reader {
+        impl<'de> Visitor<'de> for Reader {
             type Value = Scalar;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a number, a name or a value with its unit in quotes, or true or false")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Scalar, A::Error> {
+                let mut steps = Vec::new();
+                while let Some(step) = seq.next_element()? {
+                    steps.push(step);
+                }
+                Ok(Scalar::Steps(steps))
             }
 
             fn visit_str<E: Error>(self, x: &str) -> Result<Scalar, E> {

@@ -1,6 +1,6 @@
 //! Looks an AQM up in the registry and works out its parameters.
 
-use bentpipe_queue::aqm::threshold::THRESHOLD;
+use bentpipe_queue::aqm::threshold::{THRESHOLD, Thresholds};
 use bentpipe_queue::registry::{self, Algorithm, Preset};
 use bentpipe_queue::{Default as ParamDefault, Limit, Link, Param, Unit, Value, Values};
 use bentpipe_units::Rate;
@@ -11,7 +11,7 @@ use crate::file::{Aqm, Scalar};
 use crate::model::AqmSpec;
 use crate::quantity::{Dimension, PACKETS, RATE, SIZE, TIME};
 use crate::scenario::Origin;
-use crate::tree::{Path, Value as NodeValue};
+use crate::tree::{Path, Step, Value as NodeValue};
 
 /// The algorithm of a queue that nothing watches.
 pub const NONE: &str = "droptail";
@@ -58,16 +58,16 @@ pub fn resolve(
     let changed =
         given.iter().map(|(name, _)| *name).filter(|name| preset.is_some() || cx.overridden(path, name));
     let threshold = match raw.get(THRESHOLD.name) {
-        Some(scalar) => match read(cx, path, &THRESHOLD, scalar)? {
-            Value::Number(th) => Some(th),
-            Value::Flag(_) | Value::Name(_) => None,
-        },
+        Some(scalar) => thresholds(cx, path, scalar)?,
         None => None,
     };
     let name = preset.map_or(algorithm.name, |p| p.name);
     let spec = AqmSpec {
         algorithm,
-        label: threshold.map_or_else(|| name.to_owned(), |th| format!("{name}, threshold {th}")),
+        label: match &threshold {
+            Some(th) => format!("{name}, threshold {}", spoken(th)),
+            None => name.to_owned(),
+        },
         threshold,
         changed: changed.map(str::to_owned).collect(),
         outside: Vec::new(),
@@ -92,15 +92,53 @@ pub fn resolve(
 
 /// Refuses threshold control of a queue without a limit.
 pub fn check_threshold(cx: &Cx<'_>, path: &Path, aqm: &AqmSpec, limit: Limit) -> Result<(), Error> {
-    match aqm.threshold {
+    match &aqm.threshold {
         Some(th) if !limit.is_bounded() => {
             let problem = format!(
-                "found {th}, a share of what the watched queue may hold; allowed: none without a limit there"
+                "found {}, a share of what the watched queue may hold; allowed: none without a limit there",
+                spoken(th)
             );
             Err(cx.error(&step(path, THRESHOLD.name), problem))
         }
         _ => Ok(()),
     }
+}
+
+/// The thresholds that a key gives: a share, or shares with the times that they hold from.
+fn thresholds(cx: &Cx<'_>, path: &Path, scalar: &Scalar) -> Result<Option<Thresholds>, Error> {
+    let Scalar::Steps(steps) = scalar else {
+        return Ok(match read(cx, path, &THRESHOLD, scalar)? {
+            Value::Number(th) => Some(th.into()),
+            Value::Flag(_) | Value::Name(_) => None,
+        });
+    };
+    let at =
+        |i: usize, j: usize| [&step(path, THRESHOLD.name)[..], &[Step::Index(i), Step::Index(j)]].concat();
+    let steps: Vec<_> = steps.iter().map(|(from, th)| (from.time(), *th)).collect();
+    let Some((first, _)) = steps.first() else {
+        let problem = "found an empty array; allowed: times and shares, such as [[\"0 s\", 0.95]]";
+        return Err(cx.error(&step(path, THRESHOLD.name), problem.to_owned()));
+    };
+    if !first.is_zero() {
+        return Err(cx.error(&at(0, 0), format!("found \"{first}\"; allowed: \"0 s\" for the first")));
+    }
+    for (i, (from, th)) in steps.iter().enumerate() {
+        if !THRESHOLD.range.allows(*th) {
+            return Err(cx.error(&at(i, 1), format!("found {th}; allowed: {}", range(&THRESHOLD))));
+        }
+        if i > 0 && *from <= steps[i - 1].0 {
+            let problem = format!("found \"{from}\" after \"{}\"; allowed: rising times", steps[i - 1].0);
+            return Err(cx.error(&at(i, 0), problem));
+        }
+    }
+    Ok(Some(Thresholds::new(steps)))
+}
+
+/// Thresholds in words: `0.95`, or `0.95, from 125 s 0.5`.
+fn spoken(thresholds: &Thresholds) -> String {
+    let steps = thresholds.steps().iter().skip(1);
+    let later: String = steps.map(|(from, th)| format!(", from {from} {th}")).collect();
+    format!("{}{later}", thresholds.first())
 }
 
 /// Values that were given, by parameter.
@@ -211,6 +249,7 @@ pub fn shown(scalar: &Scalar) -> String {
         Scalar::Integer(x) => x.to_string(),
         Scalar::Float(x) => x.to_string(),
         Scalar::Flag(x) => x.to_string(),
+        Scalar::Steps(_) => "an array".to_owned(),
     }
 }
 
@@ -328,8 +367,9 @@ fn note(
         let bytes = write(Unit::Bytes, Value::Number(mean_packet));
         entries.push((MEAN_PACKET.name.to_owned(), Scalar::Text(bytes)));
     }
-    if let Some(th) = spec.threshold {
-        entries.push((THRESHOLD.name.to_owned(), Scalar::Float(th)));
+    if let (Some(given), Some(th)) = (raw.get(THRESHOLD.name), &spec.threshold) {
+        let scalar = th.constant().map_or_else(|| given.clone(), Scalar::Float);
+        entries.push((THRESHOLD.name.to_owned(), scalar));
     }
     if raw.get("mean_packet").is_none() {
         let how = "the longest packet of the traffic".to_owned();
