@@ -362,6 +362,7 @@ def test_impossible_points_of_a_list_cost_no_run(tmp_path: Path) -> None:
         TWO,
         out=tmp_path / "a",
         trials=16,
+        seed=2,
         runs=1,
         fresh=2,
         sampler="random",
