@@ -39,7 +39,7 @@ _CHUNK_SECONDS = 1.0
 _CHUNK_SECONDS_A_SLOT = 0.01
 """With many workers lists are longer, so that the scheduler sees no more than a hundred in a second."""
 _SHORTEST_CHUNK_SECONDS = 0.1
-_SEND_SHARE = 0.05
+_SEND_SHARE = 0.1
 """Results of short runs are gathered for this share of a list's time."""
 _AHEAD_SECONDS = 0.25
 """The next list goes to a worker so long before it is done with one."""
@@ -122,9 +122,15 @@ class Cluster:
 
         Raises `ClusterError` if the scheduler goes away, or stays without workers.
         """
-        sweep = _Sweep(self.client, self._where, self._local, runs)
+        client = self.client
+        sweep = _Sweep(client, self._where, self._local, runs)
         try:
             yield from sweep.results()
+        except Exception:
+            # Whatever fails where the scheduler is gone, that is why.
+            if client.status == "running":
+                raise
+            raise ClusterError(f"cluster {self._where}: its scheduler is gone") from None
         finally:
             sweep.close()
 
@@ -169,11 +175,23 @@ def _quiet() -> list[tuple[logging.Logger, int]]:
 def _connect(where: str, address: str) -> "Client":
     from distributed import Client
 
-    try:
-        return Client(address, timeout=_CONNECT_SECONDS, set_as_default=False, name="bentpipe")
-    except Exception as error:
-        reason = next((line for line in str(error).splitlines() if line), type(error).__name__)
+    found: list[Client | Exception] = []
+
+    def connect() -> None:
+        try:
+            found.append(Client(address, timeout=_CONNECT_SECONDS, set_as_default=False, name="bentpipe"))
+        except Exception as error:
+            found.append(error)
+
+    # In a thread, for Dask waits for ever where somebody takes the call and says nothing.
+    thread = threading.Thread(target=connect, name="bentpipe-connect", daemon=True)
+    thread.start()
+    thread.join(_CONNECT_SECONDS + 1)
+    client = found[0] if found else TimeoutError("connected, but nothing was said")
+    if isinstance(client, Exception):
+        reason = next((line for line in str(client).splitlines() if line), type(client).__name__)
         raise UsageError(f"cluster {where}: no Dask scheduler answers there: {reason}") from None
+    return client
 
 
 def _fault(about: dict[str, Any] | Exception) -> str | None:
@@ -208,6 +226,8 @@ class _Sweep:
         self.lost: dict[tuple[str, int], int] = {}
         """Workers that ended with the run, by digest and seed."""
         self.workers: dict[str, _Worker] = {}
+        self.there: set[str] = set()
+        """Addresses of all workers that the scheduler has, whether they take part or not."""
         self.seen: set[str] = set()
         """Names of all workers that there were."""
         self.chunks: dict[int, _Chunk] = {}
@@ -217,12 +237,14 @@ class _Sweep:
         self.files: dict[str, bytes] = {}
         """What was sent to all workers, by digest; a path's digest never changes within a sweep."""
         self.inbox: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
-        self.looked = self.worked = time.monotonic()
+        self.looked = self.manned = time.monotonic()
 
     def results(self) -> Generator[tuple[Run, Outcome] | None]:
         self.client.subscribe_topic(self.id, lambda event: self.inbox.put(("found", *event[1])))
         self.client.subscribe_topic("all", self._hear)
-        self._admit(self.client.run(remote.admit, on_error="return"))
+        found = self.client.run(remote.admit, on_error="return")
+        self.there |= set(found)
+        self._admit(found)
         while True:
             self._hand_out()
             if not self.chunks and not self.again and not self.suspects and self.queued == 0:
@@ -258,7 +280,8 @@ class _Sweep:
             self.inbox.put(("came", message["worker"]))
 
     def _ask(self, address: str) -> None:
-        """Ask a worker that came who it is; in a thread, for it may never answer."""
+        """Ask a worker who it is; in a thread, for it may never answer."""
+        self.there.add(address)
 
         def ask() -> None:
             with contextlib.suppress(Exception):
@@ -271,7 +294,7 @@ class _Sweep:
     def _admit(self, found: dict[str, Any]) -> None:
         """Let workers take part; a late one of another build is left alone."""
         for address, about in found.items():
-            if _fault(about) is None and address not in self.workers:
+            if _fault(about) is None and address in self.there and address not in self.workers:
                 self.workers[address] = _Worker(address, about["id"], about["threads"])
                 self.seen.add(about["name"])
 
@@ -281,7 +304,7 @@ class _Sweep:
         chunk = self.chunks.get(number)
         if chunk is None:
             return
-        chunk.heard = self.worked = time.monotonic()
+        chunk.heard = time.monotonic()
         results = pickle.loads(packed)  # noqa: S301
         if results:
             pace = seconds / len(results)
@@ -296,7 +319,7 @@ class _Sweep:
                 yield run, remote.found(outcome)
 
     def _ended(self, number: int, future: "Future[None]") -> None:
-        """Hear from Dask that a list is over: nothing new, unless it failed."""
+        """Hear from Dask that a list is over: nothing new, unless results were lost, or it failed."""
         chunk = self.chunks.get(number)
         if chunk is None:
             return
@@ -307,13 +330,17 @@ class _Sweep:
             if isinstance(error, KilledWorker):
                 # That its worker is gone is said, too.
                 return
-            self._close(chunk)
             raise error
         self._close(chunk)
         self.again.extend(chunk.left.values())
+        if len(chunk.left) == len(chunk.runs) and chunk.worker.address in self.workers:
+            # Another worker may have come to its address.
+            del self.workers[chunk.worker.address]
+            self._ask(chunk.worker.address)
 
     def _gone(self, address: str, expected: bool) -> Generator[tuple[Run, Outcome]]:
         """Give out again what a worker has not finished; yield the runs that have ended too many."""
+        self.there.discard(address)
         worker = self.workers.pop(address, None)
         for position, chunk in enumerate(list(worker.chunks) if worker else ()):
             left = list(chunk.left.values())
@@ -330,43 +357,39 @@ class _Sweep:
                     if lost < LOST:
                         self.suspects.append(run)
                     else:
-                        yield run, SimulationError(f"its worker died, {lost} times; the run is given up")
+                        yield run, SimulationError(f"given up: {lost} workers died while they simulated it")
 
     def _look(self, now: float) -> None:
         """See whether the cluster is still there, and whether work is stuck."""
         if self.client.status != "running":
-            raise ClusterError(f"cluster {self.where}: its scheduler is gone; what is finished is kept")
+            raise ClusterError(f"cluster {self.where}: its scheduler is gone")
         if self.local is not None:
             self.local.replace_dead(self.seen)
         if self.workers:
-            self.worked = max(self.worked, now) if self.chunks else self.worked
-        elif now - self.worked > _NO_WORKER_SECONDS:
-            raise ClusterError(
-                f"cluster {self.where}: without workers for {_NO_WORKER_SECONDS:.0f} s;"
-                " what is finished is kept"
-            )
+            self.manned = now
+        elif now - self.manned > _NO_WORKER_SECONDS:
+            raise ClusterError(f"cluster {self.where}: without workers for {_NO_WORKER_SECONDS:.0f} s")
         self._take_back(now)
 
     # What goes out.
 
     def _hand_out(self) -> None:
         for worker in self.workers.values():
-            while (slot := self._room(worker)) is not None:
-                runs, alone = self._next(worker, slot)
+            while self._has_room(worker):
+                runs, alone = self._next(worker)
                 if not runs:
                     break
                 self._give(worker, runs, alone)
 
-    def _room(self, worker: _Worker) -> int | None:
-        """Return 0 if the worker has nothing to do, 1 if it soon will, None if it needs nothing."""
+    def _has_room(self, worker: _Worker) -> bool:
+        """Return whether a thread of the worker has nothing to do, or soon will."""
         if any(chunk.alone for chunk in worker.chunks):
-            return None
+            return False
         if len(worker.chunks) < worker.threads:
-            return 0
+            return True
         if len(worker.chunks) >= 2 * worker.threads or self.pace == 0:
-            return None
-        ahead = min(len(chunk.left) for chunk in worker.chunks) * self.pace
-        return 1 if ahead < _AHEAD_SECONDS else None
+            return False
+        return min(len(chunk.left) for chunk in worker.chunks) * self.pace < _AHEAD_SECONDS
 
     @property
     def slots(self) -> int:
@@ -377,7 +400,7 @@ class _Sweep:
         """The time that a list is to take [s]."""
         return max(_CHUNK_SECONDS, _CHUNK_SECONDS_A_SLOT * self.slots)
 
-    def _next(self, worker: _Worker, slot: int) -> tuple[list[Run], bool]:
+    def _next(self, worker: _Worker) -> tuple[list[Run], bool]:
         """Return the runs that a worker gets, and whether it may have nothing else."""
         for _ in range(len(self.suspects)):
             run = self.suspects.popleft()
@@ -386,7 +409,8 @@ class _Sweep:
             if not alone or not worker.chunks:
                 return [run], alone
             self.suspects.append(run)
-        if self.suspects and slot == 0 and not worker.chunks:
+        if self.suspects and worker is min(self.workers.values(), key=lambda each: len(each.chunks)):
+            # It gets one of them as soon as it has nothing else.
             return [], False
         count = self._count()
         runs: list[Run] = []
@@ -465,21 +489,25 @@ class _Sweep:
             return
         patience = self.seconds + 2 * _POLL_SECONDS
         for worker in self.workers.values():
-            if not worker.chunks or now - max(chunk.heard for chunk in worker.chunks) < patience:
-                continue
-            for chunk in worker.chunks[worker.threads :]:
-                self._close(chunk, cancel=True)
-                self.again.extend(chunk.left.values())
-            for chunk in worker.chunks:
+            under_way, waiting = worker.chunks[: worker.threads], worker.chunks[worker.threads :]
+            late = [chunk for chunk in under_way if now - chunk.heard > patience]
+            for chunk in late:
                 # The worker begins none of them any more: the list's time is over.
                 for index in list(chunk.left)[1:]:
                     self.again.append(chunk.left.pop(index))
+            for chunk in waiting if len(late) == worker.threads else ():
+                self._close(chunk, cancel=True)
+                self.again.extend(chunk.left.values())
 
     def _close(self, chunk: _Chunk, *, cancel: bool = False) -> None:
         """Be done with a list."""
         self.chunks.pop(chunk.number, None)
-        if chunk in chunk.worker.chunks:
-            chunk.worker.chunks.remove(chunk)
+        given = chunk.worker.chunks
+        if chunk in given:
+            given.remove(chunk)
+            if len(given) >= chunk.worker.threads:
+                # Now it is its turn.
+                given[chunk.worker.threads - 1].heard = time.monotonic()
         if chunk.future is not None and cancel:
             chunk.future.cancel()
         chunk.future = None
@@ -496,3 +524,6 @@ class _Sweep:
                 self.client.run(remote.forget, self.id, on_error="ignore")
             for topic in (self.id, "all"):
                 self.client.unsubscribe_topic(topic)
+            # The scheduler keeps a topic's last messages. A lambda goes as it is: Bentpipe need not be there.
+            topic = self.id
+            self.client.run_on_scheduler(lambda dask_scheduler: dask_scheduler._broker.truncate(topic))

@@ -1,6 +1,7 @@
 """Worker processes on this machine, with a scheduler of their own; all of them end with it."""
 
 import logging
+import os
 import shutil
 import subprocess
 import sys
@@ -10,9 +11,21 @@ from collections.abc import Container
 from pathlib import Path
 
 from bentpipe.errors import UsageError
+from bentpipe.local_worker import PARENT
 
 __all__ = ["LocalWorkers"]
 
+_CALM = {
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.tick.interval": "500 ms",
+    "distributed.admin.system-monitor.interval": "10 s",
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
+}
+"""Dask's settings: nothing is offered by HTTP, and what looks after processes takes less of their time."""
+
+_PRELOAD = "bentpipe.local_worker"
+"""What a worker imports before it joins."""
 _START_SECONDS = 60.0
 _END_SECONDS = 3.0
 _MOST_STARTS = 3
@@ -24,6 +37,7 @@ class LocalWorkers:
 
     def __init__(self, count: int) -> None:
         """Start them; `UsageError` if they do not start."""
+        import dask
         from distributed import LocalCluster
 
         self._folder = Path(tempfile.mkdtemp(prefix="bentpipe-workers-"))
@@ -31,14 +45,16 @@ class LocalWorkers:
         self._started = self._failed = 0
         self._cluster: LocalCluster | None = None
         try:
-            self._cluster = LocalCluster(
-                n_workers=0,
-                threads_per_worker=1,
-                host="127.0.0.1",
-                protocol="tcp",
-                dashboard_address=None,
-                silence_logs=logging.CRITICAL,
-            )
+            with dask.config.set(_CALM):
+                self._cluster = LocalCluster(
+                    n_workers=0,
+                    threads_per_worker=1,
+                    host="127.0.0.1",
+                    protocol="tcp",
+                    dashboard_address=None,
+                    scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
+                    silence_logs=logging.CRITICAL,
+                )
             self.address: str = self._cluster.scheduler_address
             for _ in range(count):
                 self._start()
@@ -54,11 +70,20 @@ class LocalWorkers:
         # session of its own, for Ctrl-C is to reach this process alone, which then ends it.
         command = [sys.executable, "-P", "-m", "distributed.cli.dask_worker", self.address, "--no-nanny"]
         command += ["--name", name, "--nthreads", "1", "--memory-limit", "0", "--no-dashboard"]
-        command += ["--host", "127.0.0.1", "--death-timeout", "60", "--preload", "bentpipe.remote"]
+        command += ["--host", "127.0.0.1", "--death-timeout", "60", "--preload", _PRELOAD]
         command += ["--local-directory", str(self._folder)]
+        calm = {
+            f"DASK_{key.replace('.', '__').replace('-', '_').upper()}": str(value)
+            for key, value in _CALM.items()
+        }
         with (self._folder / f"{name}.log").open("wb") as log:
             self._processes[name] = subprocess.Popen(  # noqa: S603
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                env=os.environ | calm | {PARENT: str(os.getpid())},
             )
 
     def _joined(self) -> set[str]:

@@ -1,32 +1,341 @@
 """Sweeps on a Dask cluster: real worker processes over TCP, and some of them killed."""
 
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
+import psutil  # type: ignore[import-untyped]
 import pytest
+from conftest import command_line, environment
 
+from bentpipe import cluster, local_workers
+from bentpipe.cluster import Cluster
 from bentpipe.errors import UsageError
-from bentpipe.sweeping import sweep
+from bentpipe.sweep_result import SweepResult
+from bentpipe.sweeping import Sweep, execute, sweep
 from bentpipe.workers import workers_from
 
 SHORT = ["run.duration=2 s", "run.warmup=1 s"]
 VARY = {"gateway.pep.delay": "0 ms:40 ms:2", "gateway.aqm.w_q": "0.02,0.2"}
+
+SPY = """
+import os, signal, time
+from bentpipe import remote, workers
+
+measure = workers.measure
+
+def spied(scenario, seed, progress):
+    run = " ".join([str(seed), scenario.aqm, *scenario.overrides[-2:]])
+    with open({log!r}, "a") as log:
+        print(os.getpid(), run, file=log)
+    if run == {killer!r}:
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep({sleep!r})
+    return measure(scenario, seed, progress)
+
+remote.measure = spied
+"""
+"""Notes each run that a worker begins, makes it longer, and lets one kill its worker."""
+
+OTHER_BUILD = """
+from bentpipe import remote
+
+remote.core_digest = lambda: "0" * 64
+"""
+
+
+def small(out: Path, **more: object) -> SweepResult:
+    settings = {"settings": ["red", "avqred"], "runs": 3, "set": SHORT, **more}
+    return sweep("small-gateway", VARY, out=out, **settings)  # type: ignore[arg-type]
 
 
 def content(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
-def test_a_cluster_does_not_show(tmp_path: Path) -> None:
-    settings = ["red", "avqred"]
-    for name, where in (("threads", {"jobs": 2}), ("cluster", {"cluster": "local:2"})):
-        sweep("small-gateway", VARY, out=tmp_path / name, settings=settings, runs=3, set=SHORT, **where)
-    assert content(tmp_path / "cluster") == content(tmp_path / "threads")
-    assert list(tmp_path.iterdir()).__len__() == 2
+@pytest.fixture(scope="module")
+def by_threads(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    folder = tmp_path_factory.mktemp("sweep") / "threads"
+    small(folder, jobs=2)
+    return content(folder)
 
 
-@pytest.mark.parametrize(
-    "where", ["local:0", "local:x", "local", "somewhere", "http://host:1", "tcp://host", ""]
-)
+class Processes:
+    """A scheduler and workers, as somebody else would start them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.processes: list[subprocess.Popen[bytes]] = []
+        about = folder / "scheduler.json"
+        self._start("scheduler", "--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(about))
+        wait_for(lambda: about.exists() and about.read_text().endswith("}"))
+        self.address: str = json.loads(about.read_text())["address"]
+
+    def _start(self, what: str, *arguments: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", f"distributed.cli.dask_{what}", "--no-dashboard"]
+        command += ["--dashboard-address", "127.0.0.1:0", *arguments]
+        with (self.folder / f"{len(self.processes)}.log").open("wb") as log:
+            process = subprocess.Popen(command, cwd=self.folder, stdout=log, stderr=log)
+        self.processes.append(process)
+        return process
+
+    def worker(self, preload: str = "", threads: int = 1) -> subprocess.Popen[bytes]:
+        more = []
+        if preload:
+            file = self.folder / f"preload{len(self.processes)}.py"
+            file.write_text(preload)
+            more = ["--preload", str(file)]
+        local = str(self.folder / "space")
+        return self._start(
+            "worker",
+            self.address,
+            "--no-nanny",
+            "--nthreads",
+            str(threads),
+            "--local-directory",
+            local,
+            *more,
+        )
+
+    def wait(self, workers: int) -> None:
+        from distributed import Client
+
+        with Client(self.address, set_as_default=False) as client:
+            client.wait_for_workers(workers, timeout=60)
+
+    def close(self) -> None:
+        for process in self.processes:
+            process.kill()
+            process.wait()
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Iterator[Processes]:
+    folder = tmp_path / "processes"
+    folder.mkdir()
+    with closing(Processes(folder)) as found:
+        yield found
+
+
+def begun(log: Path) -> list[tuple[str, ...]]:
+    """Return what the spy noted: the process, and the run."""
+    return [tuple(line.split(" ", 1)) for line in log.read_text().splitlines()] if log.exists() else []
+
+
+def local_pids() -> list[int]:
+    """Return the workers that this process has started."""
+    children = psutil.Process().children()
+    return [each.pid for each in children if "distributed.cli.dask_worker" in each.cmdline()]
+
+
+def alive(process: psutil.Process) -> bool:
+    """Return whether a process runs; one that has ended may stay listed until its parent asks."""
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_a_cluster_does_not_show(
+    by_threads: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    told: list[tuple[int, int, int]] = []
+    small(tmp_path / "cluster", cluster="local:2", told=lambda *each: told.append(each))
+    assert content(tmp_path / "cluster") == by_threads
+    assert list(here.iterdir()) == []
+    assert local_pids() == []
+    # Of 24 runs, six stand for two points each.
+    assert told[0] == (6, 24, 0)
+    assert told[-1] == (24, 24, 0)
+
+
+def test_a_worker_that_dies_loses_the_run_under_way_and_nothing_else(
+    processes: Processes, by_threads: dict[str, bytes], tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    spy = SPY.format(log=str(log), killer=None, sleep=0.4)
+    victim, _ = processes.worker(spy), processes.worker(spy)
+    processes.wait(2)
+    killed: list[str] = []
+
+    def its_runs() -> list[str]:
+        return [run for process, run in begun(log) if process == str(victim.pid)]
+
+    def kill() -> None:
+        wait_for(lambda: len(its_runs()) == 4)
+        # It has just begun a run, which takes longer than to tell of the one before.
+        time.sleep(0.15)
+        victim.send_signal(signal.SIGKILL)
+        killed.append(its_runs()[-1])
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    small(tmp_path / "cluster", cluster=processes.address)
+    thread.join()
+    times = Counter(run for _, run in begun(log))
+    assert len(times) == 18
+    assert {run: n for run, n in times.items() if n > 1} == {killed[0]: 2}
+    assert content(tmp_path / "cluster") == by_threads
+
+
+def test_workers_of_this_machine_are_replaced(by_threads: dict[str, bytes], tmp_path: Path) -> None:
+    killed: list[int] = []
+
+    def kill(done: int, total: int, failed: int) -> None:
+        del total, failed
+        if done >= 8 and not killed:
+            killed.extend(local_pids())
+            for pid in killed:
+                os.kill(pid, signal.SIGKILL)
+
+    small(tmp_path / "cluster", cluster="local:2", told=kill)
+    assert len(killed) == 2
+    assert content(tmp_path / "cluster") == by_threads
+
+
+def test_a_run_that_kills_every_worker_is_given_up(
+    by_threads: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, spy = tmp_path / "log", tmp_path / "spy.py"
+    killer = "2 red gateway.pep.delay=40 ms gateway.aqm.w_q=0.2"
+    spy.write_text(SPY.format(log=str(log), killer=killer, sleep=0.0))
+    monkeypatch.setattr(local_workers, "_PRELOAD", str(spy))
+    result = small(tmp_path / "cluster", settings=["red"], cluster="local:2")
+    assert [(each["seed"], each["point"], each["error"]) for each in result.failures] == [
+        (
+            2,
+            {"gateway.pep.delay": "40 ms", "gateway.aqm.w_q": "0.2"},
+            "given up: 3 workers died while they simulated it",
+        )
+    ]
+    # Three times in a list of its own, and before in one with others if it was not the first of a worker.
+    assert Counter(run for _, run in begun(log))[killer] in (3, 4)
+    assert len(result.frame()) == 12 - 1
+    monkeypatch.undo()
+    small(tmp_path / "cluster", cluster="local:1")
+    assert content(tmp_path / "cluster") == by_threads
+
+
+def test_scenarios_bring_their_files(processes: Processes, tmp_path: Path) -> None:
+    text = """
+        title = "Pages of given sizes"
+        [run]
+        duration = "2 s"
+        [host.server]
+        [host.client]
+        [link.wire]
+        between = ["server", "client"]
+        rate = "10 Mbps"
+        queue = {}
+        [traffic.t]
+        kind = "pages"
+        from = "server"
+        to = "client"
+        sessions = 2
+        object_size = { trace = "sizes.dat" }
+    """
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "my.toml").write_text(text)
+    (folder / "sizes.dat").write_text("".join(f"{1000 + 37 * i}\n" for i in range(50)))
+
+    def simulated(name: str, **where: object) -> dict[str, bytes]:
+        plan = Sweep.plan(folder / "my.toml", {"link.wire.delay": "1 ms,2 ms"}, settings=["red"], runs=4)
+        if where:
+            (folder / "sizes.dat").unlink()
+        with closing(workers_from(None, where.get("cluster"))) as workers:  # type: ignore[arg-type]
+            execute(plan, tmp_path / name, workers=workers)
+        return content(tmp_path / name)
+
+    expected = simulated("threads")
+    processes.worker(threads=2)
+    processes.wait(1)
+    assert simulated("cluster", cluster=processes.address) == expected
+
+
+def test_an_interruption_frees_the_cluster(processes: Processes, tmp_path: Path) -> None:
+    from distributed import Client
+
+    processes.worker(threads=2)
+    processes.wait(1)
+
+    def stop(done: int, total: int, failed: int) -> None:
+        del total, failed
+        if done >= 1:
+            raise KeyboardInterrupt
+
+    # The second run would take minutes.
+    with pytest.raises(KeyboardInterrupt):
+        sweep(
+            "byun2007-gateway",
+            {"run.duration": "1 s,10000 min"},
+            settings=["RED 4"],
+            runs=1,
+            out=tmp_path / "s",
+            cluster=processes.address,
+            told=stop,
+        )
+    assert len(list((tmp_path / "s" / "journal").glob("*.parquet"))) == 1
+    with Client(processes.address, set_as_default=False) as client:
+        wait_for(lambda: not client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)))
+        busy = "lambda dask_worker: len(dask_worker.state.executing) + len(dask_worker.active_threads)"
+        wait_for(lambda: not any(client.run(eval(busy)).values()), 20)  # noqa: S307
+
+
+def test_ctrl_c_ends_the_workers(tmp_path: Path) -> None:
+    arguments = ["sweep", "small-gateway", "--vary", "run.duration=1 s,10000 min", "--settings", "red"]
+    arguments += ["--runs", "1", "--cluster", "local:2", "--out", "s"]
+    process = subprocess.Popen(
+        command_line(*arguments), cwd=tmp_path, stderr=subprocess.PIPE, text=True, env=environment()
+    )
+    try:
+        journal = tmp_path / "s" / "journal"
+        wait_for(lambda: any(journal.glob("*.parquet")))
+        children = psutil.Process(process.pid).children(recursive=True)
+        assert len(children) == 2
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert "what is finished is kept. To go on:" in said
+    assert "--cluster local:2" in said
+    assert "Traceback" not in said
+    assert not any(map(alive, children))
+    assert [each.name for each in tmp_path.iterdir()] == ["s"]
+
+
+def test_workers_of_this_machine_end_with_their_sweep_however_it_ends(tmp_path: Path) -> None:
+    arguments = ["sweep", "small-gateway", "--vary", "run.duration=1 s,10000 min", "--settings", "red"]
+    arguments += ["--runs", "1", "--cluster", "local:1", "--out", "s"]
+    process = subprocess.Popen(command_line(*arguments), cwd=tmp_path, stderr=subprocess.DEVNULL)
+    wait_for(lambda: any((tmp_path / "s" / "journal").glob("*.parquet")))
+    children = psutil.Process(process.pid).children(recursive=True)
+    process.kill()
+    process.wait()
+    wait_for(lambda: not any(map(alive, children)), 30)
+
+
+@pytest.mark.parametrize("where", ["local:0", "local:x", "local", "somewhere", "http://h:1", "tcp://h", ""])
 def test_what_is_no_cluster_is_one_message(where: str) -> None:
     with pytest.raises(UsageError, match=rf"cluster {where}: allowed: local:N .* tcp://host:8786"):
         workers_from(None, where)
@@ -35,3 +344,37 @@ def test_what_is_no_cluster_is_one_message(where: str) -> None:
 def test_threads_or_a_cluster() -> None:
     with pytest.raises(UsageError, match="give one of them"):
         workers_from(2, "local:2")
+
+
+def test_where_nothing_answers_is_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "_CONNECT_SECONDS", 1.0)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+        # It takes the call and says nothing.
+        with pytest.raises(UsageError, match=rf"cluster {address}: no Dask scheduler answers there"):
+            Cluster(address)
+    with pytest.raises(UsageError, match=rf"cluster {address}: no Dask scheduler answers there"):
+        Cluster(address)
+
+
+def test_a_cluster_that_cannot_be_used_is_one_message(
+    processes: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "_CONNECT_SECONDS", 1.0)
+    with pytest.raises(UsageError, match=r"a cluster without workers; allowed: at least one"):
+        Cluster(processes.address)
+    processes.worker()
+    processes.worker(OTHER_BUILD)
+    processes.wait(2)
+    with pytest.raises(
+        UsageError,
+        match=r"worker tcp://.*: found Bentpipe \S+ with a core of SHA-256 000000000000; allowed: the same as"
+        r" here, .* \(1 of 2 workers cannot take part\)",
+    ):
+        Cluster(processes.address)
+
+
+def test_help_does_not_load_dask() -> None:
+    code = "import sys; from bentpipe import cli; cli.cli.main(['sweep', '--help'], standalone_mode=False)"
+    code += "; assert not {'dask', 'distributed', 'optuna'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=60)

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from bentpipe.commands.options import Failed, Interrupted, again, cluster_option, scenario_options
+from bentpipe.errors import ClusterError
 
 _MOST_ROWS = 1000
 """Rows of the table that a terminal is shown."""
@@ -124,6 +125,9 @@ def sweep(
     except KeyboardInterrupt:
         bar.close()
         raise Interrupted(_kept(context, folder)) from None
+    except ClusterError as error:
+        bar.close()
+        raise Failed(f"{error}\n{_kept(context, folder)}") from None
     except OSError as error:
         bar.close()
         raise Failed(f"{folder}: {error.strerror or error}\n{_kept(context, folder)}") from None
