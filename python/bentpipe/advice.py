@@ -246,20 +246,21 @@ def decide(
 ) -> Decision:
     """Decide by the runs on fresh seeds, `samples` by candidate and metric, the same seeds for all.
 
-    A candidate cannot be told apart from the first if their paired difference is not certain after Holm's
-    correction: that of the power, or those of all objectives, where one within the margin does not count
-    either. Of those with as little outside the limits, the one with the fewest parameters to set is advised,
-    what the scenario has and DropTail before others.
+    A candidate cannot be told apart from the first if the first is so in fewer than nine resamples of ten,
+    and if their paired difference is not certain after Holm's correction: that of the power, or those of all
+    objectives, where one within the margin does not count either. Of those with as little outside the limits,
+    the one with the fewest parameters to set is advised, what the scenario has and DropTail before others.
     """
     by_name = {each.name: each for each in candidates}
     known = {name: samples[name] for name in by_name}
     order = rule.judge(means(known))
     first = order[0].name
     excess = {each.name: each.excess for each in order}
+    shares = winners(known, rule.judge)
     alike = [
         name
         for name in (_same_power if rule.power else _alike)(known, first, rule)
-        if excess[name] == 0 or excess[name] <= excess[first]
+        if excess[name] <= excess[first] and shares[first] < CLOSE
     ]
     answer = min([first, *alike], key=lambda name: (_burden(by_name[name]), name != first))
     judged_by = [*(each.metric for each in rule.objectives), *(each.metric for each in rule.limits)]
@@ -270,7 +271,7 @@ def decide(
         first,
         tuple(alike),
         tuple(order),
-        winners(known, rule.judge),
+        shares,
         _cells(by_name, known, rule.objectives, metrics),
         () if present in {None, answer} else _changes(known, answer, str(present), metrics),
         rule,

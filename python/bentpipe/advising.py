@@ -15,16 +15,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import polars as pl
-
 from bentpipe import _core, files
 from bentpipe.advice import MARGIN, Candidate, Rule, decide, rows, sentences
-from bentpipe.dataset import Dataset, Failure, Run, read_all
+from bentpipe.dataset import Dataset, Failure, Run
 from bentpipe.errors import ResultError, UsageError
 from bentpipe.fresh import fresh_seeds, means, rerun
 from bentpipe.judging import Limit, Objective, kept, limits_from, objectives_from
 from bentpipe.plan import load, overrides_from, scenario_path, slug
-from bentpipe.statistics import summarise
+from bentpipe.wording import clock
 from bentpipe.workers import Teller, Threads, Workers
 
 if TYPE_CHECKING:
@@ -274,6 +272,7 @@ def execute(
             failures.extend(failed)
             return samples
 
+        short, long = (clock(float(each.removesuffix(" s"))) for each in (plan.short, plan.long))
         found: dict[str, list[Candidate]] = {}
         tried: list[dict[str, Any]] = []
         for number, (name, search) in enumerate(plan.searches.items(), 1):
@@ -281,20 +280,22 @@ def execute(
                 found[name] = [_as_it_is(plan, name)]
                 tried.append({"aqm": name, "trials": 0, "runs": 0, "impossible": 0})
                 continue
-            say(f"Searching {name}, {number} of {len(plan.searches)}: {plan.trials} trials of {plan.short}")
+            say(f"Searching {name}, {number} of {len(plan.searches)}: {plan.trials} points, {short} a run")
             found[name], cost = _tuned(plan, name, search, folder / "search" / slug(name, ()), workers, told)
             tried.append(cost)
         rivals = {name: mine for name, mine in found.items() if len(mine) > 1}
         if rivals:
-            say(f"The best of each AQM again: {plan.long} of each run")
+            say(f"The best of each AQM again: {long} a run")
             runs = {each.name: _run(plan, each) for mine in rivals.values() for each in mine}
             samples = again(runs, plan.again)
             for name, mine in rivals.items():
                 order = plan.rule.judge(means({each.name: samples[each.name] for each in mine}))
                 found[name] = [next(each for each in mine if each.name == order[0].name)]
         finalists = [_named(plan, name, mine[0]) for name, mine in found.items() if mine]
-        candidates = [*_references(plan), *finalists]
-        say(f"What remains on fresh seeds: {plan.long} of each run")
+        candidates = _references(plan)
+        there = {_run(plan, each).digest for each in candidates}
+        candidates += [each for each in finalists if _run(plan, each).digest not in there]
+        say(f"What remains on fresh seeds: {long} a run")
         samples = again({each.name: _run(plan, each) for each in candidates}, plan.fresh)
         dataset.finish(failures)
     shown = [name for name in EXTRA if all(_any(samples[each.name][name]) for each in candidates)]
@@ -449,46 +450,22 @@ def _tuned(
     told: Teller | None,
 ) -> tuple[list[Candidate], dict[str, Any]]:
     """Search an AQM's parameters; return its best few points, and what that took."""
-    from bentpipe.tuning import execute as search_for
+    from bentpipe.narrowing import explored
 
-    result = search_for(search, folder, workers=workers, told=told)
-    found = result.found
-    metrics = [each["metric"] for each in found["objectives"]]
-    values: dict[str, Mapping[str, float | None]] = {}
-    for trial in found["trials"]:
-        if trial["outcome"] == "complete":
-            columns = zip(*(run[1:] for run in trial["runs"]), strict=True)
-            values[str(trial["number"])] = {
-                metric: summarise(column).mean for metric, column in zip(metrics, columns, strict=True)
-            }
-    names = kept(plan.rule.pick(values), _KEPT) if values else []
-    points = {str(trial["number"]): trial["point"] for trial in found["trials"]}
-    runs = read_all(folder, tuple(f"{search.space.prefix}.{each}" for each in search.space.names))
+    points, cost = explored(search, folder, plan.rule, plan.metrics, workers, told)
+    names = kept(plan.rule.pick({key: each.values for key, each in points.items()}), _KEPT) if points else []
     candidates = [
         Candidate(
-            f"{name} {number}",
-            found["algorithm"],
+            f"{name} {key}",
+            search.space.algorithm,
             "tuned",
-            search.space.table(points[number]),
-            _seen(runs.filter(pl.col("digest") == search.run(points[number]).digest), plan),
-            len(found["trials"]),
+            points[key].table,
+            points[key].values,
+            cost["trials"],
         )
-        for number in names
+        for key in names
     ]
-    cost = {
-        "aqm": name,
-        "trials": len(found["trials"]),
-        "runs": found["runs"]["done"],
-        "impossible": sum(1 for trial in found["trials"] if trial["outcome"] != "complete"),
-        "space": found["space"],
-    }
-    return candidates, cost
-
-
-def _seen(runs: pl.DataFrame, plan: Advising) -> dict[str, float | None]:
-    """Return the mean of each metric over the search's own runs of a point."""
-    mine = runs.filter(pl.col("seed").is_in(list(plan.seeds))).unique("seed", maintain_order=True)
-    return {name: summarise(mine[name].to_list()).mean for name in plan.metrics}
+    return candidates, {"aqm": name, **cost, "space": [each.row() for each in search.space.parameters]}
 
 
 def _as_it_is(plan: Advising, name: str) -> Candidate:
@@ -497,15 +474,11 @@ def _as_it_is(plan: Advising, name: str) -> Candidate:
 
 def _named(plan: Advising, name: str, candidate: Candidate) -> Candidate:
     """Return a candidate of the last round under the name that it is advised by."""
-    if not candidate.table:
+    if candidate.role != "tuned":
         return candidate
-    called = f"{name} tuned"
-    return _with_doubts(
-        plan,
-        Candidate(
-            called, candidate.algorithm, "tuned", candidate.table, candidate.searched, candidate.trials
-        ),
-    )
+    if candidate.parameters:
+        return _with_doubts(plan, replace(candidate, name=f"{name} tuned"))
+    return _with_doubts(plan, replace(candidate, name=f"{name} defaults", role="as it is"))
 
 
 def _references(plan: Advising) -> list[Candidate]:

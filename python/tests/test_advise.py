@@ -16,7 +16,7 @@ from bentpipe.cli import cli
 from bentpipe.errors import ScenarioError, UsageError
 
 SHORT = {"run.duration": "5 s", "run.warmup": "2 s"}
-AQMS = ["gkvq", "fq_codel"]
+AQMS = ["blue", "fq_codel"]
 
 
 def small(out: Path, **more: Any) -> bp.Advice:  # noqa: ANN401
@@ -33,7 +33,7 @@ def advice(tmp_path_factory: pytest.TempPathFactory) -> bp.Advice:
 def test_all_candidates_meet_the_same_fresh_seeds(advice: bp.Advice) -> None:
     found = advice.found
     names = {each["setting"] for each in found["candidates"]}
-    assert names == {"gkvq tuned", "fq_codel", "red", "droptail"}
+    assert names == {"blue tuned", "fq_codel", "red", "droptail"}
     assert advice.answer in names
     seeds = found["seeds"]
     assert [len(each) for each in seeds.values()] == [1, 3, 3]
@@ -46,10 +46,10 @@ def test_all_candidates_meet_the_same_fresh_seeds(advice: bp.Advice) -> None:
 
 def test_figures_are_those_of_compare(advice: bp.Advice) -> None:
     """What compare finds on the fresh seeds, under the setting as it is to be pasted."""
-    tuned = next(each for each in advice.found["candidates"] if each["setting"] == "gkvq tuned")
+    tuned = next(each for each in advice.found["candidates"] if each["setting"] == "blue tuned")
     inside = ", ".join(f"{key} = {value}" for key, value in tuned["table"].items())
-    scenario = bp.load("small-gateway", {**SHORT, 'setting."gkvq tuned"': f"{{ {inside} }}"})
-    result = bp.compare(scenario, ["gkvq tuned", "red"], runs=3, seed=advice.found["seeds"]["fresh"][0])
+    scenario = bp.load("small-gateway", {**SHORT, 'setting."blue tuned"': f"{{ {inside} }}"})
+    result = bp.compare(scenario, ["blue tuned", "red"], runs=3, seed=advice.found["seeds"]["fresh"][0])
     for row in result.table().iter_rows(named=True):
         each = next(each for each in advice.found["candidates"] if each["setting"] == row["setting"])
         if row["metric"] in each["metrics"]:
@@ -60,12 +60,12 @@ def test_figures_are_those_of_compare(advice: bp.Advice) -> None:
 def test_what_is_to_be_pasted_can_be(advice: bp.Advice, tmp_path: Path) -> None:
     words = shlex.split(advice.command)
     assert words[:3] == ["bentpipe", "compare", "small-gateway"]
-    tuned = next(each for each in advice.found["candidates"] if each["setting"] == "gkvq tuned")
-    candidate = Candidate("gkvq tuned", "gkvq", "tuned", tuned["table"])
+    tuned = next(each for each in advice.found["candidates"] if each["setting"] == "blue tuned")
+    candidate = Candidate("blue tuned", "blue", "tuned", tuned["table"])
     path = tmp_path / "mine.toml"
     path.write_text(f"{bp.load('small-gateway').text}\n{candidate.toml}\n", encoding="utf-8")
-    pasted = bp.load(path).with_setting("gkvq tuned").effective()
-    given = bp.load("small-gateway", [candidate.override]).with_setting("gkvq tuned").effective()
+    pasted = bp.load(path).with_setting("blue tuned").effective()
+    given = bp.load("small-gateway", [candidate.override]).with_setting("blue tuned").effective()
     assert [(row["key"], row["value"]) for row in pasted] == [(row["key"], row["value"]) for row in given]
 
 

@@ -1,0 +1,35 @@
+"""The second round of a search: ranges around points, by hand."""
+
+import pytest
+
+from bentpipe.narrowing import narrowed
+from bentpipe.space import Parameter, Space
+
+
+def space(*parameters: Parameter) -> Space:
+    return Space("small-gateway", (), "red", "red", "gateway.aqm", {}, {}, parameters)
+
+
+def test_ranges_span_the_best_points_and_a_quarter_beyond() -> None:
+    """Even: 4 to 8 is a span of 4, so 3 to 9. Logarithmic: 0.01 to 0.1 is a decade, so a quarter more."""
+    wide = space(
+        Parameter("even", "", "5", 0.0, 20.0),
+        Parameter("decades", "ms", "5 ms", 1e-4, 10.0, log=True),
+    )
+    tables = [{"even": "4", "decades": '"0.1 ms"'}, {"even": "8", "decades": '"0.01 ms"'}]
+    even, decades = narrowed(wide, tables).parameters
+    assert (even.low, even.high) == (3.0, 9.0)
+    assert (decades.low, decades.high) == pytest.approx((10**-2.25, 10**-0.75))
+    assert (decades.unit, decades.log) == ("ms", True)
+
+
+def test_a_range_stays_within_the_old_one_and_never_shrinks_to_a_point() -> None:
+    """One point: a twentieth of the range either way, but not beyond its end."""
+    (even,) = narrowed(space(Parameter("even", "", "5", 0.0, 20.0)), [{"even": "19.5"}] * 3).parameters
+    assert (even.low, even.high) == (18.5, 20.0)
+
+
+def test_of_a_list_the_values_of_the_best_points_stay() -> None:
+    listed = Parameter("variant", "", "a", values=("a", "b", "c"))
+    tables = [{"variant": '"c"'}, {"variant": '"a"'}, {"variant": '"c"'}]
+    assert narrowed(space(listed), tables).parameters[0].values == ("c", "a")
