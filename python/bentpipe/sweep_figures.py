@@ -29,6 +29,8 @@ _UNITS = {
     **{unit: ("rate", size) for unit, size in _RATES.items()},
 }
 """Units that one list of values may mix, as scenario files write them."""
+_FAR = 20.0
+"""Means whose ends are so many times apart are drawn on a logarithmic axis."""
 _FEW = 4
 """Settings whose bands are drawn strongly."""
 _WRITTEN = 120
@@ -196,7 +198,9 @@ class _Book:
             if few > 1
             else "; one run has no interval, so that differences may be chance."
         )
-        return Figure(metric.name, _heading(metric), caption, (Panel(chart),), 1, self._legend())
+        return Figure(
+            metric.name, _heading(metric), caption + vertical.note, (Panel(chart),), 1, self._legend()
+        )
 
     def _value(self, axis: Axis, row: dict[str, Any]) -> dict[str, Any]:
         return {
@@ -396,7 +400,7 @@ class _Book:
             " no panel shows it: see the table. Bands: 95 % confidence intervals, over the seeds that every"
             " point has."
         )
-        return Figure(metric.name, _heading(metric), caption, panels, columns, self._legend())
+        return Figure(metric.name, _heading(metric), caption + y.note, panels, columns, self._legend())
 
     def _main_effect(self, axis: Axis, metric: Metric) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
@@ -428,14 +432,15 @@ class _Book:
 
     def _points(self, metric: Metric, rows: Sequence[dict[str, Any]]) -> Figure:
         """Draw the points of a sample, against each factor."""
-        y = self._vertical(metric, [self._value(self.axes[0], row) for row in rows])
+        values = {axis.key: [self._value(axis, row) for row in rows] for axis in self.axes}
+        y = self._vertical(metric, [value for each in values.values() for value in each])
         columns = 1 if len(self.axes) == 1 else 2
         few = len(rows) <= _BARS * len(self.settings)
         panels = tuple(
             Panel(
                 self._against(
                     axis,
-                    [self._value(axis, row) for row in rows],
+                    values[axis.key],
                     y,
                     220,
                     self._share(columns),
@@ -451,18 +456,25 @@ class _Book:
             f"{_doc(metric)} Each point is the mean over the runs at one point of the design"
             f"{self._given()}, shown against every factor; the other factors differ too, and spread it.{bars}"
         )
-        return Figure(metric.name, _heading(metric), caption, panels, columns, self._legend())
+        return Figure(metric.name, _heading(metric), caption + y.note, panels, columns, self._legend())
 
     def _vertical(self, metric: Metric, values: Sequence[dict[str, Any]]) -> "_Vertical":
         """Return an axis for values and their intervals, from zero if they come near it."""
         numbers = [
             value[key] for value in values for key in ("mean", "low", "high") if value[key] is not None
         ]
+        title = _heading(metric) if self.alone else metric.unit or metric.label
+        means = [value["mean"] for value in values]
+        if min(means) > 0 and max(means) >= _FAR * min(means):
+            # An interval may reach below zero, which has no place on the axis.
+            floor = 0.7 * min(means)
+            for value in values:
+                value |= {key: max(value[key], floor) for key in ("low", "high") if value[key] is not None}
+            return _Vertical(title, (floor, 1.05 * max(numbers)), log=True)
         least, most = min(numbers), max(numbers)
         if 0 <= least < 0.4 * most:
             least = 0.0
         margin = 0.04 * (most - least) or 0.5 * abs(most) or 1.0
-        title = _heading(metric) if self.alone else metric.unit or metric.label
         return _Vertical(title, (least if least == 0 else least - margin, most + margin))
 
     def _share(self, columns: int) -> Width:
@@ -508,6 +520,18 @@ class _Vertical:
     title: str
     domain: tuple[float, float]
 
+    log: bool = False
+
     def of(self, name: str) -> alt.Y:
-        scale = alt.Scale(domain=list(self.domain), nice=False, zero=False)
-        return alt.Y(f"{name}:Q", title=self.title, scale=scale)
+        kind: Literal["log", "linear"] = "log" if self.log else "linear"
+        scale = alt.Scale(type=kind, domain=list(self.domain), nice=False, zero=False, clamp=self.log)
+        if not self.log:
+            return alt.Y(f"{name}:Q", title=self.title, scale=scale)
+        ticks = _decades(*self.domain)
+        axis = alt.Axis(values=ticks, tickCount=len(ticks), format="~r")
+        return alt.Y(f"{name}:Q", title=self.title, scale=scale, axis=axis)
+
+    @property
+    def note(self) -> str:
+        """What a caption has to say of the axis."""
+        return " The vertical axis is logarithmic, and bands end where it does." if self.log else ""

@@ -82,6 +82,17 @@ def test_units_are_read_and_words_are_places(tmp_path: Path) -> None:
     assert axis.values == ("drr", "fifo")
 
 
+def test_means_far_apart_are_on_a_logarithmic_axis(tmp_path: Path) -> None:
+    figure, (spec,) = drawn(swept(tmp_path / "s", {"gateway.pep.delay": "0 ms,1 ms,5 ms"}, settings=["red"]))
+    y = spec["layer"][1]["encoding"]["y"]
+    assert y["scale"]["type"] == "log"
+    # Means of 2, 12 and 52; the lower end of the first interval, -0.48, has no place on it.
+    assert y["scale"]["domain"][0] == pytest.approx(1.4)
+    assert min(each["low"] for each in points(spec)) == pytest.approx(1.4)
+    assert y["axis"]["values"] == [2, 5, 10, 20, 50]
+    assert "logarithmic" in figure.caption
+
+
 def test_values_that_somebody_wrote_are_shown_as_they_are(tmp_path: Path) -> None:
     result = swept(tmp_path / "s", {"gateway.aqm.w_q": "0.01:0.1:log:4"}, settings=["red"])
     (axis,) = axes(result, result.frame())
