@@ -240,11 +240,8 @@ class Ledger:
             if counted[number].id != made:
                 self._leave(made)
 
-    def take(self, number: int) -> bool:
+    def take(self, trial: Trial) -> bool:
         """Try to have a trial for this process; False if another one was faster."""
-        trial = self.trials()[number]
-        if not trial.waiting:
-            return False
         try:
             if not self._storage.set_trial_state_values(trial.id, TrialState.RUNNING):
                 return False
@@ -255,14 +252,13 @@ class Ledger:
 
     def tell(
         self,
-        number: int,
+        trial: Trial,
         outcome: str,
         runs: Mapping[int, Sequence[float | None]],
         values: Sequence[float] | None,
         note: str = "",
     ) -> None:
         """Say what came out of a trial; `values` are the objectives' means, of a complete one."""
-        trial = self.trials()[number]
         # Who was taken for dead and is not has the same to say as the one that repeats its trial.
         with suppress(UpdateFinishedTrialError):
             known = [[seed, *of] for seed, of in sorted(runs.items())]

@@ -334,25 +334,25 @@ class _Work:
                     {place: asked[place - places.start] for place in free}, self.plan.search.distributions()
                 )
                 continue
-            mine = self._take([place for place in places if trials[place].waiting])
+            mine = self._take([trials[place] for place in places if trials[place].waiting])
             if mine:
-                self._simulate([trials[place] for place in mine], before)
+                self._simulate(mine, before)
             else:
                 self._wait()
         trials = self.ledger.trials()
         self._count(trials)
         return [trials[number] for number in range(self.plan.trials)]
 
-    def _take(self, places: Sequence[int]) -> list[int]:
+    def _take(self, waiting: Sequence[Trial]) -> list[Trial]:
         """Take half of the trials, or as many as there are threads; the others are for who shares them."""
-        least = getattr(self.workers, "jobs", len(places))
-        wanted = max(least, math.ceil(len(places) / 2))
-        found: list[int] = []
-        for place in places:
+        least = getattr(self.workers, "jobs", len(waiting))
+        wanted = max(least, math.ceil(len(waiting) / 2))
+        found: list[Trial] = []
+        for trial in waiting:
             if len(found) >= wanted:
                 break
-            if self.ledger.take(place):
-                found.append(place)
+            if self.ledger.take(trial):
+                found.append(trial)
         return found
 
     def _wait(self) -> None:
@@ -373,33 +373,31 @@ class _Work:
 
     def _simulate(self, trials: Sequence[Trial], before: Sequence[Trial]) -> None:
         """Simulate trials seed by seed, and stop those that are certainly worse."""
-        plan, alive = self.plan, dict[int, Run]()
+        plan, alive = self.plan, list[tuple[Trial, Run]]()
         for trial in trials:
             try:
-                alive[trial.number] = plan.run(trial.point)
+                alive.append((trial, plan.run(trial.point)))
             except ScenarioError as error:
-                self.ledger.tell(trial.number, IMPOSSIBLE, {}, None, str(error))
+                self.ledger.tell(trial, IMPOSSIBLE, {}, None, str(error))
         done = 0
         while alive:
             # Before so many runs nobody is stopped, so they can go on at the same time.
             upto = min(len(plan.seeds), max(FEWEST, done + 1)) if plan.search.pruning else len(plan.seeds)
-            self._runs([_at(run, seed) for seed in plan.seeds[done:upto] for run in alive.values()])
+            self._runs([_at(run, seed) for seed in plan.seeds[done:upto] for _, run in alive])
             done = upto
-            for number, run in list(alive.items()):
-                if self._tell(number, run, done, before):
-                    del alive[number]
+            alive = [each for each in alive if not self._tell(*each, done, before)]
 
-    def _tell(self, number: int, run: Run, done: int, before: Sequence[Trial]) -> bool:
+    def _tell(self, trial: Trial, run: Run, done: int, before: Sequence[Trial]) -> bool:
         """Say what came out of a trial, if it has come to an end."""
         plan = self.plan
         runs, failed = self._values(run, plan.seeds[:done])
         if failed:
-            self.ledger.tell(number, FAILED, runs, None, failed)
+            self.ledger.tell(trial, FAILED, runs, None, failed)
             return True
         if done < len(plan.seeds):
             why = plan.search.verdict(runs, before, plan.looks)
             if why is not None:
-                self.ledger.tell(number, STOPPED, runs, None, why)
+                self.ledger.tell(trial, STOPPED, runs, None, why)
             return why is not None
         columns = mean_of(runs)
         known = [value for value in columns if value is not None]
@@ -407,9 +405,9 @@ class _Work:
             names = [
                 each.metric for each, value in zip(plan.objectives, columns, strict=True) if value is None
             ]
-            self.ledger.tell(number, VALUELESS, runs, None, f"no run has a value of {', '.join(names)}")
+            self.ledger.tell(trial, VALUELESS, runs, None, f"no run has a value of {', '.join(names)}")
         else:
-            self.ledger.tell(number, COMPLETE, runs, known)
+            self.ledger.tell(trial, COMPLETE, runs, known)
         return True
 
     def _values(self, run: Run, seeds: Sequence[int]) -> tuple[dict[int, tuple[float | None, ...]], str]:
