@@ -118,8 +118,13 @@ class Candidate:
     @property
     def override(self) -> str:
         """The same as an override; empty for one that needs none."""
+        return f"setting.{json.dumps(self.name, ensure_ascii=False)}={self.inline}" if self.table else ""
+
+    @property
+    def inline(self) -> str:
+        """The table on one line, as an AQM's is in a scenario; empty for what needs none."""
         inside = ", ".join(f"{key} = {value}" for key, value in self.table.items())
-        return f"setting.{json.dumps(self.name, ensure_ascii=False)}={{ {inside} }}" if inside else ""
+        return f"{{ {inside} }}" if inside else ""
 
 
 def _is_certain(found: Summary | None, p: float | None) -> bool:

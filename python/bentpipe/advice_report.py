@@ -34,6 +34,7 @@ def advice_page(found: Mapping[str, Any]) -> str:
         metrics=metric_heads(found),
         candidates=candidate_rows(found),
         legend=legend(found),
+        paste=found["paste"],
         toml=found["paste"]["toml"],
         command=found["paste"]["command"],
         done=done(found),
@@ -76,7 +77,7 @@ def candidate_rows(found: Mapping[str, Any]) -> list[dict[str, Any]]:
         rows.append(
             {
                 "name": each["setting"],
-                "role": _ROLES[each["role"]],
+                "role": "" if each["setting"].endswith(" defaults") else _ROLES[each["role"]],
                 "chosen": each["setting"] == found["answer"],
                 "behind": each["behind_pep"],
                 "first": f"{100 * each['first_in']:.0f} %",

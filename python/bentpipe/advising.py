@@ -135,6 +135,12 @@ class Advising:
         return f"{self.base.duration:g} s"
 
     @property
+    def table(self) -> str:
+        """The scenario's table that has the subject's AQM: `gateway`; empty where nothing is searched."""
+        found = [each.space.prefix for each in self.searches.values() if each is not None]
+        return found[0].rpartition(".")[0] if found else ""
+
+    @property
     def metrics(self) -> list[str]:
         """The metrics of candidates: what is judged, what has limits, and what is shown beside."""
         found = [*(each.metric for each in self.rule.objectives), *(each.metric for each in self.rule.limits)]
@@ -197,7 +203,7 @@ class Advice:
 
     @property
     def toml(self) -> str:
-        """The setting as a table to be pasted into a scenario; empty for what needs none."""
+        """The setting as a table to be pasted into a scenario, to compare it; empty for what needs none."""
         return str(self.found["paste"]["toml"])
 
     @property
@@ -348,7 +354,12 @@ def execute(
         ],
         "candidates": rows(decision, candidates),
         "tried": tried,
-        "paste": {"toml": answer.toml, "command": _command(plan, answer)},
+        "paste": {
+            "table": plan.table,
+            "aqm": answer.inline,
+            "toml": answer.toml,
+            "command": _command(plan, answer),
+        },
         "seconds": round(time.monotonic() - began, 1),
     }
     files.write_json(folder / ADVICE, document)

@@ -1,16 +1,20 @@
 """Advice from beginning to end, with a budget of seconds."""
 
 import json
+import re
 import shlex
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 from conftest import Command
+from playwright.sync_api import sync_playwright
 
 import bentpipe as bp
 from bentpipe.advice import Candidate
+from bentpipe.advice_report import advice_page
 from bentpipe.advising import BEHIND, PLAIN, Advising, _round_trip
 from bentpipe.cli import cli
 from bentpipe.errors import ScenarioError, UsageError
@@ -67,6 +71,9 @@ def test_what_is_to_be_pasted_can_be(advice: bp.Advice, tmp_path: Path) -> None:
     pasted = bp.load(path).with_setting("blue tuned").effective()
     given = bp.load("small-gateway", [candidate.override]).with_setting("blue tuned").effective()
     assert [(row["key"], row["value"]) for row in pasted] == [(row["key"], row["value"]) for row in given]
+    place = f"{advice.found['paste']['table']}.aqm={candidate.inline}"
+    there = {row["key"]: row["value"] for row in bp.load("small-gateway", [place]).effective()}
+    assert there == {row["key"]: row["value"] for row in given}
 
 
 def test_an_interrupted_one_comes_to_the_same(advice: bp.Advice, tmp_path: Path) -> None:
@@ -97,6 +104,25 @@ def test_the_page_is_complete_and_offline(advice: bp.Advice) -> None:
         assert each["setting"] in html
     assert "http" not in html
     assert "src=" not in html
+
+
+def test_the_page_prints_on_one_sheet(advice: bp.Advice, tmp_path: Path) -> None:
+    """With eight candidates, eight parameters and warnings, on A4 and on Letter."""
+    found = json.loads(json.dumps(advice.found))
+    found["candidates"] *= 2
+    found["paste"]["toml"] += 6 * "\nparameter = 0.12345"
+    file = tmp_path / "report.html"
+    file.write_text(advice_page(found), encoding="utf-8")
+    path = shutil.which("chromium")
+    assert path, "chromium is missing; `make test` installs it"
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_page()
+        page.goto(file.as_uri())
+        for form in ("A4", "Letter"):
+            pages = re.findall(rb"/Type\s*/Page\b", page.pdf(format=form))
+            assert len(pages) == 1, form
+        browser.close()
 
 
 def test_the_command_prints_the_answer_or_json(tmp_path: Path) -> None:

@@ -152,5 +152,11 @@ def _show(advice: "Advice") -> None:
     for line in [legend(found).replace("below, the", "in parentheses, the"), *done(found)]:
         out.print(line, markup=False)
     if advice.toml:
-        out.print(f"\nTo use it:\n\n{advice.toml}", markup=False)
+        paste = found["paste"]
+        out.print(
+            f"\nTo use it, in place of aqm in [{paste['table']}]:\n\naqm = {paste['aqm']}",
+            markup=False,
+            soft_wrap=True,
+        )
+        out.print(f"\nOr beside it, as a setting to compare:\n\n{advice.toml}", markup=False, soft_wrap=True)
     out.print(f"\n{advice.command}", markup=False, soft_wrap=True)
