@@ -493,7 +493,7 @@ def test_messages(tmp_path: Path, options: list[str], message: str) -> None:
 
 def test_the_command_prints_its_result(tmp_path: Path) -> None:
     given = ["tune", "small-gateway", "--duration", "5 s", "--aqm", "pi", "--metrics", TWO]
-    given += ["--trials", "3", "--runs", "2", "--fresh", "2", "--out", str(tmp_path / "a")]
+    given += ["--trials", "3", "--runs", "2", "--fresh", "2", "--no-pruning", "--out", str(tmp_path / "a")]
     done = CliRunner().invoke(cli, given, catch_exceptions=False)
     assert done.exit_code == 0
     assert "3 trials: 3 complete; 6 runs." in done.stdout
@@ -505,6 +505,7 @@ def test_the_command_prints_its_result(tmp_path: Path) -> None:
         "defaults",
         "scenario's own",
     }
+    assert open_tune(tmp_path / "a").found["pruning"] is False
     text = (tmp_path / "a" / "report.html").read_text(encoding="utf-8")
     assert "Which parameters matter" in text
     (tmp_path / "a" / "report.html").unlink()
