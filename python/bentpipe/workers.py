@@ -67,7 +67,13 @@ class Threads:
             # A few more than there are threads, so that none waits and a million futures are not held.
             submit(2 * self._jobs)
             while under_way:
-                finished, _ = wait(under_way, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
+                try:
+                    finished, _ = wait(under_way, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
+                except RuntimeError as error:
+                    # Ctrl-C within Python's own lock says that this is unlocked (release unlocked lock).
+                    if isinstance(error.__context__, KeyboardInterrupt):
+                        raise error.__context__ from None
+                    raise
                 submit(len(finished))
                 for future in finished:
                     run, _ = under_way.pop(future)
