@@ -6,7 +6,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help run test check-rust check-python test-rust test-python kernel coverage bench fuzz fmt docs choosing gateway-models series lock setup clean
+.PHONY: help run test check-rust check-python test-rust test-python kernel coverage bench fuzz fmt docs choosing reproduction gateway-models series lock setup clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -94,6 +94,10 @@ docs: $(CORE) ## renew the generated parts of the docs
 choosing: $(CORE) ## run every algorithm on the 2007 gateway and renew the table of docs/choosing.md: three minutes
 	$(BIN)/bentpipe compare scenarios/byun2007-gateway.toml --settings all --out results/choosing --force
 	$(BIN)/python -m bentpipe.reference docs results/choosing
+
+reproduction: $(CORE) ## repeat every paper's experiments and renew docs/reproduction.md: ten minutes
+	$(BIN)/bentpipe reproduce all
+	$(BIN)/python -m bentpipe.reproduction.page docs/reproduction.md results/reproduce
 
 gateway-models: $(CORE) ## hold the fluid equations against the simulator and renew docs/models-gateway.md: three minutes
 	$(BIN)/python -m bentpipe.gateway_models docs/models-gateway.md

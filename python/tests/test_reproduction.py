@@ -267,7 +267,11 @@ def test_a_quick_reproduction_from_end_to_end(small: Path, tmp_path: Path) -> No
 
 def test_some_of_a_paper(small: Path, tmp_path: Path) -> None:
     (made,) = reproduce([small], out=tmp_path / "out", quick=True, only=["fifo-total", "phase"])
-    assert [item.name for item in made.judged.items] == ["fifo-total"]
+    assert [item.name for item in made.judged.items] == ["fifo-total", "phase"]
+    # Two measures of two curves at the six points of a quick run.
+    spots = made.judged.items[1].spots
+    assert len(spots) == 2 * 2 * 6
+    assert made.judged.printed(made.paper.pictures[0], spots[0].measure) == pytest.approx(19.822)
     # The printed tables are known though they are not judged.
     assert "Table II" in made.judged.items[0].in_print
     assert {cell[0] for cell in made.judged.cells} == {"loss-10", "loss-1", "rtt-1s", "rtt-10ms", "phase"}

@@ -1,20 +1,19 @@
 """The figures of a reproduction: printed tables beside ours, and the paper's own figures from our runs."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import altair as alt
 
 from bentpipe.figures import INK, MUTED, Drawing, Figure, Panel, colours
-from bentpipe.reproduction.judged import TABLE, Item, Judged
-from bentpipe.reproduction.measures import Measure
+from bentpipe.reproduction.judged import FIGURE, TABLE, Item, Judged, Spot
 from bentpipe.reproduction.paper import Picture, Printed
 from bentpipe.reproduction.rules import CALIBRATED, DIRECTION_ONLY, NO_NUMBER, NOT_REPRODUCED, REPRODUCED
-from bentpipe.statistics import Summary, summarise
 from bentpipe.thinning import short
+from bentpipe.wording import plural
 
-__all__ = ["DRAWINGS", "SHADES", "figure", "overview"]
+__all__ = ["SHADES", "figure", "overview"]
 
 SHADES = {
     REPRODUCED: "#0072B2",
@@ -105,134 +104,85 @@ def _ratio(item: Item) -> dict[str, float] | None:
 
 
 def figure(judged: Judged, picture: Picture) -> Figure:
-    """Draw one of the paper's figures, or of ours, from our runs."""
-    return DRAWINGS[picture.kind](judged, picture)
-
-
-def _curves(judged: Judged, picture: Picture) -> Figure:
-    """Each measure against the points, a line a case, with its 95 % interval."""
-
-    def found(case: str, measure: Measure, point: str) -> Summary:
-        return summarise(judged.values(picture.experiment, case, measure, point))
-
-    return _lines(judged, picture, [(case, case) for case in picture.cases], found, lambda m: m.unit)
-
-
-def _change(judged: Judged, picture: Picture) -> Figure:
-    """By how many per cent a measure is less in each case than in others, run by run."""
-    pairs = {f"{case} over {than}": (case, than) for case in picture.cases for than in picture.than}
-
-    def found(label: str, measure: Measure, point: str) -> Summary:
-        case, than = pairs[label]
-        ours = judged.values(picture.experiment, case, measure, point)
-        theirs = judged.values(picture.experiment, than, measure, point)
-        return summarise(
-            [100 * (b - a) / b if a is not None and b else None for a, b in zip(ours, theirs, strict=True)]
-        )
-
-    labels = [(label, label) for label in pairs]
-    return _lines(judged, picture, labels, found, lambda _: "% less", zero=True)
-
-
-def _lines(
-    judged: Judged,
-    picture: Picture,
-    labels: Sequence[tuple[str, str]],
-    found: Callable[[str, Measure, str], Summary],
-    unit: Callable[[Measure], str],
-    *,
-    zero: bool = False,
-) -> Figure:
-    experiment = judged.paper.experiments[picture.experiment]
-    points = [
-        each
-        for each in experiment.points
-        if any(key[0] == experiment.name and key[2] == each.label for key in judged.cells)
-    ]
-    names = [label for label, _ in labels]
+    """Draw one of the paper's figures, or of ours, from our runs: a line a curve, with its 95 % interval."""
+    (item,) = (each for each in judged.items if each.kind == FIGURE and each.name == picture.name)
+    names = list(dict.fromkeys(spot.curve for spot in item.spots))
     shade = colours(names, names)
+    axis = judged.paper.experiments[picture.experiment].axis
     panels = []
     for measure in picture.measures:
-        values = []
-        for name, label in labels:
-            for point in points:
-                one = found(label, measure, point.label)
-                if one.mean is not None:
-                    row: dict[str, Any] = {"x": point.x, "case": name, "mean": short(one.mean)}
-                    if one.low is not None and one.high is not None:
-                        row |= {"low": short(one.low), "high": short(one.high)}
-                    values.append(row)
-        panels.append(
-            Panel(
-                _panel(
-                    values, names, shade, experiment.axis, unit(measure), measure.label, picture, zero=zero
-                )
-            )
-        )
-    legend = tuple((name, shade[name]) for name in names) if len(names) > 1 else ()
-    runs = max(
-        (len(cell.seeds) for key, cell in judged.cells.items() if key[0] == experiment.name), default=0
+        spots = [spot for spot in item.spots if spot.measure == measure]
+        chart = _panel(spots, shade, axis, picture, judged.printed(picture, measure))
+        panels.append(Panel(chart.properties(title=measure.label)))
+    runs = max((spot.found.runs for spot in item.spots), default=0)
+    dashed = f" Dashed: {picture.row}'s row, as printed." if picture.row else ""
+    return Figure(
+        picture.name,
+        f"{picture.where}: {picture.title}" if picture.where else picture.title,
+        f"{picture.caption}{dashed} {plural(runs, 'run')} at each point.",
+        tuple(panels),
+        min(2, len(panels)),
+        tuple(shade.items()) if len(names) > 1 else (),
     )
-    caption = f"{picture.caption} {runs} runs at each point."
-    title = f"{picture.where}: {picture.title}" if picture.where else picture.title
-    return Figure(picture.name, title, caption, tuple(panels), min(2, len(panels)), legend)
 
 
 def _panel(
-    values: list[dict[str, Any]],
-    names: list[str],
-    shade: dict[str, str],
-    axis: str,
-    unit: str,
-    heading: str,
-    picture: Picture,
-    *,
-    zero: bool,
+    spots: Sequence[Spot], shade: dict[str, str], axis: str, picture: Picture, printed: float | None
 ) -> Drawing:
-    xs = sorted({row["x"] for row in values}) or [0.0, 1.0]
-    scale = alt.Scale(type="log", nice=False) if picture.log else alt.Scale(nice=False, zero=False)
-    ticks = _ticks(xs)
+    values = []
+    for spot in spots:
+        one = spot.found
+        if one.mean is not None:
+            row: dict[str, Any] = {"x": spot.x, "curve": spot.curve, "mean": short(one.mean)}
+            if one.low is not None and one.high is not None:
+                row |= {"low": short(one.low), "high": short(one.high)}
+            values.append(row)
+    unit = spots[0].unit if spots else ""
+    xs = sorted({row["x"] for row in values})
     x = alt.X(
         "x:Q",
         title=axis + (", logarithmic" if picture.log else ""),
-        scale=scale,
-        axis=alt.Axis(values=ticks, format="~g", labelOverlap=True),
+        scale=alt.Scale(type="log", nice=False) if picture.log else alt.Scale(nice=False, zero=False),
+        axis=alt.Axis(values=xs[:: max(1, math.ceil(len(xs) / 8))], format=",.6~g", labelOverlap=True),
     )
-    ends = [row[key] for row in values for key in ("low", "high", "mean") if key in row]
-    low, high = (min([*ends, 0.0]), max([*ends, 0.0])) if ends else (0.0, 1.0)
-    room = 0.05 * (high - low or 1.0)
-    y_scale = alt.Scale(domain=[low - room if low < 0 else 0.0, high + room], nice=False)
+    ends = [row[key] for row in values for key in ("low", "high", "mean") if key in row] or [0.0, 1.0]
+    ends += [] if printed is None else [printed]
+    # What is never negative is not drawn so, however wide its interval.
+    least = min(0.0, *ends) if any(row["mean"] < 0 for row in values) else 0.0
+    most = max(0.0, *ends)
+    room = 0.05 * (most - least or 1.0)
+    scale = alt.Scale(domain=[least - room if least < 0 else 0.0, most + room], nice=False, clamp=True)
+
+    def y(field: str) -> alt.Y:
+        return alt.Y(f"{field}:Q", title=unit, scale=scale)
+
     colour = alt.Color(
-        "case:N", scale=alt.Scale(domain=names, range=[shade[name] for name in names]), legend=None
+        "curve:N", scale=alt.Scale(domain=list(shade), range=list(shade.values())), legend=None
     )
     base = alt.Chart(alt.InlineData(values=values)).encode(x=x, color=colour)
     layers = [
-        base.mark_area(opacity=0.2).encode(y=alt.Y("low:Q", title=unit, scale=y_scale), y2=alt.Y2("high:Q")),
-        base.mark_line(strokeWidth=1.6).encode(y=alt.Y("mean:Q", title=unit, scale=y_scale)),
+        base.mark_area(opacity=0.2).encode(y=y("low"), y2=alt.Y2("high:Q")),
+        base.mark_line(strokeWidth=1.6).encode(y=y("mean")),
         base.mark_point(filled=True, size=36, opacity=1).encode(
-            y=alt.Y("mean:Q", title=unit, scale=y_scale),
+            y=y("mean"),
             tooltip=[
-                alt.Tooltip("case:N"),
+                alt.Tooltip("curve:N"),
                 alt.Tooltip("x:Q", title=axis),
                 alt.Tooltip("mean:Q", title=unit, format=".4g"),
             ],
         ),
     ]
-    if zero:
-        layers.insert(
-            0,
-            alt.Chart(alt.InlineData(values=[{"zero": 0.0}]))
-            .mark_rule(color=MUTED, strokeWidth=1)
-            .encode(y=alt.Y("zero:Q", title=unit, scale=y_scale)),
-        )
-    return alt.layer(*layers).properties(width="container", height=230, title=heading)
+    if least < 0:
+        layers.insert(0, _rule(0.0, y("level"), [1, 0], MUTED))
+    if printed is not None:
+        layers.insert(0, _rule(printed, y("level"), [4, 3], INK))
+    return alt.layer(*layers).properties(width="container", height=230)
 
 
-def _ticks(xs: list[float]) -> list[float]:
-    """Return at most eight of the points, evenly spread."""
-    step = max(1, math.ceil(len(xs) / 8))
-    return xs[::step]
-
-
-DRAWINGS: dict[str, Callable[[Judged, Picture], Figure]] = {"curves": _curves, "change": _change}
-"""What draws each kind of figure."""
+def _rule(level: float, y: alt.Y, dash: list[float], colour: str) -> alt.Chart:
+    chart: alt.Chart = (
+        alt.Chart(alt.InlineData(values=[{"level": level}]))
+        .mark_rule(color=colour, strokeWidth=1, strokeDash=dash)
+        .encode(y=y)
+    )
+    return chart

@@ -25,9 +25,11 @@ from bentpipe.reproduction.runs import Cell, Library
 from bentpipe.statistics import Summary, summarise
 from bentpipe.wording import number, plural
 
-__all__ = ["CLAIM", "FIGURE", "TABLE", "Item", "Judged"]
+__all__ = ["CLAIM", "FIGURE", "OURS", "TABLE", "Item", "Judged", "Spot"]
 
 TABLE, CLAIM, FIGURE = "table", "claim", "figure"
+OURS = "ours"
+"""Where a figure stands that is none of the paper's."""
 _NAMED = 3
 """Comparisons of a claim that are named, where more fail."""
 
@@ -59,6 +61,8 @@ class Item:
     """Of a claim: what the paper's own tables say of it."""
     variant: bool = False
     """Whether its experiment is not the paper's, but one that is shown beside."""
+    spots: tuple["Spot", ...] = ()
+    """Of a figure: what it shows."""
 
     @property
     def predicted(self) -> tuple[float | None, float | None]:
@@ -93,6 +97,33 @@ class Item:
             "calibrated": self.calibrated,
             "in_print": self.in_print,
             "variant": self.variant,
+            "spots": [each.as_row() for each in self.spots],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """What one curve of a figure is at one point."""
+
+    curve: str
+    measure: Measure
+    unit: str
+    point: str
+    x: float
+    found: Summary
+
+    def as_row(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        return {
+            "curve": self.curve,
+            "measure": self.measure.label,
+            "unit": self.unit,
+            "point": self.point,
+            "x": self.x,
+            "mean": self.found.mean,
+            "ci_low": self.found.low,
+            "ci_high": self.found.high,
+            "runs": self.found.runs,
         }
 
 
@@ -134,7 +165,7 @@ class Judged:
         return [
             *(item for table in self.paper.tables for item in self._table(table)),
             *(self._claim(claim) for claim in self.paper.claims),
-            *(self._figure(picture) for picture in self.paper.pictures if picture.where),
+            *(self._figure(picture) for picture in self.paper.pictures),
         ]
 
     def counts(self, kind: str | None = None) -> dict[str, int]:
@@ -157,7 +188,7 @@ class Judged:
                     verdict = self._cell(table, experiment, row, column.rule, column.measure, printed, ours)
                     if inputs:
                         names = ", ".join(each.name for each in inputs)
-                        verdict = Verdict(CALIBRATED, f"{verdict.reason}; chosen by looking at it: {names}")
+                        verdict = Verdict(CALIBRATED, f"{verdict.reason} ({names})")
                     yield Item(
                         TABLE,
                         table.name,
@@ -207,7 +238,7 @@ class Judged:
         return Item(
             CLAIM,
             claim.name,
-            claim.where,
+            f"{claim.where}, {claim.basis}",
             claim.text,
             ", ".join(dict.fromkeys(each.experiment for each in claim.checks)),
             "",
@@ -304,7 +335,7 @@ class Judged:
         return Item(
             FIGURE,
             picture.name,
-            picture.where,
+            picture.where or OURS,
             picture.title,
             picture.experiment,
             "",
@@ -318,6 +349,42 @@ class Judged:
             "",
             "",
             "",
+            not picture.where,
+            tuple(self._spots(picture)),
+        )
+
+    def _spots(self, picture: Picture) -> Iterator[Spot]:
+        """Yield what a figure shows: every measure of every curve at each point that was simulated."""
+        for measure in picture.measures:
+            for case in picture.cases:
+                for than in picture.than or (None,):
+                    for point in self.paper.experiments[picture.experiment].points:
+                        ours = self.values(picture.experiment, case, measure, point.label)
+                        if not ours:
+                            continue
+                        if than is None:
+                            yield Spot(case, measure, measure.unit, point.label, point.x, summarise(ours))
+                            continue
+                        theirs = self.values(picture.experiment, than, measure, point.label)
+                        less = summarise(
+                            [
+                                100 * (b - a) / b if a is not None and b else None
+                                for a, b in zip(ours, theirs, strict=True)
+                            ]
+                        )
+                        yield Spot(f"{case} over {than}", measure, "% less", point.label, point.x, less)
+
+    def printed(self, picture: Picture, measure: Measure) -> float | None:
+        """Return what is printed of a measure in the table and row that a figure names."""
+        return next(
+            (
+                column.printed.get(picture.row)
+                for table in self.paper.printed
+                if table.name == picture.table
+                for column in table.columns
+                if column.measure == measure
+            ),
+            None,
         )
 
 

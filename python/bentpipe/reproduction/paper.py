@@ -41,7 +41,12 @@ __all__ = [
 
 CLAIMS = "claims.toml"
 PICTURES = ("curves", "change")
-BASES = ("sentence", "tables", "figure")
+BASES = {
+    "sentence": "said in words",
+    "tables": "read off the tables",
+    "figure": "what the figure is about",
+}
+"""What a claim stands in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +177,7 @@ class Claim:
     where: str
     text: str
     basis: str
-    """What it stands in: a `sentence`, or nothing but the `tables` or a `figure`."""
+    """What it stands in: one of `BASES`, in words."""
     rule: Order | Change | None
     """None: nothing survives that could be judged."""
     checks: tuple[Check, ...]
@@ -196,6 +201,9 @@ class Picture:
     """Of the kind `change`, what the cases are compared with."""
     log: bool
     """Whether the axis of points is logarithmic."""
+    table: str
+    row: str
+    """Of the kind `curves`, a printed row that is drawn too; empty without."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +280,8 @@ class _Reader:
         self._experiments: dict[str, Experiment] = {}
         self._cases: dict[str, tuple[Case, ...]] = {}
         self._quick = Table({}, "")
+        self._rows_of: dict[str, list[str]] = {}
+        self._given: dict[str, Table] = {}
 
     def paper(self) -> Paper:
         top = self._table
@@ -286,6 +296,7 @@ class _Reader:
         self._cases = {name: tuple(map(_case, lists.tables(name))) for name in lists.rest()}
         self._experiments = top.named("experiment", self._experiment)
         tables = tuple(self._printed(each) for each in top.tables("table"))
+        self._rows_of = {each.name: each.rows for each in tables}
         found = Paper(
             self._folder.name,
             self._folder,
@@ -308,6 +319,11 @@ class _Reader:
         return found
 
     def _experiment(self, name: str, given: Table) -> Experiment:
+        title = given.take("title", str)
+        if "like" in given:
+            given = given.like(self._given[given.choice("like", self._given)], "set")
+            given.take("like", str)
+        self._given[name] = given.again()
         quick = given.table("quick") if "quick" in given else self._quick.again()
         runs = given.whole("runs", least=2)
         points = _points(given)
@@ -315,7 +331,7 @@ class _Reader:
         few = self._names(quick, "points", known) if "points" in quick else known
         found = Experiment(
             name,
-            given.take("title", str),
+            title,
             self._scenario(given),
             _overrides(given),
             self._some_cases(given),
@@ -329,6 +345,7 @@ class _Reader:
             tuple(few),
         )
         quick.done()
+        given.take("title", str)
         given.done()
         return found
 
@@ -412,7 +429,7 @@ class _Reader:
             given.take("id", str),
             given.take("where", str),
             given.take("text", str),
-            given.choice("basis", BASES),
+            BASES[given.choice("basis", BASES)],
             rule,
             checks,
             _explanations(given, [], [], []),
@@ -455,9 +472,14 @@ class _Reader:
             tuple(self._names(given, "cases", labels)) if "cases" in given else tuple(labels),
             tuple(self._names(given, "than", labels)) if kind == "change" else (),
             given.take("log", bool, default=False),
+            given.choice("table", self._rows_of) if kind == "curves" and "table" in given else "",
+            self._row(given) if kind == "curves" and "table" in given else "",
         )
         given.done()
         return found
+
+    def _row(self, given: Table) -> str:
+        return given.choice("row", self._rows_of[given.take("table", str)])
 
     def _names(self, given: Table, key: str, known: Any) -> list[str]:  # noqa: ANN401
         names = given.texts(key)

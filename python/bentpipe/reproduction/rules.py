@@ -68,18 +68,12 @@ class Near:
         ours: Values,
         *,
         base: tuple[str, float, Values] | None = None,
-        calibrated: str | None = None,
     ) -> Verdict:
-        """Judge `ours` beside `printed`; `base` is what its direction is told from: name, printed, ours.
-
-        `calibrated` says on what inputs were calibrated if this was it.
-        """
+        """Judge `ours` beside `printed`; `base` is what its direction is told from: name, printed, ours."""
         found = summarise(ours)
         if found.mean is None:
             return Verdict(NOT_REPRODUCED, "no run of ours has a value")
         apart = _apart(printed, found.mean)
-        if calibrated is not None:
-            return Verdict(CALIBRATED, f"{apart}; {calibrated}")
         if abs(found.mean - printed) <= self.within * abs(printed):
             return Verdict(REPRODUCED, f"{apart}, allowed {100 * self.within:g} %")
         low, high = prediction(found) if found.runs >= self.runs else (math.nan, math.nan)

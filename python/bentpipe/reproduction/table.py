@@ -42,6 +42,12 @@ class Table:
         """Return the same table, of which nothing has been taken."""
         return Table(self._values, self.place)
 
+    def like(self, other: "Table", merged: str) -> "Table":
+        """Return this table with what `other` has and it has not; of `merged`, key by key."""
+        values = {**other._values, **self._values}
+        values[merged] = {**other.table(merged)._values, **self.table(merged)._values}
+        return Table(values, self.place)
+
     def wrong(self, key: str, found: object, allowed: str) -> UsageError:
         """Return the error that says what stands at `key` and what may."""
         return UsageError(f"{self.place}.{key}: found {found!r}; allowed: {allowed}")

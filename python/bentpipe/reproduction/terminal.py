@@ -37,7 +37,7 @@ def show(made: "Reproduction", out: Console) -> None:
         heads = ["where", "row", "what", "unit", "printed", "ours", "runs", "verdict"]
         out.print(grid(heads, numbers))
     for item in judged.items:
-        if item.kind == TABLE:
+        if item.kind == TABLE or item.variant:
             continue
         why = "; ".join(part for part in (item.reason, item.in_print) if part)
         out.print(f"{item.where}: {item.text} {item.verdict}: {why}", markup=False)
