@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from bentpipe.errors import UsageError
+from bentpipe.errors import ResultError, UsageError
 from bentpipe.plan import load
 from bentpipe.reproduction import load_paper, papers, reproduce
 from bentpipe.reproduction.figures import SHADES, figure, overview
 from bentpipe.reproduction.judged import TABLE
 from bentpipe.reproduction.measures import MEASURES
+from bentpipe.reproduction.page import markdown
 from bentpipe.reproduction.paper import CLAIMS, Paper
 from bentpipe.reproduction.rules import (
     CALIBRATED,
@@ -263,6 +264,37 @@ def test_a_quick_reproduction_from_end_to_end(small: Path, tmp_path: Path) -> No
     (third,) = reproduce([small], out=out, quick=True)
     assert third.about["new_runs"] == 1
     assert [row | {"quick": None} for row in third.rows()] == [row | {"quick": None} for row in rows]
+
+
+def test_the_page_of_full_reproductions_holds_every_number(small: Path, tmp_path: Path) -> None:
+    (made,) = reproduce([small], out=tmp_path / "out", quick=True, only=["table-1", "fifo-total", "phase"])
+    for name in papers():
+        (tmp_path / name).mkdir()
+        shutil.copy(made.folder / "verdicts.json", tmp_path / name)
+    text = markdown(tmp_path)
+    for item in made.judged.items:
+        # A figure of ours is not the paper's, and has no verdict there.
+        assert (item.reason in text and item.verdict in text) or item.kind == "figure"
+    assert "| 953.099 |" in text
+    assert "contradicted by Table II" in text
+    # A row for each measure at each point of the figure.
+    assert text.count("| Goodput of another session [kbit/s] |") == 6
+    assert "Calibrated inputs" in text
+    shutil.rmtree(tmp_path / "jain2004")
+    with pytest.raises(ResultError, match="run `bentpipe reproduce jain2004`"):
+        markdown(tmp_path)
+
+
+def test_two_do_not_write_to_one_folder(small: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+
+    def again(*state: int) -> None:
+        if state[0] == 0:
+            with pytest.raises(UsageError, match="another Bentpipe is writing to this folder"):
+                reproduce([small], out=out, quick=True, only=["table-1"])
+
+    (made,) = reproduce([small], out=out, quick=True, only=["table-1"], told=again)
+    assert made.about["new_runs"] > 0
 
 
 def test_some_of_a_paper(small: Path, tmp_path: Path) -> None:

@@ -3,10 +3,13 @@
 A paper is data (`bentpipe.reproduction.paper`); docs/reproduce.md says how it is written and read.
 """
 
+import fcntl
 import json
+import os
+import shutil
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -87,10 +90,10 @@ def reproduce(
         chosen = [paper.only(only) for paper in chosen]
     planned = [plan(paper, quick=quick) for paper in chosen]
     folder = Path(out)
-    _open(folder)
-    library = Library(folder / RUNS)
     start = time.monotonic()
-    simulated = simulate([cell for cells in planned for cell in cells.values()], library, jobs, told)
+    with _opened(folder):
+        library = Library(folder / RUNS)
+        simulated = simulate([cell for cells in planned for cell in cells.values()], library, jobs, told)
     elapsed = time.monotonic() - start
     found = []
     for paper, cells in zip(chosen, planned, strict=True):
@@ -114,8 +117,9 @@ def reproduce(
     return found
 
 
-def _open(folder: Path) -> None:
-    """Make the folder, or see that it is a reproduction's."""
+@contextmanager
+def _opened(folder: Path) -> Iterator[None]:
+    """Make the folder, or see that it is a reproduction's, and keep others from writing to it."""
     try:
         if folder.is_dir() and any(folder.iterdir()):
             manifest = None
@@ -125,8 +129,18 @@ def _open(folder: Path) -> None:
                 raise UsageError(
                     f"{folder}: exists already and is not a reproduction's; choose another folder"
                 )
-            return
-        folder.mkdir(parents=True, exist_ok=True)
-        files.write_json(folder / MANIFEST, {"format": FORMAT, "format_version": 1})
+        else:
+            folder.mkdir(parents=True, exist_ok=True)
+            files.write_json(folder / MANIFEST, {"format": FORMAT, "format_version": 1})
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
         raise UsageError(f"{folder}: cannot be written: {error.strerror}") from None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        for partial in folder.glob(f"{RUNS}/*/*/{files.PARTIAL}*"):
+            shutil.rmtree(partial, ignore_errors=True)
+        yield
+    except BlockingIOError:
+        raise UsageError(f"{folder}: another Bentpipe is writing to this folder") from None
+    finally:
+        os.close(handle)

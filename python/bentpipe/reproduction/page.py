@@ -26,7 +26,7 @@ _HEAD = """# What came out of the papers
 
 Every printed number, claim and figure of the papers beside ours, with a verdict that a rule computes.
 [reproduce.md](reproduce.md) says which rules there are and what verdicts mean. Ours are means with their
-95 % intervals.
+95 % intervals. Reports with all figures are made by `make reproduction`.
 """
 
 
