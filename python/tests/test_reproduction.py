@@ -425,6 +425,24 @@ def test_the_command(small: Path, tmp_path: Path) -> None:
     assert wrong.stderr.count("\n") == 1
 
 
+def test_the_committed_page_has_what_the_papers_data_ask_for() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reproduction.md").read_text(encoding="utf-8")
+    sections = {part.split(":")[0]: part for part in page.split("\n## ")[1:]}
+    assert set(sections) <= set(papers())
+    assert sections
+    for name, section in sections.items():
+        one = load_paper(name)
+        for claim in one.claims:
+            assert f"| {claim.text} |" in section
+        for table in one.tables:
+            assert f"### {table.where}: {table.title}" in section
+        for picture in one.pictures:
+            assert picture.title in section
+        for paragraph in one.discussion:
+            assert paragraph in section, "run `make reproduction`"
+        assert "quick" not in section.lower()
+
+
 def test_measures_are_documented() -> None:
     page = (Path(__file__).parents[2] / "docs" / "reproduce.md").read_text(encoding="utf-8")
     for name in MEASURES:
