@@ -165,7 +165,7 @@ def test_every_number_and_claim_says_where_it_stands_and_by_which_rule(paper: Pa
 
 def test_the_printed_tables_are_those_of_the_papers(paper: Paper) -> None:
     files = sorted((paper.folder / "tables").glob("*.csv"))
-    assert files
+    assert files or not paper.tables
     for path in files:
         name = f"{paper.name}/{path.name}"
         assert hashlib.sha256(path.read_bytes()).hexdigest()[:32] == DIGESTS[name], name
@@ -421,7 +421,7 @@ def test_the_command(small: Path, tmp_path: Path) -> None:
     wrong = bentpipe("nobody1999")
     assert wrong.returncode == 2
     assert wrong.stderr.startswith("error: paper nobody1999: there is none of that name")
-    assert wrong.stderr.endswith("allowed: jain2004, all\n")
+    assert wrong.stderr.endswith(f"allowed: {', '.join(papers())}, all\n")
     assert wrong.stderr.count("\n") == 1
 
 

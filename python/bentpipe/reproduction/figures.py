@@ -105,6 +105,8 @@ def _ratio(item: Item) -> dict[str, float] | None:
 
 def figure(judged: Judged, picture: Picture) -> Figure:
     """Draw one of the paper's figures, or of ours, from our runs: a line a curve, with its 95 % interval."""
+    if picture.kind == "course":
+        return _course(judged, picture)
     (item,) = (each for each in judged.items if each.kind == FIGURE and each.name == picture.name)
     names = list(dict.fromkeys(spot.curve for spot in item.spots))
     shade = colours(names, names)
@@ -123,6 +125,40 @@ def figure(judged: Judged, picture: Picture) -> Figure:
         tuple(panels),
         min(2, len(panels)),
         tuple(shade.items()) if len(names) > 1 else (),
+    )
+
+
+def _course(judged: Judged, picture: Picture) -> Figure:
+    """Draw a measure over time, a panel a case, with the 95 % interval of its mean over the runs."""
+    measure = next(each for each in picture.measures if each.course)
+    shade = colours(picture.cases, picture.cases)
+    found = {case: judged.course(picture.experiment, case, measure) for case in picture.cases}
+    ends = [mean + (half or 0.0) for rows in found.values() for _, mean, half in rows]
+    scale = alt.Scale(domain=[0.0, 1.05 * max(ends, default=1.0)], nice=False)
+    panels = []
+    for case, rows in found.items():
+        values = [
+            {"time": short(time), "mean": short(mean)}
+            | ({} if half is None else {"low": short(max(mean - half, 0.0)), "high": short(mean + half)})
+            for time, mean, half in rows
+        ]
+        x = alt.X("time:Q", title="time [s]", scale=alt.Scale(nice=False))
+        base = alt.Chart(alt.InlineData(values=values)).encode(x=x)
+        chart = alt.layer(
+            base.mark_area(opacity=0.3, color=shade[case]).encode(
+                y=alt.Y("low:Q", title=measure.unit, scale=scale), y2=alt.Y2("high:Q")
+            ),
+            base.mark_line(strokeWidth=1, color=shade[case]).encode(
+                y=alt.Y("mean:Q", title=measure.unit, scale=scale)
+            ),
+        )
+        panels.append(Panel(chart.properties(width="container", height=160, title=case)))
+    runs = max(
+        (len(cell.seeds) for key, cell in judged.cells.items() if key[0] == picture.experiment), default=0
+    )
+    title = f"{picture.where}: {picture.title}" if picture.where else picture.title
+    return Figure(
+        picture.name, title, f"{picture.caption} {runs} runs of each.", tuple(panels), min(2, len(panels))
     )
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import polars as pl
+
 from bentpipe.reproduction.measures import Measure
 from bentpipe.reproduction.paper import Check, Claim, Explanation, Paper, Picture, Printed
 from bentpipe.reproduction.rules import (
@@ -22,7 +24,7 @@ from bentpipe.reproduction.rules import (
     prediction,
 )
 from bentpipe.reproduction.runs import Cell, Library
-from bentpipe.statistics import Summary, summarise
+from bentpipe.statistics import Summary, half_width, summarise
 from bentpipe.wording import number, plural
 
 __all__ = ["CLAIM", "FIGURE", "OURS", "TABLE", "Item", "Judged", "Spot"]
@@ -151,13 +153,36 @@ class Judged:
             found |= dict.fromkeys(each.measure for each in claim.checks if each.experiment == experiment)
         for picture in self.paper.pictures:
             if picture.experiment == experiment:
-                found |= dict.fromkeys(picture.measures)
+                found |= dict.fromkeys((*picture.listed, *picture.measures))
         return list(found)
 
     def values(self, experiment: str, case: str, measure: Measure, point: str = "") -> list[float | None]:
         """Return a measure of every run of a case; none where it was not simulated."""
         cell = self.cells.get((experiment, case, point))
         return [] if cell is None else self._library.values(cell, measure)
+
+    def course(self, experiment: str, case: str, measure: Measure) -> list[tuple[float, float, float | None]]:
+        """Return a measure's column of the series over time: time, mean over the runs, Student's half-width.
+
+        Times without a value in every run are left out.
+        """
+        cell = self.cells.get((experiment, case, ""))
+        if cell is None or measure.course is None:
+            return []
+        column, scale = measure.course
+        runs = [self._library.seen(cell, seed).recorded.series for seed in cell.seeds]
+        values = pl.concat(
+            [run.select("time", (pl.col(column) * scale).fill_nan(None).alias("value")) for run in runs]
+        )
+        value = pl.col("value")
+        over = values.group_by("time").agg(
+            value.mean().alias("mean"), value.std().alias("std"), value.count()
+        )
+        return [
+            (time, mean, None if std is None else half_width(std, count))
+            for time, mean, std, count in over.sort("time").iter_rows()
+            if count == len(runs)
+        ]
 
     @cached_property
     def items(self) -> list[Item]:
@@ -355,7 +380,7 @@ class Judged:
 
     def _spots(self, picture: Picture) -> Iterator[Spot]:
         """Yield what a figure shows: every measure of every curve at each point that was simulated."""
-        for measure in picture.measures:
+        for measure in (*picture.listed, *picture.measures):
             for case in picture.cases:
                 for than in picture.than or (None,):
                     for point in self.paper.experiments[picture.experiment].points:

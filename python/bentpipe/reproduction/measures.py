@@ -3,6 +3,7 @@
 A measure of a paper's data names one of `MEASURES` with parameters, or a metric of docs/results.md.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -32,6 +33,8 @@ class Measure:
     unit: str
     doc: str
     of: Callable[[Seen], float | None] = field(repr=False)
+    course: tuple[str, float] | None = None
+    """The column of the series that it is the mean of, and a factor; None of a part of the time."""
 
 
 def _flows(seen: Seen, traffic: Sequence[str]) -> pl.DataFrame:
@@ -67,6 +70,80 @@ def _completion_time(given: Table) -> tuple[str, str, Callable[[Seen], float | N
     return "s", "Time from opening to the last byte" + _whose(traffic), measure
 
 
+def _weighted(values: str, weights: pl.Expr) -> Callable[[Sequence[str]], Callable[[Seen], float | None]]:
+    """Return what takes the mean of a column of flows [s], each flow with its weight, in milliseconds."""
+
+    def of(traffic: Sequence[str]) -> Callable[[Seen], float | None]:
+        def measure(seen: Seen) -> float | None:
+            flows = _flows(seen, traffic).filter(pl.col(values).is_not_null())
+            weight = flows.select(weights.cast(pl.Float64))
+            total = float(weight.to_series().sum())
+            return 1e3 * float((flows[values] * weight.to_series()).sum()) / total if total else None
+
+        return measure
+
+    return of
+
+
+_DELAY = _weighted("delay", pl.col("packets"))
+_JITTER = _weighted("jitter", pl.col("packets").cast(pl.Int64) - 1)
+
+
+def _delay(given: Table) -> tuple[str, str, Callable[[Seen], float | None]]:
+    """Time that packets with data are under way from host to host: mean over the packets of some traffic."""
+    traffic = given.texts("traffic", [])
+    return "ms", "Mean time of packets with data from host to host" + _whose(traffic), _DELAY(traffic)
+
+
+def _jitter(given: Table) -> tuple[str, str, Callable[[Seen], float | None]]:
+    """Difference between the delays of a flow's packets that came one after the other: mean over them."""
+    traffic = given.texts("traffic", [])
+    doc = "Mean difference between the delays of a flow's packets that came one after the other"
+    return "ms", doc + _whose(traffic), _JITTER(traffic)
+
+
+def _loss(given: Table) -> tuple[str, str, Callable[[Seen], float | None]]:
+    """Share of some traffic's packets that were dropped: of these and of those with data that came."""
+    traffic = given.texts("traffic", [])
+
+    def measure(seen: Seen) -> float | None:
+        flows = _flows(seen, traffic)
+        dropped, came = int(flows["drops"].sum()), int(flows["packets"].sum())
+        return 100 * dropped / (dropped + came) if dropped + came else None
+
+    return "%", "Share of the packets that were dropped" + _whose(traffic), measure
+
+
+def _load(given: Table) -> tuple[str, str, Callable[[Seen], float | None]]:
+    """Rate that arrives at the mark point over the capacity of the subject's link."""
+    del given
+
+    def measure(seen: Seen) -> float | None:
+        offered = seen.recorded.samples("offered_load").mean()
+        return float(offered) / seen.recorded.capacity if isinstance(offered, int | float) else None
+
+    return "", "Rate that arrives at the mark point over the link's capacity", measure
+
+
+def _series(given: Table) -> tuple[str, str, Callable[[Seen], float | None], tuple[str, float] | None]:
+    """Mean of a column of the series between two times, which count from the beginning of measuring."""
+    column, unit, scale = given.take("column", str), given.take("unit", str), given.take("scale", float, 1.0)
+    begin, end = given.maybe("from", float), given.maybe("until", float)
+
+    def measure(seen: Seen) -> float | None:
+        series, time = seen.recorded.series, pl.col("time")
+        if column not in series.columns:
+            return None
+        within = series.filter(
+            time > (-math.inf if begin is None else begin), time <= (math.inf if end is None else end)
+        )
+        found = within[column].fill_nan(None).mean()
+        return scale * float(found) if isinstance(found, int | float) else None
+
+    whole = begin is None and end is None
+    return unit, f"Mean of {column}", measure, (column, scale) if whole else None
+
+
 def _over(value: float | None, times: float) -> float | None:
     return None if value is None else value * times
 
@@ -78,6 +155,10 @@ def _whose(traffic: Sequence[str]) -> str:
 MEASURES: dict[str, Callable[[Table], tuple[str, str, Callable[[Seen], float | None]]]] = {
     "goodput": _goodput,
     "completion_time": _completion_time,
+    "delay": _delay,
+    "jitter": _jitter,
+    "loss": _loss,
+    "load": _load,
 }
 """Takes the parameters that it needs, and returns unit, meaning and computation."""
 
@@ -104,8 +185,12 @@ def measure_from(name: str, given: Table) -> Measure:
         # What a paper counts over its own time, where ours may be another.
         doc = f"{found.doc} As many as in {over:g} s."
         return Measure(name, label, found.unit, doc, lambda seen: _over(of(seen), over / seen.seconds))
-    kind = given.choice("kind", MEASURES)
+    kind = given.choice("kind", [*MEASURES, "series"])
     label = given.take("label", str)
-    unit, doc, of = MEASURES[kind](given)
+    course = None
+    if kind == "series":
+        unit, doc, of, course = _series(given)
+    else:
+        unit, doc, of = MEASURES[kind](given)
     given.done()
-    return Measure(name, label, unit, doc, of)
+    return Measure(name, label, unit, doc, of, course)

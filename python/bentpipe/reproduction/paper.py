@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 CLAIMS = "claims.toml"
-PICTURES = ("curves", "change")
+PICTURES = ("curves", "change", "course")
 BASES = {
     "sentence": "said in words",
     "tables": "read off the tables",
@@ -204,6 +204,8 @@ class Picture:
     table: str
     row: str
     """Of the kind `curves`, a printed row that is drawn too; empty without."""
+    listed: tuple[Measure, ...]
+    """What its table of numbers has and it does not draw; without any the report has no such table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -474,7 +476,11 @@ class _Reader:
             given.take("log", bool, default=False),
             given.choice("table", self._rows_of) if kind == "curves" and "table" in given else "",
             self._row(given) if kind == "curves" and "table" in given else "",
+            tuple(self._measured(given, "listed", name) for name in given.texts("listed", [])),
         )
+        if kind == "course" and not any(each.course for each in measures):
+            allowed = "one of the kind series at least, without from and until"
+            raise given.wrong("measures", [each.name for each in measures], allowed)
         given.done()
         return found
 
@@ -576,7 +582,22 @@ def _sizes(given: Table) -> list[Point]:
     ]
 
 
-LAWS: dict[str, Callable[[Table], list[Point]]] = {"shares of a load": _shares, "sizes at a load": _sizes}
+def _one_value(given: Table) -> list[Point]:
+    """Points at which several keys have one value, with a unit perhaps."""
+    keys, unit = given.texts("keys"), given.take("unit", str, "")
+
+    def point(value: float) -> Point:
+        text = f"{int(value) if value.is_integer() else value} {unit}".strip()
+        return Point(text, value, tuple(f"{key}={text}" for key in keys))
+
+    return [point(each) for each in given.numbers("values")]
+
+
+LAWS: dict[str, Callable[[Table], list[Point]]] = {
+    "shares of a load": _shares,
+    "sizes at a load": _sizes,
+    "one value": _one_value,
+}
 """What computes an experiment's points."""
 
 

@@ -7,13 +7,14 @@ from bentpipe.figures import Figure
 from bentpipe.pages import page
 from bentpipe.reproduction.figures import SHADES, figure, overview
 from bentpipe.reproduction.judged import CLAIM, FIGURE, TABLE, Item
-from bentpipe.reproduction.paper import Printed
+from bentpipe.reproduction.paper import Picture, Printed
 from bentpipe.reproduction.rules import NO_NUMBER, VERDICTS
 from bentpipe.statistics import BOOTSTRAP
 from bentpipe.wording import brief, clock, measured, plural
 
 if TYPE_CHECKING:
     from bentpipe.reproduction import Reproduction
+    from bentpipe.reproduction.measures import Measure
 
 __all__ = ["QUICK", "beside", "counted", "report_page"]
 
@@ -74,6 +75,12 @@ def report_page(made: "Reproduction") -> str:
         tables=tables,
         claims=[_claim(item) for item in judged.items if item.kind == CLAIM],
         pictures=[picture.name for picture in paper.pictures],
+        listings={
+            each.name: _listing(made, each, item)
+            for each in paper.pictures
+            for item in judged.items
+            if each.listed and item.kind == FIGURE and item.name == each.name
+        },
         scenarios=_scenarios(made),
     )
 
@@ -120,6 +127,33 @@ def _claim(item: Item) -> dict[str, str]:
     row: dict[str, str] = item.as_row()
     basis = "" if item.verdict == NO_NUMBER else item.rule
     return row | {"rule": basis}
+
+
+def _listing(made: "Reproduction", picture: Picture, item: Item) -> dict[str, Any]:
+    """Return the numbers of a figure: a row a point and curve, a column a measure."""
+    axis = made.paper.experiments[picture.experiment].axis
+    columns = list(dict.fromkeys((spot.measure, spot.unit) for spot in item.spots))
+    rows: dict[tuple[str, ...], dict[Measure, str]] = {}
+    points = sorted({(spot.x, spot.point) for spot in item.spots})
+    for _, point in points:
+        for spot in item.spots:
+            if spot.point == point:
+                names = (spot.point, spot.curve) if axis else (spot.curve,)
+                row = {
+                    "mean": spot.found.mean,
+                    "ci95": spot.found.ci95,
+                    "method": spot.found.method or BOOTSTRAP,
+                }
+                ends = {"ci_low": spot.found.low, "ci_high": spot.found.high}
+                rows.setdefault(names, {})[spot.measure] = measured(row | ends)
+    return {
+        "axis": axis,
+        "columns": [{"label": each.label, "unit": unit} for each, unit in columns],
+        "rows": [
+            {"names": names, "cells": [cells.get(each, "–") for each, _ in columns]}
+            for names, cells in rows.items()
+        ],
+    }
 
 
 def _scenarios(made: "Reproduction") -> list[dict[str, Any]]:
