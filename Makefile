@@ -6,7 +6,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help run test check-rust check-python test-rust test-python kernel coverage bench fuzz fmt docs choosing reproduction gateway-models series lock setup clean
+.PHONY: help run test check-rust check-python test-rust test-python kernel coverage cluster cluster-costs bench fuzz fmt docs choosing reproduction gateway-models series lock setup clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -67,6 +67,13 @@ kernel: $(CORE) $(VENV)/.dev ## compare our TCP with the TCP of this machine's k
 
 coverage: $(CORE) $(VENV)/.dev ## count how often intervals of a known queue hold the true value: a quarter of a minute
 	$(BIN)/python python/tests/known_queue.py
+
+CLUSTER_RUNS ?= 20000
+cluster: $(CORE) $(VENV)/.dev ## measure what Dask adds to CLUSTER_RUNS (20000) short runs, and what a second thread gains: some minutes
+	$(BIN)/python python/tests/cluster_speed.py $(CLUSTER_RUNS) 3
+
+cluster-costs: $(CORE) ## measure what a run costs, and renew the table of docs/cluster.md: a quarter of a minute
+	$(BIN)/python python/tests/cluster_speed.py docs/cluster.md
 
 bench: ## measure the speed of each algorithm and of the simulator
 	cargo bench --locked --quiet -p bentpipe-queue

@@ -1,6 +1,6 @@
 """Where runs are simulated: the workers of a Dask cluster, or worker processes of this machine.
 
-Each worker is given lists of runs, about a second's work, and tells of each result as it is found. So a
+Each worker is given lists of runs, about two seconds' work, and tells of each result as it is found. So a
 worker that dies takes nothing with it but the run that it was at; this one is repeated, and the rest of its
 list goes to others. Dask itself could repeat only whole lists, which is why a list is bound to its worker.
 """
@@ -35,11 +35,11 @@ LOST = 3
 _POLL_SECONDS = 0.2
 _CONNECT_SECONDS = 5.0
 _NO_WORKER_SECONDS = 300.0
-_CHUNK_SECONDS = 1.0
-_CHUNK_SECONDS_A_SLOT = 0.01
-"""With many workers lists are longer, so that the scheduler sees no more than a hundred in a second."""
+_CHUNK_SECONDS = 2.0
+_CHUNK_SECONDS_A_SLOT = 0.02
+"""With many workers lists are longer, so that the scheduler sees no more than fifty in a second."""
 _SHORTEST_CHUNK_SECONDS = 0.1
-_SEND_SHARE = 0.1
+_SEND_SHARE = 0.05
 """Results of short runs are gathered for this share of a list's time."""
 _AHEAD_SECONDS = 0.25
 """The next list goes to a worker so long before it is done with one."""
@@ -240,7 +240,9 @@ class _Sweep:
         self.looked = self.manned = time.monotonic()
 
     def results(self) -> Generator[tuple[Run, Outcome] | None]:
-        self.client.subscribe_topic(self.id, lambda event: self.inbox.put(("found", *event[1])))
+        # The client keeps what listens to a topic for good: no more of this sweep than its inbox.
+        inbox = self.inbox
+        self.client.subscribe_topic(self.id, lambda event: inbox.put(("found", *event[1])))
         self.client.subscribe_topic("all", self._hear)
         found = self.client.run(remote.admit, on_error="return")
         self.there |= set(found)
@@ -270,7 +272,7 @@ class _Sweep:
                 case "admitted":
                     self._admit(*rest)
 
-    # What comes in; `_hear` and `_watch` in a thread of the client.
+    # What comes in; `_hear` is called in a thread of the client.
 
     def _hear(self, event: tuple[float, Any]) -> None:
         _, message = event

@@ -10,6 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -17,12 +18,13 @@ import psutil  # type: ignore[import-untyped]
 import pytest
 from conftest import command_line, environment
 
-from bentpipe import cluster, local_workers
+from bentpipe import _core, cluster, local_workers
 from bentpipe.cluster import Cluster
 from bentpipe.errors import UsageError
+from bentpipe.plan import load
 from bentpipe.sweep_result import SweepResult
 from bentpipe.sweeping import Sweep, execute, sweep
-from bentpipe.workers import workers_from
+from bentpipe.workers import measure, workers_from
 
 SHORT = ["run.duration=2 s", "run.warmup=1 s"]
 VARY = {"gateway.pep.delay": "0 ms:40 ms:2", "gateway.aqm.w_q": "0.02,0.2"}
@@ -372,6 +374,26 @@ def test_a_cluster_that_cannot_be_used_is_one_message(
         r" here, .* \(1 of 2 workers cannot take part\)",
     ):
         Cluster(processes.address)
+
+
+def test_two_threads_may_be_1_8_times_as_fast_as_one() -> None:
+    """How fast they are is measured by `make cluster`: here it would depend on what else the machine does."""
+    scenario = load("byun2007-gateway", ["run.duration=1 min"]).with_setting("RED 4")
+    progress = _core.Progress()
+    with ThreadPoolExecutor(1) as pool:
+        run = pool.submit(_core.simulate, scenario, 1, progress)
+        # The interpreter's lock is free while the core simulates: else nothing would be seen before its end.
+        seen = set()
+        while not run.done():
+            seen.add(progress.fraction())
+            time.sleep(0.002)
+        whole = run.result().cpu_seconds
+    assert len(seen - {0.0, 1.0}) >= 3
+    start = time.thread_time()
+    measure(scenario, 1, _core.Progress())
+    # What holds the lock takes turns: two threads are at most 2 / (1 + share) times as fast (Amdahl).
+    share = max(0.0, 1 - whole / (time.thread_time() - start))
+    assert 2 / (1 + share) >= 1.8
 
 
 def test_help_does_not_load_dask() -> None:
