@@ -233,8 +233,9 @@ def cost(name: str, label: str, changes: list[str]) -> str:
     found = statistics.median(seconds)
     hours = found * 1e6 / 3600
     return (
-        f"| `{name}`, {label} | {scenario.warmup + scenario.duration:,g} s | {float(f'{1e3 * found:.3g}'):,g} ms |"
-        f" {float(f'{hours:.2g}'):,g} core hours | {hours / 100:.2g} h |"
+        f"| `{name}`, {label} | {scenario.warmup + scenario.duration:,g} s |"
+        f" {float(f'{1e3 * found:.3g}'):,g} ms | {float(f'{hours:.2g}'):,g} core hours |"
+        f" {hours / 100:.2g} h |"
     )
 
 
