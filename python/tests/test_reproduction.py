@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from bentpipe.commands.options import again
+from bentpipe.commands.papers import reproduce as reproduce_command
 from bentpipe.errors import ResultError, UsageError
 from bentpipe.plan import load
 from bentpipe.reproduction import load_paper, papers, reproduce
@@ -114,16 +116,17 @@ def test_a_change_is_judged_by_its_range() -> None:
     rule = Change("loss", -50.0, -28.0)
     base = [100.0, 200.0, 400.0]
     # −40, −42 and −38 %.
-    assert rule.judge([60.0, 116.0, 248.0], base).verdict == REPRODUCED
+    assert rule.judge([60.0, 116.0, 248.0], base)[1].mean == pytest.approx(-40)
+    assert rule.judge([60.0, 116.0, 248.0], base)[0].verdict == REPRODUCED
     # −10, −12 and −8 %: as claimed, but less.
-    assert rule.judge([90.0, 176.0, 368.0], base).verdict == DIRECTION_ONLY
+    assert rule.judge([90.0, 176.0, 368.0], base)[0].verdict == DIRECTION_ONLY
     # −20, +10 and +5 %: no direction.
-    assert rule.judge([80.0, 220.0, 420.0], base).verdict == NOT_REPRODUCED
+    assert rule.judge([80.0, 220.0, 420.0], base)[0].verdict == NOT_REPRODUCED
     # The other way.
-    assert rule.judge([140.0, 290.0, 560.0], base).verdict == NOT_REPRODUCED
+    assert rule.judge([140.0, 290.0, 560.0], base)[0].verdict == NOT_REPRODUCED
     at_most = Change("cost", -math.inf, 5.0)
-    assert at_most.judge([104.0, 206.0, 412.0], base).verdict == REPRODUCED
-    assert at_most.judge([120.0, 230.0, 480.0], base).verdict == NOT_REPRODUCED
+    assert at_most.judge([104.0, 206.0, 412.0], base)[0].verdict == REPRODUCED
+    assert at_most.judge([120.0, 230.0, 480.0], base)[0].verdict == NOT_REPRODUCED
 
 
 @pytest.fixture(scope="module", params=sorted(papers()))
@@ -297,6 +300,65 @@ def test_two_do_not_write_to_one_folder(small: Path, tmp_path: Path) -> None:
     assert made.about["new_runs"] > 0
 
 
+def _with_claim(small: Path, folder: Path, rule: str, claim: str) -> Path:
+    """Return a paper with one rule and one claim more."""
+    shutil.copytree(small, folder)
+    path = folder / CLAIMS
+    head, tables = path.read_text().split("[rule.order]")
+    common = 'where = "Table I"\ntext = "So it is."\nbasis = "tables"'
+    path.write_text(
+        f'{head}[rule.mine]\n{rule}\n[rule.order]{tables}\n[[claim]]\nid = "mine"\n{common}\n{claim}'
+    )
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("rule", "more", "verdict"),
+    [
+        # Twice as much and more behind a FIFO: in no scheduler's row; in SWF's and SSF's, which are alike.
+        ("low = 20", ["SWF", "SSF"], REPRODUCED),
+        ("high = 1", ["SWF", "SSF"], NOT_REPRODUCED),
+        ("low = 5000", ["SWF", "SSF"], DIRECTION_ONLY),
+        ("low = 5000", ["SWF", "FIFO"], NOT_REPRODUCED),
+    ],
+)
+def test_a_claimed_change_is_as_good_as_its_worst_comparison(
+    small: Path, tmp_path: Path, rule: str, more: list[str], verdict: str
+) -> None:
+    checks = f'[{{ experiments = ["loss-10"], measure = "affected", more = {more}, than = ["FIFO"] }}]'
+    folder = _with_claim(
+        small, tmp_path / "paper", f'kind = "change"\n{rule}', f'rule = "mine"\nchecks = {checks}'
+    )
+    (made,) = reproduce([folder], out=tmp_path / "out", quick=True, only=["mine"])
+    (item,) = made.judged.items
+    assert item.verdict == verdict, item.reason
+
+
+def test_a_claim_that_nothing_was_simulated_for_is_not_reproduced(small: Path, tmp_path: Path) -> None:
+    # A quick run has no share of 50 %.
+    sides = 'more = ["FIFO"], than = ["SSF"], points = ["50 %"]'
+    checks = f'[{{ experiments = ["files-mb"], measure = "short-time", {sides} }}]'
+    folder = _with_claim(small, tmp_path / "paper", 'kind = "order"', f'rule = "mine"\nchecks = {checks}')
+    (made,) = reproduce([folder], out=tmp_path / "out", quick=True, only=["mine"])
+    (item,) = made.judged.items
+    assert item.verdict == NOT_REPRODUCED
+    assert "nothing was simulated" in item.reason
+
+
+def test_an_interrupted_reproduction_goes_on(small: Path, tmp_path: Path) -> None:
+    def interrupt(*state: int) -> None:
+        if state[0] >= 3:
+            raise KeyboardInterrupt
+
+    out = tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        reproduce([small], out=out, quick=True, only=["table-1"], told=interrupt)
+    kept = len(list((out / "runs").glob("*/*/[0-9]*/counters.json")))
+    assert kept >= 3
+    (made,) = reproduce([small], out=out, quick=True, only=["table-1"])
+    assert made.about["new_runs"] == made.about["runs"] - kept
+
+
 def test_some_of_a_paper(small: Path, tmp_path: Path) -> None:
     (made,) = reproduce([small], out=tmp_path / "out", quick=True, only=["fifo-total", "phase"])
     assert [item.name for item in made.judged.items] == ["fifo-total", "phase"]
@@ -441,6 +503,14 @@ def test_the_committed_page_has_what_the_papers_data_ask_for() -> None:
         for paragraph in one.discussion:
             assert paragraph in section, "run `make reproduction`"
         assert "quick" not in section.lower()
+
+
+def test_the_command_that_goes_on_has_its_flags() -> None:
+    with reproduce_command.make_context("reproduce", ["jain2004", "--quick", "--only", "phase"]) as context:
+        assert (
+            again(context, Path("out"))
+            == "bentpipe reproduce jain2004 --quick --only phase --out out --resume"
+        )
 
 
 def test_measures_are_documented() -> None:

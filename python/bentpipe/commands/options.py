@@ -156,6 +156,9 @@ def again(context: click.Context, folder: Path) -> str:
         if context.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
             continue
         value = context.params[name]
+        if isinstance(parameter, click.Option) and parameter.is_flag:
+            words += parameter.opts[:1] if value else []
+            continue
         for each in value if isinstance(value, tuple) else (value,):
             words += [parameter.opts[0], str(each)] if isinstance(parameter, click.Option) else [str(each)]
     return shlex.join([*words, "--out", str(folder), "--resume"])

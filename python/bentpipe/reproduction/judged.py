@@ -129,6 +129,7 @@ class Spot:
         }
 
 
+_NOTHING = "nothing was simulated that it could be judged by"
 _NONE = Summary(None, None, None, 0)
 
 
@@ -286,16 +287,24 @@ class Judged:
             case Order():
                 return self._ordered(claim, claim.rule), _NONE
             case Change():
-                (check,) = claim.checks
-                (point,) = self._points(check)
+                return self._changed(claim, claim.rule)
+
+    def _changed(self, claim: Claim, rule: Change) -> tuple[Verdict, Summary]:
+        """Judge every comparison; the claim is as good as the worst of them."""
+        judged = []
+        for check in claim.checks:
+            for point in self._points(check):
                 more = self.values(check.experiment, check.more, check.measure, point)
                 than = self.values(check.experiment, check.than, check.measure, point)
-                return claim.rule.judge(more, than), summarise(
-                    [
-                        100 * (a - b) / abs(b) if a is not None and b else None
-                        for a, b in zip(more, than, strict=True)
-                    ]
-                )
+                verdict, found = rule.judge(more, than)
+                judged.append((verdict, found, _of_what(check, point)))
+        if not judged:
+            return Verdict(NOT_REPRODUCED, _NOTHING), _NONE
+        worst = max((verdict.verdict for verdict, *_ in judged), key=VERDICTS.index)
+        if len(judged) == 1:
+            return judged[0][0], judged[0][1]
+        named = [f"{what}: {verdict.reason}" for verdict, _, what in judged if verdict.verdict == worst]
+        return Verdict(worst, f"{len(named)} of {len(judged)} so: {_first(named)}"), _NONE
 
     def _points(self, check: Check) -> list[str]:
         return [each for each in check.points if (check.experiment, check.more, each) in self.cells]
@@ -311,13 +320,12 @@ class Judged:
                 )
                 if not holds:
                     failing.append(_told(check, point, found))
+        if not total:
+            return Verdict(NOT_REPRODUCED, _NOTHING)
         if not failing:
             return Verdict(REPRODUCED, f"all of {plural(total, 'comparison')}")
-        rest = len(failing) - _NAMED
-        more = f", and {rest} more" if rest > 0 else ""
         return Verdict(
-            NOT_REPRODUCED,
-            f"not in {len(failing)} of {plural(total, 'comparison')}: " + "; ".join(failing[:_NAMED]) + more,
+            NOT_REPRODUCED, f"not in {len(failing)} of {plural(total, 'comparison')}: {_first(failing)}"
         )
 
     def _printed_at(self, check: Check) -> Iterator[tuple[Printed, float, float]]:
@@ -413,11 +421,20 @@ class Judged:
         )
 
 
+def _of_what(check: Check, point: str) -> str:
+    return f"{check.more} against {check.than}, {check.experiment}{', ' + point if point else ''}"
+
+
 def _told(check: Check, point: str, found: Summary) -> str:
-    what = f"{check.more} against {check.than}, {check.experiment}{', ' + point if point else ''}"
+    what = _of_what(check, point)
     if found.mean is None or found.low is None or found.high is None:
         return f"{what}: no runs to compare"
     return f"{what}: {number(found.mean)} [{number(found.low)}, {number(found.high)}] {check.measure.unit}"
+
+
+def _first(texts: Sequence[str]) -> str:
+    rest = len(texts) - _NAMED
+    return "; ".join(texts[:_NAMED]) + (f", and {rest} more" if rest > 0 else "")
 
 
 def _explained(

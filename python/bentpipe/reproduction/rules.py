@@ -120,19 +120,19 @@ class Change:
             " that, and its 95 % interval excludes zero"
         )
 
-    def judge(self, ours: Values, base: Values) -> Verdict:
-        """Judge by how many per cent `ours` is above `base`, run by run."""
+    def judge(self, ours: Values, base: Values) -> tuple[Verdict, Summary]:
+        """Judge by how many per cent `ours` is above `base`, run by run; return that, too."""
         changes = [_percent(a, b) for a, b in zip(ours, base, strict=True)]
         found = summarise(changes)
         if found.mean is None:
-            return Verdict(NOT_REPRODUCED, "no two runs of ours have a value")
+            return Verdict(NOT_REPRODUCED, "no two runs of ours have a value"), found
         what = f"{_signed(found.mean)} %{_between(found)}, claimed {_range(self.low, self.high)}"
         if self.low <= found.mean <= self.high:
-            return Verdict(REPRODUCED, what)
+            return Verdict(REPRODUCED, what), found
         same = (self.low >= 0 and found.low is not None and found.low > 0) or (
             self.high <= 0 and found.high is not None and found.high < 0
         )
-        return Verdict(DIRECTION_ONLY if same else NOT_REPRODUCED, what)
+        return Verdict(DIRECTION_ONLY if same else NOT_REPRODUCED, what), found
 
 
 Rule = Near | Order | Change
