@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -123,6 +123,8 @@ class Space:
     """What is not searched and not the algorithm's default."""
     defaults: Mapping[str, str]
     parameters: tuple[Parameter, ...]
+    setting: Mapping[str, str] = field(default_factory=dict)
+    """What the setting that the search begins from has other than the algorithm's default."""
 
     @classmethod
     def of(
@@ -140,9 +142,9 @@ class Space:
         list (`w_q=0.01,0.1`), or adds one that the registry has no range for; `fix` keeps one at a value.
         Raises `UsageError` and `ScenarioError` for what cannot be.
         """
-        base = load(scenario, overrides).with_setting(aqm)
-        effective = {row["key"]: row for row in base.effective()}
-        prefix, algorithm = _table(effective, aqm)
+        base = load(scenario, overrides)
+        effective = {row["key"]: row for row in base.with_setting(aqm).effective()}
+        prefix, algorithm = _table(base, aqm)
         known = {entry["name"]: entry for entry in json.loads(_core.registry())["aqms"]}
         if algorithm not in known and prefix.endswith("scheduler"):
             raise UsageError(
@@ -187,7 +189,15 @@ class Space:
             )
         kept = {name: value for name, value in given.items() if name not in {each.name for each in found}}
         space = cls(
-            scenario, tuple(_without(overrides, prefix)), aqm, algorithm, prefix, kept, defaults, tuple(found)
+            scenario,
+            tuple(_without(overrides, prefix)),
+            aqm,
+            algorithm,
+            prefix,
+            kept,
+            defaults,
+            tuple(found),
+            given,
         )
         return replace(space, parameters=tuple(space._in_order(each) for each in found))
 
@@ -262,14 +272,18 @@ class Space:
 
         It varies the parameters that the user has given values or ranges, else the first three that have a
         range. A list gives its values, a range three (five if only two parameters are varied, eleven if one
-        is); what is not varied has its default.
+        is); what is not varied is as in the setting.
         """
         asked = [each for each in self.parameters if each.chosen]
         ranged = [each for each in self.parameters if each.low is not None][:_GRID]
         chosen = asked or ranged or list(self.parameters)
         levels = _LEVELS.get(len(chosen), 3)
         axes = [each.grid(levels) for each in chosen]
-        rest = {each.name: each.default for each in self.parameters if each not in chosen}
+        rest = {
+            each.name: self.setting.get(each.name, each.default)
+            for each in self.parameters
+            if each not in chosen
+        }
         points = []
         for row in itertools.product(*axes):
             at = rest | {each.name: value for each, value in zip(chosen, row, strict=True)}
@@ -310,24 +324,25 @@ class Space:
         return None
 
 
-def _table(effective: Mapping[str, Mapping[str, str]], aqm: str) -> tuple[str, str]:
-    """Return the key of the table that a setting has filled, and the algorithm in it."""
-    presets = {
-        preset["name"]: entry["name"]
-        for entry in json.loads(_core.registry())["aqms"]
-        for preset in entry["presets"]
-    }
-    for key, row in effective.items():
+def _table(base: _core.Scenario, aqm: str) -> tuple[str, str]:
+    """Return the key of the table that a setting fills, and the algorithm in it."""
+    registry = json.loads(_core.registry())["aqms"]
+    presets = {preset["name"]: entry["name"] for entry in registry for preset in entry["presets"]}
+    values = {row["key"]: row["value"] for row in base.with_setting(aqm).effective()}
+    origins = {row["key"]: row["origin"] for row in base.with_setting(aqm).effective()}
+    for key, origin in origins.items():
         # A scheduler's setting has droptail beside it.
-        if key.endswith(".scheduler.algorithm") and row["origin"] == "setting":
-            return key.rpartition(".")[0], row["value"]
-    for key, row in effective.items():
-        prefix, _, last = key.rpartition(".")
-        if last == "preset" and row["origin"] == "setting" and row["value"] in presets:
-            return prefix, presets[row["value"]]
-    for key, row in effective.items():
-        if key.endswith(".algorithm") and row["origin"] == "setting":
-            return key.rpartition(".")[0], row["value"]
+        if key.endswith(".scheduler.algorithm") and origin == "setting":
+            return key.rpartition(".")[0], values[key]
+    # An algorithm's own name as a setting marks the table; the scenario's settings are as if in its file.
+    plain = base.with_setting(registry[0]["name"]).effective()
+    places = [row["key"] for row in plain if row["origin"] == "setting" and row["key"].endswith(".algorithm")]
+    if len(places) == 1:
+        prefix = places[0].rpartition(".")[0]
+        if f"{prefix}.preset" in values:
+            return prefix, presets.get(values[f"{prefix}.preset"], "")
+        if f"{prefix}.algorithm" in values:
+            return prefix, values[f"{prefix}.algorithm"]
     raise UsageError(f"--aqm {aqm}: is no setting of an AQM")
 
 

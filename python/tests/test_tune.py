@@ -114,6 +114,21 @@ def test_the_space_of_red_is_the_registrys_by_hand() -> None:
     assert point["max_p"] == "1"
 
 
+def test_a_search_begins_from_a_setting_of_the_scenario() -> None:
+    space = Space.of("byun-generic", "ARED 11/33", vary=("w_q=0.01,0.1",))
+    assert (space.prefix, space.algorithm) == ("link.gateway.queue.aqm", "ared")
+    # The registry has no range for it, so it stays; the others are searched, in a grid only what is varied.
+    assert space.given == {"hysteresis": "4.0"}
+    assert [(point["w_q"], point["min_th"], point["max_th"]) for point in space.grid()] == [
+        ("0.01", "11", "33"),
+        ("0.1", "11", "33"),
+    ]
+    preset = Space.of("byun2007-gateway", "RED 4", overrides=["gateway.aqm.max_p=0.3", "run.duration=2 min"])
+    assert preset.names == ("min_th", "max_th", "w_q", "gentle", "bytes")
+    assert preset.given == {"max_p": "0.3"}
+    assert preset.overrides == ("run.duration=2 min",)
+
+
 @pytest.mark.parametrize("aqm", [each["name"] for each in json.loads(_core.registry())["aqms"]])
 def test_every_point_of_every_space_is_possible(aqm: str) -> None:
     if aqm == "droptail":
