@@ -234,12 +234,14 @@ def _front(result: TuneResult, points: Sequence[Mapping[str, Any]]) -> Figure:
             legend=legend,
         )
     aims = "; ".join(_better(each) for each in objectives)
+    edge = "" if len(objectives) == 2 else ", and need not lie on the edge of a panel"
     return Figure(
         "front",
-        "The front" if len(objectives) == 2 else "The front, two objectives at a time",
+        "All trials and the front among them"
+        if len(objectives) == 2
+        else "The front, two objectives at a time",
         f"Means over {seeds}. Better is: {aims}. Members of the front are those to which no complete trial is"
-        " better in one objective and as good in all; with more than two objectives they need not lie on the"
-        " edge of a panel. Trials far outside the others are cut off.",
+        f" better in one objective and as good in all{edge}. Trials far outside the others are cut off.",
         tuple(Panel(_pair(x, y, points)) for x, y in combinations(objectives, 2)),
         columns=1 if len(objectives) == 2 else 2,
         legend=legend,
