@@ -41,7 +41,7 @@ def spied(scenario, seed, progress):
         print(os.getpid(), run, file=log)
     if run == {killer!r}:
         os.kill(os.getpid(), signal.SIGKILL)
-    time.sleep({sleep!r})
+    time.sleep({sleep})
     return measure(scenario, seed, progress)
 
 remote.measure = spied
@@ -235,6 +235,21 @@ def test_a_run_that_kills_every_worker_is_given_up(
     monkeypatch.undo()
     small(tmp_path / "cluster", cluster="local:1")
     assert content(tmp_path / "cluster") == by_threads
+
+
+def test_no_run_waits_behind_one_that_takes_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spy = tmp_path / "spy.py"
+    spy.write_text(SPY.format(log=str(tmp_path / "log"), killer=None, sleep="8 if seed == 20 else 0.05"))
+    monkeypatch.setattr(local_workers, "_PRELOAD", str(spy))
+    monkeypatch.setattr(cluster, "_CHUNK_SECONDS", 0.5)
+    plan = Sweep.plan(
+        "small-gateway", {"gateway.pep.delay": "1 ms"}, settings=["red"], runs=40, overrides=SHORT
+    )
+    with closing(Cluster("local:2")) as workers:
+        found = [each[0].seed for each in workers.results(list(plan.runs())) if each is not None]
+    assert sorted(found) == plan.seeds
+    assert found[-1] == 20
+    assert Counter(run for _, run in begun(tmp_path / "log")).most_common(1)[0][1] == 1
 
 
 def test_scenarios_bring_their_files(processes: Processes, tmp_path: Path) -> None:
