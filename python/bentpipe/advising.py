@@ -515,13 +515,15 @@ def _with_doubts(plan: Advising, candidate: Candidate) -> Candidate:
 
 
 def _command(plan: Advising, answer: Candidate) -> str:
-    """Return the command that compares what is advised with DropTail."""
+    """Return the command that compares what is advised with DropTail, and with what is there if named."""
     words = ["bentpipe", "compare", plan.given]
     for each in plan.overrides:
         words += ["--set", each]
-    if answer.role == "present":
-        return shlex.join([*words, "--settings", "droptail"])
     if answer.override:
         words += ["--set", answer.override]
-    names = dict.fromkeys([answer.name, "droptail"])
+    present = plan.base.aqm
+    named = present in plan.base.setting_names
+    same = named and plan.run("", plan.long, setting=present).digest == plan.run("", plan.long).digest
+    names = [answer.name] if answer.role != "present" else []
+    names = list(dict.fromkeys([*names, *([present] if same else []), "droptail"]))
     return shlex.join([*words, "--settings", ",".join(names)])

@@ -129,6 +129,42 @@ def test_behind_the_pep_and_doubtful_settings_are_warned_of_once() -> None:
     assert words["warnings"][1:] == ["codel tuned: hm"]
 
 
+def powered(**settings: tuple[float, float]) -> dict[str, dict[str, list[float | None]]]:
+    """Return six runs of each setting with a rate and a response time, by the rate alone not the same."""
+    found: dict[str, dict[str, list[float | None]]] = {}
+    for index, (name, (rate, response)) in enumerate(settings.items()):
+        noise = [0.005 * (((index + 2) * (run + 3)) % 5 - 2) for run in range(6)]
+        both = zip(TRAFFIC, noise, strict=True)
+        rates = [rate * (1 + 0.02 * each) + own for each, own in both]
+        found[name.replace("_", " ")] = {"utilization": list(rates), "pep_delay": [response] * 6}
+    return found
+
+
+def test_power_prices_a_shorter_queue() -> None:
+    """By hand: 20 / 0.80 = 25, 19.5 / 0.76 = 25.66, 19.4 / 0.76 = 25.53 (half a per cent less), 20 / 32."""
+    samples = powered(
+        RED_4=(20.0, 0.8), droptail=(20.0, 32.0), avqred_tuned=(19.5, 0.76), gkvq_tuned=(19.4, 0.76)
+    )
+    candidates = [RED, DROPTAIL, AVQRED, GKVQ]
+    objectives = (Objective("utilization", "max"), Objective("pep_delay", "min"))
+    decision = decide(candidates, samples, Rule(objectives, power=True))
+    assert (decision.answer, decision.near, decision.alike) == ("avqred tuned", ["gkvq tuned"], ())
+    assert [1 / each.total for each in decision.order] == pytest.approx([25.66, 25.53, 25, 0.625], abs=0.02)
+    assert (
+        "Almost as good, with a power at most 1 % lower: gkvq tuned."
+        in sentences(decision, candidates, 6)["sure"]
+    )
+    within = decide(candidates, samples, Rule(objectives, (Limit("utilization", ">=", 19.8),), power=True))
+    assert within.answer == "RED 4"
+
+
+def test_the_same_power_cannot_be_told_apart() -> None:
+    samples = powered(RED_4=(19.0, 0.8), avqred_tuned=(19.5, 0.76), gkvq_tuned=(19.5, 0.76))
+    decision = decide([RED, AVQRED, GKVQ], samples, Rule(OBJECTIVES[:1], power=True))
+    assert {decision.first, *decision.alike} == {"avqred tuned", "gkvq tuned"}
+    assert decision.answer == "gkvq tuned"
+
+
 def test_the_front_by_hand() -> None:
     """c is beaten by b in both, d by a in one and equal in the other, e has no delay."""
     values: dict[str, dict[str, float | None]] = {

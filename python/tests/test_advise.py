@@ -64,6 +64,7 @@ def test_figures_are_those_of_compare(advice: bp.Advice) -> None:
 def test_what_is_to_be_pasted_can_be(advice: bp.Advice, tmp_path: Path) -> None:
     words = shlex.split(advice.command)
     assert words[:3] == ["bentpipe", "compare", "small-gateway"]
+    assert words[-1].split(",")[-2:] == ["red", "droptail"]
     tuned = next(each for each in advice.found["candidates"] if each["setting"] == "blue tuned")
     candidate = Candidate("blue tuned", "blue", "tuned", tuned["table"])
     path = tmp_path / "mine.toml"
