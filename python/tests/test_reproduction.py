@@ -41,6 +41,14 @@ TEN = Near("ten", 0.10)
 
 # Beginning of the SHA-256 of each printed table, as it was copied from the papers.
 DIGESTS = {
+    "byun2007/t4_1_link_utilization.csv": "f68b547fc4e2fd198994a78e8a14edb7",
+    "byun2007/t4_2_queue_size.csv": "5baf148ef67ba7c0207bb4db421d5952",
+    "byun2007/t4_3_packet_drops.csv": "af63009ec2c1577af8acca5b256abcc7",
+    "byun2007/t5_1_packet_drops.csv": "3577a510a5c047eb35cb8a574b7ec300",
+    "byun2007/t5_2_per_flow_throughput_std.csv": "7009faab56db69a7d20dde15d2487b77",
+    "byun2007/t6_1_output_link_utilization.csv": "81f990d8fa6e392037e3a7047383e4f0",
+    "byun2007/t6_2_input_link_utilization.csv": "58e7304e27c3971dc430ddff3b0588dc",
+    "byun2007/t6_3_transmit_queue_size.csv": "51d7f9c08cee34f1f9da5f2b7cc1cb45",
     "jain2004/t1_one_session_loss_10pct.csv": "606e33d927abc5bf5c6c572bebc977c8",
     "jain2004/t2_one_session_loss_1pct.csv": "4dcf1029e4080d8848ab541ff2c2fbc6",
     "jain2004/t3_one_session_rtt_1s_others_0_5s.csv": "70c282f68a5cf4d8089cfb350a7abd21",

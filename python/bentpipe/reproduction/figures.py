@@ -1,19 +1,20 @@
 """The figures of a reproduction: printed tables beside ours, and the paper's own figures from our runs."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import altair as alt
 
 from bentpipe.figures import INK, MUTED, Drawing, Figure, Panel, colours
+from bentpipe.reproduction import pictures
 from bentpipe.reproduction.judged import FIGURE, TABLE, Item, Judged, Spot
 from bentpipe.reproduction.paper import Picture, Printed
 from bentpipe.reproduction.rules import CALIBRATED, DIRECTION_ONLY, NO_NUMBER, NOT_REPRODUCED, REPRODUCED
 from bentpipe.thinning import short
 from bentpipe.wording import plural
 
-__all__ = ["SHADES", "figure", "overview"]
+__all__ = ["DRAWINGS", "SHADES", "figure", "overview"]
 
 SHADES = {
     REPRODUCED: "#0072B2",
@@ -104,9 +105,12 @@ def _ratio(item: Item) -> dict[str, float] | None:
 
 
 def figure(judged: Judged, picture: Picture) -> Figure:
-    """Draw one of the paper's figures, or of ours, from our runs: a line a curve, with its 95 % interval."""
-    if picture.kind == "course":
-        return _course(judged, picture)
+    """Draw one of the paper's figures, or of ours, from our runs."""
+    return DRAWINGS.get(picture.kind, _curves)(judged, picture)
+
+
+def _curves(judged: Judged, picture: Picture) -> Figure:
+    """Draw measures against an experiment's points: a line a curve, with its 95 % interval."""
     (item,) = (each for each in judged.items if each.kind == FIGURE and each.name == picture.name)
     names = list(dict.fromkeys(spot.curve for spot in item.spots))
     shade = colours(names, names)
@@ -222,3 +226,14 @@ def _rule(level: float, y: alt.Y, dash: list[float], colour: str) -> alt.Chart:
         .encode(y=y)
     )
     return chart
+
+
+DRAWINGS: dict[str, Callable[[Judged, Picture], Figure]] = {
+    "course": _course,
+    "series": pictures.series,
+    "first drops": pictures.first_drops,
+    "flow throughput": pictures.flow_throughput,
+    "bars": pictures.bars,
+    "cuts": pictures.cuts,
+}
+"""What draws each kind of figure that is no curve."""

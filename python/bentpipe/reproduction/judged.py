@@ -9,8 +9,8 @@ from typing import Any
 
 import polars as pl
 
-from bentpipe.reproduction.measures import Measure
-from bentpipe.reproduction.paper import Check, Claim, Explanation, Paper, Picture, Printed
+from bentpipe.reproduction.measures import Measure, Seen
+from bentpipe.reproduction.paper import Check, Claim, Explanation, Input, Paper, Picture, Printed, Relation
 from bentpipe.reproduction.rules import (
     CALIBRATED,
     NO_NUMBER,
@@ -27,9 +27,9 @@ from bentpipe.reproduction.runs import Cell, Library
 from bentpipe.statistics import Summary, half_width, summarise
 from bentpipe.wording import number, plural
 
-__all__ = ["CLAIM", "FIGURE", "OURS", "TABLE", "Item", "Judged", "Spot"]
+__all__ = ["CLAIM", "FIGURE", "OURS", "RELATION", "TABLE", "Item", "Judged", "Spot"]
 
-TABLE, CLAIM, FIGURE = "table", "claim", "figure"
+TABLE, RELATION, CLAIM, FIGURE = "table", "relation", "claim", "figure"
 OURS = "ours"
 """Where a figure stands that is none of the paper's."""
 _NAMED = 3
@@ -185,11 +185,20 @@ class Judged:
             if count == len(runs)
         ]
 
+    def seen(self, cell: Cell) -> Seen:
+        """Return the first run of a cell."""
+        return self._library.seen(cell, cell.seeds[0])
+
+    def drops(self, cell: Cell) -> pl.DataFrame:
+        """Return every drop of the first run of a cell whose experiment keeps them."""
+        return self._library.drops(cell, cell.seeds[0])
+
     @cached_property
     def items(self) -> list[Item]:
         """Everything that is judged, in the order of the paper's data."""
         return [
             *(item for table in self.paper.tables for item in self._table(table)),
+            *(item for table in self.paper.tables for item in self._relations(table)),
             *(self._claim(claim) for claim in self.paper.claims),
             *(self._figure(picture) for picture in self.paper.pictures),
         ]
@@ -232,8 +241,50 @@ class Judged:
                         _explained(table.explanations, verdict.verdict, row, column.name, experiment),
                         "; ".join(each.name for each in inputs),
                         "",
-                        experiment != table.experiments[0],
+                        table.beside or experiment != table.experiments[0],
                     )
+
+    def _relations(self, table: Printed) -> Iterator[Item]:
+        experiment = table.experiments[0]
+        for each in table.relations:
+            if any((experiment, row, "") not in self.cells for row in (each.row, each.to)):
+                continue
+            measure = each.column.measure
+            ours = self.values(experiment, each.row, measure)
+            theirs = self.values(experiment, each.to, measure)
+            ratios = [a / b if a is not None and b else None for a, b in zip(ours, theirs, strict=True)]
+            verdict = each.rule.judge(each.printed, ratios)
+            inputs = self._inputs(table, experiment, each)
+            if any(not chosen.shared for chosen in inputs):
+                names = ", ".join(chosen.name for chosen in inputs if not chosen.shared)
+                verdict = Verdict(CALIBRATED, f"{verdict.reason} ({names})")
+            yield Item(
+                RELATION,
+                table.name,
+                table.where,
+                f"{measure.label}: {each.row} over {each.to}",
+                experiment,
+                each.row,
+                each.column.name,
+                "",
+                each.printed,
+                summarise(ratios),
+                verdict.verdict,
+                each.rule.text,
+                verdict.reason,
+                "",
+                "; ".join(chosen.name for chosen in inputs),
+                "",
+                table.beside,
+            )
+
+    def _inputs(self, table: Printed, experiment: str, relation: Relation) -> list[Input]:
+        """Return the inputs that were chosen by looking at either side of a relation."""
+        return [
+            chosen
+            for chosen, cells in table.calibrated
+            if any(cells.hold(row, relation.column.name, experiment) for row in (relation.row, relation.to))
+        ]
 
     def _cell(
         self,
@@ -270,10 +321,10 @@ class Judged:
             "",
             "",
             "%" if isinstance(claim.rule, Change) else unit,
-            None,
+            claim.formula.printed if claim.formula else None,
             ours,
             verdict.verdict,
-            claim.rule.text if claim.rule else "",
+            claim.rule.text if claim.rule else claim.formula.rule if claim.formula else "",
             verdict.reason,
             _explained(claim.explanations, verdict.verdict, "", "", ""),
             "",
@@ -281,6 +332,8 @@ class Judged:
         )
 
     def _judge_claim(self, claim: Claim) -> tuple[Verdict, Summary]:
+        if claim.formula is not None:
+            return claim.formula.judge(), Summary(claim.formula.ours, None, None, 1)
         match claim.rule:
             case None:
                 return Verdict(NO_NUMBER, "nothing survives that could be judged"), _NONE
@@ -337,7 +390,7 @@ class Judged:
                         yield table, more, than
 
     def _fitted(self, check: Check) -> bool:
-        """Whether inputs were chosen by looking at both sides of a comparison."""
+        """Whether inputs that not all settings share were chosen by looking at both sides of a comparison."""
 
         def chosen(row: str) -> bool:
             return any(
@@ -346,7 +399,8 @@ class Judged:
                 if check.experiment in table.experiments
                 for column in table.columns
                 if column.measure == check.measure
-                for _, cells in table.calibrated
+                for given, cells in table.calibrated
+                if not given.shared
             )
 
         return chosen(check.more) and chosen(check.than)
@@ -357,7 +411,12 @@ class Judged:
         for check in claim.checks:
             for table, more, than in self._printed_at(check):
                 seen += 1
-                if more <= than:
+                if isinstance(claim.rule, Change):
+                    change = 100 * (more - than) / abs(than) if than else math.nan
+                    agrees = claim.rule.low <= change <= claim.rule.high
+                else:
+                    agrees = more > than
+                if not agrees:
                     sizes = f"{check.more} {number(more)}, {check.than} {number(than)} {check.measure.unit}"
                     against[f"{table.where} ({sizes})"] = None
         if not seen:

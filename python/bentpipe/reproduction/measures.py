@@ -3,6 +3,7 @@
 A measure of a paper's data names one of `MEASURES` with parameters, or a metric of docs/results.md.
 """
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from bentpipe.metrics import METRICS, Recorded, find
+from bentpipe.oscillation import oscillation
 from bentpipe.reproduction.table import Table
 
 __all__ = ["MEASURES", "Measure", "Seen", "measure_from", "metric"]
@@ -144,6 +146,57 @@ def _series(given: Table) -> tuple[str, str, Callable[[Seen], float | None], tup
     return unit, f"Mean of {column}", measure, (column, scale) if whole else None
 
 
+def _flow_goodput(given: Table) -> tuple[str, str, Callable[[Seen], float | None]]:
+    """Payload over the time from opening to the last byte, of the flows that completed while measuring."""
+    traffic, of = given.texts("traffic", []), given.choice("of", ["mean", "std", "jain"])
+
+    def measure(seen: Seen) -> float | None:
+        values = _flows(seen, traffic).filter(pl.col("completed"))["goodput"].cast(pl.Float64).drop_nulls()
+        if len(values) < 2:
+            return None
+        if of == "jain":
+            squares = float((values**2).sum())
+            return float(values.sum()) ** 2 / (len(values) * squares) if squares else None
+        found = values.mean() if of == "mean" else values.std()
+        return 1e-3 * float(found) if isinstance(found, int | float) else None
+
+    unit = "" if of == "jain" else "kbit/s"
+    return unit, "Goodput of a completed flow" + _whose(traffic), measure
+
+
+def _averaged(given: Table) -> tuple[str, str, Callable[[Seen], float | None]]:
+    """Take the standard deviation of a rate's means over so many seconds each."""
+    rates = ("utilization_out", "utilization_in")
+    column, seconds = given.choice("of", rates), given.take("seconds", float)
+    if not seconds > 0:
+        raise given.wrong("seconds", seconds, "above 0 s")
+
+    def measure(seen: Seen) -> float | None:
+        times, rate = seen.recorded.series["time"], seen.recorded.samples(column)
+        size = round(seconds / float(times[1] - times[0])) if len(times) > 1 else 0
+        if size < 1 or len(rate) < 2 * size:
+            return None
+        means = rate.head(len(rate) // size * size).to_numpy().reshape(-1, size).mean(axis=1)
+        return 1e-6 * float(means.std(ddof=1))
+
+    return "Mbit/s", f"Standard deviation of the rate's means over {seconds:g} s", measure
+
+
+def _swing(given: Table) -> tuple[str, str, Callable[[Seen], float | None]]:
+    """How the transmit queue swings: `bentpipe.oscillation` says what each number is."""
+    units = {"cv": "", "peak": "%", "period": "s"}
+    of = given.choice("of", units)
+
+    def measure(seen: Seen) -> float | None:
+        times = seen.recorded.series["time"]
+        if len(times) < 2:
+            return None
+        found = oscillation(seen.recorded.samples("transmit_queue"), float(times[1] - times[0]))[of]
+        return _over(found, 100 if of == "peak" else 1)
+
+    return units[of], "How the transmit queue swings", measure
+
+
 def _over(value: float | None, times: float) -> float | None:
     return None if value is None else value * times
 
@@ -159,10 +212,14 @@ MEASURES: dict[str, Callable[[Table], tuple[str, str, Callable[[Seen], float | N
     "jitter": _jitter,
     "loss": _loss,
     "load": _load,
+    "flow_goodput": _flow_goodput,
+    "averaged_std": _averaged,
+    "swing": _swing,
 }
 """Takes the parameters that it needs, and returns unit, meaning and computation."""
 
 
+@functools.cache
 def metric(name: str) -> Measure | None:
     """Return a metric as a measure, None if there is none of that name."""
     found = find(name)

@@ -4,6 +4,7 @@
 """
 
 import json
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 from bentpipe.errors import ResultError
 from bentpipe.reproduction import VERDICTS as KEPT
-from bentpipe.reproduction.judged import CLAIM, FIGURE, TABLE
+from bentpipe.reproduction.judged import CLAIM, FIGURE, RELATION, TABLE
 from bentpipe.reproduction.paper import Paper, load_paper, papers
 from bentpipe.reproduction.rules import VERDICTS
 from bentpipe.wording import brief, clock, number
@@ -30,11 +31,19 @@ Every printed number, claim and figure of the papers beside ours, with a verdict
 """
 
 
-def markdown(folder: Path) -> str:
-    """Return the page from the verdicts below `folder`; `ResultError` if there are none of a full run."""
+def markdown(folder: Path, there: str = "") -> str:
+    """Return the page from the verdicts below `folder`.
+
+    A paper of which there are none has the section that it has in `there`, the page as it is; `ResultError`
+    if that has none either.
+    """
     parts = [_HEAD]
     for name in papers():
         path = folder / name / KEPT
+        section = _section(there, name)
+        if section and not path.exists():
+            parts.append(section)
+            continue
         try:
             kept = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
@@ -44,12 +53,24 @@ def markdown(folder: Path) -> str:
     return "\n".join(parts)
 
 
+def _section(page: str, name: str) -> str:
+    """Return a paper's section of a page, from its heading to the next paper's; empty if there is none."""
+    found = re.search(rf"^## {re.escape(name)}: .*?(?=\n## |\Z)", page, re.DOTALL | re.MULTILINE)
+    return found.group() if found else ""
+
+
 def _paper(paper: Paper, kept: Row) -> str:
     items: list[Row] = kept["items"]
     simulated = clock(round(kept["simulated_seconds"]))
     counts = [
         f"- {what}: {_counted([item for item in items if item['kind'] == kind and not item['variant']])}"
-        for what, kind in (("printed numbers", TABLE), ("claims", CLAIM), ("figures", FIGURE))
+        for what, kind in (
+            ("printed numbers", TABLE),
+            ("how rows are to each other", RELATION),
+            ("claims", CLAIM),
+            ("figures", FIGURE),
+        )
+        if kind != RELATION or any(item["kind"] == RELATION for item in items)
     ]
     lines = [
         f"## {paper.name}: {paper.title}\n",
@@ -86,8 +107,14 @@ def _paper(paper: Paper, kept: Row) -> str:
                 title = paper.experiments[experiment].title
                 heading = f"{table.where}: {table.title}" if first else f"Beside it: {title}"
                 lines += [f"### {heading}\n", *_cells(mine)]
+        between = [item for item in items if item["kind"] == RELATION and item["id"] == table.name]
+        if between:
+            lines += [
+                f"{table.where}: how many times one row's value another row's is\n",
+                *_relations(between),
+            ]
     for item in items:
-        if item["kind"] == FIGURE:
+        if item["kind"] == FIGURE and item["spots"]:
             lines += [f"### {item['where'].capitalize()}: {item['text']}\n", *_spots(item["spots"])]
     return "\n".join(lines)
 
@@ -105,6 +132,14 @@ def _cells(items: Sequence[Row]) -> list[str]:
         lines.append(f"| {' | '.join(cells)} | {item['runs']} | {item['verdict']} | {item['reason']} |")
     notes = dict.fromkeys(item["explanation"] for item in items if item["explanation"])
     return [*lines, "", *(f"{note}\n" for note in notes)]
+
+
+def _relations(items: Sequence[Row]) -> list[str]:
+    lines = ["| relation | printed | ours | runs | verdict | why |", "| --- | --: | --: | --: | --- | --- |"]
+    for item in items:
+        cells = [item["text"], brief(item["printed"], 4), _ours(item)]
+        lines.append(f"| {' | '.join(cells)} | {item['runs']} | {item['verdict']} | {item['reason']} |")
+    return [*lines, ""]
 
 
 def _spots(spots: Sequence[Row]) -> list[str]:
@@ -128,4 +163,6 @@ def _ours(found: Row) -> str:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(markdown(Path(sys.argv[2])), encoding="utf-8")
+    _path = Path(sys.argv[1])
+    _there = _path.read_text(encoding="utf-8") if _path.exists() else ""
+    _path.write_text(markdown(Path(sys.argv[2]), _there), encoding="utf-8")

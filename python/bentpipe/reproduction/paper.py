@@ -16,8 +16,10 @@ from typing import Any
 
 from bentpipe.errors import UsageError
 from bentpipe.plan import overrides_from, shipped
+from bentpipe.reproduction.kinds import MEASURED, OPTIONS, PICTURES
+from bentpipe.reproduction.laws import Formula, formula_from
 from bentpipe.reproduction.measures import Measure, measure_from, metric
-from bentpipe.reproduction.rules import VERDICTS, Change, Near, Order, Rule, rule_from
+from bentpipe.reproduction.rules import VERDICTS, Change, Near, Order, Ratio, Rule, rule_from
 from bentpipe.reproduction.table import Table
 from bentpipe.wording import convert, paragraphs
 
@@ -35,12 +37,12 @@ __all__ = [
     "Picture",
     "Point",
     "Printed",
+    "Relation",
     "load_paper",
     "papers",
 ]
 
 CLAIMS = "claims.toml"
-PICTURES = ("curves", "change", "course")
 BASES = {
     "sentence": "said in words",
     "tables": "read off the tables",
@@ -57,6 +59,8 @@ class Input:
     what: str
     on: str
     """Which printed figures were looked at."""
+    shared: bool
+    """Whether every setting has it alike: then how settings differ from each other is judged all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +140,21 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
+class Relation:
+    """How many times one row's value another row's is, as printed."""
+
+    row: str
+    to: str
+    column: Column
+    rule: Ratio
+
+    @property
+    def printed(self) -> float:
+        """The printed ratio."""
+        return self.column.printed[self.row] / self.column.printed[self.to]
+
+
+@dataclass(frozen=True, slots=True)
 class Printed:
     """A printed table: a row a case, a column a measure."""
 
@@ -150,6 +169,10 @@ class Printed:
     columns: tuple[Column, ...]
     calibrated: tuple[tuple[Input, Cells], ...]
     """Inputs that were chosen by looking at some of its cells."""
+    relations: tuple[Relation, ...]
+    """Those between its rows that are judged."""
+    beside: bool
+    """Whether it is another reading of a table that stands elsewhere, shown and not counted."""
     explanations: tuple[Explanation, ...]
 
     @property
@@ -179,7 +202,8 @@ class Claim:
     basis: str
     """What it stands in: one of `BASES`, in words."""
     rule: Order | Change | None
-    """None: nothing survives that could be judged."""
+    """None: nothing survives that could be judged, or it is a formula."""
+    formula: Formula | None
     checks: tuple[Check, ...]
     explanations: tuple[Explanation, ...]
 
@@ -206,6 +230,8 @@ class Picture:
     """Of the kind `curves`, a printed row that is drawn too; empty without."""
     listed: tuple[Measure, ...]
     """What its table of numbers has and it does not draw; without any the report has no such table."""
+    options: Mapping[str, Any]
+    """What its kind needs besides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -402,8 +428,30 @@ class _Reader:
             tuple(experiments),
             columns,
             tuple(calibrated),
+            tuple(each for one in given.tables("relations") for each in self._relations(one, columns)),
+            given.take("beside", bool, default=False),
             _explanations(given, *cells_of),
         )
+        given.done()
+        return found
+
+    def _relations(self, given: Table, columns: tuple[Column, ...]) -> list[Relation]:
+        known = [column.name for column in columns]
+        rule = self._rule(given, Ratio)
+        if rule is None:
+            raise given.wrong("rule", None, "the name of a rule of the kind ratio")
+        to, names = (
+            given.take("to", str),
+            self._names(given, "columns", known) if "columns" in given else known,
+        )
+        found = []
+        for column in columns:
+            if column.name not in names:
+                continue
+            if not column.printed.get(to):
+                raise given.wrong("to", to, f"a row that has a value in {column.name}, and not 0")
+            rows = self._names(given, "rows", column.printed) if "rows" in given else list(column.printed)
+            found += [Relation(row, to, column, rule) for row in rows if row != to]
         given.done()
         return found
 
@@ -426,6 +474,7 @@ class _Reader:
 
     def _claim(self, given: Table) -> Claim:
         rule = self._rule(given, Order, Change)
+        formula = formula_from(given.table("formula")) if "formula" in given else None
         checks = tuple(check for each in given.tables("checks") for check in self._checks(each))
         found = Claim(
             given.take("id", str),
@@ -433,6 +482,7 @@ class _Reader:
             given.take("text", str),
             BASES[given.choice("basis", BASES)],
             rule,
+            formula,
             checks,
             _explanations(given, [], [], []),
         )
@@ -462,7 +512,8 @@ class _Reader:
         experiment = given.choice("experiment", self._experiments)
         labels = [case.label for case in self._experiments[experiment].cases]
         kind = given.choice("kind", PICTURES)
-        measures = [self._measured(given, "measures", name) for name in given.texts("measures")]
+        needed: list[str] | None = None if kind in MEASURED else []
+        measures = [self._measured(given, "measures", name) for name in given.texts("measures", needed)]
         found = Picture(
             given.take("id", str),
             given.take("where", str, ""),
@@ -477,10 +528,15 @@ class _Reader:
             given.choice("table", self._rows_of) if kind == "curves" and "table" in given else "",
             self._row(given) if kind == "curves" and "table" in given else "",
             tuple(self._measured(given, "listed", name) for name in given.texts("listed", [])),
+            OPTIONS[kind](given) if kind in OPTIONS else {},
         )
         if kind == "course" and not any(each.course for each in measures):
             allowed = "one of the kind series at least, without from and until"
             raise given.wrong("measures", [each.name for each in measures], allowed)
+        points = [point.label for point in self._experiments[experiment].points]
+        for each in found.options.get("points", []):
+            if each not in points:
+                raise given.wrong("points", each, ", ".join(points))
         given.done()
         return found
 
@@ -514,7 +570,9 @@ class _Reader:
 
 
 def _input(name: str, given: Table) -> Input:
-    found = Input(name, given.take("what", str), given.take("on", str))
+    found = Input(
+        name, given.take("what", str), given.take("on", str), given.take("shared", bool, default=False)
+    )
     given.done()
     return found
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from bentpipe.figures import Figure
 from bentpipe.pages import page
 from bentpipe.reproduction.figures import SHADES, figure, overview
-from bentpipe.reproduction.judged import CLAIM, FIGURE, TABLE, Item
+from bentpipe.reproduction.judged import CLAIM, FIGURE, RELATION, TABLE, Item
 from bentpipe.reproduction.paper import Picture, Printed
 from bentpipe.reproduction.rules import NO_NUMBER, VERDICTS
 from bentpipe.statistics import BOOTSTRAP
@@ -49,12 +49,19 @@ def report_page(made: "Reproduction") -> str:
             if items:
                 shown = overview(judged, table, experiment)
                 drawn += [shown] if shown else []
-                tables.append(_table(made, table, experiment, items, shown))
+                first = experiment == table.experiments[0]
+                between = [
+                    item
+                    for item in judged.items
+                    if first and item.kind == RELATION and item.name == table.name
+                ]
+                tables.append(_table(made, table, experiment, items, shown, between))
     drawn += [figure(judged, picture) for picture in paper.pictures]
     runs = sorted({len(cell.seeds) for cell in judged.cells.values()})
     summary = [
         ("Source", paper.source),
         ("Printed numbers", counted(judged.counts(TABLE))),
+        ("How rows are to each other", counted(judged.counts(RELATION))),
         ("Claims", counted(judged.counts(CLAIM))),
         ("Figures", counted(judged.counts(FIGURE))),
         ("Runs", f"{about['runs']}, {' or '.join(map(str, runs))} of each case, each with its own seed"),
@@ -86,7 +93,12 @@ def report_page(made: "Reproduction") -> str:
 
 
 def _table(
-    made: "Reproduction", table: Printed, experiment: str, items: Sequence[Item], shown: Figure | None
+    made: "Reproduction",
+    table: Printed,
+    experiment: str,
+    items: Sequence[Item],
+    shown: Figure | None,
+    between: Sequence[Item],
 ) -> dict[str, Any]:
     columns = [column for column in table.columns if any(item.column == column.name for item in items)]
     rows = []
@@ -99,17 +111,23 @@ def _table(
     return {
         "id": table.name,
         "heading": f"{table.where}: {table.title}" if first else made.paper.experiments[experiment].title,
-        "variant": not first,
+        "variant": table.beside or not first,
         "baseline": table.baseline,
         "columns": [{"label": each.measure.label, "unit": each.measure.unit} for each in columns],
         "rules": [f"{each.measure.label}: {each.rule.text}." for each in columns if each.rule]
         if first
         else [],
         "rows": rows,
+        "relations": [_relation(item) for item in between],
+        "relation_rules": [f"{each}." for each in dict.fromkeys(item.rule for item in between)],
         "notes": notes,
         "figure": shown.name if shown else None,
         "runs": plural(max(item.ours.runs for item in items), "run"),
     }
+
+
+def _relation(item: Item) -> dict[str, str]:
+    return {"text": item.text, "calibrated": item.calibrated} | (_cell(item) or {})
 
 
 def _cell(item: Item | None) -> dict[str, str] | None:

@@ -22,6 +22,7 @@ __all__ = [
     "Change",
     "Near",
     "Order",
+    "Ratio",
     "Rule",
     "Verdict",
     "prediction",
@@ -135,7 +136,45 @@ class Change:
         return Verdict(DIRECTION_ONLY if same else NOT_REPRODUCED, what), found
 
 
-Rule = Near | Order | Change
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """Two printed values are so many times each other: ours have to be nearly as many times, and no less."""
+
+    name: str
+    within: float
+    """Allowed difference as a share of the printed ratio."""
+
+    @property
+    def text(self) -> str:
+        """The rule in words."""
+        return (
+            f"the mean of the runs' ratios is within {100 * self.within:g} % of the printed ratio, and their"
+            " 95 % interval is on the printed side of 1; direction only: the latter alone"
+        )
+
+    def judge(self, printed: float, ours: Values) -> Verdict:
+        """Judge the runs' ratios `ours` beside the printed one."""
+        found = summarise(ours)
+        if found.mean is None:
+            return Verdict(NOT_REPRODUCED, "no two runs of ours have a value")
+        what = f"× {brief(found.mean, 4)}, printed × {brief(printed, 4)}"
+        near = abs(found.mean - printed) <= self.within * abs(printed)
+        if printed == 1:
+            return Verdict(REPRODUCED if near else NOT_REPRODUCED, what)
+        edge = found.low if printed > 1 else found.high
+        same = edge is not None and (edge > 1 if printed > 1 else edge < 1)
+        if same:
+            return Verdict(REPRODUCED if near else DIRECTION_ONLY, what)
+        other = (
+            found.high is not None
+            and found.low is not None
+            and (found.high < 1 if printed > 1 else found.low > 1)
+        )
+        why = "on the other side of 1" if other else "not told from 1"
+        return Verdict(NOT_REPRODUCED, f"{what}: {why}")
+
+
+Rule = Near | Order | Change | Ratio
 
 
 def _near(name: str, given: Table) -> Rule:
@@ -157,7 +196,14 @@ def _change(name: str, given: Table) -> Rule:
     return Change(name, low, high)
 
 
-RULES = {"near": _near, "order": _order, "change": _change}
+def _ratio(name: str, given: Table) -> Rule:
+    within = given.take("within", float)
+    if not 0 < within < 1:
+        raise given.wrong("within", within, "above 0 and below 1")
+    return Ratio(name, within)
+
+
+RULES = {"near": _near, "order": _order, "change": _change, "ratio": _ratio}
 """What reads each kind of rule from a paper's data."""
 
 

@@ -133,6 +133,14 @@ class Library:
             Recorded(**tables, counters=counters, capacity=cell.scenario.capacity), cell.scenario.duration
         )
 
+    def drops(self, cell: Cell, seed: int) -> pl.DataFrame:
+        """Return every drop of a run that was kept with them; `ResultError` if it cannot be read."""
+        path = self._run(cell, seed) / f"{_DROPS}.parquet"
+        try:
+            return pl.read_parquet(path)
+        except (OSError, pl.exceptions.PolarsError) as error:
+            raise ResultError(f"{path}: cannot be read: {error}; delete its folder") from None
+
     def measure(self, cell: Cell, measures: Sequence[Measure]) -> None:
         """Measure every run of a cell at once, for each is read from the disk once."""
         for seed in cell.seeds:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from bentpipe.console import grid
-from bentpipe.reproduction.judged import CLAIM, TABLE
+from bentpipe.reproduction.judged import CLAIM, RELATION, TABLE
 from bentpipe.reproduction.report import QUICK, beside, counted
 from bentpipe.wording import brief
 
@@ -42,7 +42,8 @@ def show(made: "Reproduction", out: Console) -> None:
         why = "; ".join(part for part in (item.reason, item.in_print) if part)
         out.print(f"{item.where}: {item.text} {item.verdict}: {why}", markup=False)
     out.print(
-        f"Printed numbers: {counted(judged.counts(TABLE))}. Claims: {counted(judged.counts(CLAIM))}.",
+        f"Printed numbers: {counted(judged.counts(TABLE))}. Rows to each other:"
+        f" {counted(judged.counts(RELATION))}. Claims: {counted(judged.counts(CLAIM))}.",
         markup=False,
     )
     if made.quick:

@@ -1,0 +1,273 @@
+"""The paper byun2007: its settings as printed, its rules by hand, and a short run with every figure."""
+
+import csv
+import json
+import math
+import shutil
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from bentpipe.errors import ResultError, UsageError
+from bentpipe.metrics import Recorded
+from bentpipe.plan import load, under
+from bentpipe.reproduction import Reproduction, load_paper, papers, reproduce
+from bentpipe.reproduction.figures import figure
+from bentpipe.reproduction.judged import RELATION, TABLE
+from bentpipe.reproduction.laws import formula_from, marks_to_window
+from bentpipe.reproduction.measures import Seen, measure_from
+from bentpipe.reproduction.page import markdown
+from bentpipe.reproduction.paper import CLAIMS
+from bentpipe.reproduction.rules import (
+    CALIBRATED,
+    DIRECTION_ONLY,
+    NOT_REPRODUCED,
+    REPRODUCED,
+    Ratio,
+)
+from bentpipe.reproduction.table import Table
+
+TENTH = Ratio("tenth", 0.10)
+FOLDER = papers()["byun2007"]
+
+
+def test_a_ratio_near_the_printed_one_on_its_side_is_reproduced() -> None:
+    # Mean 1.4, deviation 0.01: the interval is 1.4 ± 0.025 (Student's t for 2 degrees of freedom: 4.303).
+    ours = [1.39, 1.40, 1.41]
+    assert TENTH.judge(1.5, ours).verdict == REPRODUCED
+    # 1.4 is 12.5 % below 1.6.
+    assert TENTH.judge(1.6, ours).verdict == DIRECTION_ONLY
+    assert TENTH.judge(0.99, ours).verdict == NOT_REPRODUCED
+
+
+def test_a_ratio_that_is_not_told_from_one_shows_no_direction() -> None:
+    # Mean 1.01, deviation 0.02: 1.01 ± 0.05 holds 1, though it is within a tenth of 1.03.
+    verdict = TENTH.judge(1.03, [0.99, 1.01, 1.03])
+    assert verdict.verdict == NOT_REPRODUCED
+    assert verdict.reason.endswith("not told from 1")
+    assert TENTH.judge(1.03, [0.95, 0.95, 0.951]).reason.endswith("on the other side of 1")
+
+
+def test_two_printed_values_that_are_equal_have_no_side() -> None:
+    assert TENTH.judge(1.0, [1.05, 1.06]).verdict == REPRODUCED
+    assert TENTH.judge(1.0, [1.15, 1.16]).verdict == NOT_REPRODUCED
+
+
+@pytest.mark.parametrize("decr", [0.97, 0.95, 0.9, 0.8, 0.5])
+@pytest.mark.parametrize("limit", [625_000.0, 640_000.0])
+def test_marks_are_counted_as_cutting_one_by_one_counts_them(decr: float, limit: float) -> None:
+    left, marks = limit, 0
+    while left >= 16_000:
+        left, marks = left * decr, marks + 1
+    assert marks_to_window(limit, 16_000, decr) == marks
+
+
+def test_figure_6_1_has_36_marks_only_of_1024_bytes() -> None:
+    given = {"law": "marks to window", "window_bytes": 16_000, "decr": 0.9, "printed": 36}
+    thousand = formula_from(Table({**given, "limit_bytes": 625_000}, "here"))
+    assert (thousand.ours, thousand.judge().verdict) == (35, NOT_REPRODUCED)
+    assert formula_from(Table({**given, "limit_bytes": 640_000}, "here")).judge().verdict == REPRODUCED
+    with pytest.raises(UsageError, match=r"here\.decr: found 1\.5; allowed: above 0 and below 1"):
+        formula_from(Table({**given, "limit_bytes": 640_000, "decr": 1.5}, "here"))
+
+
+def seen(flows: dict[str, Any], queue: list[float]) -> Seen:
+    series = pl.DataFrame({"time": [0.1 * (n + 1) for n in range(len(queue))], "transmit_queue": queue})
+    return Seen(Recorded(series, pl.DataFrame(flows), pl.DataFrame(), {}, 1e6), 0.1 * len(queue))
+
+
+def test_the_goodput_of_flows_leaves_out_other_traffic_and_what_did_not_complete() -> None:
+    flows = {
+        "traffic": ["web", "web", "web", "udp"],
+        "completed": [True, True, False, False],
+        "goodput": [10e3, 30e3, None, 999e3],
+    }
+    run = seen(flows, [0.0, 1.0])
+
+    def measured(of: str) -> float | None:
+        given = {"kind": "flow_goodput", "label": "x", "traffic": ["web"], "of": of}
+        return measure_from("x", Table(given, "here")).of(run)
+
+    assert measured("mean") == pytest.approx(20)
+    assert measured("std") == pytest.approx(10 * math.sqrt(2))
+    # (10 + 30)^2 / (2 (10^2 + 30^2))
+    assert measured("jain") == pytest.approx(0.8)
+
+
+def test_rates_are_averaged_before_their_deviation_is_taken() -> None:
+    # Means over 1 s: 2, 4 and 6 Mbit/s. What is left over does not count, nor what varies within a second.
+    rate = [1e6, 3e6] * 5 + [3e6, 5e6] * 5 + [5e6, 7e6] * 5 + [99e6] * 4
+    series = pl.DataFrame({"time": [0.1 * (n + 1) for n in range(len(rate))], "utilization_out": rate})
+    run = Seen(Recorded(series, pl.DataFrame(), pl.DataFrame(), {}, 1e6), 3.4)
+    given = {"kind": "averaged_std", "label": "x", "of": "utilization_out", "seconds": 1}
+    assert measure_from("x", Table(given, "here")).of(run) == pytest.approx(2.0)
+
+
+def test_a_sine_swings_with_its_period() -> None:
+    queue = [50 + 20 * math.sin(2 * math.pi * 0.1 * n / 2.5) for n in range(1000)]
+    run = seen({"traffic": [], "completed": [], "goodput": []}, queue)
+    found = {
+        of: measure_from(of, Table({"kind": "swing", "label": "x", "of": of}, "here")).of(run)
+        for of in ("cv", "peak", "period")
+    }
+    assert found["cv"] == pytest.approx(20 / math.sqrt(2) / 50, rel=1e-3)
+    assert found["period"] == pytest.approx(2.5, rel=1e-3)
+    assert found["peak"] == pytest.approx(100, abs=0.1)
+
+
+def rows(name: str) -> list[dict[str, str]]:
+    with (FOLDER / "settings" / name).open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def canonical(setting: str) -> dict[str, Any]:
+    scenario, _ = under(load("byun2007-gateway"), setting)
+    gateway: dict[str, Any] = json.loads(scenario.canonical())["gateways"][0]
+    return gateway
+
+
+def test_settings_are_those_of_table_3_1() -> None:
+    keys = {
+        "min_th_packets": "min_th",
+        "max_th_packets": "max_th",
+        "w_q": "w_q",
+        "max_p": "max_p",
+        "alpha": "alpha",
+        "zombies": "zombies",
+        "lookups": "lookups",
+        "gamma": "gamma",
+        "virtual_buffer_bytes": "buffer",
+    }
+    for row in rows("t3_1_aqm_parameters.csv"):
+        aqm = canonical(row["setting"])["aqm"]
+        assert aqm["algorithm"] == row["algorithm"].lower()
+        for column, key in keys.items():
+            if row[column]:
+                assert aqm["values"][key] == pytest.approx(float(row[column])), (row["setting"], column)
+        if row["min_capacity_mbps"] and "min_capacity" in aqm["values"]:
+            assert aqm["values"]["min_capacity"] == 1e6 * float(row["min_capacity_mbps"])
+            assert aqm["values"]["max_capacity"] == 1e6 * float(row["max_capacity_mbps"])
+
+
+def test_settings_are_those_of_table_3_2() -> None:
+    for row in rows("t3_2_flow_control_parameters.csv"):
+        gateway = canonical(row["setting"])
+        assert gateway["aqm"]["algorithm"] == row["algorithm"].lower()
+        assert gateway["pep"]["buffer_per"] == "connection"
+        assert gateway["marking"] == {
+            "method": "window",
+            "decr": float(row["decr"]),
+            "incr": float(row["incr_fraction_of_buffer"]),
+            "freeze": float(row["rtt_ms"]) / 1e3,
+        }
+
+
+def test_chapter_5_differs_from_chapter_4_in_its_traffic_alone() -> None:
+    four = json.loads(load("byun2007-gateway").canonical())
+    five = json.loads(load(FOLDER / "chapter-5.toml", {"traffic.web.sessions": 400}).canonical())
+    assert {key for key in four if four[key] != five[key]} == {"run", "traffic"}
+    assert five["traffic"][0] == four["traffic"][0]
+    assert [each["name"] for each in five["traffic"]] == ["web", "udp80", "udp160", "udp320"]
+    assert {key for key in four["run"] if four["run"][key] != five["run"][key]} <= {"warmup", "settings"}
+
+
+@pytest.fixture(scope="module")
+def short(tmp_path_factory: pytest.TempPathFactory) -> Reproduction:
+    """Every experiment and figure, with few sessions and for some seconds."""
+    folder = tmp_path_factory.mktemp("papers") / "byun2007"
+    shutil.copytree(FOLDER, folder)
+    path = folder / CLAIMS
+    text = path.read_text()
+    little = (
+        '"run.duration" = "4 s", "run.warmup" = "3 s", "traffic.web.sessions" = 40,'
+        ' "traffic.web.ramp" = { sessions = 40, over = "2 s" }'
+    )
+    for long in ('"4 min"', '"2 min"', '"20 s"'):
+        assert f'set = {{ "run.duration" = {long} }}' in text
+        text = text.replace(f'set = {{ "run.duration" = {long} }}', f"set = {{ {little} }}")
+    assert text.count(".quick]\nruns = 2\n") == 2
+    text = text.replace(".quick]\nruns = 2\n", f".quick]\nruns = 2\nset = {{ {little} }}\n")
+    path.write_text(text)
+    (made,) = reproduce([folder], out=tmp_path_factory.mktemp("out") / "out", quick=True, jobs=1)
+    return made
+
+
+def test_relations_are_ratios_of_runs_with_the_same_seed(short: Reproduction) -> None:
+    items = [each for each in short.judged.items if each.kind == RELATION and each.name == "table-4-2"]
+    # Two columns of five rows over AVQRED's.
+    assert len(items) == 10
+    (item,) = (each for each in items if (each.row, each.column) == ("RED 1", "mean_packets"))
+    assert item.printed == pytest.approx(63.39 / 29.62)
+    (measure,) = {
+        each.measure
+        for table in short.paper.tables
+        if table.name == "table-4-2"
+        for each in table.columns[:1]
+    }
+    red, avqred = (short.judged.values("chapter-4", case, measure) for case in ("RED 1", "AVQRED"))
+    by_hand = [a / b for a, b in zip(red, avqred, strict=True) if a is not None and b]
+    assert item.ours.runs == len(by_hand) == 3
+    assert item.ours.mean == pytest.approx(sum(by_hand) / 3)
+    # Levels were calibrated, for every setting alike: the relation is judged, and says so.
+    assert item.verdict != CALIBRATED
+    assert item.calibrated == "pep-delay; transport"
+
+
+def test_what_was_chosen_for_one_row_is_calibrated_in_its_relations_too(short: Reproduction) -> None:
+    items = [each for each in short.judged.items if each.kind in (TABLE, RELATION)]
+    levels = {each.name for each in items if each.kind == TABLE and each.verdict == CALIBRATED}
+    numbers = ("4-1", "4-1-smooth", "4-2", "4-3", "5-1", "5-2", "6-1", "6-2", "6-3")
+    assert levels == {f"table-{n}" for n in numbers}
+    fitted = {(each.name, each.row) for each in items if each.kind == RELATION and each.verdict == CALIBRATED}
+    assert fitted == {("table-5-1", "PFAVQRED"), ("table-5-2", "PFAVQRED")}
+
+
+def test_every_figure_is_drawn_and_named(short: Reproduction) -> None:
+    page = short.report.read_text(encoding="utf-8")
+    panels = {}
+    for picture in short.paper.pictures:
+        drawn = figure(short.judged, picture)
+        panels[picture.name] = drawn.panels
+        assert f'id="{picture.name}"' in page
+    counts = {name: len(drawn) for name, drawn in panels.items()}
+    assert counts["utilization-4"] == counts["queue-4"] == 6
+    assert counts["flows-5"] == counts["queue-5"] == 9
+    assert counts["queue-6"] == 12
+    # Chapter 6 reads down: RED on the left, AVQRED on the right.
+    titles = [panel.chart.to_dict()["title"]["text"] for panel in panels["marks-6"]]
+    assert titles[:4] == ["RED", "AVQRED", "RED FC 1", "AVQRED FC 1"]
+    assert titles[-2:] == ["RED FC 5", "AVQRED FC 5"]
+
+
+def test_the_models_figures_say_where_they_are(short: Reproduction) -> None:
+    found = {each.name: each for each in short.judged.items if each.name.startswith("models-")}
+    assert all("bentpipe validate byun2007-gateway" in each.explanation for each in found.values())
+    assert len(found) == 2
+
+
+def test_a_paper_without_a_result_keeps_its_section(tmp_path: Path) -> None:
+    sections = [f"## {name}: its title\n\nWhat came out of {name}.\n" for name in papers()]
+    page = markdown(tmp_path, "# Papers\n\n" + "\n".join(sections))
+    assert all(section.strip() in page for section in sections)
+    with pytest.raises(ResultError, match=f"run `bentpipe reproduce {next(iter(papers()))}`"):
+        markdown(tmp_path, "\n".join(sections[1:]))
+
+
+def test_wrong_keys_of_figures_and_relations_are_named(tmp_path: Path) -> None:
+    folder = tmp_path / "paper"
+    shutil.copytree(FOLDER, folder)
+    path = folder / CLAIMS
+    text = path.read_text()
+    for old, new, said in (
+        ('quantity = "transmit_queue"', 'quantity = "queue"', "found 'queue'; allowed: transmit_queue"),
+        ("span = [50, 100]", "span = [100, 50]", "the first the lesser"),
+        ('to = "AVQRED", rule = "drops-ratio"', 'to = "BLUE", rule = "drops-ratio"', "found 'BLUE'"),
+        ('rule = "drops-ratio" }', 'rule = "order" }', "found 'order'; allowed: utilization-ratio"),
+    ):
+        assert old in text
+        path.write_text(text.replace(old, new, 1))
+        with pytest.raises(UsageError, match=r"claims\.toml") as raised:
+            load_paper(folder)
+        assert said in str(raised.value)
