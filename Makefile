@@ -6,7 +6,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help run test check-rust check-python test-rust test-python kernel coverage cluster cluster-costs bench fuzz fmt docs choosing reproduction gateway-models series lock setup clean
+.PHONY: help run test check-rust check-python test-rust test-python kernel coverage cluster cluster-costs bench fuzz fmt docs choosing reproduction delay gateway-models series lock setup clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -105,6 +105,9 @@ choosing: $(CORE) ## run every algorithm on the 2007 gateway and renew the table
 reproduction: $(CORE) ## repeat every paper's experiments and renew docs/reproduction.md: twenty minutes
 	$(BIN)/bentpipe reproduce all
 	$(BIN)/python -m bentpipe.reproduction.page docs/reproduction.md results/reproduce
+
+delay: $(CORE) ## sweep the delay between a gateway's two queues and renew docs/delay.md with its figures: five minutes
+	$(BIN)/python -m bentpipe.reproduction.delay docs results/reproduce
 
 gateway-models: $(CORE) ## hold the fluid equations against the simulator and renew docs/models-gateway.md: three minutes
 	$(BIN)/python -m bentpipe.gateway_models docs/models-gateway.md

@@ -60,7 +60,9 @@ def unwritable(path: Path, error: OSError) -> Exception:
     return UsageError(f"{path}: cannot be written: {error.strerror}")
 
 
-def specification(chart: Drawing | alt.ConcatChart, *, fit: bool = False) -> dict[str, Any]:
+def specification(
+    chart: Drawing | alt.ConcatChart | alt.VConcatChart, *, fit: bool = False
+) -> dict[str, Any]:
     """Return a chart's specification in the house style; `fit` makes it as wide as its place in a page."""
     spec: dict[str, Any] = chart.to_dict()
     background = spec.pop("background", None)

@@ -9,7 +9,7 @@ import vl_convert
 
 from bentpipe import files
 from bentpipe.errors import UsageError
-from bentpipe.figures import Drawing, Figure, colours, figures
+from bentpipe.figures import INK, Drawing, Figure, colours, figures
 from bentpipe.metrics import GROUPS, METRICS, Metric
 from bentpipe.pages import dated, page, parameters, script_json, specification, unwritable, write_page
 from bentpipe.ranking import BEHIND_PEP, CRITERIA, MANY, drawn, ranking
@@ -130,12 +130,31 @@ def _draw(spec: dict[str, Any], form: str) -> bytes:
     return vl_convert.vegalite_to_pdf(spec, vl_version=VEGA_LITE)
 
 
-def _joined(figure: Figure) -> Drawing | alt.ConcatChart:
+def _joined(figure: Figure) -> Drawing | alt.ConcatChart | alt.VConcatChart:
     charts = [panel.chart for panel in figure.panels]
-    if len(charts) == 1:
+    if len(charts) == 1 and not figure.legend:
         return charts[0].properties(background="white", padding=8)
     joined: alt.ConcatChart = alt.concat(*charts, columns=figure.columns, spacing=14)
-    return joined.resolve_scale(color="independent").properties(background="white", padding=8)  # type: ignore[no-any-return]
+    joined = joined.resolve_scale(color="independent")
+    if not figure.legend:
+        return joined.properties(background="white", padding=8)
+    named: alt.VConcatChart = alt.vconcat(_legend(figure.legend), joined, spacing=10)
+    named = named.resolve_scale(color="independent")
+    return named.properties(background="white", padding=8)
+
+
+def _legend(entries: Sequence[tuple[str, str]]) -> Drawing:
+    """Draw names beside their colours in one line, as a page has them above a figure."""
+    places, right = [], 8
+    for name, colour in entries:
+        places.append({"at": right, "name": name, "colour": colour})
+        right += 34 + 7 * len(name)
+    scale = alt.Scale(domain=[0, right], nice=False)
+    base = alt.Chart(alt.InlineData(values=places)).encode(x=alt.X("at:Q", scale=scale, axis=None))
+    return alt.layer(
+        base.mark_point(filled=True, size=90, opacity=1).encode(color=alt.Color("colour:N", scale=None)),
+        base.mark_text(align="left", dx=10, fontSize=12, color=INK).encode(text="name:N"),
+    ).properties(width=right, height=18)
 
 
 def _summary(result: Result) -> list[tuple[str, str]]:
