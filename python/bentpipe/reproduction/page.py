@@ -113,6 +113,10 @@ def _paper(paper: Paper, kept: Row) -> str:
                 f"{table.where}: how many times one row's value another row's is\n",
                 *_relations(between),
             ]
+    drawn = [item for item in items if item["kind"] == FIGURE and not item["spots"]]
+    if drawn:
+        lines += ["### Figures of single runs and formulas, which are in the report\n"]
+        lines += [*(f"- {item['where'].capitalize()}: {item['text']}." for item in drawn), ""]
     for item in items:
         if item["kind"] == FIGURE and item["spots"]:
             lines += [f"### {item['where'].capitalize()}: {item['text']}\n", *_spots(item["spots"])]
