@@ -1,5 +1,6 @@
 """The page of an advice: one sheet of paper, and the same as tables for the terminal."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -89,12 +90,13 @@ def candidate_rows(found: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _mean(mean: float | None, ci95: float | None) -> str:
-    """Write a mean with its half-width, but no more than four digits of either."""
+    """Write a mean with its half-width, but no more than five digits of the mean."""
     if mean is None or ci95 is None or mean == 0 or ci95 >= 1e-3 * abs(mean):
         return quantity(mean, ci95)
-    text = number(mean) if mean != round(mean) else f"{mean:.4g}"
-    decimals = len(text.partition(".")[2])
-    return f"{text} ± {number(ci95, decimals) if ci95 >= 0.5 * 10.0**-decimals else '0'}"
+    decimals = 4 - math.floor(math.log10(abs(mean)))
+    decimals = max(0, decimals if ci95 == 0 else min(decimals, -math.floor(math.log10(ci95))))
+    half = number(ci95, decimals) if ci95 >= 0.5 * 10.0**-decimals else "0"
+    return f"{number(mean, decimals)} ± {half}"
 
 
 def _signed(value: float) -> str:
