@@ -103,8 +103,8 @@ def _signed(value: float) -> str:
     return "0" if value == 0 else f"{'+' if value > 0 else ''}{brief(value, 3)}"
 
 
-def legend(found: Mapping[str, Any]) -> str:
-    """Return how the table of candidates is read, and how they were judged."""
+def legend(found: Mapping[str, Any], *, short: bool = False) -> str:
+    """Return how the table of candidates is read and was judged; `short` for one without differences."""
     if found["judge"] == "power":
         trip = found["round_trip"]
         time = (
@@ -124,11 +124,11 @@ def legend(found: Mapping[str, Any]) -> str:
     if bounds:
         judge += f" Before that comes whether a candidate keeps {' and '.join(bounds)}."
     runs = len(found["seeds"]["fresh"])
+    below = "" if short else "below, the difference to the best; "
     return (
-        f"Means over {plural(runs, 'run')} with 95 % intervals; below, the difference to the best in that"
-        f" metric, with an asterisk where it is certain (paired, p ≤ {LEVEL:g} after Holm's correction)."
-        f" {judge} First in: the share of {RESAMPLES} resamples of the seeds in which that order begins with"
-        " it."
+        f"Means over {plural(runs, 'run')} with 95 % intervals; {below}an asterisk where the difference to"
+        f" the best in that metric is certain (paired, p ≤ {LEVEL:g} after Holm's correction). {judge} First"
+        f" in: the share of {RESAMPLES} resamples of the seeds in which that order begins with it."
     )
 
 

@@ -144,12 +144,10 @@ def _show(advice: "Advice") -> None:
     for row in candidate_rows(found):
         note = ", ".join(each for each in (row["role"], "behind PEP" if row["behind"] else "") if each)
         name = f"{row['name']} ({note})" if note else row["name"]
-        values = [
-            f"{each['mean']} ({each['behind']})" if each["behind"] else each["mean"] for each in row["cells"]
-        ]
+        values = [f"{of['mean']}{'*' if of['behind'].endswith('*') else ' '}" for of in row["cells"]]
         cells.append([name, row["first"], *([row["power"]] if power else []), *values])
     out.print(console.grid(heads, cells, right=1))
-    for line in [legend(found).replace("below, the", "in parentheses, the"), *done(found)]:
+    for line in [legend(found, short=True), *done(found)]:
         out.print(line, markup=False)
     if advice.toml:
         paste = found["paste"]
