@@ -102,7 +102,7 @@ choosing: $(CORE) ## run every algorithm on the 2007 gateway and renew the table
 	$(BIN)/bentpipe compare scenarios/byun2007-gateway.toml --settings all --out results/choosing --force
 	$(BIN)/python -m bentpipe.reference docs results/choosing
 
-reproduction: $(CORE) ## repeat every paper's experiments and renew docs/reproduction.md: twenty minutes
+reproduction: $(CORE) ## repeat every paper's experiments and renew docs/reproduction.md: an hour and more
 	$(BIN)/bentpipe reproduce all
 	$(BIN)/python -m bentpipe.reproduction.page docs/reproduction.md results/reproduce
 

@@ -20,7 +20,8 @@ from bentpipe.errors import UsageError
 from bentpipe.experiment import checked_jobs
 from bentpipe.reproduction.judged import Judged
 from bentpipe.reproduction.paper import Paper, load_paper, papers
-from bentpipe.reproduction.runs import Library, Teller, plan, simulate
+from bentpipe.reproduction.runs import Cell, Library, Teller, plan, simulate
+from bentpipe.reproduction.tuned import Search, Tuned, searches, with_winners
 
 __all__ = ["MANIFEST", "Reproduction", "load_paper", "papers", "reproduce"]
 
@@ -43,6 +44,8 @@ class Reproduction:
     """Whether runs were fewer and shorter than the paper's data ask for."""
     about: dict[str, Any]
     """Version of Bentpipe, date, runs, and simulated and elapsed time."""
+    tuned: tuple[Tuned, ...] = ()
+    """How the settings of tuned experiments were found."""
 
     def rows(self) -> list[dict[str, Any]]:
         """Return every item as a JSON object, with the paper and whether it was quick."""
@@ -60,7 +63,10 @@ class Reproduction:
         from bentpipe.reproduction.report import report_page
 
         self.folder.mkdir(parents=True, exist_ok=True)
-        files.write_json(self.folder / VERDICTS, {**self.about, "items": self.rows()})
+        kept = {**self.about, "items": self.rows()}
+        if self.tuned:
+            kept["tuned"] = [each.as_row() for each in self.tuned]
+        files.write_json(self.folder / VERDICTS, kept)
         return write_page(self.report, report_page(self))
 
 
@@ -89,15 +95,16 @@ def reproduce(
                 raise UsageError(f"--only {each}: there is none of that id; allowed: {', '.join(known)}")
         chosen = [paper.only(only) for paper in chosen]
     planned = [plan(paper, quick=quick) for paper in chosen]
+    searched = [searches(paper, quick=quick) for paper in chosen]
     folder = Path(out)
     start = time.monotonic()
+    work = _Work(Library(folder / RUNS), jobs, told or (lambda *_: None))
     with _opened(folder):
-        library = Library(folder / RUNS)
-        simulated = simulate([cell for cells in planned for cell in cells.values()], library, jobs, told)
+        tuned_papers = work.all(chosen, searched, planned, quick=quick)
     elapsed = time.monotonic() - start
     found = []
-    for paper, cells in zip(chosen, planned, strict=True):
-        wanted = {(cell.digest, seed): cell for cell in cells.values() for seed in cell.seeds}
+    for paper, tuned, tried, cells in tuned_papers:
+        wanted = {(cell.digest, seed): cell for cell in (*tried, *cells.values()) for seed in cell.seeds}
         about = {
             "paper": paper.name,
             "version": _core.__version__,
@@ -107,14 +114,73 @@ def reproduce(
             "simulated_seconds": sum(
                 each.scenario.duration + each.scenario.warmup for each in wanted.values()
             ),
-            "new_runs": simulated,
+            "new_runs": work.simulated,
             "elapsed_seconds": round(elapsed, 1),
         }
         name = paper.name + ("-part" if only else "") + ("-quick" if quick else "")
-        made = Reproduction(paper, Judged(paper, cells, library), folder / name, quick, about)
+        judged = Judged(paper, cells, work.library)
+        made = Reproduction(paper, judged, folder / name, quick, about, tuned)
         made.save()
         found.append(made)
     return found
+
+
+_Cells = dict[tuple[str, str, str], Cell]
+
+
+class _Work:
+    """Simulates what papers need: what does not hang on results first, then what they choose."""
+
+    def __init__(self, library: Library, jobs: int, told: Teller) -> None:
+        self.library = library
+        self.simulated = 0
+        self._jobs = jobs
+        self._told = told
+        self._done = self._total = 0
+
+    def all(
+        self,
+        papers: Sequence[Paper],
+        searched: Sequence[Sequence[Search]],
+        planned: Sequence[_Cells],
+        *,
+        quick: bool,
+    ) -> list[tuple[Paper, tuple[Tuned, ...], list[Cell], _Cells]]:
+        """Return each paper with its experiments tuned, how they were, what that took, and its cells."""
+        every = [search for some in searched for search in some]
+        given, later = list[Cell](), list[Cell]()
+        for paper, cells in zip(papers, planned, strict=True):
+            for cell in cells.values():
+                (given if paper.experiments[cell.experiment].tuning is None else later).append(cell)
+        self._total = sum(map(_runs, [later, *(each.first for each in every), given]))
+        self._total += sum(each.runs_again for each in every)
+        self._simulate([*given, *(cell for each in every for cell in each.first)])
+        again = {id(each): each.again(self.library) for each in every}
+        self._simulate([cell for cells in again.values() for cell in cells])
+        made, last = [], list[Cell]()
+        for paper, some, cells in zip(papers, searched, planned, strict=True):
+            tuned = tuple(each.tuned(again[id(each)], self.library) for each in some)
+            tried = [cell for each in some for cell in (*each.first, *again[id(each)])]
+            final = with_winners(paper, tuned)
+            # Those that are not tuned have been planned.
+            known = cells if not some else plan(final, quick=quick)
+            last += [cell for cell in known.values() if final.experiments[cell.experiment].tuning is not None]
+            made.append((final, tuned, tried, known))
+        self._simulate(last)
+        return made
+
+    def _simulate(self, cells: Sequence[Cell]) -> None:
+        before = self._done
+
+        def told(done: int, wanted: int, failed: int) -> None:
+            self._done = before + done
+            self._told(self._done, max(self._total, before + wanted), failed)
+
+        self.simulated += simulate(cells, self.library, self._jobs, told)
+
+
+def _runs(cells: Sequence[Cell]) -> int:
+    return len({(cell.digest, seed) for cell in cells for seed in cell.seeds})
 
 
 @contextmanager

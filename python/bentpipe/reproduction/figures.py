@@ -7,7 +7,7 @@ from typing import Any
 import altair as alt
 
 from bentpipe.figures import INK, MUTED, Drawing, Figure, Panel, colours
-from bentpipe.reproduction import pictures
+from bentpipe.reproduction import comparison, pictures
 from bentpipe.reproduction.judged import FIGURE, TABLE, Item, Judged, Spot
 from bentpipe.reproduction.paper import Picture, Printed
 from bentpipe.reproduction.rules import CALIBRATED, DIRECTION_ONLY, NO_NUMBER, NOT_REPRODUCED, REPRODUCED
@@ -235,5 +235,6 @@ DRAWINGS: dict[str, Callable[[Judged, Picture], Figure]] = {
     "flow throughput": pictures.flow_throughput,
     "bars": pictures.bars,
     "cuts": pictures.cuts,
+    "gains": comparison.gains,
 }
 """What draws each kind of figure that is no curve."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 
+from bentpipe.reproduction.grids import Aim
 from bentpipe.reproduction.measures import Measure, Seen
 from bentpipe.reproduction.paper import Check, Claim, Explanation, Input, Paper, Picture, Printed, Relation
 from bentpipe.reproduction.rules import (
@@ -18,9 +19,11 @@ from bentpipe.reproduction.rules import (
     REPRODUCED,
     VERDICTS,
     Change,
+    Gain,
     Near,
     Order,
     Verdict,
+    mean_of,
     prediction,
 )
 from bentpipe.reproduction.runs import Cell, Library
@@ -32,6 +35,9 @@ __all__ = ["CLAIM", "FIGURE", "OURS", "RELATION", "TABLE", "Item", "Judged", "Sp
 TABLE, RELATION, CLAIM, FIGURE = "table", "relation", "claim", "figure"
 OURS = "ours"
 """Where a figure stands that is none of the paper's."""
+TOGETHER = Measure(
+    "gains", "Mean of all gains", "%", "The mean of the gains in several measures", lambda _: None
+)
 _NAMED = 3
 """Comparisons of a claim that are named, where more fail."""
 
@@ -311,7 +317,7 @@ class Judged:
         verdict, ours = self._judge_claim(claim)
         if claim.checks and all(map(self._fitted, claim.checks)):
             verdict = Verdict(CALIBRATED, f"{verdict.reason}; inputs were chosen by looking at all of it")
-        (unit,) = {each.measure.unit for each in claim.checks} or {""}
+        unit = claim.checks[0].measure.unit if claim.checks else ""
         return Item(
             CLAIM,
             claim.name,
@@ -320,7 +326,7 @@ class Judged:
             ", ".join(dict.fromkeys(each.experiment for each in claim.checks)),
             "",
             "",
-            "%" if isinstance(claim.rule, Change) else unit,
+            "%" if isinstance(claim.rule, Change | Gain) else unit,
             claim.formula.printed if claim.formula else None,
             ours,
             verdict.verdict,
@@ -339,6 +345,8 @@ class Judged:
                 return Verdict(NO_NUMBER, "nothing survives that could be judged"), _NONE
             case Order():
                 return self._ordered(claim, claim.rule), _NONE
+            case Gain():
+                return claim.rule.judge(self.gains(claim.checks))
             case Change():
                 return self._changed(claim, claim.rule)
 
@@ -358,6 +366,22 @@ class Judged:
             return judged[0][0], judged[0][1]
         named = [f"{what}: {verdict.reason}" for verdict, _, what in judged if verdict.verdict == worst]
         return Verdict(worst, f"{len(named)} of {len(judged)} so: {_first(named)}"), _NONE
+
+    def gains(self, checks: Sequence[Check]) -> dict[str, list[float | None]]:
+        """Return by how many per cent a case is better than each other one, a run a value.
+
+        Where several measures are compared, it is the mean of their gains.
+        """
+        found: dict[str, list[list[float | None]]] = {}
+        for check in checks:
+            for point in self._points(check):
+                ours = self.values(check.experiment, check.more, check.measure, point)
+                theirs = self.values(check.experiment, check.than, check.measure, point)
+                aim = check.aim or Aim(check.measure, less=True)
+                found.setdefault(check.than, []).append(
+                    [aim.gain(a, b) for a, b in zip(ours, theirs, strict=True)]
+                )
+        return {name: [mean_of(row) for row in zip(*columns, strict=True)] for name, columns in found.items()}
 
     def _points(self, check: Check) -> list[str]:
         return [each for each in check.points if (check.experiment, check.more, each) in self.cells]
@@ -447,6 +471,9 @@ class Judged:
 
     def _spots(self, picture: Picture) -> Iterator[Spot]:
         """Yield what a figure shows: every measure of every curve at each point that was simulated."""
+        if picture.aims:
+            yield from self._gained(picture)
+            return
         for measure in (*picture.listed, *picture.measures):
             for case in picture.cases:
                 for than in picture.than or (None,):
@@ -465,6 +492,20 @@ class Judged:
                             ]
                         )
                         yield Spot(f"{case} over {than}", measure, "% less", point.label, point.x, less)
+
+    def _gained(self, picture: Picture) -> Iterator[Spot]:
+        """Yield by how many per cent cases are better than others, in each measure or in all together."""
+        groups = [picture.aims] if picture.together else [(aim,) for aim in picture.aims]
+        for aims in groups:
+            measure = TOGETHER if picture.together else aims[0].measure
+            for case in picture.cases:
+                checks = [
+                    Check(picture.experiment, aim.measure, case, than, ("",), aim)
+                    for than in picture.than
+                    for aim in aims
+                ]
+                for than, values in self.gains(checks).items():
+                    yield Spot(f"{case} over {than}", measure, "% better", "", 0.0, summarise(values))
 
     def printed(self, picture: Picture, measure: Measure) -> float | None:
         """Return what is printed of a measure in the table and row that a figure names."""

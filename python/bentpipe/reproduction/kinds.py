@@ -6,7 +6,7 @@ from typing import Any
 
 from bentpipe.reproduction.table import Table
 
-__all__ = ["MEASURED", "OPTIONS", "PICTURES", "QUANTITIES", "Quantity"]
+__all__ = ["COMPARED", "MEASURED", "OPTIONS", "PICTURES", "QUANTITIES", "Quantity"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,5 +75,8 @@ OPTIONS: Mapping[str, Callable[[Table], dict[str, Any]]] = {
 MEASURED = ("curves", "change", "course", "bars")
 """Kinds of figures that show measures."""
 
-PICTURES = tuple(dict.fromkeys((*MEASURED, *OPTIONS)))
+COMPARED = ("change", "gains")
+"""Kinds of figures that show cases beside others."""
+
+PICTURES = tuple(dict.fromkeys((*MEASURED, *COMPARED, *OPTIONS)))
 """All kinds."""

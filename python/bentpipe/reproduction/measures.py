@@ -128,7 +128,8 @@ def _load(given: Table) -> tuple[str, str, Callable[[Seen], float | None]]:
 
 
 def _series(given: Table) -> tuple[str, str, Callable[[Seen], float | None], tuple[str, float] | None]:
-    """Mean of a column of the series between two times, which count from the beginning of measuring."""
+    """Mean or deviation of a column of the series between two times, counted from when measuring began."""
+    of = given.choice("of", ["mean", "std"], "mean")
     column, unit, scale = given.take("column", str), given.take("unit", str), given.take("scale", float, 1.0)
     begin, end = given.maybe("from", float), given.maybe("until", float)
 
@@ -139,11 +140,17 @@ def _series(given: Table) -> tuple[str, str, Callable[[Seen], float | None], tup
         within = series.filter(
             time > (-math.inf if begin is None else begin), time <= (math.inf if end is None else end)
         )
-        found = within[column].fill_nan(None).mean()
+        known = within[column].fill_nan(None)
+        found = known.mean() if of == "mean" else known.std()
         return scale * float(found) if isinstance(found, int | float) else None
 
-    whole = begin is None and end is None
-    return unit, f"Mean of {column}", measure, (column, scale) if whole else None
+    whole = begin is None and end is None and of == "mean"
+    return (
+        unit,
+        f"{'Mean' if of == 'mean' else 'Deviation between samples'} of {column}",
+        measure,
+        (column, scale) if whole else None,
+    )
 
 
 def _flow_goodput(given: Table) -> tuple[str, str, Callable[[Seen], float | None]]:

@@ -117,6 +117,8 @@ def _paper(paper: Paper, kept: Row) -> str:
     if drawn:
         lines += ["### Figures of single runs and formulas, which are in the report\n"]
         lines += [*(f"- {item['where'].capitalize()}: {item['text']}." for item in drawn), ""]
+    for found in kept.get("tuned", []):
+        lines += [f"### Settings found: {paper.experiments[found['experiment']].title}\n", *_tuned(found)]
     for item in items:
         if item["kind"] == FIGURE and item["spots"]:
             lines += [f"### {item['where'].capitalize()}: {item['text']}\n", *_spots(item["spots"])]
@@ -143,6 +145,16 @@ def _relations(items: Sequence[Row]) -> list[str]:
     for item in items:
         cells = [item["text"], brief(item["printed"], 4), _ours(item)]
         lines.append(f"| {' | '.join(cells)} | {item['runs']} | {item['verdict']} | {item['reason']} |")
+    return [*lines, ""]
+
+
+def _tuned(found: Row) -> list[str]:
+    """Return the settings that ran again, ranked across AQMs; the best of each AQM is what was compared."""
+    lines = [f"{found['rule']}. {len(found['first'])} settings were tried.\n"]
+    lines += ["| place | AQM | setting | sum | compared |", "| --: | --- | --- | --: | --- |"]
+    for each in found["again"]:
+        cells = [str(each["place"]), each["aqm"], each["parameters"], each["sum"]]
+        lines.append(f"| {' | '.join(cells)} | {'yes' if each['chosen'] else ''} |")
     return [*lines, ""]
 
 

@@ -16,10 +16,11 @@ from typing import Any
 
 from bentpipe.errors import UsageError
 from bentpipe.plan import overrides_from, shipped
-from bentpipe.reproduction.kinds import MEASURED, OPTIONS, PICTURES
+from bentpipe.reproduction.grids import Aim, Tuning, aims_from, tuning_from
+from bentpipe.reproduction.kinds import COMPARED, MEASURED, OPTIONS, PICTURES
 from bentpipe.reproduction.laws import Formula, formula_from
 from bentpipe.reproduction.measures import Measure, measure_from, metric
-from bentpipe.reproduction.rules import VERDICTS, Change, Near, Order, Ratio, Rule, rule_from
+from bentpipe.reproduction.rules import VERDICTS, Change, Gain, Near, Order, Ratio, Rule, rule_from
 from bentpipe.reproduction.table import Table
 from bentpipe.wording import convert, paragraphs
 
@@ -102,6 +103,10 @@ class Experiment:
     quick_overrides: tuple[str, ...]
     quick_points: tuple[str, ...]
     """Points that a quick reproduction has."""
+    flows: bool = True
+    """Whether its table of flows is kept, which may be far longer than all else."""
+    tuning: Tuning | None = None
+    """What chooses the settings of its cases; None: they are given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +195,8 @@ class Check:
     more: str
     than: str
     points: tuple[str, ...]
+    aim: Aim | None = None
+    """Of the rule `gain`, which way is better."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +208,7 @@ class Claim:
     text: str
     basis: str
     """What it stands in: one of `BASES`, in words."""
-    rule: Order | Change | None
+    rule: Order | Change | Gain | None
     """None: nothing survives that could be judged, or it is a formula."""
     formula: Formula | None
     checks: tuple[Check, ...]
@@ -232,6 +239,10 @@ class Picture:
     """What its table of numbers has and it does not draw; without any the report has no such table."""
     options: Mapping[str, Any]
     """What its kind needs besides."""
+    aims: tuple[Aim, ...] = ()
+    """Of the kind `gains`, what gets better which way."""
+    together: bool = False
+    """Whether the mean of all gains is shown instead of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,6 +318,7 @@ class _Reader:
         self._inputs: dict[str, Input] = {}
         self._experiments: dict[str, Experiment] = {}
         self._cases: dict[str, tuple[Case, ...]] = {}
+        self._tunings: dict[str, Tuning] = {}
         self._quick = Table({}, "")
         self._rows_of: dict[str, list[str]] = {}
         self._given: dict[str, Table] = {}
@@ -322,6 +334,7 @@ class _Reader:
         self._quick = top.table("quick")
         lists = top.table("cases")
         self._cases = {name: tuple(map(_case, lists.tables(name))) for name in lists.rest()}
+        self._tunings = top.named("tuning", lambda name, each: tuning_from(name, each, self._measured))
         self._experiments = top.named("experiment", self._experiment)
         tables = tuple(self._printed(each) for each in top.tables("table"))
         self._rows_of = {each.name: each.rows for each in tables}
@@ -371,13 +384,31 @@ class _Reader:
             min(runs, quick.whole("runs", least=2)),
             _overrides(quick),
             tuple(few),
+            given.take("flows", bool, default=True),
+            self._tunings[given.choice("tuned", self._tunings)] if "tuned" in given else None,
         )
+        self._check_tuned(given, found)
         quick.done()
         given.take("title", str)
         given.done()
         return found
 
+    def _check_tuned(self, given: Table, found: Experiment) -> None:
+        tuning = found.tuning
+        if tuning is None:
+            return
+        if len(found.points) > 1:
+            raise given.wrong("points", len(found.points), "none where an experiment is tuned")
+        used = tuning.seed + 2 * tuning.runs
+        if tuning.seed - found.runs < found.seed < used:
+            raise given.wrong("seed", found.seed, f"{used} or more: those before are the tuning's")
+
     def _some_cases(self, given: Table) -> tuple[Case, ...]:
+        if "tuned" in given:
+            if "cases" in given:
+                raise given.wrong("cases", "", "none where an experiment is tuned")
+            grids = self._tunings[given.choice("tuned", self._tunings)].grids
+            return tuple(Case(each.label, each.setting, ()) for each in grids)
         if "cases" not in given:
             return (Case("as it is", None, ()),)
         if given.is_text("cases"):
@@ -473,7 +504,7 @@ class _Reader:
         return Column(name, measure, rule, printed)
 
     def _claim(self, given: Table) -> Claim:
-        rule = self._rule(given, Order, Change)
+        rule = self._rule(given, Order, Change, Gain)
         formula = formula_from(given.table("formula")) if "formula" in given else None
         checks = tuple(check for each in given.tables("checks") for check in self._checks(each))
         found = Claim(
@@ -486,6 +517,8 @@ class _Reader:
             checks,
             _explanations(given, [], [], []),
         )
+        if isinstance(rule, Gain) != any(check.aim for check in checks):
+            raise given.wrong("checks", "", "objectives with a rule of the kind gain, else a measure")
         if (rule is None) != (not checks):
             raise given.wrong("checks", len(checks), "some with a rule, and none without")
         given.done()
@@ -493,7 +526,11 @@ class _Reader:
 
     def _checks(self, given: Table) -> list[Check]:
         experiments = self._names(given, "experiments", self._experiments)
-        measure = self._measure(given, "measure")
+        measures: list[tuple[Measure, Aim | None]] = (
+            [(aim.measure, aim) for aim in aims_from(given, self._measured)]
+            if "objectives" in given
+            else [(self._measure(given, "measure"), None)]
+        )
         found = []
         cases = [case.label for each in experiments for case in self._experiments[each].cases]
         mores, thans = self._names(given, "more", cases), self._names(given, "than", cases)
@@ -504,7 +541,12 @@ class _Reader:
                 if point not in points:
                     raise given.wrong("points", point, ", ".join(points))
             which = tuple(wanted or points)
-            found += [Check(each, measure, more, than, which) for more in mores for than in thans]
+            found += [
+                Check(each, measure, more, than, which, aim)
+                for more in mores
+                for than in thans
+                for measure, aim in measures
+            ]
         given.done()
         return found
 
@@ -512,6 +554,7 @@ class _Reader:
         experiment = given.choice("experiment", self._experiments)
         labels = [case.label for case in self._experiments[experiment].cases]
         kind = given.choice("kind", PICTURES)
+        aims = aims_from(given, self._measured) if kind == "gains" else ()
         needed: list[str] | None = None if kind in MEASURED else []
         measures = [self._measured(given, "measures", name) for name in given.texts("measures", needed)]
         found = Picture(
@@ -521,14 +564,16 @@ class _Reader:
             " ".join(given.take("caption", str).split()),
             kind,
             experiment,
-            tuple(measures),
+            tuple(measures) or tuple(aim.measure for aim in aims),
             tuple(self._names(given, "cases", labels)) if "cases" in given else tuple(labels),
-            tuple(self._names(given, "than", labels)) if kind == "change" else (),
+            tuple(self._names(given, "than", labels)) if kind in COMPARED else (),
             given.take("log", bool, default=False),
             given.choice("table", self._rows_of) if kind == "curves" and "table" in given else "",
             self._row(given) if kind == "curves" and "table" in given else "",
             tuple(self._measured(given, "listed", name) for name in given.texts("listed", [])),
             OPTIONS[kind](given) if kind in OPTIONS else {},
+            aims,
+            given.take("together", bool, default=False) if aims else False,
         )
         if kind == "course" and not any(each.course for each in measures):
             allowed = "one of the kind series at least, without from and until"

@@ -9,8 +9,9 @@ from bentpipe.reproduction.figures import SHADES, figure, overview
 from bentpipe.reproduction.judged import CLAIM, FIGURE, RELATION, TABLE, Item
 from bentpipe.reproduction.paper import Picture, Printed
 from bentpipe.reproduction.rules import NO_NUMBER, VERDICTS
+from bentpipe.reproduction.tuned import Trial, Tuned
 from bentpipe.statistics import BOOTSTRAP
-from bentpipe.wording import brief, clock, measured, plural
+from bentpipe.wording import brief, clock, measured, number, plural
 
 if TYPE_CHECKING:
     from bentpipe.reproduction import Reproduction
@@ -88,6 +89,7 @@ def report_page(made: "Reproduction") -> str:
             for item in judged.items
             if each.listed and item.kind == FIGURE and item.name == each.name
         },
+        tuned=[_tuned(made, each) for each in made.tuned],
         scenarios=_scenarios(made),
     )
 
@@ -171,6 +173,37 @@ def _listing(made: "Reproduction", picture: Picture, item: Item) -> dict[str, An
             {"names": names, "cells": [cells.get(each, "–") for each, _ in columns]}
             for names, cells in rows.items()
         ],
+    }
+
+
+def _tuned(made: "Reproduction", found: Tuned) -> dict[str, Any]:
+    """Return what a tuning tried: those that ran again across AQMs, and every setting of each AQM."""
+    aims = found.tuning.aims
+
+    def rows(trials: Sequence[Trial]) -> list[dict[str, Any]]:
+        return [
+            {
+                "place": each.place,
+                "aqm": each.aqm,
+                "parameters": each.parameters,
+                "chosen": each.chosen,
+                "total": f"{each.total:,}".replace(",", "\u202f"),
+                "cells": [
+                    (number(each.values[aim.measure.name]), each.ranks[aim.measure.name]) for aim in aims
+                ],
+            }
+            for each in trials
+        ]
+
+    return {
+        "title": made.paper.experiments[found.experiment].title,
+        "rule": found.tuning.text,
+        "heads": [
+            f"{aim.measure.label}{f' [{aim.measure.unit}]' if aim.measure.unit else ''}" for aim in aims
+        ],
+        "again": rows(found.again),
+        "first": rows(found.first),
+        "tried": len(found.first),
     }
 
 

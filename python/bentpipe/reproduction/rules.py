@@ -4,7 +4,7 @@ docs/reproduce.md says what each verdict means.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bentpipe.reproduction.table import Table
@@ -20,11 +20,13 @@ __all__ = [
     "RULES",
     "VERDICTS",
     "Change",
+    "Gain",
     "Near",
     "Order",
     "Ratio",
     "Rule",
     "Verdict",
+    "mean_of",
     "prediction",
     "rule_from",
 ]
@@ -174,7 +176,69 @@ class Ratio:
         return Verdict(NOT_REPRODUCED, f"{what}: {why}")
 
 
-Rule = Near | Order | Change | Ratio
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """One setting is said to be so many per cent better than several others, in one measure or over some."""
+
+    name: str
+    low: float
+    """Least of the claimed gain [%], minus infinity where the claim has none; negative: so much is lost."""
+    high: float
+    """Most of it [%]; infinity where it has none."""
+    of: str
+    """What of the comparisons has to be between them: one of `GAINS`."""
+
+    @property
+    def text(self) -> str:
+        """The rule in words."""
+        return (
+            f"{GAINS[self.of]} is {_range(self.low, self.high)}, where + is better; direction only: the sign"
+            " of that, beyond chance"
+        )
+
+    def judge(self, gains: Mapping[str, Values]) -> tuple[Verdict, Summary]:
+        """Judge by how many per cent a setting is better than each of `gains`, run by run."""
+        found = {name: summarise(values) for name, values in gains.items()}
+        means = {name: each.mean for name, each in found.items() if each.mean is not None}
+        if not means or len(means) < len(found):
+            missing = ", ".join(name for name in found if name not in means)
+            return Verdict(NOT_REPRODUCED, f"no two runs of ours have a value: {missing}"), _NOTHING
+        each_of = ", ".join(f"{name} {_signed(mean)}" for name, mean in means.items())
+        if self.of == "greatest":
+            first = max(means, key=lambda name: means[name])
+            asked, head = [found[first]], f"{_signed(means[first])} %{_between(found[first])} over {first}"
+        elif self.of == "each":
+            least = min(means, key=lambda name: means[name])
+            asked = list(found.values())
+            head = f"{_signed(means[least])} %{_between(found[least])} at least"
+        else:
+            asked = [summarise([mean_of(row) for row in zip(*gains.values(), strict=True)])]
+            head = f"{_signed(asked[0].mean or 0.0)} %{_between(asked[0])}"
+        what = f"{head}, claimed {_range(self.low, self.high)} ({each_of})"
+        mine = (
+            asked[0]
+            if len(asked) == 1
+            else summarise([mean_of(r) for r in zip(*gains.values(), strict=True)])
+        )
+        if all(each.mean is not None and self.low <= each.mean <= self.high for each in asked):
+            return Verdict(REPRODUCED, what), mine
+        same = all(
+            (self.low >= 0 and each.low is not None and each.low > 0)
+            or (self.high <= 0 and each.high is not None and each.high < 0)
+            for each in asked
+        )
+        return Verdict(DIRECTION_ONLY if same else NOT_REPRODUCED, what), mine
+
+
+GAINS = {
+    "mean": "the mean paired gain over all others",
+    "greatest": "the greatest of the mean paired gains over the others",
+    "each": "every mean paired gain over another",
+}
+"""What of several comparisons a claim is about."""
+_NOTHING = Summary(None, None, None, 0)
+
+Rule = Near | Order | Change | Ratio | Gain
 
 
 def _near(name: str, given: Table) -> Rule:
@@ -203,7 +267,13 @@ def _ratio(name: str, given: Table) -> Rule:
     return Ratio(name, within)
 
 
-RULES = {"near": _near, "order": _order, "change": _change, "ratio": _ratio}
+def _gain(name: str, given: Table) -> Rule:
+    of, change = given.choice("of", GAINS, "mean"), _change(name, given)
+    assert isinstance(change, Change)  # noqa: S101
+    return Gain(name, change.low, change.high, of)
+
+
+RULES = {"near": _near, "order": _order, "change": _change, "ratio": _ratio, "gain": _gain}
 """What reads each kind of rule from a paper's data."""
 
 
@@ -263,6 +333,12 @@ def _range(low: float, high: float) -> str:
     if high == math.inf:
         return f"at least {_signed(low)} %"
     return f"{_signed(low)} to {_signed(high)} %"
+
+
+def mean_of(values: Values) -> float | None:
+    """Return the mean of some values; None if one of them is missing."""
+    known = [value for value in values if value is not None]
+    return math.fsum(known) / len(known) if known and len(known) == len(values) else None
 
 
 def _percent(a: float | None, b: float | None) -> float | None:

@@ -11,7 +11,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import polars as pl
@@ -25,12 +25,14 @@ from bentpipe.reproduction.measures import Measure, Seen
 from bentpipe.reproduction.paper import Experiment, Paper
 from bentpipe.store import core_digest
 
-__all__ = ["Cell", "Library", "Teller", "plan", "simulate"]
+__all__ = ["Cell", "Library", "Teller", "cells_of", "plan", "simulate"]
 
 _POLL_SECONDS = 0.2
 _COUNTERS = "counters.json"
 _TABLES = ("series", "flows", "drop_runs")
-_DROPS = "drops"
+_DROPS, _FLOWS = "drops", "flows"
+_NO_FLOWS = "no-flows"
+"""The table of flows without a row, where they are not kept."""
 
 Teller = Callable[[int, int, int], None]
 """Is told how many runs are done, wanted and failed."""
@@ -48,6 +50,8 @@ class Cell:
     """SHA-256 of all that determines its results, the seed apart."""
     seeds: tuple[int, ...]
     drops: bool
+    flows: bool = True
+    """Whether the table of flows is kept."""
 
 
 def plan(paper: Paper, *, quick: bool) -> dict[tuple[str, str, str], Cell]:
@@ -58,11 +62,12 @@ def plan(paper: Paper, *, quick: bool) -> dict[tuple[str, str, str], Cell]:
     return {
         (cell.experiment, cell.case, cell.point): cell
         for experiment in paper.experiments.values()
-        for cell in _cells(experiment, quick=quick)
+        for cell in cells_of(experiment, quick=quick)
     }
 
 
-def _cells(experiment: Experiment, *, quick: bool) -> Iterator[Cell]:
+def cells_of(experiment: Experiment, *, quick: bool) -> Iterator[Cell]:
+    """Yield every case of one experiment at each point."""
     runs = experiment.quick_runs if quick else experiment.runs
     last = experiment.quick_overrides if quick else ()
     for point in experiment.points:
@@ -82,6 +87,7 @@ def _cells(experiment: Experiment, *, quick: bool) -> Iterator[Cell]:
                 setting.digest,
                 found.seeds,
                 experiment.drops,
+                experiment.flows,
             )
 
 
@@ -99,7 +105,8 @@ class Library:
     def has(self, cell: Cell, seed: int) -> bool:
         """Whether a run is there with all that its experiment needs."""
         folder = self._run(cell, seed)
-        return folder.is_dir() and (not cell.drops or (folder / f"{_DROPS}.parquet").is_file())
+        needed = [name for name, wanted in ((_DROPS, cell.drops), (_FLOWS, cell.flows)) if wanted]
+        return folder.is_dir() and all((folder / f"{name}.parquet").is_file() for name in needed)
 
     def add(self, cell: Cell, seed: int, run: _core.Run) -> None:
         """Write a run; safe from any thread. Raises `OSError` and leaves nothing if it cannot."""
@@ -110,11 +117,14 @@ class Library:
         partial.mkdir()
         try:
             for name in (*_TABLES, _DROPS) if cell.drops else _TABLES:
-                files.write_new(partial / f"{name}.parquet", _parquet(pl.DataFrame(getattr(run, name))))
+                table = pl.DataFrame(getattr(run, name))
+                if name == _FLOWS and not cell.flows:
+                    name, table = _NO_FLOWS, table.head(0)
+                files.write_new(partial / f"{name}.parquet", _parquet(table))
             known = {name: value if math.isfinite(value) else None for name, value in run.counters.items()}
             text = json.dumps(known, indent=2, sort_keys=True, allow_nan=False)
             files.write_new(partial / _COUNTERS, (text + "\n").encode())
-            # One without its drops may stand there.
+            # One without its drops or flows may stand there.
             shutil.rmtree(final, ignore_errors=True)
             partial.rename(final)
         except BaseException:
@@ -125,7 +135,10 @@ class Library:
         """Return a run as measures see it; `ResultError` if it cannot be read."""
         folder = self._run(cell, seed)
         try:
-            tables = {name: pl.read_parquet(folder / f"{name}.parquet") for name in _TABLES}
+            there = {name: folder / f"{name}.parquet" for name in _TABLES}
+            if not there[_FLOWS].is_file():
+                there[_FLOWS] = folder / f"{_NO_FLOWS}.parquet"
+            tables = {name: pl.read_parquet(path) for name, path in there.items()}
             counters = json.loads((folder / _COUNTERS).read_text(encoding="utf-8"))
         except (OSError, ValueError, pl.exceptions.PolarsError) as error:
             raise ResultError(f"{folder}: cannot be read: {error}; delete this folder") from None
@@ -166,9 +179,14 @@ def simulate(
     """
     jobs = checked_jobs(jobs)
     tell = told or (lambda *_: None)
-    wanted = {(cell.digest, seed): cell for cell in cells for seed in cell.seeds}
-    # A cell that needs drops stands for one that does not.
-    wanted |= {(cell.digest, seed): cell for cell in cells if cell.drops for seed in cell.seeds}
+    wanted: dict[tuple[str, int], Cell] = {}
+    for cell in cells:
+        for seed in cell.seeds:
+            # One run stands for all that ask for it, so it keeps what any of them needs.
+            other = wanted.setdefault((cell.digest, seed), cell)
+            wanted[cell.digest, seed] = replace(
+                cell, drops=cell.drops or other.drops, flows=cell.flows or other.flows
+            )
     todo = [(cell, seed) for (_, seed), cell in wanted.items() if not library.has(cell, seed)]
     # The longest first, so that no thread is left alone with one at the end.
     todo.sort(key=lambda each: -_weight(each[0]))

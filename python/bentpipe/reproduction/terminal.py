@@ -46,6 +46,9 @@ def show(made: "Reproduction", out: Console) -> None:
         f" {counted(judged.counts(RELATION))}. Claims: {counted(judged.counts(CLAIM))}.",
         markup=False,
     )
+    for found in made.tuned:
+        best = "; ".join(f"{each.aqm} {each.parameters}" for each in found.again if each.chosen)
+        out.print(f"{found.experiment}, the best of {len(found.first)} settings: {best}.", markup=False)
     if made.quick:
         out.print(QUICK, markup=False)
     out.print(f"Report: {made.report}", markup=False)

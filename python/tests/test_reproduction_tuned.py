@@ -1,0 +1,334 @@
+"""Tuning as a paper does it: ranks and gains by hand, byun-generic's grids, and a small one end to end."""
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from bentpipe import _core
+from bentpipe.errors import ScenarioError, UsageError
+from bentpipe.metrics import Recorded
+from bentpipe.plan import load
+from bentpipe.reproduction import load_paper, reproduce
+from bentpipe.reproduction.figures import figure
+from bentpipe.reproduction.grids import Aim
+from bentpipe.reproduction.measures import Measure, Seen, metric
+from bentpipe.reproduction.paper import Paper
+from bentpipe.reproduction.rules import DIRECTION_ONLY, NOT_REPRODUCED, REPRODUCED, Gain
+from bentpipe.reproduction.runs import Cell, plan
+from bentpipe.reproduction.tuned import Search, searches, with_winners
+
+SMALL = """
+title = "Small"
+source = "nobody"
+
+[tuning.ranks]
+objectives = ["utilization:max", "queue_delay_mean:min"]
+runs = 2
+seed = 5
+keep = 2
+quick = { keep = 1 }
+
+[tuning.ranks.grid.RED]
+setting = "RED 11/33"
+axes = [{ vary = ["min_th", "max_th"], levels = [[2, 6], [8, 24], [11, 33]], quick = [2, 3] }]
+
+[tuning.ranks.grid.PI]
+setting = "PI 22"
+keep = 1
+axes = [{ vary = ["q_ref"], levels = [5, 22] }, { vary = ["a"], levels = [1e-4, 1e-3], quick = [1] }]
+
+[rule.delay]
+kind = "gain"
+low = 5
+
+[experiment.best]
+title = "The best of each"
+scenario = "byun-generic"
+tuned = "ranks"
+runs = 3
+seed = 9
+flows = false
+set = { "run.warmup" = "1 s", "run.duration" = "3 s", "traffic.connections.flows" = 100 }
+quick = { runs = 2 }
+
+[[claim]]
+id = "delay"
+where = "here"
+text = "PI is shorter."
+basis = "sentence"
+rule = "delay"
+checks = [{ experiments = ["best"], objectives = ["queue_delay_mean:min"], more = ["PI"], than = ["RED"] }]
+
+[[figure]]
+id = "gains"
+title = "Gains"
+caption = "Ours."
+kind = "gains"
+experiment = "best"
+cases = ["PI"]
+than = ["RED"]
+objectives = ["utilization:max", "queue_delay_mean:min"]
+together = true
+
+[[figure]]
+id = "means"
+title = "Means"
+caption = "Ours."
+kind = "bars"
+experiment = "best"
+measures = ["utilization", "queue_delay_mean"]
+"""
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    folder = tmp_path / "small"
+    folder.mkdir()
+    (folder / "claims.toml").write_text(SMALL)
+    return folder
+
+
+class Known:
+    """Stands for a library: the same values in every run of a case."""
+
+    def __init__(self, values: dict[str, tuple[float, float]]) -> None:
+        self._values = values
+
+    def measure(self, cell: Cell, measures: Sequence[Measure]) -> None:
+        pass
+
+    def values(self, cell: Cell, measure: Measure) -> list[float | None]:
+        found = self._values[cell.case][measure.name == "queue_delay_mean"]
+        return [found] * len(cell.seeds)
+
+
+def test_the_lowest_rank_sums_run_again_and_the_best_across_aqms_is_compared(small: Path) -> None:
+    paper = load_paper(small)
+    (search,) = searches(paper, quick=False)
+    names = [cell.case for cell in search.first]
+    assert names == [
+        "RED: min_th 2, max_th 6",
+        "RED: min_th 8, max_th 24",
+        "RED: min_th 11, max_th 33",
+        "PI: q_ref 5, a 0.0001",
+        "PI: q_ref 5, a 0.001",
+        "PI: q_ref 22, a 0.0001",
+        "PI: q_ref 22, a 0.001",
+    ]
+    assert {cell.seeds for cell in search.first} == {(5, 6)}
+    # Utilization and delay. RED ranks 3 and 1, 1 and 2, 2 and 3: 2^3 + 2^1 = 10, 2 + 4 = 6, 4 + 8 = 12.
+    # PI ranks 4 and 1, 1 and 3, 2 and 2, 3 and 4: 18, 10, 8, 24.
+    values = [(1.0, 1.0), (3.0, 2.0), (2.0, 3.0), (1.0, 1.0), (4.0, 3.0), (3.0, 2.0), (2.0, 4.0)]
+    again = search.again(Known(dict(zip(names, values, strict=True))))  # type: ignore[arg-type]
+    assert [cell.case for cell in again] == [names[0], names[1], names[5]]
+    assert sum(len(cell.seeds) for cell in again) == search.runs_again == 6
+    assert {cell.seeds for cell in again} == {(7, 8)}
+    # Across AQMs: RED 2/6 ranks 1 and 2, RED 8/24 2 and 3, PI 3 and 1, so the sums are 6, 12 and 10.
+    second = {names[0]: (3.0, 2.0), names[1]: (2.0, 3.0), names[5]: (1.0, 1.0)}
+    tuned = search.tuned(again, Known(second))  # type: ignore[arg-type]
+    assert [(each.aqm, each.total, each.place, each.chosen) for each in tuned.again] == [
+        ("RED", 6, 1, True),
+        ("PI", 10, 2, True),
+        ("RED", 12, 3, False),
+    ]
+    assert [each.total for each in tuned.first] == [6, 10, 12, 8, 10, 18, 24]
+    assert [each.chosen for each in tuned.first] == [True, True, False, True, False, False, False]
+    best = with_winners(paper, [tuned]).experiments["best"].cases
+    assert [each.label for each in best] == ["RED", "PI"]
+    assert best[0].overrides == ('setting."RED 11/33".min_th=2', 'setting."RED 11/33".max_th=6')
+    assert best[1].overrides == ('setting."PI 22".q_ref=22', 'setting."PI 22".a=0.0001')
+
+
+def test_a_small_one_from_end_to_end(small: Path, tmp_path: Path) -> None:
+    told: list[tuple[int, int]] = []
+    (made,) = reproduce(
+        [small], out=tmp_path / "out", jobs=2, told=lambda done, wanted, _: told.append((done, wanted))
+    )
+    # Seven settings twice, three again, and the best of two three times.
+    assert made.about["runs"] == made.about["new_runs"] == 14 + 6 + 6
+    assert told[-1] == (26, 26)
+    assert {wanted for _, wanted in told} == {26}
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
+    (tuned,) = made.tuned
+    # One of the settings that were tried, simulated beside it.
+    trial = next(each for each in tuned.first if each.parameters == "min_th 2, max_th 6")
+    changes = [
+        *("run.warmup=1 s", "run.duration=3 s", "traffic.connections.flows=100"),
+        *('setting."RED 11/33".min_th=2', 'setting."RED 11/33".max_th=6'),
+    ]
+    scenario = load("byun-generic", changes).with_setting("RED 11/33")
+    runs = [_core.simulate(scenario, seed, _core.Progress()) for seed in (5, 6)]
+    means = [
+        math.fsum(rates) / len(rates)
+        for rates in (pl.DataFrame(r.series)["utilization_out"].to_list() for r in runs)
+    ]
+    assert trial.values["utilization"] == pytest.approx(1e-6 * math.fsum(means) / 2)
+    # The best of each AQM are those of the second round, and were simulated with seeds of their own.
+    chosen = {each.aqm: each.parameters for each in tuned.again if each.chosen}
+    assert set(chosen) == {"RED", "PI"}
+    final = {key[1]: cell for key, cell in made.judged.cells.items()}
+    assert {cell.seeds for cell in final.values()} == {(9, 10, 11)}
+    kept = json.loads((made.folder / "verdicts.json").read_text())
+    assert [each["parameters"] for each in kept["tuned"][0]["first"]] == [e.parameters for e in tuned.first]
+    # The gain of the claim, by hand.
+    delay = metric("queue_delay_mean")
+    assert delay is not None
+    ours, theirs = (made.judged.values("best", case, delay) for case in ("PI", "RED"))
+    by_hand = [
+        100 * (b - a) / b for a, b in zip(ours, theirs, strict=True) if a is not None and b is not None
+    ]
+    (claim,) = (item for item in made.judged.items if item.name == "delay")
+    assert claim.ours.mean == pytest.approx(math.fsum(by_hand) / 3)
+    assert claim.unit == "%"
+    text = made.report.read_text()
+    assert "How settings were found" in text
+    assert chosen["PI"] in text
+    for picture in made.paper.pictures:
+        drawn = json.dumps(figure(made.judged, picture).panels[0].chart.to_dict())
+        assert "PI" in drawn
+    # Flows are not kept, and nothing is simulated twice.
+    assert not list((tmp_path / "out").rglob("flows.parquet"))
+    (same,) = reproduce([small], out=tmp_path / "out", jobs=2)
+    assert same.about["new_runs"] == 0
+    assert same.rows() == made.rows()
+    # A quick one has fewer settings, of which one is kept: RED 2 and PI 2, twice each and again.
+    (quick,) = reproduce([small], out=tmp_path / "out", jobs=2, quick=True)
+    assert quick.about["runs"] == 8 + 4 + 4
+    assert quick.folder.name == "small-quick"
+
+
+def test_runs_without_flows_do_not_stand_for_those_with(small: Path, tmp_path: Path) -> None:
+    reproduce([small], out=tmp_path / "out", quick=True, only=["means"])
+    (small / "claims.toml").write_text(SMALL.replace("flows = false\n", ""))
+    (made,) = reproduce([small], out=tmp_path / "out", quick=True, only=["means"])
+    assert made.about["new_runs"] == made.about["runs"] == 16
+    assert len(list((tmp_path / "out").rglob("flows.parquet"))) == 16
+
+
+def test_gains_are_judged_over_others() -> None:
+    # Better than A by 10, 12 and 14 %, than B by 30, 28 and 26 %: 20 % on the mean in every run.
+    gains = {"A": [10.0, 12.0, 14.0], "B": [30.0, 28.0, 26.0]}
+    verdict, found = Gain("mean", 18.0, 22.0, "mean").judge(gains)
+    assert verdict.verdict == REPRODUCED
+    assert found.mean == pytest.approx(20)
+    assert "A +12, B +28" in verdict.reason
+    assert Gain("mean", 25.0, 30.0, "mean").judge(gains)[0].verdict == DIRECTION_ONLY
+    assert Gain("mean", -30.0, -25.0, "mean").judge(gains)[0].verdict == NOT_REPRODUCED
+    greatest = Gain("greatest", 27.0, 29.0, "greatest")
+    assert greatest.judge(gains)[0].verdict == REPRODUCED
+    assert "over B" in greatest.judge(gains)[0].reason
+    assert Gain("each", 11.0, math.inf, "each").judge(gains)[0].verdict == REPRODUCED
+    assert Gain("each", 13.0, math.inf, "each").judge(gains)[0].verdict == DIRECTION_ONLY
+    # "At most 5 % worse" has no sign that could be claimed.
+    worse = {"A": [1.0, 2.0, 3.0], "B": [-6.0, -7.0, -8.0]}
+    assert Gain("each", -5.0, math.inf, "each").judge(worse)[0].verdict == NOT_REPRODUCED
+    assert Gain("mean", 1.0, 2.0, "mean").judge({"A": [None, None]})[0].verdict == NOT_REPRODUCED
+
+
+def test_a_gain_has_the_sign_of_better() -> None:
+    measure = metric("queue_delay_mean")
+    assert measure is not None
+    # 8 in place of 10: a fifth less.
+    assert Aim(measure, less=True).gain(8.0, 10.0) == pytest.approx(20)
+    assert Aim(measure, less=False).gain(8.0, 10.0) == pytest.approx(-20)
+    assert Aim(measure, less=True).gain(8.0, 0.0) is None
+    assert Aim(measure, less=True).gain(None, 10.0) is None
+
+
+@pytest.fixture(scope="module")
+def paper() -> Paper:
+    return load_paper("byun-generic")
+
+
+def test_the_grids_are_as_large_as_the_papers(paper: Paper) -> None:
+    (tuning,) = {each.tuning for each in paper.experiments.values() if each.tuning is not None}
+    assert [grid.label for grid in tuning.grids] == ["RED", "ARED", "BLUE", "GKVQ", "AVQ", "PI", "AVQRED"]
+    for grid in tuning.grids:
+        assert 10 <= len(grid.points(quick=False)) <= 27
+        assert grid.keep == (2 if grid.label == "ARED" else 3)
+        # Targets in packets are centred on 22: half way between thresholds, a buffer, a reference.
+        targets = []
+        for point in grid.points(quick=False):
+            if "min_th" in point:
+                targets.append((float(str(point["min_th"])) + float(str(point["max_th"]))) / 2)
+            elif "q_ref" in point:
+                targets.append(float(str(point["q_ref"])))
+            elif "buffer" in point:
+                targets.append(float(str(point["buffer"]).removesuffix(" B")) / 1400)
+        assert targets or grid.label == "BLUE"
+        assert not targets or sum(targets) / len(targets) == pytest.approx(22)
+    assert tuning.runs == 3
+
+
+def test_every_setting_of_the_paper_can_be_run(paper: Paper) -> None:
+    for quick in (False, True):
+        for search in searches(paper, quick=quick):
+            assert isinstance(search, Search)
+            cells = {cell.digest for cell in search.first}
+            assert len(cells) == len(search.first)
+            seeds = {seed for cell in search.first for seed in cell.seeds}
+            final = {
+                seed
+                for key, cell in plan(paper, quick=quick).items()
+                if key[0] == search.experiment.name
+                for seed in cell.seeds
+            }
+            assert not seeds & final
+    # Fifteen minutes in all, three quick ones.
+    (cell, *_) = searches(paper, quick=False)[0].first
+    assert cell.scenario.warmup + cell.scenario.duration == 900
+
+
+def test_deviations_between_samples_are_those_of_the_series(paper: Paper) -> None:
+    wanted = {check.measure.name: check.measure for claim in paper.claims for check in claim.checks}
+    assert wanted["delay-std"].unit == "ms"
+    changes = ["run.warmup=1 s", "run.duration=5 s", "traffic.connections.flows=300"]
+    scenario = load("byun-generic", changes).with_setting("RED 11/33")
+    run = _core.simulate(scenario, 1, _core.Progress())
+    series = pl.DataFrame(run.series)
+    seen = Seen(
+        Recorded(series, pl.DataFrame(run.flows), pl.DataFrame(run.drop_runs), run.counters, 25e6), 5.0
+    )
+    rows = series["queue_delay"].drop_nulls().drop_nans().to_list()
+    mean = math.fsum(rows) / len(rows)
+    deviation = math.sqrt(math.fsum((each - mean) ** 2 for each in rows) / (len(rows) - 1))
+    assert wanted["delay-std"].of(seen) == pytest.approx(1e3 * deviation)
+    # An AQM's marks are all of the drops, so that the samples' shares weighted by arrivals are the loss.
+    known = series.drop_nulls(["mark_probability", "offered_load"])
+    shares, loads = known["mark_probability"].to_list(), known["offered_load"].to_list()
+    weighted = math.fsum(a * b for a, b in zip(shares, loads, strict=True)) / math.fsum(loads)
+    assert wanted["loss"].of(seen) == pytest.approx(100 * weighted, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('tuned = "ranks"', 'tuned = "rank"', "experiment.best.tuned: found 'rank'; allowed: ranks"),
+        ("seed = 9", "seed = 8", "experiment.best.seed: found 8; allowed: 9 or more"),
+        ('"queue_delay_mean:min"]\nruns', '"queue_delay_mean"]\nruns', "allowed: queue_delay_mean:max or"),
+        ("quick = [2, 3]", "quick = [2, 4]", "axes[1].quick: found 4; allowed: numbers of levels, 1 to 3"),
+        ("[8, 24]", "[8]", "axes[1].levels: found [8]; allowed: a value of each of min_th, max_th"),
+        ('vary = ["a"]', 'vary = ["q_ref"]', "found 'q_ref'; allowed: each parameter on one axis"),
+        ("low = 5", "high = 0\nlow = 5", "rule.delay.low: found 5"),
+        ('objectives = ["queue_delay_mean:min"], more', 'measure = "drops", more', "objectives with a rule"),
+        ("flows = false", "points = [{ x = 1 }, { x = 2 }]", "none where an experiment is tuned"),
+        ("flows = false", 'cases = "all"', "none where an experiment is tuned"),
+    ],
+)
+def test_bad_tuning_is_named(small: Path, old: str, new: str, message: str) -> None:
+    assert old in SMALL
+    (small / "claims.toml").write_text(SMALL.replace(old, new, 1))
+    with pytest.raises(UsageError) as caught:
+        load_paper(small)
+    assert message in str(caught.value)
+
+
+def test_an_impossible_setting_is_found_before_anything_runs(small: Path, tmp_path: Path) -> None:
+    (small / "claims.toml").write_text(SMALL.replace("[8, 24]", "[24, 8]"))
+    with pytest.raises(ScenarioError, match="min_th: found 24, but it must be below max_th"):
+        reproduce([small], out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
