@@ -54,7 +54,9 @@ def _dots(spots: Sequence[Spot], shade: Mapping[str, str]) -> Drawing:
     names = [spot.curve for spot in spots]
 
     def x(field: str) -> alt.X:
-        return alt.X(f"{field}:Q", title=spots[0].unit, scale=scale, axis=alt.Axis(tickCount=5, format="~g"))
+        return alt.X(
+            f"{field}:Q", title=spots[0].unit, scale=scale, axis=alt.Axis(tickCount=5, format=",.6~g")
+        )
 
     y = alt.Y("curve:N", title=None, sort=names, scale=alt.Scale(domain=names), axis=alt.Axis(labelColor=INK))
     colour = alt.Color(

@@ -90,13 +90,12 @@ class Tuning:
     quick_keep: int
     grids: tuple[Grid, ...]
 
-    @property
-    def text(self) -> str:
-        """The rule in words."""
-        names = ", ".join(f"{each.measure.label} ({'less' if each.less else 'more'})" for each in self.aims)
+    def text(self, runs: int) -> str:
+        """Return the rule in words, with so many runs of each setting."""
+        names = "; ".join(f"{each.measure.label} ({'less' if each.less else 'more'})" for each in self.aims)
         return (
-            f"{self.runs} runs of each setting; ranked among the settings of the same AQM by {names}; weight"
-            " 2^rank, summed; the lowest sums run again with other seeds and are ranked across AQMs"
+            f"{runs} runs of each setting. Ranks are among those of the same AQM by: {names}. A rank r weighs"
+            " 2^r, and the lowest sums run again with other seeds and are ranked across AQMs"
         )
 
 

@@ -197,10 +197,8 @@ def _tuned(made: "Reproduction", found: Tuned) -> dict[str, Any]:
 
     return {
         "title": made.paper.experiments[found.experiment].title,
-        "rule": found.tuning.text,
-        "heads": [
-            f"{aim.measure.label}{f' [{aim.measure.unit}]' if aim.measure.unit else ''}" for aim in aims
-        ],
+        "rule": found.rule,
+        "heads": [(aim.measure.label, aim.measure.unit) for aim in aims],
         "again": rows(found.again),
         "first": rows(found.first),
         "tried": len(found.first),

@@ -52,6 +52,8 @@ class Tuned:
 
     experiment: str
     tuning: Tuning
+    rule: str
+    """In words."""
     first: tuple[Trial, ...]
     """Every setting, ranked among those of its AQM, in the order of the grids."""
     again: tuple[Trial, ...]
@@ -63,7 +65,7 @@ class Tuned:
         """Return it as a JSON object."""
         return {
             "experiment": self.experiment,
-            "rule": self.tuning.text,
+            "rule": self.rule,
             "first": [each.as_row() for each in self.first],
             "again": [each.as_row() for each in self.again],
         }
@@ -147,6 +149,7 @@ class Search:
         return Tuned(
             self.experiment.name,
             self._tuning,
+            self._tuning.text(self._runs),
             self._trials,
             tuple(self._ranked(means, list(best.values()))),
             tuple(cases),
