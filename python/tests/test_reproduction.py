@@ -288,8 +288,8 @@ def test_the_page_of_full_reproductions_holds_every_number(small: Path, tmp_path
         assert (item.reason in text and item.verdict in text) or item.kind == "figure"
     assert "| 953.099 |" in text
     assert "contradicted by Table II" in text
-    # A row for each measure at each point of the figure, in the section of each paper.
-    assert text.count("| Goodput of another session [kbit/s] |") == 6 * len(papers())
+    # A row for each measure at each point of the figure.
+    assert text.count("| Goodput of another session [kbit/s] |") == 6
     assert "Calibrated inputs" in text
     shutil.rmtree(tmp_path / "jain2004")
     with pytest.raises(ResultError, match="run `bentpipe reproduce jain2004`"):
