@@ -34,15 +34,14 @@ Every printed number, claim and figure of the papers beside ours, with a verdict
 def markdown(folder: Path, there: str = "") -> str:
     """Return the page from the verdicts below `folder`.
 
-    A paper of which there are none has the section that it has in `there`, the page as it is; `ResultError`
-    if that has none either.
+    A paper of which there are none keeps the section that it has in `there`, the page as it is; `ResultError`
+    where there is no page either.
     """
     parts = [_HEAD]
     for name in papers():
         path = folder / name / KEPT
-        section = _section(there, name)
-        if section and not path.exists():
-            parts.append(section)
+        if there and not path.exists():
+            parts += [section] if (section := _section(there, name)) else []
             continue
         try:
             kept = json.loads(path.read_text(encoding="utf-8"))
