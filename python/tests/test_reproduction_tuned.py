@@ -12,7 +12,7 @@ from bentpipe import _core
 from bentpipe.errors import ScenarioError, UsageError
 from bentpipe.metrics import Recorded
 from bentpipe.plan import load
-from bentpipe.reproduction import load_paper, reproduce
+from bentpipe.reproduction import load_paper, page, reproduce
 from bentpipe.reproduction.figures import figure
 from bentpipe.reproduction.grids import Aim
 from bentpipe.reproduction.measures import Measure, Seen, metric
@@ -143,7 +143,7 @@ def test_the_lowest_rank_sums_run_again_and_the_best_across_aqms_is_compared(sma
     assert best[1].overrides == ('setting."PI 22".q_ref=22', 'setting."PI 22".a=0.0001')
 
 
-def test_a_small_one_from_end_to_end(small: Path, tmp_path: Path) -> None:
+def test_a_small_one_from_end_to_end(small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[tuple[int, int]] = []
     (made,) = reproduce(
         [small], out=tmp_path / "out", jobs=2, told=lambda done, wanted, _: told.append((done, wanted))
@@ -190,6 +190,15 @@ def test_a_small_one_from_end_to_end(small: Path, tmp_path: Path) -> None:
     for picture in made.paper.pictures:
         drawn = json.dumps(figure(made.judged, picture).panels[0].chart.to_dict())
         assert "PI" in drawn
+    # The page of full runs lists those that ran again.
+    monkeypatch.setattr(page, "papers", lambda: {"small": small})
+    monkeypatch.setattr(page, "load_paper", lambda _: made.paper)
+    text = page.markdown(tmp_path / "out")
+    assert "### Settings found: The best of each" in text
+    assert "7 settings were tried" in text
+    for each in tuned.again:
+        marked = "yes" if each.chosen else ""
+        assert f"| {each.place} | {each.aqm} | {each.parameters} | {each.total} | {marked} |" in text
     # Flows are not kept, and nothing is simulated twice.
     assert not list((tmp_path / "out").rglob("flows.parquet"))
     (same,) = reproduce([small], out=tmp_path / "out", jobs=2)
