@@ -210,6 +210,24 @@ def test_a_small_one_from_end_to_end(small: Path, tmp_path: Path, monkeypatch: p
     assert quick.folder.name == "small-quick"
 
 
+def test_an_interrupted_tuning_goes_on_to_the_same_result(small: Path, tmp_path: Path) -> None:
+    def interrupting(done: int, wanted: int, failed: int) -> None:
+        # The first round has 14 runs, so this is in the second.
+        del wanted, failed
+        if done >= 16:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        reproduce([small], out=tmp_path / "out", jobs=1, told=interrupting)
+    kept = len(list((tmp_path / "out").rglob("counters.json")))
+    assert 16 <= kept < 26
+    (resumed,) = reproduce([small], out=tmp_path / "out", jobs=1)
+    assert resumed.about["new_runs"] == 26 - kept
+    (whole,) = reproduce([small], out=tmp_path / "whole", jobs=2)
+    assert resumed.rows() == whole.rows()
+    assert [each.as_row() for each in resumed.tuned] == [each.as_row() for each in whole.tuned]
+
+
 def test_runs_without_flows_do_not_stand_for_those_with(small: Path, tmp_path: Path) -> None:
     reproduce([small], out=tmp_path / "out", quick=True, only=["means"])
     (small / "claims.toml").write_text(SMALL.replace("flows = false\n", ""))

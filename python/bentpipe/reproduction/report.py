@@ -66,6 +66,7 @@ def report_page(made: "Reproduction") -> str:
         ("Claims", counted(judged.counts(CLAIM))),
         ("Figures", counted(judged.counts(FIGURE))),
         ("Runs", f"{about['runs']}, {' or '.join(map(str, runs))} of each case, each with its own seed"),
+        ("Settings tried", ", ".join(str(len(each.first)) for each in made.tuned) or "none"),
         ("Simulated time", clock(round(about["simulated_seconds"]))),
         ("Made", f"with Bentpipe {about['version']} on {about['date']}{', quick' if made.quick else ''}"),
     ]
