@@ -147,7 +147,8 @@ def done(found: Mapping[str, Any]) -> list[str]:
             f" searched with {plural(len(seeds['search']), 'run')} each, measured for {short}{shortened}; the"
             f" best few of each AQM ran again {len(seeds['again'])} times for {long}, and what remained of"
             f" each {len(seeds['fresh'])} times, on seeds that had no part in the choice (from"
-            f" {seeds['fresh'][0]} on). Another search (--seed) may find other parameters that are as good."
+            f" {seeds['fresh'][0]} on). Another search (--seed) may find other"
+            " parameters and, where candidates are close, another AQM."
         )
     if as_it_is:
         lines.append(f"With their defaults, not tuned: {', '.join(as_it_is)}.")
