@@ -3,7 +3,6 @@
 docs/statistics.md says how, and what the family is that p-values are corrected over.
 """
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from bentpipe.errors import UsageError
-from bentpipe.metrics import METRICS, Metric, find
+from bentpipe.metrics import METRICS, Metric, named_metric
 from bentpipe.statistics import LEVEL, Summary, difference, holm, paired, summarise
 
 if TYPE_CHECKING:
@@ -125,14 +124,7 @@ def chosen(names: Sequence[str] | None) -> list[Metric]:
     """
     if names is None:
         return [metric for metric in METRICS if metric.better]
-    found = []
-    for name in dict.fromkeys(names):
-        metric = find(name)
-        if metric is None:
-            near = difflib.get_close_matches(name, [each.name for each in METRICS], n=3)
-            hint = f"did you mean {', '.join(near)}?" if near else "docs/results.md lists them"
-            raise UsageError(f'metric "{name}": there is none of that name; {hint}')
-        found.append(metric)
+    found = [named_metric(name) for name in dict.fromkeys(names)]
     if not found:
         raise UsageError("no metric is named to compare by")
     return found

@@ -9,7 +9,6 @@ Pade 1978; Kleinrock 1979). It asks what a shorter queue is worth: as large a sh
 costs of the rate.
 """
 
-import difflib
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +16,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bentpipe.errors import UsageError
-from bentpipe.metrics import METRICS, Metric, find
+from bentpipe.metrics import Metric, named_metric
 from bentpipe.wording import convert
 
 __all__ = [
@@ -164,16 +163,6 @@ def _limit(text: str) -> Limit:
     if changed is None:
         raise UsageError(f'limit "{text}": found the unit {unit}; allowed: {metric.unit or "none"}')
     return Limit(metric.name, "<=" if sign == "<=" else ">=", changed)
-
-
-def named_metric(name: str, where: str) -> Metric:
-    """Return the metric called `name`; `UsageError` with those of a similar name if there is none."""
-    metric = find(name)
-    if metric is None:
-        near = difflib.get_close_matches(name, [each.name for each in METRICS], n=3)
-        hint = f"did you mean {', '.join(near)}?" if near else "docs/results.md lists them"
-        raise UsageError(f'{where}: there is no metric "{name}"; {hint}')
-    return metric
 
 
 def judged(

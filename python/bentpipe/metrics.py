@@ -3,6 +3,7 @@
 The command line, the report and docs/results.md are made from that table.
 """
 
+import difflib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,7 +12,9 @@ from typing import Literal
 
 import polars as pl
 
-__all__ = ["GROUPS", "METRICS", "Metric", "Recorded", "evaluate", "find", "markdown"]
+from bentpipe.errors import UsageError
+
+__all__ = ["GROUPS", "METRICS", "Metric", "Recorded", "evaluate", "find", "markdown", "named_metric"]
 
 
 class Recorded:
@@ -520,6 +523,16 @@ _BY_NAME = {metric.name: metric for metric in METRICS}
 def find(name: str) -> Metric | None:
     """Return the metric called `name`, or None."""
     return _BY_NAME.get(name)
+
+
+def named_metric(name: str, where: str = "") -> Metric:
+    """Return the metric called `name`; `UsageError`, which begins with `where`, if there is none."""
+    metric = find(name)
+    if metric is None:
+        near = difflib.get_close_matches(name, _BY_NAME, n=3)
+        hint = f"did you mean {', '.join(near)}?" if near else "docs/results.md lists them"
+        raise UsageError(f'{where}{": " if where else ""}there is no metric "{name}"; {hint}')
+    return metric
 
 
 def evaluate(run: Recorded) -> dict[str, float | None]:

@@ -10,7 +10,7 @@ import polars as pl
 from bentpipe.comparing import PAIRED, Comparison, corrected
 from bentpipe.dataset import FORMAT, MANIFEST, failures_of, read_all
 from bentpipe.errors import ResultError, UsageError
-from bentpipe.metrics import METRICS, Metric, find
+from bentpipe.metrics import Metric, named_metric
 from bentpipe.statistics import paired, summarise
 
 __all__ = ["DEFAULT_METRICS", "SweepResult", "check_metrics", "is_sweep", "narrow", "open_sweep"]
@@ -215,14 +215,7 @@ def narrow(mean: float, ci95: float, share: float) -> bool:
 
 def check_metrics(names: Sequence[str]) -> list[Metric]:
     """Return the metrics of these names; `UsageError` for one that there is not."""
-    found = []
-    for name in names:
-        metric = find(name)
-        if metric is None:
-            known = ", ".join(each.name for each in METRICS)
-            raise UsageError(f"metric {name}: there is none of that name; allowed: {known}")
-        found.append(metric)
-    return found
+    return [named_metric(name) for name in names]
 
 
 def is_sweep(folder: Path) -> bool:

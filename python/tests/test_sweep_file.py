@@ -75,6 +75,8 @@ def test_options_override_the_file(file: Path) -> None:
     plan = changed.plan()
     assert (plan.settings, plan.seeds, plan.metrics) == (["red"], [7], ["queue_mean", "drops"])
     assert len(plan.points) == 4
+    with pytest.raises(UsageError, match=r"at most 5 runs .* allowed: both, or neither"):
+        request("small-gateway", max_runs=5)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +103,7 @@ def test_options_override_the_file(file: Path) -> None:
         ('scenario = "mine.toml"', "", 2, "sweep: scenario is missing; it is the scenario"),
         ('"red", "avqred"', "", 5, "sweep.settings: found an empty list; allowed: one entry at least"),
         ('"red", "avqred"', '"red", 4', 5, "sweep.settings: found 4; allowed: a text"),
-        ("queue_mean, drops", "speed", 8, "sweep.metrics: metric speed: there is none of that name"),
+        ("queue_mean, drops", "speed", 8, 'sweep.metrics: there is no metric "speed"'),
         ('["0 ms", "40 ms"]', "3", 12, "vary.gateway.pep.delay: found 3; allowed: a text or a list"),
         ('["0 ms", "40 ms"]', '"0 ms:fast:3"', 12, "gateway.pep.delay=0 ms:fast:3: found no range; allowed"),
         ('["0 ms", "40 ms"]', '["0 ms", "0 ms"]', 12, "found a value twice; allowed: each once"),

@@ -83,7 +83,7 @@ def test_what_there_is_not_is_one_message(swept: SweepResult, tmp_path: Path) ->
         swept.differences("red", "blue")
     with pytest.raises(UsageError, match="found twice"):
         swept.differences("red", "red")
-    with pytest.raises(UsageError, match="metric speed"):
+    with pytest.raises(UsageError, match='no metric "speed"'):
         swept.rows(["speed"])
     with pytest.raises(ResultError, match="is not a sweep's"):
         bp.open_sweep(tmp_path)
