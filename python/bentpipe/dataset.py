@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import polars as pl
 
@@ -40,6 +40,8 @@ __all__ = [
 
 FORMAT = "bentpipe-sweep"
 MANIFEST, DATA, JOURNAL, FAILURES = "manifest.json", "data", "journal", "failures.json"
+_SETTING = "setting="
+"""Beginning of the name of a setting's folder, as readers of partitions want it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +187,8 @@ class Dataset:
         """Write a run that stands for several points at each of them, under each name."""
         for run in runs:
             there = self._by_digest.get(run.digest, {}).get(run.seed)
-            key = (run.setting, run.point, run.seed)
-            if there is not None and self._rows.get(key, {}).get("digest") != run.digest:
+            here = self._rows.get((run.setting, run.point, run.seed), {})
+            if there is not None and (here.get("digest"), here.get("core")) != (run.digest, self._core):
                 self.add(run, {name: there[name] for name in _METRIC_NAMES})
         self.flush(0.0)
 
@@ -206,7 +208,7 @@ class Dataset:
         rows = sorted(self._rows.values(), key=lambda row: _order(row, self.keys))
         table = _table(rows, self.keys)
         for (setting,), part in table.group_by("setting", maintain_order=True):
-            folder = self.folder / DATA / f"setting={quote(str(setting), safe=' ')}"
+            folder = self.folder / DATA / f"{_SETTING}{quote(str(setting), safe=' ')}"
             folder.mkdir(parents=True, exist_ok=True)
             files.write(folder / "runs.parquet", _parquet(part.drop("setting")))
         listed = [each.row(self.keys) for each in failures]
@@ -261,18 +263,23 @@ def _table(rows: Sequence[dict[str, Any]], keys: tuple[str, ...]) -> pl.DataFram
 
 def read(folder: Path, keys: tuple[str, ...]) -> pl.DataFrame:
     """Return the runs of a dataset's folder `data`, sorted; none where it is empty."""
-    parts = sorted(folder.glob("setting=*/*.parquet"))
-    return _read(folder, parts, keys, hive=True)
+    return _read(folder, sorted(folder.glob(f"{_SETTING}*/*.parquet")), keys)
 
 
-def _read(folder: Path, parts: Sequence[Path], keys: tuple[str, ...], *, hive: bool = False) -> pl.DataFrame:
+def _read(folder: Path, parts: Sequence[Path], keys: tuple[str, ...]) -> pl.DataFrame:
     empty = _table([], keys)
-    if not parts:
-        return empty
     try:
-        return pl.read_parquet(list(parts), hive_partitioning=hive).select(empty.columns).cast(empty.schema)
+        return pl.concat([empty, *(_part(path).select(empty.columns).cast(empty.schema) for path in parts)])
     except (OSError, pl.exceptions.PolarsError) as error:
         raise ResultError(f"{folder}: cannot be read: {error}") from None
+
+
+def _part(path: Path) -> pl.DataFrame:
+    # Polars takes the setting 007 for a number, and what is above the dataset for partitions too.
+    table = pl.read_parquet(path, hive_partitioning=False)
+    if "setting" in table.columns:
+        return table
+    return table.with_columns(setting=pl.lit(unquote(path.parent.name.removeprefix(_SETTING))))
 
 
 def read_all(folder: Path, keys: tuple[str, ...]) -> pl.DataFrame:

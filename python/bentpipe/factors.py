@@ -110,8 +110,8 @@ def _read(key: str, text: str) -> Factor:
         raise UsageError(f"--vary {key}={text}: found units {low_unit} and {unit}; allowed: the same twice")
     log = log and parts[2].strip() == "log"
     steps = int(count)
-    if not low < high or (log and low <= 0):
-        allowed = "two above zero, the lower one first" if log else "the lower one first"
+    if not -math.inf < low < high < math.inf or (log and low <= 0):
+        allowed = "two above zero, the lower one first" if log else "two numbers, the lower one first"
         raise UsageError(f"--vary {key}={text}: found the ends {parts[0]} and {parts[1]}; allowed: {allowed}")
     if not 2 <= steps <= MOST_POINTS:
         raise UsageError(f"--vary {key}={text}: found {steps} values; allowed: from 2 to {MOST_POINTS}")

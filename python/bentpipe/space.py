@@ -371,7 +371,10 @@ def _fixed(
     found = {}
     for key, value in pairs:
         text = str(value).lower() if isinstance(value, bool) else str(value).strip()
-        found[_bare(key, prefix, params, aqm, "--fix")] = text.strip('"')
+        name = _bare(key, prefix, params, aqm, "--fix")
+        if name in found:
+            raise UsageError(f"--fix {key}: found twice; allowed: each parameter once")
+        found[name] = text.strip('"')
     return found
 
 
@@ -419,8 +422,8 @@ def _varied(name: str, text: str, entry: Mapping[str, Any], default: str) -> Par
     log = parts[2] == "log" if len(parts) == 3 else _is_log(entry["tune"])
     if low_unit not in {"", unit}:
         raise UsageError(f"--vary {name}={text}: found units {low_unit} and {unit}; allowed: the same twice")
-    if not low < high or (log and low <= 0):
-        allowed = "two above zero, the lower one first" if log else "the lower one first"
+    if not -math.inf < low < high < math.inf or (log and low <= 0):
+        allowed = "two above zero, the lower one first" if log else "two numbers, the lower one first"
         raise UsageError(
             f"--vary {name}={text}: found the ends {parts[0]} and {parts[1]}; allowed: {allowed}"
         )

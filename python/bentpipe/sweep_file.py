@@ -162,7 +162,13 @@ def request(
     # A key that is given twice is left to the scenario's own check.
     chosen = list(changes.values()) if asked.overrides else list(overrides)
     wanted = {key: value for key, value in options.items() if value is not None}
-    return replace(asked, factors=tuple(factors.values()), overrides=tuple(chosen), **wanted)
+    asked = replace(asked, factors=tuple(factors.values()), overrides=tuple(chosen), **wanted)
+    if asked.max_runs is not None and asked.until_ci is None:
+        raise UsageError(
+            f"{asked.name}: found at most {asked.max_runs} runs (--max-runs), but not how narrow intervals"
+            " are to be (--until-ci); allowed: both, or neither"
+        )
+    return asked
 
 
 def _read(name: str | Path) -> Request:

@@ -25,6 +25,10 @@ MOST_ADDED = 100
 """Runs of one setting at one point, where they are added until an interval is narrow enough."""
 
 
+_OF_THE_SWEEP = ("run.seed", "run.runs", "run.settings")
+"""Keys that say how often a scenario is simulated, and not what."""
+
+
 @dataclass(frozen=True, slots=True)
 class Precision:
     """Runs are added until the 95 % interval of a metric is narrow enough at every point."""
@@ -80,6 +84,12 @@ class Sweep:
         check_metrics(shown)
         base = load(scenario, overrides)
         factors = factors_from(vary)
+        for factor in factors:
+            if factor.key in _OF_THE_SWEEP:
+                raise UsageError(
+                    f"--vary {factor.key}: is the same at all points, so that runs are in pairs; allowed:"
+                    " --seed, --runs, --settings"
+                )
         chosen = points(factors, design, count, seed=base.seed if seed is None else seed)
         names = list(base.settings if settings is None else settings)
         seeds: list[int] = []
@@ -285,6 +295,8 @@ def _wider(plan: Sweep, dataset: "Dataset", precision: Precision, failed: set[tu
         # Seeds in the dataset may have gaps: a sweep may have begun with another seed.
         known = there.keys() | {seed for each, seed in failed if each == digest}
         number = min(max(aim, tried + 1), precision.most) - tried
-        seeds = islice((seed for seed in count(first) if seed not in known), number)
+        # Seeds are 64 bits wide.
+        following = (seed % 2**64 for seed in count(first))
+        seeds = islice((seed for seed in following if seed not in known), number)
         wanted += [Run(point, setting, scenario, digest, seed) for seed in seeds]
     return wanted

@@ -37,6 +37,8 @@ def test_lists_and_ranges() -> None:
         ("k=1:2:-3", "found no range"),
         ("k=2:1:3", "found the ends 2 and 1"),
         ("k=0:1:log:3", "found the ends 0 and 1; allowed: two above zero"),
+        ("k=1:1e400:log:3", "found the ends 1 and 1e400; allowed: two above zero"),
+        ("k=-1e400:1:3", "found the ends -1e400 and 1; allowed: two numbers, the lower one first"),
         ("k=1:2:1", "found 1 values; allowed: from 2"),
         ("k=1 s:2 ms:3", "found units s and ms"),
     ],

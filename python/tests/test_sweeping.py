@@ -16,6 +16,7 @@ from bentpipe.console import Rate, progress_text
 from bentpipe.dataset import Run
 from bentpipe.errors import ScenarioError, SimulationError, UsageError
 from bentpipe.metrics import METRICS
+from bentpipe.plan import scenario_path
 from bentpipe.sweep_result import SweepResult
 from bentpipe.sweeping import Precision, Sweep, execute, precision_from, sweep
 from bentpipe.workers import Outcome, Threads
@@ -124,6 +125,37 @@ def test_a_dataset_grows_by_what_is_new(whole: Path, tmp_path: Path) -> None:
     assert there.equals(expected)
 
 
+def test_a_setting_may_be_called_what_looks_like_a_number(tmp_path: Path) -> None:
+    names = ["007", "2007-04-02", "true", "a=b/c %20"]
+    scenario = tmp_path / "named.toml"
+    own = "".join(f'\n[setting."{name}"]\nalgorithm = "red"\n' for name in names)
+    scenario.write_text(scenario_path("small-gateway").read_text(encoding="utf-8") + own, encoding="utf-8")
+    for again in (False, True):
+        for name in names:
+            workers = _Values(float)
+            plan = Sweep.plan(scenario, {}, settings=[name], runs=1, overrides=SHORT)
+            found = execute(plan, tmp_path / f"of {name[:3]}", workers=workers)
+            assert workers.seeds == ([] if again else [1])
+            assert found.frame()["setting"].to_list() == [name] == found.settings
+
+
+def test_what_one_run_stands_for_is_renewed_with_it(tmp_path: Path) -> None:
+    """Where another build simulated first, no place keeps its run beside the newer ones."""
+    arguments = {"settings": ["red", "codel"], "runs": 1, "set": SHORT, "out": tmp_path / "s"}
+    vary = {"gateway.pep.delay": "0 ms", "gateway.aqm.w_q": "0.02,0.2"}
+    sweep("small-gateway", vary, **arguments)  # type: ignore[arg-type]
+    for path in (tmp_path / "s" / "data").rglob("*.parquet"):
+        pl.read_parquet(path).with_columns(core=pl.lit("another build")).write_parquet(path)
+    result = sweep("small-gateway", vary, **arguments)  # type: ignore[arg-type]
+    assert result.of_other_builds() == 0
+
+
+@pytest.mark.parametrize("key", ["run.seed", "run.runs", "run.settings"])
+def test_seeds_and_runs_are_no_factors(tmp_path: Path, key: str) -> None:
+    with pytest.raises(UsageError, match=f"--vary {key}: is the same at all points.*allowed: --seed"):
+        sweep("small-gateway", {key: "1,2"}, out=tmp_path / "s", set=SHORT)
+
+
 def test_runs_are_added_until_the_interval_is_narrow(tmp_path: Path) -> None:
     aim = Precision("utilization", 0.03, 12)
     result = sweep(
@@ -153,7 +185,7 @@ def test_impossible_points_and_strange_folders_are_one_message(tmp_path: Path) -
     small(tmp_path / "b", settings=["red"], runs=1)
     with pytest.raises(UsageError, match=r"has the factors .* found"):
         sweep("small-gateway", {"gateway.pep.delay": "1 ms"}, settings=["red"], out=tmp_path / "b", set=SHORT)
-    with pytest.raises(UsageError, match="metric speed: there is none"):
+    with pytest.raises(UsageError, match='there is no metric "speed"'):
         small(tmp_path / "c", precision=Precision("speed", 0.1))
     for text in ("2 percent", "0%", "150%"):
         with pytest.raises(UsageError):
@@ -264,6 +296,13 @@ def test_seeds_with_gaps_and_failures_end(tmp_path: Path) -> None:
     assert workers.seeds == [1, 2, 3, 4, 5, 10, 11, 12]
     assert len(result.frame()) == 11
     assert [each["seed"] for each in result.failures] == [3]
+
+
+def test_seeds_go_on_from_zero_at_the_end_of_64_bits(tmp_path: Path) -> None:
+    workers = _Values(lambda seed: float((-1) ** seed), failing=-1)
+    result = added(tmp_path / "s", workers, most=4, seed=2**64 - 2)
+    assert workers.seeds == [2**64 - 2, 2**64 - 1, 0, 1]
+    assert sorted(result.frame()["seed"]) == [0, 1, 2**64 - 2, 2**64 - 1]
 
 
 def test_progress_counts_on_when_runs_are_added(tmp_path: Path) -> None:

@@ -475,13 +475,15 @@ def test_going_on_with_something_else_is_refused(tmp_path: Path) -> None:
     [
         (["--aqm", "droptail"], "droptail has no parameters to search"),
         (["--aqm", "fq_codel"], "fq_codel is a scheduler, whose parameters a setting cannot have"),
-        (["--aqm", "read"], "read"),
+        (["--aqm", "read"], 'setting "read": no setting of that name'),
         (["--vary", "w_g=0.1:0.2"], "--vary w_g: is no parameter of red; did you mean w_q?"),
         (
             ["--vary", "w_q=0.2:0.1"],
             "found the ends 0.2 and 0.1; allowed: two above zero, the lower one first",
         ),
         (["--vary", "w_q=0.1:0.2:8"], "found no range; allowed: a range as 0.01:0.2"),
+        (["--vary", "w_q=0.1:1e400"], "found the ends 0.1 and 1e400; allowed: two above zero"),
+        (["--fix", "w_q=0.1", "--fix", "w_q=0.2"], "--fix w_q: found twice"),
         (["--vary", "w_q"], "--vary w_q: found no KEY=VALUE"),
         (["--fix", "w_q=0.1", "--vary", "w_q=0.1:0.2"], "--vary w_q: found fixed as well"),
         (["--fix", "max_th=10", "--vary", "min_th=11:20"], "but must be below max_th, which is 10"),
