@@ -16,10 +16,9 @@ from bentpipe.judging import (
     by_power,
     inverse_power,
     judged,
-    named_metric,
     objectives_from,
 )
-from bentpipe.metrics import Metric
+from bentpipe.metrics import Metric, named_metric
 from bentpipe.ranking import BEHIND_PEP
 from bentpipe.statistics import LEVEL, Summary, holm, paired, summarise
 from bentpipe.wording import brief, number, plural

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from bentpipe.fresh import RESAMPLES
-from bentpipe.judging import Limit, named_metric
+from bentpipe.judging import Limit
+from bentpipe.metrics import named_metric
 from bentpipe.pages import page
 from bentpipe.statistics import LEVEL
 from bentpipe.wording import brief, clock, number, plural, quantity

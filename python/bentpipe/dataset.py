@@ -21,7 +21,7 @@ import polars as pl
 from bentpipe import _core, files
 from bentpipe.errors import ResultError, UsageError
 from bentpipe.metrics import METRICS
-from bentpipe.store import core_digest
+from bentpipe.store import build_digest
 
 __all__ = [
     "DATA",
@@ -85,7 +85,7 @@ class Dataset:
         self.folder = folder
         self.about = about
         self.keys = keys
-        self._core = core_digest()
+        self._core = build_digest()
         self._rows: dict[tuple[str, tuple[str, ...], int], dict[str, Any]] = {}
         self._by_digest: dict[str, dict[int, dict[str, Any]]] = {}
         self._new: list[dict[str, Any]] = []

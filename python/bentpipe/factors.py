@@ -2,18 +2,17 @@
 
 import itertools
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bentpipe.errors import UsageError
+from bentpipe.wording import number_of
 
 __all__ = ["DESIGNS", "MOST_POINTS", "Factor", "factors_from", "points"]
 
 DESIGNS = ("grid", "lhs", "sobol")
 """Every combination of values; a Latin hypercube; a Sobol sequence."""
 MOST_POINTS = 1_000_000
-_NUMBER = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*([^\d\s].*?)?\s*")
 _ALLOWED = "values as 0.1,0.5,0.9, or a range as 0.01:0.2:8, evenly spaced, or 0.01:0.2:log:8"
 
 
@@ -100,11 +99,11 @@ def _read(key: str, text: str) -> Factor:
     log = len(parts) == 4
     if log and parts[2].strip() not in {"log", "linear"}:
         raise UsageError(f"--vary {key}={text}: found the spacing {parts[2]}; allowed: log, linear")
-    ends = [_NUMBER.fullmatch(part) for part in parts[:2]]
+    ends = [number_of(part) for part in parts[:2]]
     count = parts[-1].strip()
     if not all(ends) or not count.isascii() or not count.isdigit():
         raise UsageError(f"--vary {key}={text}: found no range; allowed: {_ALLOWED}")
-    (low, low_unit), (high, high_unit) = [(float(end[1]), end[2] or "") for end in ends if end is not None]
+    (low, low_unit), (high, high_unit) = [end for end in ends if end is not None]
     unit = high_unit or low_unit
     if low_unit not in {"", unit}:
         raise UsageError(f"--vary {key}={text}: found units {low_unit} and {unit}; allowed: the same twice")

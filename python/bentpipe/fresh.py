@@ -59,6 +59,7 @@ class Figure:
             "difference_ci95": against.ci95,
             "difference_low": against.low,
             "difference_high": against.high,
+            "difference_method": against.method,
             "p": against.p,
             "p_holm": self.p_holm,
         }

@@ -17,7 +17,7 @@ from typing import Literal
 
 from bentpipe.errors import UsageError
 from bentpipe.metrics import Metric, named_metric
-from bentpipe.wording import convert
+from bentpipe.wording import convert, number_of
 
 __all__ = [
     "Judge",
@@ -30,7 +30,6 @@ __all__ = [
     "judged",
     "kept",
     "limits_from",
-    "named_metric",
     "objectives_from",
 ]
 
@@ -38,7 +37,6 @@ Values = Mapping[str, Mapping[str, float | None]]
 """By setting and metric, one value, as the mean over the runs; None where there is none."""
 
 _LIMIT = re.compile(r"\s*(\w+)\s*(<=|>=)\s*(.+?)\s*")
-_NUMBER = re.compile(r"([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(\D.*)?")
 _BETTER: Mapping[str | None, Literal["max", "min"]] = {"more": "max", "less": "min"}
 
 
@@ -155,10 +153,10 @@ def _limit(text: str) -> Limit:
         raise UsageError(f'limit "{text}": found no bound; allowed: {allowed}')
     name, sign, written = match.groups()
     metric = named_metric(name, f'limit "{text}"')
-    number = _NUMBER.fullmatch(written)
-    if number is None or not math.isfinite(bound := float(number[1])):
+    number = number_of(written)
+    if number is None or not math.isfinite(number[0]):
         raise UsageError(f'limit "{text}": found the bound {written}; allowed: {allowed}')
-    unit = number[2]
+    bound, unit = number
     changed = convert(bound, unit, metric.unit) if unit else bound
     if changed is None:
         raise UsageError(f'limit "{text}": found the unit {unit}; allowed: {metric.unit or "none"}')

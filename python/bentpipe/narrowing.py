@@ -14,9 +14,10 @@ import polars as pl
 
 from bentpipe.advice import Rule
 from bentpipe.dataset import read_all
-from bentpipe.space import Parameter, Space, number_of
+from bentpipe.space import Parameter, Space
 from bentpipe.statistics import summarise
 from bentpipe.tune_result import DEFAULTS
+from bentpipe.wording import number_of
 from bentpipe.workers import Teller, Workers
 
 if TYPE_CHECKING:

@@ -183,7 +183,8 @@ class Search:
         `before` are the finished trials of earlier generations, `looks` is how often this is asked of one
         trial at most. For one objective, Optuna's `WilcoxonPruner` says. For several, a trial is stopped once
         some member of the front is better in every objective on the same seeds: the largest of the paired,
-        one-sided p-values over the objectives is at most `LEVEL`, divided by the members and the looks.
+        one-sided p-values over the objectives is at most `LEVEL`, divided by the members and the looks. It is
+        not corrected for that the same seeds chose the members (docs/tune.md).
         """
         if not self.pruning or len(runs) < FEWEST:
             return None

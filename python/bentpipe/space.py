@@ -14,10 +14,10 @@ from typing import Any
 from bentpipe import _core
 from bentpipe.errors import ScenarioError, UsageError
 from bentpipe.plan import load
+from bentpipe.wording import number_of
 
-__all__ = ["Parameter", "Space", "number_of", "written"]
+__all__ = ["Parameter", "Space", "written"]
 
-_NUMBER = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*([^\d\s].*?)?\s*")
 _SCALES = {
     "": 1.0,
     "packets": 1.0,
@@ -40,12 +40,6 @@ _ALLOWED = "a range as 0.01:0.2 or 0.01:0.2:log, or a list as 0.1,0.5"
 def written(value: float) -> str:
     """Write a number with five significant digits: what is tried is what a reader can copy."""
     return f"{float(f'{value:.5g}'):.12g}"
-
-
-def number_of(text: str) -> tuple[float, str] | None:
-    """Return the number and the unit that a value consists of; None if it begins with no number."""
-    found = _NUMBER.fullmatch(text)
-    return (float(found[1]), found[2] or "") if found else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from typing import Any
 
 import polars as pl
 
-from bentpipe import _core, files
+from bentpipe import _core, files, metrics
 from bentpipe.errors import ResultError, UsageError
 from bentpipe.plan import Plan, Setting
 
@@ -397,6 +397,14 @@ def _now() -> str:
 def core_digest() -> str:
     path = _core.__file__
     return hashlib.sha256(Path(path).read_bytes()).hexdigest() if path else ""
+
+
+@cache
+def build_digest() -> str:
+    """Return the SHA-256 of what makes metrics of a scenario and a seed: the core, and `bentpipe.metrics`."""
+    found = hashlib.sha256(core_digest().encode())
+    found.update(Path(metrics.__file__).read_bytes())
+    return found.hexdigest()
 
 
 @cache

@@ -1,7 +1,6 @@
 """The figures of a sweep: lines against one factor, maps of two, main effects of more, points of a sample."""
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -13,13 +12,12 @@ from bentpipe.figures import INK, PALETTE, Drawing, Figure, Panel, Width
 from bentpipe.metrics import Metric
 from bentpipe.statistics import summarise
 from bentpipe.sweep_result import SweepResult, check_metrics
-from bentpipe.wording import brief, plural
+from bentpipe.wording import brief, number_of, plural
 
 __all__ = ["Axis", "axes", "figures", "setting_colours"]
 
 Kind = Literal["none", "lines", "maps", "effects", "points"]
 
-_NUMBER = re.compile(r"([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*([^\d\s].*)?")
 _DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
 _NONE = "#d9dee4"
 _TIMES = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
@@ -109,12 +107,12 @@ def axes(result: SweepResult, frame: pl.DataFrame) -> list[Axis]:
 
 
 def _axis(key: str, values: Sequence[str], *, log: bool | None) -> Axis:
-    found = {value: _NUMBER.fullmatch(value.strip()) for value in values}
-    units = sorted(match[2] or "" for match in found.values() if match is not None)
+    found = {value: number_of(value) for value in values}
+    units = sorted(each[1] for each in found.values() if each is not None)
     unit = max(units, key=units.count, default="")
     numbers: dict[str, float] = {}
-    for value, match in found.items():
-        number = None if match is None else _converted(float(match[1]), match[2] or "", unit)
+    for value, each in found.items():
+        number = None if each is None else _converted(*each, unit)
         if number is not None:
             numbers[value] = number
     if len(numbers) < len(found):

@@ -11,10 +11,9 @@ import altair as alt
 from bentpipe.figures import INK, Drawing, Figure, Panel
 from bentpipe.judging import Objective
 from bentpipe.pages import page
-from bentpipe.space import number_of
 from bentpipe.statistics import LEVEL, summarise
-from bentpipe.tune_result import AS_GIVEN, DEFAULTS, TuneResult
-from bentpipe.wording import brief, clock, likelihood, measured, plural, quantity
+from bentpipe.tune_result import AS_GIVEN, DEFAULTS, TuneResult, difference
+from bentpipe.wording import brief, clock, likelihood, measured, number_of, plural, quantity
 
 __all__ = ["tune_page"]
 
@@ -424,8 +423,6 @@ def _winner_rows(result: TuneResult) -> list[dict[str, Any]]:
         for name in found["references"]:
             row = figures[name, objective.metric]
             others.append(measured(row))
-        against = {"mean": mine["difference"], "ci95": mine["difference_ci95"], "method": mine["method"]}
-        against |= {"ci_low": mine["difference_low"], "ci_high": mine["difference_high"]}
         rows.append(
             {
                 "label": f"{objective.known.label} {'↑' if objective.direction == 'max' else '↓'}",
@@ -433,7 +430,7 @@ def _winner_rows(result: TuneResult) -> list[dict[str, Any]]:
                 "searched": quantity(searched.mean, searched.ci95),
                 "fresh": measured(mine),
                 "others": others,
-                "difference": measured(against),
+                "difference": difference(mine),
                 "p": likelihood(mine["p_holm"]),
                 "certain": mine["p_holm"] is not None and mine["p_holm"] <= LEVEL,
             }

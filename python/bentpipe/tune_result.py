@@ -2,6 +2,7 @@
 
 import io
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,18 @@ from bentpipe.statistics import Summary, summarise
 from bentpipe.store import REPORT
 from bentpipe.wording import measured, plural, quantity
 
-__all__ = ["AS_GIVEN", "BEST", "DEFAULTS", "JUDGES", "TRIALS", "TUNE", "TuneResult", "is_tune", "open_tune"]
+__all__ = [
+    "AS_GIVEN",
+    "BEST",
+    "DEFAULTS",
+    "JUDGES",
+    "TRIALS",
+    "TUNE",
+    "TuneResult",
+    "difference",
+    "is_tune",
+    "open_tune",
+]
 
 TUNE, TRIALS, BEST = "tune.json", "trials.parquet", "best.toml"
 DEFAULTS, AS_GIVEN = "defaults", "scenario's own"
@@ -184,6 +196,13 @@ class TuneResult:
         from bentpipe.tune_report import tune_page
 
         return write_page(self.folder / REPORT if path is None else Path(path), tune_page(self))
+
+
+def difference(figure: Mapping[str, Any]) -> str:
+    """Write the difference to the defaults with its interval, of a row of `figures`."""
+    names = {"mean": "difference", "ci95": "difference_ci95", "method": "difference_method"}
+    names |= {"ci_low": "difference_low", "ci_high": "difference_high"}
+    return measured({name: figure[key] for name, key in names.items()})
 
 
 def is_tune(folder: Path) -> bool:

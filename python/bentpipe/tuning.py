@@ -30,7 +30,7 @@ from bentpipe.ledger import (
 from bentpipe.plan import MOST_RUNS, overrides_from, scenario_path
 from bentpipe.search import FEWEST, Search, front, mean_of, means
 from bentpipe.space import Space
-from bentpipe.store import core_digest
+from bentpipe.store import build_digest
 from bentpipe.tune_result import AS_GIVEN, DEFAULTS, JUDGES, TUNE, TuneResult
 from bentpipe.workers import Teller, Threads, Workers, simulate, workers_from
 
@@ -145,11 +145,13 @@ class Tuning:
         return {
             "scenario": self.digest(),
             "AQM": self.space.algorithm,
-            "core": core_digest(),
+            "core": build_digest(),
             "objectives": [str(each) for each in self.objectives],
             "seeds": [self.seeds[0], self.seeds[-1]],
             "space": [json.dumps(each.row(), ensure_ascii=False) for each in self.space.parameters],
             "fixed": [f"{name}={value}" for name, value in self.space.given.items()],
+            # In a grid the parameters that are not varied are as in the setting.
+            "setting": [f"{name}={value}" for name, value in self.space.setting.items()] if self.grid else [],
             "sampler": self.search.sampler,
             "generation": self.search.generation,
             "pruning": self.search.pruning,
@@ -502,7 +504,7 @@ class _Work:
         return {
             "format": "bentpipe-tune",
             "format_version": 1,
-            "core": {"version": _core.__version__, "sha256": core_digest()},
+            "core": {"version": _core.__version__, "sha256": build_digest()},
             "finished": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
             "scenario": {
                 "name": given.name,

@@ -17,6 +17,7 @@ __all__ = [
     "likelihood",
     "measured",
     "number",
+    "number_of",
     "paragraphs",
     "plural",
     "quantity",
@@ -33,6 +34,8 @@ _SCALES = {
     "%": ("share", 0.01),
     "": ("share", 1.0),
 }
+
+_NUMBER = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*([^\d\s].*?)?\s*")
 
 ROUNDING = 1e-9
 """A standard deviation so small a share of the mean is the computer's."""
@@ -125,6 +128,12 @@ def convert(value: float, unit: str, to: str) -> float | None:
     kind, scale = _SCALES.get(unit, (unit, 1.0))
     other, target = _SCALES.get(to, (to, 1.0))
     return value * scale / target if kind == other else None
+
+
+def number_of(text: str) -> tuple[float, str] | None:
+    """Return the number and the unit that a value consists of; None if it begins with no number."""
+    found = _NUMBER.fullmatch(text)
+    return (float(found[1]), found[2] or "") if found else None
 
 
 def clock(seconds: float) -> str:

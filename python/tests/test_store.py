@@ -8,10 +8,10 @@ import pytest
 from conftest import SETTINGS, digests
 
 import bentpipe as bp
-from bentpipe import files
+from bentpipe import files, metrics
 from bentpipe.experiment import execute
 from bentpipe.plan import Plan, make_plan
-from bentpipe.store import Store
+from bentpipe.store import Store, build_digest
 
 
 @pytest.fixture
@@ -218,3 +218,13 @@ def test_resuming_with_another_version_is_refused(plan: Plan, copy: Path) -> Non
 def test_nothing_is_resumed_where_nothing_is(plan: Plan, tmp_path: Path) -> None:
     with pytest.raises(bp.ResultError, match="no such folder"):
         Store.resume(tmp_path / "out", plan)
+
+
+def test_the_build_is_the_core_and_what_computes_metrics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed = tmp_path / "metrics.py"
+    changed.write_bytes(Path(metrics.__file__).read_bytes() + b"#")
+    before = build_digest.__wrapped__()
+    monkeypatch.setattr(metrics, "__file__", str(changed))
+    assert build_digest.__wrapped__() != before

@@ -164,6 +164,11 @@ def again(context: click.Context, folder: Path) -> str:
     return shlex.join([*words, "--out", str(folder), "--resume"])
 
 
+def kept(context: click.Context, folder: Path) -> str:
+    """Say that nothing is lost, and the command that goes on: the same one, with --out."""
+    return f"what is finished is kept. To go on:\n    {again(context, folder).removesuffix(' --resume')}"
+
+
 def load_scenario(scenario: str, overrides: tuple[str, ...], duration: str | None) -> _core.Scenario:
     """Read a scenario with what the command line overrides."""
     from bentpipe.plan import load

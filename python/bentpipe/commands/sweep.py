@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from bentpipe.commands.options import Failed, Interrupted, again, cluster_option, scenario_options
+from bentpipe.commands.options import Failed, Interrupted, cluster_option, kept, scenario_options
 from bentpipe.errors import ClusterError
 
 _MOST_ROWS = 1000
@@ -124,13 +124,13 @@ def sweep(
             result = sweeping.execute(plan, folder, workers=workers, precision=precision, told=bar.tell)
     except KeyboardInterrupt:
         bar.close()
-        raise Interrupted(_kept(context, folder)) from None
+        raise Interrupted(kept(context, folder)) from None
     except ClusterError as error:
         bar.close()
-        raise Failed(f"{error}\n{_kept(context, folder)}") from None
+        raise Failed(f"{error}\n{kept(context, folder)}") from None
     except OSError as error:
         bar.close()
-        raise Failed(f"{folder}: {error.strerror or error}\n{_kept(context, folder)}") from None
+        raise Failed(f"{folder}: {error.strerror or error}\n{kept(context, folder)}") from None
     finally:
         bar.close()
     rows = result.rows(shown)
@@ -174,8 +174,3 @@ def sweep(
             f" {folder / FAILURES}; the first, under {first['setting']}{where} with seed {first['seed']}:"
             f" {first['error']}"
         )
-
-
-def _kept(context: click.Context, folder: Path) -> str:
-    """Say that nothing is lost, and the command that goes on."""
-    return f"what is finished is kept. To go on:\n    {again(context, folder).removesuffix(' --resume')}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bentpipe.commands.options import Failed, Interrupted, again, cluster_option, scenario_options
+from bentpipe.commands.options import Failed, Interrupted, cluster_option, kept, scenario_options
 
 if TYPE_CHECKING:
     from bentpipe.tune_result import TuneResult
@@ -150,10 +150,10 @@ def tune(
             )
     except KeyboardInterrupt:
         bar.close()
-        raise Interrupted(_kept(context, folder)) from None
+        raise Interrupted(kept(context, folder)) from None
     except OSError as error:
         bar.close()
-        raise Failed(f"{folder}: {error.strerror or error}\n{_kept(context, folder)}") from None
+        raise Failed(f"{folder}: {error.strerror or error}\n{kept(context, folder)}") from None
     finally:
         bar.close()
     if form == "json":
@@ -161,6 +161,9 @@ def tune(
     else:
         _show(result)
     err.print(f"Result: {folder}", markup=False)
+    if result.winner is None:
+        first = result.found["trials"][0]
+        raise Failed(f"no trial came to its end; the first is {first['outcome']}: {first['note']}")
     failed = [each for each in result.found["trials"] if each["outcome"] == "failed"]
     if failed:
         raise Failed(
@@ -169,15 +172,10 @@ def tune(
         )
 
 
-def _kept(context: click.Context, folder: Path) -> str:
-    """Say that nothing is lost, and the command that goes on."""
-    return f"what is finished is kept. To go on:\n    {again(context, folder).removesuffix(' --resume')}"
-
-
 def _show(result: "TuneResult") -> None:
     from bentpipe import console
     from bentpipe.store import REPORT
-    from bentpipe.tune_result import BEST, TRIALS
+    from bentpipe.tune_result import BEST, TRIALS, difference
     from bentpipe.wording import likelihood, measured, plural
 
     out = console.stdout()
@@ -207,11 +205,6 @@ def _show(result: "TuneResult") -> None:
     for row in found["figures"]:
         name = f"trial {row['setting']}" if row["setting"].isdigit() else row["setting"]
         searched = "–" if row["searched"] is None else f"{row['searched']:.4g}"
-        against = {
-            "mean": row["difference"],
-            "ci95": row["difference_ci95"],
-            "method": None,
-        }
         cells.append(
             [
                 row["metric"],
@@ -219,7 +212,7 @@ def _show(result: "TuneResult") -> None:
                 searched,
                 measured(row),
                 str(row["runs"]),
-                measured(against),
+                difference(row),
                 likelihood(row["p_holm"]),
             ]
         )
