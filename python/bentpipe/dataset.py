@@ -277,6 +277,9 @@ def _read(folder: Path, parts: Sequence[Path], keys: tuple[str, ...]) -> pl.Data
 def _part(path: Path) -> pl.DataFrame:
     # Polars takes the setting 007 for a number, and what is above the dataset for partitions too.
     table = pl.read_parquet(path, hive_partitioning=False)
+    # What an earlier version did not measure has no value.
+    later = [name for name in _METRIC_NAMES if name not in table.columns]
+    table = table.with_columns(pl.lit(None, pl.Float64).alias(name) for name in later)
     if "setting" in table.columns:
         return table
     return table.with_columns(setting=pl.lit(unquote(path.parent.name.removeprefix(_SETTING))))

@@ -157,7 +157,7 @@ class _Book:
         metrics: Sequence[str],
         width: Width,
     ) -> None:
-        self.frame = frame
+        self.newest = result.newest(frame)
         self.metrics = metrics
         self.width: Width = width
         self.alone = width != "container"
@@ -402,7 +402,7 @@ class _Book:
 
     def _main_effect(self, axis: Axis, metric: Metric) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
-        known = self.frame.drop_nulls(metric.name)
+        known = self.newest.drop_nulls(metric.name)
         for name in self.settings:
             part = known.filter(pl.col("setting") == name)
             # Only seeds of which all points have a value: else some points would weigh more.

@@ -124,7 +124,7 @@ def _warnings(
         )
     if others := result.of_other_builds():
         lines.append(
-            f"{plural(others, 'run')} come from another build of Bentpipe; no mean is over two builds."
+            f"{plural(others, 'run')} come from another build of Bentpipe; no mean at a point is over two."
         )
     if max((row["runs"] for row in rows), default=0) == 1:
         lines.append("One run at each point: there are no intervals, and differences may be chance.")

@@ -142,16 +142,23 @@ class SweepResult:
         ]
         return pl.DataFrame(rows, schema={**dict.fromkeys(self.factors, pl.String), **_DIFFERENCES})
 
+    def newest(self, table: pl.DataFrame) -> pl.DataFrame:
+        """Return the runs of `frame` that means are over.
+
+        At each place, a setting at a point, these are those of the build that simulated last, if it has any.
+        """
+        ours = pl.col("core") == self.manifest["core"]["sha256"]
+        return table.filter(ours | ~ours.any().over("setting", *self.factors))
+
     def _groups(self, table: pl.DataFrame, *keys: str) -> Iterator[tuple[tuple[str, ...], pl.DataFrame]]:
-        """Yield each place with its runs: those of the build that simulated last, where it has any there."""
-        latest = self.manifest["core"]["sha256"]
+        """Yield each place with its runs, see `newest`."""
+        known = self.newest(table)
         parts: Iterator[tuple[tuple[Any, ...], pl.DataFrame]] = (
-            iter(table.group_by(*keys, maintain_order=True)) if keys else iter([((), table)])
+            iter(known.group_by(*keys, maintain_order=True)) if keys else iter([((), known)])
         )
         for place, part in parts:
             if not part.is_empty():
-                newest = part.filter(pl.col("core") == latest)
-                yield tuple(map(str, place)), part if newest.is_empty() else newest
+                yield tuple(map(str, place)), part
 
     def report(self, path: str | Path | None = None) -> Path:
         """Write the report as one HTML file that opens offline; return its path.

@@ -149,6 +149,25 @@ def test_a_seed_that_some_points_lack_moves_no_main_effect(tmp_path: Path) -> No
     assert [each["mean"] for each in points(specs[0])] == pytest.approx([2.5, 4.3])
 
 
+def test_runs_of_an_older_build_are_in_no_main_effect(tmp_path: Path) -> None:
+    vary = {
+        "gateway.aqm.w_q": [0.02, 0.2],
+        "gateway.aqm.max_p": [0.1, 0.5],
+        "gateway.pep.delay": ["0 ms", "4 ms"],
+    }
+    result = swept(tmp_path / "s", vary, settings=["red"])
+    (part,) = (tmp_path / "s" / "data").rglob("*.parquet")
+    older = pl.col("seed") > 1
+    changed = pl.read_parquet(part).with_columns(
+        core=pl.when(older).then(pl.lit("older")).otherwise("core"),
+        queue_mean=pl.col("queue_mean") + pl.when(older).then(100).otherwise(0),
+    )
+    changed.write_parquet(part)
+    _, specs = drawn(result)
+    # Seed 1 alone is of this build.
+    assert [each["mean"] for each in points(specs[0])] == pytest.approx([1.5, 3.3])
+
+
 def test_a_sample_is_drawn_as_points(tmp_path: Path) -> None:
     vary = {"gateway.aqm.w_q": "0.01:0.1:log:2", "gateway.aqm.max_p": "0.1:0.9:2"}
     figure, specs = drawn(swept(tmp_path / "s", vary, settings=["red"], design="lhs", count=5))

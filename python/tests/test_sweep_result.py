@@ -255,6 +255,15 @@ def test_a_file_that_the_system_refuses_to_grow_is_one_message(tmp_path: Path) -
     assert json.loads((tmp_path / "s" / "manifest.json").read_text())["status"] == "incomplete"
 
 
+def test_a_dataset_with_fewer_metrics_is_read(tmp_path: Path) -> None:
+    result = execute(plan_of(DELAYS[:1]), tmp_path / "s")
+    part = next((tmp_path / "s" / "data").rglob("*.parquet"))
+    pl.read_parquet(part).drop("jain_index").write_parquet(part)
+    rows = {row["metric"]: row for row in result.rows(["jain_index", "utilization"])}
+    assert rows["jain_index"]["mean"] is None
+    assert rows["utilization"]["runs"] == 2
+
+
 def test_a_dataset_that_is_damaged_is_one_message(tmp_path: Path) -> None:
     folder = tmp_path / "s"
     execute(plan_of(DELAYS[:1]), folder)
