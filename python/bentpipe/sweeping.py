@@ -58,6 +58,10 @@ class Sweep:
     """What the table and the report show."""
     title: str = ""
     description: str = ""
+    warnings: list[str] = field(default_factory=list)
+    """What is allowed but most likely not meant."""
+    left_out: list[str] = field(default_factory=list)
+    """Why settings were left out that `all` stands for."""
     base: str = ""
     """SHA-256 of the scenario with its overrides, at no point and under no setting."""
 
@@ -94,14 +98,17 @@ class Sweep:
         names = list(base.settings if settings is None else settings)
         seeds: list[int] = []
         cells: dict[tuple[str, str], tuple[tuple[str, ...], str, _core.Scenario, str]] = {}
+        warnings, left_out = dict[str, None](), dict[str, None]()
         for point in chosen:
             changes = [f"{each.key}={value}" for each, value in zip(factors, point, strict=True)]
             loaded = load(scenario, [*overrides, *changes])
             plan = make_plan(loaded, settings=names or None, runs=runs, seed=seed)
             seeds = list(plan.seeds)
+            left_out |= dict.fromkeys(plan.left_out)
             for each in plan.settings:
                 if each.algorithm is not None:
                     raise UsageError(f"setting {each.name}: written in Python; a sweep allows the others")
+                warnings |= dict.fromkeys(each.scenario.warnings)
                 # A factor that a setting does not know makes no difference to it: one run stands for all.
                 cells[each.name, f"{point} {each.digest}"] = (point, each.name, each.scenario, each.digest)
         if len(cells) * len(seeds) > MOST_RUNS:
@@ -122,6 +129,8 @@ class Sweep:
             shown,
             f"Sweep: {base.title or base.name}",
             "",
+            list(warnings),
+            list(left_out),
             hashlib.sha256(known.encode()).hexdigest(),
         )
 

@@ -77,6 +77,8 @@ def test_a_sobol_sequence_is_balanced() -> None:
     named = points(factors_from(["a=0:1:2", "b=w,x,y,z"]), "sobol", 64, seed=1)
     assert Counter(b for _, b in named) == dict.fromkeys("wxyz", 16)
     assert len(points(factors_from(["a=0:1:2"]), "sobol", 5)) == 5
+    # Scrambled by the seed.
+    assert found != points(factors_from(["a=0:1:2", "b=0:1:2"]), "sobol", 64, seed=2)
 
 
 @pytest.mark.parametrize(

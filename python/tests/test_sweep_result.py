@@ -105,6 +105,16 @@ def test_other_scenarios_do_not_get_into_one_mean(swept: SweepResult) -> None:
             out=swept.folder,
         )
     assert swept.frame().equals(before)
+    # A setting's own table is not in the scenario as it is.
+    with pytest.raises(UsageError, match="other overrides"):
+        bp.sweep(
+            "small-gateway",
+            {"gateway.pep.delay": DELAYS},
+            settings=["mine"],
+            runs=1,
+            set=SHORT | {"setting.mine": {"algorithm": "red"}},
+            out=swept.folder,
+        )
 
 
 class _Failing(Threads):

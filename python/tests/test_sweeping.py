@@ -150,6 +150,24 @@ def test_what_one_run_stands_for_is_renewed_with_it(tmp_path: Path) -> None:
     assert result.of_other_builds() == 0
 
 
+def test_what_is_most_likely_not_meant_is_told_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["sweep", "byun-generic", "--duration", "1 s", "--set", "run.warmup=1 s", "--runs", "1"]
+    words += [
+        "--settings",
+        "red,blue",
+        "--vary",
+        "run.sample_interval=0.1 s,0.2 s",
+        "--out",
+        str(tmp_path / "s"),
+    ]
+    with pytest.raises(SystemExit):
+        cli.main(words)
+    told = capsys.readouterr().err
+    assert told.count("warning: traffic.connections.ramp: the last transfer starts after the warm-up") == 1
+
+
 @pytest.mark.parametrize("key", ["run.seed", "run.runs", "run.settings"])
 def test_seeds_and_runs_are_no_factors(tmp_path: Path, key: str) -> None:
     with pytest.raises(UsageError, match=f"--vary {key}: is the same at all points.*allowed: --seed"):
@@ -303,6 +321,16 @@ def test_seeds_go_on_from_zero_at_the_end_of_64_bits(tmp_path: Path) -> None:
     result = added(tmp_path / "s", workers, most=4, seed=2**64 - 2)
     assert workers.seeds == [2**64 - 2, 2**64 - 1, 0, 1]
     assert sorted(result.frame()["seed"]) == [0, 1, 2**64 - 2, 2**64 - 1]
+
+
+def test_runs_of_another_build_are_simulated_again(tmp_path: Path) -> None:
+    added(tmp_path / "s", _Values(lambda _: 1.0))
+    (part,) = (tmp_path / "s" / "data").rglob("*.parquet")
+    pl.read_parquet(part).with_columns(core=pl.lit("another build")).write_parquet(part)
+    workers = _Values(lambda _: 2.0)
+    result = added(tmp_path / "s", workers)
+    assert workers.seeds == [1, 2]
+    assert result.frame()["utilization"].to_list() == [2.0, 2.0]
 
 
 def test_progress_counts_on_when_runs_are_added(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import polars as pl
 import pytest
 from click.testing import CliRunner
 
-from bentpipe import TuneResult, _core, open_tune
+from bentpipe import TuneResult, _core, open_tune, tuning
 from bentpipe.cli import cli
 from bentpipe.commands.options import Failed
 from bentpipe.dataset import Run
@@ -372,6 +372,7 @@ def test_the_rank_rule_on_a_grid_and_the_best_run_again(tmp_path: Path) -> None:
     assert len(result.found["again"]) == 3
     seeds = [run[2] for run in workers.runs]
     again, fresh = set(result.found["seeds_again"]), set(result.found["seeds_fresh"])
+    assert (len(again), len(fresh)) == (3, 3)
     assert not again & fresh
     assert not (again | fresh) & set(result.found["seeds"])
     assert set(seeds) == again | fresh | set(result.found["seeds"])
@@ -486,7 +487,7 @@ def test_what_a_killed_process_has_left_is_repeated(tmp_path: Path) -> None:
     assert result.found["trials"] == known(tmp_path / "alone", **SHARED).found["trials"]
 
 
-def test_going_on_with_something_else_is_refused(tmp_path: Path) -> None:
+def test_going_on_with_something_else_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     known(tmp_path / "a", trials=2, runs=1, fresh=2)
     refused: list[tuple[dict[str, Any], str]] = [
         ({"runs": 2}, "has not the same seeds: found 1, 1, wanted 1, 2; allowed: the same, or another"),
@@ -494,6 +495,7 @@ def test_going_on_with_something_else_is_refused(tmp_path: Path) -> None:
         ({"generation": 5}, "the same generation: found 10, wanted 5"),
         ({"vary": ("w_q=0.001:0.05:log", "max_p=0.1:1")}, "the same space: found"),
         ({"sampler": "random"}, "the same sampler: found tpe, wanted random"),
+        ({"fix": (*FIX[:-1], "bytes=true")}, "the same fixed: found"),
     ]
     for options, message in refused:
         with pytest.raises(UsageError, match=re.escape(message)):
@@ -501,6 +503,9 @@ def test_going_on_with_something_else_is_refused(tmp_path: Path) -> None:
     storage = str(tmp_path / "a" / "study.journal")
     with pytest.raises(UsageError, match="the same scenario: found"):
         known(tmp_path / "b", trials=2, runs=1, fresh=2, storage=storage, set={"run.duration": "20 s"})
+    monkeypatch.setattr(tuning, "build_digest", lambda: "another")
+    with pytest.raises(UsageError, match=r"the same core: found .*, wanted another"):
+        known(tmp_path / "a", trials=2, runs=1, fresh=2)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,8 @@ from bentpipe.errors import ClusterError
 
 _MOST_ROWS = 1000
 """Rows of the table that a terminal is shown."""
+_MOST_WARNINGS = 10
+"""Warnings that it is shown: each point may have its own."""
 
 
 @click.command(short_help="Simulate many points of a scenario.")
@@ -118,6 +120,10 @@ def sweep(
     plan = asked.plan()
     shown = plan.metrics
     folder = out if out is not None else default_folder(f"{asked.name}-sweep")
+    for warning in plan.warnings[:_MOST_WARNINGS]:
+        console.stderr().print(f"warning: {warning}", markup=False)
+    for reason in plan.left_out:
+        console.stderr().print(f"left out: {reason}", markup=False)
     bar = console.Rate(console.stderr(), open_end=precision is not None)
     try:
         with closing(workers_from(jobs, cluster)) as workers:

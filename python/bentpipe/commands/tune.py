@@ -136,6 +136,8 @@ def tune(
     plan = tuning.Tuning.plan(scenario, aqm, metrics, overrides=changes, **options)
     folder = out if out is not None else default_folder(f"{Path(plan.scenario).stem}-tune-{slug(aqm, ())}")
     err = console.stderr()
+    for warning in plan.space.as_given().warnings:
+        err.print(f"warning: {warning}", markup=False)
     bar = console.Rate(err)
     try:
         with closing(workers_from(jobs, cluster)) as workers:
