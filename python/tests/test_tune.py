@@ -370,6 +370,7 @@ def test_the_rank_rule_on_a_grid_and_the_best_run_again(tmp_path: Path) -> None:
     assert order[0]["total"] == 2**1 + 2**1
     assert result.found["again"][0]["trial"] == result.found["winner"] == 4
     assert len(result.found["again"]) == 3
+    assert result.frame().filter("winner")["trial"].to_list() == [4]
     seeds = [run[2] for run in workers.runs]
     again, fresh = set(result.found["seeds_again"]), set(result.found["seeds_fresh"])
     assert (len(again), len(fresh)) == (3, 3)
@@ -597,4 +598,6 @@ def test_a_plan_needs_no_run_to_be_checked() -> None:
     plan = Tuning.plan("byun2007-gateway", "red", TWO, runs=5)
     assert (plan.trials, plan.looks, plan.seeds) == (100, 5 - FEWEST, [1, 2, 3, 4, 5])
     assert set(plan.references()) == {"defaults", "scenario's own"}
+    # Where the scenario has the defaults, they are simulated once.
+    assert set(Tuning.plan("small-gateway", "red", TWO).references()) == {"defaults"}
     assert plan.references()["scenario's own"].point[:4] == ("60", "120", "0.1", "0.7")
