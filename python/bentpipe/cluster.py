@@ -21,7 +21,7 @@ from bentpipe import _core, remote
 from bentpipe.dataset import Run
 from bentpipe.errors import ClusterError, SimulationError, UsageError
 from bentpipe.local_workers import LocalWorkers
-from bentpipe.store import core_digest
+from bentpipe.store import build_digest
 from bentpipe.workers import Outcome
 
 if TYPE_CHECKING:
@@ -198,13 +198,13 @@ def _fault(about: dict[str, Any] | Exception) -> str | None:
     """Return why a worker cannot take part."""
     if isinstance(about, Exception):
         return f"Bentpipe cannot be used there: {about}"
-    here = _core.__version__, core_digest()
-    there = about["version"], about["core"]
+    here = _core.__version__, build_digest()
+    there = about["version"], about["build"]
     if there == here:
         return None
     return (
-        f"found Bentpipe {there[0]} with a core of SHA-256 {there[1][:12]};"
-        f" allowed: the same as here, {here[0]} with {here[1][:12]}"
+        f"found Bentpipe {there[0]} of build {there[1][:12]};"
+        f" allowed: the same as here, {here[0]} of build {here[1][:12]}"
     )
 
 
@@ -344,14 +344,13 @@ class _Sweep:
         """Give out again what a worker has not finished; yield the runs that have ended too many."""
         self.there.discard(address)
         worker = self.workers.pop(address, None)
-        for position, chunk in enumerate(list(worker.chunks) if worker else ()):
+        for chunk in list(worker.chunks) if worker else ():
             left = list(chunk.left.values())
-            under_way = position < chunk.worker.threads
             self._close(chunk)
-            if expected or not under_way:
+            if expected:
                 self.again.extendleft(reversed(left))
             elif len(chunk.runs) > 1:
-                # Results may have been lost on their way: it need not be the first.
+                # Results may have been lost on their way, even all of a list: any that is left may be it.
                 self.suspects.extend(left)
             else:
                 for run in left:

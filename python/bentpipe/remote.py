@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from bentpipe import _core
 from bentpipe.errors import Cancelled, ScenarioError, SimulationError, UsageError
 from bentpipe.metrics import METRICS
-from bentpipe.store import core_digest
+from bentpipe.store import build_digest
 from bentpipe.workers import Outcome, measure
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def admit(dask_worker: "Worker") -> dict[str, Any]:
         "name": str(dask_worker.name),
         "threads": dask_worker.state.nthreads,
         "version": _core.__version__,
-        "core": core_digest(),
+        "build": build_digest(),
     }
 
 

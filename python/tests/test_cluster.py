@@ -51,7 +51,7 @@ remote.measure = spied
 OTHER_BUILD = """
 from bentpipe import remote
 
-remote.core_digest = lambda: "0" * 64
+remote.build_digest = lambda: "0" * 64
 """
 
 
@@ -385,7 +385,7 @@ def test_a_cluster_that_cannot_be_used_is_one_message(
     processes.wait(2)
     with pytest.raises(
         UsageError,
-        match=r"worker tcp://.*: found Bentpipe \S+ with a core of SHA-256 000000000000; allowed: the same as"
+        match=r"worker tcp://.*: found Bentpipe \S+ of build 000000000000; allowed: the same as"
         r" here, .* \(1 of 2 workers cannot take part\)",
     ):
         Cluster(processes.address)
