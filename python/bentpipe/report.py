@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import altair as alt
-import vl_convert
 
 from bentpipe import files
 from bentpipe.errors import UsageError
@@ -123,6 +122,9 @@ def picture(figure: Figure, form: str = "svg") -> bytes:
 
 
 def _draw(spec: dict[str, Any], form: str) -> bytes:
+    # Only files need it, and 9 MB.
+    import vl_convert
+
     if form == "svg":
         return vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE).encode()
     if form == "png":
