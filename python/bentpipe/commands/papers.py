@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from bentpipe.commands.options import Failed, Interrupted, again
+from bentpipe.commands.options import Failed, Interrupted, kept
 
 
 @click.command(short_help="Repeat a paper's experiments and judge its claims.")
@@ -67,8 +67,7 @@ def reproduce(
         )
     except KeyboardInterrupt:
         bar.close()
-        text = again(context, out).removesuffix(" --resume")
-        raise Interrupted(f"what is finished is kept. To go on:\n    {text}") from None
+        raise Interrupted(kept(context, out)) from None
     except OSError as error:
         raise Failed(f"{error.filename or out}: {error.strerror or error}") from None
     finally:
