@@ -60,7 +60,7 @@ check-python: $(VENV)/.dev
 test-python: $(CORE) $(VENV)/.dev
 	@command -v chromium >/dev/null || { $(call debian,chromium,the report's test opens it in a browser); }
 	@command -v tshark >/dev/null || { $(call debian,tshark,the captures' test reads them with Wireshark); }
-	$(BIN)/pytest
+	$(BIN)/pytest -n logical --dist loadfile
 
 kernel: $(CORE) $(VENV)/.dev ## compare our TCP with the TCP of this machine's kernel, as root: four minutes
 	$(BIN)/python python/tests/kernel/compare.py
