@@ -3,8 +3,8 @@
 import csv
 import hashlib
 import json
-import re
 import math
+import re
 import shutil
 import subprocess
 import sys
