@@ -14,6 +14,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("model", &["units", "queue", "scenario"]),
     ("sim", &["units", "queue", "channel", "gateway", "transport", "scenario", "traffic"]),
     ("capture", &["units", "transport", "scenario", "sim"]),
+    ("live", &["units", "queue", "scenario", "gateway"]),
+    ("lab", &["units", "scenario", "channel", "traffic", "live"]),
     ("python", &["units", "queue", "scenario", "model", "sim", "capture"]),
 ];
 
