@@ -17,8 +17,11 @@
 //! closed; of those that nobody announces, such as datagrams', the ones heard of within 3 to 4 s, which open with
 //! their first packet.
 //!
+//! Which of the two the dissertation had is not known. Against its chapter 5, `window` is the nearer one in how many
+//! times AVQRED's drops it drops, `lifetime` in the drops and in how much connections differ (docs/reproduction.md).
+//!
 //! *In a satellite gateway:* the choice where connections ought to have alike shares and the gateway knows them, as
-//! one that splits TCP does. It stands ahead of the PEP like AVQRED, drops 1.4 times as much as that on the 2007
+//! one that splits TCP does. It stands ahead of the PEP like AVQRED, drops half as much again as that on the 2007
 //! gateway for its fairness, and needs 64 to 128 bytes of memory for each flow. A user with many connections has as
 //! many shares, unless a flow is a user there.
 
@@ -66,7 +69,10 @@ const PARAMS: &[Param] = &[
         "Whether a flow's rate is that of its arrivals in the last 3 s, or of all that was accepted since it opened",
     )
     .symbol("r_f")
-    .origin("the nearest to [B07] chapter 5's drops and deviations of throughput")
+    .origin(
+        "a choice, for the printed equation is lost: of the two it is nearer to [B07] Table 5.1's drops over AVQRED's; \
+         lifetime is nearer to PFAVQRED's own drops and to Table 5.2",
+    )
     .tune(Tune::Each),
 ];
 
