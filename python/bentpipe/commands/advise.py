@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bentpipe.commands.options import Failed, Interrupted, again, cluster_option, scenario_options
+from bentpipe.commands.options import (
+    Failed,
+    Interrupted,
+    again,
+    cluster_option,
+    format_option,
+    jobs_option,
+    scenario_options,
+)
 
 if TYPE_CHECKING:
     from bentpipe.advising import Advice
@@ -36,7 +44,7 @@ if TYPE_CHECKING:
 @click.option("--search-runs", type=int, metavar="N", help="Seeds of each point; default: 2.")
 @click.option("--runs", type=int, metavar="N", help="Fresh seeds that decide; default: 10.")
 @click.option("--seed", type=int, metavar="N", help="First seed of the search; default: the scenario's.")
-@click.option("--jobs", type=int, metavar="N", help="Runs at a time; default: one per core.")
+@jobs_option
 @cluster_option
 @click.option(
     "--out",
@@ -45,9 +53,7 @@ if TYPE_CHECKING:
     help="Folder of the advice; what is there already is not simulated again."
     " Default: results/SCENARIO-advise-DATE-TIME.",
 )
-@click.option(
-    "--format", "form", type=click.Choice(["table", "json"]), default="table", help="json: for programs."
-)
+@format_option
 @click.pass_context
 def advise(
     context: click.Context,

@@ -6,12 +6,7 @@ from pathlib import Path
 import click
 
 from bentpipe import _core
-from bentpipe.commands.options import (
-    check_counts,
-    load_scenario,
-    resumable,
-    scenario_options,
-)
+from bentpipe.commands.options import check_counts, jobs_option, load_scenario, resumable, scenario_options
 from bentpipe.errors import ModelError
 
 
@@ -334,7 +329,7 @@ def _solve_markov(
 )
 @click.option("--runs", type=int, metavar="N", help="Runs per setting; default: the scenario's.")
 @click.option("--seed", type=int, metavar="N", help="Seed of the first run; the next ones count on.")
-@click.option("--jobs", type=int, metavar="N", help="Runs at a time; default: one per core.")
+@jobs_option
 @click.option(
     "--out",
     type=click.Path(path_type=Path),

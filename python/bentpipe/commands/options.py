@@ -28,6 +28,13 @@ class Failed(Exception):  # noqa: N818
     """Something outside Bentpipe failed while simulating, for example the disk is full."""
 
 
+jobs_option = click.option("--jobs", type=int, metavar="N", help="Runs at a time; default: one per core.")
+
+format_option = click.option(
+    "--format", "form", type=click.Choice(["table", "json"]), default="table", help="json: for programs."
+)
+
+
 def scenario_options(function: Function) -> Function:
     """Add the options that say how a scenario is read."""
     for option in (
@@ -102,7 +109,7 @@ def run_options(function: Function) -> Function:
             metavar="DIR",
             help="Folder of the result; default: results/SCENARIO-DATE-TIME.",
         ),
-        click.option("--jobs", type=int, metavar="N", help="Runs at a time; default: one per core."),
+        jobs_option,
         click.option("--seed", type=int, metavar="N", help="Seed of the first run; the next ones count on."),
     ):
         function = option(function)

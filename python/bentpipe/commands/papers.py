@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from bentpipe.commands.options import Failed, Interrupted, kept
+from bentpipe.commands.options import Failed, Interrupted, jobs_option, kept
 
 
 @click.command(short_help="Repeat a paper's experiments and judge its claims.")
@@ -17,7 +17,7 @@ from bentpipe.commands.options import Failed, Interrupted, kept
     multiple=True,
     help="Only this table, claim or figure of the papers; may be repeated.",
 )
-@click.option("--jobs", type=int, metavar="N", help="Runs at a time; default: one per core.")
+@jobs_option
 @click.option(
     "--out",
     type=click.Path(path_type=Path),

@@ -7,11 +7,7 @@ from typing import Any
 import click
 
 from bentpipe import _core
-from bentpipe.commands.options import (
-    load_scenario,
-    look_here,
-    scenario_options,
-)
+from bentpipe.commands.options import format_option, jobs_option, load_scenario, look_here, scenario_options
 from bentpipe.errors import UsageError
 
 
@@ -21,9 +17,7 @@ from bentpipe.errors import UsageError
     type=click.Choice(["aqms", "schedulers", "markings", "transports", "traffic", "scenarios", "sweeps"]),
 )
 @click.option("--parameters", is_flag=True, help="Also every parameter and preset; not with scenarios.")
-@click.option(
-    "--format", "form", type=click.Choice(["table", "json"]), default="table", help="json: for programs."
-)
+@format_option
 def list_(what: str, *, parameters: bool, form: str) -> None:
     """List what a scenario can use, or the scenarios and sweep files that come with Bentpipe.
 
@@ -159,9 +153,7 @@ def _sweeps() -> list[dict[str, Any]]:
 @click.argument("scenario")
 @scenario_options
 @click.option("--setting", metavar="NAME", help="Under this setting instead of the scenario's own AQM.")
-@click.option(
-    "--format", "form", type=click.Choice(["table", "json"]), default="table", help="json: for programs."
-)
+@format_option
 def show(
     scenario: str, overrides: tuple[str, ...], duration: str | None, setting: str | None, form: str
 ) -> None:
@@ -271,7 +263,7 @@ def report(result: Path, figures: Path | None, formats: str, *, force: bool) -> 
     help="Only experiments whose name contains this; may be repeated.",
 )
 @click.option("--seeds", type=int, default=5, show_default=True, metavar="N", help="Runs per experiment.")
-@click.option("--jobs", type=int, metavar="N", help="Runs at a time; default: one per core.")
+@jobs_option
 @click.option(
     "--format",
     "form",

@@ -6,7 +6,15 @@ from pathlib import Path
 
 import click
 
-from bentpipe.commands.options import Failed, Interrupted, cluster_option, kept, scenario_options
+from bentpipe.commands.options import (
+    Failed,
+    Interrupted,
+    cluster_option,
+    format_option,
+    jobs_option,
+    kept,
+    scenario_options,
+)
 from bentpipe.errors import ClusterError
 
 _MOST_ROWS = 1000
@@ -46,7 +54,7 @@ _MOST_WARNINGS = 10
     help="Add runs until the 95 % interval of the first --metric is this narrow, for example 2%.",
 )
 @click.option("--max-runs", type=int, metavar="N", help="With --until-ci, runs at most; default: 100.")
-@click.option("--jobs", type=int, metavar="N", help="Runs at a time; default: one per core.")
+@jobs_option
 @cluster_option
 @click.option(
     "--out",
@@ -55,9 +63,7 @@ _MOST_WARNINGS = 10
     help="Folder of the dataset; one that is there is gone on with."
     " Default: results/SCENARIO-sweep-DATE-TIME.",
 )
-@click.option(
-    "--format", "form", type=click.Choice(["table", "json"]), default="table", help="json: for programs."
-)
+@format_option
 @click.pass_context
 def sweep(
     context: click.Context,

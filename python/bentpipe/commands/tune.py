@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bentpipe.commands.options import Failed, Interrupted, cluster_option, kept, scenario_options
+from bentpipe.commands.options import (
+    Failed,
+    Interrupted,
+    cluster_option,
+    format_option,
+    jobs_option,
+    kept,
+    scenario_options,
+)
 
 if TYPE_CHECKING:
     from bentpipe.tune_result import TuneResult
@@ -78,7 +86,7 @@ _SHOWN = 12
     metavar="N",
     help="Runs of the winner with seeds that the search has not seen.",
 )
-@click.option("--jobs", type=int, metavar="N", help="Runs at a time; default: one per core.")
+@jobs_option
 @cluster_option
 @click.option(
     "--storage",
@@ -94,9 +102,7 @@ _SHOWN = 12
     help="Folder of the result; a search that is there is gone on with."
     " Default: results/SCENARIO-tune-AQM-DATE-TIME.",
 )
-@click.option(
-    "--format", "form", type=click.Choice(["table", "json"]), default="table", help="json: for programs."
-)
+@format_option
 @click.pass_context
 def tune(
     context: click.Context,
