@@ -14,17 +14,10 @@ from typing import Any
 from bentpipe import _core
 from bentpipe.errors import ScenarioError, UsageError
 from bentpipe.plan import load
-from bentpipe.wording import number_of
+from bentpipe.wording import UNITS, number_of
 
 __all__ = ["Parameter", "Space", "written"]
 
-_SCALES = {
-    "": 1.0,
-    "packets": 1.0,
-}
-_SCALES |= {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
-_SCALES |= {"B": 1.0, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}
-_SCALES |= {"bps": 1.0, "kbps": 1e3, "Mbps": 1e6, "Gbps": 1e9}
 _UNITS = {"s": "s", "B": "B", "bit/s": "kbps"}
 """How a scenario writes the registry's units, which it wants to see; packets and shares are bare numbers."""
 _IN_ORDER = (("min_th", "max_th"), ("min_capacity", "max_capacity"), ("u_low", "u_high"))
@@ -35,6 +28,11 @@ _LEVELS = {1: 11, 2: 5}
 """Values of each parameter in a grid of so many; three of each in one of three."""
 _GRID = 3
 _ALLOWED = "a range as 0.01:0.2 or 0.01:0.2:log, or a list as 0.1,0.5"
+
+
+def _size(unit: str) -> float:
+    """Return how many base units a unit is."""
+    return UNITS.get(unit, ("", 1.0))[1]
 
 
 def written(value: float) -> str:
@@ -84,7 +82,7 @@ class Parameter:
     @property
     def scale(self) -> float:
         """How many base units its unit is."""
-        return _SCALES.get(self.unit, 1.0)
+        return _size(self.unit)
 
     def grid(self, levels: int) -> list[str]:
         """Return so many values of the range, evenly spaced and off its ends, or the whole list."""
@@ -229,7 +227,7 @@ class Space:
     def _number(self, name: str) -> float:
         """Return the value of a parameter that is not searched, in base units."""
         found = number_of(self.fixed(name))
-        return found[0] * _SCALES.get(found[1], 1.0) if found else 0.0
+        return found[0] * _size(found[1]) if found else 0.0
 
     def fixed(self, name: str) -> str:
         """Return the value of a parameter that is not searched."""

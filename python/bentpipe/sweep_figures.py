@@ -12,7 +12,7 @@ from bentpipe.figures import INK, PALETTE, Drawing, Figure, Panel, Width
 from bentpipe.metrics import Metric
 from bentpipe.statistics import summarise
 from bentpipe.sweep_result import SweepResult, check_metrics
-from bentpipe.wording import brief, number_of, plural
+from bentpipe.wording import brief, convert, number_of, plural
 
 __all__ = ["Axis", "axes", "figures", "setting_colours"]
 
@@ -20,13 +20,6 @@ Kind = Literal["none", "lines", "maps", "effects", "points"]
 
 _DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
 _NONE = "#d9dee4"
-_TIMES = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
-_RATES = {"bps": 1.0, "kbps": 1e3, "Mbps": 1e6, "Gbps": 1e9}
-_UNITS = {
-    **{unit: ("time", size) for unit, size in _TIMES.items()},
-    **{unit: ("rate", size) for unit, size in _RATES.items()},
-}
-"""Units that one list of values may mix, as scenario files write them."""
 _FAR = 20.0
 """Means whose ends are so many times apart are drawn on a logarithmic axis."""
 _FEW = 4
@@ -84,14 +77,6 @@ class Axis:
         return self.labels[value] if self.numbers is None else self.numbers[value]
 
 
-def _converted(value: float, unit: str, to: str) -> float | None:
-    if unit == to:
-        return value
-    if unit not in _UNITS or to not in _UNITS or _UNITS[unit][0] != _UNITS[to][0]:
-        return None
-    return value * _UNITS[unit][1] / _UNITS[to][1]
-
-
 def _decades(least: float, most: float) -> list[float]:
     """Return ticks of a logarithmic axis: 1, 2 and 5 of each decade, or of many decades 1 alone."""
     low, high = math.floor(math.log10(least)), math.ceil(math.log10(most))
@@ -112,7 +97,7 @@ def _axis(key: str, values: Sequence[str], *, log: bool | None) -> Axis:
     unit = max(units, key=units.count, default="")
     numbers: dict[str, float] = {}
     for value, each in found.items():
-        number = None if each is None else _converted(*each, unit)
+        number = None if each is None else convert(*each, unit)
         if number is not None:
             numbers[value] = number
     if len(numbers) < len(found):

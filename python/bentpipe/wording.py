@@ -24,16 +24,21 @@ __all__ = [
     "spread",
 ]
 
-_SCALES = {
-    "bit/s": ("rate", 1.0),
-    "kbit/s": ("rate", 1e3),
-    "Mbit/s": ("rate", 1e6),
-    "Gbit/s": ("rate", 1e9),
-    "s": ("time", 1.0),
-    "ms": ("time", 1e-3),
-    "%": ("share", 0.01),
+UNITS: dict[str, tuple[str, float]] = {
     "": ("share", 1.0),
+    "%": ("share", 0.01),
+    **{
+        unit: ("rate", size)
+        for unit, size in {"bit/s": 1.0, "kbit/s": 1e3, "Mbit/s": 1e6, "Gbit/s": 1e9}.items()
+    },
+    **{unit + "bit/s": ("rate", size) for unit, size in {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}.items()},
+    **{unit + "bps": ("rate", size) for unit, size in {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}.items()},
+    **{unit: ("time", size) for unit, size in {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}.items()},
+    **{unit: ("time", size) for unit, size in {"min": 60.0, "h": 3600.0}.items()},
+    **{unit: ("length", size) for unit, size in {"B": 1.0, "KB": 1e3, "MB": 1e6, "GB": 1e9}.items()},
+    **{unit: ("length", size) for unit, size in {"KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}.items()},
 }
+"""What a unit measures, and how many of that it is, as results and scenario files write it."""
 
 _NUMBER = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*([^\d\s].*?)?\s*")
 
@@ -122,11 +127,11 @@ def as_printed(found: Mapping[str, Any] | None) -> str:
 
 
 def convert(value: float, unit: str, to: str) -> float | None:
-    """Convert between units of rate, time or share; None if they do not measure the same."""
+    """Convert between units; None if they do not measure the same."""
     if unit == to:
         return value
-    kind, scale = _SCALES.get(unit, (unit, 1.0))
-    other, target = _SCALES.get(to, (to, 1.0))
+    kind, scale = UNITS.get(unit, (unit, 1.0))
+    other, target = UNITS.get(to, (to, 1.0))
     return value * scale / target if kind == other else None
 
 
