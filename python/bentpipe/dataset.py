@@ -4,7 +4,6 @@ A run is known by what determines it (the scenario's digest, the seed, the build
 that is in the dataset already is not simulated again, whoever asked for it.
 """
 
-import fcntl
 import io
 import json
 import math
@@ -97,13 +96,11 @@ class Dataset:
         try:
             if not os.path.lexists(self.folder):
                 self.folder.mkdir(parents=True)
+            self._lock = files.lock(self.folder)
+            # A full disk may have left nothing but the folder.
+            if files.is_empty(self.folder):
                 self._write_manifest("incomplete")
             manifest = manifest_of(self.folder)
-            self._lock = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise UsageError(f"{self.folder}: another Bentpipe is writing to this folder") from None
             self._check_factors(manifest["factors"])
             self._check_scenario(manifest)
             self._load()

@@ -1,14 +1,52 @@
 """Files that are either complete or not there at all."""
 
+import fcntl
 import json
 import os
+import shutil
 import tempfile
 from pathlib import Path
 
-__all__ = ["PARTIAL", "sync_folder", "write", "write_json", "write_new"]
+from bentpipe.errors import UsageError
+
+__all__ = [
+    "PARTIAL",
+    "is_empty",
+    "lock",
+    "remove_partials",
+    "sync_folder",
+    "write",
+    "write_json",
+    "write_new",
+]
 
 PARTIAL = ".partial-"
 """Beginning of the name of whatever is still being written."""
+
+
+def lock(folder: Path) -> int:
+    """Keep other processes from writing to a folder until the handle that is returned is closed.
+
+    The lock goes with the process. Raises `UsageError` if another has it, `OSError` without the folder.
+    """
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise UsageError(f"{folder}: another Bentpipe is writing to this folder") from None
+    return handle
+
+
+def is_empty(folder: Path) -> bool:
+    """Whether a folder holds nothing, or only what was still being written when a process ended."""
+    return all(entry.name.startswith(PARTIAL) for entry in folder.iterdir())
+
+
+def remove_partials(folder: Path) -> None:
+    """Remove what was still being written in a locked folder when a process ended."""
+    for partial in folder.rglob(PARTIAL + "*"):
+        shutil.rmtree(partial) if partial.is_dir() else partial.unlink()
 
 
 def sync_folder(folder: Path) -> None:

@@ -4,7 +4,6 @@ A run's folder appears by one rename when all its files are on the disk; the man
 after everything else is. A folder that is being written is locked; the lock goes with the process.
 """
 
-import fcntl
 import hashlib
 import importlib.metadata
 import io
@@ -15,7 +14,7 @@ import platform
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
@@ -94,7 +93,7 @@ class Store:
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
             folder.mkdir()
-            lock = _acquire(folder)
+            lock = files.lock(folder)
             manifest = _manifest(plan)
             (folder / RUNS).mkdir()
             files.write_json(folder / MANIFEST, manifest)
@@ -115,9 +114,8 @@ class Store:
                 )
         _check_same(folder, manifest, _manifest(plan))
         try:
-            lock = _acquire(folder)
-            for partial in folder.rglob(files.PARTIAL + "*"):
-                shutil.rmtree(partial) if partial.is_dir() else partial.unlink()
+            lock = files.lock(folder)
+            files.remove_partials(folder)
         except OSError as error:
             raise UsageError(f"{folder}: cannot be written: {error.strerror}") from None
         return cls(folder, plan, read_manifest(folder), lock)
@@ -133,24 +131,10 @@ class Store:
 
     def add(self, setting: Setting, seed: int, run: _core.Run) -> None:
         """Write one finished run; safe from any thread. Raises `OSError` and leaves nothing if it cannot."""
-        final = run_folder(self.folder, setting.slug, seed)
-        partial = final.with_name(f"{files.PARTIAL}{final.name}-{os.getpid()}")
-        final.parent.mkdir(exist_ok=True)
-        partial.mkdir()
-        try:
-            for name in TABLES:
-                files.write_new(partial / f"{name}.parquet", _parquet(pl.DataFrame(getattr(run, name))))
-            if run.trace is not None:
-                files.write_new(partial / _TRACE_FILE, _parquet(pl.DataFrame(run.trace)))
-            known = {name: value if math.isfinite(value) else None for name, value in run.counters.items()}
-            counters = json.dumps(known, indent=2, sort_keys=True, allow_nan=False)
-            files.write_new(partial / COUNTERS, (counters + "\n").encode())
-            files.sync_folder(partial)
-            partial.rename(final)
-        except BaseException:
-            shutil.rmtree(partial, ignore_errors=True)
-            raise
-        files.sync_folder(final.parent)
+        tables = {name: pl.DataFrame(getattr(run, name)) for name in TABLES}
+        if run.trace is not None:
+            tables[TRACE] = pl.DataFrame(run.trace)
+        write_run(run_folder(self.folder, setting.slug, seed), tables, run.counters)
 
     def note(self, setting: Setting, seed: int, wall_seconds: float, cpu_seconds: float) -> None:
         """Record in the manifest how long a finished run took; from one thread only."""
@@ -204,6 +188,30 @@ def run_folder(folder: Path, slug: str, seed: int) -> Path:
     return folder / RUNS / slug / str(seed)
 
 
+def write_run(final: Path, tables: Mapping[str, pl.DataFrame], counters: Mapping[str, float]) -> None:
+    """Write a run's tables and counters to a folder that appears, or is replaced, when all is on the disk.
+
+    Safe from any thread. Raises `OSError` and leaves nothing if it cannot.
+    """
+    partial = final.with_name(f"{files.PARTIAL}{final.name}-{os.getpid()}")
+    final.parent.mkdir(parents=True, exist_ok=True)
+    partial.mkdir()
+    try:
+        for name, table in tables.items():
+            files.write_new(partial / f"{name}.parquet", _parquet(table))
+        known = {name: value if math.isfinite(value) else None for name, value in counters.items()}
+        text = json.dumps(known, indent=2, sort_keys=True, allow_nan=False)
+        files.write_new(partial / COUNTERS, (text + "\n").encode())
+        files.sync_folder(partial)
+        if final.is_dir():
+            shutil.rmtree(final)
+        partial.rename(final)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    files.sync_folder(final.parent)
+
+
 def missing_runs(folder: Path, manifest: dict[str, Any]) -> list[str]:
     """Return the runs that a result should hold and does not."""
     wanted = _RUN_FILES | ({_TRACE_FILE} if manifest.get("trace") else set())
@@ -223,16 +231,6 @@ def _parquet(table: pl.DataFrame) -> bytes:
     buffer = io.BytesIO()
     table.write_parquet(buffer, compression="zstd")
     return buffer.getvalue()
-
-
-def _acquire(folder: Path) -> int:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(handle)
-        raise UsageError(f"{folder}: another Bentpipe is writing to this folder") from None
-    return handle
 
 
 def clear(folder: Path, *, force: bool) -> None:
@@ -267,7 +265,7 @@ def clear(folder: Path, *, force: bool) -> None:
 
 @contextmanager
 def _held(folder: Path) -> Iterator[None]:
-    handle = _acquire(folder)
+    handle = files.lock(folder)
     try:
         yield
     finally:
@@ -395,6 +393,10 @@ def _now() -> str:
 
 @cache
 def core_digest() -> str:
+    """Return the SHA-256 of the core as it was built: what makes a run of a scenario and a seed.
+
+    One that was built again from other sources is another, even where only comments differ.
+    """
     path = _core.__file__
     return hashlib.sha256(Path(path).read_bytes()).hexdigest() if path else ""
 

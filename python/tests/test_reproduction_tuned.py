@@ -210,19 +210,28 @@ def test_a_small_one_from_end_to_end(small: Path, tmp_path: Path, monkeypatch: p
     assert quick.folder.name == "small-quick"
 
 
-def test_an_interrupted_tuning_goes_on_to_the_same_result(small: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("runs", [7, 16, 22])
+def test_an_interrupted_tuning_goes_on_to_the_same_result(small: Path, tmp_path: Path, runs: int) -> None:
+    """The first round has 14 runs, the second 6, and the best of two AQMs 6."""
+
     def interrupting(done: int, wanted: int, failed: int) -> None:
-        # The first round has 14 runs, so this is in the second.
         del wanted, failed
-        if done >= 16:
+        if done >= runs:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         reproduce([small], out=tmp_path / "out", jobs=1, told=interrupting)
     kept = len(list((tmp_path / "out").rglob("counters.json")))
-    assert 16 <= kept < 26
-    (resumed,) = reproduce([small], out=tmp_path / "out", jobs=1)
+    assert runs <= kept < 26
+    told: list[tuple[int, int]] = []
+    (resumed,) = reproduce(
+        [small], out=tmp_path / "out", jobs=1, told=lambda done, wanted, _: told.append((done, wanted))
+    )
     assert resumed.about["new_runs"] == 26 - kept
+    # All that is there counts from the beginning, whichever round it is of, and so does all that is wanted.
+    assert told[0] == (kept, 26)
+    assert {wanted for _, wanted in told} == {26}
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
     (whole,) = reproduce([small], out=tmp_path / "whole", jobs=2)
     assert resumed.rows() == whole.rows()
     assert [each.as_row() for each in resumed.tuned] == [each.as_row() for each in whole.tuned]

@@ -1,8 +1,10 @@
 """Sweeps: what is simulated, what is kept, and that how it went does not show."""
 
+import errno
 import io
 import itertools
 import json
+import os
 from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import pytest
 from rich.console import Console
 
 import bentpipe as bp
-from bentpipe import cli
+from bentpipe import cli, files
 from bentpipe.console import Rate, progress_text
 from bentpipe.dataset import Run
 from bentpipe.errors import ScenarioError, SimulationError, UsageError
@@ -198,6 +200,7 @@ def test_impossible_points_and_strange_folders_are_one_message(tmp_path: Path) -
         sweep("small-gateway", {"gateway.aqm.w_q": "0.5,2"}, settings=["red"], out=tmp_path / "a", set=SHORT)
     assert not (tmp_path / "a").exists()
     (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letter.txt").write_text("Dear")
     with pytest.raises(UsageError, match="is not a sweep's"):
         small(tmp_path / "mine")
     small(tmp_path / "b", settings=["red"], runs=1)
@@ -209,6 +212,21 @@ def test_impossible_points_and_strange_folders_are_one_message(tmp_path: Path) -
         with pytest.raises(UsageError):
             precision_from(text, "utilization", 10)
     assert precision_from("2%", "drops", 10) == Precision("drops", 0.02, 10)
+
+
+def test_the_folder_that_a_full_disk_left_is_taken_for_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, content: bytes) -> None:
+        del content
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "write", full)
+        with pytest.raises(UsageError, match="No space left on device"):
+            small(tmp_path / "s", settings=["red"], runs=1)
+    assert not list((tmp_path / "s").iterdir())
+    assert small(tmp_path / "s", settings=["red"], runs=1).complete
 
 
 def test_progress_says_rate_time_left_and_failures() -> None:

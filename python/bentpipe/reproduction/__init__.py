@@ -3,10 +3,8 @@
 A paper is data (`bentpipe.reproduction.paper`); docs/reproduce.md says how it is written and read.
 """
 
-import fcntl
 import json
 import os
-import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -22,10 +20,11 @@ from bentpipe.reproduction.judged import Judged
 from bentpipe.reproduction.paper import Paper, load_paper, papers
 from bentpipe.reproduction.runs import Cell, Library, Teller, plan, simulate
 from bentpipe.reproduction.tuned import Search, Tuned, searches, with_winners
+from bentpipe.store import core_digest
 
 __all__ = ["MANIFEST", "Reproduction", "load_paper", "papers", "reproduce"]
 
-FORMAT = "bentpipe-reproduction"
+_ABOUT = {"format": "bentpipe-reproduction", "format_version": 1}
 MANIFEST = "reproduction.json"
 RUNS = "runs"
 REPORT = "report.html"
@@ -43,7 +42,7 @@ class Reproduction:
     quick: bool
     """Whether runs were fewer and shorter than the paper's data ask for."""
     about: dict[str, Any]
-    """Version of Bentpipe, date, runs, and simulated and elapsed time."""
+    """Version of Bentpipe, digest of its core, date, runs, and simulated and elapsed time."""
     tuned: tuple[Tuned, ...] = ()
     """How the settings of tuned experiments were found."""
 
@@ -101,27 +100,28 @@ def reproduce(
     work = _Work(Library(folder / RUNS), jobs, told or (lambda *_: None))
     with _opened(folder):
         tuned_papers = work.all(chosen, searched, planned, quick=quick)
-    elapsed = time.monotonic() - start
-    found = []
-    for paper, tuned, tried, cells in tuned_papers:
-        wanted = {(cell.digest, seed): cell for cell in (*tried, *cells.values()) for seed in cell.seeds}
-        about = {
-            "paper": paper.name,
-            "version": _core.__version__,
-            "date": datetime.now(UTC).date().isoformat(),
-            "quick": quick,
-            "runs": len(wanted),
-            "simulated_seconds": sum(
-                each.scenario.duration + each.scenario.warmup for each in wanted.values()
-            ),
-            "new_runs": work.simulated,
-            "elapsed_seconds": round(elapsed, 1),
-        }
-        name = paper.name + ("-part" if only else "") + ("-quick" if quick else "")
-        judged = Judged(paper, cells, work.library)
-        made = Reproduction(paper, judged, folder / name, quick, about, tuned)
-        made.save()
-        found.append(made)
+        elapsed = time.monotonic() - start
+        found = []
+        for paper, tuned, tried, cells in tuned_papers:
+            wanted = {(cell.digest, seed): cell for cell in (*tried, *cells.values()) for seed in cell.seeds}
+            about = {
+                "paper": paper.name,
+                "version": _core.__version__,
+                "core": core_digest(),
+                "date": datetime.now(UTC).date().isoformat(),
+                "quick": quick,
+                "runs": len(wanted),
+                "simulated_seconds": sum(
+                    each.scenario.duration + each.scenario.warmup for each in wanted.values()
+                ),
+                "new_runs": work.simulated,
+                "elapsed_seconds": round(elapsed, 1),
+            }
+            name = paper.name + ("-part" if only else "") + ("-quick" if quick else "")
+            judged = Judged(paper, cells, work.library)
+            made = Reproduction(paper, judged, folder / name, quick, about, tuned)
+            made.save()
+            found.append(made)
     return found
 
 
@@ -136,7 +136,7 @@ class _Work:
         self.simulated = 0
         self._jobs = jobs
         self._told = told
-        self._done = self._total = 0
+        self._done = 0
 
     def all(
         self,
@@ -152,11 +152,14 @@ class _Work:
         for paper, cells in zip(papers, planned, strict=True):
             for cell in cells.values():
                 (given if paper.experiments[cell.experiment].tuning is None else later).append(cell)
-        self._total = sum(map(_runs, [later, *(each.first for each in every), given]))
-        self._total += sum(each.runs_again for each in every)
-        self._simulate([*given, *(cell for each in every for cell in each.first)])
+        # An interrupted one may have come further than to what is simulated first.
+        decided = [self._decided(each) for each in every]
+        second = sum(self._there(cells) for cells, _ in decided)
+        third = sum(self._there(cells) for _, cells in decided)
+        first = [*given, *(cell for each in every for cell in each.first)]
+        self._simulate(first, second + third, sum(each.runs_again for each in every) + _runs(later))
         again = {id(each): each.again(self.library) for each in every}
-        self._simulate([cell for cells in again.values() for cell in cells])
+        self._simulate([cell for cells in again.values() for cell in cells], third, _runs(later))
         made, last = [], list[Cell]()
         for paper, some, cells in zip(papers, searched, planned, strict=True):
             tuned = tuple(each.tuned(again[id(each)], self.library) for each in some)
@@ -169,12 +172,27 @@ class _Work:
         self._simulate(last)
         return made
 
-    def _simulate(self, cells: Sequence[Cell]) -> None:
+    def _decided(self, search: Search) -> tuple[list[Cell], list[Cell]]:
+        """Return what runs again and what runs last, as far as the runs that are there decide it."""
+        if self._there(search.first) < _runs(search.first):
+            return [], []
+        again = search.again(self.library)
+        if self._there(again) < _runs(again):
+            return again, []
+        return again, search.last(search.tuned(again, self.library))
+
+    def _there(self, cells: Sequence[Cell]) -> int:
+        return len(
+            {(cell.digest, seed) for cell in cells for seed in cell.seeds if self.library.has(cell, seed)}
+        )
+
+    def _simulate(self, cells: Sequence[Cell], ahead: int = 0, wanted_later: int = 0) -> None:
+        """Simulate cells, and say where it is; `ahead` of the runs `wanted_later` are there already."""
         before = self._done
 
         def told(done: int, wanted: int, failed: int) -> None:
             self._done = before + done
-            self._told(self._done, max(self._total, before + wanted), failed)
+            self._told(self._done + ahead, before + wanted + wanted_later, failed)
 
         self.simulated += simulate(cells, self.library, self._jobs, told)
 
@@ -187,26 +205,23 @@ def _runs(cells: Sequence[Cell]) -> int:
 def _opened(folder: Path) -> Iterator[None]:
     """Make the folder, or see that it is a reproduction's, and keep others from writing to it."""
     try:
-        if folder.is_dir() and any(folder.iterdir()):
-            manifest = None
-            with suppress(OSError, ValueError):
-                manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-            if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-                raise UsageError(
-                    f"{folder}: exists already and is not a reproduction's; choose another folder"
-                )
-        else:
-            folder.mkdir(parents=True, exist_ok=True)
-            files.write_json(folder / MANIFEST, {"format": FORMAT, "format_version": 1})
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = files.lock(folder)
     except OSError as error:
         raise UsageError(f"{folder}: cannot be written: {error.strerror}") from None
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        for partial in folder.glob(f"{RUNS}/*/*/{files.PARTIAL}*"):
-            shutil.rmtree(partial, ignore_errors=True)
+        # A full disk may have left nothing but the folder.
+        if files.is_empty(folder):
+            files.write_json(folder / MANIFEST, _ABOUT)
+        elif _manifest(folder) != _ABOUT:
+            raise UsageError(f"{folder}: exists already and is not a reproduction's; choose another folder")
+        files.remove_partials(folder)
         yield
-    except BlockingIOError:
-        raise UsageError(f"{folder}: another Bentpipe is writing to this folder") from None
     finally:
         os.close(handle)
+
+
+def _manifest(folder: Path) -> object:
+    with suppress(OSError, ValueError):
+        return json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    return None

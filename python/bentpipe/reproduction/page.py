@@ -14,12 +14,16 @@ from bentpipe.errors import ResultError
 from bentpipe.reproduction import VERDICTS as KEPT
 from bentpipe.reproduction.judged import CLAIM, FIGURE, RELATION, TABLE
 from bentpipe.reproduction.paper import Paper, load_paper, papers
+from bentpipe.reproduction.report import QUICK
 from bentpipe.reproduction.rules import VERDICTS
 from bentpipe.wording import brief, clock, number
 
 __all__ = ["markdown"]
 
 Row = Mapping[str, Any]
+
+_DATA = ("paper", "version", "date", "quick", "runs")
+"""What a section's first line says of its verdicts, as JSON in a comment."""
 
 _HEAD = """# What came out of the papers
 
@@ -73,9 +77,12 @@ def _paper(paper: Paper, kept: Row) -> str:
     ]
     lines = [
         f"## {paper.name}: {paper.title}\n",
+        # What a reader does not need to see, for what reads the page.
+        f"<!-- {json.dumps({each: kept[each] for each in _DATA})} -->\n",
         f"{paper.source}.\n",
         *(f"{each}\n" for each in paper.about),
         f"Bentpipe {kept['version']}, {kept['date']}, {kept['runs']} runs, {simulated} simulated.\n",
+        *([f"{QUICK}\n"] if kept["quick"] else []),
         *counts,
         "",
         *(f"{each}\n" for each in paper.discussion),

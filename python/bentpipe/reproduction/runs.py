@@ -1,14 +1,12 @@
 """The runs of a paper's experiments: what is wanted, what is there already, and how the rest is simulated.
 
 A run is kept under what determines it (the build of the core, the scenario's digest, the seed), so that it is
-simulated once, whichever experiment or paper asks for it, and an interrupted reproduction goes on.
+simulated once, whichever experiment or paper asks for it, and an interrupted reproduction goes on. The core's
+own tables and counters are kept, and measures taken from them each time, so that no change of a measure or a
+metric makes a run stale.
 """
 
-import io
 import json
-import math
-import os
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
@@ -16,19 +14,18 @@ from pathlib import Path
 
 import polars as pl
 
-from bentpipe import _core, files
+from bentpipe import _core
 from bentpipe.errors import ResultError
 from bentpipe.experiment import checked_jobs
 from bentpipe.metrics import Recorded
 from bentpipe.plan import load, make_plan
 from bentpipe.reproduction.measures import Measure, Seen
 from bentpipe.reproduction.paper import Experiment, Paper
-from bentpipe.store import core_digest
+from bentpipe.store import COUNTERS, core_digest, write_run
 
 __all__ = ["Cell", "Library", "Teller", "cells_of", "plan", "simulate"]
 
 _POLL_SECONDS = 0.2
-_COUNTERS = "counters.json"
 _TABLES = ("series", "flows", "drop_runs")
 _DROPS, _FLOWS = "drops", "flows"
 _NO_FLOWS = "no-flows"
@@ -105,31 +102,20 @@ class Library:
     def has(self, cell: Cell, seed: int) -> bool:
         """Whether a run is there with all that its experiment needs."""
         folder = self._run(cell, seed)
-        needed = [name for name, wanted in ((_DROPS, cell.drops), (_FLOWS, cell.flows)) if wanted]
-        return folder.is_dir() and all((folder / f"{name}.parquet").is_file() for name in needed)
+        needed = {f"{name}.parquet" for name in (*_TABLES, *([_DROPS] if cell.drops else []))} | {COUNTERS}
+        there = {entry.name for entry in folder.iterdir()} if folder.is_dir() else set()
+        if not cell.flows and f"{_NO_FLOWS}.parquet" in there:
+            needed.remove(f"{_FLOWS}.parquet")
+        return needed <= there
 
     def add(self, cell: Cell, seed: int, run: _core.Run) -> None:
         """Write a run; safe from any thread. Raises `OSError` and leaves nothing if it cannot."""
-        final = self._run(cell, seed)
-        partial = final.with_name(f"{files.PARTIAL}{final.name}-{os.getpid()}")
-        final.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir()
-        try:
-            for name in (*_TABLES, _DROPS) if cell.drops else _TABLES:
-                table = pl.DataFrame(getattr(run, name))
-                if name == _FLOWS and not cell.flows:
-                    name, table = _NO_FLOWS, table.head(0)
-                files.write_new(partial / f"{name}.parquet", _parquet(table))
-            known = {name: value if math.isfinite(value) else None for name, value in run.counters.items()}
-            text = json.dumps(known, indent=2, sort_keys=True, allow_nan=False)
-            files.write_new(partial / _COUNTERS, (text + "\n").encode())
-            # One without its drops or flows may stand there.
-            shutil.rmtree(final, ignore_errors=True)
-            partial.rename(final)
-        except BaseException:
-            shutil.rmtree(partial, ignore_errors=True)
-            raise
+        names = (*_TABLES, _DROPS) if cell.drops else _TABLES
+        tables = {name: pl.DataFrame(getattr(run, name)) for name in names}
+        if not cell.flows:
+            tables[_NO_FLOWS] = tables.pop(_FLOWS).head(0)
+        # One without its drops or flows may stand there.
+        write_run(self._run(cell, seed), tables, run.counters)
 
     def seen(self, cell: Cell, seed: int) -> Seen:
         """Return a run as measures see it; `ResultError` if it cannot be read."""
@@ -139,7 +125,7 @@ class Library:
             if not there[_FLOWS].is_file():
                 there[_FLOWS] = folder / f"{_NO_FLOWS}.parquet"
             tables = {name: pl.read_parquet(path) for name, path in there.items()}
-            counters = json.loads((folder / _COUNTERS).read_text(encoding="utf-8"))
+            counters = json.loads((folder / COUNTERS).read_text(encoding="utf-8"))
         except (OSError, ValueError, pl.exceptions.PolarsError) as error:
             raise ResultError(f"{folder}: cannot be read: {error}; delete this folder") from None
         return Seen(
@@ -228,9 +214,3 @@ def _weight(cell: Cell) -> float:
 
 def _one(library: Library, cell: Cell, seed: int, progress: _core.Progress) -> None:
     library.add(cell, seed, _core.simulate(cell.scenario, seed, progress))
-
-
-def _parquet(table: pl.DataFrame) -> bytes:
-    buffer = io.BytesIO()
-    table.write_parquet(buffer, compression="zstd")
-    return buffer.getvalue()

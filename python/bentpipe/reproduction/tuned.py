@@ -155,6 +155,10 @@ class Search:
             tuple(cases),
         )
 
+    def last(self, found: Tuned) -> list[Cell]:
+        """Return the best settings as the experiment compares them."""
+        return list(cells_of(replace(self.experiment, cases=found.cases), quick=self._quick))
+
 
 def _cases(grid: Grid, *, quick: bool) -> Iterator[Case]:
     for point in grid.points(quick=quick):

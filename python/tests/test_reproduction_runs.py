@@ -1,0 +1,168 @@
+"""The runs of papers on disk: simulated once, never stale, and in nobody's way after a crash."""
+
+import errno
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from bentpipe import files
+from bentpipe.errors import UsageError
+from bentpipe.reproduction import MANIFEST, Reproduction, papers, reproduce, runs
+from bentpipe.reproduction.paper import CLAIMS
+
+SMALL = """
+title = "Ten sessions"
+source = "nobody"
+[quick]
+runs = 2
+[measure.all]
+kind = "goodput"
+label = "Goodput"
+traffic = ["affected", "others"]
+of = "total"
+[rule.all]
+kind = "near"
+within = 0.02
+[experiment.loss-10]
+title = "One session of ten loses a tenth of its data"
+scenario = "ten-sessions.toml"
+set = { "run.duration" = "10 s" }
+runs = 3
+cases = [{ label = "SWF", setting = "swf" }, { label = "FIFO", setting = "fifo" }]
+[[table]]
+id = "table-1"
+where = "Table I"
+title = "One session of ten loses a tenth of its data"
+file = "t1_one_session_loss_10pct.csv"
+key = "scheduler"
+experiments = ["loss-10"]
+columns = [{ column = "total_goodput_bps", unit = "bit/s", measure = "all", rule = "all" }]
+"""
+RUNS = 6
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    folder = tmp_path / "small"
+    folder.mkdir()
+    there = papers()["jain2004"]
+    shutil.copy(there / "ten-sessions.toml", folder)
+    printed = (there / "tables" / "t1_one_session_loss_10pct.csv").read_text().splitlines()
+    kept = [line for line in printed if line.split(",")[0] in ("scheduler", "SWF", "FIFO")]
+    (folder / "t1_one_session_loss_10pct.csv").write_text("\n".join(kept) + "\n")
+    (folder / CLAIMS).write_text(SMALL)
+    return folder
+
+
+def made(small: Path, out: Path) -> Reproduction:
+    (found,) = reproduce([small], out=out, jobs=1)
+    return found
+
+
+def kept(out: Path) -> int:
+    return len(list(out.glob("runs/*/*/[0-9]*/counters.json")))
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from bentpipe import files
+from bentpipe.reproduction import reproduce
+
+def killed(path, content, write=files.write_new):
+    write(path, content)
+    # In the middle of the third run's files.
+    if path.name == "drop_runs.parquet" and len(list(Path(sys.argv[2]).rglob("counters.json"))) == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+files.write_new = killed
+reproduce([sys.argv[1]], out=sys.argv[2], jobs=1)
+"""
+
+
+def test_a_killed_reproduction_goes_on_to_the_same_result(small: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    command = [sys.executable, "-c", KILLED, str(small), str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert kept(out) == 2
+    assert list(out.rglob(f"{files.PARTIAL}*"))
+    resumed = made(small, out)
+    assert resumed.about["new_runs"] == RUNS - 2
+    assert not list(out.rglob(f"{files.PARTIAL}*"))
+    assert resumed.rows() == made(small, tmp_path / "whole").rows()
+
+
+@pytest.mark.parametrize("name", [MANIFEST, "drop_runs.parquet", "counters.json", "verdicts.json"])
+def test_a_full_disk_leaves_nothing_to_be_removed(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    out = tmp_path / "out"
+
+    def full(path: Path, content: bytes, write: Callable[[Path, bytes], None]) -> None:
+        if path.name == name:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        write(path, content)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "write_new", partial(full, write=files.write_new))
+        patch.setattr(files, "write", partial(full, write=files.write))
+        with pytest.raises((OSError, UsageError), match="No space left on device"):
+            made(small, out)
+    assert not list(out.rglob(f"{files.PARTIAL}*"))
+    there = kept(out)
+    assert there == (RUNS if name == "verdicts.json" else 0)
+    assert made(small, out).about["new_runs"] == RUNS - there
+
+
+def test_what_a_crash_left_of_a_folder_is_taken_for_new(small: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / f"{files.PARTIAL}x").write_text("{")
+    assert made(small, out).about["new_runs"] == RUNS
+    assert {each.name for each in out.iterdir()} == {MANIFEST, "runs", "small"}
+
+
+def test_a_run_that_lacks_a_file_is_simulated_again(small: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    before = made(small, out)
+    some = sorted(out.glob("runs/*/*/*"))
+    for run, name in zip(some[:3], ("series.parquet", "flows.parquet", "counters.json"), strict=True):
+        (run / name).unlink()
+    again = made(small, out)
+    assert again.about["new_runs"] == 3
+    assert again.rows() == before.rows()
+
+
+def test_runs_are_known_by_what_determines_them(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    first = made(small, out)
+    assert first.about["new_runs"] == RUNS
+
+    def changed(file: str, old: str, new: str) -> Reproduction:
+        text = (small / file).read_text()
+        assert old in text
+        (small / file).write_text(text.replace(old, new))
+        return made(small, out)
+
+    # Words are no part of a run, and measures are taken from what was kept.
+    assert changed("ten-sessions.toml", "Ten sessions over 1 Mbit/s", "Ten").about["new_runs"] == 0
+    mean = changed(CLAIMS, 'of = "total"', 'of = "mean"')
+    assert mean.about["new_runs"] == 0
+    assert mean.rows() == made(small, tmp_path / "anew").rows() != first.rows()
+    # Some runs more are some runs more, and another network is another.
+    assert changed(CLAIMS, "runs = 3", "runs = 4").about["new_runs"] == 2
+    assert changed("ten-sessions.toml", '"248 ms"', '"247 ms"').about["new_runs"] == 8
+    assert changed("ten-sessions.toml", '"247 ms"', '"248 ms"').about["new_runs"] == 0
+    # So is another build of the core, whatever was changed in it.
+    monkeypatch.setattr(runs, "core_digest", lambda: "0" * 64)
+    assert made(small, out).about["new_runs"] == 8
