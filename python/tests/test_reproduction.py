@@ -154,7 +154,7 @@ def test_every_scenario_of_a_paper_can_be_run(paper: Paper) -> None:
     # Nothing is simulated that is neither judged nor drawn.
     used = {name for table in paper.tables for name in table.experiments}
     used |= {check.experiment for claim in paper.claims for check in claim.checks}
-    used |= {picture.experiment for picture in paper.pictures}
+    used |= {picture.experiment for picture in paper.pictures if picture.experiment}
     assert used == set(paper.experiments)
 
 
@@ -260,7 +260,11 @@ def test_a_quick_reproduction_from_end_to_end(small: Path, tmp_path: Path) -> No
     assert fitted == {(where, "DRR") for where in every} | {("Table I", "FIFO"), ("Table II", "FIFO")}
     (claim,) = (row for row in rows if row["id"] == "fifo-total")
     assert claim["in_print"].startswith("contradicted by Table II (FIFO 954.8, SSF 959.6")
-    assert {row["verdict"] for row in rows if row["kind"] == "figure"} == {NO_NUMBER}
+    # Both printed figures are judged by the claim about them, our pictures by nothing.
+    (sooner,) = (row for row in rows if row["id"] == "short-sooner")
+    figures = {row["id"]: row["verdict"] for row in rows if row["kind"] == "figure"}
+    assert figures == {"figure-1": sooner["verdict"], "figure-2": sooner["verdict"]}
+    assert {row["verdict"] for row in rows if row["kind"] == "picture"} == {NO_NUMBER}
     # The report holds every table, claim and figure, and says that it was quick.
     page = made.report.read_text(encoding="utf-8")
     for each in made.paper.ids:
@@ -287,7 +291,7 @@ def test_the_page_of_full_reproductions_holds_every_number(small: Path, tmp_path
     text = next(part for part in markdown(tmp_path).split("\n## ") if part.startswith("jain2004:"))
     for item in made.judged.items:
         # A figure of ours is not the paper's, and has no verdict there.
-        assert (item.reason in text and item.verdict in text) or item.kind == "figure"
+        assert (item.reason in text and item.verdict in text) or item.kind == "picture"
     assert "| 953.099 |" in text
     assert "contradicted by Table II" in text
     # A row for each measure at each point of the figure.
@@ -477,7 +481,8 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_an_unknown_id_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="--only table-9: there is none of that id; allowed: table-1"):
+    message = "--only table-9: there is none of that id; allowed: figure-1, figure-2, table-1"
+    with pytest.raises(UsageError, match=message):
         reproduce(["jain2004"], out=tmp_path / "out", only=["table-9"])
     assert not (tmp_path / "out").exists()
 

@@ -18,6 +18,7 @@ from bentpipe.errors import UsageError
 from bentpipe.experiment import checked_jobs
 from bentpipe.reproduction.judged import Judged
 from bentpipe.reproduction.paper import Paper, load_paper, papers
+from bentpipe.reproduction.part import called, part
 from bentpipe.reproduction.runs import Cell, Library, Teller, plan, simulate
 from bentpipe.reproduction.tuned import Search, Tuned, searches, with_winners
 from bentpipe.store import core_digest
@@ -81,18 +82,15 @@ def reproduce(
     """Simulate what the papers printed, judge it, and write a report of each below `out`.
 
     `quick`: fewer and shorter runs, said wherever results are shown; `only`: these tables, claims and figures
-    alone, by their ids. Runs are kept in `out` and none is
+    alone, by their ids or as the paper counts them, `Figure 4.5`. Runs are kept in `out` and none is
     simulated twice, so that an interrupted reproduction goes on there. Raises `UsageError` and
     `ScenarioError` before anything runs.
     """
     jobs = checked_jobs(jobs)
     chosen = [load_paper(name) for name in names]
     if only:
-        known = [each for paper in chosen for each in paper.ids]
-        for each in only:
-            if each not in known:
-                raise UsageError(f"--only {each}: there is none of that id; allowed: {', '.join(known)}")
-        chosen = [paper.only(only) for paper in chosen]
+        ids = called(chosen, only)
+        chosen = [part(paper, ids) for paper in chosen if not set(ids).isdisjoint(paper.ids)]
     planned = [plan(paper, quick=quick) for paper in chosen]
     searched = [searches(paper, quick=quick) for paper in chosen]
     folder = Path(out)

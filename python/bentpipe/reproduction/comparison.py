@@ -6,7 +6,7 @@ from typing import Any
 import altair as alt
 
 from bentpipe.figures import INK, MUTED, Drawing, Figure, Panel, colours
-from bentpipe.reproduction.judged import FIGURE, Judged, Spot
+from bentpipe.reproduction.judged import PICTURE, Judged, Spot
 from bentpipe.reproduction.paper import Picture
 from bentpipe.thinning import short
 from bentpipe.wording import brief, plural
@@ -20,7 +20,7 @@ _MOST_COLUMNS = 3
 
 def gains(judged: Judged, picture: Picture) -> Figure:
     """Draw a panel a measure: a dot with its 95 % interval in the row of each other case."""
-    (item,) = (each for each in judged.items if each.kind == FIGURE and each.name == picture.name)
+    (item,) = (each for each in judged.items if each.kind == PICTURE and each.name == picture.name)
     names = list(dict.fromkeys(spot.curve for spot in item.spots))
     shade = colours(names, names)
     measures = dict.fromkeys(spot.measure for spot in item.spots)

@@ -8,7 +8,7 @@ import altair as alt
 
 from bentpipe.figures import INK, MUTED, Drawing, Figure, Panel, colours
 from bentpipe.reproduction import comparison, pictures
-from bentpipe.reproduction.judged import FIGURE, TABLE, Item, Judged, Spot
+from bentpipe.reproduction.judged import PICTURE, TABLE, Item, Judged, Spot
 from bentpipe.reproduction.paper import Picture, Printed
 from bentpipe.reproduction.rules import CALIBRATED, DIRECTION_ONLY, NO_NUMBER, NOT_REPRODUCED, REPRODUCED
 from bentpipe.thinning import short
@@ -111,7 +111,7 @@ def figure(judged: Judged, picture: Picture) -> Figure:
 
 def _curves(judged: Judged, picture: Picture) -> Figure:
     """Draw measures against an experiment's points: a line a curve, with its 95 % interval."""
-    (item,) = (each for each in judged.items if each.kind == FIGURE and each.name == picture.name)
+    (item,) = (each for each in judged.items if each.kind == PICTURE and each.name == picture.name)
     names = list(dict.fromkeys(spot.curve for spot in item.spots))
     shade = colours(names, names)
     axis = judged.paper.experiments[picture.experiment].axis

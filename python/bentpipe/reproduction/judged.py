@@ -27,12 +27,17 @@ from bentpipe.reproduction.rules import (
     prediction,
 )
 from bentpipe.reproduction.runs import Cell, Library
+from bentpipe.reproduction.shown import Shown
 from bentpipe.statistics import Summary, half_width, summarise
 from bentpipe.wording import number, plural
 
-__all__ = ["CLAIM", "FIGURE", "OURS", "RELATION", "TABLE", "Item", "Judged", "Spot"]
+__all__ = ["CLAIM", "FIGURE", "OURS", "PICTURE", "RELATION", "TABLE", "Item", "Judged", "Spot"]
 
-TABLE, RELATION, CLAIM, FIGURE = "table", "relation", "claim", "figure"
+TABLE, RELATION, CLAIM = "table", "relation", "claim"
+FIGURE = "figure"
+"""A printed figure, or a printed table without numbers."""
+PICTURE = "picture"
+"""A figure of ours."""
 OURS = "ours"
 """Where a figure stands that is none of the paper's."""
 TOGETHER = Measure(
@@ -48,7 +53,7 @@ class Item:
 
     kind: str
     name: str
-    """The id of its table, claim or figure."""
+    """The id of its table, claim, printed figure, or figure of ours."""
     where: str
     """Where it stands in the paper."""
     text: str
@@ -70,7 +75,9 @@ class Item:
     variant: bool = False
     """Whether its experiment is not the paper's, but one that is shown beside."""
     spots: tuple["Spot", ...] = ()
-    """Of a figure: what it shows."""
+    """Of a figure of ours: what it shows."""
+    by: tuple[str, ...] = ()
+    """Of a printed figure: the ids of what answers it."""
 
     @property
     def predicted(self) -> tuple[float | None, float | None]:
@@ -105,6 +112,7 @@ class Item:
             "calibrated": self.calibrated,
             "in_print": self.in_print,
             "variant": self.variant,
+            "by": list(self.by),
             "spots": [each.as_row() for each in self.spots],
         }
 
@@ -202,11 +210,14 @@ class Judged:
     @cached_property
     def items(self) -> list[Item]:
         """Everything that is judged, in the order of the paper's data."""
+        numbers = [item for table in self.paper.tables for item in self._table(table)]
+        claims = [self._claim(claim) for claim in self.paper.claims]
         return [
-            *(item for table in self.paper.tables for item in self._table(table)),
+            *numbers,
             *(item for table in self.paper.tables for item in self._relations(table)),
-            *(self._claim(claim) for claim in self.paper.claims),
-            *(self._figure(picture) for picture in self.paper.pictures),
+            *claims,
+            *(_shown(shown, [*numbers, *claims]) for shown in self.paper.shown),
+            *(self._picture(picture) for picture in self.paper.pictures),
         ]
 
     def counts(self, kind: str | None = None) -> dict[str, int]:
@@ -447,9 +458,9 @@ class Judged:
             return ""
         return f"contradicted by {'; '.join(against)}" if against else "the printed tables agree"
 
-    def _figure(self, picture: Picture) -> Item:
+    def _picture(self, picture: Picture) -> Item:
         return Item(
-            FIGURE,
+            PICTURE,
             picture.name,
             picture.where or OURS,
             picture.title,
@@ -519,6 +530,38 @@ class Judged:
             ),
             None,
         )
+
+
+_WORST = "the worst verdict of what is claimed of it"
+
+
+def _shown(shown: Shown, items: Sequence[Item]) -> Item:
+    """Judge a printed figure by what is claimed of it."""
+    about = [item for item in items if item.name in shown.by and not item.variant]
+    sides = [item for item in about if item.verdict != NO_NUMBER]
+    # What was fitted says less than what was not.
+    judged = [item for item in sides if item.verdict != CALIBRATED] or sides
+    verdict = max((item.verdict for item in judged), key=VERDICTS.index, default=NO_NUMBER)
+    told = dict.fromkeys(f"{item.name} {item.verdict}" for item in about)
+    return Item(
+        FIGURE,
+        shown.name,
+        shown.where,
+        shown.text,
+        "",
+        "",
+        "",
+        "",
+        None,
+        _NONE,
+        verdict,
+        _WORST if judged else "",
+        ", ".join(told) or "ours alone",
+        "",
+        "",
+        "",
+        by=shown.by,
+    )
 
 
 def _of_what(check: Check, point: str) -> str:

@@ -6,7 +6,16 @@ from typing import Any
 
 from bentpipe.reproduction.table import Table
 
-__all__ = ["COMPARED", "MEASURED", "OPTIONS", "PICTURES", "QUANTITIES", "Quantity"]
+__all__ = [
+    "COMPARED",
+    "FIRST_RUN",
+    "MEASURED",
+    "OPTIONS",
+    "PICTURES",
+    "QUANTITIES",
+    "WITHOUT_RUNS",
+    "Quantity",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +86,12 @@ MEASURED = ("curves", "change", "course", "bars")
 
 COMPARED = ("change", "gains")
 """Kinds of figures that show cases beside others."""
+
+FIRST_RUN = ("series", "first drops", "flow throughput")
+"""Kinds of figures that show the first run of each case."""
+
+WITHOUT_RUNS = ("cuts",)
+"""Kinds of figures of laws, which need no experiment."""
 
 PICTURES = tuple(dict.fromkeys((*MEASURED, *COMPARED, *OPTIONS)))
 """All kinds."""

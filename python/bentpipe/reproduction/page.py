@@ -12,7 +12,7 @@ from typing import Any
 
 from bentpipe.errors import ResultError
 from bentpipe.reproduction import VERDICTS as KEPT
-from bentpipe.reproduction.judged import CLAIM, FIGURE, RELATION, TABLE
+from bentpipe.reproduction.judged import CLAIM, FIGURE, PICTURE, RELATION, TABLE
 from bentpipe.reproduction.paper import Paper, load_paper, papers
 from bentpipe.reproduction.report import QUICK
 from bentpipe.reproduction.rules import VERDICTS
@@ -119,14 +119,17 @@ def _paper(paper: Paper, kept: Row) -> str:
                 f"{table.where}: how many times one row's value another row's is\n",
                 *_relations(between),
             ]
-    drawn = [item for item in items if item["kind"] == FIGURE and not item["spots"]]
+    printed = [item for item in items if item["kind"] == FIGURE]
+    if printed:
+        lines += ["### Printed figures\n", *_printed(printed)]
+    drawn = [item for item in items if item["kind"] == PICTURE and not item["spots"]]
     if drawn:
         lines += ["### Figures of single runs and formulas, which are in the report\n"]
         lines += [*(f"- {item['where'].capitalize()}: {item['text']}." for item in drawn), ""]
     for found in kept.get("tuned", []):
         lines += [f"### Settings found: {paper.experiments[found['experiment']].title}\n", *_tuned(found)]
     for item in items:
-        if item["kind"] == FIGURE and item["spots"]:
+        if item["kind"] == PICTURE and item["spots"]:
             lines += [f"### {item['where'].capitalize()}: {item['text']}\n", *_spots(item["spots"])]
     return "\n".join(lines)
 
@@ -144,6 +147,18 @@ def _cells(items: Sequence[Row]) -> list[str]:
         lines.append(f"| {' | '.join(cells)} | {item['runs']} | {item['verdict']} | {item['reason']} |")
     notes = dict.fromkeys(item["explanation"] for item in items if item["explanation"])
     return [*lines, "", *(f"{note}\n" for note in notes)]
+
+
+def _printed(items: Sequence[Row]) -> list[str]:
+    """Return every printed figure in a row of its own; what it shows stands in the first of several alike."""
+    lines = ["| printed | what it shows | answered by | verdict | why |", "| --- | --- | --- | --- | --- |"]
+    before: tuple[object, object] | None = None
+    for item in items:
+        same = before == (item["text"], item["by"])
+        cells = ["the same", "the same"] if same else [item["text"], ", ".join(item["by"])]
+        before = item["text"], item["by"]
+        lines.append(f"| {item['where']} | {' | '.join(cells)} | {item['verdict']} | {item['reason']} |")
+    return [*lines, ""]
 
 
 def _relations(items: Sequence[Row]) -> list[str]:

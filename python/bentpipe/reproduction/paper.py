@@ -8,7 +8,7 @@ import csv
 import difflib
 import math
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
@@ -17,10 +17,11 @@ from typing import Any
 from bentpipe.errors import UsageError
 from bentpipe.plan import overrides_from, shipped
 from bentpipe.reproduction.grids import Aim, Tuning, aims_from, tuning_from
-from bentpipe.reproduction.kinds import COMPARED, MEASURED, OPTIONS, PICTURES
+from bentpipe.reproduction.kinds import COMPARED, MEASURED, OPTIONS, PICTURES, WITHOUT_RUNS
 from bentpipe.reproduction.laws import Formula, formula_from
 from bentpipe.reproduction.measures import Measure, measure_from, metric
 from bentpipe.reproduction.rules import VERDICTS, Change, Gain, Near, Order, Ratio, Rule, rule_from
+from bentpipe.reproduction.shown import Shown, places, shown_from
 from bentpipe.reproduction.table import Table
 from bentpipe.wording import convert, paragraphs
 
@@ -221,11 +222,12 @@ class Picture:
 
     name: str
     where: str
-    """Which figure of the paper it stands for; empty for one of ours."""
+    """Which figures of the paper it answers; empty for one of ours."""
     title: str
     caption: str
     kind: str
     experiment: str
+    """Empty where it needs none."""
     measures: tuple[Measure, ...]
     cases: tuple[str, ...]
     than: tuple[str, ...]
@@ -262,26 +264,18 @@ class Paper:
     experiments: Mapping[str, Experiment]
     tables: tuple[Printed, ...]
     claims: tuple[Claim, ...]
+    shown: tuple[Shown, ...]
+    """Its figures, and its tables without numbers, in its own order."""
     pictures: tuple[Picture, ...]
+    """Ours, which answer them or stand beside."""
     printed: tuple[Printed, ...]
     """All of its tables, where `tables` are some of them."""
 
     @property
     def ids(self) -> list[str]:
-        """Ids of the tables, claims and figures."""
-        parts: tuple[tuple[Printed | Claim | Picture, ...], ...] = (self.tables, self.claims, self.pictures)
+        """Ids of the tables, claims, printed figures and our figures."""
+        parts = (self.tables, self.claims, self.shown, self.pictures)
         return [each.name for part in parts for each in part]
-
-    def only(self, ids: Sequence[str]) -> "Paper":
-        """Return the paper with these tables, claims and figures, and the experiments that they need."""
-        tables = tuple(each for each in self.tables if each.name in ids)
-        claims = tuple(each for each in self.claims if each.name in ids)
-        pictures = tuple(each for each in self.pictures if each.name in ids)
-        needed = {name for each in tables for name in each.experiments}
-        needed |= {check.experiment for each in claims for check in each.checks}
-        needed |= {each.experiment for each in pictures}
-        experiments = {name: each for name, each in self.experiments.items() if name in needed}
-        return replace(self, tables=tables, claims=claims, pictures=pictures, experiments=experiments)
 
 
 def papers() -> dict[str, Path]:
@@ -338,6 +332,9 @@ class _Reader:
         self._experiments = top.named("experiment", self._experiment)
         tables = tuple(self._printed(each) for each in top.tables("table"))
         self._rows_of = {each.name: each.rows for each in tables}
+        claims = tuple(self._claim(each) for each in top.tables("claim"))
+        pictures = [self._picture(each) for each in top.tables("figure")]
+        shown = self._shown([each.name for part in (tables, claims, pictures) for each in part])
         found = Paper(
             self._folder.name,
             self._folder,
@@ -349,15 +346,27 @@ class _Reader:
             self._inputs,
             self._experiments,
             tables,
-            tuple(self._claim(each) for each in top.tables("claim")),
-            tuple(self._picture(each) for each in top.tables("figure")),
+            claims,
+            shown,
+            tuple(
+                replace(picture, where=places([each for each in shown if picture.name in each.by]))
+                for picture in pictures
+            ),
             tables,
         )
         top.done()
-        twice = next((name for name in found.ids if found.ids.count(name) > 1), None)
+        plain = [name.replace(".", "-") for name in found.ids]
+        twice = next((name for name in found.ids if plain.count(name.replace(".", "-")) > 1), None)
         if twice is not None:
             raise UsageError(f"{top.place}: found the id {twice!r} twice; allowed: each once")
         return found
+
+    def _shown(self, known: list[str]) -> tuple[Shown, ...]:
+        found = []
+        for each in self._table.tables("printed"):
+            self._names(each.again(), "by", known)
+            found += shown_from(each)
+        return tuple(found)
 
     def _experiment(self, name: str, given: Table) -> Experiment:
         title = given.take("title", str)
@@ -551,15 +560,15 @@ class _Reader:
         return found
 
     def _picture(self, given: Table) -> Picture:
-        experiment = given.choice("experiment", self._experiments)
-        labels = [case.label for case in self._experiments[experiment].cases]
         kind = given.choice("kind", PICTURES)
+        experiment = "" if kind in WITHOUT_RUNS else given.choice("experiment", self._experiments)
+        labels = [case.label for case in self._experiments[experiment].cases] if experiment else []
         aims = aims_from(given, self._measured) if kind == "gains" else ()
         needed: list[str] | None = None if kind in MEASURED else []
         measures = [self._measured(given, "measures", name) for name in given.texts("measures", needed)]
         found = Picture(
             given.take("id", str),
-            given.take("where", str, ""),
+            "",
             given.take("title", str),
             " ".join(given.take("caption", str).split()),
             kind,
@@ -578,7 +587,7 @@ class _Reader:
         if kind == "course" and not any(each.course for each in measures):
             allowed = "one of the kind series at least, without from and until"
             raise given.wrong("measures", [each.name for each in measures], allowed)
-        points = [point.label for point in self._experiments[experiment].points]
+        points = [point.label for point in self._experiments[experiment].points] if experiment else []
         for each in found.options.get("points", []):
             if each not in points:
                 raise given.wrong("points", each, ", ".join(points))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from bentpipe.figures import Figure
 from bentpipe.pages import page
 from bentpipe.reproduction.figures import SHADES, figure, overview
-from bentpipe.reproduction.judged import CLAIM, FIGURE, RELATION, TABLE, Item
+from bentpipe.reproduction.judged import CLAIM, FIGURE, PICTURE, RELATION, TABLE, Item
 from bentpipe.reproduction.paper import Picture, Printed
 from bentpipe.reproduction.rules import NO_NUMBER, VERDICTS
 from bentpipe.reproduction.tuned import Trial, Tuned
@@ -58,16 +58,17 @@ def report_page(made: "Reproduction") -> str:
                 ]
                 tables.append(_table(made, table, experiment, items, shown, between))
     drawn += [figure(judged, picture) for picture in paper.pictures]
-    runs = sorted({len(cell.seeds) for cell in judged.cells.values()})
+    seeds = sorted({len(cell.seeds) for cell in judged.cells.values()})
+    each = f", {' or '.join(map(str, seeds))} of each case, each with its own seed" if seeds else ""
     summary = [
         ("Source", paper.source),
         ("Printed numbers", counted(judged.counts(TABLE))),
         ("How rows are to each other", counted(judged.counts(RELATION))),
         ("Claims", counted(judged.counts(CLAIM))),
         ("Figures", counted(judged.counts(FIGURE))),
-        ("Runs", f"{about['runs']}, {' or '.join(map(str, runs))} of each case, each with its own seed"),
+        ("Runs", f"{about['runs']}{each}"),
         ("Settings tried", ", ".join(str(len(each.first)) for each in made.tuned) or "none"),
-        ("Simulated time", clock(round(about["simulated_seconds"]))),
+        ("Simulated time", clock(round(about["simulated_seconds"])) if seeds else "none"),
         ("Made", f"with Bentpipe {about['version']} on {about['date']}{', quick' if made.quick else ''}"),
     ]
     return page(
@@ -83,12 +84,13 @@ def report_page(made: "Reproduction") -> str:
         shades=SHADES,
         tables=tables,
         claims=[_claim(item) for item in judged.items if item.kind == CLAIM],
+        shown=_shown(made),
         pictures=[picture.name for picture in paper.pictures],
         listings={
             each.name: _listing(made, each, item)
             for each in paper.pictures
             for item in judged.items
-            if each.listed and item.kind == FIGURE and item.name == each.name
+            if each.listed and item.kind == PICTURE and item.name == each.name
         },
         tuned=[_tuned(made, each) for each in made.tuned],
         scenarios=_scenarios(made),
@@ -148,6 +150,21 @@ def _claim(item: Item) -> dict[str, str]:
     row: dict[str, str] = item.as_row()
     basis = "" if item.verdict == NO_NUMBER else item.rule
     return row | {"rule": basis}
+
+
+def _shown(made: "Reproduction") -> list[dict[str, Any]]:
+    """Return the printed figures, those with the same content and answers together."""
+    drawn = {picture.name: picture.title for picture in made.paper.pictures}
+    claims = {claim.name for claim in made.paper.claims}
+    groups: list[dict[str, Any]] = []
+    for item in made.judged.items:
+        if item.kind != FIGURE:
+            continue
+        if not groups or (groups[-1]["text"], groups[-1]["by"]) != (item.text, item.by):
+            named = [(name, drawn.get(name, f"claim {name}" if name in claims else name)) for name in item.by]
+            groups.append({"text": item.text, "by": item.by, "answers": named, "rows": []})
+        groups[-1]["rows"].append(item.as_row())
+    return groups
 
 
 def _listing(made: "Reproduction", picture: Picture, item: Item) -> dict[str, Any]:
