@@ -12,6 +12,7 @@
 //! enhancing proxy (PEP) ends are the host's; [`PepBuffers`] says how much each may still send, and with
 //! [`FlowControl`] less for each packet that [`Event::Received`] gives as marked.
 
+mod build;
 mod flight;
 mod pep;
 mod regulator;
@@ -21,6 +22,7 @@ use std::collections::VecDeque;
 use bentpipe_queue::{Discard, DropReason, FlowEvent, FlowId, Packet, Queue};
 use bentpipe_units::{Duration, Instant, Rate};
 
+pub use build::build;
 pub use flight::InFlight;
 pub use pep::{Connection, FlowControl, PepBuffers, Sharing};
 pub use regulator::Regulator;
@@ -159,6 +161,12 @@ impl Gateway {
                 self.regulator.want(now);
             }
         }
+    }
+
+    /// `bytes` have gone over the satellite that no packet stands for: headers, acknowledgements, what was sent again. The
+    /// regulator makes up for them.
+    pub fn charge(&mut self, bytes: u64, now: Instant) {
+        self.regulator.charge(bytes, now);
     }
 
     /// When [`Gateway::wake`] wants to be called next.

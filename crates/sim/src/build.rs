@@ -1,12 +1,11 @@
 //! From a scenario to a world.
 
 use bentpipe_channel::{Satellite, Sender};
-use bentpipe_gateway::{FlowControl, Gateway, PepBuffers, Place, Regulator, Sharing};
 use bentpipe_queue::{
     Aqm, FlowTable, Limit, Marking, Queue, Scheduler, Setup, aqm::droptail::DropTail, sched::fifo::Fifo,
 };
 use bentpipe_scenario as scenario;
-use bentpipe_scenario::{BufferPer, Congestion, Ecn, Protocol, Scenario, Subject, TrafficKind, Transport};
+use bentpipe_scenario::{Congestion, Ecn, Protocol, Scenario, Subject, TrafficKind, Transport};
 use bentpipe_transport::{rtp, sctp, spacelink, tcp};
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 
@@ -204,52 +203,8 @@ impl Builder<'_, '_> {
 
     fn station(&mut self, number: usize, g: &scenario::Gateway, links: &[Link]) -> Result<Station, Error> {
         let is_subject = self.scenario.subject == Subject::Gateway(number);
-        let mut judge = Some(self.aqm(&g.aqm, is_subject, &g.name)?);
-        let mut queue = |place, scheduler: Box<dyn Scheduler>, limit: Limit, rate: Rate, name: String| {
-            let watched = place == g.watch;
-            let aqm = judge.take_if(|_| watched).unwrap_or_else(|| Box::new(DropTail));
-            let marking = if watched { g.marking.method.marking } else { Marking::Drop };
-            Queue::new(scheduler, aqm, &Setup { marking, limit, capacity: rate, seed: self.seed, name })
-        };
-        let receive_rate = g.receive_queue.rate;
-        let receive = queue(
-            scenario::Place::Receive,
-            Box::<Fifo>::default(),
-            g.receive_queue.limit,
-            receive_rate.unwrap_or_default(),
-            format!("{} receive", g.name),
-        );
-        let t = &g.transmit_queue;
-        let transmit = queue(
-            scenario::Place::Transmit,
-            scheduler(&t.scheduler, &g.name)?,
-            t.limit,
-            g.regulator.rate,
-            format!("{} transmit", g.name),
-        );
-        let place = |place| match place {
-            scenario::Place::Receive => Place::Receive,
-            scenario::Place::Transmit => Place::Transmit,
-        };
-        let gateway = Gateway::new(bentpipe_gateway::Setup {
-            receive,
-            receive_rate,
-            transmit,
-            watch: place(g.watch),
-            mark: place(g.mark),
-            processing: g.pep.delay,
-            regulator: Regulator::new(g.regulator.rate, g.regulator.tick.unwrap_or(Duration::ZERO)),
-        });
-        let sharing = match g.pep.buffer_per {
-            BufferPer::User => Sharing::PerUser,
-            BufferPer::Connection => Sharing::PerConnection,
-        };
-        let values = &g.marking.values;
-        let control = (g.marking.method.marking == Marking::Window).then(|| FlowControl {
-            decr: values.number("decr"),
-            incr: values.number("incr"),
-            freeze: Duration::from_secs_f64(values.number("freeze")),
-        });
+        let judge = self.aqm(&g.aqm, is_subject, &g.name)?;
+        let (gateway, buffers) = bentpipe_gateway::build(g, judge, self.seed).map_err(Error)?;
         let s = &g.spacelink;
         let config = spacelink::Config {
             max_payload: small(s.packet.saturating_sub(s.header)),
@@ -265,7 +220,7 @@ impl Builder<'_, '_> {
         let back = self.first_links[g.link] + u32::from(g.link_forward);
         Ok(Station {
             gateway,
-            buffers: PepBuffers::new(g.pep.buffer, sharing).with_control(control),
+            buffers,
             flow_key: g.flow_key,
             open: FlowTable::default(),
             near: spacelink::Endpoint::new(config.clone()),

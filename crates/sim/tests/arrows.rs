@@ -10,7 +10,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("scenario", &["units", "queue"]),
     ("channel", &["units", "scenario"]),
     ("traffic", &["units", "scenario"]),
-    ("gateway", &["units", "queue"]),
+    ("gateway", &["units", "queue", "scenario"]),
     ("model", &["units", "queue", "scenario"]),
     ("sim", &["units", "queue", "channel", "gateway", "transport", "scenario", "traffic"]),
     ("capture", &["units", "transport", "scenario", "sim"]),
