@@ -11,3 +11,5 @@
 //!
 //! What decides about packets is the simulator's: [`bentpipe_gateway::Gateway`] is the same code, told real times. This
 //! crate is its host.
+
+pub mod config;

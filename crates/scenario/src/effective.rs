@@ -34,7 +34,7 @@ pub fn list(cx: &Cx<'_>, file: &File) -> Vec<Effective> {
     out
 }
 
-fn flatten(cx: &Cx<'_>, path: &Path, value: &Value, out: &mut Vec<Effective>) {
+pub fn flatten(cx: &Cx<'_>, path: &Path, value: &Value, out: &mut Vec<Effective>) {
     match value {
         Value::Object(table) if !is_one_value(table) => {
             for (key, value) in table {

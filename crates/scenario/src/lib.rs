@@ -15,6 +15,7 @@ mod canonical;
 mod capture;
 mod channel;
 mod de;
+mod document;
 mod effective;
 mod error;
 mod file;
@@ -25,7 +26,7 @@ mod modcod;
 mod model;
 mod models;
 mod packets;
-mod quantity;
+pub mod quantity;
 mod resolve;
 mod scenario;
 mod schema;
@@ -38,6 +39,7 @@ pub use channel::{
     Access, Capacity, Carrier, Clock, Demand, Drawn, Fade, GilbertElliott, Handover, Loss, LossAt, LossLaw,
     LossOf, Modulation, Steps, Trace,
 };
+pub use document::{Document, Section};
 pub use error::{Error, Place as ErrorPlace};
 pub use files::Digest;
 pub use law::{Law, Samples};

@@ -100,35 +100,7 @@ impl Scenario {
     /// Where the file cannot be read, or as [`Scenario::parse`].
     pub fn load(path: impl AsRef<Path>, overrides: &[String]) -> Result<Self, Error> {
         let path = path.as_ref();
-        let name = path.display().to_string();
-        let fault =
-            |problem: String| Error { place: Place::WholeFile(name.clone()), key: String::new(), problem };
-        let unreadable = |e: std::io::Error| fault(format!("cannot be read: {e}"));
-        if path.is_dir() {
-            return Err(fault("found a folder; allowed: a scenario file, in TOML".to_owned()));
-        }
-        let mut bytes = Vec::new();
-        File::open(path)
-            .map_err(unreadable)?
-            .take(LARGEST + 1)
-            .read_to_end(&mut bytes)
-            .map_err(unreadable)?;
-        if bytes.len() as u64 > LARGEST {
-            return Err(fault(format!("more than {} MiB; allowed: a scenario file, in TOML", LARGEST >> 20)));
-        }
-        match std::str::from_utf8(&bytes) {
-            Ok(text) => Self::parse(text, &name, overrides),
-            Err(e) => {
-                let before = &bytes[..e.valid_up_to()];
-                let line = before.iter().filter(|b| **b == b'\n').count() + 1;
-                let column =
-                    String::from_utf8_lossy(before.rsplit(|b| *b == b'\n').next().unwrap_or_default());
-                let place = Place::File(name.clone(), line, column.chars().count() + 1);
-                let found = bytes.get(e.valid_up_to()).copied().unwrap_or_default();
-                let problem = format!("found the byte 0x{found:02x}; allowed: a scenario in TOML, in UTF-8");
-                Err(Error { place, key: String::new(), problem })
-            }
-        }
+        Self::parse(&read_text(path, "a scenario")?, &path.display().to_string(), overrides)
     }
 
     /// Reads a scenario from `text`; `file` is what messages call it.
@@ -505,6 +477,32 @@ impl Scenario {
             }
         }
     }
+}
+
+/// The text of a file that is to be `what`, such as "a scenario", in TOML.
+pub(crate) fn read_text(path: &Path, what: &str) -> Result<String, Error> {
+    let name = path.display().to_string();
+    let fault =
+        |problem: String| Error { place: Place::WholeFile(name.clone()), key: String::new(), problem };
+    let unreadable = |e: std::io::Error| fault(format!("cannot be read: {e}"));
+    if path.is_dir() {
+        return Err(fault(format!("found a folder; allowed: {what} file, in TOML")));
+    }
+    let mut bytes = Vec::new();
+    File::open(path).map_err(unreadable)?.take(LARGEST + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > LARGEST {
+        return Err(fault(format!("more than {} MiB; allowed: {what} file, in TOML", LARGEST >> 20)));
+    }
+    String::from_utf8(bytes).map_err(|e| {
+        let (valid, bytes) = (e.utf8_error().valid_up_to(), e.as_bytes());
+        let before = &bytes[..valid];
+        let line = before.iter().filter(|b| **b == b'\n').count() + 1;
+        let column = String::from_utf8_lossy(before.rsplit(|b| *b == b'\n').next().unwrap_or_default());
+        let place = Place::File(name.clone(), line, column.chars().count() + 1);
+        let found = bytes.get(valid).copied().unwrap_or_default();
+        let problem = format!("found the byte 0x{found:02x}; allowed: {what} in TOML, in UTF-8");
+        Error { place, key: String::new(), problem }
+    })
 }
 
 fn steps(keys: &[&str]) -> Vec<Step> {

@@ -56,7 +56,13 @@ pub struct Cx<'a> {
     pub notes: BTreeMap<String, (Option<Origin>, String)>,
 }
 
-impl Cx<'_> {
+impl<'a> Cx<'a> {
+    /// One of `root`, of which nothing has been said yet.
+    pub fn of(input: &'a Input, root: &'a Node, setting: &'a str) -> Self {
+        let (warnings, notes) = (Vec::new(), BTreeMap::new());
+        Self { source: &input.source, root, files: &input.files, setting, warnings, notes }
+    }
+
     /// A mistake in the value at `path`.
     pub fn error(&self, path: &Path, problem: String) -> Error {
         self.source.error(self.root, path, false, problem, self.setting)
@@ -113,18 +119,21 @@ pub fn step(path: &Path, key: &str) -> Vec<Step> {
 
 /// The scenario of `input`, with another AQM at its subject where one is chosen.
 pub fn resolve(input: &std::sync::Arc<Input>, choice: Option<&Choice>) -> Result<Scenario, Error> {
-    let (mut root, unused_overrides) = overrides::apply(input, choice)?;
+    let (root, unused_overrides) = overrides::apply(input, choice)?;
+    resolve_tree(input, root, unused_overrides, choice)
+}
+
+/// The scenario that the tree `root` says, which is that of `input` but for what was put in place there.
+pub fn resolve_tree(
+    input: &std::sync::Arc<Input>,
+    mut root: Node,
+    unused_overrides: Vec<Error>,
+    choice: Option<&Choice>,
+) -> Result<Scenario, Error> {
     let filled = presets::fill(&mut root);
-    let mut file = read(&input.source, &root, choice.map_or("", |c| &c.name))?;
-    let mut cx = Cx {
-        source: &input.source,
-        root: &root,
-        files: &input.files,
-        setting: choice.map_or("", |c| &c.name),
-        warnings: Vec::new(),
-        notes: BTreeMap::new(),
-    };
-    let cx = &mut cx;
+    let setting = choice.map_or("", |c| &c.name);
+    let mut file = read(&input.source, &root, setting)?;
+    let cx = &mut Cx::of(input, &root, setting);
     for (path, preset) in filled {
         cx.note(&path, Some(Origin::Preset), format!("{}: {}", preset.name, preset.title));
     }

@@ -1,0 +1,458 @@
+//! What a configuration may say. Messages about wrong keys and values follow from these structs, and so does the list of
+//! keys in effect.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+
+use bentpipe_scenario::quantity::{PacketSize, Rate, Size, Span, Whole};
+use serde::de::{Deserializer, Error, IgnoredAny, Unexpected, Visitor};
+use serde::{Deserialize, Serialize, Serializer};
+
+/// The keys that cannot be left out, and what they are for.
+pub const REQUIRED: &[(&str, &str)] = &[
+    ("role", "which end this is, \"gateway\" or \"terminal\""),
+    ("satellite", "the link between the two ends"),
+    ("satellite.local", "the UDP address of this end, such as \"10.2.0.1:4400\""),
+    ("satellite.peer", "the UDP address of the other end, such as \"10.2.0.2:4400\""),
+    ("satellite.keys", "the folder made by bentpipe-gateway keygen, such as \"/etc/bentpipe\""),
+    ("internet.device", "the network device that leads to the servers, such as \"eth0\""),
+    ("internet.clients", "the users' addresses, such as [\"10.3.0.0/24\", \"fd00:3::/64\"]"),
+    ("users.device", "the network device that leads to the users, such as \"eth1\""),
+    ("metrics.listen", "the address and port of /metrics and the page, such as \"127.0.0.1:9180\""),
+    ("record.file", "where to write, such as \"gateway.jsonl\""),
+    ("scenario.file", "a scenario, such as \"byun2007-gateway.toml\""),
+];
+
+/// A configuration.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct File {
+    /// Which end this is.
+    pub role: Role,
+    /// Read by the scenario's reader.
+    #[serde(default, rename = "gateway", skip_serializing)]
+    _gateway: Option<IgnoredAny>,
+    /// A scenario file that has the gateway.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scenario: Option<ScenarioFile>,
+    /// Seed of the algorithms' random numbers.
+    #[serde(default = "one")]
+    pub seed: u64,
+    /// The link between the two ends.
+    pub satellite: Satellite,
+    /// The gateway's outside.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub internet: Option<Internet>,
+    /// The terminal's outside.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub users: Option<Users>,
+    /// The device for what is not split.
+    #[serde(default)]
+    pub tunnel: Tunnel,
+    /// The kernel's TCP at the outside.
+    #[serde(default)]
+    pub tcp: Tcp,
+    /// What is split at most.
+    #[serde(default)]
+    pub limits: Limits,
+    /// The process.
+    #[serde(default)]
+    pub process: Process,
+    /// Where the state is to be seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metrics: Option<Metrics>,
+    /// What is written about on stderr.
+    #[serde(default)]
+    pub log: Log,
+    /// What a run writes down.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub record: Option<Record>,
+}
+
+/// Which end this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// The one that faces the internet.
+    Gateway,
+    /// The one that faces the users.
+    Terminal,
+}
+
+impl Role {
+    /// As the file says it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Gateway => "gateway",
+            Self::Terminal => "terminal",
+        }
+    }
+}
+
+/// A scenario file that has the gateway.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScenarioFile {
+    /// Its path, from the folder of the configuration.
+    pub file: String,
+    /// Overrides, each `key=value`.
+    #[serde(default)]
+    pub overrides: Vec<String>,
+    /// The setting that is put in place. Absent: the scenario's own.
+    pub setting: Option<String>,
+    /// Which of its gateways. Absent: the first.
+    pub gateway: Option<String>,
+}
+
+/// The link between the two ends.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Satellite {
+    /// UDP address of this end.
+    pub local: Address,
+    /// UDP address of the other end.
+    pub peer: Address,
+    /// The folder with the keys.
+    pub keys: String,
+    /// The largest IP packet between the two ends.
+    #[serde(default = "mtu")]
+    pub mtu: PacketSize,
+    /// Terminal: rate of the return direction. Gateway: the satellite's, where the regulator follows it.
+    pub rate: Option<Rate>,
+    /// There and back, without queues.
+    #[serde(default = "round_trip")]
+    pub round_trip: Span,
+}
+
+/// The gateway's outside.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Internet {
+    /// The network device that leads to the servers.
+    pub device: Device,
+    /// Addresses of the users.
+    pub clients: Vec<Prefix>,
+    /// NFQUEUE number; window marking uses the next one, too.
+    #[serde(default = "first")]
+    pub queue: Whole<0, 65_534>,
+}
+
+/// The terminal's outside.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Users {
+    /// The network device that leads to the users.
+    pub device: Device,
+    /// Port that TPROXY leads to.
+    #[serde(default = "port")]
+    pub port: Whole<1, 65_535>,
+}
+
+/// The device for what is not split.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Tunnel {
+    /// Name of the TUN device.
+    pub name: Device,
+}
+
+/// The kernel's TCP at the outside.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Tcp {
+    /// Congestion control of every socket.
+    pub congestion: String,
+    /// A connection on which nothing moves for so long is reset.
+    pub idle_timeout: Span,
+    /// How long a connection is silent before it is probed.
+    pub keepalive: Span,
+    /// How long sent data may be unacknowledged (TCP_USER_TIMEOUT).
+    pub user_timeout: Span,
+    /// How long the gateway tries to reach a server.
+    pub connect_timeout: Span,
+    /// SO_RCVBUF: what the kernel holds before it is read.
+    pub receive_buffer: Size,
+}
+
+/// What is split at most; what is beyond is forwarded as it is.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Connections.
+    pub connections: Whole<1, 1_000_000>,
+    /// Connections that are not yet open at both ends.
+    pub handshakes: Whole<1, 1_000_000>,
+    /// What the PEP buffers in all.
+    pub memory: Size,
+}
+
+/// The process.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Process {
+    /// SCHED_FIFO where allowed.
+    pub realtime: bool,
+}
+
+/// Where the state is to be seen.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Metrics {
+    /// Address and port of the HTTP server.
+    pub listen: Address,
+    /// Time between two samples of the page.
+    #[serde(default = "interval")]
+    pub interval: Span,
+    /// For how long they are kept.
+    #[serde(default = "keep")]
+    pub keep: Span,
+}
+
+/// What is written about on stderr.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Log {
+    /// The least that is written.
+    pub level: Level,
+    /// How a line looks.
+    pub format: Format,
+}
+
+/// How much a line of the log matters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Level {
+    /// What went wrong.
+    Error,
+    /// What is likely not meant.
+    Warn,
+    /// What happens now and then.
+    #[default]
+    Info,
+    /// What happens often.
+    Debug,
+}
+
+/// How a line of the log looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Format {
+    /// `level=info event=… key=value …`
+    #[default]
+    Text,
+    /// A JSON object.
+    Json,
+}
+
+/// What a run writes down.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Record {
+    /// Its path, from the folder of the configuration.
+    pub file: String,
+    /// Time between two samples.
+    #[serde(default = "tenth")]
+    pub interval: Span,
+    /// CLOCK_MONOTONIC that counts as time zero [ns]. Absent: when the daemon starts.
+    pub origin_ns: Option<u64>,
+    /// From when on it is written.
+    pub warmup: Option<bentpipe_scenario::quantity::Time>,
+    /// For how long. Absent: until the daemon ends.
+    pub duration: Option<Span>,
+    /// Whether drops are written one by one.
+    #[serde(default = "yes")]
+    pub drops: bool,
+}
+
+/// Addresses that begin alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prefix {
+    /// The first of them.
+    pub address: IpAddr,
+    /// How many bits they have in common.
+    pub length: u8,
+}
+
+impl Prefix {
+    /// Whether an address is one of them.
+    #[must_use]
+    pub fn contains(&self, address: IpAddr) -> bool {
+        match (self.address, address) {
+            (IpAddr::V4(a), IpAddr::V4(b)) => {
+                let differ = u32::from(a) ^ u32::from(b);
+                differ.checked_shr(32 - u32::from(self.length)).unwrap_or(0) == 0
+            }
+            (IpAddr::V6(a), IpAddr::V6(b)) => {
+                let differ = u128::from(a) ^ u128::from(b);
+                differ.checked_shr(128 - u32::from(self.length)).unwrap_or(0) == 0
+            }
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.length)
+    }
+}
+
+impl FromStr for Prefix {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (address, length) = text.split_once('/').ok_or(())?;
+        let address: IpAddr = address.parse().map_err(|_| ())?;
+        let plain = length.bytes().all(|b| b.is_ascii_digit());
+        let length: u8 = length.parse().map_err(|_| ())?;
+        let (first, bits) = match address {
+            IpAddr::V4(a) => (u128::from(u32::from(a)) << 96, 32),
+            IpAddr::V6(a) => (u128::from(a), 128),
+        };
+        let beyond = first.checked_shl(u32::from(length)).unwrap_or(0);
+        if plain && length <= bits && beyond == 0 { Ok(Self { address, length }) } else { Err(()) }
+    }
+}
+
+/// The name of a network device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device(pub String);
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for Device {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        // IFNAMSIZ is 16, the end's zero counted; iptables takes "+" for a wildcard.
+        let allowed = |c: char| c.is_ascii_graphic() && !"/:+".contains(c);
+        let fits = (1..=15).contains(&text.len()) && !matches!(text, "." | "..") && !text.starts_with('-');
+        if fits && text.chars().all(allowed) { Ok(Self(text.to_owned())) } else { Err(()) }
+    }
+}
+
+/// An address with its port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Address(pub SocketAddr);
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl FromStr for Address {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        text.parse().map(Self).map_err(|_| ())
+    }
+}
+
+/// Types that a file writes as a text of their own.
+macro_rules! texts {
+    ($($kind:ident: $allowed:literal;)*) => {$(
+        impl Serialize for $kind {
+            fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                to.collect_str(self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $kind {
+            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                struct Reader;
+                impl Visitor<'_> for Reader {
+                    type Value = $kind;
+
+                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                        f.write_str($allowed)
+                    }
+
+                    fn visit_str<E: Error>(self, text: &str) -> Result<$kind, E> {
+                        text.parse().map_err(|()| E::invalid_value(Unexpected::Str(text), &self))
+                    }
+                }
+                from.deserialize_any(Reader)
+            }
+        }
+    )*};
+}
+
+texts! {
+    Prefix: "the first address and the length of a prefix, such as \"10.3.0.0/24\" or \"fd00:3::/64\"";
+    Device: "the name of a network device, such as \"eth0\", of at most 15 characters";
+    Address: "an address with its port, such as \"10.2.0.1:4400\" or \"[fd00:2::1]:4400\"";
+}
+
+impl Default for Tunnel {
+    fn default() -> Self {
+        Self { name: Device("bp0".to_owned()) }
+    }
+}
+
+impl Default for Tcp {
+    fn default() -> Self {
+        Self {
+            congestion: "cubic".to_owned(),
+            idle_timeout: Span::of(3_600_000_000_000),
+            keepalive: Span::of(60_000_000_000),
+            user_timeout: Span::of(120_000_000_000),
+            connect_timeout: Span::of(30_000_000_000),
+            receive_buffer: Size::of(128_000),
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { connections: Whole(9000), handshakes: Whole(1000), memory: Size::of(1_000_000_000) }
+    }
+}
+
+impl Default for Process {
+    fn default() -> Self {
+        Self { realtime: true }
+    }
+}
+
+fn first() -> Whole<0, 65_534> {
+    Whole(0)
+}
+
+fn one() -> u64 {
+    1
+}
+
+fn mtu() -> PacketSize {
+    PacketSize::of(1500)
+}
+
+fn round_trip() -> Span {
+    Span::of(600_000_000)
+}
+
+fn port() -> Whole<1, 65_535> {
+    Whole(5000)
+}
+
+fn interval() -> Span {
+    Span::of(1_000_000_000)
+}
+
+fn keep() -> Span {
+    Span::of(600_000_000_000)
+}
+
+fn tenth() -> Span {
+    Span::of(100_000_000)
+}
+
+fn yes() -> bool {
+    true
+}

@@ -1,0 +1,432 @@
+//! The configuration: one TOML file for each end, whose `[gateway]` is a scenario's.
+//!
+//! It is read with the scenario's own reader, so units, presets and messages are the same.
+
+mod check;
+mod file;
+mod reload;
+
+use std::path::{Path, PathBuf};
+
+use bentpipe_scenario::{Document, Effective, Error, Gateway, Scenario};
+use bentpipe_units::{Duration, Rate};
+
+pub use check::{Findings, check};
+pub use file::{
+    Address, Device, Format, Internet, Level, Limits, Log, Prefix, Process, Role, Satellite, ScenarioFile,
+    Tcp, Tunnel, Users,
+};
+pub use reload::Changes;
+
+use file::File;
+
+/// A configuration, checked and complete.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The file that it was read from.
+    pub path: PathBuf,
+    /// Which end this is.
+    pub role: Role,
+    /// What decides about packets.
+    pub gateway: Gateway,
+    /// Seed of the algorithms' random numbers.
+    pub seed: u64,
+    /// The link between the two ends.
+    pub satellite: Satellite,
+    /// The folder with the keys.
+    pub keys: PathBuf,
+    /// The gateway's outside; there where this is the gateway.
+    pub internet: Option<Internet>,
+    /// The terminal's outside; there where this is the terminal.
+    pub users: Option<Users>,
+    /// The device for what is not split.
+    pub tunnel: Tunnel,
+    /// The kernel's TCP at the outside.
+    pub tcp: Tcp,
+    /// What is split at most.
+    pub limits: Limits,
+    /// The process.
+    pub process: Process,
+    /// Where the state is to be seen.
+    pub metrics: Option<file::Metrics>,
+    /// What is written about on stderr.
+    pub log: Log,
+    /// What a run writes down.
+    pub record: Option<Record>,
+    /// Every key with the value in effect.
+    pub effective: Vec<Effective>,
+    /// What is allowed but most likely not meant.
+    pub warnings: Vec<String>,
+}
+
+/// What a run writes down.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// Where.
+    pub file: PathBuf,
+    /// Time between two samples.
+    pub interval: Duration,
+    /// CLOCK_MONOTONIC that counts as time zero [ns]; none: when the daemon starts.
+    pub origin_ns: Option<u64>,
+    /// From when on it is written.
+    pub warmup: Duration,
+    /// For how long; none: until the daemon ends.
+    pub duration: Option<Duration>,
+    /// Whether drops are written one by one.
+    pub drops: bool,
+}
+
+impl Config {
+    /// Reads a configuration.
+    ///
+    /// # Errors
+    /// Where anything in it is wrong or impossible: the first such thing, with its place.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self, Error> {
+        let path = path.as_ref();
+        Self::of(&Document::load(path)?, path)
+    }
+
+    /// Reads a configuration from `text`; `path` is what messages call it.
+    ///
+    /// # Errors
+    /// As [`Config::load`].
+    pub fn parse(text: &str, path: impl AsRef<Path>) -> Result<Self, Error> {
+        let path = path.as_ref();
+        Self::of(&Document::parse(text, &path.display().to_string())?, path)
+    }
+
+    fn of(document: &Document, path: &Path) -> Result<Self, Error> {
+        let file: File = document.read(file::REQUIRED)?;
+        let folder = path.parent().unwrap_or(Path::new("."));
+        sides(document, &file)?;
+        addresses(document, &file)?;
+        times(document, &file)?;
+        let (gateway, rows, mut warnings) = gateway(document, &file, folder)?;
+        let mut effective = document.effective(&file);
+        let behind_role = effective.iter().position(|row| row.key == "role").map_or(0, |i| i + 1);
+        effective.splice(behind_role..behind_role, rows);
+        sizes(&file, &gateway, &mut warnings);
+        let record = file.record.map(|r| Record {
+            file: folder.join(r.file),
+            interval: r.interval.time(),
+            origin_ns: r.origin_ns,
+            warmup: r.warmup.map_or(Duration::ZERO, |t| t.time()),
+            duration: r.duration.map(|t| t.time()),
+            drops: r.drops,
+        });
+        Ok(Self {
+            path: path.to_owned(),
+            role: file.role,
+            gateway,
+            seed: file.seed,
+            keys: folder.join(&file.satellite.keys),
+            satellite: file.satellite,
+            internet: file.internet,
+            users: file.users,
+            tunnel: file.tunnel,
+            tcp: file.tcp,
+            limits: file.limits,
+            process: file.process,
+            metrics: file.metrics,
+            log: file.log,
+            record,
+            effective,
+            warnings,
+        })
+    }
+
+    /// Rate at which this end sends into the satellite; none: as fast as it takes it.
+    #[must_use]
+    pub fn rate(&self) -> Option<Rate> {
+        match self.role {
+            Role::Gateway => Some(self.gateway.regulator.rate),
+            Role::Terminal => self.satellite.rate.map(|rate| rate.rate()),
+        }
+    }
+}
+
+/// Each end has one outside.
+fn sides(document: &Document, file: &File) -> Result<(), Error> {
+    let (this, other) = match file.role {
+        Role::Gateway => ("internet", "users"),
+        Role::Terminal => ("users", "internet"),
+    };
+    let role = file.role.name();
+    if document.has(other) {
+        let problem = format!("found a table; allowed: [{this}] where role = \"{role}\"");
+        return Err(document.error(other, problem));
+    }
+    if !document.has(this) {
+        let what = if this == "internet" { "servers" } else { "users" };
+        let problem = format!("missing; required: what leads to the {what}, where role = \"{role}\"");
+        return Err(document.error(this, problem));
+    }
+    if file.internet.as_ref().is_some_and(|i| i.clients.is_empty()) {
+        let problem = "found []; allowed: one prefix at least, such as [\"10.3.0.0/24\"]".to_owned();
+        return Err(document.error("internet.clients", problem));
+    }
+    Ok(())
+}
+
+fn addresses(document: &Document, file: &File) -> Result<(), Error> {
+    let (local, peer) = (file.satellite.local.0, file.satellite.peer.0);
+    if local.is_ipv4() != peer.is_ipv4() {
+        let version = if local.is_ipv4() { "IPv4" } else { "IPv6" };
+        let problem =
+            format!("found \"{peer}\"; allowed: an {version} address, for satellite.local is \"{local}\"");
+        return Err(document.error("satellite.peer", problem));
+    }
+    if peer.ip().is_unspecified() || peer.port() == 0 {
+        let problem = format!("found \"{peer}\"; allowed: the address and the port of the other end");
+        return Err(document.error("satellite.peer", problem));
+    }
+    if local == peer {
+        let problem = format!("found \"{peer}\", this end's own; allowed: the address of the other end");
+        return Err(document.error("satellite.peer", problem));
+    }
+    // RFC 9000, section 14: QUIC takes no path that cannot carry datagrams of 1200 bytes.
+    let least = 1200 + 8 + if local.is_ipv4() { 20 } else { 40 };
+    let mtu = file.satellite.mtu;
+    if mtu.0 < least {
+        let problem = format!("found \"{mtu:?}\"; allowed: at least {least} B, for QUIC needs 1200 B of it");
+        return Err(document.error("satellite.mtu", problem));
+    }
+    Ok(())
+}
+
+/// The most samples that the page's memory has.
+pub(crate) const MOST_SAMPLES: u64 = 3600;
+
+fn times(document: &Document, file: &File) -> Result<(), Error> {
+    if let Some(metrics) = &file.metrics {
+        let (interval, keep) = (metrics.interval, metrics.keep);
+        if interval.0 < 100_000_000 {
+            let problem = format!("found \"{interval:?}\"; allowed: at least 100 ms");
+            return Err(document.error("metrics.interval", problem));
+        }
+        if keep.0 < interval.0 || keep.0 / interval.0 > MOST_SAMPLES {
+            let problem = format!(
+                "found \"{keep:?}\"; allowed: at least metrics.interval (\"{interval:?}\"), and at most {MOST_SAMPLES} \
+                 times that"
+            );
+            return Err(document.error("metrics.keep", problem));
+        }
+    }
+    Ok(())
+}
+
+/// The gateway, with the keys in effect and what is to be said of it.
+fn gateway(
+    document: &Document,
+    file: &File,
+    folder: &Path,
+) -> Result<(Gateway, Vec<Effective>, Vec<String>), Error> {
+    let Some(from) = &file.scenario else {
+        let rate = file.satellite.rate.filter(|_| file.role == Role::Gateway).map(|rate| rate.rate());
+        let section = document.gateway(file.satellite.round_trip.time(), rate)?;
+        return Ok((section.gateway, section.effective, section.warnings));
+    };
+    if document.has("gateway") {
+        let problem = "found a table; allowed: [gateway] or [scenario], not both".to_owned();
+        return Err(document.error("scenario", problem));
+    }
+    let scenario = Scenario::load(folder.join(&from.file), &from.overrides)?;
+    let scenario = match &from.setting {
+        Some(setting) => scenario.with_setting(setting)?,
+        None => scenario,
+    };
+    scenario.all_used()?;
+    let names = || scenario.gateways.iter().map(|g| g.name.as_str());
+    let index = match &from.gateway {
+        None => Some(0),
+        Some(name) => names().position(|known| known == name),
+    };
+    let Some(gateway) = index.and_then(|i| scenario.gateways.get(i)) else {
+        let known: Vec<_> = names().collect();
+        let (key, problem) = match &from.gateway {
+            Some(name) => ("scenario.gateway", format!("found {name:?}; allowed: {}", known.join(", "))),
+            None => ("scenario.file", "a scenario without a gateway; allowed: one that has one".to_owned()),
+        };
+        return Err(document.error(key, problem));
+    };
+    let own = match scenario.gateways.len() {
+        1 => "gateway.".to_owned(),
+        _ => format!("gateway.{}.", gateway.name),
+    };
+    let is_its = |key: &str| key.starts_with(&own);
+    let rows = scenario.effective().iter().filter(|row| is_its(&row.key));
+    let rows = rows.map(|row| Effective {
+        key: format!("gateway.{}", row.key.strip_prefix(&own).unwrap_or_default()),
+        ..row.clone()
+    });
+    let warnings = scenario.warnings.iter().filter(|text| is_its(text)).cloned();
+    Ok((gateway.clone(), rows.collect(), warnings.collect()))
+}
+
+/// What does not go together well.
+fn sizes(file: &File, gateway: &Gateway, warnings: &mut Vec<String>) {
+    let (packet, mtu) = (gateway.spacelink.packet, file.satellite.mtu.0);
+    if packet > mtu {
+        warnings.push(format!(
+            "gateway.spacelink.packet: {packet} B, more than satellite.mtu ({mtu} B): its packets are cut to that"
+        ));
+    }
+    if file.role == Role::Terminal && file.satellite.rate.is_none() {
+        warnings.push(
+            "satellite.rate: none, so the terminal sends as fast as it can: in front of a slower link, a queue grows there"
+                .to_owned(),
+        );
+    }
+    let buffer = file.limits.memory.0;
+    if buffer < gateway.pep.buffer {
+        warnings.push(format!(
+            "limits.memory: {buffer} B, less than one buffer of the PEP (gateway.pep.buffer, {} B)",
+            gateway.pep.buffer
+        ));
+    }
+    if file.metrics.as_ref().is_some_and(|m| !m.listen.0.ip().is_loopback()) {
+        warnings.push(
+            "metrics.listen: not a loopback address: whoever reaches it sees the state of the gateway"
+                .to_owned(),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "role = \"gateway\"\n\
+        [gateway]\naqm = { preset = \"AVQRED\" }\nregulator = { rate = \"20 Mbps\" }\n\
+        [satellite]\nlocal = \"10.2.0.1:4400\"\npeer = \"10.2.0.2:4400\"\nkeys = \"keys\"\n\
+        [internet]\ndevice = \"in0\"\nclients = [\"10.3.0.0/24\", \"fd00:3::/64\"]\n";
+
+    #[test]
+    fn the_least_that_is_needed_is_enough() {
+        let config = Config::parse(TEXT, "/etc/bentpipe/g.toml").unwrap();
+        assert_eq!(config.keys, Path::new("/etc/bentpipe/keys"));
+        assert_eq!(config.rate().map(Rate::as_bps), Some(20_000_000));
+        assert_eq!(config.warnings, Vec::<String>::new());
+        let value =
+            |key: &str| config.effective.iter().find(|row| row.key == key).map(|row| row.value.as_str());
+        assert_eq!(value("satellite.mtu"), Some("1500 B"));
+        assert_eq!(value("internet.clients"), Some("[\"10.3.0.0/24\", \"fd00:3::/64\"]"));
+        assert_eq!(value("gateway.regulator.rate"), Some("20 Mbps"));
+        assert_eq!(value("tcp.idle_timeout"), Some("3600 s"));
+        assert_eq!(value("metrics.listen"), None);
+        let keys: Vec<_> = config.effective.iter().map(|row| &row.key).collect();
+        let mut once = keys.clone();
+        once.sort();
+        once.dedup();
+        assert_eq!(once.len(), keys.len());
+    }
+
+    /// One mistake each, and the message it makes, worked out from the text above.
+    #[test]
+    fn a_mistake_is_one_message_with_its_place() {
+        for (from, to, message) in [
+            ("\"gateway\"", "\"router\"", "g.toml:1:8: role: found \"router\"; allowed: gateway, terminal"),
+            (
+                "20 Mbps",
+                "0 Mbps",
+                "g.toml:4:22: gateway.regulator.rate: found \"0 Mbps\"; allowed: a rate above 0",
+            ),
+            ("keys = \"keys\"\n", "", "g.toml:5:2: satellite.keys: missing; required: the folder made by"),
+            (
+                "peer = \"10.2.0.2:4400\"",
+                "peer = \"[fd00::2]:44\"",
+                "g.toml:7:8: satellite.peer: found \"[fd00::2]:44\"; allowed: an IPv4",
+            ),
+            (
+                "10.2.0.2:4400",
+                "10.2.0.1:4400",
+                "g.toml:7:8: satellite.peer: found \"10.2.0.1:4400\", this end's own",
+            ),
+            (
+                "10.2.0.2:4400",
+                "0.0.0.0:4400",
+                "g.toml:7:8: satellite.peer: found \"0.0.0.0:4400\"; allowed: the address and",
+            ),
+            (
+                "10.2.0.2:4400",
+                "10.2.0.2",
+                "g.toml:7:8: satellite.peer: found \"10.2.0.2\"; allowed: an address with its port",
+            ),
+            ("keys = \"keys\"", "keys = 1", "g.toml:8:8: satellite.keys: found 1; allowed: a text in quotes"),
+            (
+                "keys = \"keys\"",
+                "keys = \"k\"\nmtu = \"1227 B\"",
+                "g.toml:9:7: satellite.mtu: found \"1227 B\"; allowed: at least 1228 B",
+            ),
+            ("[internet]", "[users]", "g.toml:11:1: users.clients: no such key; allowed: device, port"),
+            (
+                "clients = [\"10.3.0.0/24\", \"fd00:3::/64\"]",
+                "clients = []",
+                "g.toml:11:11: internet.clients: found []; allowed: one prefix",
+            ),
+            (
+                "10.3.0.0/24",
+                "10.3.0.1/24",
+                "g.toml:11:12: internet.clients[1]: found \"10.3.0.1/24\"; allowed: the first address",
+            ),
+            (
+                "\"fd00:3::/64\"",
+                "\"fd00:3::/129\"",
+                "g.toml:11:27: internet.clients[2]: found \"fd00:3::/129\"; allowed:",
+            ),
+            (
+                "in0",
+                "a/b",
+                "g.toml:10:10: internet.device: found \"a/b\"; allowed: the name of a network device",
+            ),
+            (
+                "[internet]",
+                "[log]\nlevel = \"inform\"\n[internet]",
+                "g.toml:10:9: log.level: found \"inform\"; did you mean \"info\"?",
+            ),
+            (
+                "[internet]",
+                "[metrics]\n[internet]",
+                "g.toml:9:2: metrics.listen: missing; required: the address and port",
+            ),
+            (
+                "[internet]",
+                "[metrics]\nlisten = \"[::1]:1\"\nkeep = \"1 h\"\ninterval = \"100 ms\"\n[internet]",
+                "g.toml:11:8: metrics.keep: found \"3600 s\"; allowed: at least metrics.interval (\"100 ms\"), and at most 3600 times",
+            ),
+            (
+                "[internet]",
+                "[scenario]\nfile = \"x.toml\"\n[internet]",
+                "g.toml:9:2: scenario: found a table; allowed: [gateway] or [scenario]",
+            ),
+            (
+                "role = \"gateway\"",
+                "role = \"terminal\"",
+                "g.toml:9:2: internet: found a table; allowed: [users] where role = \"terminal\"",
+            ),
+        ] {
+            assert!(TEXT.contains(from), "{from}");
+            let error = Config::parse(&TEXT.replacen(from, to, 1), "g.toml").unwrap_err().to_string();
+            assert!(error.starts_with(message), "{error}\n{message}");
+        }
+        let text = TEXT.split("[internet]").next().unwrap_or_default();
+        let error = Config::parse(text, "g.toml").unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "g.toml:1:1: internet: missing; required: what leads to the servers, where role = \"gateway\""
+        );
+    }
+
+    #[test]
+    fn prefixes_hold_their_addresses() {
+        let p: Prefix = "10.3.0.0/24".parse().unwrap();
+        assert!(p.contains("10.3.0.255".parse().unwrap()) && !p.contains("10.3.1.0".parse().unwrap()));
+        let all: Prefix = "::/0".parse().unwrap();
+        assert!(all.contains("fd00::1".parse().unwrap()) && !all.contains("10.0.0.1".parse().unwrap()));
+        let one: Prefix = "fd00::1/128".parse().unwrap();
+        assert!(one.contains("fd00::1".parse().unwrap()) && !one.contains("fd00::2".parse().unwrap()));
+        for bad in ["10.3.0.0", "10.3.0.0/33", "10.3.0.0/+8", "0.0.0.1/0", "/8", "x/8", "10.3.0.0/"] {
+            assert!(bad.parse::<Prefix>().is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! What a configuration that is read again changes.
+
+use super::Config;
+
+/// What changes while the daemon runs, and what only a restart changes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// The Aqm has other parameters, or is another.
+    pub aqm: bool,
+    /// The regulator lets another rate go.
+    pub rate: bool,
+    /// Other limits hold.
+    pub limits: bool,
+    /// The log is written otherwise.
+    pub log: bool,
+    /// The keys that keep their values until the next start.
+    pub fixed: Vec<String>,
+}
+
+impl Changes {
+    /// What is different from `old` in `new`.
+    ///
+    /// An Aqm is judged together with what stands around it in the gateway, so it is kept where anything of that would
+    /// need a restart.
+    #[must_use]
+    pub fn between(old: &Config, new: &Config) -> Self {
+        let value = |config: &Config, key: &str| {
+            config.effective.iter().find(|row| row.key == key).map(|row| row.value.clone())
+        };
+        let keys =
+            old.effective.iter().chain(new.effective.iter().filter(|row| value(old, &row.key).is_none()));
+        let mut changes = Self::default();
+        let mut aqm = Vec::new();
+        for row in keys.filter(|row| value(old, &row.key) != value(new, &row.key)) {
+            let key = row.key.as_str();
+            if key.starts_with("gateway.aqm.") {
+                aqm.push(key.to_owned());
+            } else if key == "gateway.regulator.rate" && !old.gateway.regulator.follows_link {
+                changes.rate = true;
+            } else if key.starts_with("limits.") {
+                changes.limits = true;
+            } else if key.starts_with("log.") {
+                changes.log = true;
+            } else if !key.starts_with("scenario.") {
+                changes.fixed.push(key.to_owned());
+            }
+        }
+        if changes.fixed.iter().any(|key| key.starts_with("gateway.")) {
+            changes.fixed.append(&mut aqm);
+        }
+        changes.aqm = !aqm.is_empty();
+        changes
+    }
+
+    /// Whether nothing is different.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Config {
+    /// Takes over from `new` what `changes` says can change while the daemon runs; the rest stays.
+    pub fn take(&mut self, new: Self, changes: &Changes) {
+        for row in &mut self.effective {
+            if !changes.fixed.contains(&row.key)
+                && let Some(other) = new.effective.iter().find(|other| other.key == row.key)
+            {
+                *row = other.clone();
+            }
+        }
+        if changes.aqm {
+            // Another algorithm has other parameters.
+            let is_aqm = |key: &str| key.starts_with("gateway.aqm.");
+            let at = self.effective.iter().position(|row| is_aqm(&row.key)).unwrap_or(0);
+            self.effective.retain(|row| !is_aqm(&row.key));
+            let rows: Vec<_> = new.effective.iter().filter(|row| is_aqm(&row.key)).cloned().collect();
+            self.effective.splice(at..at, rows);
+            self.gateway.aqm = new.gateway.aqm;
+        }
+        if changes.rate {
+            self.gateway.regulator.rate = new.gateway.regulator.rate;
+        }
+        self.limits = new.limits;
+        self.log = new.log;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(change: (&str, &str)) -> Config {
+        let text = "role = \"gateway\"\n\
+            [gateway]\naqm = { algorithm = \"red\", max_p = 0.1 }\nregulator = { rate = \"20 Mbps\" }\n\
+            [satellite]\nlocal = \"10.2.0.1:4400\"\npeer = \"10.2.0.2:4400\"\nkeys = \"keys\"\n\
+            [internet]\ndevice = \"in0\"\nclients = [\"10.3.0.0/24\"]\n";
+        assert!(text.contains(change.0));
+        Config::parse(&text.replace(change.0, change.1), "g.toml").unwrap()
+    }
+
+    /// What may change does, what may not is named, and what was taken over is no change any more.
+    #[test]
+    fn what_may_change_does_and_what_may_not_is_named() {
+        let old = || config(("", ""));
+        for (change, expected, left) in [
+            (("max_p = 0.1", "max_p = 0.2"), Changes { aqm: true, ..Changes::default() }, 0),
+            (("\"red\", max_p = 0.1", "\"avq\""), Changes { aqm: true, ..Changes::default() }, 0),
+            // Its parameters follow the rate.
+            (("20 Mbps", "10 Mbps"), Changes { aqm: true, rate: true, ..Changes::default() }, 0),
+            (
+                ("[internet]", "[limits]\nconnections = 9\n[internet]"),
+                Changes { limits: true, ..Changes::default() },
+                0,
+            ),
+            (
+                ("[internet]", "[log]\nlevel = \"debug\"\n[internet]"),
+                Changes { log: true, ..Changes::default() },
+                0,
+            ),
+            (("in0", "in1"), Changes { fixed: vec!["internet.device".to_owned()], ..Changes::default() }, 1),
+            (("", ""), Changes::default(), 0),
+        ] {
+            let (mut now, new) = (old(), config(change));
+            let changes = Changes::between(&now, &new);
+            assert_eq!(changes, expected, "{change:?}");
+            now.take(new.clone(), &changes);
+            assert_eq!(Changes::between(&now, &new).fixed.len(), left);
+            assert_eq!(Changes::between(&now, &new), Changes { fixed: expected.fixed, ..Changes::default() });
+        }
+        let changes =
+            Changes::between(&old(), &config(("max_p = 0.1 }", "max_p = 0.2 }\nmark = \"transmit\"")));
+        assert_eq!(changes.fixed, ["gateway.mark", "gateway.aqm.max_p"]);
+        assert!(!changes.aqm);
+    }
+}

@@ -1,0 +1,279 @@
+//! A TOML file that is not a scenario but has a scenario's gateway in it: the live gateway's configuration.
+//!
+//! Its other sections are the reader's own structs, made of [`crate::quantity`]; mistakes in them are told as a scenario's
+//! are, with their places.
+
+use std::path::Path as FilePath;
+use std::sync::Arc;
+
+use bentpipe_units::{Duration, Rate};
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::de::Reader;
+use crate::effective;
+use crate::error::{Error, Place};
+use crate::files::Files;
+use crate::gateway::Gateway;
+use crate::quantity::TIME;
+use crate::resolve::{self, Cx, Input};
+use crate::scenario::{Effective, read_text};
+use crate::source::{Source, read_toml};
+use crate::tree::{At, Entry, Node, Step, Value, bare_or_quoted};
+
+/// A TOML file with a section `[gateway]`.
+#[derive(Debug)]
+pub struct Document {
+    input: Arc<Input>,
+}
+
+/// The gateway of a [`Document`].
+#[derive(Clone, Debug)]
+pub struct Section {
+    /// The gateway itself.
+    pub gateway: Gateway,
+    /// Every key of it with the value in effect.
+    pub effective: Vec<Effective>,
+    /// What is allowed but most likely not meant.
+    pub warnings: Vec<String>,
+}
+
+/// The nodes around a gateway that stands alone. No gateway of a file may have the name of one.
+const SERVERS: &str = "outside-of-the-gateway";
+const CLIENTS: &str = "outside-of-the-terminal";
+
+impl Document {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// Where it cannot be read or is not TOML.
+    pub fn load(path: impl AsRef<FilePath>) -> Result<Self, Error> {
+        let path = path.as_ref();
+        let text = read_text(path, "a configuration")?;
+        Self::parse(&text, &path.display().to_string())
+    }
+
+    /// Reads `text`; `file` is what messages call it.
+    ///
+    /// # Errors
+    /// Where it is not TOML.
+    pub fn parse(text: &str, file: &str) -> Result<Self, Error> {
+        if text.trim().is_empty() {
+            let problem = "the file is empty; allowed: a configuration, in TOML".to_owned();
+            return Err(Error { place: Place::WholeFile(file.to_owned()), key: String::new(), problem });
+        }
+        let (source, base) = Source::parse(file, text, &[])?;
+        Ok(Self { input: Arc::new(Input { source, base, files: Files::around(file) }) })
+    }
+
+    /// Whether it has a key, dotted.
+    #[must_use]
+    pub fn has(&self, key: &str) -> bool {
+        self.input.base.find(&steps(key)).is_some()
+    }
+
+    /// Reads all of it; its gateway is there as any value. `required` has the keys that cannot be left out, dotted, and
+    /// what they are for.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with its place.
+    pub fn read<T: DeserializeOwned>(&self, required: &[(&str, &str)]) -> Result<T, Error> {
+        T::deserialize(Reader(&self.input.base)).map_err(|wrong| {
+            let path: Vec<Step> = wrong.way.into_iter().rev().collect();
+            let problem = match wrong.problem.as_str() {
+                "missing" => {
+                    let key = crate::tree::dotted(&self.input.base, &path);
+                    let what = required.iter().find(|(name, _)| *name == key).map(|(_, what)| *what);
+                    format!("missing; required: {}", what.unwrap_or("it has no default"))
+                }
+                _ => wrong.problem,
+            };
+            self.input.source.error(&self.input.base, &path, wrong.key, problem, "")
+        })
+    }
+
+    /// The mistake `problem` in the value of a key, dotted; an element of an array is one more part, counted from zero.
+    #[must_use]
+    pub fn error(&self, key: &str, problem: String) -> Error {
+        self.input.source.error(&self.input.base, &steps(key), false, problem, "")
+    }
+
+    /// Every key of `file`, which was read from here, with the value in effect.
+    #[must_use]
+    pub fn effective<T: Serialize>(&self, file: &T) -> Vec<Effective> {
+        let Ok(serde_json::Value::Object(sections)) = serde_json::to_value(file) else { return Vec::new() };
+        let cx = Cx::of(&self.input, &self.input.base, "");
+        let mut rows = Vec::new();
+        for (name, value) in &sections {
+            effective::flatten(&cx, &[Step::Key(name.clone())], value, &mut rows);
+        }
+        rows
+    }
+
+    /// Its gateway, in front of a satellite that takes `round_trip` there and back and has `rate`, if any.
+    ///
+    /// # Errors
+    /// As [`crate::Scenario::parse`].
+    pub fn gateway(&self, round_trip: Duration, rate: Option<Rate>) -> Result<Section, Error> {
+        let base = &self.input.base;
+        let key = [Step::Key("gateway".to_owned())];
+        let whole = |problem: &str| Err(self.input.source.error(base, &key, false, problem.to_owned(), ""));
+        let Some(node) = base.get("gateway") else {
+            return whole("missing; required: the gateway, as a scenario has it");
+        };
+        if let Value::Array(_) = node.value {
+            return whole("found an array; allowed: one gateway, a table");
+        }
+        // Whatever else is wrong with a name is told as in a scenario.
+        let name = |key: &str, default: &'static str| {
+            let name = node.get_text(key).unwrap_or(default);
+            if name.is_empty() { default.to_owned() } else { name.to_owned() }
+        };
+        let root = around(&name("name", "gateway"), &name("terminal", "terminal"), round_trip, rate)
+            .map_err(|problem| Error {
+                place: Place::WholeFile(self.input.source.file.clone()),
+                key: String::new(),
+                problem,
+            })?;
+        let root = with_gateway(root, node);
+        // Only what stands in the file has a place there, so a scenario's mistakes are the gateway's.
+        let mut scenario = resolve::resolve_tree(&self.input, root, Vec::new(), None)?;
+        let is_its = |text: &str| text.starts_with("gateway.") || text.starts_with("gateway:");
+        scenario.effective.retain(|row| is_its(&row.key));
+        scenario.warnings.retain(|text| is_its(text));
+        match scenario.gateways.pop() {
+            Some(gateway) => {
+                Ok(Section { gateway, effective: scenario.effective, warnings: scenario.warnings })
+            }
+            None => whole("missing; required: the gateway, as a scenario has it"),
+        }
+    }
+}
+
+/// A scenario without its gateway.
+fn around(gateway: &str, terminal: &str, round_trip: Duration, rate: Option<Rate>) -> Result<Node, String> {
+    let quoted = |name: &str| serde_json::Value::from(name).to_string();
+    let (gateway, terminal) = (quoted(gateway), quoted(terminal));
+    let way = (TIME.write)(round_trip.as_nanos() / 2);
+    let rate = rate.map(|rate| format!(", rate = \"{rate}\"")).unwrap_or_default();
+    let (servers, clients) = (bare_or_quoted(SERVERS), bare_or_quoted(CLIENTS));
+    let text = format!(
+        "title = \"A gateway alone\"\nrun.duration = \"1 s\"\nhost.{servers} = {{}}\nhost.{clients} = {{}}\n\
+         link.outside = {{ between = [\"{SERVERS}\", {gateway}] }}\n\
+         link.satellite = {{ between = [{gateway}, {terminal}], delay = \"{way}\"{rate} }}\n\
+         link.inside = {{ between = [{terminal}, \"{CLIENTS}\"] }}\n\
+         transport.default = {{ ecn = true }}\n\
+         traffic.any = {{ kind = \"bulk\", from = \"{SERVERS}\", to = \"{CLIENTS}\" }}\n"
+    );
+    read_toml(&text).map(|root| root.moved_to(At::File(0))).map_err(|(message, _)| message)
+}
+
+fn with_gateway(mut root: Node, gateway: &Node) -> Node {
+    if let Value::Table(entries) = &mut root.value {
+        entries.push(Entry { key: "gateway".to_owned(), at: gateway.at, node: gateway.clone() });
+    }
+    root
+}
+
+fn steps(key: &str) -> Vec<Step> {
+    let step = |part: &str| part.parse().map_or_else(|_| Step::Key(part.to_owned()), Step::Index);
+    key.split('.').map(step).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+    use serde::de::IgnoredAny;
+
+    use super::*;
+    use crate::quantity::{Size, Span};
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct File {
+        #[serde(rename = "gateway")]
+        _gateway: Option<IgnoredAny>,
+        #[serde(default)]
+        limits: Limits,
+    }
+
+    #[derive(Debug, Default, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Limits {
+        memory: Option<Size>,
+        #[serde(rename = "idle")]
+        _idle: Option<Span>,
+    }
+
+    const TEXT: &str = "# a comment\n[limits]\nmemory = \"1 MB\"\n\n[gateway]\naqm = { preset = \"AVQRED\" }\n\
+                        regulator = { rate = \"20 Mbps\" }\n";
+
+    fn of(text: &str) -> (Document, Result<Section, Error>) {
+        let document = Document::parse(text, "g.toml").unwrap();
+        let section = document.gateway(Duration::from_millis(600), None);
+        (document, section)
+    }
+
+    /// 20 Mbit/s over 600 ms are 1.5 MB, with the acknowledgements' 50 ms 1.625 MB: less than the window's 4 MB.
+    #[test]
+    fn a_gateway_is_what_it_is_in_a_scenario() {
+        let (document, section) = of(TEXT);
+        let section = section.unwrap();
+        assert_eq!(section.gateway.regulator.rate.as_bps(), 20_000_000);
+        assert_eq!(
+            (section.gateway.aqm.label.as_str(), section.gateway.aqm.algorithm.name),
+            ("AVQRED", "avqred")
+        );
+        assert_eq!(section.warnings, Vec::<String>::new());
+        assert!(
+            section.effective.iter().all(|row| row.key.starts_with("gateway.")),
+            "{:?}",
+            section.effective
+        );
+        assert_eq!(document.read::<File>(&[]).unwrap().limits.memory.map(|size| size.0), Some(1_000_000));
+        let (_, section) = of(&(TEXT.to_owned() + "spacelink = { window = \"1100 KB\" }\n"));
+        let warnings = section.unwrap().warnings;
+        assert!(warnings.len() == 1 && warnings[0].contains("up to 1.7 MB"), "{warnings:?}");
+    }
+
+    #[test]
+    fn mistakes_have_the_places_of_the_file() {
+        for (from, to, message) in [
+            ("20 Mbps", "20 Mbs", "g.toml:7:22: gateway.regulator.rate: found \"20 Mbs\"; allowed: a rate"),
+            (
+                "AVQRED",
+                "AVQRAD",
+                "g.toml:6:18: gateway.aqm.preset: found \"AVQRAD\"; did you mean \"AVQRED\"?",
+            ),
+            (
+                "regulator",
+                "regulater",
+                "g.toml:7:1: gateway.regulater: no such key; did you mean \"regulator\"?",
+            ),
+            (
+                "rate = \"20 Mbps\"",
+                "tick = \"5 ms\"",
+                "g.toml:7:1: gateway.regulator.rate: missing; required: The rate",
+            ),
+            (
+                "\"20 Mbps\"",
+                "\"link\"",
+                "g.toml:7:22: gateway.regulator.rate: found \"link\"; allowed: a rate",
+            ),
+        ] {
+            let error = of(&TEXT.replace(from, to)).1.unwrap_err().to_string();
+            assert!(error.starts_with(message), "{error}");
+        }
+        for (from, to, message) in [
+            ("1 MB", "1 M", "g.toml:3:10: limits.memory: found \"1 M\"; allowed: a size such as"),
+            ("memory", "memori", "g.toml:3:1: limits.memori: no such key; did you mean \"memory\"?"),
+            (
+                "memory = \"1 MB\"",
+                "idle = \"0 s\"",
+                "g.toml:3:8: limits.idle: found \"0 s\"; allowed: a time above 0",
+            ),
+        ] {
+            let error = of(&TEXT.replace(from, to)).0.read::<File>(&[]).unwrap_err().to_string();
+            assert!(error.starts_with(message), "{error}");
+        }
+    }
+}
