@@ -13,3 +13,6 @@
 //! crate is its host.
 
 pub mod config;
+pub mod log;
+pub mod notify;
+pub mod privileges;

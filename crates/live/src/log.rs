@@ -1,0 +1,266 @@
+//! The log: a line for each thing that happened, on stderr, as `key=value` pairs or as JSON.
+//!
+//! Of one event at most [`BURST`] lines are written in [`PERIOD_S`] seconds, so that a flood of packets is no flood of
+//! lines; the next that is written says how many were not.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::sync::{Mutex, PoisonError};
+
+use nix::time::{ClockId, clock_gettime};
+
+pub use crate::config::{Format, Level};
+
+/// Lines of one event in a period.
+pub const BURST: u32 = 20;
+
+/// Length of a period [s].
+pub const PERIOD_S: i64 = 10;
+
+/// What a field of a line says.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Field<'a> {
+    /// A text.
+    Text(Cow<'a, str>),
+    /// A whole number.
+    Whole(i128),
+    /// Any number.
+    Number(f64),
+    /// Yes or no.
+    Flag(bool),
+}
+
+macro_rules! whole {
+    ($($kind:ty),*) => {$(
+        impl From<$kind> for Field<'_> {
+            fn from(x: $kind) -> Self {
+                Self::Whole(x as i128)
+            }
+        }
+    )*};
+}
+
+whole!(u8, u16, u32, u64, usize, i32, i64);
+
+impl From<f64> for Field<'_> {
+    fn from(x: f64) -> Self {
+        Self::Number(x)
+    }
+}
+
+impl From<bool> for Field<'_> {
+    fn from(x: bool) -> Self {
+        Self::Flag(x)
+    }
+}
+
+impl<'a> From<&'a str> for Field<'a> {
+    fn from(text: &'a str) -> Self {
+        Self::Text(Cow::Borrowed(text))
+    }
+}
+
+impl From<String> for Field<'_> {
+    fn from(text: String) -> Self {
+        Self::Text(Cow::Owned(text))
+    }
+}
+
+/// Writes of something that went wrong.
+pub fn error(event: &'static str, fields: &[(&str, Field<'_>)]) {
+    write(Level::Error, event, fields);
+}
+
+/// Writes of something that is likely not meant.
+pub fn warn(event: &'static str, fields: &[(&str, Field<'_>)]) {
+    write(Level::Warn, event, fields);
+}
+
+/// Writes of something that happens now and then.
+pub fn info(event: &'static str, fields: &[(&str, Field<'_>)]) {
+    write(Level::Info, event, fields);
+}
+
+/// Writes of something that happens often.
+pub fn debug(event: &'static str, fields: &[(&str, Field<'_>)]) {
+    write(Level::Debug, event, fields);
+}
+
+/// From now on lines of `level` and above are written, in this format.
+pub fn set(level: Level, format: Format) {
+    let mut log = LOG.lock().unwrap_or_else(PoisonError::into_inner);
+    (log.level, log.format) = (level, format);
+}
+
+static LOG: Mutex<Log> = Mutex::new(Log::new());
+
+fn write(level: Level, event: &'static str, fields: &[(&str, Field<'_>)]) {
+    let mut log = LOG.lock().unwrap_or_else(PoisonError::into_inner);
+    if level > log.level {
+        return;
+    }
+    let now = clock_gettime(ClockId::CLOCK_REALTIME).map_or((0, 0), |t| (t.tv_sec(), t.tv_nsec()));
+    if let Some(line) = log.line(level, event, fields, now) {
+        // Nobody is left to hear that stderr cannot be written.
+        let _ = std::io::stderr().write_all(line.as_bytes());
+    }
+}
+
+struct Log {
+    level: Level,
+    format: Format,
+    /// For each event: when its period began [s], lines written in it, and lines not written since.
+    events: BTreeMap<&'static str, (i64, u32, u64)>,
+}
+
+impl Log {
+    const fn new() -> Self {
+        Self { level: Level::Info, format: Format::Text, events: BTreeMap::new() }
+    }
+
+    /// A line that says at `now` [s, ns] what happened; none where there have been too many of it.
+    fn line(
+        &mut self,
+        level: Level,
+        event: &'static str,
+        fields: &[(&str, Field<'_>)],
+        now: (i64, i64),
+    ) -> Option<String> {
+        let (since, written, missing) = self.events.entry(event).or_insert((now.0, 0, 0));
+        if !(0..PERIOD_S).contains(&(now.0 - *since)) {
+            (*since, *written) = (now.0, 0);
+        }
+        if *written == BURST {
+            *missing += 1;
+            return None;
+        }
+        *written += 1;
+        let missing = std::mem::take(missing);
+        let name = match level {
+            Level::Error => "error",
+            Level::Warn => "warn",
+            Level::Info => "info",
+            Level::Debug => "debug",
+        };
+        let head = [("time", Field::from(timestamp(now))), ("level", name.into()), ("event", event.into())];
+        let tail = [("suppressed", Field::from(missing))];
+        let all = head.iter().chain(fields).chain(if missing > 0 { &tail[..] } else { &[] });
+        Some(match self.format {
+            Format::Text => text(all),
+            Format::Json => json(all),
+        })
+    }
+}
+
+fn text<'a>(fields: impl Iterator<Item = &'a (&'a str, Field<'a>)>) -> String {
+    let mut line = String::new();
+    for (key, field) in fields {
+        let space = if line.is_empty() { "" } else { " " };
+        let _ = match field {
+            Field::Text(text)
+                if text.is_empty() || text.contains(|c: char| c.is_control() || " =\"".contains(c)) =>
+            {
+                write!(line, "{space}{key}={text:?}")
+            }
+            Field::Text(text) => write!(line, "{space}{key}={text}"),
+            Field::Whole(x) => write!(line, "{space}{key}={x}"),
+            Field::Number(x) => write!(line, "{space}{key}={x}"),
+            Field::Flag(x) => write!(line, "{space}{key}={x}"),
+        };
+    }
+    line + "\n"
+}
+
+fn json<'a>(fields: impl Iterator<Item = &'a (&'a str, Field<'a>)>) -> String {
+    let mut object = serde_json::Map::new();
+    for (key, field) in fields {
+        let value = match field {
+            Field::Text(text) => text.as_ref().into(),
+            Field::Whole(x) => serde_json::Number::from_i128(*x).map_or(serde_json::Value::Null, Into::into),
+            // What is no number is none in JSON.
+            Field::Number(x) => (*x).into(),
+            Field::Flag(x) => (*x).into(),
+        };
+        object.insert((*key).to_owned(), value);
+    }
+    serde_json::Value::Object(object).to_string() + "\n"
+}
+
+/// A time since 1970 [s, ns] as RFC 3339 writes it, in UTC and to the millisecond.
+fn timestamp((seconds, nanos): (i64, i64)) -> String {
+    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    // Years are counted from March on, so that a leap day is the last of one; 400 of them have 146 097 days.
+    let z = days + 719_468;
+    let (era, day) = (z.div_euclid(146_097), z.rem_euclid(146_097));
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = year + 400 * era + i64::from(month <= 2);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    let ms = nanos / 1_000_000;
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(log: &mut Log, second: i64, fields: &[(&str, Field<'_>)]) -> Option<String> {
+        log.line(Level::Warn, "lost", fields, (second, 7_999_999))
+    }
+
+    #[test]
+    fn a_line_is_pairs_or_an_object() {
+        let fields = [
+            ("peer", "10.2.0.2:4400".into()),
+            ("why", "a \"b\"\n= c".into()),
+            ("n", 3_u64.into()),
+            ("x", 0.5.into()),
+        ];
+        let mut log = Log::new();
+        let expected = "time=1970-01-01T00:00:00.007Z level=warn event=lost peer=10.2.0.2:4400 \
+                        why=\"a \\\"b\\\"\\n= c\" n=3 x=0.5\n";
+        assert_eq!(line(&mut log, 0, &fields).as_deref(), Some(expected));
+        log.format = Format::Json;
+        let object: serde_json::Value = serde_json::from_str(&line(&mut log, 0, &fields).unwrap()).unwrap();
+        assert_eq!(
+            (&object["why"], &object["n"], &object["x"]),
+            (&"a \"b\"\n= c".into(), &3.into(), &0.5.into())
+        );
+        let object: serde_json::Value =
+            serde_json::from_str(&line(&mut log, 0, &[("x", f64::NAN.into())]).unwrap()).unwrap();
+        assert!(object["x"].is_null());
+    }
+
+    #[test]
+    fn a_flood_is_cut_and_counted() {
+        let mut log = Log::new();
+        let written = (0..50).filter(|_| line(&mut log, 100, &[]).is_some()).count();
+        assert_eq!(written, BURST as usize);
+        assert!(line(&mut log, 109, &[]).is_none());
+        assert!(line(&mut log, 110, &[]).unwrap().ends_with(" suppressed=31\n"));
+        assert!(!line(&mut log, 110, &[]).unwrap().contains("suppressed"));
+        // Another event is not held up, and neither is one after the clock was set back.
+        assert!(log.line(Level::Info, "other", &[], (109, 0)).is_some());
+        assert!(line(&mut log, 5, &[]).is_some());
+    }
+
+    /// Against dates worked out elsewhere (`date -u -d @…`).
+    #[test]
+    fn times_are_dates() {
+        for (seconds, date) in [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (951_782_400, "2000-02-29T00:00:00.000Z"),
+            (1_709_251_199, "2024-02-29T23:59:59.000Z"),
+            (1_709_251_200, "2024-03-01T00:00:00.000Z"),
+            (1_798_761_599, "2026-12-31T23:59:59.000Z"),
+            (4_107_542_400, "2100-03-01T00:00:00.000Z"),
+        ] {
+            assert_eq!(timestamp((seconds, 0)), date);
+        }
+    }
+}
