@@ -50,6 +50,7 @@ check-rust: | $(VENV)/.created
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 
 test-rust: | $(VENV)/.created
+	@[ "$$(id -u)" != 0 ] || { command -v iptables-nft && command -v ip; } >/dev/null || { $(call debian,iptables iproute2,the live gateway's tests need them); }
 	cargo test --locked --workspace --quiet
 
 check-python: $(VENV)/.dev

@@ -13,6 +13,12 @@
 //! crate is its host.
 
 pub mod config;
+pub mod inject;
 pub mod log;
+pub mod nfqueue;
 pub mod notify;
+pub mod offload;
 pub mod privileges;
+pub mod rules;
+pub mod windows;
+pub mod wire;

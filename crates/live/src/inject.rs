@@ -1,0 +1,45 @@
+//! Sends packets that were put together here, as if they came from the address that they name.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrStorage, sendto, socket,
+};
+
+use crate::wire;
+
+/// Raw sockets, one for each version of IP. Needs CAP_NET_RAW when it is opened.
+#[derive(Debug)]
+pub struct Injector {
+    v4: OwnedFd,
+    v6: OwnedFd,
+}
+
+impl Injector {
+    /// Opens both sockets in the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// Without CAP_NET_RAW.
+    pub fn open() -> io::Result<Self> {
+        // Of protocol "raw", a socket's packets bring their own IP header, and it receives nothing.
+        let open = |family| {
+            let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+            socket(family, SockType::Raw, flags, SockProtocol::Raw)
+        };
+        Ok(Self { v4: open(AddressFamily::Inet)?, v6: open(AddressFamily::Inet6)? })
+    }
+
+    /// Sends a whole packet, from its IP header on.
+    ///
+    /// # Errors
+    /// When it is none, or the kernel does not take it.
+    pub fn send(&self, packet: &[u8]) -> io::Result<()> {
+        let info = wire::parse(packet).ok_or(io::ErrorKind::InvalidData)?;
+        let to = SockaddrStorage::from(SocketAddr::new(info.dst.ip(), 0));
+        let socket = if info.version == 4 { &self.v4 } else { &self.v6 };
+        sendto(socket.as_raw_fd(), packet, &to, MsgFlags::empty())?;
+        Ok(())
+    }
+}

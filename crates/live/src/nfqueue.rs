@@ -1,0 +1,626 @@
+//! Packets that netfilter's NFQUEUE target holds until told what becomes of them.
+//!
+//! A [`Queue`] is a netlink socket (NETLINK_NETFILTER, nfnetlink_queue) bound to one queue number of the network
+//! namespace it was opened in. It is read when its descriptor is readable and never blocks. Verdicts are collected and
+//! go out with [`Queue::flush`], in the order in which packets came, a run of packets that pass in one message.
+//!
+//! - **Segmentation**: NFQA_CFG_F_GSO stays off, so that the kernel cuts what is larger than a segment before it asks,
+//!   and there is a verdict for each segment, whatever the interface's offloads are.
+//! - **Checksums**: with that flag off the kernel also completes checksums that hardware was to compute (NFQA_SKB_INFO
+//!   never says CSUMNOTREADY), so that one can be adjusted as it stands. A changed packet is taken as having a whole
+//!   checksum that nobody has verified, which the kernel's TCP then does.
+//! - **Losses**: what does not fit the socket's buffer never comes here. The kernel drops it and counts it, or lets it
+//!   pass unjudged ([`Settings::fail_open`]); either way [`Queue::lost`] tells, so that nobody takes it for an AQM's
+//!   drop.
+//!
+//! Needs CAP_NET_ADMIN, as long as it lives.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, Error};
+use std::mem;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+
+use nix::errno::Errno;
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, send, setsockopt, socket,
+    sockopt,
+};
+
+/// How a queue is set up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Packets that may wait for a verdict.
+    pub limit: u32,
+    /// The socket's receive buffer [bytes]; the kernel counts about 2.3 kB for a packet of 1 500.
+    pub buffer: u32,
+    /// Bytes of each packet that are handed over, from its IP header on, at most [`WHOLE`]. A packet of which there is
+    /// only a part cannot be changed.
+    pub copy: u32,
+    /// Whether what finds no place passes unjudged instead of being dropped.
+    pub fail_open: bool,
+}
+
+/// All bytes of a packet, for [`Settings::copy`].
+pub const WHOLE: u32 = 0xffff;
+
+impl Default for Settings {
+    /// 64 MiB, so that about 25 000 packets find place, and a limit that is not reached before.
+    fn default() -> Self {
+        Self { limit: 1 << 18, buffer: 64 << 20, copy: WHOLE, fail_open: false }
+    }
+}
+
+/// What becomes of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It goes on.
+    Accept,
+    /// It goes on as it was changed where it was shown.
+    Changed,
+    /// It is dropped.
+    Drop,
+    /// One of [`Queue::accept`], [`Queue::drop_packet`] and [`Queue::accept_changed`] will tell.
+    Later,
+}
+
+/// Packets that a queue lost since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// Dropped because as many as [`Settings::limit`] waited (`queue_dropped`).
+    pub queue: u64,
+    /// Dropped because the socket's buffer was full (`user_dropped`).
+    pub user: u64,
+    /// Passed unjudged because the socket's buffer was full, under [`Settings::fail_open`].
+    pub passed: u64,
+}
+
+/// What was decided about a packet that was shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Decision {
+    Waiting,
+    Accept,
+    Drop,
+    /// With `len` bytes at `at` of what was changed.
+    Changed {
+        at: usize,
+        len: usize,
+    },
+    /// Told to the kernel, or never shown.
+    Gone,
+}
+
+/// Packets read with one call to the kernel.
+const BATCH: usize = 64;
+/// Room for a packet and what netlink says of it [bytes].
+const SLOT: usize = 65_536 + 512;
+/// Verdicts go out in datagrams of about this size [bytes].
+const DATAGRAM: usize = 32 << 10;
+
+/// Netlink's message header, nfnetlink's, and an attribute's [bytes].
+const HEADER: usize = 16;
+const GENERIC: usize = 4;
+const ATTRIBUTE: usize = 4;
+
+const PACKET: u16 = message(libc::NFQNL_MSG_PACKET);
+const VERDICT: u16 = message(libc::NFQNL_MSG_VERDICT);
+const CONFIG: u16 = message(libc::NFQNL_MSG_CONFIG);
+const VERDICT_BATCH: u16 = message(libc::NFQNL_MSG_VERDICT_BATCH);
+
+const fn message(kind: libc::c_int) -> u16 {
+    (libc::NFNL_SUBSYS_QUEUE << 8 | kind) as u16
+}
+
+/// A message that netlink sent.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Message {
+    /// A packet with its id, the place of its bytes in what was read, and its length before it was cut [bytes].
+    Packet {
+        /// Names it in a verdict.
+        id: u32,
+        /// Where its first byte is [bytes].
+        at: usize,
+        /// Bytes that there are.
+        len: usize,
+        /// Bytes that the packet has, if some of them were left away.
+        whole: usize,
+    },
+    /// What an earlier message led to: 0 or the negative of an error number.
+    Status(i32),
+    /// Anything else.
+    Other,
+}
+
+/// The message that begins at `at`, and where the next one does; none where none begins that is whole.
+#[must_use]
+pub fn message_at(bytes: &[u8], at: usize) -> Option<(Message, usize)> {
+    let rest = bytes.get(at..)?;
+    let length = native(rest, 0)? as usize;
+    if length < HEADER || length > rest.len() {
+        return None;
+    }
+    let kind = u16::from_ne_bytes([rest[4], rest[5]]);
+    let body = &rest[..length];
+    let message = if i32::from(kind) == libc::NLMSG_ERROR {
+        native(body, HEADER).map_or(Message::Other, |code| Message::Status(code.cast_signed()))
+    } else if kind == PACKET {
+        packet_in(body).map_or(Message::Other, |(id, from, len, whole)| Message::Packet {
+            id,
+            at: at + from,
+            len,
+            whole,
+        })
+    } else {
+        Message::Other
+    };
+    Some((message, at + aligned(length)))
+}
+
+/// Id, place, length and whole length of the packet in a message.
+fn packet_in(body: &[u8]) -> Option<(u32, usize, usize, usize)> {
+    let (mut id, mut payload, mut whole) = (None, None, None);
+    let mut at = HEADER + GENERIC;
+    while at + ATTRIBUTE <= body.len() {
+        let length = usize::from(u16::from_ne_bytes([body[at], body[at + 1]]));
+        // The two highest bits are flags (nested, network byte order).
+        let kind = i32::from(u16::from_ne_bytes([body[at + 2], body[at + 3]]) & 0x3fff);
+        if length < ATTRIBUTE || at + length > body.len() {
+            return None;
+        }
+        match kind {
+            libc::NFQA_PACKET_HDR if length >= 8 => id = big(body, at + ATTRIBUTE),
+            libc::NFQA_CAP_LEN if length >= 8 => whole = big(body, at + ATTRIBUTE),
+            libc::NFQA_PAYLOAD => payload = Some((at + ATTRIBUTE, length - ATTRIBUTE)),
+            _ => {}
+        }
+        at += aligned(length);
+    }
+    // One that came before the queue was set up has none.
+    let (from, len) = payload.unwrap_or((body.len(), 0));
+    Some((id?, from, len, whole.map_or(len, |whole| whole as usize)))
+}
+
+fn native(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+fn big(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+const fn aligned(length: usize) -> usize {
+    (length + 3) & !3
+}
+
+/// Begins a message; its length is put in by [`end`].
+fn begin(out: &mut Vec<u8>, kind: u16, flags: libc::c_int, number: u16) -> usize {
+    let start = out.len();
+    out.extend_from_slice(&[0; 4]);
+    out.extend_from_slice(&kind.to_ne_bytes());
+    out.extend_from_slice(&(flags as u16).to_ne_bytes());
+    out.extend_from_slice(&[0; 8]);
+    // nfgenmsg: family, version, queue number.
+    out.extend_from_slice(&[libc::AF_UNSPEC as u8, libc::NFNETLINK_V0 as u8]);
+    out.extend_from_slice(&number.to_be_bytes());
+    start
+}
+
+fn attribute(out: &mut Vec<u8>, kind: libc::c_int, value: &[u8]) {
+    out.extend_from_slice(&((ATTRIBUTE + value.len()) as u16).to_ne_bytes());
+    out.extend_from_slice(&(kind as u16).to_ne_bytes());
+    out.extend_from_slice(value);
+    out.resize(aligned(out.len()), 0);
+}
+
+fn end(out: &mut [u8], start: usize) {
+    let length = (out.len() - start) as u32;
+    out[start..start + 4].copy_from_slice(&length.to_ne_bytes());
+}
+
+/// A verdict, with a packet's bytes if they were changed.
+fn verdict(out: &mut Vec<u8>, number: u16, kind: u16, verdict: libc::c_int, id: u32, payload: Option<&[u8]>) {
+    let start = begin(out, kind, libc::NLM_F_REQUEST, number);
+    let mut header = [0; 8];
+    header[..4].copy_from_slice(&(verdict as u32).to_be_bytes());
+    header[4..].copy_from_slice(&id.to_be_bytes());
+    attribute(out, libc::NFQA_VERDICT_HDR, &header);
+    if let Some(bytes) = payload {
+        attribute(out, libc::NFQA_PAYLOAD, bytes);
+    }
+    end(out, start);
+}
+
+/// Decisions about packets in the order of their ids, until the kernel knows them.
+#[derive(Debug)]
+struct Decisions {
+    /// The id of the first of `list`, or the next one to come.
+    first: u32,
+    list: VecDeque<Decision>,
+    /// Decided and not told.
+    ready: usize,
+    /// What changed packets are now.
+    changed: Vec<u8>,
+}
+
+impl Decisions {
+    fn new() -> Self {
+        // A queue's first packet has the id 1.
+        Self { first: 1, list: VecDeque::new(), ready: 0, changed: Vec::new() }
+    }
+
+    /// A packet was shown. Returns how many ids were left out since the one before.
+    fn shown(&mut self, id: u32) -> u32 {
+        let left_out = id.wrapping_sub(self.first.wrapping_add(self.list.len() as u32));
+        // Ids only rise.
+        if left_out > u32::MAX / 2 {
+            return 0;
+        }
+        if self.list.is_empty() {
+            self.first = id;
+        } else {
+            self.list.extend(std::iter::repeat_n(Decision::Gone, left_out as usize));
+        }
+        self.list.push_back(Decision::Waiting);
+        left_out
+    }
+
+    fn decide(&mut self, id: u32, decision: Decision) {
+        let place = id.wrapping_sub(self.first) as usize;
+        if let Some(slot @ Decision::Waiting) = self.list.get_mut(place) {
+            *slot = decision;
+            self.ready += 1;
+        }
+    }
+
+    fn decide_changed(&mut self, id: u32, packet: &[u8]) {
+        let at = self.changed.len();
+        self.changed.extend_from_slice(packet);
+        self.decide(id, Decision::Changed { at, len: packet.len() });
+    }
+
+    /// Writes what was decided as messages, and calls `send` with about [`DATAGRAM`] bytes of them at a time.
+    ///
+    /// Packets go on in the order in which they came, whatever the order of decisions within this call.
+    fn tell(
+        &mut self,
+        number: u16,
+        out: &mut Vec<u8>,
+        send: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        if self.ready == 0 {
+            return Ok(());
+        }
+        out.clear();
+        let mut sent = Ok(());
+        // The last of a run that passes, which one message for all up to an id can tell: none before it waits.
+        let (mut run, mut waits) = (None, false);
+        for place in 0..self.list.len() {
+            let id = self.first.wrapping_add(place as u32);
+            match mem::replace(&mut self.list[place], Decision::Gone) {
+                Decision::Gone => continue,
+                Decision::Waiting => {
+                    self.list[place] = Decision::Waiting;
+                    waits = true;
+                    continue;
+                }
+                Decision::Accept if !waits => run = Some(id),
+                Decision::Accept => verdict(out, number, VERDICT, libc::NF_ACCEPT, id, None),
+                // Before the run's message, which would let it pass.
+                Decision::Drop => verdict(out, number, VERDICT, libc::NF_DROP, id, None),
+                Decision::Changed { at, len } => {
+                    if let Some(last) = run.take() {
+                        verdict(out, number, VERDICT_BATCH, libc::NF_ACCEPT, last, None);
+                    }
+                    verdict(out, number, VERDICT, libc::NF_ACCEPT, id, Some(&self.changed[at..at + len]));
+                }
+            }
+            if out.len() >= DATAGRAM {
+                sent = send(out).and(sent);
+                out.clear();
+            }
+        }
+        if let Some(last) = run {
+            verdict(out, number, VERDICT_BATCH, libc::NF_ACCEPT, last, None);
+        }
+        if !out.is_empty() {
+            sent = send(out).and(sent);
+        }
+        while let Some(Decision::Gone) = self.list.front() {
+            self.list.pop_front();
+            self.first = self.first.wrapping_add(1);
+        }
+        self.ready = 0;
+        self.changed.clear();
+        sent
+    }
+}
+
+/// A queue that this process judges.
+#[derive(Debug)]
+pub struct Queue {
+    number: u16,
+    socket: OwnedFd,
+    /// The kernel's counters, of the network namespace that the queue is in.
+    counters: File,
+    /// A batch of datagrams, `slot` bytes for each.
+    read: Vec<u8>,
+    slot: usize,
+    decisions: Decisions,
+    out: Vec<u8>,
+    /// Ids that never came.
+    left_out: u64,
+    /// Verdicts that the kernel would not have.
+    refused: u64,
+}
+
+impl Queue {
+    /// Binds the queue of this number in the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// Without CAP_NET_ADMIN, without the kernel's nfnetlink_queue, or when another process has the number.
+    pub fn open(number: u16, settings: &Settings) -> io::Result<Self> {
+        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+        let socket = socket(AddressFamily::Netlink, SockType::Raw, flags, SockProtocol::NetlinkNetFilter)?;
+        bind(socket.as_raw_fd(), &NetlinkAddr::new(0, 0))?;
+        let buffer = settings.buffer as usize;
+        if setsockopt(&socket, sockopt::RcvBufForce, &buffer).is_err() {
+            // In a user namespace the limit of all sockets holds (net.core.rmem_max).
+            setsockopt(&socket, sockopt::RcvBuf, &buffer)?;
+        }
+        no_enobufs(&socket)?;
+        let slot = settings.copy.min(WHOLE) as usize + (SLOT - WHOLE as usize);
+        let mut queue = Self {
+            number,
+            socket,
+            counters: File::open("/proc/thread-self/net/netfilter/nfnetlink_queue")?,
+            read: vec![0; BATCH * slot],
+            slot,
+            decisions: Decisions::new(),
+            out: Vec::new(),
+            left_out: 0,
+            refused: 0,
+        };
+        queue.configure(settings)?;
+        Ok(queue)
+    }
+
+    fn configure(&mut self, settings: &Settings) -> io::Result<()> {
+        let mut out = Vec::new();
+        let start = begin(&mut out, CONFIG, libc::NLM_F_REQUEST | libc::NLM_F_ACK, self.number);
+        attribute(&mut out, libc::NFQA_CFG_CMD, &[libc::NFQNL_CFG_CMD_BIND as u8, 0, 0, 0]);
+        let range = settings.copy.min(WHOLE).to_be_bytes();
+        let params = [range[0], range[1], range[2], range[3], libc::NFQNL_COPY_PACKET as u8];
+        attribute(&mut out, libc::NFQA_CFG_PARAMS, &params);
+        attribute(&mut out, libc::NFQA_CFG_QUEUE_MAXLEN, &settings.limit.to_be_bytes());
+        let flags = if settings.fail_open { libc::NFQA_CFG_F_FAIL_OPEN } else { 0 };
+        let mask = libc::NFQA_CFG_F_FAIL_OPEN | libc::NFQA_CFG_F_GSO;
+        attribute(&mut out, libc::NFQA_CFG_FLAGS, &flags.cast_unsigned().to_be_bytes());
+        attribute(&mut out, libc::NFQA_CFG_MASK, &mask.cast_unsigned().to_be_bytes());
+        end(&mut out, start);
+        send(self.socket.as_raw_fd(), &out, MsgFlags::empty())?;
+        // The kernel has answered by now; packets may have come before its answer.
+        let mut answer = None;
+        while answer.is_none() {
+            let before = self.refused;
+            self.batch(&mut |_, _| Verdict::Accept, &mut answer)?;
+            self.refused = before;
+        }
+        match answer.map(|code| Error::from_raw_os_error(-code)) {
+            Some(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                let why =
+                    format!("NFQUEUE {}: another process has it, or CAP_NET_ADMIN is missing", self.number);
+                Err(Error::new(io::ErrorKind::PermissionDenied, why))
+            }
+            Some(error) if error.raw_os_error() != Some(0) => Err(error),
+            _ => self.flush(),
+        }
+    }
+
+    /// Shows a batch of packets, each from its IP header on, and takes down what `each` says of them. Returns how many
+    /// there were: 0 when none waits.
+    ///
+    /// # Errors
+    /// Only those that the socket will not recover from.
+    pub fn receive(&mut self, each: &mut dyn FnMut(u32, &mut [u8]) -> Verdict) -> io::Result<usize> {
+        match self.batch(each, &mut None) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+            other => other,
+        }
+    }
+
+    fn batch(
+        &mut self,
+        each: &mut dyn FnMut(u32, &mut [u8]) -> Verdict,
+        answer: &mut Option<i32>,
+    ) -> io::Result<usize> {
+        let mut lengths = [0; BATCH];
+        let datagrams = receive_many(&self.socket, &mut self.read, self.slot, &mut lengths)?;
+        let mut packets = 0;
+        for (place, &length) in lengths[..datagrams].iter().enumerate() {
+            let bytes = &mut self.read[place * self.slot..][..length];
+            let mut at = 0;
+            while let Some((message, next)) = message_at(bytes, at) {
+                at = next;
+                match message {
+                    Message::Packet { id, at, len, whole } => {
+                        packets += 1;
+                        self.left_out += u64::from(self.decisions.shown(id));
+                        let packet = &mut bytes[at..at + len];
+                        match each(id, packet) {
+                            Verdict::Later => {}
+                            Verdict::Drop => self.decisions.decide(id, Decision::Drop),
+                            Verdict::Changed if len == whole => self.decisions.decide_changed(id, packet),
+                            Verdict::Accept | Verdict::Changed => self.decisions.decide(id, Decision::Accept),
+                        }
+                    }
+                    Message::Status(code) => {
+                        *answer = Some(code);
+                        self.refused += u64::from(code != 0);
+                    }
+                    Message::Other => {}
+                }
+            }
+        }
+        Ok(packets)
+    }
+
+    /// Lets a packet go on about which `each` said [`Verdict::Later`].
+    pub fn accept(&mut self, id: u32) {
+        self.decisions.decide(id, Decision::Accept);
+    }
+
+    /// Drops a packet about which `each` said [`Verdict::Later`].
+    pub fn drop_packet(&mut self, id: u32) {
+        self.decisions.decide(id, Decision::Drop);
+    }
+
+    /// Lets a packet about which `each` said [`Verdict::Later`] go on as these bytes, all of it from its IP header on.
+    pub fn accept_changed(&mut self, id: u32, packet: &[u8]) {
+        self.decisions.decide_changed(id, packet);
+    }
+
+    /// Tells the kernel what was decided.
+    ///
+    /// # Errors
+    /// When the kernel does not take it; what it was to be told is then forgotten, and those packets stay where they
+    /// are.
+    pub fn flush(&mut self) -> io::Result<()> {
+        let socket = self.socket.as_raw_fd();
+        self.decisions.tell(self.number, &mut self.out, &mut |bytes| {
+            send(socket, bytes, MsgFlags::empty())?;
+            Ok(())
+        })
+    }
+
+    /// Packets shown for which there is no verdict yet.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.decisions.list.iter().filter(|decision| **decision == Decision::Waiting).count()
+    }
+
+    /// Verdicts that the kernel refused since the queue was opened: about packets that it no longer had.
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// The size of the receive buffer as the kernel has set it [bytes]: twice what was asked for, or less if that was
+    /// not allowed.
+    ///
+    /// # Errors
+    /// When the socket cannot be asked.
+    pub fn buffer(&self) -> io::Result<u64> {
+        Ok(nix::sys::socket::getsockopt(&self.socket, sockopt::RcvBuf)? as u64)
+    }
+
+    /// Packets that this queue lost so far.
+    ///
+    /// # Errors
+    /// When the kernel's table of queues cannot be read.
+    pub fn lost(&self) -> io::Result<Lost> {
+        let mut table = [0; 16 << 10];
+        let length = self.counters.read_at(&mut table, 0)?;
+        let [queue, user] = str::from_utf8(&table[..length])
+            .ok()
+            .and_then(|text| counters(text, self.number))
+            .ok_or_else(|| {
+                Error::other(format!("queue {} is not in /proc/net/netfilter/nfnetlink_queue", self.number))
+            })?;
+        Ok(Lost { queue, user, passed: self.left_out.saturating_sub(user) })
+    }
+}
+
+impl AsFd for Queue {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Drop for Queue {
+    /// Packets that wait go on; the kernel would drop them.
+    fn drop(&mut self) {
+        for place in 0..self.decisions.list.len() {
+            self.accept(self.decisions.first.wrapping_add(place as u32));
+        }
+        // Nobody is left to be told.
+        let _ = self.flush();
+    }
+}
+
+/// `queue_dropped` and `user_dropped` of a queue in the kernel's table: number, port, waiting, copy mode, copy range,
+/// these two, last id, 1.
+fn counters(table: &str, number: u16) -> Option<[u64; 2]> {
+    table.lines().find_map(|line| {
+        let mut fields = line.split_ascii_whitespace().map(str::parse::<u64>);
+        let mut field = |skip: usize| fields.nth(skip)?.ok();
+        (field(0)? == u64::from(number)).then_some(())?;
+        Some([field(4)?, field(0)?])
+    })
+}
+
+/// Without this the kernel sends nothing more after an overflow until the buffer is empty.
+fn no_enobufs(socket: &OwnedFd) -> io::Result<()> {
+    let on: libc::c_int = 1;
+    #[expect(unsafe_code, reason = "no wrapper knows this option")]
+    // SAFETY: the kernel reads as many bytes of `on` as it is told that there are.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_NETLINK,
+            libc::NETLINK_NO_ENOBUFS,
+            (&raw const on).cast(),
+            mem::size_of_val(&on) as libc::socklen_t,
+        )
+    };
+    Ok(Errno::result(result).map(drop)?)
+}
+
+/// Reads up to [`BATCH`] datagrams, each into its slot of `buffer`, and says how long they are and how many.
+fn receive_many(
+    socket: &OwnedFd,
+    buffer: &mut [u8],
+    slot: usize,
+    lengths: &mut [usize; BATCH],
+) -> io::Result<usize> {
+    let mut places = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; BATCH];
+    for (place, bytes) in places.iter_mut().zip(buffer.chunks_exact_mut(slot)) {
+        *place = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    }
+    #[expect(
+        unsafe_code,
+        reason = "a wrapper would allocate for each call; this is the path of every packet"
+    )]
+    // SAFETY: an all-zero mmsghdr is one without name, control data and places.
+    let mut headers: [libc::mmsghdr; BATCH] = unsafe { mem::zeroed() };
+    for (header, place) in headers.iter_mut().zip(&mut places) {
+        header.msg_hdr.msg_iov = place;
+        header.msg_hdr.msg_iovlen = 1;
+    }
+    #[expect(
+        unsafe_code,
+        reason = "a wrapper would allocate for each call; this is the path of every packet"
+    )]
+    // SAFETY: each header points to one place, each place to a slot of `buffer` that no other has, with its length (or
+    // to nothing, with length 0); both arrays and `buffer` outlive the call.
+    let result = unsafe {
+        libc::recvmmsg(
+            socket.as_raw_fd(),
+            headers.as_mut_ptr(),
+            BATCH as libc::c_uint,
+            libc::MSG_DONTWAIT,
+            std::ptr::null_mut(),
+        )
+    };
+    match Errno::result(result) {
+        Ok(count) => {
+            for (length, header) in lengths.iter_mut().zip(&headers).take(count as usize) {
+                *length = (header.msg_len as usize).min(slot);
+            }
+            Ok(count as usize)
+        }
+        // Nothing was lost to these; the next call reads on.
+        Err(Errno::EINTR | Errno::ENOBUFS) => Ok(0),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,121 @@
+//! Network namespaces for tests.
+//!
+//! They have no names: a namespace is held by an open file and by the threads in it, so that it is gone with the
+//! process, however that ends.
+#![allow(dead_code, reason = "each test uses a part of it")]
+#![allow(clippy::print_stdout, reason = "a test that cannot run says so")]
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::process::{Command, Stdio};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::sched::{CloneFlags, setns, unshare};
+
+/// A network namespace.
+#[derive(Debug)]
+pub struct Namespace(File);
+
+impl Namespace {
+    /// A fresh one, or none if this process may not make one.
+    pub fn new() -> Option<Self> {
+        let made = thread::spawn(|| {
+            unshare(CloneFlags::CLONE_NEWNET)
+                .map(|()| File::open("/proc/thread-self/ns/net").expect("our own namespace"))
+        });
+        match made.join().expect("no panic") {
+            Ok(file) => {
+                let namespace = Self(file);
+                namespace.ip("link set lo up");
+                Some(namespace)
+            }
+            Err(error @ (Errno::EPERM | Errno::EINVAL | Errno::ENOSYS)) => {
+                println!("not run: no network namespace can be made ({error}); root may");
+                None
+            }
+            Err(error) => panic!("unshare: {error}"),
+        }
+    }
+
+    /// Runs something in it, in a thread of its own.
+    pub fn spawn<T: Send + 'static>(&self, what: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+        let file = self.0.try_clone().expect("a descriptor");
+        thread::spawn(move || {
+            setns(file, CloneFlags::CLONE_NEWNET).expect("to enter a namespace of our own");
+            what()
+        })
+    }
+
+    /// Runs something in it and waits.
+    pub fn run<T: Send + 'static>(&self, what: impl FnOnce() -> T + Send + 'static) -> T {
+        match self.spawn(what).join() {
+            Ok(value) => value,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+
+    /// Runs a command with these words, and returns what it wrote.
+    pub fn command(&self, line: &str) -> String {
+        let line = line.to_owned();
+        self.run(move || {
+            let mut words = line.split_whitespace();
+            let output = Command::new(words.next().expect("a command"))
+                .args(words)
+                .stdin(Stdio::null())
+                .output()
+                .unwrap_or_else(|error| panic!("{line}: {error}"));
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{line}: {said}");
+            String::from_utf8_lossy(&output.stdout).into_owned()
+        })
+    }
+
+    /// Runs `ip`.
+    pub fn ip(&self, line: &str) -> String {
+        self.command(&format!("ip {line}"))
+    }
+
+    /// Sets a kernel setting.
+    pub fn sysctl(&self, path: &str, value: &str) {
+        let (path, value) = (format!("/proc/sys/{path}"), value.to_owned());
+        self.run(move || {
+            let mut file =
+                File::options().write(true).open(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+            file.write_all(value.as_bytes()).unwrap_or_else(|error| panic!("{path}: {error}"));
+        });
+    }
+
+    /// What a kernel setting is.
+    pub fn setting(&self, path: &str) -> String {
+        let path = format!("/proc/sys/{path}");
+        self.run(move || std::fs::read_to_string(path).expect("a setting").trim().to_owned())
+    }
+
+    /// Joins it to another by a pair of interfaces, with `10.N.0.1` and `fd0N::1` here, `….2` there.
+    pub fn join(&self, name: &str, other: &Self, there: &str, number: u8) {
+        let path = format!("/proc/{}/fd/{}", std::process::id(), other.0.as_raw_fd());
+        self.ip(&format!("link add {name} type veth peer name {there} netns {path}"));
+        for (namespace, name, host) in [(self, name, 1), (other, there, 2)] {
+            namespace.ip(&format!("addr add 10.{number}.0.{host}/24 dev {name}"));
+            namespace.ip(&format!("addr add fd0{number}::{host}/64 dev {name} nodad"));
+            namespace.ip(&format!("link set {name} up"));
+        }
+        // The devices' carrier is up when both are.
+        for _ in 0..100 {
+            if self.ip("-6 route show").contains(&format!("fd0{number}::/64")) {
+                break;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+/// Two namespaces, `a` (10.1.0.1, fd01::1, interface `to-b`) and `b` (10.1.0.2, fd01::2, interface `to-a`).
+pub fn pair() -> Option<(Namespace, Namespace)> {
+    let (a, b) = (Namespace::new()?, Namespace::new()?);
+    a.join("to-b", &b, "to-a", 1);
+    Some((a, b))
+}
