@@ -16,7 +16,7 @@ from bentpipe.plan import slug
 from bentpipe.thinning import POINTS, bounds, rows, short, thin
 from bentpipe.wording import brief
 
-__all__ = ["engine_colours", "over_time", "ratios"]
+__all__ = ["curves", "engine_colours", "known", "over_time", "ratios"]
 
 _WINDOW = (50.0, 100.0)
 _SHOWN = ("queue", "utilization", "offered_load", "mark_probability")
@@ -51,12 +51,12 @@ def over_time(
     taken: set[str] = set()
     made = []
     for setting in settings:
-        known = [account for account in accounts if setting in account.series]
-        if not known:
+        mine = [account for account in accounts if setting in account.series]
+        if not mine:
             continue
         name = slug(setting, taken)
         taken.add(name)
-        made.append(_setting(known, setting, name, capacity[setting], duration, interval, run, width))
+        made.append(_setting(mine, setting, name, capacity[setting], duration, interval, run, width))
     return made
 
 
@@ -81,7 +81,7 @@ def _setting(
         series = {
             account.engine: table
             for account in accounts
-            if (table := _series(account.series[setting], quantity)) is not None
+            if (table := known(account.series[setting], quantity)) is not None
         }
         whole = {engine: thin(table) for engine, table in series.items()}
         rate = quantity.name in ("utilization", "offered_load")
@@ -103,7 +103,7 @@ def _setting(
                 note = f"mean: {', '.join(means)}"
             panels.append(
                 Panel(
-                    _curves(
+                    curves(
                         inside,
                         shade,
                         quantity,
@@ -143,14 +143,14 @@ def _quantities(accounts: Sequence[Account], setting: str) -> list[Quantity]:
     """Return what is drawn: the queue, rates and marks that are known, then the AQM's state that all have."""
     columns = [set(account.series[setting].columns) for account in accounts]
     named = {each.name: each for each in QUANTITIES}
-    known = [
+    shown = [
         named[name]
         for name in _SHOWN
-        if any(_series(account.series[setting], named[name]) is not None for account in accounts)
+        if any(known(account.series[setting], named[name]) is not None for account in accounts)
     ]
     own = [each for each in quantities(accounts[-1].series[setting]) if each.name.startswith("aqm.")]
     both = [each for each in own if all(each.column in of for of in columns)]
-    return known + [each for each in both if any(_varies(account, setting, each) for account in accounts)]
+    return shown + [each for each in both if any(_varies(account, setting, each) for account in accounts)]
 
 
 def _varies(account: Account, setting: str, quantity: Quantity) -> bool:
@@ -158,7 +158,8 @@ def _varies(account: Account, setting: str, quantity: Quantity) -> bool:
     return distinct > 1
 
 
-def _series(table: pl.DataFrame, quantity: Quantity) -> pl.DataFrame | None:
+def known(table: pl.DataFrame, quantity: Quantity) -> pl.DataFrame | None:
+    """Return `time` and `value` of a quantity in its unit, without unknown samples; None if there is none."""
     if quantity.column not in table.columns:
         return None
     value = (pl.col(quantity.column).cast(pl.Float64).fill_nan(None) * quantity.factor).alias("value")
@@ -171,7 +172,7 @@ def _mean(table: pl.DataFrame) -> str:
     return brief(float(mean), 3) if isinstance(mean, int | float) else "–"
 
 
-def _curves(
+def curves(
     tables: Mapping[str, pl.DataFrame],
     shade: Mapping[str, str],
     quantity: Quantity,
@@ -184,7 +185,7 @@ def _curves(
     last: bool,
     width: Width,
 ) -> Drawing:
-    """Draw thinned series over each other: means as lines, extremes as bands."""
+    """Draw thinned series over each other: means as lines, extremes as bands; `note` may have lines."""
     axis = quantity.unit or " "
     scale = alt.Scale(domain=list(domain), nice=False, zero=False)
     x = alt.X(
@@ -216,7 +217,11 @@ def _curves(
             .encode(y=alt.Y("limit:Q", title=axis, scale=scale, axis=form))
         )
     title = alt.TitleParams(
-        text=heading, subtitle=note or " ", subtitleColor=MUTED, subtitleFontSize=11, fontWeight=600
+        text=heading,
+        subtitle=note.split("\n") if note else " ",
+        subtitleColor=MUTED,
+        subtitleFontSize=11,
+        fontWeight=600,
     )
     return alt.layer(*layers).properties(width=width, height=130, title=title)
 

@@ -153,8 +153,9 @@ def test_every_scenario_of_a_paper_can_be_run(paper: Paper) -> None:
         assert cell.scenario.duration <= cells[key].scenario.duration
     # Nothing is simulated that is neither judged nor drawn.
     used = {name for table in paper.tables for name in table.experiments}
-    used |= {check.experiment for claim in paper.claims for check in claim.checks}
-    used |= {picture.experiment for picture in paper.pictures if picture.experiment}
+    checks = [check for claim in paper.claims for check in claim.checks]
+    used |= {name for check in checks for name in (check.experiment, check.against) if name}
+    used |= {name for picture in paper.pictures for name in picture.experiments}
     assert used == set(paper.experiments)
 
 
@@ -425,7 +426,7 @@ BAD: list[tuple[str, str, str]] = [
     ('rule = "affected" }', 'rule = "near it" }', "rule: found 'near it'; allowed: total, others, affected"),
     ('rule = "order"', 'rule = "total"', "rule: found 'total'; allowed: order"),
     ("within = 0.10", "within = 10", "rule.affected.within: found 10.0; allowed: above 0 and below 1"),
-    ('kind = "near"', 'kind = "nearly"', "kind: found 'nearly'; allowed: near, order, change"),
+    ('kind = "near"', 'kind = "nearly"', "kind: found 'nearly'; allowed: near, agree, order, change"),
     ('of = "total"', 'of = "sum"', "measure.total.of: found 'sum'; allowed: total, mean"),
     ("runs = 20", "runs = 1", "runs: found 1; allowed: at least 2"),
     ("runs = 20", 'runs = "many"', "runs: found 'many'; allowed: a whole number"),

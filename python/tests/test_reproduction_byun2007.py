@@ -12,6 +12,7 @@ import pytest
 
 from bentpipe.errors import ResultError, UsageError
 from bentpipe.metrics import Recorded
+from bentpipe.model import solve
 from bentpipe.plan import load, under
 from bentpipe.reproduction import Reproduction, load_paper, papers, reproduce
 from bentpipe.reproduction.figures import figure
@@ -20,13 +21,16 @@ from bentpipe.reproduction.laws import formula_from, marks_to_window
 from bentpipe.reproduction.measures import Seen, measure_from
 from bentpipe.reproduction.page import markdown
 from bentpipe.reproduction.paper import CLAIMS
+from bentpipe.reproduction.part import part
 from bentpipe.reproduction.rules import (
     CALIBRATED,
     DIRECTION_ONLY,
     NOT_REPRODUCED,
     REPRODUCED,
+    Agree,
     Ratio,
 )
+from bentpipe.reproduction.runs import plan
 from bentpipe.reproduction.table import Table
 
 TENTH = Ratio("tenth", 0.10)
@@ -235,16 +239,64 @@ def test_every_figure_is_drawn_and_named(short: Reproduction) -> None:
     assert counts["utilization-4"] == counts["queue-4"] == 6
     assert counts["flows-5"] == counts["queue-5"] == 9
     assert counts["queue-6"] == 12
+    assert counts["models-4"] == 3 * 3
+    assert counts["models-6"] == 10 * 2
     # Chapter 6 reads down: RED on the left, AVQRED on the right.
     titles = [panel.chart.to_dict()["title"]["text"] for panel in panels["marks-6"]]
     assert titles[:4] == ["RED", "AVQRED", "RED FC 1", "AVQRED FC 1"]
     assert titles[-2:] == ["RED FC 5", "AVQRED FC 5"]
 
 
-def test_the_models_figures_say_where_they_are(short: Reproduction) -> None:
-    found = {each.name: each for each in short.judged.items if each.name.startswith("models-")}
-    assert all("bentpipe validate byun2007-gateway" in each.explanation for each in found.values())
-    assert len(found) == 2
+def test_a_model_agrees_within_its_share_of_the_simulator() -> None:
+    rule = Agree("agree", 0.25)
+    # The simulator's runs have a mean of 40: 30 and 50 are the ends.
+    assert rule.holds([50.0], [39.0, 41.0])[0]
+    assert not rule.holds([50.1], [39.0, 41.0])[0]
+    holds, why = rule.holds([29.0], [39.0, 41.0])
+    assert not holds
+    assert why == "model 29, simulator 40 (−27.5 %)"
+    assert not rule.holds([None], [39.0, 41.0])[0]
+
+
+def test_what_a_model_says_is_measured_as_what_the_simulator_does(short: Reproduction) -> None:
+    """Means and deviations of the solution, taken from the equations' own table."""
+    (queue,) = {
+        check.measure
+        for claim in short.paper.claims
+        if claim.name == "model-4-queue"
+        for check in claim.checks
+    }
+    cell = short.judged.cells["model-4", "RED 4", ""]
+    table = solve(cell.scenario, 1)
+    assert short.judged.values("model-4", "RED 4", queue) == [pytest.approx(table["transmit_queue"].mean())]
+    assert cell.seeds == (1,)
+    # The same scenario, another engine: neither takes the other's place.
+    assert short.judged.cells["chapter-4", "RED 4", ""].digest != cell.digest
+    assert short.judged.cells["timeouts-4", "RED 4", ""].digest != cell.digest
+    assert short.about["solutions"] == 3 + 3 + 10
+    (item,) = (each for each in short.judged.items if each.name == "models-4")
+    curves = {spot.curve for spot in item.spots}
+    assert {"RED 4, simulator", "RED 4, dissertation's model", "RED 4, model with timeouts"} <= curves
+    spots = {spot.curve: spot.found for spot in item.spots if spot.measure == queue}
+    assert spots["RED 4, simulator"].runs == 3
+    assert spots["RED 4, dissertation's model"].mean == pytest.approx(table["transmit_queue"].mean())
+
+
+def test_the_models_figures_are_judged_by_the_claims_about_them(short: Reproduction) -> None:
+    found = {each.name: each for each in short.judged.items}
+    for chapter, numbers in (("4", range(12, 15)), ("6", range(33, 40))):
+        claims = [found[f"model-{chapter}-{what}"] for what in ("utilization", "queue", "marks")]
+        assert all(each.verdict in (REPRODUCED, NOT_REPRODUCED) for each in claims)
+        worst = NOT_REPRODUCED if any(each.verdict == NOT_REPRODUCED for each in claims) else REPRODUCED
+        for number in numbers:
+            assert found[f"figure-{chapter}.{number}"].verdict == worst
+
+
+def test_a_figure_of_models_needs_its_simulations_and_its_solutions() -> None:
+    cells = plan(part(load_paper("byun2007"), ["figure-4.13"]), quick=False)
+    assert {key[0] for key in cells} == {"chapter-4", "model-4", "timeouts-4"}
+    assert {key[1] for key in cells} == {"RED 4", "AVQ", "AVQRED"}
+    assert {len(cell.seeds) for cell in cells.values() if cell.fluid} == {1}
 
 
 def test_a_paper_without_a_result_keeps_its_section(tmp_path: Path) -> None:
@@ -265,6 +317,19 @@ def test_wrong_keys_of_figures_and_relations_are_named(tmp_path: Path) -> None:
         ("span = [50, 100]", "span = [100, 50]", "the first the lesser"),
         ('to = "AVQRED", rule = "drops-ratio"', 'to = "BLUE", rule = "drops-ratio"', "found 'BLUE'"),
         ('rule = "drops-ratio" }', 'rule = "order" }', "found 'order'; allowed: utilization-ratio"),
+        ('engine = "model"', 'engine = "markov"', "found 'markov'; allowed: simulator, model"),
+        ('against = "chapter-4"', 'against = "chapter-9"', "found 'chapter-9'; allowed: chapter-4"),
+        (
+            'rule = "agree-queue"',
+            'rule = "order"',
+            "against another experiment with a rule of the kind agree",
+        ),
+        (
+            'experiment = "model-4", label',
+            'experiment = "chapter-4", label',
+            "found 'chapter-4'; allowed: model",
+        ),
+        ('"offered_load", "mark', '"load", "mark', "quantities: found 'load'; allowed: utilization"),
     ):
         assert old in text
         path.write_text(text.replace(old, new, 1))

@@ -101,7 +101,8 @@ def reproduce(
         elapsed = time.monotonic() - start
         found = []
         for paper, tuned, tried, cells in tuned_papers:
-            wanted = {(cell.digest, seed): cell for cell in (*tried, *cells.values()) for seed in cell.seeds}
+            every = {(cell.digest, seed): cell for cell in (*tried, *cells.values()) for seed in cell.seeds}
+            wanted = {key: cell for key, cell in every.items() if not cell.fluid}
             about = {
                 "paper": paper.name,
                 "version": _core.__version__,
@@ -112,6 +113,7 @@ def reproduce(
                 "simulated_seconds": sum(
                     each.scenario.duration + each.scenario.warmup for each in wanted.values()
                 ),
+                "solutions": len(every) - len(wanted),
                 "new_runs": work.simulated,
                 "elapsed_seconds": round(elapsed, 1),
             }

@@ -235,6 +235,7 @@ DRAWINGS: dict[str, Callable[[Judged, Picture], Figure]] = {
     "flow throughput": pictures.flow_throughput,
     "bars": pictures.bars,
     "cuts": pictures.cuts,
+    "models": pictures.models,
     "gains": comparison.gains,
 }
 """What draws each kind of figure that is no curve."""

@@ -18,6 +18,7 @@ from bentpipe.reproduction.rules import (
     NOT_REPRODUCED,
     REPRODUCED,
     VERDICTS,
+    Agree,
     Change,
     Gain,
     Near,
@@ -165,9 +166,10 @@ class Judged:
             if experiment in table.experiments:
                 found |= dict.fromkeys(column.measure for column in table.columns)
         for claim in self.paper.claims:
-            found |= dict.fromkeys(each.measure for each in claim.checks if each.experiment == experiment)
+            asked = [each for each in claim.checks if experiment in (each.experiment, each.against)]
+            found |= dict.fromkeys(each.measure for each in asked)
         for picture in self.paper.pictures:
-            if picture.experiment == experiment:
+            if experiment in picture.experiments:
                 found |= dict.fromkeys((*picture.listed, *picture.measures))
         return list(found)
 
@@ -354,6 +356,8 @@ class Judged:
         match claim.rule:
             case None:
                 return Verdict(NO_NUMBER, "nothing survives that could be judged"), _NONE
+            case Agree():
+                return self._agreed(claim, claim.rule), _NONE
             case Order():
                 return self._ordered(claim, claim.rule), _NONE
             case Gain():
@@ -416,6 +420,29 @@ class Judged:
             NOT_REPRODUCED, f"not in {len(failing)} of {plural(total, 'comparison')}: {_first(failing)}"
         )
 
+    def _agreed(self, claim: Claim, rule: Agree) -> Verdict:
+        failing, total = [], 0
+        for check in claim.checks:
+            for point in self._points(check):
+                if (check.against, check.than, point) not in self.cells:
+                    continue
+                total += 1
+                holds, found = rule.holds(
+                    self.values(check.experiment, check.more, check.measure, point),
+                    self.values(check.against, check.than, check.measure, point),
+                )
+                if not holds:
+                    failing.append(f"{check.more}{', ' + point if point else ''}: {found}")
+        if not total:
+            return Verdict(NOT_REPRODUCED, _NOTHING)
+        if not failing:
+            return Verdict(REPRODUCED, f"all of {plural(total, 'comparison')}")
+        unit = claim.checks[0].measure.unit
+        return Verdict(
+            NOT_REPRODUCED,
+            f"not in {len(failing)} of {plural(total, 'comparison')}: {_first(failing)} [{unit}]",
+        )
+
     def _printed_at(self, check: Check) -> Iterator[tuple[Printed, float, float]]:
         for table in self.paper.printed:
             for column in table.columns:
@@ -443,7 +470,7 @@ class Judged:
     def _in_print(self, claim: Claim) -> str:
         against: dict[str, None] = {}
         seen = 0
-        for check in claim.checks:
+        for check in claim.checks if not isinstance(claim.rule, Agree) else ():
             for table, more, than in self._printed_at(check):
                 seen += 1
                 if isinstance(claim.rule, Change):
@@ -485,6 +512,9 @@ class Judged:
         if picture.aims:
             yield from self._gained(picture)
             return
+        if picture.beside:
+            yield from self._modelled(picture)
+            return
         for measure in (*picture.listed, *picture.measures):
             for case in picture.cases:
                 for than in picture.than or (None,):
@@ -503,6 +533,18 @@ class Judged:
                             ]
                         )
                         yield Spot(f"{case} over {than}", measure, "% less", point.label, point.x, less)
+
+    def engines(self, picture: Picture) -> tuple[tuple[str, str], ...]:
+        """Return the experiments of a figure of models with what they are called, the simulator first."""
+        return ((picture.experiment, "simulator"), *picture.beside)
+
+    def _modelled(self, picture: Picture) -> Iterator[Spot]:
+        """Yield what the simulator and each model say of every case."""
+        for measure in (*picture.listed, *picture.measures):
+            for case in picture.cases:
+                for experiment, label in self.engines(picture):
+                    if found := self.values(experiment, case, measure):
+                        yield Spot(f"{case}, {label}", measure, measure.unit, "", 0.0, summarise(found))
 
     def _gained(self, picture: Picture) -> Iterator[Spot]:
         """Yield by how many per cent cases are better than others, in each measure or in all together."""

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from bentpipe.accounts import QUANTITIES as BOTH
 from bentpipe.reproduction.table import Table
 
 __all__ = [
@@ -38,13 +39,18 @@ QUANTITIES: Mapping[str, Quantity] = {
 """By the column's name in docs/results.md."""
 
 
-def _series_options(given: Table) -> dict[str, Any]:
+def _span(given: Table) -> tuple[float, ...]:
+    """Return two times [s], or none."""
     span = given.numbers("span") if "span" in given else []
     if span and not (len(span) == 2 and 0 <= span[0] < span[1]):
         raise given.wrong("span", span, "two times [s], the first the lesser")
+    return tuple(span)
+
+
+def _series_options(given: Table) -> dict[str, Any]:
     return {
         "quantity": given.choice("quantity", QUANTITIES),
-        "span": tuple(span),
+        "span": _span(given),
         "columns": given.whole("columns", 1),
         "order": given.choice("order", ["rows", "columns"], "rows"),
         "points": given.texts("points", []),
@@ -58,6 +64,15 @@ def _flow_options(given: Table) -> dict[str, Any]:
         "count": given.whole("count"),
         "columns": given.whole("columns", 1),
     }
+
+
+def _model_options(given: Table) -> dict[str, Any]:
+    known = [each.name for each in BOTH]
+    quantities = given.texts("quantities")
+    for each in quantities or [""]:
+        if each not in known:
+            raise given.wrong("quantities", each, ", ".join(known))
+    return {"quantities": quantities, "span": _span(given)}
 
 
 def _cut_options(given: Table) -> dict[str, Any]:
@@ -78,6 +93,7 @@ OPTIONS: Mapping[str, Callable[[Table], dict[str, Any]]] = {
     "flow throughput": _flow_options,
     "bars": lambda given: {"marks": given.numbers("marks") if "marks" in given else []},
     "cuts": _cut_options,
+    "models": _model_options,
 }
 """What reads the keys that a kind of figure has beside those of all."""
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
+from bentpipe.accounts import QUANTITIES, moments
 from bentpipe.metrics import METRICS, Recorded, find
 from bentpipe.oscillation import oscillation
 from bentpipe.reproduction.table import Table
@@ -204,6 +205,23 @@ def _swing(given: Table) -> tuple[str, str, Callable[[Seen], float | None]]:
     return units[of], "How the transmit queue swings", measure
 
 
+def _quantity(given: Table) -> tuple[str, str, Callable[[Seen], float | None]]:
+    """Take the mean or the deviation over time of what simulator and models both have."""
+    known = {each.name: each for each in QUANTITIES}
+    found = known[given.choice("quantity", known)]
+    of = given.choice("of", ["mean", "std"], "mean")
+
+    def measure(seen: Seen) -> float | None:
+        mean, std = moments(seen.recorded.series, found)
+        return mean if of == "mean" else std
+
+    return (
+        found.unit,
+        f"{'Mean' if of == 'mean' else 'Deviation'} of {found.label.lower()} over time",
+        measure,
+    )
+
+
 def _over(value: float | None, times: float) -> float | None:
     return None if value is None else value * times
 
@@ -222,6 +240,7 @@ MEASURES: dict[str, Callable[[Table], tuple[str, str, Callable[[Seen], float | N
     "flow_goodput": _flow_goodput,
     "averaged_std": _averaged,
     "swing": _swing,
+    "quantity": _quantity,
 }
 """Takes the parameters that it needs, and returns unit, meaning and computation."""
 

@@ -180,7 +180,9 @@ def _tuned(found: Row) -> list[str]:
 
 
 def _spots(spots: Sequence[Row]) -> list[str]:
-    """Return a figure as a table: a row a point and measure, a column a curve."""
+    """Return a figure as a table: a row a point and measure, a column a curve; or a row a curve."""
+    if not any(spot["point"] for spot in spots):
+        return _curves(spots)
     curves = list(dict.fromkeys(spot["curve"] for spot in spots))
     found: dict[tuple[str, str], dict[str, str]] = {}
     for spot in spots:
@@ -189,6 +191,17 @@ def _spots(spots: Sequence[Row]) -> list[str]:
     lines = [f"| what | at | {' | '.join(curves)} |", f"| --- | --: |{' --: |' * len(curves)}"]
     for (unit, point), cells in found.items():
         lines.append(f"| {unit} | {point} | {' | '.join(cells.get(curve, '–') for curve in curves)} |")
+    return [*lines, ""]
+
+
+def _curves(spots: Sequence[Row]) -> list[str]:
+    found: dict[str, dict[str, str]] = {}
+    for spot in spots:
+        found.setdefault(spot["curve"], {})[f"{spot['measure']} [{spot['unit']}]"] = _ours(spot)
+    heads = list(dict.fromkeys(head for cells in found.values() for head in cells))
+    lines = [f"| | {' | '.join(heads)} |", f"| --- |{' --: |' * len(heads)}"]
+    for curve, cells in found.items():
+        lines.append(f"| {curve} | {' | '.join(cells.get(head, '–') for head in heads)} |")
     return [*lines, ""]
 
 

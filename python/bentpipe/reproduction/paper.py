@@ -20,7 +20,7 @@ from bentpipe.reproduction.grids import Aim, Tuning, aims_from, tuning_from
 from bentpipe.reproduction.kinds import COMPARED, MEASURED, OPTIONS, PICTURES, WITHOUT_RUNS
 from bentpipe.reproduction.laws import Formula, formula_from
 from bentpipe.reproduction.measures import Measure, measure_from, metric
-from bentpipe.reproduction.rules import VERDICTS, Change, Gain, Near, Order, Ratio, Rule, rule_from
+from bentpipe.reproduction.rules import VERDICTS, Agree, Change, Gain, Near, Order, Ratio, Rule, rule_from
 from bentpipe.reproduction.shown import Shown, places, shown_from
 from bentpipe.reproduction.table import Table
 from bentpipe.wording import convert, paragraphs
@@ -108,6 +108,8 @@ class Experiment:
     """Whether its table of flows is kept, which may be far longer than all else."""
     tuning: Tuning | None = None
     """What chooses the settings of its cases; None: they are given."""
+    fluid: bool = False
+    """Whether the scenarios' equations are solved, in place of simulations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +200,8 @@ class Check:
     points: tuple[str, ...]
     aim: Aim | None = None
     """Of the rule `gain`, which way is better."""
+    against: str = ""
+    """Of the rule `agree`, the experiment that has the other case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +213,7 @@ class Claim:
     text: str
     basis: str
     """What it stands in: one of `BASES`, in words."""
-    rule: Order | Change | Gain | None
+    rule: Agree | Order | Change | Gain | None
     """None: nothing survives that could be judged, or it is a formula."""
     formula: Formula | None
     checks: tuple[Check, ...]
@@ -245,6 +249,13 @@ class Picture:
     """Of the kind `gains`, what gets better which way."""
     together: bool = False
     """Whether the mean of all gains is shown instead of each."""
+    beside: tuple[tuple[str, str], ...] = ()
+    """Of the kind `models`, the experiments whose solutions stand beside, and what they are called."""
+
+    @property
+    def experiments(self) -> tuple[str, ...]:
+        """All experiments that it shows, its own first."""
+        return (*([self.experiment] if self.experiment else []), *(name for name, _ in self.beside))
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,7 +386,9 @@ class _Reader:
             given.take("like", str)
         self._given[name] = given.again()
         quick = given.table("quick") if "quick" in given else self._quick.again()
-        runs = given.whole("runs", least=2)
+        fluid = given.choice("engine", ["simulator", "model"], "simulator") == "model"
+        # A model has one solution.
+        runs = min(1, given.whole("runs", 1)) if fluid else given.whole("runs", least=2)
         points = _points(given)
         known = [each.label for each in points]
         few = self._names(quick, "points", known) if "points" in quick else known
@@ -393,8 +406,9 @@ class _Reader:
             min(runs, quick.whole("runs", least=2)),
             _overrides(quick),
             tuple(few),
-            given.take("flows", bool, default=True),
+            given.take("flows", bool, default=True) and not fluid,
             self._tunings[given.choice("tuned", self._tunings)] if "tuned" in given else None,
+            fluid,
         )
         self._check_tuned(given, found)
         quick.done()
@@ -513,7 +527,7 @@ class _Reader:
         return Column(name, measure, rule, printed)
 
     def _claim(self, given: Table) -> Claim:
-        rule = self._rule(given, Order, Change, Gain)
+        rule = self._rule(given, Agree, Order, Change, Gain)
         formula = formula_from(given.table("formula")) if "formula" in given else None
         checks = tuple(check for each in given.tables("checks") for check in self._checks(each))
         found = Claim(
@@ -528,6 +542,10 @@ class _Reader:
         )
         if isinstance(rule, Gain) != any(check.aim for check in checks):
             raise given.wrong("checks", "", "objectives with a rule of the kind gain, else a measure")
+        if isinstance(rule, Agree) != any(check.against for check in checks):
+            raise given.wrong(
+                "checks", "", "against another experiment with a rule of the kind agree, else not"
+            )
         if (rule is None) != (not checks):
             raise given.wrong("checks", len(checks), "some with a rule, and none without")
         given.done()
@@ -542,7 +560,13 @@ class _Reader:
         )
         found = []
         cases = [case.label for each in experiments for case in self._experiments[each].cases]
-        mores, thans = self._names(given, "more", cases), self._names(given, "than", cases)
+        against = given.choice("against", self._experiments) if "against" in given else ""
+        if against:
+            cases = [case.label for case in self._experiments[against].cases if case.label in cases]
+            pairs = [(each, each) for each in self._names(given, "cases", cases)]
+        else:
+            mores, thans = self._names(given, "more", cases), self._names(given, "than", cases)
+            pairs = [(more, than) for more in mores for than in thans]
         wanted = given.texts("points", [])
         for each in experiments:
             points = [point.label for point in self._experiments[each].points]
@@ -551,9 +575,8 @@ class _Reader:
                     raise given.wrong("points", point, ", ".join(points))
             which = tuple(wanted or points)
             found += [
-                Check(each, measure, more, than, which, aim)
-                for more in mores
-                for than in thans
+                Check(each, measure, more, than, which, aim, against)
+                for more, than in pairs
                 for measure, aim in measures
             ]
         given.done()
@@ -583,6 +606,7 @@ class _Reader:
             OPTIONS[kind](given) if kind in OPTIONS else {},
             aims,
             given.take("together", bool, default=False) if aims else False,
+            self._beside(given) if kind == "models" else (),
         )
         if kind == "course" and not any(each.course for each in measures):
             allowed = "one of the kind series at least, without from and until"
@@ -593,6 +617,14 @@ class _Reader:
                 raise given.wrong("points", each, ", ".join(points))
         given.done()
         return found
+
+    def _beside(self, given: Table) -> tuple[tuple[str, str], ...]:
+        found = []
+        known = [name for name, each in self._experiments.items() if each.fluid]
+        for each in given.tables("beside"):
+            found.append((each.choice("experiment", known), each.take("label", str)))
+            each.done()
+        return tuple(found)
 
     def _row(self, given: Table) -> str:
         return given.choice("row", self._rows_of[given.take("table", str)])

@@ -96,13 +96,14 @@ def _needed(
     for claim in claims:
         for check in claim.checks:
             yield check.experiment, [check.more, check.than], check.points, True
+            if check.against:
+                yield check.against, [check.than], check.points, True
     for picture in pictures:
-        if not picture.experiment:
-            continue
-        known = [point.label for point in paper.experiments[picture.experiment].points]
-        first = picture.kind in FIRST_RUN
-        points = picture.options.get("points") or known[:1] if first else known
-        yield picture.experiment, [*picture.cases, *picture.than], points, not first
+        for name in picture.experiments:
+            known = [point.label for point in paper.experiments[name].points]
+            first = picture.kind in FIRST_RUN
+            points = picture.options.get("points") or known[:1] if first else known
+            yield name, [*picture.cases, *picture.than], points, not first
 
 
 def _reduced(experiment: Experiment, need: _Need) -> Experiment:

@@ -10,7 +10,10 @@ from typing import Any
 import altair as alt
 import polars as pl
 
+from bentpipe.accounts import QUANTITIES as BOTH
+from bentpipe.accounts import moments
 from bentpipe.figures import INK, MUTED, Drawing, Figure, Panel, colours
+from bentpipe.overlays import curves, known
 from bentpipe.reproduction.judged import Judged
 from bentpipe.reproduction.kinds import QUANTITIES, Quantity
 from bentpipe.reproduction.laws import marks_to_window
@@ -21,7 +24,7 @@ from bentpipe.statistics import summarise
 from bentpipe.thinning import bounds, rounded_up, rows, short, thin
 from bentpipe.wording import brief
 
-__all__ = ["bars", "cuts", "first_drops", "flow_throughput", "series"]
+__all__ = ["bars", "cuts", "first_drops", "flow_throughput", "models", "series"]
 
 _POINTS = 240
 """Buckets of a series in a panel of half a page."""
@@ -261,6 +264,72 @@ def flow_throughput(judged: Judged, picture: Picture) -> Figure:
     )
     legend = (("a connection", "#0072B2"), *((name, _LINES[i % len(_LINES)]) for i, name in enumerate(lines)))
     return Figure(picture.name, _titled(picture), caption, tuple(panels), columns, legend)
+
+
+def models(judged: Judged, picture: Picture) -> Figure:
+    """Draw simulator and models over each other: a row a case, a column a quantity."""
+    engines, span = judged.engines(picture), picture.options["span"]
+    shade = colours([label for _, label in engines], [label for _, label in engines])
+    named = {each.name: each for each in BOTH}
+    panels, seed, samples = [], 0, 1
+    for case in picture.cases:
+        runs = {
+            label: (cell, judged.seen(cell))
+            for experiment, label in engines
+            if (cell := judged.cells.get((experiment, case, ""))) is not None
+        }
+        for name in picture.options["quantities"]:
+            tables: dict[str, pl.DataFrame] = {}
+            notes = []
+            ends = (0.0, max(seen.seconds for _, seen in runs.values()))
+            ends = (
+                (max(0.0, min(span[0], ends[1] - (span[1] - span[0]))), min(span[1], ends[1]))
+                if span
+                else ends
+            )
+            for label, (cell, seen) in runs.items():
+                seed = seed if cell.fluid else cell.seeds[0]
+                found = known(seen.recorded.series, named[name])
+                if found is None:
+                    continue
+                inside = found.filter(pl.col("time").is_between(*ends, closed="right"))
+                tables[label] = thin(inside, len(inside) if span else _POINTS)
+                samples = max(samples, math.ceil(len(inside) / max(1, len(tables[label]))))
+                during = seen.recorded.series.filter(pl.col("time").is_between(*ends, closed="right"))
+                notes.append(f"{label} {_moments(*moments(during, named[name]))}")
+            domain = bounds(list(tables.values()), [], from_zero=name != "utilization")
+            if named[name].unit == "%":
+                domain = domain[0], min(100.0, domain[1])
+            drawing = curves(
+                tables,
+                shade,
+                named[name],
+                ends,
+                domain,
+                heading=f"{case}: {named[name].label.lower()}",
+                note="\n".join(notes),
+                limit=None,
+                last=case == picture.cases[-1],
+                width="container",
+            )
+            panels.append(Panel(drawing))
+    how = (
+        f"Lines are means of {samples} samples, bands span the smallest and the largest of them."
+        if samples > 1
+        else "Every sample."
+    )
+    caption = f"{picture.caption} {how} Above each panel, mean ± standard deviation. Run with seed {seed}."
+    legend = tuple(shade.items())
+    columns = len(picture.options["quantities"])
+    return Figure(picture.name, _titled(picture), caption, tuple(panels), columns, legend)
+
+
+def _moments(mean: float | None, std: float | None) -> str:
+    """Write a mean with three digits, and a deviation with as many decimals at most."""
+    if mean is None:
+        return "–"
+    decimals = 2 - math.floor(math.log10(abs(mean))) if mean else 2
+    return f"{brief(mean, 3)}" + ("" if std is None else f" ± {brief(round(std, max(0, decimals)), 3)}")
 
 
 def bars(judged: Judged, picture: Picture) -> Figure:

@@ -58,7 +58,7 @@ def report_page(made: "Reproduction") -> str:
                 ]
                 tables.append(_table(made, table, experiment, items, shown, between))
     drawn += [figure(judged, picture) for picture in paper.pictures]
-    seeds = sorted({len(cell.seeds) for cell in judged.cells.values()})
+    seeds = sorted({len(cell.seeds) for cell in judged.cells.values() if not cell.fluid})
     each = f", {' or '.join(map(str, seeds))} of each case, each with its own seed" if seeds else ""
     summary = [
         ("Source", paper.source),
@@ -67,6 +67,7 @@ def report_page(made: "Reproduction") -> str:
         ("Claims", counted(judged.counts(CLAIM))),
         ("Figures", counted(judged.counts(FIGURE))),
         ("Runs", f"{about['runs']}{each}"),
+        ("Models solved", str(about["solutions"]) if about["solutions"] else "none"),
         ("Settings tried", ", ".join(str(len(each.first)) for each in made.tuned) or "none"),
         ("Simulated time", clock(round(about["simulated_seconds"])) if seeds else "none"),
         ("Made", f"with Bentpipe {about['version']} on {about['date']}{', quick' if made.quick else ''}"),
@@ -229,6 +230,7 @@ def _scenarios(made: "Reproduction") -> list[dict[str, Any]]:
         {
             "name": each.name,
             "title": each.title,
+            "engine": "the model of " if each.fluid else "",
             "scenario": each.scenario.name,
             "changes": each.overrides + (each.quick_overrides if made.quick else ()),
             "cases": [(case.label, case.setting, case.overrides) for case in each.cases],

@@ -19,6 +19,7 @@ __all__ = [
     "REPRODUCED",
     "RULES",
     "VERDICTS",
+    "Agree",
     "Change",
     "Gain",
     "Near",
@@ -86,6 +87,30 @@ class Near:
             return Verdict(NOT_REPRODUCED, f"{apart}, allowed {100 * self.within:g} %")
         same, why = _direction(printed, ours, base)
         return Verdict(DIRECTION_ONLY if same else NOT_REPRODUCED, f"{apart}; {why}")
+
+
+@dataclass(frozen=True, slots=True)
+class Agree:
+    """A model is said to follow what it models: its value has to be near the simulator's."""
+
+    name: str
+    within: float
+    """Allowed difference as a share of the simulator's value."""
+
+    @property
+    def text(self) -> str:
+        """The rule in words."""
+        return (
+            f"every value of the model is within {100 * self.within:g} % of the mean of the simulator's runs"
+        )
+
+    def holds(self, model: Values, simulator: Values) -> tuple[bool, str]:
+        """Return whether the model's value is near, and by how much the two differ."""
+        ours, theirs = mean_of(model), mean_of(simulator)
+        if ours is None or theirs is None:
+            return False, "one of the two has no value"
+        what = f"model {brief(ours, 4)}, simulator {brief(theirs, 4)} ({_apart(theirs, ours)})"
+        return abs(ours - theirs) <= self.within * abs(theirs), what
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,14 +263,22 @@ GAINS = {
 """What of several comparisons a claim is about."""
 _NOTHING = Summary(None, None, None, 0)
 
-Rule = Near | Order | Change | Ratio | Gain
+Rule = Near | Agree | Order | Change | Ratio | Gain
 
 
-def _near(name: str, given: Table) -> Rule:
+def _within(given: Table) -> float:
     within = given.take("within", float)
     if not 0 < within < 1:
         raise given.wrong("within", within, "above 0 and below 1")
-    return Near(name, within, given.whole("runs", 5, least=2))
+    return within
+
+
+def _near(name: str, given: Table) -> Rule:
+    return Near(name, _within(given), given.whole("runs", 5, least=2))
+
+
+def _agree(name: str, given: Table) -> Rule:
+    return Agree(name, _within(given))
 
 
 def _order(name: str, given: Table) -> Rule:
@@ -261,10 +294,7 @@ def _change(name: str, given: Table) -> Rule:
 
 
 def _ratio(name: str, given: Table) -> Rule:
-    within = given.take("within", float)
-    if not 0 < within < 1:
-        raise given.wrong("within", within, "above 0 and below 1")
-    return Ratio(name, within)
+    return Ratio(name, _within(given))
 
 
 def _gain(name: str, given: Table) -> Rule:
@@ -273,7 +303,7 @@ def _gain(name: str, given: Table) -> Rule:
     return Gain(name, change.low, change.high, of)
 
 
-RULES = {"near": _near, "order": _order, "change": _change, "ratio": _ratio, "gain": _gain}
+RULES = {"near": _near, "agree": _agree, "order": _order, "change": _change, "ratio": _ratio, "gain": _gain}
 """What reads each kind of rule from a paper's data."""
 
 

@@ -19,6 +19,7 @@ from bentpipe.errors import ResultError
 from bentpipe.experiment import checked_jobs
 from bentpipe.metrics import Recorded
 from bentpipe.plan import load, make_plan
+from bentpipe.reproduction.fluid import Solution, checked, digest_of, solved
 from bentpipe.reproduction.measures import Measure, Seen
 from bentpipe.reproduction.paper import Experiment, Paper
 from bentpipe.store import COUNTERS, core_digest, write_run
@@ -49,12 +50,14 @@ class Cell:
     drops: bool
     flows: bool = True
     """Whether the table of flows is kept."""
+    fluid: bool = False
+    """Whether its equations are solved, in place of a simulation."""
 
 
 def plan(paper: Paper, *, quick: bool) -> dict[tuple[str, str, str], Cell]:
     """Return every cell of a paper's experiments, by experiment, case and point, before anything runs.
 
-    Raises `ScenarioError` or `UsageError` for the first that is impossible.
+    Raises `ScenarioError`, `UsageError` or `ModelError` for the first that is impossible.
     """
     return {
         (cell.experiment, cell.case, cell.point): cell
@@ -76,15 +79,20 @@ def cells_of(experiment: Experiment, *, quick: bool) -> Iterator[Cell]:
             settings = None if case.setting is None else [case.setting]
             found = make_plan(loaded, settings=settings, runs=runs, seed=experiment.seed)
             (setting,) = found.settings
+            digest = setting.digest
+            if experiment.fluid:
+                checked(setting.scenario, found.seeds[0])
+                digest = digest_of(setting.scenario, digest)
             yield Cell(
                 experiment.name,
                 case.label,
                 point.label,
                 setting.scenario,
-                setting.digest,
+                digest,
                 found.seeds,
                 experiment.drops,
                 experiment.flows,
+                experiment.fluid,
             )
 
 
@@ -108,7 +116,7 @@ class Library:
             needed.remove(f"{_FLOWS}.parquet")
         return needed <= there
 
-    def add(self, cell: Cell, seed: int, run: _core.Run) -> None:
+    def add(self, cell: Cell, seed: int, run: _core.Run | Solution) -> None:
         """Write a run; safe from any thread. Raises `OSError` and leaves nothing if it cannot."""
         names = (*_TABLES, _DROPS) if cell.drops else _TABLES
         tables = {name: pl.DataFrame(getattr(run, name)) for name in names}
@@ -213,4 +221,5 @@ def _weight(cell: Cell) -> float:
 
 
 def _one(library: Library, cell: Cell, seed: int, progress: _core.Progress) -> None:
-    library.add(cell, seed, _core.simulate(cell.scenario, seed, progress))
+    run = solved(cell.scenario, seed) if cell.fluid else _core.simulate(cell.scenario, seed, progress)
+    library.add(cell, seed, run)
