@@ -1,6 +1,7 @@
 """The runs of papers on disk: simulated once, never stale, and in nobody's way after a crash."""
 
 import errno
+import json
 import os
 import shutil
 import signal
@@ -166,3 +167,60 @@ def test_runs_are_known_by_what_determines_them(
     # So is another build of the core, whatever was changed in it.
     monkeypatch.setattr(runs, "core_digest", lambda: "0" * 64)
     assert made(small, out).about["new_runs"] == 8
+
+
+def test_numbers_of_the_discussion_are_those_of_the_runs(small: Path, tmp_path: Path) -> None:
+    words = """
+discussion = \"\"\"
+SWF carries {less} less than FIFO, and is {off} off print, {share} times that.
+
+FIFO carries {times} times as much.
+
+FIFO carries {none} less at a point that is not simulated.
+\"\"\"
+[quick]"""
+    check = '{ experiments = ["loss-10"], measure = "all", more = ["%s"], than = ["%s"] }'
+    said = f"""
+[said.less]
+kind = "less"
+checks = [{check % ("SWF", "FIFO")}]
+[said.times]
+kind = "times"
+checks = [{check % ("FIFO", "SWF")}, {check % ("FIFO", "FIFO")}]
+[said.off]
+kind = "off print"
+tables = ["table-1"]
+rows = ["SWF"]
+[said.share]
+kind = "times print"
+tables = ["table-1"]
+rows = ["SWF"]
+[said.none]
+kind = "less"
+checks = []
+"""
+    text = SMALL.replace("[quick]", words) + said
+    (small / CLAIMS).write_text(text)
+    found = made(small, tmp_path / "out")
+    ours = {row["row"]: row for row in found.rows()}
+    swf, fifo = (
+        found.judged.values("loss-10", case, found.paper.tables[0].columns[0].measure)
+        for case in ("SWF", "FIFO")
+    )
+    pairs = [(a, b) for a, b in zip(swf, fifo, strict=True) if a is not None and b is not None]
+    assert len(pairs) == 3
+    less = sum(100 * (1 - a / b) for a, b in pairs) / 3
+    times = sum(b / a for a, b in pairs) / 3
+    share = ours["SWF"]["mean"] / ours["SWF"]["printed"]
+    off = 100 * abs(share - 1)
+    kept = json.loads((found.folder / "verdicts.json").read_text())["discussion"]
+    assert kept == [
+        f"SWF carries {less:.2g} % less than FIFO, and is {off:.2g} % off print,"
+        f" {share:.2g} times that.".replace("-", "−"),
+        f"FIFO carries {min(times, 1):.2g} to {max(times, 1):.2g} times as much.",
+    ]
+    for paragraph in kept:
+        assert paragraph in found.report.read_text()
+    (small / CLAIMS).write_text(text.replace("{times}", "three"))
+    with pytest.raises(UsageError, match=r"said\.times: needed: an entry, and \{times\} in the discussion"):
+        made(small, tmp_path / "out")

@@ -20,6 +20,7 @@ from bentpipe.reproduction.judged import Judged
 from bentpipe.reproduction.paper import Paper, load_paper, papers
 from bentpipe.reproduction.part import called, part
 from bentpipe.reproduction.runs import Cell, Library, Teller, plan, simulate
+from bentpipe.reproduction.said import discussion
 from bentpipe.reproduction.tuned import Search, Tuned, searches, with_winners
 from bentpipe.store import core_digest
 
@@ -63,7 +64,7 @@ class Reproduction:
         from bentpipe.reproduction.report import report_page
 
         self.folder.mkdir(parents=True, exist_ok=True)
-        kept = {**self.about, "items": self.rows()}
+        kept = {**self.about, "discussion": discussion(self.judged), "items": self.rows()}
         if self.tuned:
             kept["tuned"] = [each.as_row() for each in self.tuned]
         files.write_json(self.folder / VERDICTS, kept)
@@ -188,6 +189,8 @@ class _Work:
 
     def _simulate(self, cells: Sequence[Cell], ahead: int = 0, wanted_later: int = 0) -> None:
         """Simulate cells, and say where it is; `ahead` of the runs `wanted_later` are there already."""
+        if not cells:
+            return
         before = self._done
 
         def told(done: int, wanted: int, failed: int) -> None:

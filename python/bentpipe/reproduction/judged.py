@@ -168,6 +168,8 @@ class Judged:
         for claim in self.paper.claims:
             asked = [each for each in claim.checks if experiment in (each.experiment, each.against)]
             found |= dict.fromkeys(each.measure for each in asked)
+        for said in self.paper.said.values():
+            found |= dict.fromkeys(each.measure for each in said.checks if each.experiment == experiment)
         for picture in self.paper.pictures:
             if experiment in picture.experiments:
                 found |= dict.fromkeys((*picture.listed, *picture.measures))

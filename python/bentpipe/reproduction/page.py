@@ -85,7 +85,7 @@ def _paper(paper: Paper, kept: Row) -> str:
         *([f"{QUICK}\n"] if kept["quick"] else []),
         *counts,
         "",
-        *(f"{each}\n" for each in paper.discussion),
+        *(f"{each}\n" for each in kept["discussion"]),
     ]
     if paper.inputs:
         lines += ["Calibrated inputs, which the paper does not print:\n"]
@@ -186,7 +186,7 @@ def _spots(spots: Sequence[Row]) -> list[str]:
     curves = list(dict.fromkeys(spot["curve"] for spot in spots))
     found: dict[tuple[str, str], dict[str, str]] = {}
     for spot in spots:
-        unit = f"{spot['measure']} [{spot['unit']}]"
+        unit = f"{spot['measure']} [{spot['unit']}]" if spot["unit"] else spot["measure"]
         found.setdefault((unit, spot["point"]), {})[spot["curve"]] = _ours(spot)
     lines = [f"| what | at | {' | '.join(curves)} |", f"| --- | --: |{' --: |' * len(curves)}"]
     for (unit, point), cells in found.items():

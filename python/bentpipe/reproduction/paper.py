@@ -7,6 +7,7 @@ docs/reproduce.md describes the file.
 import csv
 import difflib
 import math
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -27,6 +28,7 @@ from bentpipe.wording import convert, paragraphs
 
 __all__ = [
     "CLAIMS",
+    "FIELD",
     "Case",
     "Cells",
     "Check",
@@ -40,6 +42,7 @@ __all__ = [
     "Point",
     "Printed",
     "Relation",
+    "Said",
     "load_paper",
     "papers",
 ]
@@ -51,6 +54,10 @@ BASES = {
     "figure": "what the figure is about",
 }
 """What a claim stands in."""
+SAID = ("less", "more", "times", "off print", "times print")
+"""How one case is to another, or to print, [%, or times]; of `off print` the furthest."""
+FIELD = r"\{([\w-]+)\}"
+"""Where a number stands in a discussion: `{its-name}`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +212,19 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
+class Said:
+    """A number in the discussion, which is computed."""
+
+    kind: str
+    """One of `SAID`."""
+    checks: tuple[Check, ...]
+    """What is compared; several make a range."""
+    tables: tuple[str, ...]
+    """What is compared with print: some cells of these."""
+    cells: Cells
+
+
+@dataclass(frozen=True, slots=True)
 class Claim:
     """A claim in words, in our own."""
 
@@ -281,6 +301,8 @@ class Paper:
     """Ours, which answer them or stand beside."""
     printed: tuple[Printed, ...]
     """All of its tables, where `tables` are some of them."""
+    said: Mapping[str, Said]
+    """The numbers of its discussion."""
 
     @property
     def ids(self) -> list[str]:
@@ -364,12 +386,17 @@ class _Reader:
                 for picture in pictures
             ),
             tables,
+            {},
         )
-        top.done()
         plain = [name.replace(".", "-") for name in found.ids]
         twice = next((name for name in found.ids if plain.count(name.replace(".", "-")) > 1), None)
         if twice is not None:
             raise UsageError(f"{top.place}: found the id {twice!r} twice; allowed: each once")
+        found = replace(found, said=top.named("said", lambda _, each: self._said(each, tables)))
+        top.done()
+        fields = re.findall(FIELD, " ".join(found.discussion))
+        for name in {*fields} ^ {*found.said}:
+            raise UsageError(f"{top.place}: said.{name}: needed: an entry, and {{{name}}} in the discussion")
         return found
 
     def _shown(self, known: list[str]) -> tuple[Shown, ...]:
@@ -582,6 +609,24 @@ class _Reader:
         given.done()
         return found
 
+    def _said(self, given: Table, tables: tuple[Printed, ...]) -> Said:
+        kind = given.choice("kind", SAID)
+        checks: tuple[Check, ...] = ()
+        some: list[Printed] = []
+        if kind in ("off print", "times print"):
+            names = self._names(given, "tables", [each.name for each in tables])
+            some = [each for each in tables if each.name in names]
+        else:
+            checks = tuple(check for each in given.tables("checks") for check in self._checks(each))
+        cells = _cells(
+            given,
+            list(dict.fromkeys(row for each in some for row in each.rows)),
+            list(dict.fromkeys(column.name for each in some for column in each.columns)),
+            list(dict.fromkeys(name for each in some for name in each.experiments)),
+        )
+        given.done()
+        return Said(kind, checks, tuple(each.name for each in some), cells)
+
     def _picture(self, given: Table) -> Picture:
         kind = given.choice("kind", PICTURES)
         experiment = "" if kind in WITHOUT_RUNS else given.choice("experiment", self._experiments)
@@ -669,7 +714,7 @@ def _overrides(given: Table) -> tuple[str, ...]:
 
 def _case(given: Table) -> Case:
     label = given.take("label", str)
-    found = Case(label, given.take("setting", str, label), _overrides(given))
+    found = Case(label, given.take("setting", str, label) or None, _overrides(given))
     given.done()
     return found
 

@@ -9,6 +9,7 @@ from bentpipe.reproduction.figures import SHADES, figure, overview
 from bentpipe.reproduction.judged import CLAIM, FIGURE, PICTURE, RELATION, TABLE, Item
 from bentpipe.reproduction.paper import Picture, Printed
 from bentpipe.reproduction.rules import NO_NUMBER, VERDICTS
+from bentpipe.reproduction.said import discussion
 from bentpipe.reproduction.tuned import Trial, Tuned
 from bentpipe.statistics import BOOTSTRAP
 from bentpipe.wording import brief, clock, measured, number, plural
@@ -81,6 +82,7 @@ def report_page(made: "Reproduction") -> str:
         summary=[(name, text) for name, text in summary if text != "none"],
         warnings=[QUICK] if made.quick else [],
         paper=paper,
+        discussion=discussion(judged),
         verdicts=[(each, SHADES[each]) for each in VERDICTS],
         shades=SHADES,
         tables=tables,
