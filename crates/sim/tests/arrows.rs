@@ -15,7 +15,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("sim", &["units", "queue", "channel", "gateway", "transport", "scenario", "traffic"]),
     ("capture", &["units", "transport", "scenario", "sim"]),
     ("live", &["units", "queue", "scenario", "gateway"]),
-    ("lab", &["units", "scenario", "channel", "traffic", "live"]),
+    ("lab", &["units", "queue", "scenario", "channel", "traffic", "live"]),
     ("python", &["units", "queue", "scenario", "model", "sim", "capture"]),
 ];
 

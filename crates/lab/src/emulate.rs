@@ -1,0 +1,271 @@
+//! Plays a plan's links in real time, between TUN devices in their namespaces.
+//!
+//! One thread with one loop: it takes what the devices have, lets happen what is due, gives the devices what has arrived,
+//! and waits for the next. Packets are taken with the time of the turn of the loop, and given when the loop comes to it:
+//! so the delay of a segment is right but for the time of one turn, which is measured (`late`).
+
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
+
+use bentpipe_units::{Duration, Instant};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use serde_json::{Value, json};
+
+use crate::links::{CAUSES, Counts, Links, Passed};
+use crate::plan::{Plan, Side};
+use crate::sys::{self, Clock, Devices, Stop};
+
+/// Packets taken from a device in one turn.
+const BATCH: usize = 64;
+/// What is due so soon is done at once: less than a system call takes.
+const SOON: Duration = Duration::from_micros(2);
+/// Real-time priority, where that is given.
+const PRIORITY: i32 = 20;
+
+/// A device, and what passed it [packets].
+struct Device {
+    fd: OwnedFd,
+    name: String,
+    devices: Devices,
+    longest: usize,
+    segment: u32,
+    end: u8,
+    taken: u64,
+    given: u64,
+    refused: u64,
+}
+
+/// How late packets were given, in bins of [`Late::BIN`].
+struct Late {
+    bins: Vec<u64>,
+    most: Duration,
+    sum: u64,
+    count: u64,
+}
+
+impl Late {
+    const BIN: u64 = 5_000;
+    const BINS: usize = 10_000;
+
+    fn new() -> Self {
+        Self { bins: vec![0; Self::BINS], most: Duration::ZERO, sum: 0, count: 0 }
+    }
+
+    fn note(&mut self, late: Duration) {
+        let bin = usize::try_from(late.as_nanos() / Self::BIN).unwrap_or(Self::BINS).min(Self::BINS - 1);
+        self.bins[bin] += 1;
+        self.most = self.most.max(late);
+        self.sum += late.as_nanos();
+        self.count += 1;
+    }
+
+    /// The bound that a share of the packets was not later than [s].
+    fn quantile(&self, share: f64) -> f64 {
+        let wanted = (self.count as f64 * share).ceil() as u64;
+        let mut seen = 0;
+        for (bin, count) in (1..).zip(&self.bins) {
+            seen += count;
+            if seen >= wanted {
+                return (bin * Self::BIN) as f64 * 1e-9;
+            }
+        }
+        self.most.as_secs_f64()
+    }
+
+    fn json(&self) -> Value {
+        if self.count == 0 {
+            return Value::Null;
+        }
+        json!({
+            "packets": self.count,
+            "mean_s": self.sum as f64 * 1e-9 / self.count as f64,
+            "median_s": self.quantile(0.5),
+            "p99_s": self.quantile(0.99),
+            "max_s": self.most.as_secs_f64(),
+        })
+    }
+}
+
+/// Plays the plan's links until told to stop; then the statistics are on `out`, a line of JSON.
+///
+/// # Errors
+/// Where the devices cannot be made, or `out` cannot be written.
+pub fn run(plan: &Plan, out: &mut dyn Write) -> Result<(), Box<dyn std::error::Error>> {
+    let mut links = Links::new(plan)?;
+    let mut stop = Stop::new()?;
+    let mut devices = devices(plan)?;
+    let is_hurried = sys::hurry(PRIORITY);
+    let clock = Clock::new(plan.origin.unwrap_or_else(sys::monotonic));
+    let cpu = sys::cpu_time();
+    let begun = sys::monotonic();
+    writeln!(out, "{}", json!({ "ready": true, "realtime": is_hurried }))?;
+    out.flush()?;
+
+    let mut late = Late::new();
+    let mut passed: Vec<Passed> = Vec::new();
+    let mut readable = vec![true; devices.len()];
+    loop {
+        let now = clock.now();
+        links.advance(now, &mut passed);
+        for (device, readable) in devices.iter_mut().zip(&mut readable) {
+            if *readable {
+                *readable = device.take(&mut links, now, &mut passed)?;
+            }
+        }
+        for Passed { segment, end, due, packet } in passed.drain(..) {
+            // The devices of a segment stand together, its first end first.
+            devices[2 * segment as usize + usize::from(end)].give(&packet);
+            late.note(clock.now() - due);
+            links.give_back(packet);
+        }
+        if readable.contains(&true) {
+            continue;
+        }
+        let wait = links.due().map(|due| clock.until(due));
+        if wait.is_some_and(|wait| wait <= SOON) {
+            continue;
+        }
+        let stops = stop.descriptors().len();
+        let mut fds: Vec<_> =
+            devices.iter().map(|d| d.fd.as_fd()).map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
+        let stop_fds = stop.descriptors();
+        fds.extend(stop_fds.iter().map(|fd| PollFd::new(*fd, PollFlags::POLLIN)));
+        match ppoll(&mut fds, wait.map(sys::timespec), None) {
+            Err(Errno::EINTR) | Ok(0) => continue,
+            Err(e) => return Err(io::Error::from(e).into()),
+            Ok(_) => {}
+        }
+        let is_ready = |fd: &PollFd| fd.revents().is_some_and(|events| !events.is_empty());
+        for (readable, fd) in readable.iter_mut().zip(&fds) {
+            *readable = is_ready(fd);
+        }
+        let is_asked = fds[fds.len() - stops..].iter().any(is_ready);
+        drop(fds);
+        drop(stop_fds);
+        if is_asked && stop.is_due() {
+            break;
+        }
+    }
+    let seconds = (sys::monotonic() - begun) as f64 * 1e-9;
+    let statistics = json!({
+        "seconds": seconds,
+        "cpu_s": sys::cpu_time() - cpu,
+        "realtime": is_hurried,
+        "late": late.json(),
+        "links": links.counts().map(|(name, forward, counts)| link(name, forward, counts)).collect::<Vec<_>>(),
+        "segments": plan.segments.iter().zip(devices.chunks(2)).map(|(segment, ends)| json!({
+            "segment": segment.name,
+            "ends": ends.iter().map(Device::json).collect::<Vec<_>>(),
+        })).collect::<Vec<_>>(),
+    });
+    writeln!(out, "{}", json!({ "statistics": statistics }))?;
+    out.flush()?;
+    Ok(())
+}
+
+/// Makes the devices of all segments.
+fn devices(plan: &Plan) -> Result<Vec<Device>, Box<dyn std::error::Error>> {
+    let mut devices = Vec::new();
+    for (index, segment) in (0..).zip(&plan.segments) {
+        for (side, end) in (0..).zip(&segment.ends) {
+            let made = sys::inside(end.netns.as_deref(), || {
+                Ok((sys::tun(&end.device, segment.mtu)?, Devices::here()?))
+            });
+            let (fd, counters) = made.map_err(|e| {
+                let place = end.netns.as_ref().map_or("here".to_owned(), |path| path.display().to_string());
+                format!(
+                    "device {} in {place}: {e}; needed: CAP_NET_ADMIN there, and /dev/net/tun",
+                    end.device
+                )
+            })?;
+            devices.push(Device {
+                fd,
+                name: end.device.clone(),
+                devices: counters,
+                longest: segment.mtu as usize,
+                segment: index,
+                end: side,
+                taken: 0,
+                given: 0,
+                refused: 0,
+            });
+        }
+    }
+    Ok(devices)
+}
+
+impl Device {
+    /// Takes what packets there are, up to a batch; whether there may be more.
+    fn take(&mut self, links: &mut Links, now: Instant, out: &mut Vec<Passed>) -> io::Result<bool> {
+        for _ in 0..BATCH {
+            let mut room = links.room(self.longest);
+            match nix::unistd::read(&self.fd, &mut room) {
+                Ok(len) => {
+                    room.truncate(len);
+                    self.taken += 1;
+                    links.arrive(self.segment, 1 - self.end, room, now, out);
+                }
+                Err(e) => {
+                    links.give_back(room);
+                    return match e {
+                        Errno::EAGAIN | Errno::EINTR => Ok(false),
+                        // The device is down; it may come back.
+                        Errno::EIO => Ok(false),
+                        other => Err(other.into()),
+                    };
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Gives the device a packet.
+    fn give(&mut self, packet: &[u8]) {
+        match nix::unistd::write(&self.fd, packet) {
+            Ok(_) => self.given += 1,
+            Err(_) => self.refused += 1,
+        }
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "device": self.name,
+            "taken": self.taken,
+            "given": self.given,
+            "refused": self.refused,
+            "overrun": self.devices.dropped(&self.name),
+        })
+    }
+}
+
+fn link(name: &str, forward: bool, counts: &Counts) -> Value {
+    let dropped: serde_json::Map<_, _> = CAUSES
+        .iter()
+        .zip(counts.dropped)
+        .filter(|(_, count)| *count > 0)
+        .map(|((_, name), count)| ((*name).to_owned(), count.into()))
+        .collect();
+    json!({
+        "link": name,
+        "direction": if forward { "forward" } else { "reverse" },
+        "packets": counts.packets,
+        "bytes": counts.bytes,
+        "arrived": counts.arrived,
+        "arrived_bytes": counts.arrived_bytes,
+        "dropped": dropped,
+        "marked": counts.marked,
+        "duplicated": counts.duplicated,
+        "reordered": counts.reordered,
+        "delay_mean_s": Some(counts.delay_mean()).filter(|mean| mean.is_finite()),
+    })
+}
+
+/// The namespace of one side.
+#[must_use]
+pub fn home(plan: &Plan, side: Side) -> Option<&std::path::Path> {
+    match side {
+        Side::Servers => plan.netns.servers.as_deref(),
+        Side::Clients => plan.netns.clients.as_deref(),
+    }
+}

@@ -1,0 +1,44 @@
+//! `bentpipe-lab`: what a live run has around the gateway.
+
+use std::io;
+use std::process::ExitCode;
+
+use bentpipe_lab::plan::Plan;
+use bentpipe_lab::{emulate, plan::PlanError};
+
+const HELP: &str = "\
+bentpipe-lab: what a live run of a scenario has around the gateway
+
+  bentpipe-lab emulate PLAN.json   play the links, between TUN devices in their namespaces
+  bentpipe-lab check PLAN.json     read a plan, and say what is wrong with it
+
+A plan is described in the documentation of the crate. All but `check` print a line of JSON when they are ready, and one
+with statistics at the end. They end at SIGTERM, at SIGINT, or when standard input is a pipe and closes.
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    let words: Vec<_> = arguments.iter().map(String::as_str).collect();
+    match command(&words) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            let is_usage = e.is::<PlanError>();
+            eprintln!("bentpipe-lab: {e}");
+            ExitCode::from(if is_usage { 2 } else { 1 })
+        }
+    }
+}
+
+fn command(words: &[&str]) -> Result<(), Box<dyn std::error::Error>> {
+    let mut out = io::stdout().lock();
+    match words {
+        ["emulate", path] => emulate::run(&Plan::load(path)?, &mut out),
+        ["check", path] => Ok(bentpipe_lab::check(&Plan::load(path)?, &mut out)?),
+        ["-h" | "--help" | "help"] => Ok(io::Write::write_all(&mut out, HELP.as_bytes())?),
+        _ => {
+            let found =
+                if words.is_empty() { "no command".to_owned() } else { format!("\"{}\"", words.join(" ")) };
+            Err(PlanError(format!("found {found}; allowed: a command and its plan\n\n{HELP}")).into())
+        }
+    }
+}
