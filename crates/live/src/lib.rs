@@ -22,3 +22,4 @@ pub mod privileges;
 pub mod rules;
 pub mod windows;
 pub mod wire;
+pub mod spacelink;

@@ -1,0 +1,296 @@
+//! Who the two ends are: a key and a self-signed certificate each, and each trusts the other's certificate and no other.
+//!
+//! A certificate is a way to carry a public key and no more: it is compared byte by byte, so names and dates in it say
+//! nothing, and a clock that is wrong locks nobody out. That the far end holds the key is proved by TLS 1.3 as usual.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use quinn_proto::crypto::rustls::{QuicClientConfig, QuicServerConfig};
+use ring::hmac;
+use rustls::client::Resumption;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
+
+/// Name of the protocol in the TLS handshake.
+const ALPN: &[u8] = b"bentpipe-spacelink/1";
+
+/// One end's key and certificate.
+pub struct Identity {
+    pub(super) certificate: CertificateDer<'static>,
+    pub(super) key: PrivateKeyDer<'static>,
+}
+
+/// The far end's certificate.
+#[derive(Clone)]
+pub struct Certificate(pub(super) CertificateDer<'static>);
+
+/// What is wrong with a key or a certificate: the file, and what is wrong with it.
+#[derive(Debug)]
+pub struct KeyError(String);
+
+impl std::fmt::Display for KeyError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for KeyError {}
+
+impl KeyError {
+    fn of(path: &Path, what: &dyn std::fmt::Display) -> Self {
+        Self(format!("{}: {what}", path.display()))
+    }
+}
+
+impl Identity {
+    /// A new one, for `name`.
+    ///
+    /// # Errors
+    /// If the system has no randomness.
+    pub fn generate(name: &str) -> Result<Self, KeyError> {
+        let (certificate, key) = make(name).map_err(|e| KeyError(e.to_string()))?;
+        let key = PrivateKeyDer::try_from(key.serialize_der()).map_err(|e| KeyError(e.to_owned()))?;
+        Ok(Self { certificate: certificate.der().clone(), key })
+    }
+
+    /// The one in two files, as [`keygen`] makes them.
+    ///
+    /// # Errors
+    /// If a file cannot be read or is none.
+    pub fn read(key: &Path, certificate: &Path) -> Result<Self, KeyError> {
+        let Certificate(certificate) = Certificate::read(certificate)?;
+        let key = PrivateKeyDer::from_pem_file(key).map_err(|e| KeyError::of(key, &e))?;
+        Ok(Self { certificate, key })
+    }
+
+    /// Its certificate, for the far end.
+    #[must_use]
+    pub fn certificate(&self) -> Certificate {
+        Certificate(self.certificate.clone())
+    }
+
+    /// A secret for `purpose` that only the key gives: the same after a restart.
+    pub(super) fn secret(&self, purpose: &str) -> hmac::Tag {
+        hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, self.key.secret_der()), purpose.as_bytes())
+    }
+}
+
+impl Certificate {
+    /// The one in a file (PEM).
+    ///
+    /// # Errors
+    /// If the file cannot be read or is none.
+    pub fn read(path: &Path) -> Result<Self, KeyError> {
+        CertificateDer::from_pem_file(path).map(Self).map_err(|e| KeyError::of(path, &e))
+    }
+}
+
+/// Ed25519: signatures of one length, so that handshakes are of one length as well.
+fn make(name: &str) -> Result<(rcgen::Certificate, rcgen::KeyPair), rcgen::Error> {
+    let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519)?;
+    let mut parameters = rcgen::CertificateParams::new(vec![])?;
+    parameters.distinguished_name.push(rcgen::DnType::CommonName, name);
+    Ok((parameters.self_signed(&key)?, key))
+}
+
+/// Writes `NAME.key` (mode 0600) and `NAME.crt` into the folder `dir`, which is made if it is not there, and gives their
+/// paths. What is there already stays, unless `overwrite` says otherwise.
+///
+/// # Errors
+/// If one of the two is there, or cannot be written.
+pub fn keygen(dir: &Path, name: &str, overwrite: bool) -> io::Result<[PathBuf; 2]> {
+    fs::create_dir_all(dir)?;
+    let (certificate, key) = make(name).map_err(io::Error::other)?;
+    let paths = [dir.join(format!("{name}.key")), dir.join(format!("{name}.crt"))];
+    if !overwrite && let Some(there) = paths.iter().find(|path| path.exists()) {
+        return Err(io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            format!("{} is there already", there.display()),
+        ));
+    }
+    for (path, text, mode) in [(&paths[0], key.serialize_pem(), 0o600), (&paths[1], certificate.pem(), 0o644)]
+    {
+        write(path, text.as_bytes(), mode, overwrite)?;
+    }
+    Ok(paths)
+}
+
+/// Writes a file that nobody else may read before its mode says so.
+fn write(path: &Path, bytes: &[u8], mode: u32, overwrite: bool) -> io::Result<()> {
+    let create = |path: &Path| -> io::Result<File> {
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        Ok(file)
+    };
+    if !overwrite {
+        return create(path).map(drop);
+    }
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    let beside = PathBuf::from(beside);
+    match fs::remove_file(&beside) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+        _ => {}
+    }
+    create(&beside)?;
+    fs::rename(&beside, path)
+}
+
+/// Trusts one certificate.
+#[derive(Debug)]
+struct Pinned {
+    certificate: CertificateDer<'static>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl Pinned {
+    fn check(&self, certificate: &CertificateDer<'_>, others: &[CertificateDer<'_>]) -> Result<(), Error> {
+        if others.is_empty() && certificate.as_ref() == self.certificate.as_ref() {
+            Ok(())
+        } else {
+            Err(Error::InvalidCertificate(CertificateError::UnknownIssuer))
+        }
+    }
+
+    fn signature12(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
+    }
+
+    fn signature13(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
+    }
+
+    fn schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+impl ServerCertVerifier for Pinned {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        self.check(end_entity, intermediates).map(|()| ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.signature12(message, cert, dss)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.signature13(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.schemes()
+    }
+}
+
+impl ClientCertVerifier for Pinned {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        _now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        self.check(end_entity, intermediates).map(|()| ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.signature12(message, cert, dss)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.signature13(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.schemes()
+    }
+}
+
+fn pinned(peer: &Certificate) -> (Arc<Pinned>, Arc<CryptoProvider>) {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    (Arc::new(Pinned { certificate: peer.0.clone(), provider: provider.clone() }), provider)
+}
+
+/// TLS at the listening end.
+pub(super) fn server(identity: &Identity, peer: &Certificate) -> Result<QuicServerConfig, KeyError> {
+    let (pinned, provider) = pinned(peer);
+    let mut config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .and_then(|builder| {
+            builder
+                .with_client_cert_verifier(pinned)
+                .with_single_cert(vec![identity.certificate.clone()], identity.key.clone_key())
+        })
+        .map_err(|e| KeyError(e.to_string()))?;
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    // Every handshake proves both keys: nothing is resumed.
+    config.send_tls13_tickets = 0;
+    QuicServerConfig::try_from(config).map_err(|e| KeyError(e.to_string()))
+}
+
+/// TLS at the connecting end.
+pub(super) fn client(identity: &Identity, peer: &Certificate) -> Result<QuicClientConfig, KeyError> {
+    let (pinned, provider) = pinned(peer);
+    let mut config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .and_then(|builder| {
+            builder
+                .dangerous()
+                .with_custom_certificate_verifier(pinned)
+                .with_client_auth_cert(vec![identity.certificate.clone()], identity.key.clone_key())
+        })
+        .map_err(|e| KeyError(e.to_string()))?;
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    config.resumption = Resumption::disabled();
+    QuicClientConfig::try_from(config).map_err(|e| KeyError(e.to_string()))
+}
