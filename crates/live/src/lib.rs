@@ -20,6 +20,6 @@ pub mod notify;
 pub mod offload;
 pub mod privileges;
 pub mod rules;
+pub mod spacelink;
 pub mod windows;
 pub mod wire;
-pub mod spacelink;
