@@ -15,7 +15,7 @@ from bentpipe.commands.options import Failed, Interrupted, jobs_option, kept
     "--only",
     metavar="ID",
     multiple=True,
-    help="Only this table, claim or figure of the papers; may be repeated.",
+    help="Only this table, claim or figure: its id, or as printed, 'Figure 4.5'; may be repeated.",
 )
 @jobs_option
 @click.option(
@@ -53,6 +53,7 @@ def reproduce(
     Examples:
       bentpipe reproduce jain2004 --quick
       bentpipe reproduce jain2004 --only table-4 --only phase
+      bentpipe reproduce byun2007 --only 'Figure 4.5'
       bentpipe reproduce all --format json
     """
     from bentpipe import console

@@ -89,9 +89,9 @@ def reproduce(
     """
     jobs = checked_jobs(jobs)
     chosen = [load_paper(name) for name in names]
-    if only:
-        ids = called(chosen, only)
-        chosen = [part(paper, ids) for paper in chosen if not set(ids).isdisjoint(paper.ids)]
+    ids = called(chosen, only) if only else [name for paper in chosen for name in paper.ids]
+    # Of all of a paper, too, nothing is simulated that is neither judged nor drawn.
+    chosen = [part(paper, ids) for paper in chosen if not set(ids).isdisjoint(paper.ids)]
     planned = [plan(paper, quick=quick) for paper in chosen]
     searched = [searches(paper, quick=quick) for paper in chosen]
     folder = Path(out)

@@ -157,15 +157,16 @@ def _claim(item: Item) -> dict[str, str]:
 
 def _shown(made: "Reproduction") -> list[dict[str, Any]]:
     """Return the printed figures, those with the same content and answers together."""
-    drawn = {picture.name: picture.title for picture in made.paper.pictures}
-    claims = {claim.name for claim in made.paper.claims}
+    titles = {picture.name: picture.title for picture in made.paper.pictures}
+    titles |= {claim.name: claim.text for claim in made.paper.claims}
+    verdicts = {item.name: item.verdict for item in made.judged.items if item.kind == CLAIM}
     groups: list[dict[str, Any]] = []
     for item in made.judged.items:
         if item.kind != FIGURE:
             continue
         if not groups or (groups[-1]["text"], groups[-1]["by"]) != (item.text, item.by):
-            named = [(name, drawn.get(name, f"claim {name}" if name in claims else name)) for name in item.by]
-            groups.append({"text": item.text, "by": item.by, "answers": named, "rows": []})
+            answers = [(name, titles.get(name, ""), verdicts.get(name, "")) for name in item.by]
+            groups.append({"text": item.text, "by": item.by, "answers": answers, "rows": []})
         groups[-1]["rows"].append(item.as_row())
     return groups
 
