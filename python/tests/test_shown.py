@@ -150,3 +150,25 @@ def test_figure_6_1_is_judged_without_a_simulation(tmp_path: Path) -> None:
     page = made.report.read_text(encoding="utf-8")
     assert 'id="figure-6.1"' in page
     assert 'href="#cuts"' in page
+
+
+def test_the_discussion_of_a_part_says_only_what_the_whole_would() -> None:
+    paper = load_paper("jain2004")
+    numbers = [said for said in paper.said.values() if said.checks]
+    assert numbers
+    whole = part(paper, paper.ids)
+    assert whole.discussion == paper.discussion
+    cells = plan(whole, quick=False)
+    for said in numbers:
+        for check in said.checks:
+            for point in check.points:
+                for case in (check.more, check.than):
+                    assert (
+                        len(cells[check.experiment, case, point].seeds)
+                        == paper.experiments[check.experiment].runs
+                    )
+    # A figure of other experiments leaves what needs no number.
+    some = part(paper, ["files-size"])
+    assert not any("{" in each for each in some.discussion)
+    assert 0 < len(some.discussion) < len(paper.discussion)
+    assert not some.said

@@ -1,12 +1,12 @@
 """A part of a paper: what people call its tables, claims and figures, and what those need simulated."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from bentpipe.errors import UsageError
 from bentpipe.reproduction.kinds import FIRST_RUN
-from bentpipe.reproduction.paper import Claim, Experiment, Paper, Picture, Printed
+from bentpipe.reproduction.paper import FIELD, Check, Claim, Experiment, Paper, Picture, Printed, Said
 
 __all__ = ["called", "part"]
 
@@ -65,7 +65,8 @@ class _Need:
 def part(paper: Paper, names: Sequence[str]) -> Paper:
     """Return the paper with these tables, claims and figures alone, and of its experiments what they need.
 
-    `names` are ids; with a printed figure comes all that answers it.
+    `names` are ids; with a printed figure comes all that answers it. The discussion keeps what can be said by
+    the same runs as of the whole paper.
     """
     shown = tuple(each for each in paper.shown if each.name in names)
     wanted = {*names, *(name for each in shown for name in each.by)}
@@ -73,7 +74,10 @@ def part(paper: Paper, names: Sequence[str]) -> Paper:
     claims = tuple(each for each in paper.claims if each.name in wanted)
     pictures = tuple(each for each in paper.pictures if each.name in wanted)
     needs: dict[str, _Need] = {}
-    for name, cases, points, every in _needed(paper, tables, claims, pictures):
+    needed = [*_needed(paper, tables, claims, pictures)]
+    if wanted.issuperset(paper.ids):
+        needed += [each for said in paper.said.values() for each in _compared(said.checks)]
+    for name, cases, points, every in needed:
         need = needs.setdefault(name, _Need())
         need.cases |= set(cases)
         need.points |= set(points)
@@ -81,23 +85,51 @@ def part(paper: Paper, names: Sequence[str]) -> Paper:
     experiments = {
         name: _reduced(each, needs[name]) for name, each in paper.experiments.items() if name in needs
     }
+    said = {name: each for name, each in paper.said.items() if _can_be_said(paper, each, tables, needs)}
+    discussion = tuple(each for each in paper.discussion if said.keys() >= set(re.findall(FIELD, each)))
     return replace(
-        paper, shown=shown, tables=tables, claims=claims, pictures=pictures, experiments=experiments
+        paper,
+        shown=shown,
+        tables=tables,
+        claims=claims,
+        pictures=pictures,
+        experiments=experiments,
+        said=said,
+        discussion=discussion,
     )
+
+
+def _can_be_said(paper: Paper, said: Said, tables: Sequence[Printed], needs: Mapping[str, _Need]) -> bool:
+    """Whether all runs that a number of the discussion is computed from are needed anyway."""
+    return set(said.tables) <= {table.name for table in tables} and all(
+        name in needs
+        and needs[name].runs == paper.experiments[name].runs
+        and needs[name].cases.issuperset(cases)
+        and needs[name].points.issuperset(points)
+        for name, cases, points, _ in _compared(said.checks)
+    )
+
+
+_Needed = tuple[str, Iterable[str], Iterable[str], bool]
+"""Experiment, cases, points, and whether all runs are needed or the first alone."""
+
+
+def _compared(checks: Sequence[Check]) -> Iterator[_Needed]:
+    for check in checks:
+        yield check.experiment, [check.more, check.than], check.points, True
+        if check.against:
+            yield check.against, [check.than], check.points, True
 
 
 def _needed(
     paper: Paper, tables: Sequence[Printed], claims: Sequence[Claim], pictures: Sequence[Picture]
-) -> Iterator[tuple[str, Iterable[str], Iterable[str], bool]]:
-    """Yield experiment, cases, points, and whether all runs are needed or the first alone."""
+) -> Iterator[_Needed]:
+    """Yield what tables, claims and figures need."""
     for table in tables:
         for name in table.experiments:
             yield name, table.rows, [""], True
     for claim in claims:
-        for check in claim.checks:
-            yield check.experiment, [check.more, check.than], check.points, True
-            if check.against:
-                yield check.against, [check.than], check.points, True
+        yield from _compared(claim.checks)
     for picture in pictures:
         for name in picture.experiments:
             known = [point.label for point in paper.experiments[name].points]
