@@ -52,7 +52,10 @@ struct Stream {
     header: Option<Vec<u8>>,
     /// Whether the host was told that there is something to read, and has not read since.
     told: bool,
-    /// Whether all of it was read.
+    /// What came and was not read.
+    inbox: Inbox,
+    /// Whether all has come, and whether all of it was read.
+    complete: bool,
     ended: bool,
     /// Whether all of ours was sent and acknowledged.
     sent: bool,
@@ -98,6 +101,9 @@ pub struct Spacelink {
     mtu: u16,
     round_trip: Duration,
     ask_again: Duration,
+    /// Bytes that wait in streams' inboxes for others before them, and the window they were bounded by.
+    scattered: u64,
+    window: u64,
     streams: Slab<Stream>,
     slots: BTreeMap<StreamId, usize>,
     serial: u32,
@@ -177,6 +183,8 @@ impl Spacelink {
             mtu: setup.mtu,
             round_trip: setup.round_trip,
             ask_again: setup.ask_again.max(Duration::from_millis(10)),
+            scattered: 0,
+            window: setup.window,
             streams: Slab::new(),
             slots: BTreeMap::new(),
             serial: 0,
@@ -308,25 +316,62 @@ impl Spacelink {
     /// [`Event::Readable`], [`Event::Finished`] or [`Event::Reset`] says how it goes on.
     pub fn read(&mut self, key: StreamKey, out: &mut [u8]) -> usize {
         let Some((at, slot)) = self.find(key) else { return 0 };
-        let stream = &mut self.streams[slot];
-        if stream.ended || stream.header.is_some() {
+        if self.streams[slot].ended || self.streams[slot].header.is_some() {
             return 0;
         }
-        let (read, end) = take(&mut self.links[at].conn, stream.id, out);
+        let mut read = 0;
+        while read < out.len() {
+            let more = self.streams[slot].inbox.read(&mut out[read..]);
+            read += more;
+            if more == 0 && (!self.collect(at, slot) || self.streams[slot].inbox.is_empty()) {
+                break;
+            }
+        }
+        self.stats.read_bytes += read as u64;
+        let Some(stream) = self.streams.get_mut(slot).filter(|stream| stream.serial == key.serial) else { return read };
         stream.told = false;
         stream.received += read as u64;
-        self.stats.read_bytes += read as u64;
-        match end {
-            End::Open => {}
-            End::Finished => {
-                stream.ended = true;
-                self.events.push_back(Event::Finished(key));
-                self.list(key);
-                self.finish_off(slot);
-            }
-            End::Gone => self.gone(slot),
+        if stream.complete && stream.inbox.is_empty() {
+            stream.ended = true;
+            self.events.push_back(Event::Finished(key));
+            self.list(key);
+            self.finish_off(slot);
         }
         read
+    }
+
+    /// Takes from QUIC what came of a stream, where all of before was read: else QUIC keeps it, and the peer has to wait.
+    /// False where the stream is gone.
+    fn collect(&mut self, at: usize, slot: usize) -> bool {
+        let stream = &mut self.streams[slot];
+        if stream.complete || !stream.inbox.is_empty() {
+            return true;
+        }
+        let before = stream.inbox.scattered();
+        let mut of = self.links[at].conn.recv_stream(stream.id);
+        let Ok(mut chunks) = of.read(false) else {
+            self.gone(slot);
+            return false;
+        };
+        let reset = loop {
+            match chunks.next(usize::MAX) {
+                Ok(Some(chunk)) => stream.inbox.insert(chunk.offset, chunk.bytes),
+                Ok(None) => {
+                    stream.complete = true;
+                    break false;
+                }
+                Err(quinn_proto::ReadError::Blocked) => break false,
+                Err(quinn_proto::ReadError::Reset(_)) => break true,
+            }
+        };
+        let _ = chunks.finalize();
+        self.scattered = self.scattered + stream.inbox.scattered() - before;
+        if reset || self.scattered > 2 * self.window {
+            // A peer that never sends what is missing.
+            self.gone(slot);
+            return false;
+        }
+        true
     }
 
     /// Tells the far end that `bytes` more of what was read have been delivered.
@@ -524,7 +569,9 @@ impl Spacelink {
     /// Bytes to charge to the regulator, which let go `counted` bytes since the last call: what went over the link beyond
     /// these (headers, acknowledgements, and what was lost and goes again or has yet to).
     ///
-    /// What was counted and did not go is subtracted from later charges, so that over time exactly the wire's bytes count.
+    /// To be asked whenever something was sent or received, also with nothing counted: what was lost is charged as soon as it
+    /// is known, so that the regulator waits while it goes again, and not after. What was counted and did not go is
+    /// subtracted from later charges, so that over time exactly the wire's bytes count.
     pub fn charge(&mut self, counted: u64) -> u64 {
         self.owed += self.lost_since();
         self.charged += counted;
@@ -533,7 +580,7 @@ impl Spacelink {
         beyond
     }
 
-    /// Whether packets wait for the link's rate: while they do, the regulator should let nothing go.
+    /// Whether packets wait for the link's rate. What is charged makes the regulator wait as well; this is for those who look.
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.held
@@ -657,6 +704,8 @@ impl Spacelink {
             id,
             header,
             told: false,
+            inbox: Inbox::default(),
+            complete: false,
             ended: false,
             sent: false,
             written: 0,
@@ -675,6 +724,7 @@ impl Spacelink {
 
     fn remove(&mut self, slot: usize) {
         let stream = self.streams.remove(slot);
+        self.scattered -= stream.inbox.scattered();
         self.slots.remove(&stream.id);
     }
 
@@ -715,6 +765,7 @@ impl Spacelink {
             }
         }
         self.streams.clear();
+        self.scattered = 0;
         self.slots.clear();
         self.credits.clear();
         self.tail.clear();
@@ -881,12 +932,14 @@ impl Spacelink {
     /// Something came on a stream.
     fn readable(&mut self, at: usize, slot: usize) {
         let key = self.key(slot);
-        let conn = &mut self.links[at].conn;
-        let stream = &mut self.streams[slot];
-        if let Ok(Some(_)) = conn.recv_stream(stream.id).received_reset() {
+        if let Ok(Some(_)) = self.links[at].conn.recv_stream(self.streams[slot].id).received_reset() {
             self.gone(slot);
             return;
         }
+        if !self.collect(at, slot) {
+            return;
+        }
+        let stream = &mut self.streams[slot];
         if let Some(header) = &mut stream.header {
             let mut bytes = [0; frames::MAX_OPEN];
             loop {
@@ -902,19 +955,22 @@ impl Spacelink {
                 if missing == 0 {
                     break;
                 }
-                let (read, end) = take(conn, stream.id, &mut bytes[..missing]);
+                let read = stream.inbox.read(&mut bytes[..missing]);
                 header.extend_from_slice(&bytes[..read]);
-                if !matches!(end, End::Open) {
-                    self.gone(slot);
-                    return;
-                }
                 if read == 0 {
+                    if stream.complete {
+                        self.stats.malformed += 1;
+                        self.gone(slot);
+                    }
                     return;
                 }
             }
             let Ok(Some((open, _))) = Open::parse(header) else { return };
             stream.header = None;
             self.events.push_back(Event::Opened { stream: key, header: open });
+        }
+        if stream.inbox.is_empty() && !stream.complete {
+            return;
         }
         if !std::mem::replace(&mut stream.told, true) {
             self.events.push_back(Event::Readable(key));

@@ -26,6 +26,7 @@
 mod controller;
 mod end;
 pub mod frames;
+mod inbox;
 pub mod keys;
 mod reassembly;
 mod shaper;
@@ -46,6 +47,7 @@ use slab::Slab;
 
 use controller::{Ledger, Trusting};
 use frames::{Credit, Datagram, FRAGMENT_HEADER, HELLO, MAX_FRAGMENTS};
+use inbox::Inbox;
 use reassembly::Reassembly;
 use shaper::Shaper;
 
@@ -125,7 +127,7 @@ impl Setup {
             streams: 20_000,
             idle: Duration::from_secs(180),
             keep_alive: Duration::from_secs(10),
-            ask_again: Duration::from_millis(250),
+            ask_again: Duration::from_millis(100),
             seed: None,
         }
     }

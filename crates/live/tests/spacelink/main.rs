@@ -124,3 +124,101 @@ fn a_paced_stream_fills_the_link() {
     assert!(goodput > 20e6 * 1360.0 / 1427.0, "{goodput}");
     assert_eq!(net.ways[GATEWAY].overflown, 0);
 }
+
+/// A download at 20 Mbit/s over a link that is not kind to it.
+struct Download {
+    net: Net,
+    source: Source,
+}
+
+impl Download {
+    fn new(rate: Rate, bytes: u64, seed: u64) -> Self {
+        let mut net = Net::new(&setups(Some(rate), ROUND_TRIP), seed);
+        net.ways[GATEWAY].rate = Some(rate);
+        net.connect();
+        let up = net.hosts[TERMINAL].open().unwrap();
+        net.hosts[TERMINAL].write(up, 1);
+        net.run(net.time() + s(1.0));
+        let (&stream, _) = net.hosts[GATEWAY].streams.first_key_value().unwrap();
+        let next = net.time();
+        Self { net, source: Source { end: GATEWAY, stream, rate, chunk: 1360, left: bytes, counts: 66, next } }
+    }
+
+    fn run(&mut self, until: Duration) {
+        self.source.run(&mut self.net, until);
+    }
+}
+
+/// Goodput that 20 Mbit/s, or as much as is said, can carry in chunks of 1360 bytes, each 65 bytes longer on the wire.
+fn ceiling(rate: Rate) -> f64 {
+    rate.as_bps() as f64 * 1360.0 / 1425.0
+}
+
+#[test]
+fn random_loss_costs_only_what_goes_again() {
+    let rate = Rate::from_bps(20_000_000);
+    for lose in [0.01, 0.05] {
+        let mut download = Download::new(rate, u64::MAX, 3);
+        for way in &mut download.net.ways {
+            way.lose = lose;
+        }
+        download.run(s(33.0));
+        let way = &download.net.ways[GATEWAY];
+        let sent = download.net.hosts[GATEWAY].link.stats();
+        let share = way.lost as f64 / sent.sent_datagrams as f64;
+        let goodput = download.net.hosts[TERMINAL].goodput(80, 320);
+        // In order: at the end of the time some bytes wait for others, and at its beginning as well.
+        let (least, most) = (0.985 * (1.0 - share) * ceiling(rate), 1.015 * (1.0 - share) * ceiling(rate));
+        assert!((least..most).contains(&goodput), "{lose}: {goodput} not in {least}..{most}");
+        // Never more than the rate, what was lost included; and what was sent twice was lost once.
+        assert!(sent.sent_bytes * 8 <= 20_000_000 * 33, "{lose}");
+        assert!(sent.lost_packets <= way.lost + 2, "{lose}: {} found lost of {}", sent.lost_packets, way.lost);
+        assert_eq!(way.overflown, 0, "{lose}");
+    }
+}
+
+#[test]
+fn bytes_stay_whole_whatever_the_link_does_to_packets() {
+    let mut download = Download::new(Rate::from_bps(20_000_000), 10_000_000, 4);
+    for way in &mut download.net.ways {
+        (way.lose, way.double, way.late) = (0.02, 0.05, 0.1);
+        way.outage = Some((s(5.0), s(6.0)));
+    }
+    download.run(s(40.0));
+    let [gateway, terminal] = &download.net.hosts;
+    // Every byte was compared as it was read.
+    assert_eq!((terminal.read, gateway.acknowledged), (10_000_000, 10_000_000));
+    assert!(terminal.saw(|e| matches!(e, Event::Finished(_))).is_some());
+}
+
+#[test]
+fn after_an_outage_of_half_a_minute_the_link_is_full_within_a_round_trip() {
+    let rate = Rate::from_bps(20_000_000);
+    let mut download = Download::new(rate, u64::MAX, 5);
+    for way in &mut download.net.ways {
+        way.outage = Some((s(6.0), s(36.0)));
+    }
+    download.run(s(45.0));
+    let host = &download.net.hosts[TERMINAL];
+    assert!(host.saw(|e| matches!(e, Event::Down(_))).is_none());
+    assert_eq!(host.goodput(70, 360), 0.0);
+    // An answer to what was asked within 100 ms (600 ms), then a packet's way (300 ms): from the eleventh tenth on, full.
+    let full = (360..450).find(|&at| host.tenths[at] > 0).unwrap();
+    assert!(full <= 370, "{full}");
+    for at in full + 1..450 {
+        let goodput = host.goodput(at, at + 1);
+        assert!(goodput > 0.985 * ceiling(rate), "{goodput} in tenth {at}");
+    }
+    // What was lost went again at the link's rate.
+    assert_eq!(download.net.ways[GATEWAY].overflown, 0);
+}
+
+#[test]
+fn one_stream_of_many_gaps_is_put_in_order() {
+    let rate = Rate::from_bps(200_000_000);
+    let mut download = Download::new(rate, 60_000_000, 6);
+    download.net.ways[GATEWAY].lose = 0.05;
+    download.run(s(12.0));
+    assert_eq!(download.net.hosts[TERMINAL].read, 60_000_000);
+    eprintln!("{:?}", download.net.hosts[TERMINAL].events);
+}

@@ -331,27 +331,32 @@ impl Source {
     /// Sends `net`'s chunks up to `until`.
     pub fn run(&mut self, net: &mut Net, until: Duration) {
         while net.time() < until {
+            self.owe(net, 0);
             if self.next <= net.time() && self.left > 0 {
-                let host = &mut net.hosts[self.end];
                 let chunk = self.chunk.min(self.left as usize);
-                let taken = if host.link.is_held() { 0 } else { host.write(self.stream, chunk) };
+                let taken = net.hosts[self.end].write(self.stream, chunk);
                 self.left -= taken as u64;
-                if taken > 0 {
-                    if self.left == 0 {
-                        host.link.finish(self.stream);
-                    }
-                    net.flush();
-                    let counts = taken as u64 + self.counts;
-                    let charge = net.hosts[self.end].link.charge(counts);
-                    let takes = self.rate.time_to_send(counts + charge);
-                    self.next = self.next.max(net.time()) + Duration::from_nanos(takes.as_nanos());
-                } else {
-                    self.next = net.time() + Duration::from_millis(1);
+                if taken > 0 && self.left == 0 {
+                    net.hosts[self.end].link.finish(self.stream);
                 }
-                continue;
+                if taken > 0 {
+                    net.flush();
+                    self.owe(net, taken as u64 + self.counts);
+                    continue;
+                }
+                // The window is full.
+                self.next = net.time() + Duration::from_millis(1);
             }
             let stop = if self.left > 0 { self.next.min(until) } else { until };
             net.step(stop);
+        }
+    }
+
+    /// `counts` bytes were let go, and what the link used besides has to be waited for as well.
+    fn owe(&mut self, net: &mut Net, counts: u64) {
+        let bytes = counts + net.hosts[self.end].link.charge(counts);
+        if bytes > 0 {
+            self.next = self.next.max(net.time()) + Duration::from_nanos(self.rate.time_to_send(bytes).as_nanos());
         }
     }
 }
