@@ -328,7 +328,9 @@ impl Spacelink {
             }
         }
         self.stats.read_bytes += read as u64;
-        let Some(stream) = self.streams.get_mut(slot).filter(|stream| stream.serial == key.serial) else { return read };
+        let Some(stream) = self.streams.get_mut(slot).filter(|stream| stream.serial == key.serial) else {
+            return read;
+        };
         stream.told = false;
         stream.received += read as u64;
         if stream.complete && stream.inbox.is_empty() {

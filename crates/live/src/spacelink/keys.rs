@@ -294,3 +294,42 @@ pub(super) fn client(identity: &Identity, peer: &Certificate) -> Result<QuicClie
     config.resumption = Resumption::disabled();
     QuicClientConfig::try_from(config).map_err(|e| KeyError(e.to_string()))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn keys_are_written_once_and_for_nobody_else() {
+        let dir = std::env::temp_dir().join(format!("bentpipe-keygen-{}", std::process::id()));
+        let [key, certificate] = keygen(&dir, "gateway", false).unwrap();
+        assert_eq!(
+            (key.file_name().unwrap(), certificate.file_name().unwrap()),
+            ("gateway.key".as_ref(), "gateway.crt".as_ref())
+        );
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&key), mode(&certificate) & 0o644), (0o600, 0o644));
+        let before = fs::read(&key).unwrap();
+        let error = keygen(&dir, "gateway", false).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+        assert!(error.to_string().contains("gateway.key"));
+        assert_eq!(fs::read(&key).unwrap(), before);
+        // A certificate alone is kept as well.
+        fs::remove_file(&key).unwrap();
+        assert!(keygen(&dir, "gateway", false).is_err());
+        keygen(&dir, "gateway", true).unwrap();
+        assert_ne!(fs::read(&key).unwrap(), before);
+        assert_eq!(mode(&key), 0o600);
+        // What was written can be read, and is a pair.
+        let identity = Identity::read(&key, &certificate).unwrap();
+        server(&identity, &identity.certificate()).unwrap();
+        let other = Identity::generate("other").unwrap();
+        let mixed = Identity { key: other.key.clone_key(), ..identity };
+        assert!(server(&mixed, &other.certificate()).is_err());
+        let wrong = Identity::read(&certificate, &key).map(drop).unwrap_err().to_string();
+        assert!(wrong.contains("gateway.key"), "{wrong}");
+        fs::remove_dir_all(&dir).unwrap();
+    }
+}

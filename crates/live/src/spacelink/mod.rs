@@ -126,7 +126,7 @@ impl Setup {
             window: (4 * trips).clamp(64 << 20, 4 << 30),
             streams: 20_000,
             idle: Duration::from_secs(180),
-            keep_alive: Duration::from_secs(10),
+            keep_alive: Duration::from_secs(5),
             ask_again: Duration::from_millis(100),
             seed: None,
         }

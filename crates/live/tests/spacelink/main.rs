@@ -1,10 +1,11 @@
 //! The spacelink over a network in memory, on a clock that the tests turn.
 
 mod net;
+mod udp;
 
 use std::time::Duration;
 
-use bentpipe_live::spacelink::{Event, Identity, NotSent, Reason};
+use bentpipe_live::spacelink::{Event, Identity, NotSent, Reason, Spacelink};
 use bentpipe_units::Rate;
 
 use net::{GATEWAY, Net, Source, TERMINAL, bytes, open, setups};
@@ -141,7 +142,10 @@ impl Download {
         net.run(net.time() + s(1.0));
         let (&stream, _) = net.hosts[GATEWAY].streams.first_key_value().unwrap();
         let next = net.time();
-        Self { net, source: Source { end: GATEWAY, stream, rate, chunk: 1360, left: bytes, counts: 66, next } }
+        Self {
+            net,
+            source: Source { end: GATEWAY, stream, rate, chunk: 1360, left: bytes, counts: 66, next },
+        }
     }
 
     fn run(&mut self, until: Duration) {
@@ -172,7 +176,12 @@ fn random_loss_costs_only_what_goes_again() {
         assert!((least..most).contains(&goodput), "{lose}: {goodput} not in {least}..{most}");
         // Never more than the rate, what was lost included; and what was sent twice was lost once.
         assert!(sent.sent_bytes * 8 <= 20_000_000 * 33, "{lose}");
-        assert!(sent.lost_packets <= way.lost + 2, "{lose}: {} found lost of {}", sent.lost_packets, way.lost);
+        assert!(
+            sent.lost_packets <= way.lost + 2,
+            "{lose}: {} found lost of {}",
+            sent.lost_packets,
+            way.lost
+        );
         assert_eq!(way.overflown, 0, "{lose}");
     }
 }
@@ -216,9 +225,224 @@ fn after_an_outage_of_half_a_minute_the_link_is_full_within_a_round_trip() {
 #[test]
 fn one_stream_of_many_gaps_is_put_in_order() {
     let rate = Rate::from_bps(200_000_000);
-    let mut download = Download::new(rate, 60_000_000, 6);
+    let mut download = Download::new(rate, 45_000_000, 6);
     download.net.ways[GATEWAY].lose = 0.05;
     download.run(s(12.0));
-    assert_eq!(download.net.hosts[TERMINAL].read, 60_000_000);
-    eprintln!("{:?}", download.net.hosts[TERMINAL].events);
+    assert_eq!(download.net.hosts[TERMINAL].read, 45_000_000);
+    let finished = download.net.hosts[TERMINAL].saw(|e| matches!(e, Event::Finished(_))).unwrap();
+    // From 3.1 s on, 2 s at 95 % of the link, a packet's way, and a second round trip for what was lost last.
+    assert!(finished < s(6.6), "{finished:?}");
+}
+
+#[test]
+fn an_end_that_was_started_anew_is_known_again() {
+    for end in [TERMINAL, GATEWAY] {
+        let setups = setups(None, ROUND_TRIP);
+        let mut net = Net::new(&setups, 7);
+        net.connect();
+        for _ in 0..3 {
+            let up = net.hosts[TERMINAL].open().unwrap();
+            net.hosts[TERMINAL].write(up, 1000);
+        }
+        net.run(s(5.0));
+        let other = 1 - end;
+        assert_eq!(net.hosts[other].streams.len(), 3);
+        net.restart(end, &setups);
+        // The other one says something within these 20 ms, or nothing at all: both have to do.
+        let busy = *net.hosts[other].streams.first_key_value().unwrap().0;
+        net.hosts[other].write(busy, 1000);
+        net.run(s(12.0));
+        let saw = |wanted: &dyn Fn(&Event) -> bool| net.hosts[other].saw(wanted);
+        let down = saw(&|e| matches!(e, Event::Down(_))).unwrap();
+        assert!(down <= s(5.0) + ROUND_TRIP * 2, "{down:?}");
+        let resets = net.hosts[other].events.iter().filter(|(_, e)| matches!(e, Event::Reset(_))).count();
+        assert_eq!(resets, 3);
+        assert!(net.hosts.iter().all(|host| host.up && host.link.is_up()), "{:?}", net.hosts[other].events);
+        let ups: Vec<_> =
+            net.hosts[other].events.iter().filter(|(_, e)| *e == Event::Up).map(|(at, _)| *at).collect();
+        assert!(ups.len() == 2 && ups[1] <= s(5.0) + ROUND_TRIP * 4, "{ups:?}");
+        // And carries streams as before.
+        let up = net.hosts[TERMINAL].open().unwrap();
+        net.hosts[TERMINAL].write(up, 5000);
+        net.run(s(13.0));
+        assert_eq!(net.hosts[GATEWAY].streams.values().map(|stream| stream.read).sum::<u64>(), 5000);
+    }
+}
+
+#[test]
+fn an_end_that_stops_says_so() {
+    let mut net = Net::new(&setups(None, ROUND_TRIP), 1);
+    net.connect();
+    let now = net.now;
+    net.hosts[GATEWAY].link.close(now);
+    net.run(net.time() + s(0.4));
+    assert!(net.hosts[TERMINAL].saw(|e| *e == Event::Down(Reason::Closed)).is_some());
+    net.run(s(30.0));
+    // It does not listen any more; the terminal goes on trying.
+    assert!(!net.hosts[TERMINAL].up);
+    assert!(net.hosts[TERMINAL].events.iter().filter(|(_, e)| matches!(e, Event::Failed(_))).count() > 3);
+}
+
+#[test]
+fn garbage_is_survived() {
+    let mut download = Download::new(Rate::from_bps(5_000_000), 2_000_000, 8);
+    let net = &mut download.net;
+    let mut told = 0;
+    for round in 0..600u64 {
+        for end in [GATEWAY, TERMINAL] {
+            let from = [net.hosts[1 - end].address, "198.51.100.7:9".parse().unwrap()][net.random(2)];
+            let bytes = match (net.random(3), net.flying(end)) {
+                // What was said before, what was said and is not the same any more, and what nobody said.
+                (0, Some(again)) => again,
+                (1, Some(mut bent)) => {
+                    let at = net.random(bent.len());
+                    bent[at] ^= 1 << net.random(8);
+                    bent.truncate(1 + net.random(bent.len()));
+                    bent
+                }
+                _ => {
+                    let length = net.random(1600);
+                    (0..length).map(|_| net.random(256) as u8).collect()
+                }
+            };
+            let now = net.now;
+            net.hosts[end].link.receive(now, from, None, (round % 4) as u8, &bytes);
+            told += 1;
+        }
+        let until = net.time() + s(0.01);
+        download.source.run(net, until);
+    }
+    assert_eq!(told, 1200);
+    download.run(s(20.0));
+    assert_eq!(download.net.hosts[TERMINAL].read, 2_000_000);
+    for host in &download.net.hosts {
+        assert!(host.saw(|e| matches!(e, Event::Down(_))).is_none(), "{:?}", host.events);
+    }
+}
+
+#[test]
+fn strangers_who_knock_do_not_keep_the_peer_out() {
+    let setups = setups(None, ROUND_TRIP);
+    let mut net = Net::new(&setups, 9);
+    // First flights, each from another address, of somebody who never goes on.
+    let stranger = |net: &mut Net, n: u16| {
+        let mut setup = net::setups(None, ROUND_TRIP);
+        setup[TERMINAL].seed = Some([n as u8; 32]);
+        let mut link = Spacelink::connect(&setup[TERMINAL], net.hosts[GATEWAY].address, net.now).unwrap();
+        let mut out = Vec::new();
+        link.transmit(net.now, 1, &mut out).unwrap();
+        let from = format!("203.0.113.{}:{}", n % 250, 1000 + n).parse().unwrap();
+        let now = net.now;
+        net.hosts[GATEWAY].link.receive(now, from, None, 0, &out);
+        net.flush();
+        out.len() as u64
+    };
+    let knocked: u64 = (0..100).map(|n| stranger(&mut net, n)).sum();
+    // No more goes to addresses that may be others' than QUIC allows: three times for a few, less than came for the rest.
+    assert!(net.elsewhere < knocked, "{} for {knocked}", net.elsewhere);
+    net.connect();
+    assert!(net.time() <= 4 * ROUND_TRIP, "{:?}", net.time());
+    for n in 100..150 {
+        stranger(&mut net, n);
+    }
+    let up = net.hosts[TERMINAL].open().unwrap();
+    net.hosts[TERMINAL].write(up, 5000);
+    net.run(s(10.0));
+    assert_eq!(net.hosts[GATEWAY].read, 5000);
+}
+
+#[test]
+fn streams_are_limited_and_leave_nothing_behind() {
+    let mut setups = setups(None, ROUND_TRIP);
+    for setup in &mut setups {
+        setup.streams = 50;
+    }
+    let mut net = Net::new(&setups, 10);
+    net.connect();
+    net.run(net.time() + s(1.0));
+    for round in 0..20 {
+        let opened: Vec<_> = std::iter::from_fn(|| net.hosts[TERMINAL].open()).collect();
+        assert_eq!(opened.len(), 50, "round {round}");
+        assert!(opened.iter().all(|key| key.slot() < 50));
+        for &key in &opened {
+            net.hosts[TERMINAL].write(key, 100);
+        }
+        net.run(net.time() + s(0.5));
+        assert_eq!(net.hosts[GATEWAY].streams.len(), 50);
+        for (n, &key) in opened.iter().enumerate() {
+            let host = &mut net.hosts[TERMINAL];
+            if n % 2 == 0 {
+                host.link.reset(key);
+                host.streams.remove(&key);
+            } else {
+                host.link.finish(key);
+            }
+        }
+        net.run(net.time() + s(0.5));
+        let keys: Vec<_> = net.hosts[GATEWAY].streams.keys().copied().collect();
+        assert_eq!(keys.len(), 25);
+        for key in keys {
+            net.hosts[GATEWAY].link.finish(key);
+        }
+        net.run(net.time() + s(2.0));
+        for host in &net.hosts {
+            assert_eq!((host.streams.len(), host.link.stats().streams), (0, 0));
+        }
+    }
+    assert_eq!(net.hosts[GATEWAY].link.stats().opened, 1000);
+}
+
+#[test]
+fn a_reader_who_waits_stops_the_writer_and_nobody_else() {
+    let mut setups = setups(None, ROUND_TRIP);
+    for setup in &mut setups {
+        setup.stream_window = 100_000;
+    }
+    let mut net = Net::new(&setups, 11);
+    net.connect();
+    let [slow, fast] = [(); 2].map(|()| net.hosts[TERMINAL].open().unwrap());
+    net.hosts[GATEWAY].reads = false;
+    let taken = net.hosts[TERMINAL].write(slow, 150_000);
+    assert!((99_000..=100_000).contains(&taken), "{taken}");
+    assert_eq!(net.hosts[TERMINAL].write(slow, 1), 0);
+    assert_eq!(net.hosts[TERMINAL].write(fast, 50_000), 50_000);
+    net.run(net.time() + s(2.0));
+    let time = net.time();
+    let keys: Vec<_> = net.hosts[GATEWAY].streams.keys().copied().collect();
+    net.hosts[GATEWAY].read(time, keys[1]);
+    assert_eq!(net.hosts[GATEWAY].read, 50_000);
+    assert!(net.hosts[TERMINAL].saw(|e| matches!(e, Event::Writable(_))).is_none());
+    net.hosts[GATEWAY].read(time, keys[0]);
+    net.run(net.time() + s(0.4));
+    assert!(net.hosts[TERMINAL].saw(|e| *e == Event::Writable(slow)).is_some());
+    net.hosts[GATEWAY].reads = true;
+    assert_eq!(net.hosts[TERMINAL].write(slow, 50_000), 50_000);
+    net.run(net.time() + s(2.0));
+    assert_eq!(net.hosts[GATEWAY].read, taken as u64 + 100_000);
+}
+
+#[test]
+fn an_outage_while_connecting_and_one_that_lasts_too_long() {
+    let mut setups = setups(None, ROUND_TRIP);
+    setups[TERMINAL].idle = s(20.0);
+    let mut net = Net::new(&setups, 12);
+    for way in &mut net.ways {
+        way.outage = Some((s(0.0), s(10.0)));
+    }
+    net.connect();
+    assert!(net.time() < s(10.0) + ROUND_TRIP * 2 + s(2.5), "{:?}", net.time());
+    let up = net.hosts[TERMINAL].open().unwrap();
+    net.hosts[TERMINAL].write(up, 1000);
+    net.run(s(20.0));
+    for way in &mut net.ways {
+        way.outage = Some((s(20.0), s(60.0)));
+    }
+    net.run(s(40.0));
+    assert_eq!(net.hosts[TERMINAL].link.datagram(&[0; 100]), Err(NotSent::Silent));
+    net.run(s(59.0));
+    for host in &net.hosts {
+        assert!(host.saw(|e| *e == Event::Down(Reason::Silent)).is_some(), "{:?}", host.events);
+    }
+    net.run(s(66.0));
+    assert!(net.hosts.iter().all(|host| host.up), "{:?}", net.hosts[TERMINAL].events);
 }

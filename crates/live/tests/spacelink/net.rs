@@ -74,6 +74,8 @@ pub struct Net {
     pub hosts: [Host; 2],
     /// From the gateway and from the terminal.
     pub ways: [Way; 2],
+    /// Bytes sent to others.
+    pub elsewhere: u64,
     air: BTreeMap<(Instant, u64), (usize, u8, Vec<u8>)>,
     number: u64,
     rng: Rng,
@@ -214,10 +216,32 @@ impl Net {
             now: start,
             hosts: [gateway, terminal],
             ways: [way(), way()],
+            elsewhere: 0,
             air: BTreeMap::new(),
             number: 0,
             rng: Rng::stream(seed, "net", 0, "fate"),
         }
+    }
+
+    /// Starts an end anew: it has forgotten everything but its keys.
+    pub fn restart(&mut self, end: usize, setups: &[Setup; 2]) {
+        let link = if end == GATEWAY {
+            Spacelink::listen(&setups[GATEWAY], self.now)
+        } else {
+            Spacelink::connect(&setups[TERMINAL], self.hosts[GATEWAY].address, self.now)
+        };
+        self.hosts[end] = Host::new(link.unwrap(), &self.hosts[end].address.to_string());
+    }
+
+    /// A random number below `n`.
+    pub fn random(&mut self, n: usize) -> usize {
+        self.rng.below(n as u64) as usize
+    }
+
+    /// One of the datagrams on their way to `end`.
+    pub fn flying(&mut self, end: usize) -> Option<Vec<u8>> {
+        let all: Vec<_> = self.air.values().filter(|(to, _, _)| *to == end).collect();
+        (!all.is_empty()).then(|| all[self.rng.below(all.len() as u64) as usize].2.clone())
     }
 
     pub fn time(&self) -> Duration {
@@ -231,9 +255,13 @@ impl Net {
             while let Some(transmit) = self.hosts[end].link.transmit(self.now, 10, &mut out) {
                 let segment = transmit.segment.unwrap_or(out.len());
                 assert!(out.len() <= 10 * segment);
-                for datagram in out.chunks(segment) {
-                    assert_eq!(transmit.to, self.hosts[1 - end].address);
-                    self.carry(end, transmit.ecn, datagram);
+                // Answers to strangers go nowhere.
+                if transmit.to == self.hosts[1 - end].address {
+                    for datagram in out.chunks(segment) {
+                        self.carry(end, transmit.ecn, datagram);
+                    }
+                } else {
+                    self.elsewhere += out.len() as u64;
                 }
             }
         }
@@ -356,7 +384,8 @@ impl Source {
     fn owe(&mut self, net: &mut Net, counts: u64) {
         let bytes = counts + net.hosts[self.end].link.charge(counts);
         if bytes > 0 {
-            self.next = self.next.max(net.time()) + Duration::from_nanos(self.rate.time_to_send(bytes).as_nanos());
+            self.next =
+                self.next.max(net.time()) + Duration::from_nanos(self.rate.time_to_send(bytes).as_nanos());
         }
     }
 }
