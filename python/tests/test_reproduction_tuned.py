@@ -300,6 +300,26 @@ def test_the_grids_are_as_large_as_the_papers(paper: Paper) -> None:
     assert tuning.runs == 3
 
 
+def test_both_readings_of_the_capacity_are_tuned_and_judged(paper: Paper) -> None:
+    """Seven AQMs, each in the setting found for that capacity, and all seven claims, over each of the six."""
+    named = {each.name: each.scenario.stem for each in paper.experiments.values() if each.tuning is not None}
+    assert named == {"best-80": "byun-generic", "best-13": "byun-generic-13-25"}
+    for name in named:
+        assert paper.experiments[name].runs >= 5
+        claims = [each for each in paper.claims if {check.experiment for check in each.checks} == {name}]
+        assert len(claims) == 7
+        for claim in claims:
+            assert {check.more for check in claim.checks} == {"AVQRED"}
+            assert {check.than for check in claim.checks} == {"RED", "ARED", "BLUE", "GKVQ", "AVQ", "PI"}
+    # Utilization, queueing delay and loss, the mean and the deviation of each, are what ranks.
+    (tuning,) = {each.tuning for each in paper.experiments.values() if each.tuning is not None}
+    ranked = [(aim.measure.name, aim.less) for aim in tuning.aims]
+    assert ranked == [
+        ("utilization", False),
+        *((name, True) for name in ("stability", "delay", "delay-std", "loss", "loss-std")),
+    ]
+
+
 def test_every_setting_of_the_paper_can_be_run(paper: Paper) -> None:
     for quick in (False, True):
         for search in searches(paper, quick=quick):
