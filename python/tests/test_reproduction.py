@@ -524,7 +524,7 @@ def test_the_committed_page_has_what_the_papers_data_ask_for() -> None:
             assert picture.title in section
         for paragraph in one.discussion:
             words = map(re.escape, re.split(FIELD, paragraph)[::2])
-            assert re.search("[0-9].{,20}".join(words), section), "run `make reproduction`"
+            assert re.search("[−0-9].{,20}".join(words), section), "run `make reproduction`"
         about = json.loads(section.split("<!-- ")[1].split(" -->")[0])
         assert about["paper"] == name
         assert about["quick"] is False
