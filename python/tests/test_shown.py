@@ -28,7 +28,7 @@ PRINTED = {
         *(f"figure-{n}" for n in numbers(1, 39, "6.")),
         *(f"satellite-paper-figure-{n}" for n in numbers(8, 17)),
     ],
-    "byun-generic": [*(f"figure-{n}" for n in numbers(3, 5)), *(f"table-{n}" for n in numbers(3, 6))],
+    "byun-generic": [*(f"figure-{n}" for n in numbers(3, 8)), *(f"table-{n}" for n in numbers(3, 6))],
     "rahmani2011": ["figure-5", *(f"figure-{n}" for n in numbers(10, 16))],
     "jain2004": ["figure-1", "figure-2"],
 }
