@@ -180,7 +180,7 @@ impl Spacelink {
             links: Vec::new(),
             current: None,
             most_streams: setup.streams,
-            mtu: setup.mtu,
+            mtu: setup.mtu.clamp(1200, 65_527),
             round_trip: setup.round_trip,
             ask_again: setup.ask_again.max(Duration::from_millis(10)),
             scattered: 0,

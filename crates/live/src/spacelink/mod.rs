@@ -110,26 +110,35 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// The setup for a link of `rate` and `round_trip`: windows of four round trips, but at least 1 MB for a stream and
-    /// 64 MB for all.
+    /// The setup for a link of `rate` towards the peer and `round_trip`, with windows for 200 Mbit/s from the peer or for `rate`,
+    /// whichever is more: [`Self::receives`] sets those for another rate.
     #[must_use]
     pub fn new(identity: Identity, peer: Certificate, rate: Option<Rate>, round_trip: Duration) -> Self {
-        let bytes_per_s = rate.unwrap_or(Rate::from_bps(1_000_000_000)).as_bps() / 8;
-        let trips = (u128::from(bytes_per_s) * 4 * round_trip.as_nanos() / 1_000_000_000) as u64;
+        let least = Rate::from_bps(200_000_000);
         Self {
             identity,
             peer,
             mtu: 1472,
             rate,
             round_trip,
-            stream_window: trips.clamp(1 << 20, 1 << 30),
-            window: (4 * trips).clamp(64 << 20, 4 << 30),
+            stream_window: 0,
+            window: 0,
             streams: 20_000,
             idle: Duration::from_secs(180),
             keep_alive: Duration::from_secs(5),
             ask_again: Duration::from_millis(100),
             seed: None,
         }
+        .receives(rate.map_or(Rate::from_bps(1_000_000_000), |rate| rate.max(least)))
+    }
+
+    /// Windows for `rate` from the peer: four round trips for a stream, but at least 1 MB, and four times that for all, but at
+    /// least 64 MB. No stream waits for the window then, not even while a packet is lost three times.
+    #[must_use]
+    pub fn receives(self, rate: Rate) -> Self {
+        let trips = u128::from(rate.as_bps() / 8) * 4 * self.round_trip.as_nanos() / 1_000_000_000;
+        let trips = trips.clamp(1 << 20, 1 << 30) as u64;
+        Self { stream_window: trips, window: (4 * trips).max(64 << 20), ..self }
     }
 
     fn transport(&self, ledger: &Arc<Ledger>) -> TransportConfig {

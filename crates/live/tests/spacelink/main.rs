@@ -446,3 +446,58 @@ fn an_outage_while_connecting_and_one_that_lasts_too_long() {
     net.run(s(66.0));
     assert!(net.hosts.iter().all(|host| host.up), "{:?}", net.hosts[TERMINAL].events);
 }
+
+#[test]
+fn a_chunk_is_one_datagram_however_far_the_stream_is() {
+    let mut net = Net::new(&setups(None, ROUND_TRIP), 13);
+    net.connect();
+    let chunk = net.hosts[TERMINAL].link.max_chunk();
+    let key = net.hosts[TERMINAL].open().unwrap();
+    let mut longest = 0;
+    for n in 0..3000 {
+        let before = net.hosts[TERMINAL].link.stats();
+        assert_eq!(net.hosts[TERMINAL].write(key, chunk), chunk);
+        net.flush();
+        let after = net.hosts[TERMINAL].link.stats();
+        assert_eq!(after.sent_datagrams - before.sent_datagrams, 1, "chunk {n}");
+        longest = longest.max(after.sent_bytes - before.sent_bytes);
+        if n % 100 == 0 {
+            net.run(net.time() + s(0.1));
+        }
+    }
+    // As long as the link's packets may be, less what larger numbers would take.
+    assert!((1500 - 28..=1500).contains(&longest), "{longest}");
+    net.run(net.time() + s(1.0));
+    assert_eq!(net.hosts[GATEWAY].read, 3000 * chunk as u64);
+}
+
+#[test]
+fn as_many_streams_as_allowed_are_there_from_the_start() {
+    let mut net = Net::new(&setups(None, ROUND_TRIP), 14);
+    while !net.hosts[TERMINAL].up {
+        net.step(s(10.0));
+    }
+    for n in 0..2000 {
+        assert!(net.hosts[TERMINAL].open().is_some(), "{n}");
+    }
+    net.run(net.time() + s(1.0));
+    assert_eq!(net.hosts[GATEWAY].streams.len(), 2000);
+}
+
+#[test]
+fn the_terminal_may_move_to_another_address() {
+    let mut net = Net::new(&setups(None, ROUND_TRIP), 15);
+    net.connect();
+    let key = net.hosts[TERMINAL].open().unwrap();
+    net.hosts[TERMINAL].write(key, 10_000);
+    net.run(net.time() + s(1.0));
+    net.hosts[TERMINAL].address = "198.51.100.200:6000".parse().unwrap();
+    net.hosts[TERMINAL].write(key, 10_000);
+    net.run(net.time() + s(3.0));
+    let (&down, _) = net.hosts[GATEWAY].streams.first_key_value().unwrap();
+    net.hosts[GATEWAY].write(down, 30_000);
+    net.run(net.time() + s(3.0));
+    assert_eq!((net.hosts[GATEWAY].read, net.hosts[TERMINAL].read), (20_000, 30_000));
+    assert_eq!(net.hosts[GATEWAY].link.peer(), Some(net.hosts[TERMINAL].address));
+    assert!(net.hosts.iter().all(|host| host.saw(|e| matches!(e, Event::Down(_))).is_none()));
+}
