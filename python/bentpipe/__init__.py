@@ -31,12 +31,14 @@ from bentpipe.capture import Capture
 from bentpipe.errors import (
     AlgorithmError,
     BentpipeError,
+    LiveError,
     ModelError,
     ResultError,
     ScenarioError,
     SimulationError,
     UsageError,
 )
+from bentpipe.live import live
 from bentpipe.model import ModelResult, model
 from bentpipe.plan import load
 from bentpipe.result import Result
@@ -56,6 +58,7 @@ __all__ = [
     "BentpipeError",
     "Capture",
     "Cx",
+    "LiveError",
     "ModelError",
     "ModelResult",
     "Packet",
@@ -77,6 +80,7 @@ __all__ = [
     "__version__",
     "advise",
     "compare",
+    "live",
     "load",
     "model",
     "open",

@@ -11,7 +11,7 @@ import traceback
 import click
 
 from bentpipe import _core
-from bentpipe.commands import advise, models, papers, show, simulate, sweep, tune
+from bentpipe.commands import advise, live, models, papers, show, simulate, sweep, tune
 from bentpipe.commands.options import Failed, Interrupted
 from bentpipe.errors import AlgorithmError, BentpipeError, ScenarioError
 
@@ -40,6 +40,7 @@ def cli(context: click.Context) -> None:
 for _each in (
     simulate.run,
     simulate.compare,
+    live.live,
     models.model_,
     models.validate,
     sweep.sweep,

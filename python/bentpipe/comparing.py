@@ -13,6 +13,7 @@ import polars as pl
 from bentpipe.errors import UsageError
 from bentpipe.metrics import METRICS, Metric, named_metric
 from bentpipe.statistics import LEVEL, Summary, difference, holm, paired, summarise
+from bentpipe.store import LIVE
 
 if TYPE_CHECKING:
     from bentpipe.result import Result
@@ -216,7 +217,12 @@ def _compare(a: Side, b: Side, metric: Metric) -> Comparison:
 
 
 def _same_traffic(a: Side, b: Side) -> bool:
-    """Return whether the same seed gives both settings the same traffic to carry."""
+    """Return whether the same seed gives both settings the same traffic to carry.
+
+    A live run's seed draws the same sizes and times, but what its users do hangs on everything else, too.
+    """
+    if LIVE in {a.result.engine, b.result.engine}:
+        return False
     if a.result is b.result:
         return True
     ours, theirs = (
@@ -231,6 +237,8 @@ def _same_traffic(a: Side, b: Side) -> bool:
 
 
 def _labels(ours: "Result", theirs: "Result") -> tuple[str, str]:
-    """Return names of two results: those of their folders, or their whole paths if these are alike."""
+    """Return names of two results: their engines, else those of their folders, or their whole paths."""
+    if ours.engine != theirs.engine:
+        return ours.engine, theirs.engine
     first, second = ours.folder, theirs.folder
     return (first.name, second.name) if first.name != second.name else (str(first), str(second))

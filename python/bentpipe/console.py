@@ -60,8 +60,9 @@ def stderr() -> Console:
 class Bar:
     """A progress bar, for a terminal."""
 
-    def __init__(self, console: Console) -> None:
-        """Draw on `console`."""
+    def __init__(self, console: Console, doing: str = "Simulating") -> None:
+        """Draw on `console` what goes on, in a word."""
+        self._doing = doing
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(complete_style="cyan", finished_style="cyan"),
@@ -97,15 +98,16 @@ class Bar:
         self._progress.stop()
 
     def _text(self) -> str:
-        return f"Simulating: {self._done} of {plural(self._total, 'run')}"
+        return f"{self._doing}: {self._done} of {plural(self._total, 'run')}"
 
 
 class Lines:
     """A line per run, for logs and pipes."""
 
-    def __init__(self, console: Console) -> None:
-        """Write to `console`."""
+    def __init__(self, console: Console, doing: str = "Simulating") -> None:
+        """Write to `console` what goes on, in a word."""
         self._console = console
+        self._doing = doing
         self._total = self._done = 0
         self._start = time.monotonic()
 
@@ -113,7 +115,7 @@ class Lines:
         """Say what is to be done."""
         self._total, self._done = total, done
         there = f", {done} of them are there already" if done else ""
-        self._console.print(f"Simulating {plural(total, 'run')}{there}", markup=False)
+        self._console.print(f"{self._doing} {plural(total, 'run')}{there}", markup=False)
 
     def progress(self, share: float) -> None:
         """Say nothing between runs."""
@@ -214,10 +216,10 @@ def progress_text(done: int, total: int, failed: int, rate: float, *, open_end: 
     return text + (f", {failed} failed" if failed else "")
 
 
-def watcher() -> Bar | Lines:
+def watcher(doing: str = "Simulating") -> Bar | Lines:
     """Return what suits stderr."""
     console = stderr()
-    return Bar(console) if console.is_terminal else Lines(console)
+    return Bar(console, doing) if console.is_terminal else Lines(console, doing)
 
 
 def grid(headings: Sequence[str], rows: Iterable[Sequence[str]], *, right: int | None = None) -> Table:

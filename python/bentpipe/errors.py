@@ -7,6 +7,7 @@ __all__ = [
     "BentpipeError",
     "Cancelled",
     "ClusterError",
+    "LiveError",
     "ModelError",
     "ResultError",
     "ScenarioError",
@@ -33,3 +34,7 @@ class ResultError(BentpipeError):
 
 class ModelError(BentpipeError):
     """A model cannot solve a scenario: it does not cover it, or it has no bounded solution."""
+
+
+class LiveError(Exception):
+    """A live run failed, for a reason that lies in none of its arguments; the text is complete."""

@@ -15,7 +15,7 @@ from bentpipe.ranking import BEHIND_PEP, CRITERIA, MANY, drawn, ranking
 from bentpipe.result import Result
 from bentpipe.scripts import VEGA_LITE
 from bentpipe.statistics import LEVEL
-from bentpipe.store import REPORT
+from bentpipe.store import LIVE, REPORT
 from bentpipe.traces import trace_figures
 from bentpipe.warmup import warnings as unsettled
 from bentpipe.wording import brief, clock, convert, likelihood, measured, number, paragraphs, plural
@@ -167,14 +167,28 @@ def _summary(result: Result) -> list[tuple[str, str]]:
         ("Scenario", scenario["name"]),
         (
             "Measured",
-            f"{clock(scenario['duration'])} of simulated time after {clock(scenario['warmup'])} of warm-up",
+            f"{clock(scenario['duration'])} of {_time(result)} time after {clock(scenario['warmup'])} of"
+            " warm-up",
         ),
+        ("Engine", _engine(result)),
         ("Runs", f"{plural(len(result.seeds), 'run')} per setting, {seeds}"),
         ("Link", " and ".join(f"{capacity * 1e-6:g} Mbit/s" for capacity in capacities)),
         ("Parameters from", scenario["source"]),
         ("Changed from the file", ", ".join(scenario["overrides"])),
     ]
     return [(name, value) for name, value in rows if value]
+
+
+def _time(result: Result) -> str:
+    return "real" if result.engine == LIVE else "simulated"
+
+
+def _engine(result: Result) -> str:
+    """Say what a live result comes from; nothing of a simulation, which every other is."""
+    if result.engine != LIVE:
+        return ""
+    versions = result.manifest.get("versions", {})
+    return f"live: Linux {versions.get('kernel', 'unknown')}, {plural(int(versions.get('cpus', 0)), 'core')}"
 
 
 def _warnings(result: Result) -> list[str]:
@@ -188,6 +202,7 @@ def _warnings(result: Result) -> list[str]:
     ]
     if result.manifest["scenario"]["overrides"] and not result.manifest["printed"]:
         lines.append("The scenario was changed: values that its source may print are not shown beside these.")
+    lines += result.invalid
     lines += unsettled(result.settled)
     if len(result.seeds) == 1:
         lines.append(

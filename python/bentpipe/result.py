@@ -15,8 +15,18 @@ from bentpipe.errors import ResultError, UsageError
 from bentpipe.metrics import METRICS, Recorded, evaluate
 from bentpipe.statistics import Summary, holm, paired, summarise
 from bentpipe.steady import batch_means
-from bentpipe.store import COUNTERS, MANIFEST, TABLES, TRACE, missing_runs, read_manifest, run_folder
+from bentpipe.store import (
+    COUNTERS,
+    MANIFEST,
+    SIMULATOR,
+    TABLES,
+    TRACE,
+    missing_runs,
+    read_manifest,
+    run_folder,
+)
 from bentpipe.warmup import SCHEMA, Warmup, detected
+from bentpipe.wording import plural
 
 __all__ = ["Result", "open_result"]
 
@@ -92,6 +102,24 @@ class Result:
     def __repr__(self) -> str:
         scenario = self.manifest["scenario"]["name"]
         return f"<bentpipe.Result {scenario}: {', '.join(self.settings)}; seeds {self.seeds}; {self.folder}>"
+
+    @property
+    def engine(self) -> str:
+        """What its runs come from: `simulator` or `live`."""
+        return str(self.manifest.get("engine", SIMULATOR))
+
+    @property
+    def invalid(self) -> list[str]:
+        """Return why live runs say nothing of an AQM: packets were lost where no AQM had judged them."""
+        found = []
+        for entry in self.manifest["runs"]:
+            lost = entry.get("live", {}).get("nfqueue", {}).get("user_dropped", 0)
+            if lost:
+                found.append(
+                    f"{entry['setting']}: not valid: {plural(lost, 'packet')} found the way to the gateway's"
+                    " AQM full and were lost unseen; the machine was too slow"
+                )
+        return found
 
     @property
     def settings(self) -> list[str]:

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import polars as pl
 
@@ -27,7 +27,10 @@ from bentpipe import _core, files, metrics
 from bentpipe.errors import ResultError, UsageError
 from bentpipe.plan import Plan, Setting
 
-__all__ = ["FIGURES", "MANIFEST", "REPORT", "TABLES", "TRACE", "Store", "read_manifest"]
+__all__ = ["FIGURES", "LIVE", "MANIFEST", "REPORT", "SIMULATOR", "TABLES", "TRACE", "Store", "read_manifest"]
+
+SIMULATOR, LIVE = ENGINES = ("simulator", "live")
+"""What the runs of a result come from."""
 
 FORMAT = "bentpipe-result"
 FORMAT_VERSION = 1
@@ -44,6 +47,23 @@ _RUN_FILES = {COUNTERS, *(f"{table}.parquet" for table in TABLES)}
 _TRACE_FILE = f"{TRACE}.parquet"
 _TOP = {MANIFEST, METRICS, COMPARISON, REPORT, FIGURES, RUNS}
 _LIBRARIES = ("polars", "altair", "vl-convert-python", "scipy", "numpy", "jinja2")
+
+
+class Written(Protocol):
+    """A run that can be stored: of the simulator, or live. Tables are whatever polars takes."""
+
+    @property
+    def series(self) -> Any: ...  # noqa: ANN401
+    @property
+    def drops(self) -> Any: ...  # noqa: ANN401
+    @property
+    def flows(self) -> Any: ...  # noqa: ANN401
+    @property
+    def drop_runs(self) -> Any: ...  # noqa: ANN401
+    @property
+    def trace(self) -> Any: ...  # noqa: ANN401
+    @property
+    def counters(self) -> Mapping[str, float]: ...
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -82,11 +102,20 @@ class Store:
         self._lock = lock
 
     @classmethod
-    def create(cls, folder: Path, plan: Plan, *, force: bool = False) -> "Store":
-        """Make the folder of a new result and its manifest, before anything is simulated.
+    def create(
+        cls,
+        folder: Path,
+        plan: Plan,
+        *,
+        force: bool = False,
+        engine: str = SIMULATOR,
+        versions: Mapping[str, str] | None = None,
+    ) -> "Store":
+        """Make the folder of a new result and its manifest, before anything is run.
 
-        `force` replaces a result that is there, or an empty folder, and nothing else. Raises `UsageError`
-        if the folder exists or cannot be written.
+        `force` replaces a result that is there, or an empty folder, and nothing else. `engine` says what the
+        runs come from, `versions` what that hangs on beside Bentpipe. Raises `UsageError` if the folder
+        exists or cannot be written.
         """
         if os.path.lexists(folder):
             clear(folder, force=force)
@@ -94,7 +123,7 @@ class Store:
             folder.parent.mkdir(parents=True, exist_ok=True)
             folder.mkdir()
             lock = files.lock(folder)
-            manifest = _manifest(plan)
+            manifest = _manifest(plan, engine, versions)
             (folder / RUNS).mkdir()
             files.write_json(folder / MANIFEST, manifest)
         except OSError as error:
@@ -105,6 +134,8 @@ class Store:
     def resume(cls, folder: Path, plan: Plan) -> "Store":
         """Go on with a result that was interrupted; `UsageError` if it is not this plan's result."""
         manifest = read_manifest(folder)
+        if manifest.get("engine", SIMULATOR) != SIMULATOR:
+            raise UsageError(f"{folder}: cannot be resumed: its runs are {manifest['engine']}, not simulated")
         for setting in plan.settings:
             if setting.algorithm is not None and not setting.algorithm.identified:
                 what = "its source file" if setting.algorithm.source is None else "what it holds"
@@ -129,21 +160,33 @@ class Store:
         """Whether a run is there already."""
         return run_folder(self.folder, setting.slug, seed).is_dir()
 
-    def add(self, setting: Setting, seed: int, run: _core.Run) -> None:
+    def add(self, setting: Setting, seed: int, run: Written) -> None:
         """Write one finished run; safe from any thread. Raises `OSError` and leaves nothing if it cannot."""
         tables = {name: pl.DataFrame(getattr(run, name)) for name in TABLES}
         if run.trace is not None:
             tables[TRACE] = pl.DataFrame(run.trace)
         write_run(run_folder(self.folder, setting.slug, seed), tables, run.counters)
 
-    def note(self, setting: Setting, seed: int, wall_seconds: float, cpu_seconds: float) -> None:
-        """Record in the manifest how long a finished run took; from one thread only."""
-        entry = {
+    def note(
+        self,
+        setting: Setting,
+        seed: int,
+        wall_seconds: float,
+        cpu_seconds: float,
+        live: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Record in the manifest how long a finished run took; from one thread only.
+
+        `live` is what is known of a live run beside its tables.
+        """
+        entry: dict[str, Any] = {
             "setting": setting.name,
             "seed": seed,
             "wall_seconds": round(wall_seconds, 3),
             "cpu_seconds": round(cpu_seconds, 3),
         }
+        if live is not None:
+            entry["live"] = dict(live)
         self._manifest["runs"].append(entry)
         self._write_manifest()
 
@@ -324,12 +367,16 @@ def _check_same(folder: Path, there: dict[str, Any], asked: dict[str, Any]) -> N
             raise UsageError(f"{folder}: cannot be resumed: its scenario has changed since")
 
 
-def _manifest(plan: Plan) -> dict[str, Any]:
+def _manifest(
+    plan: Plan, engine: str = SIMULATOR, versions: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     scenario = plan.scenario
     return {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "status": "incomplete",
+        "engine": engine,
+        **({} if versions is None else {"versions": dict(versions)}),
         "core": {"version": _core.__version__, "sha256": core_digest()},
         "libraries": {name: importlib.metadata.version(name) for name in _LIBRARIES},
         "python": platform.python_version(),

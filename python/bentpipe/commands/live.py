@@ -1,0 +1,127 @@
+"""The command that runs a scenario live: live."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from bentpipe.commands.options import Failed, Interrupted, load_scenario, scenario_options
+from bentpipe.errors import LiveError, UsageError
+
+
+@click.command(short_help="Run a scenario on real connections, in real time.")
+@click.argument("scenario")
+@scenario_options
+@click.option(
+    "--setting",
+    "settings",
+    metavar="NAME",
+    multiple=True,
+    help="Setting to run; may be repeated. Default: those that the scenario compares.",
+)
+@click.option("--warmup", metavar="TIME", help="Time that is discarded before measuring (run.warmup).")
+@click.option("--seed", type=int, metavar="N", help="Seed of sizes and times; default: the scenario's.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Folder of the result; default: results/SCENARIO-live-DATE-TIME.",
+)
+@click.option("--force", is_flag=True, help="Replace the result that is in --out.")
+@click.option(
+    "--keep",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Keep configurations, records and logs of everything that ran in this folder.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    help="json: a list of {setting, metric, unit, mean, …} as of compare, and nothing else.",
+)
+def live(
+    scenario: str,
+    overrides: tuple[str, ...],
+    duration: str | None,
+    settings: tuple[str, ...],
+    warmup: str | None,
+    seed: int | None,
+    out: Path | None,
+    keep: Path | None,
+    form: str,
+    *,
+    force: bool,
+) -> None:
+    """Run SCENARIO live, under one setting after the other, and write the result and its report.
+
+    Servers, gateway, terminal and clients are network namespaces of this machine, with the live gateway, the
+    kernel's TCP, a web server, and links that delay, limit and lose packets as SCENARIO says. It takes as
+    long as it says. The result is one as of `bentpipe compare`, which sets both side by side. Needs root, or
+    a system that gives everyone namespaces of their own (docs/live.md).
+
+    \b
+    Examples:
+      bentpipe live live-gateway
+      bentpipe live live-gateway --setting "RED 4" --duration "20 s" --out results/live
+      bentpipe compare live-gateway --settings "RED 4" --out results/simulated
+      bentpipe compare results/simulated results/live
+    """
+    from bentpipe import console
+    from bentpipe.live import carried_out, planned
+    from bentpipe.realtime import privileges
+    from bentpipe.realtime.processes import programs
+    from bentpipe.realtime.session import versions
+    from bentpipe.store import LIVE, REPORT, Store, default_folder
+    from bentpipe.warmup import warnings as unsettled
+
+    if warmup is not None:
+        overrides = (*overrides, f"run.warmup={warmup}")
+    loaded = load_scenario(scenario, overrides, duration)
+    names = [each.strip() for setting in settings for each in setting.split(",")]
+    plan, chain = planned(loaded, names or None, seed)
+    command = privileges.own_system(sys.argv[1:])
+    if isinstance(command, str):
+        raise UsageError(command)
+    if command is not None:
+        os.environ[privileges.INSIDE] = "1"
+        os.execvp(command[0], command)  # noqa: S606
+    if os.environ.pop(privileges.INSIDE, None):
+        privileges.prepare()
+    reason = privileges.why_not()
+    if reason is not None:
+        raise UsageError(reason)
+    found = programs()
+    folder = out if out is not None else default_folder(f"{loaded.name}-live")
+    store = Store.create(folder, plan, force=force, engine=LIVE, versions=versions(found))
+    err = console.stderr()
+    for warning in dict.fromkeys(warning for each in plan.settings for warning in each.scenario.warnings):
+        err.print(f"warning: {warning}", markup=False)
+    watcher = console.watcher("Running live")
+    try:
+        result = carried_out(store, chain, found, watcher, keep)
+        watcher.close()
+        result.report()
+    except KeyboardInterrupt:
+        watcher.close()
+        store.discard()
+        raise Interrupted("nothing is left running; a live result has no --resume") from None
+    except LiveError as error:
+        raise Failed(str(error)) from None
+    finally:
+        watcher.close()
+        store.close()
+    for line in (*result.invalid, *unsettled(result.settled)):
+        err.print(f"warning: {line}", markup=False)
+    if form == "json":
+        click.echo(json.dumps(result.rows(), indent=2, ensure_ascii=False, allow_nan=False))
+        err.print(f"Result: {folder}", markup=False)
+        return
+    out_console = console.stdout()
+    out_console.print(console.metrics_table(result))
+    if loaded.overrides:
+        out_console.print(f"Changed from the file: {', '.join(loaded.overrides)}.", markup=False)
+    print(f"Result: {folder}\nReport: {folder / REPORT}")

@@ -1,0 +1,125 @@
+"""`live`: a scenario on real TCP connections, between network namespaces of this machine."""
+
+import shutil
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from bentpipe import plan as planning
+from bentpipe._core import Scenario
+from bentpipe.errors import LiveError, UsageError
+from bentpipe.experiment import Silent, Watcher
+from bentpipe.plan import Plan
+from bentpipe.realtime.chain import Chain, check
+from bentpipe.realtime.privileges import why_not
+from bentpipe.realtime.processes import Programs, programs
+from bentpipe.realtime.session import Session, versions
+from bentpipe.result import Result
+from bentpipe.store import LIVE, Store
+
+__all__ = ["carried_out", "live", "planned"]
+
+
+def live(
+    scenario: Scenario | str | Path,
+    settings: Sequence[str] | str | None = None,
+    *,
+    seed: int | None = None,
+    out: str | Path | None = None,
+    keep: str | Path | None = None,
+) -> Result:
+    """Run a scenario live under several settings, one after the other, in real time, and return the result.
+
+    The arguments are those of `compare`; there is one run of each setting. `keep` is a folder for
+    configurations and logs of what runs. Needs root (docs/live.md).
+
+    Raises what `compare` does, `UsageError` also where the scenario cannot be live, a program is missing or
+    the system does not allow it, and `LiveError` if a run fails.
+    """
+    loaded = scenario if isinstance(scenario, Scenario) else planning.load(scenario)
+    names = settings.split(",") if isinstance(settings, str) else settings
+    plan, chain = planned(loaded, names, seed)
+    reason = why_not()
+    if reason is not None:
+        raise UsageError(reason)
+    found = programs()
+    temporary = None if out is not None else Path(tempfile.mkdtemp(prefix="bentpipe-"))
+    folder = Path(out) if out is not None else Path(str(temporary)) / "result"
+    try:
+        store = Store.create(folder, plan, engine=LIVE, versions=versions(found))
+        try:
+            carried_out(store, chain, found, keep=None if keep is None else Path(keep))
+        finally:
+            store.close()
+        return Result(folder, temporary=temporary)
+    except BaseException:
+        if temporary is not None:
+            shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def planned(scenario: Scenario, settings: Sequence[str] | None, seed: int | None) -> tuple[Plan, Chain]:
+    """Return what is to be run, and the chain of it; without `settings`, the scenario's own."""
+    names = list(scenario.settings if settings is None else settings) or None
+    plan = planning.make_plan(scenario, settings=names, runs=1, seed=seed)
+    return plan, check(plan)
+
+
+def carried_out(
+    store: Store,
+    chain: Chain,
+    found: Programs,
+    watcher: Watcher | None = None,
+    keep: Path | None = None,
+) -> Result:
+    """Run every setting of the store's plan, and complete the result; SIGTERM ends it as Ctrl-C does."""
+    watcher = watcher or Silent()
+    plan = store.plan
+    total = plan.total
+    watcher.begin(total, 0)
+    with _terminated():
+        for done, setting in enumerate(plan.settings):
+
+            def progress(share: float, done: int = done) -> None:
+                watcher.progress((done + share) / total)
+
+            seed = plan.seeds[0]
+            start = time.perf_counter()
+            session = Session(setting, chain, seed, found)
+            try:
+                run = session.run(progress, None if keep is None else keep / setting.slug)
+            except LiveError:
+                store.discard()
+                raise
+            store.add(setting, seed, run)
+            wall = time.perf_counter() - start
+            cpu = run.live.get("cpu", {})
+            store.note(setting, seed, wall, sum(cpu.values()) if cpu else 0.0, run.live)
+            watcher.finished(setting.name, seed, wall)
+    result = Result(store.folder, unfinished=True)
+    store.finish(result.metrics(), result.rows(), result.warmup().rows(named=True))
+    return Result(store.folder)
+
+
+@contextmanager
+def _terminated() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end what goes on as Ctrl-C does, so that nothing is left behind."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

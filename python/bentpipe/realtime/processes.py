@@ -1,0 +1,194 @@
+"""Programs of a live run: where they are, how they start in a namespace, and that none outlives its run."""
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+from bentpipe.errors import LiveError, UsageError
+
+__all__ = ["Child", "Programs", "environment", "in_namespace", "programs", "run"]
+
+_BIN = Path(__file__).parents[1] / "bin"
+"""Where the build puts the Rust programs, and a wheel has them."""
+_SYSTEM = {
+    "ip": "iproute2",
+    "nsenter": "util-linux",
+    "setpriv": "util-linux",
+    "iptables-nft": "iptables",
+    "ip6tables-nft": "iptables",
+    "nginx": "nginx-light",
+}
+"""Programs that the system has, and Debian's packages of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Programs:
+    """Paths of the programs that are ours."""
+
+    gateway: str
+    lab: str
+
+
+def programs() -> Programs:
+    """Return where the programs are; `UsageError` says of all that are missing how to come by them."""
+    path = os.environ.get("PATH", "") + os.pathsep + "/usr/sbin" + os.pathsep + "/sbin"
+    missing = [name for name in _SYSTEM if shutil.which(name, path=path) is None]
+    if missing:
+        packages = " ".join(dict.fromkeys(_SYSTEM[name] for name in missing))
+        raise UsageError(
+            f"a live run needs {', '.join(missing)}; on Debian:\n"
+            f"    sudo apt-get install -y --no-install-recommends {packages}"
+        )
+    found = {}
+    for name in ("bentpipe-gateway", "bentpipe-lab"):
+        own = _BIN / name
+        there = str(own) if os.access(own, os.X_OK) else shutil.which(name)
+        if there is None:
+            raise UsageError(
+                f"{name} was not found in {_BIN}, nor on PATH; `make live-programs` builds it from source"
+            )
+        found[name] = there
+    return Programs(found["bentpipe-gateway"], found["bentpipe-lab"])
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of children: this one's, with the folders of system programs on PATH."""
+    return os.environ | {"PATH": os.environ.get("PATH", "") + ":/usr/sbin:/sbin", "LC_ALL": "C"}
+
+
+def in_namespace(namespace: Path, command: Sequence[str]) -> list[str]:
+    """Return the command line that runs `command` in a network namespace.
+
+    `ip netns exec` would mount /sys anew, which is not allowed inside a user namespace everywhere.
+    """
+    return ["nsenter", f"--net={namespace}", *command]
+
+
+def run(command: Sequence[str], text: str = "", *, seconds: float = 30) -> str:
+    """Run a command that ends by itself; return what it printed. `LiveError` has its words if it fails."""
+    try:
+        done = subprocess.run(  # noqa: S603
+            command,
+            input=text,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+            env=environment(),
+        )
+    except subprocess.TimeoutExpired:
+        raise LiveError(f"{_short(command)} did not end within {seconds:g} s") from None
+    except OSError as error:
+        raise LiveError(f"{_short(command)} cannot be run: {error.strerror}") from None
+    if done.returncode:
+        said = (done.stderr.strip() or done.stdout.strip()).splitlines()
+        raise LiveError(f"{_short(command)} failed: {said[-1] if said else done.returncode}")
+    return done.stdout
+
+
+def _short(command: Sequence[str]) -> str:
+    own = list(command)
+    if own[0] == "nsenter":
+        own = [*own[2:], "in", Path(own[1].split("=")[1]).name]
+    return " ".join(Path(word).name if at == 0 else word for at, word in enumerate(own))
+
+
+class Child:
+    """A program that goes on until it is told to stop.
+
+    It is killed when the thread that started it ends, and its standard input is a pipe that closes then.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        namespace: Path,
+        folder: Path,
+        *,
+        extra: Mapping[str, str] | None = None,
+        keep: Sequence[int] = (),
+        user: str | None = None,
+    ) -> None:
+        """Start `command`; its messages go to `folder`/NAME.log.
+
+        `extra` is added to its environment, descriptors of `keep` stay open, and it becomes `user` if one is
+        given. `LiveError` if it cannot be started.
+        """
+        self.name = name
+        self.log = folder / f"{name}.log"
+        become = ["--reuid", user, "--regid", user, "--clear-groups"] if user else []
+        whole = in_namespace(namespace, ["setpriv", *become, "--pdeathsig", "KILL", *command])
+        try:
+            with self.log.open("wb") as log:
+                self.process = subprocess.Popen(  # noqa: S603
+                    whole,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    text=True,
+                    env=environment() | dict(extra or {}),
+                    pass_fds=tuple(keep),
+                    start_new_session=True,
+                )
+        except OSError as error:
+            raise LiveError(f"{name} cannot be started: {error.strerror}") from None
+
+    @property
+    def out(self) -> IO[str]:
+        """What it prints."""
+        assert self.process.stdout is not None  # noqa: S101
+        return self.process.stdout
+
+    def check(self) -> None:
+        """Raise `LiveError` with its last words if it has ended."""
+        code = self.process.poll()
+        if code is not None:
+            raise LiveError(f"{self.name} ended with {_ending(code)}: {self.last_words()}")
+
+    def last_words(self) -> str:
+        """Return the end of what it said on standard error."""
+        try:
+            lines = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        except OSError:
+            lines = []
+        return " / ".join(lines[-3:]) or "it said nothing"
+
+    def stop(self, seconds: float = 5) -> str:
+        """Ask it to end, wait, then make it; return what it printed."""
+        if self.process.poll() is None:
+            self.process.terminate()
+        try:
+            out, _ = self.process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            out, _ = self.process.communicate()
+        return out
+
+    def wait(self, until: float) -> int | None:
+        """Wait for it until a moment of the monotonic clock [s]; return its exit code, or None."""
+        try:
+            return self.process.wait(max(0.0, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            return None
+
+    def __enter__(self) -> "Child":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+
+def _ending(code: int) -> str:
+    return f"signal {-code}" if code < 0 else f"code {code}"

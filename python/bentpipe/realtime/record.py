@@ -1,0 +1,178 @@
+"""What a live run writes down, as tables and counters of a simulation: the same code makes metrics of it."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from bentpipe.errors import LiveError
+
+__all__ = ["Recorded", "read_flows", "read_record"]
+
+_DROPS = {
+    "time": pl.Float64,
+    "arrival": pl.UInt64,
+    "place": pl.Categorical,
+    "reason": pl.Categorical,
+    "flow": pl.UInt32,
+    "bytes": pl.UInt32,
+}
+_DROP_RUNS = {"length": pl.UInt32, "count": pl.UInt64}
+_FLOWS = {
+    "flow": pl.UInt32,
+    "session": pl.UInt32,
+    "traffic": pl.Categorical,
+    "opened": pl.Float64,
+    "closed": pl.Float64,
+    "completed": pl.Boolean,
+    "failed": pl.Boolean,
+    "bytes": pl.UInt64,
+    "completion_time": pl.Float64,
+    "goodput": pl.Float64,
+    "drops": pl.UInt32,
+    "packets": pl.UInt32,
+    "delay": pl.Float64,
+    "jitter": pl.Float64,
+}
+_COUNTED = (
+    "offered_packets",
+    "offered_bytes",
+    "aqm_drops",
+    "overflow_drops",
+    "drops_elsewhere",
+    "marked_packets",
+    "sent_packets",
+    "sent_bytes",
+    "queue_time_mean",
+    "jitter",
+)
+_DELAYS = ("mean", "p50", "p95", "p99", "max")
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """One live run, in the form in which a simulated one is stored."""
+
+    series: pl.DataFrame
+    drops: pl.DataFrame
+    flows: pl.DataFrame
+    drop_runs: pl.DataFrame
+    counters: Mapping[str, float]
+    live: Mapping[str, Any] = field(default_factory=dict)
+    """What is known of it beside that: losses at the tap, the spacelink, processor time."""
+    trace: None = None
+
+
+def read_record(path: Path, flows: pl.DataFrame, warmup: float, duration: float) -> Recorded:
+    """Read what the gateway wrote down; times [s]. `LiveError` if it is not complete."""
+    columns: dict[str, list[str]] = {}
+    samples: list[list[float | None]] = []
+    drops: list[list[Any]] = []
+    last: dict[str, Any] | None = None
+    for line in _lines(path):
+        if "sample" in line:
+            samples.append(line["sample"])
+        elif "drop" in line:
+            drops.append(line["drop"])
+        elif "series" in line:
+            columns = line
+        elif "summary" in line:
+            last = line
+    if last is None or not columns:
+        raise LiveError(f"{path}: the gateway ended before it had written everything")
+    names = columns["series"]
+    series = pl.DataFrame(samples, schema=dict.fromkeys(names, pl.Float64), orient="row", strict=False)
+    summary = last["summary"]
+    lengths = pl.DataFrame(summary["drop_runs"], schema=_DROP_RUNS, orient="row")
+    return Recorded(
+        series.fill_nan(None),
+        pl.DataFrame(drops, schema=_DROPS, orient="row"),
+        flows,
+        lengths,
+        _counters(summary, last.get("spacelink", {}), warmup, duration),
+        {key: last[key] for key in ("nfqueue", "spacelink", "counters", "cpu") if key in last},
+    )
+
+
+def _counters(
+    summary: Mapping[str, Any], spacelink: Mapping[str, Any], warmup: float, duration: float
+) -> dict[str, float]:
+    """Return the counters of a simulation; NaN for what a live run does not know."""
+
+    def number(value: object) -> float:
+        return float(value) if isinstance(value, int | float) else math.nan
+
+    found = {name: number(summary.get(name)) for name in _COUNTED}
+    found["dropped_packets"] = found["aqm_drops"] + found["overflow_drops"]
+    delays = summary.get("queue_delay") or [None] * len(_DELAYS)
+    found |= {f"queue_delay_{name}": number(value) for name, value in zip(_DELAYS, delays, strict=True)}
+    found["space_packets"] = number(spacelink.get("sent_packets"))
+    found["space_retransmissions"] = number(spacelink.get("lost_packets"))
+    found["space_acks"] = math.nan
+    found["events"] = math.nan
+    found["measured_seconds"] = duration
+    found["simulated_seconds"] = warmup + duration
+    return found
+
+
+def read_flows(path: Path, begin: float, end: float) -> pl.DataFrame:
+    """Read what the load generator wrote down, for a measurement from `begin` to `end` [s]."""
+    rows = []
+    for line in _lines(path):
+        row = _flow(line, begin, end)
+        if row is not None:
+            rows.append(row)
+    rows.sort(key=lambda row: row["flow"])
+    return pl.DataFrame(rows, schema=_FLOWS, orient="row")
+
+
+def _flow(line: Mapping[str, Any], begin: float, end: float) -> dict[str, Any] | None:
+    """Return a flow as a row of a simulation's table; None if it was closed before measuring began.
+
+    The columns mean what they mean there (docs/results.md).
+    """
+    closed, opened = line["closed"], line["opened"]
+    if closed is not None and closed > end:
+        closed = None
+    if opened >= end or (closed is not None and closed <= begin):
+        return None
+    completed = bool(line["completed"]) and closed is not None
+    taken = closed - opened if completed else None
+    if line["finite"]:
+        goodput = 8 * line["bytes"] / taken if taken else None
+    else:
+        seconds = (end if closed is None else closed) - max(opened, begin)
+        goodput = 8 * line["measured"] / seconds if seconds > 0 else None
+    return {
+        "flow": line["flow"],
+        "session": line["session"],
+        "traffic": line["traffic"],
+        "opened": opened - begin,
+        "closed": None if closed is None else closed - begin,
+        "completed": completed,
+        "failed": closed is not None and not completed and not line.get("left", False),
+        "bytes": line["measured"],
+        "completion_time": taken,
+        "goodput": goodput,
+        "drops": None,
+        "packets": line.get("packets", 0),
+        "delay": line.get("delay"),
+        "jitter": line.get("jitter"),
+    }
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the JSON objects of a file; `LiveError` where one is damaged."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            for number, line in enumerate(file, 1):
+                try:
+                    yield json.loads(line)
+                except ValueError:
+                    raise LiveError(f"{path}:{number}: is not JSON: {line[:80].rstrip()}") from None
+    except OSError as error:
+        raise LiveError(f"{path}: cannot be read: {error.strerror}") from None
