@@ -20,6 +20,8 @@ export PYO3_BUILD_EXTENSION_MODULE := 1
 # Chromium comes from Debian.
 export PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD := 1
 
+LIVE := python/bentpipe/bin/bentpipe-gateway python/bentpipe/bin/bentpipe-lab
+
 RUST_SOURCES := $(shell find Cargo.toml Cargo.lock crates -type f -not -path '*/.*' 2>/dev/null)
 
 # $(call debian,PACKAGE,WHY): install it as root, otherwise say exactly how.
@@ -58,9 +60,10 @@ check-python: $(VENV)/.dev
 	$(BIN)/ruff format --check python examples
 	$(BIN)/mypy
 
-test-python: $(CORE) $(VENV)/.dev
+test-python: $(CORE) $(LIVE) $(VENV)/.dev
 	@command -v chromium >/dev/null || { $(call debian,chromium,the report's test opens it in a browser); }
 	@command -v tshark >/dev/null || { $(call debian,tshark,the captures' test reads them with Wireshark); }
+	@[ "$$(id -u)" != 0 ] || $(MAKE) live-packages
 	$(BIN)/pytest -n logical --dist loadfile
 
 kernel: $(CORE) $(VENV)/.dev ## compare our TCP with the TCP of this machine's kernel, as root: four minutes
@@ -128,7 +131,8 @@ lock: | $(VENV)/.created ## pin the newest Python packages that pyproject.toml a
 	$(BIN)/uv pip compile $(LOCK) --group dev -c requirements.txt -o requirements-dev.txt
 
 clean: ## remove everything that was built; results/ stays
-	rm -rf $(VENV) target .hypothesis .mypy_cache .pytest_cache .ruff_cache python/bentpipe/_core*.so python/bentpipe/templates/*.js
+	rm -rf $(VENV) target .hypothesis .mypy_cache .pytest_cache .ruff_cache python/bentpipe/_core*.so python/bentpipe/bin \
+	  python/bentpipe/templates/*.js
 	find python -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.created:
@@ -148,6 +152,15 @@ $(VENV)/.runtime: requirements.txt $(VENV)/.created
 $(VENV)/.dev: requirements-dev.txt $(VENV)/.runtime
 	$(PIP) install --require-hashes -r requirements-dev.txt
 	@touch $@
+
+# Both by one call of cargo; a program that is running is replaced, not written to.
+$(LIVE) &: $(RUST_SOURCES) | $(VENV)/.created
+	@echo "Building the live gateway (a minute or two the first time)"
+	cargo build --locked --release --quiet -p bentpipe-live -p bentpipe-lab
+	@mkdir -p python/bentpipe/bin
+	@for each in $(LIVE); do \
+	  cp "target/release/$$(basename $$each)" "$$each.new"; strip "$$each.new" 2>/dev/null || true; mv -f "$$each.new" "$$each"; \
+	done
 
 $(CORE): $(VENV)/.runtime pyproject.toml $(RUST_SOURCES)
 	@echo "Building the Rust core (a minute or two the first time)"
