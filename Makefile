@@ -6,7 +6,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help run test check-rust check-python test-rust test-python kernel coverage cluster cluster-costs bench fuzz fmt docs choosing reproduction delay gateway-models series lock setup clean
+.PHONY: help run live live-programs live-packages test check-rust check-python test-rust test-python kernel coverage cluster cluster-costs bench fuzz fmt docs choosing reproduction delay gateway-models series lock setup clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -43,6 +43,24 @@ help: ## list the targets
 
 run: $(CORE) ## set up, compare RED 4, AVQ and AVQRED on the 2007 satellite gateway, write the report
 	@$(BIN)/bentpipe compare scenarios/byun2007-gateway.toml
+
+live: $(CORE) $(LIVE) live-packages ## run a scenario on real connections, as root, and show its simulation beside it: half a minute
+	@$(BIN)/bentpipe live live-smoke --setting red --out results/live-smoke --force
+	@$(BIN)/bentpipe compare live-smoke --settings red --runs 1 --out results/live-smoke-simulated --force >/dev/null
+	@$(BIN)/bentpipe compare results/live-smoke-simulated results/live-smoke --metric utilization,queue_mean,drop_rate,goodput_mean
+
+live-programs: $(LIVE) ## build the live gateway and what a live run has around it
+
+# nginx-light would start a web server of the system's own: a policy forbids that while it is installed.
+live-packages:
+	@PATH="$$PATH:/usr/sbin:/sbin"; command -v ip >/dev/null || { $(call debian,iproute2,live runs make namespaces); }
+	@PATH="$$PATH:/usr/sbin:/sbin"; command -v iptables-nft >/dev/null || { $(call debian,iptables,the live gateway taps packets); }
+	@PATH="$$PATH:/usr/sbin:/sbin"; command -v nginx >/dev/null || { \
+	  policy=/usr/sbin/policy-rc.d; \
+	  if [ "$$(id -u)" = 0 ] && [ ! -e "$$policy" ]; then \
+	    trap 'rm -f '"$$policy" EXIT; printf '#!/bin/sh\nexit 101\n' >"$$policy"; chmod 755 "$$policy"; \
+	  fi; \
+	  $(call debian,nginx-light,live runs have a real web server); }
 
 test: $(CORE) $(VENV)/.dev ## set up, then run every linter and test, Rust and Python
 	@$(MAKE) check-rust test-rust check-python test-python

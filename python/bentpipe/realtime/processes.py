@@ -2,9 +2,11 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -87,8 +89,8 @@ def run(command: Sequence[str], text: str = "", *, seconds: float = 30) -> str:
     except OSError as error:
         raise LiveError(f"{_short(command)} cannot be run: {error.strerror}") from None
     if done.returncode:
-        said = (done.stderr.strip() or done.stdout.strip()).splitlines()
-        raise LiveError(f"{_short(command)} failed: {said[-1] if said else done.returncode}")
+        said = " / ".join((done.stderr.strip() or done.stdout.strip()).splitlines()[-3:])
+        raise LiveError(f"{_short(command)} failed: {said or done.returncode}")
     return done.stdout
 
 
@@ -114,17 +116,15 @@ class Child:
         *,
         extra: Mapping[str, str] | None = None,
         keep: Sequence[int] = (),
-        user: str | None = None,
     ) -> None:
         """Start `command`; its messages go to `folder`/NAME.log.
 
-        `extra` is added to its environment, descriptors of `keep` stay open, and it becomes `user` if one is
-        given. `LiveError` if it cannot be started.
+        `extra` is added to its environment, and descriptors of `keep` stay open. `LiveError` if it cannot be
+        started.
         """
         self.name = name
         self.log = folder / f"{name}.log"
-        become = ["--reuid", user, "--regid", user, "--clear-groups"] if user else []
-        whole = in_namespace(namespace, ["setpriv", *become, "--pdeathsig", "KILL", *command])
+        whole = in_namespace(namespace, ["setpriv", "--pdeathsig", "KILL", *command])
         try:
             with self.log.open("wb") as log:
                 self.process = subprocess.Popen(  # noqa: S603
@@ -162,14 +162,19 @@ class Child:
 
     def stop(self, seconds: float = 5) -> str:
         """Ask it to end, wait, then make it; return what it printed."""
-        if self.process.poll() is None:
-            self.process.terminate()
+        self._signal(signal.SIGTERM)
         try:
             out, _ = self.process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
-            self.process.kill()
+            self._signal(signal.SIGKILL)
             out, _ = self.process.communicate()
         return out
+
+    def _signal(self, number: int) -> None:
+        """Tell it, and what it has started."""
+        if self.process.poll() is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self.process.pid, number)
 
     def wait(self, until: float) -> int | None:
         """Wait for it until a moment of the monotonic clock [s]; return its exit code, or None."""

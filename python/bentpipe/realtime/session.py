@@ -1,15 +1,17 @@
 """One live run: everything is started in its namespace, goes on in real time, and is stopped again."""
 
 import base64
+import grp
 import json
 import os
 import platform
+import pwd
 import queue
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -116,7 +118,7 @@ class Session:
             emulator = self._start(stack, "emulator", "satellite", [self.programs.lab, "emulate", str(plan)])
             _wait_for(emulator, "ready", True)
             self._address()
-            self._serve(stack)
+            web = self._serve(stack)
             keys = folder / "keys"
             run([self.programs.gateway, "keygen", str(keys)])
             self._write_scenario()
@@ -133,7 +135,7 @@ class Session:
                     f"setting up took longer than {_LEAD:g} s: the machine is too busy for a live run"
                 )
             load = self._start(stack, "load", "clients", [self.programs.lab, "load", str(plan)])
-            self._wait([emulator, *ends], load, progress)
+            self._wait([emulator, *web, *ends], load, progress)
             said = load.stop(10)
             ends[0].stop(10)
             links = emulator.stop()
@@ -245,7 +247,7 @@ class Session:
             for address, sixth in self.chain.addresses(side):
                 commands += [f"addr add {address}/32 dev {own}", f"addr add {sixth}/128 dev {own} nodad"]
             window = self._window() if side == SERVERS else ""
-            commands += [f"route add default dev {own}{window}", f"-6 route add default dev {own}{window}"]
+            commands += [f"route add default dev {own}{window}", f"route add ::/0 dev {own}{window}"]
             network.ip(side, commands)
             network.ip(
                 place,
@@ -254,7 +256,7 @@ class Session:
                     f"addr add {four}/32 dev {router}",
                     f"addr add {six}/128 dev {router} nodad",
                     f"route add {net_four} dev {router}",
-                    f"-6 route add {net_six} dev {router}",
+                    f"route add {net_six} dev {router}",
                 ],
             )
         for place, device, own, peer, far in (
@@ -266,10 +268,10 @@ class Session:
                 f"addr add {own}/32 peer {peer} dev {device}",
             ]
             if far is None:
-                commands += [f"route add default dev {device}", f"-6 route add default dev {device}"]
+                commands += [f"route add default dev {device}", f"route add ::/0 dev {device}"]
             else:
                 four, six = _network(*_GATEWAYS[far])
-                commands += [f"route add {four} dev {device}", f"-6 route add {six} dev {device}"]
+                commands += [f"route add {four} dev {device}", f"route add {six} dev {device}"]
             network.ip(place, commands)
 
     def _window(self) -> str:
@@ -279,11 +281,11 @@ class Session:
             return ""
         return f" initcwnd {tcp['initial_window']} rto_min {max(1, tcp['min_rto'] // 1_000_000)}ms"
 
-    def _serve(self, stack: ExitStack) -> None:
-        """Start the web server of the pages, on sockets that are ready for it."""
+    def _serve(self, stack: ExitStack) -> list[Child]:
+        """Start the web server of the pages, if there are any, on sockets that are ready for it."""
         pages = [each for each in self.chain.listeners if each.kind == "pages"]
         if not pages:
-            return
+            return []
         folder = self._network.folder / "nginx"
         (folder / "files").mkdir(parents=True)
         with (folder / "files" / "object").open("wb") as file:
@@ -299,14 +301,27 @@ class Session:
             numbers = [sock.fileno() for sock in listen]
             child = Child(
                 "nginx",
-                ["nginx", "-e", "stderr", "-p", str(folder), "-c", str(config)],
+                # Of its own process namespace: the worker ends with the master.
+                [
+                    "unshare",
+                    "--pid",
+                    "--fork",
+                    "--kill-child",
+                    "nginx",
+                    "-e",
+                    "stderr",
+                    "-p",
+                    str(folder),
+                    "-c",
+                    str(config),
+                ],
                 self._network.path(SERVERS),
                 self._network.folder,
                 # nginx takes over the sockets of an older one; these say how their connections send.
                 extra={"NGINX": "".join(f"{number};" for number in numbers)},
                 keep=numbers,
             )
-            stack.enter_context(child)
+            return [stack.enter_context(child)]
         finally:
             for sock in listen:
                 sock.close()
@@ -389,9 +404,10 @@ def _nginx(folder: Path, ports: list[int]) -> str:
         f"    {name}_temp_path {folder}/{name};\n"
         for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     )
-    # One process without a master: a worker would outlive a master that is killed.
+    # As one process it crashes with sockets that it did not open.
     return f"""daemon off;
-master_process off;
+worker_processes 1;
+user {_server_user()};
 pid {folder}/nginx.pid;
 error_log stderr warn;
 worker_rlimit_nofile 20000;
@@ -413,6 +429,16 @@ http {{
     }}
 }}
 """
+
+
+def _server_user() -> str:
+    """Return the user and group of the web server's worker: nobody, where there are more users than root."""
+    lines = Path("/proc/self/uid_map").read_text(encoding="ascii").splitlines()
+    if sum(int(line.split()[2]) for line in lines) > 1:
+        with suppress(KeyError):
+            nobody = pwd.getpwnam("nobody")
+            return f"nobody {grp.getgrgid(nobody.pw_gid).gr_name}"
+    return "root root"
 
 
 def _wait_for(child: Child, key: str, value: object) -> None:
