@@ -9,10 +9,12 @@ use bentpipe_scenario::{
 };
 use bentpipe_units::{Duration, Rate};
 
-const NAMES: [&str; 9] = [
+const NAMES: [&str; 11] = [
     "byun-generic",
     "byun-generic-13-25",
     "byun2007-gateway",
+    "live-gateway",
+    "live-smoke",
     "mmpp-queue",
     "rain-fade",
     "red-dumbbell",

@@ -227,7 +227,13 @@ class Session:
                 segment("lan", "terminal", "clients", self.chain.users),
             ],
             "traffic": {
-                each.traffic: {"port": each.port, "by": "nginx", "path": "/object", "family": 4}
+                each.traffic: {
+                    "port": each.port,
+                    "by": "nginx",
+                    "path": "/object",
+                    "family": 4,
+                    "verify": False,
+                }
                 if each.kind == "pages"
                 else {"port": each.port, "by": "serve", "congestion": each.congestion}
                 for each in self.chain.listeners

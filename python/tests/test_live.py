@@ -1,0 +1,411 @@
+"""Live runs: what is planned for them and made of them, without root; and small real ones, as root."""
+
+import ipaddress
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import polars as pl
+import pytest
+from conftest import environment
+
+import bentpipe as bp
+from bentpipe import store
+from bentpipe.comparing import between, chosen
+from bentpipe.errors import LiveError
+from bentpipe.plan import make_plan
+from bentpipe.realtime import namespaces
+from bentpipe.realtime.chain import CLIENTS, SERVERS, Chain, chain, check
+from bentpipe.realtime.namespaces import Network
+from bentpipe.realtime.privileges import why_not
+from bentpipe.realtime.processes import Child, Programs
+from bentpipe.realtime.record import read_flows, read_record
+from bentpipe.realtime.session import Session
+
+needs_root = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
+NOWHERE = Programs("bentpipe-gateway", "bentpipe-lab")
+
+
+def planned(name: str, **changes: str) -> tuple[Chain, Session]:
+    plan = make_plan(bp.load(name, set=changes), settings=None, runs=1)
+    found = check(plan)
+    return found, Session(plan.settings[0], found, 1, NOWHERE)
+
+
+# ----- which scenarios ---------------------------------------------------------------------------------
+
+
+def test_links_stand_where_the_scenario_has_them() -> None:
+    found, _ = planned("live-gateway")
+    assert [step.link for step in found.ground] == ["servers", "ingress"]
+    assert found.satellite.link == "satellite"
+    assert [step.link for step in found.users] == ["access", "clients"]
+    assert not any(step.against for step in (*found.ground, found.satellite, *found.users))
+
+
+def test_a_link_named_from_its_far_end_is_taken_against_its_direction(tmp_path: Path) -> None:
+    changed = bp.load("live-smoke").text.replace(
+        'between = ["terminal", "client"]', 'between = ["client", "terminal"]'
+    )
+    path = tmp_path / "turned.toml"
+    path.write_text(changed)
+    found, _ = planned(str(path))
+    assert [step.against for step in found.users] == [True]
+    assert [step.against for step in found.ground] == [False]
+
+
+def test_every_host_has_an_address_of_its_own_on_its_side() -> None:
+    found, _ = planned("live-gateway", **{"host.client.count": "260"})
+    networks = {SERVERS: ("10.1.0.0/16", "fd00:b:0:1::/64"), CLIENTS: ("10.3.0.0/16", "fd00:b:0:3::/64")}
+    for side, count in ((SERVERS, 60), (CLIENTS, 260)):
+        pairs = found.addresses(side)
+        assert len({four for four, _ in pairs}) == len({six for _, six in pairs}) == count
+        for pair in pairs:
+            for address, network in zip(pair, networks[side], strict=True):
+                assert ipaddress.ip_address(address) in ipaddress.ip_network(network)
+
+
+def test_a_segment_s_length_on_the_ground_is_the_mtu() -> None:
+    found, _ = planned("live-gateway")
+    assert found.mtu == 1360 + 20 + 20 + 12  # IPv4, TCP, timestamps
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("red-dumbbell", "it has no gateway"),
+        ("two-gateways", "it has 2 gateways"),
+        ("mmpp-queue", "it has no gateway"),
+    ],
+)
+def test_what_cannot_be_live_is_said_in_one_message(name: str, problem: str) -> None:
+    plan = make_plan(bp.load(name), settings=None, runs=1)
+    with pytest.raises(
+        bp.UsageError, match=f"{name} cannot be live: {problem}; allowed: one gateway"
+    ) as caught:
+        check(plan)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"traffic": "files"}, "traffic.web is files over TCP"),
+        ({"transport": "sctp"}, "traffic.web goes over sctp"),
+        ({"algorithm": "prague"}, "traffic.web has the congestion control prague"),
+    ],
+)
+def test_traffic_that_the_load_generator_does_not_know(change: dict[str, str], problem: str) -> None:
+    scenario = json.loads(bp.load("live-smoke").canonical())
+    if "traffic" in change:
+        scenario["traffic"][0]["kind"] = {"files": scenario["traffic"][0]["kind"]["pages"]}
+    if "transport" in change:
+        scenario["transports"][0]["protocol"] = "sctp"
+    if "algorithm" in change:
+        scenario["transports"][0]["algorithm"] = "prague"
+    with pytest.raises(bp.UsageError, match=f"^live-smoke cannot be live: {problem}"):
+        chain("live-smoke", scenario)
+
+
+# ----- plans and configurations ------------------------------------------------------------------------
+
+
+def test_the_plan_names_every_place_and_carries_the_scenario() -> None:
+    found, session = planned("live-smoke")
+    plan = json.loads(json.dumps(session._plan()))
+    assert [segment["name"] for segment in plan["segments"]] == ["internet", "space", "lan"]
+    names = [segment[end]["device"] for segment in plan["segments"] for end in "ab"]
+    assert len(set(names)) == 6
+    assert plan["scenario"]["text"] == bp.load("live-smoke").text
+    assert plan["until_s"] == 8
+    assert set(plan["hosts"]) == set(found.hosts) == {"server", "client"}
+    assert plan["traffic"]["web"]["by"] == "nginx"
+
+
+def test_both_ends_are_told_the_same_scenario_and_each_other() -> None:
+    _, session = planned("live-smoke", **{"gateway.regulator.rate": "4 Mbps"})
+    gateway, terminal = (
+        tomllib.loads(session._config(role, Path("/keys"))) for role in ("gateway", "terminal")
+    )
+    assert gateway["scenario"] == terminal["scenario"]
+    assert gateway["scenario"]["overrides"] == ["gateway.regulator.rate=4 Mbps"]
+    assert gateway["satellite"]["local"] == terminal["satellite"]["peer"]
+    assert gateway["satellite"]["peer"] == terminal["satellite"]["local"]
+    assert terminal["satellite"]["rate"] == "2000000 bps"
+    assert gateway["tcp"] == terminal["tcp"] == {"congestion": "cubic"}
+    assert "record" in gateway
+    assert "record" not in terminal
+
+
+# ----- tables ------------------------------------------------------------------------------------------
+
+NAMES = [
+    "time",
+    "offered_load",
+    "utilization_out",
+    "transmit_queue",
+    "queue_delay",
+    "mark_probability",
+    "aqm.avg",
+]
+SUMMARY = {
+    "offered_packets": 100,
+    "offered_bytes": 150_000,
+    "marked_packets": 7,
+    "aqm_drops": 6,
+    "overflow_drops": 1,
+    "drops_elsewhere": 2,
+    "sent_packets": 93,
+    "sent_bytes": 139_500,
+    "queue_time_mean": 2.5,
+    "queue_delay": [0.1, 0.09, 0.2, 0.3, 0.4],
+    "jitter": 0.002,
+    "drop_runs": [[1, 3], [2, 2]],
+}
+
+
+def written(folder: Path, *, complete: bool = True) -> Path:
+    path = folder / "gateway.jsonl"
+    lines: list[object] = [
+        {"series": NAMES, "drops": ["time", "arrival", "place", "reason", "flow", "bytes"]},
+        {"sample": [0.1, 6e6, 4e6, 3, 0.1, None, 1.5]},
+        {"sample": [0.2, 6e6, 2e6, 5, None, 0.5, 2.5]},
+        {"drop": [0.05, 3, "gateway receive", "aqm", 9, 1412]},
+        {"drop": [0.15, None, "gateway transmit", "overflow", 9, 1425]},
+    ]
+    if complete:
+        lines.append({"summary": SUMMARY, "nfqueue": {"queue_dropped": 0, "user_dropped": 0}})
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def flow(**given: object) -> dict[str, object]:
+    return {
+        "flow": 0,
+        "session": 0,
+        "traffic": "web",
+        "opened": 3.0,
+        "closed": 5.0,
+        "completed": True,
+        "finite": True,
+        "bytes": 50_000,
+        "measured": 50_000,
+    } | given
+
+
+def test_a_record_has_the_columns_and_types_of_a_simulation(tmp_path: Path, result: bp.Result) -> None:
+    flows = tmp_path / "flows.jsonl"
+    flows.write_text(json.dumps(flow()) + "\n")
+    found = read_record(written(tmp_path), read_flows(flows, 2, 8), 2, 6)
+    for name in ("drops", "flows", "drop_runs"):
+        table: pl.DataFrame = getattr(found, name)
+        assert table.schema == result.one(name, result.settings[0], result.seeds[0]).schema, name
+    series = result.one("series", result.settings[0], result.seeds[0])
+    assert {name: series.schema[name] for name in NAMES} == found.series.schema
+    assert found.series["queue_delay"].to_list() == [0.1, None]
+    simulated = set(result.counters()["counter"].unique())
+    assert set(found.counters) == simulated
+    assert found.counters["dropped_packets"] == 7
+
+
+def test_metrics_of_a_record_are_those_worked_out_by_hand(tmp_path: Path) -> None:
+    flows = tmp_path / "flows.jsonl"
+    flows.write_text(
+        "".join(
+            json.dumps(each) + "\n"
+            for each in (
+                flow(flow=0, opened=3.0, closed=5.0),  # 50 000 B in 2 s: 200 kbit/s
+                flow(flow=1, opened=1.0, closed=5.0),  # … in 4 s: 100 kbit/s
+                flow(flow=2, opened=0.5, closed=1.5),  # before measuring began
+                flow(flow=3, opened=7.0, closed=None, completed=False, bytes=100, measured=100),
+            )
+        )
+    )
+    scenario = bp.load("live-smoke")
+    plan = make_plan(scenario, settings=None)
+    into = store.Store.create(tmp_path / "result", plan, engine=store.LIVE, versions={"kernel": "6.1"})
+    run = read_record(written(tmp_path), read_flows(flows, 2, 8), 2, 6)
+    into.add(plan.settings[0], 1, run)
+    into.note(plan.settings[0], 1, 8.0, 0.1, run.live)
+    made = bp.Result(tmp_path / "result", unfinished=True)
+    values = {name: per[0] for name, per in made.values()[plan.settings[0].name].items()}
+    assert values["utilization"] == pytest.approx(3)
+    assert values["queue_mean"] == pytest.approx(4)
+    assert values["drop_rate"] == pytest.approx(7)
+    assert values["drop_run_mean"] == pytest.approx((3 + 2 * 2) / 5)
+    assert values["goodput_mean"] == pytest.approx(150)
+    assert values["jain_index"] == pytest.approx(0.9)
+    assert values["completed"] == 2
+    assert values["unfinished"] == 1
+    assert made.engine == "live"
+    assert made.invalid == []
+    into.close()
+
+
+def test_a_record_without_its_end_is_not_taken_for_a_run(tmp_path: Path) -> None:
+    with pytest.raises(LiveError, match="ended before it had written everything"):
+        read_record(written(tmp_path, complete=False), pl.DataFrame(), 2, 6)
+
+
+def live_result(folder: Path, lost: int = 0) -> bp.Result:
+    """Store the hand-written record as a live result of live-smoke."""
+    plan = make_plan(bp.load("live-smoke"), settings=None)
+    into = store.Store.create(
+        folder / "live", plan, engine=store.LIVE, versions={"kernel": "6.1", "cpus": "2"}
+    )
+    flows = folder / "flows.jsonl"
+    flows.write_text(json.dumps(flow()) + "\n")
+    run = read_record(written(folder), read_flows(flows, 2, 8), 2, 6)
+    into.add(plan.settings[0], 1, run)
+    into.note(plan.settings[0], 1, 8.0, 0.1, {"nfqueue": {"user_dropped": lost, "queue_dropped": 0}})
+    made = bp.Result(folder / "live", unfinished=True)
+    into.finish(made.metrics(), made.rows(), made.warmup().rows(named=True))
+    into.close()
+    return bp.open(folder / "live")
+
+
+def test_a_run_that_lost_packets_unseen_is_not_valid(tmp_path: Path) -> None:
+    made = live_result(tmp_path, lost=3)
+    assert made.invalid == [
+        "red: not valid: 3 packets found the way to the gateway's AQM full and were lost unseen;"
+        " the machine was too slow"
+    ]
+    page = made.report().read_text()
+    assert "not valid: 3 packets" in page
+    assert "live: Linux 6.1, 2 cores" in page
+    assert "of real time after" in page
+
+
+def test_live_and_simulated_runs_are_compared_by_engine_and_not_in_pairs(tmp_path: Path) -> None:
+    simulated = bp.run(bp.load("live-smoke"), out=tmp_path / "simulated")
+    found = between(simulated, live_result(tmp_path), chosen(["utilization"]))
+    assert [(each.a, each.b) for each in found] == [("simulator: red", "live: red")]
+    assert found[0].pairing == "independent"
+    assert found[0].mean_b == pytest.approx(3)
+
+
+# ----- the system --------------------------------------------------------------------------------------
+
+
+def run_cli(*arguments: str, within: tuple[str, ...] = (), cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [*within, sys.executable, "-c", "from bentpipe.cli import main; main()", "live", *arguments]
+    return subprocess.run(
+        command, cwd=cwd, capture_output=True, text=True, timeout=100, check=False, env=environment()
+    )
+
+
+def test_the_command_says_what_cannot_be_live_before_it_asks_for_root(tmp_path: Path) -> None:
+    done = run_cli("red-dumbbell", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: red-dumbbell cannot be live: it has no gateway")
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_root_and_without_user_namespaces_one_message_says_what_to_do(tmp_path: Path) -> None:
+    # A process namespace's own /proc hides nothing; what is taken away is the program that would help.
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    (tools / "unshare").write_text("#!/bin/sh\necho 'unshare failed: Operation not permitted' >&2\nexit 1\n")
+    (tools / "unshare").chmod(0o755)
+    drop = ("setpriv", "--bounding-set", "-sys_admin,-net_admin") if os.geteuid() == 0 else ()
+    done = subprocess.run(
+        [*drop, sys.executable, "-c", "from bentpipe.cli import main; main()", "live", "live-smoke"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+        env=environment() | {"PATH": f"{tools}:{os.environ['PATH']}"},
+    )
+    assert done.returncode == 2, done.stderr
+    assert done.stderr == (
+        "error: a live run makes network namespaces and needs root: repeat it with sudo, or allow user"
+        " namespaces and /dev/net/tun to this user (as it is: unshare failed: Operation not permitted)\n"
+    )
+
+
+def left(number: int) -> list[str]:
+    """Return what there is of the live run of a process."""
+    folders = ((namespaces.NETNS, f"bp-{number}-*"), (namespaces.RUNS, str(number)))
+    return [str(path) for folder, pattern in folders if folder.is_dir() for path in folder.glob(pattern)]
+
+
+@needs_root
+def test_what_a_killed_run_leaves_is_removed_by_the_next_and_nothing_else() -> None:
+    # A run that makes a network with a process in it, which outlives its parent.
+    code = """
+import subprocess, sys, time
+from bentpipe.realtime.namespaces import Network
+network = Network()
+network.__enter__()
+inside = ["nsenter", f"--net={network.path('clients')}", "setsid", "sleep", "600"]
+print(network.number, subprocess.Popen(inside).pid, flush=True)
+time.sleep(600)
+"""
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as killed:
+        assert killed.stdout is not None
+        number, sleeper = killed.stdout.readline().split()
+        with Network() as mine:
+            # It goes on: nobody touches it.
+            assert Path(f"/run/netns/bp-{number}-servers").exists()
+            assert Path("/proc", sleeper).exists()
+            killed.send_signal(signal.SIGKILL)
+            killed.wait()
+            assert Path(f"/run/netns/bp-{number}-servers").exists()
+            with Network(mine.number + 10_000_000):
+                assert not Path(f"/run/netns/bp-{number}-servers").exists()
+                assert not (namespaces.RUNS / number).exists()
+                assert not _alive(int(sleeper))
+                assert mine.path("servers").exists()
+                assert mine.folder.is_dir()
+        assert not mine.path("servers").exists()
+        assert not mine.folder.exists()
+
+
+def _alive(process: int) -> bool:
+    try:
+        return Path("/proc", str(process), "stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@needs_root
+def test_a_child_ends_with_the_thread_that_started_it(tmp_path: Path) -> None:
+    code = f"""
+import os, signal, sys
+from pathlib import Path
+from bentpipe.realtime.namespaces import Network
+from bentpipe.realtime.processes import Child
+with Network() as network:
+    child = Child("sleeper", ["sleep", "600"], network.path("servers"), Path({str(tmp_path)!r}))
+    print(os.getpid(), child.process.pid, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert done.returncode == -signal.SIGKILL
+    number, child = map(int, done.stdout.split())
+    until = time.monotonic() + 5
+    while _alive(child) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert not _alive(child)
+    assert left(number)
+    with Network():
+        assert not left(number)
+
+
+@needs_root
+def test_a_program_that_ends_early_is_quoted(tmp_path: Path) -> None:
+    with Network() as network:
+        command = ["sh", "-c", "echo something is wrong >&2; exit 3"]
+        with Child("gateway", command, network.path("gateway"), tmp_path) as child:
+            child.wait(time.monotonic() + 10)
+            with pytest.raises(LiveError, match="gateway ended with code 3: something is wrong"):
+                child.check()
