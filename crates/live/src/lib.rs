@@ -12,14 +12,19 @@
 //! What decides about packets is the simulator's: [`bentpipe_gateway::Gateway`] is the same code, told real times. This
 //! crate is its host.
 
+pub mod bottleneck;
 pub mod config;
+pub mod http;
 pub mod inject;
 pub mod log;
+pub mod metrics;
 pub mod nfqueue;
 pub mod notify;
 pub mod offload;
+mod page;
 pub mod privileges;
 pub mod rules;
 pub mod spacelink;
+pub mod state;
 pub mod windows;
 pub mod wire;

@@ -1,0 +1,205 @@
+//! A small HTTP server in a thread of its own, for those who look on: `/metrics`, the page and what it shows.
+//!
+//! One request a connection (RFC 9112, `Connection: close`), GET and HEAD alone, no body. Connections, the length of a
+//! request and the time that each has are bounded, so that nobody who reaches the port can make it hold much.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd as _;
+use std::thread;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::time::{ClockId, clock_gettime};
+
+use crate::page::PAGE;
+use crate::state::Shared;
+
+/// Connections at a time; more wait to be accepted.
+const MOST_CONNECTIONS: usize = 32;
+
+/// Length of a request's head [bytes].
+const LONGEST_HEAD: usize = 4096;
+
+/// How long a connection may take, from its first byte to its last [ms].
+const MOST_TIME_MS: u64 = 3000;
+
+/// Listens at an address, and answers there until the process ends. Gives the address, whose port was perhaps zero.
+///
+/// # Errors
+/// Where the address cannot be had.
+pub fn serve(listen: SocketAddr, shared: Shared) -> io::Result<SocketAddr> {
+    let listener = TcpListener::bind(listen)?;
+    listener.set_nonblocking(true)?;
+    let address = listener.local_addr()?;
+    let mut server = Server { listener, connections: Vec::new(), shared };
+    thread::Builder::new().name("http".to_owned()).spawn(move || {
+        loop {
+            // Whatever befalls one connection ends that alone, and what befalls all is tried again.
+            if server.turn().is_err() {
+                thread::sleep(std::time::Duration::from_millis(100));
+            }
+        }
+    })?;
+    Ok(address)
+}
+
+struct Server {
+    listener: TcpListener,
+    connections: Vec<Connection>,
+    shared: Shared,
+}
+
+struct Connection {
+    stream: TcpStream,
+    /// When it is cut off [ms of CLOCK_MONOTONIC].
+    until: u64,
+    head: Vec<u8>,
+    answer: Vec<u8>,
+    written: usize,
+}
+
+/// What a connection waits for, or that it is over.
+enum Next {
+    Read,
+    Write,
+    Over,
+}
+
+impl Server {
+    /// Waits until something can be done, and does it.
+    fn turn(&mut self) -> io::Result<()> {
+        let mut waits = Vec::with_capacity(self.connections.len() + 1);
+        for c in &self.connections {
+            let flags = if c.answer.is_empty() { PollFlags::POLLIN } else { PollFlags::POLLOUT };
+            waits.push(PollFd::new(c.stream.as_fd(), flags));
+        }
+        if self.connections.len() < MOST_CONNECTIONS {
+            waits.push(PollFd::new(self.listener.as_fd(), PollFlags::POLLIN));
+        }
+        let now = clock_ms(ClockId::CLOCK_MONOTONIC);
+        let next = self.connections.iter().map(|c| c.until.saturating_sub(now)).min();
+        let timeout =
+            next.map_or(PollTimeout::NONE, |ms| PollTimeout::from((ms + 1).min(MOST_TIME_MS) as u16));
+        match poll(&mut waits, timeout) {
+            Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+        let shared = &self.shared;
+        let now = clock_ms(ClockId::CLOCK_MONOTONIC);
+        self.connections.retain_mut(|c| c.until > now && !matches!(c.advance(shared), Next::Over));
+        while self.connections.len() < MOST_CONNECTIONS {
+            let Ok((stream, _)) = self.listener.accept() else { break };
+            if stream.set_nonblocking(true).is_ok() {
+                let (head, answer) = (Vec::new(), Vec::new());
+                self.connections.push(Connection {
+                    stream,
+                    until: now + MOST_TIME_MS,
+                    head,
+                    answer,
+                    written: 0,
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Connection {
+    fn advance(&mut self, shared: &Shared) -> Next {
+        match self.try_advance(shared) {
+            Ok(next) => next,
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                if self.answer.is_empty() {
+                    Next::Read
+                } else {
+                    Next::Write
+                }
+            }
+            Err(_) => Next::Over,
+        }
+    }
+
+    fn try_advance(&mut self, shared: &Shared) -> io::Result<Next> {
+        while self.answer.is_empty() {
+            let mut part = [0; 1024];
+            let len = self.stream.read(&mut part)?;
+            if len == 0 {
+                return Ok(Next::Over);
+            }
+            self.head.extend_from_slice(&part[..len]);
+            if self.head.windows(4).any(|end| end == b"\r\n\r\n") {
+                self.answer = answer(&self.head, shared, clock_ms(ClockId::CLOCK_REALTIME));
+            } else if self.head.len() > LONGEST_HEAD {
+                self.answer = response("431 Request Header Fields Too Large", TEXT, "too long\n", true);
+            }
+        }
+        while self.written < self.answer.len() {
+            let len = self.stream.write(self.answer.get(self.written..).unwrap_or_default())?;
+            self.written += len;
+        }
+        // What the client still sends must not turn the answer into a reset.
+        let _ = self.stream.shutdown(std::net::Shutdown::Write);
+        Ok(Next::Over)
+    }
+}
+
+const TEXT: &str = "text/plain; charset=utf-8";
+const HTML: &str = "text/html; charset=utf-8";
+const JSON: &str = "application/json";
+/// Prometheus' text format.
+const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// The answer to a request, at `unix_ms` since 1970.
+fn answer(head: &[u8], shared: &Shared, unix_ms: u64) -> Vec<u8> {
+    let line = head.split(|b| *b == b'\r').next().unwrap_or_default();
+    let mut words = std::str::from_utf8(line).unwrap_or_default().split(' ');
+    let (method, target, version) = (words.next(), words.next(), words.next());
+    let (Some(method), Some(target), Some("HTTP/1.1" | "HTTP/1.0"), None) =
+        (method, target, version, words.next())
+    else {
+        return response("400 Bad Request", TEXT, "allowed: GET /path HTTP/1.1\n", true);
+    };
+    let body = match method {
+        "GET" => true,
+        "HEAD" => false,
+        _ => return response("405 Method Not Allowed", TEXT, "allowed: GET, HEAD\n", true),
+    };
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    match path {
+        "/" => response("200 OK", HTML, PAGE, body),
+        "/metrics" => match shared.prometheus() {
+            Some(text) => response("200 OK", METRICS, &text, body),
+            None => response("503 Service Unavailable", TEXT, "no sample yet\n", body),
+        },
+        "/state.json" => {
+            let since = query.split('&').find_map(|pair| pair.strip_prefix("since="));
+            response("200 OK", JSON, &shared.json(since.and_then(|ms| ms.parse().ok()).unwrap_or(0)), body)
+        }
+        "/healthz" => match shared.health(unix_ms) {
+            Ok(text) => response("200 OK", TEXT, &format!("{text}\n"), body),
+            Err(text) => response("503 Service Unavailable", TEXT, &format!("{text}\n"), body),
+        },
+        _ => response("404 Not Found", TEXT, "there are /, /metrics, /state.json and /healthz\n", body),
+    }
+}
+
+fn response(status: &str, kind: &str, text: &str, body: bool) -> Vec<u8> {
+    let allow = if status.starts_with("405") { "Allow: GET, HEAD\r\n" } else { "" };
+    let mut answer = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n{allow}Cache-Control: no-store\r\n\
+         X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\nContent-Security-Policy: default-src 'none'; \
+         style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:; frame-ancestors \
+         'none'\r\nConnection: close\r\n\r\n",
+        text.len()
+    )
+    .into_bytes();
+    if body {
+        answer.extend_from_slice(text.as_bytes());
+    }
+    answer
+}
+
+/// A clock [ms].
+fn clock_ms(clock: ClockId) -> u64 {
+    clock_gettime(clock).map_or(0, |t| t.tv_sec() as u64 * 1000 + t.tv_nsec() as u64 / 1_000_000)
+}

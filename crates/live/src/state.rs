@@ -1,0 +1,207 @@
+//! What the HTTP thread answers from: the latest snapshot, and a sample of each interval for the page.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bentpipe_units::Duration;
+use serde_json::{Value, json};
+
+use crate::bottleneck::{Bottleneck, judge, utilization};
+use crate::metrics::{About, BottleneckTimes, CLASSES, Snapshot, prometheus};
+
+/// The state of the daemon, as the loop hands it to the HTTP thread.
+#[derive(Clone, Debug)]
+pub struct Shared(Arc<Mutex<State>>);
+
+#[derive(Debug)]
+struct State {
+    about: About,
+    /// Between two snapshots.
+    interval: Duration,
+    /// How many samples are kept.
+    keep: usize,
+    last: Option<Snapshot>,
+    samples: VecDeque<Sample>,
+    bottleneck: Bottleneck,
+    times: BottleneckTimes,
+    utilization: f64,
+}
+
+/// The names of a sample's values.
+pub const COLUMNS: [&str; 27] = [
+    "time_ms",
+    "utilization",
+    "capacity_bps",
+    "sent_bps",
+    "queue_packets",
+    "queue_bytes",
+    "receive_packets",
+    "delay_mean_s",
+    "delay_p95_s",
+    "aqm_drops_per_s",
+    "overflow_drops_per_s",
+    "marks_per_s",
+    "lost_unjudged_per_s",
+    "tcp_split_sent_bps",
+    "udp_sent_bps",
+    "other_sent_bps",
+    "tcp_split_received_bps",
+    "udp_received_bps",
+    "other_received_bps",
+    "open",
+    "half_open",
+    "refused_per_s",
+    "bypassed_per_s",
+    "rtt_s",
+    "loss_ratio",
+    "up",
+    "bottleneck",
+];
+
+/// An interval, by [`COLUMNS`]; NaN where there was nothing to measure.
+type Sample = [f64; COLUMNS.len()];
+
+impl Shared {
+    /// Nothing yet; a snapshot is to come every `interval`, and samples are kept for `keep`.
+    #[must_use]
+    pub fn new(about: About, interval: Duration, keep: Duration) -> Self {
+        let keep =
+            (keep.as_nanos() / interval.as_nanos().max(1)).clamp(1, crate::config::MOST_SAMPLES) as usize;
+        Self(Arc::new(Mutex::new(State {
+            about,
+            interval,
+            keep,
+            last: None,
+            samples: VecDeque::with_capacity(keep),
+            bottleneck: Bottleneck::Nothing,
+            times: [0.0; Bottleneck::ALL.len()],
+            utilization: f64::NAN,
+        })))
+    }
+
+    /// The state at an interval's end; `unix_ms` is the time since 1970 [ms].
+    pub fn publish(&self, snapshot: Snapshot, unix_ms: u64) {
+        let mut state = self.lock();
+        if let Some(before) = state.last.take() {
+            state.add(&before, &snapshot, unix_ms);
+        }
+        state.last = Some(snapshot);
+    }
+
+    /// What the daemon is has changed.
+    pub fn set_about(&self, change: impl FnOnce(&mut About)) {
+        change(&mut self.lock().about);
+    }
+
+    /// What has been the bottleneck in the last interval.
+    #[must_use]
+    pub fn bottleneck(&self) -> Bottleneck {
+        self.lock().bottleneck
+    }
+
+    /// All metrics, in Prometheus' text format; none before the first snapshot.
+    #[must_use]
+    pub fn prometheus(&self) -> Option<String> {
+        let state = self.lock();
+        let last = state.last.as_ref()?;
+        Some(prometheus(&state.about, last, state.utilization, state.bottleneck, &state.times))
+    }
+
+    /// The samples after `since` [ms since 1970], as JSON.
+    #[must_use]
+    pub fn json(&self, since: u64) -> String {
+        let state = self.lock();
+        let first = state.samples.partition_point(|sample| sample[0] <= since as f64);
+        let rows: Vec<Value> = state.samples.range(first..).map(|row| Value::from(row.to_vec())).collect();
+        let names: Vec<&str> = Bottleneck::ALL.iter().map(|b| b.name()).collect();
+        json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "role": state.about.role.name(),
+            "aqm": state.about.aqm,
+            "scheduler": state.about.scheduler,
+            "marking": state.about.marking,
+            "interval_s": state.interval.as_secs_f64(),
+            "keep": state.keep,
+            "classes": CLASSES,
+            "bottlenecks": names,
+            "columns": COLUMNS,
+            "samples": rows,
+        })
+        .to_string()
+    }
+
+    /// Whether snapshots come: none has been missing for three intervals at `unix_ms`; else since when [s].
+    ///
+    /// # Errors
+    /// Says what is missing.
+    pub fn health(&self, unix_ms: u64) -> Result<&'static str, String> {
+        let state = self.lock();
+        let Some(last) = state.samples.back() else { return Err("no sample yet".to_owned()) };
+        let age = (unix_ms as f64 - last[0]) / 1e3;
+        if age > 3.0 * state.interval.as_secs_f64() {
+            return Err(format!("no sample for {age:.0} s"));
+        }
+        Ok(if state.last.as_ref().is_some_and(|s| s.spacelink.up) { "ok" } else { "ok, spacelink down" })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// The interval between two snapshots is over.
+    fn add(&mut self, before: &Snapshot, after: &Snapshot, unix_ms: u64) {
+        let time = after.now - before.now;
+        let seconds = time.as_secs_f64();
+        if seconds <= 0.0 {
+            return;
+        }
+        let rate = |count: fn(&Snapshot) -> u64| count(after).saturating_sub(count(before)) as f64 / seconds;
+        let bps = |class: usize, count: fn(&crate::metrics::Traffic) -> u64| {
+            let bytes = |s: &Snapshot| s.traffic.get(class).map_or(0, count);
+            bytes(after).saturating_sub(bytes(before)) as f64 * 8.0 / seconds
+        };
+        self.utilization = utilization(&before.evidence, &after.evidence, time, after.capacity);
+        self.bottleneck = judge(&before.evidence, &after.evidence, time, after.capacity);
+        let index = Bottleneck::ALL.iter().position(|b| *b == self.bottleneck).unwrap_or(0);
+        self.times[index] += seconds;
+        let delay = after.transmit.delay.since(&before.transmit.delay);
+        let packets = rate(|s| s.spacelink.sent_packets);
+        let aqm_drops = rate(|s| s.receive.aqm_drops + s.transmit.aqm_drops);
+        let sample = [
+            unix_ms as f64,
+            self.utilization,
+            after.capacity.map_or(f64::NAN, |rate| rate.as_bps() as f64),
+            rate(|s| s.evidence.sent) * 8.0,
+            (after.evidence.packet_seconds - before.evidence.packet_seconds) / seconds,
+            after.transmit.bytes as f64,
+            after.receive.packets as f64,
+            delay.mean_s().unwrap_or(f64::NAN),
+            delay.quantile_s(0.95).unwrap_or(f64::NAN),
+            aqm_drops,
+            rate(|s| s.receive.overflow_drops + s.transmit.overflow_drops),
+            // A signal that dropped its packet is a drop.
+            (rate(|s| s.marked) - aqm_drops).max(0.0),
+            rate(|s| s.nfqueue.iter().map(|lost| lost.queue_full + lost.buffer_full).sum()),
+            bps(0, |t| t.sent),
+            bps(1, |t| t.sent),
+            bps(2, |t| t.sent),
+            bps(0, |t| t.received),
+            bps(1, |t| t.received),
+            bps(2, |t| t.received),
+            after.connections.open as f64,
+            after.connections.half_open as f64,
+            rate(|s| s.connections.refused),
+            rate(|s| s.connections.bypassed),
+            after.spacelink.round_trip.map_or(f64::NAN, |time| time.as_secs_f64()),
+            if packets > 0.0 { rate(|s| s.spacelink.lost_packets) / packets } else { f64::NAN },
+            f64::from(u8::from(after.spacelink.up)),
+            index as f64,
+        ];
+        if self.samples.len() == self.keep {
+            self.samples.pop_front();
+        }
+        self.samples.push_back(sample);
+    }
+}
