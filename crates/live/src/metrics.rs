@@ -219,6 +219,16 @@ pub struct About {
 /// How long each bottleneck was one [s].
 pub type BottleneckTimes = [f64; Bottleneck::ALL.len()];
 
+/// All families, one after the other.
+struct Page(String);
+
+impl Page {
+    fn family(&mut self, name: &'static str, kind: &str, help: &str, fill: impl FnOnce(&mut Family<'_>)) {
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        fill(&mut Family { out: &mut self.0, name });
+    }
+}
+
 /// A metric family: its lines, in Prometheus' text format.
 struct Family<'a> {
     out: &'a mut String,
@@ -314,12 +324,8 @@ pub fn prometheus(
     bottleneck: Bottleneck,
     times: &BottleneckTimes,
 ) -> String {
-    let mut text = String::with_capacity(16 << 10);
-    let mut family = |name: &'static str, kind: &str, help: &str, fill: &mut dyn FnMut(&mut Family<'_>)| {
-        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
-        fill(&mut Family { out: &mut text, name });
-    };
-    family("bentpipe_build_info", "gauge", "What runs here; always 1.", &mut |f| {
+    let mut page = Page(String::with_capacity(16 << 10));
+    page.family("bentpipe_build_info", "gauge", "What runs here; always 1.", |f| {
         let labels = [
             ("version", env!("CARGO_PKG_VERSION")),
             ("role", about.role.name()),
@@ -330,190 +336,190 @@ pub fn prometheus(
         f.sample(&labels, true);
     });
     let queues = [("receive", &state.receive), ("transmit", &state.transmit)];
-    family("bentpipe_queue_packets", "gauge", "Packets waiting.", &mut |f| {
+    page.family("bentpipe_queue_packets", "gauge", "Packets waiting.", |f| {
         queues.iter().for_each(|(name, q)| f.sample(&[("queue", name)], q.packets));
     });
-    family("bentpipe_queue_bytes", "gauge", "Bytes waiting.", &mut |f| {
+    page.family("bentpipe_queue_bytes", "gauge", "Bytes waiting.", |f| {
         queues.iter().for_each(|(name, q)| f.sample(&[("queue", name)], q.bytes));
     });
-    family(
+    page.family(
         "bentpipe_queue_delay_seconds",
         "histogram",
         "How long packets waited that left a queue.",
-        &mut |f| {
+        |f| {
             queues.iter().for_each(|(name, q)| f.histogram(("queue", name), &q.delay));
         },
     );
-    family(
+    page.family(
         "bentpipe_held_packets",
         "gauge",
         "Packets that the AQM holds back at the mark point.",
-        &mut |f| {
+        |f| {
             f.sample(&[], state.held);
         },
     );
-    family("bentpipe_dropped_packets_total", "counter", "Packets discarded, by where and why.", &mut |f| {
+    page.family("bentpipe_dropped_packets_total", "counter", "Packets discarded, by where and why.", |f| {
         for (place, q) in queues {
             f.sample(&[("place", place), ("reason", "aqm")], q.aqm_drops);
             f.sample(&[("place", place), ("reason", "overflow")], q.overflow_drops);
         }
     });
-    family("bentpipe_judged_packets_total", "counter", "Packets that the AQM was asked about.", &mut |f| {
+    page.family("bentpipe_judged_packets_total", "counter", "Packets that the AQM was asked about.", |f| {
         f.sample(&[], state.judged_packets);
     });
-    family(
+    page.family(
         "bentpipe_judged_bytes_total",
         "counter",
         "Bytes of packets that the AQM was asked about.",
-        &mut |f| {
+        |f| {
             f.sample(&[], state.judged_bytes);
         },
     );
     let help =
         "Packets that the AQM signalled congestion with: by a mark, or by a drop where it could not mark.";
-    family("bentpipe_marked_packets_total", "counter", help, &mut |f| f.sample(&[], state.marked));
+    page.family("bentpipe_marked_packets_total", "counter", help, |f| f.sample(&[], state.marked));
     let help = "Packets lost ahead of the AQM, without its verdict: the kernel's queue or the netlink buffer was full.";
-    family("bentpipe_nfqueue_lost_packets_total", "counter", help, &mut |f| {
+    page.family("bentpipe_nfqueue_lost_packets_total", "counter", help, |f| {
         for lost in &state.nfqueue {
             let queue = lost.queue.to_string();
             f.sample(&[("queue", &queue), ("cause", "queue_full")], lost.queue_full);
             f.sample(&[("queue", &queue), ("cause", "buffer_full")], lost.buffer_full);
         }
     });
-    family(
+    page.family(
         "bentpipe_capacity_bytes_per_second",
         "gauge",
         "Rate of the regulator; +Inf without one.",
-        &mut |f| {
+        |f| {
             f.sample(&[], state.capacity.map_or(f64::INFINITY, |rate| rate.bytes_per_sec()));
         },
     );
-    family(
+    page.family(
         "bentpipe_utilization_ratio",
         "gauge",
         "Share of the capacity used in the last interval.",
-        &mut |f| {
+        |f| {
             f.sample(&[], utilization);
         },
     );
     let help = "Bytes sent beyond what the regulator let go, which it still has to make up for.";
-    family("bentpipe_regulator_debt_bytes", "gauge", help, &mut |f| f.sample(&[], state.debt));
+    page.family("bentpipe_regulator_debt_bytes", "gauge", help, |f| f.sample(&[], state.debt));
     let help = "Payload over the satellite, by kind and direction seen from this end.";
-    family("bentpipe_traffic_bytes_total", "counter", help, &mut |f| {
+    page.family("bentpipe_traffic_bytes_total", "counter", help, |f| {
         for (class, traffic) in CLASSES.iter().zip(&state.traffic) {
             f.sample(&[("class", class), ("direction", "sent")], traffic.sent);
             f.sample(&[("class", class), ("direction", "received")], traffic.received);
         }
     });
     let c = &state.connections;
-    family("bentpipe_connections", "gauge", "Split TCP connections there are.", &mut |f| {
+    page.family("bentpipe_connections", "gauge", "Split TCP connections there are.", |f| {
         f.sample(&[("state", "open")], c.open);
         f.sample(&[("state", "half_open")], c.half_open);
     });
     let help = "TCP connections: split (accepted), of these not reached (refused) or cut off (reset), and not split for a \
                 limit had been reached (bypassed).";
-    family("bentpipe_connections_total", "counter", help, &mut |f| {
+    page.family("bentpipe_connections_total", "counter", help, |f| {
         f.sample(&[("event", "accepted")], c.accepted);
         f.sample(&[("event", "refused")], c.refused);
         f.sample(&[("event", "reset")], c.reset);
         f.sample(&[("event", "bypassed")], c.bypassed);
     });
-    family("bentpipe_pep_buffered_bytes", "gauge", "What the PEP holds.", &mut |f| {
+    page.family("bentpipe_pep_buffered_bytes", "gauge", "What the PEP holds.", |f| {
         f.sample(&[], state.buffered)
     });
     if let Some(limit) = state.buffer_limit {
         let help = "Mean limit that marks leave of a buffer; NaN where none is open.";
-        family("bentpipe_pep_buffer_limit_bytes", "gauge", help, &mut |f| f.sample(&[], limit));
+        page.family("bentpipe_pep_buffer_limit_bytes", "gauge", help, |f| f.sample(&[], limit));
     }
     let s = &state.spacelink;
-    family("bentpipe_spacelink_up", "gauge", "Whether the other end is there.", &mut |f| f.sample(&[], s.up));
-    family("bentpipe_spacelink_connections_total", "counter", "How often it came up.", &mut |f| {
+    page.family("bentpipe_spacelink_up", "gauge", "Whether the other end is there.", |f| f.sample(&[], s.up));
+    page.family("bentpipe_spacelink_connections_total", "counter", "How often it came up.", |f| {
         f.sample(&[], s.connections);
     });
-    family("bentpipe_spacelink_rtt_seconds", "gauge", "Round trip, smoothed; NaN while down.", &mut |f| {
+    page.family("bentpipe_spacelink_rtt_seconds", "gauge", "Round trip, smoothed; NaN while down.", |f| {
         f.sample(&[], s.round_trip.map_or(f64::NAN, |time| time.as_secs_f64()));
     });
-    family("bentpipe_spacelink_sent_packets_total", "counter", "QUIC packets sent.", &mut |f| {
+    page.family("bentpipe_spacelink_sent_packets_total", "counter", "QUIC packets sent.", |f| {
         f.sample(&[], s.sent_packets);
     });
     let help = "QUIC packets found lost; what was in them was sent again.";
-    family("bentpipe_spacelink_lost_packets_total", "counter", help, &mut |f| f.sample(&[], s.lost_packets));
-    family("bentpipe_spacelink_lost_bytes_total", "counter", "Bytes of QUIC packets found lost.", &mut |f| {
+    page.family("bentpipe_spacelink_lost_packets_total", "counter", help, |f| f.sample(&[], s.lost_packets));
+    page.family("bentpipe_spacelink_lost_bytes_total", "counter", "Bytes of QUIC packets found lost.", |f| {
         f.sample(&[], s.lost_bytes);
     });
-    family(
+    page.family(
         "bentpipe_spacelink_bytes_total",
         "counter",
         "Bytes on the wire, UDP and IP headers included.",
-        &mut |f| {
+        |f| {
             f.sample(&[("direction", "sent")], s.sent_bytes);
             f.sample(&[("direction", "received")], s.received_bytes);
         },
     );
-    family(
+    page.family(
         "bentpipe_algorithm_state",
         "gauge",
         "What AQM and scheduler tell of themselves, in their own units.",
-        &mut |f| {
+        |f| {
             for (owner, name, value) in &state.probes {
                 f.sample(&[("owner", owner), ("name", name)], *value);
             }
         },
     );
-    family(
+    page.family(
         "bentpipe_bottleneck",
         "gauge",
         "1 for what limited the throughput in the last interval.",
-        &mut |f| {
+        |f| {
             for b in Bottleneck::ALL {
                 f.sample(&[("limit", b.name())], b == bottleneck);
             }
         },
     );
-    family(
+    page.family(
         "bentpipe_bottleneck_seconds_total",
         "counter",
         "How long each limited the throughput.",
-        &mut |f| {
+        |f| {
             for (b, seconds) in Bottleneck::ALL.iter().zip(times) {
                 f.sample(&[("limit", b.name())], *seconds);
             }
         },
     );
     let help = "Whether the configuration was read without a mistake the last time.";
-    family("bentpipe_config_last_reload_successful", "gauge", help, &mut |f| f.sample(&[], about.reloaded.1));
+    page.family("bentpipe_config_last_reload_successful", "gauge", help, |f| f.sample(&[], about.reloaded.1));
     let help = "When the configuration was read the last time, since 1970.";
-    family("bentpipe_config_last_reload_timestamp_seconds", "gauge", help, &mut |f| {
+    page.family("bentpipe_config_last_reload_timestamp_seconds", "gauge", help, |f| {
         f.sample(&[], about.reloaded.0)
     });
-    process(&mut family);
-    text
+    process(&mut page);
+    page.0
 }
 
 /// What the kernel tells of this process, by the names that all exporters use.
-fn process(family: &mut dyn FnMut(&'static str, &str, &str, &mut dyn FnMut(&mut Family<'_>))) {
+fn process(page: &mut Page) {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     // The name in brackets may have spaces; what follows it is the third field of proc(5).
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let field = |number: usize| fields.get(number - 3).and_then(|text| text.parse::<f64>().ok());
     let of = |name| nix::unistd::sysconf(name).ok().flatten().map(|x| x as f64);
     let tick = of(nix::unistd::SysconfVar::CLK_TCK).unwrap_or(100.0);
-    let page = of(nix::unistd::SysconfVar::PAGE_SIZE).unwrap_or(4096.0);
+    let page_size = of(nix::unistd::SysconfVar::PAGE_SIZE).unwrap_or(4096.0);
     if let (Some(user), Some(system)) = (field(14), field(15)) {
-        family("process_cpu_seconds_total", "counter", "Processor time used.", &mut |f| {
+        page.family("process_cpu_seconds_total", "counter", "Processor time used.", |f| {
             f.sample(&[], (user + system) / tick);
         });
     }
     if let Some(pages) = field(24) {
-        family("process_resident_memory_bytes", "gauge", "Memory in use.", &mut |f| {
-            f.sample(&[], pages * page)
+        page.family("process_resident_memory_bytes", "gauge", "Memory in use.", |f| {
+            f.sample(&[], pages * page_size)
         });
     }
     if let Ok(open) = fs::read_dir("/proc/self/fd") {
         let open = open.count() as u64;
-        family("process_open_fds", "gauge", "Descriptors open.", &mut |f| f.sample(&[], open));
+        page.family("process_open_fds", "gauge", "Descriptors open.", |f| f.sample(&[], open));
     }
     if let Ok((soft, _)) = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE) {
-        family("process_max_fds", "gauge", "Descriptors that may be open.", &mut |f| f.sample(&[], soft));
+        page.family("process_max_fds", "gauge", "Descriptors that may be open.", |f| f.sample(&[], soft));
     }
 }
