@@ -19,7 +19,7 @@ mod regulator;
 
 use std::collections::VecDeque;
 
-use bentpipe_queue::{Discard, DropReason, FlowEvent, FlowId, Packet, Queue};
+use bentpipe_queue::{Aqm, Discard, DropReason, FlowEvent, FlowId, Packet, Queue};
 use bentpipe_units::{Duration, Instant, Rate};
 
 pub use build::build;
@@ -167,6 +167,14 @@ impl Gateway {
     /// regulator makes up for them.
     pub fn charge(&mut self, bytes: u64, now: Instant) {
         self.regulator.charge(bytes, now);
+    }
+
+    /// Another Aqm watches and judges from `now` on, where the one before did.
+    pub fn set_aqm(&mut self, aqm: Box<dyn Aqm>, now: Instant) {
+        match self.watch {
+            Place::Receive => self.receive.set_aqm(aqm, now),
+            Place::Transmit => self.transmit.set_aqm(aqm, now),
+        }
     }
 
     /// When [`Gateway::wake`] wants to be called next.

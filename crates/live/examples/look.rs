@@ -87,7 +87,7 @@ fn a_second(s: &mut Snapshot, second: u64, rng: &mut Rng) {
     s.connections.open = open as u64;
     s.connections.half_open = (open * 0.02) as u64;
     s.connections.accepted += (open * 0.1) as u64;
-    s.connections.refused += u64::from(open > 100.0 && second % 7 == 0);
+    s.connections.refused += u64::from(open > 100.0 && second.is_multiple_of(7));
     s.connections.bypassed += if (340..360).contains(&second) { 3 } else { 0 };
     s.buffered = (open * 60_000.0) as u64;
     s.spacelink.up = up;

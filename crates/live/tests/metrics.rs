@@ -13,11 +13,15 @@ use bentpipe_live::metrics::{About, Histogram, NfqueueLost, Snapshot, Traffic};
 use bentpipe_live::state::{COLUMNS, Shared};
 use bentpipe_units::{Duration, Instant, Rate};
 
+type Labels = Vec<(String, String)>;
+/// Upper bounds and counts.
+type Buckets = Vec<(f64, f64)>;
+
 /// Samples by name and labels, in their order, and the type of each family.
 #[derive(Default)]
 struct Parsed {
     types: BTreeMap<String, String>,
-    samples: Vec<(String, Vec<(String, String)>, f64)>,
+    samples: Vec<(String, Labels, f64)>,
 }
 
 impl Parsed {
@@ -72,7 +76,7 @@ fn parse(text: &str) -> Parsed {
         let end = line.find(['{', ' ']).expect(line);
         let (name, mut rest) = line.split_at(end);
         assert!(is_name(name, true), "{line}");
-        let mut labels: Vec<(String, String)> = Vec::new();
+        let mut labels = Labels::new();
         if let Some(inside) = rest.strip_prefix('{') {
             rest = inside;
             loop {
@@ -143,7 +147,7 @@ fn check_names(parsed: &Parsed) {
 
 fn check_histograms(parsed: &Parsed) {
     for name in parsed.types.iter().filter(|(_, kind)| *kind == "histogram").map(|(name, _)| name) {
-        let mut series: BTreeMap<Vec<(String, String)>, Vec<(f64, f64)>> = BTreeMap::new();
+        let mut series: BTreeMap<Labels, Buckets> = BTreeMap::new();
         for (_, labels, value) in parsed.samples.iter().filter(|s| s.0 == format!("{name}_bucket")) {
             let (le, others): (Vec<_>, Vec<_>) = labels.iter().cloned().partition(|(key, _)| key == "le");
             let bound = if le[0].1 == "+Inf" { f64::INFINITY } else { le[0].1.parse().expect("a number") };

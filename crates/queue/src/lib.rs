@@ -15,6 +15,7 @@ mod params;
 mod queue;
 pub mod registry;
 pub mod sched;
+mod successor;
 mod table;
 
 pub use crate::core::{

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 
+use crate::successor::Successor;
 use crate::{
     Aqm, Cx, Discard, DropReason, Ecn, FlowEvent, FlowId, Limit, MOST_DISCARDS, Marking, Outcome, Packet,
     QueueState, Scheduler, Spot, Verdict,
@@ -293,6 +294,12 @@ impl Queue {
     /// The link that drains it has another capacity from now on.
     pub fn set_capacity(&mut self, capacity: Rate) {
         self.watched.state.capacity = capacity;
+    }
+
+    /// Another Aqm takes over from `now` on. Packets that wait already leave without its verdict, and what the one before has
+    /// learnt is lost; counters go on.
+    pub fn set_aqm(&mut self, aqm: Box<dyn Aqm>, now: Instant) {
+        self.watched.aqm = Box::new(Successor::new(aqm, now));
     }
 
     /// What went through since the run began.

@@ -237,6 +237,47 @@ fn any_aqm_can_be_under_threshold_control() {
     }
 }
 
+/// Each takes over from each other kind in the middle of an overload: nothing is lost to sight, no count falls below zero,
+/// and from then on it signals about as often as one that was there from the beginning.
+#[test]
+fn any_aqm_can_take_over() {
+    let fresh =
+        |pair: Pair| (pair.0.build)(&Values::resolve(pair.0.params, &link(), &|_| None).unwrap()).unwrap();
+    let traffic = Traffic { packets: 3_000, load: 1.5, restless: false, ..TRAFFIC };
+    for before in ["droptail", "sfb", "fred", "codel"] {
+        let before = Pair(AQMS.iter().find(|a| a.name == before).unwrap(), &SCHEDULERS[0]);
+        for after in plain().filter(|pair| pair.1.name == "fifo") {
+            let mut queue = before.queue(Marking::Drop, 400);
+            traffic.drive(&mut queue);
+            let waiting = queue.state().packets;
+            let now = Instant::ZERO + Duration::from_secs(5);
+            queue.set_aqm(fresh(after), now);
+            // Those that waited leave without its verdict.
+            let mut lost = Lost::default();
+            (0..waiting).for_each(|_| assert!(queue.leave(now, &mut lost).is_some()));
+            assert!(lost.0.is_empty(), "{}", after.name());
+            let counters = *queue.counters();
+            let traffic = Traffic { start: now, ..traffic };
+            traffic.drive(&mut queue);
+            let marked = queue.counters().marked - counters.marked;
+            let mut alone = after.queue(Marking::Drop, 400);
+            traffic.drive(&mut alone);
+            let expected = alone.counters().marked;
+            let difference = marked.abs_diff(expected);
+            let name = after.name();
+            assert!(difference <= 20 + expected / 5, "{name} after {}: {marked}, {expected}", before.name());
+        }
+        // … and with packets that wait, which leave between others.
+        for after in plain().filter(|pair| pair.1.name == "fifo") {
+            let mut queue = before.queue(Marking::Drop, 400);
+            traffic.drive(&mut queue);
+            let start = Instant::ZERO + Duration::from_millis(1_200);
+            queue.set_aqm(fresh(after), start);
+            Traffic { start, ..traffic }.drive(&mut queue);
+        }
+    }
+}
+
 #[test]
 fn an_idle_hour_upsets_nothing() {
     for pair in pairs() {

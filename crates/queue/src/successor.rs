@@ -1,0 +1,149 @@
+//! An Aqm that takes another's place while packets wait.
+
+use bentpipe_units::Instant;
+
+use crate::{Aqm, Cx, FlowEvent, FlowId, Packet, Verdict};
+
+/// Keeps from an Aqm what it cannot make sense of: packets that had entered its queue before it came. They leave without
+/// its verdict.
+///
+/// Each packet that it hears leave it has heard enter, then, as [`Aqm::enqueued`] promises: one that counts packets does not
+/// count below zero.
+pub(crate) struct Successor {
+    aqm: Box<dyn Aqm>,
+    since: Instant,
+}
+
+impl Successor {
+    /// `aqm` in the place of another, from `since` on.
+    pub(crate) fn new(aqm: Box<dyn Aqm>, since: Instant) -> Self {
+        Self { aqm, since }
+    }
+
+    /// Whether a packet is its own. One that enters at the very moment may have been there already, so it is not.
+    fn is_its(&self, pkt: &Packet) -> bool {
+        pkt.arrival > self.since
+    }
+}
+
+impl Aqm for Successor {
+    fn arrive(&mut self, pkt: &Packet, cx: &mut Cx<'_>) -> Verdict {
+        self.aqm.arrive(pkt, cx)
+    }
+
+    fn admit(&mut self, pkt: &Packet, cx: &mut Cx<'_>) {
+        self.aqm.admit(pkt, cx);
+    }
+
+    fn enqueued(&mut self, pkt: &Packet, cx: &mut Cx<'_>) {
+        if self.is_its(pkt) {
+            self.aqm.enqueued(pkt, cx);
+        }
+    }
+
+    fn depart(&mut self, pkt: &Packet, cx: &mut Cx<'_>) -> Verdict {
+        if self.is_its(pkt) { self.aqm.depart(pkt, cx) } else { Verdict::Pass }
+    }
+
+    fn overflowed(&mut self, pkt: &Packet, cx: &mut Cx<'_>) {
+        if self.is_its(pkt) {
+            self.aqm.overflowed(pkt, cx);
+        }
+    }
+
+    fn flow(&mut self, flow: FlowId, event: FlowEvent, cx: &mut Cx<'_>) {
+        self.aqm.flow(flow, event, cx);
+    }
+
+    fn wake_at(&self) -> Option<Instant> {
+        self.aqm.wake_at()
+    }
+
+    fn wake(&mut self, cx: &mut Cx<'_>) {
+        self.aqm.wake(cx);
+    }
+
+    fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
+        self.aqm.probe(out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicI64, Ordering};
+
+    use bentpipe_units::{Duration, Rate};
+
+    use super::*;
+    use crate::aqm::droptail::DropTail;
+    use crate::sched::fifo::Fifo;
+    use crate::{Discard, DropReason, Limit, Marking, Queue, Setup};
+
+    /// Counts what it hears is in the queue, and discards what leaves.
+    struct Counts(Arc<AtomicI64>);
+
+    impl Counts {
+        fn add(&self, packets: i64) {
+            let now = self.0.fetch_add(packets, Ordering::Relaxed) + packets;
+            assert!(now >= 0, "more left than came");
+        }
+    }
+
+    impl Aqm for Counts {
+        fn arrive(&mut self, _pkt: &Packet, _cx: &mut Cx<'_>) -> Verdict {
+            Verdict::Pass
+        }
+
+        fn enqueued(&mut self, _pkt: &Packet, _cx: &mut Cx<'_>) {
+            self.add(1);
+        }
+
+        fn depart(&mut self, _pkt: &Packet, _cx: &mut Cx<'_>) -> Verdict {
+            self.add(-1);
+            Verdict::Drop
+        }
+
+        fn overflowed(&mut self, _pkt: &Packet, _cx: &mut Cx<'_>) {
+            self.add(-1);
+        }
+    }
+
+    #[derive(Default)]
+    struct Lost(u32);
+
+    impl Discard for Lost {
+        fn dropped(&mut self, _pkt: Packet, _reason: DropReason) {
+            self.0 += 1;
+        }
+    }
+
+    /// Three packets, another Aqm, and one at that moment, two later, and one that finds the queue full: four leave as they
+    /// are, two do not.
+    #[test]
+    fn it_hears_of_its_own_packets_alone() {
+        let setup = Setup {
+            marking: Marking::Drop,
+            limit: Limit { packets: 6, ..Limit::NONE },
+            capacity: Rate::from_bps(1_000_000),
+            seed: 1,
+            name: String::new(),
+        };
+        let mut queue = Queue::new(Box::<Fifo>::default(), Box::new(DropTail), &setup);
+        let (counted, mut lost) = (Arc::<AtomicI64>::default(), Lost::default());
+        let at = |ms| Instant::ZERO + Duration::from_millis(ms);
+        let here = || counted.load(Ordering::Relaxed);
+        for (ms, expected) in [(1, 0), (2, 0), (5, 0), (5, 0), (6, 1), (7, 2), (8, 2)] {
+            queue.enter(Packet::new(1000, 1, 0), at(ms), &mut lost);
+            if ms == 5 && queue.state().packets == 3 {
+                queue.set_aqm(Box::new(Counts(counted.clone())), at(5));
+            }
+            assert_eq!(here(), expected, "{ms}");
+        }
+        assert_eq!(lost.0, 1);
+        (0..4).for_each(|_| assert!(queue.leave(at(9), &mut lost).is_some()));
+        assert_eq!((lost.0, here()), (1, 2));
+        assert!(queue.leave(at(9), &mut lost).is_none());
+        assert_eq!((lost.0, here(), queue.check()), (3, 0, Ok(())));
+    }
+}
