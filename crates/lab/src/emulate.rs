@@ -3,6 +3,9 @@
 //! One thread with one loop: it takes what the devices have, lets happen what is due, gives the devices what has arrived,
 //! and waits for the next. Packets are taken with the time of the turn of the loop, and given when the loop comes to it:
 //! so the delay of a segment is right but for the time of one turn, which is measured (`late`).
+//!
+//! Before the scenario's time zero the links are there already, fresh and with a time of their own; what they hold at time
+//! zero arrives as it would have.
 
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,7 +16,7 @@ use nix::poll::{PollFd, PollFlags, ppoll};
 use serde_json::{Value, json};
 
 use crate::links::{CAUSES, Counts, Links, Passed};
-use crate::plan::{Plan, Side};
+use crate::plan::Plan;
 use crate::sys::{self, Clock, Devices, Stop};
 
 /// Packets taken from a device in one turn.
@@ -96,9 +99,10 @@ pub fn run(plan: &Plan, out: &mut dyn Write) -> Result<(), Box<dyn std::error::E
     let mut stop = Stop::new()?;
     let mut devices = devices(plan)?;
     let is_hurried = sys::hurry(PRIORITY);
-    let clock = Clock::new(plan.origin.unwrap_or_else(sys::monotonic));
-    let cpu = sys::cpu_time();
     let begun = sys::monotonic();
+    let clock = Clock::new(plan.origin.unwrap_or(begun));
+    let mut prelude = Prelude { links: Links::new(plan)?, clock: Clock::new(begun) };
+    let cpu = sys::cpu_time();
     writeln!(out, "{}", json!({ "ready": true, "realtime": is_hurried }))?;
     out.flush()?;
 
@@ -106,23 +110,35 @@ pub fn run(plan: &Plan, out: &mut dyn Write) -> Result<(), Box<dyn std::error::E
     let mut passed: Vec<Passed> = Vec::new();
     let mut readable = vec![true; devices.len()];
     loop {
-        let now = clock.now();
-        links.advance(now, &mut passed);
-        for (device, readable) in devices.iter_mut().zip(&mut readable) {
-            if *readable {
-                *readable = device.take(&mut links, now, &mut passed)?;
+        let is_early = clock.is_early();
+        if is_early || !prelude.links.is_empty() {
+            let now = prelude.clock.now();
+            prelude.links.advance(now, &mut passed);
+            if is_early {
+                take(&mut devices, &mut readable, &mut prelude.links, now, &mut passed)?;
+            }
+            for Passed { segment, end, packet, .. } in passed.drain(..) {
+                devices[2 * segment as usize + usize::from(end)].give(&packet);
             }
         }
-        for Passed { segment, end, due, packet } in passed.drain(..) {
-            // The devices of a segment stand together, its first end first.
-            devices[2 * segment as usize + usize::from(end)].give(&packet);
-            late.note(clock.now() - due);
-            links.give_back(packet);
+        if !is_early {
+            let now = clock.now();
+            links.advance(now, &mut passed);
+            take(&mut devices, &mut readable, &mut links, now, &mut passed)?;
+            for Passed { segment, end, due, packet } in passed.drain(..) {
+                // The devices of a segment stand together, its first end first.
+                devices[2 * segment as usize + usize::from(end)].give(&packet);
+                late.note(clock.now() - due);
+                links.give_back(packet);
+            }
         }
         if readable.contains(&true) {
             continue;
         }
-        let wait = links.due().map(|due| clock.until(due));
+        let before = prelude.links.due().filter(|_| is_early || !prelude.links.is_empty());
+        let before = before.map(|due| prelude.clock.until(due));
+        let due = if is_early { Some(Instant::ZERO) } else { links.due() };
+        let wait = due.map(|due| clock.until(due)).into_iter().chain(before).min();
         if wait.is_some_and(|wait| wait <= SOON) {
             continue;
         }
@@ -161,6 +177,28 @@ pub fn run(plan: &Plan, out: &mut dyn Write) -> Result<(), Box<dyn std::error::E
     });
     writeln!(out, "{}", json!({ "statistics": statistics }))?;
     out.flush()?;
+    Ok(())
+}
+
+/// The links before the scenario's time zero.
+struct Prelude {
+    links: Links,
+    clock: Clock,
+}
+
+/// Takes what packets there are, up to a batch from each device that may have some.
+fn take(
+    devices: &mut [Device],
+    readable: &mut [bool],
+    links: &mut Links,
+    now: Instant,
+    out: &mut Vec<Passed>,
+) -> io::Result<()> {
+    for (device, readable) in devices.iter_mut().zip(readable) {
+        if *readable {
+            *readable = device.take(links, now, out)?;
+        }
+    }
     Ok(())
 }
 
@@ -259,13 +297,4 @@ fn link(name: &str, forward: bool, counts: &Counts) -> Value {
         "reordered": counts.reordered,
         "delay_mean_s": Some(counts.delay_mean()).filter(|mean| mean.is_finite()),
     })
-}
-
-/// The namespace of one side.
-#[must_use]
-pub fn home(plan: &Plan, side: Side) -> Option<&std::path::Path> {
-    match side {
-        Side::Servers => plan.netns.servers.as_deref(),
-        Side::Clients => plan.netns.clients.as_deref(),
-    }
 }

@@ -8,11 +8,19 @@
 //! `bentpipe-lab` has a command for each part, and one [`plan`] for all of them. The links are the scenario's, by the
 //! simulator's own models ([`links`]); only their time is real ([`emulate`]).
 
+pub mod content;
+pub mod datagrams;
 pub mod emulate;
+pub mod flows;
+pub mod http;
 pub mod links;
+pub mod load;
 pub mod packet;
 pub mod plan;
+pub mod reactor;
+pub mod serve;
 pub mod sys;
+pub mod users;
 
 use std::io::{self, Write};
 

@@ -4,16 +4,21 @@ use std::io;
 use std::process::ExitCode;
 
 use bentpipe_lab::plan::Plan;
-use bentpipe_lab::{emulate, plan::PlanError};
+use bentpipe_lab::plan::PlanError;
+use bentpipe_lab::{content, emulate, load, serve};
 
 const HELP: &str = "\
 bentpipe-lab: what a live run of a scenario has around the gateway
 
   bentpipe-lab emulate PLAN.json   play the links, between TUN devices in their namespaces
+  bentpipe-lab serve PLAN.json     play the servers
+  bentpipe-lab load PLAN.json      play the clients, and write what becomes of their flows
+  bentpipe-lab object FILE BYTES   write an object that `load` knows, for nginx to serve
   bentpipe-lab check PLAN.json     read a plan, and say what is wrong with it
 
-A plan is described in the documentation of the crate. All but `check` print a line of JSON when they are ready, and one
-with statistics at the end. They end at SIGTERM, at SIGINT, or when standard input is a pipe and closes.
+A plan is described in the documentation of the crate. The first three print a line of JSON when they are ready, and
+one with statistics at the end. They end at SIGTERM, at SIGINT, or when standard input is a pipe and closes; `load` ends by
+itself, too.
 ";
 
 fn main() -> ExitCode {
@@ -33,6 +38,9 @@ fn command(words: &[&str]) -> Result<(), Box<dyn std::error::Error>> {
     let mut out = io::stdout().lock();
     match words {
         ["emulate", path] => emulate::run(&Plan::load(path)?, &mut out),
+        ["serve", path] => serve::run(&Plan::load(path)?, &mut out),
+        ["load", path] => load::run(&Plan::load(path)?, &mut out),
+        ["object", path, bytes] => object(path, bytes),
         ["check", path] => Ok(bentpipe_lab::check(&Plan::load(path)?, &mut out)?),
         ["-h" | "--help" | "help"] => Ok(io::Write::write_all(&mut out, HELP.as_bytes())?),
         _ => {
@@ -41,4 +49,13 @@ fn command(words: &[&str]) -> Result<(), Box<dyn std::error::Error>> {
             Err(PlanError(format!("found {found}; allowed: a command and its plan\n\n{HELP}")).into())
         }
     }
+}
+
+fn object(path: &str, bytes: &str) -> Result<(), Box<dyn std::error::Error>> {
+    let Ok(bytes) = bytes.parse() else {
+        return Err(PlanError(format!("found \"{bytes}\"; allowed: a number of bytes")).into());
+    };
+    let fault = |e: io::Error| format!("{path}: {e}");
+    let mut file = std::fs::File::create(path).map_err(fault)?;
+    Ok(content::write(bytes, &mut file).map_err(fault)?)
 }

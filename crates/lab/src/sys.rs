@@ -36,10 +36,16 @@ impl Clock {
         Self { origin }
     }
 
-    /// The time; zero where the origin is yet to come.
+    /// The time; zero where that is yet to come.
     #[must_use]
     pub fn now(self) -> Instant {
         Instant::from_nanos(monotonic().saturating_sub(self.origin))
+    }
+
+    /// Whether time zero is yet to come.
+    #[must_use]
+    pub fn is_early(self) -> bool {
+        monotonic() < self.origin
     }
 
     /// How long to wait until `at`.

@@ -1,0 +1,84 @@
+//! What is in the objects that users fetch: bytes that tell their place, so that any that are lost, changed, repeated or out
+//! of order are found.
+
+use std::io::{self, Write};
+
+use crate::packet::mix;
+
+const WORD: u64 = 8;
+
+/// The byte at a place.
+#[must_use]
+pub fn byte(at: u64) -> u8 {
+    mix(at / WORD).to_le_bytes()[(at % WORD) as usize]
+}
+
+/// Fills a buffer with what is from `at` on.
+pub fn fill(mut at: u64, buffer: &mut [u8]) {
+    let lead = ((WORD - at % WORD) % WORD).min(buffer.len() as u64) as usize;
+    let (first, rest) = buffer.split_at_mut(lead);
+    for place in first {
+        *place = byte(at);
+        at += 1;
+    }
+    for chunk in rest.chunks_mut(WORD as usize) {
+        let word = mix(at / WORD).to_le_bytes();
+        chunk.copy_from_slice(&word[..chunk.len()]);
+        at += WORD;
+    }
+}
+
+/// Whether a buffer holds what is from `at` on.
+#[must_use]
+pub fn is_intact(mut at: u64, buffer: &[u8]) -> bool {
+    let lead = ((WORD - at % WORD) % WORD).min(buffer.len() as u64) as usize;
+    let (first, rest) = buffer.split_at(lead);
+    let starts = (at..).zip(first).all(|(at, found)| *found == byte(at));
+    at += lead as u64;
+    starts
+        && rest.chunks(WORD as usize).zip(at / WORD..).all(|(chunk, word)| {
+            // As good as always a whole word.
+            chunk == &mix(word).to_le_bytes()[..chunk.len()]
+        })
+}
+
+/// Writes the first `bytes` of it.
+///
+/// # Errors
+/// Where `out` cannot be written.
+pub fn write(bytes: u64, out: &mut dyn Write) -> io::Result<()> {
+    let mut buffer = vec![0; 1 << 16];
+    let mut at = 0;
+    while at < bytes {
+        let part = (bytes - at).min(buffer.len() as u64) as usize;
+        fill(at, &mut buffer[..part]);
+        out.write_all(&buffer[..part])?;
+        at += part as u64;
+    }
+    out.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_part_is_known_and_any_change_is_found() {
+        for (at, len) in [(0, 100), (1, 20), (7, 1), (8, 9), (13, 0), (100_003, 77)] {
+            let mut part = vec![0; len];
+            fill(at, &mut part);
+            assert!(part.iter().zip(at..).all(|(found, at)| *found == byte(at)));
+            assert!(is_intact(at, &part));
+            for i in 0..len {
+                part[i] ^= 1;
+                assert!(!is_intact(at, &part), "{at} {i}");
+                part[i] ^= 1;
+            }
+        }
+        let mut whole = Vec::new();
+        write(200_000, &mut whole).unwrap();
+        assert!(whole.len() == 200_000 && is_intact(0, &whole));
+        // A piece that is missing, of whatever length.
+        assert!((1..5000).all(|gap| !is_intact(1000, &whole[1000 + gap..1100 + gap])));
+    }
+}

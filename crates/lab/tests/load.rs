@@ -1,0 +1,304 @@
+//! Clients and servers with real sockets, over an emulated link.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bentpipe_lab::content;
+use common::{Lab, Space, address, now, plan, scenario, two};
+use serde_json::{Value, json};
+
+/// A plan for this traffic over a link with this delay, played for so long; and where its flows go.
+fn play(spaces: &[Space; 2], traffic: &str, entries: Value, seconds: f64, extras: Value) -> (Value, PathBuf) {
+    let mut plan = plan(spaces, "", extras);
+    let link = "[link.satellite]\nbetween = [\"server\", \"client\"]\ndelay = \"20 ms\"";
+    plan["scenario"]["text"] = json!(scenario(link, traffic));
+    plan["traffic"] = entries;
+    plan["until_s"] = json!(seconds);
+    let out = std::env::temp_dir().join(format!("bentpipe-lab-flows-{}-{}.jsonl", std::process::id(), now()));
+    plan["out"] = json!(out);
+    (plan, out)
+}
+
+/// Plays it: the flows that `load` wrote, and those of `serve` if any, with the last lines of both.
+fn run(spaces: &[Space; 2], plan: &mut Value, out: &PathBuf) -> (Vec<Flow>, Vec<Flow>, Value, Value) {
+    let emulator = Lab::start("emulate", plan);
+    address(spaces);
+    plan["origin_ns"] = json!(now() + 300_000_000);
+    let server = Lab::start("serve", plan);
+    let clients = Lab::start("load", plan);
+    let mut load = clients.line();
+    while load.get("summary").is_none() {
+        load = clients.line();
+    }
+    let serve = server.end();
+    emulator.end();
+    (flows(out), flows(&out.with_extension("serve.jsonl")), load["summary"].clone(), serve["summary"].clone())
+}
+
+type Flow = BTreeMap<String, Value>;
+
+fn flows(path: &PathBuf) -> Vec<Flow> {
+    let Ok(text) = std::fs::read_to_string(path) else { return Vec::new() };
+    std::fs::remove_file(path).unwrap();
+    let mut lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let columns = lines.next().unwrap()["columns"].as_array().unwrap().clone();
+    lines
+        .map(|row| {
+            let cells = row.as_array().unwrap().clone();
+            columns.iter().map(|name| name.as_str().unwrap().to_owned()).zip(cells).collect()
+        })
+        .collect()
+}
+
+fn number(flow: &Flow, column: &str) -> f64 {
+    flow[column].as_f64().unwrap_or_else(|| panic!("{column} of {flow:?}"))
+}
+
+const PAGES: &str = r#"
+[traffic.web]
+kind = "pages"
+from = "server"
+to = "client"
+sessions = 20
+object_size = { uniform = ["20 KB", "60 KB"] }
+objects_per_page = 3
+think_time = "100 ms"
+ramp = { sessions = 20, over = "500 ms" }
+"#;
+
+/// Sessions fetch pages over a link that loses, doubles and delays packets, by IPv4 and IPv6: every byte is what it should be,
+/// none comes sooner than two round trips allow, and the session asks for its next page after its time to think.
+#[test]
+fn pages_come_whole_over_a_link_that_does_not_keep_order() {
+    let Some(spaces) = two() else { return };
+    for (family, per) in [(4, "page"), (6, "object")] {
+        let traffic = format!("{PAGES}connection_per = \"{per}\"\n");
+        let extras =
+            json!({ "loss": 0.01, "duplicate": 0.02, "reorder": { "probability": 0.02, "by_s": 0.01 } });
+        let (mut plan, out) = play(&spaces, &traffic, json!({ "web": { "family": family } }), 4.0, extras);
+        let (flows, _, load, serve) = run(&spaces, &mut plan, &out);
+        assert!(flows.len() > 100, "{}", flows.len());
+        let done: Vec<_> = flows.iter().filter(|flow| flow["completed"] == json!(true)).collect();
+        assert!(flows.len() - done.len() <= 60, "{load}");
+        for flow in &flows {
+            assert!(flow["intact"] != json!(false) && flow["failed"] == json!(false), "{flow:?}");
+        }
+        let objects = if per == "page" { 3.0 } else { 1.0 };
+        for flow in &done {
+            let bytes = number(flow, "delivered");
+            assert!((20e3 * objects..=60e3 * objects).contains(&bytes), "{bytes}");
+            // Handshake and request; each object that follows is asked for when the last has come.
+            assert!(number(flow, "completion_time") >= 0.04 * (1.0 + objects), "{flow:?}");
+            assert!(number(flow, "connected") >= 0.04 && number(flow, "first_byte") >= 0.08);
+        }
+        // A user's next page comes after the last, and not at once.
+        let mut own: Vec<_> = done.iter().filter(|flow| flow["session"] == json!(7)).collect();
+        own.sort_by(|a, b| number(a, "opened").total_cmp(&number(b, "opened")));
+        let at_once = if per == "page" { 1 } else { 3 };
+        for pair in own.chunks(at_once).collect::<Vec<_>>().windows(2) {
+            let done = pair[0].iter().map(|flow| number(flow, "closed")).fold(0.0, f64::max);
+            let think = number(pair[1][0], "opened") - done;
+            assert!((0.0999..0.15).contains(&think), "{think}");
+        }
+        let sum: f64 = flows.iter().map(|flow| number(flow, "delivered")).sum();
+        assert_eq!(load["traffic"]["web"]["delivered_bytes"].as_f64(), Some(sum));
+        assert_eq!(load["traffic"]["web"]["corrupt"], json!(0));
+        assert!(serve["connections"]["accepted"].as_u64().unwrap() as usize >= done.len());
+    }
+}
+
+/// Two endless transfers, one of which is away from 1.5 to 2.5 s and another that lives 1 s at a time; one of 300 KB; files
+/// of 50 KB every 200 ms; and one to the server, of which the server tells.
+#[test]
+fn transfers_come_and_go_as_the_scenario_says() {
+    let Some(spaces) = two() else { return };
+    let traffic = |name: &str, kind: &str, from: &str, to: &str, rest: &str| {
+        format!("[traffic.{name}]\nkind = \"{kind}\"\nfrom = \"{from}\"\nto = \"{to}\"\n{rest}\n")
+    };
+    let away = "rate_cap = \"4 Mbps\"\naway = [[\"1500 ms\", \"2500 ms\"]]";
+    let text = [
+        traffic("away", "bulk", "server", "client", away),
+        traffic("lives", "bulk", "server", "client", "lifetime = \"1 s\"\nrate_cap = \"4 Mbps\""),
+        traffic("once", "bulk", "server", "client", "bytes = \"300 KB\"\nstart = \"500 ms\""),
+        traffic("files", "files", "server", "client", "sources = 1\ninterval = \"200 ms\"\nsize = \"50 KB\""),
+        traffic("up", "bulk", "client", "server", "bytes = \"300 KB\""),
+        traffic("upload", "bulk", "client", "server", ""),
+    ]
+    .concat();
+    let names = ["away", "lives", "once", "files", "up", "upload"];
+    let entries: Value = names.map(|name| (name.to_owned(), json!({}))).into_iter().collect();
+    let (mut plan, out) = play(&spaces, &text, entries, 4.0, json!({}));
+    let (flows, theirs, load, _) = run(&spaces, &mut plan, &out);
+    let of = |name: &str| -> Vec<&Flow> {
+        flows.iter().chain(&theirs).filter(|flow| flow["traffic"] == json!(name)).collect()
+    };
+    assert!(flows.iter().chain(&theirs).all(|flow| flow["failed"] == json!(false)), "{load}");
+    assert!(flows.iter().chain(&theirs).all(|flow| flow["intact"] == json!(true)), "{flows:?} {theirs:?}");
+
+    let close = |found: &Value, expected: f64| (found.as_f64().unwrap() - expected).abs() < 0.05;
+    let away = of("away");
+    assert_eq!(away.len(), 2);
+    assert!(close(&away[0]["closed"], 1.5) && close(&away[1]["opened"], 2.5), "{away:?}");
+    assert!(away[1]["closed"].is_null());
+    // 4 Mbit/s on the wire for 1.46 s, but for the first round trips.
+    let bytes = number(away[0], "delivered");
+    assert!((450e3..720e3).contains(&bytes), "{bytes}");
+
+    let lives = of("lives");
+    assert_eq!(lives.len(), 4);
+    for (i, life) in (0..).zip(&lives) {
+        assert!(close(&life["opened"], f64::from(i)), "{life:?}");
+    }
+    let once = of("once");
+    assert_eq!((once.len(), number(once[0], "delivered")), (1, 300e3));
+    assert!(close(&once[0]["opened"], 0.5) && once[0]["completed"] == json!(true));
+
+    let files = of("files");
+    // At 0.2, 0.4 … 3.8 s; one that would begin at the end may not.
+    assert!((19..=20).contains(&files.len()), "{}", files.len());
+    for (i, file) in (1..).zip(&files) {
+        assert!(close(&file["opened"], f64::from(i) * 0.2), "{file:?}");
+        assert_eq!(number(file, "delivered"), 50e3);
+    }
+
+    let up = of("up");
+    assert!(!up.is_empty(), "{theirs:?} {load}");
+    assert_eq!((up.len(), number(up[0], "delivered")), (1, 300e3));
+    assert!(up[0]["completed"] == json!(true));
+    assert_eq!(load["traffic"]["up"]["completed"], json!(1));
+    let upload = of("upload");
+    assert!(upload.len() == 1 && number(upload[0], "delivered") > 1e6, "{upload:?}");
+}
+
+/// Datagrams to clients and to servers over a link that loses a tenth of them; as many of them as there are, at their rate,
+/// with their delay. 400 datagrams each: five standard errors of those lost are 30.
+#[test]
+fn datagrams_are_counted_with_their_delay_and_loss() {
+    let Some(spaces) = two() else { return };
+    let traffic = |name: &str, from: &str, to: &str| {
+        let rate = "rate = \"160 kbps\"\npacket = \"200 B\"";
+        format!("[traffic.{name}]\nkind = \"cbr\"\nfrom = \"{from}\"\nto = \"{to}\"\n{rate}\nflows = 2\n")
+    };
+    for family in [4, 6] {
+        let text = [traffic("down", "server", "client"), traffic("up", "client", "server")].concat();
+        let entries = json!({ "down": { "family": family }, "up": { "family": family } });
+        let (mut plan, out) = play(&spaces, &text, entries, 2.2, json!({ "loss": 0.1 }));
+        let (down, up, load, serve) = run(&spaces, &mut plan, &out);
+        assert_eq!((down.len(), up.len()), (2, 2), "{load} {serve}");
+        let mut lost = 0.0;
+        for flow in down.iter().chain(&up) {
+            // One each 10 ms; IPv6 has 20 bytes more of header.
+            let (packets, bytes) = (number(flow, "packets"), if family == 4 { 172.0 } else { 152.0 });
+            assert!((170.0..=221.0).contains(&packets), "{packets}");
+            assert_eq!(number(flow, "delivered"), packets * bytes);
+            assert!((0.02..0.03).contains(&number(flow, "delay")), "{flow:?}");
+            assert!(number(flow, "jitter") < 0.01, "{flow:?}");
+            lost += number(flow, "lost");
+        }
+        let sent = load["datagrams"]["sent"].as_f64().unwrap() + serve["datagrams"]["sent"].as_f64().unwrap();
+        assert!((lost - 0.1 * sent).abs() < 48.0, "{lost} of {sent}");
+    }
+}
+
+/// A talk over TCP: packets of 172 bytes of payload each 20 ms arrive as they are written, both ways.
+#[test]
+fn packets_may_go_over_connections() {
+    let Some(spaces) = two() else { return };
+    let traffic = |name: &str, from: &str, to: &str| {
+        let rate = "rate = \"80 kbps\"\npacket = \"200 B\"\ntransport = \"default\"";
+        format!("[traffic.{name}]\nkind = \"cbr\"\nfrom = \"{from}\"\nto = \"{to}\"\n{rate}\nflows = 1\n")
+    };
+    let transport = "[transport.default]\nprotocol = \"tcp\"\n";
+    let text = [transport.to_owned(), traffic("down", "server", "client"), traffic("up", "client", "server")]
+        .concat();
+    let (mut plan, out) = play(&spaces, &text, json!({ "down": {}, "up": {} }), 2.0, json!({}));
+    let (down, up, load, _) = run(&spaces, &mut plan, &out);
+    assert_eq!((down.len(), up.len()), (1, 1), "{load}");
+    for flow in down.iter().chain(&up) {
+        // 100 packets, of which those before the handshake come at once.
+        let bytes = number(flow, "delivered");
+        assert!((93.0 * 172.0..=100.0 * 172.0).contains(&bytes), "{bytes}");
+        assert_eq!(flow["intact"], json!(true));
+    }
+}
+
+/// Nobody listens: each page fails at once, and the user waits a second before the next.
+#[test]
+fn what_fails_is_told_and_not_tried_without_pause() {
+    let Some(spaces) = two() else { return };
+    let entry = json!({ "web": { "by": "nginx", "port": 81 } });
+    let (mut plan, out) = play(&spaces, &format!("{PAGES}connection_per = \"page\""), entry, 3.0, json!({}));
+    let (flows, _, load, _) = run(&spaces, &mut plan, &out);
+    assert!((40..=60).contains(&flows.len()), "{}", flows.len());
+    assert!(
+        flows
+            .iter()
+            .all(|flow| flow["failed"] == json!(true) && flow["error"] == json!("connection refused"))
+    );
+    assert_eq!(load["errors"]["connection refused"].as_u64(), Some(flows.len() as u64));
+}
+
+/// By hand: a client that closes its half gets all that it has asked for; requests that come together are answered one after
+/// the other; an upload that ends is answered; and what is no request is not.
+#[test]
+fn the_server_answers_as_it_says() {
+    let Some(spaces) = two() else { return };
+    let (mut plan, _) = play(&spaces, PAGES, json!({ "web": { "port": 8001 } }), 9.0, json!({}));
+    plan.as_object_mut().unwrap().remove("out");
+    let server = Lab::start("serve", &plan);
+    let ask = |request: &'static str, half: bool| {
+        spaces[0].run(move || {
+            let mut stream = TcpStream::connect("127.0.0.1:8001").unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+            stream.write_all(request.as_bytes()).unwrap();
+            if half {
+                stream.shutdown(Shutdown::Write).unwrap();
+            }
+            let mut answer = Vec::new();
+            stream.read_to_end(&mut answer).map(|_| answer)
+        })
+    };
+    let get = "GET /0 HTTP/1.1\r\nRange: bytes=0-2999999\r\n\r\n";
+    let answer = ask(get, true).unwrap();
+    let begin = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
+    assert_eq!(answer.len() - begin, 3_000_000);
+    assert!(content::is_intact(0, &answer[begin..]));
+
+    let two = "GET /0 HTTP/1.1\r\nRange: bytes=0-9\r\n\r\nGET /0 HTTP/1.1\r\nRange: bytes=0-4\r\nConnection: close\r\n\r\n";
+    let answer = ask(two, false).unwrap();
+    let text = String::from_utf8_lossy(&answer).into_owned();
+    assert!(text.contains("Content-Length: 10\r\n") && text.contains("Content-Length: 5\r\n"), "{text}");
+    assert!(answer.ends_with(&(0..5).map(content::byte).collect::<Vec<_>>()));
+
+    assert!(ask("POST /0 HTTP/1.1\r\n\r\nabc", true).unwrap().starts_with(b"HTTP/1.1 206"));
+    assert!(
+        ask("POST /0 HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc", false).unwrap().starts_with(b"HTTP/1.1 206")
+    );
+    for bad in ["SSH-2.0\r\n\r\n", "PUT /0 HTTP/1.1\r\n\r\n"] {
+        assert!(ask(bad, false).is_ok_and(|answer| answer.is_empty()) || ask(bad, false).is_err());
+    }
+    let summary = server.end();
+    assert_eq!(summary["summary"]["connections"]["open"], json!(0));
+    assert_eq!(summary["summary"]["traffic"]["web"]["delivered_bytes"], json!(6));
+}
+
+/// Four thousand sessions at once, each with its connection, for some seconds.
+#[test]
+fn four_thousand_sessions_hold() {
+    let Some(spaces) = two() else { return };
+    let text = "[traffic.web]\nkind = \"pages\"\nfrom = \"server\"\nto = \"client\"\nsessions = 4000\n\
+                object_size = \"100 KB\"\nrate_cap = \"100 kbps\"\nramp = { sessions = 4000, over = \"1 s\" }\n";
+    let (mut plan, out) = play(&spaces, text, json!({ "web": {} }), 4.0, json!({}));
+    let (flows, _, load, serve) = run(&spaces, &mut plan, &out);
+    assert_eq!(flows.len(), 4000, "{load}");
+    assert!(flows.iter().all(|flow| flow["failed"] == json!(false)), "{load}");
+    assert_eq!(serve["connections"]["most"], json!(4000));
+    // Each at 100 kbit/s, from its start on.
+    let goodput = load["traffic"]["web"]["delivered_bytes"].as_f64().unwrap() * 8.0 / 3.4 / 4000.0;
+    assert!((80e3..130e3).contains(&goodput), "{goodput}");
+}
