@@ -1,6 +1,7 @@
 """The paper byun2007: its settings as printed, its rules by hand, and a short run with every figure."""
 
 import csv
+import io
 import json
 import math
 import shutil
@@ -9,6 +10,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from rich.console import Console
 
 from bentpipe.errors import ResultError, UsageError
 from bentpipe.metrics import Recorded
@@ -16,7 +18,7 @@ from bentpipe.model import solve
 from bentpipe.plan import load, under
 from bentpipe.reproduction import Reproduction, load_paper, papers, reproduce
 from bentpipe.reproduction.figures import figure
-from bentpipe.reproduction.judged import RELATION, TABLE
+from bentpipe.reproduction.judged import CLAIM, RELATION, TABLE
 from bentpipe.reproduction.laws import formula_from, marks_to_window
 from bentpipe.reproduction.measures import Seen, measure_from
 from bentpipe.reproduction.page import markdown
@@ -32,6 +34,7 @@ from bentpipe.reproduction.rules import (
 )
 from bentpipe.reproduction.runs import plan
 from bentpipe.reproduction.table import Table
+from bentpipe.reproduction.terminal import show
 
 TENTH = Ratio("tenth", 0.10)
 FOLDER = papers()["byun2007"]
@@ -290,6 +293,21 @@ def test_the_models_figures_are_judged_by_the_claims_about_them(short: Reproduct
         worst = NOT_REPRODUCED if any(each.verdict == NOT_REPRODUCED for each in claims) else REPRODUCED
         for number in numbers:
             assert found[f"figure-{chapter}.{number}"].verdict == worst
+
+
+def test_the_terminal_has_figures_that_are_answered_alike_in_one_row(short: Reproduction) -> None:
+    out = io.StringIO()
+    show(short, Console(file=out, width=160, highlight=False))
+    text = out.getvalue()
+    for where in ("4.2 to 4.11", "4.12 to 4.14", "5.1 to 5.10", "6.2 to 6.32", "6.33 to 6.39"):
+        assert text.count(f" Figures {where} ") == 1, where
+    for item in short.judged.items:
+        if item.kind == CLAIM:
+            assert f" {item.name} " in text
+    assert "Table 4.1, read otherwise" in text
+    assert "Table 5.2, chapter-5-lifetime" in text
+    counts = short.judged.counts(CLAIM)
+    assert f"Claims: {counts[REPRODUCED]} reproduced" in text
 
 
 def test_a_figure_of_models_needs_its_simulations_and_its_solutions() -> None:

@@ -41,6 +41,8 @@ def show(made: "Reproduction", out: Console) -> None:
         alike = _alike([(each, found[each.name]) for each in paper.shown])
         drawn = {picture.name for picture in paper.pictures}
         out.print(grid(heads, [_figures(some, drawn) for some in alike]))
+    elif paper.pictures:
+        out.print(f"In the report: {', '.join(each.name for each in paper.pictures)}.", markup=False)
     labels = ("Printed numbers", "Rows to each other", "Claims", "Figures")
     for label, (kind, items) in zip(labels, kinds.items(), strict=True):
         if items:
