@@ -17,8 +17,9 @@ from bentpipe import _core, files
 from bentpipe.errors import UsageError
 from bentpipe.experiment import checked_jobs
 from bentpipe.reproduction.judged import Judged
-from bentpipe.reproduction.paper import Paper, load_paper, papers
+from bentpipe.reproduction.paper import Paper
 from bentpipe.reproduction.part import called, part
+from bentpipe.reproduction.reading import load_paper, papers
 from bentpipe.reproduction.runs import Cell, Library, Teller, plan, simulate
 from bentpipe.reproduction.said import discussion
 from bentpipe.reproduction.tuned import Search, Tuned, searches, with_winners

@@ -13,7 +13,8 @@ from typing import Any
 from bentpipe.errors import ResultError
 from bentpipe.reproduction import VERDICTS as KEPT
 from bentpipe.reproduction.judged import CLAIM, FIGURE, PICTURE, RELATION, TABLE
-from bentpipe.reproduction.paper import Paper, load_paper, papers
+from bentpipe.reproduction.paper import Paper
+from bentpipe.reproduction.reading import load_paper, papers
 from bentpipe.reproduction.report import QUICK
 from bentpipe.reproduction.rules import VERDICTS
 from bentpipe.wording import brief, clock, number
