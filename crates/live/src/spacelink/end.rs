@@ -42,6 +42,8 @@ struct Link {
     heard: Instant,
     heard_datagrams: u64,
     asked: u64,
+    /// Whether an answer is overdue.
+    silent: bool,
 }
 
 /// A stream that is open.
@@ -115,8 +117,9 @@ pub struct Spacelink {
     /// Lost bytes that have not gone again, as far as is known, and how many were known to be lost.
     owed: u64,
     lost_seen: u64,
-    /// What [`Spacelink::charge`] subtracted so far.
+    /// What [`Spacelink::charge`] subtracted so far, and when it last did.
     charged: u64,
+    charged_at: Instant,
     /// Streams of which a credit has to be told, for how many bytes, and when; those to be repeated, and when.
     credits: Vec<StreamKey>,
     credit_bytes: u64,
@@ -195,6 +198,7 @@ impl Spacelink {
             owed: 0,
             lost_seen: 0,
             charged: 0,
+            charged_at: now,
             credits: Vec::new(),
             credit_bytes: 0,
             credit_at: None,
@@ -415,7 +419,7 @@ impl Spacelink {
             return Err(NotSent::Length);
         }
         // In an outage it would be lost anyway, and only kept in mind.
-        if self.silent(at) {
+        if self.links[at].silent {
             self.stats.silenced_ip += 1;
             return Err(NotSent::Silent);
         }
@@ -462,6 +466,9 @@ impl Spacelink {
             Some(DatagramEvent::NewConnection(incoming)) => self.incoming(now, incoming, answer),
         }
         self.pump(now);
+        if let Some(at) = self.active().filter(|&at| self.links[at].silent) {
+            self.look(now, at);
+        }
     }
 
     /// Somebody wants to connect.
@@ -516,6 +523,7 @@ impl Spacelink {
             heard: now,
             heard_datagrams: 0,
             asked: 0,
+            silent: false,
         });
     }
 
@@ -574,12 +582,18 @@ impl Spacelink {
     /// To be asked whenever something was sent or received, also with nothing counted: what was lost is charged as soon as it
     /// is known, so that the regulator waits while it goes again, and not after. What was counted and did not go is
     /// subtracted from later charges, so that over time exactly the wire's bytes count.
+    ///
+    /// In an outage the link carries nothing, and all that it would have carried is charged: the regulator lets nothing go, and
+    /// what comes waits in the transmit queue, where it is seen.
     pub fn charge(&mut self, counted: u64) -> u64 {
         self.owed += self.lost_since();
         self.charged += counted;
         let beyond = (self.stats.sent_bytes + self.owed).saturating_sub(self.charged);
         self.charged += beyond;
-        beyond
+        let since = std::mem::replace(&mut self.charged_at, self.now);
+        let silent = self.active().is_some_and(|at| self.links[at].silent);
+        let idle = if silent { self.shaper.carries(self.now.saturating_duration_since(since)) } else { 0 };
+        beyond + idle
     }
 
     /// Whether packets wait for the link's rate. What is charged makes the regulator wait as well; this is for those who look.
@@ -667,7 +681,7 @@ impl Spacelink {
         stats.up = self.current.is_some();
         if let Some(at) = self.active() {
             stats.round_trip = self.links[at].conn.rtt();
-            stats.silent = self.silent(at);
+            stats.silent = self.links[at].silent;
         }
         for link in &self.links {
             let quic = link.conn.stats().path;
@@ -1156,22 +1170,19 @@ impl Spacelink {
         let asked = asks(&quic.frame_tx);
         if quic.udp_rx.datagrams != link.heard_datagrams {
             (link.heard, link.heard_datagrams, link.asked) = (now, quic.udp_rx.datagrams, asked);
-        } else if asked != link.asked && now.saturating_duration_since(link.heard) >= patience {
-            link.conn.ping();
+            link.silent = false;
+        } else if asked != link.asked {
+            let silence = now.saturating_duration_since(link.heard);
+            link.silent = silence >= patience + SILENCE;
+            if silence >= patience {
+                link.conn.ping();
+            }
         }
     }
 
     /// How long an answer may take.
     fn patience(&self, at: usize) -> Duration {
         self.links[at].conn.rtt() * 5 / 4 + 2 * CREDIT_DELAY
-    }
-
-    /// Whether an answer is overdue by more than a second.
-    fn silent(&self, at: usize) -> bool {
-        let link = &self.links[at];
-        let silence = self.now.saturating_duration_since(link.heard);
-        silence > self.patience(at) + self.ask_again + Duration::from_secs(1)
-            && asks(&link.conn.stats().frame_tx) != link.asked
     }
 }
 

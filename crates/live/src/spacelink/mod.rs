@@ -67,6 +67,8 @@ const HALF_OPEN_RETRY: usize = 2;
 const HALF_OPEN_MOST: usize = 8;
 /// How long the connecting end waits before it comes again: at first, and at most.
 const AGAIN: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(2)];
+/// An answer that is overdue for so long, and by as much as is usual, means an outage.
+const SILENCE: Duration = Duration::from_millis(300);
 /// Streams that a peer may open before its key is proved.
 const STREAMS_UNPROVED: u32 = 16;
 /// Answers to strangers that wait for being sent.
@@ -283,7 +285,7 @@ pub struct Transmit {
 pub struct Stats {
     /// Whether the peer is there.
     pub up: bool,
-    /// Whether an answer is overdue by more than a second: an outage of the link.
+    /// Whether an answer is overdue: an outage of the link.
     pub silent: bool,
     /// Round trip, smoothed; zero while down.
     pub round_trip: Duration,

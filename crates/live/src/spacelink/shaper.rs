@@ -43,6 +43,11 @@ impl Shaper {
         self.free_at.and_then(|at| at.checked_sub(BURST)).map(|at| at + Duration::from_nanos(1))
     }
 
+    /// How many bytes the link carries in `time`; none where its rate is not known.
+    pub fn carries(&self, time: Duration) -> u64 {
+        self.rate.map_or(0, |rate| (u128::from(rate.as_bps()) * time.as_nanos() / 8_000_000_000) as u64)
+    }
+
     /// `bytes` have gone.
     pub fn sent(&mut self, now: Instant, bytes: u64) {
         let Some(rate) = self.rate else { return };

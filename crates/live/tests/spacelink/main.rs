@@ -166,14 +166,19 @@ fn random_loss_costs_only_what_goes_again() {
         for way in &mut download.net.ways {
             way.lose = lose;
         }
+        download.run(s(8.0));
+        let before = download.net.hosts[GATEWAY].link.stats().written_bytes;
         download.run(s(33.0));
         let way = &download.net.ways[GATEWAY];
         let sent = download.net.hosts[GATEWAY].link.stats();
         let share = way.lost as f64 / sent.sent_datagrams as f64;
-        let goodput = download.net.hosts[TERMINAL].goodput(80, 320);
-        // In order: at the end of the time some bytes wait for others, and at its beginning as well.
-        let (least, most) = (0.985 * (1.0 - share) * ceiling(rate), 1.015 * (1.0 - share) * ceiling(rate));
-        assert!((least..most).contains(&goodput), "{lose}: {goodput} not in {least}..{most}");
+        // New bytes go as fast as the rate allows, less what goes again …
+        let goodput = (sent.written_bytes - before) as f64 * 8.0 / 25.0;
+        let ceiling = (1.0 - share) * ceiling(rate);
+        assert!((0.995 * ceiling..1.005 * ceiling).contains(&goodput), "{lose}: {goodput} of {ceiling}");
+        // … and arrive, in order, at most three round trips later.
+        let late = sent.written_bytes - download.net.hosts[TERMINAL].read;
+        assert!(late as f64 * 8.0 < 20e6 * 3.5 * 0.6, "{lose}: {late} bytes late");
         // Never more than the rate, what was lost included; and what was sent twice was lost once.
         assert!(sent.sent_bytes * 8 <= 20_000_000 * 33, "{lose}");
         assert!(
@@ -218,8 +223,10 @@ fn after_an_outage_of_half_a_minute_the_link_is_full_within_a_round_trip() {
         let goodput = host.goodput(at, at + 1);
         assert!(goodput > 0.985 * ceiling(rate), "{goodput} in tenth {at}");
     }
-    // What was lost went again at the link's rate.
+    // What was lost went again at the link's rate, and was no more than two round trips' worth: then nothing was let go.
     assert_eq!(download.net.ways[GATEWAY].overflown, 0);
+    let lost = download.net.hosts[GATEWAY].link.stats().lost_bytes;
+    assert!((2_500_000..4_000_000).contains(&lost), "{lost}");
 }
 
 #[test]

@@ -368,7 +368,6 @@ impl Source {
                     net.hosts[self.end].link.finish(self.stream);
                 }
                 if taken > 0 {
-                    net.flush();
                     self.owe(net, taken as u64 + self.counts);
                     continue;
                 }
@@ -382,6 +381,7 @@ impl Source {
 
     /// `counts` bytes were let go, and what the link used besides has to be waited for as well.
     fn owe(&mut self, net: &mut Net, counts: u64) {
+        net.flush();
         let bytes = counts + net.hosts[self.end].link.charge(counts);
         if bytes > 0 {
             self.next =
