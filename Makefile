@@ -103,15 +103,17 @@ bench: ## measure the speed of each algorithm and of the simulator
 	cargo bench --locked --quiet -p bentpipe-live
 
 # libFuzzer with the compiler that is installed: what `cargo fuzz` does, without a nightly one.
+FUZZ ?= operations
 FUZZ_SECONDS ?= 60
 FUZZ_SEED ?= 1
-fuzz: ## look for operations that break an algorithm, for FUZZ_SECONDS (60) from FUZZ_SEED (1)
+fuzz: ## look for what breaks an algorithm (FUZZ=operations) or the live gateway's parsers (FUZZ=wire), for FUZZ_SECONDS (60) from FUZZ_SEED (1)
 	@command -v c++ >/dev/null || { $(call debian,g++,libFuzzer is written in C++); }
-	mkdir -p target/fuzz/corpus
+	mkdir -p target/fuzz/corpus/$(FUZZ)
 	cd fuzz && CARGO_TARGET_DIR=../target/fuzz RUSTFLAGS="--cfg fuzzing -Cpasses=sancov-module -Ccodegen-units=1 \
 	  $(addprefix -Cllvm-args=-sanitizer-coverage-,level=4 inline-8bit-counters pc-table trace-compares)" \
-	  cargo run --locked --quiet --release --target "$$(rustc -vV | sed -n 's/host: //p')" -- \
-	  ../target/fuzz/corpus -artifact_prefix=../target/fuzz/ -max_len=4096 -seed=$(FUZZ_SEED) -max_total_time=$(FUZZ_SECONDS)
+	  cargo run --locked --quiet --release --target "$$(rustc -vV | sed -n 's/host: //p')" \
+	  --bin $(FUZZ) $(if $(filter-out operations,$(FUZZ)),--features live) -- ../target/fuzz/corpus/$(FUZZ) \
+	  -artifact_prefix=../target/fuzz/ -max_len=4096 -seed=$(FUZZ_SEED) -max_total_time=$(FUZZ_SECONDS)
 
 fmt: $(VENV)/.dev ## format all code
 	cargo fmt --all
