@@ -86,7 +86,7 @@ fn packet(before: &[u8]) -> Result<(), String> {
         let segment = &update[header..];
         let sum =
             residue(&update[addresses]) + residue(segment) + u64::from(wire::TCP) + segment.len() as u64;
-        must(sum % 65_535 == 0, "an update's TCP checksum is wrong")?;
+        must(sum.is_multiple_of(65_535), "an update's TCP checksum is wrong")?;
     } else {
         must(update.is_empty(), "what is no update is not empty")?;
     }
