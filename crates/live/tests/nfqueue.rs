@@ -312,3 +312,55 @@ fn segments_are_single_and_their_checksums_whole() {
         }
     }
 }
+
+/// Processor time of the calling thread.
+fn worked() -> Duration {
+    let time = nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID).expect("a clock");
+    Duration::new(time.tv_sec() as u64, time.tv_nsec() as u32)
+}
+
+#[test]
+fn a_queue_keeps_up() {
+    let Some((a, b)) = common::pair() else { return };
+    tap(&b, 0, "-p tcp");
+    let stop = Arc::new(AtomicBool::new(false));
+    let (opened, open) = std::sync::mpsc::channel();
+    let stopped = Arc::clone(&stop);
+    let judging = b.spawn(move || {
+        let mut queue = Queue::open(0, &Settings::default()).expect("a queue");
+        opened.send(()).expect("a test that waits");
+        // Once as they are, once all of them changed.
+        let mut changing = false;
+        let mut costs = Vec::new();
+        for _ in 0..2 {
+            let (mut packets, before) = (0, worked());
+            while packets < 20_000 && !stopped.load(Ordering::Relaxed) {
+                if readable(&queue, 20) {
+                    packets += queue
+                        .receive(&mut |_, packet| {
+                            let info = wire::parse(packet).expect("an IP packet");
+                            match (changing, info.tcp) {
+                                (true, Some(tcp)) if wire::set_window(packet, tcp.window) => Verdict::Changed,
+                                _ => Verdict::Accept,
+                            }
+                        })
+                        .expect("packets");
+                    queue.flush().expect("verdicts");
+                }
+            }
+            costs.push(((worked() - before) / packets.max(1) as u32, packets));
+            changing = true;
+        }
+        judge(&mut queue, &stopped, &mut |_, _| Verdict::Accept);
+        (costs, queue.lost().expect("counters"))
+    });
+    open.recv().expect("a queue");
+    transfer(&a, &b, B[0], 80_000_000, |_| ());
+    stop.store(true, Ordering::Relaxed);
+    let (costs, lost) = judging.join().expect("no panic");
+    for ((cost, packets), what) in costs.into_iter().zip(["passed", "changed"]) {
+        println!("{packets} packets {what}: {cost:?} of this thread's processor time each");
+        assert!(packets >= 20_000, "{what}");
+    }
+    assert_eq!(lost, Lost::default());
+}
