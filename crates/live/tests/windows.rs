@@ -40,7 +40,7 @@ fn packet(out: bool, flags: u8, seq: u32, ack: u32, window: u16, options: &[u8])
     let mut bytes = vec![0x45, 0, 0, 40 + options.len() as u8, 0, 0, 0x40, 0, 64, 6, 0, 0];
     bytes.extend([&src[..4], &dst[..4], &src[4..], &dst[4..]].concat());
     bytes.extend([seq.to_be_bytes(), ack.to_be_bytes()].concat());
-    bytes.extend([5 + options.len() as u8 / 4 << 4, flags]);
+    bytes.extend([(5 + options.len() as u8 / 4) << 4, flags]);
     bytes.extend(window.to_be_bytes());
     bytes.extend([0; 4]);
     bytes.extend(options);
@@ -291,7 +291,10 @@ fn marked(namespace: &common::Namespace, room: u64, delay: Duration) -> Marked {
                     }
                 })
                 .expect("packets");
-            while let Some((due, id)) = held.pop_front_if(|(due, _)| *due <= time) {
+            while let Some(&(due, id)) = held.front()
+                && due <= time
+            {
+                held.pop_front();
                 inward.accept(id);
                 let (old, new) = (delays.load(Ordering::Relaxed), (delay + (time - due)).as_nanos() as u64);
                 delays.store((old * 31 + new) / 32, Ordering::Relaxed);
