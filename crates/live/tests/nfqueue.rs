@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bentpipe_live::nfqueue::{Lost, Queue, Settings, Verdict};
 use bentpipe_live::wire;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::PollFlags;
 use nix::sys::socket::{setsockopt, sockopt};
 
 const A: [&str; 2] = ["10.1.0.1", "[fd01::1]"];
@@ -29,8 +29,7 @@ fn tap(namespace: &common::Namespace, number: u16, what: &str) {
 
 /// Waits until there is something to read; false after this many milliseconds.
 fn readable(what: &impl AsFd, milliseconds: u16) -> bool {
-    let mut polled = [PollFd::new(what.as_fd(), PollFlags::POLLIN)];
-    poll(&mut polled, PollTimeout::from(milliseconds)).is_ok_and(|ready| ready > 0)
+    common::ready(what, PollFlags::POLLIN, milliseconds)
 }
 
 /// Judges packets until told to stop, and 20 ms after the last.

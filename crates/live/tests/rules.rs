@@ -5,7 +5,7 @@ mod common;
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
@@ -16,7 +16,8 @@ use bentpipe_live::offload::{self, Feature};
 use bentpipe_live::rules::{Rules, Setup, Side, remove};
 use bentpipe_live::wire::{self, flag};
 use common::Namespace;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::errno::Errno;
+use nix::poll::PollFlags;
 use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, SockaddrStorage, bind, connect, listen, setsockopt, socket,
     sockopt,
@@ -124,8 +125,7 @@ fn connection(namespace: &Namespace, to: &str) -> TcpStream {
 
 /// The connection that comes to a listener within two seconds.
 fn accepted(listener: &TcpListener) -> Option<TcpStream> {
-    let mut polled = [PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
-    if poll(&mut polled, PollTimeout::from(2000u16)).expect("to wait") == 0 {
+    if !common::ready(listener, PollFlags::POLLIN, 2000) {
         return None;
     }
     let stream = listener.accept().expect("a connection").0;
@@ -395,10 +395,7 @@ fn judge(namespace: &Namespace, number: u16, stop: &Arc<AtomicBool>) -> std::thr
         opened.send(()).expect("a test that waits");
         let mut seen = Seen::default();
         loop {
-            let mut polled = [PollFd::new(queue.as_fd(), PollFlags::POLLIN)];
-            if poll(&mut polled, PollTimeout::from(20u16)).expect("to wait") == 0
-                && stop.load(Ordering::Relaxed)
-            {
+            if !common::ready(&queue, PollFlags::POLLIN, 20) && stop.load(Ordering::Relaxed) {
                 assert_eq!((queue.lost().expect("counters"), queue.refused()), (Lost::default(), 0));
                 return seen;
             }
@@ -503,12 +500,16 @@ fn servers_see_clients_and_their_packets_are_judged() {
             s.command(&format!("{command} -A {refuse}"));
             let refused = g.run(move || {
                 let fd = transparent(family(to.ip()));
-                setsockopt(&fd, sockopt::SendTimeout, &nix::sys::time::TimeVal::new(3, 0)).expect("a limit");
                 bind(fd.as_raw_fd(), &SockaddrStorage::from(SocketAddr::new(from.ip(), 0)))
                     .expect("a client's address");
-                connect(fd.as_raw_fd(), &SockaddrStorage::from(SocketAddr::new(to.ip(), 81)))
+                let stream = TcpStream::from(fd);
+                stream.set_nonblocking(true).expect("an option");
+                let begun = connect(stream.as_raw_fd(), &SockaddrStorage::from(SocketAddr::new(to.ip(), 81)));
+                assert_eq!(begun, Err(Errno::EINPROGRESS));
+                assert!(common::ready(&stream, PollFlags::POLLOUT, 3000), "no answer");
+                stream.take_error().expect("an answer").and_then(|error| error.raw_os_error())
             });
-            assert_eq!(refused, Err(nix::errno::Errno::ECONNREFUSED));
+            assert_eq!(refused, Some(libc::ECONNREFUSED));
             s.command(&format!("{command} -D {refuse}"));
 
             // What is not this host's goes on to the users, with an MSS that fits their way.

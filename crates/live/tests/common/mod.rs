@@ -7,13 +7,24 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::process::{Command, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::{CloneFlags, setns, unshare};
+
+/// Waits until something is ready; false after this many milliseconds.
+pub fn ready(what: &impl AsFd, how: PollFlags, milliseconds: u16) -> bool {
+    loop {
+        match poll(&mut [PollFd::new(what.as_fd(), how)], PollTimeout::from(milliseconds)) {
+            Err(Errno::EINTR) => {}
+            other => return other.expect("to wait") > 0,
+        }
+    }
+}
 
 /// A network namespace.
 #[derive(Debug)]
