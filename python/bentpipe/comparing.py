@@ -13,7 +13,6 @@ import polars as pl
 from bentpipe.errors import UsageError
 from bentpipe.metrics import METRICS, Metric, named_metric
 from bentpipe.statistics import LEVEL, Summary, difference, holm, paired, summarise
-from bentpipe.store import LIVE
 
 if TYPE_CHECKING:
     from bentpipe.result import Result
@@ -217,12 +216,7 @@ def _compare(a: Side, b: Side, metric: Metric) -> Comparison:
 
 
 def _same_traffic(a: Side, b: Side) -> bool:
-    """Return whether the same seed gives both settings the same traffic to carry.
-
-    A live run's seed draws the same sizes and times, but what its users do hangs on everything else, too.
-    """
-    if LIVE in {a.result.engine, b.result.engine}:
-        return False
+    """Return whether the same seed gives both settings the same traffic to carry, live or simulated."""
     if a.result is b.result:
         return True
     ours, theirs = (

@@ -20,7 +20,7 @@ from bentpipe.realtime.privileges import why_not
 from bentpipe.realtime.processes import Programs, programs
 from bentpipe.realtime.session import Session, versions
 from bentpipe.result import Result
-from bentpipe.store import LIVE, Store
+from bentpipe.store import LIVE, Store, pairs
 
 __all__ = ["carried_out", "live", "planned"]
 
@@ -29,21 +29,22 @@ def live(
     scenario: Scenario | str | Path,
     settings: Sequence[str] | str | None = None,
     *,
+    runs: int = 1,
     seed: int | None = None,
     out: str | Path | None = None,
     keep: str | Path | None = None,
 ) -> Result:
     """Run a scenario live under several settings, one after the other, in real time, and return the result.
 
-    The arguments are those of `compare`; there is one run of each setting. `keep` is a folder for
-    configurations and logs of what runs. Needs root (docs/live.md).
+    The arguments are those of `compare`, but that there is one run of each setting by default. `keep` is a
+    folder for configurations and logs of what runs. Needs root (docs/live.md).
 
     Raises what `compare` does, `UsageError` also where the scenario cannot be live, a program is missing or
     the system does not allow it, and `LiveError` if a run fails.
     """
     loaded = scenario if isinstance(scenario, Scenario) else planning.load(scenario)
     names = settings.split(",") if isinstance(settings, str) else settings
-    plan, chain = planned(loaded, names, seed)
+    plan, chain = planned(loaded, names, runs, seed)
     reason = why_not()
     if reason is not None:
         raise UsageError(reason)
@@ -63,10 +64,12 @@ def live(
         raise
 
 
-def planned(scenario: Scenario, settings: Sequence[str] | None, seed: int | None) -> tuple[Plan, Chain]:
+def planned(
+    scenario: Scenario, settings: Sequence[str] | None, runs: int, seed: int | None
+) -> tuple[Plan, Chain]:
     """Return what is to be run, and the chain of it; without `settings`, the scenario's own."""
     names = list(scenario.settings if settings is None else settings) or None
-    plan = planning.make_plan(scenario, settings=names, runs=1, seed=seed)
+    plan = planning.make_plan(scenario, settings=names, runs=runs, seed=seed)
     return plan, check(plan)
 
 
@@ -83,16 +86,15 @@ def carried_out(
     total = plan.total
     watcher.begin(total, 0)
     with _terminated():
-        for done, setting in enumerate(plan.settings):
+        for done, (setting, seed) in enumerate(pairs(plan)):
 
             def progress(share: float, done: int = done) -> None:
                 watcher.progress((done + share) / total)
 
-            seed = plan.seeds[0]
             start = time.perf_counter()
             session = Session(setting, chain, seed, found)
             try:
-                run = session.run(progress, None if keep is None else keep / setting.slug)
+                run = session.run(progress, None if keep is None else keep / setting.slug / str(seed))
             except LiveError:
                 store.discard()
                 raise

@@ -184,24 +184,40 @@ def written(folder: Path, *, complete: bool = True) -> Path:
     return path
 
 
-def flow(**given: object) -> dict[str, object]:
-    return {
-        "flow": 0,
-        "session": 0,
-        "traffic": "web",
-        "opened": 3.0,
-        "closed": 5.0,
-        "completed": True,
-        "finite": True,
-        "bytes": 50_000,
-        "measured": 50_000,
-    } | given
+FLOWS = [
+    # 50 000 B in 2 s: 200 kbit/s; in 4 s: 100 kbit/s; one that goes on.
+    [1, 4, "web", 1.0, 3.0, True, False, 50_000, 2.0, 200e3, None, 0, None, None, 0.1, True],
+    [0, 3, "web", -1.0, 3.0, True, False, 40_000, 4.0, 100e3, None, 0, None, None, 0.1, True],
+    [2, 5, "web", 5.0, None, False, False, 100, None, None, None, 0, None, None, 0.1, None],
+]
+COLUMNS = [
+    "flow",
+    "session",
+    "traffic",
+    "opened",
+    "closed",
+    "completed",
+    "failed",
+    "bytes",
+    "completion_time",
+    "goodput",
+    "drops",
+    "packets",
+    "delay",
+    "jitter",
+    "connected",
+    "intact",
+]
+
+
+def loaded(folder: Path) -> pl.DataFrame:
+    path = folder / "flows.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in ({"columns": COLUMNS}, *FLOWS)))
+    return read_flows(path)
 
 
 def test_a_record_has_the_columns_and_types_of_a_simulation(tmp_path: Path, result: bp.Result) -> None:
-    flows = tmp_path / "flows.jsonl"
-    flows.write_text(json.dumps(flow()) + "\n")
-    found = read_record(written(tmp_path), read_flows(flows, 2, 8), 2, 6)
+    found = read_record(written(tmp_path), loaded(tmp_path), 2, 6)
     for name in ("drops", "flows", "drop_runs"):
         table: pl.DataFrame = getattr(found, name)
         assert table.schema == result.one(name, result.settings[0], result.seeds[0]).schema, name
@@ -214,22 +230,10 @@ def test_a_record_has_the_columns_and_types_of_a_simulation(tmp_path: Path, resu
 
 
 def test_metrics_of_a_record_are_those_worked_out_by_hand(tmp_path: Path) -> None:
-    flows = tmp_path / "flows.jsonl"
-    flows.write_text(
-        "".join(
-            json.dumps(each) + "\n"
-            for each in (
-                flow(flow=0, opened=3.0, closed=5.0),  # 50 000 B in 2 s: 200 kbit/s
-                flow(flow=1, opened=1.0, closed=5.0),  # … in 4 s: 100 kbit/s
-                flow(flow=2, opened=0.5, closed=1.5),  # before measuring began
-                flow(flow=3, opened=7.0, closed=None, completed=False, bytes=100, measured=100),
-            )
-        )
-    )
     scenario = bp.load("live-smoke")
     plan = make_plan(scenario, settings=None)
     into = store.Store.create(tmp_path / "result", plan, engine=store.LIVE, versions={"kernel": "6.1"})
-    run = read_record(written(tmp_path), read_flows(flows, 2, 8), 2, 6)
+    run = read_record(written(tmp_path), loaded(tmp_path), 2, 6)
     into.add(plan.settings[0], 1, run)
     into.note(plan.settings[0], 1, 8.0, 0.1, run.live)
     made = bp.Result(tmp_path / "result", unfinished=True)
@@ -258,9 +262,7 @@ def live_result(folder: Path, lost: int = 0) -> bp.Result:
     into = store.Store.create(
         folder / "live", plan, engine=store.LIVE, versions={"kernel": "6.1", "cpus": "2"}
     )
-    flows = folder / "flows.jsonl"
-    flows.write_text(json.dumps(flow()) + "\n")
-    run = read_record(written(folder), read_flows(flows, 2, 8), 2, 6)
+    run = read_record(written(folder), loaded(folder), 2, 6)
     into.add(plan.settings[0], 1, run)
     into.note(plan.settings[0], 1, 8.0, 0.1, {"nfqueue": {"user_dropped": lost, "queue_dropped": 0}})
     made = bp.Result(folder / "live", unfinished=True)
@@ -281,11 +283,11 @@ def test_a_run_that_lost_packets_unseen_is_not_valid(tmp_path: Path) -> None:
     assert "of real time after" in page
 
 
-def test_live_and_simulated_runs_are_compared_by_engine_and_not_in_pairs(tmp_path: Path) -> None:
+def test_live_and_simulated_runs_are_compared_by_engine(tmp_path: Path) -> None:
     simulated = bp.run(bp.load("live-smoke"), out=tmp_path / "simulated")
     found = between(simulated, live_result(tmp_path), chosen(["utilization"]))
     assert [(each.a, each.b) for each in found] == [("simulator: red", "live: red")]
-    assert found[0].pairing == "independent"
+    assert found[0].pairing == "paired by seed"
     assert found[0].mean_b == pytest.approx(3)
 
 

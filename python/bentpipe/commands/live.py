@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from bentpipe.commands.options import Failed, Interrupted, load_scenario, scenario_options
+from bentpipe.commands.options import Failed, Interrupted, check_counts, load_scenario, scenario_options
 from bentpipe.errors import LiveError, UsageError
 
 
@@ -22,7 +22,10 @@ from bentpipe.errors import LiveError, UsageError
     help="Setting to run; may be repeated. Default: those that the scenario compares.",
 )
 @click.option("--warmup", metavar="TIME", help="Time that is discarded before measuring (run.warmup).")
-@click.option("--seed", type=int, metavar="N", help="Seed of sizes and times; default: the scenario's.")
+@click.option(
+    "--runs", type=int, default=1, show_default=True, metavar="N", help="Runs per setting, one after another."
+)
+@click.option("--seed", type=int, metavar="N", help="Seed of the first run; the next ones count on.")
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
@@ -49,6 +52,7 @@ def live(
     duration: str | None,
     settings: tuple[str, ...],
     warmup: str | None,
+    runs: int,
     seed: int | None,
     out: Path | None,
     keep: Path | None,
@@ -78,11 +82,12 @@ def live(
     from bentpipe.store import LIVE, REPORT, Store, default_folder
     from bentpipe.warmup import warnings as unsettled
 
+    check_counts(runs, None, force=force, resume=False, out=out)
     if warmup is not None:
         overrides = (*overrides, f"run.warmup={warmup}")
     loaded = load_scenario(scenario, overrides, duration)
     names = [each.strip() for setting in settings for each in setting.split(",")]
-    plan, chain = planned(loaded, names or None, seed)
+    plan, chain = planned(loaded, names or None, runs, seed)
     command = privileges.own_system(sys.argv[1:])
     if isinstance(command, str):
         raise UsageError(command)

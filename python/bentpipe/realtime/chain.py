@@ -25,6 +25,8 @@ _STREAMS = ("pages", "bulk")
 """Traffic over TCP that the load generator knows; packets go over UDP, whatever their pattern."""
 _KERNEL = {"reno": "reno", "newreno": "reno", "cubic": "cubic", "cubic-linux": "cubic"}
 """What the kernel calls congestion controls that have other names here."""
+_LONGEST_FILE = 64 << 20
+"""What is written to disk for nginx to serve, at most [bytes]."""
 _PORT = 8000
 """Of the first traffic; the next ones count on."""
 
@@ -40,6 +42,8 @@ class Listener:
     """The kernel's name of the senders' congestion control; empty for datagrams."""
     rate_cap: int | None
     """Of a connection [bit/s]."""
+    largest: int | None
+    """The longest object that nginx serves [bytes]; None where the load generator's own server does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +97,6 @@ class Chain:
 
 def check(plan: Plan) -> Chain:
     """Return the chain that all settings of a plan share; `UsageError` names what cannot be live."""
-    if len(plan.seeds) != 1:
-        raise UsageError(f"{plan.scenario.name}: a live run has one seed, found {len(plan.seeds)}")
     if plan.trace:
         raise UsageError(f"{plan.scenario.name}: flows of a live run cannot be traced")
     chains = [_of_setting(each) for each in plan.settings]
@@ -199,7 +201,19 @@ def _listener(
         _PORT + at,
         _KERNEL.get(algorithm, algorithm),
         what.get("rate_cap"),
+        _largest(what["object_size"]) if kind == "pages" else None,
     )
+
+
+def _largest(law: Mapping[str, Any]) -> int | None:
+    """Return the greatest length that a law draws [bytes]; None where there is none, or no file so long."""
+    if "fixed" in law:
+        found = law["fixed"]
+    elif "uniform" in law:
+        found = law["uniform"]["high"]
+    else:
+        return None
+    return int(found) if found <= _LONGEST_FILE else None
 
 
 def _addresses(network: int, first: int, count: int) -> tuple[tuple[str, str], ...]:

@@ -119,54 +119,21 @@ def _counters(
     return found
 
 
-def read_flows(path: Path, begin: float, end: float) -> pl.DataFrame:
-    """Read what the load generator wrote down, for a measurement from `begin` to `end` [s]."""
+def read_flows(path: Path) -> pl.DataFrame:
+    """Read what the load generator wrote down: the rows of a simulation, with more columns."""
+    names: list[str] = []
     rows = []
     for line in _lines(path):
-        row = _flow(line, begin, end)
-        if row is not None:
-            rows.append(row)
-    rows.sort(key=lambda row: row["flow"])
-    return pl.DataFrame(rows, schema=_FLOWS, orient="row")
+        if isinstance(line, dict):
+            names = line["columns"]
+        else:
+            row = dict(zip(names, line, strict=True))
+            rows.append([row[name] for name in _FLOWS])
+    return pl.DataFrame(rows, schema=_FLOWS, orient="row").sort("flow")
 
 
-def _flow(line: Mapping[str, Any], begin: float, end: float) -> dict[str, Any] | None:
-    """Return a flow as a row of a simulation's table; None if it was closed before measuring began.
-
-    The columns mean what they mean there (docs/results.md).
-    """
-    closed, opened = line["closed"], line["opened"]
-    if closed is not None and closed > end:
-        closed = None
-    if opened >= end or (closed is not None and closed <= begin):
-        return None
-    completed = bool(line["completed"]) and closed is not None
-    taken = closed - opened if completed else None
-    if line["finite"]:
-        goodput = 8 * line["bytes"] / taken if taken else None
-    else:
-        seconds = (end if closed is None else closed) - max(opened, begin)
-        goodput = 8 * line["measured"] / seconds if seconds > 0 else None
-    return {
-        "flow": line["flow"],
-        "session": line["session"],
-        "traffic": line["traffic"],
-        "opened": opened - begin,
-        "closed": None if closed is None else closed - begin,
-        "completed": completed,
-        "failed": closed is not None and not completed and not line.get("left", False),
-        "bytes": line["measured"],
-        "completion_time": taken,
-        "goodput": goodput,
-        "drops": None,
-        "packets": line.get("packets", 0),
-        "delay": line.get("delay"),
-        "jitter": line.get("jitter"),
-    }
-
-
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the JSON objects of a file; `LiveError` where one is damaged."""
+def _lines(path: Path) -> Iterator[Any]:
+    """Yield the JSON values of a file; `LiveError` where one is damaged."""
     try:
         with path.open(encoding="utf-8") as file:
             for number, line in enumerate(file, 1):

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from bentpipe._core import Scenario
 from bentpipe.errors import LiveError
 from bentpipe.plan import Setting
-from bentpipe.realtime.chain import CLIENTS, SERVERS, Chain, Step
+from bentpipe.realtime.chain import CLIENTS, SERVERS, Chain, Listener, Step
 from bentpipe.realtime.namespaces import Network, listening
 from bentpipe.realtime.processes import Child, Programs, environment, run
 from bentpipe.realtime.record import Recorded, read_flows, read_record
@@ -44,8 +44,6 @@ _DEVICES = {
     "lan": ("tc0", "lan0"),
 }
 """Of each segment, at its nearer and its further end as seen from the servers."""
-_OBJECT = 1 << 40
-"""Length of the file that is served [bytes]; it takes no room."""
 
 _SYSCTL = {
     "net.ipv4.ip_forward": "0",
@@ -119,6 +117,9 @@ class Session:
             _wait_for(emulator, "ready", True)
             self._address()
             web = self._serve(stack)
+            if any(each.largest is None for each in self.chain.listeners):
+                web.append(self._start(stack, "serve", "servers", [self.programs.lab, "serve", str(plan)]))
+                _wait_for(web[-1], "ready", True)
             keys = folder / "keys"
             run([self.programs.gateway, "keygen", str(keys)])
             self._write_scenario()
@@ -127,9 +128,9 @@ class Session:
                 config = folder / f"{role}.toml"
                 config.write_text(self._config(role, keys), encoding="utf-8")
                 ends.append(self._start(stack, role, role, [self.programs.gateway, "run", str(config)]))
-            for end in ends:
-                _wait_for(end, "ready", True)
-                _wait_for(end, "spacelink", "up")
+            for key, value in (("ready", True), ("spacelink", "up")):
+                for end in ends:
+                    _wait_for(end, key, value)
             if time.monotonic_ns() > self._origin:
                 raise LiveError(
                     f"setting up took longer than {_LEAD:g} s: the machine is too busy for a live run"
@@ -139,7 +140,7 @@ class Session:
             said = load.stop(10)
             ends[0].stop(10)
             links = emulator.stop()
-            flows = read_flows(folder / "flows.jsonl", self._scenario.warmup, self._end)
+            flows = read_flows(folder / "flows.jsonl")
             recorded = read_record(
                 folder / "gateway.jsonl", flows, self._scenario.warmup, self._scenario.duration
             )
@@ -226,18 +227,7 @@ class Session:
                 segment("space", "gateway", "terminal", (self.chain.satellite,)),
                 segment("lan", "terminal", "clients", self.chain.users),
             ],
-            "traffic": {
-                each.traffic: {
-                    "port": each.port,
-                    "by": "nginx",
-                    "path": "/object",
-                    "family": 4,
-                    "verify": False,
-                }
-                if each.kind == "pages"
-                else {"port": each.port, "by": "serve", "congestion": each.congestion}
-                for each in self.chain.listeners
-            },
+            "traffic": {each.traffic: _served(each) for each in self.chain.listeners},
             "out": str(network.folder / "flows.jsonl"),
         }
 
@@ -289,13 +279,13 @@ class Session:
 
     def _serve(self, stack: ExitStack) -> list[Child]:
         """Start the web server of the pages, if there are any, on sockets that are ready for it."""
-        pages = [each for each in self.chain.listeners if each.kind == "pages"]
+        pages = [each for each in self.chain.listeners if each.largest is not None]
         if not pages:
             return []
         folder = self._network.folder / "nginx"
         (folder / "files").mkdir(parents=True)
-        with (folder / "files" / "object").open("wb") as file:
-            file.truncate(_OBJECT)
+        largest = max(each.largest or 0 for each in pages)
+        run([self.programs.lab, "object", str(folder / "files" / "object"), str(largest)])
         listen: list[socket.socket] = []
         for each in pages:
             pacing = None if each.rate_cap is None else max(1, each.rate_cap // 8)
@@ -355,6 +345,7 @@ class Session:
             raise LiveError(f"{self.setting.name}: an AQM written in Python cannot be live")
         _, _, overrides, setting, _ = packed
         folder = self._network.folder
+        users = list(_network(*_GATEWAYS[CLIENTS]))
         near, far = _SPACELINK if role == "gateway" else _SPACELINK[::-1]
         back = self.chain.satellite_rates[1]
         tables: dict[str, dict[str, Any]] = {
@@ -382,7 +373,7 @@ class Session:
                 "drops": True,
             }
         else:
-            tables["users"] = {"device": _DEVICES["lan"][0]}
+            tables["users"] = {"device": _DEVICES["lan"][0], "clients": users}
         congestion = next((each.congestion for each in self.chain.listeners if each.congestion), None)
         if congestion is not None:
             tables["tcp"] = {"congestion": congestion}
@@ -393,6 +384,14 @@ class Session:
 
 
 _ECN = {False: 0, True: 1, "classic": 1, "accurate": 3}
+
+
+def _served(listener: Listener) -> dict[str, Any]:
+    """Return how a plan says who serves a table of traffic."""
+    if listener.largest is not None:
+        return {"port": listener.port, "by": "nginx", "path": "/object", "family": 4}
+    congestion = {"congestion": listener.congestion} if listener.congestion else {}
+    return {"port": listener.port, "by": "serve", "family": 4} | congestion
 
 
 def _toml(value: object) -> str:
