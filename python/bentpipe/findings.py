@@ -9,6 +9,8 @@ from bentpipe.wording import ROUNDING, brief, plural
 
 __all__ = ["Findings", "findings"]
 
+MODEL, LIVE = "model", "live"
+"""Engines beside the first one."""
 AGREE = 0.05
 """Means that are no further apart than this share agree; so do those within the first engine's interval."""
 NEAR = 0.25
@@ -50,7 +52,8 @@ def findings(
         order = dict.fromkeys(row["quantity"] for row in shown)
         lines += [_means([row for row in shown if row["quantity"] == name], first, engine) for name in order]
         lines += _variation(shown, first, engine)
-        reasons += _reasons(shown, first, engine, inputs)
+        if engine == MODEL:
+            reasons += _reasons(shown, first, engine, inputs)
     return Findings(tuple(summary), tuple(lines), tuple(reasons))
 
 
@@ -65,7 +68,8 @@ def _summary(rows: Sequence[Mapping[str, Any]], first: str, engine: str) -> str:
     verdicts = [verdict for row in rows if (verdict := _agree(row, first, engine)) is not None]
     within = sum(verdicts)
     return (
-        f"Of {plural(len(verdicts), 'mean')} of the {engine}, {within} {'lies' if within == 1 else 'lie'}"
+        f"Of {plural(len(verdicts), 'mean')} of the {_called(engine)}, {within}"
+        f" {'lies' if within == 1 else 'lie'}"
         f" within the {first}'s 95 % interval or {100 * AGREE:g} % of its value."
     )
 
@@ -85,7 +89,7 @@ def _means(rows: Sequence[Mapping[str, Any]], first: str, engine: str) -> str:
         )
         groups.setdefault(verdict, []).append(f"{row['setting']}{ratio}")
     parts = [f"{verdict} under {_listed(groups[verdict])}" for verdict in _VERDICTS if verdict in groups]
-    return f"{rows[0]['label']}: the {engine}'s {'; '.join(parts)}."
+    return f"{rows[0]['label']}: the {_called(engine)}'s {'; '.join(parts)}."
 
 
 _VERDICTS = (
@@ -133,15 +137,19 @@ def _variation(rows: Sequence[Mapping[str, Any]], first: str, engine: str) -> li
     lines = []
     if steady:
         lines.append(
-            f"The {engine}'s queue stands still under {_listed(steady)}: its standard deviation is less"
-            " than a"
-            f" tenth of the {first}'s. Equations for means have come to rest there; packets and bursts, which"
-            f" keep the {first}'s queue moving, are not in them."
+            f"The {_called(engine)}'s queue stands still under {_listed(steady)}: its standard deviation is"
+            f" less than a tenth of the {first}'s."
+            + (
+                " Equations for means have come to rest there; packets and bursts, which"
+                f" keep the {first}'s queue moving, are not in them."
+                if engine == MODEL
+                else ""
+            )
         )
     if swinging:
         lines.append(
-            f"The {engine}'s queue swings more than twice as far under {_listed(swinging)}, by the standard"
-            " deviation."
+            f"The {_called(engine)}'s queue swings more than twice as far under {_listed(swinging)}, by the"
+            " standard deviation."
         )
     return lines
 
@@ -192,6 +200,11 @@ def _reasons(
             f" {_listed(large)}: these equations do not know the receive window."
         )
     return lines
+
+
+def _called(engine: str) -> str:
+    """Return what a sentence calls an engine."""
+    return "live run" if engine == LIVE else engine
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -38,7 +38,8 @@ MANIFEST = "manifest.json"
 COMPARISON = "comparison.json"
 SIMULATION = "simulation"
 MODEL = "model"
-_TOP = {MANIFEST, COMPARISON, store.REPORT, store.FIGURES, SIMULATION, MODEL}
+LIVE = "live"
+_TOP = {MANIFEST, COMPARISON, store.REPORT, store.FIGURES, SIMULATION, MODEL, LIVE}
 
 
 _HEADERS = 28
@@ -46,7 +47,7 @@ _HEADERS = 28
 
 
 def simulated(result: Result, classes: Sequence[str] = ()) -> Account:
-    """Return the simulator's account; of `classes`, tables of datagrams' traffic, the loss of each, too."""
+    """Return a result's account, simulated or live; of `classes` of datagrams, the loss of each, too."""
     found: dict[str, dict[str, list[Moments]]] = {}
     for setting in result.settings:
         mine: dict[str, list[Moments]] = {}
@@ -62,7 +63,9 @@ def simulated(result: Result, classes: Sequence[str] = ()) -> Account:
                     mine.setdefault(LOSS + name, []).append(Moments(lost, None))
         found[setting] = mine
     series = {name: result.one("series", name, result.seeds[0]) for name in result.settings}
-    return Account("simulator", "packet simulator", found, series)
+    if result.engine == store.LIVE:
+        return Account(store.LIVE, "live gateway: real TCP connections, in real time", found, series)
+    return Account(store.SIMULATOR, "packet simulator", found, series)
 
 
 def _losses(result: Result, setting: str, seed: int) -> dict[str, float]:
@@ -112,7 +115,8 @@ def _open_model(folder: Path) -> ModelResult | Stationary:
 class Validation:
     """A scenario as several engines have it, under the same settings.
 
-    Made by `validate` and `open_validation`. `simulation` and `model` are what the engines wrote.
+    Made by `validate` and `open_validation`. `simulation`, `model` and, where there is one, `live` are what
+    the engines wrote.
     """
 
     def __init__(
@@ -120,6 +124,7 @@ class Validation:
         folder: Path,
         simulation: Result,
         model: ModelResult | Stationary,
+        live: Result | None = None,
         *,
         temporary: Path | None = None,
     ) -> None:
@@ -128,6 +133,7 @@ class Validation:
         """Where the files are."""
         self.simulation = simulation
         self.model = model
+        self.live = live
         if temporary is not None:
             weakref.finalize(self, shutil.rmtree, temporary, ignore_errors=True)
 
@@ -142,7 +148,8 @@ class Validation:
         model = self.model.account()
         names = dict.fromkeys(name for found in model.moments.values() for name in found)
         classes = [name.removeprefix(LOSS) for name in names if name.startswith(LOSS)]
-        return simulated(self.simulation, classes), model
+        ours = simulated(self.simulation, classes)
+        return (ours, model) if self.live is None else (ours, model, simulated(self.live))
 
     def rows(self) -> list[dict[str, Any]]:
         """Return every quantity under every setting, as `compared` describes."""
@@ -225,8 +232,44 @@ def _draws(table: pl.DataFrame) -> bool:
     return table["capacity"].n_unique() > 1
 
 
+def same_scenario(plan: Plan, live: str | Path | None) -> Result | None:
+    """Return the live result in a folder, if one is given.
+
+    Raises `ResultError` if it is none, `UsageError` unless it is one of this plan's scenario and settings.
+    """
+    if live is None:
+        return None
+    found = Result(Path(live))
+    if found.engine != store.LIVE:
+        raise UsageError(f"{live}: is simulated, not live; `bentpipe live` makes live results")
+    for setting in plan.settings:
+        if setting.name not in found.settings:
+            raise UsageError(
+                f"{live}: has no setting {setting.name}, which is to be compared; it has"
+                f" {', '.join(found.settings)}"
+            )
+        info = found.setting_info(setting.name)
+        if info["sha256"] == setting.digest:
+            continue
+        before = {row["key"]: row["value"] for row in info["effective"]}
+        after = {row["key"]: row["value"] for row in setting.scenario.effective()}
+        keys = sorted(before.keys() | after.keys())
+        key = next((key for key in keys if before.get(key) != after.get(key)), "")
+        raise UsageError(
+            f"{live}: is live of another scenario: {key or 'its files'} is {before.get(key, 'unset')} there"
+            f" and {after.get(key, 'unset')} here"
+        )
+    return found
+
+
 def begun(
-    folder: Path, plan: Plan, model: "ModelResult | Solution", *, force: bool = False, resume: bool = False
+    folder: Path,
+    plan: Plan,
+    model: "ModelResult | Solution",
+    live: Result | None = None,
+    *,
+    force: bool = False,
+    resume: bool = False,
 ) -> Store:
     """Make the folder, or go on with it, and return where the simulation goes.
 
@@ -238,7 +281,7 @@ def begun(
             _clear(folder, force=force)
         try:
             folder.mkdir(parents=True)
-            files.write_json(folder / MANIFEST, _manifest(plan, "incomplete"))
+            files.write_json(folder / MANIFEST, _manifest(plan, "incomplete", live=live is not None))
         except OSError as error:
             raise UsageError(f"{folder}: cannot be written: {error.strerror}") from None
         into = Store.create(folder / SIMULATION, plan)
@@ -246,14 +289,16 @@ def begun(
         _read_manifest(folder)
         into = Store.resume(folder / SIMULATION, plan)
     model.save(folder / MODEL, force=True)
+    if live is not None and not (folder / LIVE).exists():
+        live.save(folder / LIVE)
     return into
 
 
 def finished(folder: Path, plan: Plan) -> Validation:
     """Sum up what the engines have written, declare it complete, and return it."""
-    found = Validation(folder, Result(folder / SIMULATION), _open_model(folder / MODEL))
+    found = Validation(folder, Result(folder / SIMULATION), _open_model(folder / MODEL), _open_live(folder))
     files.write_json(folder / COMPARISON, found.rows())
-    files.write_json(folder / MANIFEST, _manifest(plan, "complete"))
+    files.write_json(folder / MANIFEST, _manifest(plan, "complete", live=found.live is not None))
     return found
 
 
@@ -267,7 +312,11 @@ def open_validation(folder: str | Path) -> Validation:
     """Open a validation that was written before; `ResultError` if it is not one, or not complete."""
     folder = Path(folder)
     _read_manifest(folder)
-    return Validation(folder, Result(folder / SIMULATION), _open_model(folder / MODEL))
+    return Validation(folder, Result(folder / SIMULATION), _open_model(folder / MODEL), _open_live(folder))
+
+
+def _open_live(folder: Path) -> Result | None:
+    return Result(folder / LIVE) if (folder / LIVE).is_dir() else None
 
 
 def is_validation(folder: Path) -> bool:
@@ -287,11 +336,12 @@ def validate(
     seed: int | None = None,
     jobs: int | None = None,
     out: str | Path | None = None,
+    live: str | Path | None = None,
 ) -> Validation:
     """Simulate a scenario and solve its model under the same settings, and return both side by side.
 
-    The arguments are those of `compare`. The model comes first: where it does not cover a setting, nothing is
-    simulated.
+    The arguments are those of `compare`; `live` is a folder with a live result of the same scenario, to stand
+    beside both. The model comes first: where it does not cover a setting, nothing is simulated.
 
     Raises what `compare` does, and `ModelError` where the model does not cover the scenario or a setting.
     """
@@ -300,19 +350,22 @@ def validate(
     loaded = scenario if isinstance(scenario, _core.Scenario) else load(scenario)
     jobs = checked_jobs(jobs)
     plan, model = planned(loaded, settings, runs, seed)
+    third = same_scenario(plan, live)
     if out is not None:
-        return _carried_out(Path(out), plan, model, jobs)
+        return _carried_out(Path(out), plan, model, third, jobs)
     temporary = Path(tempfile.mkdtemp(prefix="bentpipe-"))
     try:
-        found = _carried_out(temporary / "result", plan, model, jobs)
+        found = _carried_out(temporary / "result", plan, model, third, jobs)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
-    return Validation(found.folder, found.simulation, found.model, temporary=temporary)
+    return Validation(found.folder, found.simulation, found.model, found.live, temporary=temporary)
 
 
-def _carried_out(folder: Path, plan: Plan, model: "ModelResult | Solution", jobs: int) -> Validation:
-    into = begun(folder, plan, model)
+def _carried_out(
+    folder: Path, plan: Plan, model: "ModelResult | Solution", live: Result | None, jobs: int
+) -> Validation:
+    into = begun(folder, plan, model, live)
     try:
         execute(into, jobs)
     except (AlgorithmError, ScenarioError, UsageError):
@@ -323,7 +376,7 @@ def _carried_out(folder: Path, plan: Plan, model: "ModelResult | Solution", jobs
     return finished(folder, plan)
 
 
-def _manifest(plan: Plan, status: str) -> dict[str, Any]:
+def _manifest(plan: Plan, status: str, *, live: bool) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
@@ -332,7 +385,7 @@ def _manifest(plan: Plan, status: str) -> dict[str, Any]:
         "scenario": plan.scenario.name,
         "settings": [each.name for each in plan.settings],
         "seeds": list(plan.seeds),
-        "engines": {"simulator": SIMULATION, "model": MODEL},
+        "engines": {"simulator": SIMULATION, "model": MODEL} | ({"live": LIVE} if live else {}),
     }
 
 

@@ -336,6 +336,12 @@ def _solve_markov(
     metavar="DIR",
     help="Folder of the result; default: results/SCENARIO-validate-DATE-TIME.",
 )
+@click.option(
+    "--live",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Set a live result of the same scenario beside both (`bentpipe live`).",
+)
 @click.option("--force", is_flag=True, help="Replace the validation that is in --out.")
 @click.option("--resume", is_flag=True, help="Go on with the interrupted validation in --out.")
 @click.option(
@@ -357,6 +363,7 @@ def validate(
     seed: int | None,
     jobs: int | None,
     out: Path | None,
+    live: Path | None,
     form: str,
     *,
     force: bool,
@@ -370,17 +377,19 @@ def validate(
     Examples:
       bentpipe validate red-dumbbell
       bentpipe validate byun2007-gateway --settings "RED 4,AVQRED" --runs 5 --duration "5 min"
+      bentpipe validate live-gateway --live results/live-gateway-live-20260102-150405
     """
     from bentpipe import console
     from bentpipe.experiment import cores, execute
     from bentpipe.store import REPORT, default_folder
-    from bentpipe.validate import begun, dropped, finished, planned
+    from bentpipe.validate import begun, dropped, finished, planned, same_scenario
 
     check_counts(runs, jobs, force=force, resume=resume, out=out)
     loaded = load_scenario(scenario, overrides, duration)
     plan, model = planned(loaded, None if settings is None else settings.split(","), runs, seed)
     folder = out if out is not None else default_folder(f"{loaded.name}-validate")
-    store = begun(folder, plan, model, force=force, resume=resume)
+    third = same_scenario(plan, live)
+    store = begun(folder, plan, model, third, force=force, resume=resume)
     err = console.stderr()
     for warning in dict.fromkeys(warning for each in plan.settings for warning in each.scenario.warnings):
         err.print(f"warning: {warning}", markup=False)

@@ -2,6 +2,7 @@
 
 import base64
 import grp
+import hashlib
 import json
 import os
 import platform
@@ -497,12 +498,9 @@ def _with(recorded: Recorded, more: Mapping[str, Any]) -> Recorded:
 def versions(programs: Programs) -> dict[str, str]:
     """Return the versions of what a live run hangs on."""
     found = {"kernel": platform.release(), "cpus": str(len(os.sched_getaffinity(0)))}
-    for name, command in {
-        "bentpipe-gateway": [programs.gateway, "--version"],
-        "bentpipe-lab": [programs.lab, "--version"],
-        "nginx": ["nginx", "-v"],
-        "iptables": ["iptables-nft", "--version"],
-    }.items():
+    for name, path in {"bentpipe-gateway": programs.gateway, "bentpipe-lab": programs.lab}.items():
+        found[name] = f"sha256 {hashlib.sha256(Path(path).read_bytes()).hexdigest()}"
+    for name, command in {"nginx": ["nginx", "-v"], "iptables": ["iptables-nft", "--version"]}.items():
         try:
             done = subprocess.run(  # noqa: S603
                 command, capture_output=True, text=True, timeout=10, check=False, env=environment()
