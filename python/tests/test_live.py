@@ -3,6 +3,7 @@
 import ipaddress
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -23,7 +24,7 @@ from bentpipe.realtime import namespaces
 from bentpipe.realtime.chain import CLIENTS, SERVERS, Chain, chain, check
 from bentpipe.realtime.namespaces import Network
 from bentpipe.realtime.privileges import why_not
-from bentpipe.realtime.processes import Child, Programs
+from bentpipe.realtime.processes import Child, Programs, programs
 from bentpipe.realtime.record import read_flows, read_record
 from bentpipe.realtime.session import Session
 
@@ -386,6 +387,8 @@ from bentpipe.realtime.namespaces import Network
 from bentpipe.realtime.processes import Child
 with Network() as network:
     child = Child("sleeper", ["sleep", "600"], network.path("servers"), Path({str(tmp_path)!r}))
+    while Path(f"/proc/{{child.process.pid}}/comm").read_text() != "sleep\\n":
+        pass
     print(os.getpid(), child.process.pid, flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -411,3 +414,117 @@ def test_a_program_that_ends_early_is_quoted(tmp_path: Path) -> None:
             child.wait(time.monotonic() + 10)
             with pytest.raises(LiveError, match="gateway ended with code 3: something is wrong"):
                 child.check()
+
+
+# ----- real runs -----------------------------------------------------------------------------------------
+
+
+def why_no_run() -> str:
+    reason = why_not()
+    if reason is None:
+        try:
+            programs()
+        except bp.UsageError as error:
+            reason = str(error)
+    return reason or ""
+
+
+needs_everything = pytest.mark.skipif(bool(why_no_run()), reason=why_no_run())
+SHORT = ("live-smoke", "--setting", "red", "--duration", "3 s", "--warmup", "1 s")
+
+
+def check_run(made: bp.Result) -> None:
+    """Look at a short live run of live-smoke from several sides."""
+    assert made.engine == "live"
+    assert made.invalid == []
+    values = {name: per[0] for name, per in made.values()["red"].items()}
+    assert values["utilization"] is not None
+    assert 0.5 < values["utilization"] <= 5 * 1.001
+    assert values["completed"] >= 5
+    assert values["failed"] == 0
+    series, drops = made.one("series", "red", 1), made.one("drops", "red", 1)
+    # Samples every 100 ms while measuring, the first when its time is over.
+    assert series["time"].to_list() == pytest.approx([0.1 * n for n in range(1, 31)], abs=0.02)
+    counters = {row["counter"]: row["value"] for row in made.counters().iter_rows(named=True)}
+    assert len(drops) == counters["dropped_packets"] + counters["drops_elsewhere"] > 0
+    # The means of the samples, and the counters, say the same of the measured time.
+    for column, counter in (("offered_load", "offered_bytes"), ("utilization_out", "sent_bytes")):
+        assert series[column].mean() == pytest.approx(counters[counter] * 8 / 3, rel=5e-3)
+    # What users got came over the satellite, with headers and what is still under way beside it.
+    got = made.flows()["bytes"].sum()
+    assert 0.5 < got / counters["sent_bytes"] < 1.1
+    # The emulator has seen what the gateway has sent, over a longer time; nothing was lost on the way.
+    (run,) = made.manifest["runs"]
+    links = {(link["link"], link["direction"]): link for link in run["live"]["links"]["statistics"]["links"]}
+    satellite = links["satellite", "forward"]
+    assert satellite["bytes"] > counters["sent_bytes"]
+    assert not satellite["dropped"]
+    assert run["live"]["spacelink"]["lost_packets"] == 0
+
+
+@needs_everything
+def test_a_short_run_gives_a_result_like_a_simulation_s_and_leaves_nothing(tmp_path: Path) -> None:
+    done = run_cli(*SHORT, "--out", "result", "--keep", "kept", "--format", "json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert {row["metric"] for row in json.loads(done.stdout)} >= {"utilization", "queue_mean"}
+    made = bp.open(tmp_path / "result")
+    check_run(made)
+    assert made.manifest["versions"]["kernel"] == os.uname().release
+    assert (tmp_path / "result" / "report.html").is_file()
+    kept = {path.name for path in (tmp_path / "kept" / "red" / "1").iterdir()}
+    assert {"gateway.toml", "terminal.toml", "plan.json", "gateway.jsonl", "flows.jsonl"} <= kept
+    number = int(re.findall(r"/run/bentpipe/(\d+)/", (tmp_path / "kept/red/1/gateway.toml").read_text())[0])
+    assert not left(number)
+
+
+@needs_everything
+def test_without_root_a_run_has_namespaces_of_its_own(tmp_path: Path) -> None:
+    drop = ("setpriv", "--bounding-set", "-sys_admin,-net_admin")
+    probe = subprocess.run(
+        [*drop, "unshare", "--user", "--map-root-user", "--net", "--mount", "true"],
+        capture_output=True,
+        timeout=20,
+        check=False,
+    )
+    if probe.returncode:
+        pytest.skip("this system gives no user namespaces")
+    done = run_cli(*SHORT, "--out", "result", within=drop, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    check_run(bp.open(tmp_path / "result"))
+
+
+@needs_everything
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 130), (signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)]
+)
+def test_what_ends_a_run_ends_all_of_it(tmp_path: Path, number: signal.Signals, code: int) -> None:
+    command = [sys.executable, "-c", "from bentpipe.cli import main; main()", "live", *SHORT]
+    with subprocess.Popen(
+        [*command, "--out", "result"], cwd=tmp_path, stderr=subprocess.PIPE, text=True, env=environment()
+    ) as running:
+        record = namespaces.RUNS / str(running.pid) / "flows.jsonl"
+        until = time.monotonic() + 30
+        while not record.exists() and time.monotonic() < until:
+            time.sleep(0.05)
+        inside = {
+            each
+            for place in namespaces.PLACES
+            for each in namespaces._processes(namespaces.NETNS / f"bp-{running.pid}-{place}")
+        }
+        # The emulator, nginx and its worker, both ends, the load generator.
+        assert len(inside) >= 6
+        running.send_signal(number)
+        said = running.communicate(timeout=30)[1]
+        assert running.returncode == code
+    until = time.monotonic() + 5
+    while any(map(_alive, inside)) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert not any(map(_alive, inside))
+    if number == signal.SIGKILL:
+        assert left(running.pid)
+        with Network():
+            pass
+    else:
+        assert "nothing is left running" in said
+        assert not (tmp_path / "result").exists()
+    assert not left(running.pid)
