@@ -8,6 +8,7 @@ import os
 import platform
 import pwd
 import queue
+import signal
 import subprocess
 import threading
 import time
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Session", "versions"]
 
-_LEAD = 5.0
-"""From the beginning of the set-up to the run's time zero [s]."""
+_LEADS = (5.0, 15.0)
+"""From the beginning of the set-up to the run's time zero [s]: at first, and where that was not enough."""
 _READY = 10.0
 """How long a program may take until it is ready [s]."""
 _SPACELINK = ("10.2.0.1", "10.2.0.2")
@@ -78,6 +79,10 @@ _SYSCTL = {
 """Defaults of Linux wherever results hang on them, so that a machine's own settings do not."""
 
 
+class _LateError(Exception):
+    """Setting up took longer than was left for it."""
+
+
 class Session:
     """A scenario under one setting, live."""
 
@@ -104,7 +109,14 @@ class Session:
 
         `keep` is a folder for the files of the run: configurations, plans, logs. Raises `LiveError`.
         """
-        self._origin = time.monotonic_ns() + int(_LEAD * 1e9)
+        for lead in _LEADS:
+            with suppress(_LateError):
+                return self._run(lead, progress, keep)
+        raise LiveError(f"setting up took longer than {_LEADS[-1]:g} s: the machine is too busy")
+
+    def _run(self, lead: float, progress: Callable[[float], None], keep: Path | None) -> Recorded:
+        """Run it, with its time zero so long after now [s]."""
+        self._origin = time.monotonic_ns() + int(lead * 1e9)
         with ExitStack() as stack:
             stack.enter_context(self._network)
             if keep is not None:
@@ -138,7 +150,10 @@ class Session:
                 )
             load = self._start(stack, "load", "clients", [self.programs.lab, "load", str(plan)])
             self._wait([emulator, *web, *ends], load, progress)
+            load.wait(time.monotonic() + 10)
             said = load.stop(10)
+            if load.process.returncode not in {0, -signal.SIGTERM}:
+                load.check()
             ends[0].stop(10)
             links = emulator.stop()
             flows = read_flows(folder / "flows.jsonl")
