@@ -145,9 +145,7 @@ class Session:
                 for end in ends:
                     _wait_for(end, key, value)
             if time.monotonic_ns() > self._origin:
-                raise LiveError(
-                    f"setting up took longer than {_LEAD:g} s: the machine is too busy for a live run"
-                )
+                raise _LateError
             load = self._start(stack, "load", "clients", [self.programs.lab, "load", str(plan)])
             self._wait([emulator, *web, *ends], load, progress)
             load.wait(time.monotonic() + 10)
