@@ -82,6 +82,7 @@ def test_a_segment_s_length_on_the_ground_is_the_mtu() -> None:
         ("red-dumbbell", "it has no gateway"),
         ("two-gateways", "it has 2 gateways"),
         ("mmpp-queue", "it has no gateway"),
+        ("rain-fade", r"gateway splits no TCP \(pep.split\)"),
     ],
 )
 def test_what_cannot_be_live_is_said_in_one_message(name: str, problem: str) -> None:
