@@ -302,7 +302,9 @@ impl Decisions {
                 Decision::Waiting => {
                     self.list[place] = Decision::Waiting;
                     waits = true;
-                    continue;
+                    if let Some(last) = run.take() {
+                        verdict(out, number, VERDICT_BATCH, libc::NF_ACCEPT, last, None);
+                    }
                 }
                 Decision::Accept if !waits => run = Some(id),
                 Decision::Accept => verdict(out, number, VERDICT, libc::NF_ACCEPT, id, None),
@@ -622,5 +624,174 @@ fn receive_many(
         // Nothing was lost to these; the next call reads on.
         Err(Errno::EINTR | Errno::ENOBUFS) => Ok(0),
         Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Verdicts as the kernel would read them: whether for all up to the id, pass (1) or drop (0), id, bytes.
+    fn told(decisions: &mut Decisions) -> Vec<(bool, u32, u32, Vec<u8>)> {
+        let mut all = Vec::new();
+        let mut read = |bytes: &[u8]| {
+            let mut at = 0;
+            while at < bytes.len() {
+                let length = native(bytes, at).unwrap() as usize;
+                let kind = u16::from_ne_bytes([bytes[at + 4], bytes[at + 5]]);
+                assert!(kind == 0x0301 || kind == 0x0303);
+                // Request, no answer; any family, version 0, queue 515.
+                assert_eq!(bytes[at + 6..at + 8], 1u16.to_ne_bytes());
+                assert_eq!(bytes[at + 16..at + 20], [0, 0, 2, 3]);
+                // Attribute 2: 12 bytes with its header.
+                assert_eq!(bytes[at + 20..at + 24], [12u16.to_ne_bytes(), 2u16.to_ne_bytes()].concat());
+                let payload = if length > 32 {
+                    let size = usize::from(u16::from_ne_bytes([bytes[at + 32], bytes[at + 33]]));
+                    assert_eq!(bytes[at + 34..at + 36], 10u16.to_ne_bytes());
+                    bytes[at + 36..at + 32 + size].to_vec()
+                } else {
+                    Vec::new()
+                };
+                all.push((
+                    kind == 0x0303,
+                    big(bytes, at + 24).unwrap(),
+                    big(bytes, at + 28).unwrap(),
+                    payload,
+                ));
+                assert_eq!(length % 4, 0);
+                at += length;
+            }
+            Ok(())
+        };
+        decisions.tell(515, &mut Vec::new(), &mut read).unwrap();
+        all
+    }
+
+    fn of(first: u32, count: u32) -> Decisions {
+        let mut decisions = Decisions { first, ..Decisions::new() };
+        for place in 0..count {
+            assert_eq!(decisions.shown(first.wrapping_add(place)), 0);
+        }
+        decisions
+    }
+
+    #[test]
+    fn a_run_that_passes_is_one_message() {
+        let mut decisions = of(1, 5);
+        assert_eq!(told(&mut decisions), []);
+        for id in [3, 1, 2, 5, 4] {
+            decisions.decide(id, Decision::Accept);
+        }
+        assert_eq!(told(&mut decisions), [(true, 1, 5, vec![])]);
+        assert_eq!(told(&mut decisions), []);
+        assert_eq!((decisions.first, decisions.list.len()), (6, 0));
+    }
+
+    #[test]
+    fn a_drop_is_told_before_the_run_around_it() {
+        let mut decisions = of(1, 4);
+        for id in [1, 2, 4] {
+            decisions.decide(id, Decision::Accept);
+        }
+        decisions.decide(3, Decision::Drop);
+        assert_eq!(told(&mut decisions), [(false, 0, 3, vec![]), (true, 1, 4, vec![])]);
+    }
+
+    #[test]
+    fn a_changed_packet_keeps_its_place() {
+        let mut decisions = of(1, 5);
+        for id in [1, 3, 5] {
+            decisions.decide(id, Decision::Accept);
+        }
+        decisions.decide_changed(4, &[7; 5]);
+        decisions.decide_changed(2, &[8; 4]);
+        let expected = [
+            (true, 1, 1, vec![]),
+            (false, 1, 2, vec![8; 4]),
+            (true, 1, 3, vec![]),
+            (false, 1, 4, vec![7; 5]),
+            (true, 1, 5, vec![]),
+        ];
+        assert_eq!(told(&mut decisions), expected);
+    }
+
+    #[test]
+    fn nothing_is_said_of_what_waits() {
+        let mut decisions = of(1, 5);
+        for id in [1, 2, 4, 5] {
+            decisions.decide(id, Decision::Accept);
+        }
+        // A second word on the same packet is not heard, nor one on a packet never shown.
+        decisions.decide(4, Decision::Drop);
+        decisions.decide(9, Decision::Drop);
+        decisions.decide(0, Decision::Drop);
+        assert_eq!(
+            told(&mut decisions),
+            [(true, 1, 2, vec![]), (false, 1, 4, vec![]), (false, 1, 5, vec![])]
+        );
+        decisions.decide(3, Decision::Drop);
+        assert_eq!(told(&mut decisions), [(false, 0, 3, vec![])]);
+        assert_eq!((decisions.first, decisions.list.len()), (6, 0));
+    }
+
+    #[test]
+    fn ids_may_be_left_out_and_begin_again() {
+        let mut decisions = of(u32::MAX - 1, 1);
+        assert_eq!(decisions.shown(2), 3);
+        // An id that has been there is another queue's, or nonsense.
+        assert_eq!(decisions.shown(0), 0);
+        for id in [u32::MAX - 1, 2] {
+            decisions.decide(id, Decision::Accept);
+        }
+        assert_eq!(told(&mut decisions), [(true, 1, 2, vec![])]);
+        assert_eq!(decisions.shown(5), 2);
+        assert_eq!(decisions.first, 5);
+    }
+
+    #[test]
+    fn much_is_told_in_parts() {
+        let mut decisions = of(1, 100);
+        for id in 1..=100 {
+            decisions.decide_changed(id, &[1; 1500]);
+        }
+        let mut parts = Vec::new();
+        let mut count = |bytes: &[u8]| {
+            parts.push(bytes.len());
+            if parts.len() == 2 { Err(io::ErrorKind::Other.into()) } else { Ok(()) }
+        };
+        // What comes after a part that the kernel does not take is told nevertheless, and so is the error.
+        assert!(decisions.tell(0, &mut Vec::new(), &mut count).is_err());
+        assert_eq!(parts.iter().sum::<usize>(), 100 * (20 + 12 + 4 + 1500));
+        assert!(parts.len() > 3 && parts.iter().all(|part| *part < DATAGRAM + 1600), "{parts:?}");
+    }
+
+    #[test]
+    fn the_kernels_table_is_read_by_queue() {
+        let table = "    0  12345     3 2 65535     7    11      900  1\n   10   4242     0 2 65535    13     0        1  1\n";
+        assert_eq!(counters(table, 0), Some([7, 11]));
+        assert_eq!(counters(table, 10), Some([13, 0]));
+        assert_eq!(counters(table, 1), None);
+        assert_eq!(counters("0 1 2", 0), None);
+    }
+
+    #[test]
+    fn messages_are_read_as_they_are_written() {
+        let mut bytes = Vec::new();
+        let start = begin(&mut bytes, PACKET, 0, 3);
+        attribute(&mut bytes, libc::NFQA_PACKET_HDR, &[0, 0, 0, 9, 8, 0, 0]);
+        attribute(&mut bytes, libc::NFQA_CAP_LEN, &1500u32.to_be_bytes());
+        attribute(&mut bytes, libc::NFQA_PAYLOAD, &[5, 6, 7]);
+        end(&mut bytes, start);
+        let whole = bytes.len();
+        assert_eq!(whole, 20 + 12 + 8 + 8);
+        let expected = Message::Packet { id: 9, at: 44, len: 3, whole: 1500 };
+        assert_eq!(message_at(&bytes, 0), Some((expected, whole)));
+        // One after the other; an error's answer; what is cut off.
+        let start = begin(&mut bytes, libc::NLMSG_ERROR as u16, 0, 0);
+        bytes[start + HEADER..].copy_from_slice(&(-2i32).to_ne_bytes());
+        end(&mut bytes, start);
+        assert_eq!(message_at(&bytes, whole), Some((Message::Status(-2), whole + 20)));
+        assert_eq!(message_at(&bytes, whole + 20), None);
+        assert_eq!(message_at(&bytes[..whole - 1], 0), None);
     }
 }

@@ -5,7 +5,7 @@
 //! | packets from the internet to clients, to be judged | raw PREROUTING: NFQUEUE, with bypass where nobody listens |
 //! | packets of split connections to this host's sockets | mangle PREROUTING: match on a transparent socket, mark; a routing rule by that mark; a table that says "local" |
 //! | users' new connections to the terminal's listener | mangle PREROUTING: TPROXY, SYNs only |
-//! | acknowledgements to servers, to have their windows rewritten | mangle POSTROUTING: NFQUEUE, with bypass |
+//! | this host's acknowledgements to servers, to have their windows rewritten | mangle OUTPUT: NFQUEUE, with bypass |
 //! | what is not split, into the TUN device | a routing rule by address or interface, a table with one route; mangle FORWARD: MSS clamped to the device's MTU |
 //!
 //! TPROXY takes SYNs only, so that a connection that went by before the daemon came, or while it was full, goes on by
@@ -87,12 +87,12 @@ pub enum Side {
     Internet {
         /// NFQUEUE number of packets to clients.
         queue: u16,
-        /// NFQUEUE number of TCP packets to servers, where windows are rewritten.
+        /// NFQUEUE number of this host's own TCP packets to servers, where windows are rewritten.
         windows: Option<u16>,
     },
     /// The users: their new connections end here.
     Users {
-        /// The port of the listeners on 127.0.0.1 and ::1, whose sockets are transparent.
+        /// The port of the listeners on 127.0.0.1 and ::1, whose sockets are transparent; 0: none is taken.
         port: u16,
     },
 }
@@ -126,6 +126,8 @@ pub struct Setup {
 struct Written {
     /// The network namespace that it was changed in.
     namespace: String,
+    /// The first routing table.
+    table: u32,
     sysctls: Vec<Sysctl>,
     offloads: Vec<Offload>,
 }
@@ -153,6 +155,12 @@ enum Family {
 
 impl Family {
     const BOTH: [Self; 2] = [Self::V4, Self::V6];
+
+    /// Those that this kernel has.
+    fn present() -> impl Iterator<Item = Self> {
+        let v6 = Path::new("/proc/thread-self/net/if_inet6").exists();
+        Self::BOTH.into_iter().filter(move |family| *family == Self::V4 || v6)
+    }
 
     fn flag(self) -> &'static str {
         match self {
@@ -229,7 +237,7 @@ impl Rules {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
         self.bypassing = on;
-        for family in Family::BOTH {
+        for family in Family::present() {
             let Some(rules) = takes(&self.setup, family) else { continue };
             let rules = if on { "" } else { &rules };
             let script = format!("*mangle\n:{} - [0:0]\n{rules}COMMIT\n", chain(&self.setup, "new"));
@@ -279,8 +287,13 @@ impl Rules {
 pub fn remove(setup: &Setup) -> io::Result<()> {
     check(setup)?;
     let mut result = Ok(());
-    for family in Family::BOTH {
-        result = result.and(remove_chains(setup, family)).and(remove_routes(setup, family));
+    // Tables as they were then, if that was another setup.
+    let tables = read(setup).map_or(setup.table, |written| written.table);
+    for family in Family::present() {
+        result = result.and(remove_chains(setup, family)).and(remove_routes(family, setup.table));
+        if tables != setup.table {
+            result = result.and(remove_routes(family, tables));
+        }
     }
     result.and(restore(setup))
 }
@@ -369,7 +382,7 @@ fn clients(setup: &Setup, family: Family) -> impl Iterator<Item = &Prefix> {
 
 /// The rules of the chain that takes new connections.
 fn takes(setup: &Setup, family: Family) -> Option<String> {
-    let Side::Users { port } = setup.side else { return None };
+    let Side::Users { port: port @ 1.. } = setup.side else { return None };
     let (chain, address) = (chain(setup, "new"), family.loopback());
     let mut rules = String::new();
     for prefix in clients(setup, family) {
@@ -408,7 +421,7 @@ fn chains(setup: &Setup) -> io::Result<()> {
                 if let Some(windows) = windows {
                     let out = chain(setup, "out");
                     let _ = writeln!(mangle, ":{out} - [0:0]");
-                    let _ = writeln!(jumps, "-I POSTROUTING 1 -o {device} -j {out}");
+                    let _ = writeln!(jumps, "-I OUTPUT 1 -o {device} -j {out}");
                     for prefix in clients(setup, family) {
                         let _ = writeln!(
                             mangle,
@@ -517,11 +530,11 @@ struct Listed {
     protocol: String,
 }
 
-fn remove_routes(setup: &Setup, family: Family) -> io::Result<()> {
+fn remove_routes(family: Family, first: u32) -> io::Result<()> {
     let listed = run("ip", &[family.flag(), "-N", "-json", "rule", "show"], "")?;
     let listed: Vec<Listed> =
         serde_json::from_str(&listed).map_err(|error| failed("ip -json rule show", error))?;
-    let places = setup.table..setup.table + 3;
+    let places = first..first + 3;
     let mut batch = String::new();
     for rule in
         listed.iter().filter(|rule| rule.protocol == PROTOCOL.to_string() && places.contains(&rule.priority))
@@ -529,7 +542,7 @@ fn remove_routes(setup: &Setup, family: Family) -> io::Result<()> {
         let _ =
             writeln!(batch, "rule del priority {} lookup {} protocol {PROTOCOL}", rule.priority, rule.table);
     }
-    for table in [setup.table, setup.table + 1] {
+    for table in [first, first + 1] {
         let table = table.to_string();
         let protocol = PROTOCOL.to_string();
         let list = ["route", "show", "table", &table, "proto", &protocol];
@@ -572,7 +585,7 @@ fn sysctl(path: &str) -> PathBuf {
 }
 
 fn settings(setup: &Setup) -> io::Result<()> {
-    let read = |path: &str| fs::read_to_string(sysctl(path)).map(|text| text.trim().to_owned());
+    let value = |path: &str| fs::read_to_string(sysctl(path)).map(|text| text.trim().to_owned());
     let mut wanted: Vec<(String, &str)> = Vec::new();
     for family in families(setup) {
         let path = match family {
@@ -588,13 +601,13 @@ fn settings(setup: &Setup) -> io::Result<()> {
     // value holds; 2 asks only that there is a way back at all.
     for device in [Some(&setup.interface), setup.tunnel.as_ref()].into_iter().flatten() {
         let path = format!("net/ipv4/conf/{}/rp_filter", device.replace('.', "/"));
-        if read("net/ipv4/conf/all/rp_filter")? == "1" || read(&path)? == "1" {
+        if value("net/ipv4/conf/all/rp_filter")? == "1" || value(&path)? == "1" {
             wanted.push((path, "2"));
         }
     }
-    let mut written = Written { namespace: namespace()?, ..Written::default() };
+    let mut written = Written { namespace: namespace()?, table: setup.table, ..Written::default() };
     for (path, new) in wanted {
-        let old = read(&path).map_err(about(&sysctl(&path)))?;
+        let old = value(&path).map_err(about(&sysctl(&path)))?;
         if old != new {
             written.sysctls.push(Sysctl { path, old, new: new.to_owned() });
         }
@@ -615,16 +628,20 @@ fn settings(setup: &Setup) -> io::Result<()> {
     Ok(())
 }
 
+/// What is written down, if anything that can be read is.
+fn read(setup: &Setup) -> Option<Written> {
+    serde_json::from_slice(&fs::read(file(setup)).ok()?).ok()
+}
+
 /// Puts old values back where nobody has changed them since.
 fn restore(setup: &Setup) -> io::Result<()> {
     let path = file(setup);
-    let text = match fs::read(&path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        other => other.map_err(about(&path))?,
-    };
+    if !path.exists() {
+        return Ok(());
+    }
     let here = namespace()?;
     // A file that cannot be read says nothing that could be put back.
-    let mut written: Written = serde_json::from_slice(&text).unwrap_or_default();
+    let mut written = read(setup).unwrap_or_default();
     if written.namespace == here {
         // What another gateway of this host relies on is handed to it.
         if let Some((other, mut theirs)) = neighbour(setup, &here) {

@@ -96,7 +96,7 @@ fn receiver(b: &common::Namespace, at: &str) -> UdpSocket {
     let at: SocketAddr = format!("{at}:9").parse().expect("an address");
     b.run(move || {
         let socket = UdpSocket::bind(at).expect("a socket");
-        setsockopt(&socket, sockopt::RcvBufForce, &(8 << 20)).expect("a large buffer");
+        setsockopt(&socket, sockopt::RcvBuf, &(8 << 20)).expect("as large a buffer as is allowed");
         if at.is_ipv4() {
             setsockopt(&socket, sockopt::IpRecvTos, &true).expect("ECN to be told");
         } else {

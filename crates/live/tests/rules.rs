@@ -310,6 +310,14 @@ fn everything_is_as_it_was() {
     t.sysctl("net/ipv4/tcp_ecn", "2");
     assert_eq!(everything(&t, "to-c"), before);
 
+    // Other tables than those of the process that was killed.
+    let (old, new) = (terminal(&folder), Setup { table: 6290, ..terminal(&folder) });
+    t.run(move || {
+        drop(Rules::install(old).expect("rules"));
+        Rules::install(new).expect("rules in other tables").remove().expect("to remove rules");
+    });
+    assert_eq!(everything(&t, "to-c"), before);
+
     // An installation that fails leaves nothing.
     let setup = Setup { tunnel: Some("nowhere".to_owned()), ..terminal(&folder) };
     let error = t.run(move || Rules::install(setup).expect_err("there is no such device").to_string());
@@ -551,8 +559,10 @@ fn servers_see_clients_and_their_packets_are_judged() {
                 assert_eq!(inward.longest, if to.is_ipv4() { 4028 } else { 4048 });
                 // The kernel echoes a mark until the sender has reacted (RFC 3168), and counts what that acknowledges.
                 assert!(inward.marked > 10 && marks >= inward.marked as u32, "{marks} of {inward:?}");
-                // The server's SYN-ACK and the unsplit connection's SYN; the split one's SYN and the user's SYN-ACK.
+                // The server's SYN-ACK and the unsplit connection's SYN; only the gateway's own SYNs, one of them refused.
                 assert!(inward.syns.len() >= 2 && outward.syns.len() >= 2, "{inward:?} {outward:?}");
+                let own = if to.is_ipv4() { 1460 } else { 1440 };
+                assert!(outward.syns.iter().all(|mss| *mss == Some(own)), "{outward:?}");
                 assert!(outward.packets > 10);
             } else {
                 assert_eq!(marks, 0);

@@ -231,8 +231,8 @@ struct Marked {
     room: Arc<AtomicU64>,
     /// Whether to send window updates.
     updates: Arc<AtomicBool>,
-    /// How long a packet was held, smoothed [ns].
-    delay: Arc<AtomicU64>,
+    /// How many packets were held, for how long in all, and the longest since it was last set to 0 [ns].
+    held: Arc<[AtomicU64; 3]>,
     stop: Arc<AtomicBool>,
     thread: std::thread::JoinHandle<usize>,
 }
@@ -255,7 +255,7 @@ fn marked(namespace: &common::Namespace, room: u64, delay: Duration) -> Marked {
     let room = Arc::new(AtomicU64::new(room));
     let (updates, stop) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let (told, told_updates, told_stop) = (Arc::clone(&room), Arc::clone(&updates), Arc::clone(&stop));
-    let measured = Arc::new(AtomicU64::new(delay.as_nanos() as u64));
+    let measured: Arc<[AtomicU64; 3]> = Arc::default();
     let delays = Arc::clone(&measured);
     let (opened, open) = std::sync::mpsc::channel();
     let thread = namespace.spawn(move || {
@@ -297,8 +297,10 @@ fn marked(namespace: &common::Namespace, room: u64, delay: Duration) -> Marked {
             {
                 held.pop_front();
                 inward.accept(id);
-                let (old, new) = (delays.load(Ordering::Relaxed), (delay + (time - due)).as_nanos() as u64);
-                delays.store((old * 31 + new) / 32, Ordering::Relaxed);
+                let took = (delay + (time - due)).as_nanos() as u64;
+                delays[0].fetch_add(1, Ordering::Relaxed);
+                delays[1].fetch_add(took, Ordering::Relaxed);
+                delays[2].fetch_max(took, Ordering::Relaxed);
             }
             inward.flush().expect("verdicts");
             outward.flush().expect("verdicts");
@@ -314,7 +316,7 @@ fn marked(namespace: &common::Namespace, room: u64, delay: Duration) -> Marked {
         sent
     });
     open.recv().expect("queues");
-    Marked { room, updates, delay: measured, stop, thread }
+    Marked { room, updates, held: measured, stop, thread }
 }
 
 /// A connection on which `a` sends as fast as it may to `b`; bytes that have come so far, counted at `b`.
@@ -370,15 +372,34 @@ fn the_rate_follows_the_window() {
         let (come, stop) = stream(&a, &b, at);
         std::thread::sleep(Duration::from_millis(200));
         // Down and up. Less than a second after each change the rate is the window's within 10 %.
+        let (mut before, mut stalls) = (60_000, 0);
         for room in [60_000, 20_000, 80_000] {
-            marked.room.store(room, Ordering::Relaxed);
-            std::thread::sleep(Duration::from_millis(900));
-            let rate = rate(&come, Duration::from_millis(500));
-            let rtt = marked.delay.load(Ordering::Relaxed) as f64 / 1e9;
-            let expected = room as f64 / rtt;
-            let off = 100.0 * (rate / expected - 1.0);
-            println!("{at}: W {room} B, RTT {:.1} ms, {rate:.0} B/s, {off:+.1} % of W/RTT", rtt * 1e3);
-            assert!((rate / expected - 1.0).abs() < 0.1, "room {room}: {rate} B/s, expected {expected}");
+            loop {
+                marked.held[2].store(0, Ordering::Relaxed);
+                marked.room.store(room, Ordering::Relaxed);
+                std::thread::sleep(Duration::from_millis(900));
+                let [count, sum] = [0, 1].map(|at| marked.held[at].load(Ordering::Relaxed));
+                let rate = rate(&come, Duration::from_millis(500));
+                let [count, sum] =
+                    [(0, count), (1, sum)].map(|(at, old)| marked.held[at].load(Ordering::Relaxed) - old);
+                if marked.held[2].load(Ordering::Relaxed)
+                    > (RTT + Duration::from_millis(20)).as_nanos() as u64
+                {
+                    // The machine did something else for a while, so that there was no such round trip. Once more.
+                    stalls += 1;
+                    assert!(stalls < 10, "no second in which this machine keeps time");
+                    marked.room.store(before, Ordering::Relaxed);
+                    std::thread::sleep(Duration::from_millis(900));
+                    continue;
+                }
+                let rtt = sum as f64 / count as f64 / 1e9;
+                let expected = room as f64 / rtt;
+                let off = 100.0 * (rate / expected - 1.0);
+                println!("{at}: W {room} B, RTT {:.1} ms, {rate:.0} B/s, {off:+.1} % of W/RTT", rtt * 1e3);
+                assert!((rate / expected - 1.0).abs() < 0.1, "room {room}: {rate} B/s, expected {expected}");
+                before = room;
+                break;
+            }
         }
         stop.store(true, Ordering::Relaxed);
         marked.stop.store(true, Ordering::Relaxed);
@@ -410,7 +431,8 @@ fn a_server_that_was_stopped_goes_on_within_a_round_trip() {
     }
     let took = start.elapsed();
     println!("first bytes {:.0} ms after there was room", took.as_secs_f64() * 1e3);
-    assert!(took < RTT + Duration::from_millis(50), "{took:?}");
+    // Half a second sooner than the server would have asked.
+    assert!(took < RTT + Duration::from_millis(100), "{took:?}");
     stop.store(true, Ordering::Relaxed);
     marked.stop.store(true, Ordering::Relaxed);
     assert!(marked.thread.join().expect("no panic") >= 1);
