@@ -10,7 +10,9 @@
 //! ```
 //!
 //! so that the right edge never moves back (RFC 9293, section 3.8.6), and is `ack + room` exact to one unit of the scale
-//! where it may be.
+//! where it may be. An edge that stays is rounded up, so units should be small: where SO_RCVBUF is set before the
+//! connection is made, the kernel chooses its scale for that buffer (units of 8 bytes for 256 kB), otherwise for the
+//! largest that it may ever have (1 kB and more).
 //!
 //! The kernel advertises a window that grew when it has something to acknowledge. A server that has used up a small one
 //! would wait for its persist timer, so [`Windows::update`] writes the window update that the kernel does not know of;
