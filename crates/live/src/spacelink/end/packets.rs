@@ -1,0 +1,72 @@
+//! IP packets that are not split.
+
+use super::*;
+
+impl Spacelink {
+    /// Longest IP packet that goes as one datagram; longer ones are cut [bytes]. None while the peer is not there.
+    #[must_use]
+    pub fn max_datagram(&mut self) -> Option<usize> {
+        let at = self.active()?;
+        self.links[at].conn.datagrams().max_size().map(|size| size - 1)
+    }
+
+    /// Sends an IP packet, in fragments where it is longer than [`Self::max_datagram`]. What is lost stays lost.
+    ///
+    /// # Errors
+    /// If it cannot be sent now, or at all.
+    pub fn datagram(&mut self, packet: &[u8]) -> Result<(), NotSent> {
+        let at = self.active().ok_or(NotSent::Down)?;
+        if packet.is_empty() || packet.len() > usize::from(u16::MAX) {
+            return Err(NotSent::Length);
+        }
+        // In an outage it would be lost anyway, and only kept in mind.
+        if self.links[at].silent {
+            self.stats.silenced_ip += 1;
+            return Err(NotSent::Silent);
+        }
+        let mut datagrams = self.links[at].conn.datagrams();
+        let most = datagrams.max_size().ok_or(NotSent::Down)?;
+        self.stats.sent_ip += 1;
+        if packet.len() < most {
+            let _ = datagrams.send(frames::packet_datagram(packet).into(), true);
+            return Ok(());
+        }
+        let pieces = packet.len().div_ceil(most - FRAGMENT_HEADER);
+        if pieces > MAX_FRAGMENTS {
+            return Err(NotSent::Length);
+        }
+        // All of about one length: the shaper spreads them better.
+        let each = packet.len().div_ceil(pieces);
+        for (index, data) in packet.chunks(each).enumerate() {
+            let piece = frames::fragment_datagram(self.packet, index as u8, pieces as u8, data);
+            let _ = datagrams.send(piece.into(), true);
+        }
+        self.packet = self.packet.wrapping_add(1);
+        self.stats.fragmented_ip += 1;
+        Ok(())
+    }
+
+    /// Takes IP packets and credits that came as datagrams.
+    pub(super) fn take_datagrams(&mut self, now: Instant, at: usize) {
+        if self.current != Some(self.links[at].handle) {
+            return;
+        }
+        while let Some(bytes) = self.links[at].conn.datagrams().recv() {
+            match Datagram::parse(&bytes) {
+                Ok(Datagram::Packet(packet)) => self.deliver(packet.to_vec()),
+                Ok(Datagram::Fragment { packet, index, count, data }) => {
+                    if let Some(packet) = self.reassembly.fragment(now, packet, index, count, data) {
+                        self.deliver(packet);
+                    }
+                }
+                Ok(Datagram::Credits(credits)) => credits.for_each(|credit| self.credited(credit)),
+                Err(_) => self.stats.malformed += 1,
+            }
+        }
+    }
+
+    pub(super) fn deliver(&mut self, packet: Vec<u8>) {
+        self.stats.received_ip += 1;
+        self.events.push_back(Event::Datagram(packet));
+    }
+}

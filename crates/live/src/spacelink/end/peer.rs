@@ -1,0 +1,256 @@
+//! The peer: how it comes, goes, is silent, and what QUIC says of it.
+
+use super::*;
+
+impl Spacelink {
+    /// Somebody wants to connect.
+    pub(super) fn incoming(&mut self, now: Instant, incoming: Incoming, mut answer: Vec<u8>) {
+        answer.clear();
+        let half_open = self.links.iter().filter(|link| !link.greeted && !link.over).count();
+        if half_open >= HALF_OPEN_MOST
+            || self.links.len() >= 4 * HALF_OPEN_MOST
+            || !matches!(self.side, Side::Listening)
+        {
+            self.endpoint.ignore(incoming);
+        } else if half_open >= HALF_OPEN_RETRY && incoming.may_retry() {
+            if let Ok(transmit) = self.endpoint.retry(incoming, &mut answer) {
+                self.respond(&transmit, answer);
+            }
+        } else {
+            match self.endpoint.accept(incoming, now, &mut answer, None) {
+                Ok((handle, conn)) => self.add(now, handle, conn),
+                Err(error) => {
+                    if let Some(transmit) = error.response {
+                        self.respond(&transmit, answer);
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) fn add(&mut self, now: Instant, handle: ConnectionHandle, conn: Connection) {
+        self.links.push(Link {
+            handle,
+            conn,
+            greeted: false,
+            over: false,
+            until: now + 3 * self.round_trip + Duration::from_secs(2),
+            control: [None, None],
+            buffers: [Vec::new(), Vec::new()],
+            look: now,
+            heard: now,
+            heard_datagrams: 0,
+            asked: 0,
+            silent: false,
+        });
+    }
+
+    /// The peer has greeted: this connection is the one in use from now on.
+    pub(super) fn greeted(&mut self, now: Instant, at: usize) {
+        if let Some(old) = self.active() {
+            let link = &mut self.links[old];
+            link.conn.close(now, VarInt::from_u32(REPLACED), Bytes::new());
+            link.over = true;
+            self.down(Reason::Replaced);
+        }
+        if let Side::Connecting { wait, .. } = &mut self.side {
+            *wait = AGAIN[0];
+        }
+        let link = &mut self.links[at];
+        link.greeted = true;
+        (link.look, link.heard) = (now + self.ask_again, now);
+        link.conn.set_max_concurrent_streams(Dir::Bi, VarInt::from_u32(self.most_streams));
+        self.current = Some(link.handle);
+        self.stats.connections += 1;
+        self.events.push_back(Event::Up);
+        self.accept(at);
+        self.take_datagrams(now, at);
+    }
+
+    /// The connection in use is gone.
+    pub(super) fn down(&mut self, reason: Reason) {
+        for (slot, stream) in &self.streams {
+            if stream.header.is_none() {
+                self.events.push_back(Event::Reset(StreamKey { slot: slot as u32, serial: stream.serial }));
+            }
+        }
+        self.streams.clear();
+        self.scattered = 0;
+        self.slots.clear();
+        self.credits.clear();
+        self.tail.clear();
+        (self.credit_bytes, self.credit_at, self.settle_at) = (0, None, None);
+        self.events.push_back(Event::Down(reason));
+    }
+
+    /// A connection is over that was in use or was to be.
+    pub(super) fn ended(&mut self, now: Instant, at: usize, reason: Reason) {
+        if std::mem::replace(&mut self.links[at].over, true) {
+            return;
+        }
+        if self.current == Some(self.links[at].handle) {
+            self.current = None;
+            self.down(reason);
+        } else {
+            self.events.push_back(Event::Failed(reason));
+        }
+        self.come_again(now);
+    }
+
+    pub(super) fn give_up(&mut self, now: Instant, at: usize, code: u32, reason: Reason) {
+        self.links[at].conn.close(now, VarInt::from_u32(code), Bytes::new());
+        self.ended(now, at, reason);
+    }
+
+    pub(super) fn come_again(&mut self, now: Instant) {
+        if let Side::Connecting { again, wait, .. } = &mut self.side {
+            *again = Some(now + *wait);
+            *wait = (2 * *wait).min(AGAIN[1]);
+        }
+    }
+
+    pub(super) fn malformed(&mut self, now: Instant, at: usize) {
+        self.stats.malformed += 1;
+        self.give_up(now, at, MALFORMED, Reason::Failed("the peer speaks another protocol".to_owned()));
+    }
+
+    /// Looks whether the peer owes an answer, and asks again if it does: quinn waits twice as long each time, and after an
+    /// outage would find out late that it is over.
+    pub(super) fn look(&mut self, now: Instant, at: usize) {
+        let patience = self.patience(at);
+        let link = &mut self.links[at];
+        link.look = now + self.ask_again;
+        let quic = link.conn.stats();
+        let asked = asks(&quic.frame_tx);
+        if quic.udp_rx.datagrams != link.heard_datagrams {
+            (link.heard, link.heard_datagrams, link.asked) = (now, quic.udp_rx.datagrams, asked);
+            link.silent = false;
+        } else if asked != link.asked {
+            let silence = now.saturating_duration_since(link.heard);
+            link.silent = silence >= patience + SILENCE;
+            if silence >= patience {
+                link.conn.ping();
+            }
+        }
+    }
+
+    /// How long an answer may take.
+    pub(super) fn patience(&self, at: usize) -> Duration {
+        self.links[at].conn.rtt() * 5 / 4 + 2 * CREDIT_DELAY
+    }
+
+    /// Takes from QUIC what happened.
+    pub(super) fn pump(&mut self, now: Instant) {
+        let mut at = 0;
+        while at < self.links.len() {
+            loop {
+                let mut quiet = true;
+                let link = &mut self.links[at];
+                while let Some(event) = link.conn.poll_endpoint_events() {
+                    quiet = false;
+                    if let Some(event) = self.endpoint.handle_event(link.handle, event) {
+                        link.conn.handle_event(event);
+                    }
+                }
+                while let Some(event) = self.links[at].conn.poll() {
+                    quiet = false;
+                    self.on_event(now, at, event);
+                }
+                if quiet {
+                    break;
+                }
+            }
+            if self.links[at].conn.is_drained() {
+                // Not said before where it was closed from here.
+                self.ended(now, at, Reason::Closed);
+                let gone = self.links.remove(at).conn.stats().path;
+                self.stats.sent_packets += gone.sent_packets;
+                self.stats.lost_packets += gone.lost_packets;
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    pub(super) fn on_event(&mut self, now: Instant, at: usize, event: quinn_proto::Event) {
+        use quinn_proto::Event as Quic;
+        match event {
+            Quic::HandshakeDataReady | Quic::DatagramsUnblocked => {}
+            Quic::Connected => {
+                let link = &mut self.links[at];
+                link.control[0] = link.conn.streams().open(Dir::Uni);
+                link.buffers[0].extend_from_slice(&HELLO);
+                self.write_control(at);
+            }
+            Quic::ConnectionLost { reason } => self.ended(now, at, why(reason)),
+            Quic::DatagramReceived => self.take_datagrams(now, at),
+            Quic::Stream(StreamEvent::Opened { dir: Dir::Uni }) => {
+                while let Some(id) = self.links[at].conn.streams().accept(Dir::Uni) {
+                    if self.links[at].control[1].replace(id).is_some() {
+                        self.malformed(now, at);
+                        return;
+                    }
+                }
+                self.read_control(now, at);
+            }
+            Quic::Stream(StreamEvent::Opened { dir: Dir::Bi }) => self.accept(at),
+            Quic::Stream(StreamEvent::Readable { id }) if self.links[at].control[1] == Some(id) => {
+                self.read_control(now, at);
+            }
+            Quic::Stream(StreamEvent::Readable { id }) => {
+                if let Some(slot) = self.slot_of(at, id) {
+                    self.readable(at, slot);
+                }
+            }
+            Quic::Stream(StreamEvent::Writable { id }) if self.links[at].control[0] == Some(id) => {
+                self.write_control(at)
+            }
+            Quic::Stream(StreamEvent::Writable { id }) => {
+                if let Some(slot) = self.slot_of(at, id) {
+                    self.events.push_back(Event::Writable(self.key(slot)));
+                }
+            }
+            Quic::Stream(StreamEvent::Finished { id }) => {
+                if let Some(slot) = self.slot_of(at, id) {
+                    self.streams[slot].sent = true;
+                    self.finish_off(slot);
+                }
+            }
+            Quic::Stream(StreamEvent::Stopped { id, .. }) => {
+                if let Some(slot) = self.slot_of(at, id) {
+                    self.gone(slot);
+                }
+            }
+            Quic::Stream(StreamEvent::Available { .. }) => {}
+        }
+    }
+
+    /// The slot of a QUIC stream of the connection in use.
+    pub(super) fn slot_of(&self, at: usize, id: StreamId) -> Option<usize> {
+        (self.current == Some(self.links[at].handle)).then_some(())?;
+        self.slots.get(&id).copied()
+    }
+}
+
+/// Why QUIC says a connection is lost.
+fn why(error: ConnectionError) -> Reason {
+    // TLS alerts are the codes 0x100 to 0x1ff (RFC 9001, 4.8).
+    let or_refused = |code: quinn_proto::TransportErrorCode, what: String| match u64::from(code) {
+        0x100..0x200 => Reason::Refused(what),
+        _ => Reason::Failed(what),
+    };
+    match error {
+        ConnectionError::TransportError(error) => or_refused(error.code, error.to_string()),
+        ConnectionError::ConnectionClosed(close) => or_refused(close.error_code, close.to_string()),
+        ConnectionError::ApplicationClosed(close) if close.error_code == VarInt::from_u32(STOPPED) => {
+            Reason::Closed
+        }
+        ConnectionError::ApplicationClosed(close) if close.error_code == VarInt::from_u32(REPLACED) => {
+            Reason::Replaced
+        }
+        ConnectionError::Reset => Reason::Restarted,
+        ConnectionError::TimedOut => Reason::Silent,
+        ConnectionError::LocallyClosed => Reason::Closed,
+        other => Reason::Failed(other.to_string()),
+    }
+}

@@ -1,0 +1,273 @@
+//! Streams: what the host opens, writes and reads, and what the peer does.
+
+use super::*;
+
+impl Spacelink {
+    /// Most bytes of a stream that go into one UDP datagram, whatever QUIC's numbers have grown to: flags, connection,
+    /// packet number and tag; frame type, stream, offset and length.
+    #[must_use]
+    pub fn max_chunk(&self) -> usize {
+        usize::from(self.mtu) - (1 + 8 + 4 + 16) - (1 + 8 + 8 + 8)
+    }
+
+    /// Opens a stream for a connection; none while the peer is not there or there are too many.
+    pub fn open(&mut self, header: &Open) -> Option<StreamKey> {
+        let at = self.active()?;
+        if self.streams.len() >= self.most_streams as usize {
+            self.stats.refused_streams += 1;
+            return None;
+        }
+        let Some(id) = self.links[at].conn.streams().open(Dir::Bi) else {
+            self.stats.refused_streams += 1;
+            return None;
+        };
+        let mut bytes = Vec::with_capacity(frames::MAX_OPEN);
+        header.encode(&mut bytes);
+        // A new stream's window is far larger; one that the connection's window leaves no room for would be useless.
+        if self.links[at].conn.send_stream(id).write(&bytes) != Ok(bytes.len()) {
+            self.abandon(at, id);
+            self.stats.refused_streams += 1;
+            return None;
+        }
+        Some(self.insert(id, None))
+    }
+
+    /// Writes what QUIC takes of `data` and gives how much that was: less than given where the peer has not read enough yet,
+    /// or holds no more; [`Event::Writable`] says when to go on.
+    pub fn write(&mut self, key: StreamKey, data: &[u8]) -> usize {
+        let Some((at, slot)) = self.find(key) else { return 0 };
+        let id = self.streams[slot].id;
+        let mut written = 0;
+        while written < data.len() {
+            match self.links[at].conn.send_stream(id).write(&data[written..]) {
+                Ok(0) => break,
+                Ok(more) => written += more,
+                Err(WriteError::Stopped(_)) => {
+                    self.gone(slot);
+                    break;
+                }
+                Err(_) => break,
+            }
+        }
+        if let Some(stream) = self.streams.get_mut(slot) {
+            stream.written += written as u64;
+        }
+        self.stats.written_bytes += written as u64;
+        written
+    }
+
+    /// Says that nothing more will be written: half-close.
+    pub fn finish(&mut self, key: StreamKey) {
+        if let Some((at, slot)) = self.find(key) {
+            // Fails where it was finished before, or where the peer's reset is on its way to the host.
+            let _ = self.links[at].conn.send_stream(self.streams[slot].id).finish();
+        }
+    }
+
+    /// Ends the stream in both directions; what was not delivered is lost. The key is void.
+    pub fn reset(&mut self, key: StreamKey) {
+        if let Some((at, slot)) = self.find(key) {
+            let id = self.streams[slot].id;
+            self.abandon(at, id);
+            self.remove(slot);
+        }
+    }
+
+    /// Reads into `out` and gives how much: less than there is room for where no more has come. Then, or later,
+    /// [`Event::Readable`], [`Event::Finished`] or [`Event::Reset`] says how it goes on.
+    pub fn read(&mut self, key: StreamKey, out: &mut [u8]) -> usize {
+        let Some((at, slot)) = self.find(key) else { return 0 };
+        if self.streams[slot].ended || self.streams[slot].header.is_some() {
+            return 0;
+        }
+        let mut read = 0;
+        while read < out.len() {
+            let more = self.streams[slot].inbox.read(&mut out[read..]);
+            read += more;
+            if more == 0 && (!self.collect(at, slot) || self.streams[slot].inbox.is_empty()) {
+                break;
+            }
+        }
+        self.stats.read_bytes += read as u64;
+        let Some(stream) = self.streams.get_mut(slot).filter(|stream| stream.serial == key.serial) else {
+            return read;
+        };
+        stream.told = false;
+        stream.received += read as u64;
+        if stream.complete && stream.inbox.is_empty() {
+            stream.ended = true;
+            self.events.push_back(Event::Finished(key));
+            self.list(key);
+            self.finish_off(slot);
+        }
+        read
+    }
+
+    /// Takes from QUIC what came of a stream, where all of before was read: else QUIC keeps it, and the peer has to wait.
+    /// False where the stream is gone.
+    pub(super) fn collect(&mut self, at: usize, slot: usize) -> bool {
+        let stream = &mut self.streams[slot];
+        if stream.complete || !stream.inbox.is_empty() {
+            return true;
+        }
+        let before = stream.inbox.scattered();
+        let mut of = self.links[at].conn.recv_stream(stream.id);
+        let Ok(mut chunks) = of.read(false) else {
+            self.gone(slot);
+            return false;
+        };
+        let reset = loop {
+            match chunks.next(usize::MAX) {
+                Ok(Some(chunk)) => stream.inbox.insert(chunk.offset, chunk.bytes),
+                Ok(None) => {
+                    stream.complete = true;
+                    break false;
+                }
+                Err(quinn_proto::ReadError::Blocked) => break false,
+                Err(quinn_proto::ReadError::Reset(_)) => break true,
+            }
+        };
+        let _ = chunks.finalize();
+        self.scattered = self.scattered + stream.inbox.scattered() - before;
+        if reset || self.scattered > 2 * self.window {
+            // A peer that never sends what is missing.
+            self.gone(slot);
+            return false;
+        }
+        true
+    }
+
+    /// Takes the streams that the peer opened.
+    pub(super) fn accept(&mut self, at: usize) {
+        if self.current != Some(self.links[at].handle) {
+            return;
+        }
+        while let Some(id) = self.links[at].conn.streams().accept(Dir::Bi) {
+            if self.streams.len() >= self.most_streams as usize {
+                self.abandon(at, id);
+                self.stats.refused_streams += 1;
+                continue;
+            }
+            let key = self.insert(id, Some(Vec::with_capacity(frames::MAX_OPEN)));
+            self.readable(at, key.slot());
+        }
+    }
+
+    /// Something came on a stream.
+    pub(super) fn readable(&mut self, at: usize, slot: usize) {
+        let key = self.key(slot);
+        if let Ok(Some(_)) = self.links[at].conn.recv_stream(self.streams[slot].id).received_reset() {
+            self.gone(slot);
+            return;
+        }
+        if !self.collect(at, slot) {
+            return;
+        }
+        let stream = &mut self.streams[slot];
+        if let Some(header) = &mut stream.header {
+            let mut bytes = [0; frames::MAX_OPEN];
+            loop {
+                let missing = match header.first().map(|&first| Open::length(first)) {
+                    None => 1,
+                    Some(Ok(length)) => length - header.len(),
+                    Some(Err(_)) => {
+                        self.stats.malformed += 1;
+                        self.gone(slot);
+                        return;
+                    }
+                };
+                if missing == 0 {
+                    break;
+                }
+                let read = stream.inbox.read(&mut bytes[..missing]);
+                header.extend_from_slice(&bytes[..read]);
+                if read == 0 {
+                    if stream.complete {
+                        self.stats.malformed += 1;
+                        self.gone(slot);
+                    }
+                    return;
+                }
+            }
+            let Ok(Some((open, _))) = Open::parse(header) else { return };
+            stream.header = None;
+            self.events.push_back(Event::Opened { stream: key, header: open });
+        }
+        if stream.inbox.is_empty() && !stream.complete {
+            return;
+        }
+        if !std::mem::replace(&mut stream.told, true) {
+            self.events.push_back(Event::Readable(key));
+        }
+    }
+
+    pub(super) fn find(&self, key: StreamKey) -> Option<(usize, usize)> {
+        let stream = self.streams.get(key.slot())?;
+        (stream.serial == key.serial).then_some(())?;
+        Some((self.active()?, key.slot()))
+    }
+
+    pub(super) fn key(&self, slot: usize) -> StreamKey {
+        StreamKey { slot: slot as u32, serial: self.streams[slot].serial }
+    }
+
+    pub(super) fn insert(&mut self, id: StreamId, header: Option<Vec<u8>>) -> StreamKey {
+        self.serial = self.serial.wrapping_add(1);
+        let slot = self.streams.insert(Stream {
+            serial: self.serial,
+            id,
+            header,
+            told: false,
+            inbox: Inbox::default(),
+            complete: false,
+            ended: false,
+            sent: false,
+            written: 0,
+            acknowledged: 0,
+            received: 0,
+            delivered: 0,
+            credited: 0,
+            settled: 0,
+            credited_at: self.now,
+            listed: [false; 2],
+        });
+        self.slots.insert(id, slot);
+        self.stats.opened += 1;
+        self.key(slot)
+    }
+
+    pub(super) fn remove(&mut self, slot: usize) {
+        let stream = self.streams.remove(slot);
+        self.scattered -= stream.inbox.scattered();
+        self.slots.remove(&stream.id);
+    }
+
+    /// Resets both directions of a QUIC stream, as far as they are still open.
+    pub(super) fn abandon(&mut self, at: usize, id: StreamId) {
+        let conn = &mut self.links[at].conn;
+        let _ = conn.send_stream(id).reset(RESET);
+        let _ = conn.recv_stream(id).stop(RESET);
+    }
+
+    /// The peer has reset a stream.
+    pub(super) fn gone(&mut self, slot: usize) {
+        let key = self.key(slot);
+        if let Some(at) = self.active() {
+            self.abandon(at, self.streams[slot].id);
+        }
+        if self.streams[slot].header.is_none() {
+            self.events.push_back(Event::Reset(key));
+        }
+        self.remove(slot);
+    }
+
+    /// Forgets a stream with which all is done.
+    pub(super) fn finish_off(&mut self, slot: usize) {
+        let stream = &self.streams[slot];
+        let all = stream.acknowledged == stream.written && stream.settled == stream.received;
+        if stream.ended && stream.sent && all {
+            self.events.push_back(Event::Closed(self.key(slot)));
+            self.remove(slot);
+        }
+    }
+}
