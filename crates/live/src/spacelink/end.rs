@@ -114,6 +114,9 @@ pub struct Spacelink {
     streams: Slab<Stream>,
     slots: BTreeMap<StreamId, usize>,
     serial: u32,
+    /// How many streams of the peer were taken, and those which it reset before.
+    taken: u64,
+    unborn: Vec<StreamId>,
     events: VecDeque<Event>,
     responses: VecDeque<(Transmit, Vec<u8>)>,
     shaper: Shaper,
@@ -196,6 +199,8 @@ impl Spacelink {
             streams: Slab::new(),
             slots: BTreeMap::new(),
             serial: 0,
+            taken: 0,
+            unborn: Vec::new(),
             events: VecDeque::new(),
             responses: VecDeque::new(),
             shaper: Shaper::new(setup.rate),

@@ -3,7 +3,7 @@
 //! - A stream for a connection begins with [`Open`]: a byte for the two addresses' families (`0x44`, `0x66`, …), then
 //!   client and server, each its IP address and port in network byte order.
 //! - The control stream (one in each direction) begins with [`HELLO`]; then come credits, each the byte 1, a stream's
-//!   number and how many bytes of it have been delivered since it was opened.
+//!   number and how many bytes of it have been delivered since it was opened, and resets, each the byte 2 and a stream's number.
 //! - A QUIC datagram begins with its kind: an IP packet (0), a fragment of one (1: two bytes packet number, index, count),
 //!   or credits (2: pairs as above).
 //!
@@ -22,6 +22,7 @@ pub const FRAGMENT_HEADER: usize = 5;
 pub const MAX_OPEN: usize = 1 + 2 * 18;
 
 const CREDIT: u8 = 1;
+const RESET: u8 = 2;
 const PACKET: u8 = 0;
 const FRAGMENT: u8 = 1;
 const CREDITS: u8 = 2;
@@ -140,25 +141,44 @@ impl Credit {
         *bytes = rest;
         Some(credit)
     }
+}
 
-    /// Appends it as a frame of the control stream.
+/// What is said on a control stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Control {
+    /// Bytes were delivered.
+    Credit(Credit),
+    /// The stream of this number is reset.
+    Reset(u64),
+}
+
+impl Control {
+    /// Appends it to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        out.push(CREDIT);
-        self.pair(out);
+        match self {
+            Self::Credit(credit) => {
+                out.push(CREDIT);
+                credit.pair(out);
+            }
+            Self::Reset(stream) => {
+                out.push(RESET);
+                put_varint(*stream, out);
+            }
+        }
     }
 
-    /// The frame of a control stream at the beginning of `bytes` and its length, or none where bytes are still missing.
+    /// What is said at the beginning of `bytes` and its length, or none where bytes are still missing.
     ///
     /// # Errors
-    /// If it is none.
+    /// If it is nothing of ours.
     pub fn parse(bytes: &[u8]) -> Result<Option<(Self, usize)>, Malformed> {
-        match bytes.split_first() {
-            None => Ok(None),
-            Some((&CREDIT, mut rest)) => {
-                Ok(Self::take(&mut rest).map(|credit| (credit, bytes.len() - rest.len())))
-            }
-            Some(_) => Err(Malformed),
-        }
+        let Some((&kind, mut rest)) = bytes.split_first() else { return Ok(None) };
+        let frame = match kind {
+            CREDIT => Credit::take(&mut rest).map(Self::Credit),
+            RESET => take_varint(&mut rest).map(Self::Reset),
+            _ => return Err(Malformed),
+        };
+        Ok(frame.map(|frame| (frame, bytes.len() - rest.len())))
     }
 }
 
@@ -255,10 +275,10 @@ pub fn fuzz_frames(bytes: &[u8]) {
         assert_eq!(again, bytes[..length]);
     }
     let mut rest = bytes;
-    while let Ok(Some((credit, length))) = Credit::parse(rest) {
+    while let Ok(Some((frame, length))) = Control::parse(rest) {
         let mut again = Vec::new();
-        credit.encode(&mut again);
-        assert_eq!(Credit::parse(&again), Ok(Some((credit, again.len()))));
+        frame.encode(&mut again);
+        assert_eq!(Control::parse(&again), Ok(Some((frame, again.len()))));
         rest = &rest[length..];
     }
     match Datagram::parse(bytes) {
@@ -339,14 +359,15 @@ mod tests {
         }
 
         #[test]
-        fn credits_are_read(stream in 0..=MAX_VARINT, delivered in 0..=MAX_VARINT) {
-            let credit = Credit { stream, delivered };
-            let mut bytes = Vec::new();
-            credit.encode(&mut bytes);
-            for cut in 0..bytes.len() {
-                prop_assert_eq!(Credit::parse(&bytes[..cut]), Ok(None));
+        fn what_is_said_is_read(stream in 0..=MAX_VARINT, delivered in 0..=MAX_VARINT) {
+            for frame in [Control::Credit(Credit { stream, delivered }), Control::Reset(stream)] {
+                let mut bytes = Vec::new();
+                frame.encode(&mut bytes);
+                for cut in 0..bytes.len() {
+                    prop_assert_eq!(Control::parse(&bytes[..cut]), Ok(None));
+                }
+                prop_assert_eq!(Control::parse(&bytes), Ok(Some((frame, bytes.len()))));
             }
-            prop_assert_eq!(Credit::parse(&bytes), Ok(Some((credit, bytes.len()))));
         }
 
         #[test]

@@ -301,6 +301,54 @@ mod tests {
 
     use super::*;
 
+    /// Lets two ends shake hands, each with a certificate and a key, and the certificate that it trusts; says why not.
+    fn shake(server: (&Identity, &Identity), client: (&Identity, &Identity)) -> Result<(), Error> {
+        let certified = |own: &Identity, key: &Identity| {
+            let key = rustls::crypto::ring::sign::any_supported_type(&key.key).unwrap();
+            let certified = rustls::sign::CertifiedKey::new(vec![own.certificate.clone()], key);
+            Arc::new(rustls::sign::SingleCertAndKey::from(certified))
+        };
+        let ((of_server, server_key), (of_client, client_key)) = (server, client);
+        let (trusts_client, provider) = pinned(&of_client.certificate());
+        let server = rustls::ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])?
+            .with_client_cert_verifier(trusts_client)
+            .with_cert_resolver(certified(of_server, server_key));
+        let (trusts_server, provider) = pinned(&of_server.certificate());
+        let client = rustls::ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])?
+            .dangerous()
+            .with_custom_certificate_verifier(trusts_server)
+            .with_client_cert_resolver(certified(of_client, client_key));
+        let mut server = rustls::ServerConnection::new(Arc::new(server))?;
+        let mut client =
+            rustls::ClientConnection::new(Arc::new(client), ServerName::try_from("spacelink").unwrap())?;
+        for _ in 0..4 {
+            let mut bytes = Vec::new();
+            client.write_tls(&mut bytes).unwrap();
+            server.read_tls(&mut &bytes[..]).unwrap();
+            server.process_new_packets()?;
+            bytes.clear();
+            server.write_tls(&mut bytes).unwrap();
+            client.read_tls(&mut &bytes[..]).unwrap();
+            client.process_new_packets()?;
+        }
+        assert!(!server.is_handshaking() && !client.is_handshaking());
+        Ok(())
+    }
+
+    #[test]
+    fn a_certificate_is_worth_nothing_without_its_key() {
+        let [server, client, thief] =
+            ["server", "client", "thief"].map(|name| Identity::generate(name).unwrap());
+        shake((&server, &server), (&client, &client)).unwrap();
+        for stolen in
+            [shake((&server, &thief), (&client, &client)), shake((&server, &server), (&client, &thief))]
+        {
+            assert_eq!(stolen, Err(Error::InvalidCertificate(CertificateError::BadSignature)));
+        }
+    }
+
     #[test]
     fn keys_are_written_once_and_for_nobody_else() {
         let dir = std::env::temp_dir().join(format!("bentpipe-keygen-{}", std::process::id()));

@@ -46,7 +46,7 @@ use quinn_proto::{
 use slab::Slab;
 
 use controller::{Ledger, Trusting};
-use frames::{Credit, Datagram, FRAGMENT_HEADER, HELLO, MAX_FRAGMENTS};
+use frames::{Control, Credit, Datagram, FRAGMENT_HEADER, HELLO, MAX_FRAGMENTS};
 use inbox::Inbox;
 use reassembly::Reassembly;
 use shaper::Shaper;
@@ -71,6 +71,8 @@ const AGAIN: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(2)
 const SILENCE: Duration = Duration::from_millis(300);
 /// Streams that a peer may open before its key is proved.
 const STREAMS_UNPROVED: u32 = 16;
+/// Streams that the peer reset before they came, and that are kept in mind.
+const MOST_UNBORN: usize = 1024;
 /// Answers to strangers that wait for being sent.
 const RESPONSES: usize = 16;
 /// Code with which a connection is closed by one who stops.
@@ -254,6 +256,23 @@ pub enum Event {
     Closed(StreamKey),
     /// An IP packet.
     Datagram(Vec<u8>),
+}
+
+impl Event {
+    /// The stream that it is about, if it is about one.
+    #[must_use]
+    pub fn stream(&self) -> Option<StreamKey> {
+        match *self {
+            Self::Opened { stream, .. }
+            | Self::Readable(stream)
+            | Self::Writable(stream)
+            | Self::Finished(stream)
+            | Self::Reset(stream)
+            | Self::Closed(stream)
+            | Self::Acknowledged { stream, .. } => Some(stream),
+            Self::Up | Self::Down(_) | Self::Failed(_) | Self::Datagram(_) => None,
+        }
+    }
 }
 
 /// Why an IP packet was not sent.

@@ -508,3 +508,102 @@ fn the_terminal_may_move_to_another_address() {
     assert_eq!(net.hosts[GATEWAY].link.peer(), Some(net.hosts[TERMINAL].address));
     assert!(net.hosts.iter().all(|host| host.saw(|e| matches!(e, Event::Down(_))).is_none()));
 }
+
+#[test]
+fn ends_find_each_other_though_a_third_of_all_is_lost() {
+    for seed in 0..10 {
+        let mut net = Net::new(&setups(None, ROUND_TRIP), seed);
+        for way in &mut net.ways {
+            way.lose = 0.33;
+        }
+        net.connect();
+        let key = net.hosts[TERMINAL].open().unwrap();
+        net.hosts[TERMINAL].write(key, 20_000);
+        net.run(net.time() + s(30.0));
+        assert_eq!(net.hosts[GATEWAY].read, 20_000, "seed {seed}");
+    }
+}
+
+/// Hosts that do anything at any time, over a link that does as well: what is read is what was written, and when all is
+/// said nothing is left.
+#[test]
+fn whatever_hosts_do_nothing_is_left() {
+    for seed in 0..12 {
+        let mut setups = setups(Some(Rate::from_bps(10_000_000)), ROUND_TRIP);
+        for setup in &mut setups {
+            (setup.streams, setup.stream_window, setup.window) = (40, 60_000, 400_000);
+        }
+        let mut net = Net::new(&setups, seed);
+        for way in &mut net.ways {
+            (way.lose, way.double, way.late) = (0.03, 0.02, 0.1);
+        }
+        for round in 0..600 {
+            let end = net.random(2);
+            let keys: Vec<_> = net.hosts[end].streams.keys().copied().collect();
+            let key = (!keys.is_empty()).then(|| keys[net.random(keys.len())]);
+            let (choice, length) = (net.random(100), net.random(50_000));
+            let (now, time) = (net.now, net.time());
+            let host = &mut net.hosts[end];
+            match (choice, key) {
+                (0..20, _) => drop(host.open()),
+                (20..60, Some(key)) => drop(host.write(key, length)),
+                (60..70, Some(key)) => host.link.finish(key),
+                (70..75, Some(key)) => {
+                    host.link.reset(key);
+                    host.streams.remove(&key);
+                    // A key is void from then on.
+                    assert_eq!(host.link.write(key, b"x"), 0);
+                    host.link.delivered(key, 10);
+                    host.link.finish(key);
+                }
+                (75..85, _) => drop(host.link.datagram(&bytes(0, 1 + length % 9000))),
+                (85..90, _) => host.reads = false,
+                (90..95, _) => {
+                    host.reads = true;
+                    for key in keys {
+                        host.read(time, key);
+                    }
+                }
+                (95, _) if round % 7 == 0 => net.restart(end, &setups),
+                (96, _) => host.link.on_timer(now),
+                (97, _) => {
+                    for way in &mut net.ways {
+                        way.outage = Some((time, time + s(0.001 * length as f64)));
+                    }
+                }
+                _ => {}
+            }
+            let until = net.time() + Duration::from_millis(net.random(100) as u64);
+            net.run(until);
+        }
+        for way in &mut net.ways {
+            (way.outage, way.lose) = (None, 0.0);
+        }
+        let until = net.time() + s(10.0);
+        net.run(until);
+        assert!(net.hosts.iter().all(|host| host.up), "seed {seed}: {:?}", net.hosts[0].events);
+        // One end ends half of what is left, and both the rest.
+        for end in [GATEWAY, TERMINAL] {
+            let time = net.time();
+            net.hosts[end].reads = true;
+            let keys: Vec<_> = net.hosts[end].streams.keys().copied().collect();
+            for (n, &key) in keys.iter().enumerate() {
+                net.hosts[end].read(time, key);
+                if n % 2 == 0 && end == GATEWAY {
+                    net.hosts[end].link.reset(key);
+                    net.hosts[end].streams.remove(&key);
+                } else {
+                    net.hosts[end].link.finish(key);
+                }
+            }
+            let until = net.time() + s(10.0);
+            net.run(until);
+        }
+        for host in &net.hosts {
+            let left = (host.streams.len(), host.link.stats().streams, host.link.stats().malformed);
+            assert_eq!(left, (0, 0, 0), "seed {seed}");
+        }
+        let opened: Vec<_> = std::iter::from_fn(|| net.hosts[TERMINAL].open()).collect();
+        assert_eq!(opened.len(), 40, "seed {seed}");
+    }
+}

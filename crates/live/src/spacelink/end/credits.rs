@@ -23,6 +23,18 @@ impl Spacelink {
         self.credit_at.get_or_insert(self.now + CREDIT_DELAY);
     }
 
+    /// The peer says something on the control stream.
+    fn told(&mut self, at: usize, frame: Control) {
+        match frame {
+            Control::Credit(credit) => self.credited(credit),
+            Control::Reset(id) => {
+                if let Ok(id) = VarInt::from_u64(id) {
+                    self.reset_by_peer(at, StreamId::from(id));
+                }
+            }
+        }
+    }
+
     /// The far end has delivered.
     pub(super) fn credited(&mut self, credit: Credit) {
         let id = VarInt::from_u64(credit.stream).map(StreamId::from);
@@ -57,7 +69,7 @@ impl Spacelink {
             // The last credit of all is told for certain, and at once.
             if limit.is_none() || stream.ended && stream.delivered == stream.received {
                 stream.settled = stream.delivered;
-                credit.encode(&mut self.links[at].buffers[0]);
+                Control::Credit(credit).encode(&mut self.links[at].buffers[0]);
                 self.finish_off(slot);
                 continue;
             }
@@ -88,7 +100,7 @@ impl Spacelink {
                 if stream.settled != stream.credited {
                     stream.settled = stream.credited;
                     let credit = Credit { stream: stream.id.into(), delivered: stream.credited };
-                    credit.encode(&mut self.links[at].buffers[0]);
+                    Control::Credit(credit).encode(&mut self.links[at].buffers[0]);
                     self.finish_off(slot);
                 }
             }
@@ -142,11 +154,11 @@ impl Spacelink {
                 self.greeted(now, at);
             }
             loop {
-                match Credit::parse(&buffer[done..]) {
-                    Ok(Some((credit, length))) => {
+                match Control::parse(&buffer[done..]) {
+                    Ok(Some((frame, length))) => {
                         done += length;
                         if self.current == Some(self.links[at].handle) {
-                            self.credited(credit);
+                            self.told(at, frame);
                         }
                     }
                     Ok(None) => break,

@@ -64,13 +64,14 @@ impl Spacelink {
         }
     }
 
-    /// Ends the stream in both directions; what was not delivered is lost. The key is void.
+    /// Ends the stream in both directions; what was not delivered is lost. The key is void, and no event names it any more.
     pub fn reset(&mut self, key: StreamKey) {
         if let Some((at, slot)) = self.find(key) {
             let id = self.streams[slot].id;
             self.abandon(at, id);
             self.remove(slot);
         }
+        self.events.retain(|event| event.stream() != Some(key));
     }
 
     /// Reads into `out` and gives how much: less than there is room for where no more has come. Then, or later,
@@ -143,6 +144,13 @@ impl Spacelink {
             return;
         }
         while let Some(id) = self.links[at].conn.streams().accept(Dir::Bi) {
+            self.taken = id.index() + 1;
+            let unborn = self.unborn.iter().position(|other| *other == id);
+            if let Some(which) = unborn {
+                self.unborn.swap_remove(which);
+                self.abandon(at, id);
+                continue;
+            }
             if self.streams.len() >= self.most_streams as usize {
                 self.abandon(at, id);
                 self.stats.refused_streams += 1;
@@ -242,11 +250,27 @@ impl Spacelink {
         self.slots.remove(&stream.id);
     }
 
-    /// Resets both directions of a QUIC stream, as far as they are still open.
+    /// Resets both directions of a QUIC stream, as far as they are still open, and says so on the control stream: where QUIC has
+    /// brought all bytes to the other end, it is over for QUIC, but not for those who have to deliver them.
     pub(super) fn abandon(&mut self, at: usize, id: StreamId) {
-        let conn = &mut self.links[at].conn;
-        let _ = conn.send_stream(id).reset(RESET);
-        let _ = conn.recv_stream(id).stop(RESET);
+        let link = &mut self.links[at];
+        let _ = link.conn.send_stream(id).reset(RESET);
+        let _ = link.conn.recv_stream(id).stop(RESET);
+        Control::Reset(id.into()).encode(&mut link.buffers[0]);
+        self.write_control(at);
+    }
+
+    /// The peer says that it has reset a stream: one that is open, or one of which nothing has come yet.
+    pub(super) fn reset_by_peer(&mut self, at: usize, id: StreamId) {
+        if let Some(&slot) = self.slots.get(&id) {
+            self.gone(slot);
+        } else if id.dir() == Dir::Bi
+            && id.initiator() != self.links[at].conn.side()
+            && id.index() >= self.taken
+            && self.unborn.len() < MOST_UNBORN
+        {
+            self.unborn.push(id);
+        }
     }
 
     /// The peer has reset a stream.
