@@ -2,7 +2,7 @@
 //!
 //! One thread with one loop: it takes what the devices have, lets happen what is due, gives the devices what has arrived,
 //! and waits for the next. Packets are taken with the time of the turn of the loop, and given when the loop comes to it:
-//! so the delay of a segment is right but for the time of one turn, which is measured (`late`).
+//! so the delay of a segment is right but for the time of a turn or two, of which the second is measured (`late`).
 //!
 //! Before the scenario's time zero the links are there already, fresh and with a time of their own; what they hold at time
 //! zero arrives as it would have.
@@ -23,6 +23,9 @@ use crate::sys::{self, Clock, Devices, Stop};
 const BATCH: usize = 64;
 /// What is due so soon is done at once: less than a system call takes.
 const SOON: Duration = Duration::from_micros(2);
+/// Where turns come sooner after each other than this, the next waits so long: a turn for each packet costs twice as much as
+/// one for some.
+const PAUSE: Duration = Duration::from_micros(50);
 /// Real-time priority, where that is given.
 const PRIORITY: i32 = 20;
 
@@ -109,7 +112,9 @@ pub fn run(plan: &Plan, out: &mut dyn Write) -> Result<(), Box<dyn std::error::E
     let mut late = Late::new();
     let mut passed: Vec<Passed> = Vec::new();
     let mut readable = vec![true; devices.len()];
+    let mut turn = 0;
     loop {
+        let last = std::mem::replace(&mut turn, sys::monotonic());
         let is_early = clock.is_early();
         if is_early || !prelude.links.is_empty() {
             let now = prelude.clock.now();
@@ -134,6 +139,9 @@ pub fn run(plan: &Plan, out: &mut dyn Write) -> Result<(), Box<dyn std::error::E
         }
         if readable.contains(&true) {
             continue;
+        }
+        if turn - last < PAUSE.as_nanos() {
+            sys::sleep(PAUSE);
         }
         let before = prelude.links.due().filter(|_| is_early || !prelude.links.is_empty());
         let before = before.map(|due| prelude.clock.until(due));

@@ -598,7 +598,7 @@ impl Links {
         let Some(held) = &mut self.held[pkt.handle as usize] else { return };
         if pkt.ecn == Ecn::Ce && held.info.ecn != Ecn::Ce {
             held.info.ecn = Ecn::Ce;
-            packet::set_ce(&mut held.packet);
+            let _ = packet::set_ce(&mut held.packet);
             let row = self.ways[held.segment as usize][usize::from(held.end)][held.hop as usize].row;
             self.counts[row as usize].marked += 1;
         }

@@ -42,6 +42,10 @@ fn command(words: &[&str]) -> Result<(), Box<dyn std::error::Error>> {
         ["load", path] => load::run(&Plan::load(path)?, &mut out),
         ["object", path, bytes] => object(path, bytes),
         ["check", path] => Ok(bentpipe_lab::check(&Plan::load(path)?, &mut out)?),
+        ["-V" | "--version"] => Ok(io::Write::write_all(
+            &mut out,
+            concat!("bentpipe-lab ", env!("CARGO_PKG_VERSION"), "\n").as_bytes(),
+        )?),
         ["-h" | "--help" | "help"] => Ok(io::Write::write_all(&mut out, HELP.as_bytes())?),
         _ => {
             let found =

@@ -394,12 +394,9 @@ fn resolve_hosts(
             })
             .collect();
         let count = scenario.hosts[index].count;
-        if addresses.len() != count as usize {
-            return wrong(
-                &format!("{place}.addresses"),
-                format!("{} hosts", addresses.len()),
-                format!("{count}, as many as the scenario has"),
-            );
+        if !(1..=count as usize).contains(&addresses.len()) {
+            let allowed = format!("1 to {count}, as many as the scenario has");
+            return wrong(&format!("{place}.addresses"), format!("{} hosts", addresses.len()), allowed);
         }
         for address in addresses.iter().flatten() {
             if let Some(other) = seen.insert(*address, name.clone()) {

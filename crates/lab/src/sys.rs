@@ -56,6 +56,11 @@ impl Clock {
     }
 }
 
+/// Waits so long, or a little longer.
+pub fn sleep(time: Duration) {
+    std::thread::sleep(std::time::Duration::from_nanos(time.as_nanos()));
+}
+
 /// As a system call wants it.
 #[must_use]
 pub fn timespec(time: Duration) -> TimeSpec {

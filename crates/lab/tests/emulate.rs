@@ -241,7 +241,7 @@ fn a_bad_plan_is_told_in_one_line() {
         ),
         (
             json!({ "scenario": scenario, "hosts": { "client": { "side": "clients", "addresses": [] } } }).to_string(),
-            "hosts.client.addresses: found 0 hosts; allowed: 1",
+            "hosts.client.addresses: found 0 hosts; allowed: 1 to 1",
         ),
         (
             json!({ "scenario": scenario, "traffic": { "bulk": {} } }).to_string(),
