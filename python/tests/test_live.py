@@ -473,7 +473,9 @@ def test_a_short_run_gives_a_result_like_a_simulation_s_and_leaves_nothing(tmp_p
     assert (tmp_path / "result" / "report.html").is_file()
     kept = {path.name for path in (tmp_path / "kept" / "red" / "1").iterdir()}
     assert {"gateway.toml", "terminal.toml", "plan.json", "gateway.jsonl", "flows.jsonl"} <= kept
-    number = int(re.findall(r"/run/bentpipe/(\d+)/", (tmp_path / "kept/red/1/gateway.toml").read_text())[0])
+    number = int(
+        re.findall(r"/run/bentpipe-live/(\d+)/", (tmp_path / "kept/red/1/gateway.toml").read_text())[0]
+    )
     assert not left(number)
 
 

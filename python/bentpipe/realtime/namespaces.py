@@ -26,7 +26,9 @@ __all__ = ["PLACES", "Network", "listening"]
 
 PLACES = ("servers", "gateway", "satellite", "terminal", "clients")
 NETNS = Path("/run/netns")
-RUNS = Path("/run/bentpipe")
+RUNS = Path("/run/bentpipe-live")
+STATE = Path("/run/bentpipe")
+"""Where gateways note what rules they have made, in a folder for each namespace, by its number."""
 _LOCK = "lock"
 _NAME = re.compile(r"bp-(\d+)-(?:" + "|".join(PLACES) + ")")
 _CLONE_NEWNET = 0x4000_0000
@@ -209,8 +211,11 @@ def _remove(number: int, *, keep: bool = False) -> None:
                 with suppress(ProcessLookupError):
                     os.kill(process, signal.SIGKILL)
             time.sleep(0.02)
+        inode = path.stat().st_ino
         with suppress(LiveError):
             run(["ip", "netns", "delete", path.name])
+        if not path.exists():
+            shutil.rmtree(STATE / str(inode), ignore_errors=True)
     if not keep:
         shutil.rmtree(RUNS / str(number), ignore_errors=True)
 
