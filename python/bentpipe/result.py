@@ -110,15 +110,22 @@ class Result:
 
     @property
     def invalid(self) -> list[str]:
-        """Return why live runs say nothing of an AQM: packets were lost where no AQM had judged them."""
+        """Return why live runs are worth nothing: packets lost where no AQM saw them, or changed."""
         found = []
         for entry in self.manifest["runs"]:
-            lost = entry.get("live", {}).get("nfqueue", {}).get("user_dropped", 0)
+            live = entry.get("live", {})
+            losses = live.get("nfqueue", {})
+            lost = losses.get("user_dropped", 0) + losses.get("queue_dropped", 0)
+            traffic = live.get("load", {}).get("summary", {}).get("traffic", {})
+            corrupt = sum(each["corrupt"] for each in traffic.values())
+            where = f"{entry['setting']}, seed {entry['seed']}: not valid: "
             if lost:
                 found.append(
-                    f"{entry['setting']}: not valid: {plural(lost, 'packet')} found the way to the gateway's"
-                    " AQM full and were lost unseen; the machine was too slow"
+                    f"{where}{plural(lost, 'packet')} found the way to the gateway's AQM full and were lost"
+                    " unseen; the machine was too slow"
                 )
+            if corrupt:
+                found.append(f"{where}{plural(corrupt, 'flow')} brought other bytes than were sent")
         return found
 
     @property

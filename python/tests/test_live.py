@@ -276,7 +276,7 @@ def live_result(folder: Path, lost: int = 0) -> bp.Result:
 def test_a_run_that_lost_packets_unseen_is_not_valid(tmp_path: Path) -> None:
     made = live_result(tmp_path, lost=3)
     assert made.invalid == [
-        "red: not valid: 3 packets found the way to the gateway's AQM full and were lost unseen;"
+        "red, seed 1: not valid: 3 packets found the way to the gateway's AQM full and were lost unseen;"
         " the machine was too slow"
     ]
     page = made.report().read_text()
