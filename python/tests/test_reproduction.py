@@ -440,13 +440,23 @@ BAD: list[tuple[str, str, str]] = [
         "scenario: found 'ten.toml'; allowed: a file",
     ),
     ('id = "table-2"', 'id = "table-1"', "found the id 'table-1' twice"),
-    ('unit = "bit/s"', 'unit = "packets"', "[packets]; allowed: kbit/s"),
+    (
+        'unit = "bit/s"',
+        'unit = "packets"',
+        "unit: found 'packets'; allowed: kbit/s, or what measures the same",
+    ),
     (
         'experiments = ["loss-10", "loss',
         'experiments = ["loss-11", "loss',
         "found 'loss-11'; allowed: loss-10",
     ),
     ("shares = [10,", "shares = [0,", "shares: found 0.0; allowed: above 0 and below 100 %"),
+    ("load = 0.8", "load = 0", "load: found 0.0; allowed: a number above 0"),
+    ("ratio = 10", "ratio = -10", "ratio: found -10.0; allowed: a number above 0"),
+    ("share = 50", "share = 100", "share: found 100.0; allowed: above 0 and below 100 %"),
+    ("sizes_kb = [5,", "sizes_kb = [0,", "sizes_kb: found 0.0; allowed: above 0 KB"),
+    ("shares = [10, 30", "shares = [30, 30", "points: found '30 %'; allowed: each label once"),
+    ('label = "SSF", setting = "ssf"', 'label = "SWF", setting = "ssf"', "cases: found 'SWF'; allowed: each"),
     ('basis = "sentence"', 'basis = "hearsay"', "basis: found 'hearsay'; allowed: sentence, tables, figure"),
     ('title = "Serving', "title = Serving", "cannot be read: Invalid value"),
     ("choices = [", "choice = [", "found the key 'choice'"),
@@ -466,6 +476,62 @@ def test_wrong_data_is_refused_with_its_place(
         load_paper(folder)
     assert message in str(caught.value)
     assert str(folder) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("SWF,1", "row 5 has not as many cells as there are headings, 4"),
+        ("SWF,1,2,3,4", "row 5 has not as many cells as there are headings, 4"),
+        ("SWF,1,2,3", "scheduler: found 'SWF' twice; allowed: each once"),
+        ("RED,1,2,3", "scheduler: found 'RED'; allowed: a case of loss-10"),
+    ],
+)
+def test_a_wrong_printed_table_is_refused_with_its_place(
+    small: Path, tmp_path: Path, line: str, message: str
+) -> None:
+    folder = tmp_path / "wrong"
+    shutil.copytree(small, folder)
+    (table,) = (folder / "tables").glob("t1_*.csv")
+    text = table.read_text()
+    table.write_text(text + line + "\n")
+    with pytest.raises(UsageError) as caught:
+        load_paper(folder)
+    assert message in str(caught.value)
+    assert str(table) in str(caught.value)
+    # A number that is none.
+    table.write_text(text.replace("\nSWF,", "\nSWF,about "))
+    with pytest.raises(UsageError, match=r"found 'about .*; allowed: a number"):
+        load_paper(folder)
+
+
+def test_a_paper_has_a_folder_of_its_own_for_its_report(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(small / "tables")
+    assert load_paper("..").name == "small"
+    other, runs = tmp_path / "small", tmp_path / "runs"
+    for folder in (other, runs):
+        shutil.copytree(small, folder)
+    for names in ([small, other], [runs]):
+        with pytest.raises(UsageError, match=r"report's folder would be .*, which is taken"):
+            reproduce(names, out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_two_columns_may_have_one_measure(small: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "twice"
+    shutil.copytree(small, folder)
+    text = (folder / CLAIMS).read_text()
+    old = 'unit = "bit/s", measure = "others", rule = "others"'
+    assert old in text
+    new = 'unit = "bit/s", measure = "affected", rule = "others"'
+    (folder / CLAIMS).write_text(text.replace(old, new, 1))
+    (made,) = reproduce([folder], out=tmp_path / "out", quick=True, only=["table-1"])
+    mine = [item for item in made.judged.items if item.kind == TABLE and item.experiment == "loss-10"]
+    measured = {(item.row, item.column): item.ours.mean for item in mine}
+    for row in ("SWF", "SSF", "DRR", "FIFO"):
+        assert measured[row, "affected_goodput_bps"] == measured[row, "other_avg_goodput_bps"]
 
 
 def test_an_unknown_paper_is_named() -> None:

@@ -90,6 +90,14 @@ def reproduce(
     """
     jobs = checked_jobs(jobs)
     chosen = [load_paper(name) for name in names]
+    taken = {RUNS}
+    for paper in chosen:
+        if paper.name in taken:
+            raise UsageError(
+                f"{paper.folder}: its report's folder would be {Path(out) / paper.name}, which is taken; give"
+                " the paper's folder another name"
+            )
+        taken.add(paper.name)
     ids = called(chosen, only) if only else [name for paper in chosen for name in paper.ids]
     # Of all of a paper, too, nothing is simulated that is neither judged nor drawn.
     chosen = [part(paper, ids) for paper in chosen if not set(ids).isdisjoint(paper.ids)]

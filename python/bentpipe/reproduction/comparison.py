@@ -30,7 +30,7 @@ def gains(judged: Judged, picture: Picture) -> Figure:
     runs = max((spot.found.runs for spot in item.spots), default=0)
     return Figure(
         picture.name,
-        f"{picture.where}: {picture.title}" if picture.where else picture.title,
+        picture.heading,
         f"{picture.caption} {plural(runs, 'run')} of each; bars are 95 % intervals of the mean.",
         tuple(panels),
         min(_MOST_COLUMNS, max(1, len(panels))),

@@ -124,7 +124,7 @@ def _curves(judged: Judged, picture: Picture) -> Figure:
     dashed = f" Dashed: {picture.row}'s row, as printed." if picture.row else ""
     return Figure(
         picture.name,
-        f"{picture.where}: {picture.title}" if picture.where else picture.title,
+        picture.heading,
         f"{picture.caption}{dashed} {plural(runs, 'run')} at each point.",
         tuple(panels),
         min(2, len(panels)),
@@ -160,10 +160,8 @@ def _course(judged: Judged, picture: Picture) -> Figure:
     runs = max(
         (len(cell.seeds) for key, cell in judged.cells.items() if key[0] == picture.experiment), default=0
     )
-    title = f"{picture.where}: {picture.title}" if picture.where else picture.title
-    return Figure(
-        picture.name, title, f"{picture.caption} {runs} runs of each.", tuple(panels), min(2, len(panels))
-    )
+    caption = f"{picture.caption} {plural(runs, 'run')} of each."
+    return Figure(picture.name, picture.heading, caption, tuple(panels), min(2, len(panels)))
 
 
 def _panel(

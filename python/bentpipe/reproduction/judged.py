@@ -11,7 +11,17 @@ import polars as pl
 
 from bentpipe.reproduction.grids import Aim
 from bentpipe.reproduction.measures import Measure, Seen
-from bentpipe.reproduction.paper import Check, Claim, Explanation, Input, Paper, Picture, Printed, Relation
+from bentpipe.reproduction.paper import (
+    Check,
+    Claim,
+    Column,
+    Explanation,
+    Input,
+    Paper,
+    Picture,
+    Printed,
+    Relation,
+)
 from bentpipe.reproduction.rules import (
     CALIBRATED,
     NO_NUMBER,
@@ -21,7 +31,6 @@ from bentpipe.reproduction.rules import (
     Agree,
     Change,
     Gain,
-    Near,
     Order,
     Verdict,
     mean_of,
@@ -241,7 +250,7 @@ class Judged:
                         for chosen, cells in table.calibrated
                         if cells.hold(row, column.name, experiment)
                     ]
-                    verdict = self._cell(table, experiment, row, column.rule, column.measure, printed, ours)
+                    verdict = self._cell(table, experiment, row, column, ours)
                     if inputs:
                         names = ", ".join(each.name for each in inputs)
                         verdict = Verdict(CALIBRATED, f"{verdict.reason} ({names})")
@@ -312,18 +321,16 @@ class Judged:
         table: Printed,
         experiment: str,
         row: str,
-        rule: Near | None,
-        measure: Measure,
-        printed: float,
+        column: Column,
         ours: list[float | None],
     ) -> Verdict:
+        rule, printed = column.rule, column.printed[row]
         if rule is None:
             return Verdict(NO_NUMBER, "not judged")
         base = table.baseline
         if base is None or base == row:
             return rule.judge(printed, ours)
-        theirs = self.values(experiment, base, measure)
-        (column,) = (each for each in table.columns if each.measure == measure)
+        theirs = self.values(experiment, base, column.measure)
         if len(theirs) != len(ours) or base not in column.printed:
             return rule.judge(printed, ours)
         return rule.judge(printed, ours, base=(base, column.printed[base], theirs))
@@ -472,7 +479,8 @@ class Judged:
     def _in_print(self, claim: Claim) -> str:
         against: dict[str, None] = {}
         seen = 0
-        for check in claim.checks if not isinstance(claim.rule, Agree) else ():
+        # Where one is a model, or the mean over several is what is claimed, no two cells decide it.
+        for check in claim.checks if not isinstance(claim.rule, Agree | Gain) else ():
             for table, more, than in self._printed_at(check):
                 seen += 1
                 if isinstance(claim.rule, Change):

@@ -262,6 +262,11 @@ class Picture:
     """Of the kind `models`, the experiments whose solutions stand beside, and what they are called."""
 
     @property
+    def heading(self) -> str:
+        """Its title, after the printed figures that it answers."""
+        return f"{self.where}: {self.title}" if self.where else self.title
+
+    @property
     def experiments(self) -> tuple[str, ...]:
         """All experiments that it shows, its own first."""
         return (*([self.experiment] if self.experiment else []), *(name for name, _ in self.beside))

@@ -43,10 +43,6 @@ def _cells(judged: Judged, picture: Picture) -> Iterator[tuple[str, Cell]]:
                 yield f"{case}, {point}" if points else case, cell
 
 
-def _titled(picture: Picture) -> str:
-    return f"{picture.where}: {picture.title}" if picture.where else picture.title
-
-
 def _ordered(panels: Sequence[Panel], columns: int, order: str) -> tuple[Panel, ...]:
     """Return panels so that they read down the columns of a grid that is filled by rows, where asked for."""
     if order == "rows":
@@ -109,7 +105,7 @@ def series(judged: Judged, picture: Picture) -> Figure:
     shade = {name: by_group[each] for name, each in zip(names, group, strict=True)}
     caption = _series_caption(picture, quantity, seed, samples)
     if not tables:
-        return Figure(picture.name, _titled(picture), f"{caption} No run has it.", ())
+        return Figure(picture.name, picture.heading, f"{caption} No run has it.", ())
     domain = bounds(list(tables.values()), [], from_zero=quantity.from_zero)
     ends = (
         span or (0.0, max(float(table["time"].max() or 0.0) for table in tables.values()))  # type: ignore[arg-type]
@@ -126,7 +122,7 @@ def series(judged: Judged, picture: Picture) -> Figure:
             )
         )
     ordered = _ordered(panels, columns, picture.options["order"])
-    return Figure(picture.name, _titled(picture), caption, ordered, columns)
+    return Figure(picture.name, picture.heading, caption, ordered, columns)
 
 
 def _series_caption(picture: Picture, quantity: Quantity, seed: int, samples: int) -> str:
@@ -202,7 +198,7 @@ def first_drops(judged: Judged, picture: Picture) -> Figure:
         .properties(width="container", height=30 * len(names))
     )
     caption = f"{picture.caption} Beside each name, how many. Run with seed {seed}."
-    return Figure(picture.name, _titled(picture), caption, (Panel(chart),))
+    return Figure(picture.name, picture.heading, caption, (Panel(chart),))
 
 
 def flow_throughput(judged: Judged, picture: Picture) -> Figure:
@@ -263,7 +259,7 @@ def flow_throughput(judged: Judged, picture: Picture) -> Figure:
         f" above 20 kbit/s. Run with seed {seed}."
     )
     legend = (("a connection", "#0072B2"), *((name, _LINES[i % len(_LINES)]) for i, name in enumerate(lines)))
-    return Figure(picture.name, _titled(picture), caption, tuple(panels), columns, legend)
+    return Figure(picture.name, picture.heading, caption, tuple(panels), columns, legend)
 
 
 def models(judged: Judged, picture: Picture) -> Figure:
@@ -321,7 +317,7 @@ def models(judged: Judged, picture: Picture) -> Figure:
     caption = f"{picture.caption} {how} Above each panel, mean ± standard deviation. Run with seed {seed}."
     legend = tuple(shade.items())
     columns = len(picture.options["quantities"])
-    return Figure(picture.name, _titled(picture), caption, tuple(panels), columns, legend)
+    return Figure(picture.name, picture.heading, caption, tuple(panels), columns, legend)
 
 
 def _moments(mean: float | None, std: float | None) -> str:
@@ -341,7 +337,7 @@ def bars(judged: Judged, picture: Picture) -> Figure:
         panels.append(Panel(_bars(judged, picture, measure, mark)))
     runs = max((len(cell.seeds) for _, cell in _cells(judged, picture)), default=0)
     caption = f"{picture.caption} Means over {runs} runs with their 95 % intervals."
-    return Figure(picture.name, _titled(picture), caption, tuple(panels), min(3, max(1, len(panels))))
+    return Figure(picture.name, picture.heading, caption, tuple(panels), min(3, max(1, len(panels))))
 
 
 def _bars(judged: Judged, picture: Picture, measure: Measure, mark: float | None) -> Drawing:
@@ -418,7 +414,7 @@ def cuts(judged: Judged, picture: Picture) -> Figure:
         last.mark_text(dy=15, fontSize=12).encode(text="text:N"),
     ).properties(width="container", height=260)
     legend = tuple((name, shade[name]) for name in names)
-    return Figure(picture.name, _titled(picture), picture.caption, (Panel(chart),), 1, legend)
+    return Figure(picture.name, picture.heading, picture.caption, (Panel(chart),), 1, legend)
 
 
 def _text(value: object) -> str:

@@ -1,5 +1,6 @@
 """The points of an experiment: given one by one, or computed by a law."""
 
+import math
 from collections.abc import Callable
 
 from bentpipe.plan import overrides_from
@@ -31,9 +32,21 @@ def points_from(given: Table) -> tuple[Point, ...]:
     return tuple(points)
 
 
+def _above_zero(given: Table, key: str) -> float:
+    value = given.take(key, float)
+    if not 0 < value < math.inf:
+        raise given.wrong(key, value, "a number above 0")
+    return value
+
+
+def _check_share(given: Table, key: str, share: float) -> None:
+    if not 0 < share < 100:
+        raise given.wrong(key, share, "above 0 and below 100 %")
+
+
 def _files(given: Table, share: float, short: float, ratio: float) -> tuple[str, ...]:
     """Return what makes short files `share` of a load of short and long ones, `ratio` times as long."""
-    load = given.take("load", float) * given.take("rate_bps", float)
+    load = _above_zero(given, "load") * _above_zero(given, "rate_bps")
     sources = given.whole("sources")
     found = []
     for name, size, part in (("short", short, share), ("long", short * ratio, 1 - share)):
@@ -47,24 +60,22 @@ def _files(given: Table, share: float, short: float, ratio: float) -> tuple[str,
 
 def _shares(given: Table) -> list[Point]:
     """Short files' share of a constant load [%]: the sizes stay, and how often either begins changes."""
-    short, ratio, shares = (
-        given.take("short_bytes", float),
-        given.take("ratio", float),
-        given.numbers("shares"),
-    )
+    short, ratio = _above_zero(given, "short_bytes"), _above_zero(given, "ratio")
+    shares = given.numbers("shares")
     for each in shares:
-        if not 0 < each < 100:
-            raise given.wrong("shares", each, "above 0 and below 100 %")
+        _check_share(given, "shares", each)
     return [Point(f"{each:g} %", each, _files(given, each / 100, short, ratio)) for each in shares]
 
 
 def _sizes(given: Table) -> list[Point]:
     """Sizes of short files [KB] that are a constant share of a constant load."""
-    share, ratio = given.take("share", float), given.take("ratio", float)
-    return [
-        Point(f"{each:g} KB", each, _files(given, share / 100, 1000 * each, ratio))
-        for each in given.numbers("sizes_kb")
-    ]
+    share, ratio = given.take("share", float), _above_zero(given, "ratio")
+    _check_share(given, "share", share)
+    sizes = given.numbers("sizes_kb")
+    for each in sizes:
+        if not 0 < each < math.inf:
+            raise given.wrong("sizes_kb", each, "above 0 KB")
+    return [Point(f"{each:g} KB", each, _files(given, share / 100, 1000 * each, ratio)) for each in sizes]
 
 
 def _one_value(given: Table) -> list[Point]:

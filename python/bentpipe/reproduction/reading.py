@@ -5,6 +5,8 @@ import difflib
 import math
 import re
 import tomllib
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
@@ -102,7 +104,8 @@ class _Reader:
         pictures = [self._picture(each) for each in top.tables("figure")]
         shown = self._shown([each.name for part in (tables, claims, pictures) for each in part])
         found = Paper(
-            self._folder.name,
+            # `.` and `..` are folders with names, too.
+            self._folder.resolve().name,
             self._folder,
             title,
             source,
@@ -121,8 +124,7 @@ class _Reader:
             tables,
             {},
         )
-        plain = [name.replace(".", "-") for name in found.ids]
-        twice = next((name for name in found.ids if plain.count(name.replace(".", "-")) > 1), None)
+        twice = _twice(name.replace(".", "-") for name in found.ids)
         if twice is not None:
             raise UsageError(f"{top.place}: found the id {twice!r} twice; allowed: each once")
         found = replace(found, said=top.named("said", lambda _, each: self._said(each, tables)))
@@ -171,6 +173,10 @@ class _Reader:
             fluid,
         )
         self._check_tuned(given, found)
+        for key, labels in (("points", known), ("cases", [case.label for case in found.cases])):
+            twice = _twice(labels)
+            if twice is not None:
+                raise given.wrong(key, twice, "each label once")
         quick.done()
         given.take("title", str)
         given.done()
@@ -279,9 +285,11 @@ class _Reader:
             if not row[name].strip():
                 continue
             value = _number(row[name])
-            found = None if value is None else convert(value, unit, measure.unit)
+            if value is None:
+                raise UsageError(f"{file}: {name} of {row[key]}: found {row[name]!r}; allowed: a number")
+            found = convert(value, unit, measure.unit)
             if found is None:
-                raise UsageError(f"{file}: {name}: found {row[name]!r} [{unit}]; allowed: {measure.unit}")
+                raise given.wrong("unit", unit, f"{measure.unit or 'none'}, or what measures the same")
             printed[row[key]] = found
         rule = self._rule(given, Near)
         given.done()
@@ -479,9 +487,21 @@ def _rows(given: Table, file: Path, key: str) -> list[dict[str, str]]:
         raise UsageError(f"{file}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if not rows:
         raise UsageError(f"{file}: no row below the headings; at least one is needed")
-    if key not in rows[0]:
-        raise given.wrong("key", key, ", ".join(rows[0]))
+    heads = [name for name in rows[0] if name is not None]
+    for place, row in enumerate(rows, start=1):
+        if None in row or None in row.values():
+            raise UsageError(f"{file}: row {place} has not as many cells as there are headings, {len(heads)}")
+    if key not in heads:
+        raise given.wrong("key", key, ", ".join(heads))
+    twice = _twice([row[key] for row in rows])
+    if twice is not None:
+        raise UsageError(f"{file}: {key}: found {twice!r} twice; allowed: each once")
     return rows
+
+
+def _twice(names: Iterable[str]) -> str | None:
+    """Return the first of the names that comes more than once."""
+    return next((name for name, count in Counter(names).items() if count > 1), None)
 
 
 def _number(text: str) -> float | None:
