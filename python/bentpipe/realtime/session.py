@@ -19,6 +19,8 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
+
 from bentpipe._core import Scenario
 from bentpipe.errors import LiveError
 from bentpipe.plan import Setting
@@ -133,17 +135,7 @@ class Session:
             if any(each.largest is None for each in self.chain.listeners):
                 web.append(self._start(stack, "serve", "servers", [self.programs.lab, "serve", str(plan)]))
                 _wait_for(web[-1], "ready", True)
-            keys = folder / "keys"
-            run([self.programs.gateway, "keygen", str(keys)])
-            self._write_scenario()
-            ends = []
-            for role in ("gateway", "terminal"):
-                config = folder / f"{role}.toml"
-                config.write_text(self._config(role, keys), encoding="utf-8")
-                ends.append(self._start(stack, role, role, [self.programs.gateway, "run", str(config)]))
-            for key, value in (("ready", True), ("spacelink", "up")):
-                for end in ends:
-                    _wait_for(end, key, value)
+            ends = self._ends(stack)
             if time.monotonic_ns() > self._origin:
                 raise _LateError
             load = self._start(stack, "load", "clients", [self.programs.lab, "load", str(plan)])
@@ -152,13 +144,32 @@ class Session:
             said = load.stop(10)
             if load.process.returncode not in {0, -signal.SIGTERM}:
                 load.check()
-            ends[0].stop(10)
+            for end in ends[:1]:
+                end.stop(10)
             links = emulator.stop()
-            flows = read_flows(folder / "flows.jsonl")
-            recorded = read_record(
-                folder / "gateway.jsonl", flows, self._scenario.warmup, self._scenario.duration
-            )
+            recorded = self._recorded(read_flows(folder / "flows.jsonl"))
             return _with(recorded, {"links": _last_json(links), "load": _last_json(said)})
+
+    def _ends(self, stack: ExitStack) -> list[Child]:
+        """Start the gateway and the terminal, and wait until they have each other."""
+        folder = self._network.folder
+        keys = folder / "keys"
+        run([self.programs.gateway, "keygen", str(keys)])
+        self._write_scenario()
+        ends = []
+        for role in ("gateway", "terminal"):
+            config = folder / f"{role}.toml"
+            config.write_text(self._config(role, keys), encoding="utf-8")
+            ends.append(self._start(stack, role, role, [self.programs.gateway, "run", str(config)]))
+        for key, value in (("ready", True), ("spacelink", "up")):
+            for end in ends:
+                _wait_for(end, key, value)
+        return ends
+
+    def _recorded(self, flows: pl.DataFrame) -> Recorded:
+        """Read what the gateway wrote down."""
+        path = self._network.folder / "gateway.jsonl"
+        return read_record(path, flows, self._scenario.warmup, self._scenario.duration)
 
     def _start(self, stack: ExitStack, name: str, place: str, command: list[str]) -> Child:
         child = Child(name, command, self._network.path(place), self._network.folder)

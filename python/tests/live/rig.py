@@ -1,0 +1,290 @@
+"""Live runs that are looked at from outside while they go on, and the same load without a gateway.
+
+A run is sampled ten times a second: what devices have received and how much processor time programs have
+used is read from /proc, so that nothing that is measured counts itself.
+"""
+
+import base64
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from bentpipe import Scenario
+from bentpipe.errors import LiveError
+from bentpipe.plan import make_plan
+from bentpipe.realtime import session
+from bentpipe.realtime.chain import check
+from bentpipe.realtime.processes import Child, Programs
+from bentpipe.realtime.record import Recorded
+from bentpipe.realtime.session import Session
+
+__all__ = ["HEADERS", "Direct", "Observed", "Sample", "Unshaped", "Watched", "first_at", "jain"]
+
+SAMPLE = 0.1
+"""Between two looks [s]."""
+SPAN = 5
+"""Looks that a rate is the mean of."""
+HEADERS = 52
+"""IPv4, and TCP with timestamps [bytes]."""
+_TICKS = os.sysconf("SC_CLK_TCK")
+_ETHERNET = "02:00:00:00:00:01"
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What a run had come to at one time."""
+
+    time: float
+    """Since its time zero [s]."""
+    payload: int
+    """That the clients' device has received [bytes]."""
+    wire: int
+    """That the satellite has delivered [bytes]."""
+    cpu: Mapping[str, float]
+    """Processor time of each program [s]."""
+
+
+@dataclass(frozen=True)
+class Observed:
+    """A run, and what was seen of it."""
+
+    warmup: float
+    duration: float
+    samples: list[Sample]
+    recorded: Recorded
+
+    @property
+    def goodput(self) -> float:
+        """Payload that the clients' programs got while measuring [bit/s]."""
+        return float(self.recorded.flows["bytes"].sum()) * 8 / self.duration
+
+    @property
+    def wire(self) -> float:
+        """What the satellite delivered while measuring [bit/s]."""
+        first, last = self._ends()
+        return (last.wire - first.wire) * 8 / (last.time - first.time)
+
+    def cores(self, *names: str) -> float:
+        """Return how much of a core programs used while measuring."""
+        first, last = self._ends()
+        return sum(last.cpu[name] - first.cpu[name] for name in names) / (last.time - first.time)
+
+    def _ends(self) -> tuple[Sample, Sample]:
+        measured = [each for each in self.samples if each.time >= self.warmup]
+        if len(measured) < 2:
+            raise LiveError("the run was not looked at while it measured")
+        return measured[0], measured[-1]
+
+    @property
+    def live(self) -> Mapping[str, Any]:
+        """What the programs themselves counted."""
+        return self.recorded.live
+
+    def satellite(self) -> Mapping[str, Any]:
+        """Return what the emulator counted of the satellite, towards the terminal."""
+        links = self.live["links"]["statistics"]["links"]
+        return next(each for each in links if (each["link"], each["direction"]) == ("satellite", "forward"))
+
+    @property
+    def late(self) -> float:
+        """How late the emulator let packets out, of a hundred the latest [ms]."""
+        return float(self.live["links"]["statistics"]["late"]["p99_s"]) * 1e3
+
+    def rates(self) -> list[tuple[float, float]]:
+        """Return times [s] and the payload that came in the half second before each [bit/s]."""
+        return [
+            (b.time, (b.payload - a.payload) * 8 / (b.time - a.time))
+            for a, b in zip(self.samples, self.samples[SPAN:], strict=False)
+        ]
+
+
+def first_at(rates: list[tuple[float, float]], least: float) -> float | None:
+    """Return the first time [s] at which a rate was at least so much [bit/s]; None: never."""
+    return next((at for at, rate in rates if rate >= least), None)
+
+
+def jain(values: list[float]) -> float:
+    """Return Jain's index of fairness."""
+    squares = sum(value * value for value in values)
+    return sum(values) ** 2 / (len(values) * squares) if squares else 0.0
+
+
+def _cpu(pid: int) -> float:
+    """Return the processor time of a process [s]; 0 once it is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def _received(pid: int, device: str) -> tuple[int, int]:
+    """Return the bytes and packets that a device in the namespace of a process has received."""
+    with suppress(OSError):
+        for line in Path(f"/proc/{pid}/net/dev").read_text(encoding="ascii").splitlines():
+            name, _, rest = line.partition(":")
+            if name.strip() == device:
+                fields = rest.split()
+                return int(fields[0]), int(fields[1])
+    return 0, 0
+
+
+class Watched(Session):
+    """A live run that is sampled."""
+
+    far_end = ("terminal", "sat1")
+    """A program in whose namespace the satellite ends, and its device there."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        programs: Programs,
+        *,
+        setting: str | None = None,
+        seed: int = 1,
+        emulated: Scenario | None = None,
+        verify: bool = True,
+        tcp: Mapping[str, str] | None = None,
+    ) -> None:
+        """Take what is to be run.
+
+        Links and load are those of the scenario `emulated`, if there is one: it may have a queue where a
+        gateway's own is thought to be the only one. Without `verify` the load generator compares no bytes,
+        which costs it most. `tcp` are more lines of the gateways' configuration.
+        """
+        plan = make_plan(scenario, settings=None if setting is None else [setting], seed=seed)
+        super().__init__(plan.settings[0], check(plan), seed, programs)
+        self._children: dict[str, Child] = {}
+        self._samples: list[Sample] = []
+        self._emulated = emulated
+        self._verify = verify
+        self._tcp = dict(tcp or {})
+
+    def observed(self, keep: Path | None = None) -> Observed:
+        """Run it. Raises `LiveError`."""
+        recorded = self.run(lambda _: None, keep)
+        warmup, duration = self._scenario.warmup, self._scenario.duration
+        return Observed(warmup, duration, self._samples, recorded)
+
+    def _start(self, stack: ExitStack, name: str, place: str, command: list[str]) -> Child:
+        self._children[name] = super()._start(stack, name, place, command)
+        return self._children[name]
+
+    def _config(self, role: str, keys: Path) -> str:
+        text = super()._config(role, keys)
+        if not self._tcp:
+            return text
+        head = "[tcp]\n"
+        lines = head + "".join(f'{key} = "{value}"\n' for key, value in self._tcp.items())
+        return text.replace(head, lines) if head in text else f"{text}\n{lines}"
+
+    def _plan(self) -> dict[str, Any]:
+        plan = super()._plan()
+        if self._emulated is not None:
+            packed = self._emulated.packed()
+            if packed is None:
+                raise LiveError("the emulated scenario has an AQM written in Python")
+            file, text, overrides, setting, files = packed
+            contents = {
+                path: base64.b64encode(self._emulated.file(path) or b"").decode() for path, _ in files
+            }
+            plan["scenario"] = {
+                "file": file,
+                "text": text,
+                "overrides": overrides,
+                "setting": setting,
+                "files": contents,
+            }
+        for each in plan["traffic"].values():
+            each["verify"] = self._verify
+        return plan
+
+    def _wait(self, others: list[Child], load: Child, progress: Callable[[float], None]) -> None:
+        begin, end = self._origin * 1e-9, self._origin * 1e-9 + self._end
+        self._samples.clear()
+        due = begin
+        # Not at the very end, when programs go.
+        while due < end - SAMPLE / 2:
+            time.sleep(max(0.0, due - time.monotonic()))
+            for child in others:
+                child.check()
+            if load.process.poll():
+                load.check()
+            self._samples.append(self._look(time.monotonic() - begin))
+            due += SAMPLE
+        super()._wait(others, load, progress)
+
+    def _look(self, now: float) -> Sample:
+        pids = {name: child.process.pid for name, child in self._children.items()}
+        received, packets = _received(pids["load"], "lan0")
+        program, device = self.far_end
+        wire, _ = _received(pids[program], device)
+        cpu = {name: _cpu(pid) for name, pid in pids.items()}
+        return Sample(now, received - HEADERS * packets, wire, cpu)
+
+
+class Unshaped(Watched):
+    """Gateway and terminal with nothing between them and others but virtual Ethernet."""
+
+    def _plan(self) -> dict[str, Any]:
+        return super()._plan() | {"segments": []}
+
+    def _address(self) -> None:
+        # One address for all, and no questions for it: as the TUN devices, which have none.
+        for near, far, segment in (
+            ("servers", "gateway", "internet"),
+            ("gateway", "terminal", "space"),
+            ("terminal", "clients", "lan"),
+        ):
+            first, second = session._DEVICES[segment]
+            there = self._network.path(far).name
+            self._network.ip(
+                near,
+                [
+                    f"link add {first} address {_ETHERNET} type veth"
+                    f" peer name {second} address {_ETHERNET} netns {there}",
+                    f"link set {first} arp off",
+                ],
+            )
+            self._network.ip(far, [f"link set {second} arp off"])
+        super()._address()
+
+
+class Direct(Watched):
+    """The same servers, links and clients with no gateway between: connections go from end to end."""
+
+    far_end = ("load", "lan0")
+    _BUFFERS = "4096 131072 67108864"
+    """More than any bandwidth-delay product here, so that congestion control alone decides [bytes]."""
+
+    def _sysctls(self, place: str) -> dict[str, str]:
+        buffers = dict.fromkeys(("net.ipv4.tcp_wmem", "net.ipv4.tcp_rmem"), self._BUFFERS)
+        return super()._sysctls(place) | buffers
+
+    def _plan(self) -> dict[str, Any]:
+        plan = super()._plan()
+        first, last = plan["segments"][0], plan["segments"][-1]
+        links = [link for each in plan["segments"] for link in each["links"]]
+        whole = {"name": "whole", "mtu": first["mtu"], "a": first["a"], "b": last["b"], "links": links}
+        return plan | {"segments": [whole]}
+
+    def _address(self) -> None:
+        for side, segment, end in (("servers", "internet", 0), ("clients", "lan", 1)):
+            device = session._DEVICES[segment][end]
+            commands = [f"link set {device} mtu {self.chain.mtu} txqueuelen 10000 up"]
+            commands += [f"addr add {four}/32 dev {device}" for four, _ in self.chain.addresses(side)]
+            window = self._window() if side == "servers" else ""
+            self._network.ip(side, [*commands, f"route add default dev {device}{window}"])
+
+    def _ends(self, stack: ExitStack) -> list[Child]:
+        del stack
+        return []
+
+    def _recorded(self, flows: pl.DataFrame) -> Recorded:
+        return Recorded(pl.DataFrame(), pl.DataFrame(), flows, pl.DataFrame(), {})

@@ -1,0 +1,102 @@
+"""What the live gateway's bench makes of what it measures: times, indexes, verdicts and tables."""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+FOLDER = Path(__file__).parent / "live"
+
+
+def module(name: str) -> ModuleType:
+    """Load a module of the bench, which is no package."""
+    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    sys.modules[name] = made
+    spec.loader.exec_module(made)
+    return made
+
+
+rig, bench = module("rig"), module("bench")
+
+
+def test_a_rate_is_that_of_the_half_second_before() -> None:
+    # 1000 bytes a tenth of a second from 1 s on: 80 kbit/s half a second later, 64 at four fifths of it.
+    samples = [rig.Sample(0.1 * n, max(0, n - 10) * 1000, 0, {}) for n in range(31)]
+    seen = rig.Observed(1.0, 2.0, samples, None)
+    assert rig.first_at(seen.rates(), 64_000 - 1) == pytest.approx(1.4)
+    assert rig.first_at(seen.rates(), 80_000 - 1) == pytest.approx(1.5)
+    assert rig.first_at(seen.rates(), 80_001) is None
+
+
+def test_cores_and_the_wire_count_from_the_warm_up_on() -> None:
+    # From 1 to 3 s: 0.5 s of processor time, and 250 kB.
+    samples = [
+        rig.Sample(0.0, 0, 0, {"a": 9.0, "b": 0.0}),
+        rig.Sample(1.0, 0, 50_000, {"a": 10.0, "b": 1.0}),
+        rig.Sample(2.0, 0, 60_000, {"a": 10.1, "b": 1.0}),
+        rig.Sample(3.0, 0, 300_000, {"a": 10.3, "b": 1.2}),
+    ]
+    seen = rig.Observed(1.0, 2.0, samples, None)
+    assert seen.cores("a") == pytest.approx(0.15)
+    assert seen.cores("a", "b") == pytest.approx(0.25)
+    assert seen.wire == pytest.approx(1e6)
+
+
+def test_jains_index() -> None:
+    assert rig.jain([3.0, 3.0, 3.0]) == pytest.approx(1)
+    assert rig.jain([1.0, 0.0, 0.0, 0.0]) == pytest.approx(0.25)
+    assert rig.jain([0.0]) == 0
+
+
+@pytest.mark.parametrize(
+    ("sign", "value", "inside", "outside"),
+    [("≥", 95, 95.0, 94.9), ("≤", 4, 4.0, 4.1), ("=", 0, 0.0, 1.0), ("±", 3, -3.0, -3.1)],
+)
+def test_a_verdict_is_that_of_the_median(sign: str, value: float, inside: float, outside: float) -> None:
+    target = bench.Target(sign, value)
+    assert bench.Row("c", "q", "", [outside, inside, inside], target).verdict == bench.IN
+    assert bench.Row("c", "q", "", [outside, inside, outside], target).verdict == bench.OUT
+    assert bench.Row("c", "q", "", [outside]).verdict == ""
+
+
+def test_what_never_came_about_is_more_than_anything_and_no_target_is_reached_by_it() -> None:
+    target = bench.Target("≤", 4)
+    row = bench.Row("c", "90 % after", "s", [None, 3.0, 2.0], target)
+    assert (row.middle, row.verdict) == (3.0, bench.IN)
+    assert bench.Row("c", "90 % after", "s", [None, 3.0, None], target).verdict == bench.OUT
+
+
+def test_a_table_is_made_of_what_was_kept_and_says_what_was_missed() -> None:
+    rows = [
+        bench.Row("20 Mbit/s", "of the ceiling", "%", [98.3, 97.1, 99.0], bench.Target("≥", 95)),
+        bench.Row("20 Mbit/s", "90 % after", "s", [5.25, None, 4.5], bench.Target("≤", 4)),
+        bench.Row("20 Mbit/s", "goodput", "Mbit/s", [19.0, 19.04, 18.0]),
+    ]
+    system = dict.fromkeys(("kernel", "cpus", "processor", "bentpipe", "nginx", "iptables"), "x")
+    kept = json.loads(json.dumps({"split": bench.stored(rows, quick=False, versions=system)}))
+    assert bench.restored(kept["split"]) == rows
+    assert [each["verdict"] for each in kept["split"]["rows"]] == [bench.IN, bench.OUT, ""]
+    text = bench.markdown(kept)
+    assert text.startswith("1 of 2 targets are reached:")
+    assert "| 20 Mbit/s | of the ceiling | 98.3 % | 97.1 – 99 | ≥ 95 | in |" in text
+    assert text.count("|  | 90 % after | 5.25 s | 4.50 – never | ≤ 4 | **out** |") == 1
+    assert "|  | goodput | 19 Mbit/s | 18 – 19.0 |  |  |" in text
+
+
+def test_the_links_scenario_differs_by_the_modem_s_queue_alone() -> None:
+    made = bench.Bench(None, quick=False, keep=None)
+    ours, links = (json.loads(each.canonical()) for each in made.bulk(20_000_000, 100))
+    satellite = next(link for link in links["links"] if link["name"] == "satellite")
+    # 100 ms at 20 Mbit/s.
+    assert satellite["forward"]["rate"] == 20_000_000
+    assert satellite["forward"]["queue"]["limit"]["bytes"] == 250_000
+    assert [link["name"] for link in links["links"]] == [link["name"] for link in ours["links"]]
+    assert links["traffic"] == ours["traffic"]
+    # Four times the product of 20 Mbit/s and 600 ms, for each of a hundred.
+    assert ours["gateways"][0]["pep"]["buffer"] == 60_000
