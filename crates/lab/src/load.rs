@@ -512,7 +512,7 @@ impl Run<'_> {
         }
         let Some(conn) = self.conn(token) else { return Ok(()) };
         if conn.bytes != header.length && conn.bytes.is_some() {
-            let found = header.length.map_or("without end".to_owned(), |bytes| format!("{bytes} bytes"));
+            let found = header.length.map_or("without end".to_owned(), |bytes| format!("of {bytes} bytes"));
             return Err(Trouble::Answer(format!("an object {found}")));
         }
         conn.stage = Stage::Receiving(conn.bytes);

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
 use bentpipe_lab::content;
@@ -109,6 +110,88 @@ fn pages_come_whole_over_a_link_that_does_not_keep_order() {
         assert_eq!(load["traffic"]["web"]["delivered_bytes"].as_f64(), Some(sum));
         assert_eq!(load["traffic"]["web"]["corrupt"], json!(0));
         assert!(serve["connections"]["accepted"].as_u64().unwrap() as usize >= done.len());
+    }
+}
+
+/// nginx, in the first namespace, with the object that `load` knows; gone with the returned.
+struct Nginx {
+    child: std::process::Child,
+    folder: PathBuf,
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn nginx(space: &Space, port: u16) -> Option<Nginx> {
+    let folder = std::env::temp_dir().join(format!("bentpipe-lab-nginx-{}", std::process::id()));
+    std::fs::create_dir_all(folder.join("files")).unwrap();
+    let object = folder.join("files/object");
+    let lab = env!("CARGO_BIN_EXE_bentpipe-lab");
+    assert!(Command::new(lab).arg("object").arg(&object).arg("1000000").status().unwrap().success());
+    let shown = folder.display();
+    let text = format!(
+        "daemon off; master_process off; pid {shown}/pid; error_log stderr crit;\n\
+         events {{ worker_connections 1000; }}\n\
+         http {{ access_log off; keepalive_requests 1000; client_body_temp_path {shown}; proxy_temp_path {shown};\n\
+         fastcgi_temp_path {shown}; uwsgi_temp_path {shown}; scgi_temp_path {shown};\n\
+         server {{ listen {port}; root {shown}/files; }} }}\n"
+    );
+    std::fs::write(folder.join("conf"), text).unwrap();
+    let (conf, prefix) = (folder.join("conf"), folder.clone());
+    let child = space.run(move || Command::new("nginx").arg("-p").arg(prefix).arg("-c").arg(conf).spawn());
+    let Ok(child) = child else {
+        eprintln!("not tested: there is no nginx");
+        return None;
+    };
+    let nginx = Nginx { child, folder };
+    for _ in 0..100 {
+        if space.run(move || TcpStream::connect(("127.0.0.1", port)).is_ok()) {
+            return Some(nginx);
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    panic!("nginx does not listen");
+}
+
+/// The same pages from nginx, several on each connection: all bytes are those of the object.
+#[test]
+fn pages_come_from_nginx() {
+    let Some(spaces) = two() else { return };
+    let Some(_nginx) = nginx(&spaces[0], 8080) else { return };
+    let entry = json!({ "web": { "by": "nginx", "port": 8080 } });
+    let traffic = format!("{PAGES}connection_per = \"page\"\n");
+    let (mut plan, out) = play(&spaces, &traffic, entry, 3.0, json!({}));
+    let (flows, _, load, _) = run(&spaces, &mut plan, &out);
+    let done: Vec<_> = flows.iter().filter(|flow| flow["completed"] == json!(true)).collect();
+    assert!(done.len() > 100 && flows.len() - done.len() <= 20, "{load}");
+    for flow in done {
+        assert!((60e3..=180e3).contains(&number(flow, "delivered")), "{flow:?}");
+        assert_eq!(flow["intact"], json!(true));
+    }
+}
+
+/// What is wrong with a server's answer is told: an object that is not there, and one that is too short.
+#[test]
+fn a_bad_answer_is_told() {
+    let Some(spaces) = two() else { return };
+    let Some(_nginx) = nginx(&spaces[0], 8080) else { return };
+    for (path, size, expected) in
+        [("/none", "1 KB", "status 404"), ("/object", "2 MB", "an object of 1000000 bytes")]
+    {
+        let entry = json!({ "web": { "by": "nginx", "port": 8080, "path": path } });
+        let traffic = format!(
+            "[traffic.web]\nkind = \"pages\"\nfrom = \"server\"\nto = \"client\"\nsessions = 2\n\
+             object_size = \"{size}\"\n"
+        );
+        let (mut plan, out) = play(&spaces, &traffic, entry, 1.0, json!({}));
+        let (flows, _, _, _) = run(&spaces, &mut plan, &out);
+        assert_eq!(flows.len(), 2);
+        assert!(flows.iter().all(|flow| flow["error"] == json!(expected)), "{flows:?}");
     }
 }
 
@@ -287,18 +370,22 @@ fn the_server_answers_as_it_says() {
     assert_eq!(summary["summary"]["traffic"]["web"]["delivered_bytes"], json!(6));
 }
 
-/// Four thousand sessions at once, each with its connection, for some seconds.
+/// Four thousand sessions at once, each with its connection of 100 kbit/s, on which 100 KB take eight seconds: at seven all are
+/// there still, even where a busy machine makes some of them knock twice, and none has had more than its rate.
 #[test]
 fn four_thousand_sessions_hold() {
     let Some(spaces) = two() else { return };
     let text = "[traffic.web]\nkind = \"pages\"\nfrom = \"server\"\nto = \"client\"\nsessions = 4000\n\
                 object_size = \"100 KB\"\nrate_cap = \"100 kbps\"\nramp = { sessions = 4000, over = \"1 s\" }\n";
-    let (mut plan, out) = play(&spaces, text, json!({ "web": {} }), 4.0, json!({}));
+    let (mut plan, out) = play(&spaces, text, json!({ "web": {} }), 7.0, json!({}));
     let (flows, _, load, serve) = run(&spaces, &mut plan, &out);
     assert_eq!(flows.len(), 4000, "{load}");
-    assert!(flows.iter().all(|flow| flow["failed"] == json!(false)), "{load}");
+    assert!(
+        flows.iter().all(|flow| flow["failed"] == json!(false) && flow["intact"] == json!(true)),
+        "{load}"
+    );
     assert_eq!(serve["connections"]["most"], json!(4000));
-    // Each at 100 kbit/s, from its start on.
-    let goodput = load["traffic"]["web"]["delivered_bytes"].as_f64().unwrap() * 8.0 / 3.4 / 4000.0;
-    assert!((80e3..130e3).contains(&goodput), "{goodput}");
+    // The kernel lets some packets go at once before it begins to pace.
+    let most = flows.iter().map(|flow| number(flow, "delivered")).fold(0.0, f64::max);
+    assert!(most < 100e3, "{most}");
 }
