@@ -97,9 +97,9 @@ fn ends(address: &str) -> [End; 2] {
     [listening, connecting]
 }
 
-/// Sends 20 MB from one end to the other, and gives how long that took from the first byte on.
+/// Sends 5 MB from one end to the other, and gives how long that took from the first byte on.
 fn transfer(address: &str) -> Duration {
-    const ALL: u64 = 20_000_000;
+    const ALL: u64 = 5_000_000;
     let [mut gateway, mut terminal] = ends(address);
     let (start, mut first) = (now(), None);
     let (mut stream, mut written, mut read, mut freed) = (None, 0u64, 0u64, 0u64);
