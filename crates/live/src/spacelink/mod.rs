@@ -15,9 +15,9 @@
 //!   connection is lost. There is one connection at a time: a new one from the same peer replaces the old. When one goes,
 //!   its streams are told as [`Event::Reset`] before [`Event::Down`], and their keys mean nothing any more.
 //! - Both ends prove who they are with a key whose certificate the other has ([`keys`]).
-//! - Rate: nothing in here slows down for what is lost ([`controller`]); the regulator says how much is written, and
+//! - Rate: nothing in here slows down for what is lost (`controller`); the regulator says how much is written, and
 //!   [`Spacelink::charge`] what else goes over the link and has to be subtracted there. A shaper at the link's rate spreads
-//!   what goes again after an outage ([`shaper`]).
+//!   what goes again after an outage (`shaper`).
 //! - Credits: a QUIC acknowledgement says that the far *process* has a packet. What frees a sender's buffer is that the far
 //!   *client* took the bytes: [`Spacelink::delivered`] there becomes [`Event::Acknowledged`] here. Credits are totals and go
 //!   in datagrams, so that one that is lost holds up nothing, since the next one says more; the last is repeated on a
