@@ -7,6 +7,7 @@ best few of each at full length, and the one that remains of each against what t
 import difflib
 import hashlib
 import json
+import math
 import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -101,7 +102,7 @@ class Advising:
             raise UsageError(f"seed is {first}, but it must be from 0 to {2**63 - 1}")
         seeds = range(first, first + runs)
         unused = fresh_seeds(seeds, _AGAIN + fresh)
-        short = _short(base.duration)
+        short = _short(base)
         changes = [*_without(overrides, _DURATION), f"{_DURATION}={short}"]
         wanted = objectives_from(["utilization", _response(split=split)]) if rule.power else objectives
         wanted += _searched_for(wanted, bounds)
@@ -127,12 +128,12 @@ class Advising:
     @property
     def short(self) -> str:
         """Measured time of a run of the search."""
-        return _short(self.base.duration)
+        return _short(self.base)
 
     @property
     def long(self) -> str:
         """Measured time of all other runs."""
-        return f"{self.base.duration:g} s"
+        return _seconds(_nanoseconds(self.base.duration))
 
     @property
     def table(self) -> str:
@@ -396,8 +397,21 @@ def _any(values: Sequence[float | None]) -> bool:
     return any(value is not None for value in values)
 
 
-def _short(duration: float) -> str:
-    return f"{min(duration, max(_SHORTEST, _SHARE * duration)):g} s"
+def _short(scenario: _core.Scenario) -> str:
+    """Return the measured time of a run of the search, a multiple of the sample interval as all are."""
+    wanted = min(scenario.duration, max(_SHORTEST, _SHARE * scenario.duration))
+    interval = _nanoseconds(scenario.sample_interval)
+    return _seconds(math.ceil(_nanoseconds(wanted) / interval) * interval)
+
+
+def _nanoseconds(seconds: float) -> int:
+    return round(1e9 * seconds)
+
+
+def _seconds(nanoseconds: int) -> str:
+    """Write a time as a scenario has it, exactly: `60 s`."""
+    whole, rest = divmod(nanoseconds, 10**9)
+    return f"{whole}.{rest:09d}".rstrip("0").rstrip(".") + " s"
 
 
 def _without(overrides: Sequence[str], key: str) -> list[str]:

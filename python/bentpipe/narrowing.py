@@ -123,5 +123,5 @@ def _round(
     return points, {
         "trials": len(found["trials"]),
         "runs": found["runs"]["done"],
-        "impossible": sum(1 for trial in found["trials"] if trial["outcome"] != "complete"),
+        "impossible": sum(1 for trial in found["trials"] if trial["outcome"] == "impossible"),
     }

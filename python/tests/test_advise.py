@@ -160,6 +160,27 @@ def test_the_short_lists_are_there_and_act_where_they_should() -> None:
     assert Advising.plan("small-gateway", trials=1).aqms == BEHIND
 
 
+@pytest.mark.parametrize(
+    ("duration", "interval", "short"),
+    [
+        ("1200 s", "100 ms", "120 s"),
+        # A tenth is 123.45 s, which no whole number of samples is.
+        ("1234.5 s", "100 ms", "123.5 s"),
+        ("70 s", "7 s", "63 s"),
+        # Seven digits and more.
+        ("12345.67 s", "10 ms", "1234.57 s"),
+        ("2000000 s", "1 s", "200000 s"),
+    ],
+)
+def test_runs_are_as_long_as_the_scenario_s_or_so_many_samples(
+    duration: str, interval: str, short: str
+) -> None:
+    changes = [f"run.duration={duration}", f"run.sample_interval={interval}"]
+    plan = Advising.plan("small-gateway", aqms=["red"], overrides=changes)
+    assert (plan.long, plan.short) == (duration, short)
+    assert plan.run("red", plan.short).scenario.duration == float(short.removesuffix(" s"))
+
+
 def test_the_round_trip_by_hand() -> None:
     """There and back: 15 + 250 + 15 ms; and 52 to 102 ms."""
     assert _round_trip(bp.load("red-dumbbell")) == pytest.approx(0.56)

@@ -41,8 +41,10 @@ def show(made: "Reproduction", out: Console) -> None:
         alike = _alike([(each, found[each.name]) for each in paper.shown])
         drawn = {picture.name for picture in paper.pictures}
         out.print(grid(heads, [_figures(some, drawn) for some in alike]))
-    elif paper.pictures:
-        out.print(f"In the report: {', '.join(each.name for each in paper.pictures)}.", markup=False)
+    answers = {name for each in paper.shown for name in each.by}
+    if beyond := [each.name for each in paper.pictures if each.name not in answers]:
+        label = "In the report too" if kinds[FIGURE] else "In the report"
+        out.print(f"{label}: {', '.join(beyond)}.", markup=False)
     labels = ("Printed numbers", "Rows to each other", "Claims", "Figures")
     for label, (kind, items) in zip(labels, kinds.items(), strict=True):
         if items:
