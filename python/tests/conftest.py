@@ -2,13 +2,15 @@
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from playwright.sync_api import Browser, sync_playwright
 
 import bentpipe as bp
 
@@ -18,6 +20,15 @@ settings.load_profile("bentpipe")
 
 ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = ["red", "avqred"]
+_FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -32,6 +43,17 @@ def scenario() -> bp.Scenario:
 def result(scenario: bp.Scenario, tmp_path_factory: pytest.TempPathFactory) -> bp.Result:
     """Two settings with two seeds each."""
     return bp.compare(scenario, SETTINGS, runs=2, out=tmp_path_factory.mktemp("shared") / "result")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """A browser that asks nobody for anything."""
+    path = shutil.which("chromium")
+    assert path, "chromium is missing; `make test` installs it"
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=_FLAGS)
+        yield browser
+        browser.close()
 
 
 @pytest.fixture(scope="session")

@@ -3,14 +3,13 @@
 import json
 import re
 import shlex
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 from conftest import Command
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Browser
 
 import bentpipe as bp
 from bentpipe.advice import Candidate
@@ -107,23 +106,18 @@ def test_the_page_is_complete_and_offline(advice: bp.Advice) -> None:
     assert "src=" not in html
 
 
-def test_the_page_prints_on_one_sheet(advice: bp.Advice, tmp_path: Path) -> None:
+def test_the_page_prints_on_one_sheet(advice: bp.Advice, browser: Browser, tmp_path: Path) -> None:
     """With eight candidates, eight parameters and warnings, on A4 and on Letter."""
     found = json.loads(json.dumps(advice.found))
     found["candidates"] *= 2
     found["paste"]["toml"] += 6 * "\nparameter = 0.12345"
     file = tmp_path / "report.html"
     file.write_text(advice_page(found), encoding="utf-8")
-    path = shutil.which("chromium")
-    assert path, "chromium is missing; `make test` installs it"
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
-        page = browser.new_page()
-        page.goto(file.as_uri())
-        for form in ("A4", "Letter"):
-            pages = re.findall(rb"/Type\s*/Page\b", page.pdf(format=form))
-            assert len(pages) == 1, form
-        browser.close()
+    page = browser.new_page()
+    page.goto(file.as_uri())
+    for form in ("A4", "Letter"):
+        pages = re.findall(rb"/Type\s*/Page\b", page.pdf(format=form))
+        assert len(pages) == 1, form
 
 
 def test_the_command_prints_the_answer_or_json(tmp_path: Path) -> None:

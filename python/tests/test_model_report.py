@@ -1,14 +1,12 @@
 import json
 import re
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import Command
-from playwright.sync_api import Browser, sync_playwright
-from test_report import FLAGS, opened
+from playwright.sync_api import Browser
+from test_report import opened
 
 import bentpipe as bp
 from bentpipe import _core
@@ -17,16 +15,6 @@ from bentpipe.findings import findings
 from bentpipe.overlays import ratios
 from bentpipe.store import _is_changed
 from bentpipe.validate import Stationary
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    path = shutil.which("chromium")
-    assert path, "chromium is missing; `make test` installs it"
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")

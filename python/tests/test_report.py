@@ -1,12 +1,11 @@
 import json
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, Request, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request
 
 import bentpipe as bp
 from bentpipe import markov_result
@@ -14,15 +13,6 @@ from bentpipe.figures import figures
 from bentpipe.report import render, write_figures
 from bentpipe.traces import trace_figures
 
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 FIGURES = {
     "operating-points",
     "utilization",
@@ -35,16 +25,6 @@ FIGURES = {
     "goodput",
     "completion-time",
 }
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    path = shutil.which("chromium")
-    assert path, "chromium is missing; `make test` installs it"
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
