@@ -13,7 +13,9 @@
 //! crate is its host.
 
 pub mod bottleneck;
+pub mod clock;
 pub mod config;
+pub mod daemon;
 pub mod http;
 pub mod inject;
 pub mod log;
@@ -22,9 +24,15 @@ pub mod nfqueue;
 pub mod notify;
 pub mod offload;
 mod page;
+pub mod pep;
 pub mod privileges;
+pub mod record;
+pub mod ring;
 pub mod rules;
 pub mod spacelink;
 pub mod state;
+pub mod sys;
+pub mod timer;
+pub mod tun;
 pub mod windows;
 pub mod wire;

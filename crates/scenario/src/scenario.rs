@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use bentpipe_queue::Marking;
 use bentpipe_queue::registry::{self, Algorithm, Method, Placement};
-use bentpipe_units::Rate;
 use serde::Serialize;
 
 use crate::error::{Error, Place, choices, quoted};
@@ -109,55 +108,6 @@ impl Scenario {
     /// Where anything in it is wrong or impossible: the first such thing.
     pub fn parse(text: &str, file: &str, overrides: &[String]) -> Result<Self, Error> {
         Self::parse_among(Files::around(file), text, file, overrides)
-    }
-
-    /// Reads the `[gateway]` of a file that has more than scenarios have: the rest of it is another's business. The gateway
-    /// stands between servers and users whose traffic is not known (packets of 1500 bytes, where nothing else is said), in
-    /// front of a satellite of `rate`, where that is known, 300 ms away.
-    ///
-    /// # Errors
-    /// As [`Scenario::parse`], and where there is no such table, or more than one.
-    pub fn parse_gateway(text: &str, file: &str, rate: Option<Rate>) -> Result<Self, Error> {
-        let (source, mut base) = Source::parse(file, text, &[])?;
-        base.retain(|entry| entry.key == "gateway");
-        let gateway = steps(&["gateway"]);
-        let Some(Value::Table(_)) = base.get("gateway").map(|node| &node.value) else {
-            let found = if base.get("gateway").is_some() { "found something else" } else { "missing" };
-            let problem = format!("{found}; allowed: a table, as a scenario's [gateway]");
-            return Err(source.error(&base, &gateway, false, problem, ""));
-        };
-        let name = |key, default: &'static str| {
-            let given = base.get("gateway").and_then(|node| node.get_text(key));
-            Node::text(given.unwrap_or(default), At::Setting)
-        };
-        let between = |ends: [Node; 2]| Node { value: Value::Array(ends.into()), at: At::Setting };
-        let there = || Node::text("servers", At::Setting);
-        let here = || Node::text("users", At::Setting);
-        let ends = [name("name", "gateway"), name("terminal", "terminal")];
-        let mut around = vec![
-            (steps(&["title"]), Node::text("A gateway", At::Setting)),
-            (steps(&["host", "servers", "count"]), Node { value: Value::Integer(1), at: At::Setting }),
-            (steps(&["host", "users", "count"]), Node { value: Value::Integer(1), at: At::Setting }),
-            (steps(&["link", "internet", "between"]), between([there(), ends[0].clone()])),
-            (steps(&["link", "access", "between"]), between([ends[1].clone(), here()])),
-            (steps(&["link", "satellite", "between"]), between(ends)),
-            (steps(&["link", "satellite", "delay"]), Node::text("300 ms", At::Setting)),
-            (steps(&["traffic", "web", "kind"]), Node::text("bulk", At::Setting)),
-            (steps(&["traffic", "web", "from"]), there()),
-            (steps(&["traffic", "web", "to"]), here()),
-            (steps(&["run", "duration"]), Node::text("1 s", At::Setting)),
-        ];
-        if let Some(rate) = rate {
-            let rate = Node::text(&format!("{} bps", rate.as_bps()), At::Setting);
-            around.push((steps(&["link", "satellite", "rate"]), rate));
-        }
-        for (path, node) in around {
-            base.set(&path, node);
-        }
-        let mut scenario =
-            resolve::resolve(&Arc::new(Input { source, base, files: Files::around(file) }), None)?;
-        scenario.warnings.retain(|warning| warning.starts_with("gateway."));
-        Ok(scenario)
     }
 
     fn parse_among(files: Files, text: &str, file: &str, overrides: &[String]) -> Result<Self, Error> {

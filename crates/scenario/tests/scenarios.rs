@@ -645,39 +645,3 @@ fn the_documented_transports_are_right() {
         assert_eq!(again.canonical_json(), scenario.canonical_json());
     }
 }
-
-/// A gateway in another file is what it is in a scenario, and what is wrong with it is said by its own lines.
-#[test]
-fn a_gateway_may_stand_alone() {
-    let text = "role = \"gateway\"\n\n[gateway]\naqm = { preset = \"RED 4\", mean_packet = \"1400 B\" }\nregulator = { rate = \"20 Mbps\" }\n\n[other]\nx = 1\n";
-    let alone = Scenario::parse_gateway(text, "live.toml", None).unwrap_or_else(|e| panic!("{e}"));
-    assert_eq!(alone.warnings, [""; 0]);
-    assert_eq!(alone.label(), "RED 4");
-    let whole = Scenario::load(path("byun2007-gateway"), &[]).unwrap_or_else(|e| panic!("{e}"));
-    let whole = whole.with_setting("RED 4").unwrap_or_else(|e| panic!("{e}"));
-    let values = |scenario: &Scenario| serde_json::to_string(&scenario.gateways[0].aqm).unwrap_or_default();
-    assert_eq!(values(&alone), values(&whole));
-
-    let wrong = |from: &str, to: &str, rate| {
-        let text = text.replace(from, to);
-        Scenario::parse_gateway(&text, "live.toml", rate).map(|_| ()).expect_err("it is wrong").to_string()
-    };
-    let begins = |text: String| text.split("; allowed").next().unwrap_or_default().to_owned();
-    assert_eq!(
-        begins(wrong("\"20 Mbps\"", "20", None)),
-        "live.toml:5:22: gateway.regulator.rate: found 20, without a unit"
-    );
-    assert_eq!(
-        begins(wrong("\"20 Mbps\"", "\"link\"", None)),
-        "live.toml:5:22: gateway.regulator.rate: found \"link\""
-    );
-    assert_eq!(
-        wrong("[gateway]", "[gate]", None),
-        "live.toml:1:1: gateway: missing; allowed: a table, as a scenario's [gateway]"
-    );
-    assert!(wrong("[gateway]", "[[gateway]]", None).contains("found something else"));
-    let rate = Rate::from_bps(7_000_000);
-    let text = text.replace("\"20 Mbps\"", "\"link\"");
-    let alone = Scenario::parse_gateway(&text, "live.toml", Some(rate)).unwrap_or_else(|e| panic!("{e}"));
-    assert_eq!((alone.gateways[0].regulator.rate, alone.gateways[0].regulator.follows_link), (rate, true));
-}

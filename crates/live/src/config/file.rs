@@ -19,6 +19,7 @@ pub const REQUIRED: &[(&str, &str)] = &[
     ("internet.device", "the network device that leads to the servers, such as \"eth0\""),
     ("internet.clients", "the users' addresses, such as [\"10.3.0.0/24\", \"fd00:3::/64\"]"),
     ("users.device", "the network device that leads to the users, such as \"eth1\""),
+    ("users.clients", "the users' addresses, such as [\"10.3.0.0/24\", \"fd00:3::/64\"]"),
     ("metrics.listen", "the address and port of /metrics and the page, such as \"127.0.0.1:9180\""),
     ("record.file", "where to write, such as \"gateway.jsonl\""),
     ("scenario.file", "a scenario, such as \"byun2007-gateway.toml\""),
@@ -145,6 +146,8 @@ pub struct Internet {
 pub struct Users {
     /// The network device that leads to the users.
     pub device: Device,
+    /// Addresses of the users.
+    pub clients: Vec<Prefix>,
     /// Port that TPROXY leads to.
     #[serde(default = "port")]
     pub port: Whole<1, 65_535>,

@@ -161,9 +161,10 @@ fn sides(document: &Document, file: &File) -> Result<(), Error> {
         let problem = format!("missing; required: what leads to the {what}, where role = \"{role}\"");
         return Err(document.error(this, problem));
     }
-    if file.internet.as_ref().is_some_and(|i| i.clients.is_empty()) {
+    let clients = file.internet.as_ref().map(|i| &i.clients).or(file.users.as_ref().map(|u| &u.clients));
+    if clients.is_some_and(Vec::is_empty) {
         let problem = "found []; allowed: one prefix at least, such as [\"10.3.0.0/24\"]".to_owned();
-        return Err(document.error("internet.clients", problem));
+        return Err(document.error(&format!("{this}.clients"), problem));
     }
     Ok(())
 }
@@ -358,7 +359,11 @@ mod tests {
                 "keys = \"k\"\nmtu = \"1227 B\"",
                 "g.toml:9:7: satellite.mtu: found \"1227 B\"; allowed: at least 1228 B",
             ),
-            ("[internet]", "[users]", "g.toml:11:1: users.clients: no such key; allowed: device, port"),
+            (
+                "[internet]",
+                "[users]",
+                "g.toml:9:2: users: found a table; allowed: [internet] where role = \"gateway\"",
+            ),
             (
                 "clients = [\"10.3.0.0/24\", \"fd00:3::/64\"]",
                 "clients = []",

@@ -1,0 +1,560 @@
+//! Relayed connections: a socket here, a stream to the far end.
+
+use std::io::{self, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+
+use bentpipe_queue::{FlowEvent, Packet, Tcp};
+use bentpipe_units::{Duration, Instant};
+use nix::sys::epoll::{EpollEvent, EpollFlags};
+
+use super::{Daemon, Item, MOST_SERVED};
+use crate::pep::Outbound;
+use crate::ring::Ring;
+use crate::spacelink::{Open, StreamKey};
+use crate::sys;
+
+/// Bytes moved at once for a connection, before others have their turn.
+pub const PIECE: usize = 64 << 10;
+/// New connections taken in one turn.
+const MOST_ACCEPTED: usize = 64;
+/// Rings kept for later connections, and the largest that is [bytes].
+const SPARE_RINGS: usize = 256;
+const LARGEST_SPARE: usize = 256 << 10;
+/// Payload of a segment, before the kernel knows better [bytes].
+const SEGMENT: u64 = 1400;
+
+/// A connection.
+pub struct Relay {
+    pub key: StreamKey,
+    pub client: SocketAddr,
+    pub server: SocketAddr,
+    user: std::net::IpAddr,
+    generation: u32,
+    socket: TcpStream,
+    /// Whether the socket has come about.
+    connected: bool,
+    readable: bool,
+    writable: bool,
+    /// Whether the other side's FIN or an error may be behind what is read.
+    hung_up: bool,
+    /// Whether it stands in line.
+    listed: bool,
+    out: Outbound,
+    /// When bytes that are ready for the transmit queue came.
+    came: Instant,
+    /// What was read from the stream, and the socket did not take.
+    inward: Ring,
+    pub far_readable: bool,
+    /// The far end will send no more, and all of it was read.
+    pub far_ended: bool,
+    /// The socket was told so.
+    shut: bool,
+    opened: Instant,
+    moved: Instant,
+    /// Sequence number of the server's first byte.
+    pub first: Option<u32>,
+    /// What the server had under way at most since it was last looked at [bytes].
+    pub window: u32,
+}
+
+impl Daemon {
+    // ----- opening -------------------------------------------------------------------------------------------
+
+    /// Takes new connections of users.
+    pub(super) fn accept(&mut self, listener: usize) {
+        for _ in 0..MOST_ACCEPTED {
+            let Some(listener) = self.listeners.get(listener) else { return };
+            let (socket, client, server) = match sys::accept(listener) {
+                Ok(accepted) => accepted,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
+                Err(e) if e.kind() == io::ErrorKind::ConnectionAborted => continue,
+                Err(_) => {
+                    // No descriptors left, most likely: those that come go by.
+                    self.counters.refused += 1;
+                    self.bypass(true);
+                    return;
+                }
+            };
+            let Some(key) = self.space.link.open(&Open { client, server }) else {
+                self.counters.refused += 1;
+                sys::abort(socket);
+                continue;
+            };
+            self.enter(key, client, server, socket, true);
+        }
+        self.mind_limits();
+    }
+
+    /// The far end asks for a connection to a server.
+    pub(super) fn reach(&mut self, key: StreamKey, header: Open) {
+        let Open { client, server } = header;
+        match sys::connect_as(client, server, &self.options) {
+            Ok(socket) => self.enter(key, client, server, socket, false),
+            Err(_) => {
+                self.counters.unreachable += 1;
+                self.space.link.reset(key);
+            }
+        }
+    }
+
+    fn enter(
+        &mut self,
+        key: StreamKey,
+        client: SocketAddr,
+        server: SocketAddr,
+        socket: TcpStream,
+        connected: bool,
+    ) {
+        let slot = key.slot();
+        self.leave(slot as u32);
+        if self.relays.len() <= slot {
+            self.relays.resize_with(slot + 1, || None);
+        }
+        self.generation = self.generation.wrapping_add(1) & 0x7fff_ffff;
+        let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT | EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLET;
+        let token = u64::from(self.generation) << 32 | slot as u64;
+        if self.epoll.add(&socket, EpollEvent::new(flags, token)).is_err() {
+            self.counters.refused += 1;
+            self.space.link.reset(key);
+            return sys::abort(socket);
+        }
+        let segment = if connected { sys::segment(&socket) } else { SEGMENT };
+        let user = self.users.enter(client.ip());
+        self.buffers.open(slot as u32, user, segment);
+        self.relays[slot] = Some(Box::new(Relay {
+            key,
+            client,
+            server,
+            user: client.ip(),
+            generation: self.generation,
+            socket,
+            connected,
+            readable: false,
+            writable: connected,
+            hung_up: false,
+            listed: false,
+            out: Outbound::new(self.rings.pop().unwrap_or_default()),
+            came: self.now,
+            inward: Ring::default(),
+            far_readable: true,
+            far_ended: false,
+            shut: false,
+            opened: self.now,
+            moved: self.now,
+            first: None,
+            window: 0,
+        }));
+        self.pairs.remove(pair(client, server));
+        self.pairs.get_or_insert_with(pair(client, server), || slot as u32);
+        self.open += 1;
+        self.counters.opened += 1;
+        let flow = self.flow(client, server, crate::wire::TCP);
+        self.gateway.flow(flow, FlowEvent::Opened, self.now);
+        self.list(slot as u32);
+    }
+
+    // ----- in turn -------------------------------------------------------------------------------------------
+
+    /// A socket has news.
+    pub(super) fn note(&mut self, token: u64, events: EpollFlags) {
+        let slot = token as u32;
+        let Some(relay) = self.relay_mut(slot) else { return };
+        if u64::from(relay.generation) != token >> 32 {
+            return;
+        }
+        let over = EpollFlags::EPOLLERR | EpollFlags::EPOLLHUP;
+        relay.readable |= events.intersects(EpollFlags::EPOLLIN | EpollFlags::EPOLLRDHUP | over);
+        relay.writable |= events.intersects(EpollFlags::EPOLLOUT | over);
+        relay.hung_up |= events.intersects(EpollFlags::EPOLLRDHUP | over);
+        self.list(slot);
+    }
+
+    /// Does something to the connection of a stream, and puts it in line.
+    pub(super) fn with_key(&mut self, key: StreamKey, change: impl FnOnce(&mut Relay)) {
+        if let Some(relay) = self.keyed(key) {
+            change(relay);
+            self.list(key.slot() as u32);
+        }
+    }
+
+    pub(super) fn relay_mut(&mut self, slot: u32) -> Option<&mut Relay> {
+        self.relays.get_mut(slot as usize)?.as_deref_mut()
+    }
+
+    fn keyed(&mut self, key: StreamKey) -> Option<&mut Relay> {
+        self.relay_mut(key.slot() as u32).filter(|relay| relay.key == key)
+    }
+
+    fn list(&mut self, slot: u32) {
+        let Some(relay) = self.relays.get_mut(slot as usize).and_then(Option::as_deref_mut) else { return };
+        if !std::mem::replace(&mut relay.listed, true) {
+            self.ready.push_back(slot);
+        }
+    }
+
+    /// Serves connections that stand in line, each a piece.
+    pub(super) fn serve(&mut self) {
+        for _ in 0..MOST_SERVED.min(self.ready.len()) {
+            let Some(slot) = self.ready.pop_front() else { return };
+            // Taken out meanwhile, so that the rest of the daemon can be used beside it.
+            let Some(mut relay) = self.relays.get_mut(slot as usize).and_then(Option::take) else { continue };
+            relay.listed = false;
+            let served = self.serve_one(slot, &mut relay);
+            self.relays[slot as usize] = Some(relay);
+            match served {
+                Ok(true) => self.list(slot),
+                Ok(false) => {}
+                Err(_) => self.fail(slot),
+            }
+        }
+    }
+
+    /// Moves a piece each way; whether there is more to do at once.
+    fn serve_one(&mut self, slot: u32, relay: &mut Relay) -> io::Result<bool> {
+        if !relay.connected {
+            if !relay.writable {
+                return Ok(false);
+            }
+            if let Some(e) = relay.socket.take_error()? {
+                self.counters.unreachable += 1;
+                return Err(e);
+            }
+            relay.connected = true;
+        }
+        let inward = self.move_inward(relay)?;
+        let outward = self.move_outward(slot, relay)?;
+        Ok(inward || outward)
+    }
+
+    /// From the stream to the socket.
+    fn move_inward(&mut self, relay: &mut Relay) -> io::Result<bool> {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let moved = self.move_inward_by(relay, &mut scratch);
+        self.scratch = scratch;
+        moved
+    }
+
+    fn move_inward_by(&mut self, relay: &mut Relay, scratch: &mut [u8]) -> io::Result<bool> {
+        let mut moved = 0;
+        while relay.writable && !relay.shut {
+            let written = if relay.inward.is_empty() {
+                if !relay.far_readable || moved >= PIECE {
+                    break;
+                }
+                let read = self.space.link.read(relay.key, scratch);
+                relay.far_readable = read == scratch.len();
+                if read == 0 {
+                    break;
+                }
+                let written = write(&mut relay.socket, &scratch[..read])?;
+                relay.inward.put(&scratch[written..read]);
+                written
+            } else {
+                match relay.inward.drain(&mut relay.socket) {
+                    Ok(written) => written,
+                    Err(e) if e.kind() == io::ErrorKind::WouldBlock => 0,
+                    Err(e) => return Err(e),
+                }
+            };
+            if written > 0 {
+                moved += written;
+                relay.moved = self.now;
+                self.counters.written_bytes += written as u64;
+                self.space.link.delivered(relay.key, written as u64);
+            }
+            relay.writable = relay.inward.is_empty();
+        }
+        if relay.far_ended && relay.inward.is_empty() && !relay.shut && relay.connected {
+            relay.shut = true;
+            // The other side may have gone altogether, which reading will tell.
+            let _ = relay.socket.shutdown(Shutdown::Write);
+        }
+        Ok(relay.writable && relay.far_readable && !relay.shut)
+    }
+
+    /// From the socket to the PEP.
+    fn move_outward(&mut self, slot: u32, relay: &mut Relay) -> io::Result<bool> {
+        if !relay.readable || relay.out.ended {
+            return Ok(false);
+        }
+        let room = usize::try_from(self.buffers.room(slot)).unwrap_or(usize::MAX);
+        if room == 0 {
+            // Whoever releases some of it puts this connection in line.
+            return Ok(false);
+        }
+        let most = room.min(PIECE);
+        let read = match relay.out.ring.fill(&mut relay.socket, most) {
+            Ok(read) => read,
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                relay.readable = false;
+                return Ok(false);
+            }
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => return Ok(true),
+            Err(e) => return Err(e),
+        };
+        relay.moved = self.now;
+        if read == 0 {
+            relay.out.ended = true;
+            relay.readable = false;
+            self.finish_stream(relay);
+            return Ok(false);
+        }
+        let bytes = read as u64;
+        self.counters.read_bytes += bytes;
+        relay.out.took(bytes);
+        self.buffers.take(slot, bytes);
+        if let Some(first) = relay.first {
+            let ack = first.wrapping_add(relay.out.read() as u32);
+            self.flight.acknowledged(pair(relay.client, relay.server), ack, self.now);
+        }
+        let handle = self.items.insert(Item::Read { key: relay.key, bytes }) as u32;
+        let len = u32::try_from(read).unwrap_or(u32::MAX);
+        let pkt = Packet { arrival: self.now, ..Packet::new(len, 0, handle) };
+        self.gateway.process(pkt, self.now);
+        // Less than asked for means that there is no more, but perhaps the end.
+        relay.readable = read == most || relay.hung_up;
+        Ok(relay.readable)
+    }
+
+    // ----- towards the far end -------------------------------------------------------------------------------
+
+    /// The PEP has finished with bytes.
+    pub(super) fn finish_work(&mut self, key: StreamKey, bytes: u64, came: Instant) {
+        if let Some(relay) = self.keyed(key) {
+            relay.out.processed(bytes);
+            relay.came = came;
+            self.line_up(key);
+        }
+    }
+
+    /// Puts into the transmit queue what may go there.
+    fn line_up(&mut self, key: StreamKey) {
+        loop {
+            let (most, window, stream_window) = (self.chunk, self.window, self.stream_window);
+            let in_flight = self.in_flight;
+            let Some(relay) = self.keyed(key) else { return };
+            let Some(bytes) = relay.out.next_chunk(most) else { return };
+            if relay.out.in_flight() + bytes > stream_window {
+                return;
+            }
+            if in_flight + bytes > window {
+                self.waiting.push(key);
+                return;
+            }
+            let place = relay.out.place();
+            let tcp = Tcp { window: relay.window, seq: place as u32, syn: place == 0 };
+            let (client, server, came) = (relay.client, relay.server, relay.came);
+            relay.out.queue(bytes);
+            self.in_flight += bytes;
+            let handle = self.items.insert(Item::Chunk { key, bytes }) as u32;
+            let len = u32::try_from(bytes + self.header).unwrap_or(u32::MAX);
+            let flow = self.flow(client, server, crate::wire::TCP);
+            if let Some(recorder) = &mut self.recorder {
+                recorder.passed(self.now - came);
+            }
+            self.gateway.transmit(Packet { tcp: Some(tcp), ..Packet::new(len, flow, handle) }, self.now);
+        }
+    }
+
+    /// A chunk leaves the transmit queue for the satellite.
+    pub(super) fn let_go(&mut self, key: StreamKey, bytes: u64) {
+        if let Some(relay) = self.keyed(key) {
+            relay.out.pay(bytes);
+            self.write_paid(key);
+            self.line_up(key);
+        }
+    }
+
+    /// Gives the stream what was let go.
+    pub(super) fn write_paid(&mut self, key: StreamKey) {
+        let Some(mut relay) = self.relays.get_mut(key.slot()).and_then(Option::take) else { return };
+        if relay.key == key {
+            loop {
+                let (first, _) = relay.out.payable();
+                if first.is_empty() {
+                    break;
+                }
+                let wanted = first.len();
+                let written = self.space.link.write(key, first);
+                relay.out.wrote(written as u64);
+                if written < wanted {
+                    break;
+                }
+            }
+            self.finish_stream(&mut relay);
+        }
+        self.relays[key.slot()] = Some(relay);
+    }
+
+    /// Tells the stream that there will be no more, once the last byte has gone.
+    fn finish_stream(&mut self, relay: &mut Relay) {
+        if relay.out.may_finish() {
+            relay.out.finished = true;
+            self.space.link.finish(relay.key);
+        }
+    }
+
+    /// The transmit queue has discarded a chunk: it is sent again, a round trip later, as what is lost on the way is.
+    pub(super) fn lose(&mut self, key: StreamKey, bytes: u64) {
+        self.counters.lost_chunks += 1;
+        let Some(relay) = self.keyed(key) else { return };
+        relay.out.lose(bytes);
+        self.in_flight -= bytes;
+        let wait = self.space.link.stats().round_trip;
+        let wait = Duration::from_nanos(u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX));
+        self.retries.push_back((self.now + wait.max(Duration::from_millis(1)), key, bytes));
+    }
+
+    pub(super) fn retry(&mut self) {
+        while let Some(&(at, key, bytes)) = self.retries.front()
+            && at <= self.now
+        {
+            self.retries.pop_front();
+            if let Some(relay) = self.keyed(key) {
+                relay.out.recover(bytes);
+                self.line_up(key);
+            }
+        }
+    }
+
+    /// The far end has delivered bytes: there is room for others.
+    pub(super) fn acknowledged(&mut self, key: StreamKey, bytes: u64) {
+        let slot = key.slot() as u32;
+        let now = self.now;
+        let Some(relay) = self.keyed(key) else { return };
+        let bytes = relay.out.delivered(bytes);
+        relay.moved = now;
+        self.in_flight = self.in_flight.saturating_sub(bytes);
+        self.buffers.release(slot, bytes);
+        self.line_up(key);
+        for _ in 0..self.waiting.len() {
+            if let Some(key) = self.waiting.pop() {
+                self.line_up(key);
+            }
+        }
+        self.invite(slot);
+    }
+
+    /// There is room in the buffer that a connection uses: those that share it may go on.
+    fn invite(&mut self, slot: u32) {
+        let has_control = self.buffers.has_control();
+        for at in 0..self.buffers.sharers(slot).len() {
+            let Some(&other) = self.buffers.sharers(slot).get(at) else { break };
+            if self.relay_mut(other).is_some_and(|relay| relay.readable && !relay.out.ended) {
+                self.list(other);
+            }
+            if has_control {
+                self.offer(other);
+            }
+        }
+    }
+
+    // ----- the end -------------------------------------------------------------------------------------------
+
+    /// The socket has failed: the far side is told by a reset.
+    fn fail(&mut self, slot: u32) {
+        let Some(key) = self.relay_mut(slot).map(|relay| relay.key) else { return };
+        self.space.link.reset(key);
+        self.counters.reset += 1;
+        self.abort(slot);
+    }
+
+    /// The far end has reset the stream: so is the connection here.
+    pub(super) fn far_reset(&mut self, key: StreamKey) {
+        if self.keyed(key).is_some() {
+            self.counters.reset += 1;
+            self.abort(key.slot() as u32);
+        }
+    }
+
+    /// All is said and done.
+    pub(super) fn closed(&mut self, key: StreamKey) {
+        if self.keyed(key).is_some() {
+            self.counters.closed += 1;
+            self.leave(key.slot() as u32);
+        }
+    }
+
+    fn abort(&mut self, slot: u32) {
+        if let Some(socket) = self.leave(slot) {
+            sys::abort(socket);
+        }
+    }
+
+    /// Forgets a connection; its socket is the caller's.
+    fn leave(&mut self, slot: u32) -> Option<TcpStream> {
+        let relay = *self.relays.get_mut(slot as usize)?.take()?;
+        let Relay { mut out, socket, client, server, user, .. } = relay;
+        self.in_flight = self.in_flight.saturating_sub(out.in_flight());
+        let sharers: Vec<u32> = self.buffers.sharers(slot).iter().copied().filter(|s| *s != slot).collect();
+        self.buffers.close(slot, out.held());
+        self.users.leave(user);
+        self.pairs.remove(pair(client, server));
+        self.flight.forget(pair(client, server));
+        self.windows.forget(client, server);
+        let flow = self.flow(client, server, crate::wire::TCP);
+        self.gateway.flow(flow, FlowEvent::Closed, self.now);
+        self.open -= 1;
+        out.ring.clear();
+        if self.rings.len() < SPARE_RINGS && out.ring.capacity() <= LARGEST_SPARE {
+            self.rings.push(out.ring);
+        }
+        if let Some(other) = sharers.first() {
+            self.invite(*other);
+        }
+        Some(socket)
+    }
+
+    /// Gives up connections on which nothing has moved for too long, and servers that do not answer.
+    pub(super) fn give_up_idle(&mut self) {
+        let (idle, connect) = (self.config.tcp.idle_timeout.time(), self.config.tcp.connect_timeout.time());
+        for slot in 0..self.relays.len() as u32 {
+            let now = self.now;
+            let Some(relay) = self.relay_mut(slot) else { continue };
+            let silent = now - relay.moved > idle;
+            let unanswered = !relay.connected && now - relay.opened > connect;
+            if silent || unanswered {
+                self.counters.idle += u64::from(silent);
+                self.counters.unreachable += u64::from(unanswered);
+                self.fail(slot);
+            }
+        }
+    }
+
+    /// Lets new connections go by while there are as many as may be, until there are fewer again.
+    pub(super) fn mind_limits(&mut self) {
+        if self.listeners.is_empty() {
+            return;
+        }
+        if self.open >= self.most {
+            self.bypass(true);
+        } else if self.open < self.most - self.most / 10 {
+            self.bypass(false);
+        }
+    }
+
+    pub(super) fn bypass(&mut self, on: bool) {
+        if let Some(Err(e)) = self.rules.as_mut().map(|rules| rules.bypass(on)) {
+            self.complain(&format!("rules: {e}"));
+        }
+    }
+
+    /// Resets all.
+    pub(super) fn reset_all(&mut self) {
+        for slot in 0..self.relays.len() as u32 {
+            self.fail(slot);
+        }
+    }
+}
+
+fn pair(client: SocketAddr, server: SocketAddr) -> u32 {
+    super::judge::pair_number(client, server, crate::wire::TCP)
+}
+
+/// Writes what the socket takes.
+fn write(socket: &mut TcpStream, bytes: &[u8]) -> io::Result<usize> {
+    match socket.write(bytes) {
+        Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(0),
+        other => other,
+    }
+}

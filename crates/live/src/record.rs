@@ -1,0 +1,401 @@
+//! What a run writes down, in the simulator's names and units, one JSON value a line.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+
+use bentpipe_gateway::{Gateway, PepBuffers, Place};
+use bentpipe_queue::{Counters, DropReason, Packet, Queue};
+use bentpipe_units::{Duration, Instant};
+use serde_json::{Value, json};
+
+use crate::clock::Clock;
+use crate::config::Record;
+
+/// Names of a gateway's columns, as the simulator's recorder has them.
+const SERIES: [&str; 11] = [
+    "time",
+    "offered_load",
+    "utilization_in",
+    "utilization_out",
+    "receive_queue",
+    "transmit_queue",
+    "transmit_queue_bytes",
+    "queue_delay",
+    "mark_probability",
+    "pep_buffers",
+    "transit_time",
+];
+const LIMITS: [&str; 2] = ["window_limit", "windows_closed"];
+const DROPS: [&str; 6] = ["time", "arrival", "place", "reason", "flow", "bytes"];
+
+/// Where the counters stand.
+#[derive(Clone, Copy, Debug, Default)]
+struct Snapshot {
+    counters: Counters,
+    aqm_drops: u64,
+    overflow_drops: u64,
+    elsewhere: u64,
+    sent: u64,
+    sent_bytes: u64,
+    packet_seconds: f64,
+    arrived_bytes: u64,
+}
+
+impl Snapshot {
+    fn of(gateway: &Gateway, now: Instant) -> Self {
+        let (receive, transmit) = (gateway.receive_queue(), gateway.transmit_queue());
+        let (at_mark, other) = match gateway.mark_point() {
+            Place::Receive => (receive, transmit),
+            Place::Transmit => (transmit, receive),
+        };
+        let watched = gateway.watched_queue();
+        Self {
+            counters: *watched.counters(),
+            aqm_drops: watched.counters().refused + at_mark.counters().evicted,
+            overflow_drops: at_mark.counters().overflowed,
+            elsewhere: other.counters().overflowed + other.counters().evicted,
+            sent: transmit.counters().sent,
+            sent_bytes: transmit.state().sent_bytes,
+            packet_seconds: transmit.packet_seconds(now),
+            arrived_bytes: gateway.arrived_bytes(),
+        }
+    }
+}
+
+/// Times that are told apart to a thousandth: a count for each, so that memory does not grow with the run.
+#[derive(Clone, Debug)]
+struct Spread {
+    counts: Vec<u64>,
+    count: u64,
+    sum: u128,
+    most: u64,
+}
+
+/// Steps to a doubling.
+const STEPS: u64 = 1024;
+
+impl Spread {
+    fn new() -> Self {
+        Self { counts: Vec::new(), count: 0, sum: 0, most: 0 }
+    }
+
+    /// The class of a time [ns]: times below 1024 exactly, then 1024 classes to each doubling.
+    fn class(ns: u64) -> usize {
+        if ns < STEPS {
+            return ns as usize;
+        }
+        let doubling = ns.ilog2() - STEPS.ilog2();
+        (u64::from(doubling) * STEPS + (ns >> doubling)) as usize
+    }
+
+    /// The least time of a class.
+    fn least(class: usize) -> u64 {
+        let class = class as u64;
+        if class < STEPS {
+            return class;
+        }
+        let doubling = class / STEPS - 1;
+        (class - doubling * STEPS) << doubling
+    }
+
+    fn add(&mut self, time: Duration) {
+        let ns = time.as_nanos();
+        let class = Self::class(ns);
+        if self.counts.len() <= class {
+            self.counts.resize(class + 1, 0);
+        }
+        self.counts[class] += 1;
+        self.count += 1;
+        self.sum += u128::from(ns);
+        self.most = self.most.max(ns);
+    }
+
+    /// Mean, percentiles 50, 95 and 99, greatest [s].
+    fn five(&self) -> [f64; 5] {
+        if self.count == 0 {
+            return [f64::NAN; 5];
+        }
+        let percentile = |share: f64| {
+            let wanted = (self.count as f64 * share).ceil().max(1.0) as u64;
+            let mut seen = 0;
+            let class = self.counts.iter().position(|count| {
+                seen += count;
+                seen >= wanted
+            });
+            class.map_or(f64::NAN, |class| Self::least(class) as f64 * 1e-9)
+        };
+        let mean = self.sum as f64 / self.count as f64 * 1e-9;
+        [mean, percentile(0.5), percentile(0.95), percentile(0.99), self.most as f64 * 1e-9]
+    }
+}
+
+/// Writes a run down.
+pub struct Recorder {
+    out: BufWriter<File>,
+    /// The name of the gateway, for the places of drops.
+    name: String,
+    interval: Duration,
+    drops: bool,
+    /// When measuring begins and ends.
+    begin: Instant,
+    end: Instant,
+    /// When the next sample is due.
+    next: Instant,
+    measuring: bool,
+    finished: bool,
+    has_limits: bool,
+    first: Snapshot,
+    last: Snapshot,
+    last_at: Instant,
+    delays: Spread,
+    delay: (Duration, u64),
+    transit: (Duration, u64),
+    last_delay: Option<u64>,
+    jitter: (u64, u64),
+    runs: Vec<u64>,
+    run: u64,
+    last_drop: u64,
+    /// What did not go to the file.
+    fault: Option<io::Error>,
+}
+
+impl Recorder {
+    /// Begins the file with the names of its columns.
+    ///
+    /// # Errors
+    /// Where the file cannot be written.
+    pub fn new(
+        record: &Record,
+        name: &str,
+        clock: &Clock,
+        now: Instant,
+        gateway: &Gateway,
+        has_limits: bool,
+    ) -> io::Result<Self> {
+        let begin = record.origin_ns.map_or(now, |origin| clock.at(origin)) + record.warmup;
+        let begin = begin.max(now);
+        let mut recorder = Self {
+            out: BufWriter::new(File::create(&record.file)?),
+            name: name.to_owned(),
+            interval: record.interval,
+            drops: record.drops,
+            begin,
+            end: record.duration.map_or(Instant::FAR_FUTURE, |duration| begin + duration),
+            next: begin,
+            measuring: false,
+            finished: false,
+            has_limits,
+            first: Snapshot::default(),
+            last: Snapshot::default(),
+            last_at: begin,
+            delays: Spread::new(),
+            delay: (Duration::ZERO, 0),
+            transit: (Duration::ZERO, 0),
+            last_delay: None,
+            jitter: (0, 0),
+            runs: Vec::new(),
+            run: 0,
+            last_drop: 0,
+            fault: None,
+        };
+        let mut series: Vec<String> = SERIES.iter().map(|name| (*name).to_owned()).collect();
+        if has_limits {
+            series.extend(LIMITS.map(str::to_owned));
+        }
+        gateway.watched_queue().probe(&mut |whose, name, _| series.push(format!("{whose}.{name}")));
+        recorder.line(&json!({ "series": series, "drops": DROPS }));
+        Ok(recorder)
+    }
+
+    /// When [`Recorder::sample`] is due.
+    #[must_use]
+    pub fn next(&self) -> Option<Instant> {
+        (!self.finished).then_some(self.next)
+    }
+
+    /// A packet has left the transmit queue, so long after it entered it.
+    pub fn left(&mut self, delay: Duration) {
+        if !self.measuring {
+            return;
+        }
+        self.delay = (self.delay.0 + delay, self.delay.1 + 1);
+        self.delays.add(delay);
+        let ns = delay.as_nanos();
+        if let Some(last) = self.last_delay.replace(ns) {
+            self.jitter = (self.jitter.0 + last.abs_diff(ns), self.jitter.1 + 1);
+        }
+    }
+
+    /// Bytes come to the transmit queue, so long after they came to the gateway.
+    pub fn passed(&mut self, transit: Duration) {
+        if self.measuring {
+            self.transit = (self.transit.0 + transit, self.transit.1 + 1);
+        }
+    }
+
+    /// A packet was discarded.
+    pub fn dropped(
+        &mut self,
+        pkt: &Packet,
+        reason: DropReason,
+        place: Place,
+        gateway: &Gateway,
+        now: Instant,
+    ) {
+        if !self.measuring {
+            return;
+        }
+        let arrival = pkt.number.checked_sub(self.first.counters.judged);
+        let arrival = arrival.filter(|_| place == gateway.mark_point());
+        if let Some(arrival) = arrival {
+            if self.run > 0 && arrival == self.last_drop + 1 {
+                self.run += 1;
+            } else {
+                self.close_run();
+                self.run = 1;
+            }
+            self.last_drop = arrival;
+        }
+        if self.drops {
+            let place = match place {
+                Place::Receive => "receive",
+                Place::Transmit => "transmit",
+            };
+            let place = format!("{} {place}", self.name);
+            let time = (now - self.begin).as_secs_f64();
+            self.line(&json!({ "drop": [time, arrival, place, reason.name(), pkt.flow, pkt.len] }));
+        }
+    }
+
+    fn close_run(&mut self) {
+        let run = self.run as usize;
+        if run > 0 {
+            if self.runs.len() <= run {
+                self.runs.resize(run + 1, 0);
+            }
+            self.runs[run] += 1;
+        }
+        self.run = 0;
+    }
+
+    /// Takes the sample that is due; the one that begins the measurement only notes where the counters stand.
+    pub fn sample(&mut self, now: Instant, gateway: &Gateway, buffers: &PepBuffers) {
+        if self.finished || now < self.next {
+            return;
+        }
+        let snapshot = Snapshot::of(gateway, now);
+        if !self.measuring {
+            (self.measuring, self.first) = (true, snapshot);
+            (self.last, self.last_at, self.next) = (snapshot, now, self.next + self.interval);
+            return;
+        }
+        let last = std::mem::replace(&mut self.last, snapshot);
+        // A late sample is of a longer time.
+        let seconds = (now - std::mem::replace(&mut self.last_at, now)).as_secs_f64();
+        let rate = |bytes: u64| bytes as f64 * 8.0 / seconds;
+        let judged = snapshot.counters.judged - last.counters.judged;
+        let marked = snapshot.counters.marked - last.counters.marked;
+        let mean = |(sum, count): (Duration, u64)| sum.as_secs_f64() / count as f64;
+        let transmit: &Queue = gateway.transmit_queue();
+        let mut values = vec![
+            (now - self.begin).as_secs_f64(),
+            rate(snapshot.counters.judged_bytes - last.counters.judged_bytes),
+            rate(snapshot.arrived_bytes - last.arrived_bytes),
+            rate(snapshot.sent_bytes - last.sent_bytes),
+            f64::from(gateway.receive_queue().state().packets),
+            f64::from(transmit.state().packets),
+            transmit.state().bytes as f64,
+            mean(std::mem::take(&mut self.delay)),
+            if judged == 0 { f64::NAN } else { marked as f64 / judged as f64 },
+            buffers.occupied() as f64,
+            mean(std::mem::take(&mut self.transit)),
+        ];
+        if self.has_limits {
+            let (limit, closed) = buffers.limits().unwrap_or((f64::NAN, 0));
+            values.extend([limit, f64::from(closed)]);
+        }
+        gateway.watched_queue().probe(&mut |_, _, value| values.push(value));
+        self.line(&json!({ "sample": values }));
+        self.next += self.interval;
+        if self.next <= now {
+            // Samples that were missed are not made up for.
+            let missed = (now - self.next).as_nanos() / self.interval.as_nanos().max(1) + 1;
+            self.next += self.interval.times(missed);
+        }
+        self.finished = self.next > self.end;
+    }
+
+    /// Ends the file with what the whole of the measurement came to, and with `more`.
+    ///
+    /// # Errors
+    /// The first thing that could not be written.
+    pub fn finish(mut self, now: Instant, gateway: &Gateway, more: Value) -> io::Result<()> {
+        self.close_run();
+        // Where the time is over, the last sample was taken at its end.
+        let (end, at) =
+            if self.finished { (self.last, self.last_at) } else { (Snapshot::of(gateway, now), now) };
+        let begin = &self.first;
+        let seconds = (at - self.begin).as_secs_f64();
+        let runs: Vec<_> = self
+            .runs
+            .iter()
+            .enumerate()
+            .filter(|(_, n)| **n > 0)
+            .map(|(length, n)| json!([length, n]))
+            .collect();
+        let mut last = json!({ "summary": {
+            "seconds": seconds,
+            "offered_packets": end.counters.judged - begin.counters.judged,
+            "offered_bytes": end.counters.judged_bytes - begin.counters.judged_bytes,
+            "marked_packets": end.counters.marked - begin.counters.marked,
+            "aqm_drops": end.aqm_drops - begin.aqm_drops,
+            "overflow_drops": end.overflow_drops - begin.overflow_drops,
+            "drops_elsewhere": end.elsewhere - begin.elsewhere,
+            "sent_packets": end.sent - begin.sent,
+            "sent_bytes": end.sent_bytes - begin.sent_bytes,
+            "queue_time_mean": (end.packet_seconds - begin.packet_seconds) / seconds,
+            "queue_delay": self.delays.five(),
+            "jitter": self.jitter.0 as f64 * 1e-9 / self.jitter.1 as f64,
+            "drop_runs": runs,
+        }});
+        if let (Some(last), Value::Object(more)) = (last.as_object_mut(), more) {
+            last.extend(more);
+        }
+        self.line(&last);
+        let flushed = self.out.flush();
+        self.fault.map_or(flushed, Err)
+    }
+
+    fn line(&mut self, value: &Value) {
+        if self.fault.is_none() {
+            self.fault = writeln!(self.out, "{value}").err();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A class's bounds are within a thousandth of each other, and every time is in its class.
+    #[test]
+    fn times_are_told_apart_to_a_thousandth() {
+        for ns in [0, 1, 1023, 1024, 1025, 2047, 2048, 1_000_000, 123_456_789, u64::MAX >> 1] {
+            let class = Spread::class(ns);
+            let (least, next) = (Spread::least(class), Spread::least(class + 1));
+            assert!(least <= ns && ns < next, "{ns}: {least} {next}");
+            assert!((next - least) as f64 <= 1.0 + ns as f64 / 1000.0, "{ns}: {least} {next}");
+        }
+    }
+
+    /// 1 to 100 ms.
+    #[test]
+    fn percentiles_are_right() {
+        let mut spread = Spread::new();
+        (1..=100).for_each(|ms| spread.add(Duration::from_millis(ms)));
+        let expected = [0.0505, 0.050, 0.095, 0.099, 0.100];
+        for (found, expected) in spread.five().into_iter().zip(expected) {
+            assert!((found / expected - 1.0).abs() < 0.001, "{found} {expected}");
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Bytes on their way from a socket to a stream: a ring that grows as it must.
+
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+
+/// The least that is allocated [bytes].
+const LEAST: usize = 16 << 10;
+
+/// Bytes, first in, first out.
+#[derive(Debug, Default)]
+pub struct Ring {
+    /// A power of two of bytes, or none.
+    bytes: Vec<u8>,
+    head: usize,
+    len: usize,
+}
+
+impl Ring {
+    /// Bytes held.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Bytes allocated.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Forgets what it holds, but not its memory.
+    pub fn clear(&mut self) {
+        (self.head, self.len) = (0, 0);
+    }
+
+    /// Reads at most `most` bytes from `from`, in one call.
+    ///
+    /// # Errors
+    /// What reading gave.
+    pub fn fill(&mut self, from: &mut impl Read, most: usize) -> io::Result<usize> {
+        self.reserve(most);
+        let (first, second) = self.free(most);
+        let read = from.read_vectored(&mut [IoSliceMut::new(first), IoSliceMut::new(second)])?;
+        self.len += read;
+        Ok(read)
+    }
+
+    /// Adds bytes.
+    pub fn put(&mut self, bytes: &[u8]) {
+        self.reserve(bytes.len());
+        let (first, second) = self.free(bytes.len());
+        let (a, b) = bytes.split_at(first.len());
+        first.copy_from_slice(a);
+        second.copy_from_slice(b);
+        self.len += bytes.len();
+    }
+
+    /// Writes what it holds to `to`, in one call; how much went.
+    ///
+    /// # Errors
+    /// What writing gave.
+    pub fn drain(&mut self, to: &mut impl Write) -> io::Result<usize> {
+        let (first, second) = self.front(self.len);
+        let written = to.write_vectored(&[IoSlice::new(first), IoSlice::new(second)])?;
+        self.consume(written);
+        Ok(written)
+    }
+
+    /// The oldest bytes, `most` of them, in two parts.
+    #[must_use]
+    pub fn front(&self, most: usize) -> (&[u8], &[u8]) {
+        let len = self.len.min(most);
+        let first = len.min(self.bytes.len() - self.head);
+        (&self.bytes[self.head..self.head + first], &self.bytes[..len - first])
+    }
+
+    /// Forgets the oldest bytes.
+    pub fn consume(&mut self, bytes: usize) {
+        let bytes = bytes.min(self.len);
+        self.len -= bytes;
+        self.head = if self.len == 0 { 0 } else { (self.head + bytes) & (self.bytes.len() - 1) };
+    }
+
+    /// Where the next `most` bytes go; there is room.
+    fn free(&mut self, most: usize) -> (&mut [u8], &mut [u8]) {
+        if self.bytes.is_empty() {
+            return (&mut [], &mut []);
+        }
+        let size = self.bytes.len();
+        let tail = (self.head + self.len) & (size - 1);
+        let most = most.min(size - self.len);
+        let first = most.min(size - tail);
+        let (before, after) = self.bytes.split_at_mut(tail);
+        (&mut after[..first], &mut before[..most - first])
+    }
+
+    fn reserve(&mut self, more: usize) {
+        let wanted = self.len + more;
+        if wanted <= self.bytes.len() {
+            return;
+        }
+        let mut bytes = vec![0; wanted.next_power_of_two().max(LEAST)];
+        let (first, second) = self.front(self.len);
+        bytes[..first.len()].copy_from_slice(first);
+        bytes[first.len()..self.len].copy_from_slice(second);
+        (self.bytes, self.head) = (bytes, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use bentpipe_units::Rng;
+
+    use super::*;
+
+    /// Against a VecDeque, with pieces of any length, so that it wraps and grows.
+    #[test]
+    fn bytes_come_out_as_they_went_in() {
+        let mut rng = Rng::stream(1, "ring", 0, "test");
+        let (mut ring, mut model, mut next) = (Ring::default(), VecDeque::<u8>::new(), 0_u8);
+        for step in 0..3000 {
+            let piece: Vec<u8> = (0..rng.below(9000))
+                .map(|_| {
+                    next = next.wrapping_add(1);
+                    next
+                })
+                .collect();
+            if step % 2 == 0 {
+                ring.put(&piece);
+                model.extend(&piece);
+            } else {
+                let read = ring.fill(&mut piece.as_slice(), piece.len()).unwrap_or_default();
+                assert_eq!(read, piece.len());
+                model.extend(&piece);
+            }
+            let most = rng.below(12_000) as usize;
+            let (first, second) = ring.front(most);
+            let out: Vec<u8> = first.iter().chain(second).copied().collect();
+            assert!(out.iter().eq(model.iter().take(most)));
+            ring.consume(out.len());
+            model.drain(..out.len());
+            assert_eq!(ring.len(), model.len());
+        }
+        let mut all = Vec::new();
+        while !ring.is_empty() {
+            ring.drain(&mut all).unwrap_or_default();
+        }
+        assert!(all.iter().eq(model.iter()));
+        assert!(ring.capacity() <= 1 << 22, "{}", ring.capacity());
+    }
+}

@@ -1,0 +1,195 @@
+//! What Linux has for a gateway and the standard library does not: transparent sockets, their options, priorities.
+
+#![expect(unsafe_code, reason = "socket options and ioctls that no safe wrapper has")]
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use bentpipe_units::Duration;
+use nix::errno::Errno;
+use nix::libc;
+use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
+use nix::sys::socket::{
+    AddressFamily, Backlog, SockFlag, SockProtocol, SockType, SockaddrStorage, bind, connect, listen,
+    setsockopt, socket, sockopt,
+};
+
+/// How the sockets of relayed connections are set.
+#[derive(Clone, Debug)]
+pub struct TcpOptions {
+    /// Congestion control, by its name in the kernel.
+    pub congestion: String,
+    /// What the kernel may keep that has not been read [bytes].
+    pub receive_buffer: usize,
+    /// What it may keep that has not been sent yet [bytes].
+    pub unsent: u32,
+    /// Silence after which the other side is asked whether it is there.
+    pub keepalive: Duration,
+    /// How long sent bytes may stay without an acknowledgement.
+    pub user_timeout: Duration,
+}
+
+/// Sets an option that is a number.
+fn set(fd: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> io::Result<()> {
+    let size = size_of::<i32>() as libc::socklen_t;
+    // SAFETY: the option's value is `value`, which lives through the call, and its size is given.
+    let done = unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, (&raw const value).cast(), size) };
+    Errno::result(done).map(drop).map_err(Into::into)
+}
+
+fn get(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<i32> {
+    let (mut value, mut size) = (0_i32, size_of::<i32>() as libc::socklen_t);
+    // SAFETY: there is room for an i32 at `value`, and `size` says so.
+    let done =
+        unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, (&raw mut value).cast(), &raw mut size) };
+    Errno::result(done).map(|_| value).map_err(Into::into)
+}
+
+fn new_socket(address: &SocketAddr, kind: SockType, protocol: SockProtocol) -> io::Result<OwnedFd> {
+    let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+    let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+    Ok(socket(family, kind, flags, protocol)?)
+}
+
+/// Lets a socket have an address that is not the machine's (IP_TRANSPARENT); needs CAP_NET_ADMIN or CAP_NET_RAW.
+fn make_transparent(fd: BorrowedFd<'_>, address: &SocketAddr) -> io::Result<()> {
+    if address.is_ipv4() {
+        set(fd, libc::SOL_IP, libc::IP_TRANSPARENT, 1)
+    } else {
+        set(fd, libc::SOL_IPV6, libc::IPV6_TRANSPARENT, 1)
+    }
+}
+
+/// Sets what has to be set before a connection is there, the windows among it. Accepted connections inherit it from their
+/// listener.
+fn prepare(fd: BorrowedFd<'_>, options: &TcpOptions) -> io::Result<()> {
+    set(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, i32::try_from(options.receive_buffer).unwrap_or(i32::MAX))?;
+    setsockopt(&fd, sockopt::TcpCongestion, &options.congestion.clone().into())?;
+    let seconds = |time: Duration| i32::try_from(time.as_nanos() / 1_000_000_000).unwrap_or(i32::MAX).max(1);
+    let keepalive = seconds(options.keepalive);
+    let user_timeout = i32::try_from(options.user_timeout.as_nanos() / 1_000_000).unwrap_or(i32::MAX);
+    for (level, name, value) in [
+        (libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, keepalive.min(32_767)),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, (keepalive / 4).clamp(1, 32_767)),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPCNT, 4),
+        (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, user_timeout),
+        (libc::IPPROTO_TCP, libc::TCP_NODELAY, 1),
+        (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, i32::try_from(options.unsent).unwrap_or(i32::MAX)),
+    ] {
+        set(fd, level, name, value)?;
+    }
+    Ok(())
+}
+
+/// A listener for the connections of others: what TPROXY leads to `port` comes here with the addresses it had.
+///
+/// # Errors
+/// Where the port is taken, or the process has no right to it.
+pub fn listener(v6: bool, port: u16, options: &TcpOptions) -> io::Result<TcpListener> {
+    // Only TPROXY leads to the loopback address.
+    let own = if v6 { IpAddr::V6(Ipv6Addr::LOCALHOST) } else { IpAddr::V4(Ipv4Addr::LOCALHOST) };
+    let address = SocketAddr::new(own, port);
+    let fd = new_socket(&address, SockType::Stream, SockProtocol::Tcp)?;
+    make_transparent(fd.as_fd(), &address)?;
+    set(fd.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+    if v6 {
+        set(fd.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)?;
+    }
+    prepare(fd.as_fd(), options)?;
+    bind(fd.as_raw_fd(), &SockaddrStorage::from(address))?;
+    listen(&fd, Backlog::new(4096).unwrap_or(Backlog::MAXCONN))?;
+    Ok(fd.into())
+}
+
+/// A connection that has come, whoever it is for: the socket, the client's address and the server's.
+///
+/// # Errors
+/// As accept(2): [`io::ErrorKind::WouldBlock`] where none waits.
+pub fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr, SocketAddr)> {
+    let (stream, client) = listener.accept()?;
+    stream.set_nonblocking(true)?;
+    let server = stream.local_addr()?;
+    Ok((stream, unmapped(client), unmapped(server)))
+}
+
+/// Begins a connection from `client`'s own address to `server`; from another port where that one is taken.
+///
+/// # Errors
+/// Where it cannot even begin. Whether it came about shows when the socket becomes writable.
+pub fn connect_as(client: SocketAddr, server: SocketAddr, options: &TcpOptions) -> io::Result<TcpStream> {
+    let fd = new_socket(&server, SockType::Stream, SockProtocol::Tcp)?;
+    make_transparent(fd.as_fd(), &server)?;
+    prepare(fd.as_fd(), options)?;
+    set(fd.as_fd(), libc::IPPROTO_TCP, libc::TCP_SYNCNT, 4)?;
+    set(fd.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+    match bind(fd.as_raw_fd(), &SockaddrStorage::from(client)) {
+        Ok(()) => {}
+        Err(Errno::EADDRINUSE) => {
+            set(fd.as_fd(), libc::SOL_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)?;
+            bind(fd.as_raw_fd(), &SockaddrStorage::from(SocketAddr::new(client.ip(), 0)))?;
+        }
+        Err(e) => return Err(e.into()),
+    }
+    match connect(fd.as_raw_fd(), &SockaddrStorage::from(server)) {
+        Ok(()) | Err(Errno::EINPROGRESS) => Ok(fd.into()),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// The sender's segment, as far as the kernel knows [bytes].
+#[must_use]
+pub fn segment(stream: &TcpStream) -> u64 {
+    get(stream.as_fd(), libc::IPPROTO_TCP, libc::TCP_MAXSEG).map_or(536, |mss| u64::from(mss.unsigned_abs()))
+}
+
+/// Closes a connection with a reset.
+pub fn abort(stream: TcpStream) {
+    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+    let _ = setsockopt(&stream, sockopt::Linger, &linger);
+    drop(stream);
+}
+
+/// An address without its IPv4-in-IPv6 form.
+#[must_use]
+pub fn unmapped(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+/// Raises the number of descriptors to what is allowed; gives that.
+#[must_use]
+pub fn raise_descriptors() -> u64 {
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return 1024 };
+    if setrlimit(Resource::RLIMIT_NOFILE, hard, hard).is_ok() { hard } else { soft }
+}
+
+/// Asks to be scheduled before all that is not as urgent (SCHED_FIFO); whether that is allowed.
+#[must_use]
+pub fn be_urgent() -> bool {
+    let param = libc::sched_param { sched_priority: 1 };
+    // SAFETY: `param` lives through the call.
+    unsafe {
+        libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &raw const param) == 0
+    }
+}
+
+/// What the process has had of processors so far, in itself and in the kernel for it [s].
+#[must_use]
+pub fn cpu_time() -> (f64, f64) {
+    let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else { return (f64::NAN, f64::NAN) };
+    let seconds = |t: nix::sys::time::TimeVal| t.tv_sec() as f64 + t.tv_usec() as f64 * 1e-6;
+    (seconds(usage.user_time()), seconds(usage.system_time()))
+}
+
+/// Gives a datagram socket room for what comes and goes in bursts, beyond the system's limits where that is allowed.
+pub fn deepen(socket: BorrowedFd<'_>, receive: usize, send: usize) {
+    let number = |bytes: usize| i32::try_from(bytes).unwrap_or(i32::MAX);
+    for (force, plain, bytes) in
+        [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, receive), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, send)]
+    {
+        if set(socket, libc::SOL_SOCKET, force, number(bytes)).is_err() {
+            let _ = set(socket, libc::SOL_SOCKET, plain, number(bytes));
+        }
+    }
+}
