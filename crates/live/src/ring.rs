@@ -3,7 +3,7 @@
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 
 /// The least that is allocated [bytes].
-const LEAST: usize = 16 << 10;
+const LEAST: usize = 4 << 10;
 
 /// Bytes, first in, first out.
 #[derive(Debug, Default)]
@@ -38,15 +38,21 @@ impl Ring {
         (self.head, self.len) = (0, 0);
     }
 
-    /// Reads at most `most` bytes from `from`, in one call.
+    /// Reads at most `most` bytes from `from`, in one call. What it has no room for comes by way of `spill`, so that a ring is
+    /// only as large as what was in it.
     ///
     /// # Errors
     /// What reading gave.
-    pub fn fill(&mut self, from: &mut impl Read, most: usize) -> io::Result<usize> {
-        self.reserve(most);
-        let (first, second) = self.free(most);
-        let read = from.read_vectored(&mut [IoSliceMut::new(first), IoSliceMut::new(second)])?;
-        self.len += read;
+    pub fn fill(&mut self, from: &mut impl Read, most: usize, spill: &mut [u8]) -> io::Result<usize> {
+        let free = most.min(self.bytes.len() - self.len);
+        let rest = (most - free).min(spill.len());
+        let (first, second) = self.free(free);
+        let third = &mut spill[..rest];
+        let slices = &mut [IoSliceMut::new(first), IoSliceMut::new(second), IoSliceMut::new(third)];
+        let read = from.read_vectored(slices)?;
+        let here = read.min(free);
+        self.len += here;
+        self.put(&spill[..read - here]);
         Ok(read)
     }
 
@@ -124,6 +130,7 @@ mod tests {
     #[test]
     fn bytes_come_out_as_they_went_in() {
         let mut rng = Rng::stream(1, "ring", 0, "test");
+        let mut spill = [0; 9000];
         let (mut ring, mut model, mut next) = (Ring::default(), VecDeque::<u8>::new(), 0_u8);
         for step in 0..3000 {
             let piece: Vec<u8> = (0..rng.below(9000))
@@ -136,7 +143,7 @@ mod tests {
                 ring.put(&piece);
                 model.extend(&piece);
             } else {
-                let read = ring.fill(&mut piece.as_slice(), piece.len()).unwrap_or_default();
+                let read = ring.fill(&mut piece.as_slice(), piece.len(), &mut spill).unwrap_or_default();
                 assert_eq!(read, piece.len());
                 model.extend(&piece);
             }

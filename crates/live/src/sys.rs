@@ -144,6 +144,15 @@ pub fn segment(stream: &TcpStream) -> u64 {
     get(stream.as_fd(), libc::IPPROTO_TCP, libc::TCP_MAXSEG).map_or(536, |mss| u64::from(mss.unsigned_abs()))
 }
 
+/// What the kernel has received and nobody has read [bytes].
+#[must_use]
+pub fn unread(stream: &TcpStream) -> u64 {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: FIONREAD writes an int there.
+    let done = unsafe { libc::ioctl(stream.as_raw_fd(), libc::FIONREAD, &raw mut bytes) };
+    if done == 0 { u64::from(bytes.unsigned_abs()) } else { 0 }
+}
+
 /// Closes a connection with a reset.
 pub fn abort(stream: TcpStream) {
     let linger = libc::linger { l_onoff: 1, l_linger: 0 };

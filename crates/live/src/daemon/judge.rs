@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use bentpipe_gateway::Event as GatewayEvent;
 use bentpipe_queue::{Ecn, Marking, Packet, Tcp};
 
+use super::relays::Relay;
 use super::{Daemon, Item};
 use crate::config::Role;
 use crate::nfqueue::Verdict;
@@ -63,11 +64,11 @@ impl Daemon {
             if let Some(slot) = slot
                 && let Some(relay) = self.relay_mut(slot)
             {
-                relay.window = relay.window.max(window);
+                relay.window = window;
             }
             pkt.tcp = Some(Tcp { window, seq: tcp.seq, syn });
         }
-        self.gateway.arrive(pkt, self.now);
+        self.gateway.arrive(pkt, self.at);
         let mut verdict = None;
         while let Some(event) = self.gateway.poll() {
             match event {
@@ -131,14 +132,14 @@ impl Daemon {
             return;
         }
         let Some(slot) = self.find_pair(client, server) else { return };
-        if self.buffers.heed(slot, pkt.marked, self.now) {
+        if self.buffers.heed(slot, pkt.marked, self.at) {
             self.offer(slot);
         }
     }
 
     /// Tells a server that it may send more, where the kernel does not.
     pub(super) fn offer(&mut self, slot: u32) {
-        let room = self.buffers.room(slot);
+        let room = self.offered(slot);
         let Some((client, server)) = self.relay_mut(slot).map(|relay| (relay.client, relay.server)) else {
             return;
         };
@@ -149,6 +150,12 @@ impl Daemon {
                 self.counters.faults += 1;
             }
         }
+    }
+
+    /// What a server may send beyond what it had acknowledged: the room in the buffer, less what is still to be read into it.
+    fn offered(&self, slot: u32) -> u64 {
+        let relay = self.relays.get(slot as usize).and_then(Option::as_deref);
+        self.buffers.room(slot).saturating_sub(relay.map_or(0, Relay::unread))
     }
 
     /// Tells netfilter what was decided since.
@@ -177,7 +184,7 @@ impl Daemon {
                 let mut windows = std::mem::take(&mut self.windows);
                 let cut = windows.outgoing(packet, &mut |client, server| {
                     let slot = self.find_pair(client, server)?;
-                    Some(self.buffers.room(slot))
+                    Some(self.offered(slot))
                 });
                 self.windows = windows;
                 self.counters.windows_cut += u64::from(cut);
@@ -242,8 +249,8 @@ impl Daemon {
             info.tcp.map(|tcp| Tcp { window: tcp.payload, seq: tcp.seq, syn: tcp.flags & flag::SYN != 0 });
         // What the spacelink puts around it counts too.
         let handle = self.items.insert(Item::Datagram(bytes)) as u32;
-        let pkt = Packet { ecn: info.ecn, tcp, arrival: self.now, ..Packet::new(info.len, flow, handle) };
-        self.gateway.process(pkt, self.now);
+        let pkt = Packet { ecn: info.ecn, tcp, arrival: self.at, ..Packet::new(info.len, flow, handle) };
+        self.gateway.process(pkt, self.at);
     }
 
     /// A packet that is not split leaves for the satellite.

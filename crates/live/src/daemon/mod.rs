@@ -20,6 +20,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::AsFd;
+use std::path::Path;
 
 use bentpipe_gateway::{
     Event as GatewayEvent, Gateway, InFlight, PepBuffers, Place, Regulator, Setup, Sharing,
@@ -105,7 +106,10 @@ mod token {
 pub struct Daemon {
     config: Config,
     clock: Clock,
+    /// The time at which this turn began.
     now: Instant,
+    /// The time that the gateway is told: the same, or earlier while something is made up for.
+    at: Instant,
     epoll: Epoll,
     timer: Timer,
     signals: SignalFd,
@@ -141,10 +145,16 @@ pub struct Daemon {
     listeners: Vec<TcpListener>,
     rules: Option<Rules>,
     rules_setup: rules::Setup,
+    /// Whether the far end is there, and packets are led to it.
+    up: bool,
+    /// Whether that is to be told once the rules are changed.
+    tell_up: bool,
     options: TcpOptions,
 
     relays: Vec<Option<Box<Relay>>>,
     open: u32,
+    /// Of these, those whose server has not answered.
+    opening: u32,
     most: u32,
     generation: u32,
     ready: VecDeque<u32>,
@@ -203,6 +213,13 @@ fn failed_nix(what: &str) -> impl FnOnce(nix::Error) -> Failure + '_ {
     move |e| Failure(format!("{what}: {e}"))
 }
 
+/// Where the settings that were changed are written down: a folder for each network namespace.
+fn folder() -> std::path::PathBuf {
+    let namespace = std::fs::read_link("/proc/thread-self/ns/net").unwrap_or_default();
+    let number: String = namespace.to_string_lossy().chars().filter(char::is_ascii_digit).collect();
+    Path::new("/run/bentpipe").join(number)
+}
+
 /// What an end tells netfilter and routing.
 #[must_use]
 pub fn rules_setup(config: &Config) -> rules::Setup {
@@ -222,7 +239,7 @@ pub fn rules_setup(config: &Config) -> rules::Setup {
     let prefix = |p: &Prefix| rules::Prefix { address: p.address, length: p.length };
     rules::Setup {
         name: name.to_owned(),
-        folder: "/run/bentpipe".into(),
+        folder: folder(),
         interface,
         side,
         clients: clients.iter().map(prefix).collect(),
@@ -329,6 +346,7 @@ impl Daemon {
             config,
             clock,
             now,
+            at: now,
             epoll,
             timer,
             signals,
@@ -352,9 +370,12 @@ impl Daemon {
             listeners: Vec::new(),
             rules: None,
             rules_setup: setup,
+            up: false,
+            tell_up: false,
             options,
             relays: Vec::new(),
             open: 0,
+            opening: 0,
             most,
             generation: 0,
             ready: VecDeque::new(),
@@ -418,6 +439,7 @@ impl Daemon {
         std::fs::create_dir_all(&self.rules_setup.folder)
             .map_err(failed(&self.rules_setup.folder.display().to_string()))?;
         self.rules = Some(Rules::install(self.rules_setup.clone()).map_err(failed("rules"))?);
+        self.lead(false);
         Ok(())
     }
 
@@ -486,6 +508,9 @@ impl Daemon {
         // What was read may have been the last of a stream.
         self.heed_space();
         self.flush_space();
+        if self.tell_up {
+            self.tell_up();
+        }
         if self.now >= self.next_care {
             self.care();
         }
@@ -500,13 +525,15 @@ impl Daemon {
         let mut wakes = 0;
         while let Some(due) = self.gateway.wake_at().filter(|due| *due <= self.now) {
             self.woken = self.now;
-            self.gateway.wake(catch_up(due, self.now, CATCH_UP));
+            self.at = catch_up(due, self.now, CATCH_UP);
+            self.gateway.wake(self.at);
             self.drain_gateway();
             wakes += 1;
             if wakes % MOST_WAKES == 0 {
                 self.flush_space();
             }
         }
+        self.at = self.now;
         if wakes > 0 {
             self.flush_space();
         }
@@ -526,7 +553,7 @@ impl Daemon {
             GatewayEvent::Sent(pkt) => self.sent(pkt),
             GatewayEvent::Dropped(pkt, reason, place) => {
                 if let Some(recorder) = &mut self.recorder {
-                    recorder.dropped(&pkt, reason, place, &self.gateway, self.now);
+                    recorder.dropped(&pkt, reason, place, &self.gateway, self.at);
                 }
                 self.discard(pkt);
             }
@@ -541,9 +568,9 @@ impl Daemon {
             }
             Some(Item::Datagram(_)) => {
                 if let Some(recorder) = &mut self.recorder {
-                    recorder.passed(self.now - pkt.arrival);
+                    recorder.passed(self.at - pkt.arrival);
                 }
-                self.gateway.transmit(pkt, self.now);
+                self.gateway.transmit(pkt, self.at);
             }
             _ => {}
         }
@@ -551,7 +578,7 @@ impl Daemon {
 
     fn sent(&mut self, pkt: Packet) {
         if let Some(recorder) = &mut self.recorder {
-            recorder.left(self.now - pkt.arrival);
+            recorder.left(self.at - pkt.arrival);
         }
         self.counted += u64::from(pkt.len);
         match self.items.try_remove(pkt.handle as usize) {
@@ -596,7 +623,7 @@ impl Daemon {
             self.space.timer(&self.clock),
             self.retries.front().map(|(at, ..)| *at),
             recorder,
-            self.space.is_blocked().then_some(self.now + MERGE),
+            (self.tell_up || self.space.is_blocked()).then_some(self.now + MERGE),
         ]
         .into_iter()
         .flatten()
@@ -608,14 +635,41 @@ impl Daemon {
         }
     }
 
+    /// Leads packets to the far end, or, while that is not there, past both.
+    fn lead(&mut self, up: bool) {
+        self.up = up;
+        self.tell_up = up;
+        if let Err(e) = self.tun.set_carrier(up) {
+            self.complain(&format!("{}: {e}", self.tun.name));
+        }
+        self.mind_limits();
+    }
+
+    /// Says that the far end is there, once what comes is led to it.
+    fn tell_up(&mut self) {
+        if self.is_settled() {
+            self.mind_limits();
+            self.tell_up = !self.is_settled();
+            if !self.tell_up {
+                self.say(&json!({ "spacelink": "up" }));
+            }
+        }
+    }
+
+    /// Whether no command is at work on the rules.
+    fn is_settled(&mut self) -> bool {
+        let settled = self.rules.as_mut().map_or(Ok(true), Rules::settle);
+        settled.unwrap_or_else(|e| {
+            self.complain(&format!("rules: {e}"));
+            true
+        })
+    }
+
     /// Looks after what changes slowly.
     fn care(&mut self) {
         self.next_care = self.now + CARE;
         self.give_up_idle();
         self.mind_limits();
-        if let Some(Err(e)) = self.rules.as_mut().map(Rules::settle) {
-            self.complain(&format!("rules: {e}"));
-        }
     }
 
     fn heed_signals(&mut self) {

@@ -53,7 +53,7 @@ pub struct Relay {
     moved: Instant,
     /// Sequence number of the server's first byte.
     pub first: Option<u32>,
-    /// What the server had under way at most since it was last looked at [bytes].
+    /// What the server had under way when its last packet came [bytes].
     pub window: u32,
 }
 
@@ -88,6 +88,10 @@ impl Daemon {
     /// The far end asks for a connection to a server.
     pub(super) fn reach(&mut self, key: StreamKey, header: Open) {
         let Open { client, server } = header;
+        if self.open >= self.most || self.opening >= self.config.limits.handshakes.0 {
+            self.counters.refused += 1;
+            return self.space.link.reset(key);
+        }
         match sys::connect_as(client, server, &self.options) {
             Ok(socket) => self.enter(key, client, server, socket, false),
             Err(_) => {
@@ -147,9 +151,10 @@ impl Daemon {
         self.pairs.remove(pair(client, server));
         self.pairs.get_or_insert_with(pair(client, server), || slot as u32);
         self.open += 1;
+        self.opening += u32::from(!connected);
         self.counters.opened += 1;
         let flow = self.flow(client, server, crate::wire::TCP);
-        self.gateway.flow(flow, FlowEvent::Opened, self.now);
+        self.gateway.flow(flow, FlowEvent::Opened, self.at);
         self.list(slot as u32);
     }
 
@@ -220,6 +225,7 @@ impl Daemon {
                 return Err(e);
             }
             relay.connected = true;
+            self.opening -= 1;
         }
         let inward = self.move_inward(relay)?;
         let outward = self.move_outward(slot, relay)?;
@@ -283,7 +289,7 @@ impl Daemon {
             return Ok(false);
         }
         let most = room.min(PIECE);
-        let read = match relay.out.ring.fill(&mut relay.socket, most) {
+        let read = match relay.out.ring.fill(&mut relay.socket, most, &mut self.scratch) {
             Ok(read) => read,
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                 relay.readable = false;
@@ -309,8 +315,8 @@ impl Daemon {
         }
         let handle = self.items.insert(Item::Read { key: relay.key, bytes }) as u32;
         let len = u32::try_from(read).unwrap_or(u32::MAX);
-        let pkt = Packet { arrival: self.now, ..Packet::new(len, 0, handle) };
-        self.gateway.process(pkt, self.now);
+        let pkt = Packet { arrival: self.at, ..Packet::new(len, 0, handle) };
+        self.gateway.process(pkt, self.at);
         // Less than asked for means that there is no more, but perhaps the end.
         relay.readable = read == most || relay.hung_up;
         Ok(relay.readable)
@@ -350,9 +356,9 @@ impl Daemon {
             let len = u32::try_from(bytes + self.header).unwrap_or(u32::MAX);
             let flow = self.flow(client, server, crate::wire::TCP);
             if let Some(recorder) = &mut self.recorder {
-                recorder.passed(self.now - came);
+                recorder.passed(self.at - came);
             }
-            self.gateway.transmit(Packet { tcp: Some(tcp), ..Packet::new(len, flow, handle) }, self.now);
+            self.gateway.transmit(Packet { tcp: Some(tcp), ..Packet::new(len, flow, handle) }, self.at);
         }
     }
 
@@ -484,7 +490,7 @@ impl Daemon {
     /// Forgets a connection; its socket is the caller's.
     fn leave(&mut self, slot: u32) -> Option<TcpStream> {
         let relay = *self.relays.get_mut(slot as usize)?.take()?;
-        let Relay { mut out, socket, client, server, user, .. } = relay;
+        let Relay { mut out, socket, client, server, user, connected, .. } = relay;
         self.in_flight = self.in_flight.saturating_sub(out.in_flight());
         let sharers: Vec<u32> = self.buffers.sharers(slot).iter().copied().filter(|s| *s != slot).collect();
         self.buffers.close(slot, out.held());
@@ -493,8 +499,9 @@ impl Daemon {
         self.flight.forget(pair(client, server));
         self.windows.forget(client, server);
         let flow = self.flow(client, server, crate::wire::TCP);
-        self.gateway.flow(flow, FlowEvent::Closed, self.now);
+        self.gateway.flow(flow, FlowEvent::Closed, self.at);
         self.open -= 1;
+        self.opening -= u32::from(!connected);
         out.ring.clear();
         if self.rings.len() < SPARE_RINGS && out.ring.capacity() <= LARGEST_SPARE {
             self.rings.push(out.ring);
@@ -521,19 +528,24 @@ impl Daemon {
         }
     }
 
-    /// Lets new connections go by while there are as many as may be, until there are fewer again.
+    /// Lets new connections go by while the far end is not there, or as much is in use as may be, until it is less again.
     pub(super) fn mind_limits(&mut self) {
         if self.listeners.is_empty() {
             return;
         }
-        if self.open >= self.most {
+        let (held, most) = (self.buffers.occupied(), self.config.limits.memory.0);
+        if !self.up || self.open >= self.most || held >= most {
             self.bypass(true);
-        } else if self.open < self.most - self.most / 10 {
+        } else if self.open < self.most - self.most / 10 && held < most - most / 10 {
             self.bypass(false);
         }
     }
 
+    /// … where no change of the rules is under way; else the next look will do it.
     pub(super) fn bypass(&mut self, on: bool) {
+        if !self.is_settled() {
+            return;
+        }
         if let Some(Err(e)) = self.rules.as_mut().map(|rules| rules.bypass(on)) {
             self.complain(&format!("rules: {e}"));
         }
@@ -549,6 +561,13 @@ impl Daemon {
 
 fn pair(client: SocketAddr, server: SocketAddr) -> u32 {
     super::judge::pair_number(client, server, crate::wire::TCP)
+}
+
+impl Relay {
+    /// Bytes that the kernel has, and that have not been read.
+    pub fn unread(&self) -> u64 {
+        sys::unread(&self.socket)
+    }
 }
 
 /// Writes what the socket takes.

@@ -191,8 +191,9 @@ impl Daemon {
     pub(super) fn heed_space(&mut self) {
         while let Some(event) = self.space.link.poll() {
             match event {
-                Event::Up => self.say(&json!({ "spacelink": "up" })),
+                Event::Up => self.lead(true),
                 Event::Down(reason) => {
+                    self.lead(false);
                     self.say(&json!({ "spacelink": "down", "reason": reason.to_string() }));
                 }
                 Event::Failed(reason) => self.complain(&format!("spacelink: {reason}")),
@@ -220,7 +221,7 @@ impl Daemon {
         let beyond = self.space.link.charge(std::mem::take(&mut self.counted));
         if beyond > 0 {
             self.counters.charged_bytes += beyond;
-            self.gateway.charge(beyond, self.now);
+            self.gateway.charge(beyond, self.at);
         }
     }
 }

@@ -1,0 +1,440 @@
+//! Two ends of the gateway between servers and clients, in namespaces: real TCP and UDP, over a plain link.
+#![allow(clippy::print_stdout, reason = "measurements are shown, and so is why a test cannot run")]
+
+mod common;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+use bentpipe_units::Rng;
+use common::Namespace;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+const BIN: &str = env!("CARGO_BIN_EXE_bentpipe-gateway");
+/// Addresses of the server and the client.
+const SERVER: [&str; 2] = ["10.1.0.1", "fd01::1"];
+const CLIENT: [&str; 2] = ["10.3.0.2", "fd03::2"];
+/// Longer than anything takes.
+const LONG: Duration = Duration::from_secs(20);
+
+/// A daemon that is running, and what it says.
+struct End {
+    child: Child,
+    said: Receiver<String>,
+    record: PathBuf,
+}
+
+impl End {
+    fn start(namespace: &Namespace, config: &Path, record: PathBuf) -> Self {
+        let config = config.to_owned();
+        let mut child = namespace.run(move || {
+            let mut command = Command::new(BIN);
+            command.arg("run").arg(config).stdin(Stdio::null()).stdout(Stdio::piped());
+            command.spawn().expect("the daemon")
+        });
+        let (tell, said) = channel();
+        let lines = BufReader::new(child.stdout.take().expect("its output")).lines();
+        thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| tell.send(line).map_err(drop)));
+        Self { child, said, record }
+    }
+
+    /// Waits until it says something with `word` in it.
+    fn wait_for(&self, word: &str) {
+        loop {
+            match self.said.recv_timeout(LONG) {
+                Ok(line) if line.contains(word) => return,
+                Ok(_) => {}
+                Err(e @ (RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected)) => {
+                    panic!("it never said {word}: {e}")
+                }
+            }
+        }
+    }
+
+    fn kill(&mut self, signal: Signal) -> bool {
+        let _ = kill(Pid::from_raw(self.child.id().cast_signed()), signal);
+        self.child.wait().is_ok_and(|status| status.success())
+    }
+
+    /// Descriptors that it has open.
+    fn descriptors(&self) -> usize {
+        fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("its descriptors").count()
+    }
+
+    /// Memory that it uses [bytes].
+    fn memory(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("its state");
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("its memory");
+        line.split_whitespace().nth(1).and_then(|kb| kb.parse::<u64>().ok()).expect("a number") * 1024
+    }
+
+    /// Ends it, and gives the last line of its record.
+    fn finish(&mut self) -> Value {
+        assert!(self.kill(Signal::SIGTERM), "it did not end well");
+        let record = fs::read_to_string(&self.record).expect("its record");
+        serde_json::from_str(record.lines().last().expect("a line")).expect("JSON")
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// servers ═ gateway ─ terminal ═ clients, and the two daemons.
+struct World {
+    servers: Namespace,
+    clients: Namespace,
+    ends: [Namespace; 2],
+    gateway: End,
+    terminal: End,
+    folder: PathBuf,
+}
+
+impl World {
+    /// With so many bit/s towards the clients and another rate back, and what else the `[gateway]` says. None where this
+    /// process may not make namespaces.
+    fn new(name: &str, rate: &str, gateway: &str) -> Option<Self> {
+        let [servers, one, other, clients] =
+            [Namespace::new()?, Namespace::new()?, Namespace::new()?, Namespace::new()?];
+        servers.join("out", &one, "in0", 1);
+        one.join("sat", &other, "sat", 2);
+        other.join("tc0", &clients, "in0", 3);
+        for (namespace, via, via6) in [(&servers, "10.1.0.2", "fd01::2"), (&clients, "10.3.0.1", "fd03::1")] {
+            namespace.ip(&format!("route add default via {via}"));
+            namespace.ip(&format!("-6 route add default via {via6}"));
+        }
+        // The way past the daemons.
+        one.ip("route add 10.3.0.0/24 via 10.2.0.2");
+        one.ip("-6 route add fd03::/64 via fd02::2");
+        other.ip("route add 10.1.0.0/24 via 10.2.0.1");
+        other.ip("-6 route add fd01::/64 via fd02::1");
+        for namespace in [&one, &other] {
+            namespace.sysctl("net/ipv4/ip_forward", "1");
+            namespace.sysctl("net/ipv6/conf/all/forwarding", "1");
+        }
+        let folder = std::env::temp_dir().join(format!("bentpipe-relay-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).expect("a folder");
+        let made = Command::new(BIN).arg("keygen").arg(folder.join("keys")).stdout(Stdio::null()).status();
+        assert!(made.expect("keygen").success());
+        let both = format!(
+            "[gateway]\nregulator = {{ rate = \"{rate}\" }}\n{gateway}\n[satellite]\nkeys = \"keys\"\nround_trip = \"20 ms\"\n\
+             rate = \"100 Mbps\"\n"
+        );
+        let prefixes = "clients = [\"10.3.0.0/24\", \"fd03::/64\"]\n";
+        let text = format!(
+            "role = \"gateway\"\n{both}local = \"10.2.0.1:4400\"\npeer = \"10.2.0.2:4400\"\n[internet]\ndevice = \"in0\"\n\
+             {prefixes}[record]\nfile = \"gateway.jsonl\"\n"
+        );
+        fs::write(folder.join("gateway.toml"), text).expect("a file");
+        let text = format!(
+            "role = \"terminal\"\n{both}local = \"10.2.0.2:4400\"\npeer = \"10.2.0.1:4400\"\n[users]\ndevice = \"tc0\"\n\
+             {prefixes}[record]\nfile = \"terminal.jsonl\"\n"
+        );
+        fs::write(folder.join("terminal.toml"), text).expect("a file");
+        let start = |namespace, name: &str| {
+            let record = folder.join(format!("{name}.jsonl"));
+            End::start(namespace, &folder.join(format!("{name}.toml")), record)
+        };
+        let (gateway, terminal) = (start(&one, "gateway"), start(&other, "terminal"));
+        for end in [&gateway, &terminal] {
+            end.wait_for("up");
+        }
+        Some(Self { servers, clients, ends: [one, other], gateway, terminal, folder })
+    }
+
+    /// Starts a terminal again, after it has ended.
+    fn restart_terminal(&mut self) {
+        let record = self.folder.join("terminal.jsonl");
+        self.terminal = End::start(&self.ends[1], &self.folder.join("terminal.toml"), record);
+        self.terminal.wait_for("up");
+    }
+
+    /// A server at a port, which does with each connection what `serve` says.
+    fn serve(&self, port: u16, serve: fn(TcpStream)) {
+        for address in SERVER {
+            let address = SocketAddr::new(address.parse().expect("an address"), port);
+            let (tell, listening) = channel();
+            self.servers.spawn(move || {
+                let listener = TcpListener::bind(address).expect("a listener");
+                tell.send(()).expect("somebody waits");
+                for stream in listener.incoming().map_while(Result::ok) {
+                    stream.set_read_timeout(Some(LONG)).expect("a time-out");
+                    thread::spawn(move || serve(stream));
+                }
+            });
+            listening.recv().expect("it listens");
+        }
+    }
+
+    /// Does something at the client's end of a new connection.
+    fn call<T: Send + 'static>(
+        &self,
+        server: &str,
+        port: u16,
+        what: impl FnOnce(TcpStream) -> T + Send + 'static,
+    ) -> T {
+        let address = SocketAddr::new(server.parse().expect("an address"), port);
+        self.clients.run(move || {
+            let stream = TcpStream::connect_timeout(&address, LONG).expect("a connection");
+            stream.set_read_timeout(Some(LONG)).expect("a time-out");
+            what(stream)
+        })
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Bytes that are the same each time, and whose every part is unlike every other.
+fn bytes(seed: u64, len: usize) -> Vec<u8> {
+    let mut rng = Rng::stream(seed, "bytes", 0, "test");
+    (0..len.div_ceil(8)).flat_map(|_| rng.below(u64::MAX).to_le_bytes()).take(len).collect()
+}
+
+fn read_all(stream: &mut TcpStream) -> Vec<u8> {
+    let mut all = Vec::new();
+    stream.read_to_end(&mut all).expect("all of it");
+    all
+}
+
+const SENT: usize = 3_000_000;
+
+/// Both ways at once, by IPv4 and IPv6; and the server sees the client's own address and port.
+#[test]
+fn bytes_pass_as_they_are_and_the_server_sees_the_client() {
+    let Some(mut world) = World::new("bytes", "100 Mbps", "") else { return };
+    world.serve(80, |mut stream| {
+        let mut other = stream.try_clone().expect("a copy");
+        let back = thread::spawn(move || {
+            other.write_all(&bytes(2, SENT)).expect("it is taken");
+            let peer = other.peer_addr().expect("a peer").to_string();
+            other.write_all(peer.as_bytes()).expect("it is taken");
+            other.shutdown(Shutdown::Write).expect("it is told");
+        });
+        assert!(read_all(&mut stream) == bytes(1, SENT), "bytes to the server");
+        back.join().expect("all is sent");
+    });
+    for (server, client) in SERVER.into_iter().zip(CLIENT) {
+        let (local, all) = world.call(server, 80, |mut stream| {
+            let mut other = stream.try_clone().expect("a copy");
+            let forth = thread::spawn(move || {
+                other.write_all(&bytes(1, SENT)).expect("it is taken");
+                other.shutdown(Shutdown::Write).expect("it is told");
+            });
+            let all = read_all(&mut stream);
+            forth.join().expect("all is sent");
+            (stream.local_addr().expect("an address"), all)
+        });
+        assert_eq!(local.ip().to_string(), client);
+        assert!(all[..SENT] == bytes(2, SENT), "bytes to the client");
+        assert_eq!(String::from_utf8_lossy(&all[SENT..]), local.to_string());
+    }
+    // Both sides have to hear that all was delivered.
+    thread::sleep(Duration::from_millis(300));
+    let last = world.gateway.finish();
+    let of = |key: &str| last["counters"][key].as_u64();
+    assert_eq!((of("opened"), of("closed"), of("reset")), (Some(2), Some(2), Some(0)), "{last}");
+    assert_eq!(last["nfqueue"]["user_dropped"], 0);
+    let sent = last["summary"]["sent_bytes"].as_u64().expect("a number");
+    assert!(sent > 2 * SENT as u64, "{sent} bytes through the regulator");
+}
+
+/// A client that has said its last may still listen; a reset by either side is a reset on the other; a port that nobody
+/// listens at is told by a reset.
+#[test]
+fn ends_of_connections_are_carried_through() {
+    let Some(world) = World::new("ends", "100 Mbps", "") else { return };
+    world.serve(80, |mut stream| {
+        let asked = read_all(&mut stream);
+        thread::sleep(Duration::from_millis(300));
+        stream.write_all(&asked).expect("it is taken");
+    });
+    let answer = world.call(SERVER[0], 80, |mut stream| {
+        stream.write_all(b"the last word").expect("it is taken");
+        stream.shutdown(Shutdown::Write).expect("it is told");
+        read_all(&mut stream)
+    });
+    assert_eq!(answer, b"the last word");
+
+    fn is_reset(mut stream: TcpStream) -> bool {
+        let mut all = Vec::new();
+        let end = stream.read_to_end(&mut all);
+        end.is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionReset)
+    }
+    fn reset(stream: TcpStream) {
+        let linger = nix::libc::linger { l_onoff: 1, l_linger: 0 };
+        nix::sys::socket::setsockopt(&stream, nix::sys::socket::sockopt::Linger, &linger).expect("an option");
+    }
+    world.serve(81, |mut stream| {
+        stream.read_exact(&mut [0; 5]).expect("a word");
+        reset(stream);
+    });
+    let told = world.call(SERVER[0], 81, |mut stream| {
+        stream.write_all(b"hello").expect("it is taken");
+        is_reset(stream)
+    });
+    assert!(told, "the client hears of the server's reset");
+
+    // The server writes down whether it was reset, and tells the next who calls.
+    static TOLD: std::sync::Mutex<Option<bool>> = std::sync::Mutex::new(None);
+    world.serve(82, |mut stream| {
+        stream.write_all(b"hello").expect("it is taken");
+        *TOLD.lock().expect("no panic") = Some(is_reset(stream));
+    });
+    world.call(SERVER[0], 82, |mut stream| {
+        stream.read_exact(&mut [0; 5]).expect("a word");
+        reset(stream);
+    });
+    let mut told = None;
+    for _ in 0..200 {
+        told = *TOLD.lock().expect("no panic");
+        if told.is_some() {
+            break;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(told, Some(true), "the server hears of the client's reset");
+
+    let told = world.call(SERVER[0], 9, is_reset);
+    assert!(told, "nobody listens there");
+}
+
+/// A thousand connections that were opened and reset leave nothing behind.
+#[test]
+fn abandoned_connections_leave_nothing_behind() {
+    const COUNT: usize = 1000;
+    let Some(world) = World::new("abandoned", "100 Mbps", "") else { return };
+    world.serve(80, |mut stream| drop(stream.read_to_end(&mut Vec::new())));
+    let round = || {
+        let address: SocketAddr = format!("{}:80", SERVER[0]).parse().expect("an address");
+        world.clients.run(move || {
+            let streams: Vec<_> = (0..COUNT)
+                .map(|_| {
+                    let mut stream = TcpStream::connect_timeout(&address, LONG).expect("a connection");
+                    stream.write_all(b"hello").expect("it is taken");
+                    stream
+                })
+                .collect();
+            for stream in &streams {
+                let linger = nix::libc::linger { l_onoff: 1, l_linger: 0 };
+                nix::sys::socket::setsockopt(stream, nix::sys::socket::sockopt::Linger, &linger)
+                    .expect("an option");
+            }
+        });
+        let mut left = [COUNT; 2];
+        for _ in 0..300 {
+            left = [world.gateway.descriptors(), world.terminal.descriptors()];
+            if left.iter().all(|left| *left < 30) {
+                break;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        assert!(left.iter().all(|left| *left < 30), "{left:?} descriptors left");
+        [world.gateway.memory(), world.terminal.memory()]
+    };
+    let first = round();
+    let second = round();
+    for (first, second) in first.into_iter().zip(second) {
+        // What a round needs is used again: a kilobyte for each connection would be seen.
+        assert!(second < first + COUNT as u64 * 1024, "{first} bytes after a round, {second} after another");
+    }
+}
+
+/// Datagrams at three times the rate of the satellite: as much comes as the rate allows, the Aqm drops the rest, and the
+/// queue is no longer than it lets it be.
+#[test]
+fn datagrams_pass_and_are_governed() {
+    const RATE: f64 = 4e6;
+    let aqm = "aqm = { algorithm = \"red\" }\ntransmit_queue = { limit = \"400 packets\" }";
+    let Some(mut world) = World::new("datagrams", "4 Mbps", aqm) else { return };
+    for (server, client) in SERVER.into_iter().zip(CLIENT) {
+        let server = SocketAddr::new(server.parse().expect("an address"), 7);
+        let client = SocketAddr::new(client.parse().expect("an address"), 7007);
+        let (tell, bound) = channel();
+        let receiver = world.clients.spawn(move || {
+            let socket = UdpSocket::bind(client).expect("a socket");
+            tell.send(()).expect("somebody waits");
+            socket.set_read_timeout(Some(Duration::from_millis(1000))).expect("a time-out");
+            let (mut got, mut first, mut last, mut buffer) = (0, None, None, [0; 2000]);
+            while let Ok(len) = socket.recv(&mut buffer) {
+                #[expect(clippy::disallowed_methods, reason = "a test on real links has real times")]
+                let now = std::time::Instant::now();
+                first.get_or_insert(now);
+                last = Some(now);
+                got += len + if client.is_ipv4() { 28 } else { 48 };
+            }
+            let time = first.zip(last).map_or(0.0, |(first, last)| (last - first).as_secs_f64());
+            got as f64 * 8.0 / time
+        });
+        bound.recv().expect("it is bound");
+        world.servers.run(move || {
+            let socket = UdpSocket::bind(server).expect("a socket");
+            // 1000 bytes in 0.667 ms are 12 Mbit/s; two seconds of it.
+            for _ in 0..400 {
+                for _ in 0..8 {
+                    socket.send_to(&[7; 1000], client).expect("it is taken");
+                }
+                thread::sleep(Duration::from_micros(5300));
+            }
+        });
+        let rate = receiver.join().expect("no panic");
+        println!("{rate:.0} bit/s of UDP at {RATE:.0}");
+        assert!(rate > 0.85 * RATE && rate < RATE, "{rate} bit/s");
+    }
+    let last = world.gateway.finish();
+    let summary = &last["summary"];
+    let dropped = summary["aqm_drops"].as_f64().expect("a number");
+    let offered = summary["offered_packets"].as_f64().expect("a number");
+    assert!(dropped > 0.4 * offered && dropped < 0.8 * offered, "{dropped} of {offered} dropped");
+    assert_eq!(summary["drops_elsewhere"], 0);
+}
+
+/// A terminal that is killed leaves its rules; its next start, or `cleanup`, takes them away. While it is gone, everything
+/// goes past both; the gateway notices that the one that comes is another.
+#[test]
+fn a_killed_terminal_is_done_without_and_comes_again() {
+    let Some(mut world) = World::new("killed", "100 Mbps", "") else { return };
+    world.serve(80, |mut stream| {
+        let asked = read_all(&mut stream);
+        let _ = stream.write_all(&asked);
+    });
+    let echo = |world: &World| {
+        world.call(SERVER[0], 80, |mut stream| {
+            stream.write_all(b"hello").expect("it is taken");
+            stream.shutdown(Shutdown::Write).expect("it is told");
+            read_all(&mut stream)
+        })
+    };
+    assert_eq!(echo(&world), b"hello");
+    world.terminal.kill(Signal::SIGKILL);
+    world.restart_terminal();
+    world.gateway.wait_for("down");
+    world.gateway.wait_for("up");
+    assert_eq!(echo(&world), b"hello");
+    // One that ends well takes everything away itself, and tells the other.
+    assert!(world.terminal.kill(Signal::SIGTERM));
+    world.gateway.wait_for("down");
+    assert_eq!(world.ends[1].command("iptables-nft-save").matches("bentpipe").count(), 0);
+    assert_eq!(echo(&world), b"hello", "past the daemons");
+    world.restart_terminal();
+    assert_eq!(echo(&world), b"hello");
+    let opened = world.terminal.kill(Signal::SIGTERM);
+    assert!(opened);
+    let counted = world.gateway.finish();
+    assert_eq!(counted["counters"]["opened"], 3, "all but the one that went past: {counted}");
+}
