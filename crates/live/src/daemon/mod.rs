@@ -161,6 +161,8 @@ pub struct Daemon {
     /// Connections by the flow that both their addresses make.
     pairs: FlowTable<u32>,
     users: Users,
+    /// Connections that wait for room in a buffer, by the buffer, the longest first.
+    thirsty: Vec<VecDeque<u32>>,
     rings: Vec<Ring>,
     scratch: Vec<u8>,
     waiting: Vec<StreamKey>,
@@ -381,6 +383,7 @@ impl Daemon {
             ready: VecDeque::new(),
             pairs: FlowTable::default(),
             users: Users::default(),
+            thirsty: Vec::new(),
             rings: Vec::new(),
             scratch: vec![0; relays::PIECE],
             waiting: Vec::new(),
@@ -462,6 +465,8 @@ impl Daemon {
         }
         self.say(&json!({ "ready": true }));
         let mut events = vec![EpollEvent::empty(); 256];
+        // Nothing may come from outside: the first turn begins to connect, and sets the timer.
+        self.turn(&[]);
         let ran = loop {
             if self.stopping {
                 break Ok(());

@@ -1,9 +1,11 @@
 //! Relayed connections: a socket here, a stream to the far end.
 
+use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 
 use bentpipe_queue::{FlowEvent, Packet, Tcp};
+use bentpipe_scenario::BufferPer;
 use bentpipe_units::{Duration, Instant};
 use nix::sys::epoll::{EpollEvent, EpollFlags};
 
@@ -28,7 +30,8 @@ pub struct Relay {
     pub key: StreamKey,
     pub client: SocketAddr,
     pub server: SocketAddr,
-    user: std::net::IpAddr,
+    /// The buffer that it uses, by the number of its user or its own.
+    pool: u32,
     generation: u32,
     socket: TcpStream,
     /// Whether the socket has come about.
@@ -39,6 +42,8 @@ pub struct Relay {
     hung_up: bool,
     /// Whether it stands in line.
     listed: bool,
+    /// Whether it waits for room in its buffer.
+    thirsty: bool,
     out: Outbound,
     /// When bytes that are ready for the transmit queue came.
     came: Instant,
@@ -125,11 +130,18 @@ impl Daemon {
         let segment = if connected { sys::segment(&socket) } else { SEGMENT };
         let user = self.users.enter(client.ip());
         self.buffers.open(slot as u32, user, segment);
+        let pool = match self.config.gateway.pep.buffer_per {
+            BufferPer::User => user,
+            BufferPer::Connection => slot as u32,
+        };
+        if self.thirsty.len() <= pool as usize {
+            self.thirsty.resize_with(pool as usize + 1, VecDeque::new);
+        }
         self.relays[slot] = Some(Box::new(Relay {
             key,
             client,
             server,
-            user: client.ip(),
+            pool,
             generation: self.generation,
             socket,
             connected,
@@ -137,6 +149,7 @@ impl Daemon {
             writable: connected,
             hung_up: false,
             listed: false,
+            thirsty: false,
             out: Outbound::new(self.rings.pop().unwrap_or_default()),
             came: self.now,
             inward: Ring::default(),
@@ -176,9 +189,15 @@ impl Daemon {
 
     /// Does something to the connection of a stream, and puts it in line.
     pub(super) fn with_key(&mut self, key: StreamKey, change: impl FnOnce(&mut Relay)) {
-        if let Some(relay) = self.keyed(key) {
+        if self.keyed(key).is_some() {
+            self.with_slot(key.slot() as u32, change);
+        }
+    }
+
+    fn with_slot(&mut self, slot: u32, change: impl FnOnce(&mut Relay)) {
+        if let Some(relay) = self.relay_mut(slot) {
             change(relay);
-            self.list(key.slot() as u32);
+            self.list(slot);
         }
     }
 
@@ -283,12 +302,15 @@ impl Daemon {
         if !relay.readable || relay.out.ended {
             return Ok(false);
         }
-        let room = usize::try_from(self.buffers.room(slot)).unwrap_or(usize::MAX);
+        let room = self.buffers.room(slot);
         if room == 0 {
-            // Whoever releases some of it puts this connection in line.
+            // Whoever releases some of it puts this connection in line, after those that wait already.
+            if !std::mem::replace(&mut relay.thirsty, true) {
+                self.thirsty[relay.pool as usize].push_back(slot);
+            }
             return Ok(false);
         }
-        let most = room.min(PIECE);
+        let most = self.share(slot, room);
         let read = match relay.out.ring.fill(&mut relay.socket, most, &mut self.scratch) {
             Ok(read) => read,
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
@@ -438,18 +460,43 @@ impl Daemon {
                 self.line_up(key);
             }
         }
-        self.invite(slot);
+        let Some(pool) = self.keyed(key).map(|relay| relay.pool) else { return };
+        self.invite(pool);
+        if self.buffers.has_control() {
+            self.offer_more(slot);
+        }
     }
 
-    /// There is room in the buffer that a connection uses: those that share it may go on.
-    fn invite(&mut self, slot: u32) {
-        let has_control = self.buffers.has_control();
-        for at in 0..self.buffers.sharers(slot).len() {
-            let Some(&other) = self.buffers.sharers(slot).get(at) else { break };
-            if self.relay_mut(other).is_some_and(|relay| relay.readable && !relay.out.ended) {
-                self.list(other);
+    /// How much a connection may read at once where there is so much room in its buffer: a piece, but no more than its part
+    /// of it where others share it, or two segments.
+    fn share(&self, slot: u32, room: u64) -> usize {
+        let part = (room / self.buffers.sharers(slot).len().max(1) as u64).max(2 * SEGMENT);
+        usize::try_from(part.min(room)).unwrap_or(usize::MAX).min(PIECE)
+    }
+
+    /// There is room in a buffer: as many of those that wait for it may go on as find some, the one that has waited longest
+    /// first.
+    fn invite(&mut self, pool: u32) {
+        let Some(mut thirsty) = self.thirsty.get_mut(pool as usize).map(std::mem::take) else { return };
+        let mut room = None;
+        while let Some(&slot) = thirsty.front() {
+            if self.relay_mut(slot).is_some_and(|relay| relay.thirsty && relay.pool == pool) {
+                let left = room.unwrap_or_else(|| self.buffers.room(slot));
+                if left == 0 {
+                    break;
+                }
+                room = Some(left - self.share(slot, left) as u64);
+                self.with_slot(slot, |relay| relay.thirsty = false);
             }
-            if has_control {
+            thirsty.pop_front();
+        }
+        self.thirsty[pool as usize] = thirsty;
+    }
+
+    /// Servers whose connections share a buffer with this one may send more.
+    fn offer_more(&mut self, slot: u32) {
+        for at in 0..self.buffers.sharers(slot).len() {
+            if let Some(&other) = self.buffers.sharers(slot).get(at) {
                 self.offer(other);
             }
         }
@@ -490,11 +537,10 @@ impl Daemon {
     /// Forgets a connection; its socket is the caller's.
     fn leave(&mut self, slot: u32) -> Option<TcpStream> {
         let relay = *self.relays.get_mut(slot as usize)?.take()?;
-        let Relay { mut out, socket, client, server, user, connected, .. } = relay;
+        let Relay { mut out, socket, client, server, pool, connected, .. } = relay;
         self.in_flight = self.in_flight.saturating_sub(out.in_flight());
-        let sharers: Vec<u32> = self.buffers.sharers(slot).iter().copied().filter(|s| *s != slot).collect();
         self.buffers.close(slot, out.held());
-        self.users.leave(user);
+        self.users.leave(client.ip());
         self.pairs.remove(pair(client, server));
         self.flight.forget(pair(client, server));
         self.windows.forget(client, server);
@@ -506,9 +552,7 @@ impl Daemon {
         if self.rings.len() < SPARE_RINGS && out.ring.capacity() <= LARGEST_SPARE {
             self.rings.push(out.ring);
         }
-        if let Some(other) = sharers.first() {
-            self.invite(*other);
-        }
+        self.invite(pool);
         Some(socket)
     }
 
