@@ -228,7 +228,10 @@ def test_what_was_chosen_for_one_row_is_calibrated_in_its_relations_too(short: R
     numbers = ("4-1", "4-1-smooth", "4-2", "4-3", "5-1", "5-2", "6-1", "6-2", "6-3")
     assert levels == {f"table-{n}" for n in numbers}
     fitted = {(each.name, each.row) for each in items if each.kind == RELATION and each.verdict == CALIBRATED}
-    assert fitted == {("table-5-1", "PFAVQRED"), ("table-5-2", "PFAVQRED")}
+    # The weight is PFAVQRED's alone, and the growth of a limit that of settings which cut.
+    cuts = [f"{aqm} FC {n}" for aqm in ("RED", "AVQRED") for n in range(1, 6)]
+    weighed = {("table-5-1", "PFAVQRED"), ("table-5-2", "PFAVQRED")}
+    assert fitted == weighed | {(table, row) for table in ("table-6-1", "table-6-2") for row in cuts}
 
 
 def test_every_figure_is_drawn_and_named(short: Reproduction) -> None:
