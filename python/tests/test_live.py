@@ -443,13 +443,19 @@ def check_run(made: bp.Result) -> None:
     assert values["completed"] >= 5
     assert values["failed"] == 0
     series, drops = made.one("series", "red", 1), made.one("drops", "red", 1)
-    # Samples every 100 ms while measuring, the first when its time is over.
-    assert series["time"].to_list() == pytest.approx([0.1 * n for n in range(1, 31)], abs=0.02)
+    # Samples every 100 ms while measuring; on a busy machine one may be late, and another left out.
+    times = series["time"].to_list()
+    assert 25 <= len(times) <= 30
+    assert times == sorted(times)
+    assert 0.1 <= times[0] < 0.5
+    assert 2.5 < times[-1] < 3.5
     counters = {row["counter"]: row["value"] for row in made.counters().iter_rows(named=True)}
     assert len(drops) == counters["dropped_packets"] + counters["drops_elsewhere"] > 0
-    # The means of the samples, and the counters, say the same of the measured time.
+    # The samples, each for its time, and the counters say the same of the measured time.
+    spans = [to - begin for begin, to in zip([0.0, *times], times, strict=False)]
     for column, counter in (("offered_load", "offered_bytes"), ("utilization_out", "sent_bytes")):
-        assert series[column].mean() == pytest.approx(counters[counter] * 8 / 3, rel=5e-3)
+        sampled = sum(rate * span for rate, span in zip(series[column], spans, strict=True))
+        assert sampled == pytest.approx(counters[counter] * 8, rel=1e-3)
     # What users got came over the satellite, with headers and what is still under way beside it.
     got = made.flows()["bytes"].sum()
     assert 0.5 < got / counters["sent_bytes"] < 1.1
