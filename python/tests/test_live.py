@@ -179,6 +179,7 @@ def written(folder: Path, *, complete: bool = True) -> Path:
         {"sample": [0.2, 6e6, 2e6, 5, None, 0.5, 2.5]},
         {"drop": [0.05, 3, "gateway receive", "aqm", 9, 1412]},
         {"drop": [0.15, None, "gateway transmit", "overflow", 9, 1425]},
+        {"drop": [0.21, 5, "gateway receive", "aqm", 9, 1412]},
     ]
     if complete:
         lines.append({"summary": SUMMARY, "nfqueue": {"queue_dropped": 0, "user_dropped": 0}})
@@ -229,6 +230,7 @@ def test_a_record_has_the_columns_and_types_of_a_simulation(tmp_path: Path, resu
     simulated = set(result.counters()["counter"].unique())
     assert set(found.counters) == simulated
     assert found.counters["dropped_packets"] == 7
+    assert found.drops["time"].to_list() == [0.05, 0.15]
 
 
 def test_metrics_of_a_record_are_those_worked_out_by_hand(tmp_path: Path) -> None:

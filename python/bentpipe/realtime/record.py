@@ -86,6 +86,9 @@ def read_record(path: Path, flows: pl.DataFrame, warmup: float, duration: float)
         raise LiveError(f"{path}: the gateway ended before it had written everything")
     names = columns["series"]
     series = pl.DataFrame(samples, schema=dict.fromkeys(names, pl.Float64), orient="row", strict=False)
+    # Counters end with the last sample; drops that came until the gateway was stopped do not belong to them.
+    until = max((sample[0] or 0.0 for sample in samples), default=0.0)
+    drops = [drop for drop in drops if drop[0] <= until]
     summary = last["summary"]
     lengths = pl.DataFrame(summary["drop_runs"], schema=_DROP_RUNS, orient="row")
     return Recorded(
