@@ -456,6 +456,8 @@ BAD: list[tuple[str, str, str]] = [
     ("share = 50", "share = 100", "share: found 100.0; allowed: above 0 and below 100 %"),
     ("sizes_kb = [5,", "sizes_kb = [0,", "sizes_kb: found 0.0; allowed: above 0 KB"),
     ("shares = [10, 30", "shares = [30, 30", "points: found '30 %'; allowed: each label once"),
+    ("shares = [10, 30, 50, 70, 90]", "shares = []", "experiment.files-kb.points: found []; allowed: one at"),
+    ('cases = "phase"', "cases = []", "experiment.phase.cases: found []; allowed: one at least"),
     ('label = "SSF", setting = "ssf"', 'label = "SWF", setting = "ssf"', "cases: found 'SWF'; allowed: each"),
     ('basis = "sentence"', 'basis = "hearsay"', "basis: found 'hearsay'; allowed: sentence, tables, figure"),
     ('title = "Serving', "title = Serving", "cannot be read: Invalid value"),

@@ -22,7 +22,9 @@ def points_from(given: Table) -> tuple[Point, ...]:
     if given.is_table("points"):
         laws = given.table("points")
         found = LAWS[laws.choice("law", LAWS)](laws)
-        laws.done()
+        # Where there is none, not all keys were read.
+        if found:
+            laws.done()
         return tuple(found)
     points = []
     for each in given.tables("points"):

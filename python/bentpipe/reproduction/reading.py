@@ -174,6 +174,8 @@ class _Reader:
         )
         self._check_tuned(given, found)
         for key, labels in (("points", known), ("cases", [case.label for case in found.cases])):
+            if not labels:
+                raise given.wrong(key, [], "one at least")
             twice = _twice(labels)
             if twice is not None:
                 raise given.wrong(key, twice, "each label once")
