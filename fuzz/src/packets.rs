@@ -1,9 +1,11 @@
 //! Bytes taken for a packet, or for what netlink sends: whatever they are, nothing may panic, and a packet may change
 //! only where it is meant to.
 //!
-//! The first byte says what the others are: a packet as it stands, or netlink messages.
+//! The first byte says what the others are: a packet as it stands, netlink messages, or packets of which those with a
+//! window go through window marking, each behind a byte for its direction, one for the room and one for its length.
 
 use bentpipe_live::nfqueue::{Message, message_at};
+use bentpipe_live::windows::Windows;
 use bentpipe_live::wire::{self, Info, TcpInfo};
 use bentpipe_queue::Ecn;
 
@@ -22,6 +24,7 @@ pub fn run(bytes: &[u8]) -> Result<(), String> {
     match bytes.split_first() {
         None => Ok(()),
         Some((kind, rest)) if kind % 4 == 3 => netlink(rest),
+        Some((kind, rest)) if kind % 4 == 2 => windows(rest),
         Some((_, rest)) => packet(rest),
     }
 }
@@ -101,6 +104,33 @@ fn netlink(bytes: &[u8]) -> Result<(), String> {
             must(from >= at && from + len <= next.min(bytes.len()), "a packet is not in its message")?;
         }
         at = next;
+    }
+    Ok(())
+}
+
+fn windows(mut bytes: &[u8]) -> Result<(), String> {
+    let mut windows = Windows::new();
+    let mut update = Vec::new();
+    while let [direction, room, length, rest @ ..] = bytes {
+        let (before, next) = rest.split_at(usize::from(*length).min(rest.len()));
+        bytes = next;
+        // None, or any order of magnitude.
+        let room = room.checked_sub(1).map(|room| u64::from(room) << (room % 48));
+        let Some(info) = wire::parse(before) else { continue };
+        if direction % 2 == 0 {
+            windows.incoming(&info);
+            continue;
+        }
+        let mut after = before.to_vec();
+        let changed = windows.outgoing(&mut after, &mut |_, _| room);
+        let window = |packet| wire::parse(packet).and_then(|info| info.tcp).map(|tcp| tcp.window);
+        must(changed == (after != before), "a window was changed in silence, or not changed aloud")?;
+        must(window(&after) <= window(before), "a window became larger")?;
+        must(residue(before) == residue(&after), "a window broke a checksum")?;
+        if windows.update(info.src, info.dst, room.unwrap_or(0), &mut update) {
+            must(window(&update) > window(&after), "an update offers nothing")?;
+            packet(&update)?;
+        }
     }
     Ok(())
 }
