@@ -57,11 +57,12 @@ fn everything(namespace: &Namespace, device: &str) -> Vec<String> {
     }
     for family in ["-4", "-6"] {
         all.push(namespace.ip(&format!("{family} rule show")));
-        // Link-local addresses come when nobody else has them, in their own time.
+        // What the kernel adds for IPv6 by itself comes in its own time, and in any order.
         let routes = namespace.ip(&format!("{family} route show table all"));
-        all.push(
-            routes.lines().filter(|line| !line.contains("fe80:")).map(|line| format!("{line}\n")).collect(),
-        );
+        let own = |line: &&str| !["fe80:", "multicast", "anycast"].iter().any(|word| line.contains(word));
+        let mut routes: Vec<&str> = routes.lines().filter(own).collect();
+        routes.sort_unstable();
+        all.push(routes.join("\n"));
     }
     for path in [
         "ipv4/ip_forward",

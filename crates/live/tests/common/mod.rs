@@ -114,12 +114,15 @@ impl Namespace {
             namespace.ip(&format!("addr add fd0{number}::{host}/64 dev {name} nodad"));
             namespace.ip(&format!("link set {name} up"));
         }
-        // The devices' carrier is up when both are.
-        for _ in 0..100 {
-            if self.ip("-6 route show").contains(&format!("fd0{number}::/64")) {
-                break;
+        // That both are up the kernel notices in its own time, up to a second later.
+        for (namespace, name) in [(self, name), (other, there)] {
+            let up = || namespace.ip(&format!("-o link show dev {name}")).contains("state UP");
+            for _ in 0..500 {
+                if up() {
+                    break;
+                }
+                thread::sleep(Duration::from_millis(10));
             }
-            thread::sleep(Duration::from_millis(10));
         }
     }
 }
