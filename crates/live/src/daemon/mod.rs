@@ -143,6 +143,8 @@ pub struct Daemon {
     /// What was decided about packets since the queue was last told.
     verdicts: Vec<(u32, Option<Vec<u8>>, bool)>,
     listeners: Vec<TcpListener>,
+    /// Whether the loop hears of what comes there.
+    listening: bool,
     rules: Option<Rules>,
     rules_setup: rules::Setup,
     /// Whether the far end is there, and packets are led to it.
@@ -370,6 +372,7 @@ impl Daemon {
             injector: None,
             verdicts: Vec::new(),
             listeners: Vec::new(),
+            listening: false,
             rules: None,
             rules_setup: setup,
             up: false,
@@ -432,10 +435,7 @@ impl Daemon {
                         Err(e) => return Err(Failure(format!("port {port} for TPROXY: {e}"))),
                     }
                 }
-                for (number, listener) in (0..).zip(&self.listeners) {
-                    let event = EpollEvent::new(level, token::LISTENER - number);
-                    self.epoll.add(listener, event).map_err(failed_nix("epoll"))?;
-                }
+                self.listen(true);
             }
             rules::Side::Users { .. } => {}
         }
@@ -673,6 +673,7 @@ impl Daemon {
     /// Looks after what changes slowly.
     fn care(&mut self) {
         self.next_care = self.now + CARE;
+        self.listen(true);
         self.give_up_idle();
         self.mind_limits();
     }

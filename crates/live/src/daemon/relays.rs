@@ -9,7 +9,7 @@ use bentpipe_scenario::BufferPer;
 use bentpipe_units::{Duration, Instant};
 use nix::sys::epoll::{EpollEvent, EpollFlags};
 
-use super::{Daemon, Item, MOST_SERVED};
+use super::{Daemon, Item, MOST_SERVED, token};
 use crate::pep::Outbound;
 use crate::ring::Ring;
 use crate::spacelink::{Open, StreamKey};
@@ -74,9 +74,11 @@ impl Daemon {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
                 Err(e) if e.kind() == io::ErrorKind::ConnectionAborted => continue,
                 Err(_) => {
-                    // No descriptors left, most likely: those that come go by.
+                    // No descriptors left, most likely: those that come go by, and those that wait do so until the next look,
+                    // or the loop would be woken for them again and again.
                     self.counters.refused += 1;
                     self.bypass(true);
+                    self.listen(false);
                     return;
                 }
             };
@@ -88,6 +90,18 @@ impl Daemon {
             self.enter(key, client, server, socket, true);
         }
         self.mind_limits();
+    }
+
+    /// Hears of new connections, or not.
+    pub(super) fn listen(&mut self, on: bool) {
+        if std::mem::replace(&mut self.listening, on) == on {
+            return;
+        }
+        for (number, listener) in (0..).zip(&self.listeners) {
+            let event = EpollEvent::new(EpollFlags::EPOLLIN, token::LISTENER - number);
+            let done = if on { self.epoll.add(listener, event) } else { self.epoll.delete(listener) };
+            self.counters.faults += u64::from(done.is_err());
+        }
     }
 
     /// The far end asks for a connection to a server.
