@@ -21,7 +21,7 @@ CHARTS = {
     "Spacelink round trip": "ms",
     "Spacelink loss": "% of packets",
     "Connections": "split TCP",
-    "Connections not carried": "1/s",
+    "Connections that failed": "1/s",
 }
 
 

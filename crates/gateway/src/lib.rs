@@ -169,6 +169,12 @@ impl Gateway {
         self.regulator.charge(bytes, now);
     }
 
+    /// What has gone over the satellite, and the regulator's rate has not made up for by `now` [bytes].
+    #[must_use]
+    pub fn debt(&self, now: Instant) -> u64 {
+        self.regulator.debt(now)
+    }
+
     /// Another Aqm watches and judges from `now` on, where the one before did.
     pub fn set_aqm(&mut self, aqm: Box<dyn Aqm>, now: Instant) {
         match self.watch {

@@ -116,6 +116,17 @@ impl Regulator {
         }
     }
 
+    /// What it has let go, or was charged for, and the rate has not made up for by `now` [bytes].
+    #[must_use]
+    pub fn debt(&self, now: Instant) -> u64 {
+        if self.tick.is_zero() {
+            let time = if self.free_at > now { self.free_at - now } else { Duration::ZERO };
+            (time.as_secs_f64() * self.rate.bytes_per_sec()).round() as u64
+        } else {
+            self.credit.min(0).unsigned_abs() / BYTE.unsigned_abs()
+        }
+    }
+
     /// Nothing waits any more.
     pub fn rest(&mut self) {
         self.credit = self.credit.min(0);
@@ -193,8 +204,13 @@ mod tests {
         assert_eq!(regulator.wake_at(), Some(at(1007)));
         regulator.tick(at(1007));
         assert!(regulator.allows(1250, at(1007)));
+        assert_eq!(
+            (regulator.debt(at(7)), regulator.debt(at(507)), regulator.debt(at(2000))),
+            (2500, 1250, 0)
+        );
         let mut regulator = Regulator::new(Rate::from_bps(20 * MBPS), Duration::from_millis(5));
         regulator.charge(2500, at(1));
+        assert_eq!(regulator.debt(at(1)), 2500);
         regulator.rest();
         regulator.want(at(1));
         regulator.tick(at(5_000));

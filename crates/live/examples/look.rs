@@ -48,7 +48,7 @@ fn main() -> std::io::Result<()> {
 fn a_second(s: &mut Snapshot, second: u64, rng: &mut Rng) {
     let mut noise = |low, high| rng.uniform_in(low, high);
     // Share of the capacity, packets waiting, AQM drops a second, connections, and the evidence.
-    let (share, queue, drops, open, full, arrived, up) = match second {
+    let (share, queue, drops, open, full, under_way, up) = match second {
         0..60 => (0.0, 0.0, 0.0, 0.0, 0, 0.0, true),
         60..120 => (noise(0.3, 0.6), 0.2, 0.0, noise(60.0, 80.0), 0, 0.0, true),
         120..180 => (noise(0.5, 0.6), 0.3, 0.0, 4.0, 2, 0.1, true),
@@ -60,7 +60,7 @@ fn a_second(s: &mut Snapshot, second: u64, rng: &mut Rng) {
         390..480 => {
             (noise(0.94, 1.0), noise(50.0, 120.0), noise(10.0, 50.0), noise(340.0, 390.0), 0, 0.2, true)
         }
-        480..540 => (noise(0.2, 0.3), 0.1, 0.0, 20.0, 5, 0.9, true),
+        480..540 => (noise(0.2, 0.3), 0.1, 0.0, 40.0, 5, 0.9, true),
         _ => (noise(0.6, 0.8), 0.5, noise(0.0, 2.0), noise(120.0, 150.0), 0, 0.1, true),
     };
     let bytes = (share * 2_500_000.0) as u64;
@@ -88,7 +88,8 @@ fn a_second(s: &mut Snapshot, second: u64, rng: &mut Rng) {
     s.connections.half_open = (open * 0.02) as u64;
     s.connections.accepted += (open * 0.1) as u64;
     s.connections.refused += u64::from(open > 100.0 && second.is_multiple_of(7));
-    s.connections.bypassed += if (340..360).contains(&second) { 3 } else { 0 };
+    s.connections.reset += u64::from((360..364).contains(&second)) * 40;
+    s.connections.bypassing = (340..360).contains(&second);
     s.buffered = (open * 60_000.0) as u64;
     s.spacelink.up = up;
     s.spacelink.round_trip = up.then(|| Duration::from_secs_f64(0.602 + 0.004 * noise(0.0, 1.0)));
@@ -100,10 +101,13 @@ fn a_second(s: &mut Snapshot, second: u64, rng: &mut Rng) {
         sent: e.sent + bytes,
         packet_seconds: e.packet_seconds + queue,
         held_back_ns: e.held_back_ns,
+        held_streams: 0,
         up,
         full,
         buffered: s.buffered,
-        arrived: (s.buffered as f64 * arrived) as u64,
+        under_way: (s.buffered as f64 * under_way) as u64,
+        delivered: e.delivered + bytes,
+        round_trip: Duration::from_millis(600),
     };
 }
 

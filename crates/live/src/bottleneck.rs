@@ -3,15 +3,17 @@
 //! The first of these that holds is the bottleneck:
 //!
 //! 1. *nothing*: no payload was sent, and none waits.
-//! 2. *spacelink*: the spacelink is down, or it held data back that the regulator had let go for at least half of the
-//!    interval: a window of QUIC was full.
+//! 2. *spacelink*: it is down.
 //! 3. *regulator*: at least [`BUSY`] of the capacity was used, or at least one packet waited in the transmit queue on
 //!    average: there is more than the satellite takes.
-//! 4. *terminal*: at the interval's end a PEP buffer was full, and at least half of what the PEP holds had arrived at the
-//!    other end: who is to receive it does not take it.
-//! 5. *window*: at the interval's end a PEP buffer was full, and most of what the PEP holds was still under way: a
-//!    connection has W bytes in a round trip, as many as its buffer holds.
-//! 6. *server*: anything else. Data went, nothing waits and no buffer is full: senders, or the way from them, give no more.
+//! 4. *spacelink*: a window of it held data back, that of all streams for at least half of the interval, or that of a stream
+//!    at its end.
+//! 5. *terminal*: at the interval's end a PEP buffer was full, and delivery takes longer than two round trips: who is to
+//!    receive does not take what has arrived. The time is Little's law's: what is under way over what is delivered in a
+//!    second.
+//! 6. *window*: at the interval's end a PEP buffer was full, and delivery takes no longer: a connection has as many bytes
+//!    in a round trip as its buffer holds.
+//! 7. *server*: anything else. Data went, nothing waits and no buffer is full: senders, or the way from them, give no more.
 
 use bentpipe_units::{Duration, Rate};
 
@@ -62,16 +64,22 @@ pub struct Evidence {
     pub sent: u64,
     /// Packets waiting in the transmit queue, integrated over time [packet s].
     pub packet_seconds: f64,
-    /// For how long the spacelink has held back what the regulator had let go [ns].
+    /// For how long the window of all streams has held data back [ns].
     pub held_back_ns: u64,
+    /// Connections that the window of their stream holds back now.
+    pub held_streams: u64,
     /// Whether the spacelink is up.
     pub up: bool,
     /// Connections whose PEP buffer is full now.
     pub full: u64,
     /// What the PEP holds now [bytes].
     pub buffered: u64,
-    /// What of it the other end has, but has not handed on [bytes].
-    pub arrived: u64,
+    /// What of it was sent, and not delivered by the other end yet [bytes].
+    pub under_way: u64,
+    /// Bytes that the other end has delivered.
+    pub delivered: u64,
+    /// The spacelink's round trip; zero where it is not known.
+    pub round_trip: Duration,
 }
 
 /// Share of the capacity that was used between two states; NaN without a capacity, or without time.
@@ -88,16 +96,18 @@ pub fn judge(before: &Evidence, after: &Evidence, time: Duration, capacity: Opti
     let held_back = after.held_back_ns.saturating_sub(before.held_back_ns);
     if after.sent == before.sent && after.buffered == 0 && waiting.is_nan() | (waiting <= 0.0) {
         Bottleneck::Nothing
-    } else if !after.up || held_back * 2 >= time.as_nanos() {
+    } else if !after.up {
         Bottleneck::Spacelink
     } else if utilization(before, after, time, capacity) >= BUSY || waiting >= 1.0 {
         Bottleneck::Regulator
-    } else if after.full > 0 && after.arrived * 2 >= after.buffered {
-        Bottleneck::Terminal
-    } else if after.full > 0 {
-        Bottleneck::Window
-    } else {
+    } else if held_back * 2 >= time.as_nanos() || after.held_streams > 0 {
+        Bottleneck::Spacelink
+    } else if after.full == 0 {
         Bottleneck::Server
+    } else {
+        let in_two_round_trips = after.delivered.saturating_sub(before.delivered) as f64 / time.as_secs_f64()
+            * after.round_trip.times(2).as_secs_f64();
+        if after.under_way as f64 > in_two_round_trips { Bottleneck::Terminal } else { Bottleneck::Window }
     }
 }
 
@@ -105,11 +115,20 @@ pub fn judge(before: &Evidence, after: &Evidence, time: Duration, capacity: Opti
 mod tests {
     use super::*;
 
-    /// A second at 20 Mbit/s: 2 500 000 bytes.
+    /// A second at 20 Mbit/s, which has room for 2 500 000 bytes, over 600 ms; 300 000 are delivered, 360 000 in two round
+    /// trips.
     fn judged(change: impl FnOnce(&mut Evidence)) -> Bottleneck {
-        let before =
-            Evidence { sent: 1000, packet_seconds: 3.0, held_back_ns: 7, up: true, ..Evidence::default() };
-        let mut after = Evidence { sent: 1_001_000, buffered: 400_000, ..before };
+        let round_trip = Duration::from_millis(600);
+        let before = Evidence {
+            sent: 1000,
+            packet_seconds: 3.0,
+            held_back_ns: 7,
+            delivered: 5,
+            up: true,
+            round_trip,
+            ..Evidence::default()
+        };
+        let mut after = Evidence { sent: 1_001_000, buffered: 400_000, delivered: 300_005, ..before };
         change(&mut after);
         judge(&before, &after, Duration::from_secs(1), Some(Rate::from_bps(20_000_000)))
     }
@@ -123,11 +142,13 @@ mod tests {
         assert_eq!(judged(|e| e.sent = 1000 + 2_374_999), Bottleneck::Server);
         assert_eq!(judged(|e| e.packet_seconds = 4.0), Bottleneck::Regulator);
         assert_eq!(judged(|e| e.full = 1), Bottleneck::Window);
-        assert_eq!(judged(|e| (e.full, e.arrived) = (1, 200_000)), Bottleneck::Terminal);
-        assert_eq!(judged(|e| (e.full, e.arrived) = (1, 199_999)), Bottleneck::Window);
-        assert_eq!(judged(|e| e.arrived = 400_000), Bottleneck::Server);
+        assert_eq!(judged(|e| (e.full, e.under_way) = (1, 360_000)), Bottleneck::Window);
+        assert_eq!(judged(|e| (e.full, e.under_way) = (1, 360_001)), Bottleneck::Terminal);
+        assert_eq!(judged(|e| e.under_way = 400_000), Bottleneck::Server);
         assert_eq!(judged(|e| e.held_back_ns = 500_000_007), Bottleneck::Spacelink);
-        assert_eq!(judged(|e| e.held_back_ns = 500_000_005), Bottleneck::Server);
+        assert_eq!(judged(|e| e.held_back_ns = 500_000_006), Bottleneck::Server);
+        assert_eq!(judged(|e| e.held_streams = 1), Bottleneck::Spacelink);
+        assert_eq!(judged(|e| (e.held_streams, e.packet_seconds) = (1, 4.0)), Bottleneck::Regulator);
         assert_eq!(judged(|e| e.up = false), Bottleneck::Spacelink);
         // Down and with nothing to do is nothing to worry about.
         assert_eq!(judged(|e| (e.up, e.sent, e.buffered) = (false, 1000, 0)), Bottleneck::Nothing);

@@ -126,8 +126,8 @@ pub struct Connections {
     pub refused: u64,
     /// Of those, ended by a reset or a time-out.
     pub reset: u64,
-    /// Not split since the start, because a limit had been reached.
-    pub bypassed: u64,
+    /// Whether new ones are not split, because a limit has been reached.
+    pub bypassing: bool,
 }
 
 /// The spacelink.
@@ -416,14 +416,14 @@ pub fn prometheus(
         f.sample(&[("state", "open")], c.open);
         f.sample(&[("state", "half_open")], c.half_open);
     });
-    let help = "TCP connections: split (accepted), of these not reached (refused) or cut off (reset), and not split for a \
-                limit had been reached (bypassed).";
+    let help = "TCP connections that were split, and of these what could not be reached or was cut off.";
     page.family("bentpipe_connections_total", "counter", help, |f| {
         f.sample(&[("event", "accepted")], c.accepted);
         f.sample(&[("event", "refused")], c.refused);
         f.sample(&[("event", "reset")], c.reset);
-        f.sample(&[("event", "bypassed")], c.bypassed);
     });
+    let help = "Whether new connections are not split, for a limit has been reached.";
+    page.family("bentpipe_bypass", "gauge", help, |f| f.sample(&[], c.bypassing));
     page.family("bentpipe_pep_buffered_bytes", "gauge", "What the PEP holds.", |f| {
         f.sample(&[], state.buffered)
     });

@@ -28,7 +28,7 @@ struct State {
 }
 
 /// The names of a sample's values.
-pub const COLUMNS: [&str; 27] = [
+pub const COLUMNS: [&str; 28] = [
     "time_ms",
     "utilization",
     "capacity_bps",
@@ -51,10 +51,11 @@ pub const COLUMNS: [&str; 27] = [
     "open",
     "half_open",
     "refused_per_s",
-    "bypassed_per_s",
+    "reset_per_s",
     "rtt_s",
     "loss_ratio",
     "up",
+    "bypass",
     "bottleneck",
 ];
 
@@ -193,10 +194,11 @@ impl State {
             after.connections.open as f64,
             after.connections.half_open as f64,
             rate(|s| s.connections.refused),
-            rate(|s| s.connections.bypassed),
+            rate(|s| s.connections.reset),
             after.spacelink.round_trip.map_or(f64::NAN, |time| time.as_secs_f64()),
             if packets > 0.0 { rate(|s| s.spacelink.lost_packets) / packets } else { f64::NAN },
             f64::from(u8::from(after.spacelink.up)),
+            f64::from(u8::from(after.connections.bypassing)),
             index as f64,
         ];
         if self.samples.len() == self.keep {

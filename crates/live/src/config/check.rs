@@ -1,9 +1,13 @@
 //! What can be known of a configuration without starting.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use super::Config;
+use bentpipe_scenario::Origin;
+
+use super::{Config, Role};
+use crate::spacelink::{Certificate, Identity};
 
 /// What would keep it from working here: mistakes first, then what may be so on purpose, as when it is checked on
 /// another machine.
@@ -34,13 +38,18 @@ pub fn check(config: &Config) -> Findings {
     found
 }
 
+/// The files that this end reads: its own key and certificate, and the other end's certificate.
 fn keys(config: &Config, found: &mut Findings) {
-    if !config.keys.is_dir() {
-        let problem = format!(
-            "satellite.keys: found {}; allowed: a folder made by bentpipe-gateway keygen",
-            config.keys.display()
-        );
-        found.errors.push(problem);
+    let (own, other) = match config.role {
+        Role::Gateway => ("gateway", "terminal"),
+        Role::Terminal => ("terminal", "gateway"),
+    };
+    let at = |name: &str, end: &str| config.keys.join(format!("{name}.{end}"));
+    let identity = Identity::read(&at(own, "key"), &at(own, "crt")).map(drop);
+    let peer = Certificate::read(&at(other, "crt")).map(drop);
+    for error in [identity, peer].into_iter().filter_map(Result::err) {
+        let how = "allowed: what bentpipe-gateway keygen makes";
+        found.errors.push(format!("satellite.keys: {error}; {how}"));
     }
 }
 
@@ -62,5 +71,77 @@ fn congestion(config: &Config, found: &mut Findings) {
     if !known.split_whitespace().any(|name| name == wanted) {
         let known = known.split_whitespace().collect::<Vec<_>>().join(", ");
         found.warnings.push(format!("tcp.congestion: the kernel has no \"{wanted}\" now; it has {known}"));
+    }
+}
+
+/// Every key with the value in effect and where it comes from, a line each.
+#[must_use]
+pub fn listing(config: &Config) -> String {
+    let width = config.effective.iter().map(|row| row.key.len()).max().unwrap_or(0);
+    let values = config.effective.iter().map(|row| row.value.chars().count()).max().unwrap_or(0).min(36);
+    let mut text = String::new();
+    for row in &config.effective {
+        let origin = match row.origin {
+            Origin::Given => "given",
+            Origin::Override => "override",
+            Origin::Setting => "setting",
+            Origin::Preset => "preset",
+            Origin::Default => "default",
+        };
+        let note = if row.note.is_empty() { String::new() } else { format!(": {}", row.note) };
+        let _ = writeln!(text, "{:width$}  {:values$}  {origin}{note}", row.key, row.value);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spacelink::keygen;
+
+    #[test]
+    fn what_is_not_there_is_found() {
+        let folder = std::env::temp_dir().join(format!("bentpipe-check-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        let text = "role = \"gateway\"\n[gateway]\nregulator = { rate = \"20 Mbps\" }\n\
+            [satellite]\nlocal = \"10.2.0.1:4400\"\npeer = \"10.2.0.2:4400\"\nkeys = \"keys\"\n\
+            [internet]\ndevice = \"no-such-device\"\nclients = [\"10.3.0.0/24\"]\n\
+            [tcp]\ncongestion = \"no-such-control\"\n[record]\nfile = \"none/x.jsonl\"\n";
+        let config = Config::parse(text, folder.join("g.toml")).unwrap();
+        let found = check(&config);
+        assert_eq!(found.errors.len(), 3, "{:?}", found.errors);
+        assert!(
+            found.errors[0].contains("keys/gateway.crt: ") || found.errors[0].contains("keys/gateway.key: ")
+        );
+        assert!(found.errors[1].contains("keys/terminal.crt: "), "{:?}", found.errors);
+        assert!(found.errors[2].starts_with("record.file: found "));
+        let told = found.warnings.join("; ");
+        assert!(told.contains("\"no-such-device\" is not there now"), "{told}");
+        assert!(told.contains("the kernel has no \"no-such-control\" now; it has "), "{told}");
+
+        ["gateway", "terminal"]
+            .iter()
+            .for_each(|name| drop(keygen(&folder.join("keys"), name, false).unwrap()));
+        fs::create_dir_all(folder.join("none")).unwrap();
+        assert_eq!(check(&config).errors, Vec::<String>::new());
+        fs::write(folder.join("keys/terminal.crt"), "no certificate").unwrap();
+        assert_eq!(check(&config).errors.len(), 1);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn every_key_has_a_line() {
+        let text = "role = \"gateway\"\n[gateway]\naqm = { preset = \"AVQRED\" }\nregulator = { rate = \"20 Mbps\" }\n\
+            [satellite]\nlocal = \"10.2.0.1:4400\"\npeer = \"10.2.0.2:4400\"\nkeys = \"keys\"\n\
+            [internet]\ndevice = \"in0\"\nclients = [\"10.3.0.0/24\"]\n";
+        let text = listing(&Config::parse(text, "g.toml").unwrap());
+        let line = |key: &str| {
+            let mut lines = text.lines().map(|l| l.split_whitespace().collect::<Vec<_>>());
+            lines.find(|words| words[0] == key).unwrap_or_else(|| panic!("{key} in {text}"))
+        };
+        assert_eq!(line("role"), ["role", "gateway", "given"]);
+        assert_eq!(line("gateway.regulator.rate"), ["gateway.regulator.rate", "20", "Mbps", "given"]);
+        assert_eq!(line("gateway.pep.buffer_per"), ["gateway.pep.buffer_per", "user", "default"]);
+        assert!(text.lines().any(|l| l.starts_with("gateway.aqm.") && l.contains("  preset")), "{text}");
     }
 }

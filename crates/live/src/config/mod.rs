@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use bentpipe_scenario::{Document, Effective, Error, Gateway, Scenario};
 use bentpipe_units::{Duration, Rate};
 
-pub use check::{Findings, check};
+pub use check::{Findings, check, listing};
 pub use file::{
     Address, Device, Format, Internet, Level, Limits, Log, Prefix, Process, Role, Satellite, ScenarioFile,
     Tcp, Tunnel, Users,
