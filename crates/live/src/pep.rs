@@ -115,6 +115,12 @@ impl Outbound {
         self.ring.len() as u64 + self.sent - self.delivered
     }
 
+    /// Bytes that the stream has taken, and the far end has not delivered.
+    #[must_use]
+    pub fn under_way(&self) -> u64 {
+        self.sent - self.delivered
+    }
+
     /// Bytes that are on their way over the satellite, or in line for it.
     #[must_use]
     pub fn in_flight(&self) -> u64 {

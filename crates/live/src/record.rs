@@ -144,6 +144,8 @@ pub struct Recorder {
     measuring: bool,
     finished: bool,
     has_limits: bool,
+    /// What the algorithms tell of themselves: whose, and its name.
+    probes: Vec<(&'static str, &'static str)>,
     first: Snapshot,
     last: Snapshot,
     last_at: Instant,
@@ -185,6 +187,7 @@ impl Recorder {
             measuring: false,
             finished: false,
             has_limits,
+            probes: Vec::new(),
             first: Snapshot::default(),
             last: Snapshot::default(),
             last_at: begin,
@@ -202,7 +205,8 @@ impl Recorder {
         if has_limits {
             series.extend(LIMITS.map(str::to_owned));
         }
-        gateway.watched_queue().probe(&mut |whose, name, _| series.push(format!("{whose}.{name}")));
+        gateway.watched_queue().probe(&mut |whose, name, _| recorder.probes.push((whose, name)));
+        series.extend(recorder.probes.iter().map(|(whose, name)| format!("{whose}.{name}")));
         recorder.line(&json!({ "series": series, "drops": DROPS }));
         Ok(recorder)
     }
@@ -314,7 +318,14 @@ impl Recorder {
             let (limit, closed) = buffers.limits().unwrap_or((f64::NAN, 0));
             values.extend([limit, f64::from(closed)]);
         }
-        gateway.watched_queue().probe(&mut |_, _, value| values.push(value));
+        // Another algorithm may have taken over: what it does not tell is missing from then on.
+        let probes = values.len();
+        values.resize(probes + self.probes.len(), f64::NAN);
+        gateway.watched_queue().probe(&mut |whose, name, value| {
+            if let Some(i) = self.probes.iter().position(|known| *known == (whose, name)) {
+                values[probes + i] = value;
+            }
+        });
         self.line(&json!({ "sample": values }));
         self.next += self.interval;
         if self.next <= now {

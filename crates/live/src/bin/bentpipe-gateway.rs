@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use bentpipe_live::config::{Config, check};
+use bentpipe_live::config::{Config, check, listing};
 use bentpipe_live::daemon::{Daemon, rules_setup};
-use bentpipe_live::{rules, spacelink};
+use bentpipe_live::{log, rules, spacelink};
 
 const USAGE: &str = "usage: bentpipe-gateway run CONFIG      run an end of the gateway until a signal ends it
        bentpipe-gateway check CONFIG    say what is wrong with a configuration
@@ -50,8 +50,9 @@ fn run(path: &str) -> ExitCode {
         Ok(config) => config,
         Err(code) => return code,
     };
+    log::set(config.log.level, config.log.format);
     for warning in &config.warnings {
-        eprintln!("bentpipe-gateway: {path}: {warning}");
+        log::warn("config", &[("file", path.into()), ("problem", warning.as_str().into())]);
     }
     match Daemon::new(config).and_then(Daemon::run) {
         Ok(()) => ExitCode::SUCCESS,
@@ -68,6 +69,7 @@ fn look(path: &str) -> ExitCode {
         Err(code) => return code,
     };
     let found = check(&config);
+    say(listing(&config).trim_end());
     for text in &found.warnings {
         say(&format!("warning: {text}"));
     }

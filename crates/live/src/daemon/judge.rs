@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-use bentpipe_gateway::Event as GatewayEvent;
+use bentpipe_gateway::{Event as GatewayEvent, Place};
 use bentpipe_queue::{Ecn, Marking, Packet, Tcp};
 
 use super::relays::Relay;
@@ -113,6 +113,7 @@ impl Daemon {
             self.recycle(bytes);
             None
         };
+        self.watch.left(Place::Receive, self.now.since(pkt.arrival));
         self.verdicts.push((id, bytes, true));
         self.heed(&pkt, client, server);
     }
@@ -256,7 +257,9 @@ impl Daemon {
     /// A packet that is not split leaves for the satellite.
     pub(super) fn send_datagram(&mut self, pkt: Packet, mut bytes: Vec<u8>) {
         self.mark(&pkt, &mut bytes);
-        if self.space.link.datagram(&bytes).is_err() {
+        if self.space.link.datagram(&bytes).is_ok() {
+            self.watch.datagram(&bytes, true);
+        } else {
             self.counters.tunnel_drops += 1;
         }
         self.recycle(bytes);
@@ -264,6 +267,7 @@ impl Daemon {
 
     /// A packet has come from the far end: out of the TUN device with it.
     pub(super) fn deliver_datagram(&mut self, packet: &[u8]) {
+        self.watch.datagram(packet, false);
         if self.config.role == Role::Gateway
             && let Some(Info { src, dst, protocol, tcp: Some(tcp), .. }) = wire::parse(packet)
             && tcp.flags & flag::ACK != 0

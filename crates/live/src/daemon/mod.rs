@@ -13,6 +13,7 @@
 
 mod counters;
 mod judge;
+mod operate;
 mod relays;
 mod space;
 
@@ -39,7 +40,9 @@ use slab::Slab;
 use crate::clock::{Clock, catch_up};
 use crate::config::{Config, Prefix, Role};
 use crate::inject::Injector;
+use crate::log;
 use crate::nfqueue;
+use crate::notify;
 use crate::record::Recorder;
 use crate::ring::Ring;
 use crate::rules::{self, Rules};
@@ -50,6 +53,7 @@ use crate::tun::Tun;
 use crate::windows::Windows;
 
 pub use counters::Counters;
+use operate::Watch;
 use relays::Relay;
 use space::Space;
 
@@ -171,6 +175,7 @@ pub struct Daemon {
     scratch_packet: Vec<u8>,
 
     recorder: Option<Recorder>,
+    watch: Watch,
     /// What was counted since the start.
     pub counters: Counters,
     next_care: Instant,
@@ -282,6 +287,11 @@ fn plain_gateway(config: &Config, rate: Rate) -> (Gateway, PepBuffers) {
     (gateway, PepBuffers::new(config.gateway.pep.buffer, sharing))
 }
 
+/// How many connections may be split at a time; some descriptors are for other things.
+fn most_connections(config: &Config, descriptors: u64) -> u32 {
+    config.limits.connections.0.min(u32::try_from(descriptors.saturating_sub(64)).unwrap_or(u32::MAX))
+}
+
 /// The rate of a direction that nothing limits.
 const ANY_RATE: Rate = Rate::from_bps(100_000_000_000);
 
@@ -337,12 +347,8 @@ impl Daemon {
             keepalive: config.tcp.keepalive.time(),
             user_timeout: config.tcp.user_timeout.time(),
         };
-        // Some descriptors are for other things than connections.
-        let most = config
-            .limits
-            .connections
-            .0
-            .min(u32::try_from(descriptors.saturating_sub(64)).unwrap_or(u32::MAX));
+        let most = most_connections(&config, descriptors);
+        let watch = Watch::new(&config, now);
         let mut daemon = Self {
             window: s.window,
             stream_window: s.stream_window,
@@ -392,6 +398,7 @@ impl Daemon {
             waiting: Vec::new(),
             scratch_packet: Vec::new(),
             recorder,
+            watch,
             counters: Counters::default(),
             next_care: now,
             stopping: false,
@@ -463,6 +470,9 @@ impl Daemon {
         if self.config.process.realtime {
             self.counters.urgent = sys::be_urgent();
         }
+        if let Err(failure) = self.go_public() {
+            return self.stop().and(Err(failure));
+        }
         self.say(&json!({ "ready": true }));
         let mut events = vec![EpollEvent::empty(); 256];
         // Nothing may come from outside: the first turn begins to connect, and sets the timer.
@@ -487,6 +497,7 @@ impl Daemon {
         self.counters.turns += 1;
         self.now = self.clock.now();
         self.timer.passed(self.now);
+        self.watch.turn(self.now, !self.waiting.is_empty());
         if let Some(due) = self.gateway.wake_at() {
             let late = self.now.since(due).as_nanos();
             self.counters.latest_ns = self.counters.latest_ns.max(late);
@@ -522,6 +533,7 @@ impl Daemon {
         if let Some(recorder) = &mut self.recorder {
             recorder.sample(self.now, &self.gateway, &self.buffers);
         }
+        self.look();
         self.arm();
     }
 
@@ -557,6 +569,7 @@ impl Daemon {
             GatewayEvent::Processed(pkt) => self.processed(pkt),
             GatewayEvent::Sent(pkt) => self.sent(pkt),
             GatewayEvent::Dropped(pkt, reason, place) => {
+                self.watch.dropped(place, reason);
                 if let Some(recorder) = &mut self.recorder {
                     recorder.dropped(&pkt, reason, place, &self.gateway, self.at);
                 }
@@ -585,6 +598,7 @@ impl Daemon {
         if let Some(recorder) = &mut self.recorder {
             recorder.left(self.at - pkt.arrival);
         }
+        self.watch.left(Place::Transmit, self.at.since(pkt.arrival));
         self.counted += u64::from(pkt.len);
         match self.items.try_remove(pkt.handle as usize) {
             Some(Item::Chunk { key, bytes }) => self.let_go(key, bytes),
@@ -628,6 +642,7 @@ impl Daemon {
             self.space.timer(&self.clock),
             self.retries.front().map(|(at, ..)| *at),
             recorder,
+            self.watch.next(),
             (self.tell_up || self.space.is_blocked()).then_some(self.now + MERGE),
         ]
         .into_iter()
@@ -681,14 +696,18 @@ impl Daemon {
     fn heed_signals(&mut self) {
         while let Ok(Some(signal)) = self.signals.read_signal() {
             let signal = Signal::try_from(signal.ssi_signo.cast_signed());
-            if matches!(signal, Ok(Signal::SIGTERM | Signal::SIGINT)) {
-                self.stopping = true;
+            match signal {
+                Ok(Signal::SIGTERM | Signal::SIGINT) => self.stopping = true,
+                Ok(Signal::SIGHUP) => self.reload(),
+                _ => {}
             }
         }
     }
 
     /// Says farewell: connections are reset, rules removed, the record is finished.
     fn stop(mut self) -> Result<(), Failure> {
+        log::info("stopping", &[]);
+        let _ = notify::notify("STOPPING=1");
         let removed = self.rules.take().map_or(Ok(()), Rules::remove).map_err(failed("rules"));
         self.now = self.clock.now();
         self.reset_all();
@@ -729,7 +748,7 @@ impl Daemon {
     /// A line about something that went wrong and is no reason to end.
     fn complain(&mut self, text: &str) {
         self.counters.faults += 1;
-        eprintln!("bentpipe-gateway: {text}");
+        log::warn("fault", &[("problem", text.into())]);
     }
 
     /// The flow of what goes between a client and a server.

@@ -50,6 +50,8 @@ pub struct Relay {
     /// What was read from the stream, and the socket did not take.
     inward: Ring,
     pub far_readable: bool,
+    /// The far end has shown that it is connected, too: by data, or by what it has delivered.
+    pub answered: bool,
     /// The far end will send no more, and all of it was read.
     pub far_ended: bool,
     /// The socket was told so.
@@ -60,6 +62,19 @@ pub struct Relay {
     pub first: Option<u32>,
     /// What the server had under way when its last packet came [bytes].
     pub window: u32,
+}
+
+/// What shows when all connections are looked at.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seen {
+    /// Connections not yet open at both ends.
+    pub half_open: u64,
+    /// … whose buffer is full.
+    pub full: u64,
+    /// … that have something to send, and the window of their stream is full.
+    pub held: u64,
+    /// Bytes given to streams, and not delivered yet.
+    pub under_way: u64,
 }
 
 impl Daemon {
@@ -168,6 +183,8 @@ impl Daemon {
             came: self.now,
             inward: Ring::default(),
             far_readable: true,
+            // A gateway is asked by a terminal that has its connection.
+            answered: !connected,
             far_ended: false,
             shut: false,
             opened: self.now,
@@ -464,8 +481,10 @@ impl Daemon {
         let slot = key.slot() as u32;
         let now = self.now;
         let Some(relay) = self.keyed(key) else { return };
+        relay.answered = true;
         let bytes = relay.out.delivered(bytes);
         relay.moved = now;
+        self.watch.delivered(bytes);
         self.in_flight = self.in_flight.saturating_sub(bytes);
         self.buffers.release(slot, bytes);
         self.line_up(key);
@@ -591,15 +610,37 @@ impl Daemon {
         if self.listeners.is_empty() {
             return;
         }
-        let (held, most) = (self.buffers.occupied(), self.config.limits.memory.0);
-        if !self.up || self.open >= self.most || held >= most {
+        let limits = &self.config.limits;
+        let most = u64::from(self.most);
+        let (handshakes, memory) = (u64::from(limits.handshakes.0), limits.memory.0);
+        // A bound, the half-open ones need not be counted each time.
+        let half_open =
+            if u64::from(self.open) < handshakes - handshakes / 10 { 0 } else { self.seen().half_open };
+        let filled =
+            [(u64::from(self.open), most), (half_open, handshakes), (self.buffers.occupied(), memory)];
+        if !self.up || filled.iter().any(|(is, most)| is >= most) {
             self.bypass(true);
-        } else if self.open < self.most - self.most / 10 && held < most - most / 10 {
+        } else if filled.iter().all(|(is, most)| *is < most - most / 10) {
             self.bypass(false);
         }
     }
 
-    /// … where no change of the rules is under way; else the next look will do it.
+    /// Looks at all connections.
+    pub(super) fn seen(&self) -> Seen {
+        let mut seen = Seen::default();
+        for (slot, relay) in (0..).zip(&self.relays) {
+            let Some(relay) = relay else { continue };
+            let out = &relay.out;
+            seen.half_open += u64::from(!(relay.connected && relay.answered));
+            seen.full += u64::from(self.buffers.room(slot) == 0);
+            let next = out.next_chunk(self.chunk);
+            seen.held += u64::from(next.is_some_and(|bytes| out.in_flight() + bytes > self.stream_window));
+            seen.under_way += out.under_way();
+        }
+        seen
+    }
+
+    /// Has new connections go by, or not, where no change of the rules is under way; else the next look will do it.
     pub(super) fn bypass(&mut self, on: bool) {
         if !self.is_settled() {
             return;

@@ -13,6 +13,7 @@ use serde_json::json;
 use super::{Daemon, Failure, failed};
 use crate::clock::Clock;
 use crate::config::{Config, Role};
+use crate::log;
 use crate::spacelink::{Certificate, Event, Identity, Setup, Spacelink, Transmit};
 use crate::sys;
 
@@ -191,14 +192,21 @@ impl Daemon {
     pub(super) fn heed_space(&mut self) {
         while let Some(event) = self.space.link.poll() {
             match event {
-                Event::Up => self.lead(true),
+                Event::Up => {
+                    log::info("spacelink_up", &[("peer", self.config.satellite.peer.to_string().into())]);
+                    self.lead(true);
+                }
                 Event::Down(reason) => {
+                    log::warn("spacelink_down", &[("reason", reason.to_string().into())]);
                     self.lead(false);
                     self.say(&json!({ "spacelink": "down", "reason": reason.to_string() }));
                 }
                 Event::Failed(reason) => self.complain(&format!("spacelink: {reason}")),
                 Event::Opened { stream, header } => self.reach(stream, header),
-                Event::Readable(key) => self.with_key(key, |relay| relay.far_readable = true),
+                Event::Readable(key) => self.with_key(key, |relay| {
+                    relay.far_readable = true;
+                    relay.answered = true;
+                }),
                 Event::Writable(key) => {
                     self.write_paid(key);
                     self.with_key(key, |_| {});

@@ -1,0 +1,201 @@
+//! The daemon as its service manager sees it: it says that it is ready and alive, answers those who look on, takes over
+//! what changes in its configuration, refuses a wrong one, and leaves nothing behind.
+
+mod common;
+mod exported;
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use std::{env, fs, process, thread};
+
+use bentpipe_live::spacelink::keygen;
+use common::Namespace;
+use exported::parse;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+const PORT: u16 = 9180;
+
+fn folder(name: &str) -> PathBuf {
+    let folder = env::temp_dir().join(format!("bentpipe-operate-{name}-{}", process::id()));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).expect("a folder");
+    ["gateway", "terminal"]
+        .iter()
+        .for_each(|name| drop(keygen(&folder.join("keys"), name, false).expect("keys")));
+    folder
+}
+
+/// A gateway's configuration; `max_p` is RED's.
+fn text(max_p: &str, rate: &str, more: &str) -> String {
+    format!(
+        "role = \"gateway\"\n[gateway]\naqm = {{ algorithm = \"red\", max_p = {max_p} }}\nregulator = {{ rate = \"{rate}\" }}\n\
+         [satellite]\nlocal = \"10.1.0.1:4400\"\npeer = \"10.1.0.9:4400\"\nkeys = \"keys\"\n\
+         [internet]\ndevice = \"to-b\"\nclients = [\"10.3.0.0/24\"]\n\
+         [metrics]\nlisten = \"127.0.0.1:{PORT}\"\ninterval = \"100 ms\"\nkeep = \"10 s\"\n{more}"
+    )
+}
+
+/// Starts the daemon in a namespace, with a socket in place of the service manager's.
+fn start(namespace: &Namespace, config: &Path, manager: &Path) -> Child {
+    let (config, manager) = (config.to_owned(), manager.to_owned());
+    namespace.run(move || {
+        Command::new(env!("CARGO_BIN_EXE_bentpipe-gateway"))
+            .arg("run")
+            .arg(config)
+            .env("NOTIFY_SOCKET", manager)
+            .env("WATCHDOG_USEC", "400000")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the daemon starts")
+    })
+}
+
+/// Waits for a message to the service manager that begins like this; how many others came before.
+fn heard(manager: &UnixDatagram, wanted: &str) -> usize {
+    let mut bytes = [0; 256];
+    for before in 0..200 {
+        let len = manager.recv(&mut bytes).unwrap_or_else(|e| panic!("{wanted} did not come: {e}"));
+        if bytes[..len].starts_with(wanted.as_bytes()) {
+            return before;
+        }
+    }
+    panic!("{wanted} did not come");
+}
+
+fn get(namespace: &Namespace, path: &str) -> String {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
+    namespace.run(move || {
+        let mut stream = TcpStream::connect(("127.0.0.1", PORT)).expect("it listens");
+        stream.write_all(request.as_bytes()).expect("it reads");
+        let mut text = String::new();
+        let _ = stream.read_to_string(&mut text);
+        text.split_once("\r\n\r\n").expect("a head").1.to_owned()
+    })
+}
+
+#[test]
+fn it_is_started_watched_reloaded_and_stopped() {
+    let Some((a, _b)) = common::pair() else { return };
+    let folder = folder("run");
+    let (config, socket) = (folder.join("g.toml"), folder.join("manager"));
+    fs::write(&config, text("0.1", "20 Mbps", "")).expect("a file");
+    let manager = UnixDatagram::bind(&socket).expect("a socket");
+    manager.set_read_timeout(Some(Duration::from_secs(10))).expect("a time-out");
+    let rules = a.command("iptables-nft-save");
+    let mut daemon = start(&a, &config, &socket);
+    let pid = Pid::from_raw(daemon.id().cast_signed());
+    heard(&manager, "READY=1");
+    heard(&manager, "WATCHDOG=1");
+    heard(&manager, "WATCHDOG=1");
+
+    // CAP_NET_ADMIN and CAP_NET_RAW are left, in every thread.
+    for task in fs::read_dir(format!("/proc/{pid}/task")).expect("threads").flatten() {
+        let status = fs::read_to_string(task.path().join("status")).expect("a status");
+        for set in ["CapPrm", "CapEff", "CapBnd"] {
+            let line = status.lines().find(|line| line.starts_with(set)).expect(set);
+            assert!(line.ends_with("0000000000003000"), "{line}");
+        }
+    }
+
+    thread::sleep(Duration::from_millis(400));
+    let metrics = parse(&get(&a, "/metrics"));
+    assert_eq!(metrics.value("bentpipe_capacity_bytes_per_second", &[]), 2_500_000.0);
+    assert_eq!(metrics.value("bentpipe_spacelink_up", &[]), 0.0);
+    assert_eq!(metrics.value("bentpipe_bottleneck", &[("limit", "nothing")]), 1.0);
+    assert_eq!(metrics.value("bentpipe_config_last_reload_successful", &[]), 1.0);
+    assert_eq!(get(&a, "/healthz"), "ok, spacelink down\n");
+    assert!(get(&a, "/state.json").contains("\"aqm\":\"red\""));
+
+    // Another algorithm and another rate at once; another MTU is named and waits.
+    let changed = text("0.1", "10 Mbps", "")
+        .replace("red\", max_p = 0.1", "avq\"")
+        .replace("keys =", "mtu = \"1400 B\"\nkeys =");
+    fs::write(&config, changed).expect("a file");
+    kill(pid, Signal::SIGHUP).expect("it runs");
+    heard(&manager, "RELOADING=1\nMONOTONIC_USEC=");
+    heard(&manager, "READY=1");
+    thread::sleep(Duration::from_millis(300));
+    let metrics = parse(&get(&a, "/metrics"));
+    assert_eq!(metrics.value("bentpipe_capacity_bytes_per_second", &[]), 1_250_000.0);
+    assert!(get(&a, "/state.json").contains("\"aqm\":\"avq\""));
+
+    // A wrong file changes nothing.
+    fs::write(&config, text("7", "5 Mbps", "")).expect("a file");
+    kill(pid, Signal::SIGHUP).expect("it runs");
+    heard(&manager, "RELOADING=1");
+    heard(&manager, "READY=1");
+    thread::sleep(Duration::from_millis(300));
+    let metrics = parse(&get(&a, "/metrics"));
+    assert_eq!(metrics.value("bentpipe_config_last_reload_successful", &[]), 0.0);
+    assert_eq!(metrics.value("bentpipe_capacity_bytes_per_second", &[]), 1_250_000.0);
+
+    kill(pid, Signal::SIGTERM).expect("it runs");
+    heard(&manager, "STOPPING=1");
+    assert!(daemon.wait().expect("it ends").success());
+    let mut log = String::new();
+    daemon.stderr.take().expect("its log").read_to_string(&mut log).expect("text");
+    for line in [
+        "event=ready role=gateway",
+        "event=reloaded changed=aqm,rate",
+        "event=reload_needs_restart key=satellite.mtu",
+        "event=reload_refused problem=",
+        "event=stopping",
+    ] {
+        assert!(log.contains(line), "{line} is not in {log}");
+    }
+    assert!(log.contains("gateway.aqm.max_p: found 7; allowed: "), "{log}");
+    let comments = |text: &str| {
+        text.lines().filter(|l| !l.starts_with(['#', ':'])).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert!(!comments(&a.command("iptables-nft-save")).iter().any(|line| line.contains("bentpipe")));
+    assert!(comments(&rules).iter().all(|line| comments(&a.command("iptables-nft-save")).contains(line)));
+    fs::remove_dir_all(&folder).expect("it was there");
+}
+
+fn gateway(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_bentpipe-gateway")).args(arguments).output().expect("it runs");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn check_tells_what_is_in_effect_and_what_is_wrong() {
+    let folder = folder("check");
+    let config = folder.join("g.toml");
+    let path = config.to_str().expect("text");
+    fs::write(&config, text("0.1", "20 Mbps", "")).expect("a file");
+    let (code, out, err) = gateway(&["check", path]);
+    assert_eq!((code, err.as_str()), (Some(0), ""));
+    let words = |key: &str| {
+        let line = out
+            .lines()
+            .find(|line| line.split_whitespace().next() == Some(key))
+            .unwrap_or_else(|| panic!("{out}"));
+        line.split_whitespace().skip(1).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(words("gateway.aqm.max_p"), "0.1 given");
+    assert_eq!(words("tcp.congestion"), "cubic default");
+    assert!(out.contains("\"to-b\" is not there now"), "{out}");
+
+    fs::write(folder.join("keys/gateway.key"), "no key").expect("a file");
+    let (code, out, _) = gateway(&["check", path]);
+    assert_eq!(code, Some(2));
+    assert!(out.contains("keys/gateway.key"), "{out}");
+
+    fs::write(&config, text("0.1", "20 Mbs", "")).expect("a file");
+    for verb in ["check", "run", "cleanup"] {
+        let (code, out, err) = gateway(&[verb, path]);
+        assert_eq!((code, out.as_str()), (Some(2), ""), "{verb}");
+        assert!(err.contains("g.toml:4:22: gateway.regulator.rate: found \"20 Mbs\"; allowed: "), "{err}");
+        assert_eq!(err.lines().count(), 1, "{err}");
+    }
+    fs::remove_dir_all(&folder).expect("it was there");
+}
