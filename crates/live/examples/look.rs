@@ -98,6 +98,7 @@ fn a_second(s: &mut Snapshot, second: u64, rng: &mut Rng) {
     s.spacelink.sent_bytes += bytes;
     let e = &mut s.evidence;
     *e = Evidence {
+        payload: e.payload + bytes,
         sent: e.sent + bytes,
         packet_seconds: e.packet_seconds + queue,
         held_back_ns: e.held_back_ns,

@@ -60,6 +60,8 @@ impl Bottleneck {
 /// What the bottleneck is judged by. What is counted, is counted from the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Evidence {
+    /// Bytes of users' traffic that were sent [bytes].
+    pub payload: u64,
     /// Bytes that the regulator let go, and what it was charged for [bytes].
     pub sent: u64,
     /// Packets waiting in the transmit queue, integrated over time [packet s].
@@ -94,7 +96,7 @@ pub fn utilization(before: &Evidence, after: &Evidence, time: Duration, capacity
 pub fn judge(before: &Evidence, after: &Evidence, time: Duration, capacity: Option<Rate>) -> Bottleneck {
     let waiting = (after.packet_seconds - before.packet_seconds) / time.as_secs_f64();
     let held_back = after.held_back_ns.saturating_sub(before.held_back_ns);
-    if after.sent == before.sent && after.buffered == 0 && waiting.is_nan() | (waiting <= 0.0) {
+    if after.payload == before.payload && after.buffered == 0 && waiting.is_nan() | (waiting <= 0.0) {
         Bottleneck::Nothing
     } else if !after.up {
         Bottleneck::Spacelink
@@ -120,6 +122,7 @@ mod tests {
     fn judged(change: impl FnOnce(&mut Evidence)) -> Bottleneck {
         let round_trip = Duration::from_millis(600);
         let before = Evidence {
+            payload: 900,
             sent: 1000,
             packet_seconds: 3.0,
             held_back_ns: 7,
@@ -128,7 +131,8 @@ mod tests {
             round_trip,
             ..Evidence::default()
         };
-        let mut after = Evidence { sent: 1_001_000, buffered: 400_000, delivered: 300_005, ..before };
+        let mut after =
+            Evidence { payload: 1_000_900, sent: 1_001_000, buffered: 400_000, delivered: 300_005, ..before };
         change(&mut after);
         judge(&before, &after, Duration::from_secs(1), Some(Rate::from_bps(20_000_000)))
     }
@@ -137,7 +141,7 @@ mod tests {
     #[test]
     fn each_is_told_by_its_sign() {
         assert_eq!(judged(|_| {}), Bottleneck::Server);
-        assert_eq!(judged(|e| (e.sent, e.buffered) = (1000, 0)), Bottleneck::Nothing);
+        assert_eq!(judged(|e| (e.payload, e.buffered) = (900, 0)), Bottleneck::Nothing);
         assert_eq!(judged(|e| e.sent = 1000 + 2_375_000), Bottleneck::Regulator);
         assert_eq!(judged(|e| e.sent = 1000 + 2_374_999), Bottleneck::Server);
         assert_eq!(judged(|e| e.packet_seconds = 4.0), Bottleneck::Regulator);
@@ -151,13 +155,13 @@ mod tests {
         assert_eq!(judged(|e| (e.held_streams, e.packet_seconds) = (1, 4.0)), Bottleneck::Regulator);
         assert_eq!(judged(|e| e.up = false), Bottleneck::Spacelink);
         // Down and with nothing to do is nothing to worry about.
-        assert_eq!(judged(|e| (e.up, e.sent, e.buffered) = (false, 1000, 0)), Bottleneck::Nothing);
+        assert_eq!(judged(|e| (e.up, e.payload, e.buffered) = (false, 900, 0)), Bottleneck::Nothing);
     }
 
     #[test]
     fn without_a_rate_the_queue_tells() {
         let before = Evidence { up: true, ..Evidence::default() };
-        let after = Evidence { sent: u64::MAX, ..before };
+        let after = Evidence { payload: 1, sent: u64::MAX, ..before };
         assert_eq!(judge(&before, &after, Duration::from_secs(1), None), Bottleneck::Server);
         assert!(utilization(&before, &after, Duration::from_secs(1), None).is_nan());
         assert_eq!(judge(&before, &before, Duration::ZERO, None), Bottleneck::Nothing);

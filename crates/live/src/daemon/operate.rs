@@ -228,6 +228,7 @@ impl Daemon {
             },
             probes,
             evidence: Evidence {
+                payload: s.written_bytes + w.udp.sent + w.other.sent,
                 sent: self.gateway.transmit_queue().state().sent_bytes + c.charged_bytes,
                 packet_seconds: self.gateway.transmit_queue().packet_seconds(self.now),
                 held_back_ns: w.held_back.as_nanos(),

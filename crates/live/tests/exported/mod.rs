@@ -154,6 +154,7 @@ pub fn snapshot(second: u64) -> Snapshot {
     s.spacelink.sent_packets = 1000 * second;
     s.spacelink.lost_packets = 20 * second;
     s.evidence = Evidence {
+        payload: 2_000_000 * second,
         sent: 2_000_000 * second,
         packet_seconds: 0.5 * second as f64,
         up: true,
