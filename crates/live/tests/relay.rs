@@ -443,3 +443,44 @@ fn a_killed_terminal_is_done_without_and_comes_again() {
     let counted = world.gateway.finish();
     assert_eq!(counted["counters"]["opened"], 3, "all but the one that went past: {counted}");
 }
+
+/// Another algorithm and twice the rate in the middle of a download: it goes on, and every byte is there.
+#[test]
+fn a_reload_drops_no_connection() {
+    let more = "aqm = { algorithm = \"red\" }\n[metrics]\nlisten = \"127.0.0.1:9180\"\ninterval = \"100 ms\"\nkeep = \"5 s\"";
+    let Some(world) = World::new("reload", "20 Mbps", more) else { return };
+    world.serve(80, |mut stream| drop(stream.write_all(&bytes(5, 6_000_000))));
+    let metrics = || {
+        world.ends[0].run(|| {
+            let mut stream = TcpStream::connect("127.0.0.1:9180").expect("it listens");
+            stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").expect("it reads");
+            let mut text = String::new();
+            stream.read_to_string(&mut text).map(|_| text).expect("text")
+        })
+    };
+    let got = world.clients.spawn(|| {
+        let mut stream = TcpStream::connect((SERVER[0], 80)).expect("a connection");
+        stream.set_read_timeout(Some(LONG)).expect("a time-out");
+        read_all(&mut stream)
+    });
+    // 6 MB take 2.4 s at 20 Mbit/s.
+    thread::sleep(Duration::from_millis(800));
+    assert!(metrics().contains("bentpipe_connections{state=\"open\"} 1\n"));
+    let path = world.folder.join("gateway.toml");
+    let text = fs::read_to_string(&path).expect("its configuration");
+    fs::write(&path, text.replace("\"red\"", "\"avq\"").replace("20 Mbps", "40 Mbps")).expect("a file");
+    kill(Pid::from_raw(world.gateway.child.id().cast_signed()), Signal::SIGHUP).expect("it runs");
+    thread::sleep(Duration::from_millis(300));
+    let after = metrics();
+    for line in [
+        "aqm=\"avq\"",
+        "bentpipe_capacity_bytes_per_second 5000000\n",
+        "bentpipe_connections{state=\"open\"} 1\n",
+    ] {
+        assert!(after.contains(line), "{line} is not in {after}");
+    }
+    assert_eq!(got.join().expect("no panic"), bytes(5, 6_000_000));
+    let after = metrics();
+    assert!(after.contains("bentpipe_connections_total{event=\"reset\"} 0\n"), "{after}");
+    assert!(after.contains("bentpipe_algorithm_state{owner=\"aqm\",name=\"virtual_capacity\"}"), "{after}");
+}
