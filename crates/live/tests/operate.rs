@@ -40,12 +40,14 @@ fn text(max_p: &str, rate: &str, more: &str) -> String {
     )
 }
 
-/// Starts the daemon in a namespace, with a socket in place of the service manager's.
-fn start(namespace: &Namespace, config: &Path, manager: &Path) -> Child {
+/// Starts the daemon in a namespace, with a socket in place of the service manager's; `under` is what starts it, if
+/// anything does.
+fn start(namespace: &Namespace, config: &Path, manager: &Path, under: &'static [&'static str]) -> Child {
     let (config, manager) = (config.to_owned(), manager.to_owned());
     namespace.run(move || {
-        Command::new(env!("CARGO_BIN_EXE_bentpipe-gateway"))
-            .arg("run")
+        let words = [under, &[env!("CARGO_BIN_EXE_bentpipe-gateway"), "run"]].concat();
+        Command::new(words[0])
+            .args(&words[1..])
             .arg(config)
             .env("NOTIFY_SOCKET", manager)
             .env("WATCHDOG_USEC", "400000")
@@ -89,7 +91,7 @@ fn it_is_started_watched_reloaded_and_stopped() {
     let manager = UnixDatagram::bind(&socket).expect("a socket");
     manager.set_read_timeout(Some(Duration::from_secs(10))).expect("a time-out");
     let rules = a.command("iptables-nft-save");
-    let mut daemon = start(&a, &config, &socket);
+    let mut daemon = start(&a, &config, &socket, &[]);
     let pid = Pid::from_raw(daemon.id().cast_signed());
     heard(&manager, "READY=1");
     heard(&manager, "WATCHDOG=1");
@@ -156,6 +158,31 @@ fn it_is_started_watched_reloaded_and_stopped() {
     };
     assert!(!comments(&a.command("iptables-nft-save")).iter().any(|line| line.contains("bentpipe")));
     assert!(comments(&rules).iter().all(|line| comments(&a.command("iptables-nft-save")).contains(line)));
+    fs::remove_dir_all(&folder).expect("it was there");
+}
+
+/// As the unit starts it: root, but with two capabilities, and nothing to be gained by starting programs.
+#[test]
+fn two_capabilities_are_enough() {
+    let Some((a, _b)) = common::pair() else { return };
+    let folder = folder("two");
+    let (config, socket) = (folder.join("g.toml"), folder.join("manager"));
+    fs::write(&config, text("0.1", "20 Mbps", "")).expect("a file");
+    let manager = UnixDatagram::bind(&socket).expect("a socket");
+    manager.set_read_timeout(Some(Duration::from_secs(10))).expect("a time-out");
+    let under = &[
+        "setpriv",
+        "--no-new-privs",
+        "--bounding-set=-all,+net_admin,+net_raw",
+        "--inh-caps=-all,+net_admin,+net_raw",
+        "--ambient-caps=-all,+net_admin,+net_raw",
+    ];
+    let mut daemon = start(&a, &config, &socket, under);
+    heard(&manager, "READY=1");
+    assert!(a.command("iptables-nft-save").contains("-j NFQUEUE"));
+    kill(Pid::from_raw(daemon.id().cast_signed()), Signal::SIGTERM).expect("it runs");
+    assert!(daemon.wait().expect("it ends").success());
+    assert!(!a.command("iptables-nft-save").contains("-j NFQUEUE"));
     fs::remove_dir_all(&folder).expect("it was there");
 }
 
