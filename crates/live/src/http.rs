@@ -203,3 +203,48 @@ fn response(status: &str, kind: &str, text: &str, body: bool) -> Vec<u8> {
 fn clock_ms(clock: ClockId) -> u64 {
     clock_gettime(clock).map_or(0, |t| t.tv_sec() as u64 * 1000 + t.tv_nsec() as u64 / 1_000_000)
 }
+
+#[cfg(test)]
+mod tests {
+    use bentpipe_units::{Duration, Rng};
+
+    use super::*;
+    use crate::config::Role;
+    use crate::metrics::About;
+
+    /// Requests made of pieces of good ones and of bytes at random: each is answered, and never with the page unless it asks
+    /// for that.
+    #[test]
+    fn whatever_is_asked_is_answered() {
+        let pieces: [&[u8]; 10] = [
+            b"GET",
+            b" ",
+            b"/",
+            b"/metrics",
+            b"?since=",
+            b"18446744073709551616",
+            b" HTTP/1.1",
+            b"\r\n",
+            b"\xff",
+            b"\0",
+        ];
+        let about = About {
+            role: Role::Gateway,
+            aqm: String::new(),
+            scheduler: String::new(),
+            marking: String::new(),
+            reloaded: (0.0, true),
+        };
+        let shared = Shared::new(about, Duration::from_secs(1), Duration::from_secs(2));
+        let mut rng = Rng::stream(1, "requests", 0, "test");
+        for _ in 0..5000 {
+            let parts = (0..rng.below(9)).map(|_| pieces[rng.below(pieces.len() as u64) as usize]);
+            let mut head = parts.collect::<Vec<_>>().concat();
+            head.extend((0..rng.below(4)).map(|_| rng.bits() as u8));
+            let text = answer(&head, &shared, rng.bits());
+            assert!(text.starts_with(b"HTTP/1.1 "));
+            let good = head.starts_with(b"GET / HTTP/1.1") || head.starts_with(b"GET /?");
+            assert!(good || !text.starts_with(b"HTTP/1.1 200 OK\r\nContent-Type: text/html"), "{head:?}");
+        }
+    }
+}

@@ -434,4 +434,29 @@ mod tests {
             assert!(bad.parse::<Prefix>().is_err(), "{bad}");
         }
     }
+
+    /// Whatever is cut out of a good file or put in its place, it is read, or refused by one line with a place.
+    #[test]
+    fn nothing_that_is_written_upsets_the_reader() {
+        let whole = TEXT.to_owned()
+            + "[tcp]\nidle_timeout = \"1 h\"\n[limits]\nmemory = \"1 GB\"\n[metrics]\nlisten = \"[::1]:80\"\n";
+        assert!(Config::parse(&whole, "g.toml").is_ok());
+        let (mut taken, mut refused) = (0, 0);
+        for begin in (0..whole.len()).step_by(3) {
+            for end in [begin + 1, begin + 4, begin + 30] {
+                for other in ["", "\"", "-1", "é", "= {", "[gateway]\n", "\u{0}", "99999999999999999999"] {
+                    let Some((head, tail)) = whole.get(..begin).zip(whole.get(end..)) else { continue };
+                    match Config::parse(&[head, other, tail].concat(), "g.toml") {
+                        Ok(_) => taken += 1,
+                        Err(e) => {
+                            let text = e.to_string();
+                            assert!(text.starts_with("g.toml:") && text.lines().count() == 1, "{text}");
+                            refused += 1;
+                        }
+                    }
+                }
+            }
+        }
+        assert!(taken > 20 && refused > 2000, "{taken} {refused}");
+    }
 }
