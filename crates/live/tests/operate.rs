@@ -20,6 +20,16 @@ use nix::unistd::Pid;
 
 const PORT: u16 = 9180;
 
+/// A daemon, which does not outlive its test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 fn folder(name: &str) -> PathBuf {
     let folder = env::temp_dir().join(format!("bentpipe-operate-{name}-{}", process::id()));
     let _ = fs::remove_dir_all(&folder);
@@ -42,9 +52,9 @@ fn text(max_p: &str, rate: &str, more: &str) -> String {
 
 /// Starts the daemon in a namespace, with a socket in place of the service manager's; `under` is what starts it, if
 /// anything does.
-fn start(namespace: &Namespace, config: &Path, manager: &Path, under: &'static [&'static str]) -> Child {
+fn start(namespace: &Namespace, config: &Path, manager: &Path, under: &'static [&'static str]) -> Running {
     let (config, manager) = (config.to_owned(), manager.to_owned());
-    namespace.run(move || {
+    Running(namespace.run(move || {
         let words = [under, &[env!("CARGO_BIN_EXE_bentpipe-gateway"), "run"]].concat();
         Command::new(words[0])
             .args(&words[1..])
@@ -56,7 +66,7 @@ fn start(namespace: &Namespace, config: &Path, manager: &Path, under: &'static [
             .stderr(Stdio::piped())
             .spawn()
             .expect("the daemon starts")
-    })
+    }))
 }
 
 /// Waits for a message to the service manager that begins like this; how many others came before.
@@ -92,7 +102,7 @@ fn it_is_started_watched_reloaded_and_stopped() {
     manager.set_read_timeout(Some(Duration::from_secs(10))).expect("a time-out");
     let rules = a.command("iptables-nft-save");
     let mut daemon = start(&a, &config, &socket, &[]);
-    let pid = Pid::from_raw(daemon.id().cast_signed());
+    let pid = Pid::from_raw(daemon.0.id().cast_signed());
     heard(&manager, "READY=1");
     heard(&manager, "WATCHDOG=1");
     heard(&manager, "WATCHDOG=1");
@@ -140,9 +150,9 @@ fn it_is_started_watched_reloaded_and_stopped() {
 
     kill(pid, Signal::SIGTERM).expect("it runs");
     heard(&manager, "STOPPING=1");
-    assert!(daemon.wait().expect("it ends").success());
+    assert!(daemon.0.wait().expect("it ends").success());
     let mut log = String::new();
-    daemon.stderr.take().expect("its log").read_to_string(&mut log).expect("text");
+    daemon.0.stderr.take().expect("its log").read_to_string(&mut log).expect("text");
     for line in [
         "event=ready role=gateway",
         "event=reloaded changed=aqm,rate",
@@ -180,8 +190,8 @@ fn two_capabilities_are_enough() {
     let mut daemon = start(&a, &config, &socket, under);
     heard(&manager, "READY=1");
     assert!(a.command("iptables-nft-save").contains("-j NFQUEUE"));
-    kill(Pid::from_raw(daemon.id().cast_signed()), Signal::SIGTERM).expect("it runs");
-    assert!(daemon.wait().expect("it ends").success());
+    kill(Pid::from_raw(daemon.0.id().cast_signed()), Signal::SIGTERM).expect("it runs");
+    assert!(daemon.0.wait().expect("it ends").success());
     assert!(!a.command("iptables-nft-save").contains("-j NFQUEUE"));
     fs::remove_dir_all(&folder).expect("it was there");
 }
