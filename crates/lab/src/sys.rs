@@ -107,7 +107,11 @@ pub fn tun(name: &str, mtu: u32) -> io::Result<OwnedFd> {
     let socket = std::net::UdpSocket::bind("0.0.0.0:0")?;
     let mtu = i32::try_from(mtu).unwrap_or(i32::MAX);
     ask(&socket, libc::SIOCSIFMTU as libc::c_ulong, name, &mtu.to_ne_bytes())?;
-    ask(&socket, libc::SIOCSIFTXQLEN as libc::c_ulong, name, &WAITING.to_ne_bytes())?;
+    // In a user namespace the kernel takes this by rtnetlink alone, from whoever gives addresses.
+    match ask(&socket, libc::SIOCSIFTXQLEN as libc::c_ulong, name, &WAITING.to_ne_bytes()) {
+        Err(e) if e.raw_os_error() == Some(libc::EPERM) => {}
+        done => done?,
+    }
     let flags = (libc::IFF_UP | libc::IFF_RUNNING) as i16;
     ask(&socket, libc::SIOCSIFFLAGS as libc::c_ulong, name, &flags.to_ne_bytes())?;
     Ok(device)
