@@ -4,7 +4,7 @@
 mod common;
 mod exported;
 
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -73,7 +73,13 @@ fn start(namespace: &Namespace, config: &Path, manager: &Path, under: &'static [
 fn heard(manager: &UnixDatagram, wanted: &str) -> usize {
     let mut bytes = [0; 256];
     for before in 0..200 {
-        let len = manager.recv(&mut bytes).unwrap_or_else(|e| panic!("{wanted} did not come: {e}"));
+        let len = loop {
+            match manager.recv(&mut bytes) {
+                Ok(len) => break len,
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) => panic!("{wanted} did not come: {e}"),
+            }
+        };
         if bytes[..len].starts_with(wanted.as_bytes()) {
             return before;
         }
