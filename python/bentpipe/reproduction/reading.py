@@ -240,7 +240,8 @@ class _Reader:
         calibrated = []
         for one in given.tables("calibrated"):
             chosen = self._inputs[one.choice("input", self._inputs)]
-            calibrated.append((chosen, _cells(one, *cells_of)))
+            shared = one.take("shared", bool, default=chosen.shared)
+            calibrated.append((replace(chosen, shared=shared), _cells(one, *cells_of)))
             one.done()
         found = Printed(
             name,
