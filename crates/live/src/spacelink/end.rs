@@ -43,10 +43,11 @@ struct Link {
     buffers: [Vec<u8>; 2],
     /// When to look next whether an answer is overdue.
     look: Instant,
-    /// When a look last found that something had come, how many datagrams had by then, and how much had been asked.
-    heard: Instant,
+    /// How many datagrams had come when a look last found that some had, and how much had been asked by then.
     heard_datagrams: u64,
     asked: u64,
+    /// When a look first found that more had been asked since.
+    since: Option<Instant>,
     /// Whether an answer is overdue.
     silent: bool,
 }

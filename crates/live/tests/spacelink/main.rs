@@ -206,6 +206,27 @@ fn bytes_stay_whole_whatever_the_link_does_to_packets() {
 }
 
 #[test]
+fn a_pause_is_no_silence() {
+    let rate = Rate::from_bps(2_000_000);
+    let mut net = Net::new(&setups(Some(rate), ROUND_TRIP), 1);
+    net.connect();
+    net.run(net.time() + s(4.0));
+    let up = net.hosts[TERMINAL].open().unwrap();
+    net.hosts[TERMINAL].write(up, 1000);
+    let begin = net.time();
+    while net.time() < begin + s(1.0) {
+        net.run(net.time() + s(0.02));
+        assert!(!net.hosts[TERMINAL].link.stats().silent, "{:?} after the question", net.time() - begin);
+    }
+    // A question that gets no answer is found out after a pause as well.
+    net.ways[GATEWAY].outage = Some((net.time(), net.time() + s(9.0)));
+    net.run(net.time() + s(4.0));
+    net.hosts[TERMINAL].write(up, 1000);
+    net.run(net.time() + s(2.0));
+    assert!(net.hosts[TERMINAL].link.stats().silent);
+}
+
+#[test]
 fn after_an_outage_of_half_a_minute_the_link_is_full_within_a_round_trip() {
     let rate = Rate::from_bps(20_000_000);
     let mut download = Download::new(rate, u64::MAX, 5);

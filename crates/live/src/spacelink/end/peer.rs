@@ -38,9 +38,9 @@ impl Spacelink {
             control: [None, None],
             buffers: [Vec::new(), Vec::new()],
             look: now,
-            heard: now,
             heard_datagrams: 0,
             asked: 0,
+            since: None,
             silent: false,
         });
     }
@@ -58,7 +58,7 @@ impl Spacelink {
         }
         let link = &mut self.links[at];
         link.greeted = true;
-        (link.look, link.heard) = (now + self.ask_again, now);
+        link.look = now + self.ask_again;
         // The limit is ours to keep. QUIC's is above it, for it tells of an eighth of it late, and forgets a stream a round trip
         // after us.
         link.conn.set_max_concurrent_streams(Dir::Bi, VarInt::from_u32(self.most_streams.saturating_mul(2)));
@@ -126,10 +126,11 @@ impl Spacelink {
         let quic = link.conn.stats();
         let asked = asks(&quic.frame_tx);
         if quic.udp_rx.datagrams != link.heard_datagrams {
-            (link.heard, link.heard_datagrams, link.asked) = (now, quic.udp_rx.datagrams, asked);
-            link.silent = false;
+            (link.heard_datagrams, link.asked) = (quic.udp_rx.datagrams, asked);
+            (link.since, link.silent) = (None, false);
         } else if asked != link.asked {
-            let silence = now.saturating_duration_since(link.heard);
+            // From the question on: before, nobody had to say anything.
+            let silence = now.saturating_duration_since(*link.since.get_or_insert(now));
             link.silent = silence >= patience + SILENCE;
             if silence >= patience {
                 link.conn.ping();
