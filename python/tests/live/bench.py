@@ -12,11 +12,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
+import polars as pl
 import rig
 from rig import Direct, Observed, Unshaped, Watched
 
@@ -38,7 +40,8 @@ PARTS = {
     "unshaped": "As fast as it goes",
     "web": "Four hundred web users, live and simulated",
     "many": "Four thousand connections",
-    "window": "Window marking",
+    "window": "Window marking: the rate",
+    "follow": "Window marking: how soon the rate follows",
 }
 """What can be measured, and its heading."""
 IN, OUT = "in", "**out**"
@@ -90,6 +93,10 @@ transmit_queue = {{ limit = "1000000 packets" }}
 regulator = {{ rate = "{rate} bps" }}
 spacelink = {{ packet = "1425 B", header = "65 B", window = "{window} B", stream_window = "{window} B" }}
 """
+
+
+FOLLOW = ["/usr/bin/env", "cargo", "test", "--locked", "--quiet", "-p", "bentpipe-live", "--test", "windows"]
+_FOLLOWED = re.compile(r"(\S+): W (\d+) B, RTT [\d.]+ ms, \d+ B/s, ([+-][\d.]+) % of W/RTT")
 
 
 # ----- what is measured ------------------------------------------------------------------------------------
@@ -192,7 +199,7 @@ class Bench:
         aqm: str = '{ algorithm = "droptail" }',
         marking: str = "drop",
         buffer: int | None = None,
-        seconds: tuple[int, int] = (10, 10),
+        seconds: tuple[int, int] = (6, 10),
     ) -> tuple[Scenario, Scenario]:
         """Return a scenario of long transfers at `rate` [bit/s], and one of its links.
 
@@ -260,7 +267,7 @@ class Bench:
                     def direct(
                         seed: int, bits: int = bits, flows: int = flows, algorithm: str = algorithm
                     ) -> Watched:
-                        scenario, links = self.bulk(bits, flows, algorithm=algorithm, seconds=(10, 20))
+                        scenario, links = self.bulk(bits, flows, algorithm=algorithm, seconds=(10, 15))
                         return Direct(scenario, self.programs, seed=seed, emulated=links)
 
                     def read(seen: Observed, bits: int = bits) -> Values:
@@ -291,7 +298,12 @@ class Bench:
         """Four hundred web users, live beside simulated."""
         change = {"run.warmup": "10 s", "run.duration": "10 s"} if self.quick else {}
         scenario = bp.load(str(ROOT / "scenarios" / "live-gateway.toml"), set=change)
-        metrics = {"utilization": ("Mbit/s", 3), "queue_mean": ("packets", 30), "drop_rate": ("%", 20)}
+        metrics = {
+            "utilization": ("Mbit/s", 3),
+            "queue_mean": ("packets", 30),
+            LATER: ("packets", 30),
+            "drop_rate": ("%", 20),
+        }
         found = []
         for setting in scenario.settings:
             case = f"400 web users, {setting}"
@@ -302,23 +314,27 @@ class Bench:
             def read(seen: Observed) -> Values:
                 run = seen.recorded
                 values = evaluate(Recorded(run.series, run.flows, run.drop_runs, run.counters, 20e6))
-                return (
-                    {(name, unit): values[name] for name, (unit, _) in metrics.items()}
-                    | ends(seen)
-                    | tapped(seen)
-                )
+                values[LATER] = later(run.series)
+                ours = {(name, unit): values[name] for name, (unit, _) in metrics.items()}
+                return ours | ends(seen) | tapped(seen)
 
-            live = self.run(case, make, read)
-            made = rows(
-                f"{case}, live", live, {"both ends": Target("≤", 0.15), "lost unseen": Target("=", 0)}
-            )
-            simulated = bp.compare(scenario, settings=[setting], runs=self.runs).values()[setting]
-            for name, (unit, within) in metrics.items():
-                row = Row(f"{case}, simulated", name, unit, list(simulated[name]))
-                of = next(each for each in made if each.quantity == name)
-                off = None if of.middle is None or not row.middle else 100 * (of.middle / row.middle - 1)
-                made += [row, Row(f"{case}, live beside simulated", name, "%", [off], Target("±", within))]
-            found += made
+            targets = {"both ends": Target("≤", 0.15), "lost unseen": Target("=", 0)}
+            live = rows(case, self.run(case, make, read), targets)
+            result = bp.compare(scenario, settings=[setting], runs=self.runs)
+            simulated = dict(result.values()[setting])
+            simulated[LATER] = [later(result.one("series", setting, seed)) for seed in result.seeds]
+            for row in live:
+                if row.quantity not in metrics:
+                    found.append(row)
+                    continue
+                unit, within = metrics[row.quantity]
+                other = Row(case, f"{row.quantity}, simulated", unit, list(simulated[row.quantity]))
+                off = 100 * (row.middle / other.middle - 1) if row.middle and other.middle else None
+                found += [
+                    replace(row, quantity=f"{row.quantity}, live"),
+                    other,
+                    Row(case, f"{row.quantity}, difference", "%", [off], Target("±", within)),
+                ]
         return found
 
     def many(self) -> list[Row]:
@@ -328,7 +344,7 @@ class Bench:
 
         def make(seed: int) -> Watched:
             aqm = '{ algorithm = "red", min_th = 1000.0, max_th = 3000.0 }'
-            scenario, links = self.bulk(200 * 10**6, flows, aqm=aqm, seconds=(15, 20))
+            scenario, links = self.bulk(200 * 10**6, flows, aqm=aqm, seconds=(12, 15))
             return Watched(scenario, self.programs, seed=seed, emulated=links)
 
         def read(seen: Observed) -> Values:
@@ -363,7 +379,7 @@ class Bench:
             case = f"window marking, W = {size // 1000} kB"
 
             def make(seed: int, size: int = size) -> Watched:
-                scenario, links = self.bulk(20 * 10**6, 1, marking="window", buffer=size)
+                scenario, links = self.bulk(20 * 10**6, 1, marking="window", buffer=size, seconds=(4, 6))
                 return Watched(scenario, self.programs, seed=seed, emulated=links)
 
             def read(seen: Observed, size: int = size) -> Values:
@@ -378,6 +394,27 @@ class Bench:
 
             found += rows(case, self.run(case, make, read), {"off": Target("±", 10)})
         return found
+
+    def follow(self) -> list[Row]:
+        """The rate after a change of the window, in the gateway's own test of that."""
+        found: dict[str, list[float | None]] = {}
+        for _ in range(self.runs):
+            said = subprocess.run(
+                [*FOLLOW, "--", "--nocapture", "the_rate_follows_the_window"],
+                cwd=ROOT,
+                capture_output=True,
+                text=True,
+                check=True,
+                timeout=900,
+            ).stdout
+            before: dict[str, str] = {}
+            for server, size, off in _FOLLOWED.findall(said):
+                if server in before:
+                    family = "IPv6" if server.startswith("[") else "IPv4"
+                    case = f"{family}, W from {before[server]} to {size} B, off W/RTT 0.9 to 1.4 s later"
+                    found.setdefault(case, []).append(float(off))
+                before[server] = size
+        return [Row("reno, 100 ms", name, "%", values, Target("±", 10)) for name, values in found.items()]
 
 
 def _named(rate: int, flows: int) -> str:
@@ -407,6 +444,16 @@ def ends(seen: Observed) -> Values:
         ("terminal", "cores"): seen.cores("terminal"),
         ("both ends", "cores"): seen.cores("gateway", "terminal"),
     }
+
+
+LATER = "queue_mean of the last third"
+"""Long after the beginning, when all ask at once and the queue is longer for a while."""
+
+
+def later(series: pl.DataFrame) -> float:
+    """Return the mean transmit queue in the last third of a run [packets]."""
+    queue = [float(each) for each in series["transmit_queue"].drop_nulls()]
+    return fmean(queue[-max(1, len(queue) // 3) :])
 
 
 def tapped(seen: Observed) -> Values:
@@ -537,16 +584,14 @@ def main() -> int:
         return 2
     found = programs()
     bench = Bench(found, quick=asked.quick, keep=asked.keep)
-    data: dict[str, Any] = {}
-    if DATA.is_file() and not asked.quick:
-        data = json.loads(DATA.read_text(encoding="utf-8"))
     reached = True
     for part in asked.only or PARTS:
         measured = getattr(bench, part)()
         print(table(measured), flush=True)
         reached = reached and all(row.verdict in {IN, ""} for row in measured)
-        data[part] = stored(measured, quick=asked.quick, versions=system(found))
         if not asked.quick:
+            data = json.loads(DATA.read_text(encoding="utf-8")) if DATA.is_file() else {}
+            data[part] = stored(measured, quick=False, versions=system(found))
             DATA.parent.mkdir(exist_ok=True)
             DATA.write_text(json.dumps(data, indent=1, ensure_ascii=False), encoding="utf-8")
             renew(data)
