@@ -1,0 +1,96 @@
+"""The live gateway over a satellite that loses, repeats, reorders and goes away: every byte comes.
+
+The load generator compares every byte of every page with what its place says it must be.
+"""
+
+from typing import Any
+
+import polars as pl
+import pytest
+
+import bentpipe as bp
+from bentpipe.plan import make_plan
+from bentpipe.realtime.chain import check
+from bentpipe.realtime.privileges import why_not
+from bentpipe.realtime.processes import Programs, programs
+from bentpipe.realtime.record import Recorded
+from bentpipe.realtime.session import Session
+
+
+def why_no_run() -> str:
+    reason = why_not()
+    if reason is None:
+        try:
+            programs()
+        except bp.UsageError as error:
+            reason = str(error)
+    return reason or ""
+
+
+pytestmark = pytest.mark.skipif(bool(why_no_run()), reason=why_no_run())
+
+
+class Rough(Session):
+    """A live run whose satellite does more to packets than the scenario says."""
+
+    def __init__(
+        self, programs: Programs, changes: dict[str, str], extras: dict[str, Any], family: int = 4
+    ) -> None:
+        overrides = [f"{key}={value}" for key, value in changes.items()]
+        plan = make_plan(bp.load("live-smoke", overrides), settings=["red"], seed=1)
+        super().__init__(plan.settings[0], check(plan), 1, programs)
+        self._extras, self._family = extras, family
+
+    def _plan(self) -> dict[str, Any]:
+        plan = super()._plan()
+        (space,) = (each for each in plan["segments"] if each["name"] == "space")
+        (satellite,) = space["links"]
+        satellite |= self._extras
+        for traffic in plan["traffic"].values():
+            traffic["family"] = self._family
+        return plan
+
+
+def check_load(run: Recorded) -> None:
+    """Every page that was asked for came as it was sent, or was still on its way in the end."""
+    web = run.live["load"]["summary"]["traffic"]["web"]
+    assert run.live["load"]["summary"]["errors"] == {}
+    assert (web["failed"], web["corrupt"]) == (0, 0)
+    assert web["completed"] >= 20
+    assert web["opened"] - web["completed"] <= 10
+
+
+def satellite(run: Recorded, direction: str) -> dict[str, Any]:
+    """Return what the emulator counted."""
+    links = run.live["links"]["statistics"]["links"]
+    (found,) = (each for each in links if (each["link"], each["direction"]) == ("satellite", direction))
+    return dict(found)
+
+
+@pytest.mark.parametrize("family", [4, 6])
+def test_bytes_are_intact_over_loss_repetition_and_reordering(family: int) -> None:
+    extras = {"loss": 0.03, "duplicate": 0.03, "reorder": {"probability": 0.05, "by_s": 0.02}}
+    run = Rough(programs(), {}, extras, family).run(lambda _: None)
+    check_load(run)
+    for direction in ("forward", "reverse"):
+        seen = satellite(run, direction)
+        assert seen["dropped"]["extra_loss"] > 0
+        assert seen["duplicated"] > 0
+        assert seen["reordered"] > 0
+    # What was lost was sent again by the spacelink: TCP never learned of it.
+    assert run.live["spacelink"]["lost_packets"] > 0
+
+
+def test_connections_outlive_half_a_minute_without_a_satellite() -> None:
+    begin, end, warmup = 4.0, 34.0, 2.0
+    changes = {"run.warmup": "2 s", "run.duration": "42 s"}
+    run = Rough(programs(), changes, {"outage": [[begin, end]]}).run(lambda _: None)
+    check_load(run)
+    flows = run.flows.filter(pl.col("completed"))
+    opened, closed = flows["opened"] + warmup, flows["opened"] + warmup + flows["completion_time"]
+    across = (opened < begin) & (closed > end)
+    # Ten users have a page each on its way when the satellite goes, and get it soon after it is back.
+    assert across.sum() >= 5
+    assert (closed.filter(across) < end + 5).all()
+    assert (opened > end + 1).sum() >= 20
+    assert not ((closed > begin + 1) & (closed < end)).any()
