@@ -360,6 +360,27 @@ fn abandoned_connections_leave_nothing_behind() {
     }
 }
 
+/// Fifty users at once where one connection may be half-open: the others wait, or go past both ends, and nobody is refused.
+#[test]
+fn who_comes_too_fast_waits() {
+    let Some(mut world) = World::new("fast", "20 Mbps", "[limits]\nhandshakes = 1") else { return };
+    world.serve(80, |mut stream| drop(stream.write_all(&bytes(7, 1000))));
+    let address: SocketAddr = format!("{}:80", SERVER[0]).parse().expect("an address");
+    let got: Vec<_> = world.clients.run(move || {
+        let user = move || {
+            let mut stream = TcpStream::connect_timeout(&address, LONG).expect("a connection");
+            stream.set_read_timeout(Some(LONG)).expect("a time-out");
+            read_all(&mut stream)
+        };
+        let users: Vec<_> = (0..50).map(|_| thread::spawn(user)).collect();
+        users.into_iter().map(|user| user.join().expect("served")).collect()
+    });
+    assert!(got.iter().all(|got| *got == bytes(7, 1000)));
+    let counters = &world.gateway.finish()["counters"];
+    assert_eq!(counters["refused"], 0);
+    assert!(counters["opened"].as_u64().is_some_and(|opened| opened > 1), "{counters}");
+}
+
 /// Datagrams at three times the rate of the satellite: as much comes as the rate allows, the Aqm drops the rest, and the
 /// queue is no longer than it lets it be.
 #[test]

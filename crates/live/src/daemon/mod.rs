@@ -46,7 +46,7 @@ use crate::notify;
 use crate::record::Recorder;
 use crate::ring::Ring;
 use crate::rules::{self, Rules};
-use crate::spacelink::StreamKey;
+use crate::spacelink::{Open, StreamKey};
 use crate::sys::{self, TcpOptions};
 use crate::timer::Timer;
 use crate::tun::Tun;
@@ -161,6 +161,8 @@ pub struct Daemon {
     open: u32,
     /// Of these, those whose server has not answered.
     opening: u32,
+    /// Connections to servers that are not begun, for as many are half-open as may be.
+    unreached: VecDeque<(StreamKey, Open)>,
     most: u32,
     generation: u32,
     ready: VecDeque<u32>,
@@ -387,6 +389,7 @@ impl Daemon {
             relays: Vec::new(),
             open: 0,
             opening: 0,
+            unreached: VecDeque::new(),
             most,
             generation: 0,
             ready: VecDeque::new(),
@@ -518,6 +521,7 @@ impl Daemon {
         self.space.tick(self.clock.std(self.now));
         self.heed_space();
         self.serve();
+        self.reach_on();
         self.retry();
         self.run_gateway();
         self.tell_verdicts();

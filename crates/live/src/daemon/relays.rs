@@ -122,9 +122,13 @@ impl Daemon {
     /// The far end asks for a connection to a server.
     pub(super) fn reach(&mut self, key: StreamKey, header: Open) {
         let Open { client, server } = header;
-        if self.open >= self.most || self.opening >= self.config.limits.handshakes.0 {
+        if self.open >= self.most {
             self.counters.refused += 1;
             return self.space.link.reset(key);
+        }
+        // The far end has taken its user's connection already: it waits for those before it.
+        if self.opening >= self.config.limits.handshakes.0 {
+            return self.unreached.push_back((key, header));
         }
         match sys::connect_as(client, server, &self.options) {
             Ok(socket) => self.enter(key, client, server, socket, false),
@@ -132,6 +136,15 @@ impl Daemon {
                 self.counters.unreachable += 1;
                 self.space.link.reset(key);
             }
+        }
+    }
+
+    /// Goes on with connections that had to wait until fewer are half-open.
+    pub(super) fn reach_on(&mut self) {
+        while self.opening < self.config.limits.handshakes.0
+            && let Some((key, header)) = self.unreached.pop_front()
+        {
+            self.reach(key, header);
         }
     }
 
@@ -551,6 +564,7 @@ impl Daemon {
             self.counters.reset += 1;
             self.abort(key.slot() as u32);
         }
+        self.unreached.retain(|(other, _)| *other != key);
     }
 
     /// All is said and done.

@@ -198,6 +198,7 @@ impl Daemon {
                 }
                 Event::Down(reason) => {
                     log::warn("spacelink_down", &[("reason", reason.to_string().into())]);
+                    self.unreached.clear();
                     self.lead(false);
                     self.say(&json!({ "spacelink": "down", "reason": reason.to_string() }));
                 }
