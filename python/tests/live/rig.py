@@ -150,13 +150,13 @@ class Watched(Session):
         seed: int = 1,
         emulated: Scenario | None = None,
         verify: bool = True,
-        tcp: Mapping[str, str] | None = None,
+        limits: Mapping[str, int] | None = None,
     ) -> None:
         """Take what is to be run.
 
         Links and load are those of the scenario `emulated`, if there is one: it may have a queue where a
         gateway's own is thought to be the only one. Without `verify` the load generator compares no bytes,
-        which costs it most. `tcp` are more lines of the gateways' configuration.
+        which costs it most. `limits` are those of the gateways' configuration.
         """
         plan = make_plan(scenario, settings=None if setting is None else [setting], seed=seed)
         super().__init__(plan.settings[0], check(plan), seed, programs)
@@ -164,7 +164,7 @@ class Watched(Session):
         self._samples: list[Sample] = []
         self._emulated = emulated
         self._verify = verify
-        self._tcp = dict(tcp or {})
+        self._limits = dict(limits or {})
 
     def observed(self, keep: Path | None = None) -> Observed:
         """Run it. Raises `LiveError`."""
@@ -178,11 +178,9 @@ class Watched(Session):
 
     def _config(self, role: str, keys: Path) -> str:
         text = super()._config(role, keys)
-        if not self._tcp:
-            return text
-        head = "[tcp]\n"
-        lines = head + "".join(f'{key} = "{value}"\n' for key, value in self._tcp.items())
-        return text.replace(head, lines) if head in text else f"{text}\n{lines}"
+        if self._limits:
+            text += "\n[limits]\n" + "".join(f"{key} = {value}\n" for key, value in self._limits.items())
+        return text
 
     def _plan(self) -> dict[str, Any]:
         plan = super()._plan()
