@@ -505,3 +505,88 @@ fn a_reload_drops_no_connection() {
     assert!(after.contains("bentpipe_connections_total{event=\"reset\"} 0\n"), "{after}");
     assert!(after.contains("bentpipe_algorithm_state{owner=\"aqm\",name=\"virtual_capacity\"}"), "{after}");
 }
+
+/// As many connections as are allowed are split, and a few that come before the rule for the others stands; those go by,
+/// unsplit, and reach their server all the same. When some have ended, the next are split again.
+#[test]
+fn connections_beyond_the_limit_go_by() {
+    let Some(mut world) = World::new("limit", "100 Mbps", "[limits]\nconnections = 3") else { return };
+    world.serve(80, |mut stream| {
+        let mut buffer = [0; 5];
+        while stream.read_exact(&mut buffer).is_ok() {
+            let _ = stream.write_all(&buffer);
+        }
+    });
+    fn talk(stream: &mut TcpStream) {
+        stream.write_all(b"hello").expect("it is taken");
+        let mut got = [0; 5];
+        stream.read_exact(&mut got).expect("an answer");
+        assert_eq!(&got, b"hello");
+    }
+    let open = |world: &World| {
+        world.call(SERVER[0], 80, |mut stream| {
+            talk(&mut stream);
+            stream
+        })
+    };
+    let mut streams: Vec<_> = (0..3).map(|_| open(&world)).collect();
+    streams.push(open(&world));
+    thread::sleep(Duration::from_millis(1500));
+    streams.extend((0..3).map(|_| open(&world)));
+    // Old ones and those that went by do not get into each other's way.
+    streams.iter_mut().for_each(talk);
+    drop(streams);
+    // Half a second later at the latest it looks whether there is room again.
+    thread::sleep(Duration::from_millis(1500));
+    drop(open(&world));
+    let last = world.gateway.finish();
+    let opened = last["counters"]["opened"].as_u64().expect("a number");
+    assert!((4..=5).contains(&opened), "{last}");
+    assert_eq!(last["counters"]["refused"], 0);
+    assert!(last["counters"]["tunnel_out"].as_u64().is_some_and(|packets| packets >= 3 * 4), "{last}");
+}
+
+/// A connection on which nothing moves is given up at both ends, and its user and its server are told.
+#[test]
+fn idle_connections_are_given_up() {
+    let Some(mut world) = World::new("idle", "100 Mbps", "[tcp]\nidle_timeout = \"1 s\"") else { return };
+    world.serve(80, |mut stream| {
+        // As long as a byte comes in time it goes back.
+        let mut byte = [0];
+        while stream.read(&mut byte).is_ok_and(|got| got == 1) {
+            let _ = stream.write_all(&byte);
+        }
+    });
+    world.call(SERVER[0], 80, |mut stream| {
+        for _ in 0..8 {
+            stream.write_all(b"x").expect("it is taken");
+            stream.read_exact(&mut [0]).expect("an answer");
+            thread::sleep(Duration::from_millis(250));
+        }
+        let ended = stream.read(&mut [0]);
+        assert!(ended.is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionReset), "it is not told");
+    });
+    let last = world.terminal.finish();
+    assert_eq!((&last["counters"]["opened"], &last["counters"]["idle"]), (&1.into(), &1.into()), "{last}");
+}
+
+/// Congestion is told by marks to servers that understand them. What cannot carry one, as a SYN or the probe
+/// of a closed window, is dropped in its place (RFC 3168, section 6.1).
+#[test]
+fn congestion_is_told_by_marks() {
+    let gateway = "aqm = { algorithm = \"red\" }\nmarking = \"ecn\"";
+    let Some(mut world) = World::new("ecn", "8 Mbps", gateway) else { return };
+    for namespace in [&world.servers, &world.ends[0]] {
+        namespace.sysctl("net/ipv4/tcp_ecn", "1");
+    }
+    world.serve(80, |mut stream| drop(stream.write_all(&bytes(9, SENT))));
+    for server in SERVER {
+        let got = world.call(server, 80, |mut stream| read_all(&mut stream));
+        assert!(got == bytes(9, SENT), "{} bytes of {SENT}, or others", got.len());
+    }
+    let last = world.gateway.finish();
+    let number = |value: &Value| value.as_u64().expect("a number");
+    let (marked, dropped) = (number(&last["counters"]["ce_marked"]), number(&last["summary"]["aqm_drops"]));
+    assert!(marked > 20 && dropped < marked / 10, "{last}");
+    assert_eq!(number(&last["summary"]["marked_packets"]), marked + dropped, "{last}");
+}

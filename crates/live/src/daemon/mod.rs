@@ -291,7 +291,11 @@ fn plain_gateway(config: &Config, rate: Rate) -> (Gateway, PepBuffers) {
 
 /// How many connections may be split at a time; some descriptors are for other things.
 fn most_connections(config: &Config, descriptors: u64) -> u32 {
-    config.limits.connections.0.min(u32::try_from(descriptors.saturating_sub(64)).unwrap_or(u32::MAX))
+    config
+        .limits
+        .connections
+        .0
+        .min(u32::try_from(descriptors.saturating_sub(64 + u64::from(relays::SPARE))).unwrap_or(u32::MAX))
 }
 
 /// The rate of a direction that nothing limits.

@@ -19,6 +19,8 @@ use crate::sys;
 pub const PIECE: usize = 64 << 10;
 /// New connections taken in one turn.
 const MOST_ACCEPTED: usize = 64;
+/// Connections beyond the limit that are split all the same: those that came before the rule which lets them go by stood.
+pub(super) const SPARE: u32 = 256;
 /// Rings kept for later connections, and the largest that is [bytes].
 const SPARE_RINGS: usize = 256;
 const LARGEST_SPARE: usize = 256 << 10;
@@ -122,7 +124,7 @@ impl Daemon {
     /// The far end asks for a connection to a server.
     pub(super) fn reach(&mut self, key: StreamKey, header: Open) {
         let Open { client, server } = header;
-        if self.open >= self.most {
+        if self.open >= self.most.saturating_add(SPARE) {
             self.counters.refused += 1;
             return self.space.link.reset(key);
         }
