@@ -390,7 +390,14 @@ class _Sweep:
             return True
         if len(worker.chunks) >= 2 * worker.threads or self.pace == 0:
             return False
-        return min(len(chunk.left) for chunk in worker.chunks) * self.pace < _AHEAD_SECONDS
+        # One that takes long is not soon done: what is given now would wait behind it.
+        now = time.monotonic()
+        soon = [chunk for chunk in worker.chunks if not self._is_late(chunk, now)]
+        return any(len(chunk.left) * self.pace < _AHEAD_SECONDS for chunk in soon)
+
+    def _is_late(self, chunk: _Chunk, now: float) -> bool:
+        """Return whether nothing has been heard of a list for longer than all of it was to take."""
+        return now - chunk.heard > self.seconds + 2 * _POLL_SECONDS
 
     @property
     def slots(self) -> int:
@@ -488,10 +495,9 @@ class _Sweep:
             return
         if all(len(worker.chunks) >= worker.threads for worker in self.workers.values()):
             return
-        patience = self.seconds + 2 * _POLL_SECONDS
         for worker in self.workers.values():
             under_way, waiting = worker.chunks[: worker.threads], worker.chunks[worker.threads :]
-            late = [chunk for chunk in under_way if now - chunk.heard > patience]
+            late = [chunk for chunk in under_way if self._is_late(chunk, now)]
             for chunk in late:
                 # The worker begins none of them any more: the list's time is over.
                 for index in list(chunk.left)[1:]:

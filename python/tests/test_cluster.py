@@ -48,6 +48,17 @@ remote.measure = spied
 """
 """Notes each run that a worker begins, makes it longer, and lets one kill its worker."""
 
+UNTIL_OTHERS_BEGAN = """
+def until_others_began(log):
+    for _ in range(600):
+        with open(log) as begun:
+            if len({line.split()[1] for line in begun}) == 40:
+                return 2
+        time.sleep(0.1)
+    return 0
+"""
+"""For a run that takes as long as all others need to begin, a minute at most, and two seconds more."""
+
 OTHER_BUILD = """
 from bentpipe import remote
 
@@ -239,7 +250,9 @@ def test_a_run_that_kills_every_worker_is_given_up(
 
 def test_no_run_waits_behind_one_that_takes_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spy = tmp_path / "spy.py"
-    spy.write_text(SPY.format(log=str(tmp_path / "log"), killer=None, sleep="8 if seed == 20 else 0.05"))
+    log = str(tmp_path / "log")
+    waits = f"until_others_began({log!r}) if seed == 20 else 0.05"
+    spy.write_text(SPY.format(log=log, killer=None, sleep=waits) + UNTIL_OTHERS_BEGAN)
     monkeypatch.setattr(local_workers, "_PRELOAD", str(spy))
     monkeypatch.setattr(cluster, "_CHUNK_SECONDS", 0.5)
     plan = Sweep.plan(
