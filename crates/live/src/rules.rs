@@ -637,6 +637,7 @@ fn read(setup: &Setup) -> Option<Written> {
 fn restore(setup: &Setup) -> io::Result<()> {
     let path = file(setup);
     if !path.exists() {
+        leave(setup);
         return Ok(());
     }
     let here = namespace()?;
@@ -666,7 +667,14 @@ fn restore(setup: &Setup) -> io::Result<()> {
             }
         }
     }
-    fs::remove_file(&path).map_err(about(&path))
+    fs::remove_file(&path).map_err(about(&path))?;
+    leave(setup);
+    Ok(())
+}
+
+/// Removes the folder, unless another gateway has a file in it.
+fn leave(setup: &Setup) {
+    let _ = fs::remove_dir(&setup.folder);
 }
 
 /// Another gateway of this namespace whose file is in the same folder, and what it says.

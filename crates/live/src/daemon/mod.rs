@@ -242,7 +242,9 @@ pub fn rules_setup(config: &Config) -> rules::Setup {
             (internet.device.0.clone(), internet.clients.as_slice(), side, "gateway")
         }
         (None, Some(users)) => {
-            let side = rules::Side::Users { port: users.port.0 as u16 };
+            // Where nothing is split, nothing is taken: it has no listener.
+            let splits = config.gateway.pep.split.contains(&Protocol::Tcp);
+            let side = rules::Side::Users { port: if splits { users.port.0 as u16 } else { 0 } };
             (users.device.0.clone(), users.clients.as_slice(), side, "terminal")
         }
         (None, None) => (String::new(), [].as_slice(), rules::Side::Users { port: 0 }, "none"),
@@ -421,7 +423,6 @@ impl Daemon {
         self.watch_fd(token::SIGNAL, level, |d| d.signals.as_fd())?;
         self.watch_fd(token::SPACE, level, |d| d.space.socket.as_fd())?;
         self.watch_fd(token::TUN, level, |d| d.tun.as_fd())?;
-        let splits = self.config.gateway.pep.split.contains(&Protocol::Tcp);
         match self.rules_setup.side {
             rules::Side::Internet { queue, windows } => {
                 let settings = nfqueue::Settings::default();
@@ -440,7 +441,7 @@ impl Daemon {
                     }
                 }
             }
-            rules::Side::Users { port } if splits => {
+            rules::Side::Users { port: port @ 1.. } => {
                 for v6 in [false, true] {
                     match sys::listener(v6, port, &self.options) {
                         Ok(listener) => self.listeners.push(listener),
