@@ -101,7 +101,8 @@ def carried_out(
             store.add(setting, seed, run)
             wall = time.perf_counter() - start
             cpu = run.live.get("cpu", {})
-            store.note(setting, seed, wall, sum(cpu.values()) if cpu else 0.0, run.live)
+            known = dict(run.live) | ({"notes": list(chain.notes)} if chain.notes else {})
+            store.note(setting, seed, wall, sum(cpu.values()) if cpu else 0.0, known)
             watcher.finished(setting.name, seed, wall)
     result = Result(store.folder, unfinished=True)
     store.finish(result.metrics(), result.rows(), result.warmup().rows(named=True))

@@ -171,6 +171,7 @@ def _summary(result: Result) -> list[tuple[str, str]]:
             " warm-up",
         ),
         ("Engine", _engine(result)),
+        ("Other than it says", "; ".join(result.notes)),
         ("Runs", f"{plural(len(result.seeds), 'run')} per setting, {seeds}"),
         ("Link", " and ".join(f"{capacity * 1e-6:g} Mbit/s" for capacity in capacities)),
         ("Parameters from", scenario["source"]),

@@ -109,6 +109,12 @@ class Result:
         return str(self.manifest.get("engine", SIMULATOR))
 
     @property
+    def notes(self) -> list[str]:
+        """Return what of the scenario live runs did in another way."""
+        said = (note for entry in self.manifest["runs"] for note in entry.get("live", {}).get("notes", []))
+        return list(dict.fromkeys(said))
+
+    @property
     def invalid(self) -> list[str]:
         """Return why live runs are worth nothing: packets lost where no AQM saw them, or changed."""
         found = []

@@ -19,7 +19,7 @@ import bentpipe as bp
 from bentpipe import store
 from bentpipe.comparing import between, chosen
 from bentpipe.errors import LiveError
-from bentpipe.plan import make_plan
+from bentpipe.plan import make_plan, shipped
 from bentpipe.realtime import namespaces
 from bentpipe.realtime.chain import CLIENTS, SERVERS, Chain, chain, check
 from bentpipe.realtime.namespaces import Network
@@ -28,6 +28,7 @@ from bentpipe.realtime.processes import Child, Programs, programs
 from bentpipe.realtime.record import read_flows, read_record
 from bentpipe.realtime.session import Session
 
+ROOT = Path(__file__).parents[2]
 needs_root = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 NOWHERE = Programs("bentpipe-gateway", "bentpipe-lab")
 
@@ -82,7 +83,6 @@ def test_a_segment_s_length_on_the_ground_is_the_mtu() -> None:
         ("red-dumbbell", "it has no gateway"),
         ("two-gateways", "it has 2 gateways"),
         ("mmpp-queue", "it has no gateway"),
-        ("rain-fade", r"gateway splits no TCP \(pep.split\)"),
     ],
 )
 def test_what_cannot_be_live_is_said_in_one_message(name: str, problem: str) -> None:
@@ -97,21 +97,114 @@ def test_what_cannot_be_live_is_said_in_one_message(name: str, problem: str) -> 
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"traffic": "files"}, "traffic.web is files over TCP"),
         ({"transport": "sctp"}, "traffic.web goes over sctp"),
         ({"algorithm": "prague"}, "traffic.web has the congestion control prague"),
     ],
 )
 def test_traffic_that_the_load_generator_does_not_know(change: dict[str, str], problem: str) -> None:
     scenario = json.loads(bp.load("live-smoke").canonical())
-    if "traffic" in change:
-        scenario["traffic"][0]["kind"] = {"files": scenario["traffic"][0]["kind"]["pages"]}
     if "transport" in change:
         scenario["transports"][0]["protocol"] = "sctp"
     if "algorithm" in change:
         scenario["transports"][0]["algorithm"] = "prague"
     with pytest.raises(bp.UsageError, match=f"^live-smoke cannot be live: {problem}"):
         chain("live-smoke", scenario)
+
+
+EVERYTHING = """
+[traffic.files]
+kind = "files"
+from = "server"
+to = "client"
+transport = "linux"
+sources = 3
+interval = { exponential = "200 ms" }
+size = { choice = ["5 KB", { uniform = ["1 KB", "20 KB"] }] }
+rate_cap = "1412 kbps"
+
+[traffic.long]
+kind = "bulk"
+from = "server"
+to = "client"
+transport = "linux"
+rate_cap = "600 kbps"
+
+[traffic.ticks]
+kind = "cbr"
+from = "server"
+to = "client"
+transport = "linux"
+flows = 2
+rate = "102.8 kbps"
+packet = "1028 B"
+
+[traffic.voice]
+kind = "cbr"
+from = "server"
+to = "client"
+flows = 2
+rate = "102.8 kbps"
+packet = "1028 B"
+"""
+"""Kinds of traffic, beside live-smoke's pages."""
+
+
+def with_everything(folder: Path) -> Path:
+    path = folder / "everything.toml"
+    path.write_text(bp.load("live-smoke").text + EVERYTHING)
+    return path
+
+
+def test_every_kind_of_traffic_has_its_server(tmp_path: Path) -> None:
+    found, session = planned(str(with_everything(tmp_path)))
+    by = {name: each["by"] for name, each in session._plan()["traffic"].items()}
+    assert by == {"web": "nginx", "files": "nginx", "long": "serve", "ticks": "serve", "voice": "serve"}
+    served = {each.traffic: each for each in found.listeners}
+    assert (served["web"].largest, served["files"].largest) == (60_000, 20_000)
+    # The kernel paces payload: 1360 of a full segment's 1412 bytes.
+    assert served["files"].rate_cap == 1_360_000
+    assert served["web"].rate_cap is None
+
+
+def test_objects_without_a_greatest_length_are_not_files() -> None:
+    found, _ = planned("live-smoke", **{"traffic.web.object_size": "{ exponential = '20 KB' }"})
+    assert found.listeners[0].largest is None
+
+
+def test_what_the_kernel_does_in_its_own_way_is_said(tmp_path: Path) -> None:
+    assert planned("live-smoke")[0].notes == ()
+    changes = {
+        "transport.linux.initial_rto": "3 s",
+        "transport.linux.min_rto": "300 ms",
+        "host.client.count": "1500",
+    }
+    assert planned("live-smoke", **changes)[0].notes == (
+        'transport.linux: of initial_rto, the kernel has its own (preset "linux")',
+        "host.client: 1500 hosts share 1000 addresses, and the links of these",
+    )
+    path = tmp_path / "two.toml"
+    path.write_text(
+        bp.load("live-smoke").text
+        + EVERYTHING.replace('transport = "linux"', 'transport = "other"', 1)
+        + '[transport.other]\npreset = "linux"\nmss = "1200 B"\n'
+    )
+    assert planned(str(path))[0].notes == (
+        "transport.other: mss are those of transport.linux, for all connections of a namespace share them",
+    )
+
+
+def test_the_documentation_says_of_every_shipped_scenario_whether_it_can_be_live() -> None:
+    rows = []
+    for name in shipped():
+        try:
+            found = check(make_plan(bp.load(name), settings=None, runs=1))
+            said = "; ".join(("yes", *found.notes))
+        except bp.UsageError as error:
+            said = "no: " + str(error).split(": ", 1)[1].split("; allowed")[0]
+        rows.append(f"| `{name}` | {said} |\n")
+    text = (ROOT / "docs" / "live.md").read_text(encoding="utf-8")
+    table = text.split("| scenario | live |\n| --- | --- |\n")[1].split("\n\n")[0] + "\n"
+    assert table == "".join(rows)
 
 
 # ----- plans and configurations ------------------------------------------------------------------------
@@ -312,6 +405,19 @@ def test_the_command_says_what_cannot_be_live_before_it_asks_for_root(tmp_path: 
     assert not list(tmp_path.iterdir())
 
 
+def test_what_can_be_live_is_said_without_running_it(tmp_path: Path) -> None:
+    done = run_cli("live-smoke", "--check", "--settings", "red", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "live-smoke can be live: 8 s for red\n"
+    done = run_cli("small-gateway", "--check", "--format", "json", cwd=tmp_path)
+    found = json.loads(done.stdout)
+    assert (found["seconds"], found["settings"]) == (210, ["red", "avq", "avqred"])
+    assert len(found["notes"]) == 1
+    assert "delayed_ack" in found["notes"][0]
+    assert run_cli("red-dumbbell", "--check", cwd=tmp_path).returncode == 2
+    assert not list(tmp_path.iterdir())
+
+
 def test_without_root_and_without_user_namespaces_one_message_says_what_to_do(tmp_path: Path) -> None:
     # A process namespace's own /proc hides nothing; what is taken away is the program that would help.
     tools = tmp_path / "bin"
@@ -485,6 +591,42 @@ def test_a_short_run_gives_a_result_like_a_simulation_s_and_leaves_nothing(tmp_p
         re.findall(r"/run/bentpipe-live/(\d+)/", (tmp_path / "kept/red/1/gateway.toml").read_text())[0]
     )
     assert not left(number)
+
+
+@needs_everything
+def test_every_kind_of_traffic_comes_to_its_users(tmp_path: Path) -> None:
+    changes = {"run.warmup": "1 s", "run.duration": "3 s"}
+    made = bp.live(bp.load(with_everything(tmp_path), set=changes), "red", out=tmp_path / "result")
+    assert made.invalid == []
+    flows = made.one("flows", "red", 1)
+    assert not flows["failed"].any()
+    got = dict(flows.group_by(pl.col("traffic").cast(pl.String)).agg(pl.col("bytes").sum()).iter_rows())
+    assert set(got) == {"web", "files", "long", "ticks", "voice"}
+    assert min(got.values()) > 0
+    # Two sources of 12.5 packets a second, of 1000 bytes beside the headers that rates count. What is dropped
+    # of TCP is sent again, of datagrams it is lost.
+    sent = 2 * 12.5 * 1000 * 3
+    assert got["ticks"] == pytest.approx(sent, rel=0.2)
+    assert 0.3 * sent < got["voice"] <= 1.1 * sent
+    by_kind = made.manifest["runs"][0]["live"]["load"]["summary"]["traffic"]
+    assert by_kind["files"]["completed"] >= 10
+    assert by_kind["web"]["completed"] >= 5
+    assert sum(each["corrupt"] for each in by_kind.values()) == 0
+
+
+@needs_everything
+def test_tcp_that_is_not_split_is_judged_and_comes_through_whole(tmp_path: Path) -> None:
+    changes = {"run.warmup": "1 s", "run.duration": "3 s", "gateway.pep.split": "[]"}
+    made = bp.live(bp.load("live-smoke", set=changes), "red", out=tmp_path / "result")
+    assert made.invalid == []
+    values = {name: per[0] or 0.0 for name, per in made.values()["red"].items()}
+    assert values["utilization"] > 1
+    assert values["completed"] >= 5
+    assert values["failed"] == 0
+    live = made.manifest["runs"][0]["live"]
+    assert live["counters"]["opened"] == 0
+    assert live["counters"]["judged"] > 500
+    assert live["spacelink"]["written_bytes"] == 0
 
 
 @needs_everything

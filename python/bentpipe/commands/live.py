@@ -4,34 +4,44 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from bentpipe.commands.options import Failed, Interrupted, check_counts, load_scenario, scenario_options
+from bentpipe.commands.options import (
+    Failed,
+    Interrupted,
+    check_counts,
+    form_option,
+    load_scenario,
+    out_option,
+    scenario_options,
+    seed_option,
+    warmup_option,
+)
 from bentpipe.errors import LiveError, UsageError
+
+if TYPE_CHECKING:
+    from bentpipe.plan import Plan
 
 
 @click.command(short_help="Run a scenario on real connections, in real time.")
 @click.argument("scenario")
 @scenario_options
 @click.option(
+    "--settings",
     "--setting",
     "settings",
-    metavar="NAME",
+    metavar="A,B,…",
     multiple=True,
-    help="Setting to run; may be repeated. Default: those that the scenario compares.",
+    help="Settings to run; may be repeated. Default: those that the scenario compares.",
 )
-@click.option("--warmup", metavar="TIME", help="Time that is discarded before measuring (run.warmup).")
+@warmup_option
 @click.option(
     "--runs", type=int, default=1, show_default=True, metavar="N", help="Runs per setting, one after another."
 )
-@click.option("--seed", type=int, metavar="N", help="Seed of the first run; the next ones count on.")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Folder of the result; default: results/SCENARIO-live-DATE-TIME.",
-)
+@seed_option
+@out_option("live-")
 @click.option("--force", is_flag=True, help="Replace the result that is in --out.")
 @click.option(
     "--keep",
@@ -40,12 +50,11 @@ from bentpipe.errors import LiveError, UsageError
     help="Keep configurations, records and logs of everything that ran in this folder.",
 )
 @click.option(
-    "--format",
-    "form",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    help="json: a list of {setting, metric, unit, mean, …} as of compare, and nothing else.",
+    "--check",
+    is_flag=True,
+    help="Only say whether SCENARIO can be live, and what of it the kernel does in its own way.",
 )
+@form_option("a list of {setting, metric, unit, mean, …} as of compare, and nothing else.")
 def live(
     scenario: str,
     overrides: tuple[str, ...],
@@ -59,6 +68,7 @@ def live(
     form: str,
     *,
     force: bool,
+    check: bool,
 ) -> None:
     """Run SCENARIO live, under one setting after the other, and write the result and its report.
 
@@ -70,7 +80,8 @@ def live(
     \b
     Examples:
       bentpipe live live-gateway
-      bentpipe live live-gateway --setting "RED 4" --duration "20 s" --out results/live
+      bentpipe live my-scenario.toml --check
+      bentpipe live live-gateway --settings "RED 4" --duration "20 s" --out results/live
       bentpipe compare live-gateway --settings "RED 4" --out results/simulated
       bentpipe compare results/simulated results/live
     """
@@ -88,6 +99,11 @@ def live(
     loaded = load_scenario(scenario, overrides, duration)
     names = [each.strip() for setting in settings for each in setting.split(",")]
     plan, chain = planned(loaded, names or None, runs, seed)
+    warned = dict.fromkeys(warning for each in plan.settings for warning in each.scenario.warnings)
+    warnings = [*warned, *chain.notes]
+    if check:
+        _say_what(plan, warnings, form)
+        return
     command = privileges.own_system(sys.argv[1:])
     if isinstance(command, str):
         raise UsageError(command)
@@ -103,7 +119,7 @@ def live(
     folder = out if out is not None else default_folder(f"{loaded.name}-live")
     store = Store.create(folder, plan, force=force, engine=LIVE, versions=versions(found))
     err = console.stderr()
-    for warning in dict.fromkeys(warning for each in plan.settings for warning in each.scenario.warnings):
+    for warning in warnings:
         err.print(f"warning: {warning}", markup=False)
     watcher = console.watcher("Running live")
     try:
@@ -130,3 +146,20 @@ def live(
     if loaded.overrides:
         out_console.print(f"Changed from the file: {', '.join(loaded.overrides)}.", markup=False)
     print(f"Result: {folder}\nReport: {folder / REPORT}")
+
+
+def _say_what(plan: "Plan", notes: list[str], form: str) -> None:
+    """Say that a plan can be carried out live, how long that takes, and what is otherwise than it says."""
+    from bentpipe.wording import clock
+
+    scenario, settings = plan.scenario, [each.name for each in plan.settings]
+    seconds = (scenario.warmup + scenario.duration) * plan.total
+    if form == "json":
+        found = {"scenario": scenario.name, "settings": settings, "seconds": seconds, "notes": notes}
+        click.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        return
+    print(
+        f"{scenario.name} can be live: {clock(seconds)} for {', '.join(each.name for each in plan.settings)}"
+    )
+    for note in notes:
+        print(f"note: {note}")

@@ -6,7 +6,16 @@ from pathlib import Path
 import click
 
 from bentpipe import _core
-from bentpipe.commands.options import check_counts, jobs_option, load_scenario, resumable, scenario_options
+from bentpipe.commands.options import (
+    check_counts,
+    form_option,
+    jobs_option,
+    load_scenario,
+    out_option,
+    resumable,
+    scenario_options,
+    seed_option,
+)
 from bentpipe.errors import ModelError
 
 
@@ -45,20 +54,11 @@ def model_() -> None:
     help='Settings to solve it under, for example "RED 4,AVQ,AVQRED"; default: the scenario\'s.',
 )
 @click.option("--seed", type=int, metavar="N", help="Draws what is random in the capacity.")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Folder of the result; default: results/SCENARIO-model-DATE-TIME.",
-)
+@out_option("model-")
 @click.option("--force", is_flag=True, help="Replace the model's result that is in --out.")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    help="json: a list of {setting, quantity, unit, mean, std}, and nothing else; of a Markov model,"
-    " {setting, states, quantity, class, unit, value}.",
+@form_option(
+    "a list of {setting, quantity, unit, mean, std}, and nothing else; of a Markov model,"
+    " {setting, states, quantity, class, unit, value}."
 )
 def model_solve(
     scenario: str,
@@ -141,13 +141,7 @@ def model_solve(
 )
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Folder of the map.")
 @click.option("--force", is_flag=True, help="Replace the map that is in --out; its simulations are kept.")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    help="json: a list of points, and nothing else.",
-)
+@form_option("a list of points, and nothing else.")
 def model_stability(
     scenario: str,
     overrides: tuple[str, ...],
@@ -328,14 +322,9 @@ def _solve_markov(
     " scenario's.",
 )
 @click.option("--runs", type=int, metavar="N", help="Runs per setting; default: the scenario's.")
-@click.option("--seed", type=int, metavar="N", help="Seed of the first run; the next ones count on.")
+@seed_option
 @jobs_option
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Folder of the result; default: results/SCENARIO-validate-DATE-TIME.",
-)
+@out_option("validate-")
 @click.option(
     "--live",
     type=click.Path(path_type=Path),
@@ -344,13 +333,7 @@ def _solve_markov(
 )
 @click.option("--force", is_flag=True, help="Replace the validation that is in --out.")
 @click.option("--resume", is_flag=True, help="Go on with the interrupted validation in --out.")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    help="json: a list of {setting, quantity, label, unit, printed, simulator, model}, and nothing else.",
-)
+@form_option("a list of {setting, quantity, label, unit, printed, simulator, model}, and nothing else.")
 @click.pass_context
 def validate(
     context: click.Context,

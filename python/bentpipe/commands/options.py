@@ -30,9 +30,33 @@ class Failed(Exception):  # noqa: N818
 
 jobs_option = click.option("--jobs", type=int, metavar="N", help="Runs at a time; default: one per core.")
 
-format_option = click.option(
-    "--format", "form", type=click.Choice(["table", "json"]), default="table", help="json: for programs."
+seed_option = click.option(
+    "--seed", type=int, metavar="N", help="Seed of the first run; the next ones count on."
 )
+
+warmup_option = click.option(
+    "--warmup", metavar="TIME", help="Time that is discarded before measuring (run.warmup)."
+)
+
+
+def form_option(json: str) -> Callable[[Function], Function]:
+    """Return the option that says how the answer is printed; `json` is what programs get."""
+    return click.option(
+        "--format", "form", type=click.Choice(["table", "json"]), default="table", help=f"json: {json}"
+    )
+
+
+def out_option(suffix: str = "") -> Callable[[Function], Function]:
+    """Return the option that names a result's folder, whose default name ends in `suffix` and the time."""
+    return click.option(
+        "--out",
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        help=f"Folder of the result; default: results/SCENARIO-{suffix}DATE-TIME.",
+    )
+
+
+format_option = form_option("for programs.")
 
 
 def scenario_options(function: Function) -> Function:
@@ -54,18 +78,10 @@ def scenario_options(function: Function) -> Function:
 def run_options(function: Function) -> Function:
     """Add the options of what simulates and writes a result."""
     for option in (
-        click.option(
-            "--warmup",
-            metavar="TIME",
-            help="Time that is discarded before measuring (run.warmup).",
-        ),
-        click.option(
-            "--format",
-            "form",
-            type=click.Choice(["table", "json"]),
-            default="table",
-            help="json: a list of {setting, metric, unit, mean, std, ci95, runs, ci_low, ci_high, method,"
-            " note}, and nothing else.",
+        warmup_option,
+        form_option(
+            "a list of {setting, metric, unit, mean, std, ci95, runs, ci_low, ci_high, method, note}, and"
+            " nothing else."
         ),
         click.option(
             "--pcap-snap",
@@ -103,14 +119,9 @@ def run_options(function: Function) -> Function:
         click.option(
             "--force", is_flag=True, help="Replace the result that is in --out, and captures in --pcap."
         ),
-        click.option(
-            "--out",
-            type=click.Path(path_type=Path),
-            metavar="DIR",
-            help="Folder of the result; default: results/SCENARIO-DATE-TIME.",
-        ),
+        out_option(),
         jobs_option,
-        click.option("--seed", type=int, metavar="N", help="Seed of the first run; the next ones count on."),
+        seed_option,
     ):
         function = option(function)
     return function

@@ -6,10 +6,13 @@ Nothing is started here.
 """
 
 import json
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
+from bentpipe._core import Scenario
 from bentpipe.errors import UsageError
 from bentpipe.plan import Plan, Setting
 
@@ -21,8 +24,23 @@ ADDRESSES = 1000
 SERVERS, CLIENTS = "servers", "clients"
 _NETWORKS = {SERVERS: 1, CLIENTS: 3}
 """Second byte of the IPv4 addresses of each side; the satellite has 2."""
-_STREAMS = ("pages", "bulk")
-"""Traffic over TCP that the load generator knows; packets go over UDP, whatever their pattern."""
+_TAKEN = {
+    "name",
+    "algorithm",
+    "mss",
+    "initial_window",
+    "min_rto",
+    "sack",
+    "timestamps",
+    "option_bytes",
+    "ecn",
+    "slow_start_restart",
+}
+"""Keys of a transport that a live run takes over; what the others say, the kernel does in its own way."""
+_OF_ALL = _TAKEN - {"name", "algorithm", "option_bytes"}
+"""Of these, what all connections of a namespace share."""
+_OBJECTS = {"pages": "object_size", "files": "size"}
+"""Traffic that a web server answers, and which of its keys says how long objects are."""
 _KERNEL = {"reno": "reno", "newreno": "reno", "cubic": "cubic", "cubic-linux": "cubic"}
 """What the kernel calls congestion controls that have other names here."""
 _LONGEST_FILE = 64 << 20
@@ -41,7 +59,7 @@ class Listener:
     congestion: str
     """The kernel's name of the senders' congestion control; empty for datagrams."""
     rate_cap: int | None
-    """Of a connection [bit/s]."""
+    """Of a connection's payload [bit/s], for that is what the kernel paces."""
     largest: int | None
     """The longest object that nginx serves [bytes]; None where the load generator's own server does."""
 
@@ -81,6 +99,8 @@ class Chain:
     """The TCP of the first traffic that has one, as the canonical scenario has it; empty without."""
     satellite_rates: tuple[int | None, int | None]
     """Of the satellite, to the terminal and back [bit/s]."""
+    notes: tuple[str, ...] = ()
+    """What is otherwise than the scenario says, and why."""
 
     def addresses(self, side: str) -> list[tuple[str, str]]:
         """Return all IPv4 and IPv6 addresses of a side."""
@@ -118,7 +138,7 @@ def chain(name: str, scenario: Mapping[str, Any]) -> Chain:
     def fault(what: str) -> UsageError:
         return UsageError(
             f"{name} cannot be live: {what}; allowed: one gateway in the chain servers – gateway –"
-            " satellite – terminal – clients, with pages or long transfers over TCP, or packets over UDP"
+            " satellite – terminal – clients, with traffic over TCP or UDP"
         )
 
     gateways, links, hosts = scenario["gateways"], scenario["links"], scenario["hosts"]
@@ -138,21 +158,21 @@ def chain(name: str, scenario: Mapping[str, Any]) -> Chain:
         raise fault(f"traffic.{traffic[0]['name']} does not cross the satellite of {gateway['name']}")
     if route[over[0]][1] != gateway["link_forward"]:
         raise fault(f"traffic.{traffic[0]['name']} goes from the terminal to the gateway")
-    if any(_transport(each) is not None for each in traffic) and "tcp" not in gateway["pep"]["split"]:
-        raise fault(f"{gateway['name']} splits no TCP (pep.split)")
     steps = tuple(Step(links[link]["name"], not forward) for link, forward in route)
     listeners = [_listener(at, each, scenario, fault) for at, each in enumerate(traffic)]
     groups: dict[str, Hosts] = {}
     for side, end in ((SERVERS, "from"), (CLIENTS, "to")):
-        used = 0
+        at = 0
         for number in dict.fromkeys(each[end] for each in traffic):
             host = hosts[number]
             if host["name"] in groups:
                 raise fault(f"host.{host['name']} is on both sides")
             count = min(host["count"], ADDRESSES)
-            groups[host["name"]] = Hosts(side, _addresses(_NETWORKS[side], used, count))
-            used += count
-    tcps = [each for each in traffic if _transport(each) is not None]
+            groups[host["name"]] = Hosts(side, _addresses(_NETWORKS[side], at, count))
+            at += count
+    numbers = [_transport(each) for each in traffic]
+    used = list(dict.fromkeys(number for number in numbers if number is not None))
+    shared = [host for host in hosts if host["name"] in groups and host["count"] > ADDRESSES]
     link = links[gateway["link"]]
     rates = tuple(link[way]["rate"] for way in ("forward", "reverse"))
     forward = bool(gateway["link_forward"])
@@ -162,9 +182,60 @@ def chain(name: str, scenario: Mapping[str, Any]) -> Chain:
         steps[over[0] + 1 :],
         tuple(listeners),
         groups,
-        scenario["transports"][_transport(tcps[0])] if tcps else {},
+        scenario["transports"][used[0]] if used else {},
         (rates[0], rates[1]) if forward else (rates[1], rates[0]),
+        tuple(_notes([scenario["transports"][number] for number in used], shared)),
     )
+
+
+def _notes(transports: Sequence[Mapping[str, Any]], hosts: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Say what of these transports and of these groups of too many hosts a live run does in another way."""
+    notes = []
+    linux = _linux()
+    for tcp in transports:
+        own = sorted(key for key in tcp.keys() | linux.keys() if tcp.get(key) != linux.get(key))
+        own = [key for key in own if key not in _TAKEN]
+        if own:
+            notes.append(
+                f'transport.{tcp["name"]}: of {", ".join(own)}, the kernel has its own (preset "linux")'
+            )
+        first = transports[0]
+        shared = sorted(key for key in _OF_ALL if tcp.get(key) != first.get(key))
+        if shared:
+            notes.append(
+                f"transport.{tcp['name']}: {', '.join(shared)} are those of transport.{first['name']}, for"
+                " all connections of a namespace share them"
+            )
+    notes += [
+        f"host.{host['name']}: {host['count']} hosts share {ADDRESSES} addresses, and the links of these"
+        for host in hosts
+    ]
+    return notes
+
+
+@cache
+def _linux() -> Mapping[str, Any]:
+    """Return the transport that is Linux' own, as canonical scenarios have it."""
+    text = """
+        title = "Linux"
+        [run]
+        duration = "1 s"
+        [host.a]
+        [host.b]
+        [link.l]
+        between = ["a", "b"]
+        rate = "1 Mbps"
+        queue = { aqm = { algorithm = "droptail" } }
+        [transport.linux]
+        preset = "linux"
+        [traffic.t]
+        kind = "bulk"
+        from = "a"
+        to = "b"
+        transport = "linux"
+    """
+    (found,) = json.loads(Scenario.parse(text, "linux", []).canonical())["transports"]
+    return dict(found)
 
 
 def _kind(traffic: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
@@ -190,10 +261,6 @@ def _listener(
     where = f"traffic.{traffic['name']}"
     if number is not None and tcp.get("protocol", "tcp") != "tcp":
         raise fault(f"{where} goes over {tcp['protocol']}")
-    if number is not None and kind not in _STREAMS:
-        raise fault(f"{where} is {kind} over TCP")
-    if number is None and kind in {*_STREAMS, "files"}:
-        raise fault(f"{where} is {kind} without TCP")
     algorithm = tcp.get("algorithm", "")
     if algorithm == "prague":
         raise fault(f"{where} has the congestion control prague, which no kernel offers")
@@ -202,20 +269,35 @@ def _listener(
         kind,
         _PORT + at,
         _KERNEL.get(algorithm, algorithm),
-        what.get("rate_cap"),
-        _largest(what["object_size"]) if kind == "pages" else None,
+        _payload(what.get("rate_cap"), tcp),
+        _file(what[_OBJECTS[kind]]) if kind in _OBJECTS else None,
     )
 
 
-def _largest(law: Mapping[str, Any]) -> int | None:
-    """Return the greatest length that a law draws [bytes]; None where there is none, or no file so long."""
-    if "fixed" in law:
-        found = law["fixed"]
-    elif "uniform" in law:
-        found = law["uniform"]["high"]
-    else:
+def _payload(rate: int | None, tcp: Mapping[str, Any]) -> int | None:
+    """Return what of a connection's rate, which counts headers, is payload in full segments [bit/s]."""
+    if rate is None:
         return None
-    return int(found) if found <= _LONGEST_FILE else None
+    options = 12 if tcp.get("option_bytes") and tcp.get("timestamps") else 0
+    return rate * int(tcp["mss"]) // (int(tcp["mss"]) + int(tcp["header"]) + options)
+
+
+def _file(law: Mapping[str, Any]) -> int | None:
+    """Return how long a file has to be for all that a law draws [bytes]; None where none is long enough."""
+    largest = _largest(law)
+    return int(largest) if largest <= _LONGEST_FILE else None
+
+
+def _largest(law: Mapping[str, Any]) -> float:
+    """Return the greatest length that a law draws [bytes]."""
+    ((name, what),) = law.items()
+    if name == "fixed":
+        return float(what)
+    if name == "uniform":
+        return float(what["high"])
+    if name == "choice":
+        return max(_largest(each) for _, each in what)
+    return math.inf
 
 
 def _addresses(network: int, first: int, count: int) -> tuple[tuple[str, str], ...]:
