@@ -10,6 +10,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -109,21 +110,65 @@ def work(packed: bytes) -> None:
     worker = get_worker()
     if worker.id != job.worker:
         return
-    ready: list[tuple[int, Packed]] = []
-    begun = since = time.monotonic()
+    begun = time.monotonic()
     last = len(job.runs) - 1
-    for index, (source, seed) in enumerate(job.runs):
-        try:
-            ready.append((index, _packed(_outcome(job, source, seed))))
-        except Cancelled:
-            break
-        now = time.monotonic()
-        over = index == last or now - begun >= job.budget
-        if over or now - since >= job.interval:
-            worker.log_event(job.sweep, (job.number, over, now - since, pickle.dumps(ready)))
-            ready, since = [], now
-        if over:
-            break
+    with closing(_Outbox(job, worker)) as outbox:
+        for index, (source, seed) in enumerate(job.runs):
+            try:
+                outcome = _packed(_outcome(job, source, seed))
+            except Cancelled:
+                break
+            over = index == last or time.monotonic() - begun >= job.budget
+            outbox.put(index, outcome, over=over)
+            if over:
+                break
+
+
+class _Outbox:
+    """A list's results on their way: none waits here for longer than the job's interval."""
+
+    def __init__(self, job: Job, worker: "Worker") -> None:
+        self._job = job
+        self._worker = worker
+        self._lock = threading.Lock()
+        self._ready: list[tuple[int, Packed]] = []
+        self._since = self._until = time.monotonic()
+        """What is ready was found between these two."""
+        self._timer: threading.Timer | None = None
+
+    def put(self, index: int, outcome: Packed, *, over: bool) -> None:
+        """Take a run's result; with the list's last one all are sent."""
+        with self._lock:
+            self._ready.append((index, outcome))
+            self._until = time.monotonic()
+            wait = self._since + self._job.interval - self._until
+            if over or wait <= 0:
+                self._send(over=over)
+            elif self._timer is None:
+                # The next run may take long: what there is does not wait for its end.
+                self._timer = threading.Timer(wait, self._on_time)
+                self._timer.daemon = True
+                self._timer.start()
+
+    def close(self) -> None:
+        """Send nothing more."""
+        with self._lock:
+            self._ready = []
+            if self._timer is not None:
+                self._timer.cancel()
+
+    def _on_time(self) -> None:
+        with self._lock:
+            if self._ready:
+                self._send(over=False)
+
+    def _send(self, *, over: bool) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        found = pickle.dumps(self._ready)
+        self._worker.log_event(self._job.sweep, (self._job.number, over, self._until - self._since, found))
+        self._ready, self._since = [], self._until
 
 
 def _outcome(job: Job, source: int, seed: int) -> Outcome:
