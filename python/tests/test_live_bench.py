@@ -100,3 +100,18 @@ def test_the_links_scenario_differs_by_the_modem_s_queue_alone() -> None:
     assert links["traffic"] == ours["traffic"]
     # Four times the product of 20 Mbit/s and 600 ms, for each of a hundred.
     assert ours["gateways"][0]["pep"]["buffer"] == 60_000
+
+
+def test_what_tests_tell_of_a_rate_becomes_rows() -> None:
+    said = (
+        "\nrunning 1 test\n"
+        "10.1.0.1:80: W 60000 B, RTT 100.1 ms, 599000 B/s, -0.1 % of W/RTT\n"
+        "10.1.0.1:80: W 20000 B, RTT 100.1 ms, 199000 B/s, -0.4 % of W/RTT\n"
+        "cut by marks: W 45187 B, RTT 600.5 ms, 70000 B/s, -7.0 % of W/RTT\n"
+        "cut by marks: W 45190 B, RTT 600.5 ms, 72783 B/s, -3.3 % of W/RTT\n.\n"
+    )
+    # Of what was repeated the last counts.
+    assert bench.followed(said) == {
+        "IPv4, W from 60000 to 20000 B, off W/RTT 0.9 to 1.4 s later": -0.4,
+        "W cut by marks, off W/RTT": -3.3,
+    }

@@ -95,8 +95,12 @@ spacelink = {{ packet = "1425 B", header = "65 B", window = "{window} B", stream
 """
 
 
-FOLLOW = ["/usr/bin/env", "cargo", "test", "--locked", "--quiet", "-p", "bentpipe-live", "--test", "windows"]
-_FOLLOWED = re.compile(r"(\S+): W (\d+) B, RTT [\d.]+ ms, \d+ B/s, ([+-][\d.]+) % of W/RTT")
+FOLLOW = {
+    "reno, 100 ms": ("windows", "the_rate_follows_the_window"),
+    "reno, 600 ms, both ends": ("satellite", "the_rate_follows_a_window_that_marks_cut"),
+}
+"""Tests that print how a rate follows its window."""
+_FOLLOWED = re.compile(r"^(.+): W (\d+) B, RTT [\d.]+ ms, \d+ B/s, ([+-][\d.]+) % of W/RTT$", re.MULTILINE)
 
 
 # ----- what is measured ------------------------------------------------------------------------------------
@@ -413,25 +417,36 @@ class Bench:
         return found
 
     def follow(self) -> list[Row]:
-        """The rate after a change of the window, in the gateway's own test of that."""
-        found: dict[str, list[float | None]] = {}
+        """The rate after a change of the window, in the gateway's own tests of that."""
+        found: dict[tuple[str, str], list[float | None]] = {}
         for _ in range(self.runs):
-            said = subprocess.run(
-                [*FOLLOW, "--", "--nocapture", "the_rate_follows_the_window"],
-                cwd=ROOT,
-                capture_output=True,
-                text=True,
-                check=True,
-                timeout=900,
-            ).stdout
-            before: dict[str, str] = {}
-            for server, size, off in _FOLLOWED.findall(said):
-                if server in before:
-                    family = "IPv6" if server.startswith("[") else "IPv4"
-                    case = f"{family}, W from {before[server]} to {size} B, off W/RTT 0.9 to 1.4 s later"
-                    found.setdefault(case, []).append(float(off))
-                before[server] = size
-        return [Row("reno, 100 ms", name, "%", values, Target("±", 10)) for name, values in found.items()]
+            for case, (file, test) in FOLLOW.items():
+                command = ["/usr/bin/env", "cargo", "test", "--locked", "--quiet", "-p", "bentpipe-live"]
+                said = subprocess.run(
+                    [*command, "--test", file, "--", "--nocapture", test],
+                    cwd=ROOT,
+                    capture_output=True,
+                    text=True,
+                    check=True,
+                    timeout=900,
+                ).stdout
+                for quantity, off in followed(said).items():
+                    found.setdefault((case, quantity), []).append(off)
+        return [Row(*name, "%", values, Target("±", 10)) for name, values in found.items()]
+
+
+def followed(said: str) -> dict[str, float]:
+    """Return how far a rate was off its window's after each change that a test tells of [%]."""
+    found: dict[str, float] = {}
+    before: dict[str, str] = {}
+    for what, size, off in _FOLLOWED.findall(said):
+        if what not in {"10.1.0.1:80", "[fd01::1]:80"}:
+            found[f"W {what}, off W/RTT"] = float(off)
+        elif what in before:
+            family = "IPv6" if what.startswith("[") else "IPv4"
+            found[f"{family}, W from {before[what]} to {size} B, off W/RTT 0.9 to 1.4 s later"] = float(off)
+        before[what] = size
+    return found
 
 
 def _named(rate: int, flows: int) -> str:

@@ -56,6 +56,8 @@ impl Space {
         let headers = if local.is_ipv4() { 28 } else { 48 };
         setup.mtu = u16::try_from(config.satellite.mtu.0.saturating_sub(headers)).unwrap_or(u16::MAX);
         setup.streams = config.limits.connections.0.saturating_add(1000);
+        setup.ack_every = config.gateway.spacelink.ack_every;
+        setup.ack_delay = std::time::Duration::from_nanos(config.gateway.spacelink.ack_delay.as_nanos());
         let now = clock.std(now);
         let link = match config.role {
             Role::Gateway => Spacelink::listen(&setup, now),

@@ -109,6 +109,8 @@ pub struct Spacelink {
     mtu: u16,
     round_trip: Duration,
     ask_again: Duration,
+    ack_every: u32,
+    ack_delay: Duration,
     /// Bytes that wait in streams' inboxes for others before them, and the window they were bounded by.
     scattered: u64,
     window: u64,
@@ -195,6 +197,8 @@ impl Spacelink {
             mtu: setup.mtu.clamp(1200, 65_527),
             round_trip: setup.round_trip,
             ask_again: setup.ask_again.max(Duration::from_millis(10)),
+            ack_every: setup.ack_every.max(1),
+            ack_delay: setup.ack_delay,
             scattered: 0,
             window: setup.window,
             streams: Slab::new(),
@@ -431,7 +435,7 @@ impl Spacelink {
 
     /// What happened next.
     pub fn poll(&mut self) -> Option<Event> {
-        if self.credit_bytes >= CREDIT_PACKETS * u64::from(self.mtu) {
+        if self.credit_bytes >= u64::from(self.ack_every) * u64::from(self.mtu) {
             self.tell_credits(self.now);
         }
         if self.events.is_empty() {

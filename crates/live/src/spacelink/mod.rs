@@ -55,10 +55,10 @@ pub use end::Spacelink;
 pub use frames::{Open, fuzz_frames};
 pub use keys::{Certificate, Identity, KeyError, keygen};
 
-/// Credits go after so many packets' worth of bytes …
-const CREDIT_PACKETS: u64 = 32;
-/// … or after so long.
-const CREDIT_DELAY: Duration = Duration::from_millis(50);
+/// A credit goes after this part of a round trip, so that a buffer's rate is its size over the round trip, less 3 % …
+const CREDIT_PART: u32 = 32;
+/// … but not sooner, for each takes some 70 bytes of the way back.
+const CREDIT_LEAST: Duration = Duration::from_millis(5);
 /// A credit that no other followed is repeated on the control stream after so long.
 const SETTLE: Duration = Duration::from_millis(500);
 /// Connections of which not both ends are known yet, from which on a stranger has to prove its address, …
@@ -109,6 +109,10 @@ pub struct Setup {
     pub keep_alive: Duration,
     /// How often an answer is asked for again while none comes.
     pub ask_again: Duration,
+    /// Packets for which one acknowledgement is asked for, and bytes of as many for which a credit goes.
+    pub ack_every: u32,
+    /// How long an acknowledgement may wait; credits wait no longer.
+    pub ack_delay: Duration,
     /// Seed of QUIC's own random choices, for tests that are to be repeated; none for the system's randomness.
     pub seed: Option<[u8; 32]>,
 }
@@ -131,6 +135,8 @@ impl Setup {
             idle: Duration::from_secs(180),
             keep_alive: Duration::from_secs(5),
             ask_again: Duration::from_millis(100),
+            ack_every: 32,
+            ack_delay: Duration::from_millis(50),
             seed: None,
         }
         .receives(rate.map_or(Rate::from_bps(1_000_000_000), |rate| rate.max(least)))
@@ -148,9 +154,9 @@ impl Setup {
     fn transport(&self, ledger: &Arc<Ledger>) -> TransportConfig {
         let bounded = |value: u64| VarInt::from_u64(value).unwrap_or(VarInt::MAX);
         let mut acks = AckFrequencyConfig::default();
-        // An acknowledgement for 32 packets or after 50 ms; a gap is no reason for another, for it is told by the next.
-        acks.ack_eliciting_threshold(VarInt::from_u32(31))
-            .max_ack_delay(Some(CREDIT_DELAY))
+        // A gap is no reason for another, for it is told by the next.
+        acks.ack_eliciting_threshold(VarInt::from_u32(self.ack_every.saturating_sub(1)))
+            .max_ack_delay(Some(self.ack_delay.max(Duration::from_millis(1))))
             .reordering_threshold(VarInt::from_u32(0));
         let mut config = TransportConfig::default();
         config

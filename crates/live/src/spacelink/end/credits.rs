@@ -20,7 +20,14 @@ impl Spacelink {
         }
         stream.listed[0] = true;
         self.credits.push(key);
-        self.credit_at.get_or_insert(self.now + CREDIT_DELAY);
+        let at = self.now + self.credit_delay();
+        self.credit_at.get_or_insert(at);
+    }
+
+    /// How long a credit may wait.
+    fn credit_delay(&self) -> Duration {
+        let trip = self.active().map_or(self.round_trip, |at| self.links[at].conn.rtt());
+        (trip / CREDIT_PART).max(CREDIT_LEAST).min(self.ack_delay)
     }
 
     /// The peer says something on the control stream.

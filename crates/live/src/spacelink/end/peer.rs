@@ -140,7 +140,7 @@ impl Spacelink {
 
     /// How long an answer may take.
     pub(super) fn patience(&self, at: usize) -> Duration {
-        self.links[at].conn.rtt() * 5 / 4 + 2 * CREDIT_DELAY
+        self.links[at].conn.rtt() * 5 / 4 + 2 * self.ack_delay
     }
 
     /// Takes from QUIC what happened.

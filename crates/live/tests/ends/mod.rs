@@ -1,0 +1,234 @@
+//! Two ends of the gateway between servers and clients, in namespaces, with a plain link or a satellite between.
+#![allow(dead_code, reason = "each test uses a part of it")]
+
+pub mod satellite;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+use bentpipe_units::Rng;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+use crate::common::Namespace;
+
+use satellite::Satellite;
+
+const BIN: &str = env!("CARGO_BIN_EXE_bentpipe-gateway");
+/// Addresses of the server and the client.
+pub const SERVER: [&str; 2] = ["10.1.0.1", "fd01::1"];
+pub const CLIENT: [&str; 2] = ["10.3.0.2", "fd03::2"];
+/// Longer than anything takes.
+pub const LONG: Duration = Duration::from_secs(20);
+
+/// A daemon that is running, and what it says.
+pub struct End {
+    pub child: Child,
+    said: Receiver<String>,
+    record: PathBuf,
+}
+
+impl End {
+    pub fn start(namespace: &Namespace, config: &Path, record: PathBuf) -> Self {
+        let config = config.to_owned();
+        let mut child = namespace.run(move || {
+            let mut command = Command::new(BIN);
+            command.arg("run").arg(config).stdin(Stdio::null()).stdout(Stdio::piped());
+            command.spawn().expect("the daemon")
+        });
+        let (tell, said) = channel();
+        let lines = BufReader::new(child.stdout.take().expect("its output")).lines();
+        thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| tell.send(line).map_err(drop)));
+        Self { child, said, record }
+    }
+
+    /// Waits until it says something with `word` in it.
+    pub fn wait_for(&self, word: &str) {
+        loop {
+            match self.said.recv_timeout(LONG) {
+                Ok(line) if line.contains(word) => return,
+                Ok(_) => {}
+                Err(e @ (RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected)) => {
+                    panic!("it never said {word}: {e}")
+                }
+            }
+        }
+    }
+
+    pub fn kill(&mut self, signal: Signal) -> bool {
+        let _ = kill(Pid::from_raw(self.child.id().cast_signed()), signal);
+        self.child.wait().is_ok_and(|status| status.success())
+    }
+
+    /// Descriptors that it has open.
+    pub fn descriptors(&self) -> usize {
+        fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("its descriptors").count()
+    }
+
+    /// Memory that it uses [bytes].
+    pub fn memory(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("its state");
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("its memory");
+        line.split_whitespace().nth(1).and_then(|kb| kb.parse::<u64>().ok()).expect("a number") * 1024
+    }
+
+    /// Ends it, and gives the last line of its record.
+    pub fn finish(&mut self) -> Value {
+        assert!(self.kill(Signal::SIGTERM), "it did not end well");
+        let record = fs::read_to_string(&self.record).expect("its record");
+        serde_json::from_str(record.lines().last().expect("a line")).expect("JSON")
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// servers ═ gateway ─ terminal ═ clients, and the two daemons.
+pub struct World {
+    pub servers: Namespace,
+    pub clients: Namespace,
+    pub ends: [Namespace; 2],
+    pub gateway: End,
+    pub terminal: End,
+    /// The way back and the way there, where they take time.
+    pub satellite: Option<[Satellite; 2]>,
+    pub folder: PathBuf,
+}
+
+impl World {
+    /// With so many bit/s towards the clients and another rate back, and what else the `[gateway]` says. None where this
+    /// process may not make namespaces.
+    pub fn new(name: &str, rate: &str, gateway: &str) -> Option<Self> {
+        Self::over(name, rate, gateway, None)
+    }
+
+    /// … over a satellite that everything takes so long to pass, each way.
+    pub fn over(name: &str, rate: &str, gateway: &str, delay: Option<Duration>) -> Option<Self> {
+        let [servers, one, other, clients] =
+            [Namespace::new()?, Namespace::new()?, Namespace::new()?, Namespace::new()?];
+        servers.join("out", &one, "in0", 1);
+        one.join("sat", &other, "sat", 2);
+        other.join("tc0", &clients, "in0", 3);
+        for (namespace, via, via6) in [(&servers, "10.1.0.2", "fd01::2"), (&clients, "10.3.0.1", "fd03::1")] {
+            namespace.ip(&format!("route add default via {via}"));
+            namespace.ip(&format!("-6 route add default via {via6}"));
+        }
+        // The way past the daemons.
+        one.ip("route add 10.3.0.0/24 via 10.2.0.2");
+        one.ip("-6 route add fd03::/64 via fd02::2");
+        other.ip("route add 10.1.0.0/24 via 10.2.0.1");
+        other.ip("-6 route add fd01::/64 via fd02::1");
+        for namespace in [&one, &other] {
+            namespace.sysctl("net/ipv4/ip_forward", "1");
+            namespace.sysctl("net/ipv6/conf/all/forwarding", "1");
+        }
+        let satellite = delay.map(|delay| [&one, &other].map(|end| Satellite::start(end, "sat", delay)));
+        let folder = std::env::temp_dir().join(format!("bentpipe-relay-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).expect("a folder");
+        let made = Command::new(BIN).arg("keygen").arg(folder.join("keys")).stdout(Stdio::null()).status();
+        assert!(made.expect("keygen").success());
+        let both = format!(
+            "[gateway]\nregulator = {{ rate = \"{rate}\" }}\n{gateway}\n[satellite]\nkeys = \"keys\"\nround_trip = \"{} ms\"\n\
+             rate = \"100 Mbps\"\n",
+            delay.map_or(20, |delay| 2 * delay.as_millis())
+        );
+        let prefixes = "clients = [\"10.3.0.0/24\", \"fd03::/64\"]\n";
+        let text = format!(
+            "role = \"gateway\"\n{both}local = \"10.2.0.1:4400\"\npeer = \"10.2.0.2:4400\"\n[internet]\ndevice = \"in0\"\n\
+             {prefixes}[record]\nfile = \"gateway.jsonl\"\n"
+        );
+        fs::write(folder.join("gateway.toml"), text).expect("a file");
+        let text = format!(
+            "role = \"terminal\"\n{both}local = \"10.2.0.2:4400\"\npeer = \"10.2.0.1:4400\"\n[users]\ndevice = \"tc0\"\n\
+             {prefixes}[record]\nfile = \"terminal.jsonl\"\n"
+        );
+        fs::write(folder.join("terminal.toml"), text).expect("a file");
+        let start = |namespace, name: &str| {
+            let record = folder.join(format!("{name}.jsonl"));
+            End::start(namespace, &folder.join(format!("{name}.toml")), record)
+        };
+        let (gateway, terminal) = (start(&one, "gateway"), start(&other, "terminal"));
+        for end in [&gateway, &terminal] {
+            end.wait_for("up");
+        }
+        Some(Self { servers, clients, ends: [one, other], gateway, terminal, satellite, folder })
+    }
+
+    /// Starts a terminal again, after it has ended.
+    pub fn restart_terminal(&mut self) {
+        let record = self.folder.join("terminal.jsonl");
+        self.terminal = End::start(&self.ends[1], &self.folder.join("terminal.toml"), record);
+        self.terminal.wait_for("up");
+    }
+
+    /// Changes the configuration of an end, and has it read again.
+    pub fn reload(&self, role: &str, change: impl FnOnce(String) -> String) {
+        let path = self.folder.join(format!("{role}.toml"));
+        let text = fs::read_to_string(&path).expect("its configuration");
+        fs::write(&path, change(text)).expect("a file");
+        let end = if role == "gateway" { &self.gateway } else { &self.terminal };
+        kill(Pid::from_raw(end.child.id().cast_signed()), Signal::SIGHUP).expect("it runs");
+    }
+
+    /// A server at a port, which does with each connection what `serve` says.
+    pub fn serve(&self, port: u16, serve: fn(TcpStream)) {
+        for address in SERVER {
+            let address = SocketAddr::new(address.parse().expect("an address"), port);
+            let (tell, listening) = channel();
+            self.servers.spawn(move || {
+                let listener = TcpListener::bind(address).expect("a listener");
+                tell.send(()).expect("somebody waits");
+                for stream in listener.incoming().map_while(Result::ok) {
+                    stream.set_read_timeout(Some(LONG)).expect("a time-out");
+                    thread::spawn(move || serve(stream));
+                }
+            });
+            listening.recv().expect("it listens");
+        }
+    }
+
+    /// Does something at the client's end of a new connection.
+    pub fn call<T: Send + 'static>(
+        &self,
+        server: &str,
+        port: u16,
+        what: impl FnOnce(TcpStream) -> T + Send + 'static,
+    ) -> T {
+        let address = SocketAddr::new(server.parse().expect("an address"), port);
+        self.clients.run(move || {
+            let stream = TcpStream::connect_timeout(&address, LONG).expect("a connection");
+            stream.set_read_timeout(Some(LONG)).expect("a time-out");
+            what(stream)
+        })
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Bytes that are the same each time, and whose every part is unlike every other.
+pub fn bytes(seed: u64, len: usize) -> Vec<u8> {
+    let mut rng = Rng::stream(seed, "bytes", 0, "test");
+    (0..len.div_ceil(8)).flat_map(|_| rng.below(u64::MAX).to_le_bytes()).take(len).collect()
+}
+
+pub fn read_all(stream: &mut TcpStream) -> Vec<u8> {
+    let mut all = Vec::new();
+    stream.read_to_end(&mut all).expect("all of it");
+    all
+}

@@ -1,0 +1,221 @@
+//! Both ends of the gateway over a satellite's round trip: what it does to the rate at which servers send.
+#![allow(clippy::print_stdout, reason = "measurements are shown, and so is why a test cannot run")]
+
+mod common;
+mod ends;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ends::satellite::now;
+use ends::{LONG, SERVER, World};
+use nix::sys::socket::{setsockopt, sockopt};
+
+/// From one end to the other.
+const DELAY: Duration = Duration::from_millis(300);
+/// Payload of a segment [bytes].
+const SEGMENT: f64 = 1448.0;
+
+/// A value of the gateway's metrics.
+fn metric(world: &World, name: &'static str) -> f64 {
+    let text = world.ends[0].run(|| {
+        let mut stream = TcpStream::connect("127.0.0.1:9180").expect("it listens");
+        stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").expect("it reads");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).map(|_| text).expect("text")
+    });
+    let line = text.lines().find(|line| line.split_whitespace().next() == Some(name));
+    let value = line.and_then(|line| line.split_whitespace().nth(1)).and_then(|value| value.parse().ok());
+    value.unwrap_or_else(|| panic!("{name} is not in {text}"))
+}
+
+/// Bytes that have come to a client so far, by when.
+#[derive(Clone, Default)]
+struct Download {
+    come: Arc<Mutex<Vec<(Instant, u64)>>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Download {
+    /// A server at port 80 that sends as fast as it may, and a client that takes it.
+    fn start(world: &World) -> Self {
+        let at: SocketAddr = format!("{}:80", SERVER[0]).parse().expect("an address");
+        let (tell, listening) = channel();
+        world.servers.spawn(move || {
+            let listener = TcpListener::bind(at).expect("a listener");
+            // BBR, where it is the default, would find out about a larger window in its own time.
+            setsockopt(&listener, sockopt::TcpCongestion, &"reno".into())
+                .expect("Reno, which every kernel has");
+            tell.send(()).expect("somebody waits");
+            let (mut stream, _) = listener.accept().expect("a connection");
+            let data = vec![5; 1 << 16];
+            while stream.write_all(&data).is_ok() {}
+        });
+        listening.recv().expect("it listens");
+        let download = Self::default();
+        let ours = download.clone();
+        world.clients.spawn(move || {
+            let mut stream = TcpStream::connect_timeout(&at, LONG).expect("a connection");
+            stream.set_read_timeout(Some(Duration::from_millis(100))).expect("a time-out");
+            let (mut buffer, mut total) = (vec![0; 1 << 16], 0);
+            while !ours.stop.load(Ordering::Relaxed) {
+                if let Ok(count) = stream.read(&mut buffer) {
+                    total += count as u64;
+                    ours.come.lock().expect("no panic").push((now(), total));
+                    if count == 0 {
+                        return;
+                    }
+                }
+            }
+        });
+        download
+    }
+
+    /// When the first byte came.
+    fn first(&self) -> Instant {
+        for _ in 0..2000 {
+            if let Some((at, _)) = self.come.lock().expect("no panic").first() {
+                return *at;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        panic!("nothing comes");
+    }
+
+    /// When the first byte came at this time or later, and which it was; and when the one came that is `bytes` later.
+    fn passing(&self, at: Instant, bytes: u64) -> Option<(Instant, Instant)> {
+        let come = self.come.lock().expect("no panic");
+        let first = come.partition_point(|(when, _)| *when < at);
+        let before = first.checked_sub(1).map_or(0, |last| come[last].1);
+        let last = come.iter().skip(first).find(|(_, total)| *total > before + bytes)?;
+        Some((come[first].0, last.0))
+    }
+
+    /// The rate of twice the window's bytes, of which the first comes at `at` or later [bytes/s], the round trip meanwhile [s], and
+    /// whether it was one: whether the machine did nothing else for a while.
+    ///
+    /// Where a window was cut, what is under way comes in bursts, a window in each round trip: from byte to byte two of them
+    /// take as long as they take, wherever the first is met.
+    fn rate(&self, world: &World, at: Instant, window: f64) -> (f64, f64, bool) {
+        let satellite = world.satellite.as_ref().expect("a satellite");
+        thread::sleep(at.saturating_duration_since(now()));
+        for way in satellite {
+            way.held();
+        }
+        let (first, last) = loop {
+            thread::sleep(Duration::from_millis(20));
+            if let Some(both) = self.passing(at, 2 * window as u64) {
+                break both;
+            }
+            assert!(at.elapsed() < LONG, "nothing comes any more");
+        };
+        let held = [0, 1].map(|way| satellite[way].held());
+        let in_time = held.iter().all(|held| held.most < DELAY + Duration::from_millis(20));
+        // What goes on at either end takes no time to speak of.
+        (2.0 * window / (last - first).as_secs_f64(), held[0].mean + held[1].mean, in_time)
+    }
+}
+
+impl Drop for Download {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Bytes that a connection's socket at the gateway holds and the PEP has not read.
+fn unread(world: &World) -> u64 {
+    world.ends[0].run(|| {
+        let table = fs::read_to_string("/proc/thread-self/net/tcp").expect("the connections");
+        let server = format!("{:08X}:0050", u32::from_ne_bytes([10, 1, 0, 1]));
+        let rows = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let row = rows.into_iter().find(|row| row[2] == server).expect("the connection to the server");
+        let held = row[4].split_once(':').and_then(|(_, held)| u64::from_str_radix(held, 16).ok());
+        held.expect("a number")
+    })
+}
+
+/// The AQM of a gateway: it marks what goes beyond a rate.
+fn aqm(rate: &str, buffer: &str) -> String {
+    format!(
+        "aqm = {{ algorithm = \"avq\", adapt = false, capacity = \"{rate}\", gamma = 1, buffer = \"{buffer}\" }}\n"
+    )
+}
+
+/// Window marking from server to client: the AQM's marks cut the buffer's limit W, then it grows again, and 0.9 s after each
+/// change the rate is W / RTT within 10 %. None where the machine did not keep time.
+fn follow() -> Option<()> {
+    let (quiet, busy) = (aqm("20 Mbps", "1 MB"), aqm("1.2 Mbps", "50 KB"));
+    let gateway = format!(
+        "{quiet}marking = {{ method = \"window\", decr = 0.95, incr = 0.5, freeze = \"6 s\" }}\n\
+         pep = {{ buffer = \"200 KB\", buffer_per = \"connection\" }}\n\
+         [metrics]\nlisten = \"127.0.0.1:9180\"\ninterval = \"100 ms\"\nkeep = \"5 s\""
+    );
+    let Some(world) = World::over("window", "20 Mbps", &gateway, Some(DELAY)) else { return Some(()) };
+    let limit = || metric(&world, "bentpipe_pep_buffer_limit_bytes");
+    let download = Download::start(&world);
+    let check = |what: &str, from: Instant| {
+        let window = limit();
+        let (rate, trip, in_time) = download.rate(&world, from + Duration::from_millis(900), window);
+        if limit() != window {
+            // So late that it has grown again.
+            return None;
+        }
+        let off = rate / (window / trip) - 1.0;
+        println!(
+            "{what}: W {window:.0} B, RTT {:.1} ms, {rate:.0} B/s, {:+.1} % of W/RTT",
+            trip * 1e3,
+            1e2 * off
+        );
+        assert!(off.abs() < 0.1 || !in_time, "{what}: {rate} B/s, expected {}", window / trip);
+        (off.abs() < 0.1).then_some(())
+    };
+
+    let first = download.first();
+    // The first round trip: the server has sent all that it was offered, and nothing was delivered yet. What was acknowledged
+    // and not read would be offered a second time, and stay with the kernel.
+    let held = unread(&world);
+    println!("{held} bytes unread");
+    assert!(held < 2 * SEGMENT as u64, "{held} bytes beyond the window");
+    let seen = world.servers.command("ss -tinH sport = :80");
+    println!("{seen}");
+    let scale = seen.split_once("wscale:").and_then(|(_, rest)| rest.split(',').next()?.parse::<u32>().ok());
+    // The kernel's buffer is set before the connection is made, so that its windows count in units of some bytes.
+    assert!(scale.is_some_and(|scale| scale <= 3), "window scale {scale:?}");
+    check("from the beginning", first)?;
+
+    let before = limit();
+    world.reload("gateway", |text| text.replace(&quiet, &busy));
+    while limit() > 0.6 * before {
+        assert!(first.elapsed() < LONG, "nothing is marked");
+    }
+    world.reload("gateway", |text| text.replace(&busy, &quiet));
+    let changed = |than: &dyn Fn(f64) -> bool| {
+        let (mut window, mut at) = (limit(), now());
+        while now() < at + Duration::from_millis(250) || !than(window) {
+            let is = limit();
+            if is != window {
+                (window, at) = (is, now());
+            }
+            assert!(first.elapsed() < LONG, "the window stays as it is, {window} bytes");
+        }
+        (window, at)
+    };
+    let (cut, at) = changed(&|_| true);
+    // The next packet from the server hears of it one way later at the client.
+    check("cut by marks", at + DELAY)?;
+    let (_, at) = changed(&|window| window > 1.2 * cut);
+    check("grown again", at + DELAY)?;
+    Some(())
+}
+
+#[test]
+fn the_rate_follows_a_window_that_marks_cut() {
+    // A machine that is busy with other things may hold a packet too long for the round trip to be one.
+    assert!((0..5).any(|_| follow().is_some()), "no eight seconds in which this machine keeps time");
+}
