@@ -20,13 +20,12 @@ use std::ffi::OsStr;
 use std::fmt::{self, Write as _};
 use std::fs;
 use std::io::{self, Error, Write as _};
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::config::{Device, Prefix};
 use crate::offload::{self, Feature};
 
 /// Protocol number of our routes and routing rules (`proto 98`), by which they are known.
@@ -35,50 +34,6 @@ pub const PROTOCOL: u8 = 98;
 pub const MARK: u32 = 0x6270_0000;
 /// The bits of the firewall mark that are ours.
 pub const MASK: u32 = 0xffff_0000;
-
-/// Addresses that begin with the same bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Prefix {
-    /// The first of them.
-    pub address: IpAddr,
-    /// How many bits they share.
-    pub length: u8,
-}
-
-impl FromStr for Prefix {
-    type Err = String;
-
-    /// Reads `10.3.0.0/16` or `2001:db8:3::/48`; an address alone is all of its bits.
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (address, length) =
-            text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
-        let address: IpAddr =
-            address.parse().map_err(|_| format!("{text:?}: an IP prefix such as 10.3.0.0/16 is expected"))?;
-        let bits = if address.is_ipv4() { 32 } else { 128 };
-        let length = match length {
-            None => bits,
-            Some(length) => length
-                .parse()
-                .ok()
-                .filter(|length| *length <= bits)
-                .ok_or_else(|| format!("{text:?}: {length:?} is no number of bits from 0 to {bits}"))?,
-        };
-        let rest = match address {
-            IpAddr::V4(address) => u128::from(address.to_bits()) << 96,
-            IpAddr::V6(address) => address.to_bits(),
-        };
-        if rest.checked_shl(u32::from(length)).unwrap_or(0) != 0 {
-            return Err(format!("{text:?}: bits are set after the first {length}"));
-        }
-        Ok(Self { address, length })
-    }
-}
-
-impl fmt::Display for Prefix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.address, self.length)
-    }
-}
 
 /// Which way an interface faces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -273,19 +228,20 @@ impl Rules {
     /// # Errors
     /// As [`remove`].
     pub fn remove(mut self) -> io::Result<()> {
-        for child in self.running.drain(..) {
-            ended("iptables-nft-restore", child)?;
-        }
-        remove(&self.setup)
+        let ended = self.running.drain(..).map(|child| ended("iptables-nft-restore", child).map(drop));
+        // Each is waited for, lest it undo what is removed; and what it says keeps nothing from being removed.
+        let ended = ended.fold(Ok(()), io::Result::and);
+        remove(&self.setup).and(ended)
     }
 }
 
-/// Takes away what is installed under this name, whoever installed it; nothing if nothing is.
+/// Takes away what is installed under this name, whoever installed it; nothing if nothing is. Only its name, its folder and
+/// its tables are looked at.
 ///
 /// # Errors
 /// When a tool says no. Everything else is taken away nevertheless.
 pub fn remove(setup: &Setup) -> io::Result<()> {
-    check(setup)?;
+    check_own(setup)?;
     let mut result = Ok(());
     // Tables as they were then, if that was another setup.
     let tables = read(setup).map_or(setup.table, |written| written.table);
@@ -304,27 +260,25 @@ fn invalid(what: String) -> Error {
 
 /// Everything here ends up in scripts of other tools.
 fn check(setup: &Setup) -> io::Result<()> {
-    let Setup { name, interface, tunnel, table, clients, .. } = setup;
+    check_own(setup)?;
+    for device in [Some(&setup.interface), setup.tunnel.as_ref()].into_iter().flatten() {
+        if device.parse::<Device>().is_err() {
+            return Err(invalid(format!("interface {device:?}: {} is allowed", Device::ALLOWED)));
+        }
+    }
+    if setup.clients.is_empty() {
+        return Err(invalid("clients: at least one prefix is needed".to_owned()));
+    }
+    Ok(())
+}
+
+/// What tells our own from that of others.
+fn check_own(Setup { name, table, .. }: &Setup) -> io::Result<()> {
     if name.is_empty() || name.len() > 10 || !name.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
         return Err(invalid(format!("name {name:?}: 1 to 10 letters and digits are allowed")));
     }
-    for device in [Some(interface), tunnel.as_ref()].into_iter().flatten() {
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:@".contains(&byte);
-        if device.is_empty()
-            || device.len() > 15
-            || !device.bytes().all(plain)
-            || device.starts_with(['-', '.'])
-        {
-            return Err(invalid(format!(
-                "interface {device:?}: 1 to 15 letters, digits and -_.:@ are allowed"
-            )));
-        }
-    }
     if !(256..=32_000).contains(table) {
         return Err(invalid(format!("routing table {table}: 256 to 32000 are allowed")));
-    }
-    if clients.is_empty() {
-        return Err(invalid("clients: at least one prefix is needed".to_owned()));
     }
     Ok(())
 }
@@ -598,10 +552,12 @@ fn settings(setup: &Setup) -> io::Result<()> {
         wanted.push(("net/ipv4/tcp_ecn".to_owned(), "1"));
     }
     // Packets come back by another interface than their answers take. The stricter of "all" and the interface's own
-    // value holds; 2 asks only that there is a way back at all.
-    for device in [Some(&setup.interface), setup.tunnel.as_ref()].into_iter().flatten() {
-        let path = format!("net/ipv4/conf/{}/rp_filter", device.replace('.', "/"));
-        if value("net/ipv4/conf/all/rp_filter")? == "1" || value(&path)? == "1" {
+    // value holds; 2 asks only that there is a way back at all. IPv6 has no such setting.
+    let has_v4 = families(setup).any(|family| family == Family::V4);
+    for device in [Some(&setup.interface), setup.tunnel.as_ref()].into_iter().flatten().filter(|_| has_v4) {
+        let path = format!("net/ipv4/conf/{device}/rp_filter");
+        let strict = |path: &str| Ok::<_, Error>(value(path).map_err(about(&sysctl(path)))? == "1");
+        if strict("net/ipv4/conf/all/rp_filter")? || strict(&path)? {
             wanted.push((path, "2"));
         }
     }
@@ -688,4 +644,43 @@ fn neighbour(setup: &Setup, here: &str) -> Option<(Setup, Written)> {
         (name != setup.name && written.namespace == here)
             .then(|| (Setup { name: name.to_owned(), ..setup.clone() }, written))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::sched::{CloneFlags, unshare};
+
+    use super::*;
+
+    /// A command that failed before, when users' new connections were to go by, keeps no rule where it is.
+    #[test]
+    fn rules_are_removed_whatever_failed_before() {
+        let folder = std::env::temp_dir().join(format!("bentpipe-removed-{}", std::process::id()));
+        let setup = Setup {
+            name: "x".to_owned(),
+            folder: folder.clone(),
+            interface: "lo".to_owned(),
+            side: Side::Users { port: 5000 },
+            clients: vec!["10.3.0.0/24".parse().unwrap()],
+            tunnel: None,
+            ecn: false,
+            offload: false,
+            table: 6300,
+        };
+        let done = std::thread::spawn(|| {
+            // Only where a namespace of its own can be had; root may.
+            unshare(CloneFlags::CLONE_NEWNET).ok()?;
+            let mut rules = Rules::install(setup).unwrap();
+            assert!(run("iptables-nft-save", &[], "").unwrap().contains("bentpipe-x"));
+            rules.running.extend([start("false", &[], "").unwrap(), start("true", &[], "").unwrap()]);
+            let error = rules.remove().unwrap_err().to_string();
+            Some((error, run("iptables-nft-save", &[], "").unwrap()))
+        });
+        if let Some((error, left)) = done.join().unwrap() {
+            assert!(error.starts_with("iptables-nft-restore: "), "{error}");
+            assert!(!left.contains("bentpipe-x"), "{left}");
+            assert!(!folder.join("x.json").exists());
+            fs::remove_dir_all(&folder).unwrap();
+        }
+    }
 }

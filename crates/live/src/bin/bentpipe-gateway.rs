@@ -1,10 +1,12 @@
 //! The live gateway's daemon.
 
+use std::ffi::OsString;
+use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
-use bentpipe_live::config::{Config, check, listing};
-use bentpipe_live::daemon::{Daemon, rules_setup};
+use bentpipe_live::config::{Config, Role, check, listing};
+use bentpipe_live::daemon::{Daemon, rules_left, rules_setup};
 use bentpipe_live::{log, rules, spacelink};
 
 const USAGE: &str = "usage: bentpipe-gateway run CONFIG      run an end of the gateway until a signal ends it
@@ -16,13 +18,15 @@ const USAGE: &str = "usage: bentpipe-gateway run CONFIG      run an end of the g
 const WRONG: u8 = 2;
 
 fn main() -> ExitCode {
-    let arguments: Vec<_> = std::env::args().skip(1).collect();
-    let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
-    match arguments.as_slice() {
-        ["run", path] => run(path),
-        ["check", path] => look(path),
-        ["keygen", folder] => keygen(Path::new(folder)),
-        ["cleanup", path] => clean(path),
+    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
+    let words: Vec<_> = arguments.iter().map(|word| word.to_str().unwrap_or_default()).collect();
+    // Paths need not be text.
+    let path = Path::new(arguments.get(1).map_or("".as_ref(), OsString::as_os_str));
+    match words.as_slice() {
+        ["run", _] => run(path),
+        ["check", _] => look(path),
+        ["keygen", _] => keygen(path),
+        ["cleanup", _] => clean(path),
         ["help" | "--help" | "-h"] => {
             say(USAGE);
             ExitCode::SUCCESS
@@ -31,9 +35,9 @@ fn main() -> ExitCode {
     }
 }
 
-#[expect(clippy::print_stdout, reason = "a program's output")]
 fn say(text: &str) {
-    println!("{text}");
+    // Whoever has heard enough closes the pipe.
+    let _ = writeln!(std::io::stdout(), "{text}");
 }
 
 fn complain(text: &str) -> ExitCode {
@@ -41,18 +45,22 @@ fn complain(text: &str) -> ExitCode {
     ExitCode::from(WRONG)
 }
 
-fn read(path: &str) -> Result<Config, ExitCode> {
+fn read(path: &Path) -> Result<Config, ExitCode> {
     Config::load(path).map_err(|e| complain(&format!("bentpipe-gateway: {e}")))
 }
 
-fn run(path: &str) -> ExitCode {
+fn run(path: &Path) -> ExitCode {
     let config = match read(path) {
         Ok(config) => config,
         Err(code) => return code,
     };
+    if let Some(error) = check(&config).errors.first() {
+        return complain(&format!("bentpipe-gateway: {error}"));
+    }
     log::set(config.log.level, config.log.format);
+    let file = path.display().to_string();
     for warning in &config.warnings {
-        log::warn("config", &[("file", path.into()), ("problem", warning.as_str().into())]);
+        log::warn("config", &[("file", file.as_str().into()), ("problem", warning.as_str().into())]);
     }
     match Daemon::new(config).and_then(Daemon::run) {
         Ok(()) => ExitCode::SUCCESS,
@@ -63,7 +71,7 @@ fn run(path: &str) -> ExitCode {
     }
 }
 
-fn look(path: &str) -> ExitCode {
+fn look(path: &Path) -> ExitCode {
     let config = match read(path) {
         Ok(config) => config,
         Err(code) => return code,
@@ -93,16 +101,20 @@ fn keygen(folder: &Path) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn clean(path: &str) -> ExitCode {
-    let config = match read(path) {
-        Ok(config) => config,
-        Err(code) => return code,
+fn clean(path: &Path) -> ExitCode {
+    // A file that was broken since it was started from must not keep users' connections from going by: then it may have
+    // been either end.
+    let (setups, wrong) = match Config::load(path) {
+        Ok(config) => (vec![rules_setup(&config)], None),
+        Err(e) => ([Role::Gateway, Role::Terminal].map(rules_left).to_vec(), Some(e)),
     };
-    match rules::remove(&rules_setup(&config)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(e) => {
-            eprintln!("bentpipe-gateway: {e}");
-            ExitCode::FAILURE
-        }
+    let removed = setups.iter().map(rules::remove).fold(Ok(()), Result::and);
+    if let Err(e) = &removed {
+        eprintln!("bentpipe-gateway: {e}");
+    }
+    match (wrong, removed) {
+        (Some(e), _) => complain(&format!("bentpipe-gateway: {e}")),
+        (None, Ok(())) => ExitCode::SUCCESS,
+        (None, Err(_)) => ExitCode::FAILURE,
     }
 }

@@ -329,14 +329,20 @@ impl fmt::Display for Device {
     }
 }
 
+impl Device {
+    /// What a name may be. IFNAMSIZ is 16, the end's zero counted; a name ends up in scripts of other tools, of which
+    /// iptables takes "+" for a wildcard, and all take a "-" in front for an option.
+    pub(crate) const ALLOWED: &str =
+        "the name of a network device, such as \"eth0\", of 1 to 15 letters, digits and -_.@";
+}
+
 impl FromStr for Device {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
-        // IFNAMSIZ is 16, the end's zero counted; iptables takes "+" for a wildcard.
-        let allowed = |c: char| c.is_ascii_graphic() && !"/:+".contains(c);
-        let fits = (1..=15).contains(&text.len()) && !matches!(text, "." | "..") && !text.starts_with('-');
-        if fits && text.chars().all(allowed) { Ok(Self(text.to_owned())) } else { Err(()) }
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.@".contains(&byte);
+        let fits = (1..=15).contains(&text.len()) && !text.starts_with(['-', '.']);
+        if fits && text.bytes().all(allowed) { Ok(Self(text.to_owned())) } else { Err(()) }
     }
 }
 
@@ -360,7 +366,7 @@ impl FromStr for Address {
 
 /// Types that a file writes as a text of their own.
 macro_rules! texts {
-    ($($kind:ident: $allowed:literal;)*) => {$(
+    ($($kind:ident: $allowed:expr;)*) => {$(
         impl Serialize for $kind {
             fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
                 to.collect_str(self)
@@ -389,7 +395,7 @@ macro_rules! texts {
 
 texts! {
     Prefix: "the first address and the length of a prefix, such as \"10.3.0.0/24\" or \"fd00:3::/64\"";
-    Device: "the name of a network device, such as \"eth0\", of at most 15 characters";
+    Device: Device::ALLOWED;
     Address: "an address with its port, such as \"10.2.0.1:4400\" or \"[fd00:2::1]:4400\"";
 }
 

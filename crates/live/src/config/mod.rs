@@ -199,6 +199,10 @@ fn addresses(document: &Document, file: &File) -> Result<(), Error> {
 pub(crate) const MOST_SAMPLES: u64 = 3600;
 
 fn times(document: &Document, file: &File) -> Result<(), Error> {
+    if let Some(record) = file.record.as_ref().filter(|record| record.interval.0 < 1_000_000) {
+        let problem = format!("found \"{:?}\"; allowed: at least 1 ms", record.interval);
+        return Err(document.error("record.interval", problem));
+    }
     if let Some(metrics) = &file.metrics {
         let (interval, keep) = (metrics.interval, metrics.keep);
         if interval.0 < 100_000_000 {
@@ -398,6 +402,16 @@ mod tests {
                 "[internet]",
                 "[metrics]\nlisten = \"[::1]:1\"\nkeep = \"1 h\"\ninterval = \"100 ms\"\n[internet]",
                 "g.toml:11:8: metrics.keep: found \"3600 s\"; allowed: at least metrics.interval (\"100 ms\"), and at most 3600 times",
+            ),
+            (
+                "[internet]",
+                "[record]\nfile = \"r.jsonl\"\ninterval = \"999 us\"\n[internet]",
+                "g.toml:11:12: record.interval: found \"999 us\"; allowed: at least 1 ms",
+            ),
+            (
+                "in0",
+                "a'b",
+                "g.toml:10:10: internet.device: found \"a'b\"; allowed: the name of a network device",
             ),
             (
                 "[internet]",

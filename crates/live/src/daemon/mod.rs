@@ -38,7 +38,7 @@ use serde_json::json;
 use slab::Slab;
 
 use crate::clock::{Clock, catch_up};
-use crate::config::{Config, Prefix, Role};
+use crate::config::{Config, Role};
 use crate::inject::Injector;
 use crate::log;
 use crate::nfqueue;
@@ -234,31 +234,44 @@ fn folder() -> std::path::PathBuf {
 /// What an end tells netfilter and routing.
 #[must_use]
 pub fn rules_setup(config: &Config) -> rules::Setup {
-    let (interface, clients, side, name) = match (&config.internet, &config.users) {
+    let (interface, clients, side) = match (&config.internet, &config.users) {
         (Some(internet), _) => {
             let queue = internet.queue.0 as u16;
             let windows = config.gateway.marking.method.marking == Marking::Window;
             let side = rules::Side::Internet { queue, windows: windows.then_some(queue + 1) };
-            (internet.device.0.clone(), internet.clients.as_slice(), side, "gateway")
+            (internet.device.0.clone(), internet.clients.clone(), side)
         }
         (None, Some(users)) => {
             // Where nothing is split, nothing is taken: it has no listener.
             let splits = config.gateway.pep.split.contains(&Protocol::Tcp);
             let side = rules::Side::Users { port: if splits { users.port.0 as u16 } else { 0 } };
-            (users.device.0.clone(), users.clients.as_slice(), side, "terminal")
+            (users.device.0.clone(), users.clients.clone(), side)
         }
-        (None, None) => (String::new(), [].as_slice(), rules::Side::Users { port: 0 }, "none"),
+        (None, None) => return rules_left(config.role),
     };
-    let prefix = |p: &Prefix| rules::Prefix { address: p.address, length: p.length };
     rules::Setup {
-        name: name.to_owned(),
-        folder: folder(),
         interface,
         side,
-        clients: clients.iter().map(prefix).collect(),
+        clients,
         tunnel: Some(config.tunnel.name.0.clone()),
         ecn: config.gateway.marking.method.marking == Marking::Ecn,
         offload: true,
+        ..rules_left(config.role)
+    }
+}
+
+/// What must be known of an end's rules to remove them, whatever its configuration says.
+#[must_use]
+pub fn rules_left(role: Role) -> rules::Setup {
+    rules::Setup {
+        name: role.name().to_owned(),
+        folder: folder(),
+        interface: String::new(),
+        side: rules::Side::Users { port: 0 },
+        clients: Vec::new(),
+        tunnel: None,
+        ecn: false,
+        offload: false,
         table: 9800,
     }
 }
@@ -747,11 +760,10 @@ impl Daemon {
     }
 
     /// A line for whoever started this.
-    #[expect(clippy::print_stdout, reason = "the binary's own output")]
     fn say(&self, value: &serde_json::Value) {
         use std::io::Write as _;
-        println!("{value}");
-        let _ = io::stdout().flush();
+        // It goes on without whoever that was.
+        let _ = writeln!(io::stdout(), "{value}").and_then(|()| io::stdout().flush());
     }
 
     /// A line about something that went wrong and is no reason to end.
@@ -767,9 +779,10 @@ impl Daemon {
             FlowKey::User => judge::number_of(&[judge::bits(client.ip())]),
             FlowKey::Prefix => {
                 let clients = &self.rules_setup.clients;
-                let is_in =
-                    |p: &rules::Prefix| Prefix { address: p.address, length: p.length }.contains(client.ip());
-                clients.iter().position(is_in).map_or(u32::MAX, |at| at as u32)
+                clients
+                    .iter()
+                    .position(|prefix| prefix.contains(client.ip()))
+                    .map_or(u32::MAX, |at| at as u32)
             }
         }
     }
