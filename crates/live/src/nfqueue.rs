@@ -42,8 +42,9 @@ pub struct Settings {
     pub fail_open: bool,
 }
 
-/// All bytes of a packet, for [`Settings::copy`].
-pub const WHOLE: u32 = 0xffff;
+/// As many bytes of a packet as an attribute of netlink can have, for [`Settings::copy`]: all of any packet but one of the
+/// last four lengths that IPv4 allows.
+pub const WHOLE: u32 = 0xffff - ATTRIBUTE as u32;
 
 impl Default for Settings {
     /// 64 MiB, so that about 25 000 packets find place, and a limit that is not reached before.
@@ -713,6 +714,13 @@ mod tests {
             (true, 1, 5, vec![]),
         ];
         assert_eq!(told(&mut decisions), expected);
+    }
+
+    #[test]
+    fn the_longest_packet_fits_an_attribute() {
+        let mut decisions = of(1, 1);
+        decisions.decide_changed(1, &vec![7; WHOLE as usize]);
+        assert_eq!(told(&mut decisions), [(false, 1, 1, vec![7; WHOLE as usize])]);
     }
 
     #[test]

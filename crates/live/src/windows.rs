@@ -40,6 +40,8 @@ struct Window {
     /// Next byte expected from the server, and window field, as the kernel said them last.
     ack: u32,
     window: u16,
+    /// Acknowledgement and window field of an update that is on its way out, which the kernel has not said.
+    update: Option<(u32, u16)>,
     /// Next sequence number of its own.
     seq: Option<u32>,
     /// Headers of the last acknowledgement.
@@ -102,6 +104,10 @@ impl Windows {
             self.forget(src, dst);
             return false;
         }
+        if tcp.payload == 0 && window.update == Some((tcp.ack, tcp.window)) {
+            window.update = None;
+            return false;
+        }
         if let Some(length) = wire::headers(packet) {
             window.last.clear();
             window.last.extend_from_slice(&packet[..length]);
@@ -138,22 +144,21 @@ impl Windows {
         offered != tcp.window && wire::set_window(packet, offered)
     }
 
-    /// A packet from a server, on its way in: its SYN settles the scale, its FIN the end.
+    /// A packet from a server, on its way in: its SYN settles the scale, its FIN the end. Whether a reset is one is for
+    /// the kernel to say, which looks at its sequence number: whoever has the socket learns of it, and forgets.
     pub fn incoming(&mut self, info: &Info) {
         let Some(tcp) = info.tcp else { return };
-        if tcp.flags & (flag::SYN | flag::FIN | flag::RST) == 0 {
+        if tcp.flags & (flag::SYN | flag::FIN) == 0 {
             return;
         }
         let Some(window) = self.connections.get_mut(&(info.dst, info.src)) else { return };
-        if tcp.flags & flag::SYN != 0 && window.shift.is_none() {
+        // One that does not acknowledge our SYN is of another connection, or anybody's.
+        if tcp.flags & flag::SYN != 0 && window.shift.is_none() && Some(tcp.ack) == window.seq {
             window.shift = Some(if tcp.scale.is_some() { window.scale.unwrap_or(0) } else { 0 });
             window.right = Some(tcp.seq.wrapping_add(1 + u32::from(window.offered)));
         }
         if tcp.flags & flag::FIN != 0 {
             window.theirs = Some(tcp.seq.wrapping_add(tcp.payload));
-        }
-        if tcp.flags & flag::RST != 0 {
-            self.forget(info.dst, info.src);
         }
     }
 
@@ -178,6 +183,7 @@ impl Windows {
             return false;
         }
         window.advertise(shift, field);
+        window.update = Some((window.ack, field));
         true
     }
 

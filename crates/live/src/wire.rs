@@ -159,8 +159,10 @@ fn layout(packet: &[u8]) -> Option<Layout> {
 pub fn parse(packet: &[u8]) -> Option<Info> {
     let at = layout(packet)?;
     let tcp = tcp(packet, &at);
-    let known = (at.protocol == TCP && tcp.is_some()) || (at.protocol == UDP && !at.later);
-    let port = |offset| if known { word(packet, at.transport + offset).unwrap_or(0) } else { 0 };
+    // UDP's header has 8 bytes.
+    let udp = at.protocol == UDP && !at.later && at.transport + 8 <= at.len.min(packet.len());
+    let port =
+        |offset| if udp || tcp.is_some() { word(packet, at.transport + offset).unwrap_or(0) } else { 0 };
     let (src, dst) = addresses(packet, at.version)?;
     let ecn = match ecn_bits(packet, at.version) {
         0 => Ecn::NotEct,
@@ -305,12 +307,15 @@ pub fn window_update(packet: &[u8], seq: u32, window: u16, out: &mut Vec<u8>) ->
         return false;
     }
     let Some(timestamps) = timestamps(&packet[at.transport..]) else { return false };
-    // IP header without options or extension headers.
+    // IP header without options or extension headers, and not ECN-capable: no acknowledgement without data is (RFC 3168,
+    // section 6.1.4).
     if at.version == 4 {
         out.extend_from_slice(&packet[..20]);
         out[0] = 0x45;
+        out[1] &= !3;
     } else {
         out.extend_from_slice(&packet[..40]);
+        out[1] &= !0x30;
         out[6] = TCP;
     }
     let start = out.len();

@@ -121,19 +121,26 @@ fn what_is_not_known_is_left_alone() {
     assert!(windows.outgoing(&mut syn, &mut |_, _| Some(1000)));
     assert_eq!(acknowledge(&mut windows, 0, 502, 128), 502);
     assert!(!windows.update(client(), server(), 100_000, &mut Vec::new()));
+    // Nor does the SYN of another connection tell, which acknowledges another SYN.
+    let mut answer = packet(false, flag::SYN | flag::ACK, ISN, 101, 65_535, &OPTIONS);
+    windows.incoming(&wire::parse(&answer).unwrap());
+    assert_eq!(acknowledge(&mut windows, 0, 502, 128), 502);
+    answer[28..32].copy_from_slice(&100u32.to_be_bytes());
+    windows.incoming(&wire::parse(&answer).unwrap());
+    assert_eq!(acknowledge(&mut windows, 0, 502, 128), 8);
     assert!(!windows.outgoing(&mut [0x45, 0], &mut |_, _| Some(0)));
 }
 
 #[test]
 fn closed_connections_are_forgotten() {
     let fin = flag::FIN | flag::ACK;
-    // Reset by either end.
-    for out in [true, false] {
+    // Reset by this host. What comes as the server's may be anybody's.
+    for (out, left) in [(false, 1), (true, 0)] {
         let mut windows = opened(1000, true);
         let mut reset = packet(out, flag::RST, 100, 0, 0, &[]);
         windows.incoming(&wire::parse(&reset).unwrap());
         windows.outgoing(&mut reset, &mut |_, _| Some(0));
-        assert!(windows.is_empty());
+        assert_eq!(windows.len(), left);
     }
     // Ended by both, in either order; the window holds until the server's FIN is acknowledged.
     for server_first in [true, false] {
@@ -177,12 +184,14 @@ fn a_server_that_waits_is_told_of_room() {
     assert_eq!((tcp.seq, tcp.ack, tcp.window), (100, ISN.wrapping_add(4001), 9));
     // Once is enough.
     assert_eq!(update(&mut windows, 1024 + 128), None);
-    // On its way out it passes as it is, whatever room there is now.
+    // On its way out it passes as it is, whatever room there is now, and is not taken for the kernel's: that still
+    // allows more.
     assert_eq!(acknowledge(&mut windows, 4000, 9, 0), 9);
-    // The kernel's window is what it last said, then.
-    assert_eq!(acknowledge(&mut windows, 5000, 502, 0), 2);
-    let tcp = update(&mut windows, 1 << 30).unwrap();
-    assert_eq!(tcp.window, 502);
+    assert_eq!(update(&mut windows, 1 << 30).unwrap().window, 502);
+    assert_eq!(acknowledge(&mut windows, 4000, 502, 0), 502);
+    // Its window is what it last said: from 64 000 to the edge of 4000 + 502 * 128 = 68 256 would be 34 units.
+    assert_eq!(acknowledge(&mut windows, 64_000, 3, 0), 3);
+    assert_eq!(update(&mut windows, 1 << 30), None);
 }
 
 proptest! {

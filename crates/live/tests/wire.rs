@@ -146,6 +146,13 @@ fn udp_has_ports_and_others_have_none() {
     let info = wire::parse(&packet).unwrap();
     assert_eq!((info.protocol, info.src.port(), info.dst.port()), (wire::UDP, 53, 40_000));
     assert_eq!((info.ecn, info.len, info.tcp), (Ecn::Ect, 36, None));
+    // A header that is cut off, or longer than the packet by its IP header, is none.
+    for (length, total) in [(36, 28), (28, 36), (36, 27), (27, 36)] {
+        let mut cut = packet[..length].to_vec();
+        cut[3] = total;
+        let port = wire::parse(&cut).unwrap().dst.port();
+        assert_eq!(port != 0, length.min(total.into()) == 28, "{length} bytes, {total} by the header");
+    }
     packet[9] = 1;
     assert_eq!(wire::parse(&packet).unwrap().src.port(), 0);
 }
@@ -235,7 +242,7 @@ fn an_update_is_an_acknowledgement_with_timestamps() {
     );
     assert!(wire::window_update(&packet, 15, 77, &mut out));
     let expected = bytes(
-        "45 02 00 34  00 00 40 00  40 06 00 00  0a 03 00 07  0a 01 00 01
+        "45 00 00 34  00 00 40 00  40 06 00 00  0a 03 00 07  0a 01 00 01
          9c 40 00 50  00 00 00 0f  00 00 00 64  80 50 00 4d  00 00 00 00
          01 01 08 0a  00 00 00 01  00 00 00 02",
     );
@@ -243,7 +250,7 @@ fn an_update_is_an_acknowledgement_with_timestamps() {
 
     assert!(wire::window_update(&v6(), 15, 77, &mut out));
     let expected = bytes(
-        "60 10 00 00  00 14 06 40
+        "60 00 00 00  00 14 06 40
          fd 03 00 00 00 00 00 00 00 00 00 00 00 00 00 07  fd 01 00 00 00 00 00 00 00 00 00 00 00 00 00 01
          9c 40 00 50  00 00 00 0f  0a 0b 0c 0d  50 10 00 4d  00 00 00 00",
     );

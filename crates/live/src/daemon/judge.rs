@@ -87,8 +87,8 @@ impl Daemon {
             }
         }
         verdict.unwrap_or_else(|| {
-            // It waits. If it may have to be changed by then, its bytes are needed.
-            if pkt.ecn != Ecn::NotEct {
+            // It waits. If it may have to be changed by then, its bytes are needed, and all of them must be there.
+            if pkt.ecn != Ecn::NotEct && info.len as usize == packet.len() {
                 let mut copy = self.buffer();
                 copy.extend_from_slice(packet);
                 if let Some(Item::Judged { bytes, .. }) = self.items.get_mut(handle) {
