@@ -4,7 +4,7 @@
 //! request and the time that each has are bounded, so that nobody who reaches the port can make it hold much.
 
 use std::io::{self, Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd as _;
 use std::thread;
 
@@ -58,19 +58,12 @@ struct Connection {
     written: usize,
 }
 
-/// What a connection waits for, or that it is over.
-enum Next {
-    Read,
-    Write,
-    Over,
-}
-
 impl Server {
     /// Waits until something can be done, and does it.
     fn turn(&mut self) -> io::Result<()> {
         let mut waits = Vec::with_capacity(self.connections.len() + 1);
         for c in &self.connections {
-            let flags = if c.answer.is_empty() { PollFlags::POLLIN } else { PollFlags::POLLOUT };
+            let flags = if c.is_writing() { PollFlags::POLLOUT } else { PollFlags::POLLIN };
             waits.push(PollFd::new(c.stream.as_fd(), flags));
         }
         if self.connections.len() < MOST_CONNECTIONS {
@@ -86,9 +79,15 @@ impl Server {
         }
         let shared = &self.shared;
         let now = clock_ms(ClockId::CLOCK_MONOTONIC);
-        self.connections.retain_mut(|c| c.until > now && !matches!(c.advance(shared), Next::Over));
+        self.connections.retain_mut(|c| c.until > now && !c.advance(shared));
         while self.connections.len() < MOST_CONNECTIONS {
-            let Ok((stream, _)) = self.listener.accept() else { break };
+            let stream = match self.listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                Err(e) if e.kind() == io::ErrorKind::ConnectionAborted => continue,
+                // No descriptors are left, most likely, and the listener stays readable.
+                Err(e) => return Err(e),
+            };
             if stream.set_nonblocking(true).is_ok() {
                 let (head, answer) = (Vec::new(), Vec::new());
                 self.connections.push(Connection {
@@ -105,26 +104,24 @@ impl Server {
 }
 
 impl Connection {
-    fn advance(&mut self, shared: &Shared) -> Next {
+    fn is_writing(&self) -> bool {
+        self.written < self.answer.len()
+    }
+
+    /// Goes on as far as it can; whether it is over.
+    fn advance(&mut self, shared: &Shared) -> bool {
         match self.try_advance(shared) {
-            Ok(next) => next,
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                if self.answer.is_empty() {
-                    Next::Read
-                } else {
-                    Next::Write
-                }
-            }
-            Err(_) => Next::Over,
+            Ok(over) => over,
+            Err(e) => e.kind() != io::ErrorKind::WouldBlock,
         }
     }
 
-    fn try_advance(&mut self, shared: &Shared) -> io::Result<Next> {
+    fn try_advance(&mut self, shared: &Shared) -> io::Result<bool> {
+        let mut part = [0; 1024];
         while self.answer.is_empty() {
-            let mut part = [0; 1024];
             let len = self.stream.read(&mut part)?;
             if len == 0 {
-                return Ok(Next::Over);
+                return Ok(true);
             }
             self.head.extend_from_slice(&part[..len]);
             if self.head.windows(4).any(|end| end == b"\r\n\r\n") {
@@ -133,13 +130,12 @@ impl Connection {
                 self.answer = response("431 Request Header Fields Too Large", TEXT, "too long\n", true);
             }
         }
-        while self.written < self.answer.len() {
-            let len = self.stream.write(self.answer.get(self.written..).unwrap_or_default())?;
-            self.written += len;
+        while self.is_writing() {
+            self.written += self.stream.write(&self.answer[self.written..])?;
         }
-        // What the client still sends must not turn the answer into a reset.
-        let _ = self.stream.shutdown(std::net::Shutdown::Write);
-        Ok(Next::Over)
+        // What the client still sends must not turn the answer into a reset, so it is read to its end.
+        self.stream.shutdown(Shutdown::Write)?;
+        Ok(self.stream.read(&mut part)? == 0)
     }
 }
 

@@ -181,6 +181,15 @@ fn the_server_answers_and_is_bounded() {
         assert!(ask(address, bad).starts_with("HTTP/1.1 400 "));
     }
     assert!(ask(address, &[b'a'; 8000]).starts_with("HTTP/1.1 431 "));
+    // Whoever says far too much hears so, and not that the connection was reset.
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    stream.write_all(&[b'a'; 8000]).expect("it reads");
+    std::thread::sleep(Wait::from_millis(50));
+    stream.write_all(&[b'a'; 100_000]).expect("it still reads");
+    stream.shutdown(std::net::Shutdown::Write).expect("it is open");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("an answer to its end");
+    assert!(text.starts_with("HTTP/1.1 431 "), "{text}");
     // Forty that say nothing are cut off one after the other, and do not keep others out for longer.
     let silent: Vec<_> = (0..40).map(|_| TcpStream::connect(address).expect("it listens")).collect();
     assert!(get("/healthz").starts_with("HTTP/1.1 503 "));
