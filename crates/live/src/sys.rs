@@ -31,29 +31,29 @@ pub struct TcpOptions {
 }
 
 /// Sets an option that is a number.
-fn set(fd: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> io::Result<()> {
+fn set(fd: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> nix::Result<()> {
     let size = size_of::<i32>() as libc::socklen_t;
     // SAFETY: the option's value is `value`, which lives through the call, and its size is given.
     let done = unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, (&raw const value).cast(), size) };
-    Errno::result(done).map(drop).map_err(Into::into)
+    Errno::result(done).map(drop)
 }
 
-fn get(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<i32> {
+fn get(fd: BorrowedFd<'_>, level: i32, name: i32) -> nix::Result<i32> {
     let (mut value, mut size) = (0_i32, size_of::<i32>() as libc::socklen_t);
     // SAFETY: there is room for an i32 at `value`, and `size` says so.
     let done =
         unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, (&raw mut value).cast(), &raw mut size) };
-    Errno::result(done).map(|_| value).map_err(Into::into)
+    Errno::result(done).map(|_| value)
 }
 
-fn new_socket(address: &SocketAddr, kind: SockType, protocol: SockProtocol) -> io::Result<OwnedFd> {
+fn new_socket(address: &SocketAddr, kind: SockType, protocol: SockProtocol) -> nix::Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
     let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
-    Ok(socket(family, kind, flags, protocol)?)
+    socket(family, kind, flags, protocol)
 }
 
 /// Lets a socket have an address that is not the machine's (IP_TRANSPARENT); needs CAP_NET_ADMIN or CAP_NET_RAW.
-fn make_transparent(fd: BorrowedFd<'_>, address: &SocketAddr) -> io::Result<()> {
+fn make_transparent(fd: BorrowedFd<'_>, address: &SocketAddr) -> nix::Result<()> {
     if address.is_ipv4() {
         set(fd, libc::SOL_IP, libc::IP_TRANSPARENT, 1)
     } else {
@@ -63,12 +63,13 @@ fn make_transparent(fd: BorrowedFd<'_>, address: &SocketAddr) -> io::Result<()> 
 
 /// Sets what has to be set before a connection is there, the windows among it. Accepted connections inherit it from their
 /// listener.
-fn prepare(fd: BorrowedFd<'_>, options: &TcpOptions) -> io::Result<()> {
+fn prepare(fd: BorrowedFd<'_>, options: &TcpOptions) -> nix::Result<()> {
     set(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, i32::try_from(options.receive_buffer).unwrap_or(i32::MAX))?;
     setsockopt(&fd, sockopt::TcpCongestion, &options.congestion.clone().into())?;
     let seconds = |time: Duration| i32::try_from(time.as_nanos() / 1_000_000_000).unwrap_or(i32::MAX).max(1);
     let keepalive = seconds(options.keepalive);
-    let user_timeout = i32::try_from(options.user_timeout.as_nanos() / 1_000_000).unwrap_or(i32::MAX);
+    // Zero would be the system's own.
+    let user_timeout = i32::try_from(options.user_timeout.as_nanos() / 1_000_000).unwrap_or(i32::MAX).max(1);
     for (level, name, value) in [
         (libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1),
         (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, keepalive.min(32_767)),
@@ -119,22 +120,31 @@ pub fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr, Sock
 /// # Errors
 /// Where it cannot even begin. Whether it came about shows when the socket becomes writable.
 pub fn connect_as(client: SocketAddr, server: SocketAddr, options: &TcpOptions) -> io::Result<TcpStream> {
+    match connect_from(client, server, options) {
+        // Another socket has the port; or an earlier connection of these two, which has perhaps ended just now.
+        Err(Errno::EADDRINUSE | Errno::EADDRNOTAVAIL) if client.port() != 0 => {
+            Ok(connect_from(SocketAddr::new(client.ip(), 0), server, options)?)
+        }
+        other => Ok(other?),
+    }
+}
+
+fn connect_from(client: SocketAddr, server: SocketAddr, options: &TcpOptions) -> nix::Result<TcpStream> {
     let fd = new_socket(&server, SockType::Stream, SockProtocol::Tcp)?;
     make_transparent(fd.as_fd(), &server)?;
     prepare(fd.as_fd(), options)?;
     set(fd.as_fd(), libc::IPPROTO_TCP, libc::TCP_SYNCNT, 4)?;
-    set(fd.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
-    match bind(fd.as_raw_fd(), &SockaddrStorage::from(client)) {
-        Ok(()) => {}
-        Err(Errno::EADDRINUSE) => {
-            set(fd.as_fd(), libc::SOL_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)?;
-            bind(fd.as_raw_fd(), &SockaddrStorage::from(SocketAddr::new(client.ip(), 0)))?;
-        }
-        Err(e) => return Err(e.into()),
-    }
+    // With no port the kernel chooses one when it knows the server.
+    let reuse = if client.port() == 0 {
+        (libc::SOL_IP, libc::IP_BIND_ADDRESS_NO_PORT)
+    } else {
+        (libc::SOL_SOCKET, libc::SO_REUSEADDR)
+    };
+    set(fd.as_fd(), reuse.0, reuse.1, 1)?;
+    bind(fd.as_raw_fd(), &SockaddrStorage::from(client))?;
     match connect(fd.as_raw_fd(), &SockaddrStorage::from(server)) {
         Ok(()) | Err(Errno::EINPROGRESS) => Ok(fd.into()),
-        Err(e) => Err(e.into()),
+        Err(e) => Err(e),
     }
 }
 
@@ -200,5 +210,39 @@ pub fn deepen(socket: BorrowedFd<'_>, receive: usize, send: usize) {
         if set(socket, libc::SOL_SOCKET, force, number(bytes)).is_err() {
             let _ = set(socket, libc::SOL_SOCKET, plain, number(bytes));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_whose_port_is_taken_comes_from_another() {
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let to = server.local_addr().unwrap();
+        let options = TcpOptions {
+            congestion: "reno".to_owned(),
+            receive_buffer: 128_000,
+            unsent: 128 << 10,
+            keepalive: Duration::from_secs(60),
+            user_timeout: Duration::from_secs(60),
+        };
+        let begin = |client| connect_as(client, to, &options);
+        // Only root may have an address that is not its own.
+        let Ok(first) = begin("127.0.0.9:0".parse().unwrap()) else { return };
+        let client = first.local_addr().unwrap();
+        assert_eq!(client.ip().to_string(), "127.0.0.9");
+        // The same two once more; then while the first is on its way out; and a port on which somebody listens.
+        let listener = TcpListener::bind("127.0.0.9:0").unwrap();
+        let (_end, _) = server.accept().unwrap();
+        let taken = |port: SocketAddr| {
+            let other = begin(port).unwrap().local_addr().unwrap();
+            assert!(other.ip() == client.ip() && other.port() != port.port(), "{other} {port}");
+        };
+        taken(client);
+        drop(first);
+        taken(client);
+        taken(listener.local_addr().unwrap());
     }
 }
