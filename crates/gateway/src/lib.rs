@@ -111,6 +111,13 @@ impl Gateway {
         }
     }
 
+    /// A packet comes in from the internet that no Aqm is asked about ahead of the PEP: while the satellite is out, the queue
+    /// behind it says nothing of the load.
+    pub fn admit(&mut self, pkt: Packet, now: Instant) {
+        self.arrived_bytes += u64::from(pkt.len);
+        self.receive(pkt, now);
+    }
+
     /// A packet that may go on enters the receive queue, and leaves it at once where that has no rate.
     fn receive(&mut self, mut pkt: Packet, now: Instant) {
         if self.receive_rate.is_none() {
@@ -250,6 +257,12 @@ impl Gateway {
             Place::Receive => &self.receive,
             Place::Transmit => &self.transmit,
         }
+    }
+
+    /// Whether packets ahead of the PEP are judged by the queue behind it.
+    #[must_use]
+    pub fn judges_ahead(&self) -> bool {
+        (self.watch, self.mark) == (Place::Transmit, Place::Receive)
     }
 
     /// Where the Aqm judges.

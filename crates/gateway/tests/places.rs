@@ -190,3 +190,22 @@ fn a_packet_held_ahead_of_the_pep_comes_out_later() {
     assert_eq!(gateway.transmit_queue().state().held, 0);
     gateway.transmit_queue().check().unwrap();
 }
+
+/// What is admitted passes while the Aqm would mark it, waits for the receive queue's server as all do, and counts as come.
+#[test]
+fn what_is_admitted_is_not_judged() {
+    let mut gateway = gateway(Place::Transmit, Place::Receive, Some(Rate::from_bps(8_000_000)));
+    assert!(gateway.judges_ahead());
+    // Nothing leaves: two packets stand in the transmit queue.
+    gateway.set_rate(Rate::from_bps(0), at(0));
+    for handle in 0..2 {
+        gateway.transmit(packet(handle), at(0));
+    }
+    for handle in 2..4 {
+        gateway.arrive(packet(handle), at(0));
+        gateway.admit(packet(handle + 10), at(0));
+    }
+    let log: Vec<_> = drive(&mut gateway, at(4000));
+    assert_eq!(log, [(0, "marked", 2), (0, "marked", 3), (1000, "received", 12), (2000, "received", 13)]);
+    assert_eq!(gateway.arrived_bytes(), 4000);
+}

@@ -13,6 +13,7 @@
 //! crate is its host.
 
 pub mod bottleneck;
+pub mod cause;
 pub mod clock;
 pub mod config;
 pub mod daemon;

@@ -8,6 +8,7 @@ use std::fs;
 use bentpipe_units::{Duration, Instant, Rate};
 
 use crate::bottleneck::{Bottleneck, Evidence};
+use crate::cause::{Cause, Resets};
 use crate::config::Role;
 
 /// Upper bounds of the classes that delays are counted in [ns]: 1, 2 and 5 times a power of ten.
@@ -126,6 +127,8 @@ pub struct Connections {
     pub refused: u64,
     /// Of those, ended by a reset or a time-out.
     pub reset: u64,
+    /// Reset, by cause.
+    pub resets: Resets,
     /// Whether new ones are not split, because a limit has been reached.
     pub bypassing: bool,
 }
@@ -421,6 +424,12 @@ pub fn prometheus(
         f.sample(&[("event", "accepted")], c.accepted);
         f.sample(&[("event", "refused")], c.refused);
         f.sample(&[("event", "reset")], c.reset);
+    });
+    let help = "Connections that this end has reset, those that were never split among them, by why.";
+    page.family("bentpipe_connection_resets_total", "counter", help, |f| {
+        for (cause, count) in Cause::ALL.iter().zip(c.resets) {
+            f.sample(&[("cause", cause.name())], count);
+        }
     });
     let help = "Whether new connections are not split, for a limit has been reached.";
     page.family("bentpipe_bypass", "gauge", help, |f| f.sample(&[], c.bypassing));

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use ends::{CLIENT, LONG, SERVER, World, bytes, read_all};
 use nix::sys::signal::{Signal, kill};
+use nix::sys::socket::{setsockopt, sockopt};
 use nix::unistd::Pid;
 use serde_json::Value;
 
@@ -269,6 +270,55 @@ fn a_killed_terminal_is_done_without_and_comes_again() {
     assert_eq!(counted["counters"]["opened"], 3, "all but the one that went past: {counted}");
 }
 
+/// The satellite is out for five seconds, with an Aqm that drops whatever comes while two packets wait, as two do all the
+/// time. A download goes on as soon as it is back, and a connection that was asked for before is not reset: its server's
+/// answer comes in the middle of the outage, and passes.
+#[test]
+fn what_comes_in_an_outage_waits() {
+    let more = "aqm = { algorithm = \"red\", min_th = 1, max_th = 2, w_q = 1.0, max_p = 1.0 }\n[tcp]\nconnect_timeout = \"4 s\"";
+    let Some(mut world) = World::new("outage", "2 Mbps", more) else { return };
+    world.serve(80, |mut stream| {
+        // BBR, where it is the default, comes to think that its path is a slow one.
+        setsockopt(&stream, sockopt::TcpCongestion, &"reno".into()).expect("Reno, which every kernel has");
+        let _ = stream.write_all(&bytes(8, 300_000));
+    });
+    world.serve(81, |mut stream| drop(stream.write_all(&bytes(9, 1000))));
+    // Handshakes are asked for again after one second and after three.
+    world.servers.command("iptables-nft -A INPUT -p tcp --dport 81 -j DROP");
+    let download = |port| {
+        world.clients.spawn(move || {
+            let mut stream = TcpStream::connect((SERVER[0], port)).expect("a connection");
+            stream.set_read_timeout(Some(LONG)).expect("a time-out");
+            (read_all(&mut stream), std::time::SystemTime::now())
+        })
+    };
+    let (large, late) = (download(80), download(81));
+    thread::sleep(Duration::from_millis(400));
+    let satellite = |word| {
+        for end in &world.ends {
+            end.command(&format!("iptables-nft -t raw {word} PREROUTING -i sat -p udp -j DROP"));
+        }
+    };
+    satellite("-A");
+    thread::sleep(Duration::from_millis(1600));
+    world.servers.command("iptables-nft -D INPUT -p tcp --dport 81 -j DROP");
+    thread::sleep(Duration::from_millis(3400));
+    satellite("-D");
+    let back = std::time::SystemTime::now();
+    for (got, seed, len) in [(large, 8, 300_000), (late, 9, 1000)] {
+        let (got, end) = got.join().expect("no panic");
+        assert_eq!(got.len(), len);
+        assert_eq!(got, bytes(seed, len));
+        // All of it takes 1.2 s.
+        let after = end.duration_since(back).expect("not before").as_secs_f64();
+        assert!(after < 2.0, "{len} bytes {after} s after the outage");
+    }
+    let counters = &world.gateway.finish()["counters"];
+    // What is not over yet is reset now.
+    assert_eq!((&counters["opened"], &counters["reset"]), (&2.into(), &counters["resets"]["stopped"]), "{counters}");
+    assert!(counters["spared"].as_u64().is_some_and(|spared| spared > 100), "{counters}");
+}
+
 /// Another algorithm and twice the rate in the middle of a download: it goes on, and every byte is there.
 #[test]
 fn a_reload_drops_no_connection() {
@@ -371,7 +421,7 @@ fn idle_connections_are_given_up() {
         assert!(ended.is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionReset), "it is not told");
     });
     let last = world.terminal.finish();
-    assert_eq!((&last["counters"]["opened"], &last["counters"]["idle"]), (&1.into(), &1.into()), "{last}");
+    assert_eq!((&last["counters"]["opened"], &last["counters"]["resets"]["idle"]), (&1.into(), &1.into()), "{last}");
 }
 
 /// Congestion is told by marks to servers that understand them. What cannot carry one, as a SYN or the probe

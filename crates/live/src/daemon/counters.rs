@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::cause::{self, Resets};
+
 /// Totals since the start, for whoever asks.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Counters {
@@ -17,6 +19,8 @@ pub struct Counters {
     pub judged: u64,
     /// … and dropped.
     pub dropped: u64,
+    /// … and let pass unasked, for the satellite was out.
+    pub spared: u64,
     /// … and given a congestion mark.
     pub ce_marked: u64,
     /// … and of which nothing could be read.
@@ -31,8 +35,9 @@ pub struct Counters {
     pub closed: u64,
     /// … and reset, whoever began.
     pub reset: u64,
-    /// … reset because nothing moved for too long.
-    pub idle: u64,
+    /// Connections reset, by [`cause::Cause::ALL`]: beside those, also those that were never opened here.
+    #[serde(serialize_with = "cause::by_name")]
+    pub resets: Resets,
     /// Connections that could not be split, for want of a stream or a descriptor.
     pub refused: u64,
     /// Servers that could not be reached.

@@ -212,6 +212,7 @@ impl Daemon {
                 accepted: c.opened,
                 refused: c.unreachable + c.refused,
                 reset: c.reset,
+                resets: c.resets,
                 bypassing: self.rules.as_ref().is_some_and(crate::rules::Rules::bypassing),
             },
             buffered: self.buffers.occupied(),

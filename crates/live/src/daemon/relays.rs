@@ -10,6 +10,8 @@ use bentpipe_units::{Duration, Instant};
 use nix::sys::epoll::{EpollEvent, EpollFlags};
 
 use super::{Daemon, Item, MOST_SERVED, token};
+use crate::cause::Cause;
+use crate::log;
 use crate::pep::Outbound;
 use crate::ring::Ring;
 use crate::spacelink::{Open, StreamKey};
@@ -101,6 +103,7 @@ impl Daemon {
             };
             let Some(key) = self.space.link.open(&Open { client, server }) else {
                 self.counters.refused += 1;
+                self.tell_reset(Cause::Limit, client, server, "no stream");
                 sys::abort(socket);
                 continue;
             };
@@ -126,6 +129,7 @@ impl Daemon {
         let Open { client, server } = header;
         if self.open >= self.most.saturating_add(SPARE) {
             self.counters.refused += 1;
+            self.tell_reset(Cause::Limit, client, server, "limits.connections");
             return self.space.link.reset(key);
         }
         // The far end has taken its user's connection already: it waits for those before it.
@@ -134,8 +138,9 @@ impl Daemon {
         }
         match sys::connect_as(client, server, &self.options) {
             Ok(socket) => self.enter(key, client, server, socket, false),
-            Err(_) => {
+            Err(e) => {
                 self.counters.unreachable += 1;
+                self.tell_reset(Cause::of(&e, false), client, server, &e.to_string());
                 self.space.link.reset(key);
             }
         }
@@ -166,8 +171,9 @@ impl Daemon {
         self.generation = self.generation.wrapping_add(1) & 0x7fff_ffff;
         let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT | EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLET;
         let token = u64::from(self.generation) << 32 | slot as u64;
-        if self.epoll.add(&socket, EpollEvent::new(flags, token)).is_err() {
+        if let Err(e) = self.epoll.add(&socket, EpollEvent::new(flags, token)) {
             self.counters.refused += 1;
+            self.tell_reset(Cause::Limit, client, server, e.desc());
             self.space.link.reset(key);
             return sys::abort(socket);
         }
@@ -274,7 +280,7 @@ impl Daemon {
             match served {
                 Ok(true) => self.list(slot),
                 Ok(false) => {}
-                Err(_) => self.fail(slot),
+                Err(e) => self.fail_by(slot, &e),
             }
         }
     }
@@ -552,19 +558,24 @@ impl Daemon {
 
     // ----- the end -------------------------------------------------------------------------------------------
 
-    /// The socket has failed: the far side is told by a reset.
-    fn fail(&mut self, slot: u32) {
-        let Some(key) = self.relay_mut(slot).map(|relay| relay.key) else { return };
-        self.space.link.reset(key);
-        self.counters.reset += 1;
-        self.abort(slot);
+    /// The socket has failed.
+    fn fail_by(&mut self, slot: u32, error: &io::Error) {
+        let Some(relay) = self.relay_mut(slot) else { return };
+        let cause = Cause::of(error, relay.connected);
+        self.fail(slot, cause, &error.to_string());
     }
 
-    /// The far end has reset the stream: so is the connection here.
-    pub(super) fn far_reset(&mut self, key: StreamKey) {
+    /// A connection cannot go on: the far side is told by a reset.
+    fn fail(&mut self, slot: u32, cause: Cause, why: &str) {
+        let Some(key) = self.relay_mut(slot).map(|relay| relay.key) else { return };
+        self.space.link.reset(key);
+        self.abort(slot, cause, why);
+    }
+
+    /// The far end has reset the stream, or is gone: so is the connection here.
+    pub(super) fn far_reset(&mut self, key: StreamKey, cause: Cause) {
         if self.keyed(key).is_some() {
-            self.counters.reset += 1;
-            self.abort(key.slot() as u32);
+            self.abort(key.slot() as u32, cause, "");
         }
         self.unreached.retain(|(other, _)| *other != key);
     }
@@ -577,10 +588,27 @@ impl Daemon {
         }
     }
 
-    fn abort(&mut self, slot: u32) {
+    fn abort(&mut self, slot: u32, cause: Cause, why: &str) {
+        let Some(relay) = self.relay_mut(slot) else { return };
+        let (client, server) = (relay.client, relay.server);
+        self.counters.reset += 1;
+        self.tell_reset(cause, client, server, why);
         if let Some(socket) = self.leave(slot) {
             sys::abort(socket);
         }
+    }
+
+    /// Counts a connection that is reset, and writes it down.
+    fn tell_reset(&mut self, cause: Cause, client: SocketAddr, server: SocketAddr, why: &str) {
+        self.counters.resets[cause as usize] += 1;
+        let write = if cause.is_usual() { log::debug } else { log::info };
+        let fields = [
+            ("cause", cause.name().into()),
+            ("client", client.to_string().into()),
+            ("server", server.to_string().into()),
+            ("why", why.into()),
+        ];
+        write("reset", &fields[..fields.len() - usize::from(why.is_empty())]);
     }
 
     /// Forgets a connection; its socket is the caller's.
@@ -613,10 +641,11 @@ impl Daemon {
             let Some(relay) = self.relay_mut(slot) else { continue };
             let silent = now - relay.moved > idle;
             let unanswered = !relay.connected && now - relay.opened > connect;
-            if silent || unanswered {
-                self.counters.idle += u64::from(silent);
-                self.counters.unreachable += u64::from(unanswered);
-                self.fail(slot);
+            if unanswered {
+                self.counters.unreachable += 1;
+                self.fail(slot, Cause::Unanswered, "tcp.connect_timeout");
+            } else if silent {
+                self.fail(slot, Cause::Idle, "tcp.idle_timeout");
             }
         }
     }
@@ -669,7 +698,7 @@ impl Daemon {
     /// Resets all.
     pub(super) fn reset_all(&mut self) {
         for slot in 0..self.relays.len() as u32 {
-            self.fail(slot);
+            self.fail(slot, Cause::Stopped, "");
         }
     }
 }

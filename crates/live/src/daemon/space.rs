@@ -11,6 +11,7 @@ use quinn_udp::{BATCH_SIZE, EcnCodepoint, RecvMeta, UdpSocketState};
 use serde_json::json;
 
 use super::{Daemon, Failure, failed};
+use crate::cause::Cause;
 use crate::clock::Clock;
 use crate::config::{Config, Role};
 use crate::log;
@@ -215,7 +216,8 @@ impl Daemon {
                     self.with_key(key, |_| {});
                 }
                 Event::Finished(key) => self.with_key(key, |relay| relay.far_ended = true),
-                Event::Reset(key) => self.far_reset(key),
+                Event::Reset(key) => self.far_reset(key, Cause::Far),
+                Event::Lost(key) => self.far_reset(key, Cause::Spacelink),
                 Event::Closed(key) => self.closed(key),
                 Event::Acknowledged { stream, bytes } => self.acknowledged(stream, bytes),
                 Event::Datagram(packet) => self.deliver_datagram(&packet),

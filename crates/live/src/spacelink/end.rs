@@ -235,6 +235,12 @@ impl Spacelink {
         self.current.is_some()
     }
 
+    /// Whether an answer is overdue: an outage of the link.
+    #[must_use]
+    pub fn is_silent(&self) -> bool {
+        self.active().is_some_and(|at| self.links[at].silent)
+    }
+
     /// The peer's address, while it is there.
     #[must_use]
     pub fn peer(&self) -> Option<SocketAddr> {
@@ -361,8 +367,7 @@ impl Spacelink {
         let beyond = (self.stats.sent_bytes + self.owed).saturating_sub(self.charged);
         self.charged += beyond;
         let since = std::mem::replace(&mut self.charged_at, self.now);
-        let silent = self.active().is_some_and(|at| self.links[at].silent);
-        let idle = if silent { self.shaper.carries(self.now.saturating_duration_since(since)) } else { 0 };
+        let idle = if self.is_silent() { self.shaper.carries(self.now.saturating_duration_since(since)) } else { 0 };
         beyond + idle
     }
 

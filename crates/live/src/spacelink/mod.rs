@@ -13,7 +13,7 @@
 //!
 //! - The *listening* end is the gateway, the *connecting* end the terminal, which comes again by itself whenever the
 //!   connection is lost. There is one connection at a time: a new one from the same peer replaces the old. When one goes,
-//!   its streams are told as [`Event::Reset`] before [`Event::Down`], and their keys mean nothing any more.
+//!   its streams are told as [`Event::Lost`] before [`Event::Down`], and their keys mean nothing any more.
 //! - Both ends prove who they are with a key whose certificate the other has ([`keys`]).
 //! - Rate: nothing in here slows down for what is lost (`controller`); the regulator says how much is written, and
 //!   [`Spacelink::charge`] what else goes over the link and has to be subtracted there. A shaper at the link's rate spreads
@@ -232,7 +232,7 @@ impl std::fmt::Display for Reason {
 pub enum Event {
     /// The peer is there, and has proved it.
     Up,
-    /// It is not any more. All its streams were told as reset.
+    /// It is not any more. All its streams were told as lost.
     Down(Reason),
     /// A connection was tried, by this end or by somebody else, and was not made.
     Failed(Reason),
@@ -249,8 +249,10 @@ pub enum Event {
     Writable(StreamKey),
     /// The peer has written all, and all of it was read: half-close.
     Finished(StreamKey),
-    /// The peer has reset the stream, or the connection is gone. The key is void.
+    /// The peer has reset the stream. The key is void.
     Reset(StreamKey),
+    /// The connection to the peer is gone, and the stream with it. The key is void.
+    Lost(StreamKey),
     /// The far end delivered so many more bytes of what was written here.
     Acknowledged {
         /// The stream.
@@ -274,6 +276,7 @@ impl Event {
             | Self::Writable(stream)
             | Self::Finished(stream)
             | Self::Reset(stream)
+            | Self::Lost(stream)
             | Self::Closed(stream)
             | Self::Acknowledged { stream, .. } => Some(stream),
             Self::Up | Self::Down(_) | Self::Failed(_) | Self::Datagram(_) => None,

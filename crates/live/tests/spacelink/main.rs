@@ -284,7 +284,7 @@ fn an_end_that_was_started_anew_is_known_again() {
         let saw = |wanted: &dyn Fn(&Event) -> bool| net.hosts[other].saw(wanted);
         let down = saw(&|e| matches!(e, Event::Down(_))).unwrap();
         assert!(down <= s(5.0) + ROUND_TRIP * 2, "{down:?}");
-        let resets = net.hosts[other].events.iter().filter(|(_, e)| matches!(e, Event::Reset(_))).count();
+        let resets = net.hosts[other].events.iter().filter(|(_, e)| matches!(e, Event::Lost(_))).count();
         assert_eq!(resets, 3);
         assert!(net.hosts.iter().all(|host| host.up && host.link.is_up()), "{:?}", net.hosts[other].events);
         let ups: Vec<_> =

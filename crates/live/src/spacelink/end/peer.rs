@@ -73,7 +73,7 @@ impl Spacelink {
     pub(super) fn down(&mut self, reason: Reason) {
         for (slot, stream) in &self.streams {
             if stream.header.is_none() {
-                self.events.push_back(Event::Reset(StreamKey { slot: slot as u32, serial: stream.serial }));
+                self.events.push_back(Event::Lost(StreamKey { slot: slot as u32, serial: stream.serial }));
             }
         }
         self.streams.clear();

@@ -75,7 +75,7 @@ impl Spacelink {
     }
 
     /// Reads into `out` and gives how much: less than there is room for where no more has come. Then, or later,
-    /// [`Event::Readable`], [`Event::Finished`] or [`Event::Reset`] says how it goes on.
+    /// [`Event::Readable`], [`Event::Finished`], [`Event::Reset`] or [`Event::Lost`] says how it goes on.
     pub fn read(&mut self, key: StreamKey, out: &mut [u8]) -> usize {
         let Some((at, slot)) = self.find(key) else { return 0 };
         if self.streams[slot].ended || self.streams[slot].header.is_some() {
