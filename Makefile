@@ -6,7 +6,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help run live live-programs live-packages live-bench live-outage test check-rust check-python test-rust test-python kernel coverage cluster cluster-costs bench fuzz fmt docs choosing reproduction delay gateway-models series lock setup clean
+.PHONY: help run live live-programs live-packages live-bench test check-rust check-python test-rust test-python kernel coverage cluster cluster-costs bench fuzz fmt docs choosing reproduction delay gateway-models series lock setup clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -50,9 +50,6 @@ live: $(CORE) $(LIVE) live-packages ## run a scenario on real connections, as ro
 	@$(BIN)/bentpipe compare results/live-smoke-simulated results/live-smoke --metric utilization,queue_mean,drop_rate,goodput_mean
 
 live-programs: $(LIVE) ## build the live gateway and what a live run has around it
-
-live-outage: $(CORE) $(VENV)/.dev $(LIVE) live-packages ## see whether connections outlive half a minute without a satellite, as root: a minute
-	OUTAGE=1 $(BIN)/pytest -q python/tests/test_live_rough.py -k half_a_minute
 
 live-bench: $(CORE) $(LIVE) live-packages ## measure what the live gateway reaches, as root, and renew docs/live-bench.md: half an hour (QUICK=1: five minutes, and only the terminal)
 	$(BIN)/python python/tests/live/bench.py $(if $(QUICK),--quick)

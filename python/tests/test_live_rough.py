@@ -3,7 +3,6 @@
 The load generator compares every byte of every page with what its place says it must be.
 """
 
-import os
 from typing import Any
 
 import polars as pl
@@ -52,13 +51,13 @@ class Rough(Session):
         return plan
 
 
-def check_load(run: Recorded) -> None:
-    """Every page that was asked for came as it was sent, or was still on its way in the end."""
+def check_load(run: Recorded, users: int = 10) -> None:
+    """Every page that was asked for came as it was sent, or was still on its way to its user in the end."""
     web = run.live["load"]["summary"]["traffic"]["web"]
     assert run.live["load"]["summary"]["errors"] == {}
     assert (web["failed"], web["corrupt"]) == (0, 0)
     assert web["completed"] >= 20
-    assert web["opened"] - web["completed"] <= 10
+    assert web["opened"] - web["completed"] <= users
 
 
 def satellite(run: Recorded, direction: str) -> dict[str, Any]:
@@ -82,17 +81,21 @@ def test_bytes_are_intact_over_loss_repetition_and_reordering(family: int) -> No
     assert run.live["spacelink"]["lost_packets"] > 0
 
 
-@pytest.mark.skipif("OUTAGE" not in os.environ, reason="takes most of a minute: make live-outage")
 def test_connections_outlive_half_a_minute_without_a_satellite() -> None:
-    begin, end, warmup = 4.0, 34.0, 2.0
-    changes = {"run.warmup": "2 s", "run.duration": "42 s"}
+    begin, end, warmup, users = 3.0, 33.0, 1.0, 30
+    changes = {"run.warmup": "1 s", "run.duration": "39 s", "traffic.web.sessions": str(users)}
     run = Rough(programs(), changes, {"outage": [[begin, end]]}).run(lambda _: None)
-    check_load(run)
-    flows = run.flows.filter(pl.col("completed"))
-    opened, closed = flows["opened"] + warmup, flows["opened"] + warmup + flows["completion_time"]
-    across = (opened < begin) & (closed > end)
-    # Ten users have a page each on its way when the satellite goes, and get it soon after it is back.
-    assert across.sum() >= 5
-    assert (closed.filter(across) < end + 5).all()
-    assert (opened > end + 1).sum() >= 20
+    check_load(run, users)
+    opened, closed = run.flows["opened"] + warmup, run.flows["closed"] + warmup
     assert not ((closed > begin + 1) & (closed < end)).any()
+    # Each user has a page on its way when the satellite goes, some with the handshake to its server not over and an
+    # AQM that drops all that comes, and gets it soon after it is back: a page of each is two seconds' worth.
+    waited = run.flows.filter((opened < end) & ~(closed < end).fill_null(value=False))
+    assert waited.height == users
+    assert waited["completed"].all()
+    assert (waited["closed"] + warmup < end + 5).all()
+    assert (opened > end).sum() >= 20
+    # Why anything was reset: the end of the run, and nothing else.
+    resets = run.live["counters"]["resets"]
+    assert {cause for cause, count in resets.items() if count} <= {"stopped"}
+    assert run.live["counters"]["spared"] > 0

@@ -180,6 +180,8 @@ pub struct Snapshot {
     pub judged_packets: u64,
     /// Bytes judged.
     pub judged_bytes: u64,
+    /// Packets of split connections that it was not asked about, for the satellite was out.
+    pub spared: u64,
     /// Packets that the Aqm signalled congestion with, in whatever way.
     pub marked: u64,
     /// What netfilter lost.
@@ -378,6 +380,8 @@ pub fn prometheus(
             f.sample(&[], state.judged_bytes);
         },
     );
+    let help = "Packets of split connections that passed without asking the AQM while the satellite was out.";
+    page.family("bentpipe_spared_packets_total", "counter", help, |f| f.sample(&[], state.spared));
     let help =
         "Packets that the AQM signalled congestion with: by a mark, or by a drop where it could not mark.";
     page.family("bentpipe_marked_packets_total", "counter", help, |f| f.sample(&[], state.marked));

@@ -315,7 +315,11 @@ fn what_comes_in_an_outage_waits() {
     }
     let counters = &world.gateway.finish()["counters"];
     // What is not over yet is reset now.
-    assert_eq!((&counters["opened"], &counters["reset"]), (&2.into(), &counters["resets"]["stopped"]), "{counters}");
+    assert_eq!(
+        (&counters["opened"], &counters["reset"]),
+        (&2.into(), &counters["resets"]["stopped"]),
+        "{counters}"
+    );
     assert!(counters["spared"].as_u64().is_some_and(|spared| spared > 100), "{counters}");
 }
 
@@ -421,7 +425,11 @@ fn idle_connections_are_given_up() {
         assert!(ended.is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionReset), "it is not told");
     });
     let last = world.terminal.finish();
-    assert_eq!((&last["counters"]["opened"], &last["counters"]["resets"]["idle"]), (&1.into(), &1.into()), "{last}");
+    assert_eq!(
+        (&last["counters"]["opened"], &last["counters"]["resets"]["idle"]),
+        (&1.into(), &1.into()),
+        "{last}"
+    );
 }
 
 /// Congestion is told by marks to servers that understand them. What cannot carry one, as a SYN or the probe

@@ -198,6 +198,7 @@ impl Daemon {
             held: u64::from(watched.state().held),
             judged_packets: counters.judged,
             judged_bytes: counters.judged_bytes,
+            spared: c.spared,
             marked: counters.marked,
             nfqueue: [marks(&self.queue, number), marks(&self.acks, number.saturating_add(1))]
                 .into_iter()

@@ -367,7 +367,8 @@ impl Spacelink {
         let beyond = (self.stats.sent_bytes + self.owed).saturating_sub(self.charged);
         self.charged += beyond;
         let since = std::mem::replace(&mut self.charged_at, self.now);
-        let idle = if self.is_silent() { self.shaper.carries(self.now.saturating_duration_since(since)) } else { 0 };
+        let idle =
+            if self.is_silent() { self.shaper.carries(self.now.saturating_duration_since(since)) } else { 0 };
         beyond + idle
     }
 

@@ -161,7 +161,7 @@ fn ceiling(rate: Rate) -> f64 {
 #[test]
 fn random_loss_costs_only_what_goes_again() {
     let rate = Rate::from_bps(20_000_000);
-    for lose in [0.01, 0.05] {
+    for lose in [0.01, 0.02, 0.05] {
         let mut download = Download::new(rate, u64::MAX, 3);
         for way in &mut download.net.ways {
             way.lose = lose;
