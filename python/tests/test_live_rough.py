@@ -5,7 +5,6 @@ The load generator compares every byte of every page with what its place says it
 
 from typing import Any
 
-import polars as pl
 import pytest
 
 import bentpipe as bp
@@ -88,8 +87,8 @@ def test_connections_outlive_half_a_minute_without_a_satellite() -> None:
     check_load(run, users)
     opened, closed = run.flows["opened"] + warmup, run.flows["closed"] + warmup
     assert not ((closed > begin + 1) & (closed < end)).any()
-    # Each user has a page on its way when the satellite goes, some with the handshake to its server not over and an
-    # AQM that drops all that comes, and gets it soon after it is back: a page of each is two seconds' worth.
+    # Each user has a page on its way when the satellite goes, some with the handshake to its server not over
+    # and an AQM that drops all that comes, and gets it soon after it is back: one for each takes two seconds.
     waited = run.flows.filter((opened < end) & ~(closed < end).fill_null(value=False))
     assert waited.height == users
     assert waited["completed"].all()
