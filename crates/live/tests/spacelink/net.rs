@@ -127,7 +127,7 @@ impl Host {
                 Event::Readable(stream) if self.reads => self.read(now, *stream),
                 Event::Finished(stream) => self.streams.get_mut(stream).unwrap().finished = true,
                 Event::Reset(stream) | Event::Lost(stream) | Event::Closed(stream) => {
-                    drop(self.streams.remove(stream).unwrap())
+                    self.streams.remove(stream).unwrap();
                 }
                 Event::Acknowledged { stream, bytes } => {
                     let of = self.streams.get_mut(stream).unwrap();
