@@ -1,10 +1,12 @@
-//! Bytes taken for a packet, or for what netlink sends: whatever they are, nothing may panic, and a packet may change
-//! only where it is meant to.
+//! Bytes taken for a packet, for what netlink sends, or for what the far end says: whatever they are, nothing may panic,
+//! and a packet may change only where it is meant to.
 //!
-//! The first byte says what the others are: a packet as it stands, netlink messages, or packets of which those with a
-//! window go through window marking, each behind a byte for its direction, one for the room and one for its length.
+//! The first byte says what the others are: a packet as it stands, netlink messages, frames of the spacelink, or packets of
+//! which those with a window go through window marking, each behind a byte for its direction, one for the room and one for
+//! its length.
 
 use bentpipe_live::nfqueue::{Message, message_at};
+use bentpipe_live::spacelink::frames::{self, Control, Datagram, MAX_FRAGMENTS, Open};
 use bentpipe_live::windows::Windows;
 use bentpipe_live::wire::{self, Info, TcpInfo};
 use bentpipe_queue::Ecn;
@@ -23,9 +25,12 @@ pub fn residue(bytes: &[u8]) -> u64 {
 pub fn run(bytes: &[u8]) -> Result<(), String> {
     match bytes.split_first() {
         None => Ok(()),
-        Some((kind, rest)) if kind % 4 == 3 => netlink(rest),
-        Some((kind, rest)) if kind % 4 == 2 => windows(rest),
-        Some((_, rest)) => packet(rest),
+        Some((kind, rest)) => match kind % 5 {
+            2 => windows(rest),
+            3 => netlink(rest),
+            4 => frames(rest),
+            _ => packet(rest),
+        },
     }
 }
 
@@ -106,6 +111,50 @@ fn netlink(bytes: &[u8]) -> Result<(), String> {
         at = next;
     }
     Ok(())
+}
+
+/// What was taken must be what its encoding says.
+fn frames(bytes: &[u8]) -> Result<(), String> {
+    let mut again = Vec::new();
+    if let Ok(Some((open, length))) = Open::parse(bytes) {
+        open.encode(&mut again);
+        must(bytes.get(..length) == Some(&again), "an open is not what it says")?;
+    }
+    let mut rest = bytes;
+    while let Ok(Some((frame, length))) = Control::parse(rest) {
+        again.clear();
+        frame.encode(&mut again);
+        // Its integers may have been longer than they need be.
+        must(again.len() <= length, "a frame is longer than what it was read from")?;
+        must(Control::parse(&again) == Ok(Some((frame, again.len()))), "a frame is not what it says")?;
+        rest = rest
+            .get(length..)
+            .filter(|rest| rest.len() < bytes.len())
+            .ok_or("a frame is longer than it is")?;
+    }
+    match Datagram::parse(bytes) {
+        Ok(Datagram::Packet(packet)) => {
+            must(frames::packet_datagram(packet) == bytes, "a packet is not all there")
+        }
+        Ok(Datagram::Fragment { packet, index, count, data }) => {
+            must(index < count && usize::from(count) <= MAX_FRAGMENTS, "a fragment is none of its packet")?;
+            must(
+                frames::fragment_datagram(packet, index, count, data) == bytes,
+                "a fragment is not all there",
+            )
+        }
+        Ok(Datagram::Credits(credits)) => {
+            let mut left: Vec<_> = credits.collect();
+            must(left.len() <= bytes.len() / 2, "more credits than bytes for them")?;
+            left.reverse();
+            let (said, again) = (left.clone(), frames::credits_datagram(&mut left, usize::MAX));
+            let Ok(Datagram::Credits(heard)) = Datagram::parse(&again) else {
+                return Err("credits are no credits".to_owned());
+            };
+            must(heard.eq(said.into_iter().rev()), "credits are not what they say")
+        }
+        Err(frames::Malformed) => Ok(()),
+    }
 }
 
 fn windows(mut bytes: &[u8]) -> Result<(), String> {

@@ -268,6 +268,14 @@ proptest! {
         prop_assert_eq!(packets::run(&bytes), Ok(()));
     }
 
+    /// What the far end says, behind each of the bytes that it may begin with.
+    #[test]
+    fn no_frame_is_misread(
+        first in prop::sample::select(&[0u8, 1, 2, 0x44, 0x46, 0x64, 0x66][..]), bytes in prop::collection::vec(any::<u8>(), 0..60),
+    ) {
+        prop_assert_eq!(packets::run(&[&[4, first][..], &bytes].concat()), Ok(()));
+    }
+
     /// Packets with a few bytes changed and the end cut off.
     #[test]
     fn no_packet_is_misread(

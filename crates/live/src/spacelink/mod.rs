@@ -52,7 +52,7 @@ use reassembly::Reassembly;
 use shaper::Shaper;
 
 pub use end::Spacelink;
-pub use frames::{Open, fuzz_frames};
+pub use frames::Open;
 pub use keys::{Certificate, Identity, KeyError, keygen};
 
 /// A credit goes after this part of a round trip, so that a buffer's rate is its size over the round trip, less 3 % …
