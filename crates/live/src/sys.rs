@@ -186,11 +186,19 @@ pub fn raise_descriptors() -> u64 {
 /// Asks to be scheduled before all that is not as urgent (SCHED_FIFO); whether that is allowed.
 #[must_use]
 pub fn be_urgent() -> bool {
-    let param = libc::sched_param { sched_priority: 1 };
+    schedule(libc::SCHED_FIFO, 1)
+}
+
+/// Is scheduled like everything else from now on, as one must be who changes the kernel's network settings: where one of
+/// these is taken (rtnl_trylock), the kernel tries again and again, and who holds it would never get the processor.
+pub fn be_ordinary() {
+    let _ = schedule(libc::SCHED_OTHER, 0);
+}
+
+fn schedule(policy: i32, priority: i32) -> bool {
+    let param = libc::sched_param { sched_priority: priority };
     // SAFETY: `param` lives through the call.
-    unsafe {
-        libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &raw const param) == 0
-    }
+    unsafe { libc::sched_setscheduler(0, policy | libc::SCHED_RESET_ON_FORK, &raw const param) == 0 }
 }
 
 /// What the process has had of processors so far, in itself and in the kernel for it [s].
@@ -216,6 +224,23 @@ pub fn deepen(socket: BorrowedFd<'_>, receive: usize, send: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Where urgency is allowed, it can be given up again, without rights.
+    #[test]
+    fn who_is_urgent_can_be_ordinary_again() {
+        // SAFETY: it asks about this thread alone.
+        let policy = || unsafe { libc::sched_getscheduler(0) } & !libc::SCHED_RESET_ON_FORK;
+        // A thread of its own, for others are not to be urgent.
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                if be_urgent() {
+                    assert_eq!(policy(), libc::SCHED_FIFO);
+                    be_ordinary();
+                }
+                assert_eq!(policy(), libc::SCHED_OTHER);
+            });
+        });
+    }
 
     #[test]
     fn a_connection_whose_port_is_taken_comes_from_another() {

@@ -730,6 +730,7 @@ impl Daemon {
     fn stop(mut self) -> Result<(), Failure> {
         log::info("stopping", &[]);
         let _ = notify::notify("STOPPING=1");
+        sys::be_ordinary();
         let removed = self.rules.take().map_or(Ok(()), Rules::remove).map_err(failed("rules"));
         self.now = self.clock.now();
         self.reset_all();
