@@ -1,14 +1,10 @@
 """`live`: a scenario on real TCP connections, between network namespaces of this machine."""
 
 import shutil
-import signal
 import tempfile
-import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
 
 from bentpipe import plan as planning
 from bentpipe._core import Scenario
@@ -16,13 +12,13 @@ from bentpipe.errors import LiveError, UsageError
 from bentpipe.experiment import Silent, Watcher
 from bentpipe.plan import Plan
 from bentpipe.realtime.chain import Chain, check
-from bentpipe.realtime.privileges import why_not
-from bentpipe.realtime.processes import Programs, programs
+from bentpipe.realtime.privileges import why_not, why_not_tcp
+from bentpipe.realtime.processes import Programs, interruptible, programs
 from bentpipe.realtime.session import Session, versions
 from bentpipe.result import Result
 from bentpipe.store import LIVE, Store, pairs
 
-__all__ = ["carried_out", "live", "planned"]
+__all__ = ["carried_out", "live", "planned", "ready"]
 
 
 def live(
@@ -45,10 +41,7 @@ def live(
     loaded = scenario if isinstance(scenario, Scenario) else planning.load(scenario)
     names = settings.split(",") if isinstance(settings, str) else settings
     plan, chain = planned(loaded, names, runs, seed)
-    reason = why_not()
-    if reason is not None:
-        raise UsageError(reason)
-    found = programs()
+    found = ready(chain, None if keep is None else Path(keep))
     temporary = None if out is not None else Path(tempfile.mkdtemp(prefix="bentpipe-"))
     folder = Path(out) if out is not None else Path(str(temporary)) / "result"
     try:
@@ -73,6 +66,20 @@ def planned(
     return plan, check(plan)
 
 
+def ready(chain: Chain, keep: Path | None) -> Programs:
+    """Return the programs of a run, if this process may run them; `UsageError` says what is missing."""
+    reason = why_not() or why_not_tcp(chain.congestions)
+    if reason is not None:
+        raise UsageError(reason)
+    found = programs()
+    if keep is not None:
+        try:
+            keep.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"{keep}: nothing can be kept there: {error.strerror}") from None
+    return found
+
+
 def carried_out(
     store: Store,
     chain: Chain,
@@ -85,7 +92,7 @@ def carried_out(
     plan = store.plan
     total = plan.total
     watcher.begin(total, 0)
-    with _terminated():
+    with interruptible():
         for done, (setting, seed) in enumerate(pairs(plan)):
 
             def progress(share: float, done: int = done) -> None:
@@ -107,22 +114,3 @@ def carried_out(
     result = Result(store.folder, unfinished=True)
     store.finish(result.metrics(), result.rows(), result.warmup().rows(named=True))
     return Result(store.folder)
-
-
-@contextmanager
-def _terminated() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end what goes on as Ctrl-C does, so that nothing is left behind."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        del number, frame
-        raise KeyboardInterrupt
-
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

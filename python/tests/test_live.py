@@ -20,11 +20,11 @@ from bentpipe import store
 from bentpipe.comparing import between, chosen
 from bentpipe.errors import LiveError
 from bentpipe.plan import make_plan, shipped
-from bentpipe.realtime import namespaces
+from bentpipe.realtime import namespaces, session
 from bentpipe.realtime.chain import CLIENTS, SERVERS, Chain, chain, check
 from bentpipe.realtime.namespaces import Network
-from bentpipe.realtime.privileges import why_not
-from bentpipe.realtime.processes import Child, Programs, programs
+from bentpipe.realtime.privileges import why_not, why_not_tcp
+from bentpipe.realtime.processes import Child, Programs, interruptible, programs
 from bentpipe.realtime.record import read_flows, read_record
 from bentpipe.realtime.session import Session
 
@@ -156,8 +156,8 @@ def with_everything(folder: Path) -> Path:
 
 
 def test_every_kind_of_traffic_has_its_server(tmp_path: Path) -> None:
-    found, session = planned(str(with_everything(tmp_path)))
-    by = {name: each["by"] for name, each in session._plan()["traffic"].items()}
+    found, made = planned(str(with_everything(tmp_path)))
+    by = {name: each["by"] for name, each in made._plan()["traffic"].items()}
     assert by == {"web": "nginx", "files": "nginx", "long": "serve", "ticks": "serve", "voice": "serve"}
     served = {each.traffic: each for each in found.listeners}
     assert (served["web"].largest, served["files"].largest) == (60_000, 20_000)
@@ -211,8 +211,8 @@ def test_the_documentation_says_of_every_shipped_scenario_whether_it_can_be_live
 
 
 def test_the_plan_names_every_place_and_carries_the_scenario() -> None:
-    found, session = planned("live-smoke")
-    plan = json.loads(json.dumps(session._plan()))
+    found, made = planned("live-smoke")
+    plan = json.loads(json.dumps(made._plan()))
     assert [segment["name"] for segment in plan["segments"]] == ["internet", "space", "lan"]
     names = [segment[end]["device"] for segment in plan["segments"] for end in "ab"]
     assert len(set(names)) == 6
@@ -223,10 +223,8 @@ def test_the_plan_names_every_place_and_carries_the_scenario() -> None:
 
 
 def test_both_ends_are_told_the_same_scenario_and_each_other() -> None:
-    _, session = planned("live-smoke", **{"gateway.regulator.rate": "4 Mbps"})
-    gateway, terminal = (
-        tomllib.loads(session._config(role, Path("/keys"))) for role in ("gateway", "terminal")
-    )
+    _, made = planned("live-smoke", **{"gateway.regulator.rate": "4 Mbps"})
+    gateway, terminal = (tomllib.loads(made._config(role, Path("/keys"))) for role in ("gateway", "terminal"))
     assert gateway["scenario"] == terminal["scenario"]
     assert gateway["scenario"]["overrides"] == ["gateway.regulator.rate=4 Mbps"]
     assert gateway["satellite"]["local"] == terminal["satellite"]["peer"]
@@ -525,6 +523,44 @@ def test_a_program_that_ends_early_is_quoted(tmp_path: Path) -> None:
                 child.check()
 
 
+@needs_root
+def test_what_interrupts_the_end_of_a_run_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    remove = namespaces._remove
+
+    def interrupted(number: int, *, keep: bool = False) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+        remove(number, keep=keep)
+
+    network = Network()
+    with pytest.raises(KeyboardInterrupt), network:
+        monkeypatch.setattr(namespaces, "_remove", interrupted)
+    assert not left(network.number)
+
+
+def test_all_that_runs_is_ended_whatever_comes_meanwhile() -> None:
+    ended: list[str] = []
+
+    def run() -> None:
+        with interruptible(), session._ended_undisturbed() as stack:
+            stack.callback(ended.append, "emulator")
+            stack.callback(os.kill, os.getpid(), signal.SIGTERM)
+            stack.callback(ended.append, "load")
+
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    assert ended == ["load", "emulator"]
+
+
+def test_a_congestion_control_that_the_kernel_lacks_is_named_before_anything_starts() -> None:
+    assert why_not_tcp(["reno"]) is None
+    said = why_not_tcp(["reno", "nosuch"])
+    assert said is not None
+    assert re.fullmatch(
+        r"this kernel's TCP does not have the congestion control nosuch; allowed: .*reno.*", said
+    )
+
+
 # ----- real runs -----------------------------------------------------------------------------------------
 
 
@@ -627,6 +663,15 @@ def test_tcp_that_is_not_split_is_judged_and_comes_through_whole(tmp_path: Path)
     assert live["counters"]["opened"] == 0
     assert live["counters"]["judged"] > 500
     assert live["spacelink"]["written_bytes"] == 0
+
+
+@needs_everything
+def test_a_folder_that_cannot_keep_anything_is_named_before_anything_starts(tmp_path: Path) -> None:
+    (tmp_path / "kept").write_text("")
+    done = run_cli(*SHORT, "--out", "result", "--keep", "kept/here", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr == "error: kept/here: nothing can be kept there: Not a directory\n"
+    assert not (tmp_path / "result").exists()
 
 
 @needs_everything

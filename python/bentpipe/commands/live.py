@@ -86,9 +86,8 @@ def live(
       bentpipe compare results/simulated results/live
     """
     from bentpipe import console
-    from bentpipe.live import carried_out, planned
+    from bentpipe.live import carried_out, planned, ready
     from bentpipe.realtime import privileges
-    from bentpipe.realtime.processes import programs
     from bentpipe.realtime.session import versions
     from bentpipe.store import LIVE, REPORT, Store, default_folder
     from bentpipe.warmup import warnings as unsettled
@@ -112,15 +111,13 @@ def live(
         os.execvp(command[0], command)  # noqa: S606
     if os.environ.pop(privileges.INSIDE, None):
         privileges.prepare()
-    reason = privileges.why_not()
-    if reason is not None:
-        raise UsageError(reason)
-    found = programs()
+    found = ready(chain, keep)
     folder = out if out is not None else default_folder(f"{loaded.name}-live")
-    store = Store.create(folder, plan, force=force, engine=LIVE, versions=versions(found))
     err = console.stderr()
     for warning in warnings:
         err.print(f"warning: {warning}", markup=False)
+    engine = versions(found)
+    store = Store.create(folder, plan, force=force, engine=LIVE, versions=engine)
     watcher = console.watcher("Running live")
     try:
         result = carried_out(store, chain, found, watcher, keep)

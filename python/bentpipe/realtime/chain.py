@@ -107,6 +107,11 @@ class Chain:
         return [pair for hosts in self.hosts.values() if hosts.side == side for pair in hosts.addresses]
 
     @property
+    def congestions(self) -> list[str]:
+        """Congestion controls of the servers, as the kernel calls them; the first is the gateways', too."""
+        return list(dict.fromkeys(each.congestion for each in self.listeners if each.congestion))
+
+    @property
     def mtu(self) -> int:
         """Longest packet of the servers and the clients [bytes]."""
         if not self.transport:

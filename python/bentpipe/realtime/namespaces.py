@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import TypeVar
 
 from bentpipe.errors import LiveError
-from bentpipe.realtime.processes import in_namespace, run
+from bentpipe.realtime.processes import in_namespace, run, undisturbed
 
 __all__ = ["PLACES", "Network", "listening"]
 
@@ -54,6 +54,16 @@ class Network:
     def __enter__(self) -> "Network":
         """Make it, after removing what dead runs left; `LiveError` if that is not possible."""
         try:
+            with undisturbed():
+                self._make()
+        except BaseException:
+            if self._lock is not None:
+                self.close()
+            raise
+        return self
+
+    def _make(self) -> None:
+        try:
             RUNS.mkdir(mode=0o755, exist_ok=True)
             # One at a time: a folder that is not locked yet is not a dead run's.
             starting = os.open(RUNS, os.O_RDONLY | os.O_DIRECTORY)
@@ -68,14 +78,9 @@ class Network:
             raise LiveError(f"{self.folder}: is there already; another run of this process goes on") from None
         except OSError as error:
             raise LiveError(f"{error.filename}: {error.strerror}") from None
-        try:
-            run(["ip", "-batch", "-"], "".join(f"netns add {self.path(each).name}\n" for each in PLACES))
-            for place in PLACES:
-                self.ip(place, ["link set lo up"])
-        except BaseException:
-            self.close()
-            raise
-        return self
+        run(["ip", "-batch", "-"], "".join(f"netns add {self.path(each).name}\n" for each in PLACES))
+        for place in PLACES:
+            self.ip(place, ["link set lo up"])
 
     def __exit__(
         self,
@@ -87,10 +92,11 @@ class Network:
 
     def close(self) -> None:
         """Remove it, with all that runs in it."""
-        _remove(self.number, keep=self._keep)
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        with undisturbed():
+            _remove(self.number, keep=self._keep)
+            if self._lock is not None:
+                os.close(self._lock)
+                self._lock = None
 
     def ip(self, place: str, commands: Sequence[str]) -> None:
         """Carry out commands of `ip` in a place."""

@@ -1,6 +1,7 @@
 """Whether this process may make networks, and how one that may not can get namespaces of its own for that."""
 
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -8,7 +9,7 @@ from pathlib import Path
 
 from bentpipe.realtime.processes import environment
 
-__all__ = ["INSIDE", "own_system", "prepare", "why_not"]
+__all__ = ["INSIDE", "own_system", "prepare", "why_not", "why_not_tcp"]
 
 INSIDE = "BENTPIPE_OWN_SYSTEM"
 """Set in the environment of a process that runs as root of a user namespace of its own."""
@@ -40,6 +41,20 @@ def why_not() -> str | None:
         return _ADVICE
     if not os.access("/dev/net/tun", os.R_OK | os.W_OK):
         return "/dev/net/tun cannot be opened, and a live run needs it: load the module tun, or allow it here"
+    return None
+
+
+def why_not_tcp(congestions: Sequence[str]) -> str | None:
+    """Say which of these congestion controls the kernel's TCP does not have; None if it has all."""
+    for name in congestions:
+        with socket.socket() as probe:
+            try:
+                # Which loads its module, if there is one.
+                probe.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, name.encode())
+            except OSError:
+                known = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
+                allowed = ", ".join(known.read_text(encoding="ascii").split())
+                return f"this kernel's TCP does not have the congestion control {name}; allowed: {allowed}"
     return None
 
 

@@ -4,17 +4,29 @@ import os
 import shutil
 import signal
 import subprocess
+import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import IO
 
 from bentpipe.errors import LiveError, UsageError
 
-__all__ = ["Child", "Programs", "environment", "in_namespace", "programs", "run"]
+__all__ = [
+    "Child",
+    "Programs",
+    "environment",
+    "in_namespace",
+    "interruptible",
+    "programs",
+    "run",
+    "undisturbed",
+]
+
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _BIN = Path(__file__).parents[1] / "bin"
 """Where the build puts the Rust programs, and a wheel has them."""
@@ -59,6 +71,44 @@ def programs() -> Programs:
     return Programs(found["bentpipe-gateway"], found["bentpipe-lab"])
 
 
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end what goes on as Ctrl-C does, so that nothing is left behind."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        raise KeyboardInterrupt
+
+    with _handled(interrupt):
+        yield
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Hold signals back that would end this process until what must not be left half done is done."""
+    came: list[int] = []
+    try:
+        with _handled(lambda number, _: came.append(number)):
+            yield
+    finally:
+        if came:
+            signal.raise_signal(came[0])
+
+
+@contextmanager
+def _handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Have `handler` called by signals that end a process; those come to the main thread alone."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, handler) for number in _ENDING}
+    try:
+        yield
+    finally:
+        for number, each in before.items():
+            signal.signal(number, each)
+
+
 def environment() -> dict[str, str]:
     """Return the environment of children: this one's, with the folders of system programs on PATH."""
     return os.environ | {"PATH": os.environ.get("PATH", "") + ":/usr/sbin:/sbin", "LC_ALL": "C"}
@@ -73,7 +123,10 @@ def in_namespace(namespace: Path, command: Sequence[str]) -> list[str]:
 
 
 def run(command: Sequence[str], text: str = "", *, seconds: float = 30) -> str:
-    """Run a command that ends by itself; return what it printed. `LiveError` has its words if it fails."""
+    """Run a command that ends by itself; return what it printed. `LiveError` has its words if it fails.
+
+    A terminal's Ctrl-C comes to this process alone, which decides what becomes of the command.
+    """
     try:
         done = subprocess.run(  # noqa: S603
             command,
@@ -83,6 +136,7 @@ def run(command: Sequence[str], text: str = "", *, seconds: float = 30) -> str:
             timeout=seconds,
             check=False,
             env=environment(),
+            process_group=0,
         )
     except subprocess.TimeoutExpired:
         raise LiveError(f"{_short(command)} did not end within {seconds:g} s") from None

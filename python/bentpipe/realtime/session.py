@@ -12,8 +12,8 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -26,7 +26,7 @@ from bentpipe.errors import LiveError
 from bentpipe.plan import Setting
 from bentpipe.realtime.chain import CLIENTS, SERVERS, Chain, Listener, Step
 from bentpipe.realtime.namespaces import Network, listening
-from bentpipe.realtime.processes import Child, Programs, environment, run
+from bentpipe.realtime.processes import Child, Programs, environment, run, undisturbed
 from bentpipe.realtime.record import Recorded, read_flows, read_record
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class Session:
     def _run(self, lead: float, progress: Callable[[float], None], keep: Path | None) -> Recorded:
         """Run it, with its time zero so long after now [s]."""
         self._origin = time.monotonic_ns() + int(lead * 1e9)
-        with ExitStack() as stack:
+        with _ended_undisturbed() as stack:
             stack.enter_context(self._network)
             if keep is not None:
                 stack.callback(self._keep, keep)
@@ -399,13 +399,23 @@ class Session:
             }
         else:
             tables["users"] = {"device": _DEVICES["lan"][0], "clients": users}
-        congestion = next((each.congestion for each in self.chain.listeners if each.congestion), None)
-        if congestion is not None:
+        for congestion in self.chain.congestions[:1]:
             tables["tcp"] = {"congestion": congestion}
         lines = [f"role = {_toml(role)}", f"seed = {self.seed}"]
         for name, values in tables.items():
             lines += ["", f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in values.items())]
         return "\n".join(lines) + "\n"
+
+
+@contextmanager
+def _ended_undisturbed() -> Iterator[ExitStack]:
+    """Give a stack whose contexts are ended whatever comes meanwhile."""
+    stack = ExitStack()
+    try:
+        yield stack
+    finally:
+        with undisturbed():
+            stack.close()
 
 
 _ECN = {False: 0, True: 1, "classic": 1, "accurate": 3}
