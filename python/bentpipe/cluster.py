@@ -375,19 +375,23 @@ class _Sweep:
     # What goes out.
 
     def _hand_out(self) -> None:
-        for worker in self.workers.values():
-            while self._has_room(worker):
-                runs, alone = self._next(worker)
-                if not runs:
-                    break
-                self._give(worker, runs, alone)
+        # First to those with nothing to do: what is left may be little.
+        for has_room in (self._is_idle, self._is_soon_idle):
+            for worker in self.workers.values():
+                while has_room(worker):
+                    runs, alone = self._next(worker)
+                    if not runs:
+                        break
+                    self._give(worker, runs, alone)
 
-    def _has_room(self, worker: _Worker) -> bool:
-        """Return whether a thread of the worker has nothing to do, or soon will."""
+    def _is_idle(self, worker: _Worker) -> bool:
+        """Return whether a thread of the worker has nothing to do."""
+        return len(worker.chunks) < worker.threads and not any(chunk.alone for chunk in worker.chunks)
+
+    def _is_soon_idle(self, worker: _Worker) -> bool:
+        """Return whether a thread of the worker will soon have nothing to do, and no next list waits."""
         if any(chunk.alone for chunk in worker.chunks):
             return False
-        if len(worker.chunks) < worker.threads:
-            return True
         if len(worker.chunks) >= 2 * worker.threads or self.pace == 0:
             return False
         # One that takes long is not soon done: what is given now would wait behind it.
@@ -509,12 +513,13 @@ class _Sweep:
     def _close(self, chunk: _Chunk, *, cancel: bool = False) -> None:
         """Be done with a list."""
         self.chunks.pop(chunk.number, None)
-        given = chunk.worker.chunks
+        given, threads = chunk.worker.chunks, chunk.worker.threads
         if chunk in given:
+            was_under_way = given.index(chunk) < threads
             given.remove(chunk)
-            if len(given) >= chunk.worker.threads:
+            if was_under_way and len(given) >= threads:
                 # Now it is its turn.
-                given[chunk.worker.threads - 1].heard = time.monotonic()
+                given[threads - 1].heard = time.monotonic()
         if chunk.future is not None and cancel:
             chunk.future.cancel()
         chunk.future = None

@@ -94,16 +94,20 @@ def test_avqred_in_python_takes_no_more_than_twenty_times_as_long(avqred: Module
     scenario = bp.load("byun2007-gateway", set={"run.duration": "30 s"})
     built_in = scenario.with_setting("AVQRED")
 
-    def best(simulate: Any) -> float:  # noqa: ANN401
-        times = []
-        for _ in range(3):
-            start = time.perf_counter()
-            simulate()
-            times.append(time.perf_counter() - start)
-        return min(times)
+    def cpu(simulate: Any) -> float:  # noqa: ANN401
+        start = time.thread_time()
+        simulate()
+        return time.thread_time() - start
 
-    theirs = best(lambda: _core.simulate(built_in, 1, _core.Progress()))
-    ours = best(lambda: simulated(scenario, avqred.AvqRed()))
+    # In turns, and the least of three: what else the machine does makes either slower.
+    both = [
+        (
+            cpu(lambda: _core.simulate(built_in, 1, _core.Progress())),
+            cpu(lambda: simulated(scenario, avqred.AvqRed())),
+        )
+        for _ in range(3)
+    ]
+    theirs, ours = (min(times) for times in zip(*both, strict=True))
     print(f"AVQRED: built in {theirs:.3f} s, in Python {ours:.3f} s: {ours / theirs:.1f} times")
     assert ours <= 20 * theirs
 
@@ -695,24 +699,35 @@ def test_a_scenario_file_names_no_python(bentpipe: Command, mine: Path) -> None:
     assert "imported" not in message
 
 
-@pytest.mark.usefixtures("mine")
-def test_ctrl_c_stops_it_and_keeps_what_is_finished(tmp_path: Path) -> None:
-    command = ["compare", "byun2007-gateway", "--settings", "mypkg.Mine", "--runs", "4", "--jobs", "2"]
+def test_ctrl_c_stops_it_and_keeps_what_is_finished(tmp_path: Path, mine: Path) -> None:
+    telling = "from pathlib import Path\nclass Telling(Mine):\n    def arrive(self, pkt, cx):\n"
+    telling += '        Path("begun").touch()\n        return super().arrive(pkt, cx)\n'
+    (mine / "mine.py").write_text(MINE + telling)
+    command = [
+        "compare",
+        "byun2007-gateway",
+        "--settings",
+        "mypkg.mine.Telling",
+        "--runs",
+        "4",
+        "--jobs",
+        "2",
+    ]
     running = subprocess.Popen(
-        command_line(*command, "--duration", "1 h", "--out", "out"),
+        command_line(*command, "--duration", "200 h", "--out", "out"),
         cwd=tmp_path,
         stderr=subprocess.PIPE,
         text=True,
         env=environment(),
     )
-    assert running.stderr is not None
-    while "Simulating" not in running.stderr.readline():
-        pass
-    time.sleep(2)
+    deadline = time.monotonic() + 120
+    while not (tmp_path / "begun").exists():
+        assert running.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    # A run would take hours.
     running.send_signal(signal.SIGINT)
-    start = time.monotonic()
-    _, seen = running.communicate(timeout=60)
-    assert time.monotonic() - start < 10
+    _, seen = running.communicate(timeout=120)
     assert running.returncode == 130
     assert "0 of 4 runs are finished" in seen
     assert "Traceback" not in seen

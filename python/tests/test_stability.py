@@ -48,11 +48,11 @@ def test_only_avqred_does_not_know_the_pep() -> None:
 
 
 def test_a_thousand_points_take_less_than_a_minute() -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     table = margins(
         load(GATEWAY), ["RED 4"], vary={"connections": spread(20, 140, 25), "pep_delay": spread(0, 0.06, 40)}
     )
-    assert time.perf_counter() - started < 60
+    assert time.process_time() - started < 60
     assert len(table) == 1000
     assert table["stable"].is_not_null().all()
 

@@ -432,21 +432,28 @@ import sys, time
 from pathlib import Path
 sys.path.insert(0, {tests!r})
 from test_tune import SHARED, Known, bowls, known
-class Slow(Known):
+class Together(Known):
     jobs = 1
     def results(self, runs):
+        # With its first trial it waits for the other process, if there is one.
+        (own.parent / f"begun-{{own.name}}").touch()
+        for _ in range(6000):
+            if len(list(own.parent.glob("begun-*"))) >= int(sys.argv[3]):
+                break
+            time.sleep(0.02)
         for each in super().results(runs):
             time.sleep(0.004)
             yield each
-result = known(Path(sys.argv[1]), workers=Slow(bowls), storage=sys.argv[2], **SHARED)
+own = Path(sys.argv[1])
+result = known(own, workers=Together(bowls), storage=sys.argv[2], **SHARED)
 print(len(result.found["trials"]))
 """
 
 
-def start(folder: Path, storage: str) -> "subprocess.Popen[str]":
+def start(folder: Path, storage: str, processes: int) -> "subprocess.Popen[str]":
     code = TWO_PROCESSES.format(tests=str(Path(__file__).parent))
     return subprocess.Popen(
-        [sys.executable, "-W", "error", "-c", code, str(folder), storage],
+        [sys.executable, "-W", "error", "-c", code, str(folder), storage, str(processes)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -456,9 +463,9 @@ def start(folder: Path, storage: str) -> "subprocess.Popen[str]":
 @pytest.mark.parametrize("kind", ["journal", "sqlite"])
 def test_two_processes_share_a_study(tmp_path: Path, kind: str) -> None:
     storage = str(tmp_path / "study") if kind == "journal" else f"sqlite:///{tmp_path / 'study.db'}"
-    both = [start(tmp_path / name, storage) for name in ("a", "b")]
+    both = [start(tmp_path / name, storage, 2) for name in ("a", "b")]
     for each in both:
-        out, err = each.communicate(timeout=60)
+        out, err = each.communicate(timeout=240)
         assert (out, err) == ("12\n", "")
     alone = known(tmp_path / "alone", **SHARED)
     found = [open_tune(tmp_path / name).found for name in ("a", "b")]
@@ -475,8 +482,8 @@ def test_two_processes_share_a_study(tmp_path: Path, kind: str) -> None:
 
 def test_what_a_killed_process_has_left_is_repeated(tmp_path: Path) -> None:
     storage = str(tmp_path / "study")
-    killed = start(tmp_path / "a", storage)
-    deadline = time.monotonic() + 30
+    killed = start(tmp_path / "a", storage, 1)
+    deadline = time.monotonic() + 120
     while not (tmp_path / "study").exists() or (tmp_path / "study").stat().st_size < 6_000:
         assert time.monotonic() < deadline
         time.sleep(0.01)
