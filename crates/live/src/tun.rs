@@ -35,6 +35,15 @@ impl Tun {
         Errno::result(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &raw mut request) })?;
         let tun = Self { file, name: name.to_owned() };
         tun.bring_up(mtu)?;
+        // Once, and not with real-time priority: while others change the network, the kernel has who writes here try again and
+        // again without sleeping.
+        for family in ["ipv4", "ipv6"] {
+            // Without IPv6 there is no such setting.
+            let _ = std::fs::write(
+                format!("/proc/sys/net/{family}/conf/{name}/ignore_routes_with_linkdown"),
+                "1",
+            );
+        }
         Ok(tun)
     }
 
@@ -51,19 +60,12 @@ impl Tun {
         Ok(())
     }
 
-    /// Says whether anything can go through. Routes into a device that has no carrier are passed over, where the system is
-    /// told to, and others take their place.
+    /// Says whether anything can go through: routes into a device that has no carrier are passed over, and others take their
+    /// place.
     ///
     /// # Errors
     /// None that are known, from Linux 4.20 on.
     pub fn set_carrier(&self, on: bool) -> io::Result<()> {
-        for family in ["ipv4", "ipv6"] {
-            // Without IPv6 there is no such setting.
-            let _ = std::fs::write(
-                format!("/proc/sys/net/{family}/conf/{}/ignore_routes_with_linkdown", self.name),
-                "1",
-            );
-        }
         let on = libc::c_int::from(on);
         // SAFETY: TUNSETCARRIER takes an int, which lives through the call.
         Errno::result(unsafe { libc::ioctl(self.file.as_raw_fd(), TUNSETCARRIER, &raw const on) })?;
