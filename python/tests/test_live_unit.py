@@ -1,0 +1,53 @@
+"""The systemd unit under a real systemd, which is process 1 of namespaces made for it."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from bentpipe.realtime.processes import programs
+
+SYSTEMD = "/lib/systemd/systemd"
+HERE = Path(__file__).parent
+
+pytestmark = pytest.mark.skipif(
+    os.geteuid() != 0 or not Path(SYSTEMD).exists(), reason="needs root, and systemd installed"
+)
+
+
+def test_systemd_starts_reloads_and_restarts_the_gateway(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    (out / "root").mkdir(parents=True)
+    unshare = ["unshare", "--mount", "--pid", "--uts", "--ipc", "--net", "--cgroup", "--fork", "--kill-child"]
+    deploy = HERE.parent.parent / "deploy"
+    command = [*unshare, "bash", HERE / "live" / "unit.sh", programs().gateway, deploy, out]
+    done = subprocess.run(command, timeout=180, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    logs = {p.name: p.read_text() for p in out.iterdir() if p.is_file()}
+    said = "\n".join([done.stdout, done.stderr, *(f"== {name}\n{text}" for name, text in logs.items())])
+    facts = dict(line.split(" ", 1) for line in logs.get("facts", "").splitlines())
+    assert "unsplit" in facts, said[-20_000:]
+    blob = facts["blob"]
+
+    assert facts["started"] == "active"
+    assert (facts["split"], facts["again"], facts["unsplit"]) == (blob, blob, blob)
+    assert int(facts["connections"]) >= 2
+    # Servers see the user's address.
+    assert int(facts["client"]) >= 1
+    # CAP_NET_ADMIN and CAP_NET_RAW, and a filter of system calls.
+    assert (int(facts["capabilities"], 16), facts["seccomp"]) == (1 << 12 | 1 << 13, "2")
+    assert int(facts["rules"]) > 5
+    # A reload is no restart; a process that was killed, and one that hangs, are.
+    assert (facts["reloaded"], facts["same"]) == ("1250000", "yes")
+    assert (facts["killed"], facts["hung"]) == ("active 1", "active 2")
+    # What cannot start is not started again and again, and leaves no rules.
+    assert facts["broken"] == "failed 2 3 0"
+    assert facts["mended"] == "active"
+    assert facts["stopped"] == "inactive 0"
+    assert "event=spacelink_up" in logs["journal"]
+
+
+def test_the_tools_are_there() -> None:
+    for tool in ("unshare", "curl", "ip", "iptables-save"):
+        assert shutil.which(tool, path=f"{os.environ['PATH']}:/usr/sbin:/sbin"), tool
