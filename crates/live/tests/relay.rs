@@ -7,11 +7,12 @@ mod ends;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream, UdpSocket};
+use std::process::Command;
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use ends::{CLIENT, LONG, SERVER, World, bytes, read_all};
+use ends::{BIN, CLIENT, LONG, SERVER, World, bytes, read_all};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{setsockopt, sockopt};
 use nix::unistd::Pid;
@@ -236,7 +237,7 @@ fn datagrams_pass_and_are_governed() {
 }
 
 /// A terminal that is killed leaves its rules; its next start, or `cleanup`, takes them away. While it is gone, everything
-/// goes past both; the gateway notices that the one that comes is another.
+/// goes past both; the gateway notices that the one that comes is another, and that none comes.
 #[test]
 fn a_killed_terminal_is_done_without_and_comes_again() {
     let Some(mut world) = World::new("killed", "100 Mbps", "") else { return };
@@ -264,10 +265,16 @@ fn a_killed_terminal_is_done_without_and_comes_again() {
     assert_eq!(echo(&world), b"hello", "past the daemons");
     world.restart_terminal();
     assert_eq!(echo(&world), b"hello");
-    let opened = world.terminal.kill(Signal::SIGTERM);
-    assert!(opened);
+    // One that was killed and does not come again: its host says that nobody listens there.
+    world.terminal.kill(Signal::SIGKILL);
+    let config = world.folder.join("terminal.toml");
+    world.ends[1].run(move || {
+        assert!(Command::new(BIN).arg("cleanup").arg(config).status().expect("cleanup").success());
+    });
+    world.gateway.wait_for("does not listen");
+    assert_eq!(echo(&world), b"hello", "past the daemons, once more");
     let counted = world.gateway.finish();
-    assert_eq!(counted["counters"]["opened"], 3, "all but the one that went past: {counted}");
+    assert_eq!(counted["counters"]["opened"], 3, "all but those that went past: {counted}");
 }
 
 /// The satellite is out for five seconds, with an Aqm that drops whatever comes while two packets wait, as two do all the

@@ -20,6 +20,8 @@ use crate::sys;
 
 /// Batches of datagrams read in one turn.
 const MOST_BATCHES: usize = 4;
+/// Errors of the network taken in at once.
+const MOST_ERRORS: usize = 64;
 /// What the system may keep of datagrams [bytes].
 const RECEIVE_BUFFER: usize = 16 << 20;
 const SEND_BUFFER: usize = 4 << 20;
@@ -67,6 +69,7 @@ impl Space {
         let socket = UdpSocket::bind(local).map_err(failed(&format!("UDP {local}")))?;
         sys::deepen(socket.as_fd(), RECEIVE_BUFFER, SEND_BUFFER);
         let state = UdpSocketState::new((&socket).into()).map_err(failed("UDP"))?;
+        state.enable_transport_errors((&socket).into()).map_err(failed("UDP"))?;
         let room = state.gro_segments().max(1) * usize::from(setup.mtu);
         let most = state.max_gso_segments().min(65_000 / usize::from(setup.mtu)).max(1);
         Ok(Self {
@@ -127,8 +130,19 @@ impl Space {
         })
     }
 
+    /// Takes in what the network has said of datagrams that were sent. The next call on the socket would fail for it.
+    fn hear_errors(&mut self, now: StdInstant) {
+        for _ in 0..MOST_ERRORS {
+            let Ok(Some(error)) = self.state.recv_transport_error((&self.socket).into()) else { return };
+            if let (Some(host), nix::libc::ECONNREFUSED) = (error.addr, error.raw_errno) {
+                self.link.unreachable(now, host.ip());
+            }
+        }
+    }
+
     /// Sends what the spacelink has to send, until the system takes no more.
     fn flush(&mut self, now: StdInstant, lost: &mut u64) {
+        let mut again = true;
         loop {
             let transmit = match self.unsent.take() {
                 Some(transmit) => transmit,
@@ -145,10 +159,16 @@ impl Space {
                 src_ip: transmit.from,
             };
             match self.state.try_send((&self.socket).into(), &datagrams) {
-                Ok(()) => {}
+                Ok(()) => again = true,
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                     self.unsent = Some(transmit);
                     return;
+                }
+                // It may have been about an earlier one.
+                Err(_) if again => {
+                    again = false;
+                    self.unsent = Some(transmit);
+                    self.hear_errors(now);
                 }
                 // Lost, as on the way: the spacelink sends it again.
                 Err(_) => *lost += 1,
@@ -176,6 +196,9 @@ impl Daemon {
     /// Takes in what has come from the far end.
     pub(super) fn receive_space(&mut self, events: EpollFlags) {
         let now = self.clock.std(self.now);
+        if events.contains(EpollFlags::EPOLLERR) {
+            self.space.hear_errors(now);
+        }
         if events.contains(EpollFlags::EPOLLIN) {
             for _ in 0..MOST_BATCHES {
                 match self.space.receive(now) {

@@ -50,6 +50,11 @@ struct Link {
     since: Option<Instant>,
     /// Whether an answer is overdue.
     silent: bool,
+    /// When the network last said that nobody listens at the peer's port.
+    unreachable: Option<Instant>,
+    /// From when on a new connection is to say something by itself, and how often.
+    hail_at: Instant,
+    hails: u32,
 }
 
 /// A stream that is open.
@@ -286,6 +291,18 @@ impl Spacelink {
         self.pump(now);
         if let Some(at) = self.active().filter(|&at| self.links[at].silent) {
             self.look(now, at);
+        }
+    }
+
+    /// The network says that nobody listens at a port of `host` that something was sent to (ICMP: port unreachable). Anybody may
+    /// say so: the peer is asked, and taken for gone only when its answer is overdue as well.
+    pub fn unreachable(&mut self, now: Instant, host: IpAddr) {
+        self.now = now;
+        let Some(at) = self.active() else { return };
+        let link = &mut self.links[at];
+        if link.conn.remote_address().ip().to_canonical() == host.to_canonical() {
+            link.unreachable = Some(now);
+            link.conn.ping();
         }
     }
 

@@ -69,6 +69,10 @@ const HALF_OPEN_MOST: usize = 8;
 const AGAIN: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(2)];
 /// An answer that is overdue for so long, and by as much as is usual, means an outage.
 const SILENCE: Duration = Duration::from_millis(300);
+/// How often an end that is greeted says something by itself, from a round trip later on. For quinn-proto 0.11 stops its timer for
+/// acknowledgements when it sends those of the handshake, starts it again only after others, and adds these to a packet no
+/// sooner: an end with nothing to say would let 31 packets wait, and seem silent.
+const HAILS: u32 = 3;
 /// Streams that a peer may open before its key is proved.
 const STREAMS_UNPROVED: u32 = 16;
 /// Streams that the peer reset before they came, and that are kept in mind.
@@ -206,6 +210,8 @@ pub enum Reason {
     Replaced,
     /// The peer has forgotten the connection: it was started anew.
     Restarted,
+    /// The peer does not listen any more, says its host, and it does not answer.
+    Gone,
     /// No sign of life for too long.
     Silent,
     /// Somebody did not prove to be the peer; what TLS says about it.
@@ -220,6 +226,7 @@ impl std::fmt::Display for Reason {
             Self::Closed => f.write_str("closed"),
             Self::Replaced => f.write_str("replaced by a new connection of the peer"),
             Self::Restarted => f.write_str("the peer was restarted"),
+            Self::Gone => f.write_str("the peer does not listen any more"),
             Self::Silent => f.write_str("no sign of life from the peer"),
             Self::Refused(what) => write!(f, "refused: {what}"),
             Self::Failed(what) => write!(f, "failed: {what}"),

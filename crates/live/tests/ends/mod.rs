@@ -21,7 +21,7 @@ use crate::common::Namespace;
 
 use satellite::Satellite;
 
-const BIN: &str = env!("CARGO_BIN_EXE_bentpipe-gateway");
+pub const BIN: &str = env!("CARGO_BIN_EXE_bentpipe-gateway");
 /// Addresses of the server and the client.
 pub const SERVER: [&str; 2] = ["10.1.0.1", "fd01::1"];
 pub const CLIENT: [&str; 2] = ["10.3.0.2", "fd03::2"];

@@ -476,6 +476,34 @@ fn an_outage_while_connecting_and_one_that_lasts_too_long() {
     assert!(net.hosts.iter().all(|host| host.up), "{:?}", net.hosts[TERMINAL].events);
 }
 
+/// What the network says of the peer's port counts only while the peer itself is silent, and silence alone is an outage.
+#[test]
+fn a_peer_that_does_not_listen_any_more_is_given_up() {
+    let reports = |net: &mut Net, until: Duration, from: &str| {
+        while net.time() < until {
+            let (now, at) = (net.now, net.time());
+            net.hosts[GATEWAY].link.unreachable(now, from.parse().unwrap());
+            net.run(at + s(0.1));
+        }
+    };
+    let mut net = Net::new(&setups(None, ROUND_TRIP), 3);
+    let peer = net.hosts[TERMINAL].address.ip().to_string();
+    net.connect();
+    reports(&mut net, s(30.0), &peer);
+    assert!(net.hosts[GATEWAY].up, "it answers: {:?}", net.hosts[GATEWAY].events);
+    for way in &mut net.ways {
+        way.outage = Some((s(30.0), s(100.0)));
+    }
+    // About somebody else, and then nothing.
+    reports(&mut net, s(40.0), "192.0.2.77");
+    net.run(s(50.0));
+    assert!(net.hosts[GATEWAY].up, "an outage");
+    reports(&mut net, s(53.0), &peer);
+    let gone = net.hosts[GATEWAY].saw(|e| *e == Event::Down(Reason::Gone)).unwrap();
+    assert!(gone >= s(50.0) && gone < s(52.0), "{gone:?}");
+    assert!(net.hosts[TERMINAL].up, "nobody told it");
+}
+
 #[test]
 fn a_chunk_is_one_datagram_however_far_the_stream_is() {
     let mut net = Net::new(&setups(None, ROUND_TRIP), 13);

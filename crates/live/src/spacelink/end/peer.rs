@@ -42,6 +42,9 @@ impl Spacelink {
             asked: 0,
             since: None,
             silent: false,
+            unreachable: None,
+            hail_at: now,
+            hails: HAILS,
         });
     }
 
@@ -59,6 +62,7 @@ impl Spacelink {
         let link = &mut self.links[at];
         link.greeted = true;
         link.look = now + self.ask_again;
+        link.hail_at = now + link.conn.rtt() + self.ack_delay;
         // The limit is ours to keep. QUIC's is above it, for it tells of an eighth of it late, and forgets a stream a round trip
         // after us.
         link.conn.set_max_concurrent_streams(Dir::Bi, VarInt::from_u32(self.most_streams.saturating_mul(2)));
@@ -123,6 +127,10 @@ impl Spacelink {
         let patience = self.patience(at);
         let link = &mut self.links[at];
         link.look = now + self.ask_again;
+        if link.hails > 0 && link.hail_at <= now {
+            link.hails -= 1;
+            link.conn.ping();
+        }
         let quic = link.conn.stats();
         let asked = asks(&quic.frame_tx);
         if quic.udp_rx.datagrams != link.heard_datagrams {
@@ -134,6 +142,9 @@ impl Spacelink {
             link.silent = silence >= patience + SILENCE;
             if silence >= patience {
                 link.conn.ping();
+            }
+            if link.silent && link.unreachable >= link.since {
+                self.give_up(now, at, STOPPED, Reason::Gone);
             }
         }
     }
