@@ -22,7 +22,7 @@ def test_systemd_starts_reloads_and_restarts_the_gateway(tmp_path: Path) -> None
     (out / "root").mkdir(parents=True)
     unshare = ["unshare", "--mount", "--pid", "--uts", "--ipc", "--net", "--cgroup", "--fork", "--kill-child"]
     deploy = HERE.parent.parent / "deploy"
-    command = [*unshare, "bash", HERE / "live" / "unit.sh", programs().gateway, deploy, out]
+    command = [*unshare, "bash", str(HERE / "live" / "unit.sh"), programs().gateway, str(deploy), str(out)]
     done = subprocess.run(command, timeout=180, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     logs = {p.name: p.read_text() for p in out.iterdir() if p.is_file()}
     said = "\n".join([done.stdout, done.stderr, *(f"== {name}\n{text}" for name, text in logs.items())])
