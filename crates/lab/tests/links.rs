@@ -161,6 +161,9 @@ delay = "10 ms"
     links.advance(at(500_000), &mut out);
     let due: Vec<_> = out.iter().map(|passed| passed.due).collect();
     assert_eq!(due, (0..5).map(|i| at(22_000 + 1000 * i)).collect::<Vec<_>>());
+    // They wait for each other at the first link, up to 4 ms, and not at the second.
+    let means = ["one", "two"].map(|name| counts(&links, name, true).delay_mean());
+    assert!((means[0] - 0.013).abs() < 1e-12 && (means[1] - 0.011).abs() < 1e-12, "{means:?}");
 }
 
 /// A queue of two packets: of five at once one is on the link, two wait, and two are lost.
@@ -189,6 +192,39 @@ fn losses_come_as_often_as_they_should() {
     assert_eq!(arrived.len() as u64, 20_000 - lost.0 - lost.1);
 }
 
+/// The second packet is lost: before the queue it takes none of the link's time, behind it 1 ms.
+#[test]
+fn a_loss_is_before_the_queue_or_behind_it() {
+    for (place, last) in [("before_queue", 2_000_000), ("after_queue", 3_000_000)] {
+        let links = format!("{SATELLITE}rate = \"8 Mbps\"\nloss = {{ nth = [2], at = \"{place}\" }}");
+        let mut links = Links::new(&plan(&links, 1, json!(["satellite"]))).unwrap();
+        let arrived = play(&mut links, (0..3).map(|i| (0, udp(1, 7, 1000, i, false))));
+        assert_eq!(arrived, [(0, 1_000_000), (2, last)]);
+        assert_eq!(dropped(&links, "satellite", "loss"), 1);
+    }
+}
+
+/// Of data alone: acknowledgements are not counted, as in a simulation.
+#[test]
+fn a_loss_of_data_counts_no_acknowledgement() {
+    let links = format!("{SATELLITE}loss = {{ nth = [2], of = \"data\" }}");
+    let mut links = Links::new(&plan(&links, 1, json!(["satellite"]))).unwrap();
+    let packets = [40, 100, 40, 100, 100].map(|len| {
+        let mut packet = udp(1, 7, len, 0, false);
+        // TCP with a header of 20 bytes.
+        (packet[9], packet[32]) = (6, 0x50);
+        packet[3] = len as u8;
+        (0, packet)
+    });
+    let lengths = |links: &mut Links, packets: Vec<(u64, Vec<u8>)>| {
+        let mut out = Vec::new();
+        packets.into_iter().for_each(|(_, packet)| links.arrive(0, 1, packet, at(0), &mut out));
+        links.advance(at(1), &mut out);
+        out.iter().map(|passed| passed.packet.len()).collect::<Vec<_>>()
+    };
+    assert_eq!(lengths(&mut links, packets.to_vec()), [40, 100, 40, 100]);
+}
+
 /// Each connection has its own delay between 20 and 40 ms, the same both ways and for all of its packets. Of 400, the mean
 /// has a standard error of 20 / sqrt(12 x 400) = 0.29 ms; the bound is five of it.
 #[test]
@@ -211,6 +247,21 @@ fn a_connection_has_one_delay_for_both_ways() {
         sum += delays[0].as_secs_f64() * 1e3;
     }
     assert!((sum / 400.0 - 30.0).abs() < 1.45, "{}", sum / 400.0);
+}
+
+/// Where the way back has a delay of its own, a connection has two that have nothing to do with each other.
+#[test]
+fn a_connection_has_a_delay_each_way_where_the_link_says_so() {
+    let delay = "delay = { uniform = [\"20 ms\", \"40 ms\"], per = \"connection\" }";
+    let links = format!("{SATELLITE}{delay}\nreverse = {{ {delay} }}");
+    let mut links = Links::new(&plan(&links, 1, json!(["satellite"]))).unwrap();
+    let mut out = Vec::new();
+    for end in [0, 1] {
+        links.arrive(0, end, udp(1, 7, 1000, 0, end == 0), at(0), &mut out);
+    }
+    links.advance(at(40_000), &mut out);
+    assert_eq!(out.len(), 2);
+    assert_ne!(out[0].due, out[1].due);
 }
 
 /// In order none overtakes; out of order many do, for the delays differ by 100 ms and packets by 1 ms.

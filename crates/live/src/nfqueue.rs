@@ -405,9 +405,7 @@ impl Queue {
         // The kernel has answered by now; packets may have come before its answer.
         let mut answer = None;
         while answer.is_none() {
-            let before = self.refused;
             self.batch(&mut |_, _| Verdict::Accept, &mut answer)?;
-            self.refused = before;
         }
         match answer.map(|code| Error::from_raw_os_error(-code)) {
             Some(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -787,7 +785,8 @@ mod tests {
         let mut bytes = Vec::new();
         let start = begin(&mut bytes, PACKET, 0, 3);
         attribute(&mut bytes, libc::NFQA_PACKET_HDR, &[0, 0, 0, 9, 8, 0, 0]);
-        attribute(&mut bytes, libc::NFQA_CAP_LEN, &1500u32.to_be_bytes());
+        // With the flag for network byte order.
+        attribute(&mut bytes, libc::NFQA_CAP_LEN | 0x4000, &1500u32.to_be_bytes());
         attribute(&mut bytes, libc::NFQA_PAYLOAD, &[5, 6, 7]);
         end(&mut bytes, start);
         let whole = bytes.len();

@@ -49,8 +49,6 @@ struct Window {
     mss: u16,
     /// Sequence number of the server's FIN.
     theirs: Option<u32>,
-    /// It has sent its own FIN.
-    ended: bool,
 }
 
 /// Of each connection that this host has opened, what window it was offered.
@@ -95,12 +93,11 @@ impl Windows {
         if window.seq.is_none_or(|seq| after(end, seq)) {
             window.seq = Some(end);
         }
-        window.ended |= tcp.flags & flag::FIN != 0;
         if tcp.flags & flag::ACK == 0 {
             return false;
         }
-        if window.ended && window.theirs.is_some_and(|fin| after(tcp.ack, fin)) {
-            // Both directions are over; what comes is not data.
+        if window.theirs.is_some_and(|fin| after(tcp.ack, fin)) {
+            // The server has sent all that it has.
             self.forget(src, dst);
             return false;
         }

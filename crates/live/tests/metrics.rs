@@ -11,8 +11,10 @@ use std::time::Duration as Wait;
 use bentpipe_live::http::serve;
 use bentpipe_live::metrics::Histogram;
 use bentpipe_live::state::{COLUMNS, Shared};
+use bentpipe_live::sys::cpu_time;
 use bentpipe_units::Duration;
 use exported::{Buckets, Labels, Parsed, about, parse, shared, snapshot};
+use nix::sys::resource::{Resource, getrlimit};
 
 /// The conventions on names: <https://prometheus.io/docs/practices/naming/>.
 fn check_names(parsed: &Parsed) {
@@ -76,6 +78,22 @@ fn metrics_are_in_prometheus_text_format() {
     assert_eq!(info[0].1[2], ("aqm".to_owned(), about().aqm));
     assert!(parsed.value("process_resident_memory_bytes", &[]) > 1e6);
     assert!(parsed.value("process_open_fds", &[]) >= 3.0);
+    let (soft, _) = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit");
+    assert_eq!(parsed.value("process_max_fds", &[]), soft as f64);
+}
+
+/// In itself and in the kernel for it, as getrusage(2) has it; the other tests of this process go on meanwhile.
+#[test]
+fn processor_time_is_the_kernels_too() {
+    while cpu_time().1 < 0.1 {
+        assert!(std::fs::read("/proc/self/status").is_ok());
+    }
+    let sum = |(user, system): (f64, f64)| user + system;
+    let before = sum(cpu_time());
+    let told =
+        parse(&shared().prometheus().expect("there was a snapshot")).value("process_cpu_seconds_total", &[]);
+    // To a tick of each.
+    assert!((before - 0.02..=sum(cpu_time()) + 0.02).contains(&told), "{told} after {before}");
 }
 
 /// A reader that takes anything would prove nothing.
@@ -132,6 +150,10 @@ fn samples_are_rates_of_their_interval() {
     assert_eq!(state["bottlenecks"][value("bottleneck") as usize], "server");
     assert_eq!(json(104_000)["samples"].as_array().map(Vec::len), Some(1));
     assert_eq!(json(105_000)["samples"].as_array().map(Vec::len), Some(0));
+    // The last is of second 105: it is missed when three more have not come.
+    let health = |ms| shared().health(ms).map_err(|said| said.clone());
+    assert!(health(108_000).is_ok());
+    assert_eq!(health(108_001), Err("no sample for 3 s".to_owned()));
 }
 
 /// Worked out by hand: of 4 delays 2 lie up to 1 ms, one up to 2 ms and one up to 50 ms. The half is the end of the first

@@ -167,14 +167,30 @@ fn packets_pass_where_nobody_listens() {
         let socket = receiver(&b, at);
         numbered(&a, at, 10, 100);
         assert_eq!(come(&socket, 10).len(), 10, "before there is a queue");
-        let queue = b.run(|| Queue::open(7, &Settings::default()).expect("a queue"));
+        // Of these packets it shows a part, which cannot be changed.
+        let part = Settings { copy: 64, ..Settings::default() };
+        let mut queue = b.run(move || Queue::open(7, &part).expect("a queue"));
         let second = b.run(|| Queue::open(7, &Settings::default()).expect_err("the number is taken"));
         assert_eq!(second.to_string(), "NFQUEUE 7: another process has it, or CAP_NET_ADMIN is missing");
         numbered(&a, at, 10, 100);
         assert_eq!(come(&socket, 0).len(), 0, "held by the queue");
+        let mut shown = 0;
+        while shown < 10 {
+            assert!(readable(&queue, 1000));
+            let mut judge = |_, packet: &mut [u8]| {
+                shown += 1;
+                assert!(packet.len() == 64 && wire::set_ce(packet));
+                if shown <= 3 { Verdict::Changed } else { Verdict::Later }
+            };
+            queue.receive(&mut judge).expect("packets");
+        }
+        queue.flush().expect("verdicts");
+        assert_eq!(come(&socket, 3), [(0, 2), (1, 2), (2, 2)], "as they were");
+        assert_eq!((queue.waiting(), queue.refused()), (7, 0));
+        // What waits goes on when the queue is gone, too.
         drop(queue);
         numbered(&a, at, 10, 100);
-        assert_eq!(come(&socket, 10).len(), 10, "after it is gone");
+        assert_eq!(come(&socket, 17).len(), 17, "after it is gone");
     }
 }
 

@@ -245,7 +245,7 @@ fn accepted_now(listener: &TcpListener) -> Option<TcpStream> {
 
 #[test]
 fn everything_is_as_it_was() {
-    let Some((_c, t, _s)) = users() else { return };
+    let Some((_c, t, s)) = users() else { return };
     let folder = Folder::new();
     // What others have made, in the same places.
     t.command("iptables-nft -t raw -A PREROUTING -p udp -m comment --comment other -j ACCEPT");
@@ -253,6 +253,7 @@ fn everything_is_as_it_was() {
     t.command("iptables-nft -t mangle -A PREROUTING -p tcp -j other");
     t.command("ip6tables-nft -t mangle -A FORWARD -p tcp -j ACCEPT");
     t.ip("rule add priority 6271 fwmark 7 lookup 6270");
+    t.ip("rule add priority 7000 fwmark 9 lookup 7000 protocol 98");
     t.ip("route add 10.77.0.0/16 dev to-s table 6270");
     t.run(|| offload::set("to-c", Feature::Gro, true).expect("an offload"));
     let before = everything(&t, "to-c");
@@ -309,6 +310,19 @@ fn everything_is_as_it_was() {
     });
     assert_eq!(t.setting("net/ipv4/tcp_ecn"), "0");
     t.sysctl("net/ipv4/tcp_ecn", "2");
+    assert_eq!(everything(&t, "to-c"), before);
+
+    // What is written down is of one namespace, and touches no other.
+    let (setup, other) = (terminal(&folder), terminal(&folder));
+    t.run(move || drop(Rules::install(setup).expect("rules")));
+    s.sysctl("net/ipv4/ip_forward", "1");
+    let written = std::fs::read(folder.0.join("t.json")).expect("old values");
+    s.run(move || remove(&other).expect("to remove nothing"));
+    assert_eq!(s.setting("net/ipv4/ip_forward"), "1");
+    std::fs::create_dir_all(&folder.0).expect("the folder");
+    std::fs::write(folder.0.join("t.json"), written).expect("old values");
+    let setup = terminal(&folder);
+    t.run(move || remove(&setup).expect("to remove rules"));
     assert_eq!(everything(&t, "to-c"), before);
 
     // Other tables than those of the process that was killed.

@@ -95,6 +95,11 @@ fn a_window_is_what_there_is_room_for() {
     // Never more than the kernel's own, which is left as it is.
     assert_eq!(acknowledge(&mut windows, 20_000, 502, 1 << 40), 502);
     assert_eq!(acknowledge(&mut windows, 30_000, 3, 10_000), 3);
+    // What was promised still is: from 30 000 to 20 000 + 502 * 128 = 84 256 is 423.9 units.
+    assert_eq!(acknowledge(&mut windows, 30_000, 502, 0), 424);
+    // The server's SYN once more, as of an answer that was late, changes nothing.
+    windows.incoming(&wire::parse(&packet(false, flag::SYN | flag::ACK, ISN, 100, 1, &[])).unwrap());
+    assert_eq!(acknowledge(&mut windows, 40_000, 502, 0), 346);
 }
 
 #[test]
@@ -128,7 +133,37 @@ fn what_is_not_known_is_left_alone() {
     answer[28..32].copy_from_slice(&100u32.to_be_bytes());
     windows.incoming(&wire::parse(&answer).unwrap());
     assert_eq!(acknowledge(&mut windows, 0, 502, 128), 8);
+    // What acknowledges nothing has no window, and who answers a SYN is no connection of this host's.
+    for flags in [0, flag::SYN | flag::ACK] {
+        let mut other = packet(true, flags, 100, ISN, 502, &[]);
+        assert!(!windows.outgoing(&mut other, &mut |_, _| Some(0)));
+        assert_eq!((window_of(&other), windows.len()), (502, 1));
+    }
     assert!(!windows.outgoing(&mut [0x45, 0], &mut |_, _| Some(0)));
+}
+
+/// In units of a byte, without an MSS of the SYN's: two segments of 536 left are enough, and a segment more is needed.
+#[test]
+fn an_update_comes_when_it_is_worth_a_segment() {
+    let mut out = Vec::new();
+    let mut update = |ack, room| {
+        let mut windows = Windows::new();
+        let mut syn = packet(true, flag::SYN, 99, 0, 64_240, &[]);
+        windows.outgoing(&mut syn, &mut |_, _| Some(10_000));
+        windows.incoming(&wire::parse(&packet(false, flag::SYN | flag::ACK, ISN, 100, 1, &[])).unwrap());
+        // Its own FIN, and what it sends again from before, count as what they are.
+        for (flags, seq) in [(flag::FIN, 150), (0, 100)] {
+            let mut own = packet(true, flags | flag::ACK, seq, ISN.wrapping_add(1), 64_240, &[]);
+            windows.outgoing(&mut own, &mut |_, _| Some(0));
+        }
+        assert_eq!(u32::from(acknowledge(&mut windows, ack, 64_240, 0)), 10_000 - ack);
+        windows.update(client(), server(), room, &mut out).then(|| wire::parse(&out).unwrap().tcp.unwrap())
+    };
+    assert_eq!(update(10_000 - 1072, 60_000), None);
+    assert_eq!(update(10_000 - 1071, 60_000).unwrap().window, 60_000);
+    assert_eq!(update(10_000, 535), None);
+    let tcp = update(10_000, 536).unwrap();
+    assert_eq!((tcp.seq, tcp.window), (151, 536));
 }
 
 #[test]
@@ -142,7 +177,7 @@ fn closed_connections_are_forgotten() {
         windows.outgoing(&mut reset, &mut |_, _| Some(0));
         assert_eq!(windows.len(), left);
     }
-    // Ended by both, in either order; the window holds until the server's FIN is acknowledged.
+    // Ended by the server, before or after the client; the window holds until its FIN is acknowledged.
     for server_first in [true, false] {
         let mut windows = opened(1000, true);
         let theirs = packet(false, fin, ISN.wrapping_add(1001), 100, 9, &[]);

@@ -121,6 +121,18 @@ fn extension_headers_are_looked_through() {
     // "Atomic" fragments are whole (RFC 6946).
     first[43] = 0;
     assert!(!wire::parse(&first).unwrap().fragment);
+    // An authentication header of 12 bytes: its length is in words, less 2 (RFC 4302).
+    let mut signed = v6();
+    (signed[5], signed[6]) = (36, 51);
+    signed.splice(40..48, bytes("06 01 00 00 00 00 00 00 00 00 00 00"));
+    let info = wire::parse(&signed).unwrap();
+    assert_eq!((info.len, info.dst.port(), info.tcp.unwrap().payload), (76, 80, 4));
+    // Extension headers beyond the packet's end by its IP header.
+    let mut short = v6();
+    short[5] = 7;
+    assert_eq!(wire::parse(&short), None);
+    short[5] = 8;
+    assert_eq!(wire::parse(&short).unwrap().tcp, None);
     // A length of 0 is a jumbogram's: what there is.
     let mut jumbo = v6();
     jumbo[4..6].fill(0);
@@ -134,8 +146,11 @@ fn fragments_of_ipv4_have_ports_in_the_first_only() {
     let info = wire::parse(&packet).unwrap();
     assert!(info.fragment && info.tcp.is_some());
     packet[6..8].copy_from_slice(&[0, 1]);
-    let info = wire::parse(&packet).unwrap();
-    assert_eq!((info.fragment, info.tcp, info.dst.port()), (true, None, 0));
+    for protocol in [wire::TCP, wire::UDP] {
+        packet[9] = protocol;
+        let info = wire::parse(&packet).unwrap();
+        assert_eq!((info.fragment, info.tcp, info.dst.port()), (true, None, 0));
+    }
 }
 
 #[test]

@@ -404,6 +404,21 @@ mod tests {
                 "g.toml:11:8: metrics.keep: found \"3600 s\"; allowed: at least metrics.interval (\"100 ms\"), and at most 3600 times",
             ),
             (
+                "local = \"10.2.0.1:4400\"\npeer = \"10.2.0.2:4400\"",
+                "local = \"[fd02::1]:44\"\npeer = \"[fd02::2]:44\"\nmtu = \"1247 B\"",
+                "g.toml:8:7: satellite.mtu: found \"1247 B\"; allowed: at least 1248 B",
+            ),
+            (
+                "10.2.0.2:4400",
+                "10.2.0.2:0",
+                "g.toml:7:8: satellite.peer: found \"10.2.0.2:0\"; allowed: the address and the port",
+            ),
+            (
+                "[internet]",
+                "[metrics]\nlisten = \"[::1]:1\"\ninterval = \"99 ms\"\n[internet]",
+                "g.toml:11:12: metrics.interval: found \"99 ms\"; allowed: at least 100 ms",
+            ),
+            (
                 "[internet]",
                 "[record]\nfile = \"r.jsonl\"\ninterval = \"999 us\"\n[internet]",
                 "g.toml:11:12: record.interval: found \"999 us\"; allowed: at least 1 ms",
@@ -434,6 +449,34 @@ mod tests {
             error,
             "g.toml:1:1: internet: missing; required: what leads to the servers, where role = \"gateway\""
         );
+    }
+
+    /// Each just where it begins: what is one less, or one more, is as it should be.
+    #[test]
+    fn what_does_not_go_together_is_said() {
+        let warned = |from: &str, to: &str| {
+            assert!(TEXT.contains(from), "{from}");
+            Config::parse(&TEXT.replacen(from, to, 1), "g.toml").unwrap().warnings.join("; ")
+        };
+        for (from, to, said) in [
+            ("[satellite]", "spacelink = { packet = \"1500 B\" }\n[satellite]", ""),
+            (
+                "[satellite]",
+                "spacelink = { packet = \"1501 B\" }\n[satellite]",
+                "gateway.spacelink.packet: 1501 B, more",
+            ),
+            ("[satellite]", "pep = { buffer = \"1 MB\" }\n[limits]\nmemory = \"1 MB\"\n[satellite]", ""),
+            (
+                "[satellite]",
+                "pep = { buffer = \"1 MB\" }\n[limits]\nmemory = \"999999 B\"\n[satellite]",
+                "limits.memory: 999999 B, less",
+            ),
+            ("[internet]", "[metrics]\nlisten = \"127.0.0.2:1\"\nkeep = \"1 h\"\n[internet]", ""),
+            ("[internet]", "[metrics]\nlisten = \"0.0.0.0:1\"\n[internet]", "metrics.listen: not a loopback"),
+        ] {
+            let told = warned(from, to);
+            assert!(told.starts_with(said) && told.is_empty() == said.is_empty(), "{to}: {told}");
+        }
     }
 
     #[test]
