@@ -25,7 +25,7 @@ from bentpipe.realtime.chain import CLIENTS, SERVERS, Chain, chain, check
 from bentpipe.realtime.namespaces import Network
 from bentpipe.realtime.privileges import why_not, why_not_tcp
 from bentpipe.realtime.processes import Child, Programs, interruptible, programs
-from bentpipe.realtime.record import read_flows, read_record
+from bentpipe.realtime.record import _ENDS, _FLOWS, read_flows, read_record
 from bentpipe.realtime.session import Session
 
 ROOT = Path(__file__).parents[2]
@@ -265,12 +265,16 @@ SUMMARY = {
 def written(folder: Path, *, complete: bool = True) -> Path:
     path = folder / "gateway.jsonl"
     lines: list[object] = [
-        {"series": NAMES, "drops": ["time", "arrival", "place", "reason", "flow", "bytes"]},
+        {
+            "series": NAMES,
+            "drops": ["time", "arrival", "place", "reason", "flow", "bytes", "client", "server"],
+        },
         {"sample": [0.1, 6e6, 4e6, 3, 0.1, None, 1.5]},
         {"sample": [0.2, 6e6, 2e6, 5, None, 0.5, 2.5]},
-        {"drop": [0.05, 3, "gateway receive", "aqm", 9, 1412]},
-        {"drop": [0.15, None, "gateway transmit", "overflow", 9, 1425]},
-        {"drop": [0.21, 5, "gateway receive", "aqm", 9, 1412]},
+        {"drop": [0.05, 3, "gateway receive", "aqm", 9, 1412, "10.3.0.1:4000", "10.1.0.1:8000"]},
+        {"drop": [0.15, None, "gateway transmit", "overflow", 9, 1425, "10.3.0.2:4000", "10.1.0.1:8000"]},
+        {"drop": [0.16, 4, "gateway receive", "aqm", 9, 1412, "10.3.0.9:4000", "10.1.0.1:8000"]},
+        {"drop": [0.21, 5, "gateway receive", "aqm", 9, 1412, "10.3.0.1:4000", "10.1.0.1:8000"]},
     ]
     if complete:
         lines.append({"summary": SUMMARY, "nfqueue": {"queue_dropped": 0, "user_dropped": 0}})
@@ -278,35 +282,21 @@ def written(folder: Path, *, complete: bool = True) -> Path:
     return path
 
 
+COLUMNS = [*_FLOWS, "connected", "intact", *_ENDS]
 FLOWS = [
-    # 50 000 B in 2 s: 200 kbit/s; in 4 s: 100 kbit/s; one that goes on.
+    # 50 000 B in 2 s: 200 kbit/s; in 4 s: 100 kbit/s; one that goes on, between the ends of another.
     [1, 4, "web", 1.0, 3.0, True, False, 50_000, 2.0, 200e3, None, 0, None, None, 0.1, True],
     [0, 3, "web", -1.0, 3.0, True, False, 40_000, 4.0, 100e3, None, 0, None, None, 0.1, True],
     [2, 5, "web", 5.0, None, False, False, 100, None, None, None, 0, None, None, 0.1, None],
+    [3, 6, "web", -2.0, 0.01, False, False, 0, None, None, None, 0, None, None, 0.1, None],
 ]
-COLUMNS = [
-    "flow",
-    "session",
-    "traffic",
-    "opened",
-    "closed",
-    "completed",
-    "failed",
-    "bytes",
-    "completion_time",
-    "goodput",
-    "drops",
-    "packets",
-    "delay",
-    "jitter",
-    "connected",
-    "intact",
-]
+ENDS = ["10.3.0.2:4000", "10.3.0.1:4000", "10.3.0.1:4000", "10.3.0.1:4000"]
 
 
 def loaded(folder: Path) -> pl.DataFrame:
     path = folder / "flows.jsonl"
-    path.write_text("".join(json.dumps(line) + "\n" for line in ({"columns": COLUMNS}, *FLOWS)))
+    rows = [[*row, client, "10.1.0.1:8000"] for row, client in zip(FLOWS, ENDS, strict=True)]
+    path.write_text("".join(json.dumps(line) + "\n" for line in ({"columns": COLUMNS}, *rows)))
     return read_flows(path)
 
 
@@ -321,7 +311,11 @@ def test_a_record_has_the_columns_and_types_of_a_simulation(tmp_path: Path, resu
     simulated = set(result.counters()["counter"].unique())
     assert set(found.counters) == simulated
     assert found.counters["dropped_packets"] == 7
-    assert found.drops["time"].to_list() == [0.05, 0.15]
+    assert found.drops["time"].to_list() == [0.05, 0.15, 0.16]
+    # The last to begin between the first drop's ends; the second's had not begun, and the third's has no row.
+    assert found.drops["flow"].to_list() == [0, None, None]
+    assert found.flows["flow"].to_list() == [0, 1, 2, 3]
+    assert found.flows["drops"].to_list() == [1, 0, 0, 0]
 
 
 def test_metrics_of_a_record_are_those_worked_out_by_hand(tmp_path: Path) -> None:
@@ -348,7 +342,7 @@ def test_metrics_of_a_record_are_those_worked_out_by_hand(tmp_path: Path) -> Non
 
 def test_a_record_without_its_end_is_not_taken_for_a_run(tmp_path: Path) -> None:
     with pytest.raises(LiveError, match="ended before it had written everything"):
-        read_record(written(tmp_path, complete=False), pl.DataFrame(), 2, 6)
+        read_record(written(tmp_path, complete=False), loaded(tmp_path), 2, 6)
 
 
 def live_result(folder: Path, lost: int = 0) -> bp.Result:
@@ -600,6 +594,12 @@ def check_run(made: bp.Result) -> None:
     for column, counter in (("offered_load", "offered_bytes"), ("utilization_out", "sent_bytes")):
         sampled = sum(rate * span for rate, span in zip(series[column], spans, strict=True))
         assert sampled == pytest.approx(counters[counter] * 8, rel=1e-3)
+    # Drops are those of connections that there were, and each of these tells how many.
+    flows = made.one("flows", "red", 1)
+    assert flows["drops"].sum() == drops["flow"].drop_nulls().len()
+    assert drops["flow"].null_count() < 0.05 * len(drops)
+    longest = flows.sort("bytes")
+    assert longest.tail(10)["drops"].sum() > longest.head(10)["drops"].sum()
     # What users got came over the satellite, with headers and what is still under way beside it.
     got = made.flows()["bytes"].sum()
     assert 0.5 < got / counters["sent_bytes"] < 1.1

@@ -199,12 +199,13 @@ impl Inlets {
     /// # Errors
     /// Where rows cannot be written.
     pub fn take(&mut self, socket: usize, flows: &mut Flows, now: Instant) -> io::Result<()> {
-        let Some(own) = self.sockets.addresses.get(socket).map(SocketAddr::port) else { return Ok(()) };
+        let Some(own) = self.sockets.addresses.get(socket).copied() else { return Ok(()) };
         for _ in 0..BATCH {
             let Ok((len, from)) = self.sockets.sockets[socket].recv_from(&mut self.buffer) else { break };
-            // The one of the two ports that is a client's.
-            let port = if u32::from(own) >= FIRST_PORT { own } else { from.port() };
-            let place = u32::from(port).checked_sub(FIRST_PORT).map(|place| place as usize);
+            // The one of the two whose port is a client's.
+            let (client, server) =
+                if u32::from(own.port()) >= FIRST_PORT { (own, from) } else { (from, own) };
+            let place = u32::from(client.port()).checked_sub(FIRST_PORT).map(|place| place as usize);
             let Some(Some(coming)) = place.and_then(|place| self.flows.get_mut(place)) else { continue };
             let field = |at: usize, len: usize| {
                 self.buffer[at..at + len].iter().fold(0u64, |sum, byte| sum << 8 | u64::from(*byte))
@@ -225,6 +226,7 @@ impl Inlets {
                 // A late one of a flow that is over.
                 continue;
             }
+            flow.ends = Some((client, server));
             let arrived = self.origin.saturating_add(now.as_nanos());
             let delay = if is_told { arrived.saturating_sub(sent) } else { 0 };
             let number = if is_told { number } else { 0 };

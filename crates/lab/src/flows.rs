@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
+use std::net::SocketAddr;
 use std::path::Path;
 
 use bentpipe_units::Instant;
 use serde_json::{Value, json};
 
 /// The names of [`Flows::close`]'s columns: those of a simulation, and then some that only sockets have.
-pub const COLUMNS: [&str; 20] = [
+pub const COLUMNS: [&str; 22] = [
     "flow",
     "session",
     "traffic",
@@ -30,6 +31,8 @@ pub const COLUMNS: [&str; 20] = [
     "intact",
     "lost",
     "error",
+    "client",
+    "server",
 ];
 
 /// A connection, or a flow of datagrams.
@@ -38,6 +41,8 @@ pub struct Flow {
     number: u64,
     traffic: String,
     session: u32,
+    /// The client's and the server's address and port, once they are known.
+    pub ends: Option<(SocketAddr, SocketAddr)>,
     /// When its first packet left.
     pub opened: Instant,
     /// When its connection was there.
@@ -135,6 +140,7 @@ impl Flows {
             number: self.number - 1,
             traffic: traffic.to_owned(),
             session,
+            ends: None,
             opened: now,
             connected: None,
             first_byte: None,
@@ -233,6 +239,8 @@ impl Flows {
             flow.intact,
             lost,
             error,
+            flow.ends.map(|(client, _)| client.to_string()),
+            flow.ends.map(|(_, server)| server.to_string()),
         ]);
         writeln!(out, "{row}")
     }

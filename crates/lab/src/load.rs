@@ -236,7 +236,7 @@ impl Run<'_> {
         let to = self.plan.address(traffic.to, open.hosts.1, ipv6);
         let (Some(from), Some(to)) = (from, to) else { return Ok(()) };
         let (server, client) = if upload { (to, from) } else { (from, to) };
-        let flow = self.flows.open(&traffic.name, number, open.bytes.is_some(), now);
+        let mut flow = self.flows.open(&traffic.name, number, open.bytes.is_some(), now);
         let port = self.plan.traffic[load].port;
         let congestion = self.plan.traffic[load].congestion.as_deref().filter(|_| upload);
         let made = start(client, SocketAddr::new(server, port), congestion);
@@ -259,6 +259,7 @@ impl Run<'_> {
                 return Ok(());
             }
         };
+        flow.ends = stream.local_addr().ok().map(|own| (own, SocketAddr::new(server, port)));
         self.conns[index as usize] = Some(Conn {
             stream,
             token,

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
+use std::net::SocketAddr;
 
 use bentpipe_gateway::{Gateway, PepBuffers, Place};
 use bentpipe_queue::{Counters, DropReason, Packet, Queue};
@@ -26,7 +27,7 @@ const SERIES: [&str; 11] = [
     "transit_time",
 ];
 const LIMITS: [&str; 2] = ["window_limit", "windows_closed"];
-const DROPS: [&str; 6] = ["time", "arrival", "place", "reason", "flow", "bytes"];
+const DROPS: [&str; 8] = ["time", "arrival", "place", "reason", "flow", "bytes", "client", "server"];
 
 /// Where the counters stand.
 #[derive(Clone, Copy, Debug, Default)]
@@ -237,10 +238,11 @@ impl Recorder {
         }
     }
 
-    /// A packet was discarded.
+    /// A packet was discarded, one between that client and that server.
     pub fn dropped(
         &mut self,
         pkt: &Packet,
+        ends: Option<(SocketAddr, SocketAddr)>,
         reason: DropReason,
         place: Place,
         gateway: &Gateway,
@@ -267,7 +269,11 @@ impl Recorder {
             };
             let place = format!("{} {place}", self.name);
             let time = (now - self.begin).as_secs_f64();
-            self.line(&json!({ "drop": [time, arrival, place, reason.name(), pkt.flow, pkt.len] }));
+            let [client, server] =
+                [ends.map(|ends| ends.0), ends.map(|ends| ends.1)].map(|end| end.map(|end| end.to_string()));
+            self.line(
+                &json!({ "drop": [time, arrival, place, reason.name(), pkt.flow, pkt.len, client, server] }),
+            );
         }
     }
 

@@ -21,6 +21,8 @@ _DROPS = {
     "flow": pl.UInt32,
     "bytes": pl.UInt32,
 }
+_ENDS = {"client": pl.String, "server": pl.String}
+"""Address and port of both ends of a flow, by which the gateway's drops find the load generator's flows."""
 _DROP_RUNS = {"length": pl.UInt32, "count": pl.UInt64}
 _FLOWS = {
     "flow": pl.UInt32,
@@ -68,7 +70,10 @@ class Recorded:
 
 
 def read_record(path: Path, flows: pl.DataFrame, warmup: float, duration: float) -> Recorded:
-    """Read what the gateway wrote down; times [s]. `LiveError` if it is not complete."""
+    """Read what the gateway wrote down, beside flows as `read_flows` has them; times [s].
+
+    `LiveError` if it is not complete.
+    """
     columns: dict[str, list[str]] = {}
     samples: list[list[float | None]] = []
     drops: list[list[Any]] = []
@@ -89,16 +94,37 @@ def read_record(path: Path, flows: pl.DataFrame, warmup: float, duration: float)
     # Counters end with the last sample; drops that came until the gateway was stopped do not belong to them.
     until = max((sample[0] or 0.0 for sample in samples), default=0.0)
     drops = [drop for drop in drops if drop[0] <= until]
+    discarded, flows = _told_apart(pl.DataFrame(drops, schema={**_DROPS, **_ENDS}, orient="row"), flows)
     summary = last["summary"]
     lengths = pl.DataFrame(summary["drop_runs"], schema=_DROP_RUNS, orient="row")
     return Recorded(
         series.fill_nan(None),
-        pl.DataFrame(drops, schema=_DROPS, orient="row"),
+        discarded,
         flows,
         lengths,
         _counters(summary, last.get("spacelink", {}), warmup, duration),
         {key: last[key] for key in ("nfqueue", "spacelink", "counters", "cpu") if key in last},
     )
+
+
+def _told_apart(drops: pl.DataFrame, flows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Give drops the numbers of the load generator's flows, and flows the numbers of their drops.
+
+    A drop's is the flow that was the last to begin between the same two ends; null where it was over before
+    measuring began, and has no row.
+    """
+    ends = list(_ENDS)
+    begun = flows.drop_nulls(ends).select("flow", *ends, time="opened").sort("time")
+    numbered = (
+        drops.drop("flow")
+        .with_row_index("order")
+        .sort("time")
+        .join_asof(begun, on="time", by=ends, strategy="backward", check_sortedness=False)
+        .sort("order")
+    )
+    counts = numbered.drop_nulls("flow").group_by("flow").agg(drops=pl.len().cast(pl.UInt32))
+    counted = flows.drop("drops").join(counts, on="flow", how="left", maintain_order="left")
+    return numbered.select(*_DROPS), counted.with_columns(pl.col("drops").fill_null(0)).select(*_FLOWS)
 
 
 def _counters(
@@ -123,16 +149,17 @@ def _counters(
 
 
 def read_flows(path: Path) -> pl.DataFrame:
-    """Read what the load generator wrote down: the rows of a simulation, with more columns."""
+    """Read what the load generator wrote down: the rows of a simulation, and the ends of each."""
     names: list[str] = []
     rows = []
+    schema = {**_FLOWS, **_ENDS}
     for line in _lines(path):
         if isinstance(line, dict):
             names = line["columns"]
         else:
             row = dict(zip(names, line, strict=True))
-            rows.append([row[name] for name in _FLOWS])
-    return pl.DataFrame(rows, schema=_FLOWS, orient="row").sort("flow")
+            rows.append([row[name] for name in schema])
+    return pl.DataFrame(rows, schema=schema, orient="row").sort("flow")
 
 
 def _lines(path: Path) -> Iterator[Any]:

@@ -51,6 +51,7 @@ use crate::sys::{self, TcpOptions};
 use crate::timer::Timer;
 use crate::tun::Tun;
 use crate::windows::Windows;
+use crate::wire;
 
 pub use counters::Counters;
 use operate::Watch;
@@ -592,8 +593,9 @@ impl Daemon {
             GatewayEvent::Sent(pkt) => self.sent(pkt),
             GatewayEvent::Dropped(pkt, reason, place) => {
                 self.watch.dropped(place, reason);
+                let ends = self.ends(pkt.handle as usize);
                 if let Some(recorder) = &mut self.recorder {
-                    recorder.dropped(&pkt, reason, place, &self.gateway, self.at);
+                    recorder.dropped(&pkt, ends, reason, place, &self.gateway, self.at);
                 }
                 self.discard(pkt);
             }
@@ -639,6 +641,21 @@ impl Daemon {
             Some(Item::Chunk { key, bytes }) => self.lose(key, bytes),
             Some(Item::Datagram(bytes)) => self.recycle(bytes),
             _ => {}
+        }
+    }
+
+    /// The client and the server that a packet is between.
+    fn ends(&self, handle: usize) -> Option<(SocketAddr, SocketAddr)> {
+        match self.items.get(handle)? {
+            Item::Judged { pair, .. } => Some(*pair),
+            Item::Read { key, .. } | Item::Chunk { key, .. } => {
+                let relay = self.relays.get(key.slot())?.as_deref().filter(|relay| relay.key == *key)?;
+                Some((relay.client, relay.server))
+            }
+            Item::Datagram(bytes) => wire::parse(bytes).map(|info| match self.config.role {
+                Role::Gateway => (info.dst, info.src),
+                Role::Terminal => (info.src, info.dst),
+            }),
         }
     }
 
