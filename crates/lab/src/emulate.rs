@@ -171,6 +171,7 @@ pub fn run(plan: &Plan, out: &mut dyn Write) -> Result<(), Box<dyn std::error::E
             break;
         }
     }
+    sys::take_time();
     let seconds = (sys::monotonic() - begun) as f64 * 1e-9;
     let statistics = json!({
         "seconds": seconds,

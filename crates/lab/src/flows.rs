@@ -245,7 +245,7 @@ impl Flows {
         writeln!(out, "{row}")
     }
 
-    /// Flows that began, were completed, and failed; and payload that came [bytes].
+    /// Flows that began, were completed, and failed; and payload that came by those that are over [bytes].
     #[must_use]
     pub fn sums(&self) -> (u64, u64, u64, u64) {
         self.totals.values().fold((0, 0, 0, 0), |sum, t| {

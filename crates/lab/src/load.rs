@@ -135,10 +135,16 @@ pub fn run(plan: &Plan, out: &mut dyn Write) -> Result<(), Box<dyn std::error::E
     let cpu = sys::cpu_time();
     let (mut tasks, mut ready) = (Vec::new(), Vec::new());
     let mut told = Instant::ZERO + PROGRESS;
+    // How late something was done that had its time, at most.
+    let mut late = Duration::ZERO;
     loop {
         let now = clock.now();
         if now >= plan.until {
             break;
+        }
+        let parting = run.partings.peek().map(|Reverse((at, _))| *at);
+        for due in run.users.due().into_iter().chain(parting).filter(|due| *due <= now) {
+            late = late.max(now - due);
         }
         if !clock.is_early() {
             run.users.advance(now, &mut tasks);
@@ -148,7 +154,8 @@ pub fn run(plan: &Plan, out: &mut dyn Write) -> Result<(), Box<dyn std::error::E
         }
         run.part(now);
         if now >= told {
-            let (opened, completed, failed, bytes) = run.flows.sums();
+            let (opened, completed, failed, done) = run.flows.sums();
+            let bytes = run.conns.iter().flatten().fold(done, |sum, conn| sum + conn.flow.delivered);
             let line = json!({
                 "t": now.as_secs_f64(), "open": run.open, "opened": opened,
                 "completed": completed, "failed": failed, "bytes": bytes,
@@ -176,6 +183,7 @@ pub fn run(plan: &Plan, out: &mut dyn Write) -> Result<(), Box<dyn std::error::E
     run.finish(now)?;
     let mut summary = run.flows.finish()?;
     summary["seconds"] = now.as_secs_f64().into();
+    summary["late_s"] = late.as_secs_f64().into();
     summary["cpu_s"] = (sys::cpu_time() - cpu).into();
     summary["datagrams"] = json!({ "sent": run.outlets.sent, "refused": run.outlets.refused });
     writeln!(out, "{}", json!({ "summary": summary }))?;

@@ -179,10 +179,19 @@ fn set(fd: &impl AsFd, level: i32, option: i32, value: &[u8]) -> io::Result<()> 
 pub fn hurry(priority: i32) -> bool {
     // The default slack is 50 µs.
     let _ = nix::sys::prctl::set_timerslack(1);
+    schedule(libc::SCHED_FIFO, priority)
+}
+
+/// Asks to be run as others are, as one must be who ends a device: the kernel has its network settings locked meanwhile,
+/// and waits for others, which on one processor get little of it.
+pub fn take_time() {
+    let _ = schedule(libc::SCHED_OTHER, 0);
+}
+
+fn schedule(policy: i32, priority: i32) -> bool {
     let wish = libc::sched_param { sched_priority: priority };
     #[expect(unsafe_code, reason = "nix does not have this call; its structure outlives it")]
-    let done =
-        unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &raw const wish) };
+    let done = unsafe { libc::sched_setscheduler(0, policy | libc::SCHED_RESET_ON_FORK, &raw const wish) };
     done == 0
 }
 

@@ -131,24 +131,34 @@ fn a_ping_takes_twice_the_delay() {
             let socket: UdpSocket =
                 socket(family, SockType::Raw, SockFlag::empty(), protocol).unwrap().into();
             socket.set_read_timeout(Some(Duration::from_secs(3))).unwrap();
-            // Echo, number 1 of 7; the sum of IPv6 is the kernel's to work out.
-            let sum = !(u16::from_be_bytes([request, 0]) + 7 + 1);
-            let mut packet = [request, 0, 0, 0, 0, 7, 0, 1];
-            packet[2..4].copy_from_slice(&sum.to_be_bytes());
-            let begin = now();
-            socket.send_to(&packet, to).unwrap();
-            let mut back = [0; 100];
-            loop {
-                let len = socket.recv(&mut back).unwrap();
-                // IPv4 comes with its header.
-                let message = if request == 8 { &back[20..len] } else { &back[..len] };
-                if message[0] == answer {
-                    assert_eq!(message[4..8], packet[4..8]);
-                    return (now() - begin) as f64 * 1e-9;
+            let ping = |number: u16| {
+                // Echo, one more of 7; the sum of IPv6 is the kernel's to work out.
+                let sum = !(u16::from_be_bytes([request, 0]) + 7 + number);
+                let mut packet = [request, 0, 0, 0, 0, 7, 0, number as u8];
+                packet[2..4].copy_from_slice(&sum.to_be_bytes());
+                let begin = now();
+                socket.send_to(&packet, to).unwrap();
+                let mut back = [0; 100];
+                loop {
+                    let len = socket.recv(&mut back).unwrap();
+                    // IPv4 comes with its header.
+                    let message = if request == 8 { &back[20..len] } else { &back[..len] };
+                    if message[0] == answer && message[4..8] == packet[4..8] {
+                        return (now() - begin) as f64 * 1e-9;
+                    }
                 }
+            };
+            // None is early; one of them is in time, whatever else the machine does.
+            let mut took = Vec::new();
+            while took.len() < 100 && took.last().is_none_or(|last| *last >= 0.205) {
+                took.push(ping(took.len() as u16 + 1));
             }
+            took
         });
-        assert!((0.2..0.205).contains(&took), "{to}: {took}");
+        assert!(
+            took.iter().all(|took| *took >= 0.2) && took.last().is_some_and(|last| *last < 0.205),
+            "{to}: {took:?}"
+        );
     }
     lab.end();
 }

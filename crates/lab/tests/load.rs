@@ -27,13 +27,26 @@ fn play(spaces: &[Space; 2], traffic: &str, entries: Value, seconds: f64, extras
 
 /// Plays it: the flows that `load` wrote, and those of `serve` if any, with the last lines of both.
 fn run(spaces: &[Space; 2], plan: &mut Value, out: &PathBuf) -> (Vec<Flow>, Vec<Flow>, Value, Value) {
+    run_until(spaces, plan, out, |_| false)
+}
+
+/// Plays it until a line that `load` says of itself is enough.
+fn run_until(
+    spaces: &[Space; 2],
+    plan: &mut Value,
+    out: &PathBuf,
+    enough: impl Fn(&Value) -> bool,
+) -> (Vec<Flow>, Vec<Flow>, Value, Value) {
     let emulator = Lab::start("emulate", plan);
     address(spaces);
     plan["origin_ns"] = json!(now() + 300_000_000);
     let server = Lab::start("serve", plan);
-    let clients = Lab::start("load", plan);
+    let mut clients = Lab::start("load", plan);
     let mut load = clients.line();
     while load.get("summary").is_none() {
+        if enough(&load) {
+            drop(clients.input.take());
+        }
         load = clients.line();
     }
     let serve = server.end();
@@ -54,6 +67,13 @@ fn flows(path: &PathBuf) -> Vec<Flow> {
             columns.iter().map(|name| name.as_str().unwrap().to_owned()).zip(cells).collect()
         })
         .collect()
+}
+
+/// How late the clients were at most, on this machine and with what else it does [s].
+fn late(load: &Value) -> f64 {
+    let late = load["late_s"].as_f64().unwrap();
+    assert!(late < 2.0, "nothing can be seen on a machine that stands still for {late} s");
+    late
 }
 
 fn number(flow: &Flow, column: &str) -> f64 {
@@ -104,7 +124,7 @@ fn pages_come_whole_over_a_link_that_does_not_keep_order() {
         for pair in own.chunks(at_once).collect::<Vec<_>>().windows(2) {
             let done = pair[0].iter().map(|flow| number(flow, "closed")).fold(0.0, f64::max);
             let think = number(pair[1][0], "opened") - done;
-            assert!((0.0999..0.15).contains(&think), "{think}");
+            assert!((0.0999..=0.1001 + late(&load)).contains(&think), "{think} {load}");
         }
         let sum: f64 = flows.iter().map(|flow| number(flow, "delivered")).sum();
         assert_eq!(load["traffic"]["web"]["delivered_bytes"].as_f64(), Some(sum));
@@ -223,14 +243,16 @@ fn transfers_come_and_go_as_the_scenario_says() {
     assert!(flows.iter().chain(&theirs).all(|flow| flow["failed"] == json!(false)), "{load}");
     assert!(flows.iter().chain(&theirs).all(|flow| flow["intact"] == json!(true)), "{flows:?} {theirs:?}");
 
-    let close = |found: &Value, expected: f64| (found.as_f64().unwrap() - expected).abs() < 0.05;
+    // Never early, and no later than it says itself.
+    let late = late(&load);
+    let close = |found: &Value, due: f64| (due - 1e-6..=due + late + 1e-6).contains(&found.as_f64().unwrap());
     let away = of("away");
     assert_eq!(away.len(), 2);
     assert!(close(&away[0]["closed"], 1.5) && close(&away[1]["opened"], 2.5), "{away:?}");
     assert!(away[1]["closed"].is_null());
     // 4 Mbit/s on the wire for 1.46 s, but for the first round trips.
-    let bytes = number(away[0], "delivered");
-    assert!((450e3..720e3).contains(&bytes), "{bytes}");
+    let (bytes, longer) = (number(away[0], "delivered"), late * 500e3);
+    assert!((450e3 - longer..720e3 + longer).contains(&bytes), "{bytes} {load}");
 
     let lives = of("lives");
     assert_eq!(lives.len(), 4);
@@ -242,11 +264,12 @@ fn transfers_come_and_go_as_the_scenario_says() {
     assert!(close(&once[0]["opened"], 0.5) && once[0]["completed"] == json!(true));
 
     let files = of("files");
-    // At 0.2, 0.4 … 3.8 s; one that would begin at the end may not.
-    assert!((19..=20).contains(&files.len()), "{}", files.len());
+    // At 0.2, 0.4 … 3.8 s; one that would begin at the end may not, and the last ones may be on their way.
+    assert!(files.len() <= 20 && files.len() as f64 >= 18.9 - late / 0.2, "{} {load}", files.len());
     for (i, file) in (1..).zip(&files) {
-        assert!(close(&file["opened"], f64::from(i) * 0.2), "{file:?}");
-        assert_eq!(number(file, "delivered"), 50e3);
+        assert!(close(&file["opened"], f64::from(i) * 0.2), "{file:?} {load}");
+        assert!(i >= 15 || file["completed"] == json!(true), "{file:?} {load}");
+        assert!(number(file, "delivered") == 50e3 || file["completed"] == json!(false), "{file:?}");
     }
 
     let up = of("up");
@@ -370,22 +393,26 @@ fn the_server_answers_as_it_says() {
     assert_eq!(summary["summary"]["traffic"]["web"]["delivered_bytes"], json!(6));
 }
 
-/// Four thousand sessions at once, each with its connection of 100 kbit/s, on which 100 KB take eight seconds: at seven all are
-/// there still, even where a busy machine makes some of them knock twice, and none has had more than its rate.
+/// Four thousand sessions at once, each with its connection of 100 kbit/s, until 200 MB have come: all are there still, even
+/// where a busy machine makes some of them knock twice, and none has had more than its rate.
 #[test]
 fn four_thousand_sessions_hold() {
     let Some(spaces) = two() else { return };
     let text = "[traffic.web]\nkind = \"pages\"\nfrom = \"server\"\nto = \"client\"\nsessions = 4000\n\
-                object_size = \"100 KB\"\nrate_cap = \"100 kbps\"\nramp = { sessions = 4000, over = \"1 s\" }\n";
-    let (mut plan, out) = play(&spaces, text, json!({ "web": {} }), 7.0, json!({}));
-    let (flows, _, load, serve) = run(&spaces, &mut plan, &out);
+                object_size = \"1 MB\"\nrate_cap = \"100 kbps\"\nramp = { sessions = 4000, over = \"1 s\" }\n";
+    let (mut plan, out) = play(&spaces, text, json!({ "web": {} }), 60.0, json!({}));
+    let enough =
+        |load: &Value| load["open"] == json!(4000) && load["bytes"].as_f64().is_some_and(|b| b > 200e6);
+    let (flows, _, load, serve) = run_until(&spaces, &mut plan, &out, enough);
     assert_eq!(flows.len(), 4000, "{load}");
     assert!(
-        flows.iter().all(|flow| flow["failed"] == json!(false) && flow["intact"] == json!(true)),
+        flows.iter().all(|flow| flow["failed"] == json!(false) && flow["intact"] != json!(false)),
         "{load}"
     );
     assert_eq!(serve["connections"]["most"], json!(4000));
-    // The kernel lets some packets go at once before it begins to pace.
+    assert!(load["traffic"]["web"]["delivered_bytes"].as_f64().is_some_and(|bytes| bytes > 200e6), "{load}");
+    // 12 500 bytes/s with headers; the kernel lets some packets go at once before it begins to pace.
+    let rated = 12.5e3 * (load["seconds"].as_f64().unwrap() + 1.0);
     let most = flows.iter().map(|flow| number(flow, "delivered")).fold(0.0, f64::max);
-    assert!(most < 100e3, "{most}");
+    assert!(most < rated, "{most} {load}");
 }
