@@ -26,6 +26,7 @@ from bentpipe.model import MARKOV_FORMAT, ModelResult, describe, kind_of, open_m
 from bentpipe.plan import ALL, Plan, load, make_plan
 from bentpipe.result import Result
 from bentpipe.store import Store
+from bentpipe.wording import plural
 
 if TYPE_CHECKING:
     from bentpipe.markov_result import Solution
@@ -64,7 +65,9 @@ def simulated(result: Result, classes: Sequence[str] = ()) -> Account:
         found[setting] = mine
     series = {name: result.one("series", name, result.seeds[0]) for name in result.settings}
     if result.engine == store.LIVE:
-        return Account(store.LIVE, "live gateway: real TCP connections, in real time", found, series)
+        what = "live gateway: real TCP connections, in real time"
+        said = [f"{what}, {plural(len(result.seeds), 'run')} per setting", *result.notes, *result.invalid]
+        return Account(store.LIVE, "; ".join(said), found, series)
     return Account(store.SIMULATOR, "packet simulator", found, series)
 
 

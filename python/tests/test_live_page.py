@@ -1,13 +1,23 @@
-"""The live gateway's built-in page, in a real browser, with the made-up figures of `examples/look.rs`."""
+"""The live gateway's built-in page, in a real browser: made-up figures of `examples/look.rs`, and a run's."""
 
+import json
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
+
+import bentpipe as bp
+from bentpipe.plan import make_plan
+from bentpipe.realtime.chain import check
+from bentpipe.realtime.privileges import why_not
+from bentpipe.realtime.processes import Child, Programs, programs
+from bentpipe.realtime.session import Session
 
 ROOT = Path(__file__).parents[2]
 CHARTS = {
@@ -120,3 +130,62 @@ def test_it_is_light_or_dark_and_fits_a_telephone(
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert grounds[0] == "rgb(255, 255, 255)"
     assert max(int(x) for x in re.findall(r"\d+", grounds[1])) < 60
+
+
+LOOK = """
+import json, sys
+from playwright.sync_api import sync_playwright
+with sync_playwright() as playwright:
+    options = ["--no-sandbox", "--disable-gpu"]
+    browser = playwright.chromium.launch(executable_path=sys.argv[1], args=options)
+    page = browser.new_page(viewport={"width": 1360, "height": 1500})
+    complaints = []
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.goto("http://127.0.0.1:9180/")
+    busy = "parseFloat(document.querySelector('#utilization .big').textContent) > 20"
+    page.wait_for_function(busy, timeout=15_000)
+    seen = {each: page.locator(each).inner_text() for each in sys.argv[2:]}
+    print(json.dumps(seen | {"figures": page.locator("figure").count(), "complaints": complaints}))
+    browser.close()
+"""
+
+
+class Shown(Session):
+    """A live run whose gateway has its page looked at."""
+
+    def __init__(self, programs: Programs) -> None:
+        plan = make_plan(bp.load("live-smoke", set={"run.duration": "10 s"}), settings=["red"], runs=1)
+        super().__init__(plan.settings[0], check(plan), 1, programs)
+        self.seen: dict[str, Any] = {}
+
+    def _config(self, role: str, keys: Path) -> str:
+        metrics = '\n[metrics]\nlisten = "127.0.0.1:9180"\ninterval = "500 ms"\n'
+        return super()._config(role, keys) + (metrics if role == "gateway" else "")
+
+    def _wait(self, others: list[Child], load: Child, progress: Callable[[float], None]) -> None:
+        inside = ["nsenter", f"--net={self._network.path('gateway')}", sys.executable, "-c", LOOK]
+        cards = ["#what", "#bottleneck .big", "#utilization .more", "#spacelink .big", "#connections .big"]
+        command = [*inside, str(shutil.which("chromium")), *cards]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as looking:
+            super()._wait(others, load, progress)
+            self.seen = json.loads(looking.communicate(timeout=30)[0])
+
+
+@pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
+def test_the_page_shows_a_gateway_at_work() -> None:
+    try:
+        found = programs()
+    except bp.UsageError as error:
+        pytest.skip(str(error))
+    run = Shown(found)
+    run.run(lambda _: None)
+    seen = run.seen
+    assert seen["complaints"] == []
+    assert seen["figures"] == len(CHARTS)
+    assert "AQM red, scheduler fifo, marking drop" in seen["#what"]
+    assert seen["#bottleneck .big"] in {"the satellite’s rate", "servers", "nothing"}
+    assert re.fullmatch(r"[\d.]+ Mbit/s of 5 Mbit/s", seen["#utilization .more"])
+    # 100 ms, and what acknowledgements wait to be gathered.
+    assert 100 <= float(seen["#spacelink .big"].split()[0]) < 200
+    assert 1 <= int(seen["#connections .big"]) <= 10

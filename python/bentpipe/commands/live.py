@@ -129,6 +129,9 @@ def live(
         raise Interrupted("nothing is left running; a live result has no --resume") from None
     except LiveError as error:
         raise Failed(str(error)) from None
+    except OSError as error:
+        watcher.close()
+        raise Failed(f"{error.filename or folder}: {error.strerror or error}") from None
     finally:
         watcher.close()
         store.close()

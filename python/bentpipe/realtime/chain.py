@@ -35,6 +35,8 @@ _TAKEN = {
     "option_bytes",
     "ecn",
     "slow_start_restart",
+    "receive_window",
+    "initial_receive_window",
 }
 """Keys of a transport that a live run takes over; what the others say, the kernel does in its own way."""
 _OF_ALL = _TAKEN - {"name", "algorithm", "option_bytes"}
@@ -105,6 +107,16 @@ class Chain:
     def addresses(self, side: str) -> list[tuple[str, str]]:
         """Return all IPv4 and IPv6 addresses of a side."""
         return [pair for hosts in self.hosts.values() if hosts.side == side for pair in hosts.addresses]
+
+    @property
+    def receive_windows(self) -> tuple[int, int] | None:
+        """What receivers offer at first and at most [bytes]; None where that is Linux' own."""
+        tcp, linux = self.transport, _linux()
+        keys = ("initial_receive_window", "receive_window")
+        if not tcp or all(tcp.get(key) == linux[key] for key in keys):
+            return None
+        most = int(tcp["receive_window"])
+        return min(int(tcp.get("initial_receive_window") or most), most), most
 
     @property
     def congestions(self) -> list[str]:

@@ -13,6 +13,7 @@ __all__ = ["INSIDE", "own_system", "prepare", "why_not", "why_not_tcp"]
 
 INSIDE = "BENTPIPE_OWN_SYSTEM"
 """Set in the environment of a process that runs as root of a user namespace of its own."""
+_TUN = "/dev/net/tun"
 _CAP_NET_ADMIN, _CAP_SYS_ADMIN = 12, 21
 _OPTIONS = ("--user", "--map-root-user", "--net", "--mount")
 _PROBE = (
@@ -39,9 +40,13 @@ def why_not() -> str | None:
     """Say why nothing can run live in this process, and what to do; None if it can."""
     if not _able():
         return _ADVICE
-    if not os.access("/dev/net/tun", os.R_OK | os.W_OK):
-        return "/dev/net/tun cannot be opened, and a live run needs it: load the module tun, or allow it here"
+    if not _has_tun():
+        return f"{_TUN} cannot be opened, and a live run needs it: load the module tun, or allow it here"
     return None
+
+
+def _has_tun() -> bool:
+    return os.access(_TUN, os.R_OK | os.W_OK)
 
 
 def why_not_tcp(congestions: Sequence[str]) -> str | None:
@@ -65,6 +70,8 @@ def own_system(arguments: Sequence[str]) -> list[str] | str | None:
     """
     if _able() or INSIDE in os.environ:
         return None
+    if not _has_tun():
+        return f"{_ADVICE} (as it is: {_TUN} cannot be opened)"
     try:
         done = subprocess.run(  # noqa: S603
             ["unshare", *_OPTIONS, "sh", "-c", _PROBE],  # noqa: S607

@@ -200,10 +200,10 @@ class Child:
         assert self.process.stdout is not None  # noqa: S101
         return self.process.stdout
 
-    def check(self) -> None:
-        """Raise `LiveError` with its last words if it has ended."""
+    def check(self, *, well: Sequence[int] = ()) -> None:
+        """Raise `LiveError` with its last words if it has ended with another code than these."""
         code = self.process.poll()
-        if code is not None:
+        if code is not None and code not in well:
             raise LiveError(f"{self.name} ended with {_ending(code)}: {self.last_words()}")
 
     def last_words(self) -> str:

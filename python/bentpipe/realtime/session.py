@@ -4,6 +4,7 @@ import base64
 import grp
 import hashlib
 import json
+import math
 import os
 import platform
 import pwd
@@ -81,6 +82,12 @@ _SYSCTL = {
 """Defaults of Linux wherever results hang on them, so that a machine's own settings do not."""
 
 
+_OFFERED = 0.6
+"""Share of a receive buffer that the kernel offers: payload over what a full segment takes of memory."""
+_RECEIVE_BUFFER = 128_000
+"""Of the gateways' sockets (tcp.receive_buffer), by default [bytes]."""
+
+
 class _LateError(Exception):
     """Setting up took longer than was left for it."""
 
@@ -142,10 +149,11 @@ class Session:
             self._wait([emulator, *web, *ends], load, progress)
             load.wait(time.monotonic() + 10)
             said = load.stop(10)
-            if load.process.returncode not in {0, -signal.SIGTERM}:
-                load.check()
+            load.check(well=(0, -signal.SIGTERM))
             for end in ends[:1]:
                 end.stop(10)
+                # It says so if it could not write everything.
+                end.check(well=(0,))
             links = emulator.stop()
             recorded = self._recorded(read_flows(folder / "flows.jsonl"))
             return _with(recorded, {"links": _last_json(links), "load": _last_json(said)})
@@ -206,6 +214,9 @@ class Session:
                 "net.ipv4.tcp_slow_start_after_idle": str(int(bool(tcp.get("slow_start_restart", True)))),
                 "net.ipv4.tcp_ecn": str(_ECN.get(tcp.get("ecn", False), 0)),
             }
+        if place == "clients" and self.chain.receive_windows is not None:
+            first, most = (math.ceil(window / _OFFERED) for window in self.chain.receive_windows)
+            found["net.ipv4.tcp_rmem"] = f"4096 {first} {most}"
         return found
 
     def _plan(self) -> dict[str, Any]:
@@ -401,6 +412,11 @@ class Session:
             tables["users"] = {"device": _DEVICES["lan"][0], "clients": users}
         for congestion in self.chain.congestions[:1]:
             tables["tcp"] = {"congestion": congestion}
+        # Of a socket's own size the kernel makes twice as much.
+        if self.chain.receive_windows is not None:
+            least = math.ceil(self.chain.receive_windows[1] / _OFFERED / 2)
+            if least < _RECEIVE_BUFFER:
+                tables["tcp"]["receive_buffer"] = f"{least} B"
         lines = [f"role = {_toml(role)}", f"seed = {self.seed}"]
         for name, values in tables.items():
             lines += ["", f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in values.items())]
