@@ -13,6 +13,8 @@ from hypothesis import settings
 from playwright.sync_api import Browser, sync_playwright
 
 import bentpipe as bp
+from bentpipe.realtime.privileges import why_not
+from bentpipe.realtime.processes import programs
 
 # The same examples every time, and no files of its own.
 settings.register_profile("bentpipe", derandomize=True, database=None, deadline=None)
@@ -29,6 +31,18 @@ _FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+
+
+def why_no_live_run() -> str:
+    """Say why nothing can run live here; nothing if it can."""
+    reason = why_not()
+    if reason is None:
+        try:
+            programs()
+        except bp.UsageError as error:
+            reason = str(error)
+    return reason or ""
+
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 

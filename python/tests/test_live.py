@@ -13,7 +13,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from conftest import environment
+from conftest import environment, why_no_live_run
 
 import bentpipe as bp
 from bentpipe import store
@@ -176,17 +176,20 @@ def test_what_the_kernel_does_in_its_own_way_is_said(tmp_path: Path) -> None:
     changes = {
         "transport.linux.initial_rto": "3 s",
         "transport.linux.min_rto": "300 ms",
+        "transport.linux.mss": "536 B",
         "host.client.count": "1500",
     }
     assert planned("live-smoke", **changes)[0].notes == (
         'transport.linux: of initial_rto, the kernel has its own (preset "linux")',
+        # 1280 bytes less IPv4, TCP and timestamps.
+        "transport.linux: mss is 1228 B in place of 536 B, for packets have 1280 to 1500 bytes",
         "host.client: 1500 hosts share 1000 addresses, and the links of these",
     )
     path = tmp_path / "two.toml"
     path.write_text(
         bp.load("live-smoke").text
         + EVERYTHING.replace('transport = "linux"', 'transport = "other"', 1)
-        + '[transport.other]\npreset = "linux"\nmss = "1200 B"\n'
+        + '[transport.other]\npreset = "linux"\nmss = "1300 B"\n'
     )
     assert planned(str(path))[0].notes == (
         "transport.other: mss are those of transport.linux, for all connections of a namespace share them",
@@ -580,17 +583,7 @@ def test_a_congestion_control_that_the_kernel_lacks_is_named_before_anything_sta
 # ----- real runs -----------------------------------------------------------------------------------------
 
 
-def why_no_run() -> str:
-    reason = why_not()
-    if reason is None:
-        try:
-            programs()
-        except bp.UsageError as error:
-            reason = str(error)
-    return reason or ""
-
-
-needs_everything = pytest.mark.skipif(bool(why_no_run()), reason=why_no_run())
+needs_everything = pytest.mark.skipif(bool(why_no_live_run()), reason=why_no_live_run())
 SHORT = ("live-smoke", "--setting", "red", "--duration", "3 s", "--warmup", "1 s")
 
 

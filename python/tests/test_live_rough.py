@@ -6,27 +6,16 @@ The load generator compares every byte of every page with what its place says it
 from typing import Any
 
 import pytest
+from conftest import why_no_live_run
 
 import bentpipe as bp
 from bentpipe.plan import make_plan
 from bentpipe.realtime.chain import check
-from bentpipe.realtime.privileges import why_not
 from bentpipe.realtime.processes import Programs, programs
 from bentpipe.realtime.record import Recorded
 from bentpipe.realtime.session import Session
 
-
-def why_no_run() -> str:
-    reason = why_not()
-    if reason is None:
-        try:
-            programs()
-        except bp.UsageError as error:
-            reason = str(error)
-    return reason or ""
-
-
-pytestmark = pytest.mark.skipif(bool(why_no_run()), reason=why_no_run())
+pytestmark = pytest.mark.skipif(bool(why_no_live_run()), reason=why_no_live_run())
 
 
 class Rough(Session):

@@ -126,10 +126,7 @@ class Chain:
     @property
     def mtu(self) -> int:
         """Longest packet of the servers and the clients [bytes]."""
-        if not self.transport:
-            return 1500
-        options = 12 if self.transport.get("timestamps") else 0
-        return max(1280, min(1500, int(self.transport["mss"]) + 40 + options))
+        return _mtu(self.transport)
 
 
 def check(plan: Plan) -> Chain:
@@ -216,6 +213,12 @@ def _notes(transports: Sequence[Mapping[str, Any]], hosts: Sequence[Mapping[str,
             notes.append(
                 f'transport.{tcp["name"]}: of {", ".join(own)}, the kernel has its own (preset "linux")'
             )
+        payload = _mtu(tcp) - _headers(tcp)
+        if payload != tcp["mss"]:
+            notes.append(
+                f"transport.{tcp['name']}: mss is {payload} B in place of {tcp['mss']} B, for packets have"
+                " 1280 to 1500 bytes"
+            )
         first = transports[0]
         shared = sorted(key for key in _OF_ALL if tcp.get(key) != first.get(key))
         if shared:
@@ -253,6 +256,16 @@ def _linux() -> Mapping[str, Any]:
     """
     (found,) = json.loads(Scenario.parse(text, "linux", []).canonical())["transports"]
     return dict(found)
+
+
+def _mtu(tcp: Mapping[str, Any]) -> int:
+    """Return the longest packet of a TCP, as far as Ethernet and IPv6 let it be [bytes]."""
+    return max(1280, min(1500, int(tcp["mss"]) + _headers(tcp))) if tcp else 1500
+
+
+def _headers(tcp: Mapping[str, Any]) -> int:
+    """Return what a segment has besides its payload, over IPv4 [bytes]."""
+    return 40 + (12 if tcp.get("timestamps") else 0)
 
 
 def _kind(traffic: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:

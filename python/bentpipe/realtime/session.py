@@ -33,7 +33,7 @@ from bentpipe.realtime.record import Recorded, read_flows, read_record
 if TYPE_CHECKING:
     import socket
 
-__all__ = ["Session", "versions"]
+__all__ = ["Session", "told", "versions"]
 
 _LEADS = (5.0, 15.0)
 """From the beginning of the set-up to the run's time zero [s]: at first, and where that was not enough."""
@@ -222,11 +222,6 @@ class Session:
     def _plan(self) -> dict[str, Any]:
         """Return what the emulator and the load generator are told."""
         network = self._network
-        packed = self._scenario.packed()
-        if packed is None:
-            raise LiveError(f"{self.setting.name}: an AQM written in Python cannot be live")
-        file, text, overrides, setting, files = packed
-        contents = {path: self._scenario.file(path) or b"" for path, _ in files}
 
         def end(place: str, device: str) -> dict[str, str]:
             return {"netns": str(network.path(place)), "device": device}
@@ -243,13 +238,7 @@ class Session:
             }
 
         return {
-            "scenario": {
-                "file": file,
-                "text": text,
-                "overrides": overrides,
-                "setting": setting,
-                "files": {path: base64.b64encode(data).decode() for path, data in contents.items()},
-            },
+            "scenario": told(self._scenario),
             "seed": self.seed,
             "origin_ns": self._origin,
             "until_s": self._end,
@@ -360,33 +349,31 @@ class Session:
 
     def _write_scenario(self) -> None:
         """Write the scenario, and the files that it names, where the two ends read it."""
-        packed = self._scenario.packed()
-        if packed is None:
-            return
+        scenario = told(self._scenario)
         folder = self._network.folder / "scenario"
         folder.mkdir()
-        (folder / "scenario.toml").write_text(packed[1], encoding="utf-8")
-        for path, _ in packed[4]:
+        (folder / "scenario.toml").write_text(scenario["text"], encoding="utf-8")
+        for path, data in scenario["files"].items():
             pure = PurePosixPath(path)
             if pure.is_absolute() or ".." in pure.parts:
                 continue
             target = folder / pure
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(self._scenario.file(path) or b"")
+            target.write_bytes(base64.b64decode(data))
 
     def _config(self, role: str, keys: Path) -> str:
         """Return the configuration of an end."""
-        packed = self._scenario.packed()
-        if packed is None:
-            raise LiveError(f"{self.setting.name}: an AQM written in Python cannot be live")
-        _, _, overrides, setting, _ = packed
+        scenario = told(self._scenario)
         folder = self._network.folder
         users = list(_network(*_GATEWAYS[CLIENTS]))
         near, far = _SPACELINK if role == "gateway" else _SPACELINK[::-1]
         back = self.chain.satellite_rates[1]
         tables: dict[str, dict[str, Any]] = {
-            "scenario": {"file": str(folder / "scenario" / "scenario.toml"), "overrides": overrides}
-            | ({} if setting is None else {"setting": setting}),
+            "scenario": {
+                "file": str(folder / "scenario" / "scenario.toml"),
+                "overrides": scenario["overrides"],
+            }
+            | ({} if scenario["setting"] is None else {"setting": scenario["setting"]}),
             "satellite": {
                 "local": f"{near}:{_SPACELINK_PORT}",
                 "peer": f"{far}:{_SPACELINK_PORT}",
@@ -421,6 +408,16 @@ class Session:
         for name, values in tables.items():
             lines += ["", f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in values.items())]
         return "\n".join(lines) + "\n"
+
+
+def told(scenario: Scenario) -> dict[str, Any]:
+    """Return a scenario as a plan has it; `LiveError` if its AQM is written in Python."""
+    packed = scenario.packed()
+    if packed is None:
+        raise LiveError(f"{scenario.name}: an AQM written in Python cannot be live")
+    file, text, overrides, setting, files = packed
+    contents = {path: base64.b64encode(scenario.file(path) or b"").decode() for path, _ in files}
+    return {"file": file, "text": text, "overrides": overrides, "setting": setting, "files": contents}
 
 
 @contextmanager

@@ -4,7 +4,6 @@ A run is sampled ten times a second: what devices have received and how much pro
 used is read from /proc, so that nothing that is measured counts itself.
 """
 
-import base64
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -185,20 +184,7 @@ class Watched(Session):
     def _plan(self) -> dict[str, Any]:
         plan = super()._plan()
         if self._emulated is not None:
-            packed = self._emulated.packed()
-            if packed is None:
-                raise LiveError("the emulated scenario has an AQM written in Python")
-            file, text, overrides, setting, files = packed
-            contents = {
-                path: base64.b64encode(self._emulated.file(path) or b"").decode() for path, _ in files
-            }
-            plan["scenario"] = {
-                "file": file,
-                "text": text,
-                "overrides": overrides,
-                "setting": setting,
-                "files": contents,
-            }
+            plan["scenario"] = session.told(self._emulated)
         for each in plan["traffic"].values():
             each["verify"] = self._verify
         return plan
