@@ -203,7 +203,7 @@ def _warnings(result: Result) -> list[str]:
     ]
     if result.manifest["scenario"]["overrides"] and not result.manifest["printed"]:
         lines.append("The scenario was changed: values that its source may print are not shown beside these.")
-    lines += result.invalid
+    lines += [*result.invalid, *result.late]
     lines += unsettled(result.settled)
     if len(result.seeds) == 1:
         lines.append(

@@ -68,6 +68,10 @@ _METRICS = {
 }
 
 
+_LATE = 0.01
+"""How late one of a hundred packets may leave an emulated link [s]: below 2 % of a satellite's round trip."""
+
+
 class Result:
     """The runs of one or more settings of a scenario, each with the same seeds.
 
@@ -132,6 +136,20 @@ class Result:
                 )
             if corrupt:
                 found.append(f"{where}{plural(corrupt, 'flow')} brought other bytes than were sent")
+        return found
+
+    @property
+    def late(self) -> list[str]:
+        """Return which live runs had links that the machine could not keep up with."""
+        found = []
+        for entry in self.manifest["runs"]:
+            statistics = entry.get("live", {}).get("links", {}).get("statistics", {})
+            late = statistics.get("late", {}).get("p99_s") or 0.0
+            if late > _LATE:
+                found.append(
+                    f"{entry['setting']}, seed {entry['seed']}: of a hundred packets one came out of the"
+                    f" emulated links {late * 1e3:.0f} ms late or more; the machine was too slow, or busy"
+                )
         return found
 
     @property

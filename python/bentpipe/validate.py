@@ -66,8 +66,8 @@ def simulated(result: Result, classes: Sequence[str] = ()) -> Account:
     series = {name: result.one("series", name, result.seeds[0]) for name in result.settings}
     if result.engine == store.LIVE:
         what = "live gateway: real TCP connections, in real time"
-        said = [f"{what}, {plural(len(result.seeds), 'run')} per setting", *result.notes, *result.invalid]
-        return Account(store.LIVE, "; ".join(said), found, series)
+        said = [f"{what}, {plural(len(result.seeds), 'run')} per setting", *result.notes]
+        return Account(store.LIVE, "; ".join([*said, *result.invalid, *result.late]), found, series)
     return Account(store.SIMULATOR, "packet simulator", found, series)
 
 

@@ -362,7 +362,7 @@ def test_a_record_without_its_end_is_not_taken_for_a_run(tmp_path: Path) -> None
         read_record(written(tmp_path, complete=False), loaded(tmp_path), 2, 6)
 
 
-def live_result(folder: Path, lost: int = 0) -> bp.Result:
+def live_result(folder: Path, lost: int = 0, late: float = 0.0) -> bp.Result:
     """Store the hand-written record as a live result of live-smoke."""
     plan = make_plan(bp.load("live-smoke"), settings=None)
     into = store.Store.create(
@@ -370,7 +370,12 @@ def live_result(folder: Path, lost: int = 0) -> bp.Result:
     )
     run = read_record(written(folder), loaded(folder), 2, 6)
     into.add(plan.settings[0], 1, run)
-    into.note(plan.settings[0], 1, 8.0, 0.1, {"nfqueue": {"user_dropped": lost, "queue_dropped": 0}})
+    known = {
+        "nfqueue": {"user_dropped": lost, "queue_dropped": 0},
+        "links": {"statistics": {"late": {"p99_s": late}}},
+        "notes": ["transport.x: of sack, the kernel has its own"],
+    }
+    into.note(plan.settings[0], 1, 8.0, 0.1, known)
     made = bp.Result(folder / "live", unfinished=True)
     into.finish(made.metrics(), made.rows(), made.warmup().rows(named=True))
     into.close()
@@ -387,6 +392,19 @@ def test_a_run_that_lost_packets_unseen_is_not_valid(tmp_path: Path) -> None:
     assert "not valid: 3 packets" in page
     assert "live: Linux 6.1, 2 cores" in page
     assert "of real time after" in page
+
+
+def test_a_run_on_a_machine_that_was_busy_says_so(tmp_path: Path) -> None:
+    assert live_result(tmp_path, late=0.009).late == []
+    (tmp_path / "busy").mkdir()
+    made = live_result(tmp_path / "busy", late=0.0123)
+    said = "red, seed 1: of a hundred packets one came out of the emulated links 12 ms late or more"
+    assert len(made.late) == 1
+    assert made.late[0].startswith(said)
+    assert made.notes == ["transport.x: of sack, the kernel has its own"]
+    page = made.report().read_text()
+    assert said in page
+    assert "of sack, the kernel has its own" in page
 
 
 def test_live_and_simulated_runs_are_compared_by_engine(tmp_path: Path) -> None:

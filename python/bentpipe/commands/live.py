@@ -135,7 +135,7 @@ def live(
     finally:
         watcher.close()
         store.close()
-    for line in (*result.invalid, *unsettled(result.settled)):
+    for line in (*result.invalid, *result.late, *unsettled(result.settled)):
         err.print(f"warning: {line}", markup=False)
     if form == "json":
         click.echo(json.dumps(result.rows(), indent=2, ensure_ascii=False, allow_nan=False))
