@@ -218,9 +218,14 @@ impl Recorder {
         (!self.finished).then_some(self.next)
     }
 
+    /// Whether what happens is to be written down: from the beginning of the measurement to its last sample.
+    fn is_on(&self) -> bool {
+        self.measuring && !self.finished
+    }
+
     /// A packet has left the transmit queue, so long after it entered it.
     pub fn left(&mut self, delay: Duration) {
-        if !self.measuring {
+        if !self.is_on() {
             return;
         }
         self.delay = (self.delay.0 + delay, self.delay.1 + 1);
@@ -233,7 +238,7 @@ impl Recorder {
 
     /// Bytes come to the transmit queue, so long after they came to the gateway.
     pub fn passed(&mut self, transit: Duration) {
-        if self.measuring {
+        if self.is_on() {
             self.transit = (self.transit.0 + transit, self.transit.1 + 1);
         }
     }
@@ -248,7 +253,7 @@ impl Recorder {
         gateway: &Gateway,
         now: Instant,
     ) {
-        if !self.measuring {
+        if !self.is_on() {
             return;
         }
         let arrival = pkt.number.checked_sub(self.first.counters.judged);
@@ -414,5 +419,73 @@ mod tests {
         for (found, expected) in spread.five().into_iter().zip(expected) {
             assert!((found / expected - 1.0).abs() < 0.001, "{found} {expected}");
         }
+    }
+
+    /// A second's record of a gateway with room for one packet, after a second's warm-up: what it discards before and after
+    /// is left out, of the drops as of the totals.
+    #[test]
+    fn drops_belong_to_the_measurement() {
+        use bentpipe_gateway::{Regulator, Setup, Sharing};
+        use bentpipe_queue::{
+            Limit, Marking, Setup as QueueSetup, aqm::droptail::DropTail, sched::fifo::Fifo,
+        };
+        use bentpipe_units::Rate;
+
+        let rate = Rate::from_bps(1000);
+        let queue = || {
+            let limit = Limit { packets: 1, bytes: u64::MAX };
+            let setup = QueueSetup {
+                marking: Marking::Drop,
+                limit,
+                capacity: rate,
+                seed: 1,
+                name: "test".to_owned(),
+            };
+            Queue::new(Box::<Fifo>::default(), Box::new(DropTail), &setup)
+        };
+        let mut gateway = Gateway::new(Setup {
+            receive: queue(),
+            receive_rate: None,
+            transmit: queue(),
+            watch: Place::Transmit,
+            mark: Place::Receive,
+            processing: Duration::ZERO,
+            regulator: Regulator::new(rate, Duration::ZERO),
+        });
+        let buffers = PepBuffers::new(1, Sharing::PerUser);
+        let file = std::env::temp_dir().join(format!("bentpipe-record-{}", std::process::id()));
+        let setup = Record {
+            file: file.clone(),
+            interval: Duration::from_millis(500),
+            origin_ns: None,
+            warmup: Duration::from_secs(1),
+            duration: Some(Duration::from_secs(1)),
+            drops: true,
+        };
+        let begin = Instant::ZERO + Duration::from_secs(1);
+        let mut recorder = Recorder::new(&setup, "gateway", &Clock::start(), Instant::ZERO, &gateway, false)
+            .expect("a file");
+        for tenth in 0..=24 {
+            let now = Instant::ZERO + Duration::from_millis(100 * tenth + 50);
+            gateway.transmit(Packet::new(1000, 0, 0), now);
+            while let Some(event) = gateway.poll() {
+                if let bentpipe_gateway::Event::Dropped(pkt, reason, place) = event {
+                    recorder.dropped(&pkt, reason, place, &gateway, now);
+                }
+            }
+            recorder.sample(Instant::ZERO + Duration::from_millis(100 * (tenth + 1)), &gateway, &buffers);
+        }
+        recorder.finish(begin + Duration::from_secs(9), &gateway, json!({})).expect("written");
+        let text = std::fs::read_to_string(&file).expect("a record");
+        std::fs::remove_file(&file).expect("to remove it");
+        let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        let times: Vec<_> = lines.iter().filter_map(|line| line["drop"][0].as_f64()).collect();
+        assert_eq!(times.len(), 10, "{times:?}");
+        assert!(times.iter().all(|time| (0.0..1.0).contains(time)), "{times:?}");
+        let last = lines.last().expect("the totals");
+        assert_eq!(
+            (&last["summary"]["drops_elsewhere"], &last["summary"]["seconds"]),
+            (&10.into(), &1.0.into())
+        );
     }
 }

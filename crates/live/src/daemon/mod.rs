@@ -336,16 +336,13 @@ impl Daemon {
         let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
         let signals = SignalFd::with_flags(&set, flags).map_err(failed_nix("signalfd"))?;
 
-        let rate = match config.role {
-            Role::Gateway => config.gateway.regulator.rate,
-            Role::Terminal => config.satellite.rate.map_or(ANY_RATE, |rate| rate.rate()),
-        };
+        let rate = config.rate();
         let (gateway, buffers) = match config.role {
             Role::Gateway => {
                 let aqm = config.gateway.aqm.build().map_err(|e| Failure(format!("gateway.aqm: {e}")))?;
                 bentpipe_gateway::build(&config.gateway, aqm, config.seed).map_err(Failure)?
             }
-            Role::Terminal => plain_gateway(&config, rate),
+            Role::Terminal => plain_gateway(&config, rate.unwrap_or(ANY_RATE)),
         };
         let s = &config.gateway.spacelink;
         let space = Space::open(&config, rate, &clock, now)?;

@@ -42,8 +42,8 @@ pub struct Space {
 }
 
 impl Space {
-    /// Opens the socket, and listens or begins to connect.
-    pub fn open(config: &Config, rate: Rate, clock: &Clock, now: Instant) -> Result<Self, Failure> {
+    /// Opens the socket, and listens or begins to connect. The link towards the far end has `rate`, or carries anything.
+    pub fn open(config: &Config, rate: Option<Rate>, clock: &Clock, now: Instant) -> Result<Self, Failure> {
         let (own, other) = match config.role {
             Role::Gateway => ("gateway", "terminal"),
             Role::Terminal => ("terminal", "gateway"),
@@ -55,7 +55,7 @@ impl Space {
         let (local, to) = (config.satellite.local.0, config.satellite.peer.0);
         let round_trip = config.satellite.round_trip.time();
         let round_trip = std::time::Duration::from_nanos(round_trip.as_nanos());
-        let mut setup = Setup::new(identity, peer, Some(rate), round_trip);
+        let mut setup = Setup::new(identity, peer, rate, round_trip);
         let headers = if local.is_ipv4() { 28 } else { 48 };
         setup.mtu = u16::try_from(config.satellite.mtu.0.saturating_sub(headers)).unwrap_or(u16::MAX);
         setup.streams = config.limits.connections.0.saturating_add(1000);

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
-use quinn_proto::RttEstimator;
 use quinn_proto::congestion::{Controller, ControllerFactory};
+use quinn_proto::{Connection, RttEstimator};
 
 /// The window [bytes].
 const WINDOW: u64 = 1 << 40;
@@ -46,22 +46,33 @@ pub struct Trusting(pub Arc<Ledger>);
 
 impl ControllerFactory for Trusting {
     fn build(self: Arc<Self>, _now: Instant, _mtu: u16) -> Box<dyn Controller> {
-        Box::new(Counting(self.0.clone()))
+        Box::new(Counting { ledger: self.0.clone(), acked: 0 })
     }
 }
 
-struct Counting(Arc<Ledger>);
+#[derive(Clone)]
+struct Counting {
+    ledger: Arc<Ledger>,
+    /// Bytes acknowledged of this connection.
+    acked: u64,
+}
+
+/// Bytes of a connection's packets that the far end acknowledged.
+pub fn acked(conn: &Connection) -> u64 {
+    conn.congestion_state().clone_box().into_any().downcast::<Counting>().map_or(0, |it| it.acked)
+}
 
 impl Controller for Counting {
     fn on_ack(&mut self, _now: Instant, _sent: Instant, bytes: u64, _app_limited: bool, _rtt: &RttEstimator) {
-        self.0.acked.fetch_add(bytes, Relaxed);
+        self.acked += bytes;
+        self.ledger.acked.fetch_add(bytes, Relaxed);
     }
 
     fn on_congestion_event(&mut self, _now: Instant, _sent: Instant, _persistent: bool, lost: u64) {
         if lost == 0 {
-            self.0.marks.fetch_add(1, Relaxed);
+            self.ledger.marks.fetch_add(1, Relaxed);
         }
-        self.0.lost.fetch_add(lost, Relaxed);
+        self.ledger.lost.fetch_add(lost, Relaxed);
     }
 
     fn on_mtu_update(&mut self, _mtu: u16) {}
@@ -75,7 +86,7 @@ impl Controller for Counting {
     }
 
     fn clone_box(&self) -> Box<dyn Controller> {
-        Box::new(Self(self.0.clone()))
+        Box::new(self.clone())
     }
 
     fn into_any(self: Box<Self>) -> Box<dyn Any> {

@@ -43,8 +43,8 @@ struct Link {
     buffers: [Vec<u8>; 2],
     /// When to look next whether an answer is overdue.
     look: Instant,
-    /// How many datagrams had come when a look last found that some had, and how much had been asked by then.
-    heard_datagrams: u64,
+    /// How many bytes the peer had acknowledged when a look last found more of them, and how much had been asked by then.
+    answered: u64,
     asked: u64,
     /// When a look first found that more had been asked since.
     since: Option<Instant>,

@@ -38,7 +38,7 @@ impl Spacelink {
             control: [None, None],
             buffers: [Vec::new(), Vec::new()],
             look: now,
-            heard_datagrams: 0,
+            answered: 0,
             asked: 0,
             since: None,
             silent: false,
@@ -121,7 +121,8 @@ impl Spacelink {
         self.give_up(now, at, MALFORMED, Reason::Failed("the peer speaks another protocol".to_owned()));
     }
 
-    /// Looks whether the peer owes an answer, and asks again if it does: quinn waits twice as long each time, and after an
+    /// Looks whether the peer owes an answer, be it heard or not, for the way to it alone may be out; and asks again if it does:
+    /// quinn waits twice as long each time, and after an
     /// outage would find out late that it is over.
     pub(super) fn look(&mut self, now: Instant, at: usize) {
         let patience = self.patience(at);
@@ -131,10 +132,10 @@ impl Spacelink {
             link.hails -= 1;
             link.conn.ping();
         }
-        let quic = link.conn.stats();
-        let asked = asks(&quic.frame_tx);
-        if quic.udp_rx.datagrams != link.heard_datagrams {
-            (link.heard_datagrams, link.asked) = (quic.udp_rx.datagrams, asked);
+        let asked = asks(&link.conn.stats().frame_tx);
+        let answered = controller::acked(&link.conn);
+        if answered != link.answered {
+            (link.answered, link.asked) = (answered, asked);
             (link.since, link.silent) = (None, false);
         } else if asked != link.asked {
             // From the question on: before, nobody had to say anything.
