@@ -76,9 +76,9 @@ def test_connections_outlive_half_a_minute_without_a_satellite() -> None:
     check_load(run, users)
     opened, closed = run.flows["opened"] + warmup, run.flows["closed"] + warmup
     assert not ((closed > begin + 1) & (closed < end)).any()
-    # Each user has a page on its way when the satellite goes, or asks for the next one; some with the handshake
-    # to its server not over and an AQM that drops all that comes. What had been asked for comes soon after the
-    # satellite is back: one page for each takes two seconds.
+    # Each user has a page on its way when the satellite goes, or asks for the next one; some with a handshake
+    # to its server not over and an AQM that drops all that comes. What had been asked for comes soon after
+    # the satellite is back: one page for each takes two seconds.
     on_way = (opened < end) & ~(closed < end).fill_null(value=False)
     assert on_way.sum() == users
     waited = run.flows.filter(on_way & (opened < begin - 0.1))
