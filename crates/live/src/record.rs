@@ -470,7 +470,7 @@ mod tests {
             gateway.transmit(Packet::new(1000, 0, 0), now);
             while let Some(event) = gateway.poll() {
                 if let bentpipe_gateway::Event::Dropped(pkt, reason, place) = event {
-                    recorder.dropped(&pkt, reason, place, &gateway, now);
+                    recorder.dropped(&pkt, None, reason, place, &gateway, now);
                 }
             }
             recorder.sample(Instant::ZERO + Duration::from_millis(100 * (tenth + 1)), &gateway, &buffers);
