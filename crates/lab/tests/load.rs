@@ -169,7 +169,7 @@ fn nginx(space: &Space, port: u16) -> Option<Nginx> {
         return None;
     };
     let nginx = Nginx { child, folder };
-    for _ in 0..100 {
+    for _ in 0..600 {
         if space.run(move || TcpStream::connect(("127.0.0.1", port)).is_ok()) {
             return Some(nginx);
         }
@@ -360,7 +360,7 @@ fn the_server_answers_as_it_says() {
     let ask = |request: &'static str, half: bool| {
         spaces[0].run(move || {
             let mut stream = TcpStream::connect("127.0.0.1:8001").unwrap();
-            stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
             stream.write_all(request.as_bytes()).unwrap();
             if half {
                 stream.shutdown(Shutdown::Write).unwrap();

@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use bentpipe_live::nfqueue::{Lost, Queue, Settings, Verdict};
@@ -67,7 +67,7 @@ fn numbered(a: &common::Namespace, to: &str, count: u32, length: usize) {
 fn come(socket: &UdpSocket, count: usize) -> Vec<(u32, u8)> {
     use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg};
     let mut list = Vec::new();
-    while readable(socket, if list.len() < count { 5000 } else { 50 }) {
+    while readable(socket, if list.len() < count { 20_000 } else { 50 }) {
         let mut payload = [0; 2048];
         let mut control = nix::cmsg_space!([u8; 64]);
         let mut places = [std::io::IoSliceMut::new(&mut payload)];
@@ -115,11 +115,14 @@ fn verdicts_hold_packet_by_packet_and_in_order() {
         let stop = Arc::new(AtomicBool::new(false));
         let (opened, open) = std::sync::mpsc::channel();
         let stopped = Arc::clone(&stop);
+        let seen = Arc::new(AtomicU32::new(0));
+        let seeing = Arc::clone(&seen);
         let judging = b.spawn(move || {
             let mut queue = Queue::open(0, &Settings::default()).expect("a queue");
             opened.send(()).expect("a test that waits");
             let mut later = None;
             let judged = judge(&mut queue, &stopped, &mut |id, packet| {
+                seeing.fetch_add(1, Ordering::Relaxed);
                 let info = wire::parse(packet).expect("an IP packet");
                 assert_eq!((info.protocol, info.dst.port(), info.len as usize), (wire::UDP, 9, packet.len()));
                 let number =
@@ -147,7 +150,12 @@ fn verdicts_hold_packet_by_packet_and_in_order() {
         });
         open.recv().expect("a queue");
         numbered(&a, at, 300, 100);
-        std::thread::sleep(Duration::from_millis(50));
+        for _ in 0..2000 {
+            if seen.load(Ordering::Relaxed) == 300 {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
         stop.store(true, Ordering::Relaxed);
         assert_eq!(judging.join().expect("no panic"), (300, 0, 0, Lost::default()), "from {from}");
         let mut expected: Vec<(u32, u8)> = (0..300)
@@ -268,8 +276,8 @@ fn transfer<T: Send + 'static>(
         come
     });
     let sending = a.spawn(move || {
-        let mut stream = TcpStream::connect_timeout(&at, Duration::from_secs(5)).expect("a connection");
-        stream.set_write_timeout(Some(Duration::from_secs(5))).expect("a limit");
+        let mut stream = TcpStream::connect_timeout(&at, Duration::from_secs(30)).expect("a connection");
+        stream.set_write_timeout(Some(Duration::from_secs(30))).expect("a limit");
         let data: Vec<u8> = (0..bytes).map(pattern).collect();
         stream.write_all(&data).expect("to send");
         stream.shutdown(std::net::Shutdown::Write).expect("to end");

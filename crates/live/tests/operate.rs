@@ -89,6 +89,19 @@ fn heard(manager: &UnixDatagram, wanted: &str) -> usize {
     panic!("{wanted} did not come");
 }
 
+/// Asks for the metrics, ten times a second, until they are so, or for twenty seconds.
+fn wait_for(namespace: &Namespace, is_so: impl Fn(&str) -> bool) -> exported::Parsed {
+    let mut text = get(namespace, "/metrics");
+    for _ in 0..200 {
+        if is_so(&text) {
+            break;
+        }
+        thread::sleep(Duration::from_millis(100));
+        text = get(namespace, "/metrics");
+    }
+    parse(&text)
+}
+
 fn get(namespace: &Namespace, path: &str) -> String {
     let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
     namespace.run(move || {
@@ -107,7 +120,7 @@ fn it_is_started_watched_reloaded_and_stopped() {
     let (config, socket) = (folder.join("g.toml"), folder.join("manager"));
     fs::write(&config, text("0.1", "20 Mbps", "")).expect("a file");
     let manager = UnixDatagram::bind(&socket).expect("a socket");
-    manager.set_read_timeout(Some(Duration::from_secs(10))).expect("a time-out");
+    manager.set_read_timeout(Some(Duration::from_secs(60))).expect("a time-out");
     let rules = a.command("iptables-nft-save");
     let mut daemon = start(&a, &config, &socket, &[]);
     let pid = Pid::from_raw(daemon.0.id().cast_signed());
@@ -124,8 +137,7 @@ fn it_is_started_watched_reloaded_and_stopped() {
         }
     }
 
-    thread::sleep(Duration::from_millis(400));
-    let metrics = parse(&get(&a, "/metrics"));
+    let metrics = wait_for(&a, |metrics| metrics.contains("bentpipe_capacity_bytes_per_second 2500000\n"));
     assert_eq!(metrics.value("bentpipe_capacity_bytes_per_second", &[]), 2_500_000.0);
     assert_eq!(metrics.value("bentpipe_spacelink_up", &[]), 0.0);
     assert_eq!(metrics.value("bentpipe_bottleneck", &[("limit", "nothing")]), 1.0);
@@ -141,8 +153,7 @@ fn it_is_started_watched_reloaded_and_stopped() {
     kill(pid, Signal::SIGHUP).expect("it runs");
     heard(&manager, "RELOADING=1\nMONOTONIC_USEC=");
     heard(&manager, "READY=1");
-    thread::sleep(Duration::from_millis(300));
-    let metrics = parse(&get(&a, "/metrics"));
+    let metrics = wait_for(&a, |metrics| metrics.contains("bentpipe_capacity_bytes_per_second 1250000\n"));
     assert_eq!(metrics.value("bentpipe_capacity_bytes_per_second", &[]), 1_250_000.0);
     assert!(get(&a, "/state.json").contains("\"aqm\":\"avq\""));
 
@@ -151,8 +162,8 @@ fn it_is_started_watched_reloaded_and_stopped() {
     kill(pid, Signal::SIGHUP).expect("it runs");
     heard(&manager, "RELOADING=1");
     heard(&manager, "READY=1");
-    thread::sleep(Duration::from_millis(300));
-    let metrics = parse(&get(&a, "/metrics"));
+    let refused = "bentpipe_config_last_reload_successful 0\n";
+    let metrics = wait_for(&a, |metrics| metrics.contains(refused));
     assert_eq!(metrics.value("bentpipe_config_last_reload_successful", &[]), 0.0);
     assert_eq!(metrics.value("bentpipe_capacity_bytes_per_second", &[]), 1_250_000.0);
 
@@ -187,7 +198,7 @@ fn two_capabilities_are_enough() {
     let (config, socket) = (folder.join("g.toml"), folder.join("manager"));
     fs::write(&config, text("0.1", "20 Mbps", "")).expect("a file");
     let manager = UnixDatagram::bind(&socket).expect("a socket");
-    manager.set_read_timeout(Some(Duration::from_secs(10))).expect("a time-out");
+    manager.set_read_timeout(Some(Duration::from_secs(60))).expect("a time-out");
     let under = &[
         "setpriv",
         "--no-new-privs",
@@ -273,7 +284,7 @@ fn a_killed_ones_rules_are_removed_whatever_its_file_says() {
     let (config, socket) = (folder.join("g.toml"), folder.join("manager"));
     fs::write(&config, text("0.1", "20 Mbps", "")).expect("a file");
     let manager = UnixDatagram::bind(&socket).expect("a socket");
-    manager.set_read_timeout(Some(Duration::from_secs(10))).expect("a time-out");
+    manager.set_read_timeout(Some(Duration::from_secs(60))).expect("a time-out");
     let daemon = start(&a, &config, &socket, &[]);
     heard(&manager, "READY=1");
     drop(daemon);

@@ -117,20 +117,20 @@ fn listener(namespace: &Namespace, at: &str, any: bool) -> TcpListener {
 fn connection(namespace: &Namespace, to: &str) -> TcpStream {
     let to: SocketAddr = to.parse().expect("an address");
     namespace.run(move || {
-        let stream = TcpStream::connect_timeout(&to, Duration::from_secs(5))
+        let stream = TcpStream::connect_timeout(&to, Duration::from_secs(30))
             .unwrap_or_else(|error| panic!("{to}: {error}"));
-        stream.set_read_timeout(Some(Duration::from_secs(5))).expect("a limit");
+        stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a limit");
         stream
     })
 }
 
-/// The connection that comes to a listener within two seconds.
+/// The connection that comes to a listener within half a minute.
 fn accepted(listener: &TcpListener) -> Option<TcpStream> {
-    if !common::ready(listener, PollFlags::POLLIN, 2000) {
+    if !common::ready(listener, PollFlags::POLLIN, 30_000) {
         return None;
     }
     let stream = listener.accept().expect("a connection").0;
-    stream.set_read_timeout(Some(Duration::from_secs(5))).expect("a limit");
+    stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a limit");
     Some(stream)
 }
 
@@ -503,7 +503,7 @@ fn servers_see_clients_and_their_packets_are_judged() {
                 connect(fd.as_raw_fd(), &SockaddrStorage::from(to)).expect("a connection");
                 fd.into()
             });
-            split.set_read_timeout(Some(Duration::from_secs(5))).expect("a limit");
+            split.set_read_timeout(Some(Duration::from_secs(30))).expect("a limit");
             let mut split_end = accepted(&server).expect("the gateway's connection");
             assert_eq!(split_end.peer_addr().expect("an address"), from);
             talk(&mut split, &mut split_end);
@@ -540,7 +540,7 @@ fn servers_see_clients_and_their_packets_are_judged() {
                 stream.set_nonblocking(true).expect("an option");
                 let begun = connect(stream.as_raw_fd(), &SockaddrStorage::from(SocketAddr::new(to.ip(), 81)));
                 assert_eq!(begun, Err(Errno::EINPROGRESS));
-                assert!(common::ready(&stream, PollFlags::POLLOUT, 3000), "no answer");
+                assert!(common::ready(&stream, PollFlags::POLLOUT, 30_000), "no answer");
                 stream.take_error().expect("an answer").and_then(|error| error.raw_os_error())
             });
             assert_eq!(refused, Some(libc::ECONNREFUSED));

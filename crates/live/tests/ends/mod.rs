@@ -26,7 +26,7 @@ pub const BIN: &str = env!("CARGO_BIN_EXE_bentpipe-gateway");
 pub const SERVER: [&str; 2] = ["10.1.0.1", "fd01::1"];
 pub const CLIENT: [&str; 2] = ["10.3.0.2", "fd03::2"];
 /// Longer than anything takes.
-pub const LONG: Duration = Duration::from_secs(20);
+pub const LONG: Duration = Duration::from_secs(60);
 
 /// A daemon that is running, and what it says.
 pub struct End {
