@@ -27,6 +27,23 @@ pub use flight::InFlight;
 pub use pep::{Connection, FlowControl, PepBuffers, Sharing};
 pub use regulator::Regulator;
 
+/// The names of what is sampled of a gateway, in a simulation and on a live one alike, behind the time.
+pub const SERIES: [&str; 10] = [
+    "offered_load",
+    "utilization_in",
+    "utilization_out",
+    "receive_queue",
+    "transmit_queue",
+    "transmit_queue_bytes",
+    "queue_delay",
+    "mark_probability",
+    "pep_buffers",
+    "transit_time",
+];
+
+/// Further names where marks cut windows.
+pub const LIMIT_SERIES: [&str; 2] = ["window_limit", "windows_closed"];
+
 /// One of the gateway's two queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::net::SocketAddr;
 
-use bentpipe_gateway::{Gateway, PepBuffers, Place};
+use bentpipe_gateway::{Gateway, LIMIT_SERIES, PepBuffers, Place, SERIES};
 use bentpipe_queue::{Counters, DropReason, Packet, Queue};
 use bentpipe_units::{Duration, Instant};
 use serde_json::{Value, json};
@@ -12,21 +12,6 @@ use serde_json::{Value, json};
 use crate::clock::Clock;
 use crate::config::Record;
 
-/// Names of a gateway's columns, as the simulator's recorder has them.
-const SERIES: [&str; 11] = [
-    "time",
-    "offered_load",
-    "utilization_in",
-    "utilization_out",
-    "receive_queue",
-    "transmit_queue",
-    "transmit_queue_bytes",
-    "queue_delay",
-    "mark_probability",
-    "pep_buffers",
-    "transit_time",
-];
-const LIMITS: [&str; 2] = ["window_limit", "windows_closed"];
 const DROPS: [&str; 8] = ["time", "arrival", "place", "reason", "flow", "bytes", "client", "server"];
 
 /// Where the counters stand.
@@ -202,10 +187,9 @@ impl Recorder {
             last_drop: 0,
             fault: None,
         };
-        let mut series: Vec<String> = SERIES.iter().map(|name| (*name).to_owned()).collect();
-        if has_limits {
-            series.extend(LIMITS.map(str::to_owned));
-        }
+        let limits = LIMIT_SERIES.iter().filter(|_| has_limits);
+        let mut series: Vec<String> =
+            ["time"].iter().chain(&SERIES).chain(limits).map(|name| (*name).to_owned()).collect();
         gateway.watched_queue().probe(&mut |whose, name, _| recorder.probes.push((whose, name)));
         series.extend(recorder.probes.iter().map(|(whose, name)| format!("{whose}.{name}")));
         recorder.line(&json!({ "series": series, "drops": DROPS }));

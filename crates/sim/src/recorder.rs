@@ -1,6 +1,6 @@
 //! What a run writes down: time series, drops, flows, and the counters behind the metrics.
 
-use bentpipe_gateway::{Gateway, Place as GatewayPlace};
+use bentpipe_gateway::{Gateway, LIMIT_SERIES, Place as GatewayPlace, SERIES};
 use bentpipe_queue::{Counters, DropReason, Packet, Queue};
 use bentpipe_units::{Duration, Instant};
 use hdrhistogram::Histogram;
@@ -318,18 +318,6 @@ pub struct Setup<'a> {
 /// Queueing delays are told apart up to here [ns]; longer ones count as this.
 const LONGEST_DELAY: u64 = 1_000_000_000_000;
 
-const GATEWAY_SERIES: [&str; 10] = [
-    "offered_load",
-    "utilization_in",
-    "utilization_out",
-    "receive_queue",
-    "transmit_queue",
-    "transmit_queue_bytes",
-    "queue_delay",
-    "mark_probability",
-    "pep_buffers",
-    "transit_time",
-];
 const PORT_SERIES: [&str; 6] = [
     "offered_load",
     "utilization_out",
@@ -342,11 +330,8 @@ const PORT_SERIES: [&str; 6] = [
 /// Follows where the link's capacity changes.
 const CAPACITY: &str = "capacity";
 
-/// Where marks cut windows.
-const LIMITS: [&str; 2] = ["window_limit", "windows_closed"];
-
 fn series(fixed: &[&'static str], changes: bool, limits: bool) -> Vec<&'static str> {
-    let limits = LIMITS.iter().copied().filter(|_| limits);
+    let limits = LIMIT_SERIES.iter().copied().filter(|_| limits);
     fixed.iter().copied().chain(changes.then_some(CAPACITY)).chain(limits).collect()
 }
 
@@ -375,7 +360,7 @@ impl Recorder {
             recorder.of_gateway.push(place);
             let kind = PlaceKind::Gateway(station as u32);
             let queue = gateway.watched_queue();
-            let series = series(&GATEWAY_SERIES, changes, limits);
+            let series = series(&SERIES, changes, limits);
             recorder.add(kind, name, &names, queue, &series, setup.subject);
         }
         for (port, p) in setup.ports.iter().enumerate() {
