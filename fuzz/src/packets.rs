@@ -5,7 +5,7 @@
 //! which those with a window go through window marking, each behind a byte for its direction, one for the room and one for
 //! its length.
 
-use bentpipe_live::nfqueue::{Message, message_at};
+use bentpipe_live::netlink::{Message, message_at};
 use bentpipe_live::spacelink::frames::{self, Control, Datagram, MAX_FRAGMENTS, Open};
 use bentpipe_live::windows::Windows;
 use bentpipe_live::wire::{self, Info, TcpInfo};

@@ -28,6 +28,10 @@ use nix::sys::socket::{
     sockopt,
 };
 
+use crate::netlink::{
+    ATTRIBUTE, CONFIG, Message, VERDICT, VERDICT_BATCH, attribute, begin, end, message_at, verdict,
+};
+
 /// How a queue is set up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -98,139 +102,6 @@ const BATCH: usize = 64;
 const SLOT: usize = 65_536 + 512;
 /// Verdicts go out in datagrams of about this size [bytes].
 const DATAGRAM: usize = 32 << 10;
-
-/// Netlink's message header, nfnetlink's, and an attribute's [bytes].
-const HEADER: usize = 16;
-const GENERIC: usize = 4;
-const ATTRIBUTE: usize = 4;
-
-const PACKET: u16 = message(libc::NFQNL_MSG_PACKET);
-const VERDICT: u16 = message(libc::NFQNL_MSG_VERDICT);
-const CONFIG: u16 = message(libc::NFQNL_MSG_CONFIG);
-const VERDICT_BATCH: u16 = message(libc::NFQNL_MSG_VERDICT_BATCH);
-
-const fn message(kind: libc::c_int) -> u16 {
-    (libc::NFNL_SUBSYS_QUEUE << 8 | kind) as u16
-}
-
-/// A message that netlink sent.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Message {
-    /// A packet with its id, the place of its bytes in what was read, and its length before it was cut [bytes].
-    Packet {
-        /// Names it in a verdict.
-        id: u32,
-        /// Where its first byte is [bytes].
-        at: usize,
-        /// Bytes that there are.
-        len: usize,
-        /// Bytes that the packet has, if some of them were left away.
-        whole: usize,
-    },
-    /// What an earlier message led to: 0 or the negative of an error number.
-    Status(i32),
-    /// Anything else.
-    Other,
-}
-
-/// The message that begins at `at`, and where the next one does; none where none begins that is whole.
-#[must_use]
-pub fn message_at(bytes: &[u8], at: usize) -> Option<(Message, usize)> {
-    let rest = bytes.get(at..)?;
-    let length = native(rest, 0)? as usize;
-    if length < HEADER || length > rest.len() {
-        return None;
-    }
-    let kind = u16::from_ne_bytes([rest[4], rest[5]]);
-    let body = &rest[..length];
-    let message = if i32::from(kind) == libc::NLMSG_ERROR {
-        native(body, HEADER).map_or(Message::Other, |code| Message::Status(code.cast_signed()))
-    } else if kind == PACKET {
-        packet_in(body).map_or(Message::Other, |(id, from, len, whole)| Message::Packet {
-            id,
-            at: at + from,
-            len,
-            whole,
-        })
-    } else {
-        Message::Other
-    };
-    Some((message, at + aligned(length)))
-}
-
-/// Id, place, length and whole length of the packet in a message.
-fn packet_in(body: &[u8]) -> Option<(u32, usize, usize, usize)> {
-    let (mut id, mut payload, mut whole) = (None, None, None);
-    let mut at = HEADER + GENERIC;
-    while at + ATTRIBUTE <= body.len() {
-        let length = usize::from(u16::from_ne_bytes([body[at], body[at + 1]]));
-        // The two highest bits are flags (nested, network byte order).
-        let kind = i32::from(u16::from_ne_bytes([body[at + 2], body[at + 3]]) & 0x3fff);
-        if length < ATTRIBUTE || at + length > body.len() {
-            return None;
-        }
-        match kind {
-            libc::NFQA_PACKET_HDR if length >= 8 => id = big(body, at + ATTRIBUTE),
-            libc::NFQA_CAP_LEN if length >= 8 => whole = big(body, at + ATTRIBUTE),
-            libc::NFQA_PAYLOAD => payload = Some((at + ATTRIBUTE, length - ATTRIBUTE)),
-            _ => {}
-        }
-        at += aligned(length);
-    }
-    // One that came before the queue was set up has none.
-    let (from, len) = payload.unwrap_or((body.len(), 0));
-    Some((id?, from, len, whole.map_or(len, |whole| whole as usize)))
-}
-
-fn native(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
-}
-
-fn big(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
-}
-
-const fn aligned(length: usize) -> usize {
-    (length + 3) & !3
-}
-
-/// Begins a message; its length is put in by [`end`].
-fn begin(out: &mut Vec<u8>, kind: u16, flags: libc::c_int, number: u16) -> usize {
-    let start = out.len();
-    out.extend_from_slice(&[0; 4]);
-    out.extend_from_slice(&kind.to_ne_bytes());
-    out.extend_from_slice(&(flags as u16).to_ne_bytes());
-    out.extend_from_slice(&[0; 8]);
-    // nfgenmsg: family, version, queue number.
-    out.extend_from_slice(&[libc::AF_UNSPEC as u8, libc::NFNETLINK_V0 as u8]);
-    out.extend_from_slice(&number.to_be_bytes());
-    start
-}
-
-fn attribute(out: &mut Vec<u8>, kind: libc::c_int, value: &[u8]) {
-    out.extend_from_slice(&((ATTRIBUTE + value.len()) as u16).to_ne_bytes());
-    out.extend_from_slice(&(kind as u16).to_ne_bytes());
-    out.extend_from_slice(value);
-    out.resize(aligned(out.len()), 0);
-}
-
-fn end(out: &mut [u8], start: usize) {
-    let length = (out.len() - start) as u32;
-    out[start..start + 4].copy_from_slice(&length.to_ne_bytes());
-}
-
-/// A verdict, with a packet's bytes if they were changed.
-fn verdict(out: &mut Vec<u8>, number: u16, kind: u16, verdict: libc::c_int, id: u32, payload: Option<&[u8]>) {
-    let start = begin(out, kind, libc::NLM_F_REQUEST, number);
-    let mut header = [0; 8];
-    header[..4].copy_from_slice(&(verdict as u32).to_be_bytes());
-    header[4..].copy_from_slice(&id.to_be_bytes());
-    attribute(out, libc::NFQA_VERDICT_HDR, &header);
-    if let Some(bytes) = payload {
-        attribute(out, libc::NFQA_PAYLOAD, bytes);
-    }
-    end(out, start);
-}
 
 /// Decisions about packets in the order of their ids, until the kernel knows them.
 #[derive(Debug)]
@@ -629,6 +500,7 @@ fn receive_many(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::netlink::{big, native};
 
     /// Verdicts as the kernel would read them: whether for all up to the id, pass (1) or drop (0), id, bytes.
     fn told(decisions: &mut Decisions) -> Vec<(bool, u32, u32, Vec<u8>)> {
@@ -778,27 +650,5 @@ mod tests {
         assert_eq!(counters(table, 10), Some([13, 0]));
         assert_eq!(counters(table, 1), None);
         assert_eq!(counters("0 1 2", 0), None);
-    }
-
-    #[test]
-    fn messages_are_read_as_they_are_written() {
-        let mut bytes = Vec::new();
-        let start = begin(&mut bytes, PACKET, 0, 3);
-        attribute(&mut bytes, libc::NFQA_PACKET_HDR, &[0, 0, 0, 9, 8, 0, 0]);
-        // With the flag for network byte order.
-        attribute(&mut bytes, libc::NFQA_CAP_LEN | 0x4000, &1500u32.to_be_bytes());
-        attribute(&mut bytes, libc::NFQA_PAYLOAD, &[5, 6, 7]);
-        end(&mut bytes, start);
-        let whole = bytes.len();
-        assert_eq!(whole, 20 + 12 + 8 + 8);
-        let expected = Message::Packet { id: 9, at: 44, len: 3, whole: 1500 };
-        assert_eq!(message_at(&bytes, 0), Some((expected, whole)));
-        // One after the other; an error's answer; what is cut off.
-        let start = begin(&mut bytes, libc::NLMSG_ERROR as u16, 0, 0);
-        bytes[start + HEADER..].copy_from_slice(&(-2i32).to_ne_bytes());
-        end(&mut bytes, start);
-        assert_eq!(message_at(&bytes, whole), Some((Message::Status(-2), whole + 20)));
-        assert_eq!(message_at(&bytes, whole + 20), None);
-        assert_eq!(message_at(&bytes[..whole - 1], 0), None);
     }
 }
