@@ -8,8 +8,10 @@
 //! zero arrives as it would have.
 
 use std::io::{self, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 
+use bentpipe_live::sys::{be_ordinary, be_urgent};
+use bentpipe_live::tun::Tun;
 use bentpipe_units::{Duration, Instant};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
@@ -26,13 +28,14 @@ const SOON: Duration = Duration::from_micros(2);
 /// Where turns come sooner after each other than this, the next waits so long: a turn for each packet costs twice as much as
 /// one for some.
 const PAUSE: Duration = Duration::from_micros(50);
+/// Packets that a device holds for the loop to take.
+const WAITING: i32 = 10_000;
 /// Real-time priority, where that is given.
 const PRIORITY: i32 = 20;
 
 /// A device, and what passed it [packets].
 struct Device {
-    fd: OwnedFd,
-    name: String,
+    tun: Tun,
     devices: Devices,
     longest: usize,
     segment: u32,
@@ -101,7 +104,9 @@ pub fn run(plan: &Plan, out: &mut dyn Write) -> Result<(), Box<dyn std::error::E
     let mut links = Links::new(plan)?;
     let mut stop = Stop::new()?;
     let mut devices = devices(plan)?;
-    let is_hurried = sys::hurry(PRIORITY);
+    // A wait is over in time where real-time priority is not given, too: the default slack is 50 µs.
+    let _ = nix::sys::prctl::set_timerslack(1);
+    let is_hurried = be_urgent(PRIORITY);
     let begun = sys::monotonic();
     let clock = Clock::new(plan.origin.unwrap_or(begun));
     let mut prelude = Prelude { links: Links::new(plan)?, clock: Clock::new(begun) };
@@ -152,7 +157,7 @@ pub fn run(plan: &Plan, out: &mut dyn Write) -> Result<(), Box<dyn std::error::E
         }
         let stops = stop.descriptors().len();
         let mut fds: Vec<_> =
-            devices.iter().map(|d| d.fd.as_fd()).map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
+            devices.iter().map(|d| d.tun.as_fd()).map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
         let stop_fds = stop.descriptors();
         fds.extend(stop_fds.iter().map(|fd| PollFd::new(*fd, PollFlags::POLLIN)));
         match ppoll(&mut fds, wait.map(sys::timespec), None) {
@@ -171,7 +176,7 @@ pub fn run(plan: &Plan, out: &mut dyn Write) -> Result<(), Box<dyn std::error::E
             break;
         }
     }
-    sys::take_time();
+    be_ordinary();
     let seconds = (sys::monotonic() - begun) as f64 * 1e-9;
     let statistics = json!({
         "seconds": seconds,
@@ -217,9 +222,11 @@ fn devices(plan: &Plan) -> Result<Vec<Device>, Box<dyn std::error::Error>> {
     for (index, segment) in (0..).zip(&plan.segments) {
         for (side, end) in (0..).zip(&segment.ends) {
             let made = sys::inside(end.netns.as_deref(), || {
-                Ok((sys::tun(&end.device, segment.mtu)?, Devices::here()?))
+                let tun = Tun::open(&end.device, segment.mtu)?;
+                tun.set_queue(WAITING)?;
+                Ok((tun, Devices::here()?))
             });
-            let (fd, counters) = made.map_err(|e| {
+            let (tun, counters) = made.map_err(|e| {
                 let place = end.netns.as_ref().map_or("here".to_owned(), |path| path.display().to_string());
                 format!(
                     "device {} in {place}: {e}; needed: CAP_NET_ADMIN there, and /dev/net/tun",
@@ -227,8 +234,7 @@ fn devices(plan: &Plan) -> Result<Vec<Device>, Box<dyn std::error::Error>> {
                 )
             })?;
             devices.push(Device {
-                fd,
-                name: end.device.clone(),
+                tun,
                 devices: counters,
                 longest: segment.mtu as usize,
                 segment: index,
@@ -247,7 +253,7 @@ impl Device {
     fn take(&mut self, links: &mut Links, now: Instant, out: &mut Vec<Passed>) -> io::Result<bool> {
         for _ in 0..BATCH {
             let mut room = links.room(self.longest);
-            match nix::unistd::read(&self.fd, &mut room) {
+            match self.tun.read(&mut room) {
                 Ok(len) => {
                     room.truncate(len);
                     self.taken += 1;
@@ -255,11 +261,11 @@ impl Device {
                 }
                 Err(e) => {
                     links.give_back(room);
-                    return match e {
-                        Errno::EAGAIN | Errno::EINTR => Ok(false),
+                    return match e.kind() {
+                        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(false),
                         // The device is down; it may come back.
-                        Errno::EIO => Ok(false),
-                        other => Err(other.into()),
+                        _ if e.raw_os_error() == Some(libc::EIO) => Ok(false),
+                        _ => Err(e),
                     };
                 }
             }
@@ -269,19 +275,19 @@ impl Device {
 
     /// Gives the device a packet.
     fn give(&mut self, packet: &[u8]) {
-        match nix::unistd::write(&self.fd, packet) {
-            Ok(_) => self.given += 1,
+        match self.tun.write(packet) {
+            Ok(()) => self.given += 1,
             Err(_) => self.refused += 1,
         }
     }
 
     fn json(&self) -> Value {
         json!({
-            "device": self.name,
+            "device": self.tun.name,
             "taken": self.taken,
             "given": self.given,
             "refused": self.refused,
-            "overrun": self.devices.dropped(&self.name),
+            "overrun": self.devices.dropped(&self.tun.name),
         })
     }
 }

@@ -20,6 +20,7 @@ pub mod plan;
 pub mod reactor;
 pub mod serve;
 pub mod sys;
+pub mod table;
 pub mod users;
 
 use std::io::{self, Write};

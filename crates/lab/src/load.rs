@@ -8,6 +8,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd};
 
+use bentpipe_live::sys::{raise_descriptors, reset_when_closed};
 use bentpipe_scenario::TrafficKind;
 use bentpipe_units::{Duration, Instant};
 use nix::errno::Errno;
@@ -21,6 +22,7 @@ use crate::flows::{End, Flow, Flows};
 use crate::plan::{By, Load, Plan};
 use crate::reactor::{Interest, Reactor};
 use crate::sys::{self, Clock};
+use crate::table::Table;
 use crate::users::{Open, Task, Users};
 use crate::{content, http};
 
@@ -54,7 +56,6 @@ enum Stage {
 
 struct Conn {
     stream: TcpStream,
-    token: u64,
     user: u32,
     /// The traffic (an index of the plan's).
     load: usize,
@@ -81,11 +82,7 @@ struct Run<'a> {
     users: Users,
     flows: Flows,
     outlets: Outlets,
-    conns: Vec<Option<Conn>>,
-    free: Vec<u32>,
-    /// Connections that there have been, to tell one from the next in its place.
-    begun: u32,
-    open: u32,
+    conns: Table<Conn>,
     /// For each user, the connection that it has open; of those that have one at a time.
     of_user: Vec<Option<u64>>,
     partings: BinaryHeap<Reverse<(Instant, u64)>>,
@@ -101,7 +98,7 @@ pub fn run(plan: &Plan, out: &mut dyn Write) -> Result<(), Box<dyn std::error::E
     if let Some(path) = &plan.netns.clients {
         sys::enter(path).map_err(|e| format!("namespace {}: {e}", path.display()))?;
     }
-    let files = sys::raise_open_files();
+    let files = raise_descriptors();
     let origin = plan.origin.unwrap_or_else(sys::monotonic);
     let clock = Clock::new(origin);
     let users = Users::new(plan, |load| load.upload || !datagrams::is_datagrams(plan, load));
@@ -121,10 +118,7 @@ pub fn run(plan: &Plan, out: &mut dyn Write) -> Result<(), Box<dyn std::error::E
         users,
         flows,
         outlets,
-        conns: Vec::new(),
-        free: Vec::new(),
-        begun: 0,
-        open: 0,
+        conns: Table::default(),
         of_user,
         partings: BinaryHeap::new(),
         buffer: vec![0; TURN],
@@ -157,7 +151,7 @@ pub fn run(plan: &Plan, out: &mut dyn Write) -> Result<(), Box<dyn std::error::E
             let (opened, completed, failed, done) = run.flows.sums();
             let bytes = run.conns.iter().flatten().fold(done, |sum, conn| sum + conn.flow.delivered);
             let line = json!({
-                "t": now.as_secs_f64(), "open": run.open, "opened": opened,
+                "t": now.as_secs_f64(), "open": run.conns.len(), "opened": opened,
                 "completed": completed, "failed": failed, "bytes": bytes,
             });
             writeln!(out, "{line}")?;
@@ -206,17 +200,17 @@ impl Run<'_> {
             Task::Open(open) => self.open(open, now)?,
             Task::Leave { user } => {
                 if let Some(token) = self.of_user[user as usize].take()
-                    && let Some(conn) = self.conn(token)
+                    && let Some(conn) = self.conns.get(token)
                 {
                     // Whoever leaves does not wait.
-                    let _ = sys::reset_when_closed(&conn.stream);
+                    reset_when_closed(&conn.stream);
                     self.close(token, End::Left, now)?;
                 }
             }
             Task::Packet { user, len } if self.outlets.has(user) => self.outlets.send(user, len),
             Task::Packet { user, len } => {
                 if let Some(token) = self.of_user[user as usize]
-                    && let Some(conn) = self.conn(token)
+                    && let Some(conn) = self.conns.get(token)
                 {
                     conn.owed += u64::from(len).saturating_sub(bentpipe_scenario::DATAGRAM_HEADER);
                     if matches!(conn.stage, Stage::Sending(_)) {
@@ -226,11 +220,6 @@ impl Run<'_> {
             }
         }
         Ok(())
-    }
-
-    fn conn(&mut self, token: u64) -> Option<&mut Conn> {
-        let place = (token & u64::from(u32::MAX)) as usize;
-        self.conns.get_mut(place)?.as_mut().filter(|conn| conn.token == token)
     }
 
     /// Opens a connection.
@@ -247,45 +236,33 @@ impl Run<'_> {
         let mut flow = self.flows.open(&traffic.name, number, open.bytes.is_some(), now);
         let port = self.plan.traffic[load].port;
         let congestion = self.plan.traffic[load].congestion.as_deref().filter(|_| upload);
-        let made = start(client, SocketAddr::new(server, port), congestion);
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.conns.push(None);
-            self.conns.len() as u32 - 1
-        });
-        self.begun = (self.begun + 1) & (u32::MAX >> 1);
-        let token = u64::from(self.begun) << 32 | u64::from(index);
-        let is_added = made.and_then(|stream| {
+        let made = self.conns.enter(|token| {
+            let stream = start(client, SocketAddr::new(server, port), congestion)?;
             self.reactor.add(&stream, token, Interest::WRITE)?;
-            Ok(stream)
+            flow.ends = stream.local_addr().ok().map(|own| (own, SocketAddr::new(server, port)));
+            Ok::<_, io::Error>(Conn {
+                stream,
+                user: open.user,
+                load,
+                server,
+                flow: flow.clone(),
+                stage: Stage::Connecting,
+                objects: open.objects,
+                bytes: open.bytes,
+                at: 0,
+                out: Vec::new(),
+                header: Vec::new(),
+                interest: Interest::WRITE,
+                owed: 0,
+            })
         });
-        let stream = match is_added {
-            Ok(stream) => stream,
+        match made {
+            Ok(token) => self.of_user[open.user as usize] = Some(token),
             Err(e) => {
-                self.free.push(index);
                 self.flows.close(&flow, End::Failed(&why(&e)), now)?;
                 self.users.done(open.user, true, now);
-                return Ok(());
             }
-        };
-        flow.ends = stream.local_addr().ok().map(|own| (own, SocketAddr::new(server, port)));
-        self.conns[index as usize] = Some(Conn {
-            stream,
-            token,
-            user: open.user,
-            load,
-            server,
-            flow,
-            stage: Stage::Connecting,
-            objects: open.objects,
-            bytes: open.bytes,
-            at: 0,
-            out: Vec::new(),
-            header: Vec::new(),
-            interest: Interest::WRITE,
-            owed: 0,
-        });
-        self.open += 1;
-        self.of_user[open.user as usize] = Some(token);
+        }
         Ok(())
     }
 
@@ -300,7 +277,7 @@ impl Run<'_> {
     }
 
     fn fail(&mut self, token: u64, what: &str, now: Instant) -> io::Result<()> {
-        let Some(conn) = self.conn(token) else { return Ok(()) };
+        let Some(conn) = self.conns.get(token) else { return Ok(()) };
         let user = conn.user;
         if conn.stage == Stage::Parting {
             self.forget(token);
@@ -313,7 +290,7 @@ impl Run<'_> {
 
     /// A connection is over: its row is written, and it is closed.
     fn close(&mut self, token: u64, how: End<'_>, now: Instant) -> io::Result<()> {
-        let Some(conn) = self.conn(token) else { return Ok(()) };
+        let Some(conn) = self.conns.get(token) else { return Ok(()) };
         let (is_told, load, flow) = (conn.stage == Stage::Parting, conn.load, conn.flow.clone());
         self.forget(token);
         if is_told { Ok(()) } else { self.record(load, &flow, how, now) }
@@ -331,15 +308,12 @@ impl Run<'_> {
     }
 
     fn forget(&mut self, token: u64) {
-        let Some(conn) = self.conn(token) else { return };
-        let user = conn.user as usize;
-        if self.of_user[user] == Some(token) {
-            self.of_user[user] = None;
+        if let Some(conn) = self.conns.remove(token)
+            && let Some(of_user) = self.of_user.get_mut(conn.user as usize)
+            && *of_user == Some(token)
+        {
+            *of_user = None;
         }
-        let place = (token & u64::from(u32::MAX)) as u32;
-        self.conns[place as usize] = None;
-        self.free.push(place);
-        self.open -= 1;
     }
 
     /// Closes connections that have been done for long.
@@ -353,7 +327,7 @@ impl Run<'_> {
     }
 
     fn work(&mut self, token: u64, now: Instant) -> Result<(), Trouble> {
-        let Some(conn) = self.conn(token) else { return Ok(()) };
+        let Some(conn) = self.conns.get(token) else { return Ok(()) };
         if conn.stage == Stage::Connecting {
             if let Some(e) = conn.stream.take_error()? {
                 return Err(e.into());
@@ -373,13 +347,13 @@ impl Run<'_> {
 
     /// Prepares a connection's next request.
     fn ask(&mut self, token: u64) {
-        let Some(conn) = self.conn(token) else { return };
+        let Some(conn) = self.conns.get(token) else { return };
         let (load, user) = (conn.load, conn.user);
         let number = self.users.who(user).1;
         let (size, path) = self.requests[load].clone();
         let load = &self.plan.traffic[load];
         let path = if load.by == By::Serve { format!("/{number}") } else { path };
-        let Some(conn) = self.conn(token) else { return };
+        let Some(conn) = self.conns.get(token) else { return };
         conn.at = 0;
         conn.out = if load.upload {
             http::post(conn.server, &path, conn.bytes)
@@ -390,13 +364,9 @@ impl Run<'_> {
     }
 
     fn write(&mut self, token: u64) -> Result<(), Trouble> {
-        let mut piece = [0; PIECE];
-        self.write_from(token, &mut piece)
-    }
-
-    fn write_from(&mut self, token: u64, buffer: &mut [u8]) -> Result<(), Trouble> {
+        let mut buffer = [0; PIECE];
         let plan = self.plan;
-        let Some(conn) = self.conn(token) else { return Ok(()) };
+        let Some(conn) = self.conns.get(token) else { return Ok(()) };
         while !conn.out.is_empty() {
             match conn.stream.write(&conn.out) {
                 Ok(len) => drop(conn.out.drain(..len)),
@@ -445,7 +415,7 @@ impl Run<'_> {
 
     fn read_into(&mut self, token: u64, buffer: &mut [u8], now: Instant) -> Result<(), Trouble> {
         loop {
-            let Some(conn) = self.conn(token) else { return Ok(()) };
+            let Some(conn) = self.conns.get(token) else { return Ok(()) };
             let len = match conn.stream.read(buffer) {
                 Ok(0) => return self.ended(token),
                 Ok(len) => len,
@@ -463,24 +433,17 @@ impl Run<'_> {
     /// Bytes have come.
     fn take(&mut self, token: u64, mut bytes: &[u8], now: Instant) -> Result<(), Trouble> {
         while !bytes.is_empty() {
-            let verify = match self.conn(token) {
-                Some(conn) => conn.load,
-                None => return Ok(()),
-            };
-            let verify = self.plan.traffic[verify].verify;
-            let flows = &self.flows;
-            let place = (token & u64::from(u32::MAX)) as usize;
-            let Some(Some(conn)) = self.conns.get_mut(place) else { return Ok(()) };
+            let Some(conn) = self.conns.get(token) else { return Ok(()) };
             match conn.stage {
                 Stage::Receiving(left) => {
                     let part = left.map_or(bytes.len(), |left| left.min(bytes.len() as u64) as usize);
                     let (own, rest) = bytes.split_at(part);
-                    if verify {
+                    if self.plan.traffic[conn.load].verify {
                         let is_intact = content::is_intact(conn.at, own);
                         conn.flow.intact = Some(conn.flow.intact.unwrap_or(true) && is_intact);
                     }
                     conn.at += part as u64;
-                    flows.deliver(&mut conn.flow, part as u64, now);
+                    self.flows.deliver(&mut conn.flow, part as u64, now);
                     bytes = rest;
                     if let Some(left) = left {
                         conn.stage = Stage::Receiving(Some(left - part as u64));
@@ -511,7 +474,7 @@ impl Run<'_> {
 
     /// The server's header has come.
     fn answered(&mut self, token: u64, header: &http::Header, now: Instant) -> Result<(), Trouble> {
-        let Some(load) = self.conn(token).map(|conn| conn.load) else { return Ok(()) };
+        let Some(load) = self.conns.get(token).map(|conn| conn.load) else { return Ok(()) };
         let status = &header.first[1];
         if !status.starts_with('2') {
             return Err(Trouble::Answer(format!("status {status}")));
@@ -519,7 +482,7 @@ impl Run<'_> {
         if self.plan.traffic[load].upload {
             return self.object_done(token, now);
         }
-        let Some(conn) = self.conn(token) else { return Ok(()) };
+        let Some(conn) = self.conns.get(token) else { return Ok(()) };
         if conn.bytes != header.length && conn.bytes.is_some() {
             let found = header.length.map_or("without end".to_owned(), |bytes| format!("of {bytes} bytes"));
             return Err(Trouble::Answer(format!("an object {found}")));
@@ -533,12 +496,12 @@ impl Run<'_> {
 
     /// An object has come in full.
     fn object_done(&mut self, token: u64, now: Instant) -> Result<(), Trouble> {
-        let Some(conn) = self.conn(token) else { return Ok(()) };
+        let Some(conn) = self.conns.get(token) else { return Ok(()) };
         conn.objects = conn.objects.saturating_sub(1);
         let user = conn.user;
         if conn.objects > 0 {
             let bytes = self.users.next_object(user);
-            if let Some(conn) = self.conn(token) {
+            if let Some(conn) = self.conns.get(token) {
                 conn.bytes = bytes;
             }
             self.ask(token);
@@ -554,7 +517,7 @@ impl Run<'_> {
 
     /// The server has closed its half.
     fn ended(&mut self, token: u64) -> Result<(), Trouble> {
-        let Some(conn) = self.conn(token) else { return Ok(()) };
+        let Some(conn) = self.conns.get(token) else { return Ok(()) };
         if conn.stage == Stage::Parting {
             self.forget(token);
             return Ok(());
@@ -564,11 +527,7 @@ impl Run<'_> {
 
     fn update_interest(&mut self, token: u64) -> Result<(), Trouble> {
         let plan = self.plan;
-        let place = (token & u64::from(u32::MAX)) as usize;
-        let Some(Some(conn)) = self.conns.get_mut(place) else { return Ok(()) };
-        if conn.token != token {
-            return Ok(());
-        }
+        let Some(conn) = self.conns.get(token) else { return Ok(()) };
         let is_packets = matches!(plan.traffic(&plan.traffic[conn.load]).kind, TrafficKind::Packets(_));
         let sends = matches!(conn.stage, Stage::Sending(_)) && (!is_packets || conn.owed > 0);
         let write = conn.stage == Stage::Connecting || !conn.out.is_empty() || sends;
@@ -582,8 +541,8 @@ impl Run<'_> {
 
     /// All is over: rows of what still goes on.
     fn finish(&mut self, now: Instant) -> io::Result<()> {
-        let open = std::mem::take(&mut self.conns);
-        for conn in open.into_iter().flatten().filter(|conn| conn.stage != Stage::Parting) {
+        let open: Vec<_> = self.conns.drain().filter(|conn| conn.stage != Stage::Parting).collect();
+        for conn in open {
             self.record(conn.load, &conn.flow, End::Open, now)?;
         }
         Ok(())

@@ -22,8 +22,9 @@ itself, too.
 ";
 
 fn main() -> ExitCode {
-    let arguments: Vec<_> = std::env::args().skip(1).collect();
-    let words: Vec<_> = arguments.iter().map(String::as_str).collect();
+    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
+    let arguments: Vec<_> = arguments.iter().map(|word| word.to_string_lossy()).collect();
+    let words: Vec<_> = arguments.iter().map(AsRef::as_ref).collect();
     match command(&words) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {

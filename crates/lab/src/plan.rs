@@ -10,7 +10,8 @@ use bentpipe_scenario::{Hop, Packed, Scenario, Traffic, TrafficKind, Transport};
 use bentpipe_units::{Duration, Instant};
 use serde::Deserialize;
 
-use crate::sys::LONGEST_NAME;
+/// The longest name of a device [bytes].
+const LONGEST_NAME: usize = 15;
 
 /// What is wrong with a plan: what, where, what was found and what is allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,6 +11,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd};
 
+use bentpipe_live::sys::raise_descriptors;
 use bentpipe_scenario::{TrafficKind, Transport};
 use bentpipe_units::{Duration, Instant, Rate};
 use nix::sys::socket::{
@@ -23,6 +24,7 @@ use crate::flows::{End, Flow, Flows};
 use crate::plan::{By, Load, Plan, PlanError};
 use crate::reactor::{Interest, Reactor};
 use crate::sys::{self, Clock};
+use crate::table::Table;
 use crate::users::{Task, Users};
 use crate::{content, http};
 
@@ -56,7 +58,6 @@ enum Stage {
 
 struct Conn {
     stream: TcpStream,
-    token: u64,
     /// The traffic (an index of the plan's).
     load: usize,
     stage: Stage,
@@ -83,7 +84,7 @@ struct Totals {
     accepted: u64,
     sent: u64,
     received: u64,
-    most: u64,
+    most: usize,
 }
 
 struct Run<'a> {
@@ -93,10 +94,7 @@ struct Run<'a> {
     flows: Flows,
     outlets: Outlets,
     listeners: Vec<(TcpListener, usize)>,
-    conns: Vec<Option<Conn>>,
-    free: Vec<u32>,
-    begun: u32,
-    open: u64,
+    conns: Table<Conn>,
     /// For each user that sends packets over a connection, that connection.
     of_user: Vec<Option<u64>>,
     partings: BinaryHeap<Reverse<(Instant, u64)>>,
@@ -112,7 +110,7 @@ pub fn run(plan: &Plan, out: &mut dyn Write) -> Result<(), Box<dyn std::error::E
     if let Some(path) = &plan.netns.servers {
         sys::enter(path).map_err(|e| format!("namespace {}: {e}", path.display()))?;
     }
-    let files = sys::raise_open_files();
+    let files = raise_descriptors();
     let origin = plan.origin.unwrap_or_else(sys::monotonic);
     let clock = Clock::new(origin);
     let is_packets = |load: &Load| matches!(plan.traffic(load).kind, TrafficKind::Packets(_));
@@ -139,10 +137,7 @@ pub fn run(plan: &Plan, out: &mut dyn Write) -> Result<(), Box<dyn std::error::E
         flows,
         outlets,
         listeners,
-        conns: Vec::new(),
-        free: Vec::new(),
-        begun: 0,
-        open: 0,
+        conns: Table::default(),
         of_user,
         partings: BinaryHeap::new(),
         buffer: vec![0; TURN],
@@ -179,14 +174,15 @@ pub fn run(plan: &Plan, out: &mut dyn Write) -> Result<(), Box<dyn std::error::E
     }
     let now = clock.now();
     inlets.finish(&mut run.flows, now)?;
-    for flow in std::mem::take(&mut run.conns).into_iter().flatten().filter_map(|conn| conn.flow) {
+    let open = run.conns.len();
+    for flow in run.conns.drain().filter_map(|conn| conn.flow) {
         run.flows.close(&flow, End::Open, now)?;
     }
     let t = run.totals;
     let mut summary = run.flows.finish()?;
     summary["seconds"] = now.as_secs_f64().into();
     summary["cpu_s"] = (sys::cpu_time() - cpu).into();
-    summary["connections"] = json!({ "accepted": t.accepted, "most": t.most, "open": run.open });
+    summary["connections"] = json!({ "accepted": t.accepted, "most": t.most, "open": open });
     summary["bytes"] = json!({ "sent": t.sent, "received": t.received });
     summary["datagrams"] = json!({ "sent": run.outlets.sent, "refused": run.outlets.refused });
     writeln!(out, "{}", json!({ "summary": summary }))?;
@@ -255,7 +251,7 @@ impl Run<'_> {
             Task::Packet { user, len } if self.outlets.has(user) => self.outlets.send(user, len),
             Task::Packet { user, len } => {
                 if let Some(token) = self.of_user[user as usize]
-                    && let Some(conn) = self.conn(token)
+                    && let Some(conn) = self.conns.get(token)
                 {
                     conn.owed += u64::from(len).saturating_sub(bentpipe_scenario::DATAGRAM_HEADER);
                     self.turn(token, now)?;
@@ -265,11 +261,6 @@ impl Run<'_> {
             Task::Leave { .. } => {}
         }
         Ok(())
-    }
-
-    fn conn(&mut self, token: u64) -> Option<&mut Conn> {
-        let place = (token & u64::from(u32::MAX)) as usize;
-        self.conns.get_mut(place)?.as_mut().filter(|conn| conn.token == token)
     }
 
     fn accept(&mut self, listener: usize) -> io::Result<()> {
@@ -287,31 +278,25 @@ impl Run<'_> {
             if let Some(rate) = rate_cap(self.plan, &self.plan.traffic[load]) {
                 sys::pace(&stream, rate)?;
             }
-            let index = self.free.pop().unwrap_or_else(|| {
-                self.conns.push(None);
-                self.conns.len() as u32 - 1
-            });
-            self.begun = (self.begun + 1) & (u32::MAX >> 2);
-            let token = u64::from(self.begun) << 32 | u64::from(index);
-            self.reactor.add(&stream, token, Interest::READ)?;
-            self.conns[index as usize] = Some(Conn {
-                stream,
-                token,
-                load,
-                stage: Stage::Waiting,
-                at: 0,
-                out: Vec::new(),
-                is_last: false,
-                header: Vec::new(),
-                owed: 0,
-                user: None,
-                flow: None,
-                is_half: false,
-                interest: Interest::READ,
-            });
+            self.conns.enter(|token| {
+                self.reactor.add(&stream, token, Interest::READ)?;
+                Ok::<_, io::Error>(Conn {
+                    stream,
+                    load,
+                    stage: Stage::Waiting,
+                    at: 0,
+                    out: Vec::new(),
+                    is_last: false,
+                    header: Vec::new(),
+                    owed: 0,
+                    user: None,
+                    flow: None,
+                    is_half: false,
+                    interest: Interest::READ,
+                })
+            })?;
             self.totals.accepted += 1;
-            self.open += 1;
-            self.totals.most = self.totals.most.max(self.open);
+            self.totals.most = self.totals.most.max(self.conns.len());
         }
         Ok(())
     }
@@ -321,7 +306,7 @@ impl Run<'_> {
         if let Err(Trouble::Rows(e)) = is_well {
             return Err(e);
         }
-        let Some(conn) = self.conn(token) else { return Ok(()) };
+        let Some(conn) = self.conns.get(token) else { return Ok(()) };
         if is_well.is_err() {
             if let Some(flow) = conn.flow.take() {
                 // Those without end are reset when their source leaves.
@@ -334,16 +319,12 @@ impl Run<'_> {
     }
 
     fn forget(&mut self, token: u64) {
-        let Some(conn) = self.conn(token) else { return };
-        if let Some(user) = conn.user
-            && self.of_user[user as usize] == Some(token)
+        if let Some(Conn { user: Some(user), .. }) = self.conns.remove(token)
+            && let Some(of_user) = self.of_user.get_mut(user as usize)
+            && *of_user == Some(token)
         {
-            self.of_user[user as usize] = None;
+            *of_user = None;
         }
-        let place = (token & u64::from(u32::MAX)) as u32;
-        self.conns[place as usize] = None;
-        self.free.push(place);
-        self.open -= 1;
     }
 
     fn part(&mut self, now: Instant) {
@@ -351,7 +332,7 @@ impl Run<'_> {
             && at <= now
         {
             self.partings.pop();
-            if self.conn(token).is_some_and(|conn| conn.stage == Stage::Parting) {
+            if self.conns.get(token).is_some_and(|conn| conn.stage == Stage::Parting) {
                 self.forget(token);
             }
         }
@@ -360,8 +341,7 @@ impl Run<'_> {
     fn work(&mut self, token: u64, now: Instant) -> Result<(), Trouble> {
         self.read(token, now)?;
         self.write(token, now)?;
-        let place = (token & u64::from(u32::MAX)) as usize;
-        let Some(Some(conn)) = self.conns.get_mut(place) else { return Ok(()) };
+        let Some(conn) = self.conns.get(token) else { return Ok(()) };
         let sends = match conn.stage {
             Stage::Sending(_) => true,
             Stage::Packets => conn.owed > 0,
@@ -383,7 +363,7 @@ impl Run<'_> {
     }
 
     fn read_into(&mut self, token: u64, buffer: &mut [u8], now: Instant) -> Result<(), Trouble> {
-        let Some(conn) = self.conn(token).filter(|conn| !conn.is_half) else { return Ok(()) };
+        let Some(conn) = self.conns.get(token).filter(|conn| !conn.is_half) else { return Ok(()) };
         let len = match conn.stream.read(buffer) {
             Ok(0) => return self.ended(token, now),
             Ok(len) => len,
@@ -397,9 +377,7 @@ impl Run<'_> {
     /// Bytes have come.
     fn take(&mut self, token: u64, mut bytes: &[u8], now: Instant) -> Result<(), Trouble> {
         while !bytes.is_empty() {
-            let place = (token & u64::from(u32::MAX)) as usize;
-            let flows = &self.flows;
-            let Some(Some(conn)) = self.conns.get_mut(place) else { return Ok(()) };
+            let Some(conn) = self.conns.get(token) else { return Ok(()) };
             match conn.stage {
                 Stage::Receiving(left) => {
                     let part = left.map_or(bytes.len(), |left| left.min(bytes.len() as u64) as usize);
@@ -407,7 +385,7 @@ impl Run<'_> {
                     if let Some(flow) = &mut conn.flow {
                         let is_intact = content::is_intact(conn.at, own);
                         flow.intact = Some(flow.intact.unwrap_or(true) && is_intact);
-                        flows.deliver(flow, part as u64, now);
+                        self.flows.deliver(flow, part as u64, now);
                     }
                     conn.at += part as u64;
                     bytes = rest;
@@ -435,7 +413,7 @@ impl Run<'_> {
 
     /// Perhaps a whole request has come.
     fn asked(&mut self, token: u64, now: Instant) -> Result<(), Trouble> {
-        let Some(conn) = self.conn(token) else { return Ok(()) };
+        let Some(conn) = self.conns.get(token) else { return Ok(()) };
         let Some(header) = http::read(&conn.header).map_err(|_| Trouble::Connection)? else { return Ok(()) };
         let rest = conn.header.split_off(header.size);
         conn.header.clear();
@@ -446,7 +424,7 @@ impl Run<'_> {
         let traffic = self.plan.traffic(&self.plan.traffic[load]);
         if method == "POST" {
             let mut flow = self.flows.open(&traffic.name, number, header.length.is_some(), now);
-            let Some(conn) = self.conn(token) else { return Ok(()) };
+            let Some(conn) = self.conns.get(token) else { return Ok(()) };
             flow.connected = Some(now);
             conn.flow = Some(flow);
             conn.stage = Stage::Receiving(header.length);
@@ -460,7 +438,7 @@ impl Run<'_> {
         } else {
             None
         };
-        let Some(conn) = self.conn(token) else { return Ok(()) };
+        let Some(conn) = self.conns.get(token) else { return Ok(()) };
         conn.out = http::answer(header.range, conn.is_last);
         conn.header = rest;
         match user {
@@ -475,7 +453,7 @@ impl Run<'_> {
 
     /// A client's bytes have come to their end.
     fn received(&mut self, token: u64, how: End<'_>, now: Instant) -> Result<(), Trouble> {
-        let Some(conn) = self.conn(token) else { return Ok(()) };
+        let Some(conn) = self.conns.get(token) else { return Ok(()) };
         let flow = conn.flow.take();
         conn.out = http::answer(Some(0), true);
         conn.is_last = true;
@@ -488,7 +466,7 @@ impl Run<'_> {
 
     /// The client has closed its half.
     fn ended(&mut self, token: u64, now: Instant) -> Result<(), Trouble> {
-        let Some(conn) = self.conn(token) else { return Ok(()) };
+        let Some(conn) = self.conns.get(token) else { return Ok(()) };
         conn.is_half = true;
         match conn.stage {
             Stage::Waiting | Stage::Parting | Stage::Packets => {
@@ -509,14 +487,14 @@ impl Run<'_> {
         let mut piece = [0; PIECE];
         // Requests that have come already are answered one after the other.
         loop {
-            let Some(conn) = self.conn(token) else { return Ok(()) };
+            let Some(conn) = self.conns.get(token) else { return Ok(()) };
             let mut sent = 0;
             let done = conn.write(&mut piece, &mut sent);
             self.totals.sent += sent;
             if !done? {
                 return Ok(());
             }
-            let Some(conn) = self.conn(token) else { return Ok(()) };
+            let Some(conn) = self.conns.get(token) else { return Ok(()) };
             if conn.is_last {
                 let _ = conn.stream.shutdown(Shutdown::Write);
                 conn.stage = Stage::Parting;

@@ -1,32 +1,22 @@
-//! The few calls of Linux that neither `std` nor `nix` has, and small wrappers of those that they have.
-//!
-//! This is the only module that reads the clock.
+//! The few calls of Linux that neither `std` nor `nix` nor the gateway has, and small wrappers of those that they have.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
 
+pub use bentpipe_live::clock::monotonic;
 use bentpipe_units::{Duration, Instant, Rate};
 use nix::sched::{CloneFlags, setns};
-use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::time::{TimeSpec, TimeValLike};
-use nix::time::{ClockId, clock_gettime};
 
 /// CLOCK_MONOTONIC, counted from an origin of its own: the time of a scenario that is played in real time.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     /// CLOCK_MONOTONIC at the scenario's time zero [ns].
     origin: u64,
-}
-
-/// CLOCK_MONOTONIC [ns].
-#[must_use]
-pub fn monotonic() -> u64 {
-    let nanos = |t: TimeSpec| u64::try_from(t.num_nanoseconds()).unwrap_or(0);
-    clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(0, nanos)
 }
 
 impl Clock {
@@ -88,59 +78,6 @@ pub fn enter(path: &Path) -> io::Result<()> {
     Ok(setns(File::open(path)?, CloneFlags::CLONE_NEWNET)?)
 }
 
-/// Packets that a TUN device holds for whoever reads it.
-const WAITING: i32 = 10_000;
-
-/// The longest name of a device [bytes].
-pub const LONGEST_NAME: usize = 15;
-
-/// A new TUN device in the namespace of the caller, up, without addresses. It is gone when it is closed.
-///
-/// # Errors
-/// Where there is a device of that name, or it may not be made.
-pub fn tun(name: &str, mtu: u32) -> io::Result<OwnedFd> {
-    let device: OwnedFd =
-        std::fs::OpenOptions::new().read(true).write(true).open("/dev/net/tun").map(OwnedFd::from)?;
-    let flags = (libc::IFF_TUN | libc::IFF_NO_PI) as i16;
-    ask(&device, libc::TUNSETIFF as libc::c_ulong, name, &flags.to_ne_bytes())?;
-    nonblocking(&device)?;
-    let socket = std::net::UdpSocket::bind("0.0.0.0:0")?;
-    let mtu = i32::try_from(mtu).unwrap_or(i32::MAX);
-    ask(&socket, libc::SIOCSIFMTU as libc::c_ulong, name, &mtu.to_ne_bytes())?;
-    // In a user namespace the kernel takes this by rtnetlink alone, from whoever gives addresses.
-    match ask(&socket, libc::SIOCSIFTXQLEN as libc::c_ulong, name, &WAITING.to_ne_bytes()) {
-        Err(e) if e.raw_os_error() == Some(libc::EPERM) => {}
-        done => done?,
-    }
-    let flags = (libc::IFF_UP | libc::IFF_RUNNING) as i16;
-    ask(&socket, libc::SIOCSIFFLAGS as libc::c_ulong, name, &flags.to_ne_bytes())?;
-    Ok(device)
-}
-
-/// An ioctl on a device that is told by its name.
-fn ask(on: &impl AsFd, request: libc::c_ulong, name: &str, value: &[u8]) -> io::Result<()> {
-    // struct ifreq: the name, then a union of 24 bytes.
-    let mut request_for = [0u8; 40];
-    let name = &name.as_bytes()[..name.len().min(LONGEST_NAME)];
-    request_for[..name.len()].copy_from_slice(name);
-    request_for[16..16 + value.len()].copy_from_slice(value);
-    #[expect(
-        unsafe_code,
-        reason = "neither std nor nix has these requests; the buffer is as long as struct ifreq"
-    )]
-    let done = unsafe { libc::ioctl(on.as_fd().as_raw_fd(), request, request_for.as_mut_ptr()) };
-    nix::errno::Errno::result(done).map(drop).map_err(Into::into)
-}
-
-/// Lets calls on a descriptor return at once.
-///
-/// # Errors
-/// Where it is none of that kind.
-pub fn nonblocking(fd: &impl AsFd) -> io::Result<()> {
-    use nix::fcntl::{FcntlArg, OFlag, fcntl};
-    fcntl(fd, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map(drop).map_err(Into::into)
-}
-
 /// Has the kernel pace a TCP connection.
 ///
 /// # Errors
@@ -158,15 +95,6 @@ pub fn hold_little_unsent(fd: &impl AsFd, bytes: u32) -> io::Result<()> {
     set(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &bytes.to_ne_bytes())
 }
 
-/// Has a TCP connection end with a reset when it is closed.
-///
-/// # Errors
-/// Where it is no TCP socket.
-pub fn reset_when_closed(fd: &impl AsFd) -> io::Result<()> {
-    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
-    Ok(nix::sys::socket::setsockopt(fd, nix::sys::socket::sockopt::Linger, &linger)?)
-}
-
 fn set(fd: &impl AsFd, level: i32, option: i32, value: &[u8]) -> io::Result<()> {
     let (at, len) = (value.as_ptr().cast(), value.len() as libc::socklen_t);
     #[expect(unsafe_code, reason = "nix does not have these options; the value is as long as is said")]
@@ -174,40 +102,11 @@ fn set(fd: &impl AsFd, level: i32, option: i32, value: &[u8]) -> io::Result<()> 
     nix::errno::Errno::result(done).map(drop).map_err(Into::into)
 }
 
-/// Asks to be run before others, and to be woken in time: whether real-time priority was given.
-#[must_use]
-pub fn hurry(priority: i32) -> bool {
-    // The default slack is 50 µs.
-    let _ = nix::sys::prctl::set_timerslack(1);
-    schedule(libc::SCHED_FIFO, priority)
-}
-
-/// Asks to be run as others are, as one must be who ends a device: the kernel has its network settings locked meanwhile,
-/// and waits for others, which on one processor get little of it.
-pub fn take_time() {
-    let _ = schedule(libc::SCHED_OTHER, 0);
-}
-
-fn schedule(policy: i32, priority: i32) -> bool {
-    let wish = libc::sched_param { sched_priority: priority };
-    #[expect(unsafe_code, reason = "nix does not have this call; its structure outlives it")]
-    let done = unsafe { libc::sched_setscheduler(0, policy | libc::SCHED_RESET_ON_FORK, &raw const wish) };
-    done == 0
-}
-
-/// Allows as many open files as may be allowed: how many.
-#[must_use]
-pub fn raise_open_files() -> u64 {
-    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return 0 };
-    if setrlimit(Resource::RLIMIT_NOFILE, hard, hard).is_ok() { hard } else { soft }
-}
-
 /// CPU time of the process [s].
 #[must_use]
 pub fn cpu_time() -> f64 {
-    let seconds = |t: nix::sys::time::TimeVal| t.tv_sec() as f64 + t.tv_usec() as f64 * 1e-6;
-    getrusage(UsageWho::RUSAGE_SELF)
-        .map_or(0.0, |used| seconds(used.user_time()) + seconds(used.system_time()))
+    let (user, system) = bentpipe_live::sys::cpu_time();
+    user + system
 }
 
 /// Tells when to stop: at SIGTERM or SIGINT, or when whoever started this is gone.

@@ -287,3 +287,15 @@ fn descendants(pid: u32) -> Vec<(u32, String)> {
     }
     all
 }
+
+/// An argument that is no text is named, and wrong.
+#[test]
+fn a_name_that_is_no_text_is_no_plan() {
+    let odd = <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"/none/\xff.json");
+    let program =
+        std::process::Command::new(env!("CARGO_BIN_EXE_bentpipe-lab")).arg("check").arg(odd).output();
+    let output = program.unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.starts_with("bentpipe-lab: /none/\u{fffd}.json: cannot be read: "), "{said}");
+}

@@ -1,34 +1,17 @@
 //! Links in virtual time, against what can be worked out by hand.
 
+mod common;
+
 use bentpipe_lab::links::{CAUSES, Counts, Links, Passed};
 use bentpipe_lab::plan::Plan;
 use bentpipe_units::{Duration, Instant};
+use common::{TRAFFIC, scenario};
 use serde_json::json;
 
 /// A plan with one segment over these links, for a scenario with a server and so many clients.
 fn plan(links: &str, clients: u32, names: serde_json::Value) -> Plan {
-    let text = format!(
-        r#"
-title = "test"
-[run]
-duration = "60 s"
-subject = "spare"
-[host.server]
-[host.client]
-count = {clients}
-[router.middle]
-[router.aside]
-[link.spare]
-between = ["aside", "middle"]
-rate = "1 Mbps"
-queue = {{ aqm = {{ algorithm = "red" }} }}
-{links}
-[traffic.bulk]
-kind = "bulk"
-from = "server"
-to = "client"
-"#
-    );
+    let text =
+        scenario(links, TRAFFIC).replace("[host.client]", &format!("[host.client]\ncount = {clients}"));
     let addresses: Vec<_> =
         (1..=clients).map(|i| vec![format!("10.3.0.{i}"), format!("fd03::{i}")]).collect();
     let plan = json!({

@@ -53,7 +53,8 @@ impl Clock {
 }
 
 /// CLOCK_MONOTONIC [ns].
-fn monotonic() -> u64 {
+#[must_use]
+pub fn monotonic() -> u64 {
     clock_gettime(ClockId::CLOCK_MONOTONIC)
         .map_or(0, |t| t.tv_sec().unsigned_abs() * 1_000_000_000 + t.tv_nsec().unsigned_abs())
 }

@@ -165,9 +165,14 @@ pub fn unread(stream: &TcpStream) -> u64 {
 
 /// Closes a connection with a reset.
 pub fn abort(stream: TcpStream) {
+    reset_when_closed(&stream);
+}
+
+/// Has a connection end with a reset when it is closed.
+pub fn reset_when_closed(stream: &TcpStream) {
     let linger = libc::linger { l_onoff: 1, l_linger: 0 };
-    let _ = setsockopt(&stream, sockopt::Linger, &linger);
-    drop(stream);
+    // No TCP socket refuses it.
+    let _ = setsockopt(stream, sockopt::Linger, &linger);
 }
 
 /// An address without its IPv4-in-IPv6 form.
@@ -183,10 +188,10 @@ pub fn raise_descriptors() -> u64 {
     if setrlimit(Resource::RLIMIT_NOFILE, hard, hard).is_ok() { hard } else { soft }
 }
 
-/// Asks to be scheduled before all that is not as urgent (SCHED_FIFO); whether that is allowed.
+/// Asks to be scheduled before all that is not as urgent (SCHED_FIFO, of a priority from 1 on); whether that is allowed.
 #[must_use]
-pub fn be_urgent() -> bool {
-    schedule(libc::SCHED_FIFO, 1)
+pub fn be_urgent(priority: i32) -> bool {
+    schedule(libc::SCHED_FIFO, priority)
 }
 
 /// Is scheduled like everything else from now on, as one must be who changes the kernel's network settings: where one of
@@ -233,7 +238,7 @@ mod tests {
         // A thread of its own, for others are not to be urgent.
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                if be_urgent() {
+                if be_urgent(1) {
                     assert_eq!(policy(), libc::SCHED_FIFO);
                     be_ordinary();
                 }

@@ -60,6 +60,25 @@ impl Tun {
         Ok(())
     }
 
+    /// Lets so many packets wait to be read; where the system does not let that be changed, as in a user namespace, as many
+    /// as it gives a device.
+    ///
+    /// # Errors
+    /// None that are known.
+    pub fn set_queue(&self, packets: i32) -> io::Result<()> {
+        let socket =
+            std::net::UdpSocket::bind("127.0.0.1:0").or_else(|_| std::net::UdpSocket::bind("[::]:0"))?;
+        let mut request = request(&self.name)?;
+        // A union, in which the queue's length has the MTU's place.
+        request.ifr_ifru.ifru_mtu = packets;
+        // SAFETY: SIOCSIFTXQLEN takes an ifreq with the number in it.
+        let done = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFTXQLEN, &raw const request) };
+        match Errno::result(done) {
+            Err(Errno::EPERM) => Ok(()),
+            done => Ok(done.map(drop)?),
+        }
+    }
+
     /// Says whether anything can go through: routes into a device that has no carrier are passed over, and others take their
     /// place.
     ///

@@ -487,7 +487,7 @@ impl Daemon {
     /// Where the loop itself cannot go on.
     pub fn run(mut self) -> Result<(), Failure> {
         if self.config.process.realtime {
-            self.counters.urgent = sys::be_urgent();
+            self.counters.urgent = sys::be_urgent(1);
         }
         if let Err(failure) = self.go_public() {
             return self.stop().and(Err(failure));
