@@ -149,7 +149,9 @@ pub fn run(plan: &Plan, out: &mut dyn Write) -> Result<(), Box<dyn std::error::E
         run.part(now);
         if now >= told {
             let (opened, completed, failed, done) = run.flows.sums();
-            let bytes = run.conns.iter().flatten().fold(done, |sum, conn| sum + conn.flow.delivered);
+            // Those whose work is done are among the sums.
+            let under_way = run.conns.iter().filter(|conn| conn.stage != Stage::Parting);
+            let bytes = under_way.fold(done, |sum, conn| sum + conn.flow.delivered);
             let line = json!({
                 "t": now.as_secs_f64(), "open": run.conns.len(), "opened": opened,
                 "completed": completed, "failed": failed, "bytes": bytes,

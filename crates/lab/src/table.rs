@@ -50,6 +50,11 @@ impl<T> Table<T> {
         self.places[place(token)].take().map(|(_, thing)| thing)
     }
 
+    /// All of them, in any order.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.places.iter().flatten().map(|(_, thing)| thing)
+    }
+
     /// How many there are.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -86,6 +91,7 @@ mod tests {
         assert_eq!((table.len(), table.get(a)), (2, None));
         assert_eq!((table.get(c).copied(), table.get(b).copied()), (Some('c'), Some('b')));
         assert!(a < 1 << 62 && table.get(u64::MAX >> 2).is_none());
+        assert_eq!(table.iter().collect::<String>(), "cb");
         assert_eq!(table.drain().collect::<String>(), "cb");
         assert!(table.is_empty() && table.get(b).is_none());
     }
