@@ -422,13 +422,13 @@ fn connections_beyond_the_limit_go_by() {
     };
     let mut streams: Vec<_> = (0..3).map(|_| open(&world)).collect();
     streams.push(open(&world));
-    thread::sleep(Duration::from_millis(1500));
+    let takes = || world.ends[1].command("iptables-nft-save -t mangle").contains("TPROXY");
+    wait_until("the rule for the others stands", || !takes());
     streams.extend((0..3).map(|_| open(&world)));
     // Old ones and those that went by do not get into each other's way.
     streams.iter_mut().for_each(talk);
     drop(streams);
-    // Half a second later at the latest it looks whether there is room again.
-    thread::sleep(Duration::from_millis(1500));
+    wait_until("there is room again", takes);
     drop(open(&world));
     let last = world.gateway.finish();
     let opened = last["counters"]["opened"].as_u64().expect("a number");
