@@ -156,7 +156,8 @@ impl Family {
 #[derive(Debug)]
 pub struct Rules {
     setup: Setup,
-    bypassing: bool,
+    /// Whether new connections go by; none where a command that was to change it has failed.
+    bypassing: Option<bool>,
     /// Commands that have not ended.
     running: Vec<Child>,
 }
@@ -175,7 +176,7 @@ impl Rules {
             let _ = remove(&setup);
             return Err(error);
         }
-        Ok(Self { setup, bypassing: false, running: Vec::new() })
+        Ok(Self { setup, bypassing: Some(false), running: Vec::new() })
     }
 
     /// Lets users' new connections go by, or takes them again. The commands that do it are started and not waited for;
@@ -184,33 +185,34 @@ impl Rules {
     /// # Errors
     /// When a command cannot be started.
     pub fn bypass(&mut self, on: bool) -> io::Result<()> {
-        if on == self.bypassing {
+        if self.bypassing == Some(on) {
             return Ok(());
         }
         // One after the other: the last word must not be overtaken.
         while !self.settle()? {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
-        self.bypassing = on;
+        self.bypassing = None;
         for family in Family::present() {
             let Some(rules) = takes(&self.setup, family) else { continue };
             let rules = if on { "" } else { &rules };
             let script = format!("*mangle\n:{} - [0:0]\n{rules}COMMIT\n", chain(&self.setup, "new"));
             self.running.push(start(&family.command("restore"), &["--noflush"], &script)?);
         }
+        self.bypassing = Some(on);
         Ok(())
     }
 
     /// Whether new connections go by, or will as soon as the commands have ended.
     #[must_use]
     pub fn bypassing(&self) -> bool {
-        self.bypassing
+        self.bypassing == Some(true)
     }
 
     /// Looks after started commands. True if none is left.
     ///
     /// # Errors
-    /// When one has failed: then what it was to change is as it was.
+    /// When one has failed: then what it was to change is as it was, and [`Rules::bypass`] tries it again.
     pub fn settle(&mut self) -> io::Result<bool> {
         let mut place = 0;
         while place < self.running.len() {
@@ -218,7 +220,10 @@ impl Rules {
                 place += 1;
                 continue;
             }
-            ended("iptables-nft-restore", self.running.swap_remove(place))?;
+            if let Err(error) = ended("iptables-nft-restore", self.running.swap_remove(place)) {
+                self.bypassing = None;
+                return Err(error);
+            }
         }
         Ok(self.running.is_empty())
     }
@@ -652,7 +657,7 @@ mod tests {
 
     use super::*;
 
-    /// A command that failed before, when users' new connections were to go by, keeps no rule where it is.
+    /// A command that has failed, when users' new connections were to go by, keeps no rule where it is.
     #[test]
     fn rules_are_removed_whatever_failed_before() {
         let folder = std::env::temp_dir().join(format!("bentpipe-removed-{}", std::process::id()));
@@ -672,6 +677,21 @@ mod tests {
             unshare(CloneFlags::CLONE_NEWNET).ok()?;
             let mut rules = Rules::install(setup).unwrap();
             assert!(run("iptables-nft-save", &[], "").unwrap().contains("bentpipe-x"));
+            // What failed is tried again.
+            rules.bypass(true).unwrap();
+            rules.running.push(start("false", &[], "").unwrap());
+            let settled = |rules: &mut Rules| loop {
+                match rules.settle() {
+                    Ok(false) => std::thread::sleep(std::time::Duration::from_millis(1)),
+                    other => return other,
+                }
+            };
+            assert!(settled(&mut rules).is_err() && !rules.bypassing());
+            assert!(settled(&mut rules).is_ok());
+            rules.bypass(true).unwrap();
+            assert!(!rules.running.is_empty() && settled(&mut rules).unwrap() && rules.bypassing());
+            rules.bypass(true).unwrap();
+            assert!(rules.running.is_empty());
             rules.running.extend([start("false", &[], "").unwrap(), start("true", &[], "").unwrap()]);
             let error = rules.remove().unwrap_err().to_string();
             Some((error, run("iptables-nft-save", &[], "").unwrap()))

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use bentpipe_scenario::Origin;
@@ -51,6 +52,15 @@ fn keys(config: &Config, found: &mut Findings) {
         let how = "allowed: what bentpipe-gateway keygen makes";
         found.errors.push(format!("satellite.keys: {error}; {how}"));
     }
+    let key = at(own, "key");
+    if let Some(mode) =
+        fs::metadata(&key).ok().map(|known| known.mode() & 0o777).filter(|mode| mode & 0o77 != 0)
+    {
+        let key = key.display();
+        found
+            .warnings
+            .push(format!("satellite.keys: {key}: mode {mode:04o}, so that others may have it; best: 0600"));
+    }
 }
 
 fn devices(config: &Config, found: &mut Findings) {
@@ -96,6 +106,8 @@ pub fn listing(config: &Config) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
     use crate::spacelink::keygen;
 
@@ -123,7 +135,13 @@ mod tests {
             .iter()
             .for_each(|name| drop(keygen(&folder.join("keys"), name, false).unwrap()));
         fs::create_dir_all(folder.join("none")).unwrap();
-        assert_eq!(check(&config).errors, Vec::<String>::new());
+        let found = check(&config);
+        assert_eq!(found.errors, Vec::<String>::new());
+        assert!(!found.warnings.iter().any(|text| text.starts_with("satellite.keys: ")), "{found:?}");
+        let of_owner_and_group = fs::Permissions::from_mode(0o640);
+        fs::set_permissions(folder.join("keys/gateway.key"), of_owner_and_group).unwrap();
+        let warned = check(&config).warnings.join("; ");
+        assert!(warned.contains("keys/gateway.key: mode 0640, "), "{warned}");
         fs::write(folder.join("keys/terminal.crt"), "no certificate").unwrap();
         assert_eq!(check(&config).errors.len(), 1);
         fs::remove_dir_all(&folder).unwrap();
