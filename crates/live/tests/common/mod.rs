@@ -8,6 +8,7 @@
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -29,6 +30,15 @@ pub fn ready(what: &impl AsFd, how: PollFlags, milliseconds: u16) -> bool {
 /// A network namespace.
 #[derive(Debug)]
 pub struct Namespace(File);
+
+impl Drop for Namespace {
+    /// What a daemon that was killed there has written down goes with it.
+    fn drop(&mut self) {
+        if let Ok(own) = self.0.metadata() {
+            let _ = std::fs::remove_dir_all(format!("/run/bentpipe/{}", own.ino()));
+        }
+    }
+}
 
 impl Namespace {
     /// A fresh one, or none if this process may not make one.
