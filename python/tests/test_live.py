@@ -790,3 +790,44 @@ def test_what_ends_a_run_ends_all_of_it(tmp_path: Path, number: signal.Signals, 
         assert "nothing is left running" in said
         assert not (tmp_path / "result").exists()
     assert not left(running.pid)
+
+
+@needs_root
+def test_a_gateway_follows_what_its_satellite_can_carry() -> None:
+    begin, low, high = 4.0, 1e6, 5e6
+    steps = f'[["0 s", "{high:.0f} bps"], ["{begin} s", "{low:.0f} bps"]]'
+    changes = {
+        "gateway.regulator.rate": "link",
+        "link.satellite.capacity": f"{{ steps = {steps} }}",
+        "traffic.web.sessions": "30",
+        "host.client.count": "30",
+    }
+    _, session = planned("live-smoke", **changes)
+    session.programs = programs()
+    run = session.run(lambda _: None)
+
+    def mean(start: float, end: float) -> float:
+        there = run.series.filter(pl.col("time").is_between(start, end, closed="right"))
+        return sum(there["utilization_out"]) / len(there)
+
+    # Times are those since measuring began; half a second for what was let go before. RED lets thirty users
+    # have two thirds of the high rate, and all of the low one but for a moment now and then.
+    change = begin - session._scenario.warmup
+    assert 2 * low < mean(0.5, change) < 1.02 * high
+    assert 0.6 * low < mean(change + 0.5, session._scenario.duration) < 1.02 * low
+    # It waited in the gateway, and not in front of the satellite: nothing was too late there.
+    links = run.live["links"]["statistics"]["links"]
+    (satellite,) = (each for each in links if (each["link"], each["direction"]) == ("satellite", "forward"))
+    assert satellite["dropped"] == {}
+    assert satellite["delay_mean_s"] < 0.075
+
+
+def test_the_gateway_and_the_emulated_satellite_are_told_the_same_socket() -> None:
+    _, session = planned("live-smoke", **{"gateway.regulator.rate": "link", "link.satellite.rate": "5 Mbps"})
+    config = tomllib.loads(session._config("gateway", Path("/keys")))
+    (space,) = (each for each in session._plan()["segments"] if each["name"] == "space")
+    assert [link["modem"] for link in space["links"]] == [config["satellite"]["modem"]]
+    assert "modem" not in tomllib.loads(session._config("terminal", Path("/keys")))["satellite"]
+    _, other = planned("live-smoke")
+    assert "modem" not in tomllib.loads(other._config("gateway", Path("/keys")))["satellite"]
+    assert all("modem" not in link for each in other._plan()["segments"] for link in each["links"])

@@ -9,10 +9,12 @@
 
 use std::io::{self, Write};
 use std::os::fd::AsFd;
+use std::path::PathBuf;
 
+use bentpipe_live::modem;
 use bentpipe_live::sys::{be_ordinary, be_urgent};
 use bentpipe_live::tun::Tun;
-use bentpipe_units::{Duration, Instant};
+use bentpipe_units::{Duration, Instant, Rate};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use serde_json::{Value, json};
@@ -30,6 +32,8 @@ const SOON: Duration = Duration::from_micros(2);
 const PAUSE: Duration = Duration::from_micros(50);
 /// Packets that a device holds for the loop to take.
 const WAITING: i32 = 10_000;
+/// A gateway that is not there yet is told its modem's rate so much later again.
+const AGAIN: Duration = Duration::from_millis(50);
 /// Real-time priority, where that is given.
 const PRIORITY: i32 = 20;
 
@@ -96,6 +100,42 @@ impl Late {
     }
 }
 
+/// Gateways that are told the capacity of their satellite.
+struct Modems(Vec<Told>);
+
+struct Told {
+    link: String,
+    forward: bool,
+    socket: PathBuf,
+    /// What it was not told yet.
+    owed: Option<Rate>,
+}
+
+impl Modems {
+    fn new(plan: &Plan) -> Self {
+        let links = plan.segments.iter().flat_map(|segment| &segment.links);
+        let told = links.filter_map(|link| {
+            let socket = link.modem.clone()?;
+            let name = plan.scenario.links[link.link].name.clone();
+            Some(Told { link: name, forward: !link.against, socket, owed: None })
+        });
+        Self(told.collect())
+    }
+
+    /// Tells what has changed, the last of it, and what could not be told before; whether some could not.
+    fn tell(&mut self, links: &mut Links) -> bool {
+        for (link, forward, rate) in links.changed() {
+            for told in self.0.iter_mut().filter(|told| told.link == link && told.forward == forward) {
+                told.owed = Some(rate);
+            }
+        }
+        for told in &mut self.0 {
+            told.owed = told.owed.filter(|rate| modem::tell(&told.socket, *rate).is_err());
+        }
+        self.0.iter().any(|told| told.owed.is_some())
+    }
+}
+
 /// Plays the plan's links until told to stop; then the statistics are on `out`, a line of JSON.
 ///
 /// # Errors
@@ -110,6 +150,7 @@ pub fn run(plan: &Plan, out: &mut dyn Write) -> Result<(), Box<dyn std::error::E
     let begun = sys::monotonic();
     let clock = Clock::new(plan.origin.unwrap_or(begun));
     let mut prelude = Prelude { links: Links::new(plan)?, clock: Clock::new(begun) };
+    let mut modems = Modems::new(plan);
     let cpu = sys::cpu_time();
     writeln!(out, "{}", json!({ "ready": true, "realtime": is_hurried }))?;
     out.flush()?;
@@ -142,6 +183,7 @@ pub fn run(plan: &Plan, out: &mut dyn Write) -> Result<(), Box<dyn std::error::E
                 links.give_back(packet);
             }
         }
+        let owed = modems.tell(if is_early { &mut prelude.links } else { &mut links });
         if readable.contains(&true) {
             continue;
         }
@@ -151,7 +193,8 @@ pub fn run(plan: &Plan, out: &mut dyn Write) -> Result<(), Box<dyn std::error::E
         let before = prelude.links.due().filter(|_| is_early || !prelude.links.is_empty());
         let before = before.map(|due| prelude.clock.until(due));
         let due = if is_early { Some(Instant::ZERO) } else { links.due() };
-        let wait = due.map(|due| clock.until(due)).into_iter().chain(before).min();
+        let wait =
+            due.map(|due| clock.until(due)).into_iter().chain(before).chain(owed.then_some(AGAIN)).min();
         if wait.is_some_and(|wait| wait <= SOON) {
             continue;
         }

@@ -176,6 +176,8 @@ struct Draws {
 
 /// The links of all segments, with the packets on them.
 pub struct Links {
+    /// Capacities that have changed since [`Links::changed`] was asked, by the row of [`Links::counts`].
+    changed: Vec<(u32, Rate)>,
     /// For each segment, the way to its first end and to its second.
     ways: Vec<[Vec<Hop>; 2]>,
     lanes: Vec<Lane>,
@@ -214,6 +216,7 @@ impl Links {
             }
         }
         let mut links = Self {
+            changed: Vec::new(),
             ways: Vec::new(),
             lanes: Vec::new(),
             rows: Vec::new(),
@@ -381,6 +384,16 @@ impl Links {
     /// What passed each link: its name, whether it is its way forward, and the counts.
     pub fn counts(&self) -> impl Iterator<Item = (&str, bool, &Counts)> {
         self.rows.iter().zip(&self.counts).map(|((name, forward), counts)| (name.as_str(), *forward, counts))
+    }
+
+    /// What capacities have become since this was asked last: the link's name, whether it is its way forward, and the rate; of
+    /// one that has changed more than once, each.
+    pub fn changed(&mut self) -> impl Iterator<Item = (&str, bool, Rate)> {
+        let rows = &self.rows;
+        self.changed.drain(..).map(|(row, rate)| {
+            let (name, forward) = &rows[row as usize];
+            (name.as_str(), *forward, rate)
+        })
     }
 
     fn enter(&mut self, at: Instant, event: Event) {
@@ -636,6 +649,7 @@ impl Links {
         let l = &mut self.lanes[lane as usize];
         let Some(capacity) = &mut l.capacity else { return };
         let (rate, next) = capacity.tell(now);
+        self.changed.push((l.row, rate));
         if let Some(queue) = l.queue.as_mut().filter(|_| rate.as_bps() > 0) {
             queue.set_capacity(rate);
         }

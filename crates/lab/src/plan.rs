@@ -140,6 +140,7 @@ struct LinkFile {
     reorder: Option<ReorderFile>,
     #[serde(default)]
     duplicate: f64,
+    modem: Option<PathBuf>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -226,6 +227,8 @@ pub struct SegmentLink {
     pub against: bool,
     /// What befalls packets beside what the scenario says.
     pub extras: Extras,
+    /// A gateway's socket, which is told the capacity of the way to the segment's second end.
+    pub modem: Option<PathBuf>,
 }
 
 /// What befalls packets of a link, both ways, beside what the scenario says.
@@ -489,7 +492,7 @@ impl LinkFile {
             reorder,
             duplicate: probability(&format!("{place}.duplicate"), self.duplicate)?,
         };
-        Ok(SegmentLink { link, against: self.against, extras })
+        Ok(SegmentLink { link, against: self.against, extras, modem: self.modem })
     }
 }
 

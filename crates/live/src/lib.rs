@@ -21,6 +21,7 @@ pub mod http;
 pub mod inject;
 pub mod log;
 pub mod metrics;
+pub mod modem;
 pub mod netlink;
 pub mod nfqueue;
 pub mod notify;

@@ -7,12 +7,15 @@ mod ends;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream, UdpSocket};
+use std::os::unix::net::UnixDatagram;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
+use ends::satellite::now;
 use ends::{BIN, CLIENT, LONG, SERVER, World, bytes, read_all};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{setsockopt, sockopt};
@@ -395,6 +398,84 @@ fn a_reload_drops_no_connection() {
     let after = metrics();
     assert!(after.contains("bentpipe_connections_total{event=\"reset\"} 0\n"), "{after}");
     assert!(after.contains("bentpipe_algorithm_state{owner=\"aqm\",name=\"virtual_capacity\"}"), "{after}");
+}
+
+/// A gateway whose regulator follows the satellite: the modem tells it the rate, zero for a while, and the configuration is
+/// read again with another. What comes to a client follows at once; the terminal's way back does, too.
+#[test]
+fn the_rate_of_the_modem_and_that_of_the_file_are_followed() {
+    let more = "[metrics]\nlisten = \"127.0.0.1:9180\"\ninterval = \"100 ms\"\nkeep = \"5 s\"";
+    let Some(world) = World::new("modem", "link", more) else { return };
+    world.serve(80, |mut stream| while stream.write_all(&[7; 1 << 16]).is_ok() {});
+    let (come, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+    let (counter, stopped) = (Arc::clone(&come), Arc::clone(&stop));
+    world.clients.spawn(move || {
+        let mut stream = TcpStream::connect((SERVER[0], 80)).expect("a connection");
+        stream.set_read_timeout(Some(LONG)).expect("a time-out");
+        let mut buffer = vec![0; 1 << 16];
+        while !stopped.load(Ordering::Relaxed) {
+            let read = stream.read(&mut buffer).expect("it goes on");
+            counter.fetch_add(read as u64, Ordering::Relaxed);
+        }
+    });
+    // Bits in each second of a while that begins a little later: what had been let go before is there by then.
+    let rate = || {
+        thread::sleep(Duration::from_millis(300));
+        let (start, before) = (now(), come.load(Ordering::Relaxed));
+        thread::sleep(Duration::from_millis(1000));
+        (come.load(Ordering::Relaxed) - before) as f64 * 8.0 / start.elapsed().as_secs_f64()
+    };
+    // Of a packet's 1491 bytes 1460 are payload; QUIC takes some more.
+    let is_near = |what: &str, bits: f64| {
+        // A machine that does something else for a part of a second shows less in it, or more in the next.
+        let follows = (0..6).any(|_| {
+            let found = rate();
+            println!("{what}: {found:.0} bit/s");
+            found > 0.8 * bits && found < bits
+        });
+        assert!(follows, "{what}: not {bits} bit/s");
+    };
+    let path = world.folder.join("gateway.toml");
+    let tell = |rate: &str| {
+        let told =
+            Command::new(env!("CARGO_BIN_EXE_bentpipe-gateway")).arg("rate").arg(&path).arg(rate).output();
+        told.expect("it runs")
+    };
+    for (text, bits) in [("8 Mbps", 8e6), ("2 Mbps", 2e6)] {
+        assert!(tell(text).status.success());
+        is_near(text, bits);
+    }
+    assert!(tell("0 bps").status.success());
+    assert!((0..6).any(|_| rate() < 1.0), "nothing may go");
+    assert!(tell("4 Mbps").status.success());
+    is_near("4 Mbps again", 4e6);
+    // What is no rate changes nothing, whether the command says so or the daemon.
+    let refused = tell("4 Mbs");
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(said.starts_with("bentpipe-gateway: rate: found \"4 Mbs\"; allowed: a rate such as"), "{said}");
+    let stranger = UnixDatagram::unbound().expect("a socket");
+    stranger.send_to(b"nonsense", world.folder.join("modem")).expect("it listens");
+
+    // The file's rate is another: that of the file counts until the modem tells.
+    world.reload("gateway", |text| text.replace("rate = \"100 Mbps\"", "rate = \"10 Mbps\""));
+    is_near("the file", 10e6);
+    world.reload("terminal", |text| text.replace("rate = \"100 Mbps\"", "rate = \"1 Mbps\""));
+    let told = |world: &World| {
+        let text = world.ends[1].run(|| {
+            let mut stream = TcpStream::connect("127.0.0.1:9180").expect("it listens");
+            stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").expect("it reads");
+            let mut text = String::new();
+            stream.read_to_string(&mut text).map(|_| text).expect("text")
+        });
+        text.contains("bentpipe_capacity_bytes_per_second 125000\n")
+    };
+    let start = now();
+    while !told(&world) {
+        assert!(start.elapsed() < LONG, "the terminal keeps its rate");
+        thread::sleep(Duration::from_millis(50));
+    }
+    stop.store(true, Ordering::Relaxed);
 }
 
 /// As many connections as are allowed are split, and a few that come before the rule for the others stands; those go by,

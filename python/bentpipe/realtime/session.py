@@ -109,6 +109,17 @@ class Session:
         return self.setting.scenario
 
     @property
+    def _follows(self) -> bool:
+        """Whether the regulator follows the satellite's capacity."""
+        (gateway,) = json.loads(self._scenario.canonical())["gateways"]
+        return bool(gateway["regulator"].get("follows_link", False))
+
+    @property
+    def _modem(self) -> Path:
+        """Where the emulated satellite tells the gateway what it takes."""
+        return self._network.folder / "modem"
+
+    @property
     def _end(self) -> float:
         """When measuring ends, since time zero [s]."""
         return self._scenario.warmup + self._scenario.duration
@@ -223,6 +234,9 @@ class Session:
         """Return what the emulator and the load generator are told."""
         network = self._network
 
+        # The way to the terminal is that of the gateway's regulator.
+        modem = {"modem": str(self._modem)} if self._follows else {}
+
         def end(place: str, device: str) -> dict[str, str]:
             return {"netns": str(network.path(place)), "device": device}
 
@@ -234,7 +248,7 @@ class Session:
                 "mtu": mtu,
                 "a": end(near, first),
                 "b": end(far, second),
-                "links": [asdict(step) for step in steps],
+                "links": [asdict(step) | (modem if name == "space" else {}) for step in steps],
             }
 
         return {
@@ -380,7 +394,8 @@ class Session:
                 "keys": str(keys),
                 "mtu": "1500 B",
             }
-            | ({"rate": f"{back} bps"} if role == "terminal" and back else {}),
+            | ({"rate": f"{back} bps"} if role == "terminal" and back else {})
+            | ({"modem": str(self._modem)} if role == "gateway" and self._follows else {}),
         }
         if role == "gateway":
             tables["internet"] = {

@@ -7,10 +7,12 @@ use std::process::ExitCode;
 
 use bentpipe_live::config::{Config, Role, check, listing};
 use bentpipe_live::daemon::{Daemon, rules_left, rules_setup};
-use bentpipe_live::{log, rules, spacelink};
+use bentpipe_live::{log, modem, rules, spacelink};
 
 const USAGE: &str = "usage: bentpipe-gateway run CONFIG      run an end of the gateway until a signal ends it
        bentpipe-gateway check CONFIG    say what is wrong with a configuration
+       bentpipe-gateway rate CONFIG RATE
+                                        tell a running gateway the modem's rate, such as '12 Mbps'
        bentpipe-gateway keygen DIR      make keys for both ends
        bentpipe-gateway cleanup CONFIG  take away the rules that a killed one has left";
 
@@ -25,6 +27,7 @@ fn main() -> ExitCode {
     match words.as_slice() {
         ["run", _] => run(path),
         ["check", _] => look(path),
+        ["rate", _, rate] => tell(path, rate),
         ["keygen", _] => keygen(path),
         ["cleanup", _] => clean(path),
         ["help" | "--help" | "-h"] => {
@@ -89,6 +92,33 @@ fn look(path: &Path) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     ExitCode::from(WRONG)
+}
+
+fn tell(path: &Path, rate: &str) -> ExitCode {
+    let config = match read(path) {
+        Ok(config) => config,
+        Err(code) => return code,
+    };
+    let Some(socket) = &config.modem else {
+        return complain(&format!(
+            "bentpipe-gateway: {}: satellite.modem: missing; required: the socket where a running gateway is told its rate",
+            path.display()
+        ));
+    };
+    let rate = match modem::rate(rate) {
+        Ok(rate) => rate,
+        Err(problem) => return complain(&format!("bentpipe-gateway: rate: {problem}")),
+    };
+    match modem::tell(socket, rate) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!(
+                "bentpipe-gateway: {}: {e}; needed: a gateway that runs with this configuration",
+                socket.display()
+            );
+            ExitCode::FAILURE
+        }
+    }
 }
 
 fn keygen(folder: &Path) -> ExitCode {

@@ -122,6 +122,8 @@ pub struct Satellite {
     pub mtu: PacketSize,
     /// Terminal: rate of the return direction. Gateway: the satellite's, where the regulator follows it.
     pub rate: Option<Rate>,
+    /// Gateway: a Unix socket where whoever asks the modem tells its rate, where the regulator follows it.
+    pub modem: Option<String>,
     /// There and back, without queues.
     #[serde(default = "round_trip")]
     pub round_trip: Span,

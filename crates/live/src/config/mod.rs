@@ -35,6 +35,8 @@ pub struct Config {
     pub satellite: Satellite,
     /// The folder with the keys.
     pub keys: PathBuf,
+    /// Where the modem's rate is told.
+    pub modem: Option<PathBuf>,
     /// The gateway's outside; there where this is the gateway.
     pub internet: Option<Internet>,
     /// The terminal's outside; there where this is the terminal.
@@ -105,6 +107,11 @@ impl Config {
         let mut effective = document.effective(&file);
         let behind_role = effective.iter().position(|row| row.key == "role").map_or(0, |i| i + 1);
         effective.splice(behind_role..behind_role, rows);
+        let modem = file.satellite.modem.as_ref().map(|path| folder.join(path));
+        if let Some(path) = &modem {
+            check_modem(document, &file, &gateway, path)?;
+        }
+        rates(&file, &gateway, &mut warnings);
         sizes(&file, &gateway, &mut warnings);
         let record = file.record.map(|r| Record {
             file: folder.join(r.file),
@@ -120,6 +127,7 @@ impl Config {
             gateway,
             seed: file.seed,
             keys: folder.join(&file.satellite.keys),
+            modem,
             satellite: file.satellite,
             internet: file.internet,
             users: file.users,
@@ -227,7 +235,13 @@ fn gateway(
     folder: &Path,
 ) -> Result<(Gateway, Vec<Effective>, Vec<String>), Error> {
     let Some(from) = &file.scenario else {
-        let rate = file.satellite.rate.filter(|_| file.role == Role::Gateway).map(|rate| rate.rate());
+        let rate = match file.role {
+            Role::Gateway => file.satellite.rate.map(|rate| rate.rate()),
+            // Of the other end's regulator a terminal needs nothing; where that follows the satellite, any rate will do.
+            Role::Terminal => {
+                Some(file.satellite.rate.map_or(Rate::from_bps(20_000_000), |rate| rate.rate()))
+            }
+        };
         let section = document.gateway(file.satellite.round_trip.time(), rate)?;
         return Ok((section.gateway, section.effective, section.warnings));
     };
@@ -266,6 +280,44 @@ fn gateway(
     });
     let warnings = scenario.warnings.iter().filter(|text| is_its(text)).cloned();
     Ok((gateway.clone(), rows.collect(), warnings.collect()))
+}
+
+/// A modem tells its rate to a gateway that follows it, at a path that a socket can have.
+fn check_modem(document: &Document, file: &File, gateway: &Gateway, path: &Path) -> Result<(), Error> {
+    let found = file.satellite.modem.as_deref().unwrap_or_default();
+    if file.role == Role::Terminal || !gateway.regulator.follows_link {
+        let problem = format!(
+            "found {found:?}; allowed: only where role = \"gateway\" and gateway.regulator.rate = \"link\", which follows it"
+        );
+        return Err(document.error("satellite.modem", problem));
+    }
+    // unix(7): sun_path has 108 bytes, the end's zero counted.
+    if found.is_empty() || path.as_os_str().len() > 107 {
+        let problem =
+            format!("found {found:?}; allowed: a path for a socket, of at most 107 bytes with its folder");
+        return Err(document.error("satellite.modem", problem));
+    }
+    Ok(())
+}
+
+/// Rates that nobody follows, or that nobody tells.
+fn rates(file: &File, gateway: &Gateway, warnings: &mut Vec<String>) {
+    if file.role == Role::Terminal {
+        return;
+    }
+    if !gateway.regulator.follows_link && file.satellite.rate.is_some() {
+        warnings.push(format!(
+            "satellite.rate: of no effect at a gateway whose regulator has a rate of its own (gateway.regulator.rate, {})",
+            gateway.regulator.rate
+        ));
+    }
+    if gateway.regulator.follows_link && file.satellite.modem.is_none() {
+        warnings.push(format!(
+            "gateway.regulator.rate: \"link\", but nobody tells its rate (satellite.modem): it is {} until the configuration is \
+             read again",
+            gateway.regulator.rate
+        ));
+    }
 }
 
 /// What does not go together well.
@@ -362,6 +414,21 @@ mod tests {
                 "keys = \"keys\"",
                 "keys = \"k\"\nmtu = \"1227 B\"",
                 "g.toml:9:7: satellite.mtu: found \"1227 B\"; allowed: at least 1228 B",
+            ),
+            (
+                "keys = \"keys\"",
+                "keys = \"k\"\nmodem = \"m\"",
+                "g.toml:9:9: satellite.modem: found \"m\"; allowed: only where role = \"gateway\" and",
+            ),
+            (
+                "\"20 Mbps\" }\n[satellite]\n",
+                "\"link\" }\n[satellite]\nrate = \"20 Mbps\"\nmodem = \"\"\n",
+                "g.toml:7:9: satellite.modem: found \"\"; allowed: a path for a socket, of at most 107 bytes",
+            ),
+            (
+                "\"20 Mbps\" }",
+                "\"link\" }",
+                "g.toml:4:22: gateway.regulator.rate: found \"link\"; allowed: a rate such as \"20 Mbps\", for the satellite",
             ),
             (
                 "[internet]",
@@ -477,6 +544,15 @@ mod tests {
             let told = warned(from, to);
             assert!(told.starts_with(said) && told.is_empty() == said.is_empty(), "{to}: {told}");
         }
+    }
+
+    /// A terminal may have the same `[gateway]` as the other end, though the rate that is followed there is not known here.
+    #[test]
+    fn a_terminal_needs_no_rate_of_the_way_to_it() {
+        let text = TEXT.replace("\"20 Mbps\"", "\"link\"").replace("internet", "users");
+        let config =
+            Config::parse(&text.replace("role = \"gateway\"", "role = \"terminal\""), "t.toml").unwrap();
+        assert_eq!(config.rate(), None);
     }
 
     #[test]

@@ -35,8 +35,8 @@ impl Changes {
             let key = row.key.as_str();
             if key.starts_with("gateway.aqm.") {
                 aqm.push(key.to_owned());
-            } else if key == "gateway.regulator.rate" && !old.gateway.regulator.follows_link {
-                changes.rate = true;
+            } else if key == "gateway.regulator.rate" || key == "satellite.rate" {
+                // The rate that follows from both is looked at below.
             } else if key.starts_with("limits.") {
                 changes.limits = true;
             } else if key.starts_with("log.") {
@@ -45,6 +45,7 @@ impl Changes {
                 changes.fixed.push(key.to_owned());
             }
         }
+        changes.rate = old.rate() != new.rate();
         if changes.fixed.iter().any(|key| key.starts_with("gateway.")) {
             changes.fixed.append(&mut aqm);
         }
@@ -78,9 +79,9 @@ impl Config {
             self.effective.splice(at..at, rows);
             self.gateway.aqm = new.gateway.aqm;
         }
-        if changes.rate {
-            self.gateway.regulator.rate = new.gateway.regulator.rate;
-        }
+        self.gateway.regulator.rate = new.gateway.regulator.rate;
+        self.gateway.regulator.follows_link = new.gateway.regulator.follows_link;
+        self.satellite.rate = new.satellite.rate;
         self.limits = new.limits;
         self.log = new.log;
     }
@@ -128,6 +129,21 @@ mod tests {
             assert_eq!(Changes::between(&now, &new).fixed.len(), left);
             assert_eq!(Changes::between(&now, &new), Changes { fixed: expected.fixed, ..Changes::default() });
         }
+        // One that follows the satellite has its rate, whether the modem tells it or not; one that does not has its own.
+        let follows = |rate: &str| {
+            let text = format!("\"link\" }}\n[satellite]\nrate = \"{rate}\"\n");
+            config(("\"20 Mbps\" }\n[satellite]\n", &text))
+        };
+        let mut now = follows("20 Mbps");
+        assert_eq!(Changes::between(&old(), &now).fixed, Vec::<String>::new());
+        assert!(!Changes::between(&old(), &now).rate);
+        let new = follows("5 Mbps");
+        let changes = Changes::between(&now, &new);
+        assert!(changes.rate && changes.fixed.is_empty(), "{changes:?}");
+        now.take(new.clone(), &changes);
+        assert_eq!(now.rate().map(|rate| rate.as_bps()), Some(5_000_000));
+        assert!(Changes::between(&now, &new).is_empty());
+
         let changes =
             Changes::between(&old(), &config(("max_p = 0.1 }", "max_p = 0.2 }\nmark = \"transmit\"")));
         assert_eq!(changes.fixed, ["gateway.mark", "gateway.aqm.max_p"]);

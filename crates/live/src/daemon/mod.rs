@@ -41,6 +41,7 @@ use crate::clock::{Clock, catch_up};
 use crate::config::{Config, Role};
 use crate::inject::Injector;
 use crate::log;
+use crate::modem::Modem;
 use crate::nfqueue;
 use crate::notify;
 use crate::record::Recorder;
@@ -104,6 +105,7 @@ mod token {
     pub const TUN: u64 = u64::MAX - 3;
     pub const JUDGE: u64 = u64::MAX - 4;
     pub const WINDOWS: u64 = u64::MAX - 5;
+    pub const MODEM: u64 = u64::MAX - 6;
     pub const LISTENER: u64 = u64::MAX - 16;
 }
 
@@ -120,6 +122,9 @@ pub struct Daemon {
     signals: SignalFd,
 
     gateway: Gateway,
+    /// What the regulator lets go; none: anything.
+    rate: Option<Rate>,
+    modem: Option<Modem>,
     buffers: PepBuffers,
     /// Payload of a full chunk, and what a chunk has besides [bytes].
     chunk: u64,
@@ -380,6 +385,8 @@ impl Daemon {
             timer,
             signals,
             gateway,
+            rate,
+            modem: None,
             buffers,
             chunk,
             items: Slab::new(),
@@ -434,6 +441,11 @@ impl Daemon {
         self.watch_fd(token::SIGNAL, level, |d| d.signals.as_fd())?;
         self.watch_fd(token::SPACE, level, |d| d.space.socket.as_fd())?;
         self.watch_fd(token::TUN, level, |d| d.tun.as_fd())?;
+        if let Some(path) = &self.config.modem {
+            let modem = Modem::open(path).map_err(failed(&format!("satellite.modem: {}", path.display())))?;
+            self.epoll.add(&modem, EpollEvent::new(level, token::MODEM)).map_err(failed_nix("epoll"))?;
+            self.modem = Some(modem);
+        }
         match self.rules_setup.side {
             rules::Side::Internet { queue, windows } => {
                 let settings = nfqueue::Settings::default();
@@ -530,6 +542,7 @@ impl Daemon {
                 token::TUN => self.read_tun(),
                 token::JUDGE => self.judge(),
                 token::WINDOWS => self.cut_windows(),
+                token::MODEM => self.hear_modem(),
                 number if number > token::LISTENER - 8 => self.accept((token::LISTENER - number) as usize),
                 number => self.note(number, event.events()),
             }

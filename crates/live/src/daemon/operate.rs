@@ -2,13 +2,14 @@
 
 use bentpipe_gateway::Place;
 use bentpipe_queue::DropReason;
-use bentpipe_units::{Duration, Instant};
+use bentpipe_units::{Duration, Instant, Rate};
 use nix::time::{ClockId, clock_gettime};
 
 use super::{Daemon, Failure};
 use crate::bottleneck::Evidence;
 use crate::config::{Changes, Config, Role};
 use crate::metrics::{About, Connections, Histogram, NfqueueLost, QueueState, Snapshot, Spacelink, Traffic};
+use crate::modem::Modem;
 use crate::state::Shared;
 use crate::{http, log, notify, privileges, sys, wire};
 
@@ -204,7 +205,7 @@ impl Daemon {
                 .into_iter()
                 .flatten()
                 .collect(),
-            capacity: self.config.rate(),
+            capacity: self.rate,
             debt: self.gateway.debt(self.now),
             traffic: [Traffic { sent: s.written_bytes, received: s.read_bytes }, w.udp, w.other],
             connections: Connections {
@@ -263,6 +264,27 @@ impl Daemon {
         let _ = notify::notify("READY=1");
     }
 
+    /// The modem has another rate, or somebody says what is none.
+    pub(super) fn hear_modem(&mut self) {
+        match self.modem.as_ref().and_then(Modem::told) {
+            Some(Ok(rate)) => self.set_rate(Some(rate)),
+            Some(Err(problem)) => self.complain(&format!("satellite.modem: {problem}")),
+            None => {}
+        }
+    }
+
+    /// The link into the satellite has this rate from now on, or carries anything; zero: nothing may go.
+    fn set_rate(&mut self, rate: Option<Rate>) {
+        if rate == self.rate {
+            return;
+        }
+        let told = rate.map_or("any".to_owned(), |rate| rate.to_string());
+        log::debug("rate", &[("rate", told.into())]);
+        self.rate = rate;
+        self.gateway.set_rate(rate.unwrap_or(super::ANY_RATE), self.now);
+        self.space.link.set_rate(rate);
+    }
+
     fn try_reload(&mut self) -> Result<(), String> {
         let new = Config::load(&self.config.path).map_err(|e| e.to_string())?;
         let changes = Changes::between(&self.config, &new);
@@ -277,10 +299,8 @@ impl Daemon {
         if let Some(aqm) = aqm {
             self.gateway.set_aqm(aqm, self.now);
         }
-        if changes.rate && self.config.role == Role::Gateway {
-            let rate = self.config.gateway.regulator.rate;
-            self.gateway.set_rate(rate, self.now);
-            self.space.link.set_rate(Some(rate));
+        if changes.rate {
+            self.set_rate(self.config.rate());
         }
         self.most = super::most_connections(&self.config, sys::raise_descriptors());
         self.mind_limits();

@@ -107,8 +107,8 @@ pub struct World {
 }
 
 impl World {
-    /// With so many bit/s towards the clients and another rate back, and what else the `[gateway]` says. None where this
-    /// process may not make namespaces.
+    /// With so many bit/s towards the clients and another rate back, and what else the `[gateway]` says. With "link", as many as
+    /// are told at `modem`, at first 100 Mbit/s. None where this process may not make namespaces.
     pub fn new(name: &str, rate: &str, gateway: &str) -> Option<Self> {
         Self::over(name, rate, gateway, None)
     }
@@ -145,8 +145,9 @@ impl World {
             delay.map_or(20, |delay| 2 * delay.as_millis())
         );
         let prefixes = "clients = [\"10.3.0.0/24\", \"fd03::/64\"]\n";
+        let modem = if rate == "link" { "modem = \"modem\"\n" } else { "" };
         let text = format!(
-            "role = \"gateway\"\n{both}local = \"10.2.0.1:4400\"\npeer = \"10.2.0.2:4400\"\n[internet]\ndevice = \"in0\"\n\
+            "role = \"gateway\"\n{both}{modem}local = \"10.2.0.1:4400\"\npeer = \"10.2.0.2:4400\"\n[internet]\ndevice = \"in0\"\n\
              {prefixes}[record]\nfile = \"gateway.jsonl\"\n"
         );
         fs::write(folder.join("gateway.toml"), text).expect("a file");

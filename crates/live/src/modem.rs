@@ -1,0 +1,119 @@
+//! The modem's word on its rate: datagrams to a Unix socket, each a rate as configurations write it, such as `12 Mbps`.
+//!
+//! Whoever knows the rate sends it, whatever way it was learned: a script that asks the modem, `bentpipe-gateway rate`, or an
+//! emulated satellite. A socket in the file system has an owner and permissions, keeps messages in order and needs
+//! no polling.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::FileTypeExt as _;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+
+use bentpipe_scenario::quantity::RATE;
+use bentpipe_units::Rate;
+
+/// Messages read at once; of several the last counts.
+const MOST: usize = 64;
+/// The longest message [bytes].
+const LONGEST: usize = 64;
+
+/// A rate as it is written, zero perhaps.
+///
+/// # Errors
+/// What is allowed, where it is none.
+pub fn rate(text: &str) -> Result<Rate, String> {
+    RATE.read_within(text, 0, u64::MAX)
+        .map(Rate::from_bps)
+        .map_err(|allowed| format!("found {text:?}; allowed: {allowed}"))
+}
+
+/// The socket, which is gone with this.
+#[derive(Debug)]
+pub struct Modem {
+    socket: UnixDatagram,
+    path: PathBuf,
+}
+
+impl Modem {
+    /// Listens at `path`, where a socket that was left there is replaced, and nothing else.
+    ///
+    /// # Errors
+    /// Where that is not possible.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        if fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
+            fs::remove_file(path)?;
+        }
+        let socket = UnixDatagram::bind(path)?;
+        socket.set_nonblocking(true)?;
+        Ok(Self { socket, path: path.to_owned() })
+    }
+
+    /// What was told last since this was asked last: a rate, or what is wrong with it.
+    pub fn told(&self) -> Option<Result<Rate, String>> {
+        let mut bytes = [0; LONGEST];
+        let mut last = None;
+        for _ in 0..MOST {
+            let Ok(len) = self.socket.recv(&mut bytes) else { break };
+            last = Some(rate(&String::from_utf8_lossy(&bytes[..len])));
+        }
+        last
+    }
+}
+
+impl AsFd for Modem {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Drop for Modem {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Tells the gateway that listens at `path` a rate.
+///
+/// # Errors
+/// Where nobody listens there.
+pub fn tell(path: &Path, rate: Rate) -> io::Result<()> {
+    let socket = UnixDatagram::unbound()?;
+    // One that does not read must not hold the teller up.
+    socket.set_nonblocking(true)?;
+    socket.send_to(format!("{} bps", rate.as_bps()).as_bytes(), path).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_rate_counts_and_what_is_none_is_told() {
+        let path = std::env::temp_dir().join(format!("bentpipe-modem-{}", std::process::id()));
+        let _ = fs::remove_file(&path);
+        assert!(tell(&path, Rate::from_bps(1)).is_err());
+        let modem = Modem::open(&path).unwrap();
+        assert_eq!(modem.told(), None);
+        tell(&path, Rate::from_bps(1_000_000)).unwrap();
+        tell(&path, Rate::from_bps(0)).unwrap();
+        assert_eq!(modem.told(), Some(Ok(Rate::from_bps(0))));
+        assert_eq!(modem.told(), None);
+        let say = |text: &[u8]| UnixDatagram::unbound().unwrap().send_to(text, &path).unwrap();
+        say(b"12.5 Mbps\n");
+        assert_eq!(modem.told(), Some(Ok(Rate::from_bps(12_500_000))));
+        for wrong in [&b"12"[..], b"", b"-1 bps", &[0xff; 200]] {
+            say(wrong);
+            let problem = modem.told().unwrap().unwrap_err();
+            assert!(problem.contains("; allowed: a rate"), "{problem}");
+        }
+        // One that was killed has left its socket; a file is somebody's.
+        std::mem::forget(modem);
+        drop(Modem::open(&path).unwrap());
+        assert!(!path.exists());
+        fs::write(&path, "mine").unwrap();
+        assert!(Modem::open(&path).is_err());
+        fs::remove_file(&path).unwrap();
+    }
+}
