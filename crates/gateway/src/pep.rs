@@ -44,6 +44,8 @@ pub struct PepBuffers {
     /// Size of one buffer [bytes].
     size: u64,
     control: Option<FlowControl>,
+    /// Bytes held in all.
+    occupied: u64,
     /// Buffers, by user or by connection.
     pools: Vec<Pool>,
     connections: Vec<Member>,
@@ -73,7 +75,7 @@ impl PepBuffers {
     /// Empty buffers of `size` bytes each.
     #[must_use]
     pub fn new(size: u64, sharing: Sharing) -> Self {
-        Self { sharing, size, control: None, pools: Vec::new(), connections: Vec::new() }
+        Self { sharing, size, control: None, occupied: 0, pools: Vec::new(), connections: Vec::new() }
     }
 
     /// … whose limits marks cut. What is cut is a buffer's limit, so each connection should have one of its own.
@@ -133,6 +135,7 @@ impl PepBuffers {
 
     /// The PEP took bytes from the server.
     pub fn take(&mut self, conn: Connection, bytes: u64) {
+        self.occupied += bytes;
         self.pool_mut(conn).occupied += bytes;
     }
 
@@ -140,7 +143,9 @@ impl PepBuffers {
     pub fn release(&mut self, conn: Connection, bytes: u64) {
         let pool = self.pool_mut(conn);
         debug_assert!(pool.occupied >= bytes, "more acknowledged than taken");
-        pool.occupied = pool.occupied.saturating_sub(bytes);
+        let bytes = bytes.min(pool.occupied);
+        pool.occupied -= bytes;
+        self.occupied -= bytes;
     }
 
     /// What the connection's server may still send [bytes].
@@ -174,7 +179,7 @@ impl PepBuffers {
     /// Bytes held in all.
     #[must_use]
     pub fn occupied(&self) -> u64 {
-        self.pools.iter().map(|pool| pool.occupied).sum()
+        self.occupied
     }
 
     fn pool_mut(&mut self, conn: Connection) -> &mut Pool {

@@ -15,6 +15,8 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
+use bentpipe_live::inject::Injector;
+use bentpipe_live::wire;
 use ends::satellite::now;
 use ends::{BIN, CLIENT, LONG, SERVER, World, bytes, read_all};
 use nix::sys::signal::{Signal, kill};
@@ -516,6 +518,151 @@ fn connections_beyond_the_limit_go_by() {
     assert!((4..=5).contains(&opened), "{last}");
     assert_eq!(last["counters"]["refused"], 0);
     assert!(last["counters"]["tunnel_out"].as_u64().is_some_and(|packets| packets >= 3 * 4), "{last}");
+}
+
+/// Whether new connections go by, as the metrics of an end say it.
+fn bypasses(world: &World, end: usize) -> bool {
+    metrics(world, end).contains("bentpipe_bypass 1\n")
+}
+
+fn metrics(world: &World, end: usize) -> String {
+    world.ends[end].run(|| {
+        let mut stream = TcpStream::connect("127.0.0.1:9180").expect("it listens");
+        stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").expect("it reads");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).map(|_| text).expect("text")
+    })
+}
+
+/// Waits until something is so.
+fn until(what: &str, mut so: impl FnMut() -> bool) {
+    let start = now();
+    while !so() {
+        assert!(start.elapsed() < LONG, "{what}");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Connections that were split so far, by a terminal's metrics.
+fn split(world: &World) -> u64 {
+    let text = metrics(world, 1);
+    let line =
+        text.lines().find_map(|line| line.strip_prefix("bentpipe_connections_total{event=\"accepted\"} "));
+    line.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{text}"))
+}
+
+const WATCHED: &str = "[metrics]\nlisten = \"127.0.0.1:9180\"\ninterval = \"100 ms\"\nkeep = \"5 s\"\n";
+
+fn hello(mut stream: TcpStream) {
+    let mut buffer = [0; 5];
+    while stream.read_exact(&mut buffer).is_ok() {
+        let _ = stream.write_all(&buffer);
+    }
+}
+
+/// A word there and back over a new connection; how many more connections were split for it.
+fn talk(world: &World) -> u64 {
+    let before = split(world);
+    world.call(SERVER[0], 80, |mut stream| {
+        stream.write_all(b"hello").expect("it is taken");
+        let mut got = [0; 5];
+        stream.read_exact(&mut got).expect("an answer");
+        assert_eq!(&got, b"hello");
+    });
+    // Until the next sample.
+    thread::sleep(Duration::from_millis(300));
+    split(world) - before
+}
+
+/// Users call a server that does not answer, more of them than connections may be half-open: others reach theirs all the same,
+/// unsplit. Once those have given up they are split again.
+#[test]
+fn who_calls_a_server_that_is_silent_keeps_nobody_out() {
+    let more = format!("[limits]\nhandshakes = 5\n[tcp]\nconnect_timeout = \"4 s\"\n{WATCHED}");
+    let Some(world) = World::new("silent", "100 Mbps", &more) else { return };
+    world.serve(80, hello);
+    world.servers.command("iptables-nft -A INPUT -p tcp --dport 81 -j DROP");
+    assert_eq!(talk(&world), 1);
+    let silent: SocketAddr = format!("{}:81", SERVER[0]).parse().expect("an address");
+    for _ in 0..20 {
+        // Those that are split have a connection, with the terminal.
+        world.clients.spawn(move || {
+            if let Ok(stream) = TcpStream::connect_timeout(&silent, LONG) {
+                let _ = stream.set_read_timeout(Some(LONG)).and_then(|()| (&stream).read(&mut [0]).map(drop));
+            }
+        });
+    }
+    until("those who come go by", || bypasses(&world, 1));
+    assert_eq!(talk(&world), 0);
+    until("they are split again", || !bypasses(&world, 1));
+    assert_eq!(talk(&world), 1);
+}
+
+/// A SYN for 10.1.0.1:80 whose sender will never be heard of again.
+fn syn(host: u8, port: u16) -> Vec<u8> {
+    let (from, to) = ([10, 3, 0, host], [10, 1, 0, 1]);
+    let mut tcp =
+        [&port.to_be_bytes()[..], &[0, 80, 1, 2, 3, 4, 0, 0, 0, 0, 5 << 4, 2, 0xfa, 0xf0, 0, 0, 0, 0]]
+            .concat();
+    let sum = wire::checksum(&[&from, &to, &[0, 6, 0, tcp.len() as u8], &tcp]);
+    tcp[16..18].copy_from_slice(&sum.to_be_bytes());
+    // The kernel fills in length and checksum of the IP header.
+    let ip = [&[0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 6, 0, 0][..], &from, &to].concat();
+    [ip, tcp].concat()
+}
+
+/// Half as many handshakes again that nobody ends than the terminal's socket keeps: they never come to the daemon, and others
+/// are split as before.
+#[test]
+fn handshakes_that_nobody_ends_keep_nobody_out() {
+    let Some(world) = World::new("flood", "100 Mbps", WATCHED) else { return };
+    world.serve(80, hello);
+    let sent = world.clients.run(|| {
+        let injector = Injector::open().expect("raw sockets");
+        let each = (0..6000u16).filter(|at| {
+            if at % 100 == 0 {
+                thread::sleep(Duration::from_millis(2));
+            }
+            injector.send(&syn(10 + (at % 200) as u8, 1000 + at)).is_ok()
+        });
+        each.count()
+    });
+    assert!(sent > 5000, "{sent} handshakes begun");
+    let waiting = world.ends[1].command("ss -tnH state syn-recv").lines().count();
+    println!("{waiting} handshakes wait");
+    assert!(waiting > 100, "{waiting} handshakes wait");
+    assert_eq!(talk(&world), 1);
+    assert!(!bypasses(&world, 1));
+}
+
+/// A client that does not read lets the gateway hold as much as it may in all, and no more. The gateway tells the terminal,
+/// and others go by both until it has read.
+#[test]
+fn memory_is_bounded_and_who_comes_then_goes_by() {
+    const MEMORY: usize = 300_000;
+    let more = format!("pep = {{ buffer = \"4 MB\" }}\n[limits]\nmemory = \"{MEMORY} B\"\n{WATCHED}");
+    let Some(world) = World::new("memory", "100 Mbps", &more) else { return };
+    world.serve(80, hello);
+    world.serve(81, |mut stream| drop(stream.write_all(&bytes(3, 16_000_000))));
+    let held = |end| {
+        let text = metrics(&world, end);
+        let line = text.lines().find_map(|line| line.strip_prefix("bentpipe_pep_buffered_bytes "));
+        line.and_then(|number| number.parse::<f64>().ok()).unwrap_or_else(|| panic!("{text}")) as usize
+    };
+    assert_eq!(talk(&world), 1);
+    let address: SocketAddr = format!("{}:81", SERVER[0]).parse().expect("an address");
+    let stream = world.clients.run(move || TcpStream::connect_timeout(&address, LONG).expect("a connection"));
+    until("those who come go by", || bypasses(&world, 1) && bypasses(&world, 0));
+    assert_eq!(talk(&world), 0);
+    let held = held(0);
+    assert!(held > MEMORY / 10 * 9 && held <= MEMORY, "{held} bytes held");
+    let got = world.clients.run(move || {
+        stream.set_read_timeout(Some(LONG)).expect("a time-out");
+        read_all(&mut { stream })
+    });
+    assert!(got == bytes(3, 16_000_000), "{} bytes, or others", got.len());
+    until("they are split again", || !bypasses(&world, 1) && !bypasses(&world, 0));
+    assert_eq!(talk(&world), 1);
 }
 
 /// A connection on which nothing moves is given up at both ends, and its user and its server are told.

@@ -170,6 +170,13 @@ pub struct Daemon {
     /// Connections to servers that are not begun, for as many are half-open as may be.
     unreached: VecDeque<(StreamKey, Open)>,
     most: u32,
+    /// Whether the far end takes no further connections, and whether it was told so of this one.
+    far_full: bool,
+    told_full: bool,
+    /// Whether connections were begun since limits were last looked at.
+    entered: bool,
+    /// Connections that wait until the PEP may hold more in all.
+    starved: VecDeque<u32>,
     generation: u32,
     ready: VecDeque<u32>,
     /// Connections by the flow that both their addresses make.
@@ -415,6 +422,10 @@ impl Daemon {
             opening: 0,
             unreached: VecDeque::new(),
             most,
+            far_full: false,
+            told_full: false,
+            entered: false,
+            starved: VecDeque::new(),
             generation: 0,
             ready: VecDeque::new(),
             pairs: FlowTable::default(),

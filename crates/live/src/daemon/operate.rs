@@ -215,7 +215,7 @@ impl Daemon {
                 refused: c.unreachable + c.refused,
                 reset: c.reset,
                 resets: c.resets,
-                bypassing: self.rules.as_ref().is_some_and(crate::rules::Rules::bypassing),
+                bypassing: self.told_full || self.rules.as_ref().is_some_and(crate::rules::Rules::bypassing),
             },
             buffered: self.buffers.occupied(),
             buffer_limit: self.buffers.limits().map(|(mean, _)| mean),

@@ -11,6 +11,7 @@ use nix::sys::epoll::{EpollEvent, EpollFlags};
 
 use super::{Daemon, Item, MOST_SERVED, token};
 use crate::cause::Cause;
+use crate::config::Role;
 use crate::log;
 use crate::pep::Outbound;
 use crate::ring::Ring;
@@ -48,6 +49,8 @@ pub struct Relay {
     listed: bool,
     /// Whether it waits for room in its buffer.
     thirsty: bool,
+    /// … or until the PEP may hold more in all.
+    starved: bool,
     out: Outbound,
     /// When bytes that are ready for the transmit queue came.
     came: Instant,
@@ -127,6 +130,7 @@ impl Daemon {
     /// The far end asks for a connection to a server.
     pub(super) fn reach(&mut self, key: StreamKey, header: Open) {
         let Open { client, server } = header;
+        self.entered = true;
         if self.open >= self.most.saturating_add(SPARE) {
             self.counters.refused += 1;
             self.tell_reset(Cause::Limit, client, server, "limits.connections");
@@ -148,6 +152,9 @@ impl Daemon {
 
     /// Goes on with connections that had to wait until fewer are half-open.
     pub(super) fn reach_on(&mut self) {
+        if std::mem::take(&mut self.entered) {
+            self.mind_limits();
+        }
         while self.opening < self.config.limits.handshakes.0
             && let Some((key, header)) = self.unreached.pop_front()
         {
@@ -200,6 +207,7 @@ impl Daemon {
             hung_up: false,
             listed: false,
             thirsty: false,
+            starved: false,
             out: Outbound::new(self.rings.pop().unwrap_or_default()),
             came: self.now,
             inward: Ring::default(),
@@ -355,6 +363,13 @@ impl Daemon {
             return Ok(false);
         }
         let room = self.buffers.room(slot);
+        let left = self.memory_left();
+        if room > 0 && left == 0 {
+            if !std::mem::replace(&mut relay.starved, true) {
+                self.starved.push_back(slot);
+            }
+            return Ok(false);
+        }
         if room == 0 {
             // Whoever releases some of it puts this connection in line, after those that wait already.
             if !std::mem::replace(&mut relay.thirsty, true) {
@@ -362,7 +377,7 @@ impl Daemon {
             }
             return Ok(false);
         }
-        let most = self.share(slot, room);
+        let most = self.share(slot, room.min(left));
         let read = match relay.out.ring.fill(&mut relay.socket, most, &mut self.scratch) {
             Ok(read) => read,
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
@@ -515,6 +530,7 @@ impl Daemon {
             }
         }
         let Some(pool) = self.keyed(key).map(|relay| relay.pool) else { return };
+        self.feed();
         self.invite(pool);
         if self.buffers.has_control() {
             self.offer_more(slot);
@@ -526,6 +542,22 @@ impl Daemon {
     fn share(&self, slot: u32, room: u64) -> usize {
         let part = (room / self.buffers.sharers(slot).len().max(1) as u64).max(2 * SEGMENT);
         usize::try_from(part.min(room)).unwrap_or(usize::MAX).min(PIECE)
+    }
+
+    /// What the PEP may still hold in all [bytes].
+    pub(super) fn memory_left(&self) -> u64 {
+        self.config.limits.memory.0.saturating_sub(self.buffers.occupied())
+    }
+
+    /// The PEP may hold more again: as many of those that wait for that may go on as find a piece, the longest first.
+    fn feed(&mut self) {
+        let mut left = self.memory_left();
+        while left > 0
+            && let Some(slot) = self.starved.pop_front()
+        {
+            left = left.saturating_sub(PIECE as u64);
+            self.with_slot(slot, |relay| relay.starved = false);
+        }
     }
 
     /// There is room in a buffer: as many of those that wait for it may go on as find some, the one that has waited longest
@@ -629,6 +661,7 @@ impl Daemon {
         if self.rings.len() < SPARE_RINGS && out.ring.capacity() <= LARGEST_SPARE {
             self.rings.push(out.ring);
         }
+        self.feed();
         self.invite(pool);
         Some(socket)
     }
@@ -650,22 +683,34 @@ impl Daemon {
         }
     }
 
-    /// Lets new connections go by while the far end is not there, or as much is in use as may be, until it is less again.
+    /// Lets new connections go by while the far end is not there, or as much is in use as may be at either end, until it is less
+    /// again. Which go by is for the terminal to say; a gateway tells it.
     pub(super) fn mind_limits(&mut self) {
-        if self.listeners.is_empty() {
-            return;
-        }
         let limits = &self.config.limits;
         let most = u64::from(self.most);
         let (handshakes, memory) = (u64::from(limits.handshakes.0), limits.memory.0);
         // A bound, the half-open ones need not be counted each time.
         let half_open =
             if u64::from(self.open) < handshakes - handshakes / 10 { 0 } else { self.seen().half_open };
-        let filled =
-            [(u64::from(self.open), most), (half_open, handshakes), (self.buffers.occupied(), memory)];
-        if !self.up || filled.iter().any(|(is, most)| is >= most) {
+        let half_open = half_open + self.unreached.len() as u64;
+        // What is delivered makes room at once for what waits, so memory that is used up is seldom seen so.
+        let filled = [
+            (u64::from(self.open), most),
+            (half_open, handshakes),
+            (self.buffers.occupied(), memory - memory / 10),
+        ];
+        let is_full = filled.iter().any(|(is, most)| is >= most);
+        let has_room = filled.iter().all(|(is, most)| *is < most - most / 10);
+        if self.config.role == Role::Gateway {
+            if self.up && (is_full && !self.told_full || has_room && self.told_full) {
+                self.told_full = is_full;
+                self.space.link.tell_full(is_full);
+            }
+        } else if self.listeners.is_empty() {
+            // Nothing is split.
+        } else if !self.up || self.far_full || is_full {
             self.bypass(true);
-        } else if filled.iter().all(|(is, most)| *is < most - most / 10) {
+        } else if has_room {
             self.bypass(false);
         }
     }

@@ -225,6 +225,7 @@ impl Daemon {
                 Event::Down(reason) => {
                     log::warn("spacelink_down", &[("reason", reason.to_string().into())]);
                     self.unreached.clear();
+                    (self.far_full, self.told_full) = (false, false);
                     self.lead(false);
                     self.say(&json!({ "spacelink": "down", "reason": reason.to_string() }));
                 }
@@ -244,6 +245,10 @@ impl Daemon {
                 Event::Closed(key) => self.closed(key),
                 Event::Acknowledged { stream, bytes } => self.acknowledged(stream, bytes),
                 Event::Datagram(packet) => self.deliver_datagram(&packet),
+                Event::Full(full) => {
+                    self.far_full = full;
+                    self.mind_limits();
+                }
             }
         }
     }

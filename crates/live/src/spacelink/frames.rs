@@ -3,7 +3,8 @@
 //! - A stream for a connection begins with [`Open`]: a byte for the two addresses' families (`0x44`, `0x66`, …), then
 //!   client and server, each its IP address and port in network byte order.
 //! - The control stream (one in each direction) begins with [`HELLO`]; then come credits, each the byte 1, a stream's
-//!   number and how many bytes of it have been delivered since it was opened, and resets, each the byte 2 and a stream's number.
+//!   number and how many bytes of it have been delivered since it was opened, resets, each the byte 2 and a stream's number, and whether
+//!   its end has room for further connections, the byte 3 (no) or 4 (again).
 //! - A QUIC datagram begins with its kind: an IP packet (0), a fragment of one (1: two bytes packet number, index, count),
 //!   or credits (2: pairs as above).
 //!
@@ -13,7 +14,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// The first bytes on a control stream: a name, and the version of what follows.
-pub const HELLO: [u8; 4] = *b"BPS\x01";
+pub const HELLO: [u8; 4] = *b"BPS\x02";
 /// Most fragments that an IP packet may be cut into.
 pub const MAX_FRAGMENTS: usize = 64;
 /// Length of a fragment's header, its kind included [bytes].
@@ -23,6 +24,8 @@ pub const MAX_OPEN: usize = 1 + 2 * 18;
 
 const CREDIT: u8 = 1;
 const RESET: u8 = 2;
+const FULL: u8 = 3;
+const ROOM: u8 = 4;
 const PACKET: u8 = 0;
 const FRAGMENT: u8 = 1;
 const CREDITS: u8 = 2;
@@ -150,6 +153,8 @@ pub enum Control {
     Credit(Credit),
     /// The stream of this number is reset.
     Reset(u64),
+    /// No further connections, or again some.
+    Full(bool),
 }
 
 impl Control {
@@ -164,6 +169,7 @@ impl Control {
                 out.push(RESET);
                 put_varint(*stream, out);
             }
+            Self::Full(full) => out.push(if *full { FULL } else { ROOM }),
         }
     }
 
@@ -176,6 +182,7 @@ impl Control {
         let frame = match kind {
             CREDIT => Credit::take(&mut rest).map(Self::Credit),
             RESET => take_varint(&mut rest).map(Self::Reset),
+            FULL | ROOM => Some(Self::Full(kind == FULL)),
             _ => return Err(Malformed),
         };
         Ok(frame.map(|frame| (frame, bytes.len() - rest.len())))
@@ -335,7 +342,7 @@ mod tests {
 
         #[test]
         fn what_is_said_is_read(stream in 0..=MAX_VARINT, delivered in 0..=MAX_VARINT) {
-            for frame in [Control::Credit(Credit { stream, delivered }), Control::Reset(stream)] {
+            for frame in [Control::Credit(Credit { stream, delivered }), Control::Reset(stream), Control::Full(stream % 2 == 0)] {
                 let mut bytes = Vec::new();
                 frame.encode(&mut bytes);
                 for cut in 0..bytes.len() {

@@ -271,6 +271,8 @@ pub enum Event {
     Closed(StreamKey),
     /// An IP packet.
     Datagram(Vec<u8>),
+    /// The peer takes no further connections, or again some.
+    Full(bool),
 }
 
 impl Event {
@@ -286,7 +288,7 @@ impl Event {
             | Self::Lost(stream)
             | Self::Closed(stream)
             | Self::Acknowledged { stream, .. } => Some(stream),
-            Self::Up | Self::Down(_) | Self::Failed(_) | Self::Datagram(_) => None,
+            Self::Up | Self::Down(_) | Self::Failed(_) | Self::Datagram(_) | Self::Full(_) => None,
         }
     }
 }

@@ -30,10 +30,18 @@ impl Spacelink {
         (trip / CREDIT_PART).max(CREDIT_LEAST).min(self.ack_delay)
     }
 
+    /// Tells the peer that this end takes no further connections, or again some. It forgets when the connection to it goes.
+    pub fn tell_full(&mut self, full: bool) {
+        let Some(at) = self.active() else { return };
+        Control::Full(full).encode(&mut self.links[at].buffers[0]);
+        self.write_control(at);
+    }
+
     /// The peer says something on the control stream.
     fn told(&mut self, at: usize, frame: Control) {
         match frame {
             Control::Credit(credit) => self.credited(credit),
+            Control::Full(full) => self.events.push_back(Event::Full(full)),
             Control::Reset(id) => {
                 if let Ok(id) = VarInt::from_u64(id) {
                     self.reset_by_peer(at, StreamId::from(id));
