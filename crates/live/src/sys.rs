@@ -181,6 +181,19 @@ pub fn unmapped(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
+/// How often handshakes came, in the process's network namespace, while a listener's queue of half-open connections was
+/// full: to be answered with SYN cookies, or not at all.
+#[must_use]
+pub fn handshakes_beyond() -> u64 {
+    let text = std::fs::read_to_string("/proc/net/netstat").unwrap_or_default();
+    // A line of names, and a line of values.
+    let mut lines = text.lines().filter(|line| line.starts_with("TcpExt:"));
+    let (Some(names), Some(values)) = (lines.next(), lines.next()) else { return 0 };
+    let pairs = names.split_whitespace().zip(values.split_whitespace());
+    let full = pairs.filter(|(name, _)| matches!(*name, "TCPReqQFullDoCookies" | "TCPReqQFullDrop"));
+    full.filter_map(|(_, value)| value.parse::<u64>().ok()).sum()
+}
+
 /// Raises the number of descriptors to what is allowed; gives that.
 #[must_use]
 pub fn raise_descriptors() -> u64 {

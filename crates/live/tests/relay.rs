@@ -578,13 +578,13 @@ fn talk(world: &World) -> u64 {
 /// unsplit. Once those have given up they are split again.
 #[test]
 fn who_calls_a_server_that_is_silent_keeps_nobody_out() {
-    let more = format!("[limits]\nhandshakes = 5\n[tcp]\nconnect_timeout = \"4 s\"\n{WATCHED}");
+    let more = format!("[limits]\nhandshakes = 5\n[tcp]\nconnect_timeout = \"3 s\"\n{WATCHED}");
     let Some(world) = World::new("silent", "100 Mbps", &more) else { return };
     world.serve(80, hello);
     world.servers.command("iptables-nft -A INPUT -p tcp --dport 81 -j DROP");
     assert_eq!(talk(&world), 1);
     let silent: SocketAddr = format!("{}:81", SERVER[0]).parse().expect("an address");
-    for _ in 0..20 {
+    for _ in 0..10 {
         // Those that are split have a connection, with the terminal.
         world.clients.spawn(move || {
             if let Ok(stream) = TcpStream::connect_timeout(&silent, LONG) {
@@ -611,8 +611,8 @@ fn syn(host: u8, port: u16) -> Vec<u8> {
     [ip, tcp].concat()
 }
 
-/// Half as many handshakes again that nobody ends than the terminal's socket keeps: they never come to the daemon, and others
-/// are split as before.
+/// Half as many handshakes again that nobody ends than the terminal's socket keeps: the kernel would answer those who come then with
+/// SYN cookies, whose handshakes end nowhere. They go by.
 #[test]
 fn handshakes_that_nobody_ends_keep_nobody_out() {
     let Some(world) = World::new("flood", "100 Mbps", WATCHED) else { return };
@@ -630,9 +630,8 @@ fn handshakes_that_nobody_ends_keep_nobody_out() {
     assert!(sent > 5000, "{sent} handshakes begun");
     let waiting = world.ends[1].command("ss -tnH state syn-recv").lines().count();
     println!("{waiting} handshakes wait");
-    assert!(waiting > 100, "{waiting} handshakes wait");
-    assert_eq!(talk(&world), 1);
-    assert!(!bypasses(&world, 1));
+    until("those who come go by", || bypasses(&world, 1));
+    assert_eq!(talk(&world), 0);
 }
 
 /// A client that does not read lets the gateway hold as much as it may in all, and no more. The gateway tells the terminal,
@@ -650,12 +649,16 @@ fn memory_is_bounded_and_who_comes_then_goes_by() {
         line.and_then(|number| number.parse::<f64>().ok()).unwrap_or_else(|| panic!("{text}")) as usize
     };
     assert_eq!(talk(&world), 1);
+    let mut early = world.call(SERVER[0], 80, |stream| stream);
     let address: SocketAddr = format!("{}:81", SERVER[0]).parse().expect("an address");
     let stream = world.clients.run(move || TcpStream::connect_timeout(&address, LONG).expect("a connection"));
     until("those who come go by", || bypasses(&world, 1) && bypasses(&world, 0));
     assert_eq!(talk(&world), 0);
     let held = held(0);
     assert!(held > MEMORY / 10 * 9 && held <= MEMORY, "{held} bytes held");
+    // One that was split before goes on.
+    early.write_all(b"hello").expect("it is taken");
+    early.read_exact(&mut [0; 5]).expect("an answer");
     let got = world.clients.run(move || {
         stream.set_read_timeout(Some(LONG)).expect("a time-out");
         read_all(&mut { stream })
@@ -685,12 +688,13 @@ fn idle_connections_are_given_up() {
         let ended = stream.read(&mut [0]);
         assert!(ended.is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionReset), "it is not told");
     });
-    let last = world.terminal.finish();
-    assert_eq!(
-        (&last["counters"]["opened"], &last["counters"]["resets"]["idle"]),
-        (&1.into(), &1.into()),
-        "{last}"
-    );
+    // One end sees it first, and tells the other.
+    let ends = [world.terminal.finish(), world.gateway.finish()];
+    let resets =
+        |cause: &str| ends.iter().map(|end| end["counters"]["resets"][cause].as_u64()).sum::<Option<u64>>();
+    assert_eq!(ends[0]["counters"]["opened"], 1);
+    assert!(resets("idle") >= Some(1), "{ends:?}");
+    assert_eq!(resets("idle").zip(resets("far")).map(|(idle, far)| idle + far), Some(2), "{ends:?}");
 }
 
 /// Congestion is told by marks to servers that understand them. What cannot carry one, as a SYN or the probe

@@ -173,7 +173,8 @@ impl Daemon {
     /// What a server may send beyond what it had acknowledged: the room in the buffer, less what is still to be read into it.
     fn offered(&self, slot: u32) -> u64 {
         let relay = self.relays.get(slot as usize).and_then(Option::as_deref);
-        self.buffers.room(slot).min(self.memory_left()).saturating_sub(relay.map_or(0, Relay::unread))
+        let left = relay.map_or(u64::MAX, |relay| self.memory_left(relay));
+        self.buffers.room(slot).min(left).saturating_sub(relay.map_or(0, Relay::unread))
     }
 
     /// Tells netfilter what was decided since.

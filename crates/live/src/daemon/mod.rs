@@ -65,6 +65,8 @@ pub const CATCH_UP: Duration = Duration::from_millis(15);
 const MERGE: Duration = Duration::from_micros(500);
 /// Between two looks at what changes slowly.
 const CARE: Duration = Duration::from_millis(500);
+/// How long the kernel keeps a handshake that nobody ends (tcp_synack_retries = 5: 1 + 2 + 4 + … + 32 s), and a second.
+const HANDSHAKE: Duration = Duration::from_secs(64);
 /// Turns of the gateway before datagrams go out.
 const MOST_WAKES: usize = 256;
 /// Connections that are served in one turn.
@@ -175,6 +177,9 @@ pub struct Daemon {
     told_full: bool,
     /// Whether connections were begun since limits were last looked at.
     entered: bool,
+    /// Handshakes that found the listeners' queues full, and until when these may be so.
+    beyond: u64,
+    flooded: Instant,
     /// Connections that wait until the PEP may hold more in all.
     starved: VecDeque<u32>,
     generation: u32,
@@ -425,6 +430,8 @@ impl Daemon {
             far_full: false,
             told_full: false,
             entered: false,
+            beyond: sys::handshakes_beyond(),
+            flooded: now,
             starved: VecDeque::new(),
             generation: 0,
             ready: VecDeque::new(),
@@ -750,6 +757,7 @@ impl Daemon {
         self.next_care = self.now + CARE;
         self.listen(true);
         self.give_up_idle();
+        self.mind_flood();
         self.mind_limits();
     }
 

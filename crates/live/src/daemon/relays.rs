@@ -9,7 +9,7 @@ use bentpipe_scenario::BufferPer;
 use bentpipe_units::{Duration, Instant};
 use nix::sys::epoll::{EpollEvent, EpollFlags};
 
-use super::{Daemon, Item, MOST_SERVED, token};
+use super::{Daemon, HANDSHAKE, Item, MOST_SERVED, token};
 use crate::cause::Cause;
 use crate::config::Role;
 use crate::log;
@@ -27,6 +27,8 @@ pub(super) const SPARE: u32 = 256;
 /// Rings kept for later connections, and the largest that is [bytes].
 const SPARE_RINGS: usize = 256;
 const LARGEST_SPARE: usize = 256 << 10;
+/// What a connection may hold however much others do, so that none waits for those that stand still [bytes].
+const LEAST: u64 = 8 * SEGMENT;
 /// Payload of a segment, before the kernel knows better [bytes].
 const SEGMENT: u64 = 1400;
 
@@ -363,7 +365,7 @@ impl Daemon {
             return Ok(false);
         }
         let room = self.buffers.room(slot);
-        let left = self.memory_left();
+        let left = self.memory_left(relay);
         if room > 0 && left == 0 {
             if !std::mem::replace(&mut relay.starved, true) {
                 self.starved.push_back(slot);
@@ -529,7 +531,11 @@ impl Daemon {
                 self.line_up(key);
             }
         }
-        let Some(pool) = self.keyed(key).map(|relay| relay.pool) else { return };
+        let Some(relay) = self.keyed(key) else { return };
+        let pool = relay.pool;
+        if relay.starved && relay.out.held() < LEAST {
+            self.with_slot(slot, |_| {});
+        }
         self.feed();
         self.invite(pool);
         if self.buffers.has_control() {
@@ -544,14 +550,18 @@ impl Daemon {
         usize::try_from(part.min(room)).unwrap_or(usize::MAX).min(PIECE)
     }
 
-    /// What the PEP may still hold in all [bytes].
-    pub(super) fn memory_left(&self) -> u64 {
+    /// What the PEP may still hold in all, of which this connection may have something in any case [bytes].
+    pub(super) fn memory_left(&self, relay: &Relay) -> u64 {
+        self.spare_memory().max(LEAST.saturating_sub(relay.out.held()))
+    }
+
+    fn spare_memory(&self) -> u64 {
         self.config.limits.memory.0.saturating_sub(self.buffers.occupied())
     }
 
     /// The PEP may hold more again: as many of those that wait for that may go on as find a piece, the longest first.
     fn feed(&mut self) {
-        let mut left = self.memory_left();
+        let mut left = self.spare_memory();
         while left > 0
             && let Some(slot) = self.starved.pop_front()
         {
@@ -683,6 +693,24 @@ impl Daemon {
         }
     }
 
+    /// Handshakes have found the listeners' queues full. Those that the kernel answers with SYN cookies end nowhere, for TPROXY
+    /// takes SYNs alone; so all go by until the queues are empty.
+    pub(super) fn mind_flood(&mut self) {
+        if self.listeners.is_empty() {
+            return;
+        }
+        let beyond = sys::handshakes_beyond();
+        if std::mem::replace(&mut self.beyond, beyond) != beyond {
+            if self.flooded <= self.now {
+                log::warn(
+                    "handshakes",
+                    &[("problem", "more begun than the kernel keeps, and not ended".into())],
+                );
+            }
+            self.flooded = self.now + HANDSHAKE;
+        }
+    }
+
     /// Lets new connections go by while the far end is not there, or as much is in use as may be at either end, until it is less
     /// again. Which go by is for the terminal to say; a gateway tells it.
     pub(super) fn mind_limits(&mut self) {
@@ -708,7 +736,7 @@ impl Daemon {
             }
         } else if self.listeners.is_empty() {
             // Nothing is split.
-        } else if !self.up || self.far_full || is_full {
+        } else if !self.up || self.far_full || self.flooded > self.now || is_full {
             self.bypass(true);
         } else if has_room {
             self.bypass(false);
