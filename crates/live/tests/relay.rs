@@ -534,15 +534,6 @@ fn metrics(world: &World, end: usize) -> String {
     })
 }
 
-/// Waits until something is so.
-fn until(what: &str, mut so: impl FnMut() -> bool) {
-    let start = now();
-    while !so() {
-        assert!(start.elapsed() < LONG, "{what}");
-        thread::sleep(Duration::from_millis(50));
-    }
-}
-
 /// Connections that were split so far, by a terminal's metrics.
 fn split(world: &World) -> u64 {
     let text = metrics(world, 1);
@@ -592,9 +583,9 @@ fn who_calls_a_server_that_is_silent_keeps_nobody_out() {
             }
         });
     }
-    until("those who come go by", || bypasses(&world, 1));
+    wait_until("those who come go by", || bypasses(&world, 1));
     assert_eq!(talk(&world), 0);
-    until("they are split again", || !bypasses(&world, 1));
+    wait_until("they are split again", || !bypasses(&world, 1));
     assert_eq!(talk(&world), 1);
 }
 
@@ -630,7 +621,7 @@ fn handshakes_that_nobody_ends_keep_nobody_out() {
     assert!(sent > 5000, "{sent} handshakes begun");
     let waiting = world.ends[1].command("ss -tnH state syn-recv").lines().count();
     println!("{waiting} handshakes wait");
-    until("those who come go by", || bypasses(&world, 1));
+    wait_until("those who come go by", || bypasses(&world, 1));
     assert_eq!(talk(&world), 0);
 }
 
@@ -652,7 +643,7 @@ fn memory_is_bounded_and_who_comes_then_goes_by() {
     let mut early = world.call(SERVER[0], 80, |stream| stream);
     let address: SocketAddr = format!("{}:81", SERVER[0]).parse().expect("an address");
     let stream = world.clients.run(move || TcpStream::connect_timeout(&address, LONG).expect("a connection"));
-    until("those who come go by", || bypasses(&world, 1) && bypasses(&world, 0));
+    wait_until("those who come go by", || bypasses(&world, 1) && bypasses(&world, 0));
     assert_eq!(talk(&world), 0);
     let held = held(0);
     assert!(held > MEMORY / 10 * 9 && held <= MEMORY, "{held} bytes held");
@@ -664,7 +655,7 @@ fn memory_is_bounded_and_who_comes_then_goes_by() {
         read_all(&mut { stream })
     });
     assert!(got == bytes(3, 16_000_000), "{} bytes, or others", got.len());
-    until("they are split again", || !bypasses(&world, 1) && !bypasses(&world, 0));
+    wait_until("they are split again", || !bypasses(&world, 1) && !bypasses(&world, 0));
     assert_eq!(talk(&world), 1);
 }
 
