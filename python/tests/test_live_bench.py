@@ -115,3 +115,10 @@ def test_what_tests_tell_of_a_rate_becomes_rows() -> None:
         "IPv4, W from 60000 to 20000 B, off W/RTT 0.9 to 1.4 s later": -0.4,
         "W cut by marks, off W/RTT": -3.3,
     }
+
+
+def test_the_page_says_what_was_measured() -> None:
+    generated = bench.PAGE.read_text().split(bench.BEGIN)[1].split(bench.END)[0]
+    data = json.loads(bench.DATA.read_text())
+    assert set(data) == set(bench.PARTS)
+    assert generated.strip() == bench.markdown(data).strip()
