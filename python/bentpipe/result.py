@@ -120,7 +120,7 @@ class Result:
 
     @property
     def invalid(self) -> list[str]:
-        """Return why live runs are worth nothing: packets lost where no AQM saw them, or changed."""
+        """Return why live runs are worth nothing: packets lost or led where no AQM saw them, or changed."""
         found = []
         for entry in self.manifest["runs"]:
             live = entry.get("live", {})
@@ -128,7 +128,13 @@ class Result:
             lost = losses.get("user_dropped", 0) + losses.get("queue_dropped", 0)
             traffic = live.get("load", {}).get("summary", {}).get("traffic", {})
             corrupt = sum(each["corrupt"] for each in traffic.values())
+            downs = live.get("counters", {}).get("downs", 0)
             where = f"{entry['setting']}, seed {entry['seed']}: not valid: "
+            if downs:
+                found.append(
+                    f"{where}the spacelink was lost{' ' + plural(downs, 'time') if downs > 1 else ''}, and"
+                    " packets went past the gateway's AQM until it was there again"
+                )
             if lost:
                 found.append(
                     f"{where}{plural(lost, 'packet')} found the way to the gateway's AQM full and were lost"

@@ -362,7 +362,7 @@ def test_a_record_without_its_end_is_not_taken_for_a_run(tmp_path: Path) -> None
         read_record(written(tmp_path, complete=False), loaded(tmp_path), 2, 6)
 
 
-def live_result(folder: Path, lost: int = 0, late: float = 0.0) -> bp.Result:
+def live_result(folder: Path, lost: int = 0, late: float = 0.0, downs: int = 0) -> bp.Result:
     """Store the hand-written record as a live result of live-smoke."""
     plan = make_plan(bp.load("live-smoke"), settings=None)
     into = store.Store.create(
@@ -373,6 +373,7 @@ def live_result(folder: Path, lost: int = 0, late: float = 0.0) -> bp.Result:
     known = {
         "nfqueue": {"user_dropped": lost, "queue_dropped": 0},
         "links": {"statistics": {"late": {"p99_s": late}}},
+        "counters": {"downs": downs},
         "notes": ["transport.x: of sack, the kernel has its own"],
     }
     into.note(plan.settings[0], 1, 8.0, 0.1, known)
@@ -392,6 +393,12 @@ def test_a_run_that_lost_packets_unseen_is_not_valid(tmp_path: Path) -> None:
     assert "not valid: 3 packets" in page
     assert "live: Linux 6.1, 2 cores" in page
     assert "of real time after" in page
+
+
+@pytest.mark.parametrize(("downs", "lost"), [(1, "lost, and"), (2, "lost 2 times, and")])
+def test_a_run_whose_spacelink_was_lost_is_not_valid(tmp_path: Path, downs: int, lost: str) -> None:
+    (said,) = live_result(tmp_path, downs=downs).invalid
+    assert said.startswith(f"red, seed 1: not valid: the spacelink was {lost} packets went past")
 
 
 def test_a_run_on_a_machine_that_was_busy_says_so(tmp_path: Path) -> None:

@@ -54,6 +54,8 @@ pub struct Counters {
     pub tunnel_out: u64,
     /// Packets from the TUN device that were not sent.
     pub tunnel_drops: u64,
+    /// How often the spacelink was lost.
+    pub downs: u64,
     /// Bytes charged to the regulator beyond what it let go.
     pub charged_bytes: u64,
     /// UDP datagrams that the system did not take.

@@ -223,6 +223,7 @@ impl Daemon {
                     self.lead(true);
                 }
                 Event::Down(reason) => {
+                    self.counters.downs += 1;
                     log::warn("spacelink_down", &[("reason", reason.to_string().into())]);
                     self.unreached.clear();
                     (self.far_full, self.told_full) = (false, false);
