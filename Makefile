@@ -6,7 +6,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help run live live-programs live-packages live-bench test check-rust check-python test-rust test-python kernel coverage cluster cluster-costs bench fuzz fmt docs choosing reproduction delay gateway-models series lock setup clean
+.PHONY: help run live live-programs live-packages unit-packages live-bench test check-rust check-python test-rust test-python kernel coverage cluster cluster-costs bench fuzz fmt docs choosing reproduction delay gateway-models series lock setup clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -65,6 +65,10 @@ live-packages:
 	  fi; \
 	  $(call debian,nginx-light,live runs have a real web server); }
 
+# Nothing is started by it, nor does it become process 1: the tests start it in namespaces of their own.
+unit-packages:
+	@command -v systemd-analyze >/dev/null || { $(call debian,systemd,the gateway's unit is tried under it); }
+
 test: $(CORE) $(VENV)/.dev ## set up, then run every linter and test, Rust and Python
 	@$(MAKE) check-rust test-rust check-python test-python
 
@@ -74,6 +78,7 @@ check-rust: | $(VENV)/.created
 
 test-rust: | $(VENV)/.created
 	@[ "$$(id -u)" != 0 ] || { command -v iptables-nft && command -v ip; } >/dev/null || { $(call debian,iptables iproute2,the live gateway's tests need them); }
+	@[ "$$(id -u)" != 0 ] || $(MAKE) unit-packages
 	cargo test --locked --workspace --quiet
 
 check-python: $(VENV)/.dev
@@ -84,7 +89,7 @@ check-python: $(VENV)/.dev
 test-python: $(CORE) $(LIVE) $(VENV)/.dev
 	@command -v chromium >/dev/null || { $(call debian,chromium,the report's test opens it in a browser); }
 	@command -v tshark >/dev/null || { $(call debian,tshark,the captures' test reads them with Wireshark); }
-	@[ "$$(id -u)" != 0 ] || $(MAKE) live-packages
+	@[ "$$(id -u)" != 0 ] || $(MAKE) live-packages unit-packages
 	$(BIN)/pytest -n logical --dist loadfile
 
 kernel: $(CORE) $(VENV)/.dev ## compare our TCP with the TCP of this machine's kernel, as root: four minutes

@@ -2,15 +2,15 @@
 # Starts systemd as process 1 of namespaces of its own, over a copy of the file system that is thrown away, and has it run
 # deploy/bentpipe-gateway@.service in the middle of a small network. What was seen is written to OUT/facts, a `name value` a line.
 #
-#   unshare --mount --pid --uts --ipc --net --cgroup --fork --kill-child bash unit.sh GATEWAY-PROGRAM DEPLOY-FOLDER OUT
+#   unshare --mount --pid --uts --ipc --net --cgroup --fork --kill-child bash unit.sh GATEWAY-PROGRAM DEPLOY-FOLDER OUT PYTHON
 set -eu -o pipefail
 
 boot() {
-  program=$1 deploy=$2 out=$3 self=$4
+  program=$1 deploy=$2 out=$3 python=$4 self=$5
   mount --make-rprivate /
   mount -t tmpfs bentpipe "$out/root"
-  mkdir "$out"/root/{upper,work,all}
-  mount -t overlay bentpipe "$out/root/all" -o lowerdir=/,upperdir="$out/root/upper",workdir="$out/root/work"
+  mkdir "$out"/root/{changes,scratch,all}
+  mount -t overlay bentpipe "$out/root/all" -o lowerdir=/,upperdir="$out/root/changes",workdir="$out/root/scratch"
   root=$out/root/all
   mount -t proc proc "$root/proc"
   mount -t sysfs sysfs "$root/sys"
@@ -26,7 +26,7 @@ boot() {
   cp "$deploy/bentpipe-gateway@.service" "$root/etc/systemd/system/"
   cp "$self" "$root/driver.sh"
   printf '%s\n' '[Unit]' DefaultDependencies=no After=systemd-journald.service \
-    '[Service]' Type=oneshot 'ExecStart=/bin/bash /driver.sh drive' >"$root/etc/systemd/system/driver.service"
+    '[Service]' Type=oneshot "ExecStart=/bin/bash /driver.sh drive $python" >"$root/etc/systemd/system/driver.service"
   printf '%s\n' '[Unit]' DefaultDependencies=no AllowIsolate=yes 'Wants=systemd-journald.service driver.service' \
     >"$root/etc/systemd/system/driver.target"
   cd "$root"
@@ -39,9 +39,12 @@ fact() { echo "$*" >>/out/facts; }
 main() { systemctl show -p MainPID --value "$unit"; }
 state() { systemctl is-active "$unit" || true; }
 restarts() { systemctl show -p NRestarts --value "$unit"; }
-gauge() { curl -s -m 5 http://127.0.0.1:9180/metrics | awk -v name="$1" '$1 == name { print $2 }'; }
+read_url='import sys, urllib.request as u; sys.stdout.buffer.write(u.urlopen(sys.argv[2], timeout=float(sys.argv[1])).read())'
+# get SECONDS URL [COMMAND…]: what is there, as the command before it sees it.
+get() { "${@:3}" "$python" -c "$read_url" "$1" "$2"; }
+gauge() { get 5 http://127.0.0.1:9180/metrics | awk -v name="$1" '$1 == name { print $2 }'; }
 rules() { { iptables-save; ip rule; } | grep -c -e bentpipe -e 'proto 98' || true; }
-fetch() { ip netns exec clients curl -s -m 20 http://10.1.0.2:8000/blob | sha256sum | cut -d' ' -f1; }
+fetch() { get 20 http://10.1.0.2:8000/blob ip netns exec clients | sha256sum | cut -d' ' -f1; }
 # until SECONDS COMMAND…: waits until it is so; time is no fact.
 until_() { for _ in $(seq $((10 * $1))); do if "${@:2}"; then return; fi; sleep 0.1; done; return 1; }
 are_split() { [ "$(gauge 'bentpipe_connections_total{event="accepted"}')" -ge "$1" ]; }
@@ -73,7 +76,7 @@ drive() {
   bentpipe-gateway keygen /etc/bentpipe/keys
   cp -a /etc/bentpipe/keys /etc/terminal/
   head -c 1000000 /dev/urandom >/srv/blob
-  ip netns exec servers python3 -m http.server 8000 --bind 10.1.0.2 --directory /srv \
+  ip netns exec servers "$python" -m http.server 8000 --bind 10.1.0.2 --directory /srv \
     >/out/servers.log 2>&1 &
   ip netns exec terminal bentpipe-gateway run /etc/terminal/terminal.toml >/out/terminal.log 2>&1 &
   fact blob "$(sha256sum </srv/blob | cut -d' ' -f1)"
@@ -82,7 +85,7 @@ drive() {
   systemctl start $unit
   fact started "$(state)"
   until_ 20 is_up
-  until_ 20 ip netns exec clients curl -s -m 2 -o /dev/null http://10.1.0.2:8000/
+  until_ 20 eval 'get 2 http://10.1.0.2:8000/ ip netns exec clients >/dev/null'
   fact split "$(fetch)"
   until_ 10 are_split 2
   fact connections "$(gauge 'bentpipe_connections_total{event="accepted"}')"
@@ -126,4 +129,4 @@ drive() {
   journalctl --no-pager -u $unit >/out/journal
 }
 
-if [ "$1" = drive ]; then drive; else boot "$1" "$2" "$3" "$(realpath "$0")"; fi
+if [ "$1" = drive ]; then python=$2 drive; else boot "$1" "$2" "$3" "$4" "$(realpath "$0")"; fi
