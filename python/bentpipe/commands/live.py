@@ -158,8 +158,6 @@ def _say_what(plan: "Plan", notes: list[str], form: str) -> None:
         found = {"scenario": scenario.name, "settings": settings, "seconds": seconds, "notes": notes}
         click.echo(json.dumps(found, indent=2, ensure_ascii=False))
         return
-    print(
-        f"{scenario.name} can be live: {clock(seconds)} for {', '.join(each.name for each in plan.settings)}"
-    )
+    print(f"{scenario.name} can be live: {clock(seconds)} for {', '.join(settings)}")
     for note in notes:
         print(f"note: {note}")
