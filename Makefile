@@ -20,7 +20,7 @@ export PYO3_BUILD_EXTENSION_MODULE := 1
 # Chromium comes from Debian.
 export PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD := 1
 
-LIVE := python/bentpipe/bin/bentpipe-gateway python/bentpipe/bin/bentpipe-lab
+LIVE := python/bentpipe/bin/bentpipe-gateway python/bentpipe/bin/bentpipe-testbed
 
 RUST_SOURCES := $(shell find Cargo.toml Cargo.lock crates -type f -not -path '*/.*' 2>/dev/null)
 
@@ -108,7 +108,7 @@ cluster-costs: $(CORE) ## measure what a run costs, and renew the table of docs/
 bench: ## measure the speed of each algorithm and of the simulator
 	cargo bench --locked --quiet -p bentpipe-queue
 	cargo bench --locked --quiet -p bentpipe-sim
-	cargo bench --locked --quiet -p bentpipe-live
+	cargo bench --locked --quiet -p bentpipe-gatewayd
 
 # libFuzzer with the compiler that is installed: what `cargo fuzz` does, without a nightly one.
 FUZZ ?= operations
@@ -120,7 +120,7 @@ fuzz: ## look for what breaks an algorithm (FUZZ=operations) or the live gateway
 	cd fuzz && CARGO_TARGET_DIR=../target/fuzz RUSTFLAGS="--cfg fuzzing -Cpasses=sancov-module -Ccodegen-units=1 \
 	  $(addprefix -Cllvm-args=-sanitizer-coverage-,level=4 inline-8bit-counters pc-table trace-compares)" \
 	  cargo run --locked --quiet --release --target "$$(rustc -vV | sed -n 's/host: //p')" \
-	  --bin $(FUZZ) $(if $(filter-out operations,$(FUZZ)),--features live) -- ../target/fuzz/corpus/$(FUZZ) \
+	  --bin $(FUZZ) $(if $(filter-out operations,$(FUZZ)),--features gatewayd) -- ../target/fuzz/corpus/$(FUZZ) \
 	  -artifact_prefix=../target/fuzz/ -max_len=4096 -seed=$(FUZZ_SEED) -max_total_time=$(FUZZ_SECONDS)
 
 fmt: $(VENV)/.dev ## format all code
@@ -184,7 +184,7 @@ $(VENV)/.dev: requirements-dev.txt $(VENV)/.runtime
 # Both by one call of cargo; a program that is running is replaced, not written to.
 $(LIVE) &: $(RUST_SOURCES) | $(VENV)/.created
 	@echo "Building the live gateway (a minute or two the first time)"
-	cargo build --locked --release --quiet -p bentpipe-live -p bentpipe-lab
+	cargo build --locked --release --quiet -p bentpipe-gatewayd -p bentpipe-testbed
 	@mkdir -p python/bentpipe/bin
 	@for each in $(LIVE); do \
 	  cp "target/release/$$(basename $$each)" "$$each.new"; strip "$$each.new" 2>/dev/null || true; mv -f "$$each.new" "$$each"; \

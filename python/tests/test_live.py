@@ -30,7 +30,7 @@ from bentpipe.realtime.session import Session
 
 ROOT = Path(__file__).parents[2]
 needs_root = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
-NOWHERE = Programs("bentpipe-gateway", "bentpipe-lab")
+NOWHERE = Programs("bentpipe-gateway", "bentpipe-testbed")
 
 
 def planned(name: str, **changes: str) -> tuple[Chain, Session]:

@@ -40,7 +40,7 @@ def program() -> Path:
     """Build what serves the page."""
     cargo = shutil.which("cargo")
     assert cargo, "cargo is missing"
-    build = [cargo, "build", "--locked", "--quiet", "--package", "bentpipe-live", "--example", "look"]
+    build = [cargo, "build", "--locked", "--quiet", "--package", "bentpipe-gatewayd", "--example", "look"]
     subprocess.run(build, check=True, cwd=ROOT, timeout=900)
     return ROOT / "target/debug/examples/look"
 

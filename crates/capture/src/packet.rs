@@ -17,7 +17,7 @@
 use std::io::Write as _;
 
 use bentpipe_sim::{Ends, Packet, Sighting};
-use bentpipe_transport::{spacelink, tcp};
+use bentpipe_transport::{pep_link, tcp};
 use bentpipe_units::Rng;
 use etherparse::{IpEcn, IpNumber, Ipv4Header, TcpHeader, TcpOptionElement, UdpHeader};
 
@@ -235,7 +235,7 @@ fn udp(
 
 /// `DATA 17 stream 3.0 bytes 1400+1400 below 12 fin`: packet number, stream and which of those under its number, place
 /// and length of the payload, below which number all is settled, flags.
-fn describe_data(data: &spacelink::Data, text: &mut Vec<u8>) {
+fn describe_data(data: &pep_link::Data, text: &mut Vec<u8>) {
     let _ = write!(
         text,
         "DATA {} stream {}.{} bytes {}+{} below {}",
@@ -253,7 +253,7 @@ fn describe_data(data: &spacelink::Data, text: &mut Vec<u8>) {
 
 /// `ACK 12-17 3-9 after 25000000 ns window 3.0 65000`: numbers that arrived, how long ago the largest did, and up to
 /// where streams may send.
-fn describe_ack(ack: &spacelink::Ack, text: &mut Vec<u8>) {
+fn describe_ack(ack: &pep_link::Ack, text: &mut Vec<u8>) {
     text.extend_from_slice(b"ACK");
     for range in ack.ranges() {
         let _ = write!(text, " {}-{}", range.first, range.last);
@@ -424,7 +424,7 @@ mod tests {
 
     #[test]
     fn what_gateways_and_terminals_say_can_be_read() {
-        let data = spacelink::Data {
+        let data = pep_link::Data {
             number: 17,
             floor: 12,
             offset: 2800,
@@ -444,10 +444,10 @@ mod tests {
         assert_eq!((packet.len(), &packet[12..20]), (1440, &[172, 16, 0, 3, 172, 16, 0, 4][..]));
         assert_eq!(sum(&with_pseudo_header(&packet)), 0xffff);
 
-        let mut ack = spacelink::Ack::new(bentpipe_units::Duration::from_millis(25));
-        ack.push_range(spacelink::AckRange { first: 12, last: 17 });
-        ack.push_range(spacelink::AckRange { first: 3, last: 9 });
-        ack.push_window(spacelink::WindowUpdate { stream: 3, incarnation: 0, limit: 65_000 });
+        let mut ack = pep_link::Ack::new(bentpipe_units::Duration::from_millis(25));
+        ack.push_range(pep_link::AckRange { first: 12, last: 17 });
+        ack.push_range(pep_link::AckRange { first: 3, last: 9 });
+        ack.push_window(pep_link::WindowUpdate { stream: 3, incarnation: 0, limit: 65_000 });
         let packet_of = Packet::SpaceAck { station: 0, to_terminal: false, ack: Box::new(ack) };
         let made = synthesize(&sighting(52, packet_of), &mut packet);
         let text = "ACK 12-17 3-9 after 25000000 ns window 3.0 65000\n";

@@ -1,12 +1,12 @@
 //! From a scenario to a world.
 
-use bentpipe_channel::{Satellite, Sender};
+use bentpipe_link::{Satellite, Sender};
 use bentpipe_queue::{
     Aqm, FlowTable, Limit, Marking, Queue, Scheduler, Setup, aqm::droptail::DropTail, sched::fifo::Fifo,
 };
 use bentpipe_scenario as scenario;
 use bentpipe_scenario::{Congestion, Ecn, Protocol, Scenario, Subject, TrafficKind, Transport};
-use bentpipe_transport::{rtp, sctp, spacelink, tcp};
+use bentpipe_transport::{pep_link, rtp, sctp, tcp};
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 
 use crate::MakeAqm;
@@ -206,7 +206,7 @@ impl Builder<'_, '_> {
         let judge = self.aqm(&g.aqm, is_subject, &g.name)?;
         let (gateway, buffers) = bentpipe_gateway::build(g, judge, self.seed).map_err(Error)?;
         let s = &g.spacelink;
-        let config = spacelink::Config {
+        let config = pep_link::Config {
             max_payload: small(s.packet.saturating_sub(s.header)),
             header: small(s.header),
             window: s.window,
@@ -223,8 +223,8 @@ impl Builder<'_, '_> {
             buffers,
             flow_key: g.flow_key,
             open: FlowTable::default(),
-            near: spacelink::Endpoint::new(config.clone()),
-            far: spacelink::Endpoint::new(config.clone()),
+            near: pep_link::Endpoint::new(config.clone()),
+            far: pep_link::Endpoint::new(config.clone()),
             config,
             forward: self.one_link(there, links),
             reverse: self.one_link(back, links),

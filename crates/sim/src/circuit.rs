@@ -5,7 +5,7 @@
 //! the `down` of one leg to the `up` of the next.
 
 use bentpipe_queue::{FlowEvent, Packet};
-use bentpipe_transport::{spacelink, tcp};
+use bentpipe_transport::{pep_link, tcp};
 use bentpipe_units::Instant;
 
 use crate::agenda::{Event, MAX_INDEX};
@@ -290,7 +290,7 @@ impl World {
         let streams = plan.joints.iter().map(|&s| self.stations[s as usize].relays.len()).max();
         if ends > MOST_ENDS
             || self.lines.len() > MAX_INDEX as usize
-            || streams > Some(spacelink::MAX_STREAMS as usize)
+            || streams > Some(pep_link::MAX_STREAMS as usize)
         {
             self.fault = Some(format!("more than {circuit} connections at a time are too many"));
         }

@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-use bentpipe_channel::{Capacity, Loss, Satellite, Sender};
+use bentpipe_link::{Capacity, Loss, Satellite, Sender};
 use bentpipe_queue::{Discard, DropReason, Packet, Queue};
 use bentpipe_scenario::{Delay, Direction, LossAt, LossOf, Per};
-use bentpipe_transport::{rtp, spacelink, tcp};
+use bentpipe_transport::{pep_link, rtp, tcp};
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 
 use crate::world::NONE;
@@ -51,7 +51,7 @@ pub enum Body {
     Space {
         station: u32,
         to_far: bool,
-        data: spacelink::Data,
+        data: pep_link::Data,
     },
     /// An acknowledgement between a station's ends, kept apart for its size.
     SpaceAck {

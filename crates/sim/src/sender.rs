@@ -1,6 +1,6 @@
 //! Links that are more than a rate: their senders decide when a packet goes.
 
-use bentpipe_channel::Sent;
+use bentpipe_link::Sent;
 use bentpipe_queue::Packet;
 use bentpipe_units::Instant;
 

@@ -1,7 +1,7 @@
 //! Looking on at a run: packets as they pass a link, and what a flow's sender knows. It changes nothing of the run.
 
 use bentpipe_scenario::{Scenario, TrafficKind, Transport};
-use bentpipe_transport::{sctp, spacelink, tcp};
+use bentpipe_transport::{pep_link, sctp, tcp};
 use bentpipe_units::{Duration, Instant, Rate};
 
 use crate::circuit::{Member, Step};
@@ -293,7 +293,7 @@ pub enum Packet {
         /// Whether it goes to the terminal.
         to_terminal: bool,
         /// The packet.
-        data: spacelink::Data,
+        data: pep_link::Data,
     },
     /// An acknowledgement between a gateway and its terminal.
     SpaceAck {
@@ -302,7 +302,7 @@ pub enum Packet {
         /// Whether it goes to the terminal.
         to_terminal: bool,
         /// The acknowledgement.
-        ack: Box<spacelink::Ack>,
+        ack: Box<pep_link::Ack>,
     },
 }
 

@@ -3,7 +3,7 @@
 use bentpipe_gateway::{Event as GatewayEvent, Gateway, PepBuffers};
 use bentpipe_queue::{FlowTable, Packet};
 use bentpipe_scenario::FlowKey;
-use bentpipe_transport::{rtp, sctp, spacelink, tcp};
+use bentpipe_transport::{pep_link, rtp, sctp, tcp};
 use bentpipe_units::{Duration, Instant, Rng};
 
 use crate::agenda::{Agenda, Event, MAX_INDEX};
@@ -30,9 +30,9 @@ pub struct Station {
     pub flow_key: FlowKey,
     /// How many circuits of each such flow are open that have been announced.
     pub open: FlowTable<u32>,
-    pub near: spacelink::Endpoint,
-    pub far: spacelink::Endpoint,
-    pub config: spacelink::Config,
+    pub near: pep_link::Endpoint,
+    pub far: pep_link::Endpoint,
+    pub config: pep_link::Config,
     /// From the gateway to the terminal, and back.
     pub forward: Path,
     pub reverse: Path,
@@ -69,7 +69,7 @@ pub struct World {
     pub flights: Slab<Flight>,
     /// When each of them left its end, by its place.
     pub born: Vec<Instant>,
-    pub acks: Slab<spacelink::Ack>,
+    pub acks: Slab<pep_link::Ack>,
     pub hops: Vec<Hop>,
     pub links: Vec<Link>,
     pub lines: Vec<Line>,
@@ -581,7 +581,7 @@ impl World {
     }
 
     #[inline]
-    pub fn space_end(&mut self, station: u32, far: bool) -> &mut spacelink::Endpoint {
+    pub fn space_end(&mut self, station: u32, far: bool) -> &mut pep_link::Endpoint {
         let s = &mut self.stations[station as usize];
         if far { &mut s.far } else { &mut s.near }
     }
@@ -662,8 +662,8 @@ impl World {
         }
     }
 
-    fn space_event(&mut self, station: u32, far: bool, event: spacelink::Event) {
-        use spacelink::Event::{Acked, Closed, Finished, Opened, Readable, Reset};
+    fn space_event(&mut self, station: u32, far: bool, event: pep_link::Event) {
+        use pep_link::Event::{Acked, Closed, Finished, Opened, Readable, Reset};
         let (Opened { stream }
         | Readable { stream, .. }
         | Acked { stream, .. }

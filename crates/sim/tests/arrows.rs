@@ -8,15 +8,15 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("queue", &["units"]),
     ("transport", &["units"]),
     ("scenario", &["units", "queue"]),
-    ("channel", &["units", "scenario"]),
+    ("link", &["units", "scenario"]),
     ("traffic", &["units", "scenario"]),
     ("gateway", &["units", "queue", "scenario"]),
     ("model", &["units", "queue", "scenario"]),
-    ("sim", &["units", "queue", "channel", "gateway", "transport", "scenario", "traffic"]),
+    ("sim", &["units", "queue", "link", "gateway", "transport", "scenario", "traffic"]),
     ("capture", &["units", "transport", "scenario", "sim"]),
-    ("live", &["units", "queue", "scenario", "gateway"]),
+    ("gatewayd", &["units", "queue", "scenario", "gateway"]),
     // Its tests hold its users against the simulator's.
-    ("lab", &["units", "queue", "scenario", "channel", "traffic", "live", "sim"]),
+    ("testbed", &["units", "queue", "scenario", "link", "traffic", "gatewayd", "sim"]),
     ("python", &["units", "queue", "scenario", "model", "sim", "capture"]),
 ];
 

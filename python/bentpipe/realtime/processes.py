@@ -60,7 +60,7 @@ def programs() -> Programs:
             f"    sudo apt-get install -y --no-install-recommends {packages}"
         )
     found = {}
-    for name in ("bentpipe-gateway", "bentpipe-lab"):
+    for name in ("bentpipe-gateway", "bentpipe-testbed"):
         own = _BIN / name
         there = str(own) if os.access(own, os.X_OK) else shutil.which(name)
         if there is None:
@@ -68,7 +68,7 @@ def programs() -> Programs:
                 f"{name} was not found in {_BIN}, nor on PATH; `make live-programs` builds it from source"
             )
         found[name] = there
-    return Programs(found["bentpipe-gateway"], found["bentpipe-lab"])
+    return Programs(found["bentpipe-gateway"], found["bentpipe-testbed"])
 
 
 @contextmanager

@@ -560,7 +560,7 @@ def _with(recorded: Recorded, more: Mapping[str, Any]) -> Recorded:
 def versions(programs: Programs) -> dict[str, str]:
     """Return the versions of what a live run hangs on."""
     found = {"kernel": platform.release(), "cpus": str(len(os.sched_getaffinity(0)))}
-    for name, path in {"bentpipe-gateway": programs.gateway, "bentpipe-lab": programs.lab}.items():
+    for name, path in {"bentpipe-gateway": programs.gateway, "bentpipe-testbed": programs.lab}.items():
         found[name] = f"sha256 {hashlib.sha256(Path(path).read_bytes()).hexdigest()}"
     for name, command in {"nginx": ["nginx", "-v"], "iptables": ["iptables-nft", "--version"]}.items():
         try:

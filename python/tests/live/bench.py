@@ -421,7 +421,7 @@ class Bench:
         found: dict[tuple[str, str], list[float | None]] = {}
         for _ in range(self.runs):
             for case, (file, test) in FOLLOW.items():
-                command = ["/usr/bin/env", "cargo", "test", "--locked", "--quiet", "-p", "bentpipe-live"]
+                command = ["/usr/bin/env", "cargo", "test", "--locked", "--quiet", "-p", "bentpipe-gatewayd"]
                 said = subprocess.run(
                     [*command, "--test", file, "--", "--nocapture", test],
                     cwd=ROOT,

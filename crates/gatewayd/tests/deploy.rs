@@ -1,0 +1,125 @@
+//! What is in deploy/ fits the program: configurations are read, the unit is one, and the dashboard and the documentation
+//! speak of metrics and keys that there are.
+
+mod exported;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs, process};
+
+use bentpipe_gatewayd::config::Config;
+use exported::{parse, shared};
+use serde_json::Value;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
+}
+
+#[test]
+fn the_configurations_are_complete() {
+    for (name, role) in [("gateway", "gateway"), ("terminal", "terminal")] {
+        let path = root().join(format!("deploy/{name}.toml"));
+        let config = Config::load(&path).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(config.role.name(), role);
+        assert_eq!(config.warnings, Vec::<String>::new());
+    }
+}
+
+/// Every expression of the dashboard: its metrics are exported, and labels that it asks for have such values.
+#[test]
+fn the_dashboard_shows_what_is_exported() {
+    let exported = parse(&shared().prometheus().expect("there was a snapshot"));
+    let dashboard: Value = serde_json::from_str(&read("deploy/grafana-dashboard.json")).expect("JSON");
+    let panels = dashboard["panels"].as_array().expect("panels");
+    assert!(panels.len() >= 15);
+    let mut shown = BTreeSet::new();
+    for panel in panels {
+        assert!(panel["title"].as_str().is_some_and(|t| !t.is_empty()));
+        assert!(panel["fieldConfig"]["defaults"]["unit"].is_string(), "{}", panel["title"]);
+        for target in panel["targets"].as_array().expect("targets") {
+            assert_eq!(target["datasource"]["uid"], "${datasource}");
+            let text = target["expr"].as_str().expect("an expression");
+            let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            let mut found = 0;
+            for (at, _) in text.match_indices("bentpipe_").chain(text.match_indices("process_")) {
+                let name: String = text[at..].chars().take_while(|c| is_word(*c)).collect();
+                let rest = text[at + name.len()..].strip_prefix('{').expect("a selector");
+                let selector = &rest[..rest.find('}').expect("its end")];
+                let wanted: Vec<_> = selector
+                    .split(',')
+                    .filter(|part| *part != "instance=~\"$instance\"")
+                    .map(|part| part.split_once('=').expect("a label"))
+                    .map(|(key, value)| (key.to_owned(), value.trim_matches('"').to_owned()))
+                    .collect();
+                let matches = |labels: &[(String, String)]| wanted.iter().all(|pair| labels.contains(pair));
+                let there = exported.samples.iter().any(|s| s.0 == name && matches(&s.1));
+                assert!(there, "{}: {name} {wanted:?} is not exported", panel["title"]);
+                found += 1;
+                shown.insert(name);
+            }
+            assert!(found > 0, "{text}");
+            // What a legend names is a label of the first metric, or of all that is scraped.
+            let legend = target["legendFormat"].as_str().unwrap_or_default();
+            for label in legend.split("{{").skip(1).map(|part| part.split("}}").next().unwrap_or_default()) {
+                let has = |labels: &[(String, String)]| labels.iter().any(|(key, _)| key == label);
+                let known = exported.samples.iter().any(|s| text.contains(&s.0) && has(&s.1));
+                assert!(label == "instance" || known, "{text}: no label {label}");
+            }
+        }
+    }
+    for name in
+        ["bentpipe_bottleneck", "bentpipe_nfqueue_lost_packets_total", "bentpipe_spacelink_rtt_seconds"]
+    {
+        assert!(shown.contains(name), "{name} is on no panel");
+    }
+}
+
+#[test]
+fn the_documentation_has_every_metric_and_every_key() {
+    let text = read("docs/gateway.md");
+    let exported = parse(&shared().prometheus().expect("there was a snapshot"));
+    let metrics = exported.types.keys();
+    metrics.for_each(|name| assert!(text.contains(&format!("`{name}`")), "{name} is not documented"));
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    for word in words.filter(|word| word.starts_with("bentpipe_")) {
+        assert!(exported.types.contains_key(word), "{word} is not exported");
+    }
+    let folder = root().join("deploy");
+    let file = folder.join("all.toml");
+    let more = "\n[record]\nfile = \"x\"\n[tunnel]\n";
+    for name in ["gateway", "terminal"] {
+        let config = Config::parse(&(read(&format!("deploy/{name}.toml")) + more), &file);
+        let config = config.unwrap_or_else(|e| panic!("{e}"));
+        let keys = config.effective.iter().map(|row| &row.key);
+        for key in keys.filter(|key| !key.starts_with("gateway.")) {
+            assert!(text.contains(&format!("| `{key}` |")), "{key} is not documented");
+        }
+    }
+}
+
+/// By systemd's own tool, where it is installed: the unit has no mistake, and leaves little open.
+#[test]
+fn the_unit_is_one() {
+    let folder = env::temp_dir().join(format!("bentpipe-unit-{}", process::id()));
+    fs::create_dir_all(&folder).expect("a folder");
+    let unit = folder.join("bentpipe-gateway@.service");
+    let text = read("deploy/bentpipe-gateway@.service");
+    for line in ["CapabilityBoundingSet=CAP_NET_ADMIN CAP_NET_RAW", "NoNewPrivileges=yes", "WatchdogSec="] {
+        assert!(text.lines().any(|l| l.starts_with(line)), "{line}");
+    }
+    // What is not installed cannot be started, and that would be a mistake.
+    fs::write(&unit, text.replace("/usr/local/bin/bentpipe-gateway", "/bin/true")).expect("a file");
+    let analyze = |verb: &[&str]| Command::new("systemd-analyze").args(verb).arg(&unit).output();
+    let verified = analyze(&["verify"]);
+    let secure = analyze(&["security", "--offline=yes", "--threshold=30", "--no-pager"]);
+    fs::remove_dir_all(&folder).expect("it was there");
+    let (Ok(verified), Ok(secure)) = (verified, secure) else { return };
+    let told = String::from_utf8_lossy(&verified.stderr).into_owned();
+    assert!(verified.status.success() && told.is_empty(), "{told}");
+    assert!(secure.status.success(), "{}", String::from_utf8_lossy(&secure.stdout));
+}

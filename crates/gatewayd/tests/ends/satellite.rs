@@ -1,0 +1,94 @@
+//! What makes a plain link as long as the way over a satellite.
+
+use std::collections::VecDeque;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use bentpipe_gatewayd::nfqueue::{Lost, Queue, Settings, Verdict};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use crate::common::Namespace;
+
+/// Number of the queue; daemons have 0 and 1.
+const NUMBER: u16 = 90;
+
+#[expect(clippy::disallowed_methods, reason = "real packets wait for real time")]
+pub fn now() -> Instant {
+    Instant::now()
+}
+
+/// One way: it holds what comes to a namespace for a while.
+pub struct Satellite {
+    held: Arc<[AtomicU64; 3]>,
+    stop: Arc<AtomicBool>,
+}
+
+/// How long packets were held.
+#[derive(Clone, Copy, Debug)]
+pub struct Held {
+    /// On average [s].
+    pub mean: f64,
+    /// At most.
+    pub most: Duration,
+}
+
+impl Satellite {
+    /// Holds what comes to `namespace` by `device` for `delay`.
+    pub fn start(namespace: &Namespace, device: &str, delay: Duration) -> Self {
+        for command in ["iptables-nft", "ip6tables-nft"] {
+            namespace.command(&format!(
+                "{command} -t raw -A PREROUTING -i {device} -j NFQUEUE --queue-num {NUMBER}"
+            ));
+        }
+        let satellite = Self { held: Arc::default(), stop: Arc::default() };
+        let (held, stop) = (Arc::clone(&satellite.held), Arc::clone(&satellite.stop));
+        let (opened, open) = channel();
+        namespace.spawn(move || {
+            let mut queue = Queue::open(NUMBER, &Settings::default()).expect("a queue");
+            opened.send(()).expect("a test that waits");
+            let mut waiting: VecDeque<(Instant, u32)> = VecDeque::new();
+            while !stop.load(Ordering::Relaxed) {
+                let next =
+                    waiting.front().map_or(100, |(due, _)| due.saturating_duration_since(now()).as_millis());
+                let timeout = PollTimeout::from(next.min(100) as u16);
+                // Whether it was interrupted makes no difference.
+                let _ = poll(&mut [PollFd::new(queue.as_fd(), PollFlags::POLLIN)], timeout);
+                let time = now();
+                let come = |id, _: &mut [u8]| {
+                    waiting.push_back((time + delay, id));
+                    Verdict::Later
+                };
+                queue.receive(&mut { come }).expect("packets");
+                while let Some(&(due, id)) = waiting.front()
+                    && due <= time
+                {
+                    waiting.pop_front();
+                    queue.accept(id);
+                    let took = (delay + (time - due)).as_nanos() as u64;
+                    held[0].fetch_add(1, Ordering::Relaxed);
+                    held[1].fetch_add(took, Ordering::Relaxed);
+                    held[2].fetch_max(took, Ordering::Relaxed);
+                }
+                queue.flush().expect("verdicts");
+            }
+            assert_eq!(queue.lost().expect("counters"), Lost::default());
+        });
+        open.recv().expect("a queue");
+        satellite
+    }
+
+    /// How long packets were held since this was last asked; none: as long as they should be.
+    pub fn held(&self) -> Held {
+        let [count, sum, most] = [0, 1, 2].map(|at| self.held[at].swap(0, Ordering::Relaxed));
+        Held { mean: sum as f64 / count as f64 / 1e9, most: Duration::from_nanos(most) }
+    }
+}
+
+impl Drop for Satellite {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,55 @@
+//! Without descriptors the HTTP server waits, and does not turn round and round. A process of its own, for the limit is
+//! that of all threads.
+
+mod exported;
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::thread::sleep;
+use std::time::Duration as Wait;
+
+use bentpipe_gatewayd::http::serve;
+use bentpipe_gatewayd::state::Shared;
+use bentpipe_units::Duration;
+use exported::about;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, connect, socket};
+
+/// Clock ticks that the server's thread has used; none before it has its name.
+fn ticks() -> Option<u64> {
+    let tasks = fs::read_dir("/proc/self/task").expect("threads").flatten();
+    let mut stats = tasks.filter_map(|task| fs::read_to_string(task.path().join("stat")).ok());
+    let of_server = stats.find(|stat| stat.contains("(http)"))?;
+    let fields: Vec<&str> = of_server.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    // utime and stime are the 14th and the 15th of proc(5), of which the name in brackets is the second.
+    Some(fields[11..13].iter().map(|ticks| ticks.parse::<u64>().expect("a number")).sum())
+}
+
+#[test]
+fn no_descriptors_are_no_reason_to_spin() {
+    let shared = Shared::new(about(), Duration::from_secs(1), Duration::from_secs(3));
+    let address = serve("127.0.0.1:0".parse().expect("an address"), shared).expect("it listens");
+    let client =
+        socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).expect("a socket");
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit");
+    let before = loop {
+        match ticks() {
+            Some(ticks) => break ticks,
+            None => sleep(Wait::from_millis(1)),
+        }
+    };
+    setrlimit(Resource::RLIMIT_NOFILE, 3, hard).expect("a lower limit");
+    connect(std::os::fd::AsRawFd::as_raw_fd(&client), &SockaddrStorage::from(address)).expect("it listens");
+    sleep(Wait::from_millis(500));
+    setrlimit(Resource::RLIMIT_NOFILE, soft, hard).expect("the limit that was");
+    // Of some fifty; a tick is 10 ms.
+    let used = ticks().expect("the server goes on") - before;
+    assert!(used < 10, "{used} ticks in half a second");
+    // And then it goes on.
+    let mut client = TcpStream::from(client);
+    client.write_all(b"GET /healthz HTTP/1.1\r\n\r\n").expect("it reads");
+    let mut text = String::new();
+    client.read_to_string(&mut text).expect("an answer");
+    assert!(text.starts_with("HTTP/1.1 503 "), "{text}");
+}

@@ -1,0 +1,220 @@
+//! What `/metrics` says is Prometheus' text format 0.0.4, read here as its definition says and no more leniently
+//! (<https://prometheus.io/docs/instrumenting/exposition_formats/>), and keeps to the naming conventions.
+
+mod exported;
+
+use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration as Wait;
+
+use bentpipe_gatewayd::http::serve;
+use bentpipe_gatewayd::metrics::Histogram;
+use bentpipe_gatewayd::state::{COLUMNS, Shared};
+use bentpipe_gatewayd::sys::cpu_time;
+use bentpipe_units::Duration;
+use exported::{Buckets, Labels, Parsed, about, parse, shared, snapshot};
+use nix::sys::resource::{Resource, getrlimit};
+
+/// The conventions on names: <https://prometheus.io/docs/practices/naming/>.
+fn check_names(parsed: &Parsed) {
+    for (name, kind) in &parsed.types {
+        assert!(name.starts_with("bentpipe_") || name.starts_with("process_"), "{name}");
+        assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{name}");
+        assert_eq!(name.ends_with("_total"), kind == "counter", "{name}");
+        for unit in ["_ms", "_milliseconds", "_bits", "_kb", "_percent", "_bps", "_ns", "_minutes"] {
+            assert!(!name.contains(unit), "{name}: not a base unit");
+        }
+    }
+    for (name, labels, value) in &parsed.samples {
+        if parsed.types.get(name).is_some_and(|kind| kind == "counter") {
+            assert!(*value >= 0.0, "{name} {labels:?} {value}");
+        }
+    }
+}
+
+fn check_histograms(parsed: &Parsed) {
+    for name in parsed.types.iter().filter(|(_, kind)| *kind == "histogram").map(|(name, _)| name) {
+        let mut series: BTreeMap<Labels, Buckets> = BTreeMap::new();
+        for (_, labels, value) in parsed.samples.iter().filter(|s| s.0 == format!("{name}_bucket")) {
+            let (le, others): (Vec<_>, Vec<_>) = labels.iter().cloned().partition(|(key, _)| key == "le");
+            let bound = if le[0].1 == "+Inf" { f64::INFINITY } else { le[0].1.parse().expect("a number") };
+            series.entry(others).or_default().push((bound, *value));
+        }
+        assert!(!series.is_empty());
+        for (labels, buckets) in series {
+            assert!(buckets.is_sorted_by(|a, b| a.0 < b.0 && a.1 <= b.1), "{buckets:?}");
+            let labels: Vec<_> = labels.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+            let last = buckets.last().copied().unwrap_or_default();
+            assert_eq!(last, (f64::INFINITY, parsed.value(&format!("{name}_count"), &labels)));
+            assert!(parsed.value(&format!("{name}_sum"), &labels) >= 0.0);
+        }
+    }
+}
+
+#[test]
+fn metrics_are_in_prometheus_text_format() {
+    let text = shared().prometheus().expect("there was a snapshot");
+    let parsed = parse(&text);
+    check_names(&parsed);
+    check_histograms(&parsed);
+    assert_eq!(
+        parsed.value("bentpipe_dropped_packets_total", &[("place", "receive"), ("reason", "aqm")]),
+        500.0
+    );
+    assert_eq!(parsed.value("bentpipe_capacity_bytes_per_second", &[]), 2_500_000.0);
+    assert!((parsed.value("bentpipe_utilization_ratio", &[]) - 0.8).abs() < 1e-9);
+    assert_eq!(parsed.value("bentpipe_bottleneck", &[("limit", "server")]), 1.0);
+    assert_eq!(parsed.value("bentpipe_bottleneck_seconds_total", &[("limit", "server")]), 5.0);
+    let le = |bound| [("queue", "transmit"), ("le", bound)];
+    assert_eq!(parsed.value("bentpipe_queue_delay_seconds_bucket", &le("0.001")), 10.0);
+    assert_eq!(parsed.value("bentpipe_queue_delay_seconds_bucket", &le("0.002")), 15.0);
+    assert_eq!(parsed.value("bentpipe_queue_delay_seconds_bucket", &le("5")), 20.0);
+    assert_eq!(parsed.value("bentpipe_queue_delay_seconds_bucket", &le("+Inf")), 25.0);
+    assert!(
+        (parsed.value("bentpipe_queue_delay_seconds_sum", &[("queue", "transmit")]) - 35.165).abs() < 1e-9
+    );
+    let info: Vec<_> = parsed.samples.iter().filter(|s| s.0 == "bentpipe_build_info").collect();
+    assert_eq!(info[0].1[2], ("aqm".to_owned(), about().aqm));
+    assert!(parsed.value("process_resident_memory_bytes", &[]) > 1e6);
+    assert!(parsed.value("process_open_fds", &[]) >= 3.0);
+    let (soft, _) = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit");
+    assert_eq!(parsed.value("process_max_fds", &[]), soft as f64);
+}
+
+/// In itself and in the kernel for it, as getrusage(2) has it; the other tests of this process go on meanwhile.
+#[test]
+fn processor_time_is_the_kernels_too() {
+    while cpu_time().1 < 0.1 {
+        assert!(std::fs::read("/proc/self/status").is_ok());
+    }
+    let sum = |(user, system): (f64, f64)| user + system;
+    let before = sum(cpu_time());
+    let told =
+        parse(&shared().prometheus().expect("there was a snapshot")).value("process_cpu_seconds_total", &[]);
+    // To a tick of each.
+    assert!((before - 0.02..=sum(cpu_time()) + 0.02).contains(&told), "{told} after {before}");
+}
+
+/// A reader that takes anything would prove nothing.
+#[test]
+fn the_reader_refuses_what_is_no_metric() {
+    let good = "# HELP a_total X.\n# TYPE a_total counter\na_total{b=\"c\"} 1\n";
+    assert_eq!(parse(good).samples.len(), 1);
+    for (from, to) in [
+        ("a_total{", "b_total{"),
+        ("\"} 1\n", "\"} 1"),
+        ("\"} 1", "\"}  1"),
+        ("\"} 1", "\"} one"),
+        ("\"c\"", "\"\\c\""),
+        ("\"c\"", "c"),
+        ("{b=", "{1="),
+        ("TYPE a_total counter", "TYPE a_total count"),
+        ("# TYPE a_total counter\n", ""),
+        ("} 1\n", "} 1\na_total{b=\"c\"} 2\n"),
+    ] {
+        assert!(good.contains(from));
+        let bad = good.replace(from, to);
+        assert!(std::panic::catch_unwind(|| parse(&bad)).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn samples_are_rates_of_their_interval() {
+    let json = |since| -> serde_json::Value { serde_json::from_str(&shared().json(since)).expect("JSON") };
+    let state = json(0);
+    let rows = state["samples"].as_array().expect("rows");
+    assert_eq!(rows.len(), 3, "three are kept");
+    let value = |name: &str| {
+        let i = COLUMNS.iter().position(|c| *c == name).expect(name);
+        rows[2][i].as_f64().unwrap_or(f64::NAN)
+    };
+    for (name, expected) in [
+        ("time_ms", 105_000.0),
+        ("utilization", 0.8),
+        ("sent_bps", 16e6),
+        ("queue_packets", 0.5),
+        ("aqm_drops_per_s", 100.0),
+        ("marks_per_s", 30.0),
+        ("lost_unjudged_per_s", 10.0),
+        ("tcp_split_sent_bps", 12e6),
+        ("udp_sent_bps", 4e6),
+        ("tcp_split_received_bps", 0.0),
+        ("delay_mean_s", 1.4066),
+        ("rtt_s", 0.612),
+        ("loss_ratio", 0.02),
+        ("up", 1.0),
+    ] {
+        assert!((value(name) - expected).abs() < 1e-9, "{name} {} {expected}", value(name));
+    }
+    assert_eq!(state["bottlenecks"][value("bottleneck") as usize], "server");
+    assert_eq!(json(104_000)["samples"].as_array().map(Vec::len), Some(1));
+    assert_eq!(json(105_000)["samples"].as_array().map(Vec::len), Some(0));
+    // The last is of second 105: it is missed when three more have not come.
+    let health = |ms| shared().health(ms).map_err(|said| said.clone());
+    assert!(health(108_000).is_ok());
+    assert_eq!(health(108_001), Err("no sample for 3 s".to_owned()));
+}
+
+/// Worked out by hand: of 4 delays 2 lie up to 1 ms, one up to 2 ms and one up to 50 ms. The half is the end of the first
+/// class, 3/4 that of the second, and 7/8 half the way from 20 to 50 ms.
+#[test]
+fn quantiles_lie_within_their_class() {
+    let mut h = Histogram::default();
+    [0, 1, 2, 30].iter().for_each(|ms| h.observe(Duration::from_millis(*ms)));
+    for (q, s) in [(0.5, 0.001), (0.75, 0.002), (0.875, 0.035)] {
+        assert!((h.quantile_s(q).unwrap_or_default() - s).abs() < 1e-12, "{q}");
+    }
+    assert_eq!(Histogram::default().quantile_s(0.5), None);
+}
+
+fn ask(address: SocketAddr, request: &[u8]) -> String {
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    stream.set_read_timeout(Some(Wait::from_secs(10))).expect("a time-out");
+    stream.write_all(request).expect("it reads");
+    let mut text = String::new();
+    let _ = stream.read_to_string(&mut text);
+    text
+}
+
+#[test]
+fn the_server_answers_and_is_bounded() {
+    let shared = Shared::new(about(), Duration::from_secs(1), Duration::from_secs(3));
+    let address = serve("127.0.0.1:0".parse().expect("an address"), shared.clone()).expect("it listens");
+    let get = |path: &str| ask(address, format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes());
+    assert!(get("/metrics").starts_with("HTTP/1.1 503 "));
+    assert!(get("/healthz").starts_with("HTTP/1.1 503 "));
+    (0..2).for_each(|second| shared.publish(snapshot(second), 1000 * (100 + second)));
+    let metrics = get("/metrics");
+    let (head, body) = metrics.split_once("\r\n\r\n").expect("a head");
+    assert!(
+        head.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n")
+    );
+    assert!(head.contains(&format!("\r\nContent-Length: {}\r\n", body.len())), "{head}");
+    assert!(!parse(body).samples.is_empty());
+    assert!(get("/healthz").ends_with(" s\n"), "the snapshot is as old as 1970");
+    assert!(get("/state.json?x=1&since=7").contains("\"samples\":[["));
+    assert!(get("/").contains("<!doctype html>") || get("/").contains("<!DOCTYPE html>"));
+    assert!(get("/none").starts_with("HTTP/1.1 404 "));
+    let head = ask(address, b"HEAD /metrics HTTP/1.0\r\n\r\n");
+    assert!(head.starts_with("HTTP/1.1 200 ") && head.ends_with("\r\n\r\n"));
+    assert!(ask(address, b"POST / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405 "));
+    for bad in [&b"GET /\r\n\r\n"[..], b"\xff\xfe / HTTP/1.1\r\n\r\n", b"GET / HTTP/2\r\n\r\n", b"\r\n\r\n"] {
+        assert!(ask(address, bad).starts_with("HTTP/1.1 400 "));
+    }
+    assert!(ask(address, &[b'a'; 8000]).starts_with("HTTP/1.1 431 "));
+    // Whoever says far too much hears so, and not that the connection was reset.
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    stream.write_all(&[b'a'; 8000]).expect("it reads");
+    std::thread::sleep(Wait::from_millis(50));
+    stream.write_all(&[b'a'; 100_000]).expect("it still reads");
+    stream.shutdown(std::net::Shutdown::Write).expect("it is open");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("an answer to its end");
+    assert!(text.starts_with("HTTP/1.1 431 "), "{text}");
+    // Forty that say nothing are cut off one after the other, and do not keep others out for longer.
+    let silent: Vec<_> = (0..40).map(|_| TcpStream::connect(address).expect("it listens")).collect();
+    assert!(get("/healthz").starts_with("HTTP/1.1 503 "));
+    drop(silent);
+    assert!(get("/healthz").starts_with("HTTP/1.1 503 "));
+}

@@ -1,0 +1,710 @@
+//! Two ends of the gateway between servers and clients, in namespaces: real TCP and UDP, over a plain link.
+#![allow(clippy::print_stdout, reason = "measurements are shown, and so is why a test cannot run")]
+
+mod common;
+mod ends;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream, UdpSocket};
+use std::os::unix::net::UnixDatagram;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
+
+use bentpipe_gatewayd::inject::Injector;
+use bentpipe_gatewayd::wire;
+use ends::satellite::now;
+use ends::{BIN, CLIENT, LONG, SERVER, World, bytes, read_all};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::socket::{setsockopt, sockopt};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+/// Looks until it is so.
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    for _ in 0..2000 {
+        if is_so() {
+            return;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    panic!("not after twenty seconds: {what}");
+}
+
+const SENT: usize = 3_000_000;
+
+/// Both ways at once, by IPv4 and IPv6; and the server sees the client's own address and port.
+#[test]
+fn bytes_pass_as_they_are_and_the_server_sees_the_client() {
+    let Some(mut world) = World::new("bytes", "100 Mbps", "") else { return };
+    let before = world.gateway.descriptors();
+    world.serve(80, |mut stream| {
+        let mut other = stream.try_clone().expect("a copy");
+        let back = thread::spawn(move || {
+            other.write_all(&bytes(2, SENT)).expect("it is taken");
+            let peer = other.peer_addr().expect("a peer").to_string();
+            other.write_all(peer.as_bytes()).expect("it is taken");
+            other.shutdown(Shutdown::Write).expect("it is told");
+        });
+        assert!(read_all(&mut stream) == bytes(1, SENT), "bytes to the server");
+        back.join().expect("all is sent");
+    });
+    for (server, client) in SERVER.into_iter().zip(CLIENT) {
+        let (local, all) = world.call(server, 80, |mut stream| {
+            let mut other = stream.try_clone().expect("a copy");
+            let forth = thread::spawn(move || {
+                other.write_all(&bytes(1, SENT)).expect("it is taken");
+                other.shutdown(Shutdown::Write).expect("it is told");
+            });
+            let all = read_all(&mut stream);
+            forth.join().expect("all is sent");
+            (stream.local_addr().expect("an address"), all)
+        });
+        assert_eq!(local.ip().to_string(), client);
+        assert!(all[..SENT] == bytes(2, SENT), "bytes to the client");
+        assert_eq!(String::from_utf8_lossy(&all[SENT..]), local.to_string());
+    }
+    // Both sides have to hear that all was delivered.
+    wait_until("both connections are closed", || world.gateway.descriptors() == before);
+    let last = world.gateway.finish();
+    let of = |key: &str| last["counters"][key].as_u64();
+    assert_eq!((of("opened"), of("closed"), of("reset")), (Some(2), Some(2), Some(0)), "{last}");
+    assert_eq!(last["nfqueue"]["user_dropped"], 0);
+    let sent = last["summary"]["sent_bytes"].as_u64().expect("a number");
+    assert!(sent > 2 * SENT as u64, "{sent} bytes through the regulator");
+}
+
+/// A client that has said its last may still listen; a reset by either side is a reset on the other; a port that nobody
+/// listens at is told by a reset.
+#[test]
+fn ends_of_connections_are_carried_through() {
+    let Some(world) = World::new("ends", "100 Mbps", "") else { return };
+    world.serve(80, |mut stream| {
+        let asked = read_all(&mut stream);
+        thread::sleep(Duration::from_millis(300));
+        stream.write_all(&asked).expect("it is taken");
+    });
+    let answer = world.call(SERVER[0], 80, |mut stream| {
+        stream.write_all(b"the last word").expect("it is taken");
+        stream.shutdown(Shutdown::Write).expect("it is told");
+        read_all(&mut stream)
+    });
+    assert_eq!(answer, b"the last word");
+
+    fn is_reset(mut stream: TcpStream) -> bool {
+        let mut all = Vec::new();
+        let end = stream.read_to_end(&mut all);
+        end.is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionReset)
+    }
+    fn reset(stream: TcpStream) {
+        let linger = nix::libc::linger { l_onoff: 1, l_linger: 0 };
+        nix::sys::socket::setsockopt(&stream, nix::sys::socket::sockopt::Linger, &linger).expect("an option");
+    }
+    world.serve(81, |mut stream| {
+        stream.read_exact(&mut [0; 5]).expect("a word");
+        reset(stream);
+    });
+    let told = world.call(SERVER[0], 81, |mut stream| {
+        stream.write_all(b"hello").expect("it is taken");
+        is_reset(stream)
+    });
+    assert!(told, "the client hears of the server's reset");
+
+    // The server writes down whether it was reset, and tells the next who calls.
+    static TOLD: std::sync::Mutex<Option<bool>> = std::sync::Mutex::new(None);
+    world.serve(82, |mut stream| {
+        stream.write_all(b"hello").expect("it is taken");
+        *TOLD.lock().expect("no panic") = Some(is_reset(stream));
+    });
+    world.call(SERVER[0], 82, |mut stream| {
+        stream.read_exact(&mut [0; 5]).expect("a word");
+        reset(stream);
+    });
+    wait_until("the server hears of its client", || TOLD.lock().expect("no panic").is_some());
+    assert_eq!(*TOLD.lock().expect("no panic"), Some(true), "the server hears of the client's reset");
+
+    // The terminal takes the connection before it can know.
+    let address: SocketAddr = format!("{}:9", SERVER[0]).parse().expect("an address");
+    let told = world.clients.run(move || match TcpStream::connect_timeout(&address, LONG) {
+        Ok(stream) => stream.set_read_timeout(Some(LONG)).is_ok() && is_reset(stream),
+        Err(e) => e.kind() == std::io::ErrorKind::ConnectionReset,
+    });
+    assert!(told, "nobody listens there");
+}
+
+/// A thousand connections that were opened and reset leave nothing behind.
+#[test]
+fn abandoned_connections_leave_nothing_behind() {
+    const COUNT: usize = 1000;
+    let Some(world) = World::new("abandoned", "100 Mbps", "") else { return };
+    world.serve(80, |mut stream| drop(stream.read_to_end(&mut Vec::new())));
+    let round = || {
+        let address: SocketAddr = format!("{}:80", SERVER[0]).parse().expect("an address");
+        world.clients.run(move || {
+            let streams: Vec<_> = (0..COUNT)
+                .map(|_| {
+                    let mut stream = TcpStream::connect_timeout(&address, LONG).expect("a connection");
+                    stream.write_all(b"hello").expect("it is taken");
+                    stream
+                })
+                .collect();
+            for stream in &streams {
+                let linger = nix::libc::linger { l_onoff: 1, l_linger: 0 };
+                nix::sys::socket::setsockopt(stream, nix::sys::socket::sockopt::Linger, &linger)
+                    .expect("an option");
+            }
+        });
+        let mut left = [COUNT; 2];
+        for _ in 0..2000 {
+            left = [world.gateway.descriptors(), world.terminal.descriptors()];
+            if left.iter().all(|left| *left < 30) {
+                break;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        assert!(left.iter().all(|left| *left < 30), "{left:?} descriptors left");
+        [world.gateway.memory(), world.terminal.memory()]
+    };
+    let first = round();
+    let second = round();
+    for (first, second) in first.into_iter().zip(second) {
+        // What a round needs is used again: a kilobyte for each connection would be seen.
+        assert!(second < first + COUNT as u64 * 1024, "{first} bytes after a round, {second} after another");
+    }
+}
+
+/// Fifty users at once where one connection may be half-open: the others wait, or go past both ends, and nobody is refused.
+#[test]
+fn who_comes_too_fast_waits() {
+    let Some(mut world) = World::new("fast", "20 Mbps", "[limits]\nhandshakes = 1") else { return };
+    world.serve(80, |mut stream| drop(stream.write_all(&bytes(7, 1000))));
+    let address: SocketAddr = format!("{}:80", SERVER[0]).parse().expect("an address");
+    let got: Vec<_> = world.clients.run(move || {
+        let user = move || {
+            let mut stream = TcpStream::connect_timeout(&address, LONG).expect("a connection");
+            stream.set_read_timeout(Some(LONG)).expect("a time-out");
+            read_all(&mut stream)
+        };
+        let users: Vec<_> = (0..50).map(|_| thread::spawn(user)).collect();
+        users.into_iter().map(|user| user.join().expect("served")).collect()
+    });
+    assert!(got.iter().all(|got| *got == bytes(7, 1000)));
+    let counters = &world.gateway.finish()["counters"];
+    assert_eq!(counters["refused"], 0);
+    assert!(counters["opened"].as_u64().is_some_and(|opened| opened > 1), "{counters}");
+}
+
+/// Datagrams at three times the rate of the satellite: as much comes as the rate allows, the Aqm drops the rest, and the
+/// queue is no longer than it lets it be.
+#[test]
+fn datagrams_pass_and_are_governed() {
+    const RATE: f64 = 4e6;
+    let aqm = "aqm = { algorithm = \"red\" }\ntransmit_queue = { limit = \"400 packets\" }";
+    let Some(mut world) = World::new("datagrams", "4 Mbps", aqm) else { return };
+    for (server, client) in SERVER.into_iter().zip(CLIENT) {
+        let server = SocketAddr::new(server.parse().expect("an address"), 7);
+        let client = SocketAddr::new(client.parse().expect("an address"), 7007);
+        let (tell, bound) = channel();
+        let receiver = world.clients.spawn(move || {
+            let socket = UdpSocket::bind(client).expect("a socket");
+            tell.send(()).expect("somebody waits");
+            socket.set_read_timeout(Some(Duration::from_millis(1000))).expect("a time-out");
+            let (mut got, mut first, mut last, mut buffer) = (0, None, None, [0; 2000]);
+            while let Ok(len) = socket.recv(&mut buffer) {
+                #[expect(clippy::disallowed_methods, reason = "a test on real links has real times")]
+                let now = std::time::Instant::now();
+                first.get_or_insert(now);
+                last = Some(now);
+                got += len + if client.is_ipv4() { 28 } else { 48 };
+            }
+            let time = first.zip(last).map_or(0.0, |(first, last)| (last - first).as_secs_f64());
+            got as f64 * 8.0 / time
+        });
+        bound.recv().expect("it is bound");
+        world.servers.run(move || {
+            let socket = UdpSocket::bind(server).expect("a socket");
+            // 1000 bytes in 0.667 ms are 12 Mbit/s; two seconds of it.
+            #[expect(clippy::disallowed_methods, reason = "a test on real links has real times")]
+            let begin = std::time::Instant::now();
+            for i in 1..=400 {
+                for _ in 0..8 {
+                    socket.send_to(&[7; 1000], client).expect("it is taken");
+                }
+                // Where it was held up it makes up for it.
+                thread::sleep((i * Duration::from_micros(5333)).saturating_sub(begin.elapsed()));
+            }
+        });
+        let rate = receiver.join().expect("no panic");
+        println!("{rate:.0} bit/s of UDP at {RATE:.0}");
+        assert!(rate > 0.85 * RATE && rate < RATE, "{rate} bit/s");
+    }
+    let last = world.gateway.finish();
+    let summary = &last["summary"];
+    let dropped = summary["aqm_drops"].as_f64().expect("a number");
+    let offered = summary["offered_packets"].as_f64().expect("a number");
+    assert!(dropped > 0.4 * offered && dropped < 0.8 * offered, "{dropped} of {offered} dropped");
+    assert_eq!(summary["drops_elsewhere"], 0);
+}
+
+/// A terminal that is killed leaves its rules; its next start, or `cleanup`, takes them away. While it is gone, everything
+/// goes past both; the gateway notices that the one that comes is another, and that none comes.
+#[test]
+fn a_killed_terminal_is_done_without_and_comes_again() {
+    let Some(mut world) = World::new("killed", "100 Mbps", "") else { return };
+    world.serve(80, |mut stream| {
+        let asked = read_all(&mut stream);
+        let _ = stream.write_all(&asked);
+    });
+    let echo = |world: &World| {
+        world.call(SERVER[0], 80, |mut stream| {
+            stream.write_all(b"hello").expect("it is taken");
+            stream.shutdown(Shutdown::Write).expect("it is told");
+            read_all(&mut stream)
+        })
+    };
+    assert_eq!(echo(&world), b"hello");
+    world.terminal.kill(Signal::SIGKILL);
+    world.restart_terminal();
+    world.gateway.wait_for("down");
+    world.gateway.wait_for("up");
+    assert_eq!(echo(&world), b"hello");
+    // One that ends well takes everything away itself, and tells the other.
+    assert!(world.terminal.kill(Signal::SIGTERM));
+    world.gateway.wait_for("down");
+    assert_eq!(world.ends[1].command("iptables-nft-save").matches("bentpipe").count(), 0);
+    assert_eq!(echo(&world), b"hello", "past the daemons");
+    world.restart_terminal();
+    assert_eq!(echo(&world), b"hello");
+    // One that was killed and does not come again: its host says that nobody listens there.
+    world.terminal.kill(Signal::SIGKILL);
+    let config = world.folder.join("terminal.toml");
+    world.ends[1].run(move || {
+        assert!(Command::new(BIN).arg("cleanup").arg(config).status().expect("cleanup").success());
+    });
+    world.gateway.wait_for("does not listen");
+    assert_eq!(echo(&world), b"hello", "past the daemons, once more");
+    let counted = world.gateway.finish();
+    assert_eq!(counted["counters"]["opened"], 3, "all but those that went past: {counted}");
+}
+
+/// The satellite is out for nine seconds, with an Aqm that drops whatever comes while two packets wait, as two do all the
+/// time. A download goes on as soon as it is back, and a connection that was asked for before is not reset: its server's
+/// answer comes in the middle of the outage, and passes.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a test on real links has real times")]
+fn what_comes_in_an_outage_waits() {
+    use std::time::Instant;
+    let more = "aqm = { algorithm = \"red\", min_th = 1, max_th = 2, w_q = 1.0, max_p = 1.0 }\n[tcp]\nconnect_timeout = \"8 s\"";
+    let Some(mut world) = World::new("outage", "2 Mbps", more) else { return };
+    // Its terminal sends as fast as it can.
+    let path = world.folder.join("terminal.toml");
+    let text = fs::read_to_string(&path).expect("its configuration");
+    fs::write(&path, text.replace("rate = \"100 Mbps\"\n", "")).expect("a file");
+    assert!(world.terminal.kill(Signal::SIGTERM));
+    world.gateway.wait_for("down");
+    world.restart_terminal();
+    world.gateway.wait_for("up");
+    world.serve(80, |mut stream| {
+        // BBR, where it is the default, comes to think that its path is a slow one.
+        setsockopt(&stream, sockopt::TcpCongestion, &"reno".into()).expect("Reno, which every kernel has");
+        let _ = stream.write_all(&bytes(8, 300_000));
+    });
+    world.serve(81, |mut stream| drop(stream.write_all(&bytes(9, 1000))));
+    // Handshakes are asked for again after one second, three and seven.
+    world.servers.command("iptables-nft -A INPUT -p tcp --dport 81 -j DROP");
+    let download = |port| {
+        world.clients.spawn(move || {
+            let mut stream = TcpStream::connect((SERVER[0], port)).expect("a connection");
+            stream.set_read_timeout(Some(LONG)).expect("a time-out");
+            (read_all(&mut stream), Instant::now())
+        })
+    };
+    let (large, late) = (download(80), download(81));
+    thread::sleep(Duration::from_millis(400));
+    let satellite = |word| {
+        for end in &world.ends {
+            end.command(&format!("iptables-nft -t raw {word} PREROUTING -i sat -p udp -j DROP"));
+        }
+    };
+    satellite("-A");
+    thread::sleep(Duration::from_millis(1600));
+    world.servers.command("iptables-nft -D INPUT -p tcp --dport 81 -j DROP");
+    thread::sleep(Duration::from_secs(7));
+    satellite("-D");
+    let back = Instant::now();
+    for (got, seed, len) in [(large, 8, 300_000), (late, 9, 1000)] {
+        let (got, end) = got.join().expect("no panic");
+        assert_eq!(got.len(), len);
+        assert_eq!(got, bytes(seed, len));
+        // All of it takes 1.2 s; a server that was not heard for so long would wait as long again.
+        let after = end.duration_since(back).as_secs_f64();
+        assert!(after < 4.0, "{len} bytes {after} s after the outage");
+    }
+    let counters = &world.gateway.finish()["counters"];
+    // What is not over yet is reset now.
+    assert_eq!(
+        (&counters["opened"], &counters["reset"]),
+        (&2.into(), &counters["resets"]["stopped"]),
+        "{counters}"
+    );
+    assert!(counters["spared"].as_u64().is_some_and(|spared| spared > 100), "{counters}");
+    // What an outage costs hangs on the rate: nothing, where there is none.
+    let counters = &world.terminal.finish()["counters"];
+    assert!(counters["charged_bytes"].as_u64().is_some_and(|charged| charged < 100_000), "{counters}");
+}
+
+/// Another algorithm and twice the rate in the middle of a download: it goes on, and every byte is there.
+#[test]
+fn a_reload_drops_no_connection() {
+    let more = "aqm = { algorithm = \"red\" }\n[metrics]\nlisten = \"127.0.0.1:9180\"\ninterval = \"100 ms\"\nkeep = \"5 s\"";
+    let Some(world) = World::new("reload", "20 Mbps", more) else { return };
+    // The second half comes when the first has and the gateway has another configuration.
+    static RELOADED: AtomicBool = AtomicBool::new(false);
+    world.serve(80, |mut stream| {
+        let all = bytes(5, 4_000_000);
+        let _ = stream.write_all(&all[..2_000_000]);
+        wait_until("it is reloaded", || RELOADED.load(Ordering::Relaxed));
+        let _ = stream.write_all(&all[2_000_000..]);
+    });
+    let metrics = || {
+        world.ends[0].run(|| {
+            let mut stream = TcpStream::connect("127.0.0.1:9180").expect("it listens");
+            stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").expect("it reads");
+            let mut text = String::new();
+            stream.read_to_string(&mut text).map(|_| text).expect("text")
+        })
+    };
+    let got = world.clients.spawn(|| {
+        let mut stream = TcpStream::connect((SERVER[0], 80)).expect("a connection");
+        stream.set_read_timeout(Some(LONG)).expect("a time-out");
+        read_all(&mut stream)
+    });
+    let open = "bentpipe_connections{state=\"open\"} 1\n";
+    wait_until("the connection is open", || metrics().contains(open));
+    let path = world.folder.join("gateway.toml");
+    let text = fs::read_to_string(&path).expect("its configuration");
+    fs::write(&path, text.replace("\"red\"", "\"avq\"").replace("20 Mbps", "40 Mbps")).expect("a file");
+    kill(Pid::from_raw(world.gateway.child.id().cast_signed()), Signal::SIGHUP).expect("it runs");
+    wait_until("another algorithm, another rate, and the same connection", || {
+        let after = metrics();
+        ["aqm=\"avq\"", "bentpipe_capacity_bytes_per_second 5000000\n", open]
+            .iter()
+            .all(|line| after.contains(line))
+    });
+    RELOADED.store(true, Ordering::Relaxed);
+    assert!(got.join().expect("no panic") == bytes(5, 4_000_000));
+    let after = metrics();
+    assert!(after.contains("bentpipe_connections_total{event=\"reset\"} 0\n"), "{after}");
+    assert!(after.contains("bentpipe_algorithm_state{owner=\"aqm\",name=\"virtual_capacity\"}"), "{after}");
+}
+
+/// A gateway whose regulator follows the satellite: the modem tells it the rate, zero for a while, and the configuration is
+/// read again with another. What comes to a client follows at once; the terminal's way back does, too.
+#[test]
+fn the_rate_of_the_modem_and_that_of_the_file_are_followed() {
+    let more = "[metrics]\nlisten = \"127.0.0.1:9180\"\ninterval = \"100 ms\"\nkeep = \"5 s\"";
+    let Some(world) = World::new("modem", "link", more) else { return };
+    world.serve(80, |mut stream| while stream.write_all(&[7; 1 << 16]).is_ok() {});
+    let (come, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+    let (counter, stopped) = (Arc::clone(&come), Arc::clone(&stop));
+    world.clients.spawn(move || {
+        let mut stream = TcpStream::connect((SERVER[0], 80)).expect("a connection");
+        stream.set_read_timeout(Some(LONG)).expect("a time-out");
+        let mut buffer = vec![0; 1 << 16];
+        while !stopped.load(Ordering::Relaxed) {
+            let read = stream.read(&mut buffer).expect("it goes on");
+            counter.fetch_add(read as u64, Ordering::Relaxed);
+        }
+    });
+    // Bits in each second of a while that begins a little later: what had been let go before is there by then.
+    let rate = || {
+        thread::sleep(Duration::from_millis(300));
+        let (start, before) = (now(), come.load(Ordering::Relaxed));
+        thread::sleep(Duration::from_millis(1000));
+        (come.load(Ordering::Relaxed) - before) as f64 * 8.0 / start.elapsed().as_secs_f64()
+    };
+    // Of a packet's 1491 bytes 1460 are payload; QUIC takes some more.
+    let is_near = |what: &str, bits: f64| {
+        // A machine that does something else for a part of a second shows less in it, or more in the next.
+        let follows = (0..6).any(|_| {
+            let found = rate();
+            println!("{what}: {found:.0} bit/s");
+            found > 0.8 * bits && found < bits
+        });
+        assert!(follows, "{what}: not {bits} bit/s");
+    };
+    let path = world.folder.join("gateway.toml");
+    let tell = |rate: &str| {
+        let told =
+            Command::new(env!("CARGO_BIN_EXE_bentpipe-gateway")).arg("rate").arg(&path).arg(rate).output();
+        told.expect("it runs")
+    };
+    for (text, bits) in [("8 Mbps", 8e6), ("2 Mbps", 2e6)] {
+        assert!(tell(text).status.success());
+        is_near(text, bits);
+    }
+    assert!(tell("0 bps").status.success());
+    assert!((0..6).any(|_| rate() < 1.0), "nothing may go");
+    assert!(tell("4 Mbps").status.success());
+    is_near("4 Mbps again", 4e6);
+    // What is no rate changes nothing, whether the command says so or the daemon.
+    let refused = tell("4 Mbs");
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(said.starts_with("bentpipe-gateway: rate: found \"4 Mbs\"; allowed: a rate such as"), "{said}");
+    let stranger = UnixDatagram::unbound().expect("a socket");
+    stranger.send_to(b"nonsense", world.folder.join("modem")).expect("it listens");
+
+    // The file's rate is another: that of the file counts until the modem tells.
+    world.reload("gateway", |text| text.replace("rate = \"100 Mbps\"", "rate = \"10 Mbps\""));
+    is_near("the file", 10e6);
+    world.reload("terminal", |text| text.replace("rate = \"100 Mbps\"", "rate = \"1 Mbps\""));
+    let told = |world: &World| {
+        let text = world.ends[1].run(|| {
+            let mut stream = TcpStream::connect("127.0.0.1:9180").expect("it listens");
+            stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").expect("it reads");
+            let mut text = String::new();
+            stream.read_to_string(&mut text).map(|_| text).expect("text")
+        });
+        text.contains("bentpipe_capacity_bytes_per_second 125000\n")
+    };
+    let start = now();
+    while !told(&world) {
+        assert!(start.elapsed() < LONG, "the terminal keeps its rate");
+        thread::sleep(Duration::from_millis(50));
+    }
+    stop.store(true, Ordering::Relaxed);
+}
+
+/// As many connections as are allowed are split, and a few that come before the rule for the others stands; those go by,
+/// unsplit, and reach their server all the same. When some have ended, the next are split again.
+#[test]
+fn connections_beyond_the_limit_go_by() {
+    let Some(mut world) = World::new("limit", "100 Mbps", "[limits]\nconnections = 3") else { return };
+    world.serve(80, |mut stream| {
+        let mut buffer = [0; 5];
+        while stream.read_exact(&mut buffer).is_ok() {
+            let _ = stream.write_all(&buffer);
+        }
+    });
+    fn talk(stream: &mut TcpStream) {
+        stream.write_all(b"hello").expect("it is taken");
+        let mut got = [0; 5];
+        stream.read_exact(&mut got).expect("an answer");
+        assert_eq!(&got, b"hello");
+    }
+    let open = |world: &World| {
+        world.call(SERVER[0], 80, |mut stream| {
+            talk(&mut stream);
+            stream
+        })
+    };
+    let mut streams: Vec<_> = (0..3).map(|_| open(&world)).collect();
+    streams.push(open(&world));
+    let takes = || world.ends[1].command("iptables-nft-save -t mangle").contains("TPROXY");
+    wait_until("the rule for the others stands", || !takes());
+    streams.extend((0..3).map(|_| open(&world)));
+    // Old ones and those that went by do not get into each other's way.
+    streams.iter_mut().for_each(talk);
+    drop(streams);
+    wait_until("there is room again", takes);
+    drop(open(&world));
+    let last = world.gateway.finish();
+    let opened = last["counters"]["opened"].as_u64().expect("a number");
+    assert!((4..=5).contains(&opened), "{last}");
+    assert_eq!(last["counters"]["refused"], 0);
+    assert!(last["counters"]["tunnel_out"].as_u64().is_some_and(|packets| packets >= 3 * 4), "{last}");
+}
+
+/// Whether new connections go by, as the metrics of an end say it.
+fn bypasses(world: &World, end: usize) -> bool {
+    metrics(world, end).contains("bentpipe_bypass 1\n")
+}
+
+fn metrics(world: &World, end: usize) -> String {
+    world.ends[end].run(|| {
+        let mut stream = TcpStream::connect("127.0.0.1:9180").expect("it listens");
+        stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").expect("it reads");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).map(|_| text).expect("text")
+    })
+}
+
+/// Connections that were split so far, by a terminal's metrics.
+fn split(world: &World) -> u64 {
+    let text = metrics(world, 1);
+    let line =
+        text.lines().find_map(|line| line.strip_prefix("bentpipe_connections_total{event=\"accepted\"} "));
+    line.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{text}"))
+}
+
+const WATCHED: &str = "[metrics]\nlisten = \"127.0.0.1:9180\"\ninterval = \"100 ms\"\nkeep = \"5 s\"\n";
+
+fn hello(mut stream: TcpStream) {
+    let mut buffer = [0; 5];
+    while stream.read_exact(&mut buffer).is_ok() {
+        let _ = stream.write_all(&buffer);
+    }
+}
+
+/// A word there and back over a new connection; how many more connections were split for it.
+fn talk(world: &World) -> u64 {
+    let before = split(world);
+    world.call(SERVER[0], 80, |mut stream| {
+        stream.write_all(b"hello").expect("it is taken");
+        let mut got = [0; 5];
+        stream.read_exact(&mut got).expect("an answer");
+        assert_eq!(&got, b"hello");
+    });
+    // Until the next sample.
+    thread::sleep(Duration::from_millis(300));
+    split(world) - before
+}
+
+/// Users call a server that does not answer, more of them than connections may be half-open: others reach theirs all the same,
+/// unsplit. Once those have given up they are split again.
+#[test]
+fn who_calls_a_server_that_is_silent_keeps_nobody_out() {
+    let more = format!("[limits]\nhandshakes = 5\n[tcp]\nconnect_timeout = \"3 s\"\n{WATCHED}");
+    let Some(world) = World::new("silent", "100 Mbps", &more) else { return };
+    world.serve(80, hello);
+    world.servers.command("iptables-nft -A INPUT -p tcp --dport 81 -j DROP");
+    assert_eq!(talk(&world), 1);
+    let silent: SocketAddr = format!("{}:81", SERVER[0]).parse().expect("an address");
+    for _ in 0..10 {
+        // Those that are split have a connection, with the terminal.
+        world.clients.spawn(move || {
+            if let Ok(stream) = TcpStream::connect_timeout(&silent, LONG) {
+                let _ = stream.set_read_timeout(Some(LONG)).and_then(|()| (&stream).read(&mut [0]).map(drop));
+            }
+        });
+    }
+    wait_until("those who come go by", || bypasses(&world, 1));
+    assert_eq!(talk(&world), 0);
+    wait_until("they are split again", || !bypasses(&world, 1));
+    assert_eq!(talk(&world), 1);
+}
+
+/// A SYN for 10.1.0.1:80 whose sender will never be heard of again.
+fn syn(host: u8, port: u16) -> Vec<u8> {
+    let (from, to) = ([10, 3, 0, host], [10, 1, 0, 1]);
+    let mut tcp =
+        [&port.to_be_bytes()[..], &[0, 80, 1, 2, 3, 4, 0, 0, 0, 0, 5 << 4, 2, 0xfa, 0xf0, 0, 0, 0, 0]]
+            .concat();
+    let sum = wire::checksum(&[&from, &to, &[0, 6, 0, tcp.len() as u8], &tcp]);
+    tcp[16..18].copy_from_slice(&sum.to_be_bytes());
+    // The kernel fills in length and checksum of the IP header.
+    let ip = [&[0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 6, 0, 0][..], &from, &to].concat();
+    [ip, tcp].concat()
+}
+
+/// Half as many handshakes again that nobody ends than the terminal's socket keeps: the kernel would answer those who come then with
+/// SYN cookies, whose handshakes end nowhere. They go by.
+#[test]
+fn handshakes_that_nobody_ends_keep_nobody_out() {
+    let Some(world) = World::new("flood", "100 Mbps", WATCHED) else { return };
+    world.serve(80, hello);
+    let sent = world.clients.run(|| {
+        let injector = Injector::open().expect("raw sockets");
+        let each = (0..6000u16).filter(|at| {
+            if at % 100 == 0 {
+                thread::sleep(Duration::from_millis(2));
+            }
+            injector.send(&syn(10 + (at % 200) as u8, 1000 + at)).is_ok()
+        });
+        each.count()
+    });
+    assert!(sent > 5000, "{sent} handshakes begun");
+    let waiting = world.ends[1].command("ss -tnH state syn-recv").lines().count();
+    println!("{waiting} handshakes wait");
+    wait_until("those who come go by", || bypasses(&world, 1));
+    assert_eq!(talk(&world), 0);
+}
+
+/// A client that does not read lets the gateway hold as much as it may in all, and no more. The gateway tells the terminal,
+/// and others go by both until it has read.
+#[test]
+fn memory_is_bounded_and_who_comes_then_goes_by() {
+    const MEMORY: usize = 300_000;
+    let more = format!("pep = {{ buffer = \"4 MB\" }}\n[limits]\nmemory = \"{MEMORY} B\"\n{WATCHED}");
+    let Some(world) = World::new("memory", "100 Mbps", &more) else { return };
+    world.serve(80, hello);
+    world.serve(81, |mut stream| drop(stream.write_all(&bytes(3, 16_000_000))));
+    let held = |end| {
+        let text = metrics(&world, end);
+        let line = text.lines().find_map(|line| line.strip_prefix("bentpipe_pep_buffered_bytes "));
+        line.and_then(|number| number.parse::<f64>().ok()).unwrap_or_else(|| panic!("{text}")) as usize
+    };
+    assert_eq!(talk(&world), 1);
+    let mut early = world.call(SERVER[0], 80, |stream| stream);
+    let address: SocketAddr = format!("{}:81", SERVER[0]).parse().expect("an address");
+    let stream = world.clients.run(move || TcpStream::connect_timeout(&address, LONG).expect("a connection"));
+    wait_until("those who come go by", || bypasses(&world, 1) && bypasses(&world, 0));
+    assert_eq!(talk(&world), 0);
+    let held = held(0);
+    assert!(held > MEMORY / 10 * 9 && held <= MEMORY, "{held} bytes held");
+    // One that was split before goes on.
+    early.write_all(b"hello").expect("it is taken");
+    early.read_exact(&mut [0; 5]).expect("an answer");
+    let got = world.clients.run(move || {
+        stream.set_read_timeout(Some(LONG)).expect("a time-out");
+        read_all(&mut { stream })
+    });
+    assert!(got == bytes(3, 16_000_000), "{} bytes, or others", got.len());
+    wait_until("they are split again", || !bypasses(&world, 1) && !bypasses(&world, 0));
+    assert_eq!(talk(&world), 1);
+}
+
+/// A connection on which nothing moves is given up at both ends, and its user and its server are told.
+#[test]
+fn idle_connections_are_given_up() {
+    let Some(mut world) = World::new("idle", "100 Mbps", "[tcp]\nidle_timeout = \"3 s\"") else { return };
+    world.serve(80, |mut stream| {
+        // As long as a byte comes in time it goes back.
+        let mut byte = [0];
+        while stream.read(&mut byte).is_ok_and(|got| got == 1) {
+            let _ = stream.write_all(&byte);
+        }
+    });
+    world.call(SERVER[0], 80, |mut stream| {
+        for _ in 0..10 {
+            stream.write_all(b"x").expect("it is taken");
+            stream.read_exact(&mut [0]).expect("an answer");
+            thread::sleep(Duration::from_millis(400));
+        }
+        let ended = stream.read(&mut [0]);
+        assert!(ended.is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionReset), "it is not told");
+    });
+    // One end sees it first, and tells the other.
+    let ends = [world.terminal.finish(), world.gateway.finish()];
+    let resets =
+        |cause: &str| ends.iter().map(|end| end["counters"]["resets"][cause].as_u64()).sum::<Option<u64>>();
+    assert_eq!(ends[0]["counters"]["opened"], 1);
+    assert!(resets("idle") >= Some(1), "{ends:?}");
+    assert_eq!(resets("idle").zip(resets("far")).map(|(idle, far)| idle + far), Some(2), "{ends:?}");
+}
+
+/// Congestion is told by marks to servers that understand them. What cannot carry one, as a SYN or the probe
+/// of a closed window, is dropped in its place (RFC 3168, section 6.1).
+#[test]
+fn congestion_is_told_by_marks() {
+    let gateway = "aqm = { algorithm = \"red\" }\nmarking = \"ecn\"";
+    let Some(mut world) = World::new("ecn", "8 Mbps", gateway) else { return };
+    for namespace in [&world.servers, &world.ends[0]] {
+        namespace.sysctl("net/ipv4/tcp_ecn", "1");
+    }
+    world.serve(80, |mut stream| drop(stream.write_all(&bytes(9, SENT))));
+    for server in SERVER {
+        let got = world.call(server, 80, |mut stream| read_all(&mut stream));
+        assert!(got == bytes(9, SENT), "{} bytes of {SENT}, or others", got.len());
+    }
+    let last = world.gateway.finish();
+    let number = |value: &Value| value.as_u64().expect("a number");
+    let (marked, dropped) = (number(&last["counters"]["ce_marked"]), number(&last["summary"]["aqm_drops"]));
+    assert!(marked > 20 && dropped < marked / 10, "{last}");
+    assert_eq!(number(&last["summary"]["marked_packets"]), marked + dropped, "{last}");
+}

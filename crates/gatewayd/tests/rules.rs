@@ -1,0 +1,600 @@
+//! Rules and routes put in and out again, in namespaces.
+#![allow(clippy::print_stdout, reason = "a test that cannot run says so")]
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use bentpipe_gatewayd::nfqueue::{Lost, Queue, Settings, Verdict};
+use bentpipe_gatewayd::offload::{self, Feature};
+use bentpipe_gatewayd::rules::{Rules, Setup, Side, remove};
+use bentpipe_gatewayd::wire::{self, flag};
+use common::Namespace;
+use nix::errno::Errno;
+use nix::poll::PollFlags;
+use nix::sys::socket::{
+    AddressFamily, Backlog, SockFlag, SockType, SockaddrStorage, bind, connect, listen, setsockopt, socket,
+    sockopt,
+};
+
+/// A folder that is removed with what is in it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        Self(std::env::temp_dir().join(format!("bentpipe-rules-{}-{number}", std::process::id())))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// All that rules may change.
+fn everything(namespace: &Namespace, device: &str) -> Vec<String> {
+    let mut all = Vec::new();
+    for command in ["iptables-nft-save", "ip6tables-nft-save"] {
+        for table in ["raw", "mangle", "filter", "nat"] {
+            let saved = namespace.command(&format!("{command} -t {table}"));
+            // Built-in chains appear when a table is first looked at; counters and times are not rules.
+            all.extend(
+                saved
+                    .lines()
+                    .filter(|line| line.starts_with("-A") || line.contains("bentpipe"))
+                    .map(str::to_owned),
+            );
+        }
+    }
+    for family in ["-4", "-6"] {
+        all.push(namespace.ip(&format!("{family} rule show")));
+        // What the kernel adds for IPv6 by itself comes in its own time, and in any order.
+        let routes = namespace.ip(&format!("{family} route show table all"));
+        let own = |line: &&str| !["fe80:", "multicast", "anycast"].iter().any(|word| line.contains(word));
+        let mut routes: Vec<&str> = routes.lines().filter(own).collect();
+        routes.sort_unstable();
+        all.push(routes.join("\n"));
+    }
+    for path in [
+        "ipv4/ip_forward",
+        "ipv6/conf/all/forwarding",
+        "ipv4/tcp_ecn",
+        &format!("ipv4/conf/{device}/rp_filter"),
+    ] {
+        all.push(format!("{path} {}", namespace.setting(&format!("net/{path}"))));
+    }
+    let device = device.to_owned();
+    all.push(format!(
+        "gro {:?}",
+        namespace.run(move || offload::get(&device, Feature::Gro).expect("a device"))
+    ));
+    all
+}
+
+/// A socket that may have any address.
+fn transparent(family: AddressFamily) -> OwnedFd {
+    let fd = socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).expect("a socket");
+    setsockopt(&fd, sockopt::ReuseAddr, &true).expect("an option");
+    // Of IPv6 sockets, too: one bit in the kernel.
+    setsockopt(&fd, sockopt::IpTransparent, &true).expect("CAP_NET_ADMIN");
+    fd
+}
+
+fn family(address: IpAddr) -> AddressFamily {
+    if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 }
+}
+
+fn listener(namespace: &Namespace, at: &str, any: bool) -> TcpListener {
+    let at: SocketAddr = at.parse().expect("an address");
+    namespace.run(move || {
+        if !any {
+            // A command that another test just starts may hold an earlier one's descriptor for a moment.
+            for _ in 0..100 {
+                match TcpListener::bind(at) {
+                    Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
+                        std::thread::sleep(Duration::from_millis(10));
+                    }
+                    other => return other.expect("a listener"),
+                }
+            }
+        }
+        let fd = transparent(family(at.ip()));
+        bind(fd.as_raw_fd(), &SockaddrStorage::from(at)).expect("an address");
+        listen(&fd, Backlog::new(64).expect("a number")).expect("to listen");
+        fd.into()
+    })
+}
+
+fn connection(namespace: &Namespace, to: &str) -> TcpStream {
+    let to: SocketAddr = to.parse().expect("an address");
+    namespace.run(move || {
+        let stream = TcpStream::connect_timeout(&to, Duration::from_secs(30))
+            .unwrap_or_else(|error| panic!("{to}: {error}"));
+        stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a limit");
+        stream
+    })
+}
+
+/// The connection that comes to a listener within half a minute.
+fn accepted(listener: &TcpListener) -> Option<TcpStream> {
+    if !common::ready(listener, PollFlags::POLLIN, 30_000) {
+        return None;
+    }
+    let stream = listener.accept().expect("a connection").0;
+    stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a limit");
+    Some(stream)
+}
+
+/// Says a word from each end to the other.
+fn talk(a: &mut TcpStream, b: &mut TcpStream) {
+    for word in [b"one".as_slice(), b"three"] {
+        a.write_all(word).expect("to send");
+        b.write_all(word).expect("to send");
+        for end in [&mut *a, &mut *b] {
+            let mut heard = vec![0; word.len()];
+            end.read_exact(&mut heard).expect("to receive");
+            assert_eq!(heard, word);
+        }
+    }
+}
+
+/// Clients `c`, a terminal `t` (`to-c`, `to-s`), servers `s`.
+fn users() -> Option<(Namespace, Namespace, Namespace)> {
+    let (c, t, s) = (Namespace::new()?, Namespace::new()?, Namespace::new()?);
+    c.join("to-t", &t, "to-c", 1);
+    t.join("to-s", &s, "to-t", 2);
+    for (namespace, v4, v6) in [(&c, "10.1.0.2", "fd01::2"), (&s, "10.2.0.1", "fd02::1")] {
+        namespace.ip(&format!("route add default via {v4}"));
+        namespace.ip(&format!("-6 route add default via {v6}"));
+    }
+    // As a distribution would have it.
+    t.sysctl("net/ipv4/conf/all/rp_filter", "1");
+    Some((c, t, s))
+}
+
+fn terminal(folder: &Folder) -> Setup {
+    Setup {
+        name: "t".to_owned(),
+        folder: folder.0.clone(),
+        interface: "to-c".to_owned(),
+        side: Side::Users { port: 5000 },
+        clients: ["10.1.0.0/24", "fd01::/64"].iter().map(|text| text.parse().expect("a prefix")).collect(),
+        tunnel: None,
+        ecn: true,
+        offload: true,
+        table: 6270,
+    }
+}
+
+#[test]
+fn users_connections_end_at_the_terminal_and_go_by_it() {
+    let Some((c, t, s)) = users() else { return };
+    let folder = Folder::new();
+    // Plain forwarding, to begin with.
+    t.sysctl("net/ipv4/ip_forward", "1");
+    t.sysctl("net/ipv6/conf/all/forwarding", "1");
+    for (at, own, listens, from) in [
+        ("10.2.0.2:80", "10.1.0.2:8080", "127.0.0.1:5000", "10.1.0.1"),
+        ("[fd02::2]:80", "[fd01::2]:8080", "[::1]:5000", "fd01::1"),
+    ] {
+        let server = listener(&s, at, false);
+        let mut old = connection(&c, at);
+        let mut old_end = accepted(&server).expect("plain forwarding");
+        talk(&mut old, &mut old_end);
+
+        let setup = terminal(&folder);
+        let mut rules = t.run(move || Rules::install(setup).expect("rules"));
+        let pep = listener(&t, listens, true);
+        let mut split = connection(&c, at);
+        let mut split_end = accepted(&pep).expect("TPROXY");
+        assert!(accepted_now(&server).is_none());
+        assert_eq!(split_end.local_addr().expect("an address"), at.parse().expect("an address"));
+        assert_eq!(split_end.peer_addr().expect("an address").ip().to_string(), from);
+        talk(&mut split, &mut split_end);
+        // What was there before goes on past the listener.
+        talk(&mut old, &mut old_end);
+        // The terminal itself can be reached.
+        let itself = listener(&t, own, false);
+        let mut to_itself = connection(&c, own);
+        talk(&mut to_itself, &mut accepted(&itself).expect("a connection to the terminal"));
+
+        let switch = |mut rules: Rules, on| {
+            t.run(move || {
+                rules.bypass(on).expect("a command");
+                while !rules.settle().expect("a command that ends well") {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                assert_eq!(rules.bypassing(), on);
+                rules
+            })
+        };
+        rules = switch(rules, true);
+        let mut by = connection(&c, at);
+        let mut by_end = accepted(&server).expect("a connection that goes by");
+        rules = switch(rules, false);
+        talk(&mut by, &mut by_end);
+        talk(&mut split, &mut split_end);
+        let mut again = connection(&c, at);
+        talk(&mut again, &mut accepted(&pep).expect("TPROXY again"));
+
+        // The daemon is gone without a word, and its rules are taken away.
+        drop((rules, pep));
+        let setup = terminal(&folder);
+        t.run(move || remove(&setup).expect("to remove rules"));
+        let mut free = connection(&c, at);
+        talk(&mut free, &mut accepted(&server).expect("plain forwarding again"));
+        talk(&mut by, &mut by_end);
+    }
+}
+
+fn accepted_now(listener: &TcpListener) -> Option<TcpStream> {
+    listener.set_nonblocking(true).expect("an option");
+    let found = listener.accept().ok().map(|(stream, _)| stream);
+    listener.set_nonblocking(false).expect("an option");
+    found
+}
+
+#[test]
+fn everything_is_as_it_was() {
+    let Some((_c, t, s)) = users() else { return };
+    let folder = Folder::new();
+    // What others have made, in the same places.
+    t.command("iptables-nft -t raw -A PREROUTING -p udp -m comment --comment other -j ACCEPT");
+    t.command("iptables-nft -t mangle -N other");
+    t.command("iptables-nft -t mangle -A PREROUTING -p tcp -j other");
+    t.command("ip6tables-nft -t mangle -A FORWARD -p tcp -j ACCEPT");
+    t.ip("rule add priority 6271 fwmark 7 lookup 6270");
+    t.ip("rule add priority 7000 fwmark 9 lookup 7000 protocol 98");
+    t.ip("route add 10.77.0.0/16 dev to-s table 6270");
+    t.run(|| offload::set("to-c", Feature::Gro, true).expect("an offload"));
+    let before = everything(&t, "to-c");
+    let gateway = |folder: &Folder| Setup {
+        name: "g".to_owned(),
+        side: Side::Internet { queue: 0, windows: Some(1) },
+        tunnel: Some("to-s".to_owned()),
+        table: 6280,
+        ..terminal(folder)
+    };
+
+    // Once in an orderly way, once as after a kill, and twice over.
+    let setup = terminal(&folder);
+    t.run(move || {
+        let rules = Rules::install(setup.clone()).expect("rules");
+        rules.remove().expect("to remove rules");
+        drop(Rules::install(setup.clone()).expect("rules"));
+        drop(Rules::install(setup).expect("rules, once more"));
+    });
+    let during = everything(&t, "to-c");
+    assert_ne!(during, before);
+    let jumps = |list: &[String]| list.iter().filter(|line| line.contains("-j bentpipe-t-in")).count();
+    assert_eq!(jumps(&during), 2);
+    for line in &before {
+        // Routes and routing rules are shown as one text for each family.
+        assert!(
+            line.contains('\n') || line.contains("gro") || line.starts_with("ipv") || during.contains(line),
+            "{line}"
+        );
+    }
+    assert_eq!(t.setting("net/ipv4/ip_forward"), "1");
+    assert_eq!(t.setting("net/ipv4/conf/to-c/rp_filter"), "2");
+
+    // A second one beside it, and the first leaves: what both rely on stays until the second leaves, too.
+    let (first, second) = (terminal(&folder), gateway(&folder));
+    t.run(move || {
+        drop(Rules::install(second).expect("rules of a second one"));
+        remove(&first).expect("to remove the first");
+    });
+    assert_eq!(t.setting("net/ipv4/ip_forward"), "1");
+    let second = gateway(&folder);
+    t.run(move || remove(&second).expect("to remove the second"));
+    assert_eq!(everything(&t, "to-c"), before);
+    assert!(!folder.0.exists(), "the last one takes the folder away");
+
+    // What somebody has changed since is theirs.
+    let setup = terminal(&folder);
+    t.run(move || drop(Rules::install(setup).expect("rules")));
+    t.sysctl("net/ipv4/tcp_ecn", "0");
+    let setup = terminal(&folder);
+    t.run(move || {
+        remove(&setup).expect("to remove rules");
+        remove(&setup).expect("to remove nothing");
+    });
+    assert_eq!(t.setting("net/ipv4/tcp_ecn"), "0");
+    t.sysctl("net/ipv4/tcp_ecn", "2");
+    assert_eq!(everything(&t, "to-c"), before);
+
+    // What is written down is of one namespace, and touches no other.
+    let (setup, other) = (terminal(&folder), terminal(&folder));
+    t.run(move || drop(Rules::install(setup).expect("rules")));
+    s.sysctl("net/ipv4/ip_forward", "1");
+    let written = std::fs::read(folder.0.join("t.json")).expect("old values");
+    s.run(move || remove(&other).expect("to remove nothing"));
+    assert_eq!(s.setting("net/ipv4/ip_forward"), "1");
+    std::fs::create_dir_all(&folder.0).expect("the folder");
+    std::fs::write(folder.0.join("t.json"), written).expect("old values");
+    let setup = terminal(&folder);
+    t.run(move || remove(&setup).expect("to remove rules"));
+    assert_eq!(everything(&t, "to-c"), before);
+
+    // Other tables than those of the process that was killed.
+    let (old, new) = (terminal(&folder), Setup { table: 6290, ..terminal(&folder) });
+    t.run(move || {
+        drop(Rules::install(old).expect("rules"));
+        Rules::install(new).expect("rules in other tables").remove().expect("to remove rules");
+    });
+    assert_eq!(everything(&t, "to-c"), before);
+
+    // An installation that fails leaves nothing.
+    let setup = Setup { tunnel: Some("nowhere".to_owned()), ..terminal(&folder) };
+    let error = t.run(move || Rules::install(setup).expect_err("there is no such device").to_string());
+    assert!(error.contains("nowhere"), "{error}");
+    assert_eq!(everything(&t, "to-c"), before);
+}
+
+/// As VLANs are called. What users do not have, IPv4 here, is left alone.
+#[test]
+fn a_device_may_have_a_point_in_its_name() {
+    let Some((a, b)) = Namespace::new().zip(Namespace::new()) else { return };
+    a.join("to-b.7", &b, "to-a", 1);
+    a.sysctl("net/ipv4/conf/all/rp_filter", "1");
+    let folder = Folder::new();
+    for (clients, filter, forward) in [("10.1.0.0/24", "2", "1"), ("fd01::/64", "0", "0")] {
+        let interface = "to-b.7".to_owned();
+        let setup =
+            Setup { interface, clients: vec![clients.parse().expect("a prefix")], ..terminal(&folder) };
+        let before = everything(&a, "to-b.7");
+        let rules = a.run(move || Rules::install(setup).expect("rules"));
+        assert_eq!(a.setting("net/ipv4/conf/to-b.7/rp_filter"), filter);
+        assert_eq!(a.setting("net/ipv4/ip_forward"), forward);
+        a.run(move || rules.remove().expect("to remove rules"));
+        assert_eq!(everything(&a, "to-b.7"), before);
+    }
+}
+
+#[test]
+fn what_would_end_up_in_scripts_is_looked_at() {
+    let folder = Folder::new();
+    for (setup, said) in [
+        (Setup { name: "a b".to_owned(), ..terminal(&folder) }, "name \"a b\""),
+        (Setup { name: String::new(), ..terminal(&folder) }, "name \"\""),
+        (Setup { interface: "e0\nCOMMIT".to_owned(), ..terminal(&folder) }, "interface \"e0\\nCOMMIT\""),
+        (Setup { interface: "-j".to_owned(), ..terminal(&folder) }, "interface \"-j\""),
+        (Setup { tunnel: Some("sixteen-letters-".to_owned()), ..terminal(&folder) }, "interface \"sixteen"),
+        (Setup { table: 254, ..terminal(&folder) }, "routing table 254"),
+        (Setup { clients: Vec::new(), ..terminal(&folder) }, "clients"),
+    ] {
+        let error = Rules::install(setup).expect_err("an invalid setup").to_string();
+        assert!(error.starts_with(said), "{error}");
+    }
+}
+
+/// Servers `s`, a gateway `g` (`to-s`, and `bp0` with an MTU of 1300 towards users), users `u` (10.3.0.9, fd33::9).
+fn internet() -> Option<(Namespace, Namespace, Namespace)> {
+    let (s, g, u) = (Namespace::new()?, Namespace::new()?, Namespace::new()?);
+    s.join("to-g", &g, "to-s", 1);
+    g.join("bp0", &u, "bp1", 4);
+    for (namespace, device) in [(&g, "bp0"), (&u, "bp1")] {
+        namespace.ip(&format!("link set {device} mtu 1300"));
+    }
+    u.ip("addr add 10.3.0.9/32 dev bp1");
+    u.ip("addr add fd33::9/128 dev bp1 nodad");
+    for (namespace, v4, v6) in [(&s, "10.1.0.2", "fd01::2"), (&u, "10.4.0.1", "fd04::1")] {
+        namespace.ip(&format!("route add default via {v4}"));
+        namespace.ip(&format!("-6 route add default via {v6}"));
+    }
+    Some((s, g, u))
+}
+
+fn gateway(folder: &Folder) -> Setup {
+    Setup {
+        name: "g".to_owned(),
+        folder: folder.0.clone(),
+        interface: "to-s".to_owned(),
+        side: Side::Internet { queue: 0, windows: Some(1) },
+        clients: ["10.3.0.0/16", "fd33::/64"].iter().map(|text| text.parse().expect("a prefix")).collect(),
+        tunnel: Some("bp0".to_owned()),
+        ecn: true,
+        offload: true,
+        table: 6270,
+    }
+}
+
+/// What went through a queue.
+#[derive(Debug, Default)]
+struct Seen {
+    packets: usize,
+    /// Length of the longest [bytes].
+    longest: usize,
+    /// SYNs, with their MSS.
+    syns: Vec<Option<u16>>,
+    marked: usize,
+}
+
+/// Judges what comes to a queue until told to stop; every tenth packet with payload that may be is marked.
+fn judge(namespace: &Namespace, number: u16, stop: &Arc<AtomicBool>) -> std::thread::JoinHandle<Seen> {
+    let (opened, open) = mpsc::channel();
+    let stop = Arc::clone(stop);
+    let thread = namespace.spawn(move || {
+        let mut queue = Queue::open(number, &Settings::default()).expect("a queue");
+        opened.send(()).expect("a test that waits");
+        let mut seen = Seen::default();
+        loop {
+            if !common::ready(&queue, PollFlags::POLLIN, 20) && stop.load(Ordering::Relaxed) {
+                assert_eq!((queue.lost().expect("counters"), queue.refused()), (Lost::default(), 0));
+                return seen;
+            }
+            queue
+                .receive(&mut |_, packet| {
+                    seen.packets += 1;
+                    seen.longest = seen.longest.max(packet.len());
+                    let Some(tcp) = wire::parse(packet).and_then(|info| info.tcp) else {
+                        return Verdict::Accept;
+                    };
+                    if tcp.flags & flag::SYN != 0 {
+                        seen.syns.push(tcp.mss);
+                    }
+                    if tcp.payload > 0 && seen.packets.is_multiple_of(10) && wire::set_ce(packet) {
+                        seen.marked += 1;
+                        return Verdict::Changed;
+                    }
+                    Verdict::Accept
+                })
+                .expect("packets");
+            queue.flush().expect("verdicts");
+        }
+    });
+    open.recv().expect("a queue");
+    thread
+}
+
+/// Segments whose acknowledgement told of a congestion mark, and segments sent again.
+fn told(stream: &TcpStream) -> (u32, u32) {
+    let mut info = [0u8; 256];
+    let mut length = info.len() as libc::socklen_t;
+    #[expect(unsafe_code, reason = "the libc crate's tcp_info ends before the field")]
+    // SAFETY: the kernel writes at most `length` bytes.
+    let result = unsafe {
+        libc::getsockopt(
+            stream.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            info.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    assert_eq!(result, 0);
+    let at = |at: usize| u32::from_ne_bytes(info[at..at + 4].try_into().expect("four bytes"));
+    // tcpi_delivered_ce and tcpi_total_retrans of linux/tcp.h.
+    assert!(length >= 200);
+    (at(196), at(100))
+}
+
+#[test]
+fn servers_see_clients_and_their_packets_are_judged() {
+    let Some((s, g, u)) = internet() else { return };
+    let folder = Folder::new();
+    let setup = gateway(&folder);
+    let before = everything(&g, "to-s");
+    let rules = g.run(move || Rules::install(setup).expect("rules"));
+    // Its own request for ECN is what gets an answer.
+    for (at, client, user) in [
+        ("10.1.0.1:80", "10.3.0.7:40007", "10.3.0.9:80"),
+        ("[fd01::1]:80", "[fd33::7]:40007", "[fd33::9]:80"),
+    ] {
+        let server = listener(&s, at, false);
+        // Nobody judges yet; then somebody does, in both directions.
+        for judged in [false, true] {
+            let stop = Arc::new(AtomicBool::new(false));
+            let judging = judged.then(|| [judge(&g, 0, &stop), judge(&g, 1, &stop)]);
+            let (to, from): (SocketAddr, SocketAddr) =
+                (at.parse().expect("an address"), client.parse().expect("an address"));
+            let mut split: TcpStream = g.run(move || {
+                let fd = transparent(family(to.ip()));
+                bind(fd.as_raw_fd(), &SockaddrStorage::from(from)).expect("a client's address");
+                connect(fd.as_raw_fd(), &SockaddrStorage::from(to)).expect("a connection");
+                fd.into()
+            });
+            split.set_read_timeout(Some(Duration::from_secs(30))).expect("a limit");
+            let mut split_end = accepted(&server).expect("the gateway's connection");
+            assert_eq!(split_end.peer_addr().expect("an address"), from);
+            talk(&mut split, &mut split_end);
+            // A megabyte, on which marks are set.
+            let sending = std::thread::spawn(move || {
+                split_end.write_all(&vec![7; 1 << 20]).expect("to send");
+                split_end.shutdown(std::net::Shutdown::Write).expect("to end");
+                let _ = split_end.read(&mut [0]);
+                told(&split_end)
+            });
+            let mut all = Vec::new();
+            split.read_to_end(&mut all).expect("to receive");
+            assert_eq!((all.len(), all.iter().all(|byte| *byte == 7)), (1 << 20, true));
+            // Reset, so that the address is free at once.
+            setsockopt(&split, sockopt::Linger, &libc::linger { l_onoff: 1, l_linger: 0 })
+                .expect("an option");
+            drop(split);
+            let (marks, again) = sending.join().expect("no panic");
+            // A segment that marking had broken would never come, however often; a few go twice where a machine is busy.
+            assert!(again < 100, "{again} of some 750 segments were sent again");
+
+            // An ICMP error about the gateway's SYN finds its socket, and not the user whose address that has.
+            let refuse = format!(
+                "INPUT -p tcp --dport 81 -j REJECT --reject-with {}",
+                if to.is_ipv4() { "icmp-port-unreachable" } else { "icmp6-port-unreachable" }
+            );
+            let command = if to.is_ipv4() { "iptables-nft" } else { "ip6tables-nft" };
+            s.command(&format!("{command} -A {refuse}"));
+            let refused = g.run(move || {
+                let fd = transparent(family(to.ip()));
+                bind(fd.as_raw_fd(), &SockaddrStorage::from(SocketAddr::new(from.ip(), 0)))
+                    .expect("a client's address");
+                let stream = TcpStream::from(fd);
+                stream.set_nonblocking(true).expect("an option");
+                let begun = connect(stream.as_raw_fd(), &SockaddrStorage::from(SocketAddr::new(to.ip(), 81)));
+                assert_eq!(begun, Err(Errno::EINPROGRESS));
+                assert!(common::ready(&stream, PollFlags::POLLOUT, 30_000), "no answer");
+                stream.take_error().expect("an answer").and_then(|error| error.raw_os_error())
+            });
+            assert_eq!(refused, Some(libc::ECONNREFUSED));
+            s.command(&format!("{command} -D {refuse}"));
+
+            // What is not this host's goes on to the users, with an MSS that fits their way.
+            let users = listener(&u, user, false);
+            let rule = "PREROUTING -p tcp --syn -j NFQUEUE --queue-num 5 --queue-bypass";
+            u.command(&format!("{command} -t raw -A {rule}"));
+            let arrived = Arc::new(AtomicBool::new(false));
+            let watch = judge(&u, 5, &arrived);
+            let mut through = connection(&s, user);
+            let mut through_end = accepted(&users).expect("an unsplit connection");
+            talk(&mut through, &mut through_end);
+            arrived.store(true, Ordering::Relaxed);
+            let mss = 1300 - if to.is_ipv4() { 40 } else { 60 };
+            // One, or more on a machine so busy that it was sent again.
+            let syns = watch.join().expect("no panic").syns;
+            assert!(!syns.is_empty() && syns.iter().all(|seen| *seen == Some(mss)), "{syns:?}");
+            u.command(&format!("{command} -t raw -D {rule}"));
+
+            // A datagram in three fragments.
+            let user: SocketAddr = user.parse().expect("an address");
+            let end = u.run(move || UdpSocket::bind(user).expect("a socket"));
+            end.set_read_timeout(Some(Duration::from_millis(200))).expect("a limit");
+            let come = (0..20).find_map(|_| {
+                s.run(move || {
+                    let socket = UdpSocket::bind(if user.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" })
+                        .expect("a socket");
+                    // An IPv6 sender must be told first how small its fragments have to be.
+                    let _ = socket.send_to(&[3; 4000], user);
+                });
+                end.recv(&mut [0; 5000]).ok()
+            });
+            assert_eq!(come, Some(4000));
+
+            stop.store(true, Ordering::Relaxed);
+            if let Some([inward, outward]) = judging {
+                let (inward, outward) = (inward.join().expect("no panic"), outward.join().expect("no panic"));
+                assert!(inward.packets > (1 << 20) / 1448, "{inward:?}");
+                // The kernel has put the fragments together: TPROXY and the socket match ask for it.
+                assert_eq!(inward.longest, if to.is_ipv4() { 4028 } else { 4048 });
+                // The kernel echoes a mark until the sender has reacted (RFC 3168), and counts what that acknowledges.
+                assert!(inward.marked > 10 && marks >= inward.marked as u32, "{marks} of {inward:?}");
+                // The server's SYN-ACK and the unsplit connection's SYN; only the gateway's own SYNs, one of them refused.
+                assert!(inward.syns.len() >= 2 && outward.syns.len() >= 2, "{inward:?} {outward:?}");
+                let own = if to.is_ipv4() { 1460 } else { 1440 };
+                assert!(outward.syns.iter().all(|mss| *mss == Some(own)), "{outward:?}");
+                assert!(outward.packets > 10);
+            } else {
+                assert_eq!(marks, 0);
+            }
+        }
+    }
+    g.run(move || rules.remove().expect("to remove rules"));
+    assert_eq!(everything(&g, "to-s"), before);
+}

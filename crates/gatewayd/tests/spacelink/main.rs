@@ -1,0 +1,683 @@
+//! The spacelink over a network in memory, on a clock that the tests turn.
+
+mod net;
+mod udp;
+
+use std::time::Duration;
+
+use bentpipe_gatewayd::spacelink::{Event, Identity, NotSent, Reason, Spacelink};
+use bentpipe_units::Rate;
+
+use net::{GATEWAY, Net, Source, TERMINAL, bytes, open, setups};
+
+const ROUND_TRIP: Duration = Duration::from_millis(600);
+
+fn s(seconds: f64) -> Duration {
+    Duration::from_secs_f64(seconds)
+}
+
+#[test]
+fn ends_find_each_other_in_two_round_trips() {
+    let mut net = Net::new(&setups(None, ROUND_TRIP), 1);
+    net.connect();
+    assert_eq!(net.hosts[TERMINAL].saw(|e| *e == Event::Up), Some(2 * ROUND_TRIP));
+    assert_eq!(net.hosts[GATEWAY].saw(|e| *e == Event::Up), Some(ROUND_TRIP * 3 / 2));
+    assert_eq!(net.hosts[GATEWAY].link.peer(), Some(net.hosts[TERMINAL].address));
+}
+
+#[test]
+fn a_stream_carries_bytes_both_ways_with_half_close_and_credits() {
+    let mut net = Net::new(&setups(None, ROUND_TRIP), 1);
+    net.connect();
+    let up = net.hosts[TERMINAL].open().unwrap();
+    assert_eq!(net.hosts[TERMINAL].write(up, 3000), 3000);
+    net.hosts[TERMINAL].link.finish(up);
+    net.run(net.time() + s(1.0));
+    let (&down, stream) = net.hosts[GATEWAY].streams.first_key_value().unwrap();
+    assert_eq!((stream.header, stream.read, stream.finished), (Some(open()), 3000, true));
+    // The other half is open still.
+    assert_eq!(net.hosts[GATEWAY].write(down, 500_000), 500_000);
+    net.run(net.time() + s(1.0));
+    assert_eq!(net.hosts[TERMINAL].streams[&up].read, 500_000);
+    assert!(!net.hosts[TERMINAL].streams[&up].finished);
+    net.hosts[GATEWAY].link.finish(down);
+    net.run(net.time() + s(3.0));
+    assert_eq!((net.hosts[GATEWAY].acknowledged, net.hosts[TERMINAL].acknowledged), (500_000, 3000));
+    for host in &net.hosts {
+        assert!(host.streams.is_empty() && host.saw(|e| matches!(e, Event::Closed(_))).is_some());
+        assert_eq!(host.link.stats().streams, 0);
+    }
+}
+
+#[test]
+fn a_reset_reaches_the_far_end_though_it_does_not_read() {
+    let mut net = Net::new(&setups(None, ROUND_TRIP), 1);
+    net.connect();
+    let up = net.hosts[TERMINAL].open().unwrap();
+    net.hosts[GATEWAY].reads = false;
+    net.hosts[TERMINAL].write(up, 10_000);
+    net.run(net.time() + s(1.0));
+    let (&down, _) = net.hosts[GATEWAY].streams.first_key_value().unwrap();
+    net.hosts[TERMINAL].link.reset(up);
+    net.run(net.time() + s(0.4));
+    assert!(net.hosts[GATEWAY].saw(|e| *e == Event::Reset(down)).is_some());
+    // Its key is void, at both ends.
+    assert_eq!(net.hosts[GATEWAY].link.write(down, b"x"), 0);
+    assert_eq!(net.hosts[GATEWAY].link.read(down, &mut [0; 10]), 0);
+    assert_eq!(net.hosts[TERMINAL].link.write(up, b"x"), 0);
+}
+
+#[test]
+fn ip_packets_of_any_length_pass() {
+    let mut net = Net::new(&setups(None, ROUND_TRIP), 1);
+    assert_eq!(net.hosts[TERMINAL].link.datagram(&[0; 100]), Err(NotSent::Down));
+    net.connect();
+    let most = net.hosts[TERMINAL].link.max_datagram().unwrap();
+    assert!((1400..1472).contains(&most), "{most}");
+    let lengths = [1, 20, most - 1, most, most + 1, 1500, 9000, 65_535];
+    for length in lengths {
+        net.hosts[TERMINAL].link.datagram(&bytes(0, length)).unwrap();
+    }
+    assert_eq!(net.hosts[TERMINAL].link.datagram(&[]), Err(NotSent::Length));
+    assert_eq!(net.hosts[TERMINAL].link.datagram(&[0; 65_536]), Err(NotSent::Length));
+    net.run(net.time() + s(1.0));
+    let came: Vec<Vec<u8>> = net.hosts[GATEWAY]
+        .events
+        .iter()
+        .filter_map(
+            |(_, event)| if let Event::Datagram(packet) = event { Some(packet.clone()) } else { None },
+        )
+        .collect();
+    assert_eq!(came, lengths.map(|length| bytes(0, length)));
+    assert_eq!(net.hosts[TERMINAL].link.stats().fragmented_ip, 4);
+}
+
+#[test]
+fn a_wrong_certificate_is_refused_at_both_ends() {
+    for wrong in [GATEWAY, TERMINAL] {
+        let mut setups = setups(None, ROUND_TRIP);
+        setups[wrong].peer = Identity::generate("somebody").unwrap().certificate();
+        let mut net = Net::new(&setups, 1);
+        net.run(s(20.0));
+        for host in &net.hosts {
+            assert!(host.saw(|e| *e == Event::Up).is_none());
+            let refused = |e: &Event| matches!(e, Event::Failed(Reason::Refused(_)));
+            assert!(host.saw(refused).is_some(), "{:?}", host.events);
+        }
+    }
+}
+
+#[test]
+fn a_paced_stream_fills_the_link() {
+    let rate = Rate::from_bps(20_000_000);
+    let mut net = Net::new(&setups(Some(rate), ROUND_TRIP), 1);
+    net.ways[GATEWAY].rate = Some(rate);
+    net.connect();
+    let up = net.hosts[TERMINAL].open().unwrap();
+    net.hosts[TERMINAL].write(up, 1);
+    net.run(net.time() + s(1.0));
+    let (&stream, _) = net.hosts[GATEWAY].streams.first_key_value().unwrap();
+    let next = net.time();
+    Source { end: GATEWAY, stream, rate, chunk: 1360, left: u64::MAX, counts: 65, next }
+        .run(&mut net, s(10.0));
+    let goodput = net.hosts[TERMINAL].goodput(50, 100);
+    // A chunk of 1360 bytes takes 65 or 66 bytes more on the wire.
+    assert!(goodput > 20e6 * 1360.0 / 1427.0, "{goodput}");
+    assert_eq!(net.ways[GATEWAY].overflown, 0);
+}
+
+/// A download at 20 Mbit/s over a link that is not kind to it.
+struct Download {
+    net: Net,
+    source: Source,
+}
+
+impl Download {
+    fn new(rate: Rate, bytes: u64, seed: u64) -> Self {
+        let mut net = Net::new(&setups(Some(rate), ROUND_TRIP), seed);
+        net.ways[GATEWAY].rate = Some(rate);
+        net.connect();
+        let up = net.hosts[TERMINAL].open().unwrap();
+        net.hosts[TERMINAL].write(up, 1);
+        net.run(net.time() + s(1.0));
+        let (&stream, _) = net.hosts[GATEWAY].streams.first_key_value().unwrap();
+        let next = net.time();
+        Self {
+            net,
+            source: Source { end: GATEWAY, stream, rate, chunk: 1360, left: bytes, counts: 66, next },
+        }
+    }
+
+    fn run(&mut self, until: Duration) {
+        self.source.run(&mut self.net, until);
+    }
+}
+
+/// Goodput that 20 Mbit/s, or as much as is said, can carry in chunks of 1360 bytes, each 65 bytes longer on the wire.
+fn ceiling(rate: Rate) -> f64 {
+    rate.as_bps() as f64 * 1360.0 / 1425.0
+}
+
+#[test]
+fn random_loss_costs_only_what_goes_again() {
+    let rate = Rate::from_bps(20_000_000);
+    for lose in [0.01, 0.02, 0.05] {
+        let mut download = Download::new(rate, u64::MAX, 3);
+        for way in &mut download.net.ways {
+            way.lose = lose;
+        }
+        download.run(s(8.0));
+        let before = download.net.hosts[GATEWAY].link.stats().written_bytes;
+        download.run(s(33.0));
+        let way = &download.net.ways[GATEWAY];
+        let sent = download.net.hosts[GATEWAY].link.stats();
+        let share = way.lost as f64 / sent.sent_datagrams as f64;
+        // New bytes go as fast as the rate allows, less what goes again …
+        let goodput = (sent.written_bytes - before) as f64 * 8.0 / 25.0;
+        let ceiling = (1.0 - share) * ceiling(rate);
+        assert!((0.995 * ceiling..1.005 * ceiling).contains(&goodput), "{lose}: {goodput} of {ceiling}");
+        // … and arrive, in order, at most three round trips later.
+        let late = sent.written_bytes - download.net.hosts[TERMINAL].read;
+        assert!(late as f64 * 8.0 < 20e6 * 3.5 * 0.6, "{lose}: {late} bytes late");
+        // Never more than the rate, what was lost included; and what was sent twice was lost once.
+        assert!(sent.sent_bytes * 8 <= 20_000_000 * 33, "{lose}");
+        assert!(
+            sent.lost_packets <= way.lost + 2,
+            "{lose}: {} found lost of {}",
+            sent.lost_packets,
+            way.lost
+        );
+        assert_eq!(way.overflown, 0, "{lose}");
+    }
+}
+
+#[test]
+fn bytes_stay_whole_whatever_the_link_does_to_packets() {
+    let mut download = Download::new(Rate::from_bps(20_000_000), 10_000_000, 4);
+    for way in &mut download.net.ways {
+        (way.lose, way.double, way.late) = (0.02, 0.05, 0.1);
+        way.outage = Some((s(5.0), s(6.0)));
+    }
+    download.run(s(40.0));
+    let [gateway, terminal] = &download.net.hosts;
+    // Every byte was compared as it was read.
+    assert_eq!((terminal.read, gateway.acknowledged), (10_000_000, 10_000_000));
+    assert!(terminal.saw(|e| matches!(e, Event::Finished(_))).is_some());
+}
+
+#[test]
+fn a_pause_is_no_silence() {
+    let rate = Rate::from_bps(2_000_000);
+    let mut net = Net::new(&setups(Some(rate), ROUND_TRIP), 1);
+    net.connect();
+    net.run(net.time() + s(4.0));
+    let up = net.hosts[TERMINAL].open().unwrap();
+    net.hosts[TERMINAL].write(up, 1000);
+    let begin = net.time();
+    while net.time() < begin + s(1.0) {
+        net.run(net.time() + s(0.02));
+        assert!(!net.hosts[TERMINAL].link.stats().silent, "{:?} after the question", net.time() - begin);
+    }
+    // A question that gets no answer is found out after a pause as well.
+    net.ways[GATEWAY].outage = Some((net.time(), net.time() + s(9.0)));
+    net.run(net.time() + s(4.0));
+    net.hosts[TERMINAL].write(up, 1000);
+    net.run(net.time() + s(2.0));
+    assert!(net.hosts[TERMINAL].link.stats().silent);
+}
+
+#[test]
+fn after_an_outage_of_half_a_minute_the_link_is_full_within_a_round_trip() {
+    let rate = Rate::from_bps(20_000_000);
+    // Of both directions, or of that of the data alone: the peer is heard then, but answers nothing.
+    // What is lost is two round trips' worth, and one more until answers that were on their way have come.
+    for (ways, most) in [(&[GATEWAY, TERMINAL][..], 4_000_000), (&[GATEWAY], 5_500_000)] {
+        let mut download = Download::new(rate, u64::MAX, 5);
+        for &way in ways {
+            download.net.ways[way].outage = Some((s(6.0), s(36.0)));
+        }
+        let lost = lost_in_outage(download, rate);
+        assert!((2_500_000..most).contains(&lost), "{lost}");
+    }
+}
+
+/// How much is lost in an outage from 6 to 36 s [bytes], after which all comes as it should.
+fn lost_in_outage(mut download: Download, rate: Rate) -> u64 {
+    download.run(s(45.0));
+    let host = &download.net.hosts[TERMINAL];
+    assert!(host.saw(|e| matches!(e, Event::Down(_))).is_none());
+    assert_eq!(host.goodput(70, 360), 0.0);
+    // An answer to what was asked within 100 ms (600 ms), then a packet's way (300 ms): from the eleventh tenth on, full.
+    let full = (360..450).find(|&at| host.tenths[at] > 0).unwrap();
+    assert!(full <= 370, "{full}");
+    for at in full + 1..450 {
+        let goodput = host.goodput(at, at + 1);
+        assert!(goodput > 0.985 * ceiling(rate), "{goodput} in tenth {at}");
+    }
+    // What was lost went again at the link's rate.
+    assert_eq!(download.net.ways[GATEWAY].overflown, 0);
+    download.net.hosts[GATEWAY].link.stats().lost_bytes
+}
+
+#[test]
+fn one_stream_of_many_gaps_is_put_in_order() {
+    let rate = Rate::from_bps(200_000_000);
+    let mut download = Download::new(rate, 45_000_000, 6);
+    download.net.ways[GATEWAY].lose = 0.05;
+    download.run(s(12.0));
+    assert_eq!(download.net.hosts[TERMINAL].read, 45_000_000);
+    let finished = download.net.hosts[TERMINAL].saw(|e| matches!(e, Event::Finished(_))).unwrap();
+    // From 3.1 s on, 2 s at 95 % of the link, a packet's way, and four more round trips: of 33000 packets, some are lost
+    // three times, and hardly one five times.
+    assert!(finished < s(8.1), "{finished:?}");
+}
+
+#[test]
+fn an_end_that_was_started_anew_is_known_again() {
+    for end in [TERMINAL, GATEWAY] {
+        let setups = setups(None, ROUND_TRIP);
+        let mut net = Net::new(&setups, 7);
+        net.connect();
+        for _ in 0..3 {
+            let up = net.hosts[TERMINAL].open().unwrap();
+            net.hosts[TERMINAL].write(up, 1000);
+        }
+        net.run(s(5.0));
+        let other = 1 - end;
+        assert_eq!(net.hosts[other].streams.len(), 3);
+        net.restart(end, &setups);
+        // The other one says something within these 20 ms, or nothing at all: both have to do.
+        let busy = *net.hosts[other].streams.first_key_value().unwrap().0;
+        net.hosts[other].write(busy, 1000);
+        net.run(s(12.0));
+        let saw = |wanted: &dyn Fn(&Event) -> bool| net.hosts[other].saw(wanted);
+        let down = saw(&|e| matches!(e, Event::Down(_))).unwrap();
+        assert!(down <= s(5.0) + ROUND_TRIP * 2, "{down:?}");
+        let resets = net.hosts[other].events.iter().filter(|(_, e)| matches!(e, Event::Lost(_))).count();
+        assert_eq!(resets, 3);
+        assert!(net.hosts.iter().all(|host| host.up && host.link.is_up()), "{:?}", net.hosts[other].events);
+        let ups: Vec<_> =
+            net.hosts[other].events.iter().filter(|(_, e)| *e == Event::Up).map(|(at, _)| *at).collect();
+        assert!(ups.len() == 2 && ups[1] <= s(5.0) + ROUND_TRIP * 4, "{ups:?}");
+        // And carries streams as before.
+        let up = net.hosts[TERMINAL].open().unwrap();
+        net.hosts[TERMINAL].write(up, 5000);
+        net.run(s(13.0));
+        assert_eq!(net.hosts[GATEWAY].streams.values().map(|stream| stream.read).sum::<u64>(), 5000);
+    }
+}
+
+#[test]
+fn an_end_that_stops_says_so() {
+    let mut net = Net::new(&setups(None, ROUND_TRIP), 1);
+    net.connect();
+    let now = net.now;
+    net.hosts[GATEWAY].link.close(now);
+    net.run(net.time() + s(0.4));
+    assert!(net.hosts[TERMINAL].saw(|e| *e == Event::Down(Reason::Closed)).is_some());
+    net.run(s(30.0));
+    // It does not listen any more; the terminal goes on trying.
+    assert!(!net.hosts[TERMINAL].up);
+    assert!(net.hosts[TERMINAL].events.iter().filter(|(_, e)| matches!(e, Event::Failed(_))).count() > 3);
+}
+
+#[test]
+fn garbage_is_survived() {
+    let mut download = Download::new(Rate::from_bps(5_000_000), 2_000_000, 8);
+    let net = &mut download.net;
+    let mut told = 0;
+    for round in 0..600u64 {
+        for end in [GATEWAY, TERMINAL] {
+            let from = [net.hosts[1 - end].address, "198.51.100.7:9".parse().unwrap()][net.random(2)];
+            let bytes = match (net.random(3), net.flying(end)) {
+                // What was said before, what was said and is not the same any more, and what nobody said.
+                (0, Some(again)) => again,
+                (1, Some(mut bent)) => {
+                    let at = net.random(bent.len());
+                    bent[at] ^= 1 << net.random(8);
+                    bent.truncate(1 + net.random(bent.len()));
+                    bent
+                }
+                _ => {
+                    let length = net.random(1600);
+                    (0..length).map(|_| net.random(256) as u8).collect()
+                }
+            };
+            let now = net.now;
+            net.hosts[end].link.receive(now, from, None, (round % 4) as u8, &bytes);
+            told += 1;
+        }
+        let until = net.time() + s(0.01);
+        download.source.run(net, until);
+    }
+    assert_eq!(told, 1200);
+    download.run(s(20.0));
+    assert_eq!(download.net.hosts[TERMINAL].read, 2_000_000);
+    for host in &download.net.hosts {
+        assert!(host.saw(|e| matches!(e, Event::Down(_))).is_none(), "{:?}", host.events);
+    }
+}
+
+#[test]
+fn strangers_who_knock_do_not_keep_the_peer_out() {
+    let setups = setups(None, ROUND_TRIP);
+    let mut net = Net::new(&setups, 9);
+    // First flights, each from another address, of somebody who never goes on.
+    let stranger = |net: &mut Net, n: u16| {
+        let mut setup = net::setups(None, ROUND_TRIP);
+        setup[TERMINAL].seed = Some([n as u8; 32]);
+        let mut link = Spacelink::connect(&setup[TERMINAL], net.hosts[GATEWAY].address, net.now).unwrap();
+        let mut out = Vec::new();
+        link.transmit(net.now, 1, &mut out).unwrap();
+        let from = format!("203.0.113.{}:{}", n % 250, 1000 + n).parse().unwrap();
+        let now = net.now;
+        net.hosts[GATEWAY].link.receive(now, from, None, 0, &out);
+        net.flush();
+        out.len() as u64
+    };
+    let knocked: u64 = (0..100).map(|n| stranger(&mut net, n)).sum();
+    // No more goes to addresses that may be others' than QUIC allows: three times for a few, less than came for the rest.
+    assert!(net.elsewhere < knocked, "{} for {knocked}", net.elsewhere);
+    net.connect();
+    assert!(net.time() <= 4 * ROUND_TRIP, "{:?}", net.time());
+    for n in 100..150 {
+        stranger(&mut net, n);
+    }
+    let up = net.hosts[TERMINAL].open().unwrap();
+    net.hosts[TERMINAL].write(up, 5000);
+    net.run(s(10.0));
+    assert_eq!(net.hosts[GATEWAY].read, 5000);
+}
+
+#[test]
+fn streams_are_limited_and_leave_nothing_behind() {
+    let mut setups = setups(None, ROUND_TRIP);
+    for setup in &mut setups {
+        setup.streams = 50;
+    }
+    let mut net = Net::new(&setups, 10);
+    net.connect();
+    net.run(net.time() + s(1.0));
+    for round in 0..20 {
+        let opened: Vec<_> = std::iter::from_fn(|| net.hosts[TERMINAL].open()).collect();
+        assert_eq!(opened.len(), 50, "round {round}");
+        assert!(opened.iter().all(|key| key.slot() < 50));
+        for &key in &opened {
+            net.hosts[TERMINAL].write(key, 100);
+        }
+        net.run(net.time() + s(0.5));
+        assert_eq!(net.hosts[GATEWAY].streams.len(), 50);
+        for (n, &key) in opened.iter().enumerate() {
+            let host = &mut net.hosts[TERMINAL];
+            if n % 2 == 0 {
+                host.link.reset(key);
+                host.streams.remove(&key);
+            } else {
+                host.link.finish(key);
+            }
+        }
+        net.run(net.time() + s(0.5));
+        let keys: Vec<_> = net.hosts[GATEWAY].streams.keys().copied().collect();
+        assert_eq!(keys.len(), 25);
+        for key in keys {
+            net.hosts[GATEWAY].link.finish(key);
+        }
+        net.run(net.time() + s(2.0));
+        for host in &net.hosts {
+            assert_eq!((host.streams.len(), host.link.stats().streams), (0, 0));
+        }
+    }
+    assert_eq!(net.hosts[GATEWAY].link.stats().opened, 1000);
+}
+
+#[test]
+fn a_reader_who_waits_stops_the_writer_and_nobody_else() {
+    let mut setups = setups(None, ROUND_TRIP);
+    for setup in &mut setups {
+        setup.stream_window = 100_000;
+    }
+    let mut net = Net::new(&setups, 11);
+    net.connect();
+    let [slow, fast] = [(); 2].map(|()| net.hosts[TERMINAL].open().unwrap());
+    net.hosts[GATEWAY].reads = false;
+    let taken = net.hosts[TERMINAL].write(slow, 150_000);
+    assert!((99_000..=100_000).contains(&taken), "{taken}");
+    assert_eq!(net.hosts[TERMINAL].write(slow, 1), 0);
+    assert_eq!(net.hosts[TERMINAL].write(fast, 50_000), 50_000);
+    net.run(net.time() + s(2.0));
+    let time = net.time();
+    let keys: Vec<_> = net.hosts[GATEWAY].streams.keys().copied().collect();
+    net.hosts[GATEWAY].read(time, keys[1]);
+    assert_eq!(net.hosts[GATEWAY].read, 50_000);
+    assert!(net.hosts[TERMINAL].saw(|e| matches!(e, Event::Writable(_))).is_none());
+    net.hosts[GATEWAY].read(time, keys[0]);
+    net.run(net.time() + s(0.4));
+    assert!(net.hosts[TERMINAL].saw(|e| *e == Event::Writable(slow)).is_some());
+    net.hosts[GATEWAY].reads = true;
+    assert_eq!(net.hosts[TERMINAL].write(slow, 50_000), 50_000);
+    net.run(net.time() + s(2.0));
+    assert_eq!(net.hosts[GATEWAY].read, taken as u64 + 100_000);
+}
+
+#[test]
+fn an_outage_while_connecting_and_one_that_lasts_too_long() {
+    let mut setups = setups(None, ROUND_TRIP);
+    setups[TERMINAL].idle = s(20.0);
+    let mut net = Net::new(&setups, 12);
+    for way in &mut net.ways {
+        way.outage = Some((s(0.0), s(10.0)));
+    }
+    net.connect();
+    assert!(net.time() < s(10.0) + ROUND_TRIP * 2 + s(2.5), "{:?}", net.time());
+    let up = net.hosts[TERMINAL].open().unwrap();
+    net.hosts[TERMINAL].write(up, 1000);
+    net.run(s(20.0));
+    for way in &mut net.ways {
+        way.outage = Some((s(20.0), s(60.0)));
+    }
+    net.run(s(40.0));
+    assert_eq!(net.hosts[TERMINAL].link.datagram(&[0; 100]), Err(NotSent::Silent));
+    net.run(s(59.0));
+    for host in &net.hosts {
+        assert!(host.saw(|e| *e == Event::Down(Reason::Silent)).is_some(), "{:?}", host.events);
+    }
+    net.run(s(66.0));
+    assert!(net.hosts.iter().all(|host| host.up), "{:?}", net.hosts[TERMINAL].events);
+}
+
+/// What the network says of the peer's port counts only while the peer itself is silent, and silence alone is an outage.
+#[test]
+fn a_peer_that_does_not_listen_any_more_is_given_up() {
+    let reports = |net: &mut Net, until: Duration, from: &str| {
+        while net.time() < until {
+            let (now, at) = (net.now, net.time());
+            net.hosts[GATEWAY].link.unreachable(now, from.parse().unwrap());
+            net.run(at + s(0.1));
+        }
+    };
+    let mut net = Net::new(&setups(None, ROUND_TRIP), 3);
+    let peer = net.hosts[TERMINAL].address.ip().to_string();
+    net.connect();
+    reports(&mut net, s(30.0), &peer);
+    assert!(net.hosts[GATEWAY].up, "it answers: {:?}", net.hosts[GATEWAY].events);
+    for way in &mut net.ways {
+        way.outage = Some((s(30.0), s(100.0)));
+    }
+    // About somebody else, and then nothing.
+    reports(&mut net, s(40.0), "192.0.2.77");
+    net.run(s(50.0));
+    assert!(net.hosts[GATEWAY].up, "an outage");
+    reports(&mut net, s(53.0), &peer);
+    let gone = net.hosts[GATEWAY].saw(|e| *e == Event::Down(Reason::Gone)).unwrap();
+    assert!(gone >= s(50.0) && gone < s(52.0), "{gone:?}");
+    assert!(net.hosts[TERMINAL].up, "nobody told it");
+}
+
+#[test]
+fn a_chunk_is_one_datagram_however_far_the_stream_is() {
+    let mut net = Net::new(&setups(None, ROUND_TRIP), 13);
+    net.connect();
+    let chunk = net.hosts[TERMINAL].link.max_chunk();
+    let key = net.hosts[TERMINAL].open().unwrap();
+    let mut longest = 0;
+    for n in 0..3000 {
+        let before = net.hosts[TERMINAL].link.stats();
+        assert_eq!(net.hosts[TERMINAL].write(key, chunk), chunk);
+        net.flush();
+        let after = net.hosts[TERMINAL].link.stats();
+        assert_eq!(after.sent_datagrams - before.sent_datagrams, 1, "chunk {n}");
+        longest = longest.max(after.sent_bytes - before.sent_bytes);
+        if n % 100 == 0 {
+            net.run(net.time() + s(0.1));
+        }
+    }
+    // As long as the link's packets may be, less what larger numbers would take.
+    assert!((1500 - 28..=1500).contains(&longest), "{longest}");
+    net.run(net.time() + s(1.0));
+    assert_eq!(net.hosts[GATEWAY].read, 3000 * chunk as u64);
+}
+
+#[test]
+fn as_many_streams_as_allowed_are_there_from_the_start() {
+    let mut net = Net::new(&setups(None, ROUND_TRIP), 14);
+    while !net.hosts[TERMINAL].up {
+        net.step(s(10.0));
+    }
+    for n in 0..2000 {
+        assert!(net.hosts[TERMINAL].open().is_some(), "{n}");
+    }
+    net.run(net.time() + s(1.0));
+    assert_eq!(net.hosts[GATEWAY].streams.len(), 2000);
+}
+
+#[test]
+fn the_terminal_may_move_to_another_address() {
+    let mut net = Net::new(&setups(None, ROUND_TRIP), 15);
+    net.connect();
+    let key = net.hosts[TERMINAL].open().unwrap();
+    net.hosts[TERMINAL].write(key, 10_000);
+    net.run(net.time() + s(1.0));
+    net.hosts[TERMINAL].address = "198.51.100.200:6000".parse().unwrap();
+    net.hosts[TERMINAL].write(key, 10_000);
+    net.run(net.time() + s(3.0));
+    let (&down, _) = net.hosts[GATEWAY].streams.first_key_value().unwrap();
+    net.hosts[GATEWAY].write(down, 30_000);
+    net.run(net.time() + s(3.0));
+    assert_eq!((net.hosts[GATEWAY].read, net.hosts[TERMINAL].read), (20_000, 30_000));
+    assert_eq!(net.hosts[GATEWAY].link.peer(), Some(net.hosts[TERMINAL].address));
+    assert!(net.hosts.iter().all(|host| host.saw(|e| matches!(e, Event::Down(_))).is_none()));
+}
+
+#[test]
+fn ends_find_each_other_though_a_third_of_all_is_lost() {
+    for seed in 0..10 {
+        let mut net = Net::new(&setups(None, ROUND_TRIP), seed);
+        for way in &mut net.ways {
+            way.lose = 0.33;
+        }
+        net.connect();
+        let key = net.hosts[TERMINAL].open().unwrap();
+        net.hosts[TERMINAL].write(key, 20_000);
+        net.run(net.time() + s(30.0));
+        assert_eq!(net.hosts[GATEWAY].read, 20_000, "seed {seed}");
+    }
+}
+
+/// Hosts that do anything at any time, over a link that does as well: what is read is what was written, and when all is
+/// said nothing is left.
+#[test]
+fn whatever_hosts_do_nothing_is_left() {
+    for seed in 0..12 {
+        let mut setups = setups(Some(Rate::from_bps(10_000_000)), ROUND_TRIP);
+        for setup in &mut setups {
+            (setup.streams, setup.stream_window, setup.window) = (40, 60_000, 400_000);
+        }
+        let mut net = Net::new(&setups, seed);
+        for way in &mut net.ways {
+            (way.lose, way.double, way.late) = (0.03, 0.02, 0.1);
+        }
+        for round in 0..600 {
+            let end = net.random(2);
+            let keys: Vec<_> = net.hosts[end].streams.keys().copied().collect();
+            let key = (!keys.is_empty()).then(|| keys[net.random(keys.len())]);
+            let (choice, length) = (net.random(100), net.random(50_000));
+            let (now, time) = (net.now, net.time());
+            let host = &mut net.hosts[end];
+            match (choice, key) {
+                (0..20, _) => drop(host.open()),
+                (20..60, Some(key)) => drop(host.write(key, length)),
+                (60..70, Some(key)) => host.link.finish(key),
+                (70..75, Some(key)) => {
+                    host.link.reset(key);
+                    host.streams.remove(&key);
+                    // A key is void from then on.
+                    assert_eq!(host.link.write(key, b"x"), 0);
+                    host.link.delivered(key, 10);
+                    host.link.finish(key);
+                }
+                (75..85, _) => drop(host.link.datagram(&bytes(0, 1 + length % 9000))),
+                (85..90, _) => host.reads = false,
+                (90..95, _) => {
+                    host.reads = true;
+                    for key in keys {
+                        host.read(time, key);
+                    }
+                }
+                (95, _) if round % 7 == 0 => net.restart(end, &setups),
+                (96, _) => host.link.on_timer(now),
+                (97, _) => {
+                    for way in &mut net.ways {
+                        way.outage = Some((time, time + s(0.001 * length as f64)));
+                    }
+                }
+                _ => {}
+            }
+            let until = net.time() + Duration::from_millis(net.random(100) as u64);
+            net.run(until);
+        }
+        for way in &mut net.ways {
+            (way.outage, way.lose) = (None, 0.0);
+        }
+        let until = net.time() + s(10.0);
+        net.run(until);
+        assert!(net.hosts.iter().all(|host| host.up), "seed {seed}: {:?}", net.hosts[0].events);
+        // One end ends half of what is left, and both the rest.
+        for end in [GATEWAY, TERMINAL] {
+            let time = net.time();
+            net.hosts[end].reads = true;
+            let keys: Vec<_> = net.hosts[end].streams.keys().copied().collect();
+            for (n, &key) in keys.iter().enumerate() {
+                net.hosts[end].read(time, key);
+                if n % 2 == 0 && end == GATEWAY {
+                    net.hosts[end].link.reset(key);
+                    net.hosts[end].streams.remove(&key);
+                } else {
+                    net.hosts[end].link.finish(key);
+                }
+            }
+            let until = net.time() + s(10.0);
+            net.run(until);
+        }
+        for host in &net.hosts {
+            let left = (host.streams.len(), host.link.stats().streams, host.link.stats().malformed);
+            assert_eq!(left, (0, 0, 0), "seed {seed}");
+        }
+        let opened: Vec<_> = std::iter::from_fn(|| net.hosts[TERMINAL].open()).collect();
+        assert_eq!(opened.len(), 40, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_last_credit_that_is_lost_is_told_again() {
+    let mut net = Net::new(&setups(None, ROUND_TRIP), 16);
+    net.connect();
+    let key = net.hosts[TERMINAL].open().unwrap();
+    net.hosts[TERMINAL].write(key, 1000);
+    // The bytes arrive, and what the gateway says of them within 200 ms does not.
+    let now = net.time();
+    net.ways[GATEWAY].outage = Some((now + s(0.3), now + s(0.5)));
+    net.run(now + s(0.8));
+    assert_eq!((net.hosts[GATEWAY].read, net.hosts[TERMINAL].acknowledged), (1000, 0));
+    net.run(now + s(1.7));
+    assert_eq!(net.hosts[TERMINAL].acknowledged, 1000);
+}

@@ -1,0 +1,393 @@
+//! Two ends on a network that is not there: packets wait in a list for their time, which goes on from event to event.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use bentpipe_gatewayd::spacelink::{Certificate, Event, Identity, Open, Setup, Spacelink, StreamKey};
+use bentpipe_units::{Rate, Rng};
+
+/// The listening end.
+pub const GATEWAY: usize = 0;
+/// The connecting end.
+pub const TERMINAL: usize = 1;
+
+/// One direction of the satellite link.
+pub struct Way {
+    /// None carries any amount at once.
+    pub rate: Option<Rate>,
+    pub delay: Duration,
+    /// How long a packet may wait before the link, at most.
+    pub buffer: Duration,
+    /// Probabilities that a packet is lost, arrives twice, or is late by up to 20 ms.
+    pub lose: f64,
+    pub double: f64,
+    pub late: f64,
+    /// From when to when nothing gets through.
+    pub outage: Option<(Duration, Duration)>,
+    pub lost: u64,
+    /// Packets that found the buffer full.
+    pub overflown: u64,
+    pub carried: u64,
+    free_at: Instant,
+}
+
+/// What an end's host does: it reads all that comes, and keeps what happened.
+pub struct Host {
+    pub link: Spacelink,
+    pub address: SocketAddr,
+    pub events: VecDeque<(Duration, Event)>,
+    /// Streams that are open and what was read from each.
+    pub streams: BTreeMap<StreamKey, Stream>,
+    /// Bytes read in all, and those acknowledged by the far end.
+    pub read: u64,
+    pub acknowledged: u64,
+    /// Whether it reads and delivers by itself.
+    pub reads: bool,
+    /// What was read in each tenth of a second.
+    pub tenths: Vec<u64>,
+    pub up: bool,
+}
+
+#[derive(Default)]
+pub struct Stream {
+    pub header: Option<Open>,
+    pub read: u64,
+    pub finished: bool,
+    pub written: u64,
+    pub acknowledged: u64,
+}
+
+/// The `at`-th byte of every stream of a test.
+pub fn byte(at: u64) -> u8 {
+    (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
+}
+
+/// The bytes of a test's stream from `from` on.
+pub fn bytes(from: u64, length: usize) -> Vec<u8> {
+    (from..).take(length).map(byte).collect()
+}
+
+pub struct Net {
+    pub start: Instant,
+    pub now: Instant,
+    pub hosts: [Host; 2],
+    /// From the gateway and from the terminal.
+    pub ways: [Way; 2],
+    /// Bytes sent to others.
+    pub elsewhere: u64,
+    air: BTreeMap<(Instant, u64), (usize, u8, Vec<u8>)>,
+    number: u64,
+    rng: Rng,
+}
+
+/// Ends with new keys, for a link of `rate` and `round_trip`.
+pub fn setups(rate: Option<Rate>, round_trip: Duration) -> [Setup; 2] {
+    let [gateway, terminal] = ["gateway", "terminal"].map(|name| Identity::generate(name).unwrap());
+    let [g, t] = [gateway.certificate(), terminal.certificate()];
+    let setup = |identity: Identity, peer: Certificate, seed: u8| Setup {
+        seed: Some([seed; 32]),
+        ..Setup::new(identity, peer, rate, round_trip)
+    };
+    [setup(gateway, t, 1), setup(terminal, g, 2)]
+}
+
+pub fn open() -> Open {
+    Open { client: "10.3.0.1:40000".parse().unwrap(), server: "10.1.0.1:80".parse().unwrap() }
+}
+
+impl Host {
+    fn new(link: Spacelink, address: &str) -> Self {
+        Self {
+            link,
+            address: address.parse().unwrap(),
+            events: VecDeque::new(),
+            streams: BTreeMap::new(),
+            read: 0,
+            acknowledged: 0,
+            reads: true,
+            tenths: Vec::new(),
+            up: false,
+        }
+    }
+
+    /// Takes what the link has to say.
+    fn work(&mut self, now: Duration) {
+        while let Some(event) = self.link.poll() {
+            match &event {
+                Event::Up => self.up = true,
+                Event::Down(_) => {
+                    self.up = false;
+                    assert!(self.streams.is_empty(), "streams are told before");
+                }
+                Event::Opened { stream, header } => {
+                    let new = Stream { header: Some(*header), ..Stream::default() };
+                    assert!(self.streams.insert(*stream, new).is_none());
+                }
+                Event::Readable(stream) if self.reads => self.read(now, *stream),
+                Event::Finished(stream) => self.streams.get_mut(stream).unwrap().finished = true,
+                Event::Reset(stream) | Event::Lost(stream) | Event::Closed(stream) => {
+                    self.streams.remove(stream).unwrap();
+                }
+                Event::Acknowledged { stream, bytes } => {
+                    let of = self.streams.get_mut(stream).unwrap();
+                    of.acknowledged += bytes;
+                    assert!(of.acknowledged <= of.written);
+                    self.acknowledged += bytes;
+                }
+                _ => {}
+            }
+            let quiet = matches!(event, Event::Readable(_) | Event::Acknowledged { .. });
+            if !quiet {
+                self.events.push_back((now, event));
+            }
+        }
+    }
+
+    /// Reads what there is, looks whether it is what was written, and says that it is delivered.
+    pub fn read(&mut self, now: Duration, key: StreamKey) {
+        let mut buffer = [0; 65536];
+        loop {
+            let read = self.link.read(key, &mut buffer);
+            if read == 0 {
+                return;
+            }
+            let Some(stream) = self.streams.get_mut(&key) else { return };
+            for (at, &got) in (stream.read..).zip(&buffer[..read]) {
+                assert_eq!(got, byte(at), "byte {at} of a stream");
+            }
+            stream.read += read as u64;
+            self.read += read as u64;
+            let tenth = (now.as_millis() / 100) as usize;
+            if self.tenths.len() <= tenth {
+                self.tenths.resize(tenth + 1, 0);
+            }
+            self.tenths[tenth] += read as u64;
+            self.link.delivered(key, read as u64);
+        }
+    }
+
+    pub fn open(&mut self) -> Option<StreamKey> {
+        let key = self.link.open(&open())?;
+        self.streams.insert(key, Stream::default());
+        Some(key)
+    }
+
+    /// Writes `length` more bytes of the stream, and gives how many were taken.
+    pub fn write(&mut self, key: StreamKey, length: usize) -> usize {
+        let Some(stream) = self.streams.get_mut(&key) else { return 0 };
+        let written = self.link.write(key, &bytes(stream.written, length));
+        stream.written += written as u64;
+        written
+    }
+
+    /// Mean goodput from `from` to `to` [bit/s]; both in tenths of a second.
+    pub fn goodput(&self, from: usize, to: usize) -> f64 {
+        let read: u64 = self.tenths.iter().skip(from).take(to - from).sum();
+        read as f64 * 80.0 / (to - from) as f64
+    }
+
+    pub fn saw(&self, wanted: impl Fn(&Event) -> bool) -> Option<Duration> {
+        self.events.iter().find(|(_, event)| wanted(event)).map(|(at, _)| *at)
+    }
+}
+
+impl Net {
+    /// Both ends of `setups`, 300 ms from each other.
+    pub fn new(setups: &[Setup; 2], seed: u64) -> Self {
+        #[expect(clippy::disallowed_methods, reason = "an origin for the test's times")]
+        let start = Instant::now();
+        let gateway = Host::new(Spacelink::listen(&setups[GATEWAY], start).unwrap(), "192.0.2.1:4433");
+        let link = Spacelink::connect(&setups[TERMINAL], gateway.address, start).unwrap();
+        let terminal = Host::new(link, "192.0.2.2:50000");
+        let way = || Way {
+            rate: None,
+            delay: Duration::from_millis(300),
+            buffer: Duration::from_millis(100),
+            lose: 0.0,
+            double: 0.0,
+            late: 0.0,
+            outage: None,
+            lost: 0,
+            overflown: 0,
+            carried: 0,
+            free_at: start,
+        };
+        Self {
+            start,
+            now: start,
+            hosts: [gateway, terminal],
+            ways: [way(), way()],
+            elsewhere: 0,
+            air: BTreeMap::new(),
+            number: 0,
+            rng: Rng::stream(seed, "net", 0, "fate"),
+        }
+    }
+
+    /// Starts an end anew: it has forgotten everything but its keys.
+    pub fn restart(&mut self, end: usize, setups: &[Setup; 2]) {
+        let link = if end == GATEWAY {
+            Spacelink::listen(&setups[GATEWAY], self.now)
+        } else {
+            Spacelink::connect(&setups[TERMINAL], self.hosts[GATEWAY].address, self.now)
+        };
+        self.hosts[end] = Host::new(link.unwrap(), &self.hosts[end].address.to_string());
+    }
+
+    /// A random number below `n`.
+    pub fn random(&mut self, n: usize) -> usize {
+        self.rng.below(n as u64) as usize
+    }
+
+    /// One of the datagrams on their way to `end`.
+    pub fn flying(&mut self, end: usize) -> Option<Vec<u8>> {
+        let all: Vec<_> = self.air.values().filter(|(to, _, _)| *to == end).collect();
+        (!all.is_empty()).then(|| all[self.rng.below(all.len() as u64) as usize].2.clone())
+    }
+
+    pub fn time(&self) -> Duration {
+        self.now - self.start
+    }
+
+    /// Sends what the ends have to send.
+    pub fn flush(&mut self) {
+        let mut out = Vec::new();
+        for end in [GATEWAY, TERMINAL] {
+            while let Some(transmit) = self.hosts[end].link.transmit(self.now, 10, &mut out) {
+                let segment = transmit.segment.unwrap_or(out.len());
+                assert!(out.len() <= 10 * segment);
+                // Answers to strangers go nowhere.
+                if transmit.to == self.hosts[1 - end].address {
+                    for datagram in out.chunks(segment) {
+                        self.carry(end, transmit.ecn, datagram);
+                    }
+                } else {
+                    self.elsewhere += out.len() as u64;
+                }
+            }
+        }
+    }
+
+    /// Puts a datagram of `end` on its way.
+    pub fn carry(&mut self, end: usize, ecn: u8, datagram: &[u8]) {
+        let time = self.time();
+        let way = &mut self.ways[end];
+        if way.free_at.saturating_duration_since(self.now) > way.buffer {
+            way.overflown += 1;
+            return;
+        }
+        let bytes = datagram.len() as u64 + 28;
+        if let Some(rate) = way.rate {
+            let takes = Duration::from_nanos(rate.time_to_send(bytes).as_nanos());
+            way.free_at = way.free_at.max(self.now) + takes;
+        } else {
+            way.free_at = self.now;
+        }
+        let out = way.outage.is_some_and(|(from, to)| (from..to).contains(&time));
+        if out || self.rng.uniform() < way.lose {
+            way.lost += 1;
+            return;
+        }
+        way.carried += bytes;
+        let copies = if self.rng.uniform() < way.double { 2 } else { 1 };
+        for _ in 0..copies {
+            let mut arrives = way.free_at + way.delay;
+            if self.rng.uniform() < way.late {
+                arrives += Duration::from_secs_f64(0.02 * self.rng.uniform());
+            }
+            self.number += 1;
+            self.air.insert((arrives, self.number), (1 - end, ecn, datagram.to_vec()));
+        }
+    }
+
+    /// Goes on to the next event, but not beyond `until`, and says whether there was one.
+    pub fn step(&mut self, until: Duration) -> bool {
+        for host in &mut self.hosts {
+            host.work(self.now - self.start);
+        }
+        self.flush();
+        let mut next = self.air.keys().next().map(|&(at, _)| at);
+        for host in &mut self.hosts {
+            next = [next, host.link.timer()].into_iter().flatten().min();
+        }
+        let until = self.start + until;
+        let Some(next) = next.filter(|&at| at < until) else {
+            self.now = until.max(self.now);
+            return false;
+        };
+        self.now = next.max(self.now);
+        while let Some(entry) = self.air.first_entry().filter(|entry| entry.key().0 <= self.now) {
+            let (to, ecn, datagram) = entry.remove();
+            let from = self.hosts[1 - to].address;
+            self.hosts[to].link.receive(self.now, from, None, ecn, &datagram);
+        }
+        for host in &mut self.hosts {
+            if host.link.timer().is_some_and(|at| at <= self.now) {
+                host.link.on_timer(self.now);
+            }
+            host.work(self.now - self.start);
+        }
+        self.flush();
+        true
+    }
+
+    /// Goes on up to `until`.
+    pub fn run(&mut self, until: Duration) {
+        while self.step(until) {}
+    }
+
+    /// Goes on until both ends are up.
+    pub fn connect(&mut self) {
+        while !(self.hosts[0].up && self.hosts[1].up) {
+            assert!(self.step(Duration::from_secs(60)), "no connection");
+        }
+    }
+}
+
+/// A sender as the regulator makes one: chunks, one by one, at `rate` less what else goes over the link.
+pub struct Source {
+    pub end: usize,
+    pub stream: StreamKey,
+    pub rate: Rate,
+    pub chunk: usize,
+    pub left: u64,
+    /// What a chunk counts as: its bytes and headers' [bytes].
+    pub counts: u64,
+    pub next: Duration,
+}
+
+impl Source {
+    /// Sends `net`'s chunks up to `until`.
+    pub fn run(&mut self, net: &mut Net, until: Duration) {
+        while net.time() < until {
+            self.owe(net, 0);
+            if self.next <= net.time() && self.left > 0 {
+                let chunk = self.chunk.min(self.left as usize);
+                let taken = net.hosts[self.end].write(self.stream, chunk);
+                self.left -= taken as u64;
+                if taken > 0 && self.left == 0 {
+                    net.hosts[self.end].link.finish(self.stream);
+                }
+                if taken > 0 {
+                    self.owe(net, taken as u64 + self.counts);
+                    continue;
+                }
+                // The window is full.
+                self.next = net.time() + Duration::from_millis(1);
+            }
+            let stop = if self.left > 0 { self.next.min(until) } else { until };
+            net.step(stop);
+        }
+    }
+
+    /// `counts` bytes were let go, and what the link used besides has to be waited for as well.
+    fn owe(&mut self, net: &mut Net, counts: u64) {
+        net.flush();
+        let bytes = counts + net.hosts[self.end].link.charge(counts);
+        if bytes > 0 {
+            self.next =
+                self.next.max(net.time()) + Duration::from_nanos(self.rate.time_to_send(bytes).as_nanos());
+        }
+    }
+}

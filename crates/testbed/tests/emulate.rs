@@ -1,0 +1,301 @@
+//! The emulator in real time, with the kernel's own packets, against what can be worked out by hand.
+
+mod common;
+
+use std::io::Read;
+use std::net::UdpSocket;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use common::{Lab, Space, address, now, plan, two};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+use serde_json::{Value, json};
+
+/// A packet that came: its number, when it was sent and when it came [ns], and its length [bytes].
+type Came = (u32, u64, u64, usize);
+
+/// Sends UDP packets of `len` bytes of payload to the second namespace, one each `gap` µs, and gives those that came.
+fn flood([a, b]: &[Space; 2], to: &'static str, count: u32, len: usize, gap: u64) -> Vec<Came> {
+    let from = if to.contains("::") { "[::]:0" } else { "0.0.0.0:0" };
+    let receiver = b.run(move || {
+        let socket = UdpSocket::bind(to).unwrap();
+        nix::sys::socket::setsockopt(&socket, nix::sys::socket::sockopt::RcvBufForce, &(8 << 20)).unwrap();
+        socket
+    });
+    let sent = a.spawn(move || {
+        let socket = UdpSocket::bind(from).unwrap();
+        let begin = now();
+        for i in 0..count {
+            while now() < begin + u64::from(i) * gap * 1000 {
+                sleep(Duration::from_micros(200));
+            }
+            let mut packet = vec![0; len];
+            packet[..4].copy_from_slice(&i.to_be_bytes());
+            packet[4..12].copy_from_slice(&now().to_be_bytes());
+            socket.send_to(&packet, to).unwrap();
+        }
+    });
+    receiver.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    let (mut came, mut all_sent) = (Vec::new(), false);
+    let mut packet = vec![0; 2000];
+    loop {
+        // Nothing more for a second after all were sent.
+        all_sent |= sent.try_recv().is_ok();
+        let len = match receiver.recv(&mut packet) {
+            Ok(len) => len,
+            Err(_) if all_sent => break,
+            Err(_) => continue,
+        };
+        let number = u32::from_be_bytes(packet[..4].try_into().unwrap());
+        let time = u64::from_be_bytes(packet[4..12].try_into().unwrap());
+        came.push((number, time, now(), len));
+    }
+    came
+}
+
+/// Quantile of the delays [s].
+fn delay(came: &[Came], share: f64) -> f64 {
+    let mut delays: Vec<_> = came.iter().map(|(_, sent, got, _)| (got - sent) as f64 * 1e-9).collect();
+    delays.sort_by(f64::total_cmp);
+    delays[((delays.len() - 1) as f64 * share) as usize]
+}
+
+fn forward(statistics: &Value) -> &Value {
+    let links = statistics["statistics"]["links"].as_array().unwrap();
+    links.iter().find(|link| link["direction"] == "forward").unwrap()
+}
+
+/// 300 ms, and of 2000 packets 1 % lost: five standard errors are 22.
+#[test]
+fn delay_and_loss_are_the_links() {
+    let Some(spaces) = two() else { return };
+    let lab = Lab::start("emulate", &plan(&spaces, "delay = \"300 ms\"\nloss = 0.01", json!({})));
+    address(&spaces);
+    for to in ["10.3.0.1:7000", "[fd03::1]:7000"] {
+        let came = flood(&spaces, to, 2000, 200, 500);
+        let lost = 2000 - came.len();
+        assert!(lost.abs_diff(20) <= 22, "{to}: {lost}");
+        // Never early; mostly in time, even where other tests take the processors.
+        assert!(delay(&came, 0.0) >= 0.3, "{to}: {}", delay(&came, 0.0));
+        assert!(delay(&came, 0.5) < 0.301, "{to}: {}", delay(&came, 0.5));
+    }
+    let statistics = lab.end();
+    let link = forward(&statistics);
+    assert_eq!(link["packets"], json!(4000));
+    let lost = link["dropped"]["loss"].as_u64().unwrap();
+    assert_eq!(link["arrived"].as_u64().unwrap() + lost, 4000);
+}
+
+/// Two thousand packets of 1000 bytes at once leave 1 ms apart at 8 Mbit/s.
+#[test]
+fn the_rate_is_the_links() {
+    let Some(spaces) = two() else { return };
+    let link = "rate = \"8 Mbps\"\nqueue = { scheduler = \"fifo\", limit = \"3000 packets\" }";
+    let lab = Lab::start("emulate", &plan(&spaces, link, json!({})));
+    address(&spaces);
+    let came = flood(&spaces, "10.3.0.1:7000", 2000, 972, 0);
+    assert!(came.iter().map(|came| came.0).eq(0..2000));
+    // The first hundred, while packets are still being sent, and the last do not count.
+    let rate = 1800.0 * 8000.0 / ((came[1900].2 - came[100].2) as f64 * 1e-9);
+    assert!((rate / 8e6 - 1.0).abs() < 0.01, "{rate}");
+    lab.end();
+}
+
+/// Of 400 at once those are lost that find 100 before them: a hundred wait, and one leaves in each millisecond.
+#[test]
+fn the_buffer_is_the_links() {
+    let Some(spaces) = two() else { return };
+    let link = "rate = \"8 Mbps\"\nqueue = { scheduler = \"fifo\", limit = \"100 packets\" }";
+    let lab = Lab::start("emulate", &plan(&spaces, link, json!({})));
+    address(&spaces);
+    let came = flood(&spaces, "10.3.0.1:7000", 400, 972, 0);
+    let statistics = lab.end();
+    let link = forward(&statistics);
+    assert_eq!(link["dropped"]["overflow"].as_u64().unwrap() as usize, 400 - came.len());
+    assert!(came.iter().take(101).map(|came| came.0).eq(0..101));
+    assert!((101..300).contains(&came.len()), "{}", came.len());
+    // None waited longer than for a hundred others.
+    assert!(delay(&came, 0.99) < 0.104, "{}", delay(&came, 0.99));
+}
+
+/// The kernel answers a ping over the link, in twice the delay: ICMP and ICMPv6.
+#[test]
+fn a_ping_takes_twice_the_delay() {
+    let Some(spaces) = two() else { return };
+    let lab = Lab::start("emulate", &plan(&spaces, "delay = \"100 ms\"", json!({})));
+    address(&spaces);
+    for (family, protocol, to, request, answer) in [
+        (AddressFamily::Inet, nix::sys::socket::SockProtocol::Icmp, "10.3.0.1:0", 8u8, 0u8),
+        (AddressFamily::Inet6, nix::sys::socket::SockProtocol::IcmpV6, "[fd03::1]:0", 128, 129),
+    ] {
+        let took = spaces[0].run(move || {
+            let socket: UdpSocket =
+                socket(family, SockType::Raw, SockFlag::empty(), protocol).unwrap().into();
+            socket.set_read_timeout(Some(Duration::from_secs(3))).unwrap();
+            let ping = |number: u16| {
+                // Echo, one more of 7; the sum of IPv6 is the kernel's to work out.
+                let sum = !(u16::from_be_bytes([request, 0]) + 7 + number);
+                let mut packet = [request, 0, 0, 0, 0, 7, 0, number as u8];
+                packet[2..4].copy_from_slice(&sum.to_be_bytes());
+                let begin = now();
+                socket.send_to(&packet, to).unwrap();
+                let mut back = [0; 100];
+                loop {
+                    let len = socket.recv(&mut back).unwrap();
+                    // IPv4 comes with its header.
+                    let message = if request == 8 { &back[20..len] } else { &back[..len] };
+                    if message[0] == answer && message[4..8] == packet[4..8] {
+                        return (now() - begin) as f64 * 1e-9;
+                    }
+                }
+            };
+            // None is early; one of them is in time, whatever else the machine does.
+            let mut took = Vec::new();
+            while took.len() < 100 && took.last().is_none_or(|last| *last >= 0.205) {
+                took.push(ping(took.len() as u16 + 1));
+            }
+            took
+        });
+        assert!(
+            took.iter().all(|took| *took >= 0.2) && took.last().is_some_and(|last| *last < 0.205),
+            "{to}: {took:?}"
+        );
+    }
+    lab.end();
+}
+
+/// Out of order and twice, as the plan says, and nothing else happens to them.
+#[test]
+fn copies_and_late_packets_come_as_planned() {
+    let Some(spaces) = two() else { return };
+    let extras = json!({ "duplicate": 0.2, "reorder": { "probability": 0.2, "by_s": 0.02 } });
+    let lab = Lab::start("emulate", &plan(&spaces, "delay = \"50 ms\"", extras));
+    address(&spaces);
+    let came = flood(&spaces, "10.3.0.1:7000", 500, 100, 2000);
+    let statistics = lab.end();
+    let link = forward(&statistics);
+    assert_eq!(came.len() as u64, 500 + link["duplicated"].as_u64().unwrap());
+    let late = came.windows(2).filter(|pair| pair[1].0 < pair[0].0).count() as u64;
+    // Late ones that follow each other keep their order.
+    assert!(late > 20 && late <= link["reordered"].as_u64().unwrap(), "{late}");
+}
+
+/// Whoever started it is gone, even by SIGKILL: so is the emulator, and its devices with it.
+#[test]
+fn it_ends_with_its_starter_and_leaves_no_device() {
+    let Some(spaces) = two() else { return };
+    let path = std::env::temp_dir().join(format!("bentpipe-testbed-orphan-{}.json", std::process::id()));
+    std::fs::write(&path, plan(&spaces, "delay = \"50 ms\"", json!({})).to_string()).unwrap();
+    // The starter holds the pipe's other end, and does nothing.
+    let script = format!("sleep 60 | {} emulate {}", env!("CARGO_BIN_EXE_bentpipe-testbed"), path.display());
+    let mut starter =
+        Command::new("sh").args(["-c", &script]).stdout(Stdio::piped()).process_group(0).spawn().unwrap();
+    for _ in 0..600 {
+        sleep(Duration::from_millis(50));
+        if spaces[0].has("sat0") && spaces[1].has("sat1") {
+            break;
+        }
+    }
+    assert!(spaces[0].has("sat0") && spaces[1].has("sat1"));
+    let holder = descendants(starter.id()).into_iter().find(|(_, name)| name == "sleep").unwrap().0;
+    let holder = nix::unistd::Pid::from_raw(holder as i32);
+    nix::sys::signal::kill(holder, nix::sys::signal::Signal::SIGKILL).unwrap();
+    let mut left = true;
+    for _ in 0..600 {
+        sleep(Duration::from_millis(50));
+        left = spaces[0].has("sat0") || spaces[1].has("sat1");
+        if !left {
+            break;
+        }
+    }
+    assert!(!left);
+    let mut said = String::new();
+    starter.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+    starter.wait().unwrap();
+    assert!(said.contains("\"statistics\""), "{said}");
+    std::fs::remove_file(path).unwrap();
+}
+
+/// Killed itself, it leaves no device either.
+#[test]
+fn killed_it_leaves_no_device() {
+    let Some(spaces) = two() else { return };
+    let lab = Lab::start("emulate", &plan(&spaces, "delay = \"50 ms\"", json!({})));
+    assert!(spaces[0].has("sat0"));
+    drop(lab);
+    assert!(!spaces[0].has("sat0") && !spaces[1].has("sat1"));
+}
+
+/// One line that says what is wrong, where and what is allowed, and exit code 2.
+#[test]
+fn a_bad_plan_is_told_in_one_line() {
+    let path = std::env::temp_dir().join(format!("bentpipe-testbed-bad-{}.json", std::process::id()));
+    let satellite = "[link.satellite]\nbetween = [\"server\", \"client\"]";
+    let text = common::scenario(satellite, common::TRAFFIC);
+    let scenario = json!({ "file": "test.toml", "text": text });
+    let end = |device: &str| json!({ "device": device });
+    for (plan, expected) in [
+        ("{".to_owned(), "EOF while parsing"),
+        (json!({ "scenario": scenario, "sed": 1 }).to_string(), "unknown field `sed`"),
+        (
+            json!({ "scenario": { "file": "x.toml", "text": "title = 3" } }).to_string(),
+            "x.toml:1",
+        ),
+        (
+            json!({ "scenario": scenario, "segments": [{ "a": end("x0"), "b": end("x1"), "links": ["spair"] }] })
+                .to_string(),
+            "segments[0].links[0]: found \"spair\"; allowed: \"spare\", \"satellite\"",
+        ),
+        (
+            json!({ "scenario": scenario, "segments": [{ "a": end("x0"), "b": end("x0"), "links": [] }] }).to_string(),
+            "segments[0].b.device: found \"x0\"",
+        ),
+        (
+            json!({ "scenario": scenario, "hosts": { "client": { "side": "clients", "addresses": [] } } }).to_string(),
+            "hosts.client.addresses: found 0 hosts; allowed: 1 to 1",
+        ),
+        (
+            json!({ "scenario": scenario, "traffic": { "bulk": {} } }).to_string(),
+            "hosts.server: found nothing; allowed: the addresses that traffic.bulk is between",
+        ),
+        (
+            json!({ "scenario": scenario, "segments": [{
+                "a": end("x0"), "b": end("x1"), "links": [{ "link": "spare", "loss": 1.5 }],
+            }] }).to_string(),
+            "segments[0].links[0].loss: found 1.5; allowed: a probability, 0 to 1",
+        ),
+    ] {
+        std::fs::write(&path, &plan).unwrap();
+        let done = Command::new(env!("CARGO_BIN_EXE_bentpipe-testbed")).arg("check").arg(&path).output().unwrap();
+        let said = String::from_utf8(done.stderr).unwrap();
+        assert_eq!(done.status.code(), Some(2), "{plan}");
+        assert!(said.lines().count() == 1 && said.contains(expected), "{plan}: {said}");
+    }
+    std::fs::remove_file(path).unwrap();
+}
+
+/// The processes below one, with their names.
+fn descendants(pid: u32) -> Vec<(u32, String)> {
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    let mut all = Vec::new();
+    for child in children.split_whitespace().filter_map(|pid| pid.parse().ok()) {
+        let name = std::fs::read_to_string(format!("/proc/{child}/comm")).unwrap_or_default();
+        all.push((child, name.trim().to_owned()));
+        all.extend(descendants(child));
+    }
+    all
+}
+
+/// An argument that is no text is named, and wrong.
+#[test]
+fn a_name_that_is_no_text_is_no_plan() {
+    let odd = <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"/none/\xff.json");
+    let program =
+        std::process::Command::new(env!("CARGO_BIN_EXE_bentpipe-testbed")).arg("check").arg(odd).output();
+    let output = program.unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.starts_with("bentpipe-testbed: /none/\u{fffd}.json: cannot be read: "), "{said}");
+}

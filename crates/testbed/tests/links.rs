@@ -1,0 +1,370 @@
+//! Links in virtual time, against what can be worked out by hand.
+
+mod common;
+
+use bentpipe_testbed::links::{CAUSES, Counts, Links, Passed};
+use bentpipe_testbed::plan::Plan;
+use bentpipe_units::{Duration, Instant};
+use common::{TRAFFIC, scenario};
+use serde_json::json;
+
+/// A plan with one segment over these links, for a scenario with a server and so many clients.
+fn plan(links: &str, clients: u32, names: serde_json::Value) -> Plan {
+    let text =
+        scenario(links, TRAFFIC).replace("[host.client]", &format!("[host.client]\ncount = {clients}"));
+    let addresses: Vec<_> =
+        (1..=clients).map(|i| vec![format!("10.3.0.{i}"), format!("fd03::{i}")]).collect();
+    let plan = json!({
+        "scenario": { "file": "test.toml", "text": text },
+        "seed": 3,
+        "hosts": {
+            "server": { "side": "servers", "addresses": ["10.1.0.1"] },
+            "client": { "side": "clients", "addresses": addresses },
+        },
+        "segments": [{ "a": { "device": "x0" }, "b": { "device": "x1" }, "links": names }],
+    });
+    Plan::parse(&plan.to_string(), "plan").unwrap()
+}
+
+fn at(us: u64) -> Instant {
+    Instant::ZERO + Duration::from_micros(us)
+}
+
+/// A UDP packet of `len` bytes between the server and a client, marked with a number; ECT(0) where that is asked for.
+fn udp(client: u8, port: u16, len: usize, number: u32, back: bool) -> Vec<u8> {
+    let mut packet = vec![0x45, 0, 0, 0, 0, 0, 0, 0, 64, 17, 0, 0];
+    packet[2..4].copy_from_slice(&(len as u16).to_be_bytes());
+    let (server, client) = ([10, 1, 0, 1], [10, 3, 0, client]);
+    let (src, dst) = if back { (client, server) } else { (server, client) };
+    packet.extend(src);
+    packet.extend(dst);
+    let (from, to) = if back { (port, 5000) } else { (5000, port) };
+    packet.extend(u16::to_be_bytes(from));
+    packet.extend(u16::to_be_bytes(to));
+    packet.resize(28, 0);
+    packet.extend(number.to_be_bytes());
+    packet.resize(len, 0);
+    packet
+}
+
+fn number(packet: &[u8]) -> u32 {
+    u32::from_be_bytes(packet[28..32].try_into().unwrap())
+}
+
+/// Sends packets at their times [µs] to the second end, and lets all arrive: numbers and times [ns].
+fn play(links: &mut Links, packets: impl IntoIterator<Item = (u64, Vec<u8>)>) -> Vec<(u32, u64)> {
+    let mut out = Vec::new();
+    for (time, packet) in packets {
+        links.advance(at(time), &mut out);
+        links.arrive(0, 1, packet, at(time), &mut out);
+    }
+    while let Some(due) = links.due().filter(|due| *due < at(3_600_000_000)) {
+        links.advance(due, &mut out);
+    }
+    out.iter().map(|Passed { packet, due, .. }| (number(packet), due.as_nanos())).collect()
+}
+
+fn counts(links: &Links, name: &str, forward: bool) -> Counts {
+    *links.counts().find(|row| row.0 == name && row.1 == forward).unwrap().2
+}
+
+fn dropped(links: &Links, name: &str, cause: &str) -> u64 {
+    let place = CAUSES.iter().position(|(_, known)| *known == cause).unwrap();
+    counts(links, name, true).dropped[place]
+}
+
+const SATELLITE: &str = r#"
+[link.satellite]
+between = ["server", "client"]
+"#;
+
+/// 1000 bytes at 8 Mbit/s take 1 ms, then 300 ms; three at once leave 1 ms apart. The way back has its own rate.
+#[test]
+fn packets_wait_for_those_before_them_and_travel() {
+    let links =
+        format!("{SATELLITE}rate = \"8 Mbps\"\ndelay = \"300 ms\"\nreverse = {{ rate = \"4 Mbps\" }}");
+    let mut links = Links::new(&plan(&links, 1, json!(["satellite"]))).unwrap();
+    let packets = (0..3).map(|i| (100, udp(1, 7, 1000, i, false)));
+    let ms = 1_000_000;
+    let expected = [(0, 301 * ms), (1, 302 * ms), (2, 303 * ms)].map(|(i, ns)| (i, ns + 100_000));
+    assert_eq!(play(&mut links, packets), expected);
+    let mut out = Vec::new();
+    let begin = Instant::ZERO + Duration::from_secs(1);
+    links.arrive(0, 0, udp(1, 7, 1000, 9, true), begin, &mut out);
+    links.advance(begin + Duration::from_millis(302), &mut out);
+    assert_eq!((out[0].due - begin, out[0].end), (Duration::from_millis(302), 0));
+    assert!(links.is_empty());
+    let forward = counts(&links, "satellite", true);
+    assert_eq!((forward.packets, forward.arrived, forward.bytes), (3, 3, 3000));
+    assert!((forward.delay_mean() - 0.302).abs() < 1e-12);
+}
+
+/// Links follow each other, and come in the opposite order on the way back, whichever way round they are named.
+#[test]
+fn links_follow_each_other_both_ways() {
+    let links = r#"
+[link.one]
+between = ["server", "middle"]
+delay = "10 ms"
+reverse = { delay = "20 ms" }
+[link.two]
+between = ["client", "middle"]
+delay = "100 ms"
+reverse = { delay = "200 ms" }
+"#;
+    let plan = plan(links, 1, json!(["one", { "link": "two", "against": true }]));
+    let mut links = Links::new(&plan).unwrap();
+    assert_eq!(play(&mut links, [(0, udp(1, 7, 100, 5, false))]), [(5, 210_000_000)]);
+    let mut out = Vec::new();
+    links.arrive(0, 0, udp(1, 7, 100, 6, true), at(1_000_000), &mut out);
+    links.advance(at(1_100_000), &mut out);
+    assert!(out.is_empty());
+    links.advance(at(1_120_000), &mut out);
+    assert_eq!(out[0].due, at(1_120_000));
+}
+
+/// Called late, packets have come through both links at the times at which they should have.
+#[test]
+fn being_late_does_not_add_up() {
+    let links = r#"
+[link.one]
+between = ["server", "middle"]
+rate = "8 Mbps"
+delay = "10 ms"
+[link.two]
+between = ["middle", "client"]
+rate = "8 Mbps"
+delay = "10 ms"
+"#;
+    let mut links = Links::new(&plan(links, 1, json!(["one", "two"]))).unwrap();
+    let mut out = Vec::new();
+    for i in 0..5 {
+        links.arrive(0, 1, udp(1, 7, 1000, i, false), at(0), &mut out);
+    }
+    links.advance(at(500_000), &mut out);
+    let due: Vec<_> = out.iter().map(|passed| passed.due).collect();
+    assert_eq!(due, (0..5).map(|i| at(22_000 + 1000 * i)).collect::<Vec<_>>());
+    // They wait for each other at the first link, up to 4 ms, and not at the second.
+    let means = ["one", "two"].map(|name| counts(&links, name, true).delay_mean());
+    assert!((means[0] - 0.013).abs() < 1e-12 && (means[1] - 0.011).abs() < 1e-12, "{means:?}");
+}
+
+/// A queue of two packets: of five at once one is on the link, two wait, and two are lost.
+#[test]
+fn what_finds_the_queue_full_is_lost() {
+    let links = format!(
+        "{SATELLITE}rate = \"8 Mbps\"\n[link.satellite.queue]\nscheduler = \"fifo\"\nlimit = \"2 packets\""
+    );
+    let mut links = Links::new(&plan(&links, 1, json!(["satellite"]))).unwrap();
+    let arrived = play(&mut links, (0..5).map(|i| (0, udp(1, 7, 1000, i, false))));
+    assert_eq!(arrived, [(0, 1_000_000), (1, 2_000_000), (2, 3_000_000)]);
+    assert_eq!(dropped(&links, "satellite", "overflow"), 2);
+    assert!(links.is_empty());
+}
+
+/// Of 20 000 packets 1 % are lost, as the scenario says, and 2 % of the others, as the plan adds: five standard errors of
+/// each count are 70 and 98.
+#[test]
+fn losses_come_as_often_as_they_should() {
+    let links = format!("{SATELLITE}loss = 0.01");
+    let plan = plan(&links, 1, json!([{ "link": "satellite", "loss": 0.02 }]));
+    let mut links = Links::new(&plan).unwrap();
+    let arrived = play(&mut links, (0..20_000).map(|i| (100 * u64::from(i), udp(1, 7, 100, i, false))));
+    let lost = (dropped(&links, "satellite", "loss"), dropped(&links, "satellite", "extra_loss"));
+    assert!(lost.0.abs_diff(200) < 70 && lost.1.abs_diff(396) < 98, "{lost:?}");
+    assert_eq!(arrived.len() as u64, 20_000 - lost.0 - lost.1);
+}
+
+/// The second packet is lost: before the queue it takes none of the link's time, behind it 1 ms.
+#[test]
+fn a_loss_is_before_the_queue_or_behind_it() {
+    for (place, last) in [("before_queue", 2_000_000), ("after_queue", 3_000_000)] {
+        let links = format!("{SATELLITE}rate = \"8 Mbps\"\nloss = {{ nth = [2], at = \"{place}\" }}");
+        let mut links = Links::new(&plan(&links, 1, json!(["satellite"]))).unwrap();
+        let arrived = play(&mut links, (0..3).map(|i| (0, udp(1, 7, 1000, i, false))));
+        assert_eq!(arrived, [(0, 1_000_000), (2, last)]);
+        assert_eq!(dropped(&links, "satellite", "loss"), 1);
+    }
+}
+
+/// Of data alone: acknowledgements are not counted, as in a simulation.
+#[test]
+fn a_loss_of_data_counts_no_acknowledgement() {
+    let links = format!("{SATELLITE}loss = {{ nth = [2], of = \"data\" }}");
+    let mut links = Links::new(&plan(&links, 1, json!(["satellite"]))).unwrap();
+    let packets = [40, 100, 40, 100, 100].map(|len| {
+        let mut packet = udp(1, 7, len, 0, false);
+        // TCP with a header of 20 bytes.
+        (packet[9], packet[32]) = (6, 0x50);
+        packet[3] = len as u8;
+        (0, packet)
+    });
+    let lengths = |links: &mut Links, packets: Vec<(u64, Vec<u8>)>| {
+        let mut out = Vec::new();
+        packets.into_iter().for_each(|(_, packet)| links.arrive(0, 1, packet, at(0), &mut out));
+        links.advance(at(1), &mut out);
+        out.iter().map(|passed| passed.packet.len()).collect::<Vec<_>>()
+    };
+    assert_eq!(lengths(&mut links, packets.to_vec()), [40, 100, 40, 100]);
+}
+
+/// Each connection has its own delay between 20 and 40 ms, the same both ways and for all of its packets. Of 400, the mean
+/// has a standard error of 20 / sqrt(12 x 400) = 0.29 ms; the bound is five of it.
+#[test]
+fn a_connection_has_one_delay_for_both_ways() {
+    let links = format!("{SATELLITE}delay = {{ uniform = [\"20 ms\", \"40 ms\"], per = \"connection\" }}");
+    let mut links = Links::new(&plan(&links, 1, json!(["satellite"]))).unwrap();
+    let mut sum = 0.0;
+    for port in 0..400u16 {
+        let begin = Instant::ZERO + Duration::from_secs(u64::from(port) + 1);
+        let mut out = Vec::new();
+        for i in 0..3 {
+            links.arrive(0, 1, udp(1, port, 1000, i, false), begin, &mut out);
+            links.arrive(0, 0, udp(1, port, 1000, i, true), begin, &mut out);
+        }
+        links.advance(begin + Duration::from_millis(40), &mut out);
+        let delays: Vec<_> = out.iter().map(|passed| passed.due - begin).collect();
+        assert_eq!(delays.len(), 6);
+        assert!(delays.iter().all(|delay| *delay == delays[0]), "{delays:?}");
+        assert!((0.020..=0.040).contains(&delays[0].as_secs_f64()));
+        sum += delays[0].as_secs_f64() * 1e3;
+    }
+    assert!((sum / 400.0 - 30.0).abs() < 1.45, "{}", sum / 400.0);
+}
+
+/// Where the way back has a delay of its own, a connection has two that have nothing to do with each other.
+#[test]
+fn a_connection_has_a_delay_each_way_where_the_link_says_so() {
+    let delay = "delay = { uniform = [\"20 ms\", \"40 ms\"], per = \"connection\" }";
+    let links = format!("{SATELLITE}{delay}\nreverse = {{ {delay} }}");
+    let mut links = Links::new(&plan(&links, 1, json!(["satellite"]))).unwrap();
+    let mut out = Vec::new();
+    for end in [0, 1] {
+        links.arrive(0, end, udp(1, 7, 1000, 0, end == 0), at(0), &mut out);
+    }
+    links.advance(at(40_000), &mut out);
+    assert_eq!(out.len(), 2);
+    assert_ne!(out[0].due, out[1].due);
+}
+
+/// In order none overtakes; out of order many do, for the delays differ by 100 ms and packets by 1 ms.
+#[test]
+fn packets_overtake_only_where_they_may() {
+    let arrivals = |ordered: bool| {
+        let delay = format!("delay = {{ uniform = [\"300 ms\", \"400 ms\"], ordered = {ordered} }}");
+        let mut links = Links::new(&plan(&format!("{SATELLITE}{delay}"), 1, json!(["satellite"]))).unwrap();
+        play(&mut links, (0..1000).map(|i| (1000 * u64::from(i), udp(1, 7, 100, i, false))))
+    };
+    let (there, free) = (arrivals(true), arrivals(false));
+    assert!(there.iter().map(|(i, _)| *i).eq(0..1000));
+    assert!(free.windows(2).filter(|pair| pair[1].0 < pair[0].0).count() > 300);
+    for (i, ns) in free {
+        let delay = ns as f64 * 1e-6 - f64::from(i);
+        assert!((300.0..400.0).contains(&delay), "{delay}");
+    }
+}
+
+/// From 2 to 5 s nothing comes through, neither way; what was sent before still arrives.
+#[test]
+fn an_outage_swallows_what_is_sent_in_it() {
+    let links = format!("{SATELLITE}delay = \"300 ms\"");
+    let plan = plan(&links, 1, json!([{ "link": "satellite", "outage": [[2.0, 5.0]] }]));
+    let mut links = Links::new(&plan).unwrap();
+    let arrived = play(&mut links, (0..60).map(|i| (100_000 * u64::from(i), udp(1, 7, 100, i, false))));
+    let numbers: Vec<_> = arrived.iter().map(|(i, _)| *i).collect();
+    assert_eq!(numbers, (0..20).chain(50..60).collect::<Vec<_>>());
+    assert_eq!(dropped(&links, "satellite", "outage"), 30);
+    let mut links = Links::new(&plan).unwrap();
+    let mut out = Vec::new();
+    links.arrive(0, 0, udp(1, 7, 100, 1, true), at(4_999_999), &mut out);
+    links.advance(at(10_000_000), &mut out);
+    assert!(out.is_empty());
+}
+
+/// A tenth of 10 000 packets arrives twice and a tenth is late by 50 ms (150 are five standard errors), while packets are
+/// 10 ms apart: each late one is overtaken by the five that leave up to 50 ms after it, unless they are late themselves.
+#[test]
+fn copies_and_late_packets_are_as_many_as_the_plan_says() {
+    let links = format!("{SATELLITE}delay = \"300 ms\"");
+    let extras = json!({
+        "link": "satellite", "duplicate": 0.1, "reorder": { "probability": 0.1, "by_s": 0.05 },
+    });
+    let mut links = Links::new(&plan(&links, 1, json!([extras]))).unwrap();
+    let arrived = play(&mut links, (0..10_000).map(|i| (10_000 * u64::from(i), udp(1, 7, 100, i, false))));
+    let counts = counts(&links, "satellite", true);
+    assert!(counts.duplicated.abs_diff(1000) < 150 && counts.reordered.abs_diff(1000) < 150, "{counts:?}");
+    assert_eq!(arrived.len() as u64, 10_000 + counts.duplicated);
+    let mut times = vec![Vec::new(); 10_000];
+    arrived.iter().for_each(|(i, ns)| times[*i as usize].push(*ns));
+    assert!(times.iter().all(|times| !times.is_empty() && times.iter().all(|t| *t == times[0])));
+    let late = (0..).zip(&times).filter(|(i, t)| t[0] != 10_000_000 * i + 300_000_000).count() as u64;
+    assert_eq!(late, counts.reordered);
+    assert!(links.is_empty());
+}
+
+/// Three clients at 8 Mbit/s each: a packet of 1000 bytes to each, at once, takes 1 ms; two to the same one, 2 ms. By either
+/// of a client's addresses it is the same link.
+#[test]
+fn each_member_of_a_group_has_its_own_link() {
+    let links = "[link.access]\nbetween = [\"server\", \"client\"]\nrate = \"8 Mbps\"";
+    let mut links = Links::new(&plan(links, 3, json!(["access"]))).unwrap();
+    let packets = [(1, 0), (2, 1), (3, 2), (2, 3)].map(|(client, i)| (0, udp(client, 7, 1000, i, false)));
+    let ms = 1_000_000;
+    assert_eq!(play(&mut links, packets), [(0, ms), (1, ms), (2, ms), (3, 2 * ms)]);
+    assert_eq!(counts(&links, "access", true).arrived, 4);
+}
+
+/// The scenario's capacity in steps: 8 Mbit/s, then nothing from 10 to 20 ms, then 4 Mbit/s. Of packets of 1 ms that all
+/// wait from the start, ten go before the gap; the others take 2 ms each.
+#[test]
+fn a_changing_capacity_is_the_scenarios() {
+    let steps = r#"capacity = { steps = [["0 s", "8 Mbps"], ["10 ms", "0 bps"], ["20 ms", "4 Mbps"]] }"#;
+    let mut links = Links::new(&plan(&format!("{SATELLITE}{steps}"), 1, json!(["satellite"]))).unwrap();
+    let arrived = play(&mut links, (0..12).map(|i| (0, udp(1, 7, 1000, i, false))));
+    let ms: Vec<_> = arrived.iter().map(|(_, ns)| ns / 1_000_000).collect();
+    assert_eq!(ms, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 22, 24]);
+}
+
+/// A satellite of 15 s, with an outage of 1 s at each change that loses what is sent.
+#[test]
+fn a_handover_is_the_scenarios() {
+    let handover = r#"handover = { interval = "15 s", outage = "1 s", during = "lose" }"#;
+    let mut links = Links::new(&plan(&format!("{SATELLITE}{handover}"), 1, json!(["satellite"]))).unwrap();
+    let arrived = play(&mut links, (0..400).map(|i| (100_000 * u64::from(i), udp(1, 7, 100, i, false))));
+    assert_eq!(dropped(&links, "satellite", "handover"), 20);
+    assert!(arrived.iter().all(|(i, _)| !(150..160).contains(i) && !(300..310).contains(i)));
+}
+
+/// A packet marked by an AQM that marks arrives with CE, and nothing is dropped.
+#[test]
+fn an_aqm_on_a_link_marks_packets_that_allow_it() {
+    let queue = "rate = \"1 Mbps\"\n[link.satellite.queue]\nlimit = \"1000 packets\"\nmarking = \"ecn\"\n\
+                 aqm = { algorithm = \"codel\" }";
+    let mut links = Links::new(&plan(&format!("{SATELLITE}{queue}"), 1, json!(["satellite"]))).unwrap();
+    let mut out = Vec::new();
+    for i in 0..500 {
+        let mut packet = udp(1, 7, 1000, i, false);
+        packet[1] = 2;
+        links.arrive(0, 1, packet, at(0), &mut out);
+    }
+    links.advance(at(10_000_000), &mut out);
+    let marked = out.iter().filter(|passed| passed.packet[1] & 3 == 3).count() as u64;
+    assert_eq!(out.len(), 500);
+    assert!(marked > 5, "{marked}");
+    assert_eq!(counts(&links, "satellite", true).marked, marked);
+}
+
+/// What is for the link's own ends, such as the search for routers, stays there.
+#[test]
+fn packets_for_the_link_alone_do_not_pass() {
+    let mut links =
+        Links::new(&plan(&format!("{SATELLITE}rate = \"8 Mbps\""), 1, json!(["satellite"]))).unwrap();
+    let mut solicitation = vec![0x60, 0, 0, 0, 0, 8, 58, 255];
+    solicitation.extend("fe80::1".parse::<std::net::Ipv6Addr>().unwrap().octets());
+    solicitation.extend("ff02::2".parse::<std::net::Ipv6Addr>().unwrap().octets());
+    solicitation.extend([133, 0, 0, 0, 0, 0, 0, 0]);
+    let mut out = Vec::new();
+    links.arrive(0, 1, solicitation, at(0), &mut out);
+    assert!(links.is_empty() && out.is_empty());
+    assert_eq!(counts(&links, "satellite", true).packets, 0);
+}

@@ -1,0 +1,419 @@
+//! Clients and servers with real sockets, over an emulated link.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use bentpipe_testbed::content;
+use common::{Lab, Space, address, now, plan, scenario, two};
+use serde_json::{Value, json};
+
+/// A plan for this traffic over a link with this delay, played for so long; and where its flows go.
+fn play(spaces: &[Space; 2], traffic: &str, entries: Value, seconds: f64, extras: Value) -> (Value, PathBuf) {
+    let mut plan = plan(spaces, "", extras);
+    let link = "[link.satellite]\nbetween = [\"server\", \"client\"]\ndelay = \"20 ms\"";
+    plan["scenario"]["text"] = json!(scenario(link, traffic));
+    plan["traffic"] = entries;
+    plan["until_s"] = json!(seconds);
+    let out =
+        std::env::temp_dir().join(format!("bentpipe-testbed-flows-{}-{}.jsonl", std::process::id(), now()));
+    plan["out"] = json!(out);
+    (plan, out)
+}
+
+/// Plays it: the flows that `load` wrote, and those of `serve` if any, with the last lines of both.
+fn run(spaces: &[Space; 2], plan: &mut Value, out: &PathBuf) -> (Vec<Flow>, Vec<Flow>, Value, Value) {
+    run_until(spaces, plan, out, |_| false)
+}
+
+/// Plays it until a line that `load` says of itself is enough.
+fn run_until(
+    spaces: &[Space; 2],
+    plan: &mut Value,
+    out: &PathBuf,
+    enough: impl Fn(&Value) -> bool,
+) -> (Vec<Flow>, Vec<Flow>, Value, Value) {
+    let emulator = Lab::start("emulate", plan);
+    address(spaces);
+    plan["origin_ns"] = json!(now() + 300_000_000);
+    let server = Lab::start("serve", plan);
+    let mut clients = Lab::start("load", plan);
+    let mut load = clients.line();
+    while load.get("summary").is_none() {
+        if enough(&load) {
+            drop(clients.input.take());
+        }
+        load = clients.line();
+    }
+    let serve = server.end();
+    emulator.end();
+    (flows(out), flows(&out.with_extension("serve.jsonl")), load["summary"].clone(), serve["summary"].clone())
+}
+
+type Flow = BTreeMap<String, Value>;
+
+fn flows(path: &PathBuf) -> Vec<Flow> {
+    let Ok(text) = std::fs::read_to_string(path) else { return Vec::new() };
+    std::fs::remove_file(path).unwrap();
+    let mut lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let columns = lines.next().unwrap()["columns"].as_array().unwrap().clone();
+    lines
+        .map(|row| {
+            let cells = row.as_array().unwrap().clone();
+            columns.iter().map(|name| name.as_str().unwrap().to_owned()).zip(cells).collect()
+        })
+        .collect()
+}
+
+/// How late the clients were at most, on this machine and with what else it does [s].
+fn late(load: &Value) -> f64 {
+    let late = load["late_s"].as_f64().unwrap();
+    assert!(late < 2.0, "nothing can be seen on a machine that stands still for {late} s");
+    late
+}
+
+fn number(flow: &Flow, column: &str) -> f64 {
+    flow[column].as_f64().unwrap_or_else(|| panic!("{column} of {flow:?}"))
+}
+
+const PAGES: &str = r#"
+[traffic.web]
+kind = "pages"
+from = "server"
+to = "client"
+sessions = 20
+object_size = { uniform = ["20 KB", "60 KB"] }
+objects_per_page = 3
+think_time = "100 ms"
+ramp = { sessions = 20, over = "500 ms" }
+"#;
+
+/// Sessions fetch pages over a link that loses, doubles and delays packets, by IPv4 and IPv6: every byte is what it should be,
+/// none comes sooner than two round trips allow, and the session asks for its next page after its time to think.
+#[test]
+fn pages_come_whole_over_a_link_that_does_not_keep_order() {
+    let Some(spaces) = two() else { return };
+    for (family, per) in [(4, "page"), (6, "object")] {
+        let traffic = format!("{PAGES}connection_per = \"{per}\"\n");
+        let extras =
+            json!({ "loss": 0.01, "duplicate": 0.02, "reorder": { "probability": 0.02, "by_s": 0.01 } });
+        let (mut plan, out) = play(&spaces, &traffic, json!({ "web": { "family": family } }), 4.0, extras);
+        let (flows, _, load, serve) = run(&spaces, &mut plan, &out);
+        assert!(flows.len() > 100, "{}", flows.len());
+        let done: Vec<_> = flows.iter().filter(|flow| flow["completed"] == json!(true)).collect();
+        assert!(flows.len() - done.len() <= 60, "{load}");
+        for flow in &flows {
+            assert!(flow["intact"] != json!(false) && flow["failed"] == json!(false), "{flow:?}");
+        }
+        let objects = if per == "page" { 3.0 } else { 1.0 };
+        for flow in &done {
+            let bytes = number(flow, "delivered");
+            assert!((20e3 * objects..=60e3 * objects).contains(&bytes), "{bytes}");
+            // Handshake and request; each object that follows is asked for when the last has come.
+            assert!(number(flow, "completion_time") >= 0.04 * (1.0 + objects), "{flow:?}");
+            assert!(number(flow, "connected") >= 0.04 && number(flow, "first_byte") >= 0.08);
+        }
+        // A user's next page comes after the last, and not at once.
+        let mut own: Vec<_> = done.iter().filter(|flow| flow["session"] == json!(7)).collect();
+        own.sort_by(|a, b| number(a, "opened").total_cmp(&number(b, "opened")));
+        let at_once = if per == "page" { 1 } else { 3 };
+        for pair in own.chunks(at_once).collect::<Vec<_>>().windows(2) {
+            let done = pair[0].iter().map(|flow| number(flow, "closed")).fold(0.0, f64::max);
+            let think = number(pair[1][0], "opened") - done;
+            assert!((0.0999..=0.1001 + late(&load)).contains(&think), "{think} {load}");
+        }
+        let sum: f64 = flows.iter().map(|flow| number(flow, "delivered")).sum();
+        assert_eq!(load["traffic"]["web"]["delivered_bytes"].as_f64(), Some(sum));
+        assert_eq!(load["traffic"]["web"]["corrupt"], json!(0));
+        assert!(serve["connections"]["accepted"].as_u64().unwrap() as usize >= done.len());
+    }
+}
+
+/// nginx, in the first namespace, with the object that `load` knows; gone with the returned.
+struct Nginx {
+    child: std::process::Child,
+    folder: PathBuf,
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn nginx(space: &Space, port: u16) -> Option<Nginx> {
+    let folder = std::env::temp_dir().join(format!("bentpipe-testbed-nginx-{}", std::process::id()));
+    std::fs::create_dir_all(folder.join("files")).unwrap();
+    let object = folder.join("files/object");
+    let lab = env!("CARGO_BIN_EXE_bentpipe-testbed");
+    assert!(Command::new(lab).arg("object").arg(&object).arg("1000000").status().unwrap().success());
+    let shown = folder.display();
+    let text = format!(
+        "daemon off; master_process off; pid {shown}/pid; error_log stderr crit;\n\
+         events {{ worker_connections 1000; }}\n\
+         http {{ access_log off; keepalive_requests 1000; client_body_temp_path {shown}; proxy_temp_path {shown};\n\
+         fastcgi_temp_path {shown}; uwsgi_temp_path {shown}; scgi_temp_path {shown};\n\
+         server {{ listen {port}; root {shown}/files; }} }}\n"
+    );
+    std::fs::write(folder.join("conf"), text).unwrap();
+    let (conf, prefix) = (folder.join("conf"), folder.clone());
+    let child = space.run(move || Command::new("nginx").arg("-p").arg(prefix).arg("-c").arg(conf).spawn());
+    let Ok(child) = child else {
+        eprintln!("not tested: there is no nginx");
+        return None;
+    };
+    let nginx = Nginx { child, folder };
+    for _ in 0..600 {
+        if space.run(move || TcpStream::connect(("127.0.0.1", port)).is_ok()) {
+            return Some(nginx);
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    panic!("nginx does not listen");
+}
+
+/// The same pages from nginx, several on each connection: all bytes are those of the object.
+#[test]
+fn pages_come_from_nginx() {
+    let Some(spaces) = two() else { return };
+    let Some(_nginx) = nginx(&spaces[0], 8080) else { return };
+    let entry = json!({ "web": { "by": "nginx", "port": 8080 } });
+    let traffic = format!("{PAGES}connection_per = \"page\"\n");
+    let (mut plan, out) = play(&spaces, &traffic, entry, 3.0, json!({}));
+    let (flows, _, load, _) = run(&spaces, &mut plan, &out);
+    let done: Vec<_> = flows.iter().filter(|flow| flow["completed"] == json!(true)).collect();
+    assert!(done.len() > 100 && flows.len() - done.len() <= 20, "{load}");
+    for flow in done {
+        assert!((60e3..=180e3).contains(&number(flow, "delivered")), "{flow:?}");
+        assert_eq!(flow["intact"], json!(true));
+    }
+}
+
+/// What is wrong with a server's answer is told: an object that is not there, and one that is too short.
+#[test]
+fn a_bad_answer_is_told() {
+    let Some(spaces) = two() else { return };
+    let Some(_nginx) = nginx(&spaces[0], 8080) else { return };
+    for (path, size, expected) in
+        [("/none", "1 KB", "status 404"), ("/object", "2 MB", "an object of 1000000 bytes")]
+    {
+        let entry = json!({ "web": { "by": "nginx", "port": 8080, "path": path } });
+        let traffic = format!(
+            "[traffic.web]\nkind = \"pages\"\nfrom = \"server\"\nto = \"client\"\nsessions = 2\n\
+             object_size = \"{size}\"\n"
+        );
+        let (mut plan, out) = play(&spaces, &traffic, entry, 1.0, json!({}));
+        let (flows, _, _, _) = run(&spaces, &mut plan, &out);
+        assert_eq!(flows.len(), 2);
+        assert!(flows.iter().all(|flow| flow["error"] == json!(expected)), "{flows:?}");
+    }
+}
+
+/// Two endless transfers, one of which is away from 1.5 to 2.5 s and another that lives 1 s at a time; one of 300 KB; files
+/// of 50 KB every 200 ms; and one to the server, of which the server tells.
+#[test]
+fn transfers_come_and_go_as_the_scenario_says() {
+    let Some(spaces) = two() else { return };
+    let traffic = |name: &str, kind: &str, from: &str, to: &str, rest: &str| {
+        format!("[traffic.{name}]\nkind = \"{kind}\"\nfrom = \"{from}\"\nto = \"{to}\"\n{rest}\n")
+    };
+    let away = "rate_cap = \"4 Mbps\"\naway = [[\"1500 ms\", \"2500 ms\"]]";
+    let text = [
+        traffic("away", "bulk", "server", "client", away),
+        traffic("lives", "bulk", "server", "client", "lifetime = \"1 s\"\nrate_cap = \"4 Mbps\""),
+        traffic("once", "bulk", "server", "client", "bytes = \"300 KB\"\nstart = \"500 ms\""),
+        traffic("files", "files", "server", "client", "sources = 1\ninterval = \"200 ms\"\nsize = \"50 KB\""),
+        traffic("up", "bulk", "client", "server", "bytes = \"300 KB\""),
+        traffic("upload", "bulk", "client", "server", ""),
+    ]
+    .concat();
+    let names = ["away", "lives", "once", "files", "up", "upload"];
+    let entries: Value = names.map(|name| (name.to_owned(), json!({}))).into_iter().collect();
+    let (mut plan, out) = play(&spaces, &text, entries, 4.0, json!({}));
+    let (flows, theirs, load, _) = run(&spaces, &mut plan, &out);
+    let of = |name: &str| -> Vec<&Flow> {
+        flows.iter().chain(&theirs).filter(|flow| flow["traffic"] == json!(name)).collect()
+    };
+    assert!(flows.iter().chain(&theirs).all(|flow| flow["failed"] == json!(false)), "{load}");
+    assert!(flows.iter().chain(&theirs).all(|flow| flow["intact"] == json!(true)), "{flows:?} {theirs:?}");
+
+    // Never early, and no later than it says itself.
+    let late = late(&load);
+    let close = |found: &Value, due: f64| (due - 1e-6..=due + late + 1e-6).contains(&found.as_f64().unwrap());
+    let away = of("away");
+    assert_eq!(away.len(), 2);
+    assert!(close(&away[0]["closed"], 1.5) && close(&away[1]["opened"], 2.5), "{away:?}");
+    assert!(away[1]["closed"].is_null());
+    // 4 Mbit/s on the wire for 1.46 s, but for the first round trips.
+    let (bytes, longer) = (number(away[0], "delivered"), late * 500e3);
+    assert!((450e3 - longer..720e3 + longer).contains(&bytes), "{bytes} {load}");
+
+    let lives = of("lives");
+    assert_eq!(lives.len(), 4);
+    for (i, life) in (0..).zip(&lives) {
+        assert!(close(&life["opened"], f64::from(i)), "{life:?}");
+    }
+    let once = of("once");
+    assert_eq!((once.len(), number(once[0], "delivered")), (1, 300e3));
+    assert!(close(&once[0]["opened"], 0.5) && once[0]["completed"] == json!(true));
+
+    let files = of("files");
+    // At 0.2, 0.4 … 3.8 s; one that would begin at the end may not, and the last ones may be on their way.
+    assert!(files.len() <= 20 && files.len() as f64 >= 18.9 - late / 0.2, "{} {load}", files.len());
+    for (i, file) in (1..).zip(&files) {
+        assert!(close(&file["opened"], f64::from(i) * 0.2), "{file:?} {load}");
+        assert!(i >= 15 || file["completed"] == json!(true), "{file:?} {load}");
+        assert!(number(file, "delivered") == 50e3 || file["completed"] == json!(false), "{file:?}");
+    }
+
+    let up = of("up");
+    assert!(!up.is_empty(), "{theirs:?} {load}");
+    assert_eq!((up.len(), number(up[0], "delivered")), (1, 300e3));
+    assert!(up[0]["completed"] == json!(true));
+    assert_eq!(load["traffic"]["up"]["completed"], json!(1));
+    let upload = of("upload");
+    assert!(upload.len() == 1 && number(upload[0], "delivered") > 1e6, "{upload:?}");
+}
+
+/// Datagrams to clients and to servers over a link that loses a tenth of them; as many of them as there are, at their rate,
+/// with their delay. 400 datagrams each: five standard errors of those lost are 30.
+#[test]
+fn datagrams_are_counted_with_their_delay_and_loss() {
+    let Some(spaces) = two() else { return };
+    let traffic = |name: &str, from: &str, to: &str| {
+        let rate = "rate = \"160 kbps\"\npacket = \"200 B\"";
+        format!("[traffic.{name}]\nkind = \"cbr\"\nfrom = \"{from}\"\nto = \"{to}\"\n{rate}\nflows = 2\n")
+    };
+    for family in [4, 6] {
+        let text = [traffic("down", "server", "client"), traffic("up", "client", "server")].concat();
+        let entries = json!({ "down": { "family": family }, "up": { "family": family } });
+        let (mut plan, out) = play(&spaces, &text, entries, 2.2, json!({ "loss": 0.1 }));
+        let (down, up, load, serve) = run(&spaces, &mut plan, &out);
+        assert_eq!((down.len(), up.len()), (2, 2), "{load} {serve}");
+        let mut lost = 0.0;
+        for flow in down.iter().chain(&up) {
+            // One each 10 ms; IPv6 has 20 bytes more of header.
+            let (packets, bytes) = (number(flow, "packets"), if family == 4 { 172.0 } else { 152.0 });
+            assert!((170.0..=221.0).contains(&packets), "{packets}");
+            assert_eq!(number(flow, "delivered"), packets * bytes);
+            assert!((0.02..0.03).contains(&number(flow, "delay")), "{flow:?}");
+            assert!(number(flow, "jitter") < 0.01, "{flow:?}");
+            lost += number(flow, "lost");
+        }
+        let sent = load["datagrams"]["sent"].as_f64().unwrap() + serve["datagrams"]["sent"].as_f64().unwrap();
+        assert!((lost - 0.1 * sent).abs() < 48.0, "{lost} of {sent}");
+    }
+}
+
+/// A talk over TCP: packets of 172 bytes of payload each 20 ms arrive as they are written, both ways.
+#[test]
+fn packets_may_go_over_connections() {
+    let Some(spaces) = two() else { return };
+    let traffic = |name: &str, from: &str, to: &str| {
+        let rate = "rate = \"80 kbps\"\npacket = \"200 B\"\ntransport = \"default\"";
+        format!("[traffic.{name}]\nkind = \"cbr\"\nfrom = \"{from}\"\nto = \"{to}\"\n{rate}\nflows = 1\n")
+    };
+    let transport = "[transport.default]\nprotocol = \"tcp\"\n";
+    let text = [transport.to_owned(), traffic("down", "server", "client"), traffic("up", "client", "server")]
+        .concat();
+    let (mut plan, out) = play(&spaces, &text, json!({ "down": {}, "up": {} }), 2.0, json!({}));
+    let (down, up, load, _) = run(&spaces, &mut plan, &out);
+    assert_eq!((down.len(), up.len()), (1, 1), "{load}");
+    for flow in down.iter().chain(&up) {
+        // 100 packets, of which those before the handshake come at once.
+        let bytes = number(flow, "delivered");
+        assert!((93.0 * 172.0..=100.0 * 172.0).contains(&bytes), "{bytes}");
+        assert_eq!(flow["intact"], json!(true));
+    }
+}
+
+/// Nobody listens: each page fails at once, and the user waits a second before the next.
+#[test]
+fn what_fails_is_told_and_not_tried_without_pause() {
+    let Some(spaces) = two() else { return };
+    let entry = json!({ "web": { "by": "nginx", "port": 81 } });
+    let (mut plan, out) = play(&spaces, &format!("{PAGES}connection_per = \"page\""), entry, 3.0, json!({}));
+    let (flows, _, load, _) = run(&spaces, &mut plan, &out);
+    assert!((40..=60).contains(&flows.len()), "{}", flows.len());
+    assert!(
+        flows
+            .iter()
+            .all(|flow| flow["failed"] == json!(true) && flow["error"] == json!("connection refused"))
+    );
+    assert_eq!(load["errors"]["connection refused"].as_u64(), Some(flows.len() as u64));
+}
+
+/// By hand: a client that closes its half gets all that it has asked for; requests that come together are answered one after
+/// the other; an upload that ends is answered; and what is no request is not.
+#[test]
+fn the_server_answers_as_it_says() {
+    let Some(spaces) = two() else { return };
+    let (mut plan, _) = play(&spaces, PAGES, json!({ "web": { "port": 8001 } }), 9.0, json!({}));
+    plan.as_object_mut().unwrap().remove("out");
+    let server = Lab::start("serve", &plan);
+    let ask = |request: &'static str, half: bool| {
+        spaces[0].run(move || {
+            let mut stream = TcpStream::connect("127.0.0.1:8001").unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+            stream.write_all(request.as_bytes()).unwrap();
+            if half {
+                stream.shutdown(Shutdown::Write).unwrap();
+            }
+            let mut answer = Vec::new();
+            stream.read_to_end(&mut answer).map(|_| answer)
+        })
+    };
+    let get = "GET /0 HTTP/1.1\r\nRange: bytes=0-2999999\r\n\r\n";
+    let answer = ask(get, true).unwrap();
+    let begin = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
+    assert_eq!(answer.len() - begin, 3_000_000);
+    assert!(content::is_intact(0, &answer[begin..]));
+
+    let two = "GET /0 HTTP/1.1\r\nRange: bytes=0-9\r\n\r\nGET /0 HTTP/1.1\r\nRange: bytes=0-4\r\nConnection: close\r\n\r\n";
+    let answer = ask(two, false).unwrap();
+    let text = String::from_utf8_lossy(&answer).into_owned();
+    assert!(text.contains("Content-Length: 10\r\n") && text.contains("Content-Length: 5\r\n"), "{text}");
+    assert!(answer.ends_with(&(0..5).map(content::byte).collect::<Vec<_>>()));
+
+    assert!(ask("POST /0 HTTP/1.1\r\n\r\nabc", true).unwrap().starts_with(b"HTTP/1.1 206"));
+    assert!(
+        ask("POST /0 HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc", false).unwrap().starts_with(b"HTTP/1.1 206")
+    );
+    for bad in ["SSH-2.0\r\n\r\n", "PUT /0 HTTP/1.1\r\n\r\n"] {
+        assert!(ask(bad, false).is_ok_and(|answer| answer.is_empty()) || ask(bad, false).is_err());
+    }
+    let summary = server.end();
+    assert_eq!(summary["summary"]["connections"]["open"], json!(0));
+    assert_eq!(summary["summary"]["traffic"]["web"]["delivered_bytes"], json!(6));
+}
+
+/// Four thousand sessions at once, each with its connection of 100 kbit/s, until 200 MB have come: all are there still, even
+/// where a busy machine makes some of them knock twice, and none has had more than its rate.
+#[test]
+fn four_thousand_sessions_hold() {
+    let Some(spaces) = two() else { return };
+    let text = "[traffic.web]\nkind = \"pages\"\nfrom = \"server\"\nto = \"client\"\nsessions = 4000\n\
+                object_size = \"1 MB\"\nrate_cap = \"100 kbps\"\nramp = { sessions = 4000, over = \"1 s\" }\n";
+    let (mut plan, out) = play(&spaces, text, json!({ "web": {} }), 60.0, json!({}));
+    let enough =
+        |load: &Value| load["open"] == json!(4000) && load["bytes"].as_f64().is_some_and(|b| b > 200e6);
+    let (flows, _, load, serve) = run_until(&spaces, &mut plan, &out, enough);
+    assert_eq!(flows.len(), 4000, "{load}");
+    assert!(
+        flows.iter().all(|flow| flow["failed"] == json!(false) && flow["intact"] != json!(false)),
+        "{load}"
+    );
+    assert_eq!(serve["connections"]["most"], json!(4000));
+    assert!(load["traffic"]["web"]["delivered_bytes"].as_f64().is_some_and(|bytes| bytes > 200e6), "{load}");
+    // 12 500 bytes/s with headers; the kernel lets some packets go at once before it begins to pace.
+    let rated = 12.5e3 * (load["seconds"].as_f64().unwrap() + 1.0);
+    let most = flows.iter().map(|flow| number(flow, "delivered")).fold(0.0, f64::max);
+    assert!(most < rated, "{most} {load}");
+}

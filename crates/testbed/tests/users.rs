@@ -1,0 +1,195 @@
+//! Users in virtual time, held against the simulator: with the same seed, each asks for the same.
+
+use std::collections::BTreeMap;
+
+use bentpipe_scenario::Scenario;
+use bentpipe_sim::Progress;
+use bentpipe_testbed::plan::Plan;
+use bentpipe_testbed::users::{Task, Users};
+use bentpipe_units::{Duration, Instant};
+use serde_json::json;
+
+const SEED: u64 = 11;
+
+/// What came over each connection of each session [bytes], and when it began.
+type Rows = BTreeMap<u32, Vec<(u64, Instant)>>;
+
+/// A server and three clients, so fast that nothing waits; delays are drawn for each connection.
+fn text(traffic: &str) -> String {
+    format!(
+        r#"
+title = "users"
+[run]
+duration = "30 s"
+[host.server]
+count = 2
+[host.client]
+count = 3
+[router.middle]
+[link.one]
+between = ["server", "middle"]
+delay = {{ uniform = ["1 ms", "2 ms"], per = "connection" }}
+[link.two]
+between = ["middle", "client"]
+delay = {{ uniform = ["1 ms", "2 ms"], per = "connection" }}
+reverse = {{ delay = {{ uniform = ["3 ms", "4 ms"], per = "connection" }} }}
+[router.aside]
+[link.spare]
+between = ["aside", "middle"]
+rate = "1 Gbps"
+delay = "10 s"
+queue = {{ aqm = {{ algorithm = "red" }} }}
+{traffic}
+"#
+    )
+}
+
+fn users(text: &str) -> Users {
+    let addresses =
+        |side: u8, count: u8| -> Vec<_> { (1..=count).map(|i| format!("10.{side}.0.{i}")).collect() };
+    let plan = json!({
+        "scenario": { "file": "users.toml", "text": text },
+        "seed": SEED,
+        "hosts": {
+            "server": { "side": "servers", "addresses": addresses(1, 2) },
+            "client": { "side": "clients", "addresses": addresses(3, 3) },
+        },
+        "traffic": { "t": {} },
+    });
+    Users::new(&Plan::parse(&plan.to_string(), "plan").unwrap(), |_| true)
+}
+
+/// For each session, what the simulator delivered on each of its connections in turn [bytes], and when each began.
+fn simulated(text: &str) -> Rows {
+    let scenario = Scenario::parse(text, "users.toml", &[]).unwrap();
+    let results = bentpipe_sim::run(&scenario, SEED, &Progress::default()).unwrap();
+    let mut found: Rows = BTreeMap::new();
+    for flow in &results.flows {
+        found
+            .entry(flow.session)
+            .or_default()
+            .push((if flow.completed { flow.delivered } else { 0 }, flow.opened));
+    }
+    found
+}
+
+/// The same of ours, where a connection takes `took`.
+fn played(text: &str, took: Duration) -> Rows {
+    let mut users = users(text);
+    let mut found: Rows = BTreeMap::new();
+    // Connections under way: when each is done, whose it is, objects that are left, and its row.
+    let mut open: Vec<(Instant, u32, u32, usize)> = Vec::new();
+    let end = Instant::ZERO + Duration::from_secs(30);
+    loop {
+        let next = open.iter().map(|conn| conn.0).chain(users.due()).min();
+        let Some(now) = next.filter(|next| *next < end) else {
+            // What is not over counts nothing, as in the simulation.
+            for (_, user, _, row) in open {
+                found.get_mut(&users.who(user).1).unwrap()[row].0 = 0;
+            }
+            return found;
+        };
+        let mut tasks = Vec::new();
+        users.advance(now, &mut tasks);
+        for task in tasks {
+            let Task::Open(task) = task else { continue };
+            let (_, number) = users.who(task.user);
+            let rows = found.entry(number).or_default();
+            rows.push((task.bytes.unwrap_or(0), now));
+            open.push((now + took, task.user, task.objects, rows.len() - 1));
+        }
+        let (done, rest) = open.into_iter().partition(|conn| conn.0 <= now);
+        open = rest;
+        for (_, user, objects, row) in done {
+            let (_, number) = users.who(user);
+            if objects > 1 {
+                let bytes = users.next_object(user).unwrap();
+                found.get_mut(&number).unwrap()[row].0 += bytes;
+                open.push((now + took, user, objects - 1, row));
+            } else {
+                users.done(user, false, now);
+            }
+        }
+    }
+}
+
+/// Compares the sizes of the connections that the simulator finished, of every session.
+fn compare(traffic: &str, at_least: usize) -> (Rows, Rows) {
+    let text = text(traffic);
+    let (theirs, ours) = (simulated(&text), played(&text, Duration::from_millis(20)));
+    assert_eq!(theirs.len(), ours.len());
+    for (session, theirs) in &theirs {
+        let ours = &ours[session];
+        let both: Vec<_> =
+            theirs.iter().zip(ours).filter(|(theirs, ours)| theirs.0 > 0 && ours.0 > 0).collect();
+        assert!(both.len() >= at_least, "{session}: {}", both.len());
+        assert!(both.iter().all(|(theirs, ours)| theirs.0 == ours.0), "{session}: {both:?}");
+    }
+    (theirs, ours)
+}
+
+#[test]
+fn sessions_ask_for_the_objects_of_the_simulation() {
+    compare(
+        "[traffic.t]\nkind = \"pages\"\nfrom = \"server\"\nto = \"client\"\nsessions = 5\nobjects_per_page = 3\n\
+         object_size = { uniform = [\"1 KB\", \"9 KB\"] }\nthink_time = { exponential = \"500 ms\" }",
+        10,
+    );
+}
+
+/// Files begin when the simulator's do, to a nanosecond, for nothing that happens changes that.
+#[test]
+fn files_are_those_of_the_simulation_and_begin_when_they_do() {
+    let (theirs, ours) = compare(
+        "[traffic.t]\nkind = \"files\"\nfrom = \"server\"\nto = \"client\"\nsources = 4\ninterval = { exponential = \"1 s\" }\n\
+         size = { pareto = { shape = 1.5, mean = \"10 KB\" } }\naway = [[\"5 s\", \"8 s\"]]",
+        10,
+    );
+    for (session, theirs) in &theirs {
+        let times = |rows: &[(u64, Instant)]| rows.iter().map(|row| row.1).collect::<Vec<_>>();
+        assert_eq!(times(theirs), times(&ours[session]), "{session}");
+    }
+}
+
+/// Transfers that live for a drawn time are followed by others when the simulator's are.
+#[test]
+fn lives_end_when_those_of_the_simulation_do() {
+    let text = text(
+        "[traffic.t]\nkind = \"bulk\"\nfrom = \"server\"\nto = \"client\"\nflows = 4\nrate_cap = \"100 kbps\"\n\
+         lifetime = { exponential = \"2 s\" }\nstart = { uniform = [\"0 s\", \"1 s\"] }\n\
+         ramp = { sessions = 2, over = \"1 s\", pause = \"1 s\" }\naway = [[\"10 s\", \"12 s\"]]",
+    );
+    let (theirs, ours) = (simulated(&text), played(&text, Duration::from_secs(1000)));
+    for (session, theirs) in &theirs {
+        let times = |rows: &[(u64, Instant)]| rows.iter().map(|row| row.1).collect::<Vec<_>>();
+        assert!(theirs.len() > 5);
+        assert_eq!(times(theirs), times(&ours[session]), "{session}");
+    }
+}
+
+/// Packets are due when they are in the simulation: as many, of the same lengths in sum.
+#[test]
+fn packets_are_those_of_the_simulation() {
+    let text = text(
+        "[traffic.t]\nkind = \"poisson\"\nfrom = \"server\"\nto = \"client\"\nflows = 3\nrate = \"80 kbps\"\n\
+         packet = { uniform = [\"100 B\", \"1000 B\"] }\nstart = { uniform = [\"0 s\", \"1 s\"] }",
+    );
+    let scenario = Scenario::parse(&text, "users.toml", &[]).unwrap();
+    let results = bentpipe_sim::run(&scenario, SEED, &Progress::default()).unwrap();
+    let mut users = users(&text);
+    let mut ours: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+    let mut tasks = Vec::new();
+    // What is sent in the last milliseconds does not arrive before the end.
+    users.advance(Instant::ZERO + Duration::from_secs(30), &mut tasks);
+    for task in tasks {
+        if let Task::Packet { user, len } = task {
+            let (packets, bytes) = ours.entry(users.who(user).1).or_default();
+            (*packets, *bytes) = (*packets + 1, *bytes + u64::from(len) - 28);
+        }
+    }
+    for flow in &results.flows {
+        let (packets, bytes) = ours[&flow.session];
+        assert!(packets > 300 && packets - u64::from(flow.came) <= 2, "{packets} {}", flow.came);
+        assert!(bytes - flow.delivered <= 2 * 972, "{bytes} {}", flow.delivered);
+    }
+}

@@ -1,0 +1,505 @@
+//! The reliable transport between the two ends of a satellite gateway: many streams over one association.
+//!
+//! A performance-enhancing proxy ends TCP on the ground and carries the bytes across the satellite by a protocol made
+//! for it. This one is QUIC's reliability (RFC 9002) with the parts left out that a link of known rate does not need:
+//! no handshake, no encryption, and no congestion control. The regulator in front of the link paces what
+//! [`Endpoint::poll_transmit`] gives out, and [`Config::window`] bounds what is in flight.
+//!
+//! ```text
+//!  host ── open, write, finish, reset, consume ──▶ Endpoint ── poll_transmit ──▶ link
+//!  host ◀── poll_event ────────────────────────── Endpoint ◀── on_packet ────── link
+//!                              timer, on_timer
+//! ```
+//!
+//! After any call that changes it, a host takes the events, sends while the link takes packets, and comes back at
+//! [`Endpoint::timer`]. Nothing here reads a clock, and the same calls give the same packets.
+//!
+//! ```
+//! use bentpipe_transport::pep_link::{Config, Endpoint, Event};
+//! use bentpipe_units::Instant;
+//!
+//! let (mut ground, mut terminal) = (Endpoint::new(Config::default()), Endpoint::new(Config::default()));
+//! ground.open(0);
+//! ground.write(0, 2000);
+//! let now = Instant::ZERO;
+//! while let Some(packet) = ground.poll_transmit(now) {
+//!     terminal.on_packet(now, &packet);
+//! }
+//! assert_eq!(terminal.poll_event(), Some(Event::Opened { stream: 0 }));
+//! assert_eq!(terminal.poll_event(), Some(Event::Readable { stream: 0, bytes: 2000 }));
+//! ```
+//!
+//! *Layout*: `config` and `report` are what a host sets and is told, `packet` what travels, `stream` the two halves of
+//! a stream, `recovery` the packets in flight and their timers, `rtt` the path, `receipts` the numbers that arrived,
+//! `spans` the set of numbers the receiving side uses.
+//!
+//! # Departures from RFC 9002
+//! - A probe (6.2.4) takes the oldest packets out of flight and sends their content under new numbers, so that a byte
+//!   is never in flight twice; acknowledgements of the old numbers no longer count.
+//! - The probe timeout never falls below 2 s or three initial round trips, plus the ack delay: a regulator's queue of
+//!   half a second must not look like a loss. Its backoff ends at 32 times, or one minute.
+//! - Acknowledgements travel alone and unnumbered; instead of having them acknowledged, a data packet carries the
+//!   number below which its sender no longer needs any.
+
+mod config;
+mod packet;
+mod receipts;
+mod recovery;
+mod report;
+mod rtt;
+mod spans;
+mod stream;
+
+use std::collections::VecDeque;
+
+use bentpipe_units::{Duration, Instant};
+
+pub use config::Config;
+pub use packet::{Ack, AckRange, Data, MAX_ACK_RANGES, MAX_ACK_WINDOWS, Packet, WindowUpdate};
+use receipts::Receipts;
+use recovery::{Frame, Recovery};
+pub use report::{Event, Stats};
+use stream::{Fin, Phase, Stream};
+
+/// A stream's id: a dense index chosen by the host, unique among live streams.
+///
+/// A host may use one again when it got [`Event::Closed`] for it at both ends. What is still on its way by then does
+/// no harm: packets name the incarnation they belong to.
+pub type StreamId = u32;
+
+/// Ids at and above this are ignored, so that a stray packet cannot make an end fill the memory.
+pub const MAX_STREAMS: u32 = 1 << 20;
+
+/// How many acknowledgements carry each window update, for they may be lost.
+const WINDOW_REPEATS: u8 = 3;
+/// The wait between window probes doubles at most this often.
+const MAX_WINDOW_BACKOFF: u32 = 3;
+
+/// One end of an association.
+#[derive(Clone, Debug)]
+pub struct Endpoint {
+    cfg: Config,
+    streams: Vec<Stream>,
+    recovery: Recovery,
+    receipts: Receipts,
+    /// Streams that have something to send, in the order they get their turn.
+    ready: VecDeque<StreamId>,
+    /// Streams whose host has something to be told.
+    events: VecDeque<StreamId>,
+    /// Streams whose window is to be told to the peer, and how many of them for the first time.
+    windows: VecDeque<StreamId>,
+    windows_unsent: usize,
+    /// Streams that wait for the peer to open the window, and when the first of them may ask.
+    blocked: Vec<StreamId>,
+    ask_at: Option<Instant>,
+    stats: Stats,
+}
+
+impl Endpoint {
+    /// An end with no streams.
+    #[must_use]
+    pub fn new(cfg: Config) -> Self {
+        let cfg = Config { max_payload: cfg.max_payload.max(1), ..cfg };
+        Self {
+            streams: Vec::new(),
+            recovery: Recovery::new(&cfg),
+            receipts: Receipts::new(&cfg),
+            ready: VecDeque::new(),
+            events: VecDeque::new(),
+            windows: VecDeque::new(),
+            windows_unsent: 0,
+            blocked: Vec::new(),
+            ask_at: None,
+            stats: Stats::default(),
+            cfg,
+        }
+    }
+
+    /// How this end behaves.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.cfg
+    }
+
+    /// Opens a stream. Without bytes, an empty packet tells the peer. No effect where the stream lives already.
+    pub fn open(&mut self, s: StreamId) {
+        let window = self.cfg.stream_window;
+        let Some(stream) = slot(&mut self.streams, s) else { return };
+        if stream.phase == Phase::Idle {
+            stream.begin(stream.incarnation.wrapping_add(1), window, true);
+            self.make_ready(s);
+        }
+    }
+
+    /// Hands over `bytes` more to be sent. No effect where the stream does not live, or was finished or reset.
+    pub fn write(&mut self, s: StreamId, bytes: u64) {
+        if let Some(stream) = live(&mut self.streams, s).filter(|stream| stream.fin == Fin::Unset) {
+            stream.written = stream.written.saturating_add(bytes);
+            self.make_ready(s);
+        }
+    }
+
+    /// Ends our direction of a stream after what was written.
+    pub fn finish(&mut self, s: StreamId) {
+        if let Some(stream) = live(&mut self.streams, s).filter(|stream| stream.fin == Fin::Unset) {
+            stream.fin = Fin::Wanted;
+            self.make_ready(s);
+        }
+    }
+
+    /// Abandons a stream in both directions: nothing more of it is sent, delivered or reported but `Closed`, once the
+    /// peer has acknowledged the reset.
+    pub fn reset(&mut self, s: StreamId) {
+        if let Some(stream) = live(&mut self.streams, s) {
+            stream.abandon();
+            self.make_ready(s);
+        }
+    }
+
+    /// Whether a stream lives and still takes [`Self::write`]: it was neither finished nor reset here, nor by the peer
+    /// reset or closed.
+    #[must_use]
+    pub fn is_writable(&self, s: StreamId) -> bool {
+        self.streams
+            .get(s as usize)
+            .is_some_and(|stream| stream.phase == Phase::Live && stream.fin == Fin::Unset)
+    }
+
+    /// Tells that the host took `bytes` of a stream, which lets the peer send as many more. The peer hears of it when
+    /// half of the stream's window is used up. No effect where the stream does not live.
+    pub fn consume(&mut self, s: StreamId, bytes: u64) {
+        let window = self.cfg.stream_window;
+        let Some(stream) = live(&mut self.streams, s) else { return };
+        stream.consumed = stream.consumed.saturating_add(bytes).min(stream.next);
+        let limit = stream.consumed.saturating_add(window);
+        // Where the end is known, so is that the window was wide enough.
+        if stream.end.is_none() && limit - stream.advertised >= window.div_ceil(2).max(1) {
+            self.advertise(s);
+        }
+    }
+
+    /// The next packet to send, acknowledgements first, or `None` where nothing is due or the window is full.
+    pub fn poll_transmit(&mut self, now: Instant) -> Option<Packet> {
+        match self.poll_ack(now) {
+            Some(ack) => Some(Packet::Ack(ack)),
+            None => self.poll_data(now).map(Packet::Data),
+        }
+    }
+
+    /// The acknowledgement that is due, if one is.
+    pub fn poll_ack(&mut self, now: Instant) -> Option<Ack> {
+        let mut ack = self.receipts.take_ack(now)?;
+        for _ in 0..self.windows.len().min(MAX_ACK_WINDOWS) {
+            let Some(s) = self.windows.pop_front() else { break };
+            let Some(stream) = self.streams.get_mut(s as usize) else { continue };
+            self.windows_unsent -= usize::from(stream.queued.windows == WINDOW_REPEATS);
+            stream.queued.windows -= 1;
+            if stream.phase == Phase::Live && stream.end.is_none() {
+                let (incarnation, limit) = (stream.incarnation, stream.advertised);
+                ack.push_window(WindowUpdate { stream: s, incarnation, limit });
+            } else {
+                stream.queued.windows = 0;
+            }
+            if stream.queued.windows > 0 {
+                self.windows.push_back(s);
+            }
+        }
+        if self.windows_unsent > 0 {
+            self.receipts.ack_at_once();
+        } else if !self.windows.is_empty() {
+            // A blocked sender gives no occasion for acknowledgements, so the repeats make their own.
+            self.receipts.ack_later(now);
+        }
+        self.stats.acks_sent += 1;
+        Some(ack)
+    }
+
+    /// The next data packet, lost ones first, or `None` where there is none or the window is full.
+    pub fn poll_data(&mut self, now: Instant) -> Option<Data> {
+        let mut data = self.poll_queued(now)?;
+        self.depart(now, &mut data);
+        Some(data)
+    }
+
+    /// The same for a host with a queue in front of the link: the packet fills the window from now on, but it has no number
+    /// until [`Self::depart`]. A queue that changes the order of packets, or discards some, is not taken for a loss or a
+    /// detour of the link then.
+    #[inline]
+    pub fn poll_queued(&mut self, now: Instant) -> Option<Data> {
+        // Hosts ask until nothing is left, so there is nothing more often than not.
+        if self.recovery.lost.is_empty() && self.ready.is_empty() { None } else { self.poll_waiting(now) }
+    }
+
+    /// The same where something may wait to be sent.
+    fn poll_waiting(&mut self, now: Instant) -> Option<Data> {
+        while let Some(frame) = self.recovery.lost.front().copied() {
+            let wanted =
+                self.streams.get(frame.stream as usize).is_some_and(|stream| stream.wants_again(&frame));
+            if wanted {
+                if !self.recovery.has_room(frame.len, self.cfg.window) {
+                    return None;
+                }
+                self.recovery.lost.pop_front();
+                self.stats.retransmitted += 1;
+                return Some(self.reserve(frame, true));
+            }
+            self.recovery.lost.pop_front();
+        }
+        while let Some(&s) = self.ready.front() {
+            let Some(stream) = self.streams.get_mut(s as usize) else {
+                self.ready.pop_front();
+                continue;
+            };
+            let frame = stream.next_frame(s, self.cfg.max_payload);
+            if let Some(frame) = frame {
+                if !self.recovery.has_room(frame.len, self.cfg.window) {
+                    return None;
+                }
+                stream.on_sent(&frame);
+            }
+            // Round robin: a stream with more to send goes to the back.
+            stream.queued.ready = stream.next_frame(s, self.cfg.max_payload).is_some();
+            if self.ready.len() > 1 || !stream.queued.ready {
+                self.ready.pop_front();
+                if stream.queued.ready {
+                    self.ready.push_back(s);
+                }
+            }
+            if stream.is_blocked() {
+                self.wait_for_window(now, s);
+            }
+            if let Some(frame) = frame {
+                self.stats.window_probes += u64::from(!frame.matters());
+                return Some(self.reserve(frame, false));
+            }
+        }
+        None
+    }
+
+    /// Takes in a packet of the peer.
+    pub fn on_packet(&mut self, now: Instant, p: &Packet) {
+        match p {
+            Packet::Data(data) => self.on_data(now, data),
+            Packet::Ack(ack) => self.on_ack(now, ack),
+        }
+    }
+
+    /// Takes in a data packet of the peer.
+    pub fn on_data(&mut self, now: Instant, data: &Data) {
+        let window = self.cfg.stream_window;
+        let Some(stream) = slot(&mut self.streams, data.stream) else { return };
+        let newer = data.incarnation.wrapping_sub(stream.incarnation).cast_signed() > 0;
+        if newer && stream.phase != Phase::Idle {
+            // A host that used the id again too early. Left unacknowledged, the packet comes back.
+            return;
+        }
+        self.stats.received += 1;
+        if !self.receipts.on_data(now, data) {
+            self.stats.duplicates += 1;
+            return;
+        }
+        if newer {
+            // Any packet begins the stream, for the one marked `open` may be lost or late.
+            stream.begin(data.incarnation, window, false);
+        } else if data.incarnation != stream.incarnation || stream.phase == Phase::Idle {
+            self.stats.duplicates += 1;
+            return;
+        }
+        if data.len == 0 && data.is_probe() {
+            if stream.phase == Phase::Live && stream.consumed.saturating_add(window) > data.offset {
+                self.advertise(data.stream);
+            }
+        } else if !stream.on_data(data) && !newer && stream.phase == Phase::Live {
+            self.stats.duplicates += u64::from(data.len > 0);
+        }
+        self.make_news(data.stream);
+    }
+
+    /// Takes in an acknowledgement of the peer.
+    pub fn on_ack(&mut self, now: Instant, ack: &Ack) {
+        self.stats.acks_received += 1;
+        let (streams, events) = (&mut self.streams, &mut self.events);
+        self.recovery.on_ack(now, ack, &mut self.stats, |frame| {
+            let s = frame.stream;
+            if let Some(stream) = streams.get_mut(s as usize).filter(|it| it.incarnation == frame.incarnation)
+            {
+                stream.on_acked(frame);
+                if !stream.queued.events && stream.has_news() {
+                    stream.queued.events = true;
+                    events.push_back(s);
+                }
+            }
+        });
+        for update in ack.windows() {
+            let Some(stream) = live(&mut self.streams, update.stream) else { continue };
+            if stream.incarnation == update.incarnation && update.limit > stream.limit {
+                stream.limit = update.limit;
+                stream.probes = 0;
+                stream.probe_wanted = false;
+                self.make_ready(update.stream);
+            }
+        }
+    }
+
+    /// When to call [`Self::on_timer`], or `None` where nothing is being waited for. Changes with every call.
+    #[must_use]
+    pub fn timer(&self) -> Option<Instant> {
+        let earlier = |a: Option<Instant>, b: Option<Instant>| match (a, b) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        earlier(earlier(self.receipts.timer(), self.recovery.timer()), self.ask_at)
+    }
+
+    /// Carries out what is due; early calls do nothing. [`Self::poll_transmit`] then has what there is to send.
+    pub fn on_timer(&mut self, now: Instant) {
+        if self.receipts.timer().is_some_and(|at| at <= now) {
+            self.receipts.ack_at_once();
+        }
+        let streams = &self.streams;
+        self.recovery.on_timer(now, &mut self.stats, |frame| {
+            streams.get(frame.stream as usize).is_some_and(|stream| stream.wants_again(frame))
+        });
+        if self.ask_at.is_some_and(|at| at <= now) {
+            self.ask_for_windows(now);
+        }
+    }
+
+    /// The next thing that happened to a stream.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        while let Some(&s) = self.events.front() {
+            if let Some(stream) = self.streams.get_mut(s as usize) {
+                if let Some(event) = stream.next_event(s) {
+                    return Some(event);
+                }
+                stream.queued.events = false;
+            }
+            self.events.pop_front();
+        }
+        None
+    }
+
+    /// What this end has done so far.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let rtt = &self.recovery.rtt;
+        Stats {
+            in_flight_bytes: self.recovery.bytes_in_flight,
+            srtt: rtt.smoothed,
+            rttvar: rtt.variation,
+            min_rtt: rtt.min.unwrap_or(Duration::ZERO),
+            ..self.stats
+        }
+    }
+
+    fn reserve(&mut self, frame: Frame, retransmission: bool) -> Data {
+        self.stats.sent += 1;
+        self.recovery.reserve(frame.len);
+        let Frame { offset, stream, incarnation, len, open, fin, reset } = frame;
+        let (number, floor) = (u64::MAX, 0);
+        Data { number, floor, offset, stream, incarnation, len, open, fin, reset, retransmission }
+    }
+
+    /// A packet of [`Self::poll_queued`] goes to the link, in this moment: gives it its number. A host that discards it
+    /// calls this too; it is then lost like any other that does not arrive.
+    pub fn depart(&mut self, now: Instant, data: &mut Data) {
+        let &mut Data { offset, stream, incarnation, len, open, fin, reset, .. } = data;
+        data.number =
+            self.recovery.on_sent(now, Frame { offset, stream, incarnation, len, open, fin, reset });
+        data.floor = self.recovery.floor();
+    }
+
+    fn make_ready(&mut self, s: StreamId) {
+        if let Some(stream) = self.streams.get_mut(s as usize).filter(|stream| !stream.queued.ready) {
+            stream.queued.ready = true;
+            self.ready.push_back(s);
+        }
+    }
+
+    fn make_news(&mut self, s: StreamId) {
+        if let Some(stream) = self.streams.get_mut(s as usize)
+            && !stream.queued.events
+            && stream.has_news()
+        {
+            stream.queued.events = true;
+            self.events.push_back(s);
+        }
+    }
+
+    /// Has the next acknowledgements carry a stream's window.
+    fn advertise(&mut self, s: StreamId) {
+        let Some(stream) = self.streams.get_mut(s as usize) else { return };
+        stream.advertised = stream.consumed.saturating_add(self.cfg.stream_window);
+        if stream.queued.windows == 0 {
+            self.windows.push_back(s);
+        }
+        self.windows_unsent += usize::from(stream.queued.windows < WINDOW_REPEATS);
+        stream.queued.windows = WINDOW_REPEATS;
+        self.receipts.ack_at_once();
+    }
+
+    /// Arranges for a blocked stream to ask for its window, should the peer's update be lost.
+    fn wait_for_window(&mut self, now: Instant, s: StreamId) {
+        let Some(stream) = self.streams.get_mut(s as usize) else { return };
+        if stream.probe_from == Some(stream.sent) {
+            // It has not moved since, so the wait goes on.
+            return;
+        }
+        stream.probe_from = Some(stream.sent);
+        stream.probe_at = now + window_probe_wait(&self.recovery, stream.probes);
+        self.ask_at = Some(self.ask_at.map_or(stream.probe_at, |at| at.min(stream.probe_at)));
+        if !stream.queued.blocked {
+            stream.queued.blocked = true;
+            self.blocked.push(s);
+        }
+    }
+
+    fn ask_for_windows(&mut self, now: Instant) {
+        self.ask_at = None;
+        let mut kept = 0;
+        for index in 0..self.blocked.len() {
+            let Some(&s) = self.blocked.get(index) else { break };
+            let Some(stream) = self.streams.get_mut(s as usize) else { continue };
+            if !stream.is_blocked() {
+                stream.queued.blocked = false;
+                continue;
+            }
+            if stream.probe_at <= now {
+                stream.probe_wanted = true;
+                stream.probes = (stream.probes + 1).min(MAX_WINDOW_BACKOFF);
+                stream.probe_at = now + window_probe_wait(&self.recovery, stream.probes);
+                if !stream.queued.ready {
+                    stream.queued.ready = true;
+                    self.ready.push_back(s);
+                }
+            }
+            self.ask_at = Some(self.ask_at.map_or(stream.probe_at, |at| at.min(stream.probe_at)));
+            if let Some(place) = self.blocked.get_mut(kept) {
+                *place = s;
+            }
+            kept += 1;
+        }
+        self.blocked.truncate(kept);
+    }
+}
+
+fn window_probe_wait(recovery: &Recovery, probes: u32) -> Duration {
+    recovery.rtt.probe_timeout().times(1 << probes)
+}
+
+/// The slot of an id, made where it is missing; `None` where the id is out of range.
+fn slot(streams: &mut Vec<Stream>, s: StreamId) -> Option<&mut Stream> {
+    let index = s as usize;
+    if index >= streams.len() {
+        if s >= MAX_STREAMS {
+            return None;
+        }
+        streams.resize_with(index + 1, Stream::default);
+    }
+    streams.get_mut(index)
+}
+
+/// The stream of an id, where one lives.
+fn live(streams: &mut [Stream], s: StreamId) -> Option<&mut Stream> {
+    streams.get_mut(s as usize).filter(|stream| stream.phase == Phase::Live)
+}
