@@ -18,7 +18,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use bentpipe_scenario::Scenario;
-use bentpipe_sim::{Interface, Sighting};
+use bentpipe_sim::{Interface, Observation};
 use pcap_file::pcapng::PcapNgWriter;
 use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
 use pcap_file::pcapng::blocks::interface_description::{
@@ -104,19 +104,19 @@ impl<W: Write> Capture<W> {
     ///
     /// # Errors
     /// When the output cannot be written.
-    pub fn write(&mut self, interface: u32, sighting: &Sighting) -> io::Result<()> {
+    pub fn write(&mut self, interface: u32, observation: &Observation) -> io::Result<()> {
         if self.counts.packets == self.limits.packets {
             self.counts.left_out += 1;
             return Ok(());
         }
         self.counts.packets += 1;
-        let made = packet::synthesize(sighting, &mut self.buffer);
+        let made = packet::synthesize(observation, &mut self.buffer);
         self.counts.retransmissions += u64::from(made.retransmission);
         let kept = match self.limits.snap {
             None => made.headers,
             Some(snap) => self.buffer.len().min(snap as usize),
         };
-        let comment = match (made.retransmission, sighting.lost) {
+        let comment = match (made.retransmission, observation.lost) {
             (false, false) => None,
             (true, false) => Some("retransmission"),
             (false, true) => Some("lost on this link"),
@@ -124,7 +124,7 @@ impl<W: Write> Capture<W> {
         };
         let block = EnhancedPacketBlock {
             interface_id: interface,
-            timestamp: Duration::from_nanos(sighting.time.as_nanos()),
+            timestamp: Duration::from_nanos(observation.time.as_nanos()),
             original_len: u32::try_from(self.buffer.len()).unwrap_or(u32::MAX),
             data: Cow::Borrowed(self.buffer.get(..kept).unwrap_or(&self.buffer)),
             options: comment.into_iter().map(|text| EnhancedPacketOption::Comment(text.into())).collect(),
@@ -154,7 +154,7 @@ fn names(scenario: &Scenario) -> impl Iterator<Item = ([u8; 4], String)> {
     let hosts = (0..).zip(hosts).map(|(number, name)| (packet::host_address(number), name));
     let gateways = (0..).zip(&scenario.gateways).flat_map(|(station, gateway)| {
         [(false, &gateway.name), (true, &gateway.terminal)]
-            .map(|(terminal, name)| (packet::station_address(station, terminal), name.clone()))
+            .map(|(terminal, name)| (packet::gateway_address(station, terminal), name.clone()))
     });
     hosts.chain(gateways)
 }

@@ -16,7 +16,7 @@
 
 use std::io::Write as _;
 
-use bentpipe_sim::{Ends, Packet, Sighting};
+use bentpipe_sim::{Ends, Observation, Packet};
 use bentpipe_transport::{pep_link, tcp};
 use bentpipe_units::Rng;
 use etherparse::{IpEcn, IpNumber, Ipv4Header, TcpHeader, TcpOptionElement, UdpHeader};
@@ -43,10 +43,10 @@ pub struct Made {
 }
 
 /// Writes a packet's bytes to `buffer`, in place of what is there.
-pub fn synthesize(sighting: &Sighting, buffer: &mut Vec<u8>) -> Made {
+pub fn synthesize(observation: &Observation, buffer: &mut Vec<u8>) -> Made {
     buffer.clear();
-    let wire = sighting.len as usize;
-    let headers = match &sighting.packet {
+    let wire = observation.len as usize;
+    let headers = match &observation.packet {
         Packet::Tcp { ends, segment, mss, receive_window, window_scale } => {
             let shift = window_scale.unwrap_or_else(|| window_shift(*receive_window));
             tcp(ends, segment, *mss, shift, buffer)
@@ -67,18 +67,18 @@ pub fn synthesize(sighting: &Sighting, buffer: &mut Vec<u8>) -> Made {
             let (from, to) = (endpoint(ends, ends.with_data), endpoint(ends, !ends.with_data));
             udp(from, to, wire, |_| (), buffer)
         }
-        Packet::Space { station, to_terminal, data } => {
-            let (from, to) = stations(*station, *to_terminal);
+        Packet::PepData { gateway, to_terminal, data } => {
+            let (from, to) = pep_ends(*gateway, *to_terminal);
             udp(from, to, wire, |text| describe_data(data, text), buffer)
         }
-        Packet::SpaceAck { station, to_terminal, ack } => {
-            let (from, to) = stations(*station, *to_terminal);
+        Packet::PepAck { gateway, to_terminal, ack } => {
+            let (from, to) = pep_ends(*gateway, *to_terminal);
             udp(from, to, wire, |text| describe_ack(ack, text), buffer)
         }
     };
     // What the simulator counts beyond the IP packet is framing below it.
     buffer.resize(buffer.len().max(wire), 0);
-    let retransmission = match &sighting.packet {
+    let retransmission = match &observation.packet {
         Packet::Tcp { segment, .. } => segment.retransmission,
         Packet::Sctp { packet, .. } => packet.retransmission,
         _ => false,
@@ -96,13 +96,13 @@ pub fn host_address(number: u32) -> [u8; 4] {
 }
 
 /// Address of a gateway or its terminal.
-pub fn station_address(station: u32, terminal: bool) -> [u8; 4] {
+pub fn gateway_address(station: u32, terminal: bool) -> [u8; 4] {
     let number = station.wrapping_mul(2).wrapping_add(1 + u32::from(terminal));
     (0xac10_0000 | (number & 0x000f_ffff)).to_be_bytes()
 }
 
-fn stations(station: u32, to_terminal: bool) -> (Endpoint, Endpoint) {
-    let end = |terminal| (station_address(station, terminal), SPACE_PORT);
+fn pep_ends(station: u32, to_terminal: bool) -> (Endpoint, Endpoint) {
+    let end = |terminal| (gateway_address(station, terminal), SPACE_PORT);
     (end(!to_terminal), end(to_terminal))
 }
 
@@ -286,8 +286,8 @@ mod tests {
     use bentpipe_units::Instant;
     use tcp::{Flags, Sack, Segment};
 
-    fn sighting(len: u32, packet: Packet) -> Sighting {
-        Sighting { time: Instant::ZERO, interface: 0, len, lost: false, packet }
+    fn observation(len: u32, packet: Packet) -> Observation {
+        Observation { time: Instant::ZERO, interface: 0, len, lost: false, packet }
     }
 
     /// The one's complement sum over 16-bit words (RFC 1071), which a right checksum makes all ones.
@@ -337,7 +337,7 @@ mod tests {
     fn made(ends: Ends, segment: Segment, len: u32) -> (Vec<u8>, Made) {
         let mut buffer = vec![1; 7];
         let packet = Packet::Tcp { ends, segment, mss: 1000, receive_window: 1 << 20, window_scale: None };
-        let made = synthesize(&sighting(len, packet), &mut buffer);
+        let made = synthesize(&observation(len, packet), &mut buffer);
         (buffer, made)
     }
 
@@ -403,7 +403,7 @@ mod tests {
             receive_window: 1 << 20,
             window_scale: Some(7),
         };
-        let made = synthesize(&sighting(40, packet), &mut buffer);
+        let made = synthesize(&observation(40, packet), &mut buffer);
         assert_eq!(made.headers as u32, 40 + syn.options_len());
         assert_eq!(&buffer[40..60], &[2, 4, 5, 180, 4, 2, 8, 10, 1, 2, 3, 4, 5, 6, 7, 8, 1, 3, 3, 7]);
     }
@@ -437,8 +437,10 @@ mod tests {
             retransmission: true,
         };
         let mut packet = Vec::new();
-        let made =
-            synthesize(&sighting(1440, Packet::Space { station: 1, to_terminal: true, data }), &mut packet);
+        let made = synthesize(
+            &observation(1440, Packet::PepData { gateway: 1, to_terminal: true, data }),
+            &mut packet,
+        );
         let text = "DATA 17 stream 3.1 bytes 2800+1400 below 12 fin retransmission\n";
         assert_eq!(std::str::from_utf8(&packet[28..made.headers]).unwrap(), text);
         assert_eq!((packet.len(), &packet[12..20]), (1440, &[172, 16, 0, 3, 172, 16, 0, 4][..]));
@@ -448,8 +450,8 @@ mod tests {
         ack.push_range(pep_link::AckRange { first: 12, last: 17 });
         ack.push_range(pep_link::AckRange { first: 3, last: 9 });
         ack.push_window(pep_link::WindowUpdate { stream: 3, incarnation: 0, limit: 65_000 });
-        let packet_of = Packet::SpaceAck { station: 0, to_terminal: false, ack: Box::new(ack) };
-        let made = synthesize(&sighting(52, packet_of), &mut packet);
+        let packet_of = Packet::PepAck { gateway: 0, to_terminal: false, ack: Box::new(ack) };
+        let made = synthesize(&observation(52, packet_of), &mut packet);
         let text = "ACK 12-17 3-9 after 25000000 ns window 3.0 65000\n";
         assert_eq!(std::str::from_utf8(&packet[28..made.headers]).unwrap(), text);
         assert_eq!(&packet[12..20], &[172, 16, 0, 2, 172, 16, 0, 1]);

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use bentpipe_capture::{Capture, Counts, Limits};
 use bentpipe_scenario::Scenario;
-use bentpipe_sim::{Interface, Sighting, Watch, interfaces};
+use bentpipe_sim::{Interface, Observation, Watch, interfaces};
 use pyo3::PyErr;
 use pyo3::exceptions::PyOSError;
 
@@ -45,13 +45,13 @@ impl Captures {
     }
 
     /// Writes a packet; whether all went well so far.
-    pub fn take(&mut self, sighting: &Sighting) -> bool {
+    pub fn take(&mut self, observation: &Observation) -> bool {
         if self.failed.is_some() {
             return false;
         }
-        let Some(&(file, place)) = self.places.get(sighting.interface as usize) else { return true };
+        let Some(&(file, place)) = self.places.get(observation.interface as usize) else { return true };
         let Some((path, capture)) = self.files.get_mut(file) else { return true };
-        if let Err(error) = capture.write(place, sighting) {
+        if let Err(error) = capture.write(place, observation) {
             self.failed = Some(os_error(path, &error));
         }
         self.failed.is_none()

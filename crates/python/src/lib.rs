@@ -361,9 +361,9 @@ struct Run {
 fn simulation_error(error: sim::Error) -> PyErr {
     match error {
         sim::Error::Cancelled => Cancelled::new_err(error.to_string()),
-        sim::Error::Impossible(_) => ScenarioError::new_err(error.to_string()),
-        sim::Error::Unseen(_) => WatchError::new_err(error.to_string()),
-        sim::Error::Broken(_) => SimulationError::new_err(error.to_string()),
+        sim::Error::Unsupported(_) => ScenarioError::new_err(error.to_string()),
+        sim::Error::NotFound(_) => WatchError::new_err(error.to_string()),
+        sim::Error::Inconsistent(_) => SimulationError::new_err(error.to_string()),
     }
 }
 
@@ -392,8 +392,8 @@ fn simulate(
     let simulate = || {
         let limits = bentpipe_capture::Limits { snap, packets };
         let mut captures = Captures::begin(&scenario.inner, &watch, paths, limits)?;
-        let mut see = |sighting: &sim::Sighting| {
-            if !captures.take(sighting) {
+        let mut see = |observation: &sim::Observation| {
+            if !captures.take(observation) {
                 progress.0.cancel();
             }
         };

@@ -80,7 +80,7 @@ pub fn build(scenario: &Scenario, seed: u64, make_aqm: Option<MakeAqm<'_>>) -> R
         recorder,
         discarded: Discarded::default(),
         tracer: Tracer::default(),
-        sightings: Vec::new(),
+        observations: Vec::new(),
         fault: None,
     };
     world.schedule(seed);

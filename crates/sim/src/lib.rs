@@ -25,8 +25,8 @@ use bentpipe_queue::Aqm;
 use bentpipe_scenario::Scenario;
 use bentpipe_units::Instant;
 
-pub use recorder::{Drops, Flow, REASONS, Series, Space, Summary};
-pub use watch::{Ends, Interface, Packet, Selector, Sighting, TraceRow, TraceState, Watch, interfaces};
+pub use recorder::{Drops, Flow, PepLinkCounters, REASONS, Series, Summary};
+pub use watch::{Ends, Interface, Observation, Packet, Selector, TraceRow, TraceState, Watch, interfaces};
 
 /// Why a run has no results.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,20 +34,20 @@ pub enum Error {
     /// It was asked to stop.
     Cancelled,
     /// The scenario asks for more than can be simulated.
-    Impossible(String),
+    Unsupported(String),
     /// There is not what was to be watched.
-    Unseen(String),
+    NotFound(String),
     /// A counter identity does not hold: the results cannot be trusted.
-    Broken(String),
+    Inconsistent(String),
 }
 
 impl std::fmt::Display for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Cancelled => f.write_str("the run was stopped"),
-            Self::Impossible(why) => write!(f, "cannot be simulated: {why}"),
-            Self::Unseen(what) => f.write_str(what),
-            Self::Broken(what) => write!(f, "the simulation contradicts itself: {what}"),
+            Self::Unsupported(why) => write!(f, "cannot be simulated: {why}"),
+            Self::NotFound(what) => f.write_str(what),
+            Self::Inconsistent(what) => write!(f, "the simulation contradicts itself: {what}"),
         }
     }
 }
@@ -100,7 +100,7 @@ pub struct Results {
     /// The subject's counters over the measured time.
     pub summary: Summary,
     /// What went over the spacelinks.
-    pub space: Space,
+    pub pep_link: PepLinkCounters,
     /// What the traced flows' senders knew, in the order of time for each.
     pub trace: Vec<TraceRow>,
     /// Events that happened.
@@ -124,8 +124,8 @@ pub fn run(scenario: &Scenario, seed: u64, progress: &Progress) -> Result<Result
 /// When there are not, or the scenario is too large.
 pub fn check_watch(scenario: &Scenario, watch: &Watch) -> Result<(), Error> {
     let mut world = build::build(scenario, scenario.run.seed, None)
-        .map_err(|build::Error(why)| Error::Impossible(why))?;
-    world.watch(scenario, watch).map_err(Error::Unseen)
+        .map_err(|build::Error(why)| Error::Unsupported(why))?;
+    world.watch(scenario, watch).map_err(Error::NotFound)
 }
 
 /// Simulates a scenario as [`run`] does, with the same results, and shows `see` the packets that pass the watched links,
@@ -138,7 +138,7 @@ pub fn run_watched(
     seed: u64,
     progress: &Progress,
     watch: &Watch,
-    see: &mut dyn FnMut(&Sighting),
+    see: &mut dyn FnMut(&Observation),
 ) -> Result<Results, Error> {
     run_with(scenario, seed, progress, watch, see, None)
 }
@@ -153,39 +153,39 @@ pub fn run_with(
     seed: u64,
     progress: &Progress,
     watch: &Watch,
-    see: &mut dyn FnMut(&Sighting),
+    see: &mut dyn FnMut(&Observation),
     make_aqm: Option<MakeAqm<'_>>,
 ) -> Result<Results, Error> {
     if let Some(spec) = scenario.subject_aqm().filter(|spec| make_aqm.is_none() && !spec.outside.is_empty()) {
-        return Err(Error::Impossible(format!("the AQM {} is made outside, and was not given", spec.label)));
+        return Err(Error::Unsupported(format!("the AQM {} is made outside, and was not given", spec.label)));
     }
     let mut world =
-        build::build(scenario, seed, make_aqm).map_err(|build::Error(why)| Error::Impossible(why))?;
-    world.watch(scenario, watch).map_err(Error::Unseen)?;
+        build::build(scenario, seed, make_aqm).map_err(|build::Error(why)| Error::Unsupported(why))?;
+    world.watch(scenario, watch).map_err(Error::NotFound)?;
     let end = Instant::ZERO + scenario.run.warmup + scenario.run.duration;
     progress.end.store(end.as_nanos(), Ordering::Relaxed);
     let finished = world.run_until(end, |world| {
         progress.now.store(world.now.as_nanos(), Ordering::Relaxed);
-        world.sightings.drain(..).for_each(|sighting| see(&sighting));
+        world.observations.drain(..).for_each(|observation| see(&observation));
         !progress.cancelled.load(Ordering::Relaxed)
     });
     if let Some(why) = world.fault {
-        return Err(Error::Impossible(why));
+        return Err(Error::Unsupported(why));
     }
     if !finished {
         return Err(Error::Cancelled);
     }
     progress.now.store(end.as_nanos(), Ordering::Relaxed);
-    world.sightings.drain(..).for_each(|sighting| see(&sighting));
-    world.check_traced().map_err(Error::Unseen)?;
+    world.observations.drain(..).for_each(|observation| see(&observation));
+    world.check_traced().map_err(Error::NotFound)?;
     world.recorder.finish(end, &world.ports, &world.stations);
-    world.check().map_err(Error::Broken)?;
-    let mut space = Space::default();
+    world.check().map_err(Error::Inconsistent)?;
+    let mut pep_link = PepLinkCounters::default();
     for end in world.stations.iter().flat_map(|s| [&s.near, &s.far]) {
         let stats = end.stats();
-        space.sent += stats.sent;
-        space.retransmitted += stats.retransmitted;
-        space.acks += stats.acks_sent;
+        pep_link.sent += stats.sent;
+        pep_link.retransmitted += stats.retransmitted;
+        pep_link.acks += stats.acks_sent;
     }
     let recorder = world.recorder;
     Ok(Results {
@@ -198,7 +198,7 @@ pub fn run_with(
         drops: recorder.drops,
         flows: recorder.flows,
         summary: recorder.summary,
-        space,
+        pep_link,
         trace: world.tracer.rows,
         events: world.agenda.entered(),
     })

@@ -62,7 +62,7 @@ pub struct Flow {
     pub drops: u32,
     /// Its packets with data that came from end to end while measuring, those that were sent again among them; none are
     /// counted where a PEP splits it.
-    pub came: u32,
+    pub received_packets: u32,
     /// Sum of their delays, and of the differences between those of successive ones [ns].
     delay_sum: u64,
     jitter_sum: u64,
@@ -83,14 +83,14 @@ impl Flow {
     /// Mean delay of its packets from end to end [s]; NaN without any.
     #[must_use]
     pub fn delay(&self) -> f64 {
-        self.delay_sum as f64 * 1e-9 / f64::from(self.came)
+        self.delay_sum as f64 * 1e-9 / f64::from(self.received_packets)
     }
 
     /// Mean difference between the delays of packets that came one after the other (RFC 3550, section 6.4.1, D; RFC 3393)
     /// [s]; NaN without two.
     #[must_use]
     pub fn jitter(&self) -> f64 {
-        self.jitter_sum as f64 * 1e-9 / (f64::from(self.came) - 1.0).max(0.0)
+        self.jitter_sum as f64 * 1e-9 / (f64::from(self.received_packets) - 1.0).max(0.0)
     }
 
     /// Payload over time [bit/s], for a measurement from `begin` to `end`. A finite flow counts where it was completed
@@ -110,7 +110,7 @@ impl Flow {
 
 /// What went over the spacelinks since the run began [packets].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Space {
+pub struct PepLinkCounters {
     /// Data packets, in both directions, repeated ones among them.
     pub sent: u64,
     /// Data packets whose content had been sent before.
@@ -436,7 +436,7 @@ impl Recorder {
             delivered: 0,
             measured: 0,
             drops: 0,
-            came: 0,
+            received_packets: 0,
             delay_sum: 0,
             jitter_sum: 0,
             last_delay: 0,
@@ -471,12 +471,12 @@ impl Recorder {
             return;
         }
         let (flow, delay) = (&mut self.flows[flow as usize], delay.as_nanos());
-        if flow.came > 0 {
+        if flow.received_packets > 0 {
             flow.jitter_sum += flow.last_delay.abs_diff(delay);
         }
         flow.delay_sum += delay;
         flow.last_delay = delay;
-        flow.came += 1;
+        flow.received_packets += 1;
     }
 
     /// A packet of the flow was discarded.

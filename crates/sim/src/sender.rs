@@ -61,7 +61,7 @@ impl World {
                     l.counters.lost += 1;
                     if l.seen_leaving != NONE {
                         let interface = l.seen_leaving;
-                        self.sight(interface, pkt.handle, true);
+                        self.observe(interface, pkt.handle, true);
                     }
                     self.lose(pkt.handle, pkt.len, link);
                 } else if let Hop::Link { line, .. } = self.hops[hop as usize] {

@@ -245,7 +245,7 @@ pub fn members(scenario: &Scenario, link: &bentpipe_scenario::Link) -> u32 {
 
 /// A packet that passed a watched link.
 #[derive(Clone, Debug)]
-pub struct Sighting {
+pub struct Observation {
     /// When.
     pub time: Instant,
     /// Where (an index of [`interfaces`]).
@@ -287,18 +287,18 @@ pub enum Packet {
         ends: Ends,
     },
     /// Data between a gateway and its terminal.
-    Space {
+    PepData {
         /// Number of the gateway.
-        station: u32,
+        gateway: u32,
         /// Whether it goes to the terminal.
         to_terminal: bool,
         /// The packet.
         data: pep_link::Data,
     },
     /// An acknowledgement between a gateway and its terminal.
-    SpaceAck {
+    PepAck {
         /// Number of the gateway.
-        station: u32,
+        gateway: u32,
         /// Whether it goes to the terminal.
         to_terminal: bool,
         /// The acknowledgement.
@@ -444,7 +444,7 @@ impl World {
     /// A packet passes a watched link.
     #[cold]
     #[inline(never)]
-    pub fn sight(&mut self, interface: u32, index: u32, lost: bool) {
+    pub fn observe(&mut self, interface: u32, index: u32, lost: bool) {
         let flight = self.flights.get(index);
         let packet = match flight.body {
             Body::Tcp { to, segment } => {
@@ -471,13 +471,15 @@ impl World {
                 let ends = Ends { sender_opened: true, ..self.ends(flight.circuit, 0, with_data) };
                 Packet::Sctp { ends, packet: Box::new(self.sctp_packets.get(packet).clone()) }
             }
-            Body::Space { station, to_far, data } => Packet::Space { station, to_terminal: to_far, data },
+            Body::Space { station, to_far, data } => {
+                Packet::PepData { gateway: station, to_terminal: to_far, data }
+            }
             Body::SpaceAck { station, to_far, ack } => {
-                Packet::SpaceAck { station, to_terminal: to_far, ack: Box::new(*self.acks.get(ack)) }
+                Packet::PepAck { gateway: station, to_terminal: to_far, ack: Box::new(*self.acks.get(ack)) }
             }
             Body::Chunk { .. } => return,
         };
-        self.sightings.push(Sighting { time: self.now, interface, len: flight.len, lost, packet });
+        self.observations.push(Observation { time: self.now, interface, len: flight.len, lost, packet });
     }
 
     fn ends(&self, circuit: u32, leg: u32, with_data: bool) -> Ends {

@@ -14,7 +14,7 @@ use crate::network::{Body, Discarded, Flight, Hop, Line, Link, Path, Port, Slab,
 use crate::recorder::Recorder;
 use crate::traffic::{Session, Source, Traffic};
 use crate::transit::Transit;
-use crate::watch::{Sighting, Tracer};
+use crate::watch::{Observation, Tracer};
 
 /// Packets at a time: half of what the agenda can tell apart, for it is not looked at after every event.
 const MOST_FLIGHTS: usize = MAX_INDEX as usize / 2;
@@ -93,7 +93,7 @@ pub struct World {
     pub discarded: Discarded,
     pub tracer: Tracer,
     /// What was seen on watched links and has not been handed on.
-    pub sightings: Vec<Sighting>,
+    pub observations: Vec<Observation>,
     /// Why the run cannot go on, once it has grown beyond what can be simulated.
     pub fault: Option<String>,
 }
@@ -184,7 +184,7 @@ impl World {
             link.counters.arrived += 1;
             if link.seen_arriving != NONE {
                 let interface = link.seen_arriving;
-                self.sight(interface, index, false);
+                self.observe(interface, index, false);
             }
         }
         self.forward(index);
@@ -360,7 +360,7 @@ impl World {
         };
         if l.seen_leaving != NONE {
             let interface = l.seen_leaving;
-            self.sight(interface, index, fate.is_none());
+            self.observe(interface, index, fate.is_none());
         }
         if fate.is_none() {
             self.links[link as usize].counters.lost += 1;

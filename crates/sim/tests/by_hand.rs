@@ -74,7 +74,7 @@ fn options_take_their_time_where_they_count() {
 #[test]
 fn packets_take_as_long_as_they_wait_and_travel() {
     let flow = results(&scenario(FETCH), 1).flows[0];
-    assert_eq!(flow.came, 6);
+    assert_eq!(flow.received_packets, 6);
     let mean = (58.32 + 66.64 + 74.96 + 58.32 + 66.64 + 66.64) / 6.0;
     assert!((flow.delay() * 1e3 - mean).abs() < 1e-6, "{} ms", flow.delay() * 1e3);
     // From one to the next: 8.32, 8.32, -16.64, 8.32 and 0.
@@ -82,8 +82,8 @@ fn packets_take_as_long_as_they_wait_and_travel() {
     // Of the first segment alone, no difference; of none, no delay.
     let cut = |duration: &str| results(&scenario(&FETCH.replace("10 s\"", duration)), 1).flows[0];
     let (one, none) = (cut("215 ms\"\nsample_interval = \"5 ms\""), cut("200 ms\""));
-    assert!(one.came == 1 && (one.delay() * 1e3 - 58.32).abs() < 1e-6 && one.jitter().is_nan());
-    assert!(none.came == 0 && none.delay().is_nan());
+    assert!(one.received_packets == 1 && (one.delay() * 1e3 - 58.32).abs() < 1e-6 && one.jitter().is_nan());
+    assert!(none.received_packets == 0 && none.delay().is_nan());
 }
 
 /// The last of six segments is lost: without a loss probe only a timeout of 1 s tells.

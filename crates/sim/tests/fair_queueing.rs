@@ -58,9 +58,9 @@ packet = "200 B"
 fn run(scheduler: &str) -> (Results, Vec<f64>) {
     let watch = Watch { links: vec!["bottleneck".to_owned()], flows: Vec::new() };
     let mut left = Vec::new();
-    let results = run_watched(&dumbbell(scheduler), 1, &Progress::default(), &watch, &mut |sighting| {
-        if matches!(sighting.packet, Packet::Datagram { .. }) {
-            left.push(sighting.time.as_secs_f64() * 1e3);
+    let results = run_watched(&dumbbell(scheduler), 1, &Progress::default(), &watch, &mut |observation| {
+        if matches!(observation.packet, Packet::Datagram { .. }) {
+            left.push(observation.time.as_secs_f64() * 1e3);
         }
     });
     let waits = left.iter().enumerate().map(|(n, left)| left - (20.0 * n as f64 + 1.016)).collect();

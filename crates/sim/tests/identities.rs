@@ -81,7 +81,7 @@ fn nothing_appears_or_vanishes_however_the_gateway_is_bent() {
             assert!(completed > 25, "{at}: {completed} completed");
             let failed = r.flows.iter().filter(|f| f.closed.is_some() && !f.completed).count();
             assert_eq!(failed, 0, "{at}");
-            assert!(*may_repeat || r.space.retransmitted == 0, "{at}: {:?}", r.space);
+            assert!(*may_repeat || r.pep_link.retransmitted == 0, "{at}: {:?}", r.pep_link);
             assert!(r.summary.sent_packets > 1000, "{at}: {:?}", r.summary);
         }
     }
@@ -131,7 +131,7 @@ fn two_gateways_in_a_row_carry_every_byte() {
     // Two satellites of at least 250 ms each way, a handshake and a request with its answer on the last leg: no page can be
     // fetched in less than two times the way there and back.
     assert!(completed.iter().all(|f| f.completion_time() > 2.0 * 0.5));
-    assert_eq!(r.space.retransmitted, 0);
+    assert_eq!(r.pep_link.retransmitted, 0);
 }
 
 /// A lost packet is sent again over the satellite and nowhere else: the servers never hear of it.
@@ -139,8 +139,8 @@ fn two_gateways_in_a_row_carry_every_byte() {
 fn what_the_satellite_loses_the_spacelink_repeats() {
     let clean = results(&shipped("small-gateway", &["traffic.web.sessions=3"]), 1);
     let lossy = results(&shipped("small-gateway", &["traffic.web.sessions=3", "link.satellite.loss=0.1"]), 1);
-    assert_eq!(clean.space.retransmitted, 0);
-    assert!(lossy.space.retransmitted > lossy.space.sent / 20);
+    assert_eq!(clean.pep_link.retransmitted, 0);
+    assert!(lossy.pep_link.retransmitted > lossy.pep_link.sent / 20);
     let lost = lossy.drops.reason.iter().filter(|&&reason| reason == 2).count();
     assert!(lost > 50);
     assert!(lossy.flows.iter().filter(|f| f.completed).all(|f| (20_000..=60_000).contains(&f.delivered)));
@@ -151,8 +151,8 @@ fn what_the_satellite_loses_the_spacelink_repeats() {
 fn a_fair_transmit_queue_has_nothing_repeated() {
     let more = ["gateway.transmit_queue.scheduler=drr", "gateway.aqm={ algorithm = \"droptail\" }"];
     let r = results(&shipped("small-gateway", &more), 1);
-    assert!(r.space.sent > 1000, "{:?}", r.space);
-    assert_eq!(r.space.retransmitted, 0);
+    assert!(r.pep_link.sent > 1000, "{:?}", r.pep_link);
+    assert_eq!(r.pep_link.retransmitted, 0);
 }
 
 /// What overflows behind the PEP and is sent again is counted apart: a packet is dropped at the mark point once at most.

@@ -149,7 +149,7 @@ protocol = "sctp"
         bulk("one", "sctp", 1)
     );
     let r = results(&scenario(&text), 1);
-    assert_eq!(r.space.sent, 0);
+    assert_eq!(r.pep_link.sent, 0);
     let goodput = r.flows[0].goodput(r.begin, r.end);
     assert!((0.9..=1.0).contains(&(goodput / (1e6 * 1452.0 / 1500.0))), "{goodput}");
 }

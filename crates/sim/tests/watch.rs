@@ -4,20 +4,25 @@ mod common;
 
 use bentpipe_scenario::Scenario;
 use bentpipe_sim::{
-    Error, Packet, Progress, Results, Selector, Sighting, Watch, check_watch, interfaces, run_watched,
+    Error, Observation, Packet, Progress, Results, Selector, Watch, check_watch, interfaces, run_watched,
 };
 use bentpipe_transport::tcp::Flags;
 use bentpipe_units::Duration;
 use common::{results, shipped};
 
-fn watched(scenario: &Scenario, links: &[&str], flows: &[&str]) -> Result<(Results, Vec<Sighting>), Error> {
+fn watched(
+    scenario: &Scenario,
+    links: &[&str],
+    flows: &[&str],
+) -> Result<(Results, Vec<Observation>), Error> {
     let watch = Watch {
         links: links.iter().map(|&name| name.to_owned()).collect(),
         flows: flows.iter().map(|text| Selector::parse(text, scenario).unwrap()).collect(),
     };
     let mut seen = Vec::new();
-    let results =
-        run_watched(scenario, 1, &Progress::default(), &watch, &mut |sighting| seen.push(sighting.clone()))?;
+    let results = run_watched(scenario, 1, &Progress::default(), &watch, &mut |observation| {
+        seen.push(observation.clone())
+    })?;
     Ok((results, seen))
 }
 
@@ -29,16 +34,16 @@ fn short() -> Scenario {
 fn watching_changes_nothing() {
     let scenario = short();
     let plain = results(&scenario, 1);
-    let (seen, sightings) =
+    let (seen, observations) =
         watched(&scenario, &["satellite", "ingress", "access"], &["flow:0", "traffic:web:3"]).unwrap();
     assert_eq!(seen.events, plain.events);
     assert_eq!(format!("{:?}", seen.series), format!("{:?}", plain.series));
     assert_eq!(format!("{:?}", seen.drops), format!("{:?}", plain.drops));
     assert_eq!(format!("{:?}", seen.flows), format!("{:?}", plain.flows));
     assert!(plain.trace.is_empty() && !seen.trace.is_empty());
-    assert!(sightings.is_sorted_by_key(|sighting| sighting.time));
+    assert!(observations.is_sorted_by_key(|observation| observation.time));
     // All that left over the satellite while measuring, as the gateway counts it.
-    let left = sightings.iter().filter(|s| s.interface == 0 && s.time > seen.begin).count() as u64;
+    let left = observations.iter().filter(|s| s.interface == 0 && s.time > seen.begin).count() as u64;
     assert!(left.abs_diff(seen.summary.sent_packets) <= 1, "{left} {}", seen.summary.sent_packets);
 }
 
@@ -86,7 +91,7 @@ fn fetch() -> Scenario {
 #[test]
 fn packets_are_seen_where_the_first_node_would_see_them() {
     let (_, seen) = watched(&fetch(), &["wire"], &[]).unwrap();
-    let row = |s: &Sighting| {
+    let row = |s: &Observation| {
         let Packet::Tcp { ends, segment, .. } = &s.packet else { panic!("not TCP") };
         assert_eq!((ends.flow, ends.leg, ends.sender_opened), (0, 0, false));
         assert_eq!(ends.with_data, s.interface == 0);
@@ -164,7 +169,7 @@ fn both_senders_of_a_split_flow_are_traced() {
 fn what_is_not_there_cannot_be_watched() {
     let scenario = short();
     let unseen = |links: &[&str], flows: &[&str]| match watched(&scenario, links, flows) {
-        Err(Error::Unseen(why)) => why,
+        Err(Error::NotFound(why)) => why,
         other => panic!("{other:?}"),
     };
     assert_eq!(unseen(&["sky"], &[]), "there is no link \"sky\"; there are ingress, satellite, access");

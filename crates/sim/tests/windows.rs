@@ -61,10 +61,10 @@ fn windows_close_and_open_again() {
         let watch = Watch { links: vec!["ingress".to_owned()], flows: Vec::new() };
         let mut windows: BTreeMap<u32, Window> = BTreeMap::new();
         let (mut closed, mut opened) = (0, 0);
-        let r = run_watched(&scenario, 1, &Progress::default(), &watch, &mut |sighting| {
-            let Packet::Tcp { ends, segment, .. } = &sighting.packet else { return };
+        let r = run_watched(&scenario, 1, &Progress::default(), &watch, &mut |observation| {
+            let Packet::Tcp { ends, segment, .. } = &observation.packet else { return };
             // What the gateway sends, for the receiver of the data, as it arrives ahead of the servers.
-            if ends.with_data || sighting.interface != 1 {
+            if ends.with_data || observation.interface != 1 {
                 return;
             }
             let edge = segment.ack + u64::from(segment.window);
@@ -75,13 +75,13 @@ fn windows_close_and_open_again() {
                 assert!(segment.window >= 1360, "opened by {} to {}", edge - w.edge, segment.window);
             }
             if segment.window == 0 && w.closed.is_none() {
-                w.closed = Some(sighting.time);
+                w.closed = Some(observation.time);
                 closed += 1;
             } else if segment.window > 0
                 && let Some(since) = w.closed.take()
             {
                 opened += 1;
-                let time = sighting.time - since;
+                let time = observation.time - since;
                 assert!(time < Duration::from_secs(longest), "flow {} stood for {time}", ends.flow);
             }
             w.edge = edge;
