@@ -108,7 +108,7 @@ cluster-costs: $(CORE) ## measure what a run costs, and renew the table of docs/
 bench: ## measure the speed of each algorithm and of the simulator
 	cargo bench --locked --quiet -p bentpipe-queue
 	cargo bench --locked --quiet -p bentpipe-sim
-	cargo bench --locked --quiet -p bentpipe-gatewayd
+	cargo bench --locked --quiet -p bentpipe-spacelink
 
 # libFuzzer with the compiler that is installed: what `cargo fuzz` does, without a nightly one.
 FUZZ ?= operations

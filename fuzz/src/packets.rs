@@ -5,11 +5,11 @@
 //! which those with a window go through window marking, each behind a byte for its direction, one for the room and one for
 //! its length.
 
-use bentpipe_gatewayd::netlink::{Message, message_at};
-use bentpipe_gatewayd::spacelink::frames::{self, Control, Datagram, MAX_FRAGMENTS, Open};
-use bentpipe_gatewayd::windows::Windows;
-use bentpipe_gatewayd::wire::{self, Info, TcpInfo};
+use bentpipe_gatewayd::intercept::netlink::{Message, message_at};
+use bentpipe_gatewayd::intercept::windows::Windows;
+use bentpipe_gatewayd::intercept::wire::{self, Info, TcpInfo};
 use bentpipe_queue::Ecn;
+use bentpipe_spacelink::frames::{self, Control, Datagram, MAX_FRAGMENTS, Open};
 
 /// What a sum of 16-bit words leaves when divided by 65 535. It stays the same when a checksum follows what it covers.
 pub fn residue(bytes: &[u8]) -> u64 {

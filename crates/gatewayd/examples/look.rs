@@ -3,11 +3,11 @@
 //!
 //! `cargo run -p bentpipe-gatewayd --example look [ADDRESS]` prints the address that it listens at.
 
-use bentpipe_gatewayd::bottleneck::Evidence;
 use bentpipe_gatewayd::config::Role;
-use bentpipe_gatewayd::http::serve;
-use bentpipe_gatewayd::metrics::{About, NfqueueLost, Snapshot};
-use bentpipe_gatewayd::state::Shared;
+use bentpipe_gatewayd::observe::bottleneck::Evidence;
+use bentpipe_gatewayd::observe::http::serve;
+use bentpipe_gatewayd::observe::metrics::{About, NfqueueLost, Snapshot};
+use bentpipe_gatewayd::observe::state::Shared;
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 
 const SAMPLES: u64 = 600;

@@ -12,30 +12,9 @@
 //! What decides about packets is the simulator's: [`bentpipe_gateway::Gateway`] is the same code, told real times. This
 //! crate is its host.
 
-pub mod bottleneck;
-pub mod cause;
-pub mod clock;
 pub mod config;
-pub mod daemon;
-pub mod http;
-pub mod inject;
-pub mod log;
-pub mod metrics;
-pub mod modem;
-pub mod netlink;
-pub mod nfqueue;
-pub mod notify;
-pub mod offload;
-mod page;
-pub mod pep;
-pub mod privileges;
-pub mod record;
-pub mod ring;
-pub mod rules;
-pub mod spacelink;
-pub mod state;
+pub mod event_loop;
+pub mod intercept;
+pub mod observe;
+pub mod relay;
 pub mod sys;
-pub mod timer;
-pub mod tun;
-pub mod windows;
-pub mod wire;

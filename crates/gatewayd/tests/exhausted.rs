@@ -9,8 +9,8 @@ use std::net::TcpStream;
 use std::thread::sleep;
 use std::time::Duration as Wait;
 
-use bentpipe_gatewayd::http::serve;
-use bentpipe_gatewayd::state::Shared;
+use bentpipe_gatewayd::observe::http::serve;
+use bentpipe_gatewayd::observe::state::Shared;
 use bentpipe_units::Duration;
 use exported::about;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};

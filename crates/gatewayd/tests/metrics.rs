@@ -8,9 +8,9 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration as Wait;
 
-use bentpipe_gatewayd::http::serve;
-use bentpipe_gatewayd::metrics::Histogram;
-use bentpipe_gatewayd::state::{COLUMNS, Shared};
+use bentpipe_gatewayd::observe::http::serve;
+use bentpipe_gatewayd::observe::metrics::Histogram;
+use bentpipe_gatewayd::observe::state::{COLUMNS, Shared};
 use bentpipe_gatewayd::sys::cpu_time;
 use bentpipe_units::Duration;
 use exported::{Buckets, Labels, Parsed, about, parse, shared, snapshot};

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use bentpipe_gatewayd::nfqueue::{Lost, Queue, Settings, Verdict};
-use bentpipe_gatewayd::wire;
+use bentpipe_gatewayd::intercept::nfqueue::{Lost, Queue, Settings, Verdict};
+use bentpipe_gatewayd::intercept::wire;
 use nix::poll::PollFlags;
 use nix::sys::socket::{setsockopt, sockopt};
 

@@ -14,7 +14,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use std::{env, fs, process, thread};
 
-use bentpipe_gatewayd::spacelink::keygen;
+use bentpipe_spacelink::keygen;
 use common::Namespace;
 use exported::parse;
 use nix::sys::signal::{Signal, kill};

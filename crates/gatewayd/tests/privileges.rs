@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::thread;
 
-use bentpipe_gatewayd::privileges::{held, reduce};
+use bentpipe_gatewayd::sys::privileges::{held, reduce};
 
 const NET_ADMIN_AND_RAW: u64 = 1 << 12 | 1 << 13;
 

@@ -15,8 +15,8 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use bentpipe_gatewayd::inject::Injector;
-use bentpipe_gatewayd::wire;
+use bentpipe_gatewayd::intercept::inject::Injector;
+use bentpipe_gatewayd::intercept::wire;
 use ends::satellite::now;
 use ends::{BIN, CLIENT, LONG, SERVER, World, bytes, read_all};
 use nix::sys::signal::{Signal, kill};

@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use bentpipe_gatewayd::nfqueue::{Lost, Queue, Settings, Verdict};
-use bentpipe_gatewayd::offload::{self, Feature};
-use bentpipe_gatewayd::rules::{Rules, Setup, Side, remove};
-use bentpipe_gatewayd::wire::{self, flag};
+use bentpipe_gatewayd::intercept::nfqueue::{Lost, Queue, Settings, Verdict};
+use bentpipe_gatewayd::intercept::offload::{self, Feature};
+use bentpipe_gatewayd::intercept::rules::{Rules, Setup, Side, remove};
+use bentpipe_gatewayd::intercept::wire::{self, flag};
 use common::Namespace;
 use nix::errno::Errno;
 use nix::poll::PollFlags;

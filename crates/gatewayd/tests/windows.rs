@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use bentpipe_gatewayd::inject::Injector;
-use bentpipe_gatewayd::nfqueue::{Lost, Queue, Settings, Verdict};
-use bentpipe_gatewayd::windows::Windows;
-use bentpipe_gatewayd::wire::{self, flag};
+use bentpipe_gatewayd::intercept::inject::Injector;
+use bentpipe_gatewayd::intercept::nfqueue::{Lost, Queue, Settings, Verdict};
+use bentpipe_gatewayd::intercept::windows::Windows;
+use bentpipe_gatewayd::intercept::wire::{self, flag};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, SockaddrStorage, connect, setsockopt, socket, sockopt,

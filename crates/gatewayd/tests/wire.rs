@@ -3,7 +3,7 @@
 #[path = "../../../fuzz/src/packets.rs"]
 mod packets;
 
-use bentpipe_gatewayd::wire::{self, TcpInfo, flag};
+use bentpipe_gatewayd::intercept::wire::{self, TcpInfo, flag};
 use bentpipe_queue::Ecn;
 use packets::residue;
 use proptest::prelude::*;

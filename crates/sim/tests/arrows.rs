@@ -14,7 +14,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("model", &["units", "queue", "scenario"]),
     ("sim", &["units", "queue", "link", "gateway", "transport", "scenario", "traffic"]),
     ("capture", &["units", "transport", "scenario", "sim"]),
-    ("gatewayd", &["units", "queue", "scenario", "gateway"]),
+    ("spacelink", &["units"]),
+    ("gatewayd", &["units", "queue", "scenario", "gateway", "spacelink"]),
     // Its tests hold its users against the simulator's.
     ("testbed", &["units", "queue", "scenario", "link", "traffic", "gatewayd", "sim"]),
     ("python", &["units", "queue", "scenario", "model", "sim", "capture"]),

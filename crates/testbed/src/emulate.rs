@@ -11,9 +11,9 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 
-use bentpipe_gatewayd::modem;
+use bentpipe_gatewayd::sys::modem;
+use bentpipe_gatewayd::sys::tun::Tun;
 use bentpipe_gatewayd::sys::{be_ordinary, be_urgent};
-use bentpipe_gatewayd::tun::Tun;
 use bentpipe_units::{Duration, Instant, Rate};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};

@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use bentpipe_gatewayd::wire;
-pub use bentpipe_gatewayd::wire::set_ce;
+use bentpipe_gatewayd::intercept::wire;
+pub use bentpipe_gatewayd::intercept::wire::set_ce;
 use bentpipe_queue::Ecn;
 
 /// What is known of a packet.

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
 
-pub use bentpipe_gatewayd::clock::monotonic;
+pub use bentpipe_gatewayd::sys::clock::monotonic;
 use bentpipe_units::{Duration, Instant, Rate};
 use nix::sched::{CloneFlags, setns};
 use nix::sys::signal::{SigSet, Signal};

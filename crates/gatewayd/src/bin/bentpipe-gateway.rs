@@ -6,8 +6,11 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use bentpipe_gatewayd::config::{Config, Role, check, listing};
-use bentpipe_gatewayd::daemon::{Daemon, rules_left, rules_setup};
-use bentpipe_gatewayd::{log, modem, rules, spacelink};
+use bentpipe_gatewayd::event_loop::{Daemon, rules_left, rules_setup};
+use bentpipe_gatewayd::intercept::rules;
+use bentpipe_gatewayd::observe::log;
+use bentpipe_gatewayd::sys::modem;
+use bentpipe_spacelink as spacelink;
 
 const USAGE: &str = "usage: bentpipe-gateway run CONFIG      run an end of the gateway until a signal ends it
        bentpipe-gateway check CONFIG    say what is wrong with a configuration

@@ -8,7 +8,7 @@ use std::path::Path;
 use bentpipe_scenario::Origin;
 
 use super::{Config, Role};
-use crate::spacelink::{Certificate, Identity};
+use bentpipe_spacelink::{Certificate, Identity};
 
 /// What would keep it from working here: mistakes first, then what may be so on purpose, as when it is checked on
 /// another machine.
@@ -109,7 +109,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
-    use crate::spacelink::keygen;
+    use bentpipe_spacelink::keygen;
 
     #[test]
     fn what_is_not_there_is_found() {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use bentpipe_gatewayd::nfqueue::{Lost, Queue, Settings, Verdict};
+use bentpipe_gatewayd::intercept::nfqueue::{Lost, Queue, Settings, Verdict};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::common::Namespace;

@@ -4,10 +4,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bentpipe_gatewayd::bottleneck::Evidence;
 use bentpipe_gatewayd::config::Role;
-use bentpipe_gatewayd::metrics::{About, NfqueueLost, Snapshot, Traffic};
-use bentpipe_gatewayd::state::Shared;
+use bentpipe_gatewayd::observe::bottleneck::Evidence;
+use bentpipe_gatewayd::observe::metrics::{About, NfqueueLost, Snapshot, Traffic};
+use bentpipe_gatewayd::observe::state::Shared;
 use bentpipe_units::{Duration, Instant, Rate};
 
 pub type Labels = Vec<(String, String)>;

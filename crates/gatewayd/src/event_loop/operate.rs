@@ -6,12 +6,16 @@ use bentpipe_units::{Duration, Instant, Rate};
 use nix::time::{ClockId, clock_gettime};
 
 use super::{Daemon, Failure};
-use crate::bottleneck::Evidence;
 use crate::config::{Changes, Config, Role};
-use crate::metrics::{About, Connections, Histogram, NfqueueLost, QueueState, Snapshot, Spacelink, Traffic};
-use crate::modem::Modem;
-use crate::state::Shared;
-use crate::{http, log, notify, privileges, sys, wire};
+use crate::intercept::wire;
+use crate::observe::bottleneck::Evidence;
+use crate::observe::metrics::{
+    About, Connections, Histogram, NfqueueLost, QueueState, Snapshot, Spacelink, Traffic,
+};
+use crate::observe::state::Shared;
+use crate::observe::{http, log};
+use crate::sys::modem::Modem;
+use crate::sys::{self, notify, privileges};
 
 /// What is counted for those who look on.
 pub struct Watch {
@@ -185,7 +189,7 @@ impl Daemon {
         let mut probes = Vec::new();
         watched.probe(&mut |owner, name, value| probes.push((owner, name, value)));
         let round_trip = Duration::from_nanos(u64::try_from(s.round_trip.as_nanos()).unwrap_or(u64::MAX));
-        let marks = |queue: &Option<crate::nfqueue::Queue>, number: u16| {
+        let marks = |queue: &Option<crate::intercept::nfqueue::Queue>, number: u16| {
             let lost = queue.as_ref()?.lost().ok()?;
             Some(NfqueueLost { queue: number, queue_full: lost.queue, buffer_full: lost.user })
         };
@@ -215,7 +219,8 @@ impl Daemon {
                 refused: c.unreachable + c.refused,
                 reset: c.reset,
                 resets: c.resets,
-                bypassing: self.told_full || self.rules.as_ref().is_some_and(crate::rules::Rules::bypassing),
+                bypassing: self.told_full
+                    || self.rules.as_ref().is_some_and(crate::intercept::rules::Rules::bypassing),
             },
             buffered: self.buffers.occupied(),
             buffer_limit: self.buffers.limits().map(|(mean, _)| mean),

@@ -11,8 +11,10 @@ use std::thread;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::time::{ClockId, clock_gettime};
 
-use crate::page::PAGE;
-use crate::state::Shared;
+use crate::observe::state::Shared;
+
+/// The built-in page, which loads nothing from elsewhere.
+const PAGE: &str = include_str!("page.html");
 
 /// Connections at a time; more wait to be accepted.
 const MOST_CONNECTIONS: usize = 32;
@@ -206,7 +208,7 @@ mod tests {
 
     use super::*;
     use crate::config::Role;
-    use crate::metrics::About;
+    use crate::observe::metrics::About;
 
     /// Requests made of pieces of good ones and of bytes at random: each is answered, and never with the page unless it asks
     /// for that.

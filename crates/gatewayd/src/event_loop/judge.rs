@@ -9,8 +9,8 @@ use bentpipe_queue::{Ecn, Marking, Packet, Tcp};
 use super::relays::Relay;
 use super::{Daemon, Item};
 use crate::config::Role;
-use crate::nfqueue::Verdict;
-use crate::wire::{self, Info, flag};
+use crate::intercept::nfqueue::Verdict;
+use crate::intercept::wire::{self, Info, flag};
 
 /// Batches of packets to judge in one turn.
 const MOST_BATCHES: usize = 4;

@@ -2,6 +2,13 @@
 
 #![expect(unsafe_code, reason = "socket options and ioctls that no safe wrapper has")]
 
+pub mod clock;
+pub mod modem;
+pub mod notify;
+pub mod privileges;
+pub mod timer;
+pub mod tun;
+
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};

@@ -21,7 +21,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use crate::wire::{self, Info, TcpInfo, flag};
+use crate::intercept::wire::{self, Info, TcpInfo, flag};
 
 /// Segment size of a connection whose SYN names none (RFC 9293, section 3.7.1) [bytes].
 const LEAST_MSS: u16 = 536;

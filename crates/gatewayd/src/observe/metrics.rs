@@ -7,9 +7,9 @@ use std::fs;
 
 use bentpipe_units::{Duration, Instant, Rate};
 
-use crate::bottleneck::{Bottleneck, Evidence};
-use crate::cause::{Cause, Resets};
 use crate::config::Role;
+use crate::observe::bottleneck::{Bottleneck, Evidence};
+use crate::observe::cause::{Cause, Resets};
 
 /// Upper bounds of the classes that delays are counted in [ns]: 1, 2 and 5 times a power of ten.
 pub const BOUNDS: [u64; 12] = [

@@ -10,13 +10,13 @@ use bentpipe_units::{Duration, Instant};
 use nix::sys::epoll::{EpollEvent, EpollFlags};
 
 use super::{Daemon, HANDSHAKE, Item, MOST_SERVED, token};
-use crate::cause::Cause;
 use crate::config::Role;
-use crate::log;
-use crate::pep::Outbound;
-use crate::ring::Ring;
-use crate::spacelink::{Open, StreamKey};
+use crate::observe::cause::Cause;
+use crate::observe::log;
+use crate::relay::pep::Outbound;
+use crate::relay::ring::Ring;
 use crate::sys;
+use bentpipe_spacelink::{Open, StreamKey};
 
 /// Bytes moved at once for a connection, before others have their turn.
 pub const PIECE: usize = 64 << 10;
@@ -228,7 +228,7 @@ impl Daemon {
         self.open += 1;
         self.opening += u32::from(!connected);
         self.counters.opened += 1;
-        let flow = self.flow(client, server, crate::wire::TCP);
+        let flow = self.flow(client, server, crate::intercept::wire::TCP);
         self.gateway.flow(flow, FlowEvent::Opened, self.at);
         self.list(slot as u32);
     }
@@ -445,7 +445,7 @@ impl Daemon {
             self.in_flight += bytes;
             let handle = self.items.insert(Item::Chunk { key, bytes }) as u32;
             let len = u32::try_from(bytes + self.header).unwrap_or(u32::MAX);
-            let flow = self.flow(client, server, crate::wire::TCP);
+            let flow = self.flow(client, server, crate::intercept::wire::TCP);
             if let Some(recorder) = &mut self.recorder {
                 recorder.passed(self.at - came);
             }
@@ -663,7 +663,7 @@ impl Daemon {
         self.pairs.remove(pair(client, server));
         self.flight.forget(pair(client, server));
         self.windows.forget(client, server);
-        let flow = self.flow(client, server, crate::wire::TCP);
+        let flow = self.flow(client, server, crate::intercept::wire::TCP);
         self.gateway.flow(flow, FlowEvent::Closed, self.at);
         self.open -= 1;
         self.opening -= u32::from(!connected);
@@ -777,7 +777,7 @@ impl Daemon {
 }
 
 fn pair(client: SocketAddr, server: SocketAddr) -> u32 {
-    super::judge::pair_number(client, server, crate::wire::TCP)
+    super::judge::pair_number(client, server, crate::intercept::wire::TCP)
 }
 
 impl Relay {

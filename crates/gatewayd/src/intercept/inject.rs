@@ -8,7 +8,7 @@ use nix::sys::socket::{
     AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrStorage, sendto, socket,
 };
 
-use crate::wire;
+use crate::intercept::wire;
 
 /// Raw sockets, one for each version of IP. Needs CAP_NET_RAW when it is opened.
 #[derive(Debug)]

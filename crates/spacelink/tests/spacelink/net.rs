@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use bentpipe_gatewayd::spacelink::{Certificate, Event, Identity, Open, Setup, Spacelink, StreamKey};
+use bentpipe_spacelink::{Certificate, Event, Identity, Open, Setup, Spacelink, StreamKey};
 use bentpipe_units::{Rate, Rng};
 
 /// The listening end.

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bentpipe_units::Duration;
 use serde_json::{Value, json};
 
-use crate::bottleneck::{Bottleneck, judge, utilization};
-use crate::metrics::{About, BottleneckTimes, CLASSES, Snapshot, prometheus};
+use crate::observe::bottleneck::{Bottleneck, judge, utilization};
+use crate::observe::metrics::{About, BottleneckTimes, CLASSES, Snapshot, prometheus};
 
 /// The state of the daemon, as the loop hands it to the HTTP thread.
 #[derive(Clone, Debug)]
@@ -159,7 +159,7 @@ impl State {
             return;
         }
         let rate = |count: fn(&Snapshot) -> u64| count(after).saturating_sub(count(before)) as f64 / seconds;
-        let bps = |class: usize, count: fn(&crate::metrics::Traffic) -> u64| {
+        let bps = |class: usize, count: fn(&crate::observe::metrics::Traffic) -> u64| {
             let bytes = |s: &Snapshot| s.traffic.get(class).map_or(0, count);
             bytes(after).saturating_sub(bytes(before)) as f64 * 8.0 / seconds
         };

@@ -26,7 +26,7 @@ use std::process::{Child, Command, Stdio};
 use serde::{Deserialize, Serialize};
 
 use crate::config::{Device, Prefix};
-use crate::offload::{self, Feature};
+use crate::intercept::offload::{self, Feature};
 
 /// Protocol number of our routes and routing rules (`proto 98`), by which they are known.
 pub const PROTOCOL: u8 = 98;

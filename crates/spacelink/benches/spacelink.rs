@@ -1,4 +1,4 @@
-//! What the spacelink costs: `cargo bench -p bentpipe-gatewayd`, or `make bench`.
+//! What the spacelink costs: `cargo bench -p bentpipe-spacelink`, or `make bench`.
 //!
 //! Both ends in one thread, with nothing between them but a list of datagrams: encryption, packets and credits are there, the
 //! kernel is not. Each case runs a few times; the fastest counts, for whatever else the machine does can only slow it down.
@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use bentpipe_gatewayd::spacelink::{Event, Identity, Open, Setup, Spacelink, StreamKey};
+use bentpipe_spacelink::{Event, Identity, Open, Setup, Spacelink, StreamKey};
 use cpu_time::ThreadTime;
 
 /// Bytes that are carried from one end to the other.

@@ -11,12 +11,12 @@ use quinn_udp::{BATCH_SIZE, EcnCodepoint, RecvMeta, UdpSocketState};
 use serde_json::json;
 
 use super::{Daemon, Failure, failed};
-use crate::cause::Cause;
-use crate::clock::Clock;
 use crate::config::{Config, Role};
-use crate::log;
-use crate::spacelink::{Certificate, Event, Identity, Setup, Spacelink, Transmit};
+use crate::observe::cause::Cause;
+use crate::observe::log;
 use crate::sys;
+use crate::sys::clock::Clock;
+use bentpipe_spacelink::{Certificate, Event, Identity, Setup, Spacelink, Transmit};
 
 /// Batches of datagrams read in one turn.
 const MOST_BATCHES: usize = 4;
@@ -49,7 +49,7 @@ impl Space {
             Role::Terminal => ("terminal", "gateway"),
         };
         let at = |name: &str, end: &str| config.keys.join(format!("{name}.{end}"));
-        let key = |e: crate::spacelink::KeyError| Failure(format!("satellite.keys: {e}"));
+        let key = |e: bentpipe_spacelink::KeyError| Failure(format!("satellite.keys: {e}"));
         let identity = Identity::read(&at(own, "key"), &at(own, "crt")).map_err(key)?;
         let peer = Certificate::read(&at(other, "crt")).map_err(key)?;
         let (local, to) = (config.satellite.local.0, config.satellite.peer.0);

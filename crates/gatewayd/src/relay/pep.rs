@@ -10,7 +10,7 @@
 //! The bytes are in one ring until the stream takes them; the packets of the PEP and of the transmit queue stand for so many
 //! of them, and it does not matter which.
 
-use crate::ring::Ring;
+use crate::relay::ring::Ring;
 
 /// Bytes from a socket to a stream.
 #[derive(Debug, Default)]

@@ -5,7 +5,7 @@ mod udp;
 
 use std::time::Duration;
 
-use bentpipe_gatewayd::spacelink::{Event, Identity, NotSent, Reason, Spacelink};
+use bentpipe_spacelink::{Event, Identity, NotSent, Reason, Spacelink};
 use bentpipe_units::Rate;
 
 use net::{GATEWAY, Net, Source, TERMINAL, bytes, open, setups};

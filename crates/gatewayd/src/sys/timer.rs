@@ -7,7 +7,7 @@ use bentpipe_units::Instant;
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 
-use crate::clock::Clock;
+use crate::sys::clock::Clock;
 
 /// A timer that is set to one time at a time. It is watched edge-triggered and never read: setting it anew clears it.
 #[derive(Debug)]

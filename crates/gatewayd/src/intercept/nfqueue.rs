@@ -28,7 +28,7 @@ use nix::sys::socket::{
     sockopt,
 };
 
-use crate::netlink::{
+use crate::intercept::netlink::{
     ATTRIBUTE, CONFIG, Message, VERDICT, VERDICT_BATCH, attribute, begin, end, message_at, verdict,
 };
 
@@ -500,7 +500,7 @@ fn receive_many(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::netlink::{big, native};
+    use crate::intercept::netlink::{big, native};
 
     /// Verdicts as the kernel would read them: whether for all up to the id, pass (1) or drop (0), id, bytes.
     fn told(decisions: &mut Decisions) -> Vec<(bool, u32, u32, Vec<u8>)> {

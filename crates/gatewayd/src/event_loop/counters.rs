@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::cause::{self, Resets};
+use crate::observe::cause::{self, Resets};
 
 /// Totals since the start, for whoever asks.
 #[derive(Clone, Copy, Debug, Default, Serialize)]

@@ -4,7 +4,7 @@ use std::io::IoSliceMut;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use bentpipe_gatewayd::spacelink::{Event, Identity, Setup, Spacelink, keygen};
+use bentpipe_spacelink::{Event, Identity, Setup, Spacelink, keygen};
 use quinn_udp::{BATCH_SIZE, EcnCodepoint, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 
 use crate::net::{byte, bytes, open};

@@ -9,8 +9,8 @@ use bentpipe_queue::{Counters, DropReason, Packet, Queue};
 use bentpipe_units::{Duration, Instant};
 use serde_json::{Value, json};
 
-use crate::clock::Clock;
 use crate::config::Record;
+use crate::sys::clock::Clock;
 
 const DROPS: [&str; 8] = ["time", "arrival", "place", "reason", "flow", "bytes", "client", "server"];
 

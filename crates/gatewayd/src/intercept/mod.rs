@@ -1,0 +1,9 @@
+//! Interception of packets: netfilter queues, the rules that fill them, and the rewriting of packets.
+
+pub mod inject;
+pub mod netlink;
+pub mod nfqueue;
+pub mod offload;
+pub mod rules;
+pub mod windows;
+pub mod wire;

@@ -1,0 +1,9 @@
+//! Observation: log, metrics, the built-in page, recorded traces.
+
+pub mod bottleneck;
+pub mod cause;
+pub mod http;
+pub mod log;
+pub mod metrics;
+pub mod record;
+pub mod state;
