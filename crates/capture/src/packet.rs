@@ -201,7 +201,7 @@ fn options(segment: &tcp::Segment, mss: u32, shift: u8, wrap: impl Fn(u64) -> u3
         options.extend([Opt::Noop, Opt::WindowScale(shift)]);
         return options;
     }
-    let mut blocks = segment.sack.reported(segment.ack).map(|(start, end)| (wrap(start), wrap(end)));
+    let mut blocks = segment.sack.wire_blocks(segment.ack).map(|(start, end)| (wrap(start), wrap(end)));
     if let Some(first) = blocks.next() {
         let more = [blocks.next(), blocks.next(), blocks.next()];
         options.extend([Opt::Noop, Opt::Noop, Opt::SelectiveAcknowledgement(first, more)]);
@@ -239,7 +239,7 @@ fn describe_data(data: &pep_link::Data, text: &mut Vec<u8>) {
     let _ = write!(
         text,
         "DATA {} stream {}.{} bytes {}+{} below {}",
-        data.number, data.stream, data.incarnation, data.offset, data.len, data.floor
+        data.number, data.stream, data.generation, data.offset, data.len, data.least_unacked
     );
     let flags = [
         (data.open, " open"),
@@ -260,7 +260,7 @@ fn describe_ack(ack: &pep_link::Ack, text: &mut Vec<u8>) {
     }
     let _ = write!(text, " after {} ns", ack.delay.as_nanos());
     for window in ack.windows() {
-        let _ = write!(text, " window {}.{} {}", window.stream, window.incarnation, window.limit);
+        let _ = write!(text, " window {}.{} {}", window.stream, window.generation, window.limit);
     }
     text.push(b'\n');
 }
@@ -426,10 +426,10 @@ mod tests {
     fn what_gateways_and_terminals_say_can_be_read() {
         let data = pep_link::Data {
             number: 17,
-            floor: 12,
+            least_unacked: 12,
             offset: 2800,
             stream: 3,
-            incarnation: 1,
+            generation: 1,
             len: 1400,
             open: false,
             fin: true,
@@ -449,7 +449,7 @@ mod tests {
         let mut ack = pep_link::Ack::new(bentpipe_units::Duration::from_millis(25));
         ack.push_range(pep_link::AckRange { first: 12, last: 17 });
         ack.push_range(pep_link::AckRange { first: 3, last: 9 });
-        ack.push_window(pep_link::WindowUpdate { stream: 3, incarnation: 0, limit: 65_000 });
+        ack.push_window(pep_link::WindowUpdate { stream: 3, generation: 0, limit: 65_000 });
         let packet_of = Packet::PepAck { gateway: 0, to_terminal: false, ack: Box::new(ack) };
         let made = synthesize(&observation(52, packet_of), &mut packet);
         let text = "ACK 12-17 3-9 after 25000000 ns window 3.0 65000\n";

@@ -36,7 +36,7 @@ pub fn write(packet: &Packet, from: &Numbers, to: &Numbers, len: usize, buffer: 
     control(packet, from, to, len, buffer);
     if let Some(sack) = &packet.sack {
         chunk(3, 0, buffer, |buffer| {
-            buffer.extend(to.tsn(sack.cum).to_be_bytes());
+            buffer.extend(to.tsn(sack.cum_tsn_ack).to_be_bytes());
             buffer.extend(sack.a_rwnd.to_be_bytes());
             buffer.extend((sack.blocks.len() as u16).to_be_bytes());
             buffer.extend(sack.duplicates.to_be_bytes());
@@ -46,7 +46,7 @@ pub fn write(packet: &Packet, from: &Numbers, to: &Numbers, len: usize, buffer: 
             }
             // Which ones came twice is not known here.
             for _ in 0..sack.duplicates {
-                buffer.extend(to.tsn(sack.cum).to_be_bytes());
+                buffer.extend(to.tsn(sack.cum_tsn_ack).to_be_bytes());
             }
         });
     }
@@ -89,8 +89,8 @@ fn control(packet: &Packet, from: &Numbers, to: &Numbers, len: usize, buffer: &m
         Control::CookieAck => chunk(11, 0, buffer, |_| ()),
         // Section 3.3.10.3: the measure of staleness is not known here.
         Control::StaleCookie => chunk(9, 0, buffer, |buffer| buffer.extend([0, 3, 0, 8, 0, 0, 0, 0])),
-        Control::Shutdown { cum } => {
-            chunk(7, 0, buffer, |buffer| buffer.extend(to.tsn(cum).to_be_bytes()));
+        Control::Shutdown { cum_tsn_ack } => {
+            chunk(7, 0, buffer, |buffer| buffer.extend(to.tsn(cum_tsn_ack).to_be_bytes()));
         }
         Control::ShutdownAck => chunk(8, 0, buffer, |_| ()),
         Control::ShutdownComplete => chunk(14, 0, buffer, |_| ()),
@@ -137,7 +137,7 @@ mod tests {
     fn chunks_stand_behind_the_common_header() {
         let (from, to) = (Numbers { initial: 0x100, port: 7 }, Numbers { initial: 0x200, port: 9 });
         let mut packet = Packet::default();
-        packet.sack = Some(Sack { cum: 4, a_rwnd: 5, blocks: vec![(2, 3)], ..Sack::default() });
+        packet.sack = Some(Sack { cum_tsn_ack: 4, a_rwnd: 5, blocks: vec![(2, 3)], ..Sack::default() });
         assert!(packet.push(Data { tsn: 2, len: 5, begin: true, end: false }));
         let mut buffer = vec![9; 20];
         let headers = write(&packet, &from, &to, 56, &mut buffer);

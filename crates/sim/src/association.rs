@@ -80,8 +80,8 @@ impl World {
             return;
         }
         end.timer_at = Instant::FAR_FUTURE;
-        if end.sctp.timer().is_some_and(|at| at <= self.now) {
-            end.sctp.on_timer(&self.sctp_configs[end.config as usize], self.now);
+        if end.sctp.poll_timeout().is_some_and(|at| at <= self.now) {
+            end.sctp.handle_timeout(&self.sctp_configs[end.config as usize], self.now);
             self.pump_association(index);
         } else {
             self.arm_association(index);
@@ -131,7 +131,7 @@ impl World {
     /// Puts an end's timer on the agenda. One that moves later is looked at again when it would have gone off.
     fn arm_association(&mut self, index: u32) {
         let end = &mut self.associations[index as usize];
-        if let Some(at) = end.sctp.timer()
+        if let Some(at) = end.sctp.poll_timeout()
             && at < end.timer_at
         {
             end.timer_at = at;

@@ -208,10 +208,10 @@ impl Builder<'_, '_> {
         let s = &g.spacelink;
         let config = pep_link::Config {
             max_payload: small(s.packet.saturating_sub(s.header)),
-            header: small(s.header),
+            header_len: small(s.header),
             window: s.window,
             stream_window: s.stream_window,
-            reorder: 3,
+            packet_threshold: 3,
             ack_every: s.ack_every,
             ack_delay: s.ack_delay,
             initial_rtt: Duration::from_secs(1),
@@ -480,7 +480,7 @@ fn scheduler(spec: &scenario::SchedulerSpec, name: &str) -> Result<Box<dyn Sched
 fn tcp_config(t: &scenario::Tcp, pacing: Option<Rate>) -> tcp::Config {
     tcp::Config {
         mss: small(t.mss),
-        header: small(t.header),
+        header_len: small(t.header),
         option_bytes: t.option_bytes,
         initial_window: t.initial_window,
         receive_window: small(t.receive_window),
@@ -531,8 +531,8 @@ fn sctp_config(s: &scenario::Sctp) -> sctp::Config {
     sctp::Config {
         pmtu: small(s.pmtu),
         ip_header: small(s.ip_header),
-        message: small(s.message),
-        cookie: small(s.cookie),
+        message_len: small(s.message),
+        cookie_len: small(s.cookie),
         a_rwnd: small(s.a_rwnd),
         initial_ssthresh: s.initial_ssthresh.unwrap_or(u64::MAX),
         slow_start_limit: s.slow_start_limit,
@@ -552,7 +552,7 @@ fn sctp_config(s: &scenario::Sctp) -> sctp::Config {
 
 fn rtp_config(r: &scenario::Rtp) -> rtp::Config {
     rtp::Config {
-        udp_header: small(r.udp_header),
+        udp_header_len: small(r.udp_header),
         clock_rate: r.clock_rate,
         rtcp_interval: r.rtcp_interval,
         adaptation: r.adapt.then_some(rtp::Adaptation {

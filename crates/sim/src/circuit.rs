@@ -465,8 +465,8 @@ impl World {
             return;
         }
         c.timer_at = Instant::FAR_FUTURE;
-        if c.tcp.timer().is_some_and(|at| at <= self.now) {
-            c.tcp.on_timer(&self.configs[c.config as usize], self.now);
+        if c.tcp.poll_timeout().is_some_and(|at| at <= self.now) {
+            c.tcp.handle_timeout(&self.configs[c.config as usize], self.now);
             self.pump(conn);
         } else {
             self.arm(conn);
@@ -541,13 +541,13 @@ impl World {
     /// gone off.
     fn arm(&mut self, conn: u32) {
         let c = &mut self.conns[conn as usize];
-        if let Some(at) = c.tcp.timer()
+        if let Some(at) = c.tcp.poll_timeout()
             && at < c.timer_at
         {
             c.timer_at = at;
             self.agenda.at(at, Event::Timer(conn));
         }
-        if let Some(at) = c.tcp.pace()
+        if let Some(at) = c.tcp.paced_until()
             && at < c.pace_at
         {
             c.pace_at = at;

@@ -184,7 +184,7 @@ pub fn run_with(
     for end in world.stations.iter().flat_map(|s| [&s.near, &s.far]) {
         let stats = end.stats();
         pep_link.sent += stats.sent;
-        pep_link.retransmitted += stats.retransmitted;
+        pep_link.retransmitted += stats.retransmissions;
         pep_link.acks += stats.acks_sent;
     }
     let recorder = world.recorder;

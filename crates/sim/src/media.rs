@@ -41,14 +41,14 @@ impl World {
 
     /// What the source is to send, as a share of what it sends by itself.
     pub fn medium_scale(&self, index: u32) -> f64 {
-        self.media[index as usize].sender.scale()
+        self.media[index as usize].sender.rate_ratio()
     }
 
     /// Sends a packet of `len` bytes, headers included.
     pub fn send_media(&mut self, index: u32, len: u32) {
         let m = &mut self.media[index as usize];
         let config = &self.rtp_configs[m.config as usize];
-        let payload = len.saturating_sub(rtp::Packet::header(config));
+        let payload = len.saturating_sub(rtp::Packet::header_len(config));
         let body = Body::Rtp { packet: m.sender.send(config, self.now, payload) };
         self.launch_media(index, body, len, true);
     }
@@ -69,7 +69,7 @@ impl World {
         match body {
             Body::Rtp { packet } => {
                 m.receiver.on_packet(config, self.now, packet);
-                self.recorder.delivered(c.flow, len.saturating_sub(rtp::Packet::header(config)).into());
+                self.recorder.delivered(c.flow, len.saturating_sub(rtp::Packet::header_len(config)).into());
             }
             Body::SenderReport { report } => m.receiver.on_report(self.now, report),
             Body::ReceiverReport { report } => m.sender.on_report(config, self.now, report),
@@ -106,7 +106,7 @@ impl World {
     /// Puts a medium's reports on the agenda.
     fn arm_medium(&mut self, index: u32) {
         let m = &mut self.media[index as usize];
-        let at = [m.sender.timer(), m.receiver.timer().unwrap_or(Instant::FAR_FUTURE)];
+        let at = [m.sender.next_report(), m.receiver.next_report().unwrap_or(Instant::FAR_FUTURE)];
         for (side, at) in (0..).zip(at) {
             if at < m.report_at[side as usize] {
                 m.report_at[side as usize] = at;

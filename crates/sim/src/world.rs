@@ -510,7 +510,7 @@ impl World {
         if let Body::Space { station: its, to_far: true, data } = &mut self.flights.get_mut(index).body
             && *its == station
         {
-            self.stations[station as usize].near.depart(self.now, data);
+            self.stations[station as usize].near.assign_number(self.now, data);
             self.arm_space(station, false);
         }
     }
@@ -594,8 +594,8 @@ impl World {
         s.space_at[usize::from(far)] = Instant::FAR_FUTURE;
         let now = self.now;
         let end = self.space_end(station, far);
-        if end.timer().is_some_and(|at| at <= now) {
-            end.on_timer(now);
+        if end.poll_timeout().is_some_and(|at| at <= now) {
+            end.handle_timeout(now);
         }
         self.pump_space(station, far);
     }
@@ -615,7 +615,7 @@ impl World {
         }
         loop {
             let end = self.space_end(station, far);
-            let Some(data) = (if far { end.poll_data(now) } else { end.poll_queued(now) }) else { break };
+            let Some(data) = (if far { end.poll_data(now) } else { end.poll_unnumbered(now) }) else { break };
             let s = &mut self.stations[station as usize];
             if !far
                 && data.len > 0
@@ -643,7 +643,7 @@ impl World {
         let side = usize::from(far);
         let s = &mut self.stations[station as usize];
         let end = if far { &s.far } else { &s.near };
-        if let Some(at) = end.timer()
+        if let Some(at) = end.poll_timeout()
             && at < s.space_at[side]
         {
             s.space_at[side] = at;
@@ -734,7 +734,7 @@ impl World {
     pub fn offer_window(&mut self, station: u32, stream: u32) {
         let s = &self.stations[station as usize];
         let (room, conn) = (s.buffers.room(stream), s.relays[stream as usize].near);
-        self.conns[conn as usize].tcp.set_window(u32::try_from(room).unwrap_or(u32::MAX));
+        self.conns[conn as usize].tcp.limit_receive_buffer(u32::try_from(room).unwrap_or(u32::MAX));
     }
 
     // ----- the end -------------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ impl Flow {
                 near.on_ack(self.now, &ack);
             }
             for end in [&mut *near, &mut *far] {
-                end.on_timer(self.now);
+                end.handle_timeout(self.now);
                 while end.poll_event().is_some() {}
             }
         }

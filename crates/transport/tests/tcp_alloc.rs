@@ -13,8 +13,8 @@ fn exchange(ends: &mut [Connection; 2], cfg: &Config, now: &mut Instant, packets
         let before = data;
         *now += Duration::from_millis(10);
         for from in 0..2 {
-            if ends[from].timer().is_some_and(|at| at <= *now) {
-                ends[from].on_timer(cfg, *now);
+            if ends[from].poll_timeout().is_some_and(|at| at <= *now) {
+                ends[from].handle_timeout(cfg, *now);
             }
             while let Some(segment) = ends[from].poll_transmit(cfg, *now) {
                 data += u64::from(segment.len > 0);
@@ -26,7 +26,7 @@ fn exchange(ends: &mut [Connection; 2], cfg: &Config, now: &mut Instant, packets
             }
         }
         if data == before {
-            *now = ends.iter().filter_map(Connection::timer).min().unwrap_or(*now).max(*now);
+            *now = ends.iter().filter_map(Connection::poll_timeout).min().unwrap_or(*now).max(*now);
         }
     }
 }

@@ -8,11 +8,11 @@
 //! ```text
 //!  host ── open, write, finish, reset, consume ──▶ Endpoint ── poll_transmit ──▶ link
 //!  host ◀── poll_event ────────────────────────── Endpoint ◀── on_packet ────── link
-//!                              timer, on_timer
+//!                              timer, handle_timeout
 //! ```
 //!
 //! After any call that changes it, a host takes the events, sends while the link takes packets, and comes back at
-//! [`Endpoint::timer`]. Nothing here reads a clock, and the same calls give the same packets.
+//! [`Endpoint::poll_timeout`]. Nothing here reads a clock, and the same calls give the same packets.
 //!
 //! ```
 //! use bentpipe_transport::pep_link::{Config, Endpoint, Event};
@@ -64,7 +64,7 @@ use stream::{Fin, Phase, Stream};
 /// A stream's id: a dense index chosen by the host, unique among live streams.
 ///
 /// A host may use one again when it got [`Event::Closed`] for it at both ends. What is still on its way by then does
-/// no harm: packets name the incarnation they belong to.
+/// no harm: packets name the generation they belong to.
 pub type StreamId = u32;
 
 /// Ids at and above this are ignored, so that a stray packet cannot make an end fill the memory.
@@ -126,7 +126,7 @@ impl Endpoint {
         let window = self.cfg.stream_window;
         let Some(stream) = slot(&mut self.streams, s) else { return };
         if stream.phase == Phase::Idle {
-            stream.begin(stream.incarnation.wrapping_add(1), window, true);
+            stream.begin(stream.generation.wrapping_add(1), window, true);
             self.make_ready(s);
         }
     }
@@ -195,8 +195,8 @@ impl Endpoint {
             self.windows_unsent -= usize::from(stream.queued.windows == WINDOW_REPEATS);
             stream.queued.windows -= 1;
             if stream.phase == Phase::Live && stream.end.is_none() {
-                let (incarnation, limit) = (stream.incarnation, stream.advertised);
-                ack.push_window(WindowUpdate { stream: s, incarnation, limit });
+                let (generation, limit) = (stream.generation, stream.advertised);
+                ack.push_window(WindowUpdate { stream: s, generation, limit });
             } else {
                 stream.queued.windows = 0;
             }
@@ -216,16 +216,16 @@ impl Endpoint {
 
     /// The next data packet, lost ones first, or `None` where there is none or the window is full.
     pub fn poll_data(&mut self, now: Instant) -> Option<Data> {
-        let mut data = self.poll_queued(now)?;
-        self.depart(now, &mut data);
+        let mut data = self.poll_unnumbered(now)?;
+        self.assign_number(now, &mut data);
         Some(data)
     }
 
     /// The same for a host with a queue in front of the link: the packet fills the window from now on, but it has no number
-    /// until [`Self::depart`]. A queue that changes the order of packets, or discards some, is not taken for a loss or a
+    /// until [`Self::assign_number`]. A queue that changes the order of packets, or discards some, is not taken for a loss or a
     /// detour of the link then.
     #[inline]
-    pub fn poll_queued(&mut self, now: Instant) -> Option<Data> {
+    pub fn poll_unnumbered(&mut self, now: Instant) -> Option<Data> {
         // Hosts ask until nothing is left, so there is nothing more often than not.
         if self.recovery.lost.is_empty() && self.ready.is_empty() { None } else { self.poll_waiting(now) }
     }
@@ -240,7 +240,7 @@ impl Endpoint {
                     return None;
                 }
                 self.recovery.lost.pop_front();
-                self.stats.retransmitted += 1;
+                self.stats.retransmissions += 1;
                 return Some(self.reserve(frame, true));
             }
             self.recovery.lost.pop_front();
@@ -288,7 +288,7 @@ impl Endpoint {
     pub fn on_data(&mut self, now: Instant, data: &Data) {
         let window = self.cfg.stream_window;
         let Some(stream) = slot(&mut self.streams, data.stream) else { return };
-        let newer = data.incarnation.wrapping_sub(stream.incarnation).cast_signed() > 0;
+        let newer = data.generation.wrapping_sub(stream.generation).cast_signed() > 0;
         if newer && stream.phase != Phase::Idle {
             // A host that used the id again too early. Left unacknowledged, the packet comes back.
             return;
@@ -300,8 +300,8 @@ impl Endpoint {
         }
         if newer {
             // Any packet begins the stream, for the one marked `open` may be lost or late.
-            stream.begin(data.incarnation, window, false);
-        } else if data.incarnation != stream.incarnation || stream.phase == Phase::Idle {
+            stream.begin(data.generation, window, false);
+        } else if data.generation != stream.generation || stream.phase == Phase::Idle {
             self.stats.duplicates += 1;
             return;
         }
@@ -321,8 +321,7 @@ impl Endpoint {
         let (streams, events) = (&mut self.streams, &mut self.events);
         self.recovery.on_ack(now, ack, &mut self.stats, |frame| {
             let s = frame.stream;
-            if let Some(stream) = streams.get_mut(s as usize).filter(|it| it.incarnation == frame.incarnation)
-            {
+            if let Some(stream) = streams.get_mut(s as usize).filter(|it| it.generation == frame.generation) {
                 stream.on_acked(frame);
                 if !stream.queued.events && stream.has_news() {
                     stream.queued.events = true;
@@ -332,7 +331,7 @@ impl Endpoint {
         });
         for update in ack.windows() {
             let Some(stream) = live(&mut self.streams, update.stream) else { continue };
-            if stream.incarnation == update.incarnation && update.limit > stream.limit {
+            if stream.generation == update.generation && update.limit > stream.limit {
                 stream.limit = update.limit;
                 stream.probes = 0;
                 stream.probe_wanted = false;
@@ -341,23 +340,23 @@ impl Endpoint {
         }
     }
 
-    /// When to call [`Self::on_timer`], or `None` where nothing is being waited for. Changes with every call.
+    /// When to call [`Self::handle_timeout`], or `None` where nothing is being waited for. Changes with every call.
     #[must_use]
-    pub fn timer(&self) -> Option<Instant> {
+    pub fn poll_timeout(&self) -> Option<Instant> {
         let earlier = |a: Option<Instant>, b: Option<Instant>| match (a, b) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
-        earlier(earlier(self.receipts.timer(), self.recovery.timer()), self.ask_at)
+        earlier(earlier(self.receipts.poll_timeout(), self.recovery.poll_timeout()), self.ask_at)
     }
 
     /// Carries out what is due; early calls do nothing. [`Self::poll_transmit`] then has what there is to send.
-    pub fn on_timer(&mut self, now: Instant) {
-        if self.receipts.timer().is_some_and(|at| at <= now) {
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if self.receipts.poll_timeout().is_some_and(|at| at <= now) {
             self.receipts.ack_at_once();
         }
         let streams = &self.streams;
-        self.recovery.on_timer(now, &mut self.stats, |frame| {
+        self.recovery.handle_timeout(now, &mut self.stats, |frame| {
             streams.get(frame.stream as usize).is_some_and(|stream| stream.wants_again(frame))
         });
         if self.ask_at.is_some_and(|at| at <= now) {
@@ -384,7 +383,7 @@ impl Endpoint {
     pub fn stats(&self) -> Stats {
         let rtt = &self.recovery.rtt;
         Stats {
-            in_flight_bytes: self.recovery.bytes_in_flight,
+            in_flight: self.recovery.bytes_in_flight,
             srtt: rtt.smoothed,
             rttvar: rtt.variation,
             min_rtt: rtt.min.unwrap_or(Duration::ZERO),
@@ -395,18 +394,17 @@ impl Endpoint {
     fn reserve(&mut self, frame: Frame, retransmission: bool) -> Data {
         self.stats.sent += 1;
         self.recovery.reserve(frame.len);
-        let Frame { offset, stream, incarnation, len, open, fin, reset } = frame;
-        let (number, floor) = (u64::MAX, 0);
-        Data { number, floor, offset, stream, incarnation, len, open, fin, reset, retransmission }
+        let Frame { offset, stream, generation, len, open, fin, reset } = frame;
+        let (number, least_unacked) = (u64::MAX, 0);
+        Data { number, least_unacked, offset, stream, generation, len, open, fin, reset, retransmission }
     }
 
-    /// A packet of [`Self::poll_queued`] goes to the link, in this moment: gives it its number. A host that discards it
+    /// A packet of [`Self::poll_unnumbered`] goes to the link, in this moment: gives it its number. A host that discards it
     /// calls this too; it is then lost like any other that does not arrive.
-    pub fn depart(&mut self, now: Instant, data: &mut Data) {
-        let &mut Data { offset, stream, incarnation, len, open, fin, reset, .. } = data;
-        data.number =
-            self.recovery.on_sent(now, Frame { offset, stream, incarnation, len, open, fin, reset });
-        data.floor = self.recovery.floor();
+    pub fn assign_number(&mut self, now: Instant, data: &mut Data) {
+        let &mut Data { offset, stream, generation, len, open, fin, reset, .. } = data;
+        data.number = self.recovery.on_sent(now, Frame { offset, stream, generation, len, open, fin, reset });
+        data.least_unacked = self.recovery.least_unacked();
     }
 
     fn make_ready(&mut self, s: StreamId) {

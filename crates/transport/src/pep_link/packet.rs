@@ -25,13 +25,13 @@ pub struct Data {
     /// Packet number: counts every data packet of this direction from 0, and is never used twice.
     pub number: u64,
     /// Every number below this is settled at its sender: acknowledged, or given up and sent again under another.
-    pub floor: u64,
+    pub least_unacked: u64,
     /// Place of the first payload byte in the stream [bytes].
     pub offset: u64,
     /// The stream.
     pub stream: StreamId,
     /// Which of the successive streams under this id is meant; a late packet of an earlier one is told apart by it.
-    pub incarnation: u32,
+    pub generation: u32,
     /// Payload [bytes].
     pub len: u32,
     /// The first packet of a stream, from the end that opened it.
@@ -59,7 +59,7 @@ pub struct WindowUpdate {
     /// The stream.
     pub stream: StreamId,
     /// Which of the successive streams under this id is meant.
-    pub incarnation: u32,
+    pub generation: u32,
     /// The offset that must not be passed, from the beginning of the stream [bytes].
     pub limit: u64,
 }
@@ -127,7 +127,7 @@ impl Ack {
     pub fn wire_len(&self, cfg: &Config) -> u32 {
         let further = u32::from(self.range_count).saturating_sub(1);
         let body = ACK_FIXED + ACK_RANGE * further + ACK_WINDOW * u32::from(self.window_count);
-        cfg.header.saturating_add(body)
+        cfg.header_len.saturating_add(body)
     }
 }
 
@@ -135,7 +135,7 @@ impl Data {
     /// Size on the wire [bytes].
     #[must_use]
     pub fn wire_len(&self, cfg: &Config) -> u32 {
-        cfg.header.saturating_add(self.len)
+        cfg.header_len.saturating_add(self.len)
     }
 
     /// Whether it neither carries nor says anything: it asks for a window.

@@ -11,7 +11,7 @@ const MAX_RANGES: usize = 256;
 /// The receiving end's record of one direction.
 ///
 /// One acknowledgement goes out for every `ack_every` packets, or `ack_delay` after the first that has none, and at
-/// once where the sender can act on it: when `reorder` packets have followed a hole, which is when the sender may call
+/// once where the sender can act on it: when `packet_threshold` packets have followed a hole, which is when the sender may call
 /// it a loss (as the "reordering threshold" of the ACK frequency extension), and when a packet comes late, before it is
 /// called one (RFC 9000, 13.2.1). A fin or a reset waits like everything else, for nobody waits for its
 /// acknowledgement but to forget the stream.
@@ -27,7 +27,7 @@ pub(super) struct Receipts {
     report_at: Option<(u64, u64)>,
     every: u32,
     delay: Duration,
-    reorder: u64,
+    packet_threshold: u64,
 }
 
 impl Receipts {
@@ -42,7 +42,7 @@ impl Receipts {
             report_at: None,
             every: cfg.ack_every.max(1),
             delay: cfg.ack_delay,
-            reorder: u64::from(cfg.reorder.max(1)),
+            packet_threshold: u64::from(cfg.packet_threshold.max(1)),
         }
     }
 
@@ -53,8 +53,8 @@ impl Receipts {
         if self.arrived.insert(number, number + 1) == 0 {
             return false;
         }
-        // Below the floor the sender no longer listens, so those numbers are only kept from crowding the record.
-        self.arrived.forget_below(data.floor.min(number));
+        // Below the least_unacked the sender no longer listens, so those numbers are only kept from crowding the record.
+        self.arrived.forget_below(data.least_unacked.min(number));
         if self.arrived.len() > MAX_RANGES {
             self.arrived.pop_first();
         }
@@ -62,16 +62,16 @@ impl Receipts {
         if number >= expected {
             self.largest = Some(number);
             self.largest_at = now;
-            if number > expected && number > data.floor {
+            if number > expected && number > data.least_unacked {
                 // The hole ends just before this packet.
-                let report = (number - 1).saturating_add(self.reorder);
+                let report = (number - 1).saturating_add(self.packet_threshold);
                 self.report_at = Some((self.report_at.map_or(report, |(first, _)| first), report));
             }
             if let Some((first, last)) = self.report_at.filter(|&(first, _)| number >= first) {
                 self.ack_now = true;
                 self.report_at = (last > number && last > first).then_some((last, last));
             }
-        } else if number >= data.floor {
+        } else if number >= data.least_unacked {
             self.ack_now = true;
         }
         self.waiting += 1;
@@ -94,7 +94,7 @@ impl Receipts {
     }
 
     /// When an acknowledgement is due, where one is being put off.
-    pub(super) fn timer(&self) -> Option<Instant> {
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
         self.ack_at.filter(|_| !self.ack_now)
     }
 

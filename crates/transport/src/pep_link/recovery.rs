@@ -19,7 +19,7 @@ const PROBES: u32 = 2;
 pub(super) struct Frame {
     pub(super) offset: u64,
     pub(super) stream: StreamId,
-    pub(super) incarnation: u32,
+    pub(super) generation: u32,
     pub(super) len: u32,
     pub(super) open: bool,
     pub(super) fin: bool,
@@ -63,8 +63,8 @@ pub(super) struct Recovery {
     last_progress: Instant,
     backoff: u32,
     pub(super) rtt: Rtt,
-    reorder: u64,
-    header: u64,
+    packet_threshold: u64,
+    header_len: u64,
 }
 
 impl Recovery {
@@ -81,26 +81,26 @@ impl Recovery {
             last_progress: Instant::ZERO,
             backoff: 0,
             rtt: Rtt::new(cfg.initial_rtt, cfg.ack_delay),
-            reorder: u64::from(cfg.reorder.max(1)),
-            header: u64::from(cfg.header),
+            packet_threshold: u64::from(cfg.packet_threshold.max(1)),
+            header_len: u64::from(cfg.header_len),
         }
     }
 
     /// Every number below this is settled.
-    pub(super) fn floor(&self) -> u64 {
+    pub(super) fn least_unacked(&self) -> u64 {
         self.base
     }
 
     /// Whether a packet of `len` payload bytes may join those in flight. One always may where there is none, or a
     /// window smaller than a packet would stop everything.
     pub(super) fn has_room(&self, len: u32, window: u64) -> bool {
-        self.in_flight + self.queued == 0 || self.bytes_in_flight + self.header + u64::from(len) <= window
+        self.in_flight + self.queued == 0 || self.bytes_in_flight + self.header_len + u64::from(len) <= window
     }
 
     /// A packet is on its way to the link.
     pub(super) fn reserve(&mut self, len: u32) {
         self.queued += 1;
-        self.bytes_in_flight += self.header + u64::from(len);
+        self.bytes_in_flight += self.header_len + u64::from(len);
     }
 
     /// Records such a packet as sent and gives its number.
@@ -115,7 +115,7 @@ impl Recovery {
 
     fn land(&mut self, len: u32) {
         self.in_flight -= 1;
-        self.bytes_in_flight -= self.header + u64::from(len);
+        self.bytes_in_flight -= self.header_len + u64::from(len);
     }
 
     /// Takes in an acknowledgement: `acked` sees every newly acknowledged frame, and what is thereby lost joins
@@ -165,7 +165,7 @@ impl Recovery {
         }
     }
 
-    /// RFC 9002, 6.1: a packet in flight is lost where one sent `reorder` later, or long enough later, has arrived.
+    /// RFC 9002, 6.1: a packet in flight is lost where one sent `packet_threshold` later, or long enough later, has arrived.
     ///
     /// Whatever is below the largest acknowledged number by the packet threshold leaves here, so each call looks at
     /// fewer packets than have been settled by it plus that threshold.
@@ -180,7 +180,7 @@ impl Recovery {
                 continue;
             }
             let lost_at = sent.at + delay;
-            if largest - number >= self.reorder || lost_at <= now {
+            if largest - number >= self.packet_threshold || lost_at <= now {
                 self.give_up(index as usize, stats);
             } else {
                 self.loss_at = Some(self.loss_at.map_or(lost_at, |at| at.min(lost_at)));
@@ -209,8 +209,8 @@ impl Recovery {
         }
     }
 
-    /// When to call [`Self::on_timer`].
-    pub(super) fn timer(&self) -> Option<Instant> {
+    /// When to call [`Self::handle_timeout`].
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
         // RFC 9002, 6.2.1: no probe while the time threshold is running.
         self.loss_at.or_else(|| {
             let wait = self.rtt.probe_timeout().times(1 << self.backoff).min(MAX_PROBE);
@@ -219,8 +219,8 @@ impl Recovery {
     }
 
     /// Carries out whichever timer has run out. `live` tells whether a frame is still worth sending.
-    pub(super) fn on_timer(&mut self, now: Instant, stats: &mut Stats, live: impl Fn(&Frame) -> bool) {
-        if self.timer().is_none_or(|at| at > now) {
+    pub(super) fn handle_timeout(&mut self, now: Instant, stats: &mut Stats, live: impl Fn(&Frame) -> bool) {
+        if self.poll_timeout().is_none_or(|at| at > now) {
             return;
         }
         if self.loss_at.is_some() {
@@ -228,7 +228,7 @@ impl Recovery {
             return;
         }
         // RFC 9002, 6.2.4: the oldest packets go out again. They leave the flight, so the window has room for them.
-        stats.probes += 1;
+        stats.probe_timeouts += 1;
         self.backoff = (self.backoff + 1).min(MAX_BACKOFF);
         self.last_progress = now;
         let mut wanted = PROBES;

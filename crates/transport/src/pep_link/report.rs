@@ -50,7 +50,7 @@ pub struct Stats {
     /// Data packets sent, retransmissions among them.
     pub sent: u64,
     /// Data packets sent whose content went out before.
-    pub retransmitted: u64,
+    pub retransmissions: u64,
     /// Data packets given up as lost, by a threshold or a probe.
     pub lost: u64,
     /// Data packets sent that were acknowledged.
@@ -64,11 +64,11 @@ pub struct Stats {
     /// Acknowledgements received.
     pub acks_received: u64,
     /// Times the probe timeout passed (RFC 9002, 6.2).
-    pub probes: u64,
+    pub probe_timeouts: u64,
     /// Packets sent to ask for a stream's window.
     pub window_probes: u64,
     /// In flight, headers included [bytes].
-    pub in_flight_bytes: u64,
+    pub in_flight: u64,
     /// Smoothed round-trip time; `Config::initial_rtt` before the first measurement.
     pub srtt: Duration,
     /// Its mean deviation.

@@ -42,11 +42,11 @@ pub(super) struct Queued {
     pub(super) blocked: bool,
 }
 
-/// The stream under one id. Slots are kept and used again; the incarnation counts who lived in it.
+/// The stream under one id. Slots are kept and used again; the generation counts who lived in it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stream {
     pub(super) phase: Phase,
-    pub(super) incarnation: u32,
+    pub(super) generation: u32,
     pub(super) queued: Queued,
 
     /// Bytes the host has written, sent, and had acknowledged.
@@ -89,12 +89,12 @@ pub(super) struct News {
 
 impl Stream {
     /// Begins a life under this id.
-    pub(super) fn begin(&mut self, incarnation: u32, window: u64, by_us: bool) {
+    pub(super) fn begin(&mut self, generation: u32, window: u64, by_us: bool) {
         let (queued, mut ahead) = (self.queued, std::mem::take(&mut self.ahead));
         ahead.clear();
         *self = Self {
             phase: Phase::Live,
-            incarnation,
+            generation,
             queued,
             ahead,
             limit: window,
@@ -110,7 +110,7 @@ impl Stream {
         let frame = Frame {
             offset: self.sent,
             stream: id,
-            incarnation: self.incarnation,
+            generation: self.generation,
             len: 0,
             open: self.open_wanted,
             fin: false,
@@ -148,7 +148,7 @@ impl Stream {
 
     /// Whether a lost frame of this stream still has to reach the peer.
     pub(super) fn wants_again(&self, frame: &Frame) -> bool {
-        self.incarnation == frame.incarnation
+        self.generation == frame.generation
             && match self.phase {
                 Phase::Live => true,
                 Phase::Resetting => frame.reset,
@@ -156,7 +156,7 @@ impl Stream {
             }
     }
 
-    /// Takes in the acknowledgement of a frame of this incarnation.
+    /// Takes in the acknowledgement of a frame of this generation.
     pub(super) fn on_acked(&mut self, frame: &Frame) {
         match self.phase {
             Phase::Live => {

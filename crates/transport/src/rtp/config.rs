@@ -6,9 +6,9 @@ use bentpipe_units::{Duration, Rate};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// IP and UDP headers of a packet [bytes]; 28 for IPv4.
-    pub udp_header: u32,
+    pub udp_header_len: u32,
     /// Length of the canonical name in each RTCP packet [bytes], RFC 3550 section 6.5.1.
-    pub cname: u32,
+    pub cname_len: u32,
     /// Ticks of the RTP timestamp in a second: 90,000 for video, 8,000 for telephony (RFC 3551).
     pub clock_rate: u32,
     /// Time between two reports of one end. Zero is taken as one microsecond.
@@ -54,8 +54,8 @@ impl Default for Config {
     /// Video over IPv4, with a report every 900 ms.
     fn default() -> Self {
         Self {
-            udp_header: 28,
-            cname: 16,
+            udp_header_len: 28,
+            cname_len: 16,
             clock_rate: 90_000,
             rtcp_interval: Duration::from_millis(900),
             adaptation: Some(Adaptation::default()),

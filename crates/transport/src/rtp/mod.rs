@@ -2,7 +2,7 @@
 //!
 //! A [`Sender`] numbers and stamps the packets of one medium, and a [`Receiver`] keeps the statistics of which it
 //! reports, so often as [`Config::rtcp_interval`] says. Both send RTCP: [`Sender::poll_report`] and
-//! [`Receiver::poll_report`], when [`Sender::timer`] and [`Receiver::timer`] say. Payload is virtual.
+//! [`Receiver::poll_report`], when [`Sender::next_report`] and [`Receiver::next_report`] say. Payload is virtual.
 //!
 //! The rate: Busse, Deffner & Schulzrinne, *Dynamic QoS control of multimedia applications based on RTP*, Computer
 //! Communications 19 (1996), a linear regulator with a dead zone. For each report of a loss fraction b
@@ -29,6 +29,6 @@ mod receiver;
 mod sender;
 
 pub use config::{Adaptation, Config};
-pub use packet::{Block, Packet, ReceiverReport, SenderReport};
+pub use packet::{Packet, ReceiverReport, ReportBlock, SenderReport};
 pub use receiver::Receiver;
 pub use sender::Sender;

@@ -19,8 +19,8 @@ pub struct Packet {
 impl Packet {
     /// Headers of a packet on the wire [bytes].
     #[must_use]
-    pub fn header(cfg: &Config) -> u32 {
-        cfg.udp_header + HEADER
+    pub fn header_len(cfg: &Config) -> u32 {
+        cfg.udp_header_len + HEADER
     }
 }
 
@@ -39,7 +39,7 @@ impl SenderReport {
     /// Length on the wire, with the canonical name [bytes].
     #[must_use]
     pub fn wire_len(cfg: &Config) -> u32 {
-        cfg.udp_header + 28 + sdes(cfg)
+        cfg.udp_header_len + 28 + sdes(cfg)
     }
 }
 
@@ -47,26 +47,26 @@ impl SenderReport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceiverReport {
     /// What came since the last report; none where nothing did.
-    pub block: Option<Block>,
+    pub block: Option<ReportBlock>,
 }
 
 impl ReceiverReport {
     /// Length on the wire, with the canonical name [bytes].
     #[must_use]
     pub fn wire_len(&self, cfg: &Config) -> u32 {
-        cfg.udp_header + 8 + if self.block.is_some() { 24 } else { 0 } + sdes(cfg)
+        cfg.udp_header_len + 8 + if self.block.is_some() { 24 } else { 0 } + sdes(cfg)
     }
 }
 
 /// A report block, RFC 3550 section 6.4.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Block {
+pub struct ReportBlock {
     /// Fraction lost since the last block [1/256].
-    pub fraction: u8,
+    pub fraction_lost: u8,
     /// Packets expected and not received since the beginning, in 24 bits.
-    pub lost: i32,
+    pub cumulative_lost: i32,
     /// Highest sequence number received, with the count of its cycles above it.
-    pub highest: u32,
+    pub highest_seq: u32,
     /// Interarrival jitter [ticks of the media clock].
     pub jitter: u32,
     /// LSR: the timestamp of the last sender report received; zero where there was none [2^-16 s].
@@ -77,7 +77,7 @@ pub struct Block {
 
 /// Section 6.5: packet header, source, and the name with its type, its length and at least one zero, in words.
 fn sdes(cfg: &Config) -> u32 {
-    8 + (2 + cfg.cname.min(255) + 1).next_multiple_of(4)
+    8 + (2 + cfg.cname_len.min(255) + 1).next_multiple_of(4)
 }
 
 /// The middle 32 bits of an NTP timestamp.

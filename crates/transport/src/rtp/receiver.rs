@@ -3,7 +3,7 @@
 use bentpipe_units::Instant;
 
 use super::packet::{ntp, ticks};
-use super::{Block, Config, Packet, ReceiverReport, SenderReport};
+use super::{Config, Packet, ReceiverReport, ReportBlock, SenderReport};
 
 /// A.1: a number so far ahead, or so little behind, is no new beginning.
 const MAX_DROPOUT: u16 = 3000;
@@ -109,7 +109,7 @@ impl Receiver {
 
     /// When to call [`poll_report`](Self::poll_report).
     #[must_use]
-    pub fn timer(&self) -> Option<Instant> {
+    pub fn next_report(&self) -> Option<Instant> {
         (self.report_at != Instant::FAR_FUTURE).then_some(self.report_at)
     }
 
@@ -124,7 +124,7 @@ impl Receiver {
         Some(ReceiverReport { block })
     }
 
-    fn block(&mut self, now: Instant) -> Block {
+    fn block(&mut self, now: Instant) -> ReportBlock {
         // A.3.
         let highest = self.cycles.wrapping_add(self.max_seq.into());
         let expected = u64::from(highest.wrapping_sub(self.base_seq)) + 1;
@@ -135,10 +135,10 @@ impl Receiver {
         (self.expected_prior, self.received_prior) = (expected, self.received);
         let fraction = (lost_interval << 8).checked_div(expected_interval).unwrap_or(0);
         let dlsr = if self.lsr == 0 { 0 } else { ntp(now).wrapping_sub(ntp(self.lsr_at)) };
-        Block {
-            fraction: u8::try_from(fraction).unwrap_or(u8::MAX),
-            lost,
-            highest,
+        ReportBlock {
+            fraction_lost: u8::try_from(fraction).unwrap_or(u8::MAX),
+            cumulative_lost: lost,
+            highest_seq: highest,
             jitter: self.jitter >> 4,
             lsr: self.lsr,
             dlsr,

@@ -17,7 +17,7 @@ pub struct Sender {
     rate: Rate,
     /// Smoothed loss.
     loss: f64,
-    round_trip: Option<Duration>,
+    rtt: Option<Duration>,
 }
 
 impl Sender {
@@ -34,7 +34,7 @@ impl Sender {
             nominal,
             rate,
             loss: 0.0,
-            round_trip: None,
+            rtt: None,
         }
     }
 
@@ -55,10 +55,10 @@ impl Sender {
             let units = ntp(now).wrapping_sub(block.lsr).wrapping_sub(block.dlsr);
             // A clock in steps of 2^-16 s may run back by one of them.
             let units = if units > u32::MAX / 2 { 0 } else { units };
-            self.round_trip = Some(Duration::from_nanos((u64::from(units) * 1_000_000_000) >> 16));
+            self.rtt = Some(Duration::from_nanos((u64::from(units) * 1_000_000_000) >> 16));
         }
         let Some(a) = &cfg.adaptation else { return };
-        self.loss = (1.0 - a.smoothing) * self.loss + a.smoothing * (f64::from(block.fraction) / 256.0);
+        self.loss = (1.0 - a.smoothing) * self.loss + a.smoothing * (f64::from(block.fraction_lost) / 256.0);
         if self.loss >= a.congested {
             self.rate = bounded(a, self.nominal, (self.rate.as_bps() as f64 * a.decrease) as u64);
         } else if self.loss <= a.unloaded {
@@ -68,7 +68,7 @@ impl Sender {
 
     /// When to call [`poll_report`](Self::poll_report).
     #[must_use]
-    pub fn timer(&self) -> Instant {
+    pub fn next_report(&self) -> Instant {
         self.report_at
     }
 
@@ -89,7 +89,7 @@ impl Sender {
 
     /// … as a share of what it produces by itself.
     #[must_use]
-    pub fn scale(&self) -> f64 {
+    pub fn rate_ratio(&self) -> f64 {
         self.rate.as_bps() as f64 / self.nominal.as_bps().max(1) as f64
     }
 
@@ -101,8 +101,8 @@ impl Sender {
 
     /// The round trip by the last report that told of one.
     #[must_use]
-    pub fn round_trip(&self) -> Option<Duration> {
-        self.round_trip
+    pub fn rtt(&self) -> Option<Duration> {
+        self.rtt
     }
 }
 

@@ -212,18 +212,18 @@ impl Association {
         }
     }
 
-    /// When to call [`on_timer`](Self::on_timer).
+    /// When to call [`handle_timeout`](Self::handle_timeout).
     #[inline]
     #[must_use]
-    pub fn timer(&self) -> Option<Instant> {
+    pub fn poll_timeout(&self) -> Option<Instant> {
         let at = self.alarm_at.min(self.rx.sack_at);
         (at != Instant::FAR_FUTURE).then_some(at)
     }
 
-    /// The application hands over `bytes`, cut into messages of [`Config::message`]. Nothing after a
+    /// The application hands over `bytes`, cut into messages of [`Config::message_len`]. Nothing after a
     /// [`close`](Self::close), nor beyond `u64::MAX / 4` in all.
     pub fn write(&mut self, cfg: &Config, bytes: u64) {
-        let message = cfg.message.max(1);
+        let message = cfg.message_len.max(1);
         let bytes = bytes.min(MOST - self.written);
         self.enqueue(message, bytes / u64::from(message));
         self.enqueue((bytes % u64::from(message)) as u32, 1);
@@ -319,7 +319,7 @@ impl Association {
     /// User data written and not acknowledged [bytes].
     #[inline]
     #[must_use]
-    pub fn unsent_or_unacked(&self) -> u64 {
+    pub fn send_queue(&self) -> u64 {
         self.written - self.acked
     }
 

@@ -14,9 +14,9 @@ pub struct Config {
     pub ip_header: u32,
     /// The message that bytes written without a boundary are cut into [bytes]. Messages longer than a packet are
     /// fragmented (section 6.9), and several short ones share one (section 6.10).
-    pub message: u32,
+    pub message_len: u32,
     /// Length of the state cookie [bytes]; counts on the wire alone.
-    pub cookie: u32,
+    pub cookie_len: u32,
     /// Receive buffer, offered in full at first [bytes].
     pub a_rwnd: u32,
     /// Slow start threshold before the first loss [bytes]; section 7.2.1 lets it be "arbitrarily high".
@@ -61,7 +61,7 @@ impl Config {
     /// Payload of a full DATA chunk [bytes].
     #[inline]
     #[must_use]
-    pub fn fragment(&self) -> u32 {
+    pub fn max_fragment(&self) -> u32 {
         self.pmdcs() as u32 - DATA_HEADER
     }
 
@@ -86,8 +86,8 @@ impl Default for Config {
         Self {
             pmtu: 1500,
             ip_header: 20,
-            message: 1452,
-            cookie: 100,
+            message_len: 1452,
+            cookie_len: 100,
             a_rwnd: 4 << 20,
             initial_ssthresh: u64::MAX,
             slow_start_limit: 1,

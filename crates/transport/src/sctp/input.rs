@@ -42,7 +42,7 @@ impl Association {
                 // Section 9.2: each packet with DATA is answered with a SHUTDOWN, and T2-shutdown restarted. A SACK
                 // goes with it: it must where gaps or duplicates are to be reported, and it alone tells of the window.
                 self.rx.sack_now = true;
-                self.due = Control::Shutdown { cum: self.rx.cum };
+                self.due = Control::Shutdown { cum_tsn_ack: self.rx.cum_tsn_ack };
             }
         }
         if let Some(sack) = &packet.sack
@@ -51,7 +51,7 @@ impl Association {
             self.on_sack(cfg, now, sack);
         }
         match packet.control {
-            Control::Shutdown { cum } => self.on_shutdown(cfg, now, cum),
+            Control::Shutdown { cum_tsn_ack } => self.on_shutdown(cfg, now, cum_tsn_ack),
             // Section 9.2.
             Control::ShutdownAck if matches!(self.state, State::ShutdownSent | State::ShutdownAckSent) => {
                 self.peer_closed = true;
@@ -86,7 +86,7 @@ impl Association {
             self.due = if self.state == State::ShutdownAckSent {
                 Control::ShutdownAck
             } else {
-                Control::InitAck { a_rwnd: cfg.a_rwnd, cookie: Cookie { a_rwnd, made: now } }
+                Control::InitAck { a_rwnd: cfg.a_rwnd, cookie: Cookie { a_rwnd, created_at: now } }
             };
         }
     }
@@ -111,7 +111,7 @@ impl Association {
     fn on_cookie_echo(&mut self, cfg: &Config, now: Instant, cookie: Cookie) {
         match self.state {
             State::Closed | State::CookieWait | State::CookieEchoed => {
-                if now - cookie.made > cfg.valid_cookie_life {
+                if now - cookie.created_at > cfg.valid_cookie_life {
                     self.due = Control::StaleCookie;
                     return;
                 }
@@ -142,14 +142,14 @@ impl Association {
     }
 
     /// Section 9.2: the peer has sent all it will.
-    fn on_shutdown(&mut self, cfg: &Config, now: Instant, cum: u64) {
+    fn on_shutdown(&mut self, cfg: &Config, now: Instant, cum_tsn_ack: u64) {
         match self.state {
             State::Established | State::ShutdownPending | State::ShutdownReceived => {
                 self.state = State::ShutdownReceived;
                 self.peer_closed = true;
                 self.rx.sack_now = false;
                 self.rx.sack_at = Instant::FAR_FUTURE;
-                self.on_cumulative_ack(cfg, now, cum);
+                self.on_cumulative_ack(cfg, now, cum_tsn_ack);
             }
             // Both ends shut down at once.
             State::ShutdownSent | State::ShutdownAckSent => {

@@ -3,7 +3,7 @@
 //! An [`Association`] is one endpoint. Its host
 //! - hands in what arrives, [`Association::on_packet`];
 //! - after anything it did, takes out what is to be sent, [`Association::poll_transmit`], until there is no more;
-//! - comes back when [`Association::timer`] says, with [`Association::on_timer`].
+//! - comes back when [`Association::poll_timeout`] says, with [`Association::handle_timeout`].
 //!
 //! Payload is virtual: an application hands over messages of so many bytes, and takes out a number of bytes. There is
 //! one stream, and it is ordered.
@@ -33,4 +33,4 @@ mod sack;
 
 pub use association::{Association, Stats};
 pub use config::Config;
-pub use packet::{Control, Cookie, Data, MOST_CHUNKS, Packet, Sack};
+pub use packet::{Control, Cookie, Data, MAX_CHUNKS, Packet, Sack};

@@ -27,7 +27,7 @@ impl Association {
             let done = self.chunks.is_empty() && self.queue.is_empty();
             if done && self.state == State::ShutdownPending {
                 self.state = State::ShutdownSent;
-                let control = Control::Shutdown { cum: self.rx.cum };
+                let control = Control::Shutdown { cum_tsn_ack: self.rx.cum_tsn_ack };
                 return Some(self.send_control(cfg, now, control));
             }
             if done && self.state == State::ShutdownReceived {
@@ -114,7 +114,7 @@ impl Association {
         // Section 6.9: a message longer than a packet goes in fragments that fill one; what follows its end or fits
         // as a whole may share the packet (section 6.10).
         let rest = messages.len - self.offset;
-        let len = rest.min(cfg.fragment()) as u16;
+        let len = rest.min(cfg.max_fragment()) as u16;
         if !place || size(len) > left {
             return None;
         }
@@ -216,7 +216,7 @@ impl Association {
     }
 
     /// Does what is due at `now`; nothing where nothing is.
-    pub fn on_timer(&mut self, cfg: &Config, now: Instant) {
+    pub fn handle_timeout(&mut self, cfg: &Config, now: Instant) {
         if now >= self.rx.sack_at {
             // Section 6.2: SACK.Delay is over.
             self.rx.sack_at = Instant::FAR_FUTURE;
@@ -242,7 +242,7 @@ impl Association {
             State::Closed => {}
             State::CookieWait => self.due = Control::Init { a_rwnd: cfg.a_rwnd },
             State::CookieEchoed => self.due = Control::CookieEcho { cookie: self.cookie },
-            State::ShutdownSent => self.due = Control::Shutdown { cum: self.rx.cum },
+            State::ShutdownSent => self.due = Control::Shutdown { cum_tsn_ack: self.rx.cum_tsn_ack },
             State::ShutdownAckSent => self.due = Control::ShutdownAck,
             State::Established | State::ShutdownPending | State::ShutdownReceived => self.on_t3(cfg),
         }

@@ -12,7 +12,7 @@ pub(super) const DATA_HEADER: u32 = 16;
 pub(super) const SACK_HEADER: u32 = 16;
 
 /// The most DATA chunks in a packet: more would fit where messages are very short, but are not bundled.
-pub const MOST_CHUNKS: usize = 16;
+pub const MAX_CHUNKS: usize = 16;
 
 /// Chunks that manage the association, and come first in a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -44,7 +44,7 @@ pub enum Control {
     /// SHUTDOWN, section 3.3.8.
     Shutdown {
         /// Cumulative TSN ack.
-        cum: u64,
+        cum_tsn_ack: u64,
     },
     /// SHUTDOWN ACK, section 3.3.9.
     ShutdownAck,
@@ -60,7 +60,7 @@ pub struct Cookie {
     /// The receive buffer that the INIT offered [bytes].
     pub a_rwnd: u32,
     /// When it was made.
-    pub made: Instant,
+    pub created_at: Instant,
 }
 
 /// A DATA chunk without its payload, section 3.3.1.
@@ -95,10 +95,10 @@ pub(super) fn size(len: u16) -> u32 {
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Sack {
     /// The last TSN before which none is missing.
-    pub cum: u64,
+    pub cum_tsn_ack: u64,
     /// Room in the receive buffer [bytes].
     pub a_rwnd: u32,
-    /// Gap ack blocks: first and last TSN received, as distances from `cum`, in ascending order.
+    /// Gap ack blocks: first and last TSN received, as distances from `cum_tsn_ack`, in ascending order.
     pub blocks: Vec<(u16, u16)>,
     /// Duplicate TSNs reported, and the bytes of their chunks, which a sender would know from their numbers.
     pub duplicates: u16,
@@ -122,7 +122,7 @@ pub struct Packet {
     /// The SACK, if any.
     pub sack: Option<Sack>,
     /// DATA chunks; of use are the first `count`.
-    chunks: [Data; MOST_CHUNKS],
+    chunks: [Data; MAX_CHUNKS],
     count: u8,
     /// Whether its DATA was sent before. No part of the protocol: traces read it.
     pub retransmission: bool,
@@ -152,7 +152,7 @@ impl Packet {
 
     /// Whether there is a place for another DATA chunk.
     pub(super) fn has_place(&self) -> bool {
-        usize::from(self.count) < MOST_CHUNKS
+        usize::from(self.count) < MAX_CHUNKS
     }
 
     /// Length on the wire, IP header included [bytes].
@@ -163,8 +163,8 @@ impl Packet {
             // Section 3.3.2: 20 bytes and no parameters.
             Control::Init { .. } => 20,
             // Section 3.3.3: as INIT, and the cookie as a parameter.
-            Control::InitAck { .. } => 24 + cfg.cookie.next_multiple_of(4),
-            Control::CookieEcho { .. } => 4 + cfg.cookie.next_multiple_of(4),
+            Control::InitAck { .. } => 24 + cfg.cookie_len.next_multiple_of(4),
+            Control::CookieEcho { .. } => 4 + cfg.cookie_len.next_multiple_of(4),
             Control::Shutdown { .. } => 8,
             // Section 3.3.10.3: chunk header, cause header, measure of staleness.
             Control::StaleCookie => 12,

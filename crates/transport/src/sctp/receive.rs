@@ -20,7 +20,7 @@ struct Ahead {
 #[derive(Clone, Debug)]
 pub(super) struct Receiver {
     /// The last TSN before which none is missing.
-    pub(super) cum: u64,
+    pub(super) cum_tsn_ack: u64,
     /// The TSNs after it, up to the highest that came; never begins or ends with a missing one.
     ahead: VecDeque<Ahead>,
     /// Bytes that came ahead.
@@ -52,7 +52,7 @@ enum Fate {
 impl Receiver {
     pub(super) fn new(cfg: &Config) -> Self {
         Self {
-            cum: 0,
+            cum_tsn_ack: 0,
             ahead: VecDeque::new(),
             ahead_bytes: 0,
             partial: 0,
@@ -80,7 +80,7 @@ impl Receiver {
     /// Takes in the DATA chunks of a packet.
     pub(super) fn on_data(&mut self, cfg: &Config, now: Instant, chunks: &[Data]) {
         let gaps = self.has_gaps();
-        let first = self.cum == 0 && !gaps;
+        let first = self.cum_tsn_ack == 0 && !gaps;
         let (mut accepted, mut dropped) = (false, false);
         for chunk in chunks {
             match self.on_chunk(cfg, chunk) {
@@ -104,10 +104,10 @@ impl Receiver {
     }
 
     fn on_chunk(&mut self, cfg: &Config, chunk: &Data) -> Fate {
-        if chunk.tsn <= self.cum {
+        if chunk.tsn <= self.cum_tsn_ack {
             return Fate::Duplicate;
         }
-        let offset = chunk.tsn - self.cum - 1;
+        let offset = chunk.tsn - self.cum_tsn_ack - 1;
         let place = offset as usize;
         if self.ahead.get(place).is_some_and(|held| held.len > 0) {
             return Fate::Duplicate;
@@ -133,7 +133,7 @@ impl Receiver {
         self.ahead_bytes += u64::from(chunk.len);
         while let Some(next) = self.ahead.front().copied().filter(|next| next.len > 0) {
             self.ahead.pop_front();
-            self.cum += 1;
+            self.cum_tsn_ack += 1;
             let len = u64::from(next.len);
             self.ahead_bytes -= len;
             self.received += len;
@@ -191,7 +191,7 @@ impl Receiver {
         let blocks = self.blocks(places as usize);
         let left = places - blocks.len() as u32;
         Sack {
-            cum: self.cum,
+            cum_tsn_ack: self.cum_tsn_ack,
             a_rwnd: u32::try_from(self.advertised).unwrap_or(u32::MAX),
             blocks,
             duplicates: std::mem::take(&mut self.duplicates).min(u16::try_from(left).unwrap_or(u16::MAX)),

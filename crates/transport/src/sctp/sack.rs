@@ -23,12 +23,12 @@ impl Association {
     /// Takes in a SACK.
     pub(super) fn on_sack(&mut self, cfg: &Config, now: Instant, sack: &Sack) {
         // Section 6.2.1 (D) i: it is older than another. What was never sent cannot be acknowledged.
-        if sack.cum < self.first - 1 || sack.cum >= self.next_tsn() {
+        if sack.cum_tsn_ack < self.first - 1 || sack.cum_tsn_ack >= self.next_tsn() {
             return;
         }
         self.answered = true;
         let before = self.flight;
-        let mut news = self.take_cumulative(cfg, now, sack.cum);
+        let mut news = self.take_cumulative(cfg, now, sack.cum_tsn_ack);
         let reported = self.take_blocks(cfg, now, sack, &mut news);
         // (D) ii.
         self.rwnd = u64::from(sack.a_rwnd).saturating_sub(self.flight_data);
@@ -38,20 +38,20 @@ impl Association {
     }
 
     /// The cumulative TSN ack of a SHUTDOWN.
-    pub(super) fn on_cumulative_ack(&mut self, cfg: &Config, now: Instant, cum: u64) {
-        if cum < self.first - 1 || cum >= self.next_tsn() {
+    pub(super) fn on_cumulative_ack(&mut self, cfg: &Config, now: Instant, cum_tsn_ack: u64) {
+        if cum_tsn_ack < self.first - 1 || cum_tsn_ack >= self.next_tsn() {
             return;
         }
         let before = self.flight;
-        let news = self.take_cumulative(cfg, now, cum);
+        let news = self.take_cumulative(cfg, now, cum_tsn_ack);
         self.grow(cfg, before, &news, 0);
         self.conclude(now, &news);
     }
 
-    /// All TSNs up to `cum` are acknowledged.
-    fn take_cumulative(&mut self, cfg: &Config, now: Instant, cum: u64) -> News {
-        let mut news = News { advanced: cum >= self.first, ..News::default() };
-        while self.first <= cum {
+    /// All TSNs up to `cum_tsn_ack` are acknowledged.
+    fn take_cumulative(&mut self, cfg: &Config, now: Instant, cum_tsn_ack: u64) -> News {
+        let mut news = News { advanced: cum_tsn_ack >= self.first, ..News::default() };
+        while self.first <= cum_tsn_ack {
             let Some(chunk) = self.chunks.pop_front() else { break };
             let tsn = self.first;
             self.first += 1;
@@ -78,12 +78,15 @@ impl Association {
     /// Gap ack blocks. Up to which TSN they report.
     fn take_blocks(&mut self, cfg: &Config, now: Instant, sack: &Sack, news: &mut News) -> u64 {
         if sack.blocks.is_empty() && self.gap_acked == 0 {
-            return sack.cum;
+            return sack.cum_tsn_ack;
         }
-        let last = sack.blocks.last().map_or(sack.cum, |block| sack.cum + u64::from(block.1));
+        let last = sack.blocks.last().map_or(sack.cum_tsn_ack, |block| sack.cum_tsn_ack + u64::from(block.1));
         // A report that fills its packet is silent on what lies beyond its last block.
         let full = sack.blocks.len() >= cfg.most_blocks();
-        let mut blocks = sack.blocks.iter().map(|b| (sack.cum + u64::from(b.0), sack.cum + u64::from(b.1)));
+        let mut blocks = sack
+            .blocks
+            .iter()
+            .map(|b| (sack.cum_tsn_ack + u64::from(b.0), sack.cum_tsn_ack + u64::from(b.1)));
         let mut block = blocks.next();
         let (mut tsn, mut known) = (self.first, self.gap_acked);
         for chunk in &mut self.chunks {

@@ -11,7 +11,7 @@ pub struct Config {
     pub mss: u32,
     /// Headers of a segment on the wire, without options [bytes]; counts for pacing and
     /// [`wire_len`](Self::wire_len) alone.
-    pub header: u32,
+    pub header_len: u32,
     /// Whether options count on the wire as well.
     pub option_bytes: bool,
     /// Initial window IW [segments]: 10 in RFC 6928, 2 to 4 in RFC 5681 section 3.1.
@@ -129,7 +129,7 @@ impl Config {
     #[inline]
     #[must_use]
     pub const fn wire_len(&self, segment: &Segment) -> u32 {
-        self.header + segment.len + if self.option_bytes { segment.options_len() } else { 0 }
+        self.header_len + segment.len + if self.option_bytes { segment.options_len() } else { 0 }
     }
 
     /// The shift to offer, RFC 7323 section 2.3: 14 at the most.
@@ -157,7 +157,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             mss: 1460,
-            header: 40,
+            header_len: 40,
             option_bytes: false,
             initial_window: 10,
             receive_window: 4 << 20,

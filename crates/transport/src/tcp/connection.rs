@@ -265,11 +265,11 @@ impl Connection {
         }
     }
 
-    /// When to call [`on_timer`](Self::on_timer): the earliest of delayed ACK and what else there is time for:
+    /// When to call [`handle_timeout`](Self::handle_timeout): the earliest of delayed ACK and what else there is time for:
     /// retransmission, or in its place window probe, loss probe or reordering.
     #[inline]
     #[must_use]
-    pub fn timer(&self) -> Option<Instant> {
+    pub fn poll_timeout(&self) -> Option<Instant> {
         let at = self.alarm_at.min(self.rx.ack_at);
         (at != Instant::FAR_FUTURE).then_some(at)
     }
@@ -278,7 +278,7 @@ impl Connection {
     /// holds it back. It holds until the next call of `poll_transmit`.
     #[inline]
     #[must_use]
-    pub fn pace(&self) -> Option<Instant> {
+    pub fn paced_until(&self) -> Option<Instant> {
         self.paced.then_some(self.pace_at)
     }
 
@@ -329,7 +329,7 @@ impl Connection {
     /// right edge that was advertised; more is announced as soon as it is worth a segment (RFC 9293 sections
     /// 3.8.6, 3.8.6.2.2).
     #[inline]
-    pub fn set_window(&mut self, bytes: u32) {
+    pub fn limit_receive_buffer(&mut self, bytes: u32) {
         self.rx.set_limit(bytes);
     }
 
@@ -373,7 +373,7 @@ impl Connection {
     /// Payload written and not acknowledged [bytes].
     #[inline]
     #[must_use]
-    pub fn unsent_or_unacked(&self) -> u64 {
+    pub fn send_queue(&self) -> u64 {
         self.written.saturating_sub(self.una.max(1))
     }
 

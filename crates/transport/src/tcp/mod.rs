@@ -4,7 +4,7 @@
 //! - hands in what arrives, [`Connection::on_segment`];
 //! - after anything it did, takes out what is to be sent, [`Connection::poll_transmit`], until there is no
 //!   more;
-//! - comes back when [`Connection::timer`] says, with [`Connection::on_timer`], and when [`Connection::pace`]
+//! - comes back when [`Connection::poll_timeout`] says, with [`Connection::handle_timeout`], and when [`Connection::paced_until`]
 //!   says, with `poll_transmit`.
 //!
 //! Payload is virtual: an application hands over a number of bytes, and takes out a number of bytes.

@@ -364,7 +364,7 @@ impl Connection {
     }
 
     /// Does what is due at `now`; nothing where nothing is.
-    pub fn on_timer(&mut self, cfg: &Config, now: Instant) {
+    pub fn handle_timeout(&mut self, cfg: &Config, now: Instant) {
         if now >= self.rx.ack_at {
             // RFC 9293 section 3.8.6.3: an ACK was delayed as long as it may.
             self.rx.ack_at = Instant::FAR_FUTURE;

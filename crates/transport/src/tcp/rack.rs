@@ -376,7 +376,7 @@ impl Connection {
             let spurious = before.filter(|before| {
                 // RFC 3522 section 3.2, steps 4 and 5. RFC 4015 section 3.2, step 6: not with ECN-Echo.
                 let earlier = echo != 0 && (echo.wrapping_sub(before.stamp) as i32) < 0;
-                earlier && !marked && sack.duplicate(ack).is_none()
+                earlier && !marked && sack.dsack(ack).is_none()
             });
             if let Some(before) = &spurious {
                 self.undo(cfg, before, una, acked);
@@ -390,7 +390,7 @@ impl Connection {
         let round = Round {
             una: self.una,
             max: self.max,
-            duplicate: sack.duplicate(ack).is_some() && repaired.is_none(),
+            duplicate: sack.dsack(ack).is_some() && repaired.is_none(),
             recovering: recovering && !open,
             recovered: recovering && open,
         };
@@ -616,7 +616,7 @@ impl Connection {
             return None;
         }
         // Case 1: both arrived, the receiver says so. The FIN is in no block.
-        let told = sack.duplicate(ack).is_some_and(|duplicate| duplicate.1 == end.min(written));
+        let told = sack.dsack(ack).is_some_and(|duplicate| duplicate.1 == end.min(written));
         // Case 2: both arrived, and the second ACK is like the first.
         if told || (ack == una && *sack == Sack::NONE) {
             rack.probe_end = 0;

@@ -54,7 +54,7 @@ pub(super) struct Scoreboard {
     /// As a receiver: what arrived twice and is yet to be reported.
     pub(super) duplicate: Option<(u64, u64)>,
     /// As a receiver: a position in each of the parts reported first of late, the latest first.
-    recent: [u64; Sack::MOST + 1],
+    recent: [u64; Sack::MAX_BLOCKS + 1],
 }
 
 /// Proportional rate reduction, RFC 9937 section 6.2.
@@ -181,11 +181,11 @@ impl Scoreboard {
                 place += 1;
             }
         }
-        let mut blocks = [(0, 0); Sack::MOST];
+        let mut blocks = [(0, 0); Sack::MAX_BLOCKS];
         let mut count = 0;
         for (start, end) in self.recent.iter().filter_map(|&position| ahead.containing(position)) {
             let block = (start, end + u64::from(end == fin_at));
-            if count < Sack::MOST && !blocks[..count].contains(&block) {
+            if count < Sack::MAX_BLOCKS && !blocks[..count].contains(&block) {
                 blocks[count] = block;
                 count += 1;
             }
@@ -193,7 +193,7 @@ impl Scoreboard {
         let sack = Sack::new(next, &blocks[..count]);
         // RFC 2883 section 4: what arrived twice comes first, and is reported once.
         match self.duplicate.take() {
-            Some(duplicate) => sack.with_duplicate(next, duplicate),
+            Some(duplicate) => sack.with_dsack(next, duplicate),
             None => sack,
         }
     }

@@ -125,7 +125,7 @@ pub enum Ecn {
 /// Where both are the same they are no block: 1 in the first is the option "SACK-permitted", and the shift
 /// plus 1 in the second the window scale option.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
-pub struct Sack([Block; Self::MOST]);
+pub struct Sack([Block; Self::MAX_BLOCKS]);
 
 /// Where a block begins and ends, in one word, which is moved faster than two.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
@@ -153,9 +153,9 @@ impl Block {
 
 impl Sack {
     /// The most blocks there are in a segment.
-    pub const MOST: usize = 3;
+    pub const MAX_BLOCKS: usize = 3;
     /// No block, and no offer.
-    pub const NONE: Self = Self([Block::NONE; Self::MOST]);
+    pub const NONE: Self = Self([Block::NONE; Self::MAX_BLOCKS]);
     /// The option "SACK-permitted" of a SYN, RFC 2018 section 2.
     pub const PERMITTED: Self = Self([Block::new(1, 1), Block::NONE, Block::NONE]);
 
@@ -204,7 +204,7 @@ impl Sack {
         // RFC 2018 section 3: two bytes, and eight for each block; and two of padding.
         let mut blocks = 0;
         let mut place = 0;
-        while place < Self::MOST {
+        while place < Self::MAX_BLOCKS {
             blocks += !self.0[place].is_none() as u32;
             place += 1;
         }
@@ -219,7 +219,7 @@ impl Sack {
     /// The same with a block before the others that says what arrived twice, RFC 2883 section 4, in a segment
     /// that acknowledges `ack`. Before `ack` its distances count backwards.
     #[must_use]
-    pub fn with_duplicate(mut self, ack: u64, (start, end): (u64, u64)) -> Self {
+    pub fn with_dsack(mut self, ack: u64, (start, end): (u64, u64)) -> Self {
         let offset = |position: u64| u32::try_from(position.abs_diff(ack)).ok();
         let start = if end > ack { start.max(ack) } else { start };
         if let (Some(start), Some(end)) = (offset(start), offset(end))
@@ -233,7 +233,7 @@ impl Sack {
 
     /// What the first block says arrived twice, RFC 2883 section 4: it lies before `ack`, or in the second.
     #[must_use]
-    pub fn duplicate(&self, ack: u64) -> Option<(u64, u64)> {
+    pub fn dsack(&self, ack: u64) -> Option<(u64, u64)> {
         let [first, second, _] = self.0;
         let (start, end) = (first.start(), first.end());
         if start > end {
@@ -244,8 +244,8 @@ impl Sack {
     }
 
     /// The blocks as they stand in the header, one before `ack` as well.
-    pub fn reported(&self, ack: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
-        self.duplicate(ack).filter(|duplicate| duplicate.1 <= ack).into_iter().chain(self.blocks(ack))
+    pub fn wire_blocks(&self, ack: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.dsack(ack).filter(|duplicate| duplicate.1 <= ack).into_iter().chain(self.blocks(ack))
     }
 
     /// The blocks beyond `ack`, in a segment that acknowledges it.

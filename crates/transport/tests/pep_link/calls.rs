@@ -24,11 +24,11 @@ fn a_late_packet_is_acknowledged_at_once() {
     far.on_data(NOW, &sent[0]);
     far.on_data(NOW, &sent[2]);
     assert!(far.poll_ack(NOW).is_none(), "one packet over a hole proves nothing");
-    assert_eq!(far.timer(), Some(at(50)));
+    assert_eq!(far.poll_timeout(), Some(at(50)));
     far.on_data(at(9), &sent[1]);
     let ack = far.poll_ack(at(10)).expect("the late packet asks for it");
     assert_eq!((ack.largest(), ack.ranges().len(), ack.delay), (Some(2), 1, ms(10)));
-    assert_eq!(far.timer(), None);
+    assert_eq!(far.poll_timeout(), None);
 }
 
 /// A queue in front of the link sends packets backwards and discards one: numbers count what leaves it, a packet waiting
@@ -38,11 +38,11 @@ fn a_queue_may_change_the_order() {
     let [mut near, mut far] = ends(Config { max_payload: 100, ack_every: 1, ..Config::default() });
     near.open(0);
     near.write(0, 1000);
-    let mut queued: Vec<_> = std::iter::from_fn(|| near.poll_queued(NOW)).collect();
-    assert_eq!((queued.len(), near.timer()), (10, None));
+    let mut queued: Vec<_> = std::iter::from_fn(|| near.poll_unnumbered(NOW)).collect();
+    assert_eq!((queued.len(), near.poll_timeout()), (10, None));
     queued.reverse();
     for (i, data) in queued.iter_mut().enumerate() {
-        near.depart(at(i as u64), data);
+        near.assign_number(at(i as u64), data);
         assert_eq!(data.number, i as u64);
         if i != 4 {
             far.on_data(at(300), data);
@@ -51,7 +51,8 @@ fn a_queue_may_change_the_order() {
     while let Some(ack) = far.poll_ack(at(300)) {
         near.on_ack(at(600), &ack);
     }
-    let again: Vec<_> = std::iter::from_fn(|| near.poll_queued(at(600))).map(|data| data.offset).collect();
+    let again: Vec<_> =
+        std::iter::from_fn(|| near.poll_unnumbered(at(600))).map(|data| data.offset).collect();
     assert_eq!(again, [500]);
 }
 
@@ -108,7 +109,7 @@ fn a_packet_of_a_life_to_come_is_left_unacknowledged() {
     near.open(0);
     let open = send_all(&mut near)[0];
     far.on_data(NOW, &open);
-    far.on_data(NOW, &Data { number: 1, incarnation: open.incarnation + 1, len: 9, ..open });
+    far.on_data(NOW, &Data { number: 1, generation: open.generation + 1, len: 9, ..open });
     let ack = far.poll_ack(at(50)).expect("the delay is over");
     assert_eq!(ack.largest(), Some(0));
     assert_eq!((far.poll_event(), far.poll_event()), (Some(Event::Opened { stream: 0 }), None));
@@ -141,15 +142,15 @@ fn the_probe_timer_counts_from_the_latest_progress() {
     near.open(0);
     near.write(0, 200);
     let sent = send_all(&mut near);
-    assert_eq!(near.timer(), Some(at(2150)), "three initial round trips and the delay");
+    assert_eq!(near.poll_timeout(), Some(at(2150)), "three initial round trips and the delay");
     far.on_data(at(350), &sent[0]);
     near.on_ack(at(700), &far.poll_ack(at(400)).expect("the delay is over"));
     // 700 ms and four times half of it, and the delay, from 700 ms on.
-    assert_eq!(near.timer(), Some(at(700 + 2150)));
-    near.on_timer(at(2849));
+    assert_eq!(near.poll_timeout(), Some(at(700 + 2150)));
+    near.handle_timeout(at(2849));
     assert_eq!(near.poll_data(at(2849)), None);
-    near.on_timer(at(2850));
+    near.handle_timeout(at(2850));
     let probe = near.poll_data(at(2850)).expect("the probe");
     assert_eq!((probe.number, probe.offset, probe.retransmission), (2, 100, true));
-    assert_eq!(near.timer(), Some(at(2850 + 2 * 2150)));
+    assert_eq!(near.poll_timeout(), Some(at(2850 + 2 * 2150)));
 }

@@ -34,7 +34,7 @@ fn assert_whole(net: &Net, streams: std::ops::Range<u32>) {
         }
     }
     for end in &net.ends {
-        assert_eq!(end.stats().in_flight_bytes, 0);
+        assert_eq!(end.stats().in_flight, 0);
     }
 }
 
@@ -64,7 +64,10 @@ fn nothing_is_sent_twice_where_nothing_is_lost() {
         assert_whole(&net, 0..streams);
         for end in &net.ends {
             let stats = end.stats();
-            assert_eq!((stats.retransmitted, stats.lost, stats.probes, stats.duplicates), (0, 0, 0, 0));
+            assert_eq!(
+                (stats.retransmissions, stats.lost, stats.probe_timeouts, stats.duplicates),
+                (0, 0, 0, 0)
+            );
             assert_eq!(stats.sent, stats.acked);
             assert!(stats.srtt > ms(600) && stats.srtt < ms(1850), "{:?}", stats.srtt);
         }
@@ -85,8 +88,8 @@ fn a_long_steady_path_does_not_make_the_probe_hasty() {
     net.finish(0, 0);
     net.open(1, 1, 1, true);
     net.run_out();
-    assert_eq!(net.ends[0].stats().retransmitted, 0);
-    assert_eq!(net.ends[0].stats().probes, 0);
+    assert_eq!(net.ends[0].stats().retransmissions, 0);
+    assert_eq!(net.ends[0].stats().probe_timeouts, 0);
 }
 
 #[test]
@@ -113,7 +116,7 @@ fn one_lost_packet_is_sent_again_once() {
     let again: Vec<_> = net.log[0].iter().filter(|data| data.retransmission).collect();
     assert_eq!(again.len(), 1);
     assert_eq!((again[0].offset, again[0].len, again[0].number), (50 * FULL, 1360, 400));
-    assert_eq!((net.ends[0].stats().retransmitted, net.ends[0].stats().probes), (1, 0));
+    assert_eq!((net.ends[0].stats().retransmissions, net.ends[0].stats().probe_timeouts), (1, 0));
     assert_eq!(net.seen(1, 0).readable, 400 * FULL);
     assert_eq!(net.seen(0, 0).acked, 400 * FULL);
 }
@@ -146,7 +149,7 @@ fn a_loss_near_the_tail_is_found_by_time() {
     assert_eq!(net.ends[0].stats().lost, 0);
     net.run_until(at(1300));
     assert!(net.seen(1, 0).finished);
-    assert_eq!((net.ends[0].stats().retransmitted, net.ends[0].stats().probes), (1, 0));
+    assert_eq!((net.ends[0].stats().retransmissions, net.ends[0].stats().probe_timeouts), (1, 0));
 }
 
 #[test]
@@ -156,7 +159,7 @@ fn a_queue_of_seconds_is_no_loss_while_acknowledgements_come() {
     net.open(0, 0, 500 * FULL, true);
     net.run_until(at(15_000));
     assert!(net.seen(1, 0).finished && net.seen(0, 0).acked == 500 * FULL);
-    assert_eq!((net.ends[0].stats().probes, net.ends[0].stats().retransmitted), (0, 0));
+    assert_eq!((net.ends[0].stats().probe_timeouts, net.ends[0].stats().retransmissions), (0, 0));
 }
 
 #[test]
@@ -173,7 +176,7 @@ fn repaired_holes_are_not_reported_for_ever() {
     });
     net.open(0, 0, 4000 * FULL, true);
     net.run_out();
-    assert_eq!((net.ends[0].stats().retransmitted, longest.get()), (40, 1));
+    assert_eq!((net.ends[0].stats().retransmissions, longest.get()), (40, 1));
 }
 
 #[test]
@@ -189,7 +192,7 @@ fn lost_acknowledgements_do_no_harm() {
     net.finish(1, 0);
     net.run_out();
     assert_whole(&net, 0..1);
-    assert!(net.ends[0].stats().retransmitted <= 2, "{:?}", net.ends[0].stats());
+    assert!(net.ends[0].stats().retransmissions <= 2, "{:?}", net.ends[0].stats());
 }
 
 #[test]
@@ -205,7 +208,7 @@ fn a_lost_tail_is_repaired_by_the_probe() {
     assert!(net.seen(1, 0).finished);
     // The probe takes the two oldest; their acknowledgement shows the third to be lost.
     let stats = net.ends[0].stats();
-    assert_eq!((stats.probes, stats.retransmitted, stats.lost), (1, 3, 3));
+    assert_eq!((stats.probe_timeouts, stats.retransmissions, stats.lost), (1, 3, 3));
 }
 
 #[test]
@@ -217,7 +220,7 @@ fn probes_back_off_through_an_outage_and_the_rest_follows_it() {
     net.finish(0, 0);
     net.finish(1, 0);
     net.run_until(at(60_000));
-    let probes = net.ends[0].stats().probes;
+    let probes = net.ends[0].stats().probe_timeouts;
     assert!((3..=5).contains(&probes), "{probes}");
     net.run_out();
     assert_whole(&net, 0..1);
@@ -277,7 +280,7 @@ fn acknowledgements_of_an_earlier_life_do_not_count_for_a_later_one() {
     while (0..2).any(|end| net.seen(end, 0).closed == 0) {
         net.run_until(net.now + ms(1));
     }
-    assert!(net.ends[0].stats().in_flight_bytes > 0);
+    assert!(net.ends[0].stats().in_flight > 0);
     net.forget(0);
     let (before, sent) = (net.ends[0].stats(), net.log[0].len());
     net.open(0, 0, 5, false);
@@ -295,7 +298,7 @@ fn a_probe_passes_over_what_nobody_wants_any_more() {
     net.reset(0, 0);
     net.run_until(at(4000));
     assert!(net.seen(1, 0).reset && net.seen(1, 1).finished);
-    assert_eq!((net.ends[0].stats().probes, net.ends[0].stats().retransmitted), (1, 2));
+    assert_eq!((net.ends[0].stats().probe_timeouts, net.ends[0].stats().retransmissions), (1, 2));
 }
 
 #[test]
@@ -344,7 +347,7 @@ fn flow_control_blocks_and_resumes() {
         assert_eq!(net.seen(1, 0).readable, 50 * FULL, "{updates_lost} lost");
         assert!(net.seen(1, 0).finished);
         let stats = net.ends[0].stats();
-        assert_eq!(stats.retransmitted, 0);
+        assert_eq!(stats.retransmissions, 0);
         assert!(stats.window_probes <= 8, "{stats:?}");
     }
 }
@@ -365,7 +368,7 @@ fn the_window_bounds_what_is_in_flight() {
     let mut net = Net::new(Config { window: 10 * 1391 + 5, ..cfg() }, |_, _, _| Fate::Arrive(ms(350)));
     net.open(0, 0, 100 * FULL, true);
     assert_eq!(net.log[0].len(), 10);
-    assert_eq!(net.ends[0].stats().in_flight_bytes, 13_910);
+    assert_eq!(net.ends[0].stats().in_flight, 13_910);
     net.run_out();
     assert_eq!(net.seen(1, 0).readable, 100 * FULL);
 }

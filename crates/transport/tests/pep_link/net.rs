@@ -35,7 +35,7 @@ pub struct Seen {
 /// Which bytes of a stream, in its latest life, reached an end.
 #[derive(Default)]
 struct Arrived {
-    incarnation: u32,
+    generation: u32,
     bits: Vec<bool>,
     /// Bytes there, in all and without a hole from the beginning.
     total: u64,
@@ -44,9 +44,9 @@ struct Arrived {
 
 impl Arrived {
     fn add(&mut self, data: &Data) {
-        if data.incarnation > self.incarnation {
-            *self = Self { incarnation: data.incarnation, ..Self::default() };
-        } else if data.incarnation < self.incarnation {
+        if data.generation > self.generation {
+            *self = Self { generation: data.generation, ..Self::default() };
+        } else if data.generation < self.generation {
             return;
         }
         let (start, end) = (data.offset as usize, data.offset as usize + data.len as usize);
@@ -162,7 +162,7 @@ impl Net {
 
     fn next_time(&self) -> Option<Instant> {
         let flying = self.flying.keys().next().map(|key| key.0);
-        let timers = self.ends.iter().filter_map(Endpoint::timer);
+        let timers = self.ends.iter().filter_map(Endpoint::poll_timeout);
         let wakes = self.sides.iter().filter_map(|side| side.wake_at);
         flying.into_iter().chain(timers).chain(wakes).min()
     }
@@ -197,9 +197,9 @@ impl Net {
             if self.sides[end].wake_at.is_some_and(|at| at <= next) {
                 self.sides[end].wake_at = None;
             }
-            if self.ends[end].timer().is_some_and(|at| at <= next) {
-                self.ends[end].on_timer(next);
-                let timer = self.ends[end].timer();
+            if self.ends[end].poll_timeout().is_some_and(|at| at <= next) {
+                self.ends[end].handle_timeout(next);
+                let timer = self.ends[end].poll_timeout();
                 assert!(timer.is_none_or(|at| at > next), "the timer stays at {timer:?}");
             }
             self.pump(end);
@@ -269,7 +269,7 @@ impl Net {
             }
             let Some(packet) = self.ends[end].poll_transmit(self.now) else { break };
             let stats = self.ends[end].stats();
-            assert!(stats.in_flight_bytes <= self.cfg.window, "{} in flight", stats.in_flight_bytes);
+            assert!(stats.in_flight <= self.cfg.window, "{} in flight", stats.in_flight);
             if let Packet::Data(data) = packet {
                 self.log[end].push(data);
             }

@@ -32,11 +32,11 @@ fn path() -> impl Strategy<Value = Path> {
 
 fn config() -> impl Strategy<Value = Config> {
     (40..2000u32, 4000..400_000u64, 500..60_000u64, 1..6u32, 1..40u32, 0..80u64).prop_map(
-        |(max_payload, window, stream_window, reorder, ack_every, ack_delay)| Config {
+        |(max_payload, window, stream_window, packet_threshold, ack_every, ack_delay)| Config {
             max_payload,
             window: window.max(u64::from(max_payload) + 31),
             stream_window,
-            reorder,
+            packet_threshold,
             ack_every,
             ack_delay: ms(ack_delay),
             ..Config::default()
@@ -145,15 +145,15 @@ proptest! {
         }
         for end in &net.ends {
             let stats = end.stats();
-            prop_assert_eq!(stats.in_flight_bytes, 0);
+            prop_assert_eq!(stats.in_flight, 0);
             prop_assert_eq!(stats.sent, stats.acked + stats.lost);
-            prop_assert_eq!(end.timer(), None);
+            prop_assert_eq!(end.poll_timeout(), None);
         }
     }
 
     #[test]
-    fn an_id_can_be_used_again_while_strays_are_on_their_way(path in path(), reorder in 1..4u32) {
-        let mut net = build(Config { reorder, stream_window: 6000, ..Config::default() }, &path);
+    fn an_id_can_be_used_again_while_strays_are_on_their_way(path in path(), packet_threshold in 1..4u32) {
+        let mut net = build(Config { packet_threshold, stream_window: 6000, ..Config::default() }, &path);
         let mut rng = Rng::stream(path.seed, "hosts", 0, "lives");
         for life in 0..8 {
             for s in 0..2 {
@@ -196,7 +196,7 @@ proptest! {
             window: rng.below(9000),
             stream_window: rng.below(9000),
             max_payload: rng.below(2000) as u32,
-            reorder: rng.bits() as u32 >> rng.below(32),
+            packet_threshold: rng.bits() as u32 >> rng.below(32),
             ..Config::default()
         });
         let mut now = Instant::ZERO;
@@ -216,20 +216,20 @@ proptest! {
                 2 => end.finish(s),
                 3 => end.reset(s),
                 4 => end.consume(s, a),
-                5 => end.on_timer(now),
+                5 => end.handle_timeout(now),
                 6 | 7 => {
                     let mut ack = Ack::new(Duration::from_nanos(a));
                     ack.push_range(AckRange { first: a, last: b });
                     ack.push_range(AckRange { first: c, last: d });
-                    ack.push_window(WindowUpdate { stream: s, incarnation: 1, limit: a });
+                    ack.push_window(WindowUpdate { stream: s, generation: 1, limit: a });
                     end.on_packet(now, &Packet::Ack(ack));
                 }
                 _ => end.on_packet(now, &Packet::Data(Data {
                     number: a,
-                    floor: b,
+                    least_unacked: b,
                     offset: c,
                     stream: s,
-                    incarnation: number() as u32,
+                    generation: number() as u32,
                     len: number() as u32,
                     open: e & 16 != 0,
                     fin: e & 1 != 0,
@@ -238,7 +238,7 @@ proptest! {
                 })),
             }
             for _ in 0..20 {
-                let _ = (end.poll_transmit(now), end.poll_event(), end.timer());
+                let _ = (end.poll_transmit(now), end.poll_event(), end.poll_timeout());
             }
         }
     }

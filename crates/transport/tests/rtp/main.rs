@@ -2,7 +2,7 @@
 //! and duplicates.
 
 use bentpipe_transport::rtp::{
-    Adaptation, Block, Config, Packet, Receiver, ReceiverReport, Sender, SenderReport,
+    Adaptation, Config, Packet, Receiver, ReceiverReport, ReportBlock, Sender, SenderReport,
 };
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 use proptest::prelude::*;
@@ -22,8 +22,8 @@ fn packet(seq: u16, sent: u64) -> Packet {
 }
 
 /// The block of the report at `at`.
-fn block(receiver: &mut Receiver, cfg: &Config, at: u64) -> Block {
-    assert_eq!(receiver.timer(), Some(ms(at)));
+fn block(receiver: &mut Receiver, cfg: &Config, at: u64) -> ReportBlock {
+    assert_eq!(receiver.next_report(), Some(ms(at)));
     receiver.poll_report(cfg, ms(at)).expect("it is due").block.expect("something came")
 }
 
@@ -31,26 +31,26 @@ fn block(receiver: &mut Receiver, cfg: &Config, at: u64) -> Block {
 #[test]
 fn losses_are_counted_by_interval_and_in_all() {
     let (cfg, mut receiver) = (config(), Receiver::default());
-    assert_eq!(receiver.timer(), None);
+    assert_eq!(receiver.next_report(), None);
     for seq in [0u16, 1, 3, 4, 6, 8, 9] {
         receiver.on_packet(&cfg, ms(u64::from(seq)), &packet(seq, 0));
     }
     // Ten expected, seven received: 3 x 256 / 10 = 76.
     let report = block(&mut receiver, &cfg, 900);
-    assert_eq!((report.fraction, report.lost, report.highest), (76, 3, 9));
+    assert_eq!((report.fraction_lost, report.cumulative_lost, report.highest_seq), (76, 3, 9));
     assert_eq!((report.lsr, report.dlsr), (0, 0));
     // Four more, each of them twice: none lost, and four more received than sent.
     for seq in [10u16, 10, 11, 11, 12, 12, 13, 13] {
         receiver.on_packet(&cfg, ms(1000), &packet(seq, 0));
     }
     let report = block(&mut receiver, &cfg, 1800);
-    assert_eq!((report.fraction, report.lost, report.highest), (0, -1, 13));
+    assert_eq!((report.fraction_lost, report.cumulative_lost, report.highest_seq), (0, -1, 13));
     // Section 6.4: nothing came, so there is no block; what is lost meanwhile is told with the next.
     assert_eq!(receiver.poll_report(&cfg, ms(2699)), None);
     assert_eq!(receiver.poll_report(&cfg, ms(2700)), Some(ReceiverReport { block: None }));
     receiver.on_packet(&cfg, ms(2800), &packet(17, 0));
     let report = block(&mut receiver, &cfg, 3600);
-    assert_eq!((report.fraction, report.lost, report.highest), (192, 2, 17));
+    assert_eq!((report.fraction_lost, report.cumulative_lost, report.highest_seq), (192, 2, 17));
 }
 
 /// Appendix A.1.
@@ -61,14 +61,14 @@ fn numbers_wrap_and_jump() {
         receiver.on_packet(&cfg, ms(0), &packet(seq, 0));
     }
     let report = block(&mut receiver, &cfg, 900);
-    assert_eq!((report.fraction, report.lost, report.highest), (0, 0, 65_537));
+    assert_eq!((report.fraction_lost, report.cumulative_lost, report.highest_seq), (0, 0, 65_537));
     // A jump counts when it is confirmed, and then as a new beginning.
     receiver.on_packet(&cfg, ms(1000), &packet(20_000, 0));
     assert_eq!(receiver.received(), 5);
     receiver.on_packet(&cfg, ms(1000), &packet(20_001, 0));
     receiver.on_packet(&cfg, ms(1000), &packet(20_003, 0));
     let report = block(&mut receiver, &cfg, 1800);
-    assert_eq!((report.fraction, report.lost, report.highest), (85, 1, 20_003));
+    assert_eq!((report.fraction_lost, report.cumulative_lost, report.highest_seq), (85, 1, 20_003));
 }
 
 /// Appendix A.8, with a clock of 8 kHz.
@@ -100,12 +100,12 @@ fn the_round_trip_is_what_the_reports_took() {
     let report = sender.poll_report(&cfg, ms(900)).expect("it is due");
     // 0.9 x 65536 = 58982.4.
     assert_eq!(report, SenderReport { ntp: 58_982, packets: 1, octets: 160 });
-    assert_eq!(sender.timer(), ms(1800));
+    assert_eq!(sender.next_report(), ms(1800));
     receiver.on_report(ms(1200), &report);
     let report = block(&mut receiver, &cfg, 1400);
     assert_eq!((report.lsr, report.dlsr), (58_982, 91_750 - 78_643));
     sender.on_report(&cfg, ms(1700), &ReceiverReport { block: Some(report) });
-    let error = sender.round_trip().expect("measured").as_secs_f64() - 0.6;
+    let error = sender.rtt().expect("measured").as_secs_f64() - 0.6;
     assert!(error.abs() < 3.0 / 65_536.0, "{error}");
 }
 
@@ -138,18 +138,20 @@ fn the_rate_follows_the_smoothed_loss() {
         (0, 1_000_000),
         (0, 1_000_000),
     ];
-    for (step, (fraction, bps)) in steps.into_iter().enumerate() {
-        let block = Block { fraction, lost: 0, highest: 0, jitter: 0, lsr: 0, dlsr: 0 };
+    for (step, (fraction_lost, bps)) in steps.into_iter().enumerate() {
+        let block =
+            ReportBlock { fraction_lost, cumulative_lost: 0, highest_seq: 0, jitter: 0, lsr: 0, dlsr: 0 };
         sender.on_report(&cfg, ms(0), &ReceiverReport { block: Some(block) });
         assert_eq!(sender.rate().as_bps(), bps, "step {step}");
-        assert_eq!(sender.scale(), bps as f64 / 1e6);
+        assert_eq!(sender.rate_ratio(), bps as f64 / 1e6);
     }
     // Nothing heard says nothing of loss.
     sender.on_report(&cfg, ms(0), &ReceiverReport { block: None });
     assert_eq!(sender.rate().as_bps(), 1_000_000);
     let fixed = Config { adaptation: None, ..cfg };
     let mut sender = Sender::new(&fixed, ms(0), Rate::from_bps(10_000), 0);
-    let block = Block { fraction: 255, lost: 0, highest: 0, jitter: 0, lsr: 0, dlsr: 0 };
+    let block =
+        ReportBlock { fraction_lost: 255, cumulative_lost: 0, highest_seq: 0, jitter: 0, lsr: 0, dlsr: 0 };
     sender.on_report(&fixed, ms(0), &ReceiverReport { block: Some(block) });
     assert_eq!(sender.rate().as_bps(), 10_000);
 }
@@ -158,11 +160,12 @@ fn the_rate_follows_the_smoothed_loss() {
 #[test]
 fn packets_have_their_sizes() {
     let cfg = Config::default();
-    assert_eq!(Packet::header(&cfg), 20 + 8 + 12);
+    assert_eq!(Packet::header_len(&cfg), 20 + 8 + 12);
     // A name of 16 bytes, its type, its length and a zero: 19, padded to 20; with header and source 28.
     assert_eq!(SenderReport::wire_len(&cfg), 20 + 8 + 28 + 28);
     assert_eq!(ReceiverReport { block: None }.wire_len(&cfg), 20 + 8 + 8 + 28);
-    let block = Block { fraction: 0, lost: 0, highest: 0, jitter: 0, lsr: 0, dlsr: 0 };
+    let block =
+        ReportBlock { fraction_lost: 0, cumulative_lost: 0, highest_seq: 0, jitter: 0, lsr: 0, dlsr: 0 };
     assert_eq!(ReceiverReport { block: Some(block) }.wire_len(&cfg), 20 + 8 + 32 + 28);
 }
 
@@ -201,7 +204,7 @@ proptest! {
         let (mut reports, mut last) = (0u64, None);
         let came = arrivals.len() as u64;
         for (at, _, packet) in arrivals {
-            while let Some(due) = receiver.timer().filter(|&due| due <= ms(at)) {
+            while let Some(due) = receiver.next_report().filter(|&due| due <= ms(at)) {
                 let report = receiver.poll_report(&cfg, due).expect("it is due");
                 sender.on_report(&cfg, due, &report);
                 let bps = sender.rate().as_bps();
@@ -212,13 +215,13 @@ proptest! {
             }
             receiver.on_packet(&cfg, ms(at), &packet);
         }
-        let end = receiver.timer().expect("it has begun");
+        let end = receiver.next_report().expect("it has begun");
         last = receiver.poll_report(&cfg, end).expect("it is due").block.or(last);
         let block = last.expect("packets came");
         // 30 s and a report each 900 ms.
         prop_assert!((33..=34).contains(&reports), "{reports}");
-        prop_assert_eq!(block.highest, u32::from(first) + PACKETS as u32 - 1);
-        prop_assert_eq!(i64::from(block.lost), PACKETS as i64 - came as i64);
+        prop_assert_eq!(block.highest_seq, u32::from(first) + PACKETS as u32 - 1);
+        prop_assert_eq!(i64::from(block.cumulative_lost), PACKETS as i64 - came as i64);
         prop_assert_eq!(receiver.received(), came);
     }
 }

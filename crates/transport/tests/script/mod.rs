@@ -8,8 +8,8 @@ pub trait Endpoint: Sized {
     type Sent;
 
     fn open(cfg: &Self::Config, now: Instant, passive: bool) -> Self;
-    fn timer(&self) -> Option<Instant>;
-    fn on_timer(&mut self, cfg: &Self::Config, now: Instant);
+    fn poll_timeout(&self) -> Option<Instant>;
+    fn handle_timeout(&mut self, cfg: &Self::Config, now: Instant);
     /// Carries out an event. Whether there is such a one.
     fn on_event(&mut self, cfg: &Self::Config, now: Instant, event: &[&str]) -> bool;
     fn poll(&mut self, cfg: &Self::Config, now: Instant) -> Option<Self::Sent>;
@@ -60,11 +60,11 @@ impl<E: Endpoint> Run<'_, E> {
         }
         let end = self.end.as_mut().expect("a trace begins with connect or listen");
         if event == ["timer"] {
-            assert_eq!(end.timer(), Some(now), "line {}: the timer", self.at);
-            end.on_timer(cfg, now);
+            assert_eq!(end.poll_timeout(), Some(now), "line {}: the timer", self.at);
+            end.handle_timeout(cfg, now);
         } else {
-            let due = end.timer().is_some_and(|timer| timer <= now);
-            assert!(!due, "line {}: a timer was due at {:?}", self.at, end.timer());
+            let due = end.poll_timeout().is_some_and(|timer| timer <= now);
+            assert!(!due, "line {}: a timer was due at {:?}", self.at, end.poll_timeout());
             assert!(opens || end.on_event(cfg, now, event), "line {}: no such event", self.at);
         }
         while let Some(sent) = end.poll(cfg, now) {

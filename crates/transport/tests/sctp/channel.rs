@@ -111,15 +111,15 @@ pub fn transfer(
 impl End {
     fn wakes(&self) -> Option<Instant> {
         let read = (self.association.readable() > 0).then_some(self.next_read);
-        [self.association.timer(), read].into_iter().flatten().min()
+        [self.association.poll_timeout(), read].into_iter().flatten().min()
     }
 
     /// Timers and the application.
     fn run(&mut self, now: Instant) {
-        if self.association.timer().is_some_and(|at| at <= now) {
-            self.association.on_timer(&self.cfg, now);
+        if self.association.poll_timeout().is_some_and(|at| at <= now) {
+            self.association.handle_timeout(&self.cfg, now);
             self.timer_calls += 1;
-            let again = self.association.timer();
+            let again = self.association.poll_timeout();
             assert!(again.is_none_or(|at| at > now), "the timer is due again at {again:?}, it is {now:?}");
         }
         if now >= self.next_read {
@@ -134,6 +134,6 @@ impl End {
         let stats = self.association.stats();
         assert!(stats.cwnd >= self.cfg.pmdcs(), "cwnd {}", stats.cwnd);
         assert!(self.association.readable() + self.read <= self.association.received());
-        assert!(self.association.acked() + self.association.unsent_or_unacked() == self.application.bytes);
+        assert!(self.association.acked() + self.association.send_queue() == self.application.bytes);
     }
 }

@@ -146,7 +146,7 @@ fn messages_are_fragmented_and_bundled() {
               = in_flight 3480",
     );
     // 116 bytes each on the wire, so eight fit.
-    let cfg = Config { message: 100, ..config() };
+    let cfg = Config { message_len: 100, ..config() };
     established(
         &cfg,
         9000,

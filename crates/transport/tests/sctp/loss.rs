@@ -43,7 +43,7 @@ fn a_timeout_begins_anew_with_one_packet() {
 /// Section 7.2.3: "no more than one SCTP packet will be in flight" after a timeout, however short it is.
 #[test]
 fn one_packet_is_in_flight_after_a_timeout() {
-    let cfg = Config { message: 100, ..config() };
+    let cfg = Config { message_len: 100, ..config() };
     established(
         &cfg,
         9000,

@@ -14,14 +14,14 @@ fn configs() -> impl Strategy<Value = Config> {
     (sizes, times, 1u32..=8).prop_map(|((pmtu, message, a_rwnd, ssthresh), (min, delay, every), burst)| {
         Config {
             pmtu,
-            message,
+            message_len: message,
             a_rwnd,
             initial_ssthresh: ssthresh * 1000,
             rto_min: Duration::from_millis(min),
             rto_max: Duration::from_secs(5),
             sack_delay: Duration::from_millis(delay),
             sack_every: every,
-            cookie: 20,
+            cookie_len: 20,
             max_burst: burst,
             association_max_retrans: 1000,
             max_init_retransmits: 1000,
@@ -87,13 +87,13 @@ proptest! {
                 2 if bits == 0 => a.abort(),
                 2 if bits < 9 => a.close(),
                 _ => {
-                    let cookie = Cookie { a_rwnd: u32::from(len), made: now };
+                    let cookie = Cookie { a_rwnd: u32::from(len), created_at: now };
                     let control = match bits % 32 {
                         0 => Control::Init { a_rwnd: len.into() },
                         1 => Control::InitAck { a_rwnd: len.into(), cookie },
                         2 => Control::CookieEcho { cookie },
                         3 => Control::CookieAck,
-                        4 if len < 5000 => Control::Shutdown { cum: extreme(second) },
+                        4 if len < 5000 => Control::Shutdown { cum_tsn_ack: extreme(second) },
                         5 if len < 5000 => Control::ShutdownAck,
                         6 if len < 5000 => Control::Abort,
                         7 => Control::StaleCookie,
@@ -103,7 +103,7 @@ proptest! {
                     if bits & 1 == 1 {
                         let at = (first % 7) as u16;
                         packet.sack = Some(Sack {
-                            cum: extreme(second),
+                            cum_tsn_ack: extreme(second),
                             a_rwnd: len.into(),
                             blocks: vec![(at, at + 3), (at / 2, at), (len, u16::MAX), (5, 2)],
                             ..Sack::default()
@@ -115,8 +115,8 @@ proptest! {
                     a.on_packet(&cfg, now, &packet);
                 }
             }
-            a.on_timer(&cfg, now);
-            prop_assert!(a.timer().is_none_or(|at| at > now));
+            a.handle_timeout(&cfg, now);
+            prop_assert!(a.poll_timeout().is_none_or(|at| at > now));
             for _ in 0..10_000 {
                 let Some(packet) = a.poll_transmit(&cfg, now) else { break };
                 prop_assert!(packet.wire_len(&cfg) <= cfg.pmtu.max(200));
@@ -132,7 +132,7 @@ proptest! {
 #[test]
 fn throughput_is_what_the_window_allows() {
     const BYTES: u64 = 300_000_000;
-    let cfg = Config { pmtu: 1032, message: 984, a_rwnd: 49_200, sack_every: 1, ..Config::default() };
+    let cfg = Config { pmtu: 1032, message_len: 984, a_rwnd: 49_200, sack_every: 1, ..Config::default() };
     let bulk = Application { bytes: BYTES, read: u64::MAX, read_every: Duration::ZERO };
     let idle = Application { bytes: 0, ..bulk.clone() };
     let run = |cfg: &Config, loss: f64| {

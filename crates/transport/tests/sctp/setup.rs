@@ -228,7 +228,7 @@ fn packets_have_their_sizes() {
         (Control::InitAck { a_rwnd: 1, cookie }, 20 + 12 + 20 + 4 + 100),
         (Control::CookieEcho { cookie }, 20 + 12 + 4 + 100),
         (Control::CookieAck, 20 + 12 + 4),
-        (Control::Shutdown { cum: 0 }, 20 + 12 + 8),
+        (Control::Shutdown { cum_tsn_ack: 0 }, 20 + 12 + 8),
         (Control::ShutdownAck, 20 + 12 + 4),
         (Control::ShutdownComplete, 20 + 12 + 4),
     ] {
@@ -240,5 +240,5 @@ fn packets_have_their_sizes() {
     // A chunk is padded to a multiple of four.
     assert!(packet.push(Data { tsn: 1, len: 5, begin: true, end: true }));
     assert_eq!(packet.wire_len(&cfg), 60 + 16 + 8);
-    assert_eq!((cfg.pmdcs(), cfg.fragment()), (1468, 1452));
+    assert_eq!((cfg.pmdcs(), cfg.max_fragment()), (1468, 1452));
 }

@@ -21,7 +21,7 @@ use crate::script::{self, Endpoint, ms, number};
 
 /// RFC values with round numbers: DATA chunks of at most 1000 bytes on the wire, 984 of them data, SACKs at once.
 pub fn config() -> Config {
-    Config { pmtu: 1032, message: 984, a_rwnd: 65_535, sack_every: 1, ..Config::default() }
+    Config { pmtu: 1032, message_len: 984, a_rwnd: 65_535, sack_every: 1, ..Config::default() }
 }
 
 /// Runs a trace.
@@ -44,12 +44,12 @@ impl Endpoint for Association {
         if passive { Self::listen(cfg) } else { Self::connect(cfg) }
     }
 
-    fn timer(&self) -> Option<Instant> {
-        self.timer()
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.poll_timeout()
     }
 
-    fn on_timer(&mut self, cfg: &Config, now: Instant) {
-        self.on_timer(cfg, now);
+    fn handle_timeout(&mut self, cfg: &Config, now: Instant) {
+        self.handle_timeout(cfg, now);
     }
 
     fn on_event(&mut self, cfg: &Config, now: Instant, event: &[&str]) -> bool {
@@ -94,11 +94,11 @@ impl Endpoint for Association {
             "fast_retransmits" => stats.fast_retransmits.to_string(),
             "rto" => ms(Some(Instant::ZERO + stats.rto)),
             "srtt" => ms(stats.srtt.map(|srtt| Instant::ZERO + srtt)),
-            "timer" => ms(self.timer()),
+            "timer" => ms(self.poll_timeout()),
             "readable" => self.readable().to_string(),
             "received" => self.received().to_string(),
             "acked" => self.acked().to_string(),
-            "unsent_or_unacked" => self.unsent_or_unacked().to_string(),
+            "send_queue" => self.send_queue().to_string(),
             "established" => self.is_established().to_string(),
             "peer_closed" => self.peer_closed().to_string(),
             "closed" => self.is_closed().to_string(),
@@ -116,18 +116,20 @@ fn words(packet: &Packet) -> Vec<String> {
         Control::CookieEcho { .. } => vec!["cookie-echo".into()],
         Control::CookieAck => vec!["cookie-ack".into()],
         Control::StaleCookie => vec!["stale".into()],
-        Control::Shutdown { cum } => vec!["shutdown".into(), cum.to_string()],
+        Control::Shutdown { cum_tsn_ack } => vec!["shutdown".into(), cum_tsn_ack.to_string()],
         Control::ShutdownAck => vec!["shutdown-ack".into()],
         Control::ShutdownComplete => vec!["shutdown-complete".into()],
         Control::Abort => vec!["abort".into()],
     };
     if let Some(sack) = &packet.sack {
-        words.extend(["sack".into(), sack.cum.to_string(), format!("w{}", sack.a_rwnd)]);
+        words.extend(["sack".into(), sack.cum_tsn_ack.to_string(), format!("w{}", sack.a_rwnd)]);
         if !sack.blocks.is_empty() {
             let gaps: Vec<String> = sack
                 .blocks
                 .iter()
-                .map(|&(from, to)| format!("{}-{}", sack.cum + u64::from(from), sack.cum + u64::from(to)))
+                .map(|&(from, to)| {
+                    format!("{}-{}", sack.cum_tsn_ack + u64::from(from), sack.cum_tsn_ack + u64::from(to))
+                })
                 .collect();
             words.push(format!("g{}", gaps.join(",")));
         }
@@ -158,7 +160,8 @@ fn parse(words: &[&str], now: Instant) -> Packet {
             "init" => packet.control = Control::Init { a_rwnd: window(&mut words) },
             "init-ack" => {
                 let a_rwnd = window(&mut words);
-                packet.control = Control::InitAck { a_rwnd, cookie: Cookie { a_rwnd: 65_535, made: now } };
+                packet.control =
+                    Control::InitAck { a_rwnd, cookie: Cookie { a_rwnd: 65_535, created_at: now } };
             }
             "cookie-echo" => {
                 let a_rwnd = window(&mut words);
@@ -169,26 +172,28 @@ fn parse(words: &[&str], now: Instant) -> Packet {
                     }
                     _ => now,
                 };
-                packet.control = Control::CookieEcho { cookie: Cookie { a_rwnd, made } };
+                packet.control = Control::CookieEcho { cookie: Cookie { a_rwnd, created_at: made } };
             }
             "cookie-ack" => packet.control = Control::CookieAck,
             "stale" => packet.control = Control::StaleCookie,
             "shutdown" => {
-                let cum = number(words.next().expect("cumulative TSN ack"));
-                packet.control = Control::Shutdown { cum };
+                let cum_tsn_ack = number(words.next().expect("cumulative TSN ack"));
+                packet.control = Control::Shutdown { cum_tsn_ack };
             }
             "shutdown-ack" => packet.control = Control::ShutdownAck,
             "shutdown-complete" => packet.control = Control::ShutdownComplete,
             "abort" => packet.control = Control::Abort,
             "sack" => {
-                let cum = number(words.next().expect("cumulative TSN ack"));
-                let mut sack = Sack { cum, a_rwnd: window(&mut words), ..Sack::default() };
+                let cum_tsn_ack = number(words.next().expect("cumulative TSN ack"));
+                let mut sack = Sack { cum_tsn_ack, a_rwnd: window(&mut words), ..Sack::default() };
                 if let Some(gaps) = words.peek().and_then(|word| word.strip_prefix('g')) {
                     words.next();
                     sack.blocks = gaps
                         .split(',')
                         .map(|gap| gap.split_once('-').expect("F-L"))
-                        .map(|(from, to)| ((number(from) - cum) as u16, (number(to) - cum) as u16))
+                        .map(|(from, to)| {
+                            ((number(from) - cum_tsn_ack) as u16, (number(to) - cum_tsn_ack) as u16)
+                        })
                         .collect();
                 }
                 packet.sack = Some(sack);

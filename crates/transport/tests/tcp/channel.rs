@@ -137,20 +137,18 @@ pub fn transfer(
 impl End {
     fn wakes(&self) -> Option<Instant> {
         let read = (self.connection.readable() > 0).then_some(self.next_read);
-        [self.connection.timer(), self.connection.pace(), read].into_iter().flatten().min()
+        [self.connection.poll_timeout(), self.connection.paced_until(), read].into_iter().flatten().min()
     }
 
     /// Timers and the application.
     fn run(&mut self, now: Instant) {
-        if self.connection.timer().is_some_and(|at| at <= now) {
-            self.connection.on_timer(&self.cfg, now);
+        if self.connection.poll_timeout().is_some_and(|at| at <= now) {
+            self.connection.handle_timeout(&self.cfg, now);
             self.timer_calls += 1;
-            let again = self.connection.timer();
+            let again = self.connection.poll_timeout();
             assert!(again.is_none_or(|at| at > now), "the timer is due again at {again:?}, it is {now:?}");
         }
-        if self.connection.unsent_or_unacked() < self.application.chunk
-            && self.written < self.application.bytes
-        {
+        if self.connection.send_queue() < self.application.chunk && self.written < self.application.bytes {
             let chunk = self.application.chunk.min(self.application.bytes - self.written);
             self.connection.write(chunk);
             self.written += chunk;
@@ -185,7 +183,7 @@ impl End {
         assert!(stats.cwnd >= u64::from(self.cfg.mss));
         assert!(self.connection.readable() + self.read == self.connection.received());
         assert!(self.connection.readable() <= u64::from(self.cfg.receive_window));
-        assert!(self.connection.acked() + self.connection.unsent_or_unacked() == self.written);
+        assert!(self.connection.acked() + self.connection.send_queue() == self.written);
         // RFC 6675 counts twice what is sent again without being lost.
         assert!(stats.in_flight <= 2 * (self.written + 2));
     }

@@ -142,7 +142,7 @@ fn data_behind_a_hole_waits_and_so_does_the_fin() {
 
 #[test]
 fn nothing_is_written_after_close() {
-    established(&config(), 9000, "200 close\n > F. 1:1\n 300 write 100\n = unsent_or_unacked 0");
+    established(&config(), 9000, "200 close\n > F. 1:1\n 300 write 100\n = send_queue 0");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::trace::{config, established};
 
 /// 1400 bytes on the wire at 5 Mbit/s take 2.24 ms.
 fn paced() -> Config {
-    Config { mss: 1360, header: 40, pacing: Some(Rate::from_bps(5_000_000)), ..config() }
+    Config { mss: 1360, header_len: 40, pacing: Some(Rate::from_bps(5_000_000)), ..config() }
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn a_window_is_spread_over_its_round_trip() {
     let near = Config { initial_ssthresh: 6000, ..spread.clone() };
     established(&near, 65_535, &trace("227.777778"));
     // A fixed rate of 10 kbit/s lets one go each 800 ms, if that is slower.
-    let capped = Config { header: 0, pacing: Some(Rate::from_bps(10_000)), ..spread };
+    let capped = Config { header_len: 0, pacing: Some(Rate::from_bps(10_000)), ..spread };
     established(&capped, 65_535, "100 write 2000\n > . 1:1001\n = pace 900\n 900 pace\n > . 1001:2001");
 }
 

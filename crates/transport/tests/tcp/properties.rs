@@ -177,7 +177,7 @@ proptest! {
             match what {
                 0 => c.write(if extreme == 0 { u64::MAX } else { seq }),
                 1 => c.read(ack),
-                2 => c.set_window(window),
+                2 => c.limit_receive_buffer(window),
                 3 if bits == 0 => c.abort(),
                 3 if bits < 9 => c.close(),
                 _ => {
@@ -202,7 +202,7 @@ proptest! {
                     let sack = match bits % 4 {
                         0 => Sack::NONE,
                         1 => Sack::PERMITTED,
-                        2 => Sack::new(ack, &[(near, near + 700)]).with_duplicate(ack, (near / 2, near / 2 + 90)),
+                        2 => Sack::new(ack, &[(near, near + 700)]).with_dsack(ack, (near / 2, near / 2 + 90)),
                         _ => Sack::new(ack, &[(near + 900, near + 901), (near, near + 1), (near, near + 400)]),
                     };
                     let sack = sack.with_scale((bits % 3 == 0).then_some(bits));
@@ -217,8 +217,8 @@ proptest! {
                     c.on_segment(&cfg, now, &segment);
                 }
             }
-            c.on_timer(&cfg, now);
-            prop_assert!(c.timer().is_none_or(|at| at > now));
+            c.handle_timeout(&cfg, now);
+            prop_assert!(c.poll_timeout().is_none_or(|at| at > now));
             // The window may hold millions of segments: a part of them will do.
             for _ in 0..10_000 {
                 let Some(segment) = c.poll_transmit(&cfg, now) else { break };

@@ -300,6 +300,6 @@ fn an_ack_after_going_back_is_in_the_peers_window() {
 fn a_timer_called_early_does_nothing() {
     let mut c = established(&config(), 9000, "200 write 500\n > . 1:501");
     let before = format!("{c:?}");
-    c.on_timer(&config(), bentpipe_units::Instant::from_nanos(1_199_999_999));
+    c.handle_timeout(&config(), bentpipe_units::Instant::from_nanos(1_199_999_999));
     assert_eq!(before, format!("{c:?}"));
 }

@@ -48,20 +48,20 @@ impl Endpoint for Connection {
         if passive { Self::listen(cfg) } else { Self::connect(cfg, now) }
     }
 
-    fn timer(&self) -> Option<Instant> {
-        self.timer()
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.poll_timeout()
     }
 
-    fn on_timer(&mut self, cfg: &Config, now: Instant) {
-        self.on_timer(cfg, now);
+    fn handle_timeout(&mut self, cfg: &Config, now: Instant) {
+        self.handle_timeout(cfg, now);
     }
 
     fn on_event(&mut self, cfg: &Config, now: Instant, event: &[&str]) -> bool {
         match event {
-            ["pace"] => assert_eq!(self.pace(), Some(now), "pacing"),
+            ["pace"] => assert_eq!(self.paced_until(), Some(now), "pacing"),
             ["write", n] => self.write(number(n)),
             ["read", n] => self.read(number(n)),
-            ["window", n] => self.set_window(number(n) as u32),
+            ["window", n] => self.limit_receive_buffer(number(n) as u32),
             ["close"] => self.close(),
             ["abort"] => self.abort(),
             ["<", segment @ ..] => self.on_segment(cfg, now, &parse(segment)),
@@ -96,12 +96,12 @@ impl Endpoint for Connection {
             "fast_retransmits" => stats.fast_retransmits.to_string(),
             "rto" => ms(Some(Instant::ZERO + stats.rto)),
             "srtt" => ms(stats.srtt.map(|srtt| Instant::ZERO + srtt)),
-            "timer" => ms(self.timer()),
-            "pace" => ms(self.pace()),
+            "timer" => ms(self.poll_timeout()),
+            "pace" => ms(self.paced_until()),
             "readable" => self.readable().to_string(),
             "received" => self.received().to_string(),
             "acked" => self.acked().to_string(),
-            "unsent_or_unacked" => self.unsent_or_unacked().to_string(),
+            "send_queue" => self.send_queue().to_string(),
             "established" => self.is_established().to_string(),
             "peer_closed" => self.peer_closed().to_string(),
             "closed" => self.is_closed().to_string(),
@@ -138,8 +138,8 @@ fn words(segment: &Segment) -> Vec<String> {
         let Timestamps { value, echo } = segment.timestamps;
         words.push(format!("ts{}:{}", f64::from(value) / 1e3, f64::from(echo) / 1e3));
     }
-    let mut blocks: Vec<_> = segment.sack.reported(segment.ack).map(|(s, e)| format!("{s}:{e}")).collect();
-    if segment.sack.duplicate(segment.ack).is_some() {
+    let mut blocks: Vec<_> = segment.sack.wire_blocks(segment.ack).map(|(s, e)| format!("{s}:{e}")).collect();
+    if segment.sack.dsack(segment.ack).is_some() {
         words.push(format!("dsack{}", blocks.remove(0)));
     }
     if !blocks.is_empty() {
@@ -201,7 +201,7 @@ pub fn parse(words: &[&str]) -> Segment {
         },
     };
     if let Some(text) = rest.iter().find_map(|word| word.strip_prefix("dsack")) {
-        segment.sack = segment.sack.with_duplicate(segment.ack, range(text));
+        segment.sack = segment.sack.with_dsack(segment.ack, range(text));
     }
     segment
 }
