@@ -82,8 +82,8 @@ test-rust: | $(VENV)/.created
 	cargo test --locked --workspace --quiet
 
 check-python: $(VENV)/.dev
-	$(BIN)/ruff check python examples
-	$(BIN)/ruff format --check python examples
+	$(BIN)/ruff check python examples tools
+	$(BIN)/ruff format --check python examples tools
 	$(BIN)/mypy
 
 test-python: $(CORE) $(LIVE) $(VENV)/.dev
@@ -125,25 +125,25 @@ fuzz: ## look for what breaks an algorithm (FUZZ=operations) or the live gateway
 
 fmt: $(VENV)/.dev ## format all code
 	cargo fmt --all
-	$(BIN)/ruff check --fix --quiet python examples
-	$(BIN)/ruff format python examples
+	$(BIN)/ruff check --fix --quiet python examples tools
+	$(BIN)/ruff format python examples tools
 
 docs: $(CORE) ## renew the generated parts of the docs
-	$(BIN)/python -m bentpipe.reference docs
+	$(BIN)/python tools/reference.py docs
 
 choosing: $(CORE) ## run every algorithm on the 2007 gateway and renew the table of docs/choosing.md: three minutes
 	$(BIN)/bentpipe compare scenarios/byun2007-gateway.toml --settings all --out results/choosing --force
-	$(BIN)/python -m bentpipe.reference docs results/choosing
+	$(BIN)/python tools/reference.py docs results/choosing
 
 reproduction: $(CORE) ## repeat every paper's experiments and renew docs/reproduction.md: an hour and more
 	$(BIN)/bentpipe reproduce all
-	$(BIN)/python -m bentpipe.reproduction.page docs/reproduction.md results/reproduce
+	$(BIN)/python tools/reproduction_page.py docs/reproduction.md results/reproduce
 
 delay: $(CORE) ## sweep the delay between a gateway's two queues and renew docs/delay.md with its figures: five minutes
-	$(BIN)/python -m bentpipe.reproduction.delay docs results/reproduce
+	$(BIN)/python tools/delay_page.py docs results/reproduce
 
 gateway-models: $(CORE) ## hold the fluid equations against the simulator and renew docs/models-gateway.md: three minutes
-	$(BIN)/python -m bentpipe.gateway_models docs/models-gateway.md
+	$(BIN)/python tools/gateway_models.py docs/models-gateway.md
 
 series: $(CORE) ## measure again what drives the fluid model of the 2007 gateway
 	$(BIN)/bentpipe model capture scenarios/byun2007-gateway.toml --out scenarios/series/byun2007-gateway.json --force
@@ -160,7 +160,7 @@ lock: | $(VENV)/.created ## pin the newest Python packages that pyproject.toml a
 
 clean: ## remove everything that was built; results/ stays
 	rm -rf $(VENV) target .hypothesis .mypy_cache .pytest_cache .ruff_cache python/bentpipe/_core*.so python/bentpipe/bin \
-	  python/bentpipe/templates/*.js
+	  python/bentpipe/report/templates/*.js
 	find python -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.created:
@@ -193,5 +193,5 @@ $(LIVE) &: $(RUST_SOURCES) | $(VENV)/.created
 $(CORE): $(VENV)/.runtime pyproject.toml $(RUST_SOURCES)
 	@echo "Building the Rust core (a minute or two the first time)"
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(PIP) install --no-deps --no-build-isolation --editable .
-	$(BIN)/python -m bentpipe.scripts
+	$(BIN)/python -m bentpipe.report.scripts
 	@touch $@

@@ -24,10 +24,8 @@ installed. Errors that are the caller's to mend are `bp.ScenarioError`, `bp.Usag
 from typing import TYPE_CHECKING, Any
 
 from bentpipe._core import Scenario, __version__
-from bentpipe.advising import Advice, advise
-from bentpipe.algorithm import Aqm, Cx, Packet, QueueState, Rng, Setting, Spot, Verdict
+from bentpipe.advice.advisor import Advice, advise
 from bentpipe.api import compare, run
-from bentpipe.capture import Capture
 from bentpipe.errors import (
     AlgorithmError,
     BentpipeError,
@@ -38,18 +36,20 @@ from bentpipe.errors import (
     SimulationError,
     UsageError,
 )
-from bentpipe.live import live
-from bentpipe.model import ModelResult, model
-from bentpipe.plan import load
-from bentpipe.result import Result
-from bentpipe.result import open_result as open  # noqa: A004
-from bentpipe.sweep_result import SweepResult, open_sweep
-from bentpipe.sweeping import Precision, sweep
-from bentpipe.tune_result import TuneResult, open_tune
-from bentpipe.validate import Validation, validate
+from bentpipe.live_runs.run import live
+from bentpipe.models.fluid import ModelResult, model
+from bentpipe.models.validation import Validation, validate
+from bentpipe.runs.capture import Capture
+from bentpipe.runs.plan import load
+from bentpipe.runs.python_aqm import Aqm, Cx, Packet, QueueState, Rng, Setting, Spot, Verdict
+from bentpipe.runs.result import Result
+from bentpipe.runs.result import open_result as open  # noqa: A004
+from bentpipe.sweeps.result import SweepResult, open_sweep
+from bentpipe.sweeps.sweep import Precision, sweep
+from bentpipe.tuning.result import TuneResult, open_tune
 
 if TYPE_CHECKING:
-    from bentpipe.tuning import tune
+    from bentpipe.tuning.tune import tune
 
 __all__ = [
     "Advice",
@@ -96,7 +96,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:  # noqa: ANN401
     # Optuna is half a second that nobody else need wait for.
     if name == "tune":
-        from bentpipe.tuning import tune
+        from bentpipe.tuning.tune import tune
 
         return tune
     raise AttributeError(f"module 'bentpipe' has no attribute '{name}'")

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
-from bentpipe import plan as planning
 from bentpipe._core import Scenario
-from bentpipe.algorithm import Setting
-from bentpipe.capture import Capture, Captures
-from bentpipe.experiment import checked_jobs, execute
-from bentpipe.result import Result
-from bentpipe.store import Store
+from bentpipe.runs import plan as planning
+from bentpipe.runs.capture import Capture, Captures
+from bentpipe.runs.experiment import checked_jobs, execute
+from bentpipe.runs.python_aqm import Setting
+from bentpipe.runs.result import Result
+from bentpipe.runs.store import Store
 
 __all__ = ["compare", "run"]
 

@@ -24,13 +24,13 @@ from itertools import islice
 from pathlib import Path
 
 from bentpipe import _core
-from bentpipe.cluster import Cluster
-from bentpipe.console import grid, stdout
-from bentpipe.dataset import Dataset, Run
-from bentpipe.plan import load, make_plan
-from bentpipe.reference import with_generated
-from bentpipe.sweeping import Sweep, execute
-from bentpipe.workers import Threads, measure
+from bentpipe.cli.console import grid, stdout
+from bentpipe.runs.cluster import Cluster
+from bentpipe.runs.dataset import Dataset, Run
+from bentpipe.runs.plan import load, make_plan
+from bentpipe.runs.workers import Threads, measure
+from bentpipe.sweeps.sweep import Sweep, execute
+from reference import with_generated
 
 PROCESSES = 2
 LEAST_GAIN = 1.8

@@ -13,8 +13,8 @@ from hypothesis import settings
 from playwright.sync_api import Browser, sync_playwright
 
 import bentpipe as bp
-from bentpipe.realtime.privileges import why_not
-from bentpipe.realtime.processes import programs
+from bentpipe.live_runs.privileges import why_not
+from bentpipe.live_runs.processes import programs
 
 # The same examples every time, and no files of its own.
 settings.register_profile("bentpipe", derandomize=True, database=None, deadline=None)

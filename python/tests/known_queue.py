@@ -14,11 +14,11 @@ from functools import partial
 import polars as pl
 
 from bentpipe._core import Progress, Scenario, simulate
-from bentpipe.console import grid, stdout
-from bentpipe.experiment import cores
-from bentpipe.metrics import Recorded, evaluate
-from bentpipe.statistics import Summary, paired, summarise
-from bentpipe.steady import batch_means
+from bentpipe.cli.console import grid, stdout
+from bentpipe.runs.experiment import cores
+from bentpipe.runs.metrics import Recorded, evaluate
+from bentpipe.stats.intervals import Summary, paired, summarise
+from bentpipe.stats.steady import batch_means
 
 EXPERIMENTS, RUNS = 200, 5
 LOAD, RATE, PACKET = 600e3, 1e6, 1000

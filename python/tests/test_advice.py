@@ -2,9 +2,9 @@
 
 import pytest
 
-from bentpipe.advice import Candidate, Decision, Rule, decide, front, sentences
-from bentpipe.fresh import Samples
-from bentpipe.judging import Limit, Objective, limits_from
+from bentpipe.advice.rules import Candidate, Decision, Rule, decide, front, sentences
+from bentpipe.stats.objectives import Limit, Objective, limits_from
+from bentpipe.tuning.holdout import Samples
 
 OBJECTIVES = (Objective("utilization", "max"), Objective("queue_delay_mean", "min"))
 RED = Candidate("RED 4", "red", "present")

@@ -12,11 +12,11 @@ from conftest import Command
 from playwright.sync_api import Browser
 
 import bentpipe as bp
-from bentpipe.advice import Candidate
-from bentpipe.advice_report import advice_page
-from bentpipe.advising import BEHIND, PLAIN, Advising, _round_trip
-from bentpipe.cli import cli
+from bentpipe.advice.advisor import BEHIND, PLAIN, Advising, _round_trip
+from bentpipe.advice.rules import Candidate
+from bentpipe.cli.app import cli
 from bentpipe.errors import ScenarioError, UsageError
+from bentpipe.report.advice import advice_page
 
 SHORT = {"run.duration": "5 s", "run.warmup": "2 s"}
 AQMS = ["blue", "fq_codel"]

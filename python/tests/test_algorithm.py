@@ -17,8 +17,8 @@ from conftest import ROOT, Command, command_line, digests, environment
 
 import bentpipe as bp
 from bentpipe import _core
-from bentpipe.algorithm import Algorithm, imported, is_path
-from bentpipe.plan import make_plan
+from bentpipe.runs.plan import make_plan
+from bentpipe.runs.python_aqm import Algorithm, imported, is_path
 
 PASS, MARK, DROP = bp.Verdict.PASS, bp.Verdict.MARK, bp.Verdict.DROP
 

@@ -12,7 +12,7 @@ import pytest
 from conftest import Command, command_line, digests, environment
 
 import bentpipe as bp
-from bentpipe.thinning import as_float
+from bentpipe.report.decimate import as_float
 
 RETRANSMISSION = (
     "tcp.analysis.retransmission || tcp.analysis.fast_retransmission || tcp.analysis.spurious_retransmission"

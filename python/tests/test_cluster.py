@@ -20,14 +20,16 @@ import psutil  # type: ignore[import-untyped]
 import pytest
 from conftest import command_line, environment
 
-from bentpipe import _core, cluster, local_workers, workers
-from bentpipe.cluster import Cluster
-from bentpipe.dataset import Run
+from bentpipe import _core
 from bentpipe.errors import UsageError
-from bentpipe.plan import load
-from bentpipe.sweep_result import SweepResult
-from bentpipe.sweeping import Sweep, execute, sweep
-from bentpipe.workers import Outcome, measure, workers_from
+from bentpipe.runs import cluster, workers
+from bentpipe.runs import local_cluster as local_workers
+from bentpipe.runs.cluster import Cluster
+from bentpipe.runs.dataset import Run
+from bentpipe.runs.plan import load
+from bentpipe.runs.workers import Outcome, measure, workers_from
+from bentpipe.sweeps.result import SweepResult
+from bentpipe.sweeps.sweep import Sweep, execute, sweep
 
 SHORT = ["run.duration=2 s", "run.warmup=1 s"]
 VARY = {"gateway.pep.delay": "0 ms:40 ms:2", "gateway.aqm.w_q": "0.02,0.2"}

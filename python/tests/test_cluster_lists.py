@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 
-from bentpipe import _core, cluster, remote
-from bentpipe.dataset import Run
-from bentpipe.metrics import METRICS
-from bentpipe.store import build_digest
-from bentpipe.sweeping import Sweep
+from bentpipe import _core
+from bentpipe.runs import cluster
+from bentpipe.runs import worker_tasks as remote
+from bentpipe.runs.dataset import Run
+from bentpipe.runs.metrics import METRICS
+from bentpipe.runs.store import build_digest
+from bentpipe.sweeps.sweep import Sweep
 
 
 class Timer:

@@ -7,9 +7,10 @@ import click
 import pytest
 from conftest import ROOT
 
+import algorithm_pages as algorithms
 import bentpipe
-from bentpipe import algorithms, reference
-from bentpipe.cli import cli
+import reference
+from bentpipe.cli.app import cli
 
 DOCS = ROOT / "docs"
 

@@ -9,8 +9,8 @@ import pytest
 from scipy.linalg import null_space
 
 from bentpipe import UsageError
-from bentpipe.erlang_queue import QueueResult, ramp, solve
-from bentpipe.mmpp import Arrivals, Matrix, Mmpp, TwoState, fit, moments, superpose
+from bentpipe.models.erlang_queue import QueueResult, ramp, solve
+from bentpipe.models.mmpp import Arrivals, Matrix, Mmpp, TwoState, fit, moments, superpose
 
 
 def poisson(rate: float) -> Arrivals:

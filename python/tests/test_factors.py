@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from bentpipe.errors import UsageError
-from bentpipe.factors import factors_from, points
+from bentpipe.sweeps.factors import factors_from, points
 
 
 def values(text: str) -> list[str]:

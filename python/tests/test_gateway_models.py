@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bentpipe.gateway_models import CASES, POINTS, SETTINGS, changes, modelled, simulated
+from gateway_models import CASES, POINTS, SETTINGS, changes, modelled, simulated
 
 SHORT = {"run.warmup": "40 s", "run.duration": "40 s"}
 PAGE = Path(__file__).parents[2] / "docs" / "models-gateway.md"

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from bentpipe._core import Progress
-from bentpipe.dataset import Dataset, Run
 from bentpipe.errors import UsageError
-from bentpipe.fresh import APART, figures, fresh_seeds, means, rerun, winners
-from bentpipe.judging import Limit, Objective, by_power, judged, kept, limits_from, objectives_from
-from bentpipe.plan import load, make_plan
-from bentpipe.statistics import paired
-from bentpipe.workers import Threads, measure
+from bentpipe.runs.dataset import Dataset, Run
+from bentpipe.runs.plan import load, make_plan
+from bentpipe.runs.workers import Threads, measure
+from bentpipe.stats.intervals import paired
+from bentpipe.stats.objectives import Limit, Objective, by_power, judged, kept, limits_from, objectives_from
+from bentpipe.tuning.holdout import APART, figures, fresh_seeds, means, rerun, winners
 
 UTILIZATION = Objective("utilization", "max")
 DELAY = Objective("queue_delay_mean", "min")

@@ -16,17 +16,17 @@ import pytest
 from conftest import environment, why_no_live_run
 
 import bentpipe as bp
-from bentpipe import store
-from bentpipe.comparing import between, chosen
 from bentpipe.errors import LiveError
-from bentpipe.plan import make_plan, shipped
-from bentpipe.realtime import namespaces, privileges, session
-from bentpipe.realtime.chain import CLIENTS, SERVERS, Chain, chain, check
-from bentpipe.realtime.namespaces import Network
-from bentpipe.realtime.privileges import why_not, why_not_tcp
-from bentpipe.realtime.processes import Child, Programs, interruptible, programs
-from bentpipe.realtime.record import _ENDS, _FLOWS, read_flows, read_record
-from bentpipe.realtime.session import Session
+from bentpipe.live_runs import namespaces, privileges, session
+from bentpipe.live_runs.chain import CLIENTS, SERVERS, Chain, chain, check
+from bentpipe.live_runs.namespaces import Network
+from bentpipe.live_runs.privileges import why_not, why_not_tcp
+from bentpipe.live_runs.processes import Child, Programs, interruptible, programs
+from bentpipe.live_runs.record import _ENDS, _FLOWS, read_flows, read_record
+from bentpipe.live_runs.session import Session
+from bentpipe.runs import store
+from bentpipe.runs.plan import make_plan, shipped
+from bentpipe.stats.differences import between, chosen
 
 ROOT = Path(__file__).parents[2]
 needs_root = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))

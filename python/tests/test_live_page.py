@@ -14,10 +14,10 @@ from conftest import why_no_live_run
 from playwright.sync_api import Browser, Page
 
 import bentpipe as bp
-from bentpipe.plan import make_plan
-from bentpipe.realtime.chain import check
-from bentpipe.realtime.processes import Child, Programs, programs
-from bentpipe.realtime.session import Session
+from bentpipe.live_runs.chain import check
+from bentpipe.live_runs.processes import Child, Programs, programs
+from bentpipe.live_runs.session import Session
+from bentpipe.runs.plan import make_plan
 
 ROOT = Path(__file__).parents[2]
 CHARTS = {

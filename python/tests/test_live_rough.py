@@ -9,11 +9,11 @@ import pytest
 from conftest import why_no_live_run
 
 import bentpipe as bp
-from bentpipe.plan import make_plan
-from bentpipe.realtime.chain import check
-from bentpipe.realtime.processes import Programs, programs
-from bentpipe.realtime.record import Recorded
-from bentpipe.realtime.session import Session
+from bentpipe.live_runs.chain import check
+from bentpipe.live_runs.processes import Programs, programs
+from bentpipe.live_runs.record import Recorded
+from bentpipe.live_runs.session import Session
+from bentpipe.runs.plan import make_plan
 
 pytestmark = pytest.mark.skipif(bool(why_no_live_run()), reason=why_no_live_run())
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bentpipe.realtime.processes import programs
+from bentpipe.live_runs.processes import programs
 
 SYSTEMD = "/lib/systemd/systemd"
 HERE = Path(__file__).parent

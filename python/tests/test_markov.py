@@ -11,10 +11,10 @@ import pytest
 from scipy.stats import t as student
 
 import bentpipe as bp
-from bentpipe import markov
-from bentpipe.erlang_queue import solve
-from bentpipe.metrics import METRICS
-from bentpipe.mmpp import Mmpp, TwoState, fit, moments, superpose
+from bentpipe.models import markov
+from bentpipe.models.erlang_queue import solve
+from bentpipe.models.mmpp import Mmpp, TwoState, fit, moments, superpose
+from bentpipe.runs.metrics import METRICS
 
 RUNS = 16
 

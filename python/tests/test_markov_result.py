@@ -9,9 +9,9 @@ import pytest
 from conftest import Command
 
 import bentpipe as bp
-from bentpipe import markov, markov_result
-from bentpipe.model import QUANTITIES
-from bentpipe.report import specification
+from bentpipe.models import markov, markov_result
+from bentpipe.models.fluid import QUANTITIES
+from bentpipe.report.comparison import specification
 
 
 @pytest.fixture(scope="module")

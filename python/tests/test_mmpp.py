@@ -7,7 +7,7 @@ import pytest
 from scipy.linalg import expm, null_space
 
 from bentpipe import UsageError
-from bentpipe.mmpp import Matrix, Mmpp, Moments, TwoState, fit, moments, stationary, superpose
+from bentpipe.models.mmpp import Matrix, Mmpp, Moments, TwoState, fit, moments, stationary, superpose
 
 VIDEO = TwoState.on_off(250.0, 0.8, 0.2, 4, "video")
 WEB = TwoState.on_off(100.0, 0.2, 1.0, 8, "web")

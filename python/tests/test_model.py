@@ -8,9 +8,9 @@ import polars as pl
 import pytest
 
 import bentpipe as bp
-from bentpipe import cli
-from bentpipe.accounts import QUANTITIES, moments
-from bentpipe.model import model, solve
+from bentpipe.cli import app as cli
+from bentpipe.models.engines import QUANTITIES, moments
+from bentpipe.models.fluid import model, solve
 
 STEP = 1e-4
 """Of the second writing [s]: a tenth of the model's."""
@@ -32,7 +32,7 @@ class _Wave:
 def by_euler(seconds: float, start: float, max_p: float, w_q: float) -> tuple[float, float, float]:
     """Return mean queue, mark probability and load from `start` on: [B07] 4.4, gentle RED, by Euler."""
     m, r, mu = 400, 0.06, 20e6 / 8 / 1391
-    file = Path(str(bp.__file__)).parent / "scenarios/series/byun2007-gateway.json"
+    file = Path(str(bp.__file__)).parent / "data/scenarios/series/byun2007-gateway.json"
     measured = json.loads(file.read_text())
     period = measured["interval"] * measured["points"]
     omega, delay = (_Wave(measured[name], period) for name in ("load_ratio", "pep_delay"))
@@ -171,7 +171,7 @@ def test_where_nothing_is_offered_there_is_no_share(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A load ratio of 0 lets no packet come: what is a share of them has no value, and no figure fails."""
-    path = Path(str(bp.__file__)).parent / "scenarios/series/byun2007-gateway.json"
+    path = Path(str(bp.__file__)).parent / "data/scenarios/series/byun2007-gateway.json"
     series = json.loads(path.read_text())
     series["load_ratio"].update(mean=0.0, cos=[], sin=[])
     (tmp_path / "none.json").write_text(json.dumps(series))

@@ -10,11 +10,11 @@ from test_report import opened
 
 import bentpipe as bp
 from bentpipe import _core
-from bentpipe.accounts import Account, Moments, compared
-from bentpipe.findings import findings
-from bentpipe.overlays import ratios
-from bentpipe.store import _is_changed
-from bentpipe.validate import Stationary
+from bentpipe.models.engines import Account, Moments, compared
+from bentpipe.models.findings import findings
+from bentpipe.models.validation import Stationary
+from bentpipe.report.overlays import ratios
+from bentpipe.runs.store import _is_changed
 
 
 @pytest.fixture(scope="module")

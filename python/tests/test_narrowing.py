@@ -2,8 +2,8 @@
 
 import pytest
 
-from bentpipe.narrowing import narrowed
-from bentpipe.space import Parameter, Space
+from bentpipe.tuning.space import Parameter, Space
+from bentpipe.tuning.space_reduction import narrowed
 
 
 def space(*parameters: Parameter) -> Space:

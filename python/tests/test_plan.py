@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 import bentpipe as bp
-from bentpipe.plan import make_plan, overrides_from, scenario_path, shipped
+from bentpipe.runs.plan import make_plan, overrides_from, scenario_path, shipped
 
 
 def test_seeds_count_on_and_settings_keep_their_order(scenario: bp.Scenario) -> None:

@@ -7,13 +7,13 @@ import polars as pl
 import pytest
 
 from bentpipe.errors import UsageError
-from bentpipe.metrics import Recorded
 from bentpipe.reproduction import load_paper, papers, reproduce
 from bentpipe.reproduction.figures import figure
 from bentpipe.reproduction.measures import Measure, Seen, measure_from
 from bentpipe.reproduction.paper import CLAIMS
 from bentpipe.reproduction.runs import plan
 from bentpipe.reproduction.table import Table
+from bentpipe.runs.metrics import Recorded
 
 NETS = ("wifi", "wimax", "umts")
 

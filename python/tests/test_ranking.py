@@ -9,8 +9,8 @@ from conftest import Command
 
 import bentpipe as bp
 from bentpipe import _core
-from bentpipe.figures import labels
-from bentpipe.ranking import CRITERIA, MANY, Ranked, ranking
+from bentpipe.report.charts import labels
+from bentpipe.stats.ranking import CRITERIA, MANY, Ranked, ranking
 
 
 def ranked(values: dict[str, dict[str, list[float | None]]]) -> list[Ranked]:

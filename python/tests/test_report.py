@@ -8,10 +8,10 @@ import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request
 
 import bentpipe as bp
-from bentpipe import markov_result
-from bentpipe.figures import figures
-from bentpipe.report import render, write_figures
-from bentpipe.traces import trace_figures
+from bentpipe.models import markov_result
+from bentpipe.report.charts import figures
+from bentpipe.report.comparison import render, write_figures
+from bentpipe.report.traces import trace_figures
 
 FIGURES = {
     "operating-points",
@@ -118,7 +118,7 @@ def test_it_is_one_small_file_without_addresses_to_load(report: Path) -> None:
 
 
 def test_text_from_a_scenario_cannot_break_the_page(browser: Browser, tmp_path: Path) -> None:
-    text = (Path(bp.__file__).parent / "scenarios" / "small-gateway.toml").read_text()
+    text = (Path(bp.__file__).parent / "data/scenarios" / "small-gateway.toml").read_text()
     nasty = 'title = "</script><script>document.title = 1</script> & <b>"'
     path = tmp_path / "nasty.toml"
     path.write_text(re.sub(r"^title = .*$", nasty, text, flags=re.MULTILINE))

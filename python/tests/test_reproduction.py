@@ -12,16 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from bentpipe.cli import cli
-from bentpipe.commands.options import again
-from bentpipe.commands.papers import reproduce as reproduce_command
+from bentpipe.cli.app import cli
+from bentpipe.cli.options import again
+from bentpipe.cli.papers import reproduce as reproduce_command
 from bentpipe.errors import ResultError, UsageError
-from bentpipe.plan import load
 from bentpipe.reproduction import load_paper, papers, reproduce
 from bentpipe.reproduction.figures import SHADES, figure, overview
 from bentpipe.reproduction.judged import TABLE
 from bentpipe.reproduction.measures import MEASURES
-from bentpipe.reproduction.page import markdown
 from bentpipe.reproduction.paper import CLAIMS, FIELD, Paper
 from bentpipe.reproduction.report import QUICK
 from bentpipe.reproduction.rules import (
@@ -37,7 +35,9 @@ from bentpipe.reproduction.rules import (
     prediction,
 )
 from bentpipe.reproduction.runs import plan
-from bentpipe.statistics import summarise
+from bentpipe.runs.plan import load
+from bentpipe.stats.intervals import summarise
+from reproduction_page import markdown
 
 TWO = Near("two", 0.02)
 TEN = Near("ten", 0.10)

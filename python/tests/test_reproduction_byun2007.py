@@ -13,28 +13,21 @@ import pytest
 from rich.console import Console
 
 from bentpipe.errors import ResultError, UsageError
-from bentpipe.metrics import Recorded
-from bentpipe.model import solve
-from bentpipe.plan import load, under
+from bentpipe.models.fluid import solve
 from bentpipe.reproduction import Reproduction, load_paper, papers, reproduce
 from bentpipe.reproduction.figures import figure
 from bentpipe.reproduction.judged import CLAIM, RELATION, TABLE
 from bentpipe.reproduction.laws import formula_from, marks_to_window
 from bentpipe.reproduction.measures import Seen, measure_from
-from bentpipe.reproduction.page import markdown
 from bentpipe.reproduction.paper import CLAIMS
 from bentpipe.reproduction.part import part
-from bentpipe.reproduction.rules import (
-    CALIBRATED,
-    DIRECTION_ONLY,
-    NOT_REPRODUCED,
-    REPRODUCED,
-    Agree,
-    Ratio,
-)
+from bentpipe.reproduction.rules import CALIBRATED, DIRECTION_ONLY, NOT_REPRODUCED, REPRODUCED, Agree, Ratio
 from bentpipe.reproduction.runs import plan
 from bentpipe.reproduction.table import Table
 from bentpipe.reproduction.terminal import show
+from bentpipe.runs.metrics import Recorded
+from bentpipe.runs.plan import load, under
+from reproduction_page import markdown
 
 TENTH = Ratio("tenth", 0.10)
 FOLDER = papers()["byun2007"]

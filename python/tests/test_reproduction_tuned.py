@@ -8,11 +8,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+import reproduction_page as page
 from bentpipe import _core
 from bentpipe.errors import ScenarioError, UsageError
-from bentpipe.metrics import Recorded
-from bentpipe.plan import load
-from bentpipe.reproduction import load_paper, page, reproduce
+from bentpipe.reproduction import load_paper, reproduce
 from bentpipe.reproduction.figures import figure
 from bentpipe.reproduction.grids import Aim
 from bentpipe.reproduction.measures import Measure, Seen, metric
@@ -20,6 +19,8 @@ from bentpipe.reproduction.paper import Paper
 from bentpipe.reproduction.rules import DIRECTION_ONLY, NOT_REPRODUCED, REPRODUCED, Gain
 from bentpipe.reproduction.runs import Cell, plan
 from bentpipe.reproduction.tuned import Search, searches, with_winners
+from bentpipe.runs.metrics import Recorded
+from bentpipe.runs.plan import load
 
 SMALL = """
 title = "Small"

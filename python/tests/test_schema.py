@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 
 import bentpipe as bp
 from bentpipe import _core
-from bentpipe.plan import shipped
+from bentpipe.runs.plan import shipped
 
 VALIDATOR = Draft202012Validator(json.loads(_core.schema()))
 

@@ -9,10 +9,10 @@ import pytest
 from conftest import ROOT, Command
 
 import bentpipe as bp
-from bentpipe import plan
 from bentpipe.errors import UsageError
-from bentpipe.model import solve
-from bentpipe.series import _filled, _load_ratio, _new, _subject, capture, fit
+from bentpipe.models.fluid import solve
+from bentpipe.models.series import _filled, _load_ratio, _new, _subject, capture, fit
+from bentpipe.runs import plan
 
 SHIPPED = ROOT / "scenarios" / "series" / "byun2007-gateway.json"
 

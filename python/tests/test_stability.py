@@ -8,11 +8,11 @@ import pytest
 from click.testing import CliRunner
 
 from bentpipe import _core
-from bentpipe.cli import cli
+from bentpipe.cli.app import cli
 from bentpipe.errors import ModelError, UsageError
-from bentpipe.oscillation import oscillation, simulated
-from bentpipe.plan import load
-from bentpipe.stability import axes, margins, parsed, spread, stability_map, with_simulations
+from bentpipe.models.oscillation import oscillation, simulated
+from bentpipe.models.stability import axes, margins, parsed, spread, stability_map, with_simulations
+from bentpipe.runs.plan import load
 
 GATEWAY = "byun2007-gateway"
 SHORT = [

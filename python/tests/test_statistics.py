@@ -6,7 +6,7 @@ import numpy.typing as npt
 import pytest
 from scipy import stats
 
-from bentpipe.statistics import BOOTSTRAP, STUDENT, difference, half_width, holm, paired, summarise
+from bentpipe.stats.intervals import BOOTSTRAP, STUDENT, difference, half_width, holm, paired, summarise
 
 Floats = npt.NDArray[np.float64]
 

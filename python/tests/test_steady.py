@@ -4,8 +4,8 @@ import pytest
 from scipy import stats
 from test_statistics import WAIT, waits
 
-from bentpipe.statistics import BATCH_MEANS
-from bentpipe.steady import batch_means, mser, settling
+from bentpipe.stats.intervals import BATCH_MEANS
+from bentpipe.stats.steady import batch_means, mser, settling
 
 Floats = npt.NDArray[np.float64]
 

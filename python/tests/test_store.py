@@ -8,10 +8,11 @@ import pytest
 from conftest import SETTINGS, digests
 
 import bentpipe as bp
-from bentpipe import files, metrics
-from bentpipe.experiment import execute
-from bentpipe.plan import Plan, make_plan
-from bentpipe.store import Store, build_digest
+from bentpipe import files
+from bentpipe.runs import metrics
+from bentpipe.runs.experiment import execute
+from bentpipe.runs.plan import Plan, make_plan
+from bentpipe.runs.store import Store, build_digest
 
 
 @pytest.fixture

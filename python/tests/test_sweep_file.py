@@ -8,9 +8,9 @@ import jsonschema
 import pytest
 
 import bentpipe as bp
-from bentpipe import cli
+from bentpipe.cli import app as cli
 from bentpipe.errors import UsageError
-from bentpipe.sweep_file import SCHEMA, request, shipped_sweeps
+from bentpipe.sweeps.file import SCHEMA, request, shipped_sweeps
 
 SMALL = """
 [sweep]
@@ -30,7 +30,7 @@ gateway.pep.delay = ["0 ms", "40 ms"]
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    shipped = Path(bp.__file__).parent / "scenarios" / "small-gateway.toml"
+    shipped = Path(bp.__file__).parent / "data/scenarios" / "small-gateway.toml"
     (tmp_path / "mine.toml").write_text(shipped.read_text())
     (tmp_path / "sweep.toml").write_text(SMALL)
     return tmp_path / "sweep.toml"

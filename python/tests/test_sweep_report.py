@@ -10,17 +10,17 @@ import polars as pl
 import pytest
 
 import bentpipe as bp
-from bentpipe import cli
-from bentpipe.dataset import Run
+from bentpipe.cli import app as cli
 from bentpipe.errors import ResultError, SimulationError
-from bentpipe.figures import Figure
-from bentpipe.metrics import METRICS
-from bentpipe.pages import specification
-from bentpipe.sweep_figures import axes, figures
-from bentpipe.sweep_report import render
-from bentpipe.sweep_result import SweepResult
-from bentpipe.sweeping import Sweep, execute
-from bentpipe.workers import Outcome, Threads
+from bentpipe.report.charts import Figure
+from bentpipe.report.pages import specification
+from bentpipe.report.sweep import render
+from bentpipe.report.sweep_charts import axes, figures
+from bentpipe.runs.dataset import Run
+from bentpipe.runs.metrics import METRICS
+from bentpipe.runs.workers import Outcome, Threads
+from bentpipe.sweeps.result import SweepResult
+from bentpipe.sweeps.sweep import Sweep, execute
 
 SHORT = ["run.duration=1 s", "run.warmup=1 s"]
 NONE: dict[str, float | None] = {metric.name: None for metric in METRICS}

@@ -15,12 +15,14 @@ import pytest
 from scipy import stats
 
 import bentpipe as bp
-from bentpipe import cli, files, workers
-from bentpipe.dataset import Run
+from bentpipe import files
+from bentpipe.cli import app as cli
 from bentpipe.errors import ResultError, ScenarioError, SimulationError, UsageError
-from bentpipe.sweep_result import SweepResult
-from bentpipe.sweeping import Sweep, execute
-from bentpipe.workers import Outcome, Threads
+from bentpipe.runs import workers
+from bentpipe.runs.dataset import Run
+from bentpipe.runs.workers import Outcome, Threads
+from bentpipe.sweeps.result import SweepResult
+from bentpipe.sweeps.sweep import Sweep, execute
 
 SHORT = {"run.duration": "2 s", "run.warmup": "1 s"}
 DELAYS = ["0 ms", "20 ms", "40 ms"]

@@ -13,15 +13,16 @@ import pytest
 from rich.console import Console
 
 import bentpipe as bp
-from bentpipe import cli, files
-from bentpipe.console import Rate, progress_text
-from bentpipe.dataset import Run
+from bentpipe import files
+from bentpipe.cli import app as cli
+from bentpipe.cli.console import Rate, progress_text
 from bentpipe.errors import ScenarioError, SimulationError, UsageError
-from bentpipe.metrics import METRICS
-from bentpipe.plan import scenario_path
-from bentpipe.sweep_result import SweepResult
-from bentpipe.sweeping import Precision, Sweep, execute, precision_from, sweep
-from bentpipe.workers import Outcome, Threads
+from bentpipe.runs.dataset import Run
+from bentpipe.runs.metrics import METRICS
+from bentpipe.runs.plan import scenario_path
+from bentpipe.runs.workers import Outcome, Threads
+from bentpipe.sweeps.result import SweepResult
+from bentpipe.sweeps.sweep import Precision, Sweep, execute, precision_from, sweep
 
 SHORT = ["run.duration=2 s", "run.warmup=1 s"]
 VARY = {"gateway.pep.delay": "0 ms:40 ms:2", "gateway.aqm.w_q": "0.02,0.2"}
@@ -241,7 +242,7 @@ def test_progress_says_rate_time_left_and_failures() -> None:
 
 def test_the_rate_is_recent_and_the_line_is_written_over(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr("bentpipe.console.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("bentpipe.cli.console.time.monotonic", lambda: now[0])
     terminal = io.StringIO()
     rate = Rate(Console(file=terminal, force_terminal=True, width=40, highlight=False))
     for done in range(101):
@@ -258,7 +259,7 @@ def test_the_rate_is_recent_and_the_line_is_written_over(monkeypatch: pytest.Mon
 
 def test_nobody_is_shown_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr("bentpipe.console.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("bentpipe.cli.console.time.monotonic", lambda: now[0])
     pipe = io.StringIO()
     rate = Rate(Console(file=pipe, width=100, highlight=False))
     for done in range(4, 31):

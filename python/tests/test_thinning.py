@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bentpipe.thinning import bounds, ecdf, geometric, rounded_up, thin
+from bentpipe.report.decimate import bounds, ecdf, geometric, rounded_up, thin
 
 samples = st.lists(st.one_of(st.none(), st.floats(-1e9, 1e9), st.just(math.nan)), min_size=1, max_size=200)
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bentpipe as bp
-from bentpipe.thinning import as_float
-from bentpipe.traces import steps
+from bentpipe.report.decimate import as_float
+from bentpipe.report.traces import steps
 
 COLUMNS = {
     "setting": pl.String,

@@ -16,20 +16,21 @@ import polars as pl
 import pytest
 from click.testing import CliRunner
 
-from bentpipe import TuneResult, _core, open_tune, tuning
-from bentpipe.cli import cli
-from bentpipe.commands.options import Failed
-from bentpipe.dataset import Run
+from bentpipe import TuneResult, _core, open_tune
+from bentpipe.cli.app import cli
+from bentpipe.cli.options import Failed
 from bentpipe.errors import ScenarioError, UsageError
-from bentpipe.fresh import figures
-from bentpipe.judging import objectives_from
-from bentpipe.ledger import COMPLETE, Proposal, Trial
-from bentpipe.metrics import METRICS
-from bentpipe.search import FEWEST, Search, front
-from bentpipe.space import Space
-from bentpipe.tune_result import difference
-from bentpipe.tuning import Tuning, tune
-from bentpipe.workers import Outcome
+from bentpipe.runs.dataset import Run
+from bentpipe.runs.metrics import METRICS
+from bentpipe.runs.workers import Outcome
+from bentpipe.stats.objectives import objectives_from
+from bentpipe.tuning import tune as tuning
+from bentpipe.tuning.holdout import figures
+from bentpipe.tuning.result import difference
+from bentpipe.tuning.search import FEWEST, Search, front
+from bentpipe.tuning.space import Space
+from bentpipe.tuning.study import COMPLETE, Proposal, Trial
+from bentpipe.tuning.tune import Tuning, tune
 
 TWO = "utilization:max,queue_delay_mean:min"
 VARY = ("w_q=0.001:0.1:log", "max_p=0.1:1:linear")
@@ -225,7 +226,7 @@ def test_a_small_search_of_the_simulator(tmp_path: Path) -> None:
     path.write_bytes(text)
     pasted = _core.Scenario.load(str(path), ["run.duration=5 s", "run.warmup=5 s"]).with_setting("red tuned")
     assert result.winner is not None
-    from bentpipe.workers import measure
+    from bentpipe.runs.workers import measure
 
     seed, *values = result.winner["runs"][0]
     found = measure(pasted, seed, _core.Progress())
@@ -233,7 +234,7 @@ def test_a_small_search_of_the_simulator(tmp_path: Path) -> None:
 
 
 def _scenario(name: str) -> str:
-    from bentpipe.plan import scenario_path
+    from bentpipe.runs.plan import scenario_path
 
     return scenario_path(name).read_text()
 

@@ -9,11 +9,11 @@ import pytest
 from conftest import Command, command_line, environment
 
 import bentpipe as bp
-from bentpipe.accounts import Account, Moments, Quantity, compared, moments
 from bentpipe.errors import ModelError, ResultError, UsageError
-from bentpipe.model import ModelResult
-from bentpipe.thinning import as_float
-from bentpipe.validate import Validation, open_validation, validate
+from bentpipe.models.engines import Account, Moments, Quantity, compared, moments
+from bentpipe.models.fluid import ModelResult
+from bentpipe.models.validation import Validation, open_validation, validate
+from bentpipe.report.decimate import as_float
 
 QUICK = ["red-dumbbell", "--duration", "4 s", "--set", "run.warmup=1 s"]
 PAIR = ["--settings", "RED 60/120,droptail", "--runs", "2"]

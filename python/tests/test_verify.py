@@ -10,7 +10,7 @@ from conftest import Command
 
 import bentpipe as bp
 from bentpipe.errors import UsageError
-from bentpipe.verify import Cell, Experiment, experiments, shipped, verify
+from bentpipe.reproduction.ns2 import Cell, Experiment, experiments, shipped, verify
 
 MORE = Path(__file__).parent / "truth"
 

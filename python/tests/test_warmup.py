@@ -6,8 +6,8 @@ import pytest
 from conftest import Command
 
 import bentpipe as bp
-from bentpipe.store import read_manifest
-from bentpipe.warmup import detected, warnings
+from bentpipe.runs.store import read_manifest
+from bentpipe.stats.warmup import detected, warnings
 
 INTERVAL = 0.1
 

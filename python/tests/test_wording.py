@@ -1,6 +1,6 @@
 import pytest
 
-from bentpipe.wording import brief, clock, convert, likelihood, measured, number, paragraphs, plural, quantity
+from bentpipe.format import brief, clock, convert, likelihood, measured, number, paragraphs, plural, quantity
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from typing import Any
 
 from bentpipe import _core, files
 from bentpipe.errors import UsageError
-from bentpipe.experiment import checked_jobs
 from bentpipe.reproduction.judged import Judged
 from bentpipe.reproduction.paper import Paper
 from bentpipe.reproduction.part import called, part
@@ -23,7 +22,8 @@ from bentpipe.reproduction.reading import load_paper, papers
 from bentpipe.reproduction.runs import Cell, Library, Teller, plan, simulate
 from bentpipe.reproduction.said import discussion
 from bentpipe.reproduction.tuned import Search, Tuned, searches, with_winners
-from bentpipe.store import core_digest
+from bentpipe.runs.experiment import checked_jobs
+from bentpipe.runs.store import core_digest
 
 __all__ = ["MANIFEST", "Reproduction", "load_paper", "papers", "reproduce"]
 
@@ -61,7 +61,7 @@ class Reproduction:
 
     def save(self) -> Path:
         """Write the verdicts and the report to the folder and return the report's path."""
-        from bentpipe.pages import write_page
+        from bentpipe.report.pages import write_page
         from bentpipe.reproduction.report import report_page
 
         self.folder.mkdir(parents=True, exist_ok=True)

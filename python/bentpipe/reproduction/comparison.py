@@ -5,11 +5,11 @@ from typing import Any
 
 import altair as alt
 
-from bentpipe.figures import INK, MUTED, Drawing, Figure, Panel, colours
+from bentpipe.format import brief, plural
+from bentpipe.report.charts import INK, MUTED, Drawing, Figure, Panel, colours
+from bentpipe.report.decimate import short
 from bentpipe.reproduction.judged import PICTURE, Judged, Spot
 from bentpipe.reproduction.paper import Picture
-from bentpipe.thinning import short
-from bentpipe.wording import brief, plural
 
 __all__ = ["gains"]
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import altair as alt
 
-from bentpipe.figures import INK, MUTED, Drawing, Figure, Panel, colours
+from bentpipe.format import plural
+from bentpipe.report.charts import INK, MUTED, Drawing, Figure, Panel, colours
+from bentpipe.report.decimate import short
 from bentpipe.reproduction import comparison, pictures
 from bentpipe.reproduction.judged import PICTURE, TABLE, Item, Judged, Spot
 from bentpipe.reproduction.paper import Picture, Printed
 from bentpipe.reproduction.rules import CALIBRATED, DIRECTION_ONLY, NO_NUMBER, NOT_REPRODUCED, REPRODUCED
-from bentpipe.thinning import short
-from bentpipe.wording import plural
 
 __all__ = ["DRAWINGS", "SHADES", "figure", "overview"]
 

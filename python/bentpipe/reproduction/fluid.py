@@ -12,7 +12,7 @@ import polars as pl
 
 from bentpipe import _core
 from bentpipe.errors import ModelError
-from bentpipe.model import solve
+from bentpipe.models.fluid import solve
 
 __all__ = ["Solution", "checked", "digest_of", "solved"]
 

@@ -4,10 +4,10 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bentpipe.judging import Objective
-from bentpipe.plan import overrides_from
 from bentpipe.reproduction.measures import Measure
 from bentpipe.reproduction.table import Table
+from bentpipe.runs.plan import overrides_from
+from bentpipe.stats.objectives import Objective
 
 __all__ = ["Aim", "Axis", "Grid", "Tuning", "aims_from", "tuning_from"]
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 
+from bentpipe.format import number, plural
 from bentpipe.reproduction.grids import Aim
 from bentpipe.reproduction.measures import Measure, Seen
 from bentpipe.reproduction.paper import (
@@ -38,8 +39,7 @@ from bentpipe.reproduction.rules import (
 )
 from bentpipe.reproduction.runs import Cell, Library
 from bentpipe.reproduction.shown import Shown
-from bentpipe.statistics import Summary, half_width, summarise
-from bentpipe.wording import number, plural
+from bentpipe.stats.intervals import Summary, half_width, summarise
 
 __all__ = ["CLAIM", "FIGURE", "OURS", "PICTURE", "RELATION", "TABLE", "Item", "Judged", "Spot"]
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bentpipe.accounts import QUANTITIES as BOTH
+from bentpipe.models.engines import QUANTITIES as BOTH
 from bentpipe.reproduction.table import Table
 
 __all__ = [

@@ -4,9 +4,9 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from bentpipe.format import number
 from bentpipe.reproduction.rules import NOT_REPRODUCED, REPRODUCED, Verdict
 from bentpipe.reproduction.table import Table
-from bentpipe.wording import number
 
 __all__ = ["FORMULAS", "Formula", "formula_from", "marks_to_window"]
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from bentpipe.accounts import QUANTITIES, moments
-from bentpipe.metrics import METRICS, Recorded, find
-from bentpipe.oscillation import oscillation
+from bentpipe.models.engines import QUANTITIES, moments
+from bentpipe.models.oscillation import oscillation
 from bentpipe.reproduction.table import Table
+from bentpipe.runs.metrics import METRICS, Recorded, find
 
 __all__ = ["MEASURES", "Measure", "Seen", "measure_from", "metric"]
 
@@ -191,7 +191,7 @@ def _averaged(given: Table) -> tuple[str, str, Callable[[Seen], float | None]]:
 
 
 def _swing(given: Table) -> tuple[str, str, Callable[[Seen], float | None]]:
-    """How the transmit queue swings: `bentpipe.oscillation` says what each number is."""
+    """How the transmit queue swings: `bentpipe.models.oscillation` says what each number is."""
     units = {"cv": "", "peak": "%", "period": "s"}
     of = given.choice("of", units)
 

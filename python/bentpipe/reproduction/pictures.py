@@ -10,19 +10,19 @@ from typing import Any
 import altair as alt
 import polars as pl
 
-from bentpipe.accounts import QUANTITIES as BOTH
-from bentpipe.accounts import moments
-from bentpipe.figures import INK, MUTED, Drawing, Figure, Panel, colours
-from bentpipe.overlays import curves, known
+from bentpipe.format import brief
+from bentpipe.models.engines import QUANTITIES as BOTH
+from bentpipe.models.engines import moments
+from bentpipe.report.charts import INK, MUTED, Drawing, Figure, Panel, colours
+from bentpipe.report.decimate import bounds, rounded_up, rows, short, thin
+from bentpipe.report.overlays import curves, known
 from bentpipe.reproduction.judged import Judged
 from bentpipe.reproduction.kinds import QUANTITIES, Quantity
 from bentpipe.reproduction.laws import marks_to_window
 from bentpipe.reproduction.measures import Measure
 from bentpipe.reproduction.paper import Picture
 from bentpipe.reproduction.runs import Cell
-from bentpipe.statistics import summarise
-from bentpipe.thinning import bounds, rounded_up, rows, short, thin
-from bentpipe.wording import brief
+from bentpipe.stats.intervals import summarise
 
 __all__ = ["bars", "cuts", "first_drops", "flow_throughput", "models", "series"]
 

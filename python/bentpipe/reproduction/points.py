@@ -3,9 +3,9 @@
 import math
 from collections.abc import Callable
 
-from bentpipe.plan import overrides_from
 from bentpipe.reproduction.paper import Point
 from bentpipe.reproduction.table import Table
+from bentpipe.runs.plan import overrides_from
 
 __all__ = ["LAWS", "overrides_of", "points_from"]
 

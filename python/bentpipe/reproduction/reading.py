@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bentpipe.errors import UsageError
-from bentpipe.plan import shipped
+from bentpipe.format import convert, paragraphs
 from bentpipe.reproduction.grids import Aim, Tuning, aims_from, tuning_from
 from bentpipe.reproduction.kinds import COMPARED, MEASURED, OPTIONS, PICTURES, WITHOUT_RUNS
 from bentpipe.reproduction.laws import formula_from
@@ -41,14 +41,14 @@ from bentpipe.reproduction.points import overrides_of, points_from
 from bentpipe.reproduction.rules import VERDICTS, Agree, Change, Gain, Near, Order, Ratio, Rule, rule_from
 from bentpipe.reproduction.shown import Shown, places, shown_from
 from bentpipe.reproduction.table import Table
-from bentpipe.wording import convert, paragraphs
+from bentpipe.runs.plan import shipped
 
 __all__ = ["load_paper", "papers"]
 
 
 def papers() -> dict[str, Path]:
     """Return the folders of the papers that come with Bentpipe, by name."""
-    folder = resources.files("bentpipe") / "papers"
+    folder = resources.files("bentpipe") / "data" / "papers"
     found = [Path(str(entry)) for entry in folder.iterdir() if (entry / CLAIMS).is_file()]
     return {path.name: path for path in sorted(found)}
 

@@ -3,16 +3,16 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from bentpipe.figures import Figure
-from bentpipe.pages import page
+from bentpipe.format import brief, clock, measured, number, plural
+from bentpipe.report.charts import Figure
+from bentpipe.report.pages import page
 from bentpipe.reproduction.figures import SHADES, figure, overview
 from bentpipe.reproduction.judged import CLAIM, FIGURE, PICTURE, RELATION, TABLE, Item
 from bentpipe.reproduction.paper import Picture, Printed
 from bentpipe.reproduction.rules import NO_NUMBER, VERDICTS
 from bentpipe.reproduction.said import discussion
 from bentpipe.reproduction.tuned import Trial, Tuned
-from bentpipe.statistics import BOOTSTRAP
-from bentpipe.wording import brief, clock, measured, number, plural
+from bentpipe.stats.intervals import BOOTSTRAP
 
 if TYPE_CHECKING:
     from bentpipe.reproduction import Reproduction

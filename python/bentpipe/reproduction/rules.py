@@ -7,9 +7,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from bentpipe.format import brief, likelihood
 from bentpipe.reproduction.table import Table
-from bentpipe.statistics import Summary, half_width, paired, summarise
-from bentpipe.wording import brief, likelihood
+from bentpipe.stats.intervals import Summary, half_width, paired, summarise
 
 __all__ = [
     "CALIBRATED",

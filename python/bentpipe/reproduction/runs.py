@@ -16,13 +16,13 @@ import polars as pl
 
 from bentpipe import _core
 from bentpipe.errors import ResultError
-from bentpipe.experiment import checked_jobs
-from bentpipe.metrics import Recorded
-from bentpipe.plan import load, make_plan
 from bentpipe.reproduction.fluid import Solution, checked, digest_of, solved
 from bentpipe.reproduction.measures import Measure, Seen
 from bentpipe.reproduction.paper import Experiment, Paper
-from bentpipe.store import COUNTERS, core_digest, write_run
+from bentpipe.runs.experiment import checked_jobs
+from bentpipe.runs.metrics import Recorded
+from bentpipe.runs.plan import load, make_plan
+from bentpipe.runs.store import COUNTERS, core_digest, write_run
 
 __all__ = ["Cell", "Library", "Teller", "cells_of", "plan", "simulate"]
 

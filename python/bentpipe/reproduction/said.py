@@ -4,10 +4,10 @@ import math
 import re
 from collections.abc import Iterator
 
+from bentpipe.format import brief
 from bentpipe.reproduction.judged import TABLE, Judged
 from bentpipe.reproduction.paper import FIELD, Said
 from bentpipe.reproduction.rules import mean_of
-from bentpipe.wording import brief
 
 __all__ = ["discussion"]
 

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from bentpipe.console import grid
+from bentpipe.cli.console import grid
+from bentpipe.format import brief
 from bentpipe.reproduction.judged import CLAIM, FIGURE, RELATION, TABLE, Item
 from bentpipe.reproduction.report import QUICK, beside, counted
 from bentpipe.reproduction.shown import Shown, places
-from bentpipe.wording import brief
 
 if TYPE_CHECKING:
     from bentpipe.reproduction import Reproduction

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bentpipe.judging import judged, kept
 from bentpipe.reproduction.grids import Grid, Tuning
 from bentpipe.reproduction.paper import Case, Experiment, Paper
 from bentpipe.reproduction.runs import Cell, Library, cells_of
-from bentpipe.statistics import summarise
+from bentpipe.stats.intervals import summarise
+from bentpipe.stats.objectives import judged, kept
 
 __all__ = ["Search", "Trial", "Tuned", "searches", "with_winners"]
 

@@ -24,10 +24,10 @@ from rig import Direct, Observed, Unshaped, Watched
 
 import bentpipe as bp
 from bentpipe import Scenario
-from bentpipe.metrics import Recorded, evaluate
-from bentpipe.realtime.privileges import why_not
-from bentpipe.realtime.processes import Programs, programs
-from bentpipe.realtime.session import versions
+from bentpipe.live_runs.privileges import why_not
+from bentpipe.live_runs.processes import Programs, programs
+from bentpipe.live_runs.session import versions
+from bentpipe.runs.metrics import Recorded, evaluate
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "live-bench.md"

@@ -16,12 +16,12 @@ import polars as pl
 
 from bentpipe import Scenario
 from bentpipe.errors import LiveError
-from bentpipe.plan import make_plan
-from bentpipe.realtime import session
-from bentpipe.realtime.chain import check
-from bentpipe.realtime.processes import Child, Programs
-from bentpipe.realtime.record import Recorded
-from bentpipe.realtime.session import Session
+from bentpipe.live_runs import session
+from bentpipe.live_runs.chain import check
+from bentpipe.live_runs.processes import Child, Programs
+from bentpipe.live_runs.record import Recorded
+from bentpipe.live_runs.session import Session
+from bentpipe.runs.plan import make_plan
 
 __all__ = ["HEADERS", "Direct", "Observed", "Sample", "Unshaped", "Watched", "first_at", "jain"]
 

@@ -1,0 +1,1 @@
+"""Advice on which AQM to use on a link."""

@@ -1,0 +1,543 @@
+"""Which AQM for a link, and with what parameters: a short list is tuned, run again on fresh seeds and judged.
+
+Three rounds, each on seeds that the others never use: a search of each AQM's parameters with short runs, the
+best few of each at full length, and the one that remains of each against what the scenario has and DropTail.
+"""
+
+import difflib
+import hashlib
+import json
+import math
+import shlex
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bentpipe import _core, files
+from bentpipe.advice.rules import MARGIN, Candidate, Rule, decide, rows, sentences
+from bentpipe.errors import ResultError, UsageError
+from bentpipe.format import clock
+from bentpipe.runs.dataset import Dataset, Failure, Run
+from bentpipe.runs.plan import load, overrides_from, scenario_path, slug
+from bentpipe.runs.workers import Teller, Threads, Workers
+from bentpipe.stats.objectives import Limit, Objective, kept, limits_from, objectives_from
+from bentpipe.tuning.holdout import fresh_seeds, means, rerun
+
+if TYPE_CHECKING:
+    from bentpipe.tuning.tune import Tuning
+
+__all__ = ["ADVICE", "BEHIND", "PLAIN", "REPORT", "Advice", "Advising", "advise", "execute"]
+
+ADVICE, REPORT = "advice.json", "report.html"
+BEHIND: tuple[str, ...] = ("red", "vrc", "gkvq", "avqred", "pfavqred")
+PLAIN: tuple[str, ...] = ("red", "vrc", "pi", "avqred", "codel", "fq_codel")
+"""The short lists where a PEP splits connections and where none does; docs/advise.md says why these."""
+EXTRA = ("fct_p95",)
+"""Shown where all candidates have it."""
+TRIALS, RUNS, FRESH = 40, 2, 10
+_KEPT, _AGAIN = 3, 3
+"""Points of each AQM that run again at full length, and how often."""
+_SHORTEST, _SHARE = 60.0, 0.1
+"""Runs of the search last so many seconds at least, or this share of the scenario's if that is more."""
+_DURATION = "run.duration"
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Advising:
+    """What is to be looked at, checked before anything runs."""
+
+    scenario: Path
+    given: str
+    """How the scenario was named."""
+    overrides: tuple[str, ...]
+    base: _core.Scenario
+    split: bool
+    """Whether a PEP splits the connections whose packets are judged."""
+    aqms: tuple[str, ...]
+    rule: Rule
+    trials: int
+    seeds: tuple[int, ...]
+    """The search's."""
+    again: tuple[int, ...]
+    fresh: tuple[int, ...]
+    searches: Mapping[str, "Tuning | None"]
+    """How each AQM is searched; None for what has no parameters to search."""
+
+    @classmethod
+    def plan(
+        cls,
+        scenario: str | Path,
+        *,
+        aqms: Sequence[str] | None = None,
+        metrics: str | Sequence[str | Objective] | None = None,
+        limits: Sequence[str | Limit] = (),
+        overrides: Sequence[str] = (),
+        trials: int = TRIALS,
+        runs: int = RUNS,
+        fresh: int = FRESH,
+        seed: int | None = None,
+    ) -> "Advising":
+        """Read everything; `UsageError` and `ScenarioError` for what makes no sense."""
+        for option, value, least, most in (
+            ("--trials", trials, 1, 100_000),
+            ("--search-runs", runs, 1, 1000),
+            ("--runs", fresh, 2, 1000),
+        ):
+            if not least <= value <= most:
+                raise UsageError(f"{option} {value}: allowed: from {least} to {most}")
+        base = load(scenario, overrides)
+        split = base.with_setting("codel").behind_pep
+        names = tuple(each.strip() for each in aqms) if aqms is not None else BEHIND if split else PLAIN
+        _check_names(base, names)
+        bounds = limits_from(limits)
+        objectives = objectives_from(_metrics(split=split) if metrics is None else metrics)
+        rule = Rule(tuple(objectives), tuple(bounds), metrics is None, None if split else _round_trip(base))
+        first = base.seed if seed is None else seed
+        if not 0 <= first < 2**63:
+            raise UsageError(f"seed is {first}, but it must be from 0 to {2**63 - 1}")
+        seeds = range(first, first + runs)
+        unused = fresh_seeds(seeds, _AGAIN + fresh)
+        short = _short(base)
+        changes = [*_without(overrides, _DURATION), f"{_DURATION}={short}"]
+        wanted = objectives_from(["utilization", _response(split=split)]) if rule.power else objectives
+        wanted += _searched_for(wanted, bounds)
+        searches = {
+            name: _search(scenario, name, wanted, changes, trials=trials, runs=runs, seed=first)
+            for name in names
+        }
+        return cls(
+            scenario_path(scenario),
+            str(scenario),
+            tuple(overrides),
+            base,
+            split,
+            names,
+            rule,
+            trials,
+            tuple(seeds),
+            tuple(unused[:_AGAIN]),
+            tuple(unused[_AGAIN:]),
+            searches,
+        )
+
+    @property
+    def short(self) -> str:
+        """Measured time of a run of the search."""
+        return _short(self.base)
+
+    @property
+    def long(self) -> str:
+        """Measured time of all other runs."""
+        return _seconds(_nanoseconds(self.base.duration))
+
+    @property
+    def table(self) -> str:
+        """The scenario's table that has the subject's AQM: `gateway`; empty where nothing is searched."""
+        found = [each.space.prefix for each in self.searches.values() if each is not None]
+        return found[0].rpartition(".")[0] if found else ""
+
+    @property
+    def metrics(self) -> list[str]:
+        """The metrics of candidates: what is judged, what has limits, and what is shown beside."""
+        found = [*(each.metric for each in self.rule.objectives), *(each.metric for each in self.rule.limits)]
+        return list(dict.fromkeys([*found, *EXTRA]))
+
+    def about(self) -> dict[str, Any]:
+        """Return what the dataset's manifest says of the runs outside the searches."""
+        plain = load(self.scenario, _without(self.overrides, _DURATION))
+        known = "\n".join([plain.canonical(), *sorted(_without(self.overrides, _DURATION))])
+        return {
+            "scenario": {
+                "name": self.base.name,
+                "sha256": hashlib.sha256(self.base.text.encode()).hexdigest(),
+                "digest": hashlib.sha256(known.encode()).hexdigest(),
+            },
+            "overrides": list(self.overrides),
+            "settings": list(self.aqms),
+            "points": 2,
+            "seeds": [*self.seeds, *self.again, *self.fresh],
+        }
+
+    def run(self, name: str, duration: str, change: str = "", setting: str | None = None) -> Run:
+        """Return a run of `duration` under a setting, or as the scenario is, with the first seed."""
+        changes = [*_without(self.overrides, _DURATION), f"{_DURATION}={duration}"]
+        scenario = load(self.scenario, [*changes, *([change] if change else [])])
+        if setting is not None:
+            scenario = scenario.with_setting(setting)
+        digest = hashlib.sha256(scenario.canonical().encode()).hexdigest()
+        return Run((duration,), name, scenario, digest, self.seeds[0])
+
+
+class Advice:
+    """What is advised, and what that rests on."""
+
+    def __init__(self, folder: str | Path) -> None:
+        """Read the advice in `folder`; `ResultError` if there is none."""
+        self.folder = Path(folder)
+        """Where the files are."""
+        try:
+            found = json.loads((self.folder / ADVICE).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise ResultError(f"{self.folder}: holds no advice: {error}") from None
+        if not isinstance(found, dict) or found.get("format") != "bentpipe-advice":
+            raise ResultError(f"{self.folder}: holds no advice")
+        self.found: dict[str, Any] = found
+        """All of it, as `advice.json` has it."""
+
+    def __repr__(self) -> str:
+        return f"<bentpipe.Advice {self.found['scenario']['name']}: {self.answer}; {self.folder}>"
+
+    @property
+    def answer(self) -> str:
+        """Name of the setting that is advised."""
+        return str(self.found["answer"])
+
+    @property
+    def sentence(self) -> str:
+        """The answer in words."""
+        return " ".join(self.found["words"]["answer"])
+
+    @property
+    def toml(self) -> str:
+        """The setting as a table to be pasted into a scenario, to compare it; empty for what needs none."""
+        return str(self.found["paste"]["toml"])
+
+    @property
+    def command(self) -> str:
+        """A command that compares what is advised with DropTail."""
+        return str(self.found["paste"]["command"])
+
+    def report(self, path: str | Path | None = None) -> Path:
+        """Write the page, by default to the folder, and return its path."""
+        from bentpipe.report.advice import advice_page
+        from bentpipe.report.pages import write_page
+
+        return write_page(Path(path) if path is not None else self.folder / REPORT, advice_page(self.found))
+
+
+def advise(
+    scenario: str | Path,
+    aqms: Sequence[str] | None = None,
+    *,
+    out: str | Path,
+    metrics: str | Sequence[str | Objective] | None = None,
+    limits: Sequence[str | Limit] = (),
+    set: Mapping[str, object] | Sequence[str] | None = None,  # noqa: A002
+    trials: int = TRIALS,
+    search_runs: int = RUNS,
+    runs: int = FRESH,
+    seed: int | None = None,
+    jobs: int | None = None,
+    workers: Workers | None = None,
+    told: Teller | None = None,
+    say: Say | None = None,
+) -> Advice:
+    """Tune a short list of AQMs on a scenario's link; say which to use, with what parameters, and how sure.
+
+    `aqms` are algorithms or settings, by default a list for links with a PEP or one for those without.
+    They are judged by their power, see `judging.by_power`, or by the rank sums of `metrics`, objectives as
+    `"utilization:max,queue_delay_mean:min"`; `limits`, as `["queue_delay_p95<=50"]`, come first. `trials`
+    points of each AQM are searched with `search_runs` short runs each; `runs` of full length, on seeds that
+    the search never used, decide. What is in the folder `out` already is not simulated again. Raises
+    `UsageError` and `ScenarioError` before anything runs.
+    """
+    plan = Advising.plan(
+        scenario,
+        aqms=aqms,
+        metrics=metrics,
+        limits=limits,
+        overrides=overrides_from(set),
+        trials=trials,
+        runs=search_runs,
+        fresh=runs,
+        seed=seed,
+    )
+    if workers is not None:
+        return execute(plan, Path(out), workers=workers, told=told, say=say)
+    with closing(Threads(jobs)) as threads:
+        return execute(plan, Path(out), workers=threads, told=told, say=say)
+
+
+def execute(
+    plan: Advising, folder: Path, *, workers: Workers, told: Teller | None = None, say: Say | None = None
+) -> Advice:
+    """Search, judge and write the advice to `folder`; on an interruption what is finished stays."""
+    began = time.monotonic()
+    say = say or (lambda _: None)
+    failures: list[Failure] = []
+    with Dataset(folder / "runs", (_DURATION,), plan.about()) as dataset:
+
+        def again(
+            chosen: Mapping[str, Run], seeds: Sequence[int]
+        ) -> dict[str, dict[str, list[float | None]]]:
+            samples, failed = rerun(chosen, seeds, plan.metrics, dataset, workers, told)
+            failures.extend(failed)
+            return samples
+
+        short, long = (clock(float(each.removesuffix(" s"))) for each in (plan.short, plan.long))
+        found: dict[str, list[Candidate]] = {}
+        tried: list[dict[str, Any]] = []
+        for number, (name, search) in enumerate(plan.searches.items(), 1):
+            if search is None:
+                found[name] = [_as_it_is(plan, name)]
+                tried.append({"aqm": name, "trials": 0, "runs": 0, "impossible": 0})
+                continue
+            say(f"Searching {name}, {number} of {len(plan.searches)}: {plan.trials} points, {short} a run")
+            found[name], cost = _tuned(plan, name, search, folder / "search" / slug(name, ()), workers, told)
+            tried.append(cost)
+        rivals = {name: mine for name, mine in found.items() if len(mine) > 1}
+        if rivals:
+            say(f"The best of each AQM again: {long} a run")
+            runs = {each.name: _run(plan, each) for mine in rivals.values() for each in mine}
+            samples = again(runs, plan.again)
+            for name, mine in rivals.items():
+                order = plan.rule.judge(means({each.name: samples[each.name] for each in mine}))
+                found[name] = [next(each for each in mine if each.name == order[0].name)]
+        finalists = [_named(plan, name, mine[0]) for name, mine in found.items() if mine]
+        candidates = _references(plan)
+        there = {_run(plan, each).digest for each in candidates}
+        candidates += [each for each in finalists if _run(plan, each).digest not in there]
+        say(f"What remains on fresh seeds: {long} a run")
+        samples = again({each.name: _run(plan, each) for each in candidates}, plan.fresh)
+        dataset.finish(failures)
+    shown = [name for name in EXTRA if all(_any(samples[each.name][name]) for each in candidates)]
+    decision = decide(candidates, samples, plan.rule, shown)
+    failed = [f"{each.run.setting}, seed {each.run.seed}: {each.error}" for each in failures]
+    answer = next(each for each in candidates if each.name == decision.answer)
+    words = sentences(decision, candidates, len(plan.fresh))
+    words["warnings"] += [f"A run failed and is left out: {text}" for text in failed]
+    document = {
+        "format": "bentpipe-advice",
+        "format_version": 1,
+        "core": {"version": _core.__version__},
+        "finished": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "scenario": {
+            "name": plan.base.name,
+            "title": plan.base.title,
+            "overrides": list(plan.overrides),
+            "aqm": plan.base.aqm,
+            "split": plan.split,
+            "warmup": plan.base.warmup,
+            "duration": plan.base.duration,
+            "search_duration": float(plan.short.removesuffix(" s")),
+        },
+        "judge": "power" if plan.rule.power else "rank",
+        "round_trip": plan.rule.round_trip,
+        "objectives": [{"metric": each.metric, "direction": each.direction} for each in plan.rule.objectives],
+        "limits": [
+            {"metric": each.metric, "sign": each.sign, "bound": each.bound} for each in plan.rule.limits
+        ],
+        "margin": MARGIN,
+        "seeds": {"search": list(plan.seeds), "again": list(plan.again), "fresh": list(plan.fresh)},
+        "answer": decision.answer,
+        "first": decision.first,
+        "present": plan.base.aqm,
+        "words": words,
+        "metrics": list(next(iter(decision.cells.values()))),
+        "changes": [
+            {
+                "metric": each.metric.name,
+                "before": each.before,
+                "after": each.after,
+                "difference": each.found.mean,
+                "low": each.found.low,
+                "high": each.found.high,
+                "p_holm": each.p_holm,
+                "certain": each.certain,
+                "words": each.words,
+            }
+            for each in decision.changes
+        ],
+        "candidates": rows(decision, candidates),
+        "tried": tried,
+        "paste": {
+            "table": plan.table,
+            "aqm": answer.inline,
+            "toml": answer.toml,
+            "command": _command(plan, answer),
+        },
+        "seconds": round(time.monotonic() - began, 1),
+    }
+    files.write_json(folder / ADVICE, document)
+    advice = Advice(folder)
+    advice.report()
+    return advice
+
+
+def _metrics(*, split: bool) -> list[str]:
+    """Return what is judged by default."""
+    return ["utilization", "queue_delay_mean", "loss_rate", *(["pep_delay"] if split else [])]
+
+
+def _response(*, split: bool) -> str:
+    """Return the metric that the response time grows with."""
+    return "pep_delay" if split else "queue_delay_mean"
+
+
+def _round_trip(scenario: _core.Scenario) -> float:
+    """Return the mean round trip without queues [s] of the traffic that passes the subject's link."""
+    found = json.loads(scenario.canonical())
+    subject = found["subject"]
+    link = subject["link"] if "link" in subject else found["gateways"][subject["gateway"]]["link"]
+    trips = []
+    for each in found["traffic"]:
+        links = [part["link"] for part in each["route"]]
+        if link in links:
+            ways = [found["links"][part][way]["delay"] for part in links for way in ("forward", "reverse")]
+            trips.append(sum(way["low"] + way["high"] for way in ways) / 2e9)
+    return sum(trips) / len(trips) if trips else 0.0
+
+
+def _any(values: Sequence[float | None]) -> bool:
+    return any(value is not None for value in values)
+
+
+def _short(scenario: _core.Scenario) -> str:
+    """Return the measured time of a run of the search, a multiple of the sample interval as all are."""
+    wanted = min(scenario.duration, max(_SHORTEST, _SHARE * scenario.duration))
+    interval = _nanoseconds(scenario.sample_interval)
+    return _seconds(math.ceil(_nanoseconds(wanted) / interval) * interval)
+
+
+def _nanoseconds(seconds: float) -> int:
+    return round(1e9 * seconds)
+
+
+def _seconds(nanoseconds: int) -> str:
+    """Write a time as a scenario has it, exactly: `60 s`."""
+    whole, rest = divmod(nanoseconds, 10**9)
+    return f"{whole}.{rest:09d}".rstrip("0").rstrip(".") + " s"
+
+
+def _without(overrides: Sequence[str], key: str) -> list[str]:
+    return [each for each in overrides if each.partition("=")[0].strip() != key]
+
+
+def _check_names(base: _core.Scenario, names: Sequence[str]) -> None:
+    known = base.setting_names
+    for index, name in enumerate(names):
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+            hint = f"did you mean {', '.join(near)}?" if near else "bentpipe list aqms shows them"
+            raise UsageError(f'--aqms: there is no AQM "{name}"; {hint}')
+        if name in names[:index]:
+            raise UsageError(f"--aqms {name}: found twice; allowed: each once")
+    if not names:
+        raise UsageError("--aqms: found none; allowed: AQMs, as red,avqred")
+
+
+def _searched_for(objectives: Sequence[Objective], limits: Sequence[Limit]) -> list[Objective]:
+    """Return objectives for metrics that have limits alone, so that the search goes where these are kept."""
+    known = {each.metric for each in objectives}
+    found = {
+        each.metric: Objective(each.metric, "min" if each.sign == "<=" else "max")
+        for each in limits
+        if each.metric not in known
+    }
+    return list(found.values())
+
+
+def _search(
+    scenario: str | Path,
+    name: str,
+    objectives: Sequence[Objective],
+    overrides: Sequence[str],
+    *,
+    trials: int,
+    runs: int,
+    seed: int,
+) -> "Tuning | None":
+    """Return how an AQM is searched; None for a scheduler and for what has no parameters to search."""
+    known = json.loads(_core.registry())
+    fixed = {entry["name"] for entry in known["schedulers"]} | {
+        entry["name"] for entry in known["aqms"] if not any(each["tune"] for each in entry["params"])
+    }
+    if name in fixed:
+        return None
+    from bentpipe.tuning.tune import Tuning
+
+    return Tuning.plan(
+        scenario, name, objectives, trials=trials, runs=runs, seed=seed, overrides=overrides, fresh=2
+    )
+
+
+def _tuned(
+    plan: Advising,
+    name: str,
+    search: "Tuning",
+    folder: Path,
+    workers: Workers,
+    told: Teller | None,
+) -> tuple[list[Candidate], dict[str, Any]]:
+    """Search an AQM's parameters; return its best few points, and what that took."""
+    from bentpipe.tuning.space_reduction import explored
+
+    points, cost = explored(search, folder, plan.rule, plan.metrics, workers, told)
+    names = kept(plan.rule.pick({key: each.values for key, each in points.items()}), _KEPT) if points else []
+    candidates = [
+        Candidate(
+            f"{name} {key}",
+            search.space.algorithm,
+            "tuned",
+            points[key].table,
+            points[key].values,
+            cost["trials"],
+        )
+        for key in names
+    ]
+    return candidates, {"aqm": name, **cost, "space": [each.row() for each in search.space.parameters]}
+
+
+def _as_it_is(plan: Advising, name: str) -> Candidate:
+    return _with_doubts(plan, Candidate(name, name, "as it is"))
+
+
+def _named(plan: Advising, name: str, candidate: Candidate) -> Candidate:
+    """Return a candidate of the last round under the name that it is advised by."""
+    if candidate.role != "tuned":
+        return candidate
+    if candidate.parameters:
+        return _with_doubts(plan, replace(candidate, name=f"{name} tuned"))
+    return _with_doubts(plan, replace(candidate, name=f"{name} defaults", role="as it is"))
+
+
+def _references(plan: Advising) -> list[Candidate]:
+    """Return what is there now, and DropTail where that is another one."""
+    present = _with_doubts(plan, Candidate(plan.base.aqm, plan.base.aqm, "present"))
+    droptail = _with_doubts(plan, Candidate("droptail", "droptail", "reference"))
+    if _run(plan, present).digest == _run(plan, droptail).digest:
+        return [replace(present, algorithm="droptail")]
+    return [present, droptail]
+
+
+def _run(plan: Advising, candidate: Candidate) -> Run:
+    if candidate.role == "present":
+        return plan.run(candidate.name, plan.long)
+    return plan.run(candidate.name, plan.long, candidate.override, candidate.name)
+
+
+def _with_doubts(plan: Advising, candidate: Candidate) -> Candidate:
+    """Return a candidate with what its scenario warns of; that of drops behind the PEP has its own place."""
+    scenario = _run(plan, candidate).scenario
+    doubts = tuple(each for each in scenario.warnings if "dropped behind the PEP" not in each)
+    return replace(candidate, behind_pep=scenario.behind_pep, warnings=doubts)
+
+
+def _command(plan: Advising, answer: Candidate) -> str:
+    """Return the command that compares what is advised with DropTail, and with what is there if named."""
+    words = ["bentpipe", "compare", plan.given]
+    for each in plan.overrides:
+        words += ["--set", each]
+    if answer.override:
+        words += ["--set", answer.override]
+    present = plan.base.aqm
+    named = present in plan.base.setting_names
+    same = named and plan.run("", plan.long, setting=present).digest == plan.run("", plan.long).digest
+    names = [answer.name] if answer.role != "present" else []
+    names = list(dict.fromkeys([*names, *([present] if same else []), "droptail"]))
+    return shlex.join([*words, "--settings", ",".join(names)])

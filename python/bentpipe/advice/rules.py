@@ -1,0 +1,582 @@
+"""Which of several queues to advise, and how sure that is: rules from the values of runs on fresh seeds."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from bentpipe.format import brief, number, plural
+from bentpipe.runs.metrics import Metric, named_metric
+from bentpipe.stats.differences import NOTHING_SEEN
+from bentpipe.stats.intervals import LEVEL, Summary, holm, paired, summarise
+from bentpipe.stats.objectives import (
+    Judged,
+    Limit,
+    Objective,
+    Values,
+    by_power,
+    inverse_power,
+    judged,
+    objectives_from,
+)
+from bentpipe.stats.ranking import BEHIND_PEP
+from bentpipe.tuning.holdout import Samples, means, winners
+
+__all__ = [
+    "CLOSE",
+    "MARGIN",
+    "Candidate",
+    "Cell",
+    "Change",
+    "Decision",
+    "Rule",
+    "decide",
+    "front",
+    "rows",
+    "sentences",
+]
+
+MARGIN = 0.01
+"""Values that differ by no more than this share are equal to an engineer: they share a rank, and a power that
+is no further below the best is almost as good."""
+_TOLD = 3
+"""Metrics in the first sentence; the others are in the table."""
+CLOSE = 0.9
+"""Below this share of resamples, the choice is called a close one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What is judged by."""
+
+    objectives: tuple[Objective, ...]
+    """What is good: ranked, or shown beside the power."""
+    limits: tuple[Limit, ...] = ()
+    power: bool = False
+    """Whether the judge is `judging.by_power`, and not rank sums."""
+    round_trip: float | None = None
+    """For the power where there is no PEP: the round trip without queues [s]."""
+
+    def judge(self, values: Values) -> list[Judged]:
+        """Judge settings, the best first."""
+        if self.power:
+            return by_power(values, self.round_trip, self.limits)
+        return judged(values, self.objectives, self.limits, MARGIN)
+
+    def pick(self, values: Values) -> list[Judged]:
+        """Judge the points of a search, the best first.
+
+        By ranks, those on the Pareto front of what keeps the limits: a search does not spread its points
+        evenly, and points that others beat in everything would move the ranks of those that matter. Where no
+        point keeps the limits all are judged.
+        """
+        if self.power:
+            return self.judge(values)
+        within = {
+            name: mine
+            for name, mine in values.items()
+            if all(limit.excess(mine.get(limit.metric)) == 0 for limit in self.limits)
+        }
+        if not within:
+            return judged(values, self.objectives, self.limits)
+        best = front(within, self.objectives)
+        return judged({name: within[name] for name in best}, self.objectives)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A queue that may be advised."""
+
+    name: str
+    """As the setting is called."""
+    algorithm: str
+    role: Literal["tuned", "as it is", "present", "reference"]
+    """Tuned here, taken with its defaults, what the scenario has, or DropTail."""
+    table: Mapping[str, str] = field(default_factory=dict)
+    """What its setting's table holds, as a scenario file writes it; empty for what needs none."""
+    searched: Mapping[str, float | None] = field(default_factory=dict)
+    """What the search saw of it, by metric."""
+    trials: int = 0
+    """Points that were looked at to find it."""
+    behind_pep: bool = False
+    """Whether it drops packets whose senders were told that they arrived."""
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def parameters(self) -> int:
+        """How many parameters have to be set."""
+        return sum(1 for key in self.table if key not in {"algorithm", "scheduler", "preset"})
+
+    @property
+    def toml(self) -> str:
+        """The table of its setting; empty for one that needs none."""
+        lines = [f"{key} = {value}" for key, value in self.table.items()]
+        return "\n".join([f"[setting.{json.dumps(self.name, ensure_ascii=False)}]", *lines]) if lines else ""
+
+    @property
+    def override(self) -> str:
+        """The same as an override; empty for one that needs none."""
+        return f"setting.{json.dumps(self.name, ensure_ascii=False)}={self.inline}" if self.table else ""
+
+    @property
+    def inline(self) -> str:
+        """The table on one line, as an AQM's is in a scenario; empty for what needs none."""
+        inside = ", ".join(f"{key} = {value}" for key, value in self.table.items())
+        return f"{{ {inside} }}" if inside else ""
+
+
+def _is_certain(found: Summary | None, p: float | None) -> bool:
+    return found is not None and bool(found.mean) and p is not None and p <= LEVEL
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One metric of one candidate."""
+
+    searched: float | None
+    found: Summary
+    """On fresh seeds."""
+    behind: Summary | None
+    """The paired difference to the candidate with the best mean; None for that itself, or without values."""
+    p_holm: float | None = None
+    best: str | None = None
+    """The candidate with the best mean; None where there is none to say."""
+
+    @property
+    def certain(self) -> bool:
+        """Whether the difference to the best is."""
+        return (
+            self.p_holm is not None
+            and self.p_holm <= LEVEL
+            and self.behind is not None
+            and bool(self.behind.mean)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One metric of what is advised against what the scenario has."""
+
+    metric: Metric
+    before: float | None
+    after: float | None
+    found: Summary
+    """The paired difference."""
+    p_holm: float | None
+
+    @property
+    def certain(self) -> bool:
+        """Whether there is a difference."""
+        return _is_certain(self.found, self.p_holm)
+
+    @property
+    def words(self) -> str:
+        """How much that is: `−42 %, 95 % interval −45 to −39`."""
+        return _by(self).strip(" ()")
+
+    def relative(self, value: float | None) -> float | None:
+        """Return a difference as a share of what was before [%]; None if that is nothing."""
+        return None if value is None or not self.before else 100 * value / abs(self.before)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What the fresh runs say."""
+
+    answer: str
+    """The candidate that is advised."""
+    first: str
+    """The one that the judge puts first: another one only where the two cannot be told apart."""
+    alike: tuple[str, ...]
+    """Those that cannot be told apart from the first."""
+    order: tuple[Judged, ...]
+    shares: Mapping[str, float]
+    """In what share of paired resamples of the fresh seeds each is first."""
+    cells: Mapping[str, Mapping[str, Cell]]
+    """By candidate and metric."""
+    changes: tuple[Change, ...]
+    """The answer against the present setting; none if that is the answer, or where there is none."""
+    rule: Rule
+
+    @property
+    def near(self) -> list[str]:
+        """Those whose power is almost the first one's, the best first, but for those that are alike."""
+        if not self.rule.power:
+            return []
+        least = self.order[0].total
+        return [
+            each.name
+            for each in self.order[1:]
+            if each.excess == 0 and each.name not in self.alike and least >= (1 - MARGIN) * each.total
+        ]
+
+    @property
+    def kept(self) -> bool:
+        """Whether the answer keeps all limits."""
+        return next(each.excess for each in self.order if each.name == self.answer) == 0
+
+    @property
+    def rivals(self) -> list[tuple[str, float]]:
+        """The others that are first in one resample of a hundred or more, the likeliest first."""
+        found = [(name, share) for name, share in self.shares.items() if name != self.first and share >= 0.01]
+        return sorted(found, key=lambda each: -each[1])
+
+
+def front(values: Values, objectives: Sequence[Objective]) -> list[str]:
+    """Return the settings that no other one is at least as good as in every objective and better in one.
+
+    A setting that lacks a value is not among them, unless all do.
+    """
+    complete = [
+        name for name in values if all(values[name].get(each.metric) is not None for each in objectives)
+    ]
+
+    def beaten(name: str) -> bool:
+        for other in complete:
+            gains = [
+                each.gain(values[other][each.metric] or 0.0, values[name][each.metric] or 0.0)
+                for each in objectives
+            ]
+            if all(gain >= 0 for gain in gains) and any(gain > 0 for gain in gains):
+                return True
+        return False
+
+    return [name for name in complete if not beaten(name)] or list(values)
+
+
+def decide(
+    candidates: Sequence[Candidate], samples: Samples, rule: Rule, shown: Sequence[str] = ()
+) -> Decision:
+    """Decide by the runs on fresh seeds, `samples` by candidate and metric, the same seeds for all.
+
+    A candidate cannot be told apart from the first if the first is so in fewer than nine resamples of ten,
+    and if their paired difference is not certain after Holm's correction: that of the power, or those of all
+    objectives, where one within the margin does not count either. Of those with as little outside the limits,
+    the one with the fewest parameters to set is advised, what the scenario has and DropTail before others.
+    """
+    by_name = {each.name: each for each in candidates}
+    known = {name: samples[name] for name in by_name}
+    order = rule.judge(means(known))
+    first = order[0].name
+    excess = {each.name: each.excess for each in order}
+    shares = winners(known, rule.judge)
+    alike = [
+        name
+        for name in (_same_power if rule.power else _alike)(known, first, rule)
+        if excess[name] <= excess[first] and shares[first] < CLOSE
+    ]
+    answer = min([first, *alike], key=lambda name: (_burden(by_name[name]), name != first))
+    judged_by = [*(each.metric for each in rule.objectives), *(each.metric for each in rule.limits)]
+    metrics = list(dict.fromkeys([*judged_by, *shown]))
+    present = next((each.name for each in candidates if each.role == "present"), None)
+    return Decision(
+        answer,
+        first,
+        tuple(alike),
+        tuple(order),
+        shares,
+        _cells(by_name, known, rule.objectives, metrics),
+        () if present in {None, answer} else _changes(known, answer, str(present), metrics),
+        rule,
+    )
+
+
+def _burden(candidate: Candidate) -> tuple[int, int]:
+    """Return how much work a candidate is: none for what is there already, then parameters to set."""
+    place = {"present": 0, "reference": 1}.get(candidate.role, 2)
+    return place, candidate.parameters
+
+
+def _same_power(samples: Samples, first: str, rule: Rule) -> list[str]:
+    def powers(name: str) -> list[float | None]:
+        mine = samples[name]
+        totals = [
+            inverse_power(dict(zip(mine, row, strict=True)), rule.round_trip)
+            for row in zip(*mine.values(), strict=True)
+        ]
+        return [total if math.isfinite(total) else None for total in totals]
+
+    best = powers(first)
+    others = [name for name in samples if name != first]
+    found = [paired(powers(name), best) for name in others]
+    corrected = holm([each.p for each in found])
+    # One without a value in any run is certainly not the same.
+    return [
+        name
+        for name, each, p in zip(others, found, corrected, strict=True)
+        if each.mean is not None and (each.mean == 0 or (p is not None and p > LEVEL))
+    ]
+
+
+def _alike(samples: Samples, first: str, rule: Rule) -> list[str]:
+    others = [name for name in samples if name != first]
+    tests = [
+        (name, paired(samples[name][each.metric], samples[first][each.metric]), each.metric)
+        for name in others
+        for each in rule.objectives
+    ]
+    corrected = holm([found.p for _, found, _ in tests])
+    apart: set[str] = set()
+    averages = means(samples)
+    for (name, found, metric), p in zip(tests, corrected, strict=True):
+        a, b = averages[name][metric], averages[first][metric]
+        if a is None and b is None:
+            continue
+        if a is None or b is None or found.mean is None:
+            apart.add(name)
+            continue
+        seen = p is None or p <= LEVEL
+        if abs(a - b) > MARGIN * max(abs(a), abs(b)) and seen:
+            apart.add(name)
+    return [name for name in others if name not in apart]
+
+
+def _cells(
+    candidates: Mapping[str, Candidate],
+    samples: Samples,
+    objectives: Sequence[Objective],
+    metrics: Sequence[str],
+) -> dict[str, dict[str, Cell]]:
+    # What is shown beside them has a way too, if it ranks settings.
+    extra = [name for name in metrics if named_metric(name, "advice").better]
+    ways = {each.metric: each for each in (*objectives_from(extra or ["utilization"]), *objectives)}
+    averages = means(samples)
+    found: dict[tuple[str, str], Summary | None] = {}
+    bests: dict[str, str | None] = {}
+    for metric in metrics:
+        way = ways.get(metric)
+        bests[metric] = best = _best(averages, way) if way else None
+        for name in samples:
+            theirs = None if best in {None, name} else samples[str(best)][metric]
+            found[name, metric] = None if theirs is None else paired(samples[name][metric], theirs)
+    corrected = dict(zip(found, holm([each.p if each else None for each in found.values()]), strict=True))
+    return {
+        name: {
+            metric: Cell(
+                candidates[name].searched.get(metric),
+                summarise(samples[name][metric]),
+                found[name, metric],
+                corrected[name, metric],
+                bests[metric],
+            )
+            for metric in metrics
+        }
+        for name in samples
+    }
+
+
+def _best(averages: Values, way: Objective) -> str | None:
+    sign = 1.0 if way.direction == "max" else -1.0
+    known = {name: value for name, mine in averages.items() if (value := mine[way.metric]) is not None}
+    return max(known, key=lambda name: sign * known[name]) if known else None
+
+
+def _changes(samples: Samples, answer: str, present: str, metrics: Sequence[str]) -> tuple[Change, ...]:
+    found = [paired(samples[answer][metric], samples[present][metric]) for metric in metrics]
+    averages = means(samples)
+    return tuple(
+        Change(named_metric(metric, "advice"), averages[present][metric], averages[answer][metric], each, p)
+        for metric, each, p in zip(metrics, found, holm([each.p for each in found]), strict=True)
+        if each.mean is not None
+    )
+
+
+def sentences(decision: Decision, candidates: Sequence[Candidate], runs: int) -> dict[str, list[str]]:
+    """Return what a decision comes to in words: `headline`, `answer`, `sure`, `costs` and `warnings`."""
+    by_name = {each.name: each for each in candidates}
+    return {
+        "headline": [_headline(by_name[decision.answer])],
+        "answer": _answer(decision, by_name),
+        "sure": _sure(decision, by_name, runs),
+        "costs": _costs(decision),
+        "warnings": _warnings(candidates),
+    }
+
+
+def _answer(decision: Decision, candidates: Mapping[str, Candidate]) -> list[str]:
+    mine = candidates[decision.answer]
+    present = next((each for each in candidates.values() if each.role == "present"), None)
+    head = _headline(mine)
+    lines = []
+    if not decision.kept:
+        bounds = " and ".join(map(str, decision.rule.limits))
+        lines.append(f"No candidate keeps {bounds}; nearest comes {decision.answer}.")
+    if present is None or not decision.changes:
+        others = [name for name in candidates if name != mine.name]
+        lines.insert(0, f"{head}: the judge puts none of {plural(len(others), 'other candidate')} before it.")
+        if decision.answer != decision.first:
+            lines[0] = f"{head}: no other candidate is seen to do better."
+        return lines
+    parts = "; ".join(_change(each) for each in decision.changes[:_TOLD])
+    lines.insert(0, f"{head}. Against {present.name}, which is there now: {parts}.")
+    return lines
+
+
+def _headline(candidate: Candidate) -> str:
+    if candidate.role == "present":
+        return f"Keep {candidate.name}, which is there now"
+    if candidate.role == "reference":
+        return "Use no AQM (droptail)"
+    if candidate.table:
+        return f"Use {candidate.algorithm} with {_listed(candidate)}"
+    return f"Use {candidate.name} with its defaults"
+
+
+def _listed(candidate: Candidate) -> str:
+    parts = [f"{key} = {value}" for key, value in candidate.table.items() if key != "algorithm"]
+    return ", ".join(parts) or "its defaults"
+
+
+def _change(change: Change) -> str:
+    unit = f" {change.metric.unit}" if change.metric.unit else ""
+    return f"{_lower(change.metric)} {_brief(change.before)} → {_brief(change.after)}{unit}{_by(change)}"
+
+
+def _by(change: Change) -> str:
+    """Write how much that is, in parentheses."""
+    if not change.certain:
+        return f" ({NOTHING_SEEN})"
+    middle, low, high = (
+        change.relative(each) for each in (change.found.mean, change.found.low, change.found.high)
+    )
+    if middle is None or low is None or high is None:
+        return ""
+    if abs(middle) > 900:
+        return f" (× {brief(1 + middle / 100, 2)})"
+    # As many decimals as the interval's width has a use for, at most one of large changes.
+    decimals = max(0, min(1 if abs(middle) >= 10 else 2, -math.floor(math.log10((high - low) / 2 or 1))))
+    ends = f"95 % interval {_signed(low, decimals)} to {_signed(high, decimals)}"
+    return f" ({_signed(middle, decimals)} %, {ends})"
+
+
+def _brief(value: float | None) -> str:
+    return "–" if value is None else brief(value, 4)
+
+
+def _signed(value: float, decimals: int) -> str:
+    return f"{'+' if value > 0 else ''}{number(value, decimals)}"
+
+
+def _lower(metric: Metric) -> str:
+    label = metric.label.removesuffix(", mean")
+    return label[0].lower() + label[1:]
+
+
+def _sure(decision: Decision, candidates: Mapping[str, Candidate], runs: int) -> list[str]:
+    share = decision.shares[decision.first]
+    lines = [
+        f"{decision.first} is first in {_percent(share)} of the resamples of {plural(runs, 'fresh seed')}"
+        + "".join(f", {name} in {_percent(other)}" for name, other in decision.rivals[:3])
+        + "."
+    ]
+    if decision.answer != decision.first:
+        mine, other = candidates[decision.answer], candidates[decision.first]
+        why = (
+            "is there already"
+            if mine.role == "present"
+            else "needs no AQM"
+            if mine.role == "reference"
+            else f"has fewer parameters to set ({mine.parameters} against {other.parameters})"
+        )
+        lines.append(
+            f"{decision.answer} cannot be told apart from it in what is judged, and {why}: so that is"
+            " advised."
+        )
+    rest = [name for name in decision.alike if name != decision.answer]
+    if rest:
+        lines.append(
+            f"Nor can {' and '.join(rest)} be told apart from {decision.first}."
+            if decision.answer != decision.first
+            else f"{' and '.join(rest)} cannot be told apart from it in what is judged, but"
+            f" {'is' if len(rest) == 1 else 'are'} no simpler."
+        )
+    if decision.near:
+        lines.append(
+            f"Almost as good, with a power at most {100 * MARGIN:g} % lower: {', '.join(decision.near)}."
+        )
+    close = [name for name, other in decision.rivals if other >= 0.05 and name not in decision.alike]
+    if share < CLOSE and close:
+        lines.append(
+            f"A close call: {decision.first} and {' and '.join(close)} are good at different things, and"
+            " which one is first changes with the seeds. Look at the metric that matters most to you."
+        )
+    return lines
+
+
+def _costs(decision: Decision) -> list[str]:
+    """Say what the answer costs against the best in each metric, as far as that is certain."""
+    parts = []
+    for name, cell in decision.cells[decision.answer].items():
+        if cell.best is None or not cell.certain:
+            continue
+        metric, best = named_metric(name, "advice"), decision.cells[cell.best][name].found.mean
+        unit = f" {metric.unit}" if metric.unit else ""
+        parts.append(
+            f"{_lower(metric)} {_brief(cell.found.mean)} against {_brief(best)}{unit} of {cell.best}"
+        )
+    return [f"What it costs against the best in each metric: {'; '.join(parts)}."] if parts else []
+
+
+def _percent(share: float) -> str:
+    text = f"{100 * share:.0f}"
+    if text in {"0", "100"} and 0 < share < 1:
+        return "over 99 %" if share > 0.5 else "under 1 %"
+    return f"{text} %"
+
+
+def _warnings(candidates: Sequence[Candidate]) -> list[str]:
+    lines = []
+    behind = [each.name for each in candidates if each.behind_pep]
+    if behind:
+        lines.append(f"{', '.join(behind)}: {BEHIND_PEP}.")
+    told: dict[str, list[str]] = {}
+    for each in candidates:
+        for warning in each.warnings:
+            told.setdefault(warning, []).append(each.name)
+    for warning, names in told.items():
+        everywhere = len(names) == len(candidates)
+        lines.append(warning if everywhere else f"{', '.join(names)}: {warning}")
+    return lines
+
+
+def rows(decision: Decision, candidates: Sequence[Candidate]) -> list[dict[str, Any]]:
+    """Return the candidates in the judge's order, ready for JSON."""
+    by_name = {each.name: each for each in candidates}
+    found = []
+    for place in decision.order:
+        mine = by_name[place.name]
+        found.append(
+            {
+                "setting": mine.name,
+                "algorithm": mine.algorithm,
+                "role": mine.role,
+                "place": place.place,
+                "rank_sum": None if decision.rule.power else place.total,
+                "ranks": place.ranks,
+                "power": 1 / place.total if decision.rule.power and place.total else None,
+                "outside_limits": place.excess if math.isfinite(place.excess) else None,
+                "first_in": decision.shares[mine.name],
+                "alike": mine.name in decision.alike,
+                "behind_pep": mine.behind_pep,
+                "trials": mine.trials,
+                "table": dict(mine.table),
+                "metrics": {
+                    metric: {
+                        "searched": cell.searched,
+                        "mean": cell.found.mean,
+                        "ci95": cell.found.ci95,
+                        "ci_low": cell.found.low,
+                        "ci_high": cell.found.high,
+                        "runs": cell.found.runs,
+                        "behind_best": cell.behind.mean if cell.behind else None,
+                        "behind_low": cell.behind.low if cell.behind else None,
+                        "behind_high": cell.behind.high if cell.behind else None,
+                        "p_holm": cell.p_holm,
+                        "certain": cell.certain,
+                    }
+                    for metric, cell in decision.cells[mine.name].items()
+                },
+            }
+        )
+    return found

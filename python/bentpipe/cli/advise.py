@@ -1,0 +1,167 @@
+"""The command that says which AQM to use."""
+
+import json
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from bentpipe.cli.options import (
+    Failed,
+    Interrupted,
+    again,
+    cluster_option,
+    format_option,
+    jobs_option,
+    scenario_options,
+)
+
+if TYPE_CHECKING:
+    from bentpipe.advice.advisor import Advice
+
+
+@click.command(short_help="Say which AQM a link should have.")
+@click.argument("scenario")
+@scenario_options
+@click.option(
+    "--aqms", metavar="A,B,…", help="AQMs or settings to choose from; default: a short list (docs/advise.md)."
+)
+@click.option(
+    "--metrics",
+    metavar="METRIC:max|min,…",
+    help="Judge by rank sums of these, for example utilization:max,queue_delay_p95:min; default: by the rate"
+    " on the link over the response time.",
+)
+@click.option(
+    "--limit",
+    "limits",
+    multiple=True,
+    metavar="METRIC<=VALUE",
+    help="What comes before all else, for example queue_delay_p95<=50; may be repeated.",
+)
+@click.option("--trials", type=int, metavar="N", help="Points of each AQM's parameters to try; default: 40.")
+@click.option("--search-runs", type=int, metavar="N", help="Seeds of each point; default: 2.")
+@click.option("--runs", type=int, metavar="N", help="Fresh seeds that decide; default: 10.")
+@click.option("--seed", type=int, metavar="N", help="First seed of the search; default: the scenario's.")
+@jobs_option
+@cluster_option
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Folder of the advice; what is there already is not simulated again."
+    " Default: results/SCENARIO-advise-DATE-TIME.",
+)
+@format_option
+@click.pass_context
+def advise(
+    context: click.Context,
+    scenario: str,
+    overrides: tuple[str, ...],
+    duration: str | None,
+    aqms: str | None,
+    metrics: str | None,
+    limits: tuple[str, ...],
+    trials: int | None,
+    search_runs: int | None,
+    runs: int | None,
+    seed: int | None,
+    jobs: int | None,
+    cluster: str | None,
+    out: Path | None,
+    form: str,
+) -> None:
+    """Tune a short list of AQMs on SCENARIO's link and say which to use, and how sure that is.
+
+    Points of each AQM's parameters are searched with short runs; the best few of each run again at full
+    length, and what remains of each meets what the scenario has now, and DropTail, on seeds that the search
+    never used. The answer is one page. An interrupted one goes on with the same command and --out.
+
+    \b
+    Examples:
+      bentpipe advise byun2007-gateway
+      bentpipe advise small-gateway --aqms red,pi,avqred --limit "queue_delay_p95<=50"
+      bentpipe advise my-link.toml --metrics utilization:max,queue_delay_mean:min,loss_rate:min
+    """
+    from bentpipe.advice import advisor as advising
+    from bentpipe.cli import console
+    from bentpipe.runs.store import default_folder
+    from bentpipe.runs.workers import workers_from
+
+    plan = advising.Advising.plan(
+        scenario,
+        aqms=None if aqms is None else aqms.split(","),
+        metrics=metrics,
+        limits=limits,
+        overrides=[*overrides, *([f"run.duration={duration}"] if duration is not None else [])],
+        trials=advising.TRIALS if trials is None else trials,
+        runs=advising.RUNS if search_runs is None else search_runs,
+        fresh=advising.FRESH if runs is None else runs,
+        seed=seed,
+    )
+    folder = out if out is not None else default_folder(f"{plan.base.name}-advise")
+    err = console.stderr()
+    bar = console.Rate(err)
+
+    def kept() -> str:
+        bar.close()
+        return f"what is finished is kept. To go on:\n    {again(context, folder).removesuffix(' --resume')}"
+
+    try:
+        with closing(workers_from(jobs, cluster)) as workers:
+            found = advising.execute(
+                plan, folder, workers=workers, told=bar.tell, say=lambda text: err.print(text, markup=False)
+            )
+    except KeyboardInterrupt:
+        raise Interrupted(kept()) from None
+    except OSError as error:
+        raise Failed(f"{folder}: {error.strerror or error}\n{kept()}") from None
+    finally:
+        bar.close()
+    if form == "json":
+        click.echo(json.dumps(found.found, indent=2, ensure_ascii=False, allow_nan=False))
+    else:
+        _show(found)
+    err.print(f"Page: {folder / advising.REPORT}", markup=False)
+
+
+def _show(advice: "Advice") -> None:
+    from bentpipe.cli import console
+    from bentpipe.report.advice import candidate_rows, change_rows, done, legend, metric_heads
+
+    out, found = console.stdout(), advice.found
+    words = found["words"]
+    out.print(advice.sentence, markup=False)
+    out.print()
+    if found["changes"]:
+        rows = [list(row.values()) for row in change_rows(found)]
+        out.print(
+            console.grid(["metric", "unit", found["present"], found["answer"], "change"], rows, right=2)
+        )
+    for line in [*words["sure"], *words["costs"], *words["warnings"]]:
+        out.print(line, markup=False)
+    out.print()
+    power = found["judge"] == "power"
+    heads = ["candidate", "first in", *(["power"] if power else [])]
+    heads += [
+        f"{each['name']} [{each['unit']}]" if each["unit"] else each["name"] for each in metric_heads(found)
+    ]
+    cells = []
+    for row in candidate_rows(found):
+        note = ", ".join(each for each in (row["role"], "behind PEP" if row["behind"] else "") if each)
+        name = f"{row['name']} ({note})" if note else row["name"]
+        values = [f"{of['mean']}{'*' if of['behind'].endswith('*') else ' '}" for of in row["cells"]]
+        cells.append([name, row["first"], *([row["power"]] if power else []), *values])
+    out.print(console.grid(heads, cells, right=1))
+    for line in [legend(found, short=True), *done(found)]:
+        out.print(line, markup=False)
+    if advice.toml:
+        paste = found["paste"]
+        out.print(
+            f"\nTo use it, in place of aqm in [{paste['table']}]:\n\naqm = {paste['aqm']}",
+            markup=False,
+            soft_wrap=True,
+        )
+        out.print(f"\nOr beside it, as a setting to compare:\n\n{advice.toml}", markup=False, soft_wrap=True)
+    out.print(f"\n{advice.command}", markup=False, soft_wrap=True)

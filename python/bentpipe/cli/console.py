@@ -1,0 +1,318 @@
+"""What the terminal shows: progress on stderr, tables on stdout."""
+
+import math
+import time
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from bentpipe.format import (
+    as_printed,
+    clock,
+    difference,
+    likelihood,
+    measured,
+    number,
+    plural,
+    quantity,
+    spread,
+)
+from bentpipe.models.validation import Validation
+from bentpipe.runs.metrics import METRICS
+from bentpipe.runs.result import Result
+from bentpipe.stats.differences import PAIRED, Comparison
+from bentpipe.stats.ranking import CRITERIA, MANY, ranking
+
+__all__ = [
+    "Bar",
+    "Lines",
+    "comparison_table",
+    "grid",
+    "metrics_table",
+    "stderr",
+    "stdout",
+    "validation_table",
+    "watcher",
+]
+
+_WIDE = 160
+"""Columns when the output is not a terminal, so that nothing is cut."""
+
+
+def stdout() -> Console:
+    """Return the console for results."""
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=_WIDE)
+
+
+def stderr() -> Console:
+    """Return the console for progress and messages."""
+    console = Console(stderr=True, highlight=False)
+    return console if console.is_terminal else Console(stderr=True, highlight=False, width=10_000)
+
+
+class Bar:
+    """A progress bar, for a terminal."""
+
+    def __init__(self, console: Console, doing: str = "Simulating") -> None:
+        """Draw on `console` what goes on, in a word."""
+        self._doing = doing
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(complete_style="cyan", finished_style="cyan"),
+            TextColumn("{task.percentage:>3.0f} %"),
+            TimeElapsedColumn(),
+            TextColumn("left:"),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+        )
+        self._task: TaskID | None = None
+        self._total = self._done = 0
+
+    def begin(self, total: int, done: int) -> None:
+        """Show the bar."""
+        self._total, self._done = total, done
+        self._task = self._progress.add_task(self._text(), total=1.0)
+        self._progress.update(self._task, completed=done / total)
+        self._progress.start()
+
+    def progress(self, share: float) -> None:
+        """Move the bar."""
+        if self._task is not None:
+            self._progress.update(self._task, completed=share, description=self._text())
+
+    def finished(self, setting: str, seed: int, seconds: float) -> None:
+        """Count a run."""
+        del setting, seed, seconds
+        self._done += 1
+
+    def close(self) -> None:
+        """Take the bar away."""
+        self._progress.stop()
+
+    def _text(self) -> str:
+        return f"{self._doing}: {self._done} of {plural(self._total, 'run')}"
+
+
+class Lines:
+    """A line per run, for logs and pipes."""
+
+    def __init__(self, console: Console, doing: str = "Simulating") -> None:
+        """Write to `console` what goes on, in a word."""
+        self._console = console
+        self._doing = doing
+        self._total = self._done = 0
+        self._start = time.monotonic()
+
+    def begin(self, total: int, done: int) -> None:
+        """Say what is to be done."""
+        self._total, self._done = total, done
+        there = f", {done} of them are there already" if done else ""
+        self._console.print(f"{self._doing} {plural(total, 'run')}{there}", markup=False)
+
+    def progress(self, share: float) -> None:
+        """Say nothing between runs."""
+
+    def finished(self, setting: str, seed: int, seconds: float) -> None:
+        """Say which run is finished."""
+        self._done += 1
+        text = f"Run {self._done} of {self._total} is finished: {setting}, seed {seed} ({seconds:.1f} s)"
+        self._console.print(text, markup=False)
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class Rate:
+    """How many runs goes on: done, a second, left and failed; a line now and then where nobody watches."""
+
+    _EVERY = 10.0
+    """Seconds between two lines, where the output is no terminal."""
+    _RECENT = 30.0
+    """Seconds that the rate is of, or as many as the last runs took."""
+    _LAST = 20
+
+    def __init__(self, console: Console, *, open_end: bool = False) -> None:
+        """Write to `console`; with an open end more runs may be wanted later: the time left is the least."""
+        self._console = console
+        self._open_end = open_end
+        self._live = console.is_terminal
+        self._total = -1
+        self._told = 0.0
+        self._finished: deque[tuple[float, int]] = deque()
+        """When how many runs were done, of late."""
+        self._drawn = 0
+        """Characters of the line that stands on the terminal."""
+
+    def tell(self, done: int, total: int, failed: int) -> None:
+        """Say where it is."""
+        now = time.monotonic()
+        if self._finished and (done < self._finished[-1][1] or total < self._total):
+            # Something else begins.
+            self._finished.clear()
+            self._total = -1
+        if total != self._total:
+            self._begin(done, total)
+        if not self._finished:
+            self._finished.append((now, done))
+        elif done > self._finished[-1][1]:
+            self._finished.append((now, done))
+            while len(self._finished) > self._LAST and now - self._finished[0][0] > self._RECENT:
+                self._finished.popleft()
+        if now - self._told < (0.2 if self._live else self._EVERY) and done < total:
+            return
+        since, before = self._finished[0]
+        if done == before == total:
+            return
+        self._told = now
+        rate = (done - before) / (now - since) if now > since else 0.0
+        self._write(progress_text(done, total, failed, rate, open_end=self._open_end))
+
+    def close(self) -> None:
+        """End the line."""
+        if self._drawn:
+            self._console.print()
+            self._drawn = 0
+        self._live = False
+
+    def _begin(self, done: int, total: int) -> None:
+        """Say how many runs are wanted, where nobody watches."""
+        before, self._total = self._total, total
+        if self._live or done >= total:
+            return
+        self._told = time.monotonic()
+        there = f", {done} of them are there already" if done else ""
+        text = f"{plural(total, 'run')}{there}" if before < 0 else plural(total - before, "more run")
+        self._console.print(f"Simulating {text}", markup=False)
+
+    def _write(self, text: str) -> None:
+        if not self._live:
+            self._console.print(text, markup=False)
+            return
+        # Written over the last line, to its end, and never into the last column, where a line would break.
+        text = text[: max(1, self._console.width - 1)]
+        padded = text.ljust(self._drawn)
+        self._console.print(padded, markup=False, end="\r", no_wrap=True, crop=True)
+        self._drawn = len(text)
+
+
+def progress_text(done: int, total: int, failed: int, rate: float, *, open_end: bool = False) -> str:
+    """Write how many runs goes on, of which so many were finished a second of late."""
+    text = f"{done:,} of {plural(total, 'run')}"
+    for unit, seconds in (("second", 1), ("minute", 60), ("hour", 3600)):
+        if rate * seconds >= 1 or (rate > 0 and unit == "hour"):
+            text += f", {rate * seconds:,.1f} {'an' if unit == 'hour' else 'a'} {unit}"
+            break
+    if rate > 0 and done < total:
+        least = "at least " if open_end else ""
+        text += f", {least}{clock(math.ceil((total - done) / rate))} left"
+    return text + (f", {failed} failed" if failed else "")
+
+
+def watcher(doing: str = "Simulating") -> Bar | Lines:
+    """Return what suits stderr."""
+    console = stderr()
+    return Bar(console, doing) if console.is_terminal else Lines(console, doing)
+
+
+def grid(headings: Sequence[str], rows: Iterable[Sequence[str]], *, right: int | None = None) -> Table:
+    """Return a plain table; columns from number `right` on are aligned to the right."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    for index, heading in enumerate(headings):
+        number = right is not None and index >= right
+        table.add_column(
+            Text(heading), justify="right" if number else "left", overflow="fold", no_wrap=number
+        )
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table
+
+
+def metrics_table(result: Result) -> Table:
+    """Return the headline metrics, a column per setting: mean and 95 % half-width.
+
+    Of many settings, a row for each, the best first, with the metrics that rank them. An asterisk marks
+    those that drop behind the PEP.
+    """
+    stats: dict[tuple[str, str], dict[str, Any]] = {
+        (row["setting"], row["metric"]): row for row in result.rows()
+    }
+    starred = {
+        name: f"{name} *" if result.setting_info(name).get("behind_pep") else name for name in result.settings
+    }
+    if len(result.settings) > MANY:
+        places = [
+            [
+                str(ranked.place),
+                starred[ranked.setting],
+                f"{ranked.mean:.1f}",
+                *(measured(stats[ranked.setting, metric.name]) for metric in CRITERIA),
+            ]
+            for ranked in ranking(result)
+        ]
+        titles = [f"{metric.name} [{metric.unit}]" if metric.unit else metric.name for metric in CRITERIA]
+        return grid(["place", "setting", "mean rank", *titles], places, right=2)
+    rows = [
+        [
+            metric.name,
+            metric.unit,
+            *(measured(stats[setting, metric.name]) for setting in result.settings),
+        ]
+        for metric in METRICS
+        if metric.headline
+    ]
+    return grid(["metric", "unit", *starred.values()], rows, right=2)
+
+
+def comparison_table(comparisons: Sequence[Comparison]) -> Table:
+    """Return each comparison: both means, the difference with its interval, p-values and the verdict."""
+    headings = ["metric", "A", "B", "runs", "mean of A", "mean of B", "A − B", "p", "corrected", "verdict"]
+    cells = []
+    for each in comparisons:
+        row = each.row()
+        runs = str(each.found.runs) if each.pairing == PAIRED else f"{each.runs_a}, {each.runs_b}"
+        title = f"{each.metric.name} [{each.metric.unit}]" if each.metric.unit else each.metric.name
+        means = [number(each.mean_a), number(each.mean_b), measured(row, "difference")]
+        cells.append(
+            [
+                title,
+                each.a,
+                each.b,
+                runs,
+                *means,
+                likelihood(each.found.p),
+                likelihood(each.p_holm),
+                each.verdict,
+            ]
+        )
+    return grid(headings, cells, right=3)
+
+
+def validation_table(result: Validation) -> Table:
+    """Return each quantity of each setting as each engine has it, and how far it is from the first one's."""
+    first, *others = result.accounts
+    headings = ["setting", "quantity", "unit", first.engine, "std"]
+    for account in others:
+        headings += [account.engine, "std", "difference"]
+    rows = result.rows()
+    printed = any(row["printed"] for row in rows)
+    cells, before = [], None
+    for row in rows:
+        found = row[first.engine]
+        line = ["" if row["setting"] == before else row["setting"], row["label"], row["unit"]]
+        line += [quantity(found["mean"], found["ci95"]), spread(found)]
+        for account in others:
+            found = row[account.engine]
+            line += [quantity(found["mean"], found["ci95"]), spread(found), difference(found)]
+        if printed:
+            line.append(as_printed(row["printed"]))
+        cells.append(line)
+        before = row["setting"]
+    return grid([*headings, *(["printed (std)"] if printed else [])], cells, right=3)

@@ -1,0 +1,163 @@
+"""The command that runs a scenario live: live."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from bentpipe.cli.options import (
+    Failed,
+    Interrupted,
+    check_counts,
+    form_option,
+    load_scenario,
+    out_option,
+    scenario_options,
+    seed_option,
+    warmup_option,
+)
+from bentpipe.errors import LiveError, UsageError
+
+if TYPE_CHECKING:
+    from bentpipe.runs.plan import Plan
+
+
+@click.command(short_help="Run a scenario on real connections, in real time.")
+@click.argument("scenario")
+@scenario_options
+@click.option(
+    "--settings",
+    "--setting",
+    "settings",
+    metavar="A,B,…",
+    multiple=True,
+    help="Settings to run; may be repeated. Default: those that the scenario compares.",
+)
+@warmup_option
+@click.option(
+    "--runs", type=int, default=1, show_default=True, metavar="N", help="Runs per setting, one after another."
+)
+@seed_option
+@out_option("live-")
+@click.option("--force", is_flag=True, help="Replace the result that is in --out.")
+@click.option(
+    "--keep",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Keep configurations, records and logs of everything that ran in this folder.",
+)
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Only say whether SCENARIO can be live, and what of it the kernel does in its own way.",
+)
+@form_option("a list of {setting, metric, unit, mean, …} as of compare, and nothing else.")
+def live(
+    scenario: str,
+    overrides: tuple[str, ...],
+    duration: str | None,
+    settings: tuple[str, ...],
+    warmup: str | None,
+    runs: int,
+    seed: int | None,
+    out: Path | None,
+    keep: Path | None,
+    form: str,
+    *,
+    force: bool,
+    check: bool,
+) -> None:
+    """Run SCENARIO live, under one setting after the other, and write the result and its report.
+
+    Servers, gateway, terminal and clients are network namespaces of this machine, with the live gateway, the
+    kernel's TCP, a web server, and links that delay, limit and lose packets as SCENARIO says. It takes as
+    long as it says. The result is one as of `bentpipe compare`, which sets both side by side. Needs root, or
+    a system that gives everyone namespaces of their own (docs/live.md).
+
+    \b
+    Examples:
+      bentpipe live live-gateway
+      bentpipe live my-scenario.toml --check
+      bentpipe live live-gateway --settings "RED 4" --duration "20 s" --out results/live
+      bentpipe compare live-gateway --settings "RED 4" --out results/simulated
+      bentpipe compare results/simulated results/live
+    """
+    from bentpipe.cli import console
+    from bentpipe.live_runs import privileges
+    from bentpipe.live_runs.run import carried_out, planned, ready
+    from bentpipe.live_runs.session import versions
+    from bentpipe.runs.store import LIVE, REPORT, Store, default_folder
+    from bentpipe.stats.warmup import warnings as unsettled
+
+    check_counts(runs, None, force=force, resume=False, out=out)
+    if warmup is not None:
+        overrides = (*overrides, f"run.warmup={warmup}")
+    loaded = load_scenario(scenario, overrides, duration)
+    names = [each.strip() for setting in settings for each in setting.split(",")]
+    plan, chain = planned(loaded, names or None, runs, seed)
+    warned = dict.fromkeys(warning for each in plan.settings for warning in each.scenario.warnings)
+    warnings = [*warned, *chain.notes]
+    if check:
+        _say_what(plan, warnings, form)
+        return
+    command = privileges.own_system(sys.argv[1:])
+    if isinstance(command, str):
+        raise UsageError(command)
+    if command is not None:
+        os.environ[privileges.INSIDE] = "1"
+        os.execvp(command[0], command)  # noqa: S606
+    if os.environ.pop(privileges.INSIDE, None):
+        privileges.prepare()
+    found = ready(chain, keep)
+    folder = out if out is not None else default_folder(f"{loaded.name}-live")
+    err = console.stderr()
+    for warning in warnings:
+        err.print(f"warning: {warning}", markup=False)
+    engine = versions(found)
+    store = Store.create(folder, plan, force=force, engine=LIVE, versions=engine)
+    watcher = console.watcher("Running live")
+    try:
+        result = carried_out(store, chain, found, watcher, keep)
+        watcher.close()
+        result.report()
+    except KeyboardInterrupt:
+        watcher.close()
+        store.discard()
+        raise Interrupted("nothing is left running; a live result has no --resume") from None
+    except LiveError as error:
+        raise Failed(str(error)) from None
+    except OSError as error:
+        watcher.close()
+        raise Failed(f"{error.filename or folder}: {error.strerror or error}") from None
+    finally:
+        watcher.close()
+        store.close()
+    for line in (*result.invalid, *result.late, *unsettled(result.settled)):
+        err.print(f"warning: {line}", markup=False)
+    if form == "json":
+        click.echo(json.dumps(result.rows(), indent=2, ensure_ascii=False, allow_nan=False))
+        err.print(f"Result: {folder}", markup=False)
+        return
+    out_console = console.stdout()
+    out_console.print(console.metrics_table(result))
+    if loaded.overrides:
+        out_console.print(f"Changed from the file: {', '.join(loaded.overrides)}.", markup=False)
+    print(f"Result: {folder}\nReport: {folder / REPORT}")
+
+
+def _say_what(plan: "Plan", notes: list[str], form: str) -> None:
+    """Say that a plan can be carried out live, how long that takes, and what is otherwise than it says."""
+    from bentpipe.format import clock
+
+    scenario, settings = plan.scenario, [each.name for each in plan.settings]
+    seconds = (scenario.warmup + scenario.duration) * plan.total
+    if form == "json":
+        found = {"scenario": scenario.name, "settings": settings, "seconds": seconds, "notes": notes}
+        click.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        return
+    print(f"{scenario.name} can be live: {clock(seconds)} for {', '.join(settings)}")
+    for note in notes:
+        print(f"note: {note}")

@@ -1,0 +1,401 @@
+"""The commands about models: model and validate."""
+
+import json
+from pathlib import Path
+
+import click
+
+from bentpipe import _core
+from bentpipe.cli.options import (
+    check_counts,
+    form_option,
+    jobs_option,
+    load_scenario,
+    out_option,
+    resumable,
+    scenario_options,
+    seed_option,
+)
+from bentpipe.errors import ModelError
+
+
+class _WithDefault(click.Group):
+    """A group that takes what is none of its commands for the arguments of its default command."""
+
+    default = "solve"
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put the default command in front, unless one is named or help is asked for."""
+        if args and args[0] not in self.commands and args[0] not in {"-h", "--help"}:
+            args = [self.default, *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group("model", cls=_WithDefault, short_help="Solve a scenario's fluid or Markov model.")
+def model_() -> None:
+    """Solve a model of a scenario in place of a simulation: `bentpipe model SCENARIO`.
+
+    \b
+    Examples:
+      bentpipe model byun2007-gateway
+      bentpipe model byun2007-gateway --settings "RED 4,AVQRED" --format json
+      bentpipe model solve --help
+      bentpipe model capture byun2007-gateway
+      bentpipe model stability byun2007-gateway --settings "RED 4,avqred" --map
+    """
+
+
+@model_.command("solve", short_help="Solve it; the default.")
+@click.argument("scenario")
+@scenario_options
+@click.option(
+    "--settings",
+    metavar="A,B,…",
+    help='Settings to solve it under, for example "RED 4,AVQ,AVQRED"; default: the scenario\'s.',
+)
+@click.option("--seed", type=int, metavar="N", help="Draws what is random in the capacity.")
+@out_option("model-")
+@click.option("--force", is_flag=True, help="Replace the model's result that is in --out.")
+@form_option(
+    "a list of {setting, quantity, unit, mean, std}, and nothing else; of a Markov model,"
+    " {setting, states, quantity, class, unit, value}."
+)
+def model_solve(
+    scenario: str,
+    overrides: tuple[str, ...],
+    duration: str | None,
+    settings: str | None,
+    seed: int | None,
+    out: Path | None,
+    form: str,
+    *,
+    force: bool,
+) -> None:
+    """Solve the model of SCENARIO under its settings: mean and deviation of each quantity.
+
+    Its key model.kind says whether that is the fluid equations or the Markov model of a queue. By default it
+    is the latter where all traffic is datagrams.
+
+    \b
+    Examples:
+      bentpipe model byun2007-gateway
+      bentpipe model byun2007-gateway --settings "RED 4,AVQRED" --set model.step="0.5 ms"
+      bentpipe model mmpp-queue --set model.erlang_stages=2
+    """
+    from bentpipe.cli import console
+    from bentpipe.format import brief, spread
+    from bentpipe.models.fluid import QUANTITIES, kind_of, model
+    from bentpipe.runs.store import REPORT, default_folder
+
+    loaded = load_scenario(scenario, overrides, duration)
+    names = None if settings is None else settings.split(",")
+    folder = out if out is not None else default_folder(f"{loaded.name}-model")
+    if kind_of(loaded) == "markov":
+        _solve_markov(loaded, names, folder, form, force=force)
+        return
+    result = model(loaded, names, seed=seed)
+    result.save(folder, force=force)
+    if form == "json":
+        click.echo(json.dumps(result.rows(), indent=2, ensure_ascii=False, allow_nan=False))
+        console.stderr().print(f"Result: {folder}", markup=False)
+        return
+    cells = {(row["setting"], row["quantity"]): row for row in result.rows()}
+    rows = []
+    for each in QUANTITIES:
+        found = [cells[setting, each.name] for setting in result.settings]
+        values = [
+            "–"
+            if row["mean"] is None
+            else brief(row["mean"], 4) + (f" ± {spread(row)}" if row["std"] is not None else "")
+            for row in found
+        ]
+        rows.append([each.label, each.unit, *values])
+    console.stdout().print(console.grid(["quantity", "unit", *result.settings], rows, right=2))
+    print(f"Mean ± standard deviation over time.\nResult: {folder}\nReport: {folder / REPORT}")
+
+
+@model_.command("stability", short_help="Say how far it is from oscillation.")
+@click.argument("scenario")
+@scenario_options
+@click.option(
+    "--settings",
+    metavar="A,B,…",
+    help='Settings to analyse, for example "RED 4,pi,avqred"; default: the scenario\'s, for a map those that'
+    " are covered and pi.",
+)
+@click.option(
+    "--vary",
+    metavar="KEY=LOW:HIGH:N",
+    multiple=True,
+    help="N values of connections, round_trip [s] or pep_delay [s]; may be repeated.",
+)
+@click.option("--map", "mapped", is_flag=True, help="Draw a map over two of these, with simulations over it.")
+@click.option("--no-sim", is_flag=True, help="Draw the map without simulations.")
+@click.option(
+    "--sim-points",
+    type=click.IntRange(2, 20),
+    default=5,
+    show_default=True,
+    metavar="N",
+    help="Simulate N by N points of the map under each setting.",
+)
+@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Folder of the map.")
+@click.option("--force", is_flag=True, help="Replace the map that is in --out; its simulations are kept.")
+@form_option("a list of points, and nothing else.")
+def model_stability(
+    scenario: str,
+    overrides: tuple[str, ...],
+    duration: str | None,
+    settings: str | None,
+    vary: tuple[str, ...],
+    out: Path | None,
+    form: str,
+    sim_points: int,
+    *,
+    mapped: bool,
+    no_sim: bool,
+    force: bool,
+) -> None:
+    """Linearize the fluid equations of SCENARIO and say how far they are from oscillation.
+
+    The margins are those of Nyquist's criterion at the operating point, under each setting: by how much the
+    loop's gain may grow, how much more it may lag, as a phase and as a delay. Below 1, or below 0, it
+    oscillates. `--set model.feedback=round_trip` lets senders hear of marks a round trip later.
+
+    \b
+    Examples:
+      bentpipe model stability red-dumbbell --settings "RED 60/120,pi,avqred"
+      bentpipe model stability byun2007-gateway --settings avqred --vary connections=20:140:7
+      bentpipe model stability byun2007-gateway --settings "RED 4,avqred" --map --no-sim
+    """
+    from bentpipe.cli import console
+    from bentpipe.models import stability as analysis
+    from bentpipe.runs.store import default_folder
+
+    changed = list(overrides) + ([] if duration is None else [f"run.duration={duration}"])
+    loaded = load_scenario(scenario, overrides, duration)
+    chosen = None if settings is None else settings.split(",")
+    varied = dict(analysis.parsed(each) for each in vary)
+    if not mapped:
+        table = analysis.margins(loaded, chosen, vary=varied)
+        rows = table.to_dicts()
+        if form == "json":
+            click.echo(json.dumps(rows, indent=2, ensure_ascii=False, allow_nan=False))
+            return
+        heads, cells, notes = analysis.shown(table, list(varied))
+        if notes and table["stable"].is_null().all():
+            raise ModelError(f"{loaded.name}: {notes[0]}")
+        console.stdout().print(console.grid(heads, cells, right=1))
+        for note in notes:
+            print(note)
+        return
+    folder = out if out is not None else default_folder(f"{loaded.name}-stability")
+    x, y = analysis.axes(loaded, varied)
+    found = analysis.stability_map(loaded, x=x, y=y, settings=chosen)
+    analysis.open_folder(folder, force=force)
+    if not no_sim:
+        found = analysis.with_simulations(
+            found, scenario, changed, sim_points, folder, console.stderr().print if form == "table" else None
+        )
+    found.save(folder)
+    if form == "json":
+        click.echo(json.dumps(found.table.to_dicts(), indent=2, ensure_ascii=False, allow_nan=False))
+        return
+    print(f"{len(found.table)} points, {len(found.simulated)} simulations.\nMap: {folder / 'map.html'}")
+
+
+@model_.command("capture", short_help="Measure the series that drive a fluid model.")
+@click.argument("scenario")
+@click.option(
+    "--set",
+    "overrides",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="Override a key of the scenario; may be repeated.",
+)
+@click.option("--points", type=int, default=500, show_default=True, metavar="N", help="Points to measure.")
+@click.option(
+    "--interval", type=float, default=0.1, show_default=True, metavar="SECONDS", help="Time between them."
+)
+@click.option(
+    "--harmonics", type=int, default=8, show_default=True, metavar="N", help="Waves to fit beside the mean."
+)
+@click.option("--seed", type=int, metavar="N", help="Seed of the run; default: the scenario's.")
+@click.option("--as-it-is", is_flag=True, help="Leave the AQM and the bottleneck in place.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="File to write; default: series/SCENARIO.json.",
+)
+@click.option("--figure", is_flag=True, help="Draw the series beside the file, as .svg.")
+@click.option("--force", is_flag=True, help="Replace the file, and the figure.")
+def model_capture(
+    scenario: str,
+    overrides: tuple[str, ...],
+    points: int,
+    interval: float,
+    harmonics: int,
+    seed: int | None,
+    out: Path | None,
+    *,
+    as_it_is: bool,
+    figure: bool,
+    force: bool,
+) -> None:
+    """Measure what drives a fluid model of SCENARIO: PEP delay, load ratio and new connections.
+
+    They come from a simulation whose gateway has neither AQM nor bottleneck, after the scenario's warm-up,
+    and are fitted by Fourier series. A scenario names the file by its key model.series, as a path from its
+    own folder.
+
+    \b
+    Examples:
+      bentpipe model capture byun2007-gateway --figure
+      bentpipe model capture my-scenario.toml --points 300 --interval 1 --out series/my-scenario.json
+    """
+    from bentpipe.cli import console
+    from bentpipe.format import number
+    from bentpipe.models.series import capture, check_free
+
+    path = out if out is not None else Path("series") / f"{Path(scenario).stem}.json"
+    drawing = path.with_suffix(".svg") if figure and path.name else None
+    check_free(path, drawing, force=force)
+    captured = capture(
+        scenario,
+        points=points,
+        interval=interval,
+        harmonics=harmonics,
+        seed=seed,
+        set=overrides,
+        as_it_is=as_it_is,
+    )
+    captured.write(path, drawing, force=force)
+    rows = [
+        [
+            name,
+            series.unit,
+            number(series.mean),
+            number(series.rms),
+            "–" if series.explained is None else f"{100 * series.explained:.1f} %",
+        ]
+        for name, series in captured.series.items()
+    ]
+    err = console.stderr()
+    for warning in captured.warnings:
+        err.print(f"warning: {warning}", markup=False)
+    heads = ["series", "unit", "mean", "left by the fit (rms)", "explained"]
+    console.stdout().print(console.grid(heads, rows, right=2))
+    noise = 100 * captured.pep_delay.noise
+    print(f"{harmonics} harmonics explain {noise:.1f} % of white noise.\nSeries: {path}")
+    if drawing is not None:
+        print(f"Figure: {drawing}")
+
+
+def _solve_markov(
+    scenario: _core.Scenario, settings: list[str] | None, folder: Path, form: str, *, force: bool
+) -> None:
+    from bentpipe.cli import console
+    from bentpipe.models import markov_result
+    from bentpipe.runs.store import REPORT
+
+    result = markov_result.solve(scenario, settings)
+    result.save(folder, force=force)
+    if form == "json":
+        click.echo(json.dumps(result.rows(), indent=2, ensure_ascii=False, allow_nan=False))
+        console.stderr().print(f"Result: {folder}", markup=False)
+        return
+    for title, headings, rows in result.tables():
+        print(title)
+        console.stdout().print(console.grid(headings, rows, right=2))
+    for note in result.notes:
+        print(f"Note: {note}.")
+    print(f"Report: {folder / REPORT}")
+
+
+@click.command(short_help="Simulate a scenario, solve its model, and set both side by side.")
+@click.argument("scenario")
+@scenario_options
+@click.option(
+    "--settings",
+    metavar="A,B,…",
+    help='Settings to look at, for example "RED 4,AVQ,AVQRED", or all that the model covers; default: the'
+    " scenario's.",
+)
+@click.option("--runs", type=int, metavar="N", help="Runs per setting; default: the scenario's.")
+@seed_option
+@jobs_option
+@out_option("validate-")
+@click.option(
+    "--live",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Set a live result of the same scenario beside both (`bentpipe live`).",
+)
+@click.option("--force", is_flag=True, help="Replace the validation that is in --out.")
+@click.option("--resume", is_flag=True, help="Go on with the interrupted validation in --out.")
+@form_option("a list of {setting, quantity, label, unit, printed, simulator, model}, and nothing else.")
+@click.pass_context
+def validate(
+    context: click.Context,
+    /,
+    scenario: str,
+    overrides: tuple[str, ...],
+    duration: str | None,
+    settings: str | None,
+    runs: int | None,
+    seed: int | None,
+    jobs: int | None,
+    out: Path | None,
+    live: Path | None,
+    form: str,
+    *,
+    force: bool,
+    resume: bool,
+) -> None:
+    """Simulate SCENARIO and solve its model under the same settings: mean and deviation side by side.
+
+    The model comes first: where it does not cover a setting, nothing is simulated.
+
+    \b
+    Examples:
+      bentpipe validate red-dumbbell
+      bentpipe validate byun2007-gateway --settings "RED 4,AVQRED" --runs 5 --duration "5 min"
+      bentpipe validate live-gateway --live results/live-gateway-live-20260102-150405
+    """
+    from bentpipe.cli import console
+    from bentpipe.models.validation import begun, dropped, finished, planned, same_scenario
+    from bentpipe.runs.experiment import cores, execute
+    from bentpipe.runs.store import REPORT, default_folder
+
+    check_counts(runs, jobs, force=force, resume=resume, out=out)
+    loaded = load_scenario(scenario, overrides, duration)
+    plan, model = planned(loaded, None if settings is None else settings.split(","), runs, seed)
+    folder = out if out is not None else default_folder(f"{loaded.name}-validate")
+    third = same_scenario(plan, live)
+    store = begun(folder, plan, model, third, force=force, resume=resume)
+    err = console.stderr()
+    for warning in dict.fromkeys(warning for each in plan.settings for warning in each.scenario.warnings):
+        err.print(f"warning: {warning}", markup=False)
+    for reason in plan.left_out:
+        err.print(f"left out: {reason}", markup=False)
+    with resumable(context, store, folder) as watcher:
+        try:
+            execute(store, jobs or cores(), watcher)
+        finally:
+            dropped(folder)
+        watcher.close()
+        result = finished(folder, plan)
+        result.report()
+    if form == "json":
+        click.echo(json.dumps(result.rows(), indent=2, ensure_ascii=False, allow_nan=False))
+        err.print(f"Result: {folder}", markup=False)
+        return
+    console.stdout().print(console.validation_table(result))
+    print(
+        "Mean over the runs ± its 95 % interval; std: standard deviation over time. Differences are\n"
+        "from the simulator's mean, with what its interval makes of them."
+    )
+    if loaded.overrides:
+        console.stdout().print(f"Changed from the file: {', '.join(loaded.overrides)}.", markup=False)
+    print(f"Result: {folder}\nReport: {folder / REPORT}")

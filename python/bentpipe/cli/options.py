@@ -1,0 +1,239 @@
+"""What several commands share: options, and how an interrupted one goes on."""
+
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from click.core import ParameterSource
+
+from bentpipe import _core
+from bentpipe.errors import AlgorithmError, UsageError
+
+if TYPE_CHECKING:
+    from bentpipe.cli.console import Bar, Lines
+    from bentpipe.runs.store import Store
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class Interrupted(Exception):  # noqa: N818
+    """Ctrl-C came while simulating; the text says how to go on."""
+
+
+class Failed(Exception):  # noqa: N818
+    """Something outside Bentpipe failed while simulating, for example the disk is full."""
+
+
+jobs_option = click.option("--jobs", type=int, metavar="N", help="Runs at a time; default: one per core.")
+
+seed_option = click.option(
+    "--seed", type=int, metavar="N", help="Seed of the first run; the next ones count on."
+)
+
+warmup_option = click.option(
+    "--warmup", metavar="TIME", help="Time that is discarded before measuring (run.warmup)."
+)
+
+
+def form_option(json: str) -> Callable[[Function], Function]:
+    """Return the option that says how the answer is printed; `json` is what programs get."""
+    return click.option(
+        "--format", "form", type=click.Choice(["table", "json"]), default="table", help=f"json: {json}"
+    )
+
+
+def out_option(suffix: str = "") -> Callable[[Function], Function]:
+    """Return the option that names a result's folder, whose default name ends in `suffix` and the time."""
+    return click.option(
+        "--out",
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        help=f"Folder of the result; default: results/SCENARIO-{suffix}DATE-TIME.",
+    )
+
+
+format_option = form_option("for programs.")
+
+
+def scenario_options(function: Function) -> Function:
+    """Add the options that say how a scenario is read."""
+    for option in (
+        click.option("--duration", metavar="TIME", help='Measured time, for example "2 min" (run.duration).'),
+        click.option(
+            "--set",
+            "overrides",
+            metavar="KEY=VALUE",
+            multiple=True,
+            help="Override a key of the scenario; may be repeated.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+def run_options(function: Function) -> Function:
+    """Add the options of what simulates and writes a result."""
+    for option in (
+        warmup_option,
+        form_option(
+            "a list of {setting, metric, unit, mean, std, ci95, runs, ci_low, ci_high, method, note}, and"
+            " nothing else."
+        ),
+        click.option(
+            "--pcap-snap",
+            type=int,
+            metavar="BYTES",
+            help="Bytes of each packet that are kept; default: its headers. Payload is zeros.",
+        ),
+        click.option(
+            "--pcap-packets",
+            type=int,
+            metavar="N",
+            help="Packets of a file, after which it ends; default: 1000000, about 100 MB.",
+        ),
+        click.option(
+            "--pcap-link",
+            "pcap_links",
+            metavar="NAME",
+            multiple=True,
+            help="Link to capture; may be repeated. Default: the link that metrics describe.",
+        ),
+        click.option(
+            "--pcap",
+            type=click.Path(path_type=Path),
+            metavar="DIR",
+            help="Write the packets on a link to this folder, one pcapng file per run and link.",
+        ),
+        click.option(
+            "--trace",
+            metavar="FLOW",
+            multiple=True,
+            help="Keep a flow's windows and timers over time: flow:17, or traffic:NAME:3 for the flows of a"
+            " session; may be repeated.",
+        ),
+        click.option("--resume", is_flag=True, help="Go on with the interrupted result in --out."),
+        click.option(
+            "--force", is_flag=True, help="Replace the result that is in --out, and captures in --pcap."
+        ),
+        out_option(),
+        jobs_option,
+        seed_option,
+    ):
+        function = option(function)
+    return function
+
+
+def cluster_option(function: Function) -> Function:
+    """Add the option that says where runs are simulated if not on threads."""
+    return click.option(
+        "--cluster",
+        metavar="ADDRESS",
+        help="Simulate on a Dask cluster, given its scheduler's address (tcp://host:8786), or on N processes"
+        " of this machine (local:N).",
+    )(function)
+
+
+def given(context: click.Context) -> list[str]:
+    """Return the options that stand on the command line."""
+    return [
+        parameter.opts[0]
+        for parameter in context.command.params
+        if isinstance(parameter, click.Option)
+        and context.get_parameter_source(str(parameter.name)) is ParameterSource.COMMANDLINE
+    ]
+
+
+def look_here(names: list[str]) -> None:
+    """Let modules of the current folder be found, as `python -m` does, if a name may mean a class in one."""
+    from bentpipe.runs.python_aqm import is_path
+
+    here = str(Path.cwd())
+    if here not in sys.path and any(is_path(name.strip()) for name in names):
+        sys.path.insert(0, here)
+
+
+def how_to_go_on(context: click.Context, store: "Store", folder: Path) -> str:
+    """Say how many runs are kept, and the command that goes on."""
+    from bentpipe.runs.store import RUNS
+
+    done = sum(1 for _ in (store.folder / RUNS).glob("*/[0-9]*"))
+    return f"{done} of {store.plan.total} runs are finished and kept. To go on:\n    {again(context, folder)}"
+
+
+def again(context: click.Context, folder: Path) -> str:
+    """Return the command that goes on with `folder`: the one that was given, with --out and --resume."""
+    words = ["bentpipe", str(context.info_name)]
+    for parameter in context.command.params:
+        name = str(parameter.name)
+        if name in {"out", "force", "resume"}:
+            continue
+        if context.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
+            continue
+        value = context.params[name]
+        if isinstance(parameter, click.Option) and parameter.is_flag:
+            words += parameter.opts[:1] if value else []
+            continue
+        for each in value if isinstance(value, tuple) else (value,):
+            words += [parameter.opts[0], str(each)] if isinstance(parameter, click.Option) else [str(each)]
+    return shlex.join([*words, "--out", str(folder), "--resume"])
+
+
+def kept(context: click.Context, folder: Path) -> str:
+    """Say that nothing is lost, and the command that goes on: the same one, with --out."""
+    return f"what is finished is kept. To go on:\n    {again(context, folder).removesuffix(' --resume')}"
+
+
+def load_scenario(scenario: str, overrides: tuple[str, ...], duration: str | None) -> _core.Scenario:
+    """Read a scenario with what the command line overrides."""
+    from bentpipe.runs.plan import load
+
+    changed = list(overrides)
+    if duration is not None:
+        changed.append(f"run.duration={duration}")
+    return load(scenario, changed)
+
+
+def check_counts(runs: int | None, jobs: int | None, *, force: bool, resume: bool, out: Path | None) -> None:
+    """Raise `UsageError` unless numbers and folder make sense."""
+    if runs is not None and runs < 1:
+        raise UsageError(f"--runs {runs}: at least 1 is needed")
+    if jobs is not None and jobs < 1:
+        raise UsageError(f"--jobs {jobs}: at least 1 is needed")
+    if force and resume:
+        raise UsageError("--force replaces a result and --resume goes on with it: give one of them")
+    if resume and out is None:
+        raise UsageError("--resume needs --out DIR, the folder of the result to go on with")
+
+
+@contextmanager
+def resumable(
+    context: click.Context, store: "Store", folder: Path, pcap: Path | None = None
+) -> Iterator["Bar | Lines"]:
+    """Show how a simulation goes on; what interrupts it becomes a message that says how to resume."""
+    from bentpipe.cli import console
+    from bentpipe.runs.store import RUNS
+
+    watcher = console.watcher()
+    try:
+        yield watcher
+    except KeyboardInterrupt:
+        watcher.close()
+        raise Interrupted(how_to_go_on(context, store, folder)) from None
+    except AlgorithmError as error:
+        done = sum(1 for _ in (store.folder / RUNS).glob("*/[0-9]*"))
+        kept = f"\n{done} of {store.plan.total} runs are finished and kept in {folder}" if done else ""
+        raise AlgorithmError(f"{error}{kept}") from error.__cause__
+    except OSError as error:
+        watcher.close()
+        reason = error.strerror or str(error)
+        capturing = pcap is not None and str(error.filename or "").startswith(str(pcap))
+        raise Failed(
+            f"{pcap if capturing else folder}: {reason}\n{how_to_go_on(context, store, folder)}"
+        ) from None
+    finally:
+        watcher.close()
+        store.close()

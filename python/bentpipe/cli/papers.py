@@ -1,0 +1,83 @@
+"""The command about papers: reproduce."""
+
+import json
+from pathlib import Path
+
+import click
+
+from bentpipe.cli.options import Failed, Interrupted, jobs_option, kept
+
+
+@click.command(short_help="Repeat a paper's experiments and judge its claims.")
+@click.argument("papers", nargs=-1, required=True, metavar="PAPER…")
+@click.option("--quick", is_flag=True, help="Fewer and shorter runs; every output says so.")
+@click.option(
+    "--only",
+    metavar="ID",
+    multiple=True,
+    help="Only this table, claim or figure: its id, or as printed, 'Figure 4.5'; may be repeated.",
+)
+@jobs_option
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    default=Path("results/reproduce"),
+    show_default=True,
+    metavar="DIR",
+    help="Folder of the runs and reports; what is there is not simulated again.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    help="json: a list with an object for each number, claim and figure, and nothing else.",
+)
+@click.pass_context
+def reproduce(
+    context: click.Context,
+    papers: tuple[str, ...],
+    only: tuple[str, ...],
+    jobs: int | None,
+    out: Path,
+    form: str,
+    *,
+    quick: bool,
+) -> None:
+    """Simulate what a paper printed, and say of every number, claim and figure whether it comes out.
+
+    PAPER is the name of a paper that comes with Bentpipe, `all`, or a folder with claims.toml. Verdicts are
+    computed by rules that stand in that file. An interrupted reproduction goes on with the same command.
+
+    \b
+    Examples:
+      bentpipe reproduce jain2004 --quick
+      bentpipe reproduce jain2004 --only table-4 --only phase
+      bentpipe reproduce byun2007 --only 'Figure 4.5'
+      bentpipe reproduce all --format json
+    """
+    from bentpipe import reproduction as reproducing
+    from bentpipe.cli import console
+    from bentpipe.reproduction import terminal
+
+    names = [name for each in papers for name in (reproducing.papers() if each == "all" else [each])]
+    bar = console.Rate(console.stderr())
+    try:
+        made = reproducing.reproduce(
+            list(dict.fromkeys(names)), out=out, quick=quick, only=only, jobs=jobs, told=bar.tell
+        )
+    except KeyboardInterrupt:
+        bar.close()
+        raise Interrupted(kept(context, out)) from None
+    except OSError as error:
+        raise Failed(f"{error.filename or out}: {error.strerror or error}") from None
+    finally:
+        bar.close()
+    if form == "json":
+        rows = [row for each in made for row in each.rows()]
+        click.echo(json.dumps(rows, indent=2, ensure_ascii=False, allow_nan=False))
+        for each in made:
+            console.stderr().print(f"Report: {each.report}", markup=False)
+        return
+    for each in made:
+        terminal.show(each, console.stdout())

@@ -1,0 +1,355 @@
+"""The commands that show what there is: list, show, report, verify and schema."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from bentpipe import _core
+from bentpipe.cli.options import format_option, jobs_option, load_scenario, look_here, scenario_options
+from bentpipe.errors import UsageError
+
+
+@click.command("list", short_help="List algorithms or shipped scenarios.")
+@click.argument(
+    "what",
+    type=click.Choice(["aqms", "schedulers", "markings", "transports", "traffic", "scenarios", "sweeps"]),
+)
+@click.option("--parameters", is_flag=True, help="Also every parameter and preset; not with scenarios.")
+@format_option
+def list_(what: str, *, parameters: bool, form: str) -> None:
+    """List what a scenario can use, or the scenarios and sweep files that come with Bentpipe.
+
+    AQMs and schedulers watch and serve its queues, and markings are what an AQM's marks do; transports, with
+    their algorithms and presets, carry its traffic, of which there are several kinds.
+
+    \b
+    Examples:
+      bentpipe list aqms --parameters
+      bentpipe list transports
+      bentpipe list scenarios
+    """
+    from bentpipe.cli import console, kinds
+
+    rows: list[dict[str, Any]]
+    match what:
+        case "scenarios":
+            rows = _shipped()
+        case "sweeps":
+            rows = _sweeps()
+        case "transports":
+            rows = kinds.transports()
+        case "traffic":
+            rows = kinds.traffic()
+        case _:
+            rows = json.loads(_core.registry())[what]
+    if form == "json":
+        click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        return
+    out = console.stdout()
+    if what == "aqms":
+        presets = [", ".join(preset["name"] for preset in row["presets"]) for row in rows]
+        cells = [
+            [
+                row["name"],
+                row["title"],
+                row["placement"],
+                "yes" if row["law"] else "no",
+                row["source"],
+                names,
+            ]
+            for row, names in zip(rows, presets, strict=True)
+        ]
+        heads = ["name", "what it is", "where it can stand", "fluid law", "source", "presets"]
+        out.print(console.grid(heads, cells))
+        for row in rows if parameters else []:
+            _print_parameters(out, row)
+    elif what in {"transports", "traffic"}:
+        cells = [[row["name"], row["title"], f'{row["key"]} = "{row["name"]}"'] for row in rows]
+        out.print(console.grid(["name", "what it is", "chosen by"], cells))
+        if what == "transports":
+            out.print("Packets whose traffic names no transport are plain datagrams (UDP).")
+        for row in rows if parameters else []:
+            _print_keys(out, row)
+    elif what == "sweeps":
+        cells = [[row["name"], row["title"], row["scenario"], ", ".join(row["vary"])] for row in rows]
+        out.print(console.grid(["name", "what it shows", "scenario", "varies"], cells))
+    else:
+        cells = [[row["name"], row["title"], row["source"]] for row in rows]
+        out.print(console.grid(["name", "what it is", "source"], cells))
+        for row in rows if parameters and what in {"schedulers", "markings"} else []:
+            _print_parameters(out, row)
+
+
+def _print_parameters(out: Any, row: dict[str, Any]) -> None:  # noqa: ANN401
+    from bentpipe.cli import console
+
+    if not row["params"]:
+        return
+    out.print(f"{row['name']}: parameters", style="bold", markup=False)
+    cells = [
+        [
+            each["name"] if each["symbol"] == each["name"] else f"{each['name']} ({each['symbol']})",
+            each["unit"],
+            f"{_plain(each['default'])}; {each['origin']}",
+            each["range"],
+            each["doc"],
+        ]
+        for each in row["params"]
+    ]
+    heads = ["name (symbol)", "unit", "default; where it comes from", "range", "what it is"]
+    out.print(console.grid(heads, cells))
+    for preset in row.get("presets", []):
+        given = list(preset["values"].items())
+        if preset["marking"]:
+            given.append(("marking", preset["marking"]["name"]))
+            given += [(f"marking.{name}", value) for name, value in preset["marking"]["values"].items()]
+        values = ", ".join(f"{name} = {_plain(value)}" for name, value in given)
+        out.print(f"  {preset['name']} ({preset['source']}): {values}", markup=False)
+    out.print()
+
+
+def _print_keys(out: Any, row: dict[str, Any]) -> None:  # noqa: ANN401
+    from bentpipe.cli import console
+
+    if not row["params"]:
+        return
+    out.print(f"{row['name']}: parameters", style="bold", markup=False)
+    cells = [[each[key] for key in ("name", "default", "range", "doc")] for each in row["params"]]
+    out.print(console.grid(["name", "default", "range", "what it is"], cells))
+
+
+def _plain(value: object) -> str:
+    """Write a registry's value as a scenario file would."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:.12g}" if isinstance(value, float) else str(value)
+
+
+def _shipped() -> list[dict[str, Any]]:
+    from bentpipe.runs.plan import shipped
+
+    scenarios = [(name, _core.Scenario.load(str(path), [])) for name, path in shipped().items()]
+    return [{"name": name, "title": each.title, "source": each.source} for name, each in scenarios]
+
+
+def _sweeps() -> list[dict[str, Any]]:
+    from bentpipe.sweeps.file import request, shipped_sweeps
+
+    asked = [(name, request(path)) for name, path in shipped_sweeps().items()]
+    return [
+        {
+            "name": name,
+            "title": each.title,
+            "scenario": each.scenario,
+            "vary": [factor.key for factor in each.factors],
+        }
+        for name, each in asked
+    ]
+
+
+@click.command(short_help="Show a scenario's parameters in force.")
+@click.argument("scenario")
+@scenario_options
+@click.option("--setting", metavar="NAME", help="Under this setting instead of the scenario's own AQM.")
+@format_option
+def show(
+    scenario: str, overrides: tuple[str, ...], duration: str | None, setting: str | None, form: str
+) -> None:
+    """Show every parameter of SCENARIO in force, with its unit and where it comes from.
+
+    \b
+    Examples:
+      bentpipe show byun2007-gateway
+      bentpipe show byun2007-gateway --setting "AVQRED" --set run.duration="5 min"
+    """
+    from bentpipe.cli import console
+    from bentpipe.format import paragraphs
+    from bentpipe.runs.plan import under
+
+    loaded = load_scenario(scenario, overrides, duration)
+    if setting is not None:
+        look_here([setting])
+        loaded, _ = under(loaded, setting)
+    rows = loaded.effective()
+    if form == "json":
+        click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        return
+    out = console.stdout()
+    out.print(loaded.title or loaded.name, style="bold", markup=False)
+    for paragraph in paragraphs(loaded.description):
+        out.print(paragraph, markup=False)
+    cells = [[row["key"], row["value"], row["origin"], row["note"]] for row in rows]
+    out.print(console.grid(["key", "value", "from", "note"], cells))
+    if loaded.settings:
+        out.print(f"Compared by default: {', '.join(loaded.settings)}", markup=False)
+    for warning in loaded.warnings:
+        out.print(f"warning: {warning}", markup=False)
+
+
+@click.command(short_help="Write a result's report again, or its figures as files.")
+@click.argument("result", type=click.Path(path_type=Path))
+@click.option(
+    "--figures",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Also write every figure to this folder.",
+)
+@click.option(
+    "--as",
+    "formats",
+    default="svg",
+    show_default=True,
+    metavar="svg,png,pdf",
+    help="Formats of the figures.",
+)
+@click.option("--force", is_flag=True, help="Replace figures that exist.")
+def report(result: Path, figures: Path | None, formats: str, *, force: bool) -> None:
+    """Write the report of the result, sweep or search in RESULT again, and its figures as files for a paper.
+
+    \b
+    Examples:
+      bentpipe report results/byun2007-gateway-20260102-150405
+      bentpipe report results/red-avqred --figures figures --as svg,pdf
+    """
+    from bentpipe.models.validation import is_validation, open_validation
+    from bentpipe.report.comparison import check_formats, write_figures, write_report
+    from bentpipe.runs.result import Result
+    from bentpipe.sweeps.result import SweepResult, is_sweep
+    from bentpipe.tuning.result import is_tune, open_tune
+
+    chosen = check_formats([form.strip() for form in formats.split(",")])
+    if is_validation(result):
+        if figures is not None:
+            raise UsageError(f"--figures: {result} is a validation; give the folder simulation in it")
+        print(f"Report: {open_validation(result).report()}")
+        return
+    if is_tune(result):
+        if figures is not None:
+            raise UsageError(f"--figures: {result} is a search, whose figures are in its report alone")
+        print(f"Report: {open_tune(result).report()}")
+        return
+    if is_sweep(result):
+        from bentpipe.report import sweep as sweep_report
+
+        swept = SweepResult(result)
+        if figures is not None:
+            written = sweep_report.write_figures(swept, figures, chosen, force=force)
+            print(f"Figures: {len(written)} files in {figures}")
+        print(f"Report: {swept.report()}")
+        return
+    opened = Result(result)
+    if figures is not None:
+        written = write_figures(opened, figures, chosen, force=force)
+        print(f"Figures: {len(written)} files in {figures}")
+    print(f"Report: {write_report(opened)}")
+
+
+@click.command(short_help="Compare the simulator with another one.")
+@click.argument("what", type=click.Choice(["truth"]))
+@click.option(
+    "--table",
+    "tables",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    multiple=True,
+    help="Figures to meet, instead of those that come with Bentpipe; may be repeated.",
+)
+@click.option(
+    "--only",
+    metavar="TEXT",
+    multiple=True,
+    help="Only experiments whose name contains this; may be repeated.",
+)
+@click.option("--seeds", type=int, default=5, show_default=True, metavar="N", help="Runs per experiment.")
+@jobs_option
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    help="json: a list of cells, and nothing else.",
+)
+@click.pass_context
+def verify(
+    context: click.Context,
+    what: str,
+    tables: tuple[Path, ...],
+    only: tuple[str, ...],
+    seeds: int,
+    jobs: int | None,
+    form: str,
+) -> None:
+    """Repeat the experiments that ns-2.35 was run on and compare, figure by figure.
+
+    A figure passes within the larger of 5 % and 2.5 standard deviations of ns-2's over its seeds (a single
+    session: 10 % and 3; mean queue and drop rate: 10 %). "differs": it does not, but need not, for it is an
+    artefact of ns-2's timing. Exit code 1 if a figure that must be met is not.
+
+    \b
+    Examples:
+      bentpipe verify truth
+      bentpipe verify truth --only RED --format json
+      bentpipe verify truth --table my-cells.csv
+    """
+    del what
+    from bentpipe.cli import console
+    from bentpipe.reproduction import ns2 as verifying
+
+    files = list(tables) or verifying.shipped()
+    found = [each for table in files for each in verifying.experiments(table)]
+    wanted = [each for each in found if all(text in each.name for text in only)]
+    if not wanted:
+        raise UsageError(f"--only {' --only '.join(only)}: no experiment of {len(found)} has such a name")
+    bar = console.watcher()
+    bar.begin(len(wanted) * seeds, 0)
+    try:
+        cells = verifying.verify(wanted, seeds=seeds, jobs=jobs, told=bar.progress)
+    finally:
+        bar.close()
+    failed = sum(cell.verdict == "fail" for cell in cells)
+    if form == "json":
+        click.echo(json.dumps([cell.row() for cell in cells], indent=2, ensure_ascii=False, allow_nan=False))
+    else:
+        out = console.stdout()
+        headings = ["experiment", "figure", "unit", "ns-2", "ours", "difference", "allowed", "verdict"]
+        out.print(console.grid(headings, map(_cell, cells), right=3))
+        differ = sum(cell.verdict == "differs" for cell in cells)
+        passed = len(cells) - failed - differ
+        out.print(f"{passed} of {len(cells)} figures pass, {failed} fail, {differ} differ where they may.")
+    if failed:
+        context.exit(1)
+
+
+def _cell(cell: Any) -> list[str]:  # noqa: ANN401
+    from bentpipe.format import brief, number
+
+    target = cell.target
+    share = f"{100 * cell.difference / target.mean:+.1f} %".replace("-", "−") if target.mean else "–"
+    allowed = f"{100 * target.tolerance / target.mean:.1f} %" if target.mean else brief(target.tolerance)
+    return [
+        cell.experiment,
+        target.metric,
+        target.unit,
+        f"{number(target.mean)} ± {brief(target.std, 2)}",
+        number(cell.mean) + (f" ± {brief(cell.std, 2)}" if len(cell.values) > 1 else ""),
+        share,
+        allowed,
+        cell.verdict,
+    ]
+
+
+@click.command(short_help="Print the JSON Schema of a scenario file, or of a sweep file.")
+@click.argument("what", type=click.Choice(["scenario", "sweep"]), default="scenario")
+def schema(what: str) -> None:
+    """Print the JSON Schema of a scenario file, or of a sweep file, for editors and checkers.
+
+    \b
+    Examples:
+      bentpipe schema > scenario.schema.json
+      bentpipe schema sweep > sweep.schema.json
+    """
+    from bentpipe.sweeps.file import SCHEMA
+
+    click.echo(_core.schema() if what == "scenario" else json.dumps(SCHEMA, indent=2, ensure_ascii=False))

@@ -1,0 +1,265 @@
+"""The commands that simulate one scenario: run and compare."""
+
+import json
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bentpipe.cli.options import (
+    check_counts,
+    given,
+    load_scenario,
+    look_here,
+    resumable,
+    run_options,
+    scenario_options,
+)
+from bentpipe.errors import UsageError
+
+if TYPE_CHECKING:
+    from bentpipe.runs.metrics import Metric
+    from bentpipe.stats.differences import Comparison
+
+
+@click.command(short_help="Simulate a scenario as it is.")
+@click.argument("scenario")
+@scenario_options
+@run_options
+@click.option(
+    "--runs", type=int, default=1, show_default=True, metavar="N", help="Runs, each with its own seed."
+)
+@click.pass_context
+def run(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401
+    """Simulate SCENARIO as it is and write the result and its report.
+
+    SCENARIO is a file, or the name of a shipped scenario (`bentpipe list scenarios`).
+
+    \b
+    Examples:
+      bentpipe run byun2007-gateway --duration "2 min"
+      bentpipe run my-scenario.toml --set gateway.aqm.max_p=0.5 --runs 5 --format json
+    """
+    _simulate(context, settings=None, **options)
+
+
+@click.command(short_help="Simulate a scenario under several settings, or compare results that are there.")
+@click.argument("operands", nargs=-1, required=True, metavar="SCENARIO | RESULT [RESULT | SETTING]…")
+@scenario_options
+@run_options
+@click.option(
+    "--metric",
+    "metrics",
+    metavar="NAME",
+    multiple=True,
+    help="Say whether settings differ in this metric, each with each; may be repeated. Default for results:"
+    " the metrics that rank settings.",
+)
+@click.option("--runs", type=int, metavar="N", help="Runs per setting; default: the scenario's.")
+@click.option(
+    "--settings",
+    metavar="A,B,…",
+    help='Settings to compare, for example "RED 4,AVQ,AVQRED", all for every algorithm, or mypkg.MyAqm for an'
+    " AQM written in Python; default: the scenario's.",
+)
+@click.pass_context
+def compare(
+    context: click.Context,
+    /,
+    operands: tuple[str, ...],
+    settings: str | None,
+    metrics: tuple[str, ...],
+    **options: Any,  # noqa: ANN401
+) -> None:
+    """Simulate SCENARIO under several settings, print how they compare and write the report.
+
+    Every setting meets the same seeds, so that they are compared under the same traffic. SCENARIO is a
+    file, or the name of a shipped scenario (`bentpipe list scenarios`).
+
+    RESULT, a folder, is not simulated again: its settings are compared each with each, or only those SETTINGs
+    that are named; or, given another RESULT, with those of the same name there. "No difference seen" is the
+    verdict unless the p-value, corrected over all comparisons that are shown, is at most 5 %
+    (docs/statistics.md).
+
+    \b
+    Examples:
+      bentpipe compare byun2007-gateway
+      bentpipe compare byun2007-gateway --settings "RED 4,AVQRED" --runs 5 --out results/red-avqred
+      bentpipe compare byun2007-gateway --settings all
+      bentpipe compare byun2007-gateway --out results/red-avqred --resume
+      bentpipe compare byun2007-gateway --settings AVQRED,mypkg.MyAqm
+      bentpipe compare results/red-avqred --metric queue_mean --metric utilization
+      bentpipe compare results/before results/after --metric queue_delay_p95
+    """
+    from bentpipe.stats.differences import chosen
+
+    named = [each.strip() for metric in metrics for each in metric.split(",")]
+    # A misspelt metric is told before anything is simulated.
+    wanted = chosen(named or None)
+    first, *others = operands
+    names = [] if settings is None else settings.split(",")
+    if Path(first).is_dir():
+        foreign = [option for option in given(context) if option not in _FOR_RESULTS]
+        if foreign:
+            raise UsageError(f"{', '.join(foreign)}: has no effect on {first}, which is simulated already")
+        _compare_results(Path(first), others, names, wanted, options["form"])
+        return
+    if others:
+        raise UsageError(
+            f"{first}: is no folder of a result, to compare with {others[0]};"
+            " scenarios are simulated one at a time"
+        )
+    _simulate(context, scenario=first, settings=names, metrics=wanted if named else None, **options)
+
+
+_FOR_RESULTS = ("--metric", "--settings", "--format")
+
+
+def _compare_results(
+    folder: Path, others: list[str], settings: list[str], metrics: "list[Metric]", form: str
+) -> None:
+    """Compare the settings of a result with each other, or with those of another one."""
+    from bentpipe.runs.result import Result
+    from bentpipe.stats.differences import between, within
+
+    result = Result(folder)
+    names = [*(name.strip() for name in settings), *(name for name in others if name in result.settings)]
+    rest = [name for name in others if name not in result.settings]
+    if len(rest) > 1:
+        raise UsageError(f"{', '.join(rest)}: only two results are compared at a time")
+    if rest and not Path(rest[0]).is_dir():
+        raise UsageError(
+            f"{rest[0]}: is neither a folder nor a setting of {folder};"
+            f" there are {', '.join(result.settings)}"
+        )
+    if rest:
+        _tell(between(result, Result(Path(rest[0])), metrics, names or None), form)
+    else:
+        _tell(within(result, metrics, names or None), form)
+
+
+def _tell(comparisons: "list[Comparison]", form: str) -> None:
+    from bentpipe.cli import console
+    from bentpipe.format import plural
+    from bentpipe.stats.differences import INDEPENDENT, NOTHING_SEEN, PAIRED, document
+
+    found = document(comparisons)
+    if form == "json":
+        click.echo(json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False))
+        return
+    out = console.stdout()
+    out.print(console.comparison_table(comparisons))
+    how = {
+        PAIRED: "Runs with the same seed met the same traffic and are compared in pairs.",
+        INDEPENDENT: "Runs without the same seeds and traffic are compared as independent ones (Welch).",
+    }
+    for kind, text in how.items():
+        if any(each.pairing == kind for each in comparisons):
+            out.print(text)
+    if not found["family"]:
+        out.print("One run of a setting cannot tell a difference from chance: simulate more with --runs.")
+        return
+    comparing = plural(found["family"], "comparison")
+    out.print(f"Differences with 95 % intervals; p-values corrected after Holm over {comparing}.")
+    if any(each.verdict == NOTHING_SEEN for each in comparisons):
+        out.print("Where no difference is seen there may yet be one, as large as its interval allows.")
+
+
+def _simulate(
+    context: click.Context,
+    *,
+    scenario: str,
+    overrides: tuple[str, ...],
+    duration: str | None,
+    warmup: str | None,
+    settings: list[str] | None,
+    metrics: "list[Metric] | None" = None,
+    runs: int | None,
+    seed: int | None,
+    jobs: int | None,
+    out: Path | None,
+    force: bool,
+    resume: bool,
+    form: str,
+    trace: tuple[str, ...],
+    pcap: Path | None,
+    pcap_links: tuple[str, ...],
+    pcap_packets: int | None,
+    pcap_snap: int | None,
+) -> None:
+    from bentpipe.cli import console
+    from bentpipe.format import plural
+    from bentpipe.runs.capture import PACKETS, Capture, Captures
+    from bentpipe.runs.experiment import cores, execute
+    from bentpipe.runs.plan import make_plan
+    from bentpipe.runs.store import REPORT, Store, default_folder, pairs, run_folder
+    from bentpipe.stats.differences import within
+    from bentpipe.stats.intervals import BOOTSTRAP
+    from bentpipe.stats.ranking import BEHIND_PEP
+    from bentpipe.stats.warmup import warnings as unsettled
+
+    check_counts(runs, jobs, force=force, resume=resume, out=out)
+    if pcap is None and (pcap_links or pcap_packets is not None or pcap_snap is not None):
+        raise UsageError(
+            "--pcap-link, --pcap-packets and --pcap-snap need --pcap DIR, the folder to write to"
+        )
+    if warmup is not None:
+        overrides = (*overrides, f"run.warmup={warmup}")
+    loaded = load_scenario(scenario, overrides, duration)
+    # None: the scenario as it is; no names: those that the scenario compares.
+    names = loaded.settings if settings == [] else settings
+    look_here(names or [])
+    plan = make_plan(loaded, settings=names, runs=runs, seed=seed, trace=trace)
+    if metrics is not None and len(plan.settings) < 2:
+        raise UsageError(f"--metric compares settings, but there is only {plan.settings[0].name}")
+    captures = None
+    if pcap is not None:
+        packets = PACKETS if pcap_packets is None else pcap_packets
+        captures = Captures(Capture(pcap, pcap_links, packets, pcap_snap), plan)
+    folder = out if out is not None else default_folder(loaded.name)
+    missing = [
+        (each, n) for each, n in pairs(plan) if not (resume and run_folder(folder, each.slug, n).is_dir())
+    ]
+    with captures.prepared(force=force, missing=missing) if captures else nullcontext():
+        store = Store.resume(folder, plan) if resume else Store.create(folder, plan, force=force)
+        err = console.stderr()
+        for warning in dict.fromkeys(warning for each in plan.settings for warning in each.scenario.warnings):
+            err.print(f"warning: {warning}", markup=False)
+        for reason in plan.left_out:
+            err.print(f"left out: {reason}", markup=False)
+        with resumable(context, store, folder, pcap) as watcher:
+            result = execute(store, jobs or cores(), watcher, captures)
+            watcher.close()
+            result.report()
+    for warning in captures.warnings if captures else ():
+        err.print(f"warning: {warning} (--pcap-packets)", markup=False)
+    for warning in unsettled(result.settled):
+        err.print(f"warning: {warning}", markup=False)
+    if form == "json":
+        if metrics is None:
+            click.echo(json.dumps(result.rows(), indent=2, ensure_ascii=False, allow_nan=False))
+        else:
+            _tell(within(result, metrics), form)
+        err.print(f"Result: {folder}", markup=False)
+        return
+    out_console = console.stdout()
+    out_console.print(console.metrics_table(result))
+    if behind := [name for name in result.settings if result.setting_info(name).get("behind_pep")]:
+        out_console.print(f"* {BEHIND_PEP}: {', '.join(behind)}.", markup=False)
+    if len(result.seeds) > 1:
+        skew = any(row["method"] == BOOTSTRAP for row in result.rows())
+        out_console.print(
+            f"Mean ± 95 % confidence interval over {len(result.seeds)} runs per setting"
+            + ("; in brackets, by the bootstrap, where they are not normal." if skew else "."),
+            markup=False,
+        )
+    elif any(row["ci95"] is not None for row in result.rows()):
+        out_console.print("Mean ± 95 % confidence interval of one run's mean, from batches of its samples.")
+    if metrics is not None:
+        _tell(within(result, metrics), form)
+    if loaded.overrides:
+        out_console.print(f"Changed from the file: {', '.join(loaded.overrides)}.", markup=False)
+    print(f"Result: {folder}\nReport: {folder / REPORT}")
+    if captures is not None:
+        print(f"Packets: {plural(len(captures.written), 'file')} in {pcap}")

@@ -1,0 +1,189 @@
+"""The command that simulates many points of a scenario: sweep."""
+
+import json
+from contextlib import closing
+from pathlib import Path
+
+import click
+
+from bentpipe.cli.options import (
+    Failed,
+    Interrupted,
+    cluster_option,
+    format_option,
+    jobs_option,
+    kept,
+    scenario_options,
+)
+from bentpipe.errors import ClusterError
+
+_MOST_ROWS = 1000
+"""Rows of the table that a terminal is shown."""
+_MOST_WARNINGS = 10
+"""Warnings that it is shown: each point may have its own."""
+
+
+@click.command(short_help="Simulate many points of a scenario.")
+@click.argument("scenario", metavar="SCENARIO | SWEEP")
+@scenario_options
+@click.option(
+    "--vary",
+    metavar="KEY=VALUES",
+    multiple=True,
+    help="A key to vary: a list as 0.1,0.5, or a range as 10 ms:60 ms:6 or 0.01:0.2:log:8; may be repeated.",
+)
+@click.option("--settings", metavar="A,B,…", help="Settings at each point; default: the scenario's.")
+@click.option("--runs", type=int, metavar="N", help="Runs of each; default: the scenario's.")
+@click.option("--seed", type=int, metavar="N", help="Seed of the first run; the next ones count on.")
+@click.option(
+    "--design",
+    type=click.Choice(["grid", "lhs", "sobol"]),
+    help="Every combination, which is the default; a Latin hypercube or a Sobol sequence of --points points.",
+)
+@click.option("--points", type=int, metavar="N", help="Points of the designs lhs and sobol.")
+@click.option(
+    "--metric",
+    "metrics",
+    multiple=True,
+    metavar="NAME",
+    help="Metric to print; may be repeated. Default: utilization, queue_delay_mean.",
+)
+@click.option(
+    "--until-ci",
+    metavar="SHARE",
+    help="Add runs until the 95 % interval of the first --metric is this narrow, for example 2%.",
+)
+@click.option("--max-runs", type=int, metavar="N", help="With --until-ci, runs at most; default: 100.")
+@jobs_option
+@cluster_option
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Folder of the dataset; one that is there is gone on with."
+    " Default: results/SCENARIO-sweep-DATE-TIME.",
+)
+@format_option
+@click.pass_context
+def sweep(
+    context: click.Context,
+    scenario: str,
+    overrides: tuple[str, ...],
+    duration: str | None,
+    vary: tuple[str, ...],
+    settings: str | None,
+    runs: int | None,
+    seed: int | None,
+    design: str | None,
+    points: int | None,
+    metrics: tuple[str, ...],
+    until_ci: str | None,
+    max_runs: int | None,
+    jobs: int | None,
+    cluster: str | None,
+    out: Path | None,
+    form: str,
+) -> None:
+    """Simulate SCENARIO at many points, under the same settings and seeds at each, into one dataset.
+
+    SWEEP is a file that says all this in TOML, or the name of a shipped one (`bentpipe list sweeps`); options
+    come before what it says (docs/sweep.md).
+
+    What is in the dataset already is not simulated again, so an interrupted sweep goes on with the same
+    command, and a larger one adds to it.
+
+    \b
+    Examples:
+      bentpipe sweep byun2007-gateway --vary "gateway.pep.delay=0 ms:60 ms:7" --settings "RED 4,AVQRED"
+      bentpipe sweep small-gateway --vary gateway.aqm.w_q=0.01:0.2:log:8 --settings red --until-ci 2%
+      bentpipe sweep my-sweep.toml --runs 20
+      bentpipe sweep my-sweep.toml --cluster tcp://10.0.0.7:8786
+    """
+    from bentpipe.cli import console
+    from bentpipe.format import measured, plural
+    from bentpipe.report.sweep_charts import axes
+    from bentpipe.runs.dataset import FAILURES
+    from bentpipe.runs.store import default_folder
+    from bentpipe.runs.workers import workers_from
+    from bentpipe.sweeps import sweep as sweeping
+    from bentpipe.sweeps.file import request
+    from bentpipe.sweeps.result import check_metrics
+
+    check_metrics(metrics)
+    asked = request(
+        scenario,
+        vary,
+        [*overrides, *([f"run.duration={duration}"] if duration is not None else [])],
+        settings=None if settings is None else settings.split(","),
+        runs=runs,
+        seed=seed,
+        design=design,
+        points=points,
+        metrics=list(dict.fromkeys(metrics)) or None,
+        until_ci=until_ci,
+        max_runs=max_runs,
+    )
+    precision = asked.precision()
+    plan = asked.plan()
+    shown = plan.metrics
+    folder = out if out is not None else default_folder(f"{asked.name}-sweep")
+    for warning in plan.warnings[:_MOST_WARNINGS]:
+        console.stderr().print(f"warning: {warning}", markup=False)
+    for reason in plan.left_out:
+        console.stderr().print(f"left out: {reason}", markup=False)
+    bar = console.Rate(console.stderr(), open_end=precision is not None)
+    try:
+        with closing(workers_from(jobs, cluster)) as workers:
+            result = sweeping.execute(plan, folder, workers=workers, precision=precision, told=bar.tell)
+    except KeyboardInterrupt:
+        bar.close()
+        raise Interrupted(kept(context, folder)) from None
+    except ClusterError as error:
+        bar.close()
+        raise Failed(f"{error}\n{kept(context, folder)}") from None
+    except OSError as error:
+        bar.close()
+        raise Failed(f"{folder}: {error.strerror or error}\n{kept(context, folder)}") from None
+    finally:
+        bar.close()
+    rows = result.rows(shown)
+    if form == "json":
+        click.echo(json.dumps(rows, indent=2, ensure_ascii=False, allow_nan=False))
+    else:
+        found: dict[tuple[str, ...], dict[str, str]] = {}
+        counts: dict[tuple[str, ...], int] = {}
+        for row in rows:
+            place = (row["setting"], *(row[key] for key in result.factors))
+            found.setdefault(place, {})[row["metric"]] = measured(row)
+            counts[place] = max(counts.get(place, 0), row["runs"])
+        units = {row["metric"]: row["unit"] for row in rows}
+        heads = [f"{name}, {units[name]}" if units.get(name) else name for name in shown]
+        written = [axis.written for axis in axes(result, result.frame())]
+        cells = [
+            [
+                place[0],
+                *(each[value] for each, value in zip(written, place[1:], strict=True)),
+                str(counts[place]),
+                *(of.get(name, "–") for name in shown),
+            ]
+            for place, of in found.items()
+        ]
+        stdout = console.stdout()
+        stdout.print(console.grid(["setting", *result.factors, "runs", *heads], cells[:_MOST_ROWS], right=1))
+        if len(cells) > _MOST_ROWS:
+            stdout.print(f"The first {_MOST_ROWS} of {len(cells):,} rows; --format json prints all.")
+    err = console.stderr()
+    err.print(f"Dataset: {folder}", markup=False)
+    if rows:
+        err.print(f"Report: {result.report()}", markup=False)
+    for line in result.shortfalls():
+        err.print(f"warning: {line}", markup=False)
+    failures = result.failures
+    if failures:
+        first = failures[0]
+        where = "".join(f", {key} = {value}" for key, value in first["point"].items())
+        raise Failed(
+            f"{plural(len(failures), 'run')} failed and will be tried again by the same command, listed in"
+            f" {folder / FAILURES}; the first, under {first['setting']}{where} with seed {first['seed']}:"
+            f" {first['error']}"
+        )

@@ -1,0 +1,232 @@
+"""The command that searches an AQM's parameters."""
+
+import json
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bentpipe.cli.options import (
+    Failed,
+    Interrupted,
+    cluster_option,
+    format_option,
+    jobs_option,
+    kept,
+    scenario_options,
+)
+
+if TYPE_CHECKING:
+    from bentpipe.tuning.result import TuneResult
+
+_SHOWN = 12
+"""Members of the front that are printed."""
+
+
+@click.command(short_help="Search the parameters of an AQM.")
+@click.argument("scenario")
+@scenario_options
+@click.option(
+    "--aqm",
+    required=True,
+    metavar="NAME",
+    help="AQM to search, or a setting of one that the search begins from.",
+)
+@click.option(
+    "--metrics",
+    required=True,
+    metavar="METRIC:max|min,…",
+    help="Objectives, for example utilization:max,queue_delay_mean:min.",
+)
+@click.option(
+    "--trials", type=int, metavar="N", help="Points to try; default: 100, of a grid all its points."
+)
+@click.option("--runs", type=int, default=5, show_default=True, metavar="N", help="Seeds of each trial.")
+@click.option("--seed", type=int, metavar="N", help="The first of them; also draws the trials.")
+@click.option(
+    "--vary",
+    metavar="KEY=VALUES",
+    multiple=True,
+    help="Search a parameter from LOW:HIGH, LOW:HIGH:log or in a list A,B,C; may be repeated. Default: the"
+    " registry's ranges (bentpipe show NAME).",
+)
+@click.option("--fix", metavar="KEY=VALUE", multiple=True, help="Keep a parameter; may be repeated.")
+@click.option(
+    "--sampler",
+    type=click.Choice(["tpe", "nsga2", "random", "grid"]),
+    help="How trials are chosen; default: tpe, with --judge rank grid.",
+)
+@click.option(
+    "--generation",
+    type=int,
+    default=10,
+    show_default=True,
+    metavar="N",
+    help="Trials that are chosen at a time, from the results of those before.",
+)
+@click.option(
+    "--no-pruning", "pruning", flag_value=False, default=True, help="Finish trials that are certainly worse."
+)
+@click.option(
+    "--judge",
+    type=click.Choice(["front", "rank"]),
+    default="front",
+    show_default=True,
+    help="The winner is the first by rank sums: among the Pareto front's members, or among all of a grid.",
+)
+@click.option(
+    "--keep", type=int, metavar="K", help="Run the K best again before one wins; default: 1, with rank 3."
+)
+@click.option(
+    "--fresh",
+    type=int,
+    default=10,
+    show_default=True,
+    metavar="N",
+    help="Runs of the winner with seeds that the search has not seen.",
+)
+@jobs_option
+@cluster_option
+@click.option(
+    "--storage",
+    metavar="URL",
+    help="Where the study is kept: a file, sqlite:///FILE, postgresql://…; several processes may work on one."
+    " Default: a file in --out.",
+)
+@click.option("--study", metavar="NAME", help="Its name there; default: the scenario's and the AQM's.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Folder of the result; a search that is there is gone on with."
+    " Default: results/SCENARIO-tune-AQM-DATE-TIME.",
+)
+@format_option
+@click.pass_context
+def tune(
+    context: click.Context,
+    /,
+    scenario: str,
+    overrides: tuple[str, ...],
+    duration: str | None,
+    aqm: str,
+    metrics: str,
+    out: Path | None,
+    form: str,
+    jobs: int | None,
+    cluster: str | None,
+    storage: str | None,
+    study: str | None,
+    **options: Any,  # noqa: ANN401
+) -> None:
+    """Search the parameters of an AQM in SCENARIO for the best metrics, and test the winner on fresh seeds.
+
+    A trial is a point of the parameters' ranges, simulated with the same seeds as every other one. Those to
+    which none is better in all objectives are the front; the winner is one of them, and is simulated again
+    with seeds that had no part in the search, beside the AQM's defaults. An interrupted search goes on with
+    the same command and --out (docs/tune.md).
+
+    \b
+    Examples:
+      bentpipe tune byun2007-gateway --aqm red --metrics utilization:max,queue_delay_mean:min
+      bentpipe tune small-gateway --aqm pi --metrics queue_delay_p95:min --vary q_ref=5:40 --fix w=170
+      bentpipe tune byun-generic --aqm blue --metrics utilization:max,queue_std:min --judge rank
+    """
+    from bentpipe.cli import console
+    from bentpipe.runs.plan import slug
+    from bentpipe.runs.store import default_folder
+    from bentpipe.runs.workers import workers_from
+    from bentpipe.tuning import tune as tuning
+
+    changes = [*overrides, *([f"run.duration={duration}"] if duration is not None else [])]
+    plan = tuning.Tuning.plan(scenario, aqm, metrics, overrides=changes, **options)
+    folder = out if out is not None else default_folder(f"{Path(plan.scenario).stem}-tune-{slug(aqm, ())}")
+    err = console.stderr()
+    for warning in plan.space.as_given().warnings:
+        err.print(f"warning: {warning}", markup=False)
+    bar = console.Rate(err)
+    try:
+        with closing(workers_from(jobs, cluster)) as workers:
+            result = tuning.execute(
+                plan,
+                folder,
+                workers=workers,
+                storage=storage,
+                study=study,
+                told=bar.tell,
+                say=lambda text: err.print(text, markup=False),
+            )
+    except KeyboardInterrupt:
+        bar.close()
+        raise Interrupted(kept(context, folder)) from None
+    except OSError as error:
+        bar.close()
+        raise Failed(f"{folder}: {error.strerror or error}\n{kept(context, folder)}") from None
+    finally:
+        bar.close()
+    if form == "json":
+        click.echo(json.dumps(result.document(), indent=2, ensure_ascii=False, allow_nan=False))
+    else:
+        _show(result)
+    err.print(f"Result: {folder}", markup=False)
+    if result.winner is None:
+        first = result.found["trials"][0]
+        raise Failed(f"no trial came to its end; the first is {first['outcome']}: {first['note']}")
+    failed = [each for each in result.found["trials"] if each["outcome"] == "failed"]
+    if failed:
+        raise Failed(
+            f"{len(failed)} trials failed and have no part in the front; the first, trial"
+            f" {failed[0]['number']}: {failed[0]['note']}"
+        )
+
+
+def _show(result: "TuneResult") -> None:
+    from bentpipe.cli import console
+    from bentpipe.format import likelihood, measured, plural
+    from bentpipe.runs.store import REPORT
+    from bentpipe.tuning.result import BEST, TRIALS, difference
+
+    out = console.stdout()
+    found = result.found
+    out.print(result.counted(), markup=False)
+    if result.winner is None:
+        out.print("No trial came to its end, so there is no winner.")
+        return
+    titles = [
+        f"{each.metric} [{each.known.unit}]" if each.known.unit else each.metric for each in result.objectives
+    ]
+    rows = []
+    lines = result.front_rows()
+    # The winner may have been run again and need not be the first.
+    lines.sort(key=lambda line: line["trial"] != found["winner"])
+    for line in lines[:_SHOWN]:
+        star = " *" if line["trial"] == found["winner"] else ""
+        rows.append([f"{line['trial']}{star}", *line["cells"]])
+    out.print(console.grid(["trial", *titles], rows, right=1))
+    more = f" {len(lines) - _SHOWN} more are in {TRIALS}." if len(lines) > _SHOWN else ""
+    out.print(
+        f"The front: trials to which none is better in one objective and as good in all.{more} * the winner."
+        f" Mean ± 95 % interval over {plural(len(found['seeds']), 'run')} of the search.",
+        markup=False,
+    )
+    cells = []
+    for row in found["figures"]:
+        name = f"trial {row['setting']}" if row["setting"].isdigit() else row["setting"]
+        searched = "–" if row["searched"] is None else f"{row['searched']:.4g}"
+        cells.append(
+            [
+                row["metric"],
+                name,
+                searched,
+                measured(row),
+                str(row["runs"]),
+                difference(row),
+                likelihood(row["p_holm"]),
+            ]
+        )
+    heads = ["metric", "setting", "in the search", "on fresh seeds", "runs", "minus defaults", "p, corrected"]
+    out.print(console.grid(heads, cells, right=2))
+    point = ", ".join(f"{name} = {value}" for name, value in result.winner["point"].items())
+    out.print(f"The winner: {point}", markup=False)
+    print(f"Setting: {result.folder / BEST}\nReport: {result.folder / REPORT}")

@@ -1,1 +1,0 @@
-"""The commands of `bentpipe`, by what they are for."""

@@ -1,0 +1,161 @@
+"""How numbers are written for people, the same in the terminal and in the report."""
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from bentpipe.stats.intervals import BOOTSTRAP
+
+__all__ = [
+    "ROUNDING",
+    "as_printed",
+    "brief",
+    "clock",
+    "convert",
+    "difference",
+    "likelihood",
+    "measured",
+    "number",
+    "number_of",
+    "paragraphs",
+    "plural",
+    "quantity",
+    "spread",
+]
+
+UNITS: dict[str, tuple[str, float]] = {
+    "": ("share", 1.0),
+    "%": ("share", 0.01),
+    **{
+        unit: ("rate", size)
+        for unit, size in {"bit/s": 1.0, "kbit/s": 1e3, "Mbit/s": 1e6, "Gbit/s": 1e9}.items()
+    },
+    **{unit + "bit/s": ("rate", size) for unit, size in {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}.items()},
+    **{unit + "bps": ("rate", size) for unit, size in {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}.items()},
+    **{unit: ("time", size) for unit, size in {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}.items()},
+    **{unit: ("time", size) for unit, size in {"min": 60.0, "h": 3600.0}.items()},
+    **{unit: ("length", size) for unit, size in {"B": 1.0, "KB": 1e3, "MB": 1e6, "GB": 1e9}.items()},
+    **{unit: ("length", size) for unit, size in {"KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}.items()},
+}
+"""What a unit measures, and how many of that it is, as results and scenario files write it."""
+
+_NUMBER = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*([^\d\s].*?)?\s*")
+
+ROUNDING = 1e-9
+"""A standard deviation so small a share of the mean is the computer's."""
+_FAR = 900.0
+"""Differences above so many per cent are multiples."""
+
+
+def number(value: float | None, decimals: int | None = None) -> str:
+    """Write a number with four significant digits, or with so many decimals; a dash for None."""
+    if value is None:
+        return "–"
+    if decimals is None:
+        decimals = 0 if value == 0 else max(0, 3 - math.floor(math.log10(abs(value))))
+        if value == int(value) and abs(value) >= 1:
+            decimals = 0
+    return f"{value:,.{decimals}f}".replace("-", "−")
+
+
+def brief(value: float, digits: int = 6) -> str:
+    """Write a number with at most so many significant digits and no trailing zeros."""
+    rounded = float(f"{value:.{digits}g}")
+    text = f"{rounded:,.0f}" if abs(rounded) >= 10**digits else f"{rounded:,.{digits}g}"
+    return text.replace("-", "−")
+
+
+def quantity(mean: float | None, ci95: float | None) -> str:
+    """Write a mean with its half-width, as many decimals as two digits of the half-width need."""
+    if mean is None:
+        return "–"
+    if ci95 is None:
+        return number(mean)
+    # Two digits of the half-width, but no more than six of the mean.
+    size = math.floor(math.log10(abs(mean))) if mean else 0
+    decimals = 5 - size if ci95 == 0 else min(5 - size, 1 - math.floor(math.log10(ci95)))
+    decimals = max(0, decimals)
+    if ci95 < 0.5 * 10.0**-decimals:
+        return f"{number(mean)} ± 0"
+    return f"{number(mean, decimals)} ± {number(ci95, decimals)}"
+
+
+def measured(found: Mapping[str, Any], name: str = "mean") -> str:
+    """Write a mean with its interval: `12.3 ± 0.4`, or `12.3 [12.0, 12.9]` if by the bootstrap."""
+    mean, ci95 = found[name], found["ci95"]
+    if found["method"] != BOOTSTRAP or not ci95:
+        return quantity(mean, ci95)
+    decimals = max(0, min(5, 1 - math.floor(math.log10(ci95))))
+    low, high = number(found["ci_low"], decimals), number(found["ci_high"], decimals)
+    return f"{number(mean, decimals)} [{low}, {high}]"
+
+
+def likelihood(p: float | None) -> str:
+    """Write a p-value; a dash for None."""
+    if p is None:
+        return "–"
+    decimals = 4 if p < 0.01 else 3 if p < 0.1 else 2
+    return "< 0.0001" if p < 0.0001 else f"{p:.{decimals}f}"
+
+
+def spread(found: Mapping[str, Any]) -> str:
+    """Write an engine's standard deviation with three digits; a dash for none, 0 for rounding errors."""
+    std, mean = found["std"], found["mean"]
+    if std is None:
+        return "–"
+    return "0" if mean and std < ROUNDING * abs(mean) else brief(std, 3)
+
+
+def difference(found: Mapping[str, Any]) -> str:
+    """Write how far an engine's mean is from the first engine's: `+12.3 ± 0.4 %`, or `× 12` if far."""
+    value = found["difference"]
+    if value is None:
+        return "–"
+    if value > _FAR:
+        return f"× {brief(1 + value / 100, 2)}"
+    text = quantity(value, found["difference_ci95"]) if found["difference_ci95"] else brief(value, 3)
+    return f"{'+' if value > 0 else ''}{text} %"
+
+
+def as_printed(found: Mapping[str, Any] | None) -> str:
+    """Write a printed mean, and its standard deviation in parentheses."""
+    if found is None:
+        return ""
+    text = "" if found["mean"] is None else brief(found["mean"])
+    return text if found["std"] is None else f"{text} ({brief(found['std'])})".strip()
+
+
+def convert(value: float, unit: str, to: str) -> float | None:
+    """Convert between units; None if they do not measure the same."""
+    if unit == to:
+        return value
+    kind, scale = UNITS.get(unit, (unit, 1.0))
+    other, target = UNITS.get(to, (to, 1.0))
+    return value * scale / target if kind == other else None
+
+
+def number_of(text: str) -> tuple[float, str] | None:
+    """Return the number and the unit that a value consists of; None if it begins with no number."""
+    found = _NUMBER.fullmatch(text)
+    return (float(found[1]), found[2] or "") if found else None
+
+
+def clock(seconds: float) -> str:
+    """Write a time span: `45 s`, `2 min`, `1 h 30 min`."""
+    if seconds < 60:
+        return f"{seconds:g} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    parts = [(hours, "h"), (minutes, "min"), (rest, "s")]
+    return " ".join(f"{count} {unit}" for count, unit in parts if count)
+
+
+def paragraphs(text: str) -> list[str]:
+    """Split a text at its empty lines and undo its line breaks."""
+    return [" ".join(part.split()) for part in re.split(r"\n\s*\n", text) if part.strip()]
+
+
+def plural(count: int, noun: str) -> str:
+    """Write `1 run`, `2 runs`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

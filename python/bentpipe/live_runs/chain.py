@@ -1,0 +1,338 @@
+"""What of a scenario is where in the chain of a live run, and which scenarios have one.
+
+servers ══ ground links ── gateway ~~ satellite ~~ terminal ── links of the users' side ══ clients
+
+Nothing is started here.
+"""
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from bentpipe._core import Scenario
+from bentpipe.errors import UsageError
+from bentpipe.runs.plan import Plan, Setting
+
+__all__ = ["ADDRESSES", "CLIENTS", "SERVERS", "Chain", "Hosts", "Listener", "chain", "check"]
+
+ADDRESSES = 1000
+"""Hosts of a group that have addresses of their own; further ones share them, round and round."""
+
+SERVERS, CLIENTS = "servers", "clients"
+_NETWORKS = {SERVERS: 1, CLIENTS: 3}
+"""Second byte of the IPv4 addresses of each side; the satellite has 2."""
+_TAKEN = {
+    "name",
+    "algorithm",
+    "mss",
+    "initial_window",
+    "min_rto",
+    "sack",
+    "timestamps",
+    "option_bytes",
+    "ecn",
+    "slow_start_restart",
+    "receive_window",
+    "initial_receive_window",
+}
+"""Keys of a transport that a live run takes over; what the others say, the kernel does in its own way."""
+_OF_ALL = _TAKEN - {"name", "algorithm", "option_bytes"}
+"""Of these, what all connections of a namespace share."""
+_OBJECTS = {"pages": "object_size", "files": "size"}
+"""Traffic that a web server answers, and which of its keys says how long objects are."""
+_KERNEL = {"reno": "reno", "newreno": "reno", "cubic": "cubic", "cubic-linux": "cubic"}
+"""What the kernel calls congestion controls that have other names here."""
+_LONGEST_FILE = 64 << 20
+"""What is written to disk for nginx to serve, at most [bytes]."""
+_PORT = 8000
+"""Of the first traffic; the next ones count on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """How one table of traffic is served."""
+
+    traffic: str
+    kind: str
+    port: int
+    congestion: str
+    """The kernel's name of the senders' congestion control; empty for datagrams."""
+    rate_cap: int | None
+    """Of a connection's payload [bit/s], for that is what the kernel paces."""
+    largest: int | None
+    """The longest object that nginx serves [bytes]; None where the load generator's own server does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hosts:
+    """A group of hosts: addresses of one namespace."""
+
+    side: str
+    """`SERVERS` or `CLIENTS`."""
+    addresses: tuple[tuple[str, str], ...]
+    """IPv4 and IPv6 of each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A link on the way from the servers to the clients."""
+
+    link: str
+    against: bool
+    """Whether the way goes from the link's second node to its first."""
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A scenario's places, links and addresses in a live run."""
+
+    ground: tuple[Step, ...]
+    """From the servers to the gateway."""
+    satellite: Step
+    users: tuple[Step, ...]
+    """From the terminal to the clients."""
+    listeners: tuple[Listener, ...]
+    hosts: Mapping[str, Hosts]
+    """By the groups' names."""
+    transport: Mapping[str, Any]
+    """The TCP of the first traffic that has one, as the canonical scenario has it; empty without."""
+    satellite_rates: tuple[int | None, int | None]
+    """Of the satellite, to the terminal and back [bit/s]."""
+    notes: tuple[str, ...] = ()
+    """What is otherwise than the scenario says, and why."""
+
+    def addresses(self, side: str) -> list[tuple[str, str]]:
+        """Return all IPv4 and IPv6 addresses of a side."""
+        return [pair for hosts in self.hosts.values() if hosts.side == side for pair in hosts.addresses]
+
+    @property
+    def receive_windows(self) -> tuple[int, int] | None:
+        """What receivers offer at first and at most [bytes]; None where that is Linux' own."""
+        tcp, linux = self.transport, _linux()
+        keys = ("initial_receive_window", "receive_window")
+        if not tcp or all(tcp.get(key) == linux[key] for key in keys):
+            return None
+        most = int(tcp["receive_window"])
+        return min(int(tcp.get("initial_receive_window") or most), most), most
+
+    @property
+    def congestions(self) -> list[str]:
+        """Congestion controls of the servers, as the kernel calls them; the first is the gateways', too."""
+        return list(dict.fromkeys(each.congestion for each in self.listeners if each.congestion))
+
+    @property
+    def mtu(self) -> int:
+        """Longest packet of the servers and the clients [bytes]."""
+        return _mtu(self.transport)
+
+
+def check(plan: Plan) -> Chain:
+    """Return the chain that all settings of a plan share; `UsageError` names what cannot be live."""
+    if plan.trace:
+        raise UsageError(f"{plan.scenario.name}: flows of a live run cannot be traced")
+    chains = [_of_setting(each) for each in plan.settings]
+    return chains[0]
+
+
+def _of_setting(setting: Setting) -> Chain:
+    if setting.algorithm is not None:
+        raise UsageError(
+            f"{setting.name} cannot be live: it is written in Python, and the live gateway runs those of"
+            " `bentpipe list aqms`"
+        )
+    return chain(setting.scenario.name, json.loads(setting.scenario.canonical()))
+
+
+def chain(name: str, scenario: Mapping[str, Any]) -> Chain:
+    """Return the chain of a canonical scenario called `name`; `UsageError` names what cannot be live."""
+
+    def fault(what: str) -> UsageError:
+        return UsageError(
+            f"{name} cannot be live: {what}; allowed: one gateway in the chain servers – gateway –"
+            " satellite – terminal – clients, with traffic over TCP or UDP"
+        )
+
+    gateways, links, hosts = scenario["gateways"], scenario["links"], scenario["hosts"]
+    if len(gateways) != 1:
+        raise fault("it has no gateway" if not gateways else f"it has {len(gateways)} gateways")
+    if "gateway" not in scenario["subject"]:
+        raise fault(f"its settings are those of the link {links[scenario['subject']['link']]['name']}")
+    gateway, traffic = gateways[0], scenario["traffic"]
+    if not traffic:
+        raise fault("it has no traffic")
+    route = [(hop["link"], hop["forward"]) for hop in traffic[0]["route"]]
+    for each in traffic:
+        if [(hop["link"], hop["forward"]) for hop in each["route"]] != route:
+            raise fault(f"traffic.{each['name']} takes another way than traffic.{traffic[0]['name']}")
+    over = [at for at, (link, _) in enumerate(route) if link == gateway["link"]]
+    if len(over) != 1:
+        raise fault(f"traffic.{traffic[0]['name']} does not cross the satellite of {gateway['name']}")
+    if route[over[0]][1] != gateway["link_forward"]:
+        raise fault(f"traffic.{traffic[0]['name']} goes from the terminal to the gateway")
+    steps = tuple(Step(links[link]["name"], not forward) for link, forward in route)
+    listeners = [_listener(at, each, scenario, fault) for at, each in enumerate(traffic)]
+    groups: dict[str, Hosts] = {}
+    for side, end in ((SERVERS, "from"), (CLIENTS, "to")):
+        at = 0
+        for number in dict.fromkeys(each[end] for each in traffic):
+            host = hosts[number]
+            if host["name"] in groups:
+                raise fault(f"host.{host['name']} is on both sides")
+            count = min(host["count"], ADDRESSES)
+            groups[host["name"]] = Hosts(side, _addresses(_NETWORKS[side], at, count))
+            at += count
+    numbers = [_transport(each) for each in traffic]
+    used = list(dict.fromkeys(number for number in numbers if number is not None))
+    shared = [host for host in hosts if host["name"] in groups and host["count"] > ADDRESSES]
+    link = links[gateway["link"]]
+    rates = tuple(link[way]["rate"] for way in ("forward", "reverse"))
+    forward = bool(gateway["link_forward"])
+    return Chain(
+        steps[: over[0]],
+        steps[over[0]],
+        steps[over[0] + 1 :],
+        tuple(listeners),
+        groups,
+        scenario["transports"][used[0]] if used else {},
+        (rates[0], rates[1]) if forward else (rates[1], rates[0]),
+        tuple(_notes([scenario["transports"][number] for number in used], shared)),
+    )
+
+
+def _notes(transports: Sequence[Mapping[str, Any]], hosts: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Say what of these transports and of these groups of too many hosts a live run does in another way."""
+    notes = []
+    linux = _linux()
+    for tcp in transports:
+        own = sorted(key for key in tcp.keys() | linux.keys() if tcp.get(key) != linux.get(key))
+        own = [key for key in own if key not in _TAKEN]
+        if own:
+            notes.append(
+                f'transport.{tcp["name"]}: of {", ".join(own)}, the kernel has its own (preset "linux")'
+            )
+        payload = _mtu(tcp) - _headers(tcp)
+        if payload != tcp["mss"]:
+            notes.append(
+                f"transport.{tcp['name']}: mss is {payload} B in place of {tcp['mss']} B, for packets have"
+                " 1280 to 1500 bytes"
+            )
+        first = transports[0]
+        shared = sorted(key for key in _OF_ALL if tcp.get(key) != first.get(key))
+        if shared:
+            notes.append(
+                f"transport.{tcp['name']}: {', '.join(shared)} are those of transport.{first['name']}, for"
+                " all connections of a namespace share them"
+            )
+    notes += [
+        f"host.{host['name']}: {host['count']} hosts share {ADDRESSES} addresses, and the links of these"
+        for host in hosts
+    ]
+    return notes
+
+
+@cache
+def _linux() -> Mapping[str, Any]:
+    """Return the transport that is Linux' own, as canonical scenarios have it."""
+    text = """
+        title = "Linux"
+        [run]
+        duration = "1 s"
+        [host.a]
+        [host.b]
+        [link.l]
+        between = ["a", "b"]
+        rate = "1 Mbps"
+        queue = { aqm = { algorithm = "droptail" } }
+        [transport.linux]
+        preset = "linux"
+        [traffic.t]
+        kind = "bulk"
+        from = "a"
+        to = "b"
+        transport = "linux"
+    """
+    (found,) = json.loads(Scenario.parse(text, "linux", []).canonical())["transports"]
+    return dict(found)
+
+
+def _mtu(tcp: Mapping[str, Any]) -> int:
+    """Return the longest packet of a TCP, as far as Ethernet and IPv6 let it be [bytes]."""
+    return max(1280, min(1500, int(tcp["mss"]) + _headers(tcp))) if tcp else 1500
+
+
+def _headers(tcp: Mapping[str, Any]) -> int:
+    """Return what a segment has besides its payload, over IPv4 [bytes]."""
+    return 40 + (12 if tcp.get("timestamps") else 0)
+
+
+def _kind(traffic: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    ((kind, what),) = traffic["kind"].items()
+    return kind, what
+
+
+def _transport(traffic: Mapping[str, Any]) -> int | None:
+    number = _kind(traffic)[1].get("transport")
+    return None if number is None else int(number)
+
+
+def _listener(
+    at: int,
+    traffic: Mapping[str, Any],
+    scenario: Mapping[str, Any],
+    fault: Callable[[str], UsageError],
+) -> Listener:
+    """Return how a table of traffic is served."""
+    kind, what = _kind(traffic)
+    number = _transport(traffic)
+    tcp = {} if number is None else scenario["transports"][number]
+    where = f"traffic.{traffic['name']}"
+    if number is not None and tcp.get("protocol", "tcp") != "tcp":
+        raise fault(f"{where} goes over {tcp['protocol']}")
+    algorithm = tcp.get("algorithm", "")
+    if algorithm == "prague":
+        raise fault(f"{where} has the congestion control prague, which no kernel offers")
+    return Listener(
+        traffic["name"],
+        kind,
+        _PORT + at,
+        _KERNEL.get(algorithm, algorithm),
+        _payload(what.get("rate_cap"), tcp),
+        _file(what[_OBJECTS[kind]]) if kind in _OBJECTS else None,
+    )
+
+
+def _payload(rate: int | None, tcp: Mapping[str, Any]) -> int | None:
+    """Return what of a connection's rate, which counts headers, is payload in full segments [bit/s]."""
+    if rate is None:
+        return None
+    options = 12 if tcp.get("option_bytes") and tcp.get("timestamps") else 0
+    return rate * int(tcp["mss"]) // (int(tcp["mss"]) + int(tcp["header"]) + options)
+
+
+def _file(law: Mapping[str, Any]) -> int | None:
+    """Return how long a file has to be for all that a law draws [bytes]; None where none is long enough."""
+    largest = _largest(law)
+    return int(largest) if largest <= _LONGEST_FILE else None
+
+
+def _largest(law: Mapping[str, Any]) -> float:
+    """Return the greatest length that a law draws [bytes]."""
+    ((name, what),) = law.items()
+    if name == "fixed":
+        return float(what)
+    if name == "uniform":
+        return float(what["high"])
+    if name == "choice":
+        return max(_largest(each) for _, each in what)
+    return math.inf
+
+
+def _addresses(network: int, first: int, count: int) -> tuple[tuple[str, str], ...]:
+    """Return addresses of a side from number `first` on: 250 in each /24, and one /64 of IPv6."""
+    return tuple(
+        (f"10.{network}.{at // 250}.{at % 250 + 1}", f"fd00:b:0:{network}::{at + 1:x}")
+        for at in range(first, first + count)
+    )

@@ -1,0 +1,116 @@
+"""`live`: a scenario on real TCP connections, between network namespaces of this machine."""
+
+import shutil
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from bentpipe._core import Scenario
+from bentpipe.errors import LiveError, UsageError
+from bentpipe.live_runs.chain import Chain, check
+from bentpipe.live_runs.privileges import why_not, why_not_tcp
+from bentpipe.live_runs.processes import Programs, interruptible, programs
+from bentpipe.live_runs.session import Session, versions
+from bentpipe.runs import plan as planning
+from bentpipe.runs.experiment import Silent, Watcher
+from bentpipe.runs.plan import Plan
+from bentpipe.runs.result import Result
+from bentpipe.runs.store import LIVE, Store, pairs
+
+__all__ = ["carried_out", "live", "planned", "ready"]
+
+
+def live(
+    scenario: Scenario | str | Path,
+    settings: Sequence[str] | str | None = None,
+    *,
+    runs: int = 1,
+    seed: int | None = None,
+    out: str | Path | None = None,
+    keep: str | Path | None = None,
+) -> Result:
+    """Run a scenario live under several settings, one after the other, in real time, and return the result.
+
+    The arguments are those of `compare`, but that there is one run of each setting by default. `keep` is a
+    folder for configurations and logs of what runs. Needs root (docs/live.md).
+
+    Raises what `compare` does, `UsageError` also where the scenario cannot be live, a program is missing or
+    the system does not allow it, and `LiveError` if a run fails.
+    """
+    loaded = scenario if isinstance(scenario, Scenario) else planning.load(scenario)
+    names = settings.split(",") if isinstance(settings, str) else settings
+    plan, chain = planned(loaded, names, runs, seed)
+    found = ready(chain, None if keep is None else Path(keep))
+    temporary = None if out is not None else Path(tempfile.mkdtemp(prefix="bentpipe-"))
+    folder = Path(out) if out is not None else Path(str(temporary)) / "result"
+    try:
+        store = Store.create(folder, plan, engine=LIVE, versions=versions(found))
+        try:
+            carried_out(store, chain, found, keep=None if keep is None else Path(keep))
+        finally:
+            store.close()
+        return Result(folder, temporary=temporary)
+    except BaseException:
+        if temporary is not None:
+            shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def planned(
+    scenario: Scenario, settings: Sequence[str] | None, runs: int, seed: int | None
+) -> tuple[Plan, Chain]:
+    """Return what is to be run, and the chain of it; without `settings`, the scenario's own."""
+    names = list(scenario.settings if settings is None else settings) or None
+    plan = planning.make_plan(scenario, settings=names, runs=runs, seed=seed)
+    return plan, check(plan)
+
+
+def ready(chain: Chain, keep: Path | None) -> Programs:
+    """Return the programs of a run, if this process may run them; `UsageError` says what is missing."""
+    reason = why_not() or why_not_tcp(chain.congestions)
+    if reason is not None:
+        raise UsageError(reason)
+    found = programs()
+    if keep is not None:
+        try:
+            keep.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"{keep}: nothing can be kept there: {error.strerror}") from None
+    return found
+
+
+def carried_out(
+    store: Store,
+    chain: Chain,
+    found: Programs,
+    watcher: Watcher | None = None,
+    keep: Path | None = None,
+) -> Result:
+    """Run every setting of the store's plan, and complete the result; SIGTERM ends it as Ctrl-C does."""
+    watcher = watcher or Silent()
+    plan = store.plan
+    total = plan.total
+    watcher.begin(total, 0)
+    with interruptible():
+        for done, (setting, seed) in enumerate(pairs(plan)):
+
+            def progress(share: float, done: int = done) -> None:
+                watcher.progress((done + share) / total)
+
+            start = time.perf_counter()
+            session = Session(setting, chain, seed, found)
+            try:
+                run = session.run(progress, None if keep is None else keep / setting.slug / str(seed))
+            except LiveError:
+                store.discard()
+                raise
+            store.add(setting, seed, run)
+            wall = time.perf_counter() - start
+            cpu = run.live.get("cpu", {})
+            known = dict(run.live) | ({"notes": list(chain.notes)} if chain.notes else {})
+            store.note(setting, seed, wall, sum(cpu.values()) if cpu else 0.0, known)
+            watcher.finished(setting.name, seed, wall)
+    result = Result(store.folder, unfinished=True)
+    store.finish(result.metrics(), result.rows(), result.warmup().rows(named=True))
+    return Result(store.folder)

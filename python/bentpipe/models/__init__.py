@@ -1,0 +1,1 @@
+"""Fluid and Markov models, and their validation against the simulator."""

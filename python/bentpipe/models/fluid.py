@@ -1,0 +1,214 @@
+"""Models of a scenario: fluid equations, solved in place of a simulation."""
+
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from bentpipe import _core, files
+from bentpipe.errors import ModelError, ResultError, UsageError
+from bentpipe.models.engines import QUANTITIES, Account, Moments, moments, quantities
+from bentpipe.runs.plan import Setting, load, make_plan
+from bentpipe.runs.store import REPORT
+
+__all__ = ["QUANTITIES", "ModelResult", "describe", "kind_of", "model", "open_model", "solve"]
+
+
+@dataclass(frozen=True)
+class ModelResult:
+    """What the fluid equations say of a scenario under some settings."""
+
+    manifest: dict[str, Any]
+    """What was solved: the scenario, the settings with their parameters, equations and inputs."""
+    runs: dict[str, list[pl.DataFrame]]
+    """For each setting the time series of each seed: one row a sample, the columns of a simulation's.
+
+    Only the first seed's, unless the capacity is drawn.
+    """
+
+    @property
+    def settings(self) -> list[str]:
+        """The settings, in order."""
+        return list(self.runs)
+
+    @property
+    def tables(self) -> dict[str, pl.DataFrame]:
+        """For each setting the time series of the first seed."""
+        return {setting: tables[0] for setting, tables in self.runs.items()}
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return mean and standard deviation over time of each quantity under each setting."""
+        found: list[dict[str, Any]] = []
+        for setting, table in self.tables.items():
+            for each in QUANTITIES:
+                mean, std = moments(table, each)
+                found.append(
+                    {"setting": setting, "quantity": each.name, "unit": each.unit, "mean": mean, "std": std}
+                )
+        return found
+
+    def account(self) -> Account:
+        """Return what the model says, to be set beside what others say."""
+        found = {
+            setting: {
+                each.name: [Moments(*moments(table, each)) for table in tables]
+                for each in quantities(tables[0])
+            }
+            for setting, tables in self.runs.items()
+        }
+        names = sorted({str(entry["equations"]) for entry in self.manifest["settings"]})
+        return Account("model", f"fluid equations: {', '.join(names)}", found, self.tables)
+
+    def report(self, path: str | Path) -> Path:
+        """Write the report as one HTML file that opens offline; return its path."""
+        from bentpipe.report.fluid import model_page
+        from bentpipe.report.pages import write_page
+
+        return write_page(Path(path), model_page(self))
+
+    def save(self, folder: Path, *, force: bool = False) -> None:
+        """Write the result and its report to `folder`.
+
+        Raises `UsageError` if that exists, unless `force` and it is a model's.
+        """
+        make_room(folder, force=force)
+        try:
+            folder.mkdir(parents=True)
+            for entry in self.manifest["settings"]:
+                for seed, table in zip(self.manifest["seeds"], self.runs[entry["name"]], strict=False):
+                    table.write_parquet(folder / f"{entry['slug']}-{seed}.parquet")
+            files.write_json(folder / COMPARISON, self.rows())
+            self.report(folder / REPORT)
+            files.write_json(folder / MANIFEST, self.manifest)
+        except OSError as error:
+            raise UsageError(f"{folder}: cannot be written: {error.strerror}") from None
+
+
+FORMAT = "bentpipe-model"
+MARKOV_FORMAT = "bentpipe-markov"
+FORMAT_VERSION = 2
+MANIFEST = "manifest.json"
+COMPARISON = "comparison.json"
+
+
+def open_model(folder: Path) -> ModelResult:
+    """Open a model's result; `ResultError` if the folder does not hold one."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+            raise ResultError(f"{folder}: is not a model's result")
+        if manifest["format_version"] != FORMAT_VERSION:
+            found = manifest["format_version"]
+            raise ResultError(
+                f"{folder}: has format {found}, but this Bentpipe reads format {FORMAT_VERSION}"
+            )
+        runs = {
+            entry["name"]: [
+                pl.read_parquet(path)
+                for seed in manifest["seeds"]
+                if (path := folder / f"{entry['slug']}-{seed}.parquet").exists()
+            ]
+            for entry in manifest["settings"]
+        }
+    except (OSError, ValueError, pl.exceptions.PolarsError) as error:
+        raise ResultError(f"{folder}: cannot be read: {error}") from None
+    return ModelResult(manifest, runs)
+
+
+def make_room(folder: Path, *, force: bool) -> None:
+    """Remove a model's result from `folder` if `force`; `UsageError` if it exists and may not be removed."""
+    if os.path.lexists(folder):
+        if not force:
+            raise UsageError(f"{folder}: exists already; choose another folder, or replace it with --force")
+        if not _is_ours(folder):
+            raise UsageError(f"{folder}: is not a model's result, so --force does not replace it")
+        shutil.rmtree(folder)
+
+
+def _is_ours(folder: Path) -> bool:
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(manifest, dict) and manifest.get("format") in (FORMAT, MARKOV_FORMAT)
+
+
+def describe(scenario: _core.Scenario, settings: Sequence[Setting], seeds: Sequence[int]) -> dict[str, Any]:
+    """Return the manifest of a model's result."""
+    return {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "core": {"version": _core.__version__},
+        "scenario": {
+            "name": scenario.name,
+            "title": scenario.title,
+            "description": scenario.description,
+            "source": scenario.source,
+            "text": scenario.text,
+            "overrides": scenario.overrides,
+            "duration": scenario.duration,
+            "warmup": scenario.warmup,
+            "sample_interval": scenario.sample_interval,
+        },
+        "seeds": list(seeds),
+        "model": scenario.models(),
+        "printed": scenario.printed(),
+        "settings": [
+            {
+                "name": each.name,
+                "slug": each.slug,
+                "effective": each.scenario.effective(),
+                **json.loads(_core.fluid_inputs(each.scenario, seeds[0])),
+            }
+            for each in settings
+        ],
+    }
+
+
+def kind_of(scenario: _core.Scenario) -> str:
+    """Return which model answers `scenario`: "fluid", or "markov" where all traffic is datagrams."""
+    kind = scenario.models()["kind"]
+    if kind is not None:
+        return str(kind)
+    traffic = json.loads(scenario.canonical())["traffic"]
+    datagrams = all(
+        isinstance(body, dict) and body.get("transport") is None
+        for each in traffic
+        for body in each["kind"].values()
+    )
+    return "markov" if traffic and datagrams else "fluid"
+
+
+def solve(scenario: _core.Scenario, seed: int | None = None) -> pl.DataFrame:
+    """Solve the fluid equations of `scenario` as it is: one row a sample, in a simulation's columns.
+
+    Raises `ModelError` if the equations do not cover the scenario or have no bounded solution.
+    """
+    try:
+        return pl.DataFrame(_core.fluid(scenario, scenario.seed if seed is None else seed))
+    except _core.ModelError as error:
+        label = f", setting {scenario.aqm}" if scenario.aqm else ""
+        raise ModelError(f"{scenario.name}{label}: {error}") from None
+
+
+def model(
+    scenario: _core.Scenario | str | Path,
+    settings: Sequence[str] | None = None,
+    *,
+    seed: int | None = None,
+) -> ModelResult:
+    """Solve the fluid equations of a scenario under several settings.
+
+    `settings` default to the scenario's own, or to the scenario as it is. Raises `ScenarioError` if the
+    scenario or a setting is wrong, `ModelError` if the equations do not cover it.
+    """
+    loaded = scenario if isinstance(scenario, _core.Scenario) else load(scenario)
+    names = list(loaded.settings if settings is None else settings) or None
+    plan = make_plan(loaded, settings=names, runs=1, seed=seed)
+    runs = {each.name: [solve(each.scenario, plan.seeds[0])] for each in plan.settings}
+    return ModelResult(describe(loaded, plan.settings, plan.seeds), runs)

@@ -1,0 +1,211 @@
+"""What the Markov model says of a scenario under several settings, as a folder and as a page."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import polars as pl
+
+from bentpipe import _core, files
+from bentpipe.errors import UsageError
+from bentpipe.format import brief, paragraphs
+from bentpipe.models import markov
+from bentpipe.models.fluid import MANIFEST, MARKOV_FORMAT, make_room
+from bentpipe.models.markov import MarkovResult
+from bentpipe.report import markov as markov_figures
+from bentpipe.report.charts import Figure
+from bentpipe.report.comparison import script_json, specification
+from bentpipe.report.scripts import bundle
+from bentpipe.runs.plan import make_plan
+from bentpipe.runs.store import REPORT
+
+__all__ = ["Solution", "solve"]
+
+_WHOLE = (
+    "offered_load",
+    "utilization",
+    "queue_mean",
+    "queue_std",
+    "queue_p95",
+    "queue_delay_mean",
+    "drop_rate",
+)
+_CLASS = ("offered", "loss", "packets", "delay")
+_LABELS = {
+    "offered_load": "Offered load",
+    "utilization": "Utilization",
+    "queue_mean": "Queue, mean",
+    "queue_std": "Queue, std",
+    "queue_p95": "Queue, 95th percentile",
+    "queue_delay_mean": "Queueing delay, mean",
+    "drop_rate": "Drop rate",
+    "mark_rate": "Mark rate",
+    "offered": "offered",
+    "loss": "loss",
+    "packets": "in the system",
+    "delay": "delay",
+}
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The Markov model of a scenario under some settings."""
+
+    scenario: _core.Scenario
+    results: dict[str, list[MarkovResult]]
+    """For each setting, the model with all states, and perhaps with fewer."""
+    control: dict[int, list[MarkovResult]]
+    """For each number of states, the first setting under threshold control, from 25 to 95 % of the buffer."""
+
+    @property
+    def settings(self) -> list[str]:
+        """The settings, in order."""
+        return list(self.results)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return every quantity: `setting`, `states`, `quantity`, `class`, `unit`, `value`."""
+        return [
+            {"setting": setting, "states": one.states, **row}
+            for setting, found in self.results.items()
+            for one in found
+            for row in one.rows()
+        ]
+
+    def compared(self) -> list[dict[str, Any]]:
+        """Return what fluid models give too, with all states, as rows of that form."""
+        return [
+            {"setting": setting, **row}
+            for setting, found in self.results.items()
+            for row in found[0].compared()
+        ]
+
+    def tables(self) -> list[tuple[str, list[str], list[list[str]]]]:
+        """Return for each number of states title, headings and rows for people, a column for each setting."""
+        made = []
+        for alike in zip(*self.results.values(), strict=True):
+            cells = [{(row["class"], row["quantity"]): row for row in one.rows()} for one in alike]
+            wanted = [("all", quantity) for quantity in _WHOLE]
+            if any(one.threshold is not None for one in alike):
+                wanted.append(("all", "mark_rate"))
+            wanted += [(each.name, quantity) for each in alike[0].queue.classes for quantity in _CLASS]
+            rows = []
+            for name, quantity in wanted:
+                found = [cell[name, quantity] for cell in cells]
+                unit, factor = _shown(found[0]["unit"])
+                label = _LABELS[quantity] if name == "all" else f"{name}: {_LABELS[quantity]}"
+                rows.append([label, unit, *(brief(row["value"] * factor, 4) for row in found)])
+            made.append((f"{alike[0].states} states", ["quantity", "unit", *self.settings], rows))
+        return made
+
+    def figures(self) -> list[Figure]:
+        """Return the figures: the queue's distribution, loss and delay of each class under control."""
+        return [markov_figures.distribution(dict(self.results)), *markov_figures.control(dict(self.control))]
+
+    def save(self, folder: Path, *, force: bool = False) -> None:
+        """Write the result to `folder`; `UsageError` if that exists, unless `force` and it is a model's."""
+        make_room(folder, force=force)
+        distribution = [
+            {"setting": setting, "states": one.states, **row}
+            for setting, found in self.results.items()
+            for one in found
+            for row in one.distribution()
+        ]
+        control = [
+            {"threshold": one.threshold, "states": states, **row}
+            for states, found in self.control.items()
+            for one in found
+            for row in one.rows()
+        ]
+        try:
+            folder.mkdir(parents=True)
+            pl.DataFrame(self.rows()).write_parquet(folder / "quantities.parquet")
+            pl.DataFrame(distribution).write_parquet(folder / "distribution.parquet")
+            pl.DataFrame(control).write_parquet(folder / "control.parquet")
+            files.write_json(folder / "comparison.json", self.compared())
+            files.write(folder / REPORT, self.page().encode())
+            files.write_json(folder / MANIFEST, self._manifest())
+        except OSError as error:
+            raise UsageError(f"{folder}: cannot be written: {error.strerror}") from None
+
+    def _manifest(self) -> dict[str, Any]:
+        return {
+            "format": MARKOV_FORMAT,
+            "format_version": 1,
+            "core": {"version": _core.__version__},
+            "scenario": {"name": self.scenario.name, "title": self.scenario.title},
+            "overrides": self.scenario.overrides,
+            "model": {**self.scenario.models(), "kind": "markov"},
+            "settings": {name: [one.states for one in found] for name, found in self.results.items()},
+            "notes": self.notes,
+        }
+
+    @property
+    def notes(self) -> list[str]:
+        """Where the scenario is more than the model takes in, each said once."""
+        found = [note for results in self.results.values() for one in results for note in one.notes]
+        return list(dict.fromkeys(found))
+
+    def page(self) -> str:
+        """Return the result as one HTML page that opens offline."""
+        specs: list[dict[str, Any]] = []
+        shown = []
+        for figure in self.figures():
+            first = len(specs)
+            specs += [specification(panel.chart, fit=True) for panel in figure.panels]
+            shown.append({"figure": figure, "charts": range(first, len(specs))})
+        environment = jinja2.Environment(
+            loader=jinja2.PackageLoader("bentpipe.report"),
+            autoescape=True,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            undefined=jinja2.StrictUndefined,
+        )
+        one = next(iter(self.results.values()))[0]
+        queue = one.queue
+        balances = [abs(each.queue.balance) for found in self.results.values() for each in found]
+        return environment.get_template("markov.html.j2").render(
+            version=_core.__version__,
+            title=self.scenario.title or self.scenario.name,
+            description=paragraphs(self.scenario.description),
+            summary=[
+                ("Scenario", self.scenario.name),
+                ("Link", f"{one.link}, {one.capacity * 1e-6:g} Mbit/s"),
+                ("Service", f"Erlang-{queue.stages}, {queue.service_rate:g} packets/s"),
+                ("Places", f"{queue.places} packets, the one in service counted"),
+                ("Parameters from", self.scenario.source),
+            ],
+            notes=self.notes,
+            tables=self.tables(),
+            balance=f"{max(balances):.1e}",
+            figures=shown,
+            specs=script_json(specs),
+            bundle=bundle(),
+            text=self.scenario.text,
+        )
+
+
+def _shown(unit: str) -> tuple[str, float]:
+    """Return the unit that people read, and the factor to it."""
+    return {"": ("%", 100.0), "s": ("ms", 1e3)}.get(unit, (unit, 1.0))
+
+
+def solve(scenario: _core.Scenario, settings: Sequence[str] | None = None) -> Solution:
+    """Solve the Markov model of a scenario under several settings, and under threshold control.
+
+    `settings` default to the scenario's own, or to the scenario as it is. Raises `ScenarioError` if a setting
+    is wrong, `UsageError` if the model cannot take the scenario.
+    """
+    names = list(scenario.settings if settings is None else settings) or None
+    plan = make_plan(scenario, settings=names, runs=1, seed=None)
+    results = {}
+    for each in plan.settings:
+        try:
+            results[each.name] = markov.both(each.scenario)
+        except UsageError as error:
+            raise UsageError(f"{scenario.name}, setting {each.name}: {error}") from None
+    first = plan.settings[0].scenario
+    counts = [one.states for one in results[plan.settings[0].name]]
+    control = {m: markov.control(first, states=m) for m in counts}
+    return Solution(scenario, results, control)

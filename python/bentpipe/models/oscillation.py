@@ -1,0 +1,128 @@
+"""How the simulator's queue swings over the points of a stability map."""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from bentpipe import _core, files
+from bentpipe.api import compare
+from bentpipe.errors import UsageError
+from bentpipe.runs.plan import load, under
+from bentpipe.runs.store import core_digest
+
+__all__ = ["oscillation", "simulated"]
+
+Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
+
+
+def oscillation(queue: Sequence[float] | pl.Series, interval: float) -> dict[str, float | None]:
+    """Return mean and deviation of a queue sampled every `interval` [s], and its strongest period.
+
+    `mean` and `std` [packets], `cv` = std / mean; `period` [s] is where the periodogram (Hann window) is
+    highest, and `peak` the share of the variance within a factor of 1.5 of it: near 1 for an oscillation,
+    small for noise, for which a period says nothing. Null where the queue does not vary.
+    """
+    values = np.asarray(queue, dtype=float)
+    mean, std = float(values.mean()), float(values.std())
+    found: dict[str, float | None] = {
+        "mean": mean,
+        "std": std,
+        "cv": std / mean if mean > 0.0 else None,
+        "period": None,
+        "peak": None,
+    }
+    if std > 0.0 and len(values) >= 16:
+        power = np.abs(np.fft.rfft((values - mean) * np.hanning(len(values)))) ** 2
+        frequency = np.fft.rfftfreq(len(values), interval)
+        # A period of which there were not four is not told from a drift.
+        known = frequency * interval * len(values) >= 4.0
+        power, frequency = power[known], frequency[known]
+        top = frequency[int(power.argmax())]
+        near = (frequency > top / 1.5) & (frequency < top * 1.5)
+        found["period"] = float(1.0 / top)
+        found["peak"] = float(power[near].sum() / power.sum())
+    return found
+
+
+def simulated(
+    path: str | Path,
+    overrides: Sequence[str],
+    settings: Sequence[str],
+    axes: Mapping[str, Sequence[float]],
+    cache: Path | None = None,
+    tell: Callable[[int, int], None] | None = None,
+) -> list[dict[str, Any]]:
+    """Simulate a scenario once under each setting at every combination of `connections` and `pep_delay`.
+
+    Each row has `setting`, `at_connections` or `at_pep_delay` [s], and what `oscillation` says of the
+    transmit queue. The scenario's warm-up and duration hold. Rows are kept in the file `cache` and taken from
+    there.
+
+    Raises `UsageError` for other axes, and where the scenario has no single key for one.
+    """
+    plain = load(path, list(overrides))
+    keys = {name: _key(plain, name) for name in axes}
+    kept: dict[str, Any] = {}
+    if cache is not None and cache.exists():
+        kept = json.loads(cache.read_text(encoding="utf-8"))
+    first, second = axes
+    points = [(a, b) for a in axes[first] for b in axes[second]]
+    rows = []
+    for done, point in enumerate(points):
+        at = dict(zip(axes, point, strict=True))
+        sets = [*overrides, *(f"{keys[name][0]}={keys[name][1](value)}" for name, value in at.items())]
+        scenario = load(path, sets)
+        missing = [name for name in settings if _digest(scenario, name) not in kept]
+        if missing:
+            result = compare(scenario, missing, runs=1)
+            for name in missing:
+                series = result.one("series", name, result.seeds[0])
+                times = series["time"].to_list()
+                kept[_digest(scenario, name)] = oscillation(series["transmit_queue"], times[1] - times[0])
+            if cache is not None:
+                files.write_json(cache, kept)
+        found = {f"at_{name}": value for name, value in at.items()}
+        if "pep_delay" in at:
+            found["at_pep_delay"] = max(at["pep_delay"], _half_tick(plain))
+        rows += [{"setting": name, **found, **kept[_digest(scenario, name)]} for name in settings]
+        if tell is not None:
+            tell(done + 1, len(points))
+    return rows
+
+
+def _digest(scenario: _core.Scenario, setting: str) -> str:
+    one, _ = under(scenario, setting)
+    text = json.dumps([core_digest(), scenario.seed, one.canonical()])
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _half_tick(scenario: _core.Scenario) -> float:
+    """Return what is waited for besides the PEP's delay, on average: half a tick of the regulator [s]."""
+    tick = json.loads(scenario.canonical())["gateways"][0]["regulator"].get("tick") or 0
+    return 0.5e-9 * float(tick)
+
+
+def _key(scenario: _core.Scenario, axis: str) -> tuple[str, Callable[[float], str]]:
+    """Return which key of the scenario's file an axis is, and how a value is written there."""
+    data = json.loads(scenario.canonical())
+    if axis == "connections":
+        found = [
+            f"traffic.{traffic['name']}.{key}"
+            for traffic in data["traffic"]
+            for kind, key in (("pages", "sessions"), ("bulk", "flows"))
+            if kind in {str(name).lower() for name in traffic["kind"]}
+        ]
+        if len(found) == 1:
+            return found[0], lambda value: str(round(value))
+    if axis == "pep_delay" and len(data.get("gateways", [])) == 1:
+        besides = _half_tick(scenario)
+        return "gateway.pep.delay", lambda value: f"{max(0.0, 1e6 * (value - besides)):.3f} us"
+    raise UsageError(
+        f"map: the simulator cannot vary {axis} in this scenario; allowed: connections with one kind of "
+        "long-lived traffic, pep_delay with one gateway, or --no-sim"
+    )

@@ -1,0 +1,331 @@
+"""How far a scenario's fluid equations are from oscillation, point by point and as a map."""
+
+import json
+import math
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from bentpipe import _core, files
+from bentpipe.errors import ModelError, UsageError
+from bentpipe.runs.plan import load, make_plan
+
+__all__ = ["AXES", "Axis", "StabilityMap", "axes", "margins", "parsed", "spread", "stability_map"]
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """What a point of the analysis may have in place of the scenario's own."""
+
+    name: str
+    label: str
+    unit: str
+    factor: float
+    """From SI to `unit`."""
+
+
+AXES: dict[str, Axis] = {
+    axis.name: axis
+    for axis in (
+        Axis("connections", "Connections", "", 1.0),
+        Axis("round_trip", "Round trip of the senders", "ms", 1e3),
+        Axis("pep_delay", "Delay of the PEP", "ms", 1e3),
+    )
+}
+
+_NUMBERS = (
+    "p",
+    "queue",
+    "offered",
+    "window",
+    "round_trip",
+    "gain_margin",
+    "phase_margin",
+    "delay_margin",
+    "crossover",
+    "growth",
+    "period",
+)
+MOST_POINTS = 1_000_000
+
+
+def spread(low: float, high: float, count: int) -> list[float]:
+    """Return `count` values from `low` to `high`, evenly spaced."""
+    if count < 1 or (count == 1 and low != high):
+        raise UsageError(
+            f"{count} values from {low:g} to {high:g}: allowed is at least one, and two for a range"
+        )
+    return [low + (high - low) * i / max(count - 1, 1) for i in range(count)]
+
+
+def parsed(text: str) -> tuple[str, list[float]]:
+    """Return the name and the values of `KEY=LOW:HIGH:N`, or of `KEY=VALUE`."""
+    name, _, values = text.partition("=")
+    parts = values.split(":")
+    wrong = UsageError(
+        f"--vary {text}: allowed is KEY=LOW:HIGH:N or KEY=VALUE, with KEY of {', '.join(AXES)}"
+    )
+    try:
+        numbers = [float(part) for part in parts[:2]]
+        count = int(parts[2]) if len(parts) == 3 else 1
+    except ValueError:
+        raise wrong from None
+    if name not in AXES or len(parts) not in (1, 3) or not all(math.isfinite(x) for x in numbers):
+        raise wrong
+    return name, spread(numbers[0], numbers[-1], count)
+
+
+def axes(
+    scenario: _core.Scenario, varied: Mapping[str, Sequence[float]]
+) -> tuple[tuple[str, Sequence[float]], tuple[str, Sequence[float]]]:
+    """Return the axes of a map: the two that vary, by default the PEP's delay and the connections.
+
+    The default is up to 60 ms, and from a tenth of the scenario's connections to all; where no PEP is in the
+    equations, the round trip from a quarter of the scenario's to twice that.
+    """
+    given = list(varied.items())
+    if len(given) > 2:
+        raise UsageError(f"--map: found {len(given)} parameters to vary; allowed: 2")
+    try:
+        inputs = json.loads(_core.fluid_inputs(scenario, scenario.seed))
+    except _core.ModelError as error:
+        raise ModelError(f"{scenario.name}: {error}") from None
+    own = {each["symbol"]: each["value"] for each in inputs["inputs"]}
+    pep = inputs["equations"] in ("gateway", "new_connections")
+    for name, values in (
+        ("pep_delay", spread(0.0, 0.06, 31) if pep else None),
+        ("round_trip", None if pep else spread(0.25 * own["R"], 2.0 * own["R"], 31)),
+        ("connections", spread(0.1 * own["m"], own["m"], 31)),
+    ):
+        if len(given) < 2 and values is not None and name not in dict(given):
+            given.append((name, values))
+    return given[0], given[1]
+
+
+_COLUMNS = (
+    ("p", "p", 1.0, ".4f"),
+    ("queue", "queue [pkt]", 1.0, ".1f"),
+    ("gain_margin", "gain", 1.0, ".3g"),
+    ("phase_margin", "phase [°]", 1.0, ".1f"),
+    ("delay_margin", "delay [ms]", 1e3, ".1f"),
+    ("crossover", "crossover [rad/s]", 1.0, ".3g"),
+    ("growth", "growth [1/s]", 1.0, ".3g"),
+    ("period", "period [s]", 1.0, ".3g"),
+)
+
+
+def shown(table: pl.DataFrame, varied: Sequence[str]) -> tuple[list[str], list[list[str]], list[str]]:
+    """Return headings, cells and notes of a table of margins."""
+    units = [f" [{AXES[name].unit}]" if AXES[name].unit else "" for name in varied]
+    heads = ["setting", *(name + unit for name, unit in zip(varied, units, strict=True)), ""]
+    cells, notes = [], []
+    for row in table.iter_rows(named=True):
+        at = [f"{row[f'at_{name}'] * AXES[name].factor:.4g}" for name in varied]
+        if row["error"] is not None:
+            cells.append([row["setting"], *at, "no operating point", *("–" for _ in _COLUMNS)])
+            notes.append(f"{row['setting']}: {row['error']}")
+            continue
+        values = [
+            "–" if row[name] is None else format(row[name] * factor, form)
+            for name, _, factor, form in _COLUMNS
+        ]
+        cells.append([row["setting"], *at, "stable" if row["stable"] else "unstable", *values])
+    return [*heads, *(head for _, head, _, _ in _COLUMNS)], cells, list(dict.fromkeys(notes))[:5]
+
+
+def margins(
+    scenario: _core.Scenario | str | Path,
+    settings: Sequence[str] | None = None,
+    *,
+    vary: Mapping[str, Sequence[float]] | None = None,
+    seed: int | None = None,
+    threads: int | None = None,
+) -> pl.DataFrame:
+    """Return the operating point of a scenario and its stability margins under several settings.
+
+    `vary` gives values [SI units] for `connections`, `round_trip` and `pep_delay`, of which every combination
+    is a point; `threads` work on them (default: one per core). One row a setting and point: `setting`, what
+    varies as `at_connections` and so on, the operating point `p`, `queue` [packets], `offered` [packets/s],
+    `window` [segments] and `round_trip` [s]; `stable`, `unstable_roots`, `gain_margin`, `phase_margin`
+    [degrees], `delay_margin` [s], `crossover` [rad/s], and `growth` [1/s] and `period` [s] of the rightmost
+    root; `pep_in_loop`; `error` where there is no operating point. Margins that are infinite are null.
+
+    Raises `ModelError` if the equations do not cover the scenario under a setting.
+    """
+    loaded = scenario if isinstance(scenario, _core.Scenario) else load(scenario)
+    chosen = dict(vary or {})
+    for name in chosen:
+        if name not in AXES:
+            raise UsageError(f"vary: found {name}; allowed: {', '.join(AXES)}")
+    combined = list(product(*chosen.values()))
+    if not 1 <= len(combined) <= MOST_POINTS:
+        raise UsageError(f"vary: found {len(combined)} points; allowed: 1 to {MOST_POINTS}")
+    points = [dict(zip(chosen, values, strict=True)) for values in combined]
+    asked = [(at.get("connections"), at.get("round_trip"), at.get("pep_delay")) for at in points]
+    count = threads or len(os.sched_getaffinity(0))
+    names = list(loaded.settings if settings is None else settings) or None
+    rows: list[dict[str, Any]] = []
+    for each in make_plan(loaded, settings=names, runs=1, seed=seed).settings:
+        first = each.scenario.seed if seed is None else seed
+        try:
+            found = _core.stability(each.scenario, first, asked, count)
+        except _core.ModelError as error:
+            raise ModelError(f"{loaded.name}, setting {each.name}: {error}") from None
+        rows += [_row(each.name, at, one) for at, one in zip(points, found, strict=True)]
+    return pl.DataFrame(rows, schema=_schema(list(chosen)))
+
+
+def _row(setting: str, at: Mapping[str, float], one: Mapping[str, Any]) -> dict[str, Any]:
+    known = "error" not in one
+    return {
+        "setting": setting,
+        **{f"at_{name}": value for name, value in at.items()},
+        **{name: one.get(name) for name in _NUMBERS},
+        "stable": one["unstable_roots"] == 0 if known else None,
+        "unstable_roots": one.get("unstable_roots"),
+        "pep_in_loop": one.get("pep_in_loop"),
+        "error": one.get("error"),
+    }
+
+
+def _schema(varied: list[str]) -> dict[str, Any]:
+    return {
+        "setting": pl.String,
+        **{f"at_{name}": pl.Float64 for name in varied},
+        **dict.fromkeys(_NUMBERS, pl.Float64),
+        "stable": pl.Boolean,
+        "unstable_roots": pl.Int64,
+        "pep_in_loop": pl.Boolean,
+        "error": pl.String,
+    }
+
+
+def _covered(loaded: _core.Scenario) -> list[str]:
+    """Return the scenario's settings that the analysis covers, and PI for comparison; none if it has none."""
+    if not loaded.settings:
+        return []
+    table = margins(loaded)
+    without = pl.col("error").str.contains("does not say where it stands still").fill_null(value=False)
+    names: list[str] = table.filter(~without)["setting"].to_list()
+    return names if "pi" in names else [*names, "pi"]
+
+
+@dataclass(frozen=True)
+class StabilityMap:
+    """The margins over two parameters."""
+
+    scenario: str
+    equations: str
+    x: Axis
+    y: Axis
+    settings: list[str]
+    table: pl.DataFrame
+    """One row a setting and point, as `margins` returns it."""
+    simulated: list[dict[str, Any]] = field(default_factory=list)
+    """What the simulator's queue does at some of the points."""
+
+    def save(self, folder: Path) -> None:
+        """Write table, figure and manifest to `folder`, which exists."""
+        from bentpipe.report.stability import figure, page
+
+        about = {"scenario": self.scenario, "equations": self.equations, "settings": self.settings}
+        files.write_json(
+            folder / MANIFEST, {"format": FORMAT, "format_version": 1, "core": _core.__version__, **about}
+        )
+        self.table.write_parquet(folder / "map.parquet")
+        files.write_json(folder / "simulated.json", self.simulated)
+        drawn = figure(self)
+        files.write(folder / "map.svg", drawn)
+        files.write(folder / "map.html", page(self, drawn).encode())
+
+
+def stability_map(
+    scenario: _core.Scenario | str | Path,
+    *,
+    x: tuple[str, Sequence[float]] = ("pep_delay", tuple(spread(0.0, 0.06, 31))),
+    y: tuple[str, Sequence[float]],
+    settings: Sequence[str] | None = None,
+    seed: int | None = None,
+    threads: int | None = None,
+) -> StabilityMap:
+    """Return the margins of a scenario over the values [SI units] of two of `AXES`.
+
+    `settings` default to those of the scenario's that the analysis covers, and PI.
+    """
+    loaded = scenario if isinstance(scenario, _core.Scenario) else load(scenario)
+    if x[0] == y[0]:
+        raise UsageError(f"map: found {x[0]} on both axes; allowed: two of {', '.join(AXES)}")
+    table = margins(
+        loaded,
+        settings or _covered(loaded) or None,
+        vary={x[0]: x[1], y[0]: y[1]},
+        seed=seed,
+        threads=threads,
+    )
+    names = list(dict.fromkeys(table["setting"].to_list()))
+    return StabilityMap(loaded.name, _equations(loaded), AXES[x[0]], AXES[y[0]], names, table)
+
+
+def _equations(scenario: _core.Scenario) -> str:
+    """Return whose equations a map is of, once it is known that there are any."""
+    name = str(json.loads(_core.fluid_inputs(scenario, scenario.seed))["equations"])
+    late = scenario.models().get("feedback") == "round_trip" and name != "end_to_end"
+    return name + (", marks heard of a round trip later" if late else "")
+
+
+MANIFEST, FORMAT = "manifest.json", "bentpipe-stability"
+
+
+def open_folder(folder: Path, *, force: bool) -> None:
+    """Make `folder`; `UsageError` if it exists, unless `force` and it is one of these."""
+    if os.path.lexists(folder):
+        if not force:
+            raise UsageError(f"{folder}: exists already; choose another folder, or replace it with --force")
+        try:
+            ours = json.loads((folder / MANIFEST).read_text(encoding="utf-8")).get("format") == FORMAT
+        except (OSError, ValueError, AttributeError):
+            ours = False
+        if not ours:
+            raise UsageError(f"{folder}: is not a stability analysis, so --force does not replace it")
+        for entry in folder.iterdir():
+            # What was simulated stays: it is asked for again only where something else is simulated.
+            if entry.name != CACHE:
+                shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{folder}: cannot be written: {error.strerror}") from None
+
+
+CACHE = "simulated-cache.json"
+
+
+def with_simulations(
+    found: StabilityMap,
+    path: str | Path,
+    overrides: Sequence[str],
+    count: int,
+    folder: Path,
+    tell: Callable[[str], object] | None = None,
+) -> StabilityMap:
+    """Return the map with `count` by `count` simulations of the scenario at `path`, kept in `folder`."""
+    from bentpipe.models.oscillation import simulated
+
+    def along(axis: Axis) -> list[float]:
+        values = found.table[f"at_{axis.name}"]
+        low, high = min(values), max(values)
+        return spread(low, high, count if high > low else 1)
+
+    def progress(done: int, total: int) -> None:
+        if tell is not None and (done == total or done % count == 0):
+            tell(f"Simulated {done} of {total} points")
+
+    points = {axis.name: along(axis) for axis in (found.x, found.y)}
+    rows = simulated(path, overrides, found.settings, points, folder / CACHE, progress)
+    return replace(found, simulated=rows)

@@ -1,0 +1,425 @@
+"""A scenario's simulation and its model side by side.
+
+The models know nothing of the simulator, nor it of them: here they meet. Each is an engine that gives an
+`Account` (`bentpipe.models.engines`); one more engine is one more account.
+"""
+
+import json
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from bentpipe import _core, files
+from bentpipe.errors import AlgorithmError, ModelError, ResultError, ScenarioError, UsageError
+from bentpipe.format import plural
+from bentpipe.models.engines import LOSS, Account, Moments, compared, moments, quantities
+from bentpipe.models.fluid import MARKOV_FORMAT, ModelResult, describe, kind_of, open_model, solve
+from bentpipe.runs import store
+from bentpipe.runs.experiment import checked_jobs, execute
+from bentpipe.runs.metrics import find
+from bentpipe.runs.plan import ALL, Plan, load, make_plan
+from bentpipe.runs.result import Result
+from bentpipe.runs.store import Store
+
+if TYPE_CHECKING:
+    from bentpipe.models.markov_result import Solution
+
+__all__ = ["Validation", "open_validation", "validate"]
+
+FORMAT = "bentpipe-validation"
+FORMAT_VERSION = 1
+MANIFEST = "manifest.json"
+COMPARISON = "comparison.json"
+SIMULATION = "simulation"
+MODEL = "model"
+LIVE = "live"
+_TOP = {MANIFEST, COMPARISON, store.REPORT, store.FIGURES, SIMULATION, MODEL, LIVE}
+
+
+_HEADERS = 28
+"""Of a datagram [bytes]."""
+
+
+def simulated(result: Result, classes: Sequence[str] = ()) -> Account:
+    """Return a result's account, simulated or live; of `classes` of datagrams, the loss of each, too."""
+    found: dict[str, dict[str, list[Moments]]] = {}
+    for setting in result.settings:
+        mine: dict[str, list[Moments]] = {}
+        for seed in result.seeds:
+            table = result.one("series", setting, seed)
+            for each in quantities(table):
+                mine.setdefault(each.name, []).append(Moments(*moments(table, each)))
+            loss = find("loss_rate")
+            counted = loss.of(result.recorded(setting, seed)) if loss else None
+            mine.setdefault("loss_rate", []).append(Moments(counted, None))
+            for name, lost in _losses(result, setting, seed).items() if classes else ():
+                if name in classes:
+                    mine.setdefault(LOSS + name, []).append(Moments(lost, None))
+        found[setting] = mine
+    series = {name: result.one("series", name, result.seeds[0]) for name in result.settings}
+    if result.engine == store.LIVE:
+        what = "live gateway: real TCP connections, in real time"
+        said = [f"{what}, {plural(len(result.seeds), 'run')} per setting", *result.notes]
+        return Account(store.LIVE, "; ".join([*said, *result.invalid, *result.late]), found, series)
+    return Account(store.SIMULATOR, "packet simulator", found, series)
+
+
+def _losses(result: Result, setting: str, seed: int) -> dict[str, float]:
+    """Return what share of each class's payload is discarded at the mark point [%].
+
+    Packets are not counted by class, but payload is; which packet is discarded does not depend on its length.
+    """
+    flows = result.one("flows", setting, seed).select("flow", pl.col("traffic").cast(pl.String), "bytes")
+    drops = result.one("drops", setting, seed).filter(pl.col("arrival").is_not_null())
+    lost = drops.group_by("flow").agg(lost=(pl.col("bytes").cast(pl.Int64) - _HEADERS).sum())
+    sums = (
+        flows.join(lost, on="flow", how="left")
+        .group_by("traffic", maintain_order=True)
+        .agg(pl.col("bytes", "lost").sum())
+    )
+    return {name: 100 * lost / (moved + lost) for name, moved, lost in sums.iter_rows() if moved + lost > 0}
+
+
+@dataclass(frozen=True)
+class Stationary:
+    """What a Markov model says, which has no time series."""
+
+    rows: list[dict[str, Any]]
+    """For each setting `quantity`, `mean` and `std`, in the form of a fluid model's."""
+    notes: list[str]
+    """Where the scenario is more than the model takes in."""
+
+    def account(self) -> Account:
+        """Return what the model says, to be set beside what others say."""
+        found: dict[str, dict[str, list[Moments]]] = {}
+        for row in self.rows:
+            found.setdefault(row["setting"], {})[row["quantity"]] = [Moments(row["mean"], row["std"])]
+        return Account("model", "Markov model: an MMPP/Erlang-k/1/L queue in equilibrium", found, {})
+
+
+def _open_model(folder: Path) -> ModelResult | Stationary:
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        if isinstance(manifest, dict) and manifest.get("format") == MARKOV_FORMAT:
+            rows = json.loads((folder / COMPARISON).read_text(encoding="utf-8"))
+            return Stationary(rows, manifest["notes"])
+    except (OSError, ValueError) as error:
+        raise ResultError(f"{folder}: cannot be read: {error}") from None
+    return open_model(folder)
+
+
+class Validation:
+    """A scenario as several engines have it, under the same settings.
+
+    Made by `validate` and `open_validation`. `simulation`, `model` and, where there is one, `live` are what
+    the engines wrote.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        simulation: Result,
+        model: ModelResult | Stationary,
+        live: Result | None = None,
+        *,
+        temporary: Path | None = None,
+    ) -> None:
+        """Take the folder and what its engines have written; `temporary` is deleted with this object."""
+        self.folder = folder
+        """Where the files are."""
+        self.simulation = simulation
+        self.model = model
+        self.live = live
+        if temporary is not None:
+            weakref.finalize(self, shutil.rmtree, temporary, ignore_errors=True)
+
+    @property
+    def settings(self) -> list[str]:
+        """Names of the settings, in the order they were asked for."""
+        return self.simulation.settings
+
+    @cached_property
+    def accounts(self) -> tuple[Account, ...]:
+        """What each engine says; the first one is what the others are compared with."""
+        model = self.model.account()
+        names = dict.fromkeys(name for found in model.moments.values() for name in found)
+        classes = [name.removeprefix(LOSS) for name in names if name.startswith(LOSS)]
+        ours = simulated(self.simulation, classes)
+        return (ours, model) if self.live is None else (ours, model, simulated(self.live))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return every quantity under every setting, as `compared` describes."""
+        return compared(self.accounts, self.settings, self.simulation.manifest["printed"])
+
+    def report(self, path: str | Path | None = None) -> Path:
+        """Write the report as one HTML file that opens offline; return its path.
+
+        The default is `report.html` in the folder. Replaces the file if it exists.
+        """
+        from bentpipe.report.fluid import validation_page
+        from bentpipe.report.pages import write_page
+
+        return write_page(
+            Path(path) if path is not None else self.folder / store.REPORT, validation_page(self)
+        )
+
+    def table(self) -> pl.DataFrame:
+        """Return one row for each setting, quantity and engine.
+
+        Columns: `setting`, `quantity`, `unit`, `engine`, `mean`, `ci95`, `std`, `runs`, `difference` [%],
+        `difference_ci95`.
+        """
+        flat = [
+            {key: row[key] for key in ("setting", "quantity", "unit")}
+            | {"engine": account.engine, "difference": None, "difference_ci95": None}
+            | row[account.engine]
+            for row in self.rows()
+            for account in self.accounts
+        ]
+        return pl.DataFrame(flat, schema=_TABLE)
+
+
+_TABLE = {
+    "setting": pl.String,
+    "quantity": pl.String,
+    "unit": pl.String,
+    "engine": pl.String,
+    "mean": pl.Float64,
+    "ci95": pl.Float64,
+    "std": pl.Float64,
+    "runs": pl.UInt32,
+    "difference": pl.Float64,
+    "difference_ci95": pl.Float64,
+}
+
+
+def planned(
+    scenario: _core.Scenario, settings: Sequence[str] | None, runs: int | None, seed: int | None
+) -> tuple[Plan, "ModelResult | Solution"]:
+    """Return what is to be simulated and what the model says of it, which is found first.
+
+    Of `all` settings, those that the model does not cover are left out; others are a `ModelError` that names
+    them all.
+    """
+    names = list(scenario.settings if settings is None else settings) or None
+    plan = make_plan(scenario, settings=names, runs=runs, seed=seed)
+    if kind_of(scenario) == "markov":
+        from bentpipe.models import markov_result
+
+        return plan, markov_result.solve(scenario, names and [each.name for each in plan.settings])
+    every = any(name.strip().lower() == ALL for name in names or [])
+    able, tables, reasons = [], {}, []
+    for each in plan.settings:
+        try:
+            tables[each.name] = [solve(each.scenario, plan.seeds[0])]
+            if _draws(tables[each.name][0]):
+                tables[each.name] += [solve(each.scenario, seed) for seed in plan.seeds[1:]]
+            able.append(each)
+        except ModelError as error:
+            reasons.append(str(error))
+    if reasons and not (every and able):
+        raise ModelError("\n".join(reasons))
+    plan = replace(plan, settings=tuple(able), left_out=(*plan.left_out, *reasons))
+    return plan, ModelResult(describe(scenario, plan.settings, plan.seeds), tables)
+
+
+def _draws(table: pl.DataFrame) -> bool:
+    """Whether another seed may give another solution: the capacity is all that is drawn."""
+    return table["capacity"].n_unique() > 1
+
+
+def same_scenario(plan: Plan, live: str | Path | None) -> Result | None:
+    """Return the live result in a folder, if one is given.
+
+    Raises `ResultError` if it is none, `UsageError` unless it is one of this plan's scenario and settings.
+    """
+    if live is None:
+        return None
+    found = Result(Path(live))
+    if found.engine != store.LIVE:
+        raise UsageError(f"{live}: is simulated, not live; `bentpipe live` makes live results")
+    for setting in plan.settings:
+        if setting.name not in found.settings:
+            raise UsageError(
+                f"{live}: has no setting {setting.name}, which is to be compared; it has"
+                f" {', '.join(found.settings)}"
+            )
+        info = found.setting_info(setting.name)
+        if info["sha256"] == setting.digest:
+            continue
+        before = {row["key"]: row["value"] for row in info["effective"]}
+        after = {row["key"]: row["value"] for row in setting.scenario.effective()}
+        keys = sorted(before.keys() | after.keys())
+        key = next((key for key in keys if before.get(key) != after.get(key)), "")
+        raise UsageError(
+            f"{live}: is live of another scenario: {key or 'its files'} is {before.get(key, 'unset')} there"
+            f" and {after.get(key, 'unset')} here"
+        )
+    return found
+
+
+def begun(
+    folder: Path,
+    plan: Plan,
+    model: "ModelResult | Solution",
+    live: Result | None = None,
+    *,
+    force: bool = False,
+    resume: bool = False,
+) -> Store:
+    """Make the folder, or go on with it, and return where the simulation goes.
+
+    Raises `UsageError` if the folder exists (unless `force` and it is a validation's without foreign files,
+    or `resume` and it is this one's) or cannot be written.
+    """
+    if not resume:
+        if os.path.lexists(folder):
+            _clear(folder, force=force)
+        try:
+            folder.mkdir(parents=True)
+            files.write_json(folder / MANIFEST, _manifest(plan, "incomplete", live=live is not None))
+        except OSError as error:
+            raise UsageError(f"{folder}: cannot be written: {error.strerror}") from None
+        into = Store.create(folder / SIMULATION, plan)
+    else:
+        _read_manifest(folder)
+        into = Store.resume(folder / SIMULATION, plan)
+    model.save(folder / MODEL, force=True)
+    if live is not None and not (folder / LIVE).exists():
+        live.save(folder / LIVE)
+    return into
+
+
+def finished(folder: Path, plan: Plan) -> Validation:
+    """Sum up what the engines have written, declare it complete, and return it."""
+    found = Validation(folder, Result(folder / SIMULATION), _open_model(folder / MODEL), _open_live(folder))
+    files.write_json(folder / COMPARISON, found.rows())
+    files.write_json(folder / MANIFEST, _manifest(plan, "complete", live=found.live is not None))
+    return found
+
+
+def dropped(folder: Path) -> None:
+    """Remove the folder again if nothing was simulated: what was asked for turned out to be impossible."""
+    if not (folder / SIMULATION).exists():
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def open_validation(folder: str | Path) -> Validation:
+    """Open a validation that was written before; `ResultError` if it is not one, or not complete."""
+    folder = Path(folder)
+    _read_manifest(folder)
+    return Validation(folder, Result(folder / SIMULATION), _open_model(folder / MODEL), _open_live(folder))
+
+
+def _open_live(folder: Path) -> Result | None:
+    return Result(folder / LIVE) if (folder / LIVE).is_dir() else None
+
+
+def is_validation(folder: Path) -> bool:
+    """Whether the folder is one of a validation, complete or not."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(manifest, dict) and manifest.get("format") == FORMAT
+
+
+def validate(
+    scenario: _core.Scenario | str | Path,
+    settings: Sequence[str] | None = None,
+    *,
+    runs: int | None = None,
+    seed: int | None = None,
+    jobs: int | None = None,
+    out: str | Path | None = None,
+    live: str | Path | None = None,
+) -> Validation:
+    """Simulate a scenario and solve its model under the same settings, and return both side by side.
+
+    The arguments are those of `compare`; `live` is a folder with a live result of the same scenario, to stand
+    beside both. The model comes first: where it does not cover a setting, nothing is simulated.
+
+    Raises what `compare` does, and `ModelError` where the model does not cover the scenario or a setting.
+    """
+    if isinstance(settings, str):
+        settings = settings.split(",")
+    loaded = scenario if isinstance(scenario, _core.Scenario) else load(scenario)
+    jobs = checked_jobs(jobs)
+    plan, model = planned(loaded, settings, runs, seed)
+    third = same_scenario(plan, live)
+    if out is not None:
+        return _carried_out(Path(out), plan, model, third, jobs)
+    temporary = Path(tempfile.mkdtemp(prefix="bentpipe-"))
+    try:
+        found = _carried_out(temporary / "result", plan, model, third, jobs)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    return Validation(found.folder, found.simulation, found.model, found.live, temporary=temporary)
+
+
+def _carried_out(
+    folder: Path, plan: Plan, model: "ModelResult | Solution", live: Result | None, jobs: int
+) -> Validation:
+    into = begun(folder, plan, model, live)
+    try:
+        execute(into, jobs)
+    except (AlgorithmError, ScenarioError, UsageError):
+        dropped(folder)
+        raise
+    finally:
+        into.close()
+    return finished(folder, plan)
+
+
+def _manifest(plan: Plan, status: str, *, live: bool) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "status": status,
+        "core": {"version": _core.__version__},
+        "scenario": plan.scenario.name,
+        "settings": [each.name for each in plan.settings],
+        "seeds": list(plan.seeds),
+        "engines": {"simulator": SIMULATION, "model": MODEL} | ({"live": LIVE} if live else {}),
+    }
+
+
+def _read_manifest(folder: Path) -> None:
+    if not folder.is_dir():
+        raise ResultError(
+            f"{folder}: " + ("is not a folder" if folder.exists() else "there is no such folder")
+        )
+    if not is_validation(folder):
+        raise ResultError(f"{folder}: is not a validation: its {MANIFEST} is missing, or something else's")
+
+
+def _clear(folder: Path, *, force: bool) -> None:
+    if not force:
+        raise UsageError(f"{folder}: exists already; choose another folder, or replace it with --force")
+    allowed = "--force replaces only a validation or an empty folder"
+    if folder.is_symlink() or not folder.is_dir():
+        raise UsageError(f"{folder}: is not a folder; {allowed}")
+    names = sorted(entry.name for entry in folder.iterdir() if not entry.name.startswith(files.PARTIAL))
+    if names and not is_validation(folder):
+        raise UsageError(f"{folder}: is not a validation; {allowed}")
+    foreign = [name for name in names if name not in _TOP]
+    if foreign:
+        raise UsageError(
+            f"{folder}: --force would delete {foreign[0]}, which is not part of a validation;"
+            " move it away first"
+        )
+    try:
+        if (folder / SIMULATION).is_dir():
+            store.clear(folder / SIMULATION, force=True)
+        shutil.rmtree(folder)
+    except OSError as error:
+        raise UsageError(f"{folder}: cannot be replaced: {error.strerror}") from None

@@ -1,0 +1,170 @@
+"""The page of an advice: one sheet of paper, and the same as tables for the terminal."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from bentpipe.format import brief, clock, number, plural, quantity
+from bentpipe.report.pages import page
+from bentpipe.runs.metrics import named_metric
+from bentpipe.stats.intervals import LEVEL
+from bentpipe.stats.objectives import Limit
+from bentpipe.tuning.holdout import RESAMPLES
+
+__all__ = ["advice_page", "candidate_rows", "change_rows", "done", "legend", "metric_heads"]
+
+_ROLES = {"tuned": "", "as it is": "defaults", "present": "there now", "reference": "no AQM"}
+
+
+def advice_page(found: Mapping[str, Any]) -> str:
+    """Return the page as HTML; `found` is what `advice.json` holds."""
+    words, scenario = found["words"], found["scenario"]
+    return page(
+        "advice.html.j2",
+        [],
+        title=f"Which queue for: {scenario['title'] or scenario['name']}",
+        kicker=f"Bentpipe {found['core']['version']} · {scenario['name']} · {found['finished'][:10]}",
+        headline=words["headline"][0],
+        notes=words["answer"][1:] if found["changes"] else words["answer"],
+        changes=change_rows(found),
+        present=found["present"],
+        answer=found["answer"],
+        sure=[*words["sure"], *words["costs"]],
+        warnings=words["warnings"],
+        seeds=plural(len(found["seeds"]["fresh"]), "fresh seed"),
+        power=found["judge"] == "power",
+        metrics=metric_heads(found),
+        candidates=candidate_rows(found),
+        legend=legend(found),
+        paste=found["paste"],
+        toml=found["paste"]["toml"],
+        command=found["paste"]["command"],
+        done=done(found),
+    )
+
+
+def metric_heads(found: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Return label and unit of each metric that is shown."""
+    known = [named_metric(name, "advice") for name in found["metrics"]]
+    return [
+        {"name": each.name, "label": each.label.removesuffix(", mean"), "unit": each.unit} for each in known
+    ]
+
+
+def change_rows(found: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Return what changes against the present setting, written out."""
+    heads = {each["name"]: each for each in metric_heads(found)}
+    return [
+        {
+            "label": heads[each["metric"]]["label"],
+            "unit": heads[each["metric"]]["unit"],
+            "before": number(each["before"]),
+            "after": number(each["after"]),
+            "words": each["words"],
+        }
+        for each in found["changes"]
+    ]
+
+
+def candidate_rows(found: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the candidates in the judge's order, written out; an asterisk is for a certain difference."""
+    rows = []
+    for each in found["candidates"]:
+        cells = []
+        for metric in found["metrics"]:
+            cell = each["metrics"][metric]
+            behind = cell["behind_best"]
+            text = "" if behind is None else _signed(behind) + ("*" if cell["certain"] else "")
+            cells.append({"mean": _mean(cell["mean"], cell["ci95"]), "behind": text})
+        rows.append(
+            {
+                "name": each["setting"],
+                "role": "" if each["setting"].endswith(" defaults") else _ROLES[each["role"]],
+                "chosen": each["setting"] == found["answer"],
+                "behind": each["behind_pep"],
+                "first": f"{100 * each['first_in']:.0f} %",
+                "power": number(each["power"]),
+                "cells": cells,
+            }
+        )
+    return rows
+
+
+def _mean(mean: float | None, ci95: float | None) -> str:
+    """Write a mean with its half-width, but no more than five digits of the mean."""
+    if mean is None or ci95 is None or mean == 0 or ci95 >= 1e-3 * abs(mean):
+        return quantity(mean, ci95)
+    decimals = 4 - math.floor(math.log10(abs(mean)))
+    decimals = max(0, decimals if ci95 == 0 else min(decimals, -math.floor(math.log10(ci95))))
+    half = number(ci95, decimals) if ci95 >= 0.5 * 10.0**-decimals else "0"
+    return f"{number(mean, decimals)} ± {half}"
+
+
+def _signed(value: float) -> str:
+    return "0" if value == 0 else f"{'+' if value > 0 else ''}{brief(value, 3)}"
+
+
+def legend(found: Mapping[str, Any], *, short: bool = False) -> str:
+    """Return how the table of candidates is read and was judged; `short` for one without differences."""
+    if found["judge"] == "power":
+        trip = found["round_trip"]
+        time = (
+            "the time a byte takes from the PEP to the terminal and its acknowledgement back"
+            if trip is None
+            else f"the round trip, {clock(float(f'{trip:.3g}'))} without queues, and the queueing delay"
+        )
+        judge = f"In the order of their power, the rate on the link over the response time: {time}."
+    else:
+        names = ", ".join(f"{each['metric']}:{each['direction']}" for each in found["objectives"])
+        share = f"{100 * found['margin']:g} %"
+        judge = (
+            f"In the order of their rank sums (2 to the rank) in {names}; values within {share} of each other"
+            " share a rank."
+        )
+    bounds = [str(Limit(each["metric"], each["sign"], each["bound"])) for each in found["limits"]]
+    if bounds:
+        judge += f" Before that comes whether a candidate keeps {' and '.join(bounds)}."
+    runs = len(found["seeds"]["fresh"])
+    below = "" if short else "below, the difference to the best; "
+    return (
+        f"Means over {plural(runs, 'run')} with 95 % intervals; {below}an asterisk where the difference to"
+        f" the best in that metric is certain (paired, p ≤ {LEVEL:g} after Holm's correction). {judge} First"
+        f" in: the share of {RESAMPLES} resamples of the seeds in which that order begins with it."
+    )
+
+
+def done(found: Mapping[str, Any]) -> list[str]:
+    """Return what was tried, and at what cost."""
+    scenario, seeds = found["scenario"], found["seeds"]
+    searched = [each for each in found["tried"] if each["trials"]]
+    as_it_is = [each["aqm"] for each in found["tried"] if not each["trials"]]
+    short, long = (_span(scenario[key]) for key in ("search_duration", "duration"))
+    lines = []
+    if searched:
+        trials = sum(each["trials"] for each in searched)
+        shortened = f" instead of {long}" if scenario["search_duration"] < scenario["duration"] else ""
+        lines.append(
+            f"{trials} points of the parameters of {', '.join(each['aqm'] for each in searched)} were"
+            f" searched with {plural(len(seeds['search']), 'run')} each, measured for {short}{shortened}; the"
+            f" best few of each AQM ran again {len(seeds['again'])} times for {long}, and what remained of"
+            f" each {len(seeds['fresh'])} times, on seeds that had no part in the choice (from"
+            f" {seeds['fresh'][0]} on). Another search (--seed) may find other"
+            " parameters and, where candidates are close, another AQM."
+        )
+    if as_it_is:
+        lines.append(f"With their defaults, not tuned: {', '.join(as_it_is)}.")
+    chosen = next(each for each in found["candidates"] if each["setting"] == found["answer"])
+    parts = []
+    for head in metric_heads(found):
+        cell = chosen["metrics"][head["name"]]
+        if cell["searched"] is not None:
+            label = head["label"][0].lower() + head["label"][1:]
+            text = f"{label} {number(cell['searched'])} against {number(cell['mean'])} {head['unit']}"
+            parts.append(text.rstrip())
+    if parts:
+        lines.append(f"{found['answer']} in the search, and on fresh seeds: {'; '.join(parts)}.")
+    return lines
+
+
+def _span(seconds: float) -> str:
+    return clock(round(seconds, 3))

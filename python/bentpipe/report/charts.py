@@ -1,0 +1,712 @@
+"""The figures of a result, as Vega-Lite charts: once for the report, once as files for papers.
+
+Each figure is a few panels. Time series are thinned for display, never smoothed away: a bucket of samples
+becomes its mean and the band from its smallest to its largest sample.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import altair as alt
+import polars as pl
+
+from bentpipe.format import brief, convert
+from bentpipe.report.decimate import POINTS, as_float, bounds, ecdf, geometric, rounded_up, rows, thin
+from bentpipe.runs.metrics import Recorded, find
+from bentpipe.runs.result import Result
+from bentpipe.stats.ranking import MANY, drawn
+
+__all__ = ["CONFIG", "PALETTE", "Figure", "Panel", "Width", "colours", "figures"]
+
+Width = int | Literal["container"]
+Drawing = alt.Chart | alt.LayerChart | alt.FacetChart
+
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#4D4D4D")
+"""Okabe and Ito's colours, which remain distinct under every common colour blindness."""
+_DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [10, 4], [4, 2, 1, 2], [1, 3])
+INK, MUTED, _GRID, _GREY = "#1f2933", "#52606d", "#e4e7eb", "#9aa5b1"
+_FONT = "Inter, 'Helvetica Neue', 'Liberation Sans', Arial, sans-serif"
+_WINDOW = (50.0, 100.0)
+_WIDE = 50
+"""With queues so many times as long as the shortest, a scale is logarithmic."""
+_FIRST = 1000
+_SHOWN = 0.995
+
+CONFIG: dict[str, Any] = {
+    "font": _FONT,
+    "view": {"stroke": None},
+    "axis": {
+        "labelColor": MUTED,
+        "titleColor": INK,
+        "titleFontWeight": "normal",
+        "titleFontSize": 12,
+        "labelFontSize": 11,
+        "gridColor": _GRID,
+        "domainColor": "#9aa5b1",
+        "tickColor": "#9aa5b1",
+        "tickSize": 4,
+        "titlePadding": 8,
+    },
+    "axisX": {"grid": False, "labelFlush": False, "tickCount": 8, "labelOverlap": True},
+    "axisY": {"domain": False, "ticks": False, "minExtent": 34, "tickCount": 4},
+    "legend": {
+        "labelColor": INK,
+        "labelFontSize": 12,
+        "orient": "top",
+        "direction": "horizontal",
+        "symbolStrokeWidth": 2.5,
+        "symbolSize": 260,
+        "padding": 0,
+        "offset": 8,
+    },
+    "title": {"anchor": "start", "color": INK, "fontSize": 13, "fontWeight": 600, "offset": 6},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One chart of a figure."""
+
+    chart: Drawing
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A figure with what it shows and how that was measured."""
+
+    name: str
+    title: str
+    caption: str
+    panels: tuple[Panel, ...]
+    columns: int = 1
+    legend: tuple[tuple[str, str], ...] = ()
+    """Names with their colours, where no panel says them."""
+
+
+def colours(settings: Sequence[str], drawn: Sequence[str]) -> dict[str, str]:
+    """Return a colour for each setting, the same in every figure and table; grey for those not `drawn`."""
+    return dict.fromkeys(settings, _GREY) | {
+        name: PALETTE[index % len(PALETTE)] for index, name in enumerate(drawn)
+    }
+
+
+def figures(result: Result, width: Width = "container") -> list[Figure]:
+    """Return every figure that the result has data for; `width` is that of one column's panels [pixels]."""
+    book = _Book(result, width)
+    made = [
+        book.operating_points(),
+        book.over_time(
+            "utilization", "utilization_out", "Utilization over time", "Rate sent on the link", "Mbit/s", 1e-6
+        ),
+        book.over_time(
+            "queue", "transmit_queue", "Queue over time", "Length of the transmit queue", "packets"
+        ),
+        book.window(),
+        book.over_time(
+            "mark-probability",
+            "mark_probability",
+            "Mark probability over time",
+            "Share of the packets arriving at the mark point that were marked",
+            "%",
+            100,
+        ),
+        book.first_drops(),
+        book.drop_runs(),
+        book.queue_distribution(),
+        book.goodput(),
+        book.completion_time(),
+    ]
+    return [figure for figure in made if figure is not None]
+
+
+class _Book:
+    """Draws the figures of one result."""
+
+    def __init__(self, result: Result, width: Width) -> None:
+        self.result = result
+        self.width: Width = width
+        self.all = result.settings
+        self.settings = drawn(result)
+        self.colour = colours(self.all, self.settings)
+        self.seed = result.seeds[0]
+        self.capacity = {name: result.setting_info(name)["capacity"] * 1e-6 for name in self.all}
+        self.stats = {(row["setting"], row["metric"]): row for row in result.rows()}
+        self.duration = float(result.manifest["scenario"]["duration"])
+
+    @property
+    def _which_run(self) -> str:
+        runs = len(self.result.seeds)
+        return f"the run with seed {self.seed}" + ("" if runs == 1 else f", the first of {runs}")
+
+    @property
+    def _all_runs(self) -> str:
+        runs = len(self.result.seeds)
+        return "one run" if runs == 1 else f"all {runs} runs together"
+
+    @property
+    def _which_settings(self) -> str:
+        more = len(self.all) - len(self.settings)
+        return (
+            f" Coloured are the {len(self.settings)} best by rank; the other figures show them alone."
+            if more
+            else ""
+        )
+
+    def _half(self) -> Width:
+        return self.width if self.width == "container" else int(self.width * 0.46)
+
+    def _series(self, setting: str, column: str, factor: float) -> pl.DataFrame | None:
+        table = self.result.one("series", setting, self.seed)
+        if column not in table.columns or table[column].null_count() == len(table):
+            return None
+        return table.select("time", (pl.col(column).cast(pl.Float64) * factor).alias("value"))
+
+    def _scale(self) -> alt.Scale:
+        return alt.Scale(domain=self.settings, range=[self.colour[name] for name in self.settings])
+
+    def _dash(self) -> alt.Scale:
+        dashes = [_DASHES[index % len(_DASHES)] for index in range(len(self.settings))]
+        return alt.Scale(domain=self.settings, range=dashes)
+
+    def _heading(self, setting: str, note: str = "") -> alt.TitleParams:
+        return alt.TitleParams(
+            text=setting,
+            color=self.colour[setting],
+            subtitle=note or alt.Undefined,
+            subtitleColor=MUTED,
+            subtitleFontSize=11,
+        )
+
+    def _curve(
+        self,
+        table: pl.DataFrame,
+        setting: str,
+        span: tuple[float, float],
+        domain: tuple[float, float],
+        axis: str,
+        *,
+        last: bool,
+        height: int,
+        width: Width,
+        note: str = "",
+        limit: float | pl.DataFrame | None = None,
+    ) -> Drawing:
+        """Draw a thinned series: the mean as a line, the extremes as a band; `limit` may be a series too."""
+        data = alt.InlineData(values=rows(table))
+        x = alt.X(
+            "time:Q",
+            title="time since measuring began [s]" if last else None,
+            scale=alt.Scale(domain=list(span), nice=False),
+        )
+        scale = alt.Scale(domain=list(domain), nice=False, zero=False)
+        base = alt.Chart(data).encode(x=x)
+        colour = self.colour[setting]
+        layers: list[alt.Chart] = [
+            base.mark_area(color=colour, opacity=0.25).encode(
+                y=alt.Y("low:Q", title=axis, scale=scale), y2=alt.Y2("high:Q")
+            ),
+            base.mark_line(color=colour, strokeWidth=1.2).encode(y=alt.Y("mean:Q", title=axis, scale=scale)),
+        ]
+        if isinstance(limit, pl.DataFrame):
+            layers.append(
+                alt.Chart(alt.InlineData(values=rows(limit)))
+                .mark_line(color=INK, strokeDash=[4, 3], strokeWidth=1, interpolate="step-after")
+                .encode(x=x, y=alt.Y("mean:Q", title=axis, scale=scale))
+            )
+        elif limit is not None:
+            layers.append(
+                alt.Chart(alt.InlineData(values=[{"limit": limit}]))
+                .mark_rule(color=INK, strokeDash=[4, 3], strokeWidth=1)
+                .encode(y=alt.Y("limit:Q", title=axis, scale=scale))
+            )
+        return alt.layer(*layers).properties(width=width, height=height, title=self._heading(setting, note))
+
+    def over_time(
+        self, name: str, column: str, title: str, quantity: str, unit: str, factor: float = 1
+    ) -> Figure | None:
+        series = {setting: self._series(setting, column, factor) for setting in self.settings}
+        known = {setting: table for setting, table in series.items() if table is not None}
+        if not known:
+            return None
+        thinned = {setting: thin(table) for setting, table in known.items()}
+        limits = dict(self.capacity) if column == "utilization_out" else {}
+        changing = self._changing(limits, (0.0, self.duration))
+        fixed = [limit for setting, limit in limits.items() if setting not in changing]
+        domain = bounds([*thinned.values(), *changing.values()], fixed, from_zero=not limits)
+        panels = []
+        for setting, table in thinned.items():
+            values = known[setting]["value"].drop_nulls()
+            mean, std = values.mean(), values.std()
+            note = f"mean {_plain(mean)}, standard deviation {_plain(std)} {unit}"
+            panels.append(
+                Panel(
+                    self._curve(
+                        table,
+                        setting,
+                        (0.0, self.duration),
+                        domain,
+                        unit,
+                        last=setting == list(thinned)[-1],
+                        height=110,
+                        width=self.width,
+                        note=note,
+                        limit=changing.get(setting, limits.get(setting)),
+                    )
+                )
+            )
+        interval = float(self.result.manifest["scenario"]["sample_interval"])
+        size = max(1, math.ceil(max(len(table) for table in known.values()) / POINTS))
+        how = (
+            f"Sampled every {interval * 1e3:g} ms."
+            if size == 1
+            else f"Sampled every {interval * 1e3:g} ms; the line is the mean of {size} samples"
+            f" ({size * interval:g} s), the band spans the smallest and the largest of them."
+        )
+        dashed = " The dashed line is the link's capacity." if limits else ""
+        caption = f"{quantity} in {self._which_run}. {how}{dashed}"
+        return Figure(name, title, caption, tuple(panels))
+
+    def _changing(self, settings: Iterable[str], span: tuple[float, float]) -> dict[str, pl.DataFrame]:
+        """Return the thinned capacity [Mbit/s] in `span` of those settings whose link changes."""
+        known = {setting: self._series(setting, "capacity", 1e-6) for setting in settings}
+        return {
+            setting: thin(table.filter(pl.col("time").is_between(*span)))
+            for setting, table in known.items()
+            if table is not None
+        }
+
+    def window(self) -> Figure | None:
+        start, end = _WINDOW
+        if self.duration < end:
+            start, end = max(0.0, self.duration - (end - start)), self.duration
+        parts: list[tuple[str, str, float, float, str, dict[str, float]]] = [
+            ("utilization_out", "Mbit/s", 1e-6, 1, "link utilization", self.capacity),
+            ("transmit_queue", "packets", 1, 0, "transmit queue", {}),
+        ]
+        tables: dict[tuple[str, str], pl.DataFrame] = {}
+        for setting in self.settings:
+            for column, _, factor, *_ in parts:
+                series = self._series(setting, column, factor)
+                if series is not None:
+                    inside = series.filter(pl.col("time").is_between(start, end, closed="right"))
+                    if len(inside.drop_nulls()):
+                        tables[setting, column] = thin(inside)
+        if not tables:
+            return None
+        changing = self._changing(self.capacity, (start, end))
+        panels = []
+        for setting in self.settings:
+            for column, unit, _, _, label, limits in parts:
+                table = tables.get((setting, column))
+                if table is None:
+                    continue
+                same = [other for (_, name), other in tables.items() if name == column]
+                panels.append(
+                    Panel(
+                        self._curve(
+                            table,
+                            setting,
+                            (start, end),
+                            bounds(
+                                [*same, *(changing.values() if limits else ())],
+                                [limit for other, limit in limits.items() if other not in changing],
+                                from_zero=not limits,
+                            ),
+                            unit,
+                            last=setting == self.settings[-1],
+                            height=120,
+                            width=self._half(),
+                            note=label,
+                            limit=changing.get(setting, limits[setting]) if limits else None,
+                        )
+                    )
+                )
+        caption = (
+            f"The same run from {start:g} to {end:g} s: every sample of the rate sent on the link and of the"
+            " transmit queue. Where the queue stays empty, the link idles."
+        )
+        columns = len({column for _, column in tables})
+        return Figure("window", f"Magnified: {start:g} to {end:g} s", caption, tuple(panels), columns)
+
+    def operating_points(self) -> Figure | None:
+        """Utilization against queue length, with intervals, beside the printed values."""
+        points_of: list[tuple[str, dict[str, float]]] = []
+        printed_of: list[tuple[str, dict[str, float]]] = []
+        for setting in self.all:
+            queue, rate = self.stats[setting, "queue_mean"], self.stats[setting, "utilization"]
+            if queue["mean"] is None or rate["mean"] is None:
+                continue
+            both = _cross("x", queue) | _cross("y", rate)
+            points_of.append((setting, both))
+            at = {"x": self._printed(setting, "queue_mean"), "y": self._printed(setting, "utilization")}
+            known = {axis: value for axis, value in at.items() if value is not None}
+            if len(known) == 2:
+                printed_of.append((setting, known))
+        points, printed = [point for _, point in points_of], [point for _, point in printed_of]
+        if not points:
+            return None
+        spots = [
+            point[axis] for point in points + printed for axis in ("x", "x_low", "x_high") if axis in point
+        ]
+        levels = [
+            point[axis] for point in points + printed for axis in ("y", "y_low", "y_high") if axis in point
+        ]
+        capacity = max(self.capacity.values())
+        low = min(levels)
+        wide = max(spots) > _WIDE * min(point["x"] for point in points)
+        least = max(0.5 * min(point["x"] for point in points), 0.1)
+        x_scale = (
+            alt.Scale(type="log", domain=[least, 3 * max(spots)], nice=False, clamp=True)
+            if wide
+            else alt.Scale(domain=[0, rounded_up(max(spots) * 1.12)], nice=False)
+        )
+        span = max(capacity - low, 0.02 * capacity)
+        # The ends that labels are placed between: not nice, or Vega would move them.
+        up = (low - 0.25 * span, capacity + 0.05 * span)
+        y_scale = alt.Scale(domain=up, zero=False, nice=False)
+
+        def x(field: str) -> alt.X:
+            return alt.X(
+                f"{field}:Q",
+                title="mean transmit queue [packets]" + (", logarithmic" if wide else ""),
+                scale=x_scale,
+                axis=alt.Axis(format="~s") if wide else alt.Undefined,
+            )
+
+        def y(field: str) -> alt.Y:
+            return alt.Y(f"{field}:Q", title="link utilization [Mbit/s]", scale=y_scale)
+
+        colour = alt.Color(
+            "setting:N",
+            scale=alt.Scale(domain=self.all, range=[self.colour[name] for name in self.all]),
+            legend=None,
+        )
+        tooltip = [
+            alt.Tooltip("setting:N"),
+            alt.Tooltip("x:Q", title="queue [packets]", format=".1f"),
+            alt.Tooltip("y:Q", title="utilization [Mbit/s]", format=".2f"),
+        ]
+        base = alt.Chart(
+            alt.InlineData(values=[point | {"setting": name} for name, point in points_of])
+        ).encode(color=colour)
+        layers: list[alt.Chart] = [
+            base.mark_rule(strokeWidth=1.5).encode(x=x("x_low"), x2="x_high:Q", y=y("y")),
+            base.mark_rule(strokeWidth=1.5).encode(x=x("x"), y=y("y_low"), y2="y_high:Q"),
+            base.mark_point(filled=True, size=80, opacity=1).encode(x=x("x"), y=y("y"), tooltip=tooltip),
+        ]
+        across = (
+            (math.log10(least), math.log10(3 * max(spots))) if wide else (0.0, rounded_up(max(spots) * 1.12))
+        )
+        height = 300 if len(self.all) <= MANY else 460
+        named = [(name, point, False) for name, point in points_of]
+        if len(self.all) <= MANY:
+            named += [(name, point, True) for name, point in printed_of]
+        places = labels(
+            [name for name, *_ in named],
+            [(math.log10(max(at["x"], least)) if wide else at["x"], at["y"]) for _, at, _ in named],
+            across,
+            up,
+            (900, height),
+        )
+        for (name, point, theirs), place in zip(named, places, strict=True):
+            if place is None:
+                continue
+            side, dx, dy = place
+            label = alt.Chart(alt.InlineData(values=[{"x": point["x"], "y": point["y"]}]))
+            layers.append(
+                label.mark_text(
+                    align=side,
+                    dx=dx,
+                    dy=dy,
+                    fontSize=11 if theirs else 12 if name in self.settings else 10,
+                    fontWeight=600 if name in self.settings and not theirs else 400,
+                    fontStyle="italic" if theirs else "normal",
+                    color=self.colour[name] if name in self.settings else MUTED,
+                    text=name,
+                ).encode(x=x("x"), y=y("y"))
+            )
+        if printed:
+            rows = [point | {"setting": name} for name, point in printed_of]
+            layers.append(
+                alt.Chart(alt.InlineData(values=rows))
+                .mark_point(shape="diamond", size=100, filled=False, strokeWidth=1.8)
+                .encode(x=x("x"), y=y("y"), color=colour, tooltip=tooltip)
+            )
+        chart = alt.layer(*layers).properties(width=self.width, height=height)
+        runs = len(self.result.seeds)
+        bars = (
+            f"bars are 95 % confidence intervals over {runs} runs"
+            if runs > 1
+            else "one run; bars, if any, are 95 % confidence intervals from batches of its samples"
+        )
+        hollow = " Hollow diamonds are the printed values." if printed else ""
+        caption = (
+            "What each setting pays in queue for its utilization: the better, the nearer to the upper left."
+            f" Dots are means, {bars}.{hollow}{self._which_settings}"
+        )
+        return Figure("operating-points", "Utilization against queue", caption, (Panel(chart),))
+
+    def _printed(self, setting: str, metric: str) -> float | None:
+        """Return what the source prints for a metric, in the metric's unit."""
+        known = find(metric)
+        for row in self.result.manifest["printed"]:
+            if known and row["setting"] == setting and row["metric"] == metric:
+                return convert(float(row["value"]), row["unit"], known.unit)
+        return None
+
+    def first_drops(self) -> Figure | None:
+        rows = []
+        for setting in self.settings:
+            drops = self.result.one("drops", setting, self.seed)
+            early = drops.filter((pl.col("arrival") < _FIRST) & (pl.col("reason").cast(pl.String) != "loss"))
+            rows += [{"setting": setting, "arrival": arrival} for arrival in early["arrival"].to_list()]
+        if not rows:
+            return None
+        chart = (
+            alt.Chart(alt.InlineData(values=rows))
+            .mark_tick(thickness=1, opacity=0.85, size=26)
+            .encode(
+                x=alt.X(
+                    "arrival:Q",
+                    title="arrival number at the mark point",
+                    scale=alt.Scale(domain=[0, _FIRST], nice=False),
+                ),
+                y=alt.Y(
+                    "setting:N",
+                    title=None,
+                    sort=self.settings,
+                    scale=alt.Scale(domain=self.settings),
+                    axis=alt.Axis(labelFontSize=12, labelColor=INK),
+                ),
+                color=alt.Color("setting:N", scale=self._scale(), legend=None),
+            )
+            .properties(width=self.width, height=38 * len(self.settings))
+        )
+        counts = ", ".join(f"{name} {sum(row['setting'] == name for row in rows)}" for name in self.settings)
+        caption = (
+            f"Each tick is a dropped packet among the first {_FIRST:,} that arrived at the mark point after"
+            f" measuring began, in {self._which_run} ({counts}). Clusters are bursts of drops, which hit many"
+            " connections at once; evenly spread ticks do not."
+        )
+        return Figure("first-drops", f"Drops among the first {_FIRST:,} packets", caption, (Panel(chart),))
+
+    def drop_runs(self) -> Figure | None:
+        pooled = (
+            self.result.drop_runs().group_by("setting", "length").agg(pl.col("count").sum()).sort("length")
+        )
+        if not len(pooled):
+            return None
+        counters = self.result.counters()
+        longest = min(int(as_float(pooled["length"].max())), 40)
+        most = as_float(pooled["count"].max())
+        scale = alt.Scale(type="log", domain=[0.5, 10 ** math.ceil(math.log10(most * 1.2))], nice=False)
+        panels = []
+        for setting in self.settings:
+            mine = pooled.filter(pl.col("setting") == setting)
+            total = {
+                name: as_float(
+                    counters.filter((pl.col("setting") == setting) & (pl.col("counter") == name))[
+                        "value"
+                    ].sum()
+                )
+                for name in ("offered_packets", "dropped_packets")
+            }
+            share = total["dropped_packets"] / total["offered_packets"] if total["offered_packets"] else 0.0
+            bars = [
+                {"length": row["length"], "count": row["count"], "floor": 0.5}
+                for row in mine.filter(pl.col("length") <= longest).iter_rows(named=True)
+            ]
+            expected = [
+                {"length": length, "expected": expectation}
+                for length in range(1, longest + 1)
+                if (expectation := geometric(share, total["offered_packets"], length)) >= 0.5
+            ]
+            x = alt.X(
+                "length:Q",
+                title="consecutive drops [packets]" if setting == self.settings[-1] else None,
+                scale=alt.Scale(domain=[0.4, longest + 0.6], nice=False),
+                axis=alt.Axis(tickMinStep=1, format="d"),
+            )
+            y_axis = alt.Axis(values=[10**power for power in range(9)], format="~s")
+            width = max(2, min(16, 260 // longest))
+            chart = alt.layer(
+                alt.Chart(alt.InlineData(values=bars))
+                .mark_bar(color=self.colour[setting], width=width, opacity=0.75)
+                .encode(
+                    x=x,
+                    y=alt.Y("count:Q", title="runs", scale=scale, axis=y_axis),
+                    y2="floor:Q",
+                    tooltip=[alt.Tooltip("length:Q"), alt.Tooltip("count:Q", title="runs", format=",")],
+                ),
+                alt.Chart(alt.InlineData(values=expected))
+                .mark_line(
+                    color=INK,
+                    strokeWidth=1.2,
+                    strokeDash=[3, 2],
+                    point=alt.OverlayMarkDef(color=INK, size=14, filled=True),
+                )
+                .encode(x=x, y=alt.Y("expected:Q", title="runs", scale=scale)),
+            )
+            mean = self.stats[setting, "drop_run_mean"]["mean"]
+            independent = self.stats[setting, "drop_run_independent"]["mean"]
+            note = f"mean run {_plain(mean)} packets; {_plain(independent)} if drops were independent"
+            panels.append(
+                Panel(
+                    chart.properties(width=self.width, height=130, title=self._heading(setting, note)),
+                )
+            )
+        beyond = pooled.filter(pl.col("length") > longest).group_by("setting", maintain_order=True)
+        tails = beyond.agg(count=pl.col("count").sum(), most=pl.col("length").max())
+        cut = "".join(
+            f" {name} also has {count:,} longer runs, the longest of {most:,} packets."
+            for name, count, most in tails.iter_rows()
+        )
+        caption = (
+            f"How often so many packets in a row were dropped at the mark point, {self._all_runs}"
+            " (logarithmic scale). The dashed line is what independent drops at the same rate would give, a"
+            " geometric distribution: bars above it on the right are bursts, the sign of global"
+            f" synchronization.{cut}"
+        )
+        return Figure("drop-runs", "Runs of consecutive drops", caption, tuple(panels))
+
+    def queue_distribution(self) -> Figure | None:
+        return self._distribution(
+            "queue-distribution",
+            "Distribution of the queue",
+            "transmit queue [packets]",
+            "Share of the samples in which the transmit queue was at most so long",
+            lambda setting: self._pool(setting, lambda run: run.samples("transmit_queue")),
+            "samples",
+        )
+
+    def goodput(self) -> Figure | None:
+        return self._distribution(
+            "goodput",
+            "Goodput of the flows",
+            "goodput [kbit/s]",
+            "Share of the flows whose goodput was at most so much; a steeper curve is a fairer setting",
+            lambda setting: self._pool(setting, lambda run: run.goodput) * 1e-3,
+            "flows",
+        )
+
+    def completion_time(self) -> Figure | None:
+        return self._distribution(
+            "completion-time",
+            "Completion time of the flows",
+            "completion time [s]",
+            "Share of the flows completed within the measured time that took at most so long, from opening"
+            " to the last byte",
+            lambda setting: self._pool(setting, lambda run: run.completion),
+            "flows",
+        )
+
+    def _pool(self, setting: str, of: Callable[[Recorded], pl.Series]) -> pl.Series:
+        """Return values from all the runs of a setting."""
+        return pl.concat([of(self.result.recorded(setting, seed)) for seed in self.result.seeds])
+
+    def _distribution(
+        self,
+        name: str,
+        title: str,
+        axis: str,
+        caption: str,
+        values: Callable[[str], pl.Series],
+        things: str,
+    ) -> Figure | None:
+        rows: list[dict[str, Any]] = []
+        counts, tops = [], []
+        for setting in self.settings:
+            known = values(setting)
+            if not len(known):
+                continue
+            counts.append(f"{setting} {len(known):,}")
+            tops.append(as_float(known.quantile(_SHOWN, interpolation="higher")))
+            rows += [{"setting": setting, "value": value, "share": share} for value, share in ecdf(known)]
+        if not rows:
+            return None
+        chart = (
+            alt.Chart(alt.InlineData(values=rows))
+            .mark_line(strokeWidth=2, interpolate="step-after", clip=True)
+            .encode(
+                x=alt.X(
+                    "value:Q", title=axis, scale=alt.Scale(domain=[0, rounded_up(max(tops))], nice=False)
+                ),
+                y=alt.Y(
+                    "share:Q",
+                    title=f"share of {things} [%]",
+                    scale=alt.Scale(domain=[0, 100]),
+                    axis=alt.Axis(values=[0, 25, 50, 75, 100], tickCount=5),
+                ),
+                color=alt.Color("setting:N", scale=self._scale(), legend=alt.Legend(title=None)),
+                strokeDash=alt.StrokeDash("setting:N", scale=self._dash(), legend=alt.Legend(title=None)),
+            )
+            .properties(width=self.width, height=230)
+        )
+        text = (
+            f"{caption}; {self._all_runs} ({things}: {', '.join(counts)}). The axis ends where every curve"
+            f" has passed {100 * _SHOWN:g} %."
+        )
+        return Figure(name, title, text, (Panel(chart),))
+
+
+def labels(
+    names: Sequence[str],
+    points: Sequence[tuple[float, float]],
+    across: tuple[float, float],
+    up: tuple[float, float],
+    size: tuple[float, float],
+) -> list[tuple[Literal["left", "center", "right"], int, int] | None]:
+    """Place a label beside each point so that none covers another; beside the bars too, where there is room.
+
+    `across` and `up` are the ends of the axes, `size` their lengths [pixels]. Returns the alignment and the
+    offset of each label [pixels]; None where there is no room. Those that come first have the first choice.
+    """
+    spots = [
+        (
+            (x - across[0]) / ((across[1] - across[0]) or 1) * size[0],
+            (up[1] - y) / ((up[1] - up[0]) or 1) * size[1],
+        )
+        for x, y in points
+    ]
+    taken = [(x - 5, y - 5, x + 5, y + 5) for x, y in spots]
+    found: list[tuple[Literal["left", "center", "right"], int, int] | None] = []
+    choices: tuple[tuple[Literal["left", "center", "right"], int, int], ...] = (
+        ("left", 7, -13),
+        ("left", 7, 14),
+        ("right", -7, -13),
+        ("right", -7, 14),
+        ("center", 0, -15),
+        ("center", 0, 17),
+        ("left", 9, 1),
+        ("right", -9, 1),
+        ("left", 10, -24),
+        ("left", 10, 25),
+    )
+    for name, (x, y) in zip(names, spots, strict=True):
+        wide = 7 * len(name)
+        chosen = None
+        for side, dx, dy in choices:
+            left = x + dx - {"left": 0, "center": wide / 2, "right": wide}[side]
+            box = (left, y + dy - 7, left + wide, y + dy + 7)
+            inside = box[0] >= 0 and box[2] <= size[0] + 40 and box[1] >= -10 and box[3] <= size[1] + 5
+            if inside and not any(
+                box[0] < c[2] and c[0] < box[2] and box[1] < c[3] and c[1] < box[3]
+                for c in taken
+                if c != (x - 5, y - 5, x + 5, y + 5)
+            ):
+                chosen = (side, dx, dy)
+                taken.append(box)
+                break
+        found.append(chosen)
+    return found
+
+
+def _cross(axis: str, found: dict[str, Any]) -> dict[str, float]:
+    low, high = (found[end] if found[end] is not None else found["mean"] for end in ("ci_low", "ci_high"))
+    return {axis: found["mean"], f"{axis}_low": low, f"{axis}_high": high}
+
+
+def _plain(value: object) -> str:
+    return brief(float(value), 3) if isinstance(value, int | float) else "–"

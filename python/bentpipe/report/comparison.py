@@ -1,0 +1,332 @@
+"""The report: one HTML file that opens offline, and the same figures as files for papers."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+
+from bentpipe import files
+from bentpipe.errors import UsageError
+from bentpipe.format import brief, clock, convert, likelihood, measured, number, paragraphs, plural
+from bentpipe.report.charts import INK, Drawing, Figure, colours, figures
+from bentpipe.report.pages import dated, page, parameters, script_json, specification, unwritable, write_page
+from bentpipe.report.scripts import VEGA_LITE
+from bentpipe.report.traces import trace_figures
+from bentpipe.runs.metrics import GROUPS, METRICS, Metric
+from bentpipe.runs.result import Result
+from bentpipe.runs.store import LIVE, REPORT
+from bentpipe.stats.intervals import LEVEL
+from bentpipe.stats.ranking import BEHIND_PEP, CRITERIA, MANY, drawn, ranking
+from bentpipe.stats.warmup import warnings as unsettled
+
+__all__ = [
+    "FORMATS",
+    "check_formats",
+    "picture",
+    "render",
+    "script_json",
+    "specification",
+    "write_figures",
+    "write_pictures",
+    "write_report",
+]
+
+FORMATS = ("svg", "png", "pdf")
+_FIGURE_WIDTH = 620
+
+
+def render(result: Result) -> str:
+    """Return the report of a result as HTML."""
+    manifest = result.manifest
+    return page(
+        "report.html.j2",
+        [*figures(result), *trace_figures(result)],
+        manifest=manifest,
+        scenario=manifest["scenario"],
+        description=paragraphs(manifest["scenario"]["description"]),
+        settings=result.settings,
+        colours=colours(result.settings, drawn(result)),
+        behind={name for name in result.settings if result.setting_info(name).get("behind_pep")},
+        behind_pep=BEHIND_PEP,
+        ranking=_ranking(result),
+        seeds=result.seeds,
+        methods=_methods(result),
+        runs=plural(len(result.seeds), "run"),
+        summary=_summary(result),
+        groups=_metric_rows(result),
+        printed=_has_printed(result),
+        calibrated=any(row["calibrated"] for row in manifest["printed"]),
+        sources=sorted({row["source"] for row in manifest["printed"] if row["source"]}),
+        differences=_difference_rows(result),
+        parameters=parameters(manifest["settings"]),
+        warnings=_warnings(result),
+        settled=_settled(result),
+        title=manifest["scenario"]["title"] or manifest["scenario"]["name"],
+        kicker=dated(manifest),
+    )
+
+
+def write_report(result: Result, path: Path | None = None) -> Path:
+    """Write the report to `path`, by default `report.html` beside the result; return the path.
+
+    Raises `UsageError` if the file cannot be written.
+    """
+    return write_page(path or result.folder / REPORT, render(result))
+
+
+def check_formats(names: Sequence[str]) -> list[str]:
+    """Return the figure formats, each once; `UsageError` if there is none of that name."""
+    for name in names:
+        if name not in FORMATS:
+            raise UsageError(f'figure format "{name}" is unknown; there are {", ".join(FORMATS)}')
+    return list(dict.fromkeys(names))
+
+
+def write_figures(
+    result: Result, folder: Path, formats: Sequence[str] = ("svg",), *, force: bool = False
+) -> list[Path]:
+    """Write every figure to `folder` in every format; return the paths.
+
+    Raises `UsageError` for an unknown format, a file that exists (unless `force`), or a folder that cannot
+    be written.
+    """
+    made = [*figures(result, width=_FIGURE_WIDTH), *trace_figures(result, width=_FIGURE_WIDTH)]
+    return write_pictures(made, folder, formats, force=force)
+
+
+def write_pictures(
+    made: Sequence[Figure], folder: Path, formats: Sequence[str] = ("svg",), *, force: bool = False
+) -> list[Path]:
+    """Write figures to `folder`, as `write_figures` does."""
+    formats = check_formats(formats)
+    paths = {(figure.name, form): folder / f"{figure.name}.{form}" for figure in made for form in formats}
+    if not force:
+        for path in paths.values():
+            if path.exists():
+                raise UsageError(f"{path}: exists already; choose another folder, or replace it with --force")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for figure in made:
+            spec = specification(_joined(figure))
+            for form in formats:
+                files.write(paths[figure.name, form], _draw(spec, form))
+    except OSError as error:
+        raise unwritable(folder, error) from None
+    return list(paths.values())
+
+
+def picture(figure: Figure, form: str = "svg") -> bytes:
+    """Return one figure in a format of `FORMATS`."""
+    return _draw(specification(_joined(figure)), form)
+
+
+def _draw(spec: dict[str, Any], form: str) -> bytes:
+    # Only files need it, and 9 MB.
+    import vl_convert
+
+    if form == "svg":
+        return vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE).encode()
+    if form == "png":
+        return vl_convert.vegalite_to_png(spec, vl_version=VEGA_LITE, scale=2)
+    return vl_convert.vegalite_to_pdf(spec, vl_version=VEGA_LITE)
+
+
+def _joined(figure: Figure) -> Drawing | alt.ConcatChart | alt.VConcatChart:
+    charts = [panel.chart for panel in figure.panels]
+    if len(charts) == 1 and not figure.legend:
+        return charts[0].properties(background="white", padding=8)
+    joined: alt.ConcatChart = alt.concat(*charts, columns=figure.columns, spacing=14)
+    joined = joined.resolve_scale(color="independent")
+    if not figure.legend:
+        return joined.properties(background="white", padding=8)
+    named: alt.VConcatChart = alt.vconcat(_legend(figure.legend), joined, spacing=10)
+    named = named.resolve_scale(color="independent")
+    return named.properties(background="white", padding=8)
+
+
+def _legend(entries: Sequence[tuple[str, str]]) -> Drawing:
+    """Draw names beside their colours in one line, as a page has them above a figure."""
+    places, right = [], 8
+    for name, colour in entries:
+        places.append({"at": right, "name": name, "colour": colour})
+        right += 34 + 7 * len(name)
+    scale = alt.Scale(domain=[0, right], nice=False)
+    base = alt.Chart(alt.InlineData(values=places)).encode(x=alt.X("at:Q", scale=scale, axis=None))
+    return alt.layer(
+        base.mark_point(filled=True, size=90, opacity=1).encode(color=alt.Color("colour:N", scale=None)),
+        base.mark_text(align="left", dx=10, fontSize=12, color=INK).encode(text="name:N"),
+    ).properties(width=right, height=18)
+
+
+def _summary(result: Result) -> list[tuple[str, str]]:
+    scenario, manifest = result.manifest["scenario"], result.manifest
+    capacities = sorted({setting["capacity"] for setting in manifest["settings"]})
+    seeds = f"seed{'s' * (len(result.seeds) > 1)} {', '.join(map(str, result.seeds))}"
+    rows = [
+        ("Scenario", scenario["name"]),
+        (
+            "Measured",
+            f"{clock(scenario['duration'])} of {_time(result)} time after {clock(scenario['warmup'])} of"
+            " warm-up",
+        ),
+        ("Engine", _engine(result)),
+        ("Other than it says", "; ".join(result.notes)),
+        ("Runs", f"{plural(len(result.seeds), 'run')} per setting, {seeds}"),
+        ("Link", " and ".join(f"{capacity * 1e-6:g} Mbit/s" for capacity in capacities)),
+        ("Parameters from", scenario["source"]),
+        ("Changed from the file", ", ".join(scenario["overrides"])),
+    ]
+    return [(name, value) for name, value in rows if value]
+
+
+def _time(result: Result) -> str:
+    return "real" if result.engine == LIVE else "simulated"
+
+
+def _engine(result: Result) -> str:
+    """Say what a live result comes from; nothing of a simulation, which every other is."""
+    if result.engine != LIVE:
+        return ""
+    versions = result.manifest.get("versions", {})
+    return f"live: Linux {versions.get('kernel', 'unknown')}, {plural(int(versions.get('cpus', 0)), 'core')}"
+
+
+def _warnings(result: Result) -> list[str]:
+    found: dict[str, list[str]] = {}
+    for setting in result.manifest["settings"]:
+        for warning in setting["warnings"]:
+            found.setdefault(warning, []).append(setting["name"])
+    lines = [
+        warning if len(names) == len(result.settings) else f"{', '.join(names)}: {warning}"
+        for warning, names in found.items()
+    ]
+    if result.manifest["scenario"]["overrides"] and not result.manifest["printed"]:
+        lines.append("The scenario was changed: values that its source may print are not shown beside these.")
+    lines += [*result.invalid, *result.late]
+    lines += unsettled(result.settled)
+    if len(result.seeds) == 1:
+        lines.append(
+            "One run per setting: intervals, where there are any, come from batches of its samples, and"
+            " differences may be chance."
+        )
+    return lines
+
+
+def _settled(result: Result) -> list[dict[str, Any]]:
+    """Return what MSER-5 says of the warm-up, a row for each setting and quantity."""
+    return [
+        {
+            "setting": each.setting,
+            "label": each.quantity.label,
+            "unit": each.quantity.unit,
+            "end": "not within half of the time" if each.detected is None else f"{brief(each.detected)} s",
+            "before": number(each.before),
+            "after": number(each.after),
+            "certain": each.clear,
+        }
+        for each in result.settled
+    ]
+
+
+def _methods(result: Result) -> list[str]:
+    """Return how the intervals of a result were found."""
+    return sorted({row["method"] for row in result.rows() if row["method"] is not None})
+
+
+def _ranking(result: Result) -> dict[str, Any] | None:
+    """Return the settings in the order of their ranks, with the values that rank them; None below three."""
+    if len(result.settings) < 3:
+        return None
+    stats = {(row["setting"], row["metric"]): row for row in result.rows()}
+    rows = []
+    for ranked in ranking(result):
+        cells = []
+        for metric in CRITERIA:
+            row = stats[ranked.setting, metric.name]
+            cells.append(
+                {
+                    "text": measured(row),
+                    "brief": number(row["mean"]),
+                    "rank": ranked.ranks[metric.name],
+                }
+            )
+        rows.append(
+            {"place": ranked.place, "setting": ranked.setting, "mean": brief(ranked.mean, 3), "cells": cells}
+        )
+    return {"criteria": CRITERIA, "rows": rows, "many": len(rows) > MANY}
+
+
+def _has_printed(result: Result) -> bool:
+    return any(row["setting"] in result.settings for row in result.manifest["printed"])
+
+
+def _metric_rows(result: Result) -> list[dict[str, Any]]:
+    """Return the table of metrics by group, each cell with its interval and what was printed."""
+    stats = {(row["setting"], row["metric"]): row for row in result.rows()}
+    groups = []
+    for group in GROUPS:
+        rows = []
+        for metric in METRICS:
+            if metric.group != group:
+                continue
+            cells = [
+                {
+                    "value": measured(stats[setting, metric.name]),
+                    "note": stats[setting, metric.name]["note"] or "",
+                    "printed": _printed(result, setting, metric),
+                }
+                for setting in result.settings
+            ]
+            rows.append({"metric": metric, "cells": cells})
+        groups.append({"name": group, "rows": rows})
+    return groups
+
+
+def _printed(result: Result, setting: str, metric: Metric) -> dict[str, Any] | None:
+    for row in result.manifest["printed"]:
+        if row["setting"] != setting or row["metric"] != metric.name:
+            continue
+        value = convert(float(row["value"]), row["unit"], metric.unit)
+        std = None if row["std"] is None else convert(float(row["std"]), row["unit"], metric.unit)
+        text = f"{brief(float(row['value']))} {row['unit']}" if value is None else brief(value)
+        if std is not None:
+            text += f" (std {brief(std)})"
+        return {"text": text, "source": row["source"], "calibrated": bool(row["calibrated"])}
+    return None
+
+
+def _difference_rows(result: Result) -> dict[str, Any] | None:
+    """Return each other setting's paired differences from the first one."""
+    if len(result.settings) < 2:
+        return None
+    shown = [metric for metric in METRICS if metric.headline]
+    table = result.differences(result.settings[0], [metric.name for metric in shown])
+    found = {(row["setting"], row["metric"]): row for row in table.iter_rows(named=True)}
+    others = result.settings[1:]
+    rows, family, alone, certain = [], 0, 0, 0
+    for metric in shown:
+        cells = []
+        for setting in others:
+            row = found[setting, metric.name]
+            mean, p, p_holm = row["difference"], row["p"], row["p_holm"]
+            text = measured(row, "difference")
+            cell = {
+                "text": f"+{text}" if mean and mean > 0 else text,
+                "certain": p_holm is not None and p_holm <= LEVEL,
+                "alone": p is not None and p <= LEVEL < p_holm,
+                "title": f"{row['verdict']}: p {likelihood(p)}, corrected {likelihood(p_holm)}" if p else "",
+            }
+            family += p is not None
+            alone += bool(cell["alone"])
+            certain += bool(cell["certain"])
+            cells.append(cell)
+        rows.append({"metric": metric, "cells": cells})
+    return {
+        "baseline": result.settings[0],
+        "others": others,
+        "rows": rows,
+        "family": family,
+        "alone": alone,
+        "certain": certain,
+    }

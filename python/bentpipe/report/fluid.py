@@ -1,0 +1,239 @@
+"""The pages of a fluid model: its own, and the one that sets it beside the simulation."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from bentpipe import _core
+from bentpipe.format import as_printed, brief, clock, difference, paragraphs, plural, quantity, spread
+from bentpipe.models.engines import QUANTITIES
+from bentpipe.models.findings import findings
+from bentpipe.models.fluid import ModelResult
+from bentpipe.report.overlays import engine_colours, over_time, ratios
+from bentpipe.report.pages import dated, page, parameters
+
+if TYPE_CHECKING:
+    from bentpipe.models.validation import Validation
+
+__all__ = ["model_page", "validation_page"]
+
+
+def model_page(result: ModelResult) -> str:
+    """Return the report of a model's result as HTML."""
+    manifest = result.manifest
+    scenario = manifest["scenario"]
+    account = result.account()
+    found = {(row["setting"], row["quantity"]): row for row in result.rows()}
+    rows = [
+        {
+            "label": each.label,
+            "unit": each.unit,
+            "cells": [_moments(found[setting, each.name]) for setting in result.settings],
+        }
+        for each in QUANTITIES
+    ]
+    return page(
+        "model.html.j2",
+        over_time(
+            [account],
+            result.settings,
+            _capacity(result),
+            scenario["duration"],
+            scenario["sample_interval"],
+            "",
+        ),
+        title=f"Model: {scenario['title'] or scenario['name']}",
+        kicker=f"Bentpipe {manifest['core']['version']}",
+        description=paragraphs(scenario["description"]),
+        summary=_summary(result),
+        warnings=_warnings(result),
+        settings=result.settings,
+        rows=rows,
+        interval=_interval(scenario),
+        used=_equations(result),
+        parameters=parameters(manifest["settings"]),
+        scenario=scenario,
+    )
+
+
+def validation_page(result: "Validation") -> str:
+    """Return the report that sets engines side by side as HTML."""
+    from bentpipe.models.validation import Stationary
+
+    manifest = result.simulation.manifest
+    scenario, seeds = manifest["scenario"], result.simulation.seeds
+    accounts, rows = result.accounts, result.rows()
+    runs = len(seeds)
+    run = f"the run with seed {seeds[0]}" + ("" if runs == 1 else f", the first of {runs}")
+    capacity = {entry["name"]: entry["capacity"] * 1e-6 for entry in manifest["settings"]}
+    interval = scenario["sample_interval"]
+    drawn = over_time(accounts, result.settings, capacity, scenario["duration"], interval, run)
+    summed_up = ratios(accounts, rows)
+    fluid = result.model if isinstance(result.model, ModelResult) else None
+    notes = [f"{note}." for note in result.model.notes] if isinstance(result.model, Stationary) else []
+    inputs = {entry["name"]: entry for entry in fluid.manifest["settings"]} if fluid else {}
+    printed = [row["printed"] for row in rows if row["printed"]]
+    summary = [
+        *(_summary(fluid, equations=False) if fluid else _looked_at(scenario)),
+        ("Runs", f"{plural(runs, 'run')} per setting, seeds {', '.join(map(str, seeds))}"),
+        *((account.engine.capitalize(), account.title) for account in accounts),
+    ]
+    return page(
+        "validation.html.j2",
+        [*([summed_up] if summed_up else []), *drawn],
+        title=f"Side by side: {scenario['title'] or scenario['name']}",
+        kicker=dated(manifest),
+        description=paragraphs(scenario["description"]),
+        summary=summary,
+        warnings=(_warnings(fluid) if fluid else notes) + _few(runs),
+        engines=accounts,
+        colours=engine_colours(accounts),
+        settings=result.settings,
+        seeds=seeds,
+        runs=plural(runs, "run"),
+        interval=_interval(scenario),
+        findings=findings(rows, [account.engine for account in accounts], inputs),
+        groups=_groups(rows, [account.engine for account in accounts], result.settings),
+        printed=bool(printed),
+        calibrated=any(each["calibrated"] for each in printed),
+        sources=sorted({each["source"] for each in printed if each["source"]}),
+        used=_equations(fluid) if fluid else [],
+        parameters=parameters(manifest["settings"]),
+        scenario=scenario,
+    )
+
+
+def _groups(
+    rows: Sequence[Mapping[str, Any]], engines: Sequence[str], settings: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Return the table's rows, those of a setting together."""
+    first = engines[0]
+    groups = []
+    for setting in settings:
+        lines = []
+        for row in rows:
+            if row["setting"] != setting:
+                continue
+            cells = []
+            for engine in engines:
+                entry = row[engine]
+                cell: dict[str, Any] = {"mean": quantity(entry["mean"], entry["ci95"]), "std": spread(entry)}
+                if engine != first:
+                    base, half = row[first]["mean"], row[first]["ci95"]
+                    apart = None not in (entry["mean"], base, half) and abs(entry["mean"] - base) > half
+                    cell |= {"difference": difference(entry), "certain": apart}
+                cells.append(cell)
+            lines.append(
+                {
+                    "label": row["label"],
+                    "unit": row["unit"],
+                    "cells": cells,
+                    "printed": as_printed(row["printed"]),
+                    "calibrated": bool(row["printed"] and row["printed"]["calibrated"]),
+                }
+            )
+        groups.append({"setting": setting, "rows": lines})
+    return groups
+
+
+def _moments(row: Mapping[str, Any]) -> str:
+    if row["mean"] is None:
+        return "–"
+    return brief(row["mean"], 4) + (f" ± {spread(row)}" if row["std"] is not None else "")
+
+
+def _capacity(result: ModelResult) -> dict[str, float]:
+    """Return the highest rate of each setting's link [Mbit/s]."""
+    found = {}
+    for setting, table in result.tables.items():
+        most = table["capacity"].max()
+        found[setting] = float(most) * 1e-6 if isinstance(most, int | float) else 0.0
+    return found
+
+
+def _interval(scenario: Mapping[str, Any]) -> str:
+    return f"{scenario['sample_interval'] * 1e3:g} ms"
+
+
+def _looked_at(scenario: Mapping[str, Any]) -> list[tuple[str, str]]:
+    over = f"{clock(scenario['duration'])} after {clock(scenario['warmup'])} of warm-up"
+    rows = [
+        ("Scenario", scenario["name"]),
+        ("Looked at", over),
+        ("Parameters from", scenario["source"]),
+        ("Changed from the file", ", ".join(scenario["overrides"])),
+    ]
+    return [(name, value) for name, value in rows if value]
+
+
+def _summary(result: ModelResult, *, equations: bool = True) -> list[tuple[str, str]]:
+    model = result.manifest["model"]
+    names = sorted({entry["equations"] for entry in result.manifest["settings"]})
+    return [
+        *_looked_at(result.manifest["scenario"]),
+        *([("Equations", ", ".join(names))] if equations else []),
+        ("Step", f"{model['step'] * 1e-6:g} ms; it remembers {model['history'] * 1e-9:g} s"),
+        ("Driven by", _driven(model.get("series"))),
+    ]
+
+
+def _driven(series: Mapping[str, Any] | None) -> str:
+    """Return what is said of the measured series."""
+    if not series:
+        return "no measured series: a constant load and the mean delay of the PEP"
+    digest = str(series["digest"])[:12]
+    return f"measured series that begin again after {series['period']:g} s, SHA-256 {digest}…"
+
+
+def _warnings(result: ModelResult) -> list[str]:
+    """Return what of the inputs is not the source's."""
+    lines = []
+    made_up = dict.fromkeys(each["title"] for each in _equations(result) if each["reconstructed"])
+    if made_up:
+        lines.append(f"Reconstructed equations: {', '.join(made_up)}. Their source describes them only.")
+    if any(row["calibrated"] for row in result.manifest["printed"]):
+        lines.append(
+            "Some of the scenario's parameters were chosen by looking at values that its source prints:"
+            " see the comments in the scenario file."
+        )
+    if result.manifest["model"].get("series"):
+        lines.append(
+            "The equations are driven by series that were measured in a simulation of this project,"
+            " without AQM and bottleneck: there, model and simulation are not independent."
+        )
+    return lines
+
+
+def _few(runs: int) -> list[str]:
+    if runs > 1:
+        return []
+    return ["One run per setting: there are no confidence intervals, and differences may be chance."]
+
+
+def _equations(result: ModelResult) -> list[dict[str, Any]]:
+    """Return the equations used, what they are given, and by which settings."""
+    docs = _docs()
+    found: dict[str, dict[str, Any]] = {}
+    for entry in result.manifest["settings"]:
+        given = json.dumps([entry["equations"], entry["inputs"]], sort_keys=True)
+        if given not in found:
+            doc = docs.get(entry["equations"], "")
+            found[given] = {
+                "title": entry["equations"],
+                "doc": doc,
+                "reconstructed": "reconstructed" in doc,
+                "inputs": [row | {"value": _value(row["value"])} for row in entry["inputs"]],
+                "settings": [],
+            }
+        found[given]["settings"].append(entry["name"])
+    return list(found.values())
+
+
+def _value(value: float | None) -> str:
+    return "without bound" if value is None else brief(value, 4)
+
+
+def _docs() -> dict[str, str]:
+    """Return what the schema says of each kind of equations."""
+    kinds = json.loads(_core.schema())["$defs"]["Equations"]["oneOf"]
+    return {kind["const"]: kind["description"] for kind in kinds}

@@ -1,0 +1,144 @@
+"""The figures of the Markov model: how long its queue is, and what threshold control does to each class."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import altair as alt
+
+from bentpipe.models.erlang_queue import ClassResult
+from bentpipe.models.markov import MarkovResult
+from bentpipe.report.charts import Figure, Panel, Width, colours
+from bentpipe.report.decimate import rounded_up
+
+__all__ = ["control", "distribution"]
+
+_LEAST = 1e-6
+"""Probabilities below are not drawn."""
+_DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [10, 4])
+
+
+def distribution(settings: dict[str, Sequence[MarkovResult]], width: Width = "container") -> Figure:
+    """Draw how likely each number of packets is: panels for settings, curves for numbers of states."""
+    names = list(dict.fromkeys(_states(one) for found in settings.values() for one in found))
+    shown = [p for found in settings.values() for one in found for p in one.queue.distribution if p >= _LEAST]
+    least = 10.0 ** math.floor(math.log10(min(shown)))
+    panels = []
+    for setting, found in settings.items():
+        rows = [
+            {"states": _states(one), "packets": row["packets"], "probability": row["probability"]}
+            for one in found
+            for row in one.distribution()
+            if row["probability"] >= _LEAST
+        ]
+        chart = (
+            alt.Chart(alt.InlineData(values=rows))
+            .mark_line(strokeWidth=2, interpolate="step")
+            .encode(
+                x=alt.X(
+                    "packets:Q",
+                    title="packets in the system" if setting == list(settings)[-1] else None,
+                    scale=alt.Scale(domain=[0, found[0].queue.places], nice=False),
+                ),
+                y=alt.Y(
+                    "probability:Q",
+                    title="probability",
+                    scale=alt.Scale(type="log", domain=[least, 1], nice=False),
+                    axis=alt.Axis(format="~g", values=[10.0**-e for e in range(7)]),
+                ),
+                color=_colour("states", names, names),
+                strokeDash=_dash("states", names, names),
+            )
+            .properties(width=width, height=150, title=setting)
+        )
+        panels.append(Panel(chart))
+    caption = (
+        "How likely it is to find so many packets in the system, the one in service counted."
+        f" Probabilities below {_LEAST:f} are not drawn."
+    )
+    return Figure("queue-distribution", "Distribution of the queue", caption, tuple(panels))
+
+
+def control(states: dict[int, Sequence[MarkovResult]], width: Width = "container") -> list[Figure]:
+    """Draw each class's loss and delay against the threshold, a panel for each number of states."""
+    half: Width = width if width == "container" else int(width * 0.46)
+    loss = _against_threshold(
+        "control-loss",
+        "Loss of each class under threshold control",
+        "loss [%]",
+        "Share of its packets that each class loses",
+        lambda one: 100 * one.loss,
+        states,
+        half,
+    )
+    delay = _against_threshold(
+        "control-delay",
+        "Delay of each class under threshold control",
+        "delay [ms]",
+        "Mean time in the system of those packets of each class that are not lost",
+        lambda one: 1e3 * one.delay,
+        states,
+        half,
+    )
+    return [loss, delay]
+
+
+def _against_threshold(
+    name: str,
+    title: str,
+    axis: str,
+    caption: str,
+    of: Callable[[ClassResult], float],
+    states: dict[int, Sequence[MarkovResult]],
+    width: Width,
+) -> Figure:
+    rows: dict[int, list[dict[str, Any]]] = {
+        m: [
+            {"threshold": 100 * (one.threshold or 0.0), "class": each.name, "value": of(each)}
+            for one in found
+            for each in one.queue.classes
+        ]
+        for m, found in states.items()
+    }
+    names = list(dict.fromkeys(row["class"] for found in rows.values() for row in found))
+    top = rounded_up(1.05 * max(row["value"] for found in rows.values() for row in found))
+    panels = []
+    for m, values in rows.items():
+        classes = list(dict.fromkeys(row["class"] for row in values))
+        chart = (
+            alt.Chart(alt.InlineData(values=values))
+            .mark_line(strokeWidth=2)
+            .encode(
+                x=alt.X(
+                    "threshold:Q",
+                    title="threshold [% of the buffer]",
+                    scale=alt.Scale(domain=[25, 95], nice=False),
+                    axis=alt.Axis(values=[25, 35, 45, 55, 65, 75, 85, 95]),
+                ),
+                y=alt.Y("value:Q", title=axis, scale=alt.Scale(domain=[0, top], nice=False)),
+                color=_colour("class", classes, names),
+                strokeDash=_dash("class", classes, names),
+            )
+            .properties(width=width, height=200, title=f"{m} states")
+        )
+        panels.append(Panel(chart))
+    whole = f"{caption}. Marking begins at the threshold and is certain when the buffer is full."
+    return Figure(name, title, whole, tuple(panels), len(panels))
+
+
+def _states(one: MarkovResult) -> str:
+    return f"{one.states} states"
+
+
+def _colour(field: str, names: Sequence[str], among: Sequence[str]) -> alt.Color:
+    """Return colours for `names`, each the same wherever there are others `among` which it stands."""
+    colour = colours(among, among)
+    scale = alt.Scale(domain=list(names), range=[colour[name] for name in names])
+    return alt.Color(f"{field}:N", title=None, scale=scale)
+
+
+def _dash(field: str, names: Sequence[str], among: Sequence[str]) -> alt.StrokeDash:
+    """Return dashes in the same way, for curves that lie upon each other."""
+    dash = {name: _DASHES[index % len(_DASHES)] for index, name in enumerate(among)}
+    scale = alt.Scale(domain=list(names), range=[dash[name] for name in names])
+    return alt.StrokeDash(f"{field}:N", title=None, scale=scale)

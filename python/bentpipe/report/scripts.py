@@ -1,0 +1,41 @@
+"""The scripts that draw a report's charts.
+
+`vl-convert-python` carries them, but needs 130 MB and a second to bundle them, so the bundle is made once
+(`python -m bentpipe.report.scripts`, which the build does) and kept beside the templates. If it is missing or
+belongs to other versions, it is made anew each time.
+"""
+
+import importlib.metadata
+from importlib import resources
+from pathlib import Path
+
+import altair as alt
+
+from bentpipe import files
+
+__all__ = ["VEGA_LITE", "bundle"]
+
+VEGA_LITE = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
+"""Version of Vega-Lite that the charts are written for."""
+
+
+def bundle() -> str:
+    """Return Vega, Vega-Lite and Vega-Embed as one script, which sets `window.vegaEmbed`."""
+    kept = _kept()
+    return kept.read_text(encoding="utf-8") if kept.is_file() else _make()
+
+
+def _kept() -> Path:
+    version = importlib.metadata.version("vl-convert-python")
+    return Path(str(resources.files("bentpipe.report") / "templates" / f"vega-lite-{VEGA_LITE}-{version}.js"))
+
+
+def _make() -> str:
+    import vl_convert
+
+    # The stub demands a snippet; without one, the bundle sets `window.vegaEmbed`, which is what is wanted.
+    return vl_convert.javascript_bundle(vl_version=VEGA_LITE)  # type: ignore[call-arg]
+
+
+if __name__ == "__main__":
+    files.write(_kept(), _make().encode())

@@ -1,0 +1,70 @@
+"""The figure of measured series: the points, and the waves fitted to them."""
+
+import altair as alt
+
+from bentpipe.format import number
+from bentpipe.models.series import Captured, Series
+from bentpipe.report.charts import Drawing, Figure, Panel
+from bentpipe.report.decimate import short
+
+__all__ = ["figure"]
+
+_LABELS = {
+    "pep_delay": ("PEP delay d(t)", "ms", 1e3),
+    "load_ratio": ("Mean offered load over offered load ω(t)", "", 1.0),
+    "new_connections": ("New connections υ(t), share of those open", "%", 100.0),
+}
+_MEASURED, _FITTED = "#9aa5b1", "#D55E00"
+_WIDTH, _HEIGHT = 820, 150
+
+
+def figure(captured: Captured) -> Figure:
+    """Return the three series of a run."""
+    panels = tuple(
+        Panel(
+            _panel(series, *_LABELS[name], first=name == next(iter(_LABELS)), last=name == list(_LABELS)[-1])
+        )
+        for name, series in captured.series.items()
+    )
+    how = "as it is" if captured.as_it_is else "without AQM and bottleneck"
+    caption = f"Measured on {captured.scenario} {how}, seed {captured.seed}."
+    return Figure("series", "Measured series", caption, panels)
+
+
+def _panel(series: Series, title: str, unit: str, scale: float, *, first: bool, last: bool) -> Drawing:
+    span = (0.0, series.interval * len(series.measured))
+    x = alt.X(
+        "time:Q",
+        title="time [s]" if last else None,
+        scale=alt.Scale(domain=list(span), nice=False),
+        axis=alt.Axis(format="~g"),
+    )
+    y = alt.Y("value:Q", title=unit or "ratio", scale=alt.Scale(zero=False))
+    names = ["measured", f"fitted, {len(series.cos)} harmonics"]
+    legend = alt.Legend(title=None, symbolSize=60) if first else None
+    colour = alt.Color("kind:N", legend=legend, scale=alt.Scale(domain=names, range=[_MEASURED, _FITTED]))
+
+    def rows(values: list[float] | tuple[float, ...], kind: str) -> alt.InlineData:
+        return alt.InlineData(
+            values=[
+                {"time": short(series.interval * i), "value": short(value * scale), "kind": kind}
+                for i, value in enumerate(values)
+            ]
+        )
+
+    points = alt.Chart(rows(series.measured, names[0])).mark_circle(size=14, opacity=0.8)
+    curve = alt.Chart(rows(series.fitted, names[1])).mark_line(strokeWidth=2)
+    explained = (
+        "nothing varies"
+        if series.explained is None
+        else f"the fit explains {100 * series.explained:.1f} % of the variance"
+        f" (of white noise: {100 * series.noise:.1f} %)"
+    )
+    heading = alt.TitleParams(
+        text=title,
+        subtitle=f"mean {number(series.mean * scale)}{f' {unit}' if unit else ''}; {explained}",
+        subtitleColor="#52606d",
+        subtitleFontSize=11,
+    )
+    layers = (points.encode(x=x, y=y, color=colour), curve.encode(x=x, y=y, color=colour))
+    return alt.layer(*layers).properties(width=_WIDTH, height=_HEIGHT, title=heading)

@@ -1,0 +1,202 @@
+"""The stability map: phase margins in colour, the border of stability, and the simulator's queue over it."""
+
+import html
+import itertools
+from typing import Any
+
+import altair as alt
+import polars as pl
+
+from bentpipe.models.stability import Axis, StabilityMap
+from bentpipe.report.charts import Drawing, Figure, Panel
+from bentpipe.report.comparison import picture
+
+__all__ = ["figure", "page"]
+
+_UNSTABLE, _NEUTRAL, _STABLE, _NONE, _INK = "#D55E00", "#ffffff", "#0072B2", "#b8bfc7", "#1f2933"
+_LEAST, _MOST = -90.0, 90.0
+_WIDTH, _HEIGHT = 270, 250
+
+
+def figure(found: StabilityMap) -> bytes:
+    """Return the map as SVG: a panel for each setting."""
+    return picture(_figure(found))
+
+
+def caption(found: StabilityMap) -> str:
+    """Return what the figure shows."""
+    text = (
+        f"{found.scenario}, equations {found.equations}. Colour: phase margin of the linearized fluid "
+        "equations at their operating point; the line is the border of stability; grey: no operating point."
+    )
+    if found.simulated:
+        text += (
+            " Circles: one simulation each, the larger the more its queue varies (standard deviation over "
+            "mean), and the darker the more of that is within a factor of 1.5 of one period: an oscillation, "
+            "not noise."
+        )
+    return text
+
+
+def _figure(found: StabilityMap) -> Figure:
+    panels = tuple(
+        Panel(_panel(found, setting, number, last=len(found.settings) - 1))
+        for number, setting in enumerate(found.settings)
+    )
+    return Figure("map", "Stability", caption(found), panels, columns=3)
+
+
+def _values(found: StabilityMap, axis: Axis) -> list[float]:
+    return [axis.factor * x for x in found.table[f"at_{axis.name}"].unique().sort().to_list()]
+
+
+def _edges(values: list[float]) -> list[tuple[float, float]]:
+    """Return where the cell of each value begins and ends."""
+    if len(values) == 1:
+        return [(values[0] - 0.5, values[0] + 0.5)]
+    between = [0.5 * (a + b) for a, b in itertools.pairwise(values)]
+    ends = [2 * values[0] - between[0], *between, 2 * values[-1] - between[-1]]
+    return list(itertools.pairwise(ends))
+
+
+def _panel(found: StabilityMap, setting: str, number: int, last: int) -> Drawing:
+    xs, ys = _values(found, found.x), _values(found, found.y)
+    x_cells = dict(zip(xs, _edges(xs), strict=True))
+    y_cells = dict(zip(ys, _edges(ys), strict=True))
+    cells: list[dict[str, Any]] = []
+    state: dict[tuple[int, int], bool | None] = {}
+    for row in found.table.filter(pl.col("setting") == setting).iter_rows(named=True):
+        x, y = (row[f"at_{axis.name}"] * axis.factor for axis in (found.x, found.y))
+        margin = row["phase_margin"]
+        if row["stable"] is not None and margin is None:
+            margin = _MOST
+        state[xs.index(x), ys.index(y)] = row["stable"]
+        cells.append(
+            {
+                "x": x_cells[x][0],
+                "x2": x_cells[x][1],
+                "y": y_cells[y][0],
+                "y2": y_cells[y][1],
+                "margin": None if margin is None else min(max(margin, _LEAST), _MOST),
+            }
+        )
+    x_title = found.x.label + (f" [{found.x.unit}]" if found.x.unit else "")
+    y_title = found.y.label + (f" [{found.y.unit}]" if found.y.unit else "")
+    x_scale = alt.Scale(domain=[x_cells[xs[0]][0], x_cells[xs[-1]][1]], nice=False, zero=False)
+    y_scale = alt.Scale(domain=[y_cells[ys[0]][0], y_cells[ys[-1]][1]], nice=False, zero=False)
+    x_axis = alt.X("x:Q", title=x_title, scale=x_scale, axis=alt.Axis(tickCount=5))
+    y_axis = alt.Y("y:Q", title=y_title, scale=y_scale, axis=alt.Axis(tickCount=5))
+    scale = alt.Scale(
+        domain=[_LEAST, 0.0, _MOST], range=[_UNSTABLE, _NEUTRAL, _STABLE], clamp=True, interpolate="rgb"
+    )
+    # One legend a panel, so that panels stay in line.
+    legend = alt.Legend(
+        title="Phase margin [degrees]: unstable < 0 < stable",
+        gradientLength=240,
+        values=[-90, -45, 0, 45, 90],
+        titleLimit=400,
+        symbolSize=100,
+    )
+    colour = alt.condition(
+        "isValid(datum.margin)",
+        alt.Color("margin:Q", scale=scale, legend=legend if number == 0 else None),
+        alt.value(_NONE),
+    )
+    where = {"x": x_axis, "y": y_axis}
+    layers: list[alt.Chart] = [
+        alt.Chart(alt.InlineData(values=cells))
+        .mark_rect()
+        .encode(**where, x2="x2:Q", y2="y2:Q", color=colour)
+    ]
+    border = _border(state, [x_cells[x] for x in xs], [y_cells[y] for y in ys])
+    if border:
+        line = alt.Chart(alt.InlineData(values=border)).mark_rule(strokeWidth=2.2, color=_INK)
+        layers.append(line.encode(**where, x2="x2:Q", y2="y2:Q"))
+    layers += _circles(found, setting, where, size=number == min(1, last), swing=number == min(2, last))
+    heading = alt.TitleParams(text=setting, subtitle=_subtitle(found, setting), subtitleColor="#52606d")
+    layered = alt.layer(*layers).resolve_scale(size="independent", fill="independent", color="independent")
+    drawing: alt.LayerChart = layered.properties(width=_WIDTH, height=_HEIGHT, title=heading)
+    return drawing
+
+
+def _subtitle(found: StabilityMap, setting: str) -> str:
+    table = found.table.filter(pl.col("setting") == setting)
+    known = table.filter(pl.col("stable").is_not_null())
+    if known.is_empty():
+        return "no operating point anywhere"
+    if found.x.name == "pep_delay" and not known["pep_in_loop"].any():
+        return "the PEP's delay is not in the loop"
+    share = known["stable"].mean()
+    return f"stable at {100 * float(share):.0f} % of the points" if isinstance(share, float) else ""
+
+
+def _border(
+    state: dict[tuple[int, int], bool | None],
+    x_cells: list[tuple[float, float]],
+    y_cells: list[tuple[float, float]],
+) -> list[dict[str, float]]:
+    """Return the sides between a stable cell and an unstable one."""
+    sides = []
+    for (i, j), stable in state.items():
+        for beside in ((i + 1, j), (i, j + 1)):
+            other = state.get(beside)
+            if stable is None or other is None or stable == other:
+                continue
+            if beside[0] > i:
+                x, (low, high) = x_cells[i][1], y_cells[j]
+                sides.append({"x": x, "x2": x, "y": low, "y2": high})
+            else:
+                y, (low, high) = y_cells[j][1], x_cells[i]
+                sides.append({"x": low, "x2": high, "y": y, "y2": y})
+    return sides
+
+
+def _circles(
+    found: StabilityMap, setting: str, where: dict[str, Any], *, size: bool, swing: bool
+) -> list[alt.Chart]:
+    """Return the simulations, with the legends of their size and of their filling where asked for."""
+    points = [
+        {
+            "x": row[f"at_{found.x.name}"] * found.x.factor,
+            "y": row[f"at_{found.y.name}"] * found.y.factor,
+            "cv": row["cv"],
+            "peak": row["peak"] or 0.0,
+        }
+        for row in found.simulated
+        if row["setting"] == setting and row["cv"] is not None
+    ]
+    if not points:
+        return []
+    sizes = alt.Legend(
+        title="Simulated queue: deviation over mean",
+        values=[0.25, 0.5, 1, 2],
+        format="~g",
+        titleLimit=400,
+        symbolType="circle",
+        symbolFillColor="#ffffff",
+        symbolStrokeColor=_INK,
+        symbolStrokeWidth=1.2,
+    )
+    by_size = alt.Size(
+        "cv:Q", scale=alt.Scale(domain=[0, 2.5], range=[0, 420], clamp=True), legend=sizes if size else None
+    )
+    fills = alt.Legend(title="Share of its variance about one period", gradientLength=240, titleLimit=400)
+    by_fill = alt.Fill(
+        "peak:Q",
+        scale=alt.Scale(domain=[0.0, 0.8], range=["#ffffff", "#000000"], clamp=True, interpolate="rgb"),
+        legend=fills if swing else None,
+    )
+    marks = alt.Chart(alt.InlineData(values=points)).mark_point(stroke=_INK, strokeWidth=1.2, opacity=1.0)
+    return [marks.encode(**where, size=by_size, fill=by_fill)]
+
+
+def page(found: StabilityMap, drawn: bytes) -> str:
+    """Return a page with the map that opens offline."""
+    title = html.escape(f"Stability of {found.scenario}")
+    return (
+        "<!doctype html>\n"
+        f'<html lang="en"><head><meta charset="utf-8"><title>{title}</title>\n'
+        "<style>body{font:15px/1.5 Inter,'Helvetica Neue',Arial,sans-serif;color:#1f2933;max-width:1100px;"
+        "margin:2em auto;padding:0 1em}svg{max-width:100%;height:auto}</style></head>\n"
+        f"<body><h1>{title}</h1>\n<p>{html.escape(caption(found))}</p>\n{drawn.decode()}\n</body></html>\n"
+    )

@@ -1,0 +1,520 @@
+"""The figures of a sweep: lines against one factor, maps of two, main effects of more, points of a sample."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import altair as alt
+import polars as pl
+
+from bentpipe.format import brief, convert, number_of, plural
+from bentpipe.report.charts import INK, PALETTE, Drawing, Figure, Panel, Width
+from bentpipe.runs.metrics import Metric
+from bentpipe.stats.intervals import summarise
+from bentpipe.sweeps.result import SweepResult, check_metrics
+
+__all__ = ["Axis", "axes", "figures", "setting_colours"]
+
+Kind = Literal["none", "lines", "maps", "effects", "points"]
+
+_DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
+_NONE = "#d9dee4"
+_FAR = 20.0
+"""Means whose ends are so many times apart are drawn on a logarithmic axis."""
+_FEW = 4
+"""Settings whose bands are drawn strongly."""
+_WRITTEN = 120
+"""Cells of a map up to which their values stand in them."""
+_WIDE = 50.0
+"""A list of values whose ends are so many times apart is drawn on a logarithmic axis."""
+_TICKS = 9
+_BARS = 60
+"""Points of a sample up to which their intervals are drawn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A factor as figures and tables show it."""
+
+    key: str
+    values: tuple[str, ...]
+    """As the scenario file writes them, in order."""
+    unit: str
+    log: bool
+    numbers: dict[str, float] | None
+    """Each value's number in `unit`; None if they are no numbers of one unit."""
+    labels: dict[str, str]
+    """Each value with as few digits as tell it from the others, three at least, without its unit."""
+
+    @property
+    def title(self) -> str:
+        """The key and its unit."""
+        return f"{self.key} [{self.unit}]" if self.unit else self.key
+
+    @property
+    def written(self) -> dict[str, str]:
+        """Each value's label with its unit."""
+        return {value: f"{label} {self.unit}".strip() for value, label in self.labels.items()}
+
+    def x(self) -> alt.X:
+        """Return the axis of a chart."""
+        title = self.title
+        if self.numbers is None:
+            order = [self.labels[value] for value in self.values]
+            return alt.X("x:N", title=title, sort=order, axis=alt.Axis(labelAngle=0))
+        numbers = list(self.numbers.values())
+        least, most = min(numbers), max(numbers)
+        kind: Literal["log", "linear"] = "log" if self.log else "linear"
+        scale = alt.Scale(type=kind, nice=False, zero=False, domain=[least, most], padding=10)
+        # The values themselves are the best ticks, if they are few.
+        ticks = numbers if len(numbers) <= _TICKS else _decades(least, most) if self.log else None
+        axis = alt.Axis(format="~r", tickCount=6) if ticks is None else alt.Axis(format="~r", values=ticks)
+        return alt.X("x:Q", title=title, scale=scale, axis=axis)
+
+    def place(self, value: str) -> float | str:
+        """Return a value as the data of a chart hold it."""
+        return self.labels[value] if self.numbers is None else self.numbers[value]
+
+
+def _decades(least: float, most: float) -> list[float]:
+    """Return ticks of a logarithmic axis: 1, 2 and 5 of each decade, or of many decades 1 alone."""
+    low, high = math.floor(math.log10(least)), math.ceil(math.log10(most))
+    steps = (1, 2, 5) if high - low <= 3 else (1,)
+    ticks = [float(f"{step}e{power}") for power in range(low, high + 1) for step in steps]
+    return [tick for tick in ticks if least <= tick <= most]
+
+
+def axes(result: SweepResult, frame: pl.DataFrame) -> list[Axis]:
+    """Return every factor of a sweep, with the values that its runs have."""
+    log = {each["key"]: each["log"] for each in result.manifest.get("vary", [])}
+    return [_axis(key, frame[key].unique().to_list(), log=log.get(key)) for key in result.factors]
+
+
+def _axis(key: str, values: Sequence[str], *, log: bool | None) -> Axis:
+    found = {value: number_of(value) for value in values}
+    units = sorted(each[1] for each in found.values() if each is not None)
+    unit = max(units, key=units.count, default="")
+    numbers: dict[str, float] = {}
+    for value, each in found.items():
+        number = None if each is None else convert(*each, unit)
+        if number is not None:
+            numbers[value] = number
+    if len(numbers) < len(found):
+        ordered = tuple(sorted(values))
+        return Axis(key, ordered, "", log=False, numbers=None, labels={value: value for value in ordered})
+    ordered = tuple(sorted(values, key=numbers.__getitem__))
+    least, most = numbers[ordered[0]], numbers[ordered[-1]]
+    # What somebody wrote is shown as it is; what a range or a sample computed is shortened.
+    exact = all(brief(numbers[value], 12) == brief(numbers[value], 5) for value in ordered)
+    labels: dict[str, str] = {}
+    for digits in (12,) if exact else (3, 4, 6, 12):
+        labels = {value: brief(numbers[value], digits).replace(",", "") for value in ordered}
+        if len(set(labels.values())) == len(labels):
+            break
+    wide = least > 0 and most / least >= _WIDE
+    return Axis(key, ordered, unit, bool(log) or wide, {v: numbers[v] for v in ordered}, labels)
+
+
+def setting_colours(settings: Sequence[str]) -> dict[str, str]:
+    """Return a colour for each setting; of more than seven, some share one and differ in their dashes."""
+    return {name: PALETTE[index % len(PALETTE)] for index, name in enumerate(settings)}
+
+
+def figures(
+    result: SweepResult,
+    rows: Sequence[dict[str, Any]],
+    frame: pl.DataFrame,
+    metrics: Sequence[str],
+    width: Width = "container",
+) -> list[Figure]:
+    """Return the figures of a sweep's `rows` and `frame`; `width` is that of one column's panels [pixels]."""
+    book = _Book(result, rows, frame, metrics, width)
+    return [figure for metric in check_metrics(metrics) if (figure := book.figure(metric)) is not None]
+
+
+class _Book:
+    def __init__(
+        self,
+        result: SweepResult,
+        rows: Sequence[dict[str, Any]],
+        frame: pl.DataFrame,
+        metrics: Sequence[str],
+        width: Width,
+    ) -> None:
+        self.newest = result.newest(frame)
+        self.metrics = metrics
+        self.width: Width = width
+        self.alone = width != "container"
+        """Whether a figure is a file of its own."""
+        self.settings = list(dict.fromkeys(row["setting"] for row in rows))
+        self.colour = setting_colours(self.settings)
+        self.named = self.alone or len(self.settings) > len(PALETTE)
+        """Whether charts have a legend: the page's own does not show dashes."""
+        everything = axes(result, frame)
+        self.axes = [axis for axis in everything if len(axis.values) > 1]
+        self.fixed = [axis for axis in everything if len(axis.values) == 1]
+        self.rows = rows
+        self.sampled = result.manifest.get("design", "grid") != "grid"
+
+    def figure(self, metric: Metric) -> Figure | None:
+        """Return the figure that suits the design; None if nothing varies, or nothing was measured."""
+        rows = [row for row in self.rows if row["metric"] == metric.name and row["mean"] is not None]
+        if not rows or not self.axes:
+            return None
+        if self.sampled:
+            return self._points(metric, rows)
+        if len(self.axes) == 1:
+            return self._lines(metric, rows)
+        if len(self.axes) == 2:
+            return self._maps(metric, rows)
+        return self._effects(metric)
+
+    def _lines(self, metric: Metric, rows: Sequence[dict[str, Any]]) -> Figure:
+        axis = self.axes[0]
+        values = [self._value(axis, row) for row in rows]
+        vertical = self._vertical(metric, values)
+        chart = self._against(axis, values, vertical, 280, self.width, named=self.named)
+        few = min(row["runs"] for row in rows)
+        caption = f"{_doc(metric)} Mean over the runs at each point{self._given()}" + (
+            ", with its 95 % confidence interval as a band."
+            if few > 1
+            else "; one run has no interval, so that differences may be chance."
+        )
+        return Figure(
+            metric.name, _heading(metric), caption + vertical.note, (Panel(chart),), 1, self._legend()
+        )
+
+    def _value(self, axis: Axis, row: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "x": axis.place(row[axis.key]),
+            "mean": row["mean"],
+            "low": row["ci_low"],
+            "high": row["ci_high"],
+            "setting": row["setting"],
+        }
+
+    def _against(
+        self,
+        axis: Axis,
+        values: Sequence[dict[str, Any]],
+        y: "_Vertical",
+        height: int,
+        width: Width,
+        *,
+        joined: bool = True,
+        bars: bool = True,
+        named: bool,
+    ) -> Drawing:
+        """Draw means against a factor: joined by lines with bands, or as points with bars."""
+        base = alt.Chart(alt.InlineData(values=list(values))).encode(x=axis.x())
+        # A page says once which colour is which; a file on its own has to say it itself.
+        legend = self._named() if named else None
+        colour = alt.Color("setting:N", scale=self._scale(), legend=legend, sort=self.settings)
+        low, high = y.of("low"), alt.Y2("high:Q")
+        layers: list[alt.Chart] = []
+        if joined and axis.numbers is not None:
+            opacity = 0.2 if len(self.settings) <= _FEW else 0.08
+            layers.append(base.mark_area(opacity=opacity).encode(y=low, y2=high, color=colour))
+        elif bars:
+            layers.append(
+                base.mark_rule(strokeWidth=1.2, opacity=0.7).encode(
+                    y=low, y2=high, color=colour, **self._apart(axis)
+                )
+            )
+        if joined and axis.numbers is not None:
+            line = base.mark_line(strokeWidth=2).encode(y=y.of("mean"), color=colour)
+            layers.append(line.encode(strokeDash=self._dash(legend)))
+        point = base.mark_point(filled=True, size=34 if joined else 26, opacity=0.9 if joined else 0.7)
+        layers.append(point.encode(y=y.of("mean"), color=colour, **self._apart(axis)))
+        return alt.layer(*layers).properties(width=width, height=height)
+
+    def _apart(self, axis: Axis) -> dict[str, Any]:
+        """Return the offset that keeps settings apart where values are words."""
+        if axis.numbers is not None:
+            return {}
+        return {"xOffset": alt.XOffset("setting:N", sort=self.settings)}
+
+    def _maps(self, metric: Metric, rows: Sequence[dict[str, Any]]) -> Figure:
+        x, y = self.axes
+        means = [row["mean"] for row in rows]
+        least, most = min(means), max(means)
+        columns = min(len(self.settings), 2 if len(x.values) > 6 else 3)
+        written = len(x.values) * len(y.values) <= _WRITTEN and len(x.values) <= (20 if columns == 1 else 9)
+        panels = tuple(
+            Panel(
+                self._map(
+                    [row for row in rows if row["setting"] == name],
+                    x,
+                    y,
+                    name,
+                    (least, most),
+                    metric,
+                    columns,
+                    written=written,
+                )
+            )
+            for name in self.settings
+        )
+        runs = sorted({row["runs"] for row in rows})
+        caption = (
+            f"{_doc(metric)} Mean over the runs at each point ({_range(runs)}){self._given()};"
+            " the table has the intervals. All maps share one scale of colours; grey: no value."
+        )
+        return Figure(metric.name, _heading(metric), caption, panels, columns)
+
+    def _map(
+        self,
+        rows: Sequence[dict[str, Any]],
+        x: Axis,
+        y: Axis,
+        name: str,
+        ends: tuple[float, float],
+        metric: Metric,
+        columns: int,
+        *,
+        written: bool,
+    ) -> Drawing:
+        least, most = ends
+        there = {(row[x.key], row[y.key]): row for row in rows}
+        cells = []
+        for at_x in x.values:
+            for at_y in y.values:
+                row = there.get((at_x, at_y))
+                mean = None if row is None else row["mean"]
+                share = 0.0 if mean is None or most == least else (mean - least) / (most - least)
+                cells.append(
+                    {
+                        "x": x.labels[at_x],
+                        "y": y.labels[at_y],
+                        "mean": mean,
+                        "text": "–" if mean is None else brief(mean, 3),
+                        "ink": "#ffffff" if mean is not None and share > 0.62 else INK,
+                    }
+                )
+        names_x, names_y = ([axis.labels[value] for value in axis.values] for axis in (x, y))
+        names_y.reverse()
+        # Labels that do not fit beside each other are turned, and if they are many, only some are shown.
+        room = {1: 800, 2: 370, 3: 220}[columns] / len(names_x)
+        turned = 6.5 * max(map(len, names_x)) + 4 > room
+        step = max(1, math.ceil(14 / room))
+        base = alt.Chart(alt.InlineData(values=cells)).encode(
+            x=alt.X(
+                "x:N",
+                title=x.title,
+                sort=names_x,
+                axis=alt.Axis(
+                    labelAngle=-45 if turned else 0,
+                    values=names_x[::step],
+                    tickCount=len(names_x),
+                    domain=False,
+                    ticks=False,
+                    labelOverlap=False,
+                ),
+            ),
+            y=alt.Y(
+                "y:N",
+                title=y.title,
+                sort=names_y,
+                axis=alt.Axis(
+                    values=names_y[:: max(1, math.ceil(len(names_y) / 28))],
+                    tickCount=len(names_y),
+                    labelOverlap=False,
+                    domain=False,
+                    ticks=False,
+                ),
+            ),
+        )
+        colour = alt.Color(
+            "mean:Q",
+            scale=alt.Scale(
+                scheme="yellowgreenblue",
+                domain=[least, most] if most > least else [least, least + 1],
+                nice=False,
+            ),
+            legend=alt.Legend(
+                title=f"{metric.label} [{metric.unit}]" if metric.unit else metric.label,
+                titleLimit=320,
+                gradientLength=200,
+                tickCount=4,
+                format="~r",
+            )
+            if self.settings.index(name) < columns
+            else None,
+        )
+        heat = base.mark_rect(stroke="#ffffff", strokeWidth=1).encode(
+            color=alt.condition("isValid(datum.mean)", colour, alt.value(_NONE))
+        )
+        layers: list[alt.Chart] = [heat]
+        if written:
+            layers.append(
+                base.mark_text(fontSize=11).encode(
+                    text="text:N", color=alt.Color("ink:N", scale=None, legend=None)
+                )
+            )
+        height = max(120, min(420, 30 * len(y.values)))
+        title = alt.TitleParams(text=name, color=self.colour[name])
+        layered: alt.LayerChart = alt.layer(*layers).resolve_scale(color="independent")
+        drawing: alt.LayerChart = layered.properties(width=self._share(columns), height=height, title=title)
+        return drawing
+
+    def _effects(self, metric: Metric) -> Figure | None:
+        """Draw the main effect of each factor, the others averaged, with intervals over seeds."""
+        drawn: list[tuple[Axis, list[dict[str, Any]]]] = []
+        for axis in self.axes:
+            values = self._main_effect(axis, metric)
+            if values:
+                drawn.append((axis, values))
+        if not drawn:
+            return None
+        y = self._vertical(metric, [value for _, values in drawn for value in values])
+        columns = 1 if len(drawn) == 1 else 2
+        panels = tuple(
+            Panel(
+                self._against(
+                    axis, values, y, 220, self._share(columns), named=self.named and index < columns
+                )
+            )
+            for index, (axis, values) in enumerate(drawn)
+        )
+        caption = (
+            f"{_doc(metric)} Main effect of each factor: at each of its values, the mean over all values of"
+            f" the other {plural(len(self.axes) - 1, 'factor')}{self._given()}. Where factors act together,"
+            " no panel shows it: see the table. Bands: 95 % confidence intervals, over the seeds that every"
+            " point has."
+        )
+        return Figure(metric.name, _heading(metric), caption + y.note, panels, columns, self._legend())
+
+    def _main_effect(self, axis: Axis, metric: Metric) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        known = self.newest.drop_nulls(metric.name)
+        for name in self.settings:
+            part = known.filter(pl.col("setting") == name)
+            # Only seeds of which all points have a value: else some points would weigh more.
+            counts = part.group_by("seed").len()
+            seeds = counts.filter(pl.col("len") == counts["len"].max())["seed"].implode()
+            by_seed = (
+                part.filter(pl.col("seed").is_in(seeds))
+                .group_by(axis.key, "seed")
+                .agg(pl.col(metric.name).mean())
+            )
+            for value in axis.values:
+                means = by_seed.filter(pl.col(axis.key) == value).sort("seed")[metric.name].to_list()
+                summary = summarise(means)
+                if summary.mean is not None:
+                    found.append(
+                        {
+                            "x": axis.place(value),
+                            "mean": summary.mean,
+                            "low": summary.low,
+                            "high": summary.high,
+                            "setting": name,
+                        }
+                    )
+        return found
+
+    def _points(self, metric: Metric, rows: Sequence[dict[str, Any]]) -> Figure:
+        """Draw the points of a sample, against each factor."""
+        values = {axis.key: [self._value(axis, row) for row in rows] for axis in self.axes}
+        y = self._vertical(metric, [value for each in values.values() for value in each])
+        columns = 1 if len(self.axes) == 1 else 2
+        few = len(rows) <= _BARS * len(self.settings)
+        panels = tuple(
+            Panel(
+                self._against(
+                    axis,
+                    values[axis.key],
+                    y,
+                    220,
+                    self._share(columns),
+                    joined=False,
+                    bars=few,
+                    named=self.named and index < columns,
+                )
+            )
+            for index, axis in enumerate(self.axes)
+        )
+        bars = " Bars: 95 % confidence intervals." if few and max(row["runs"] for row in rows) > 1 else ""
+        caption = (
+            f"{_doc(metric)} Each point is the mean over the runs at one point of the design"
+            f"{self._given()}, shown against every factor; the other factors differ too, and spread it.{bars}"
+        )
+        return Figure(metric.name, _heading(metric), caption + y.note, panels, columns, self._legend())
+
+    def _vertical(self, metric: Metric, values: Sequence[dict[str, Any]]) -> "_Vertical":
+        """Return an axis for values and their intervals, from zero if they come near it."""
+        numbers = [
+            value[key] for value in values for key in ("mean", "low", "high") if value[key] is not None
+        ]
+        title = _heading(metric) if self.alone else metric.unit or metric.label
+        means = [value["mean"] for value in values]
+        if min(means) > 0 and max(means) >= _FAR * min(means):
+            # An interval may reach below zero, which has no place on the axis.
+            floor = 0.7 * min(means)
+            for value in values:
+                value |= {key: max(value[key], floor) for key in ("low", "high") if value[key] is not None}
+            return _Vertical(title, (floor, 1.05 * max(numbers)), log=True)
+        least, most = min(numbers), max(numbers)
+        if 0 <= least < 0.4 * most:
+            least = 0.0
+        margin = 0.04 * (most - least) or 0.5 * abs(most) or 1.0
+        return _Vertical(title, (least if least == 0 else least - margin, most + margin))
+
+    def _share(self, columns: int) -> Width:
+        if self.width == "container" or columns == 1:
+            return self.width
+        return int(self.width * (0.46 if columns == 2 else 0.3))
+
+    def _scale(self) -> alt.Scale:
+        return alt.Scale(domain=self.settings, range=[self.colour[name] for name in self.settings])
+
+    def _named(self) -> alt.Legend:
+        return alt.Legend(title=None, symbolOpacity=1, symbolType="stroke", columns=8)
+
+    def _dash(self, legend: alt.Legend | None) -> alt.StrokeDash:
+        dashes = [_DASHES[index // len(PALETTE) % len(_DASHES)] for index in range(len(self.settings))]
+        return alt.StrokeDash("setting:N", scale=alt.Scale(domain=self.settings, range=dashes), legend=legend)
+
+    def _legend(self) -> tuple[tuple[str, str], ...]:
+        return () if self.named else tuple(self.colour.items())
+
+    def _given(self) -> str:
+        fixed = ", ".join(f"{axis.key} = {axis.values[0]}" for axis in self.fixed)
+        return f", with {fixed}" if fixed else ""
+
+
+def _heading(metric: Metric) -> str:
+    return f"{metric.label} [{metric.unit}]" if metric.unit else metric.label
+
+
+def _doc(metric: Metric) -> str:
+    """Return what a metric is, as a sentence."""
+    return metric.doc.rstrip(".") + "."
+
+
+def _range(runs: Sequence[int]) -> str:
+    return plural(runs[0], "run") if len(runs) == 1 else f"{runs[0]} to {plural(runs[-1], 'run')}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Vertical:
+    """The vertical axis that the panels of a figure share."""
+
+    title: str
+    domain: tuple[float, float]
+
+    log: bool = False
+
+    def of(self, name: str) -> alt.Y:
+        kind: Literal["log", "linear"] = "log" if self.log else "linear"
+        scale = alt.Scale(type=kind, domain=list(self.domain), nice=False, zero=False, clamp=self.log)
+        if not self.log:
+            return alt.Y(f"{name}:Q", title=self.title, scale=scale)
+        ticks = _decades(*self.domain)
+        axis = alt.Axis(values=ticks, tickCount=len(ticks), format="~r")
+        return alt.Y(f"{name}:Q", title=self.title, scale=scale, axis=axis)
+
+    @property
+    def note(self) -> str:
+        """What a caption has to say of the axis."""
+        return " The vertical axis is logarithmic, and bands end where it does." if self.log else ""

@@ -1,0 +1,491 @@
+"""Compare the simulator with figures that another simulator has given for the same experiments.
+
+Two experiments, published with their set-up: ten sessions over 1 Mbit/s (after Jain & Modiano 2004,
+section III) and fifty flows over 20 Mbit/s. A table of either kind holds one experiment's figures in one or
+several rows; an experiment is set up from its columns alone, so a table with other buffers, windows, round
+trips or transports is checked in the same way.
+"""
+
+import csv
+import math
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from bentpipe._core import Progress, Run, Scenario, simulate
+from bentpipe.errors import UsageError
+from bentpipe.runs.experiment import checked_jobs
+
+__all__ = ["Cell", "Experiment", "experiments", "shipped", "verify"]
+
+SEEDS = 5
+
+_FOLDER = Path(__file__).parents[1] / "data/truth"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A figure of the other simulator: where it is found, and how it is to be met."""
+
+    metric: str
+    unit: str
+    mean: float
+    std: float
+    relative: float
+    """Allowed difference as a share of `mean`."""
+    deviations: float
+    """Allowed difference in `std`; the wider of the two counts."""
+    asked: bool
+    """Whether it must be met; figures of artefacts are compared all the same."""
+
+    @property
+    def tolerance(self) -> float:
+        """The allowed difference, in `unit`."""
+        return max(self.relative * abs(self.mean), self.deviations * self.std)
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """One set-up with the figures to meet."""
+
+    name: str
+    scenario: str
+    """The scenario file's text."""
+    targets: tuple[Target, ...]
+    measure: Callable[[Run], Mapping[str, float]]
+    """From a run to its figures, by metric."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A figure of the other simulator beside ours."""
+
+    experiment: str
+    target: Target
+    values: tuple[float, ...]
+    """Ours, one a seed."""
+
+    @property
+    def mean(self) -> float:
+        """Ours, over the seeds."""
+        return fmean(self.values)
+
+    @property
+    def std(self) -> float:
+        """Its sample standard deviation over the seeds; zero of a single one."""
+        return stdev(self.values) if len(self.values) > 1 else 0.0
+
+    @property
+    def difference(self) -> float:
+        """Ours less the other's."""
+        return self.mean - self.target.mean
+
+    @property
+    def passed(self) -> bool:
+        """Whether the difference is within the tolerance."""
+        return abs(self.difference) <= self.target.tolerance
+
+    @property
+    def verdict(self) -> str:
+        """`pass` or `fail`, or `differs` where the figure need not be met."""
+        if self.passed:
+            return "pass"
+        return "fail" if self.target.asked else "differs"
+
+    def row(self) -> dict[str, Any]:
+        """Return the cell as a JSON object."""
+        return {
+            "experiment": self.experiment,
+            "metric": self.target.metric,
+            "unit": self.target.unit,
+            "theirs_mean": self.target.mean,
+            "theirs_std": self.target.std,
+            "ours_mean": self.mean,
+            "ours_std": self.std,
+            "seeds": len(self.values),
+            "difference": self.difference,
+            "tolerance": self.target.tolerance,
+            "required": self.target.asked,
+            "verdict": self.verdict,
+        }
+
+
+def shipped() -> list[Path]:
+    """Return the tables that come with Bentpipe: figures of ns-2.35."""
+    return sorted(_FOLDER.glob("*.csv"))
+
+
+def experiments(table: Path) -> list[Experiment]:
+    """Read a table of either kind; `UsageError` says what is wrong with it."""
+    try:
+        with table.open(newline="", encoding="utf-8") as file:
+            reader = csv.DictReader(file)
+            columns = set(reader.fieldnames or ())
+            rows = list(reader)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"{table}: {reason}") from None
+    for kind in (_TEN, _DUMBBELL):
+        if set(kind.key) <= columns:
+            missing = sorted(set(kind.columns) - columns)
+            if missing:
+                raise UsageError(f"{table}:1: no column {missing[0]!r}; needed: {', '.join(kind.columns)}")
+            if not rows:
+                raise UsageError(f"{table}: no row below the headings; at least one experiment is needed")
+            return list(_grouped(table, kind, rows))
+    needed = " or ".join(", ".join(kind.key) for kind in (_TEN, _DUMBBELL))
+    raise UsageError(f"{table}:1: neither kind of table; needed are the columns {needed}")
+
+
+def _grouped(table: Path, kind: "_Kind", rows: Sequence[Mapping[str, str | None]]) -> Iterator[Experiment]:
+    groups: dict[tuple[str, ...], list[_Row]] = {}
+    for number, cells in enumerate(rows, start=2):
+        row = _Row(f"{table}:{number}", cells)
+        groups.setdefault(tuple(row.text(key) for key in kind.key), []).append(row)
+    for group in groups.values():
+        yield kind.build(group)
+
+
+class _Row:
+    """A row of a table, with its place for messages."""
+
+    def __init__(self, place: str, cells: Mapping[str, str | None]) -> None:
+        self.place = place
+        self._cells = cells
+
+    def text(self, column: str, allowed: Iterable[str] = ()) -> str:
+        value = self._cells.get(column)
+        if value is None or not value.strip():
+            raise UsageError(f"{self.place}: {column}: missing")
+        choices = list(allowed)
+        if choices and value not in choices:
+            raise UsageError(f"{self.place}: {column}: found {value!r}; allowed: {', '.join(choices)}")
+        return value
+
+    def number(self, column: str, least: float = 0.0) -> float:
+        text = self.text(column)
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not (math.isfinite(value) and value >= least):
+            raise UsageError(f"{self.place}: {column}: found {text!r}; allowed: a number, at least {least:g}")
+        return value
+
+    def whole(self, column: str, least: int = 1) -> int:
+        value = self.number(column, least)
+        if value != int(value):
+            raise UsageError(f"{self.place}: {column}: found {value:g}; allowed: a whole number")
+        return int(value)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """A kind of table: the columns that tell experiments apart, all that are needed, and the set-up."""
+
+    key: tuple[str, ...]
+    columns: tuple[str, ...]
+    build: Callable[[Sequence[_Row]], Experiment]
+
+
+SEGMENT = 1040
+"""Length of a data packet on every wire [bytes]: 1000 of payload."""
+
+_TRANSPORTS = {
+    "Reno": 'algorithm = "reno"',
+    "Newreno": 'algorithm = "newreno"',
+    "Sack1": 'algorithm = "newreno"\nsack = true\nprr = false',
+}
+_VARIANTS = {
+    # Where the loss is, and what else the transport has.
+    "base": ("before", ""),
+    "loss_after_bottleneck": ("after", ""),
+    "minrto_1s": ("before", 'min_rto = "1 s"'),
+    "overhead_8.32ms": ("before", 'overhead = "8.32 ms"'),
+    "rttlow_10ms": ("before", ""),
+    "era": ("after", 'min_rto = "1 s"\nclock_granularity = "100 ms"\nlimited_transmit = false'),
+}
+
+
+class _Sessions(NamedTuple):
+    """Sessions that are alike."""
+
+    sessions: int
+    rtt: float
+    """Round trip without serialization [s]."""
+    loss: float
+    """Probability that a data packet is lost."""
+
+
+_CASES = {
+    "a": (_Sessions(1, 0.5, 0.10), _Sessions(9, 0.5, 0.0)),
+    "b": (_Sessions(1, 0.5, 0.01), _Sessions(9, 0.5, 0.0)),
+    "c": (_Sessions(1, 1.0, 0.0), _Sessions(9, 0.5, 0.0)),
+    "d": (_Sessions(5, 0.5, 0.0), _Sessions(5, 0.02, 0.0)),
+}
+
+
+def _ten_sessions(rows: Sequence[_Row]) -> Experiment:
+    first = rows[0]
+    case, variant = first.text("case", _CASES), first.text("variant", _VARIANTS)
+    queue = first.text("queue", ("DropTail", "RED", "DRR"))
+    tcp, buffer = first.text("tcp", _TRANSPORTS), first.whole("buffer_pkts", 4)
+    window = first.whole("max_window", 2)
+    classes = list(_CASES[case])
+    if variant == "rttlow_10ms":
+        classes[1] = classes[1]._replace(rtt=0.01)
+    where, extra = _VARIANTS[variant]
+    parts = [
+        _head(f"Ten sessions, case {case}, {variant}", warmup=0, duration=2000),
+        _transport(tcp, window, extra),
+        _link("bottleneck", "r1", "r2", "1 Mbps", 0.001, queue=_queue(queue, buffer)),
+    ]
+    for name, (count, rtt, loss) in zip(("first", "second"), classes, strict=True):
+        access = rtt / 2 - 0.002
+        losses = {side: loss if side == where else 0.0 for side in ("before", "after")}
+        parts += [
+            f'[host."{name} senders"]\ncount = {count}\n[host."{name} receivers"]\ncount = {count}\n',
+            _link(f"{name} left", f"{name} senders", "r1", "10 Mbps", access, loss=losses["before"]),
+            _link(f"{name} right", "r2", f"{name} receivers", "10 Mbps", 0.001, loss=losses["after"]),
+            _bulk(name, count),
+        ]
+    asked = queue in {"RED", "DRR"} or variant == "overhead_8.32ms"
+    targets: list[Target] = []
+    for row in rows:
+        sessions = row.text("sessions_class")
+        relative, deviations = (0.10, 3.0) if row.whole("n_sessions") == 1 else (0.05, 2.5)
+        mean, std = row.number("goodput_bps_mean"), row.number("goodput_bps_std")
+        targets.append(Target(f"goodput {sessions}", "bit/s", mean, std, relative, deviations, asked))
+    drops, sent = first.number("drops_mean"), first.number("bottleneck_departures_mean")
+    queue_mean, queue_std = first.number("qlen_pkts_mean"), first.number("qlen_pkts_mean_std_over_seeds")
+    rate, rate_std = drops / (drops + sent), first.number("drops_std") / (drops + sent)
+    targets += [
+        Target("queue", "packets", queue_mean, queue_std, 0.10, 0.0, asked),
+        Target("drop_rate", "", rate, rate_std, 0.10, 0.0, asked),
+    ]
+    names = [row.text("sessions_class") for row in rows]
+    return Experiment(
+        f"{case}/{variant}/{tcp}/{queue} buffer {buffer} window {window}",
+        "\n".join(parts),
+        tuple(targets),
+        lambda run: _ten_figures(run, names, classes),
+    )
+
+
+def _ten_figures(run: Run, names: Sequence[str], classes: Sequence[_Sessions]) -> dict[str, float]:
+    flows = pl.DataFrame(run.flows)
+    seconds = run.counters["measured_seconds"]
+    traffic = flows["traffic"].cast(pl.String)
+    of_class = {
+        name: float(flows.filter(traffic == name)["bytes"].sum()) * 8 / seconds
+        for name in ("first", "second")
+    }
+    figures = _queue_figures(run)
+    # A table names its classes in the order of the sessions, and then the aggregate.
+    separate = [name for name in names if name != "aggregate"]
+    for name, (key, each) in zip(separate, zip(of_class, classes, strict=True), strict=False):
+        figures[f"goodput {name}"] = of_class[key] / each.sessions
+    figures["goodput aggregate"] = sum(of_class.values())
+    return figures
+
+
+def _dumbbell(rows: Sequence[_Row]) -> Experiment:
+    row = rows[0]
+    rtt, flows, rate = row.number("rtt_s", 0.06), row.whole("n_flows"), row.number("bottleneck_bps", 1.0)
+    queue = row.text("queue", ("DropTail", "RED", "DRR", "PI", "REM", "Vq"))
+    tcp, buffer = row.text("tcp", _TRANSPORTS), row.whole("buffer_pkts", 4)
+    window = row.whole("max_window", 2)
+    # Round trips of 0.06 and 0.56 s are published: access links of 10 and 15 ms.
+    access = 0.010 if rtt <= 0.06 else 0.015
+    parts = [
+        _head("Dumbbell", warmup=50, duration=150),
+        _transport(tcp, window, ""),
+        _link(
+            "bottleneck",
+            "r1",
+            "r2",
+            f"{rate:.0f} bps",
+            rtt / 2 - 2 * access,
+            queue=_queue(queue, buffer, fast=True),
+        ),
+        f"[host.senders]\ncount = {flows}\n[host.receivers]\ncount = {flows}\n",
+        _link("left", "senders", "r1", "100 Mbps", access),
+        _link("right", "r2", "receivers", "100 Mbps", access),
+        _bulk("first", flows, group=""),
+    ]
+    targets = [
+        _target(row, "utilization", "", "utilization", 0.05, 2.5),
+        _target(row, "queue", "packets", "qlen_mean_pkts", 0.10, 0.0),
+        _target(row, "drop_rate", "", "drop_rate", 0.10, 0.0),
+        _target(row, "goodput", "bit/s", "goodput_bps_total", 0.05, 2.5),
+    ]
+
+    def figures(run: Run) -> dict[str, float]:
+        seconds = run.counters["measured_seconds"]
+        return {
+            **_queue_figures(run),
+            "utilization": run.counters["sent_bytes"] * 8 / seconds / rate,
+            "goodput": float(pl.DataFrame(run.flows)["bytes"].sum()) * 8 / seconds,
+        }
+
+    name = f"rtt {rtt:g} s/{tcp}/{queue} buffer {buffer} window {window}"
+    if (flows, rate) != (50, 20e6):
+        name += f", {flows} flows over {rate / 1e6:g} Mbit/s"
+    return Experiment(name, "\n".join(parts), tuple(targets), figures)
+
+
+def _target(row: _Row, metric: str, unit: str, column: str, relative: float, deviations: float) -> Target:
+    mean, std = row.number(f"{column}_mean"), row.number(f"{column}_std")
+    return Target(metric, unit, mean, std, relative, deviations, asked=True)
+
+
+def _queue_figures(run: Run) -> dict[str, float]:
+    drops, sent = run.counters["dropped_packets"], run.counters["sent_packets"]
+    return {"queue": run.counters["queue_time_mean"], "drop_rate": drops / (drops + sent)}
+
+
+def _head(title: str, *, warmup: int, duration: int) -> str:
+    return (
+        f'title = "{title}"\n[run]\nwarmup = "{warmup} s"\nduration = "{duration} s"\n'
+        'subject = "bottleneck"\n[router.r1]\n[router.r2]\n'
+    )
+
+
+def _transport(tcp: str, window: int, extra: str) -> str:
+    given = extra.split("\n") if extra else []
+    base = [
+        'preset = "ns2"',
+        *_TRANSPORTS[tcp].split("\n"),
+        f'receive_window = "{max(window, 1000)} segments"',
+        f'max_window = "{window} segments"',
+        f'initial_ssthresh = "{window} segments"',
+    ]
+    return "\n".join(["[transport.tcp]", *base, *given, ""])
+
+
+def _link(
+    name: str, one: str, other: str, rate: str, delay: float, *, loss: float = 0.0, queue: str = ""
+) -> str:
+    lines = [f'[link."{name}"]', f'between = ["{one}", "{other}"]', f'rate = "{rate}"']
+    lines.append(f'delay = "{delay * 1e6:.0f} us"')
+    if loss:
+        lines.append(f'loss = {{ probability = {loss}, of = "data" }}')
+        lines.append("reverse = { loss = 0 }")
+    if queue:
+        lines.append(f'[link."{name}".queue]\n{queue}')
+    return "\n".join([*lines, ""])
+
+
+def _bulk(name: str, count: int, group: str | None = None) -> str:
+    sort = f"{name} " if group is None else group
+    return (
+        f'[traffic."{name}"]\nkind = "bulk"\nfrom = "{sort}senders"\nto = "{sort}receivers"\n'
+        f'transport = "tcp"\nflows = {count}\nstart = {{ uniform = ["0 s", "1 s"] }}\n'
+    )
+
+
+def _queue(name: str, buffer: int, *, fast: bool = False) -> str:
+    """Return the queue of that name in ns-2, as a scenario has it."""
+    packet = f'mean_packet = "{SEGMENT} B"'
+    aim = 90
+    spread = "wait = true, ns2 = true"
+    if name == "RED" and fast:
+        red = f'algorithm = "red", min_th = 60, max_th = 120, max_p = 0.5, w_q = 0.02, {spread}, {packet}'
+        return f'limit = "{buffer} packets"\naqm = {{ {red} }}'
+    return {
+        # ns-2 refuses a packet that would make the queue as long as its limit.
+        "DropTail": f'limit = "{buffer - 1} packets"',
+        "DRR": (
+            f'limit = "{buffer * SEGMENT} B"\n'
+            f'scheduler = {{ algorithm = "drr", quantum = "{SEGMENT} B", head_drop = true }}'
+        ),
+        "RED": (
+            f'limit = "{buffer} packets"\naqm = {{ algorithm = "red", min_th = {buffer / 4:g}, '
+            f"max_th = {3 * buffer / 4:g}, max_p = 0.1, w_q = 0.002, {spread}, {packet} }}"
+        ),
+        "PI": (
+            f'limit = "{buffer} packets"\naqm = {{ algorithm = "pi", q_ref = {aim}, a = 1.822e-5, '
+            "b = 1.816e-5, w = 170 }"
+        ),
+        "REM": (
+            f'limit = "{buffer} packets"\naqm = {{ algorithm = "rem", b_ref = {aim}, gamma = 0.001, '
+            f'phi = 1.001, interval = "2 ms", {packet} }}'
+        ),
+        "Vq": (
+            f'limit = "{buffer} packets"\naqm = {{ algorithm = "avq", gamma = 0.98, alpha = 0.15, '
+            f'accepted = true, buffer = "{buffer * SEGMENT} B" }}'
+        ),
+    }[name]
+
+
+_TEN = _Kind(
+    key=("case", "variant", "buffer_pkts", "max_window", "tcp", "queue"),
+    columns=(
+        "case", "variant", "buffer_pkts", "max_window", "tcp", "queue", "sessions_class", "n_sessions",
+        "goodput_bps_mean", "goodput_bps_std", "qlen_pkts_mean", "qlen_pkts_mean_std_over_seeds",
+        "drops_mean", "drops_std", "bottleneck_departures_mean",
+    ),
+    build=_ten_sessions,
+)  # fmt: skip
+_DUMBBELL = _Kind(
+    key=("rtt_s", "queue", "tcp", "n_flows", "bottleneck_bps", "buffer_pkts", "max_window"),
+    columns=(
+        "rtt_s", "queue", "tcp", "n_flows", "bottleneck_bps", "buffer_pkts", "max_window", "utilization_mean",
+        "utilization_std", "qlen_mean_pkts_mean", "qlen_mean_pkts_std", "drop_rate_mean", "drop_rate_std",
+        "goodput_bps_total_mean", "goodput_bps_total_std",
+    ),
+    build=_dumbbell,
+)  # fmt: skip
+
+
+def verify(
+    wanted: Sequence[Experiment],
+    *,
+    seeds: int = SEEDS,
+    jobs: int | None = None,
+    told: Callable[[float], None] = lambda _share: None,
+) -> list[Cell]:
+    """Run every experiment with seeds 1, 2, … and return its cells, in order.
+
+    `told` hears which share of the runs is done. Raises `ScenarioError` and `SimulationError`.
+    """
+    if seeds < 1:
+        raise UsageError(f"seeds is {seeds}, but at least 1 is needed")
+    running = [Progress() for _ in range(len(wanted) * seeds)]
+    figures: dict[tuple[int, int], Mapping[str, float]] = {}
+    done, lock = 0, threading.Lock()
+
+    def one(index: int, seed: int) -> None:
+        nonlocal done
+        experiment = wanted[index]
+        scenario = Scenario.parse(experiment.scenario, experiment.name, [])
+        progress = running[index * seeds + seed - 1]
+        measured = experiment.measure(simulate(scenario, seed, progress))
+        with lock:
+            figures[index, seed] = measured
+            done += 1
+
+    pool = ThreadPoolExecutor(checked_jobs(jobs), thread_name_prefix="bentpipe")
+    try:
+        pairs = product(range(len(wanted)), range(1, seeds + 1))
+        for future in as_completed([pool.submit(one, index, seed) for index, seed in pairs]):
+            future.result()
+            told(done / len(running))
+    except BaseException:
+        for progress in running:
+            progress.cancel()
+        pool.shutdown(wait=True, cancel_futures=True)
+        raise
+    pool.shutdown(wait=True)
+    return [
+        Cell(each.name, target, tuple(figures[index, seed][target.metric] for seed in range(1, seeds + 1)))
+        for index, each in enumerate(wanted)
+        for target in each.targets
+    ]

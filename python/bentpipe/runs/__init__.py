@@ -1,0 +1,1 @@
+"""Planning, executing and storing simulation runs."""

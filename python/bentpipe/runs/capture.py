@@ -1,0 +1,143 @@
+"""Packets on links, written to files for Wireshark and its relatives."""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bentpipe import _core, files
+from bentpipe.errors import UsageError
+from bentpipe.runs.plan import Plan, Setting, check_watch, slug
+from bentpipe.runs.store import pairs
+
+__all__ = ["PACKETS", "Capture", "Captures", "Writing"]
+
+PACKETS = 1_000_000
+"""Most packets of a file, unless another number is asked for: a hundred megabytes, about."""
+_SNAP = (128, 65_535)
+_MOST_PACKETS = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """Which packets are kept, and where: one pcapng file for each run and link in `folder`.
+
+    `links` are names of links, by default the one that metrics describe; a link that stands for one per host
+    is meant as a whole, and `NAME.0` is the first of them. A file ends after `packets` packets; of each, the
+    headers are kept, or so many bytes as `snap` says.
+    """
+
+    folder: str | Path
+    links: Sequence[str] = ()
+    packets: int = PACKETS
+    snap: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    link: str
+    final: Path
+    partial: Path
+
+
+class Writing:
+    """The files of one run while it is simulated."""
+
+    def __init__(self, paths: Sequence[_File], captures: "Captures") -> None:
+        """Take the files that are to be written."""
+        self._files = paths
+        self._captures = captures
+
+    @property
+    def targets(self) -> list[tuple[str, str]]:
+        """Each link with the file to write."""
+        return [(file.link, str(file.partial)) for file in self._files]
+
+    def keep(self, run: _core.Run) -> None:
+        """Give the files their names, all of the run being written."""
+        for file, (packets, left_out, _) in zip(self._files, run.captured, strict=True):
+            file.partial.replace(file.final)
+            self._captures.written.append(file.final)
+            if left_out:
+                self._captures.warnings.append(
+                    f"{file.final}: holds the first {packets:,} packets; {left_out:,} more were left out"
+                )
+        files.sync_folder(Path(self._captures.capture.folder))
+
+
+class Captures:
+    """The captures of a plan's runs."""
+
+    def __init__(self, capture: Capture, plan: Plan) -> None:
+        """Check what is asked for; `UsageError` if there is no such link, or a number makes no sense."""
+        if not 1 <= capture.packets <= _MOST_PACKETS:
+            raise UsageError(f"captures of {capture.packets} packets: from 1 to {_MOST_PACKETS} are possible")
+        least, most = _SNAP
+        if capture.snap is not None and not least <= capture.snap <= most:
+            raise UsageError(
+                f"captures of {capture.snap} bytes per packet: from {least} to {most} are possible"
+            )
+        self.capture = capture
+        self.plan = plan
+        self.written: list[Path] = []
+        """Files that are there."""
+        self.warnings: list[str] = []
+        """What the caller should know of them."""
+        links = list(capture.links) or [plan.scenario.subject_link]
+        check_watch(plan.scenario, (), links)
+        self._slugs: dict[str, str] = {}
+        for link in links:
+            self._slugs[link] = slug(link, self._slugs.values())
+
+    @contextmanager
+    def prepared(
+        self, *, force: bool = False, missing: Sequence[tuple[Setting, int]] | None = None
+    ) -> Iterator[None]:
+        """Have the folder ready while runs are simulated; if nothing came of them, it is as before.
+
+        Raises `UsageError` if it cannot be written, or if a file of one of the `missing` runs (by default:
+        of any) exists, unless `force` says to replace it.
+        """
+        folder = Path(self.capture.folder)
+        runs = pairs(self.plan) if missing is None else missing
+        for file in (file for setting, seed in runs for file in self._files(setting, seed)):
+            if os.path.lexists(file.final) and not (force and file.final.is_file()):
+                raise UsageError(
+                    f"{file.final}: exists already; choose another folder, or replace it with --force"
+                )
+        made = not folder.exists()
+        if not made and not folder.is_dir():
+            raise UsageError(
+                f"--pcap {folder}: found a file; a folder is needed, or a name that is not taken"
+            )
+        probe = folder / f"{files.PARTIAL}{os.getpid()}"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            probe.touch()
+            probe.unlink()
+        except OSError as error:
+            raise UsageError(f"{folder}: cannot be written: {error.strerror}") from None
+        try:
+            yield
+        finally:
+            if made and not any(folder.iterdir()):
+                folder.rmdir()
+
+    @contextmanager
+    def files(self, setting: Setting, seed: int) -> Iterator[Writing]:
+        """Give the files of one run for as long as it is simulated; what was not kept is deleted then."""
+        mine = self._files(setting, seed)
+        try:
+            yield Writing(mine, self)
+        finally:
+            for file in mine:
+                file.partial.unlink(missing_ok=True)
+
+    def _files(self, setting: Setting, seed: int) -> list[_File]:
+        folder = Path(self.capture.folder)
+        names = {link: f"{setting.slug}-{seed}-{part}.pcapng" for link, part in self._slugs.items()}
+        return [
+            _File(link, folder / name, folder / f"{files.PARTIAL}{os.getpid()}-{name}")
+            for link, name in names.items()
+        ]

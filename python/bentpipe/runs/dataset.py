@@ -1,0 +1,324 @@
+"""The dataset of many runs: one Parquet file a setting, a row a run, and a journal while it is written.
+
+A run is known by what determines it (the scenario's digest, the seed, the build of the core), so that one
+that is in the dataset already is not simulated again, whoever asked for it.
+"""
+
+import io
+import json
+import math
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
+
+import polars as pl
+
+from bentpipe import _core, files
+from bentpipe.errors import ResultError, UsageError
+from bentpipe.runs.metrics import METRICS
+from bentpipe.runs.store import build_digest
+
+__all__ = [
+    "DATA",
+    "FAILURES",
+    "FORMAT",
+    "JOURNAL",
+    "MANIFEST",
+    "Dataset",
+    "Failure",
+    "Run",
+    "failures_of",
+    "manifest_of",
+    "read",
+    "read_all",
+]
+
+FORMAT = "bentpipe-sweep"
+MANIFEST, DATA, JOURNAL, FAILURES = "manifest.json", "data", "journal", "failures.json"
+_SETTING = "setting="
+"""Beginning of the name of a setting's folder, as readers of partitions want it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of a sweep."""
+
+    point: tuple[str, ...]
+    """The value of each factor."""
+    setting: str
+    scenario: _core.Scenario
+    digest: str
+    """SHA-256 of all that determines its result, the seed apart."""
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A run that gave no result."""
+
+    run: Run
+    error: str
+
+    def row(self, keys: Sequence[str]) -> dict[str, Any]:
+        """Return it as `failures.json` lists it; `keys` are the factors'."""
+        return {
+            "setting": self.run.setting,
+            "point": dict(zip(keys, self.run.point, strict=True)),
+            "seed": self.run.seed,
+            "error": self.error,
+        }
+
+
+_METRIC_NAMES = [metric.name for metric in METRICS]
+
+
+class Dataset:
+    """The dataset while it is written: parquet files, one folder a setting, and a journal before."""
+
+    def __init__(self, folder: Path, keys: tuple[str, ...], about: Mapping[str, Any]) -> None:
+        """Open the dataset in `folder`, whose runs are points of `keys`; `about` goes to its manifest."""
+        self.folder = folder
+        self.about = about
+        self.keys = keys
+        self._core = build_digest()
+        self._rows: dict[tuple[str, tuple[str, ...], int], dict[str, Any]] = {}
+        self._by_digest: dict[str, dict[int, dict[str, Any]]] = {}
+        self._new: list[dict[str, Any]] = []
+        self._part = 0
+        self._flushed = time.monotonic()
+        self._lock: int | None = None
+
+    def __enter__(self) -> "Dataset":
+        try:
+            if not os.path.lexists(self.folder):
+                self.folder.mkdir(parents=True)
+            self._lock = files.lock(self.folder)
+            # A full disk may have left nothing but the folder.
+            if files.is_empty(self.folder):
+                self._write_manifest("incomplete")
+            manifest = manifest_of(self.folder)
+            self._check_factors(manifest["factors"])
+            self._check_scenario(manifest)
+            self._load()
+            self._write_manifest("incomplete")
+        except OSError as error:
+            self._close()
+            raise UsageError(f"{self.folder}: cannot be written: {error.strerror}") from None
+        except BaseException:
+            self._close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+
+    def _check_factors(self, there: list[str]) -> None:
+        if there != list(self.keys):
+            raise UsageError(
+                f"{self.folder}: has the factors {', '.join(there) or 'none'}, found"
+                f" {', '.join(self.keys) or 'none'}; allowed: the same, or another folder"
+            )
+
+    def _check_scenario(self, manifest: Mapping[str, Any]) -> None:
+        """Refuse to add runs of one scenario to those of another: means over both would be of neither."""
+        there, ours = (each.get("scenario", {}) for each in (manifest, self.about))
+        if there.get("digest") != ours.get("digest") and self._holds_runs():
+            raise UsageError(
+                f"{self.folder}: holds runs of {there.get('name')} as it was, or with other overrides;"
+                " allowed: the same scenario and overrides, or another folder"
+            )
+
+    def _holds_runs(self) -> bool:
+        return any(next((self.folder / part).rglob("*.parquet"), None) for part in (DATA, JOURNAL))
+
+    def _close(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _load(self) -> None:
+        parts = sorted((self.folder / JOURNAL).glob("*.parquet"))
+        tables = [read(self.folder / DATA, self.keys), _read(self.folder / JOURNAL, parts, self.keys)]
+        self._part = len(parts)
+        for table in tables:
+            for row in table.iter_rows(named=True):
+                self._keep(row)
+
+    def _keep(self, row: dict[str, Any]) -> None:
+        point = tuple(row[key] for key in self.keys)
+        self._rows[row["setting"], point, row["seed"]] = row
+        if row["core"] == self._core:
+            self._by_digest.setdefault(row["digest"], {})[row["seed"]] = row
+
+    def has(self, run: Run) -> bool:
+        """Return whether the run's result is here."""
+        return run.seed in self._by_digest.get(run.digest, {})
+
+    def metrics(self, run: Run) -> dict[str, float | None] | None:
+        """Return every metric of a run, None if it is not here."""
+        row = self._by_digest.get(run.digest, {}).get(run.seed)
+        return None if row is None else {name: row[name] for name in _METRIC_NAMES}
+
+    def values(self, digest: str, metric: str) -> dict[int, float | None]:
+        """Return a metric of the runs of a digest, by seed."""
+        return {seed: row[metric] for seed, row in self._by_digest.get(digest, {}).items()}
+
+    def add(self, run: Run, metrics: Mapping[str, float | None]) -> None:
+        """Take in the metrics of a run."""
+        row = {
+            "setting": run.setting,
+            **dict(zip(self.keys, run.point, strict=True)),
+            "seed": run.seed,
+            "digest": run.digest,
+            "core": self._core,
+            **metrics,
+        }
+        self._keep(row)
+        self._new.append(row)
+
+    def spread(self, runs: Sequence[Run]) -> None:
+        """Write a run that stands for several points at each of them, under each name."""
+        for run in runs:
+            there = self._by_digest.get(run.digest, {}).get(run.seed)
+            here = self._rows.get((run.setting, run.point, run.seed), {})
+            if there is not None and (here.get("digest"), here.get("core")) != (run.digest, self._core):
+                self.add(run, {name: there[name] for name in _METRIC_NAMES})
+        self.flush(0.0)
+
+    def flush(self, seconds: float) -> None:
+        """Put what is new on the disk, if that was last done so many seconds ago."""
+        if not self._new or time.monotonic() - self._flushed < seconds:
+            return
+        journal = self.folder / JOURNAL
+        journal.mkdir(exist_ok=True)
+        files.write(journal / f"{self._part:06}.parquet", _parquet(_table(self._new, self.keys)))
+        self._part += 1
+        self._new = []
+        self._flushed = time.monotonic()
+
+    def finish(self, failures: Sequence[Failure]) -> None:
+        """Sort all runs into one file a setting, and take the journal away."""
+        rows = sorted(self._rows.values(), key=lambda row: _order(row, self.keys))
+        table = _table(rows, self.keys)
+        for (setting,), part in table.group_by("setting", maintain_order=True):
+            folder = self.folder / DATA / f"{_SETTING}{quote(str(setting), safe=' ')}"
+            folder.mkdir(parents=True, exist_ok=True)
+            files.write(folder / "runs.parquet", _parquet(part.drop("setting")))
+        listed = [each.row(self.keys) for each in failures]
+        again = {_place(row) for row in listed}
+        for old in failures_of(self.folder):
+            # What failed in an earlier call and was not tried in this one has no result yet.
+            point = tuple(old["point"].get(key) for key in self.keys)
+            there = (old["setting"], point, old["seed"]) in self._rows
+            if not there and _place(old) not in again:
+                listed.append(old)
+        files.write_json(self.folder / FAILURES, listed)
+        self._write_manifest("complete")
+        for written in (self.folder / JOURNAL).glob("*.parquet"):
+            written.unlink()
+
+    def _write_manifest(self, status: str) -> None:
+        files.write_json(
+            self.folder / MANIFEST,
+            {
+                "format": FORMAT,
+                "format_version": 1,
+                "status": status,
+                "core": {"version": _core.__version__, "sha256": self._core},
+                "factors": list(self.keys),
+                **self.about,
+            },
+        )
+
+
+def _place(failure: Mapping[str, Any]) -> tuple[Any, ...]:
+    return failure["setting"], *failure["point"].items(), failure["seed"]
+
+
+def _order(row: dict[str, Any], keys: tuple[str, ...]) -> tuple[Any, ...]:
+    return (row["setting"], *(_natural(row[key]) for key in keys), row["seed"])
+
+
+def _natural(value: str) -> tuple[float, str]:
+    """Order values by their number, if they begin with one, then by their text."""
+    try:
+        return float(value.split()[0]), value
+    except (ValueError, IndexError):
+        return math.inf, value
+
+
+def _table(rows: Sequence[dict[str, Any]], keys: tuple[str, ...]) -> pl.DataFrame:
+    schema: dict[str, Any] = {"setting": pl.String, **dict.fromkeys(keys, pl.String), "seed": pl.UInt64}
+    schema |= {"digest": pl.String, "core": pl.String, **dict.fromkeys(_METRIC_NAMES, pl.Float64)}
+    columns = {name: [row[name] for row in rows] for name in schema}
+    return pl.DataFrame(columns, schema=schema)
+
+
+def read(folder: Path, keys: tuple[str, ...]) -> pl.DataFrame:
+    """Return the runs of a dataset's folder `data`, sorted; none where it is empty."""
+    return _read(folder, sorted(folder.glob(f"{_SETTING}*/*.parquet")), keys)
+
+
+def _read(folder: Path, parts: Sequence[Path], keys: tuple[str, ...]) -> pl.DataFrame:
+    empty = _table([], keys)
+    try:
+        return pl.concat([empty, *(_part(path).select(empty.columns).cast(empty.schema) for path in parts)])
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise ResultError(f"{folder}: cannot be read: {error}") from None
+
+
+def _part(path: Path) -> pl.DataFrame:
+    # Polars takes the setting 007 for a number, and what is above the dataset for partitions too.
+    table = pl.read_parquet(path, hive_partitioning=False)
+    # What an earlier version did not measure has no value.
+    later = [name for name in _METRIC_NAMES if name not in table.columns]
+    table = table.with_columns(pl.lit(None, pl.Float64).alias(name) for name in later)
+    if "setting" in table.columns:
+        return table
+    return table.with_columns(setting=pl.lit(unquote(path.parent.name.removeprefix(_SETTING))))
+
+
+def read_all(folder: Path, keys: tuple[str, ...]) -> pl.DataFrame:
+    """Return the runs of a dataset, sorted, those of one that is not finished too.
+
+    Raises `ResultError` if they cannot be read.
+    """
+    table = read(folder / DATA, keys)
+    journal = _read(folder / JOURNAL, sorted((folder / JOURNAL).glob("*.parquet")), keys)
+    if journal.is_empty():
+        return table
+    rows = {_order(row, keys): row for part in (table, journal) for row in part.iter_rows(named=True)}
+    return _table([rows[place] for place in sorted(rows)], keys)
+
+
+def failures_of(folder: Path) -> list[dict[str, Any]]:
+    """Return the runs without a result: `setting`, `point`, `seed`, `error`; `ResultError` if unreadable."""
+    path = folder / FAILURES
+    try:
+        found: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError) as error:
+        raise ResultError(f"{path}: cannot be read: {error}") from None
+    return found
+
+
+def _parquet(table: pl.DataFrame) -> bytes:
+    buffer = io.BytesIO()
+    table.write_parquet(buffer, compression="zstd")
+    return buffer.getvalue()
+
+
+def manifest_of(folder: Path) -> dict[str, Any]:
+    """Return the manifest of a dataset; `UsageError` if the folder is none."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        manifest = None
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise UsageError(f"{folder}: exists already and is not a sweep's; choose another folder")
+    return manifest

@@ -1,0 +1,158 @@
+"""Simulate what a plan lacks, several runs at a time, and write the result."""
+
+import os
+import time
+from collections.abc import Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import Protocol
+
+from bentpipe._core import AlgorithmError, Cancelled, Progress, WatchError, simulate
+from bentpipe.errors import ScenarioError, UsageError
+from bentpipe.runs.capture import Captures
+from bentpipe.runs.plan import Setting
+from bentpipe.runs.result import Result
+from bentpipe.runs.store import Store, pairs
+
+__all__ = ["Silent", "Watcher", "checked_jobs", "cores", "execute"]
+
+_POLL_SECONDS = 0.1
+
+
+class Watcher(Protocol):
+    """Is told how a comparison goes on; called from the thread that called `execute`."""
+
+    def begin(self, total: int, done: int) -> None:
+        """`total` runs are wanted, `done` of them are there already."""
+
+    def progress(self, share: float) -> None:
+        """`share` of all simulated time is done, 0 to 1."""
+
+    def finished(self, setting: str, seed: int, seconds: float) -> None:
+        """One run is written; it took `seconds` of wall time."""
+
+
+class Silent:
+    """Says nothing."""
+
+    def begin(self, total: int, done: int) -> None:
+        """Ignore it."""
+
+    def progress(self, share: float) -> None:
+        """Ignore it."""
+
+    def finished(self, setting: str, seed: int, seconds: float) -> None:
+        """Ignore it."""
+
+
+@dataclass(slots=True)
+class _Job:
+    setting: Setting
+    seed: int
+    progress: Progress
+
+
+def cores() -> int:
+    """Return how many processor cores this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def checked_jobs(jobs: int | None) -> int:
+    """Return how many runs may go on at a time, by default one per core; `UsageError` below one."""
+    if jobs is not None and jobs < 1:
+        raise UsageError(f"jobs is {jobs}, but at least 1 is needed")
+    return jobs or cores()
+
+
+def execute(
+    store: Store,
+    jobs: int | None = None,
+    watcher: Watcher | None = None,
+    captures: Captures | None = None,
+) -> Result:
+    """Simulate the runs that `store` lacks on `jobs` threads, with their `captures`, and complete the result.
+
+    On `KeyboardInterrupt` or an error, the runs under way are stopped, the finished ones stay, and the
+    exception goes on. Raises `ScenarioError` if a scenario turns out to be impossible, `UsageError` if a run
+    has no such flow as was to be traced, `AlgorithmError` if an AQM written in Python fails (these leave no
+    folder if no run was finished), `SimulationError`, and `OSError` if a run cannot be written.
+    """
+    jobs = checked_jobs(jobs)
+    watcher = watcher or Silent()
+    wanted = list(pairs(store.plan))
+    todo = [_Job(setting, seed, Progress()) for setting, seed in wanted if not store.has(setting, seed)]
+    watcher.begin(len(wanted), len(wanted) - len(todo))
+    if todo:
+        try:
+            _simulate_all(store, todo, jobs, len(wanted), watcher, captures)
+        except (AlgorithmError, ScenarioError, UsageError):
+            store.discard()
+            raise
+    result = Result(store.folder, unfinished=True)
+    if todo or not store.complete:
+        store.finish(result.metrics(), result.rows(), result.warmup().rows(named=True))
+    return Result(store.folder)
+
+
+def _simulate_all(
+    store: Store,
+    todo: Sequence[_Job],
+    jobs: int,
+    total: int,
+    watcher: Watcher,
+    captures: Captures | None,
+) -> None:
+    there = total - len(todo)
+    pool = ThreadPoolExecutor(jobs, thread_name_prefix="bentpipe")
+    futures: dict[Future[tuple[float, float]], _Job] = {}
+    try:
+        for job in todo:
+            futures[pool.submit(_run, store, job, captures)] = job
+        pending = set(futures)
+        while pending:
+            done, pending = wait(pending, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
+            for future in sorted(done, key=lambda future: todo.index(futures[future])):
+                wall, cpu = future.result()
+                job = futures[future]
+                store.note(job.setting, job.seed, wall, cpu)
+                watcher.finished(job.setting.name, job.seed, wall)
+            watcher.progress((there + sum(job.progress.fraction() for job in todo)) / total)
+    except BaseException:
+        for job in todo:
+            job.progress.cancel()
+        pool.shutdown(wait=True, cancel_futures=True)
+        raise
+    pool.shutdown(wait=True)
+
+
+def _run(store: Store, job: _Job, captures: Captures | None) -> tuple[float, float]:
+    """Simulate and write one run; return its wall and processor time [s]."""
+    start = time.perf_counter()
+    trace = list(store.plan.trace)
+    aqm = job.setting.algorithm.methods if job.setting.algorithm else None
+    try:
+        if captures is None:
+            run = simulate(job.setting.scenario, job.seed, job.progress, trace=trace, aqm=aqm)
+            store.add(job.setting, job.seed, run)
+        else:
+            with captures.files(job.setting, job.seed) as writing:
+                run = simulate(
+                    job.setting.scenario,
+                    job.seed,
+                    job.progress,
+                    trace=trace,
+                    captures=writing.targets,
+                    snap=captures.capture.snap,
+                    packets=captures.capture.packets,
+                    aqm=aqm,
+                )
+                store.add(job.setting, job.seed, run)
+                writing.keep(run)
+    except Cancelled:
+        return 0.0, 0.0
+    except AlgorithmError as error:
+        text = f"{error}, in setting {job.setting.name}, seed {job.seed}"
+        raise AlgorithmError(text) from error.__cause__
+    except WatchError as error:
+        raise UsageError(f"{error} ({job.setting.name}, seed {job.seed})") from None
+    return time.perf_counter() - start, run.cpu_seconds

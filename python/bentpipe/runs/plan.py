@@ -1,0 +1,239 @@
+"""What is to be simulated: settings and seeds of one scenario, checked before anything runs."""
+
+import difflib
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from bentpipe._core import Scenario, WatchError
+from bentpipe.errors import UsageError
+from bentpipe.runs import python_aqm as algorithm
+from bentpipe.runs.python_aqm import Algorithm
+
+__all__ = [
+    "Plan",
+    "Setting",
+    "check_watch",
+    "load",
+    "make_plan",
+    "overrides_from",
+    "scenario_path",
+    "shipped",
+    "slug",
+    "under",
+]
+
+
+MOST_RUNS = 10_000
+"""Runs of one setting."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One column of a comparison."""
+
+    name: str
+    slug: str
+    """The name as a folder is called."""
+    scenario: Scenario
+    algorithm: Algorithm | None = None
+    """Its AQM, where that is written in Python."""
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all that determines this setting's results, the seed apart."""
+        return hashlib.sha256(self.scenario.canonical().encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Every setting meets every seed, so that settings are compared under the same traffic."""
+
+    scenario: Scenario
+    settings: tuple[Setting, ...]
+    seeds: tuple[int, ...]
+    trace: tuple[str, ...] = ()
+    """Flows that are traced in every run: `flow:17` or `traffic:NAME:3`."""
+    left_out: tuple[str, ...] = ()
+    """Why settings were left out that `all` stands for."""
+
+    @property
+    def total(self) -> int:
+        """Number of runs."""
+        return len(self.settings) * len(self.seeds)
+
+
+def shipped() -> dict[str, Path]:
+    """Return the scenarios that come with Bentpipe, by name."""
+    folder = resources.files("bentpipe") / "data" / "scenarios"
+    files = [Path(str(entry)) for entry in folder.iterdir() if entry.name.endswith(".toml")]
+    return {path.stem: path for path in sorted(files)}
+
+
+def scenario_path(name: str | Path) -> Path:
+    """Return the file that `name` means: a path, or the name of a shipped scenario; else `UsageError`."""
+    path = Path(name)
+    if path.exists():
+        return path
+    known = shipped()
+    if str(name) in known:
+        return known[str(name)]
+    near = difflib.get_close_matches(path.stem, known, n=1, cutoff=0.5)
+    hint = f"; did you mean {near[0]}?" if near else f"; shipped scenarios: {', '.join(known)}"
+    raise UsageError(f"scenario {name}: there is no such file, nor a shipped scenario of that name{hint}")
+
+
+def overrides_from(values: Mapping[str, object] | Iterable[str] | None) -> list[str]:
+    """Return overrides as texts of the form `key=value`, whichever way they were given."""
+    if values is None:
+        return []
+    if isinstance(values, Mapping):
+        return [f"{key}={_toml(value)}" for key, value in values.items()]
+    return list(values)
+
+
+def _toml(value: object) -> str:
+    """Write a value as a scenario file would; a text as it is, for it may be TOML already."""
+    return value if isinstance(value, str) else _within(value)
+
+
+def _within(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, Mapping):
+        return (
+            "{ "
+            + ", ".join(f"{json.dumps(str(key))} = {_within(each)}" for key, each in value.items())
+            + " }"
+        )
+    if isinstance(value, Sequence):
+        return "[" + ", ".join(map(_within, value)) + "]"
+    return str(value)
+
+
+def load(path: str | Path, set: Mapping[str, object] | Iterable[str] | None = None) -> Scenario:  # noqa: A002
+    """Read a scenario: a file, or a shipped one by its name.
+
+    `set` overrides keys, as a mapping `{"run.duration": "2 min"}` or as texts `"run.duration=2 min"`.
+    Raises `ScenarioError` if the file or an override is wrong, `UsageError` if there is no such scenario.
+    """
+    return Scenario.load(str(scenario_path(path)), overrides_from(set))
+
+
+def make_plan(
+    scenario: Scenario,
+    *,
+    settings: Sequence[str | algorithm.Setting] | None,
+    runs: int | None = None,
+    seed: int | None = None,
+    trace: Sequence[str] = (),
+) -> Plan:
+    """Plan `runs` runs of each setting, with the seeds `seed`, `seed + 1` and so on.
+
+    `settings=None` means the scenario as it is, one setting named after its AQM. Raises `UsageError` if
+    the numbers, the list of settings or a flow to trace make no sense, `ScenarioError` if a setting is
+    unknown or given twice, or if an override has no effect under any setting.
+    """
+    runs = scenario.runs if runs is None else runs
+    first = scenario.seed if seed is None else seed
+    if not 1 <= runs <= MOST_RUNS:
+        raise UsageError(f"runs is {runs}, but it must be from 1 to {MOST_RUNS}")
+    if not 0 <= first <= 2**64 - runs:
+        raise UsageError(f"seed is {first}, but it must be from 0 to {2**64 - runs}")
+    left_out: tuple[str, ...] = ()
+    if settings is None:
+        scenario.check_overrides()
+        variants: list[tuple[Scenario, Algorithm | None]] = [(scenario, None)]
+    elif not settings:
+        raise UsageError(f"{scenario.name} lists no settings to compare: name them, for example RED 4,AVQ")
+    else:
+        entries, left_out = expanded(scenario, settings)
+        variants = _under_all(scenario, entries)
+    traced = tuple(dict.fromkeys(trace))
+    check_watch(scenario, traced, ())
+    chosen: list[Setting] = []
+    for variant, written in variants:
+        name = variant.aqm or scenario.name
+        chosen.append(Setting(name, slug(name, {other.slug for other in chosen}), variant, written))
+    return Plan(scenario, tuple(chosen), tuple(range(first, first + runs)), traced, left_out)
+
+
+ALL = "all"
+"""Stands for every algorithm with its defaults, after the scenario's own list."""
+
+
+def expanded(
+    scenario: Scenario, settings: Sequence[str | algorithm.Setting]
+) -> tuple[list[str | algorithm.Setting], tuple[str, ...]]:
+    """Return the settings with `all` spelled out, and why some of those are left out."""
+    entries = [each.strip() if isinstance(each, str) else each for each in settings]
+    entries = [ALL if isinstance(each, str) and each.lower() == ALL else each for each in entries]
+    if ALL not in entries:
+        return entries, ()
+    able, unable = scenario.all_settings()
+    found: list[str | algorithm.Setting] = []
+    for each in entries:
+        found += [new for new in (able if each == ALL else [each]) if new not in found]
+    return found, tuple(unable)
+
+
+def under(scenario: Scenario, setting: str | algorithm.Setting) -> tuple[Scenario, Algorithm | None]:
+    """Return `scenario` under a setting: one of a name, or an AQM written in Python."""
+    if isinstance(setting, str) and not _is_python(scenario, setting):
+        return scenario.with_setting(setting), None
+    if isinstance(setting, str):
+        label = setting.strip()
+        written = Algorithm(label, algorithm.imported(label))
+    else:
+        label, written = setting.name, Algorithm(setting.name, setting.aqm)
+    return scenario.with_outside(label, written.placement == "anywhere", written.keys()), written
+
+
+def _is_python(scenario: Scenario, name: str) -> bool:
+    return algorithm.is_path(name.strip()) and name.strip() not in scenario.setting_names
+
+
+def _under_all(
+    scenario: Scenario, settings: Sequence[str | algorithm.Setting]
+) -> list[tuple[Scenario, Algorithm | None]]:
+    for each in settings:
+        if not isinstance(each, str | algorithm.Setting):
+            raise UsageError(
+                f"the list of settings has {each!r}; allowed: names, and bentpipe.Setting(name, aqm)"
+            )
+        if not (each if isinstance(each, str) else each.name).strip():
+            raise UsageError("the list of settings has an empty entry")
+    names = [each for each in settings if isinstance(each, str) and not _is_python(scenario, each)]
+    named = iter(scenario.with_settings(names) if names else ())
+    variants: list[tuple[Scenario, Algorithm | None]] = []
+    for each in settings:
+        variants.append((next(named), None) if each in names else under(scenario, each))
+        label = variants[-1][0].aqm
+        if any(other.aqm == label for other, _ in variants[:-1]):
+            raise UsageError(f"setting {label}: found twice; allowed: each setting once")
+    if not names:
+        variants[0][0].check_overrides()
+    return variants
+
+
+def check_watch(scenario: Scenario, trace: Sequence[str], links: Sequence[str]) -> None:
+    """Raise `UsageError` unless such flows can be traced in `scenario`, and these links captured."""
+    try:
+        scenario.check_watch(list(trace), list(links))
+    except WatchError as error:
+        raise UsageError(str(error)) from None
+
+
+def slug(name: str, taken: Iterable[str]) -> str:
+    """Return `name` as a file may be called, different from those that are `taken`."""
+    base = re.sub(r"[^a-z0-9]+", "-", name.casefold()).strip("-") or "setting"
+    found, number, known = base, 2, set(taken)
+    while found in known:
+        found, number = f"{base}-{number}", number + 1
+    return found

@@ -1,0 +1,483 @@
+"""A result as data frames."""
+
+import difflib
+import json
+import shutil
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from bentpipe.errors import ResultError, UsageError
+from bentpipe.format import plural
+from bentpipe.runs.metrics import METRICS, Recorded, evaluate
+from bentpipe.runs.store import (
+    COUNTERS,
+    MANIFEST,
+    SIMULATOR,
+    TABLES,
+    TRACE,
+    missing_runs,
+    read_manifest,
+    run_folder,
+)
+from bentpipe.stats.intervals import Summary, holm, paired, summarise
+from bentpipe.stats.steady import batch_means
+from bentpipe.stats.warmup import SCHEMA, Warmup, detected
+
+__all__ = ["Result", "open_result"]
+
+_TABLE = {
+    "setting": pl.String,
+    "metric": pl.String,
+    "unit": pl.String,
+    "mean": pl.Float64,
+    "std": pl.Float64,
+    "ci95": pl.Float64,
+    "runs": pl.UInt32,
+    "ci_low": pl.Float64,
+    "ci_high": pl.Float64,
+    "method": pl.String,
+    "note": pl.String,
+}
+_DIFFERENCES = {
+    "setting": pl.String,
+    "baseline": pl.String,
+    "metric": pl.String,
+    "unit": pl.String,
+    "difference": pl.Float64,
+    "std": pl.Float64,
+    "ci95": pl.Float64,
+    "runs": pl.UInt32,
+    "ci_low": pl.Float64,
+    "ci_high": pl.Float64,
+    "method": pl.String,
+    "p": pl.Float64,
+    "p_holm": pl.Float64,
+    "verdict": pl.String,
+}
+_METRICS = {
+    "setting": pl.String,
+    "seed": pl.UInt64,
+    "metric": pl.String,
+    "unit": pl.String,
+    "value": pl.Float64,
+}
+
+
+_LATE = 0.01
+"""How late one of a hundred packets may leave an emulated link [s]: below 2 % of a satellite's round trip."""
+
+
+class Result:
+    """The runs of one or more settings of a scenario, each with the same seeds.
+
+    Made by `run`, `compare` and `open`. The data frames are polars'; every one is also an Arrow stream,
+    which pandas and pyarrow take without a copy.
+    """
+
+    def __init__(self, folder: Path, *, unfinished: bool = False, temporary: Path | None = None) -> None:
+        """Read the manifest in `folder`; `ResultError` if it is not a result, or not a complete one.
+
+        `unfinished` admits one that has all its runs and no end; `temporary` is deleted with this object.
+        """
+        self.folder = folder
+        """Where the files are."""
+        self.manifest: dict[str, Any] = read_manifest(folder)
+        """What was run, with which versions, and how long it took."""
+        if temporary is not None:
+            weakref.finalize(self, shutil.rmtree, temporary, ignore_errors=True)
+        missing = missing_runs(folder, self.manifest)
+        total = len(self.manifest["settings"]) * len(self.manifest["seeds"])
+        if missing or (self.manifest["status"] != "complete" and not unfinished):
+            done = total - len(missing)
+            what = (
+                "its files are incomplete" if self.manifest["status"] == "complete" else "it is not finished"
+            )
+            raise ResultError(
+                f"{folder}: {what}: {done} of {total} runs are there"
+                + (f", the first one missing is {missing[0]}" if missing else "")
+                + "; repeat the command that made it with --resume"
+            )
+
+    def __repr__(self) -> str:
+        scenario = self.manifest["scenario"]["name"]
+        return f"<bentpipe.Result {scenario}: {', '.join(self.settings)}; seeds {self.seeds}; {self.folder}>"
+
+    @property
+    def engine(self) -> str:
+        """What its runs come from: `simulator` or `live`."""
+        return str(self.manifest.get("engine", SIMULATOR))
+
+    @property
+    def notes(self) -> list[str]:
+        """Return what of the scenario live runs did in another way."""
+        said = (note for entry in self.manifest["runs"] for note in entry.get("live", {}).get("notes", []))
+        return list(dict.fromkeys(said))
+
+    @property
+    def invalid(self) -> list[str]:
+        """Return why live runs are worth nothing: packets lost or led where no AQM saw them, or changed."""
+        found = []
+        for entry in self.manifest["runs"]:
+            live = entry.get("live", {})
+            losses = live.get("nfqueue", {})
+            lost = losses.get("user_dropped", 0) + losses.get("queue_dropped", 0)
+            traffic = live.get("load", {}).get("summary", {}).get("traffic", {})
+            corrupt = sum(each["corrupt"] for each in traffic.values())
+            downs = live.get("counters", {}).get("downs", 0)
+            where = f"{entry['setting']}, seed {entry['seed']}: not valid: "
+            if downs:
+                found.append(
+                    f"{where}the spacelink was lost{' ' + plural(downs, 'time') if downs > 1 else ''}, and"
+                    " packets went past the gateway's AQM until it was there again"
+                )
+            if lost:
+                found.append(
+                    f"{where}{plural(lost, 'packet')} found the way to the gateway's AQM full and were lost"
+                    " unseen; the machine was too slow"
+                )
+            if corrupt:
+                found.append(f"{where}{plural(corrupt, 'flow')} brought other bytes than were sent")
+        return found
+
+    @property
+    def late(self) -> list[str]:
+        """Return which live runs had links that the machine could not keep up with."""
+        found = []
+        for entry in self.manifest["runs"]:
+            statistics = entry.get("live", {}).get("links", {}).get("statistics", {})
+            late = statistics.get("late", {}).get("p99_s") or 0.0
+            if late > _LATE:
+                found.append(
+                    f"{entry['setting']}, seed {entry['seed']}: of a hundred packets one came out of the"
+                    f" emulated links {late * 1e3:.0f} ms late or more; the machine was too slow, or busy"
+                )
+        return found
+
+    @property
+    def settings(self) -> list[str]:
+        """Names of the settings, in the order they were asked for."""
+        return [setting["name"] for setting in self.manifest["settings"]]
+
+    @property
+    def seeds(self) -> list[int]:
+        """Seeds of the runs of every setting."""
+        return list(self.manifest["seeds"])
+
+    @cached_property
+    def _values(self) -> dict[tuple[str, int], dict[str, float | None]]:
+        return {
+            (setting, seed): evaluate(self.recorded(setting, seed))
+            for setting in self.settings
+            for seed in self.seeds
+        }
+
+    def recorded(self, setting: str, seed: int) -> Recorded:
+        """Return the tables and counters of one run that the metrics are computed from."""
+        return Recorded(
+            series=self._read(setting, seed, "series"),
+            flows=self._read(setting, seed, "flows"),
+            drop_runs=self._read(setting, seed, "drop_runs"),
+            counters=self._counters(setting, seed),
+            capacity=self._setting(setting)["capacity"],
+        )
+
+    def values(self) -> dict[str, dict[str, list[float | None]]]:
+        """Return every metric of every setting: a value for each seed, in their order."""
+        return {
+            setting: {
+                metric.name: [self._values[setting, seed][metric.name] for seed in self.seeds]
+                for metric in METRICS
+            }
+            for setting in self.settings
+        }
+
+    def metrics(self) -> pl.DataFrame:
+        """Return every metric of every run: `setting`, `seed`, `metric`, `unit`, `value` (null: none)."""
+        rows = [
+            (setting, seed, metric.name, metric.unit, values[metric.name])
+            for (setting, seed), values in self._values.items()
+            for metric in METRICS
+        ]
+        return pl.DataFrame(rows, schema=_METRICS, orient="row")
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return `table()` as a list of dictionaries, ready for JSON."""
+        return [
+            {
+                "setting": setting,
+                "metric": metric.name,
+                "unit": metric.unit,
+                "mean": found.mean,
+                "std": found.std,
+                "ci95": found.ci95,
+                "runs": found.runs,
+                "ci_low": found.low,
+                "ci_high": found.high,
+                "method": found.method,
+                "note": found.note,
+            }
+            for setting in self.settings
+            for metric, found in zip(METRICS, self._summaries[setting], strict=True)
+        ]
+
+    @cached_property
+    def _summaries(self) -> dict[str, list[Summary]]:
+        """Every metric of each setting, in the order of `METRICS`."""
+        if len(self.seeds) == 1:
+            return {setting: self._one_run(setting) for setting in self.settings}
+        return {
+            setting: [summarise(values[metric.name]) for metric in METRICS]
+            for setting, values in self.values().items()
+        }
+
+    def _one_run(self, setting: str) -> list[Summary]:
+        """Summarise the only run of a setting: means over samples have intervals from batches of them."""
+        seed = self.seeds[0]
+        recorded, values = self.recorded(setting, seed), self._values[setting, seed]
+        found = []
+        for metric in METRICS:
+            plain, value = summarise([values[metric.name]]), values[metric.name]
+            if metric.mean_of is None or value is None:
+                found.append(plain)
+                continue
+            known = batch_means(recorded.samples(metric.mean_of).to_list())
+            found.append(known.times(value / known.mean) if known.mean else plain)
+        return found
+
+    def table(self) -> pl.DataFrame:
+        """Return every metric of every setting over its runs.
+
+        Columns: `setting`, `metric`, `unit`, `mean`, `std` (between runs), `ci95` (half-width of the 95 %
+        interval of the mean), `runs` (that have a value), `ci_low` and `ci_high` (ends of that interval),
+        `method` (how it was found: `student`, `bootstrap` or, of one run, `batch means`), `note` (why there
+        is none). `std` is null below two runs.
+        """
+        return pl.DataFrame(self.rows(), schema=_TABLE, orient="row")
+
+    def differences(self, baseline: str | None = None, metrics: Sequence[str] | None = None) -> pl.DataFrame:
+        """Return how each other setting differs from `baseline` (the first one by default).
+
+        Runs with the same seed meet the same traffic and are compared with each other. Columns: `setting`,
+        `baseline`, `metric`, `unit`, `difference` (mean of setting minus baseline), `std`, `ci95` (half-width
+        of the 95 % interval of `difference`), `runs` (pairs), `ci_low` and `ci_high` (its ends), `method`,
+        `p` (of no difference), `p_holm` (the same corrected over all rows of the frame) and `verdict`.
+        `metrics` are all by default; the fewer, the weaker the correction. `UsageError` if one is unknown.
+        """
+        from bentpipe.stats.differences import chosen, verdict
+
+        baseline = self.settings[0] if baseline is None else baseline
+        self._setting(baseline)
+        wanted = METRICS if metrics is None else chosen(metrics)
+        values = self.values()
+        labels, summaries = list[tuple[str, str, str, str]](), list[Summary]()
+        for setting in self.settings:
+            if setting == baseline:
+                continue
+            for metric in wanted:
+                labels.append((setting, baseline, metric.name, metric.unit))
+                summaries.append(paired(values[setting][metric.name], values[baseline][metric.name]))
+        rows = [
+            (
+                *label,
+                found.mean,
+                found.std,
+                found.ci95,
+                found.runs,
+                found.low,
+                found.high,
+                found.method,
+                found.p,
+                p,
+                verdict(label[0], baseline, found, p),
+            )
+            for label, found, p in zip(labels, summaries, holm([each.p for each in summaries]), strict=True)
+        ]
+        return pl.DataFrame(rows, schema=_DIFFERENCES, orient="row")
+
+    def comparisons(
+        self,
+        metrics: Sequence[str] | None = None,
+        settings: Sequence[str] | None = None,
+        other: "Result | None" = None,
+    ) -> pl.DataFrame:
+        """Return how each setting compares with each other one, or with its namesake in another result.
+
+        `metrics` are by default those that rank settings; `settings` are all. Columns: `a`, `b`, `metric`,
+        `unit`, `mean_a`, `mean_b`, `runs_a`, `runs_b`, `difference` (of a minus b), `ci95`, `ci_low`,
+        `ci_high`, `method`, `pairing` (`paired by seed` or `independent`), `runs`, `p`, `p_holm` (corrected
+        over all rows of the frame), `verdict` (`A is higher`, `no difference seen`). Raises `UsageError` if
+        there is nothing to compare, or no such metric.
+        """
+        from bentpipe.stats.differences import between, chosen, frame, within
+
+        wanted = chosen(metrics)
+        if other is None:
+            return frame(within(self, wanted, settings))
+        return frame(between(self, other, wanted, settings))
+
+    def ranking(self) -> pl.DataFrame:
+        """Return the settings in the order of their mean rank, the best first.
+
+        Columns: `setting`, `place`, `mean_rank`, and for each metric that ranks them its name with the rank:
+        one more than the number of settings that are certainly better.
+        """
+        from bentpipe.stats.ranking import ranking
+
+        rows = [
+            {"setting": each.setting, "place": each.place, "mean_rank": each.mean} | each.ranks
+            for each in ranking(self)
+        ]
+        return pl.DataFrame(rows)
+
+    @cached_property
+    def settled(self) -> list[Warmup]:
+        """How long the main series of each setting took to settle, by MSER-5."""
+        scenario = self.manifest["scenario"]
+        return detected(self.settings, self.seeds, lambda s, n: self._read(s, n, "series"), scenario)
+
+    def warmup(self) -> pl.DataFrame:
+        """Return how long the main series of each setting took to settle, by MSER-5 (docs/statistics.md).
+
+        Columns: `setting`, `series`, `unit`, `discarded` (the scenario's warm-up [s]), `detected` (what to
+        discard, median over the runs [s]; null if most do not settle), `mean_before`, `mean_after` (of
+        what was measured, before and after that moment), `clear` (whether these differ by more than chance
+        would have them), `runs`.
+        """
+        return pl.DataFrame([each.row() for each in self.settled], schema=SCHEMA)
+
+    def series(self, name: str) -> pl.DataFrame:
+        """Return one column of the time series of every run: `setting`, `seed`, `time` [s], `value`.
+
+        `ResultError` names the nearest column if there is none called `name`.
+        """
+        known = self.series_names()
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=3)
+            hint = f"did you mean {', '.join(near)}?" if near else f"there are {', '.join(known)}"
+            raise ResultError(f'there is no series "{name}"; {hint}')
+        return self._gather("series", lambda table: table.select("time", pl.col(name).alias("value")))
+
+    def series_names(self) -> list[str]:
+        """Return the columns that every run's time series have, `time` apart."""
+        columns = [
+            list(pl.read_parquet_schema(self._run(setting, self.seeds[0]) / "series.parquet"))
+            for setting in self.settings
+        ]
+        return [name for name in columns[0] if name != "time" and all(name in other for other in columns)]
+
+    def flows(self) -> pl.DataFrame:
+        """Return every flow of every run: `setting`, `seed`, and the columns of docs/results.md."""
+        return self._gather("flows")
+
+    def drops(self) -> pl.DataFrame:
+        """Return every drop of every run: `setting`, `seed`, and the columns of docs/results.md."""
+        return self._gather("drops")
+
+    def drop_runs(self) -> pl.DataFrame:
+        """Return how often each run of consecutive drops occurred: `setting`, `seed`, `length`, `count`."""
+        return self._gather("drop_runs")
+
+    def trace(self) -> pl.DataFrame:
+        """Return what the traced flows' senders knew: `setting`, `seed`, and the columns of docs/results.md.
+
+        `ResultError` if no flow was traced.
+        """
+        if not self.traced:
+            raise ResultError(
+                f"{self.folder}: no flow was traced; simulate with --trace, for example flow:17"
+            )
+        return self._gather(TRACE)
+
+    @property
+    def traced(self) -> list[str]:
+        """Which flows were traced, as they were asked for."""
+        return list(self.manifest.get("trace", []))
+
+    def counters(self) -> pl.DataFrame:
+        """Return every run's totals: `setting`, `seed`, `counter`, `value`."""
+        rows = [
+            (setting, seed, name, value)
+            for setting in self.settings
+            for seed in self.seeds
+            for name, value in self._counters(setting, seed).items()
+        ]
+        schema = {"setting": pl.String, "seed": pl.UInt64, "counter": pl.String, "value": pl.Float64}
+        return pl.DataFrame(rows, schema=schema, orient="row")
+
+    def report(self, path: str | Path | None = None) -> Path:
+        """Write the report as one HTML file that opens offline; return its path.
+
+        The default is `report.html` in the result's folder. Replaces the file if it exists.
+        """
+        from bentpipe.report.comparison import write_report
+
+        return write_report(self, Path(path) if path is not None else None)
+
+    def save(self, folder: str | Path) -> "Result":
+        """Copy a result that was kept in a temporary folder to `folder`, which must not exist."""
+        target = Path(folder)
+        try:
+            shutil.copytree(self.folder, target, ignore=shutil.ignore_patterns(MANIFEST))
+            shutil.copy2(self.folder / MANIFEST, target / MANIFEST)
+        except FileExistsError:
+            raise UsageError(f"{target}: exists already") from None
+        except OSError as error:
+            raise UsageError(f"{target}: cannot be written: {error}") from None
+        return Result(target)
+
+    def setting_info(self, name: str) -> dict[str, Any]:
+        """Return what the manifest says of a setting; `ResultError` if it is none of this result's."""
+        return dict(self._setting(name))
+
+    def one(self, table: str, setting: str, seed: int) -> pl.DataFrame:
+        """Return a table of one run: `series`, `drops`, `flows`, `drop_runs`, or `trace` if there is one."""
+        tables = (*TABLES, TRACE) if self.traced else TABLES
+        if table not in tables:
+            raise ResultError(f'there is no table "{table}"; there are {", ".join(tables)}')
+        return self._read(setting, seed, table)
+
+    def _setting(self, name: str) -> dict[str, Any]:
+        for setting in self.manifest["settings"]:
+            if setting["name"] == name:
+                return dict(setting)
+        raise ResultError(f'there is no setting "{name}"; there are {", ".join(self.settings)}')
+
+    def _run(self, setting: str, seed: int) -> Path:
+        return run_folder(self.folder, self._setting(setting)["slug"], seed)
+
+    def _counters(self, setting: str, seed: int) -> dict[str, float | None]:
+        path = self._run(setting, seed) / COUNTERS
+        try:
+            counters: dict[str, float | None] = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise ResultError(f"{path}: cannot be read: {error}") from None
+        return counters
+
+    def _read(self, setting: str, seed: int, table: str) -> pl.DataFrame:
+        path = self._run(setting, seed) / f"{table}.parquet"
+        try:
+            return pl.read_parquet(path)
+        except (OSError, pl.exceptions.PolarsError) as error:
+            raise ResultError(f"{path}: cannot be read: {error}") from None
+
+    def _gather(
+        self, table: str, choose: Callable[[pl.DataFrame], pl.DataFrame] = lambda table: table
+    ) -> pl.DataFrame:
+        return pl.concat(self._labelled(table, choose), how="diagonal_relaxed")
+
+    def _labelled(self, table: str, choose: Callable[[pl.DataFrame], pl.DataFrame]) -> Iterator[pl.DataFrame]:
+        for setting in self.settings:
+            for seed in self.seeds:
+                yield choose(self._read(setting, seed, table)).select(
+                    pl.lit(setting).alias("setting"), pl.lit(seed, dtype=pl.UInt64).alias("seed"), pl.all()
+                )
+
+
+def open_result(folder: str | Path) -> Result:
+    """Open a result that was written before; `ResultError` if it is not one, or not complete."""
+    return Result(Path(folder))

@@ -1,0 +1,483 @@
+"""A result on disk: what is in the folder, and how it gets there so that a half never reads as a whole.
+
+A run's folder appears by one rename when all its files are on the disk; the manifest says `complete` only
+after everything else is. A folder that is being written is locked; the lock goes with the process.
+"""
+
+import hashlib
+import importlib.metadata
+import io
+import json
+import math
+import os
+import platform
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any, Protocol
+
+import polars as pl
+
+from bentpipe import _core, files
+from bentpipe.errors import ResultError, UsageError
+from bentpipe.runs import metrics
+from bentpipe.runs.plan import Plan, Setting
+
+__all__ = ["FIGURES", "LIVE", "MANIFEST", "REPORT", "SIMULATOR", "TABLES", "TRACE", "Store", "read_manifest"]
+
+SIMULATOR, LIVE = ENGINES = ("simulator", "live")
+"""What the runs of a result come from."""
+
+FORMAT = "bentpipe-result"
+FORMAT_VERSION = 1
+MANIFEST = "manifest.json"
+METRICS = "metrics.parquet"
+COMPARISON = "comparison.json"
+REPORT = "report.html"
+FIGURES = "figures"
+RUNS = "runs"
+COUNTERS = "counters.json"
+TABLES = ("series", "drops", "flows", "drop_runs")
+TRACE = "trace"
+_RUN_FILES = {COUNTERS, *(f"{table}.parquet" for table in TABLES)}
+_TRACE_FILE = f"{TRACE}.parquet"
+_TOP = {MANIFEST, METRICS, COMPARISON, REPORT, FIGURES, RUNS}
+_LIBRARIES = ("polars", "altair", "vl-convert-python", "scipy", "numpy", "jinja2")
+
+
+class Written(Protocol):
+    """A run that can be stored: of the simulator, or live. Tables are whatever polars takes."""
+
+    @property
+    def series(self) -> Any: ...  # noqa: ANN401
+    @property
+    def drops(self) -> Any: ...  # noqa: ANN401
+    @property
+    def flows(self) -> Any: ...  # noqa: ANN401
+    @property
+    def drop_runs(self) -> Any: ...  # noqa: ANN401
+    @property
+    def trace(self) -> Any: ...  # noqa: ANN401
+    @property
+    def counters(self) -> Mapping[str, float]: ...
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Return the manifest of a result, complete or not; `ResultError` if the folder is not a result."""
+    if not folder.is_dir():
+        raise ResultError(
+            f"{folder}: " + ("is not a folder" if folder.exists() else "there is no such folder")
+        )
+    path = folder / MANIFEST
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ResultError(f"{folder}: is not a Bentpipe result: it has no {MANIFEST}") from None
+    except (OSError, ValueError) as error:
+        raise ResultError(f"{path}: cannot be read: {error}") from None
+    if isinstance(manifest, dict) and manifest.get("format") == "bentpipe-sweep":
+        raise ResultError(f"{folder}: is the dataset of a sweep; bentpipe.open_sweep opens it")
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise ResultError(f"{folder}: is not a Bentpipe result: its {MANIFEST} is something else's")
+    if manifest.get("format_version") != FORMAT_VERSION:
+        raise ResultError(
+            f"{folder}: has result format {manifest.get('format_version')}, but this Bentpipe"
+            f" ({_core.__version__}) reads format {FORMAT_VERSION}"
+        )
+    return manifest
+
+
+class Store:
+    """A result's folder that is being written; `create` or `resume` makes one."""
+
+    def __init__(self, folder: Path, plan: Plan, manifest: dict[str, Any], lock: int | None) -> None:
+        """Take a folder that exists, holds `manifest` and is locked by the open handle `lock`."""
+        self.folder = folder
+        self.plan = plan
+        self._manifest = manifest
+        self._lock = lock
+
+    @classmethod
+    def create(
+        cls,
+        folder: Path,
+        plan: Plan,
+        *,
+        force: bool = False,
+        engine: str = SIMULATOR,
+        versions: Mapping[str, str] | None = None,
+    ) -> "Store":
+        """Make the folder of a new result and its manifest, before anything is run.
+
+        `force` replaces a result that is there, or an empty folder, and nothing else. `engine` says what the
+        runs come from, `versions` what that hangs on beside Bentpipe. Raises `UsageError` if the folder
+        exists or cannot be written.
+        """
+        if os.path.lexists(folder):
+            clear(folder, force=force)
+        try:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            folder.mkdir()
+            lock = files.lock(folder)
+            manifest = _manifest(plan, engine, versions)
+            (folder / RUNS).mkdir()
+            files.write_json(folder / MANIFEST, manifest)
+        except OSError as error:
+            raise UsageError(f"{folder}: cannot be written: {error.strerror}") from None
+        return cls(folder, plan, manifest, lock)
+
+    @classmethod
+    def resume(cls, folder: Path, plan: Plan) -> "Store":
+        """Go on with a result that was interrupted; `UsageError` if it is not this plan's result."""
+        manifest = read_manifest(folder)
+        if manifest.get("engine", SIMULATOR) != SIMULATOR:
+            raise UsageError(f"{folder}: cannot be resumed: its runs are {manifest['engine']}, not simulated")
+        for setting in plan.settings:
+            if setting.algorithm is not None and not setting.algorithm.identified:
+                what = "its source file" if setting.algorithm.source is None else "what it holds"
+                raise UsageError(
+                    f"{folder}: cannot be resumed: {what} does not say whether {setting.algorithm.name} is"
+                    " still the same; repeat the comparison without --resume"
+                )
+        _check_same(folder, manifest, _manifest(plan))
+        try:
+            lock = files.lock(folder)
+            files.remove_partials(folder)
+        except OSError as error:
+            raise UsageError(f"{folder}: cannot be written: {error.strerror}") from None
+        return cls(folder, plan, read_manifest(folder), lock)
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is missing."""
+        return bool(self._manifest["status"] == "complete")
+
+    def has(self, setting: Setting, seed: int) -> bool:
+        """Whether a run is there already."""
+        return run_folder(self.folder, setting.slug, seed).is_dir()
+
+    def add(self, setting: Setting, seed: int, run: Written) -> None:
+        """Write one finished run; safe from any thread. Raises `OSError` and leaves nothing if it cannot."""
+        tables = {name: pl.DataFrame(getattr(run, name)) for name in TABLES}
+        if run.trace is not None:
+            tables[TRACE] = pl.DataFrame(run.trace)
+        write_run(run_folder(self.folder, setting.slug, seed), tables, run.counters)
+
+    def note(
+        self,
+        setting: Setting,
+        seed: int,
+        wall_seconds: float,
+        cpu_seconds: float,
+        live: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Record in the manifest how long a finished run took; from one thread only.
+
+        `live` is what is known of a live run beside its tables.
+        """
+        entry: dict[str, Any] = {
+            "setting": setting.name,
+            "seed": seed,
+            "wall_seconds": round(wall_seconds, 3),
+            "cpu_seconds": round(cpu_seconds, 3),
+        }
+        if live is not None:
+            entry["live"] = dict(live)
+        self._manifest["runs"].append(entry)
+        self._write_manifest()
+
+    def finish(
+        self, metrics: pl.DataFrame, comparison: list[dict[str, Any]], warmup: list[dict[str, Any]]
+    ) -> None:
+        """Write the tables that sum the runs up, then declare the result complete.
+
+        `warmup` says when runs had settled, for the manifest.
+        """
+        files.write(self.folder / METRICS, _parquet(metrics))
+        files.write_json(self.folder / COMPARISON, comparison)
+        self._manifest["warmup"] = warmup
+        self._manifest["status"] = "complete"
+        self._manifest["finished"] = _now()
+        self._write_manifest()
+
+    def discard(self) -> None:
+        """Remove the folder again if no run was written: what was asked for turned out to be impossible."""
+        if not any((self.folder / RUNS).glob("*/[0-9]*")):
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def close(self) -> None:
+        """Give up the lock."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _write_manifest(self) -> None:
+        order = {(s.name, seed): n for n, (s, seed) in enumerate(pairs(self.plan))}
+        self._manifest["runs"].sort(key=lambda run: order[run["setting"], run["seed"]])
+        files.write_json(self.folder / MANIFEST, self._manifest)
+
+
+def pairs(plan: Plan) -> Iterator[tuple[Setting, int]]:
+    """Yield every run of a plan: all settings with the first seed, then with the next."""
+    return ((setting, seed) for seed in plan.seeds for setting in plan.settings)
+
+
+def run_folder(folder: Path, slug: str, seed: int) -> Path:
+    """Return where one run is kept inside a result."""
+    return folder / RUNS / slug / str(seed)
+
+
+def write_run(final: Path, tables: Mapping[str, pl.DataFrame], counters: Mapping[str, float]) -> None:
+    """Write a run's tables and counters to a folder that appears, or is replaced, when all is on the disk.
+
+    Safe from any thread. Raises `OSError` and leaves nothing if it cannot.
+    """
+    partial = final.with_name(f"{files.PARTIAL}{final.name}-{os.getpid()}")
+    final.parent.mkdir(parents=True, exist_ok=True)
+    partial.mkdir()
+    try:
+        for name, table in tables.items():
+            files.write_new(partial / f"{name}.parquet", _parquet(table))
+        known = {name: value if math.isfinite(value) else None for name, value in counters.items()}
+        text = json.dumps(known, indent=2, sort_keys=True, allow_nan=False)
+        files.write_new(partial / COUNTERS, (text + "\n").encode())
+        files.sync_folder(partial)
+        if final.is_dir():
+            shutil.rmtree(final)
+        partial.rename(final)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    files.sync_folder(final.parent)
+
+
+def missing_runs(folder: Path, manifest: dict[str, Any]) -> list[str]:
+    """Return the runs that a result should hold and does not."""
+    wanted = _RUN_FILES | ({_TRACE_FILE} if manifest.get("trace") else set())
+    return [
+        f"{setting['name']}, seed {seed}"
+        for setting in manifest["settings"]
+        for seed in manifest["seeds"]
+        if not _names(run_folder(folder, setting["slug"], seed)) >= wanted
+    ]
+
+
+def _names(folder: Path) -> set[str]:
+    return {entry.name for entry in folder.iterdir()} if folder.is_dir() else set()
+
+
+def _parquet(table: pl.DataFrame) -> bytes:
+    buffer = io.BytesIO()
+    table.write_parquet(buffer, compression="zstd")
+    return buffer.getvalue()
+
+
+def clear(folder: Path, *, force: bool) -> None:
+    """Remove a result, or an empty folder, and nothing else; `UsageError` without `force`."""
+    if not force:
+        raise UsageError(f"{folder}: exists already; choose another folder, or replace it with --force")
+    if folder.is_symlink() or not folder.is_dir():
+        raise UsageError(
+            f"{folder}: is not a folder; --force replaces only a Bentpipe result or an empty folder"
+        )
+    try:
+        if any(folder.iterdir()):
+            try:
+                read_manifest(folder)
+            except ResultError as error:
+                raise UsageError(
+                    f"{error}; --force replaces only a Bentpipe result or an empty folder"
+                ) from None
+            foreign = next(_foreign(folder), None)
+            if foreign is not None:
+                raise UsageError(
+                    f"{folder}: --force would delete {foreign.relative_to(folder)}, which is not part of a"
+                    " Bentpipe result; move it away first"
+                )
+            with _held(folder):
+                shutil.rmtree(folder)
+        else:
+            folder.rmdir()
+    except OSError as error:
+        raise UsageError(f"{folder}: cannot be replaced: {error.strerror}") from None
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    handle = files.lock(folder)
+    try:
+        yield
+    finally:
+        os.close(handle)
+
+
+def _foreign(folder: Path) -> Iterator[Path]:
+    """Yield what lies in a result's folder and was not put there by Bentpipe."""
+    for entry in sorted(folder.rglob("*")):
+        parts = entry.relative_to(folder).parts
+        if any(part.startswith(files.PARTIAL) for part in parts):
+            continue
+        match parts:
+            case (name,) if name in _TOP:
+                pass
+            case ("figures", name) if Path(name).suffix in {".svg", ".png", ".pdf"}:
+                pass
+            case ("runs", _) | ("runs", _, _) if entry.is_dir() and not entry.is_symlink():
+                pass
+            case ("runs", _, _, name) if name in _RUN_FILES | {_TRACE_FILE}:
+                pass
+            case _:
+                yield entry
+
+
+def _check_same(folder: Path, there: dict[str, Any], asked: dict[str, Any]) -> None:
+    """Raise `UsageError` unless the result in `folder` and the one asked for are the same."""
+
+    def differ(what: str, old: object, new: object) -> UsageError:
+        return UsageError(f"{folder}: cannot be resumed: it was started with {what} {old}, now it is {new}")
+
+    if there["core"] != asked["core"]:
+        old, new = there["core"], asked["core"]
+        if old["version"] != new["version"]:
+            raise differ("Bentpipe", old["version"], new["version"])
+        raise differ("a build of the core with hash", old["sha256"][:12], new["sha256"][:12])
+    old_settings = [setting["name"] for setting in there["settings"]]
+    new_settings = [setting["name"] for setting in asked["settings"]]
+    if old_settings != new_settings:
+        raise differ("settings", ", ".join(old_settings), ", ".join(new_settings))
+    if there["seeds"] != asked["seeds"]:
+        raise differ("seeds", *(", ".join(map(str, seeds)) for seeds in (there["seeds"], asked["seeds"])))
+    if there.get("trace", []) != asked["trace"]:
+        old, new = (", ".join(traced) or "none" for traced in (there.get("trace", []), asked["trace"]))
+        raise differ("traced flows", old, new)
+    if there["scenario"]["name"] != asked["scenario"]["name"]:
+        raise differ("scenario", there["scenario"]["name"], asked["scenario"]["name"])
+    for old, new in zip(there["settings"], asked["settings"], strict=True):
+        if old["sha256"] != new["sha256"]:
+            before = {row["key"]: row["value"] for row in old["effective"]}
+            after = {row["key"]: row["value"] for row in new["effective"]}
+            changed = sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
+            if changed:
+                key = changed[0]
+                raise differ(key, before.get(key, "unset"), after.get(key, "unset"))
+            raise UsageError(f"{folder}: cannot be resumed: its scenario has changed since")
+
+
+def _manifest(
+    plan: Plan, engine: str = SIMULATOR, versions: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    scenario = plan.scenario
+    return {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "status": "incomplete",
+        "engine": engine,
+        **({} if versions is None else {"versions": dict(versions)}),
+        "core": {"version": _core.__version__, "sha256": core_digest()},
+        "libraries": {name: importlib.metadata.version(name) for name in _LIBRARIES},
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "git": _git_state(),
+        "scenario": {
+            "name": scenario.name,
+            "title": scenario.title,
+            "description": scenario.description,
+            "source": scenario.source,
+            "text": scenario.text,
+            "overrides": scenario.overrides,
+            "duration": scenario.duration,
+            "warmup": scenario.warmup,
+            "sample_interval": scenario.sample_interval,
+        },
+        "settings": [
+            {
+                "name": setting.name,
+                "slug": setting.slug,
+                "aqm": setting.scenario.aqm,
+                "behind_pep": setting.scenario.behind_pep,
+                "python": _written(setting),
+                "capacity": setting.scenario.capacity,
+                "sha256": setting.digest,
+                "effective": setting.scenario.effective(),
+                "warnings": setting.scenario.warnings,
+            }
+            for setting in plan.settings
+        ],
+        "seeds": list(plan.seeds),
+        "trace": list(plan.trace),
+        "printed": [] if _is_changed(scenario) else scenario.printed(),
+        "runs": [],
+        "started": _now(),
+        "finished": None,
+    }
+
+
+def _written(setting: Setting) -> dict[str, Any] | None:
+    """Return what identifies an AQM that is written in Python; None for the others."""
+    if setting.algorithm is None:
+        return None
+    written = setting.algorithm
+    return {"class": written.name, "source_sha256": written.source, "state": written.state}
+
+
+def _is_changed(scenario: _core.Scenario) -> bool:
+    """Whether an override makes it another experiment than the one whose figures its source prints.
+
+    What it says to models does not.
+    """
+    same = ("run.seed", "run.runs", "run.settings")
+    keys = (change.split("=")[0].strip() for change in scenario.overrides)
+    return any(key not in same and not key.startswith("model.") for key in keys)
+
+
+def _now() -> str:
+    return datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="seconds")
+
+
+@cache
+def core_digest() -> str:
+    """Return the SHA-256 of the core as it was built: what makes a run of a scenario and a seed.
+
+    One that was built again from other sources is another, even where only comments differ.
+    """
+    path = _core.__file__
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest() if path else ""
+
+
+@cache
+def build_digest() -> str:
+    """Return the SHA-256 of the code that computes metrics: the core and `bentpipe.runs.metrics`."""
+    found = hashlib.sha256(core_digest().encode())
+    found.update(Path(metrics.__file__).read_bytes())
+    return found.hexdigest()
+
+
+@cache
+def _git_state() -> dict[str, Any] | None:
+    """Return the commit Bentpipe runs from and whether it was changed; None outside a checkout."""
+    here = Path(__file__).parent
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(here), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)  # noqa: S603
+        return done.stdout.strip()
+
+    try:
+        git("ls-files", "--error-unmatch", Path(__file__).name)
+        return {"commit": git("rev-parse", "HEAD"), "modified": bool(git("status", "--porcelain", "-uno"))}
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def default_folder(scenario: str) -> Path:
+    """Return a folder below `results/` that does not exist, named after the scenario and the time."""
+    base = Path("results") / f"{scenario}-{datetime.now().astimezone():%Y%m%d-%H%M%S}"
+    folder, number = base, 2
+    while os.path.lexists(folder):
+        folder, number = base.with_name(f"{base.name}-{number}"), number + 1
+    return folder

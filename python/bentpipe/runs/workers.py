@@ -1,0 +1,161 @@
+"""Workers that simulate runs: threads of this process, or those of `bentpipe.runs.cluster`."""
+
+import math
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import closing
+from itertools import islice
+from typing import Protocol
+
+import polars as pl
+
+from bentpipe import _core
+from bentpipe.errors import ScenarioError, SimulationError, UsageError
+from bentpipe.runs.dataset import Dataset, Failure, Run
+from bentpipe.runs.experiment import checked_jobs
+from bentpipe.runs.metrics import Recorded, evaluate
+
+__all__ = ["Outcome", "Teller", "Threads", "Workers", "measure", "simulate", "workers_from"]
+
+_POLL_SECONDS = 0.2
+_FLUSH_SECONDS = 2.0
+
+Teller = Callable[[int, int, int], None]
+"""Is told how many runs are done, wanted and failed: when that changes, and now and then in between."""
+
+Outcome = dict[str, float | None] | SimulationError | ScenarioError
+"""Every metric of a run, or why it has none."""
+
+
+class Workers(Protocol):
+    """Where runs are simulated."""
+
+    def results(self, runs: Iterable[Run]) -> Generator[tuple[Run, Outcome] | None]:
+        """Simulate the runs and yield each with its outcome as it is finished, in any order.
+
+        None is yielded now and then while there is nothing new. Closing the iterator stops what is under way.
+        """
+
+    def close(self) -> None:
+        """Let go of what the workers hold."""
+
+
+class Threads:
+    """Threads of this process: the core releases the interpreter's lock while it simulates."""
+
+    def __init__(self, jobs: int | None = None) -> None:
+        """Simulate so many runs at a time, by default one per core; `UsageError` below one."""
+        self._jobs = checked_jobs(jobs)
+
+    @property
+    def jobs(self) -> int:
+        """How many runs are simulated at a time."""
+        return self._jobs
+
+    def results(self, runs: Iterable[Run]) -> Generator[tuple[Run, Outcome] | None]:
+        """Simulate the runs, see `Workers`."""
+        queue = iter(runs)
+        pool = ThreadPoolExecutor(self._jobs, thread_name_prefix="bentpipe")
+        under_way: dict[Future[Outcome], tuple[Run, _core.Progress]] = {}
+
+        def submit(count: int) -> None:
+            for run in islice(queue, count):
+                progress = _core.Progress()
+                under_way[pool.submit(_outcome, run, progress)] = (run, progress)
+
+        try:
+            # A few more than there are threads, so that none waits and a million futures are not held.
+            submit(2 * self._jobs)
+            while under_way:
+                try:
+                    finished, _ = wait(under_way, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
+                except RuntimeError as error:
+                    # Ctrl-C within Python's own lock says that this is unlocked (release unlocked lock).
+                    if isinstance(error.__context__, KeyboardInterrupt):
+                        raise error.__context__ from None
+                    raise
+                submit(len(finished))
+                for future in finished:
+                    run, _ = under_way.pop(future)
+                    yield run, future.result()
+                if not finished:
+                    yield None
+        finally:
+            for _, progress in under_way.values():
+                progress.cancel()
+            pool.shutdown(wait=True, cancel_futures=True)
+
+    def close(self) -> None:
+        """Do nothing: threads end with their runs."""
+
+
+def workers_from(jobs: int | None, cluster: str | None) -> Workers:
+    """Return so many threads, or the workers of a `cluster`, `local:N` or a scheduler's address.
+
+    Close them after use. Raises `UsageError` if both are given, or if the cluster cannot be used.
+    """
+    if cluster is None:
+        return Threads(jobs)
+    if jobs is not None:
+        raise UsageError("--jobs says how many threads, --cluster which workers: give one of them")
+    from bentpipe.runs.cluster import Cluster
+
+    return Cluster(cluster)
+
+
+def _outcome(run: Run, progress: _core.Progress) -> Outcome:
+    try:
+        return measure(run.scenario, run.seed, progress)
+    except (SimulationError, ScenarioError) as error:
+        return error
+
+
+def measure(scenario: _core.Scenario, seed: int, progress: _core.Progress) -> dict[str, float | None]:
+    """Simulate a scenario and return every metric."""
+    found = _core.simulate(scenario, seed, progress)
+    known = {name: value if math.isfinite(value) else None for name, value in found.counters.items()}
+    return evaluate(
+        Recorded(
+            series=pl.DataFrame(found.series),
+            flows=pl.DataFrame(found.flows),
+            drop_runs=pl.DataFrame(found.drop_runs),
+            counters=known,
+            capacity=scenario.capacity,
+        )
+    )
+
+
+def simulate(
+    runs: Iterable[Run], dataset: Dataset, workers: Workers, told: Teller | None = None
+) -> list[Failure]:
+    """Simulate those runs that `dataset` lacks, into it, and return those that gave no result.
+
+    On an interruption what is finished stays.
+    """
+    wanted = list(runs)
+    todo, same = [], set()
+    for run in wanted:
+        # Points that a setting does not know have one digest: their run is simulated once, for each.
+        if not dataset.has(run) and (run.digest, run.seed) not in same:
+            todo.append(run)
+            same.add((run.digest, run.seed))
+    failures: list[Failure] = []
+    done = len(wanted) - len(todo)
+    tell = told or (lambda *_: None)
+    tell(done, len(wanted), 0)
+    with closing(workers.results(todo)) as results:
+        try:
+            for result in results:
+                if result is not None:
+                    run, outcome = result
+                    done += 1
+                    if isinstance(outcome, Exception):
+                        failures.append(Failure(run, str(outcome)))
+                    else:
+                        dataset.add(run, outcome)
+                tell(done, len(wanted), len(failures))
+                dataset.flush(_FLUSH_SECONDS)
+        finally:
+            dataset.flush(0.0)
+    dataset.spread(wanted)
+    return failures

@@ -1,0 +1,1 @@
+"""Statistics of runs: intervals, paired differences, ranking, objectives."""

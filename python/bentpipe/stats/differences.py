@@ -1,0 +1,238 @@
+"""Which of two settings has more of something, and whether runs can tell: differences in pairs, corrected.
+
+docs/statistics.md says how, and what the family is that p-values are corrected over.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from bentpipe.errors import UsageError
+from bentpipe.runs.metrics import METRICS, Metric, named_metric
+from bentpipe.stats.intervals import LEVEL, Summary, difference, holm, paired, summarise
+
+if TYPE_CHECKING:
+    from bentpipe.runs.result import Result
+
+__all__ = [
+    "INDEPENDENT",
+    "NOTHING_SEEN",
+    "PAIRED",
+    "Comparison",
+    "between",
+    "chosen",
+    "corrected",
+    "document",
+    "frame",
+    "within",
+]
+
+NOTHING_SEEN = "no difference seen"
+PAIRED, INDEPENDENT = "paired by seed", "independent"
+
+_TRAFFIC = ("traffic.", "host.", "run.warmup", "run.duration")
+"""Keys that traffic follows from, together with the seed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One setting of a result, under the name it has in a comparison."""
+
+    name: str
+    result: "Result"
+    setting: str
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One metric of two settings: of `a` minus that of `b`, in the metric's unit."""
+
+    a: str
+    b: str
+    metric: Metric
+    mean_a: float | None
+    mean_b: float | None
+    runs_a: int
+    runs_b: int
+    """Runs that have a value, and a partner if they are paired; the means are over these."""
+    pairing: str
+    """`PAIRED` or `INDEPENDENT`."""
+    found: Summary
+    """The difference."""
+    p_holm: float | None = None
+    """Its p-value, corrected over the family."""
+
+    @property
+    def verdict(self) -> str:
+        """What the data say, in words: `A is higher`, or `no difference seen`."""
+        return verdict(self.a, self.b, self.found, self.p_holm)
+
+    def row(self) -> dict[str, Any]:
+        """Return it as a dictionary, ready for JSON."""
+        return {
+            "a": self.a,
+            "b": self.b,
+            "metric": self.metric.name,
+            "unit": self.metric.unit,
+            "mean_a": self.mean_a,
+            "mean_b": self.mean_b,
+            "runs_a": self.runs_a,
+            "runs_b": self.runs_b,
+            "difference": self.found.mean,
+            "ci95": self.found.ci95,
+            "ci_low": self.found.low,
+            "ci_high": self.found.high,
+            "method": self.found.method,
+            "pairing": self.pairing,
+            "runs": self.found.runs,
+            "p": self.found.p,
+            "p_holm": self.p_holm,
+            "verdict": self.verdict,
+        }
+
+
+_SCHEMA = {
+    **dict.fromkeys(("a", "b", "metric", "unit"), pl.String),
+    **dict.fromkeys(("mean_a", "mean_b"), pl.Float64),
+    **dict.fromkeys(("runs_a", "runs_b"), pl.UInt32),
+    **dict.fromkeys(("difference", "ci95", "ci_low", "ci_high"), pl.Float64),
+    **dict.fromkeys(("method", "pairing"), pl.String),
+    "runs": pl.UInt32,
+    **dict.fromkeys(("p", "p_holm"), pl.Float64),
+    "verdict": pl.String,
+}
+
+
+def verdict(a: str, b: str, found: Summary, p: float | None) -> str:
+    """Say what a difference of `a` minus `b`, with a corrected p-value, comes to."""
+    if found.mean is None:
+        return "no values"
+    if p is None:
+        return "one run cannot tell"
+    if p > LEVEL or found.mean == 0:
+        return NOTHING_SEEN
+    return f"{a if found.mean > 0 else b} is higher"
+
+
+def chosen(names: Sequence[str] | None) -> list[Metric]:
+    """Return the metrics called `names`, by default those that rank settings.
+
+    Raises `UsageError` if one is unknown, or if there is none.
+    """
+    if names is None:
+        return [metric for metric in METRICS if metric.better]
+    found = [named_metric(name) for name in dict.fromkeys(names)]
+    if not found:
+        raise UsageError("no metric is named to compare by")
+    return found
+
+
+def within(
+    result: "Result", metrics: Sequence[Metric], settings: Sequence[str] | None = None
+) -> list[Comparison]:
+    """Compare the settings of a result, each with each; the family is all that is returned.
+
+    Raises `ResultError` if it has no such setting, `UsageError` if there are not two of them.
+    """
+    names = list(dict.fromkeys(result.settings if settings is None else settings))
+    for name in names:
+        result.setting_info(name)
+    if len(names) < 2:
+        raise UsageError(
+            f"{result.folder}: there is only the setting {names[0]}, and nothing to compare it with"
+            if len(result.settings) < 2
+            else f"{result.folder}: name two settings at least; there are {', '.join(result.settings)}"
+        )
+    sides = [Side(name, result, name) for name in names]
+    return corrected([_compare(a, b, metric) for a, b in combinations(sides, 2) for metric in metrics])
+
+
+def between(
+    ours: "Result", theirs: "Result", metrics: Sequence[Metric], settings: Sequence[str] | None = None
+) -> list[Comparison]:
+    """Compare two results: settings of the same name, or, where each has one only, those two.
+
+    The family is all that is returned. Runs are paired where the same seed means the same traffic and there
+    are two such seeds at least. Raises `ResultError` if a result has no such setting, `UsageError` if no
+    setting of one corresponds to one of the other.
+    """
+    if settings is not None:
+        pairs = [(name, name) for name in dict.fromkeys(settings)]
+    elif len(ours.settings) == len(theirs.settings) == 1:
+        pairs = [(ours.settings[0], theirs.settings[0])]
+    else:
+        pairs = [(name, name) for name in ours.settings if name in theirs.settings]
+    if not pairs:
+        raise UsageError(
+            f"{ours.folder} and {theirs.folder} have no setting in common: one has"
+            f" {', '.join(ours.settings)}, the other {', '.join(theirs.settings)}"
+        )
+    first, second = _labels(ours, theirs)
+    found = []
+    for mine, other in pairs:
+        a, b = Side(f"{first}: {mine}", ours, mine), Side(f"{second}: {other}", theirs, other)
+        found += [_compare(a, b, metric) for metric in metrics]
+    return corrected(found)
+
+
+def corrected(family: Sequence[Comparison]) -> list[Comparison]:
+    """Return the comparisons of one family with their p-values corrected."""
+    values = holm([each.found.p for each in family])
+    return [replace(each, p_holm=p) for each, p in zip(family, values, strict=True)]
+
+
+def document(comparisons: Sequence[Comparison]) -> dict[str, Any]:
+    """Return a family of comparisons, ready for JSON."""
+    return {
+        "correction": "holm",
+        "family": sum(each.found.p is not None for each in comparisons),
+        "level": LEVEL,
+        "comparisons": [each.row() for each in comparisons],
+    }
+
+
+def frame(comparisons: Sequence[Comparison]) -> pl.DataFrame:
+    """Return comparisons as a data frame."""
+    return pl.DataFrame([each.row() for each in comparisons], schema=_SCHEMA)
+
+
+def _compare(a: Side, b: Side, metric: Metric) -> Comparison:
+    ours, theirs = a.result.values()[a.setting][metric.name], b.result.values()[b.setting][metric.name]
+    seeds = [seed for seed in a.result.seeds if seed in set(b.result.seeds)]
+    together = (len(seeds) > 1 or a.result.seeds == b.result.seeds) and _same_traffic(a, b)
+    if together:
+        # Means of those runs alone whose difference it is.
+        by_seed = (dict(zip(side.result.seeds, v, strict=True)) for side, v in ((a, ours), (b, theirs)))
+        mine, other = by_seed
+        seeds = [seed for seed in seeds if mine[seed] is not None and other[seed] is not None]
+        ours, theirs = [mine[seed] for seed in seeds], [other[seed] for seed in seeds]
+    found = (paired if together else difference)(ours, theirs)
+    one, two = summarise(ours), summarise(theirs)
+    pairing = PAIRED if together else INDEPENDENT
+    return Comparison(a.name, b.name, metric, one.mean, two.mean, one.runs, two.runs, pairing, found)
+
+
+def _same_traffic(a: Side, b: Side) -> bool:
+    """Return whether the same seed gives both settings the same traffic to carry, live or simulated."""
+    if a.result is b.result:
+        return True
+    ours, theirs = (
+        {
+            row["key"]: row["value"]
+            for row in side.result.setting_info(side.setting)["effective"]
+            if row["key"].startswith(_TRAFFIC)
+        }
+        for side in (a, b)
+    )
+    return ours == theirs
+
+
+def _labels(ours: "Result", theirs: "Result") -> tuple[str, str]:
+    """Return names of two results: their engines, else those of their folders, or their whole paths."""
+    if ours.engine != theirs.engine:
+        return ours.engine, theirs.engine
+    first, second = ours.folder, theirs.folder
+    return (first.name, second.name) if first.name != second.name else (str(first), str(second))

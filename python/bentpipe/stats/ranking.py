@@ -1,0 +1,77 @@
+"""Which of several settings did better, metric by metric and over all."""
+
+from dataclasses import dataclass
+
+from bentpipe.runs.metrics import METRICS, Metric
+from bentpipe.runs.result import Result
+from bentpipe.stats.intervals import summarise
+
+__all__ = ["BEHIND_PEP", "CRITERIA", "MANY", "Ranked", "drawn", "ranking"]
+
+BEHIND_PEP = (
+    "Drops behind the PEP: senders were told that these packets arrived, so they do not slow down, and the"
+    " spacelink sends the packets again"
+)
+
+MANY = 7
+"""With more settings than this, a table has a row for each and figures show the best ones only."""
+
+_DRAWN = 6
+
+CRITERIA: tuple[Metric, ...] = tuple(metric for metric in METRICS if metric.better)
+"""The metrics that rank settings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """One setting among others."""
+
+    setting: str
+    place: int
+    """Its place over all, 1 for the best; settings with the same mean rank share one."""
+    mean: float
+    """Mean of its ranks."""
+    ranks: dict[str, int]
+    """By metric: one more than the number of settings that are certainly better."""
+
+
+def ranking(result: Result) -> list[Ranked]:
+    """Rank the settings of a result, the best first.
+
+    A setting is certainly better in a metric if the 95 % interval of the paired difference excludes zero;
+    with one run, if its value is better. One without a value comes after all that have one. The place follows
+    from the mean of a setting's ranks over `CRITERIA`; those that are equal there keep their order.
+    """
+    ranks = {name: {metric.name: 1 for metric in CRITERIA} for name in result.settings}
+    values = result.values()
+    for metric in CRITERIA:
+        for name in result.settings:
+            for other in result.settings:
+                if _is_better(metric, values[other][metric.name], values[name][metric.name]):
+                    ranks[name][metric.name] += 1
+    means = {name: sum(mine.values()) / len(mine) for name, mine in ranks.items()}
+    return [
+        Ranked(name, 1 + sum(other < means[name] for other in means.values()), means[name], ranks[name])
+        for name in sorted(result.settings, key=means.__getitem__)
+    ]
+
+
+def drawn(result: Result) -> list[str]:
+    """Return the settings that figures show: all, or of many the best, those with equal values once."""
+    if len(result.settings) <= MANY:
+        return result.settings
+    values, chosen = result.values(), list[str]()
+    for name in (ranked.setting for ranked in ranking(result)):
+        if all(values[name] != values[other] for other in chosen):
+            chosen.append(name)
+    return chosen[:_DRAWN]
+
+
+def _is_better(metric: Metric, ours: list[float | None], theirs: list[float | None]) -> bool:
+    """Return whether the runs `ours` are certainly better than those with the same seeds in `theirs`."""
+    known = [(a, b) for a, b in zip(ours, theirs, strict=True) if a is not None and b is not None]
+    if not known:
+        return any(a is not None for a in ours) and all(b is None for b in theirs)
+    sign = 1 if metric.better == "more" else -1
+    found = summarise([sign * (a - b) for a, b in known])
+    return found.mean is not None and (found.mean if found.low is None else found.low) > 0

@@ -1,0 +1,127 @@
+"""Whether a result's runs had settled when measuring began: MSER-5 on their main series."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from bentpipe.format import brief, number
+from bentpipe.stats.steady import settling
+
+__all__ = ["QUANTITIES", "SCHEMA", "Warmup", "detected", "warnings"]
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A series that says how a run is going."""
+
+    series: str
+    label: str
+    unit: str
+    factor: float
+
+
+QUANTITIES = (
+    Quantity("utilization_out", "rate sent on the link", "Mbit/s", 1e-6),
+    Quantity("transmit_queue", "transmit queue", "packets", 1),
+    Quantity("pep_buffers", "PEP buffers", "KB", 1e-3),
+)
+
+SCHEMA = {
+    "setting": pl.String,
+    "series": pl.String,
+    "unit": pl.String,
+    "discarded": pl.Float64,
+    "detected": pl.Float64,
+    "mean_before": pl.Float64,
+    "mean_after": pl.Float64,
+    "clear": pl.Boolean,
+    "runs": pl.UInt32,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Warmup:
+    """How long one quantity of a setting took to settle."""
+
+    setting: str
+    quantity: Quantity
+    discarded: float
+    """What the scenario discards [s]."""
+    detected: float | None
+    """What MSER-5 would discard, median over the runs, from the beginning of the run on [s]; at least what
+    is discarded, for only what was measured is looked at. None if most runs do not settle."""
+    before: float | None
+    """Mean over what was measured and MSER-5 would discard, in the quantity's unit; None without any."""
+    after: float | None
+    """Mean over the rest."""
+    clear: bool
+    """Whether these differ by more than chance would have them."""
+    runs: int
+
+    def row(self) -> dict[str, object]:
+        """Return it as a dictionary, ready for JSON."""
+        return {
+            "setting": self.setting,
+            "series": self.quantity.series,
+            "unit": self.quantity.unit,
+            "discarded": self.discarded,
+            "detected": self.detected,
+            "mean_before": self.before,
+            "mean_after": self.after,
+            "clear": self.clear,
+            "runs": self.runs,
+        }
+
+
+def detected(
+    settings: Sequence[str],
+    seeds: Sequence[int],
+    read: Callable[[str, int], pl.DataFrame],
+    scenario: Mapping[str, float],
+) -> list[Warmup]:
+    """Look at the main series of every setting, which `read` gives for a seed.
+
+    `scenario` holds `warmup` and `sample_interval` [s].
+    """
+    discarded, interval = scenario["warmup"], scenario["sample_interval"]
+    found = []
+    for setting in settings:
+        tables = [read(setting, seed) for seed in seeds]
+        for quantity in QUANTITIES:
+            if quantity.series not in tables[0].columns:
+                continue
+            columns = [table[quantity.series].cast(pl.Float64).fill_nan(None) for table in tables]
+            runs = [(column.drop_nulls() * quantity.factor).to_list() for column in columns]
+            what = settling(runs)
+            end = None if what.samples is None else round(discarded + what.samples * interval, 9)
+            found.append(
+                Warmup(setting, quantity, discarded, end, what.before, what.after, what.clear, len(runs))
+            )
+    return found
+
+
+def warnings(found: Sequence[Warmup]) -> list[str]:
+    """Return what a user should know: a line for each setting that had not settled when measuring began."""
+    lines = []
+    for setting in dict.fromkeys(each.setting for each in found):
+        mine = [each for each in found if each.setting == setting]
+        late = [each for each in mine if each.clear and each.detected is not None]
+        never = [each.quantity.label for each in mine if each.clear and each.detected is None]
+        if late:
+            parts = [
+                f"{each.quantity.label} from {brief(each.detected or 0.0)} s on ({number(each.before)}"
+                f" {each.quantity.unit} before, {number(each.after)} since)"
+                for each in late
+            ]
+            end = brief(max(each.detected or 0.0 for each in late))
+            lines.append(
+                f"{setting}: a warm-up of {brief(late[0].discarded)} s is too short; settled by MSER-5:"
+                f" {', '.join(parts)}; --warmup {end}s would discard that"
+            )
+        if never:
+            lines.append(
+                f"{setting}: by MSER-5 what does not settle within the first half of the measured time is"
+                f" {', '.join(never)}; a longer --duration would tell more"
+            )
+    return lines

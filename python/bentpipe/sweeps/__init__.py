@@ -1,0 +1,1 @@
+"""Sweeps: many points of a scenario in one dataset."""

@@ -1,0 +1,390 @@
+"""A sweep as a file: what `bentpipe sweep` takes as options, in TOML."""
+
+import difflib
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from bentpipe import _core
+from bentpipe.errors import ScenarioError, UsageError
+from bentpipe.runs.plan import overrides_from, scenario_path, shipped
+from bentpipe.sweeps.factors import DESIGNS, Factor, factors_from
+from bentpipe.sweeps.result import DEFAULT_METRICS, check_metrics
+from bentpipe.sweeps.sweep import MOST_ADDED, Precision, Sweep, precision_from
+
+__all__ = ["SCHEMA", "Request", "request", "shipped_sweeps"]
+
+_TEXT = {"type": "string"}
+_NAMES = {"anyOf": [{"type": "string"}, {"type": "array", "items": _TEXT, "minItems": 1}]}
+_VALUE = {"anyOf": [_TEXT, {"type": "number"}, {"type": "boolean"}]}
+
+_SWEEP: dict[str, dict[str, Any]] = {
+    "title": _TEXT | {"description": "What it is, in a line."},
+    "description": _TEXT | {"description": "What it shows, in full."},
+    "scenario": _TEXT
+    | {"description": "The scenario: a file, from this one's folder on, or a shipped name."},
+    "settings": _NAMES | {"description": "Settings at each point; default: the scenario's."},
+    "runs": {"type": "integer", "minimum": 1, "description": "Runs of each; default: the scenario's."},
+    "seed": {
+        "type": "integer",
+        "minimum": 0,
+        "description": "Seed of the first run; the next ones count on.",
+    },
+    "design": {
+        "type": "string",
+        "enum": list(DESIGNS),
+        "description": "Every combination, which is the default; a Latin hypercube; a Sobol sequence.",
+    },
+    "points": {"type": "integer", "minimum": 1, "description": "Points of the designs lhs and sobol."},
+    "metrics": _NAMES | {"description": f"What is shown; default: {', '.join(DEFAULT_METRICS)}."},
+    "until_ci": {
+        "anyOf": [_TEXT, {"type": "number"}],
+        "description": 'Add runs until the 95 % interval of the first metric is so narrow: "2%" of the mean.',
+    },
+    "max_runs": {
+        "type": "integer",
+        "minimum": 2,
+        "description": f"With until_ci, runs at most; default: {MOST_ADDED}.",
+    },
+    "set": {"type": "object", "description": "Keys of the scenario to override, as --set does."},
+}
+SCHEMA: dict[str, Any] = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "title": "A sweep of Bentpipe",
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["sweep"],
+    "properties": {
+        "sweep": {
+            "type": "object",
+            "additionalProperties": False,
+            "required": ["scenario"],
+            "properties": _SWEEP,
+            "description": "What is simulated at each point.",
+        },
+        "vary": {
+            "type": "object",
+            "description": "Keys of the scenario to vary, as --vary does: a list of values, or a text as"
+            ' "10 ms:60 ms:6" or "0.01:0.2:log:8".',
+            "additionalProperties": {
+                "anyOf": [
+                    _TEXT,
+                    {"type": "array", "items": _VALUE, "minItems": 1},
+                    {"$ref": "#/properties/vary"},
+                ]
+            },
+        },
+    },
+}
+"""The JSON Schema of a sweep file, from which it is checked as well."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked for: by a sweep file, by options, or by both. None stands for the default."""
+
+    scenario: str
+    factors: Sequence[Factor] = ()
+    overrides: Sequence[str] = ()
+    settings: Sequence[str] | None = None
+    runs: int | None = None
+    seed: int | None = None
+    design: str | None = None
+    points: int | None = None
+    metrics: Sequence[str] | None = None
+    until_ci: str | None = None
+    max_runs: int | None = None
+    title: str = ""
+    description: str = ""
+    file: Path | None = None
+    """The sweep file."""
+
+    @property
+    def name(self) -> str:
+        """What the sweep is called: the sweep file's name, or the scenario's."""
+        return Path(self.scenario).stem if self.file is None else self.file.stem
+
+    def plan(self) -> Sweep:
+        """Read every point's scenario, see `Sweep.plan`; messages begin with the sweep file."""
+        try:
+            plan = Sweep.plan(
+                self.scenario,
+                self.factors,
+                settings=self.settings,
+                overrides=self.overrides,
+                runs=self.runs,
+                seed=self.seed,
+                design=self.design or DESIGNS[0],
+                count=self.points,
+                metrics=self.metrics,
+            )
+        except (UsageError, ScenarioError) as error:
+            if self.file is None:
+                raise
+            raise type(error)(f"{self.file}: {error}") from None
+        plan.title, plan.description = self.title or plan.title, self.description
+        return plan
+
+    def precision(self) -> Precision | None:
+        """Return how narrow intervals are to be; `UsageError` if that makes no sense."""
+        if self.until_ci is None:
+            return None
+        metric = (self.metrics or DEFAULT_METRICS)[0]
+        return precision_from(self.until_ci, metric, MOST_ADDED if self.max_runs is None else self.max_runs)
+
+
+def shipped_sweeps() -> dict[str, Path]:
+    """Return the sweep files that come with Bentpipe, by name."""
+    folder = resources.files("bentpipe") / "data" / "sweeps"
+    found = [Path(str(entry)) for entry in folder.iterdir() if entry.name.endswith(".toml")]
+    return {path.stem: path for path in sorted(found)}
+
+
+def request(
+    name: str | Path,
+    vary: Sequence[str] | Mapping[str, str | Sequence[object]] = (),
+    overrides: Sequence[str] = (),
+    **options: Any,  # noqa: ANN401
+) -> Request:
+    """Return what is asked for by `name`, a scenario or a sweep file, and by options, which come first.
+
+    `options` are fields of `Request`; those that are None leave the file's. Keys of `vary` and of `overrides`
+    take the place of the same keys of the file. Raises `UsageError` if the file is wrong, or neither of both.
+    """
+    asked = _read(name)
+    factors = {each.key: each for each in (*asked.factors, *factors_from(vary))}
+    changes = {each.partition("=")[0].strip(): each for each in (*asked.overrides, *overrides)}
+    # A key that is given twice is left to the scenario's own check.
+    chosen = list(changes.values()) if asked.overrides else list(overrides)
+    wanted = {key: value for key, value in options.items() if value is not None}
+    asked = replace(asked, factors=tuple(factors.values()), overrides=tuple(chosen), **wanted)
+    if asked.max_runs is not None and asked.until_ci is None:
+        raise UsageError(
+            f"{asked.name}: found at most {asked.max_runs} runs (--max-runs), but not how narrow intervals"
+            " are to be (--until-ci); allowed: both, or neither"
+        )
+    return asked
+
+
+def _read(name: str | Path) -> Request:
+    path = Path(name)
+    if not path.exists():
+        if str(name) in shipped_sweeps():
+            path = shipped_sweeps()[str(name)]
+        elif str(name) not in shipped():
+            near = difflib.get_close_matches(path.stem, [*shipped(), *shipped_sweeps()], n=1, cutoff=0.5)
+            hint = (
+                f"; did you mean {near[0]}?" if near else f"; shipped sweeps: {', '.join(shipped_sweeps())}"
+            )
+            raise UsageError(
+                f"{name}: there is no such file, nor a shipped scenario or sweep of that name{hint}"
+            )
+        else:
+            return Request(str(name))
+    try:
+        text = path.read_text(encoding="utf-8")
+        found = tomllib.loads(text)
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
+        # The reader of scenarios says what is wrong, and where.
+        return Request(str(name))
+    if not found.keys() & {"sweep", "vary"}:
+        tables = [key for key in json.loads(_core.schema())["properties"] if key not in {*_SWEEP, "source"}]
+        if found.keys() & set(tables):
+            return Request(str(name))
+        there = ", ".join(found) or "nothing"
+        raise UsageError(
+            f"{path}: is neither a sweep nor a scenario: found {there};"
+            f" allowed: sweep and vary, or of a scenario {', '.join(tables)}"
+        )
+    return _File(path, text).request(found)
+
+
+class _File:
+    """A sweep file while it is read."""
+
+    def __init__(self, path: Path, text: str) -> None:
+        self.path = path
+        self.lines = dict(_lines(text))
+
+    def wrong(self, key: tuple[str, ...], message: str) -> UsageError:
+        """Return an error about a key, which says its line."""
+        line = next((self.lines[key[:n]] for n in range(len(key), 0, -1) if key[:n] in self.lines), None)
+        where = f"{self.path}:{line}" if line else str(self.path)
+        return UsageError(f"{where}: {'.'.join(key)}: {message}" if key else f"{where}: {message}")
+
+    def request(self, found: dict[str, Any]) -> Request:
+        self.check((), found, SCHEMA)
+        sweep: dict[str, Any] = found["sweep"]
+        factors: list[Factor] = []
+        for key, values in _flat(found.get("vary", {})):
+            if isinstance(values, bool | int | float):
+                raise self.wrong(
+                    ("vary", key), f"found {_shown(values)}; allowed: a list of values, or a text"
+                )
+            try:
+                factors += factors_from({key: values})
+            except UsageError as error:
+                raise self.wrong(("vary", *key.split(".")), str(error).removeprefix("--vary ")) from None
+        scenario = self._scenario(sweep["scenario"])
+        metrics = _names(sweep.get("metrics"))
+        until = sweep.get("until_ci")
+        asked = Request(
+            scenario,
+            tuple(factors),
+            tuple(overrides_from(dict(_flat(sweep.get("set", {}))))),
+            _names(sweep.get("settings")),
+            metrics=metrics,
+            until_ci=None if until is None else str(until),
+            file=self.path,
+            **{
+                key: sweep[key]
+                for key in ("runs", "seed", "design", "points", "max_runs", "title", "description")
+                if key in sweep
+            },
+        )
+        for key, check in (("metrics", lambda: check_metrics(metrics or ())), ("until_ci", asked.precision)):
+            try:
+                check()
+            except UsageError as error:
+                text = str(error).replace(f"--until-ci {until}:", f"found {_shown(until)};")
+                raise self.wrong(("sweep", key), text) from None
+        return asked
+
+    def _scenario(self, name: str) -> str:
+        beside = self.path.parent / name
+        if beside.is_file():
+            return str(beside)
+        if name in shipped():
+            return name
+        try:
+            scenario_path(beside)
+        except UsageError as error:
+            raise self.wrong(("sweep", "scenario"), str(error)) from None
+        raise self.wrong(("sweep", "scenario"), f"found {name}, a folder; allowed: a scenario file")
+
+    def check(self, key: tuple[str, ...], value: object, schema: Mapping[str, Any]) -> None:
+        """Raise `UsageError` unless a value is what its schema says, as far as this file's schemas go."""
+        if "$ref" in schema:
+            schema = SCHEMA["properties"]["vary"]
+        if "anyOf" in schema:
+            kinds = [each for each in schema["anyOf"] if _is(value, each.get("type", "object"))]
+            if not kinds:
+                raise self.wrong(key, f"found {_shown(value)}; allowed: {_allowed(schema)}")
+            schema = kinds[0]
+            self.check(key, value, schema)
+            return
+        if not _is(value, schema["type"]) or ("enum" in schema and value not in schema["enum"]):
+            raise self.wrong(key, f"found {_shown(value)}; allowed: {_allowed(schema)}")
+        if isinstance(value, int) and value < schema.get("minimum", value):
+            raise self.wrong(key, f"found {value}; allowed: {_allowed(schema)}")
+        if isinstance(value, list):
+            if len(value) < schema.get("minItems", 0):
+                raise self.wrong(key, "found an empty list; allowed: one entry at least")
+            for each in value:
+                self.check(key, each, schema["items"])
+        if isinstance(value, dict):
+            self._check_table(key, value, schema)
+
+    def _check_table(self, key: tuple[str, ...], value: dict[str, Any], schema: Mapping[str, Any]) -> None:
+        known: dict[str, Any] = schema.get("properties", {})
+        others = schema.get("additionalProperties", True)
+        for name, each in value.items():
+            if name in known:
+                self.check((*key, name), each, known[name])
+            elif isinstance(others, dict):
+                self.check((*key, name), each, others)
+            elif not others:
+                near = difflib.get_close_matches(name, known, n=1)
+                hint = f"did you mean {near[0]}? " if near else ""
+                raise self.wrong((*key, name), f"no such key; {hint}allowed: {', '.join(known)}")
+        for name in schema.get("required", ()):
+            if name not in value:
+                raise self.wrong(key, f"{name} is missing; it is {_meaning(known[name])}")
+
+
+_WORDS = {
+    "string": "a text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "array": "a list",
+    "object": "a table",
+}
+
+
+def _is(value: object, kind: str) -> bool:
+    match kind:
+        case "string":
+            return isinstance(value, str)
+        case "boolean":
+            return isinstance(value, bool)
+        case "integer":
+            return isinstance(value, int) and not isinstance(value, bool)
+        case "number":
+            return isinstance(value, int | float) and not isinstance(value, bool)
+        case "array":
+            return isinstance(value, list)
+        case _:
+            return isinstance(value, dict)
+
+
+def _allowed(schema: Mapping[str, Any]) -> str:
+    if "anyOf" in schema:
+        return " or ".join(_allowed(each) for each in schema["anyOf"] if "type" in each)
+    if "enum" in schema:
+        return ", ".join(schema["enum"])
+    text = _WORDS[schema["type"]]
+    if schema["type"] == "array":
+        text += (
+            f" of {_allowed(schema['items']).replace('a text', 'texts')}" if "type" in schema["items"] else ""
+        )
+    return f"{text}, {schema['minimum']} or more" if "minimum" in schema else text
+
+
+def _meaning(schema: Mapping[str, Any]) -> str:
+    text = str(schema["description"]).rstrip(".")
+    return text[0].lower() + text[1:]
+
+
+def _shown(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _names(value: str | list[str] | None) -> list[str] | None:
+    if value is None:
+        return None
+    return [each.strip() for each in (value.split(",") if isinstance(value, str) else value)]
+
+
+def _flat(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the values of nested tables: `gateway.aqm.w_q` may be written with quotes and without."""
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{before}{key}.")
+        else:
+            yield f"{before}{key}", value
+
+
+_HEADER = re.compile(r"\s*\[+([^\[\]]+)\]+")
+_KEY = re.compile(r"""\s*((?:"[^"]*"|'[^']*'|[\w-]+|\s*\.\s*)+)\s*=""")
+
+
+def _lines(text: str) -> Iterator[tuple[tuple[str, ...], int]]:
+    """Yield each key with its line, counted from 1, as far as lines tell: TOML's reader does not."""
+    table: tuple[str, ...] = ()
+    for number, line in enumerate(text.splitlines(), 1):
+        if header := _HEADER.match(line):
+            table = _parts(header[1])
+            yield table, number
+        elif key := _KEY.match(line):
+            yield (*table, *_parts(key[1])), number
+
+
+def _parts(key: str) -> tuple[str, ...]:
+    # A quoted key may hold dots: it is the same to Bentpipe.
+    return tuple(part.strip() for part in re.sub(r"[\"']", "", key).split("."))

@@ -1,0 +1,247 @@
+"""The runs of a sweep: their metrics at each point, and how two settings differ there."""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from bentpipe.errors import ResultError, UsageError
+from bentpipe.runs.dataset import FORMAT, MANIFEST, failures_of, read_all
+from bentpipe.runs.metrics import Metric, named_metric
+from bentpipe.stats.differences import PAIRED, Comparison, corrected
+from bentpipe.stats.intervals import paired, summarise
+
+__all__ = ["DEFAULT_METRICS", "SweepResult", "check_metrics", "is_sweep", "narrow", "open_sweep"]
+
+DEFAULT_METRICS = ("utilization", "queue_delay_mean")
+_MEANS = {
+    "metric": pl.String,
+    "unit": pl.String,
+    **dict.fromkeys(("mean", "std", "ci95"), pl.Float64),
+    "runs": pl.UInt32,
+    **dict.fromkeys(("ci_low", "ci_high"), pl.Float64),
+    "method": pl.String,
+}
+
+
+class SweepResult:
+    """A sweep's dataset, also of one that is interrupted or still goes on."""
+
+    def __init__(self, folder: str | Path) -> None:
+        """Read the manifest in `folder`; `ResultError` if it is not a sweep's."""
+        self.folder = Path(folder)
+        """Where the files are."""
+        self.manifest: dict[str, Any] = _manifest(self.folder)
+        """What was asked for, with which build."""
+
+    def __repr__(self) -> str:
+        found = self.manifest
+        name = found.get("scenario", {}).get("name", "?")
+        return f"<bentpipe.SweepResult {name}: {', '.join(self.factors)}; {self.folder}>"
+
+    @property
+    def complete(self) -> bool:
+        """Whether the sweep came to its end; runs may have failed."""
+        return bool(self.manifest["status"] == "complete")
+
+    @property
+    def factors(self) -> tuple[str, ...]:
+        """The keys that were varied."""
+        return tuple(self.manifest["factors"])
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """What its table and its report show."""
+        return tuple(self.manifest.get("metrics") or DEFAULT_METRICS)
+
+    @property
+    def failures(self) -> list[dict[str, Any]]:
+        """The runs that gave no result: `setting`, `point` (the value of each factor), `seed`, `error`."""
+        return failures_of(self.folder)
+
+    def frame(self) -> pl.DataFrame:
+        """Return one row a run: setting, a column for each factor, seed, digest, and every metric.
+
+        Factors are texts, as a scenario file writes them. Raises `ResultError` if the files cannot be read.
+        """
+        return read_all(self.folder, self.factors)
+
+    @property
+    def settings(self) -> list[str]:
+        """The settings that have runs, in the order they were last asked for."""
+        there = self.frame()["setting"].unique(maintain_order=True).to_list()
+        asked = [name for name in self.manifest.get("settings", []) if name in there]
+        return [*asked, *(name for name in there if name not in asked)]
+
+    def rows(self, metrics: Sequence[str] | None = None) -> list[dict[str, Any]]:
+        """Return for each setting and point the mean of each metric over the runs, with its 95 % interval.
+
+        Without `metrics`, those of the sweep. Raises `UsageError` for a metric that there is not.
+        """
+        chosen = check_metrics(self.metrics if metrics is None else metrics)
+        found: list[dict[str, Any]] = []
+        places = {name: place for place, name in enumerate(self.settings)}
+        groups = list(self._groups(self.frame(), "setting", *self.factors))
+        for key, table in sorted(groups, key=lambda group: places[group[0][0]]):
+            named = dict(zip(("setting", *self.factors), key, strict=True))
+            for metric in chosen:
+                summary = summarise(table[metric.name].to_list())
+                found.append(
+                    {
+                        **named,
+                        "metric": metric.name,
+                        "unit": metric.unit,
+                        "mean": summary.mean,
+                        "std": summary.std,
+                        "ci95": summary.ci95,
+                        "runs": summary.runs,
+                        "ci_low": summary.low,
+                        "ci_high": summary.high,
+                        "method": summary.method,
+                    }
+                )
+        return found
+
+    def table(self, metrics: Sequence[str] | None = None) -> pl.DataFrame:
+        """Return `rows` as a data frame."""
+        schema = {**dict.fromkeys(("setting", *self.factors), pl.String), **_MEANS}
+        return pl.DataFrame(self.rows(metrics), schema=schema)
+
+    def differences(self, a: str, b: str, metrics: Sequence[str] | None = None) -> pl.DataFrame:
+        """Return for each point by how much setting `a` has more of each metric than `b`, in pairs by seed.
+
+        A column for each factor, then those of `comparing.frame`: both means, the difference with its 95 %
+        interval, p-values and the verdict. `p_holm` is corrected over all rows (Holm). Seeds that only one of
+        the two has at a point are left out. Raises `ResultError` if there is no such setting, `UsageError`
+        for a metric that there is not or one setting twice.
+        """
+        chosen = check_metrics(self.metrics if metrics is None else metrics)
+        if a == b:
+            raise UsageError(f"setting {a}: found twice; allowed: two settings")
+        everything = self.frame()
+        for name in (a, b):
+            if name not in set(everything["setting"]):
+                raise ResultError(
+                    f'{self.folder}: there is no setting "{name}"; there are {", ".join(self.settings)}'
+                )
+        sides = [
+            {key: table for key, table in self._groups(part, *self.factors)}  # noqa: C416
+            for part in (everything.filter(pl.col("setting") == name) for name in (a, b))
+        ]
+        points = [point for point in sides[0] if point in sides[1]]
+        found: list[Comparison] = []
+        for point in points:
+            both = sides[0][point].join(sides[1][point], on="seed", suffix=" of b", maintain_order="left")
+            found += [_compared(a, b, metric, both) for metric in chosen]
+        places = [point for point in points for _ in chosen]
+        rows = [
+            {**dict(zip(self.factors, place, strict=True)), **each.row(), "std": each.found.std}
+            for place, each in zip(places, corrected(found), strict=True)
+        ]
+        return pl.DataFrame(rows, schema={**dict.fromkeys(self.factors, pl.String), **_DIFFERENCES})
+
+    def newest(self, table: pl.DataFrame) -> pl.DataFrame:
+        """Return the runs of `frame` that means are over.
+
+        At each place, a setting at a point, these are those of the build that simulated last, if it has any.
+        """
+        ours = pl.col("core") == self.manifest["core"]["sha256"]
+        return table.filter(ours | ~ours.any().over("setting", *self.factors))
+
+    def _groups(self, table: pl.DataFrame, *keys: str) -> Iterator[tuple[tuple[str, ...], pl.DataFrame]]:
+        """Yield each place with its runs, see `newest`."""
+        known = self.newest(table)
+        parts: Iterator[tuple[tuple[Any, ...], pl.DataFrame]] = (
+            iter(known.group_by(*keys, maintain_order=True)) if keys else iter([((), known)])
+        )
+        for place, part in parts:
+            if not part.is_empty():
+                yield tuple(map(str, place)), part
+
+    def report(self, path: str | Path | None = None) -> Path:
+        """Write the report as one HTML file that opens offline; return its path.
+
+        The default is `report.html` in the dataset's folder. Replaces the file if it exists.
+        """
+        from bentpipe.report.sweep import write_report
+
+        return write_report(self, None if path is None else Path(path))
+
+    def shortfalls(self) -> list[str]:
+        """Return where runs were added and intervals did not become narrow enough, in words."""
+        until = self.manifest.get("until")
+        if until is None:
+            return []
+        rows = self.rows([until["metric"]])
+        without = sum(row["mean"] is None for row in rows)
+        wide = sum(
+            row["mean"] is not None
+            and (row["ci95"] is None or not narrow(row["mean"], row["ci95"], until["share"]))
+            for row in rows
+        )
+        lines = []
+        if wide:
+            lines.append(
+                f"{until['metric']}: at {wide} of {len(rows)} places (a setting at a point) the 95 % interval"
+                f" is still wider than {until['share']:.3g} of the mean either way, with at most"
+                f" {until['most']} runs; no share of a mean near zero is ever reached"
+            )
+        if without:
+            lines.append(f"{until['metric']}: no run has a value at {without} of {len(rows)} places")
+        return lines
+
+    def of_other_builds(self) -> int:
+        """Return how many runs are of another build than the one that simulated last."""
+        return int((self.frame()["core"] != self.manifest["core"]["sha256"]).sum())
+
+
+_DIFFERENCES = {
+    **dict.fromkeys(("a", "b", "metric", "unit"), pl.String),
+    **dict.fromkeys(("mean_a", "mean_b", "difference", "std", "ci95", "ci_low", "ci_high"), pl.Float64),
+    "method": pl.String,
+    "runs": pl.UInt32,
+    **dict.fromkeys(("p", "p_holm"), pl.Float64),
+    "verdict": pl.String,
+}
+
+
+def _compared(a: str, b: str, metric: Metric, both: pl.DataFrame) -> Comparison:
+    pairs = both.select(metric.name, f"{metric.name} of b").drop_nulls()
+    ours, theirs = (pairs[name].to_list() for name in pairs.columns)
+    one, two = summarise(ours), summarise(theirs)
+    found = paired(ours, theirs)
+    return Comparison(a, b, metric, one.mean, two.mean, one.runs, two.runs, PAIRED, found)
+
+
+def narrow(mean: float, ci95: float, share: float) -> bool:
+    """Return whether an interval is at most this share of the mean either way, or has no width."""
+    return ci95 <= share * abs(mean)
+
+
+def check_metrics(names: Sequence[str]) -> list[Metric]:
+    """Return the metrics of these names; `UsageError` for one that there is not."""
+    return [named_metric(name) for name in names]
+
+
+def is_sweep(folder: Path) -> bool:
+    """Return whether a folder is a sweep's."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(manifest, dict) and manifest.get("format") == FORMAT
+
+
+def open_sweep(folder: str | Path) -> SweepResult:
+    """Open the dataset of a sweep; `ResultError` if the folder is none."""
+    return SweepResult(folder)
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    if not is_sweep(folder):
+        what = "is not a sweep's" if folder.is_dir() else "there is no such folder"
+        raise ResultError(f"{folder}: {what}")
+    manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    return manifest

@@ -1,0 +1,311 @@
+"""A sweep: many points of a scenario, each simulated under the same settings and seeds, in one dataset."""
+
+import hashlib
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
+from itertools import count, islice
+from pathlib import Path
+from typing import Any
+
+from bentpipe import _core
+from bentpipe.errors import UsageError
+from bentpipe.runs.dataset import Dataset, Run
+from bentpipe.runs.plan import load, make_plan, overrides_from, scenario_path
+from bentpipe.runs.workers import Teller, Threads, Workers, simulate, workers_from
+from bentpipe.stats.intervals import summarise
+from bentpipe.sweeps.factors import Factor, factors_from, points
+from bentpipe.sweeps.result import DEFAULT_METRICS, SweepResult, check_metrics, narrow
+
+__all__ = ["MOST_ADDED", "Precision", "Sweep", "execute", "precision_from", "sweep"]
+
+MOST_RUNS = 10_000_000
+MOST_ADDED = 100
+"""Runs of one setting at one point, where they are added until an interval is narrow enough."""
+
+
+_OF_THE_SWEEP = ("run.seed", "run.runs", "run.settings")
+"""Keys that say how often a scenario is simulated, and not what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Precision:
+    """Runs are added until the 95 % interval of a metric is narrow enough at every point."""
+
+    metric: str
+    share: float
+    """Half the interval's width as a share of the mean."""
+    most: int = MOST_ADDED
+    """Runs of one setting at one point, at most."""
+
+
+@dataclass
+class Sweep:
+    """What is to be simulated: every point under every setting with every seed."""
+
+    scenario: str
+    """The file."""
+    overrides: list[str]
+    factors: list[Factor]
+    points: list[tuple[str, ...]]
+    settings: list[str]
+    seeds: list[int]
+    cells: list[tuple[tuple[str, ...], str, _core.Scenario, str]] = field(default_factory=list)
+    """Point, setting, scenario and digest: each with all seeds."""
+    design: str = "grid"
+    metrics: list[str] = field(default_factory=lambda: list(DEFAULT_METRICS))
+    """What the table and the report show."""
+    title: str = ""
+    description: str = ""
+    warnings: list[str] = field(default_factory=list)
+    """What is allowed but most likely not meant."""
+    left_out: list[str] = field(default_factory=list)
+    """Why settings were left out that `all` stands for."""
+    base: str = ""
+    """SHA-256 of the scenario with its overrides, at no point and under no setting."""
+
+    @classmethod
+    def plan(
+        cls,
+        scenario: str | Path,
+        vary: Sequence[str | Factor] | Mapping[str, str | Sequence[object]],
+        *,
+        settings: Sequence[str] | None = None,
+        overrides: Sequence[str] = (),
+        runs: int | None = None,
+        seed: int | None = None,
+        design: str = "grid",
+        count: int | None = None,
+        metrics: Sequence[str] | None = None,
+    ) -> "Sweep":
+        """Read every point's scenario, before anything runs.
+
+        Raises `UsageError` if the factors or numbers make no sense, `ScenarioError` for the first point that
+        is impossible.
+        """
+        shown = list(dict.fromkeys(DEFAULT_METRICS if metrics is None else metrics))
+        check_metrics(shown)
+        base = load(scenario, overrides)
+        factors = factors_from(vary)
+        for factor in factors:
+            if factor.key in _OF_THE_SWEEP:
+                raise UsageError(
+                    f"--vary {factor.key}: is the same at all points, so that runs are in pairs; allowed:"
+                    " --seed, --runs, --settings"
+                )
+        chosen = points(factors, design, count, seed=base.seed if seed is None else seed)
+        names = list(base.settings if settings is None else settings)
+        seeds: list[int] = []
+        cells: dict[tuple[str, str], tuple[tuple[str, ...], str, _core.Scenario, str]] = {}
+        warnings, left_out = dict[str, None](), dict[str, None]()
+        for point in chosen:
+            changes = [f"{each.key}={value}" for each, value in zip(factors, point, strict=True)]
+            loaded = load(scenario, [*overrides, *changes])
+            plan = make_plan(loaded, settings=names or None, runs=runs, seed=seed)
+            seeds = list(plan.seeds)
+            left_out |= dict.fromkeys(plan.left_out)
+            for each in plan.settings:
+                if each.algorithm is not None:
+                    raise UsageError(f"setting {each.name}: written in Python; a sweep allows the others")
+                warnings |= dict.fromkeys(each.scenario.warnings)
+                # A factor that a setting does not know makes no difference to it: one run stands for all.
+                cells[each.name, f"{point} {each.digest}"] = (point, each.name, each.scenario, each.digest)
+        if len(cells) * len(seeds) > MOST_RUNS:
+            raise UsageError(f"the sweep has {len(cells) * len(seeds)} runs; allowed: at most {MOST_RUNS}")
+        found = list(cells.values())
+        labels = list(dict.fromkeys(cell[1] for cell in found))
+        # An override may belong to a setting, which the scenario as it is does not show.
+        known = "\n".join([base.canonical(), *sorted(overrides)])
+        return cls(
+            str(scenario_path(scenario)),
+            list(overrides),
+            factors,
+            chosen,
+            labels,
+            seeds,
+            found,
+            design,
+            shown,
+            f"Sweep: {base.title or base.name}",
+            "",
+            list(warnings),
+            list(left_out),
+            hashlib.sha256(known.encode()).hexdigest(),
+        )
+
+    def about(self) -> dict[str, Any]:
+        """Return what the dataset's manifest says of the sweep."""
+        text = Path(self.scenario).read_bytes()
+        return {
+            "title": self.title,
+            "description": self.description,
+            "scenario": {
+                "name": Path(self.scenario).stem,
+                "sha256": hashlib.sha256(text).hexdigest(),
+                "digest": self.base,
+            },
+            "overrides": self.overrides,
+            "settings": self.settings,
+            "design": self.design,
+            "vary": [
+                {"key": each.key, "log": each.log, "range": each.low is not None} for each in self.factors
+            ],
+            "points": len(self.points),
+            "seeds": self.seeds,
+            "metrics": self.metrics,
+        }
+
+    def runs(self, seeds: Sequence[int] | None = None) -> Iterator[Run]:
+        """Yield every run: all points and settings with the first seed, then with the next."""
+        for seed in self.seeds if seeds is None else seeds:
+            for point, setting, scenario, digest in self.cells:
+                yield Run(point, setting, scenario, digest, seed)
+
+
+def sweep(
+    scenario: str | Path,
+    vary: Sequence[str] | Mapping[str, str | Sequence[object]] = (),
+    *,
+    out: str | Path,
+    settings: Sequence[str] | None = None,
+    set: Mapping[str, object] | Sequence[str] = (),  # noqa: A002
+    runs: int | None = None,
+    seed: int | None = None,
+    design: str | None = None,
+    points: int | None = None,
+    metrics: Sequence[str] | None = None,
+    jobs: int | None = None,
+    cluster: str | None = None,
+    precision: Precision | None = None,
+    told: Teller | None = None,
+) -> SweepResult:
+    """Simulate every point of a design under every setting with the same seeds, into the dataset `out`.
+
+    `scenario` may be a sweep file too, which the other arguments override (docs/sweep.md). `vary` are
+    factors, as `{"gateway.aqm.w_q": "0.01:0.2:log:8"}`; see `factors_from`. `set` overrides keys as in
+    `load`; `metrics` are those that the report shows. What is in the dataset already is not simulated again;
+    `precision` adds runs where an interval is still too wide. Runs go to `jobs` threads, or to a `cluster`:
+    `local:N` for N processes, or a scheduler's address. Raises `UsageError` and `ScenarioError` before
+    anything runs; runs that fail later are `SweepResult.failures`.
+    """
+    from bentpipe.sweeps.file import request
+
+    asked = request(
+        scenario,
+        vary,
+        overrides_from(set),
+        settings=settings,
+        runs=runs,
+        seed=seed,
+        design=design,
+        points=points,
+        metrics=metrics,
+    )
+    plan, precision = asked.plan(), precision or asked.precision()
+    with closing(workers_from(jobs, cluster)) as workers:
+        return execute(plan, Path(out), workers=workers, precision=precision, told=told)
+
+
+def execute(
+    plan: Sweep,
+    folder: Path,
+    *,
+    workers: Workers | None = None,
+    precision: Precision | None = None,
+    told: Teller | None = None,
+) -> SweepResult:
+    """Simulate what the dataset in `folder` lacks of `plan`, by default on a thread per core.
+
+    On an interruption what is finished stays.
+    """
+    _check(precision)
+    workers = workers or Threads()
+    keys = tuple(factor.key for factor in plan.factors)
+    about = plan.about() | ({} if precision is None else {"until": asdict(precision)})
+    with Dataset(folder, keys, about) as dataset:
+        told_of = _Count(told)
+        failures = simulate(plan.runs(), dataset, workers, told_of.tell)
+        failed = {(each.run.digest, each.run.seed) for each in failures}
+        while precision is not None:
+            more = _wider(plan, dataset, precision, failed)
+            if not more:
+                break
+            told_of.next()
+            new = simulate(more, dataset, workers, told_of.tell)
+            failures += new
+            failed |= {(each.run.digest, each.run.seed) for each in new}
+        dataset.finish(failures)
+    return SweepResult(folder)
+
+
+class _Count:
+    """Counts runs over several calls of `simulate`, each of which begins at none."""
+
+    def __init__(self, told: Teller | None) -> None:
+        self.told = told
+        self.before = self.now = (0, 0, 0)
+
+    def tell(self, done: int, total: int, failed: int) -> None:
+        before = self.before
+        self.now = (before[0] + done, before[1] + total, before[2] + failed)
+        if self.told is not None:
+            self.told(*self.now)
+
+    def next(self) -> None:
+        self.before = self.now
+
+
+def _check(precision: Precision | None) -> None:
+    if precision is None:
+        return
+    check_metrics([precision.metric])
+    if not 0 < precision.share < 1:
+        raise UsageError(
+            f"the interval is to be {precision.share:.2%} of the mean; allowed: above 0 and below 100 %"
+        )
+    if precision.most < 2:
+        raise UsageError(f"at most {precision.most} runs; allowed: 2 or more, for one has no interval")
+
+
+def precision_from(text: str, metric: str, most: int) -> Precision:
+    """Read a precision, `2%` or `0.02`; `UsageError` for anything else."""
+    share = text.strip()
+    try:
+        value = float(share.removesuffix("%")) / (100 if share.endswith("%") else 1)
+    except ValueError:
+        raise UsageError(f"--until-ci {text}: allowed: a share of the mean, as 2% or 0.02") from None
+    found = Precision(metric, value, most)
+    _check(found)
+    return found
+
+
+def _wider(plan: Sweep, dataset: "Dataset", precision: Precision, failed: set[tuple[str, int]]) -> list[Run]:
+    """Return the runs that are still wanted: as many as the interval found so far makes likely."""
+    first = plan.seeds[0]
+    wanted: list[Run] = []
+    for point, setting, scenario, digest in plan.cells:
+        there = dataset.values(digest, precision.metric)
+        values = [value for value in there.values() if value is not None]
+        tried = len(there) + sum(1 for each in failed if each[0] == digest)
+        if tried >= precision.most or not there:
+            continue
+        summary = summarise(values)
+        if summary.ci95 is not None and summary.mean is not None:
+            if narrow(summary.mean, summary.ci95, precision.share):
+                continue
+            ratio = summary.ci95 / (precision.share * abs(summary.mean)) if summary.mean else math.inf
+            # The width falls with the root of the runs; at most twice as many, for it is uncertain itself.
+            aim = min(math.ceil(tried * ratio**2) if math.isfinite(ratio) else 2 * tried, 2 * tried)
+        elif values:
+            aim = max(2, tried + 1)
+        else:
+            continue
+        # Seeds in the dataset may have gaps: a sweep may have begun with another seed.
+        known = there.keys() | {seed for each, seed in failed if each == digest}
+        number = min(max(aim, tried + 1), precision.most) - tried
+        # Seeds are 64 bits wide.
+        following = (seed % 2**64 for seed in count(first))
+        seeds = islice((seed for seed in following if seed not in known), number)
+        wanted += [Run(point, setting, scenario, digest, seed) for seed in seeds]
+    return wanted

@@ -1,0 +1,215 @@
+"""What a search of parameters found: the trials, the front, the winner and its figures on fresh seeds."""
+
+import io
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from bentpipe import files
+from bentpipe.errors import ResultError
+from bentpipe.format import measured, plural, quantity
+from bentpipe.runs.store import REPORT
+from bentpipe.stats.intervals import Summary, summarise
+from bentpipe.stats.objectives import Objective
+
+__all__ = [
+    "AS_GIVEN",
+    "BEST",
+    "DEFAULTS",
+    "JUDGES",
+    "TRIALS",
+    "TUNE",
+    "TuneResult",
+    "difference",
+    "is_tune",
+    "open_tune",
+]
+
+TUNE, TRIALS, BEST = "tune.json", "trials.parquet", "best.toml"
+DEFAULTS, AS_GIVEN = "defaults", "scenario's own"
+"""What a search is compared with: the AQM's defaults, and the scenario as its file has it."""
+JUDGES = ("front", "rank")
+"""The winner is the first by rank sums among the front's members, or among all trials."""
+
+
+class TuneResult:
+    """A finished search."""
+
+    def __init__(self, folder: str | Path) -> None:
+        """Read the result in `folder`; `ResultError` if it is none."""
+        self.folder = Path(folder)
+        """Where the files are."""
+        try:
+            found = json.loads((self.folder / TUNE).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise ResultError(f"{self.folder}: is not the result of a search: {error}") from None
+        if not isinstance(found, dict) or found.get("format") != "bentpipe-tune":
+            raise ResultError(f"{self.folder}: is not the result of a search")
+        self.found: dict[str, Any] = found
+        """All of it, as `tune.json` has it."""
+
+    def __repr__(self) -> str:
+        found = self.found
+        what = f"{found['scenario']['name']}: {found['aqm']}, {len(found['trials'])} trials"
+        return f"<bentpipe.TuneResult {what}; {self.folder}>"
+
+    @property
+    def objectives(self) -> list[Objective]:
+        """What was to be good."""
+        return [Objective(each["metric"], each["direction"]) for each in self.found["objectives"]]
+
+    @property
+    def parameters(self) -> list[str]:
+        """The parameters that were searched."""
+        return [each["name"] for each in self.found["space"]]
+
+    @property
+    def winner(self) -> dict[str, Any] | None:
+        """The winner's trial: `number`, `point`, `runs`; None if no trial came to its end."""
+        number = self.found["winner"]
+        return None if number is None else dict(self.found["trials"][number])
+
+    @property
+    def setting(self) -> str:
+        """Name of the setting in `best.toml`."""
+        return f"{self.found['algorithm']} tuned"
+
+    def summary(self, number: int, metric: str) -> Summary:
+        """Summarise a metric of a trial over its runs."""
+        place = 1 + [each.metric for each in self.objectives].index(metric)
+        return summarise([run[place] for run in self.found["trials"][number]["runs"]])
+
+    def frame(self) -> pl.DataFrame:
+        """Return one row a trial: number, outcome, a column for each parameter, runs, and each objective.
+
+        Parameters are texts, as a scenario file writes them; an objective has its mean and `_ci95`, half the
+        95 % interval. `front` and `winner` say which trials these are.
+        """
+        front, rows = set(self.found["front"]), []
+        for each in self.found["trials"]:
+            number = each["number"]
+            row: dict[str, Any] = {"trial": number, "outcome": each["outcome"]}
+            row |= {name: each["point"][name] for name in self.parameters}
+            row["runs"] = len(each["runs"])
+            for objective in self.objectives:
+                summary = self.summary(number, objective.metric)
+                row[objective.metric] = summary.mean
+                row[f"{objective.metric}_ci95"] = summary.ci95
+            row |= {"front": number in front, "winner": number == self.found["winner"], "note": each["note"]}
+            rows.append(row)
+        schema: dict[str, Any] = {"trial": pl.UInt32, "outcome": pl.String}
+        schema |= dict.fromkeys(self.parameters, pl.String) | {"runs": pl.UInt32}
+        for objective in self.objectives:
+            schema |= {objective.metric: pl.Float64, f"{objective.metric}_ci95": pl.Float64}
+        schema |= {"front": pl.Boolean, "winner": pl.Boolean, "note": pl.String}
+        return pl.DataFrame(rows, schema=schema)
+
+    def front(self) -> pl.DataFrame:
+        """Return the front's rows of `frame`, in the order of the judge."""
+        places = {each["trial"]: index for index, each in enumerate(self.found["order"])}
+        table = self.frame().filter(pl.col("front"))
+        order = sorted(range(len(table)), key=lambda index: places.get(table["trial"][index], len(places)))
+        return table[order]
+
+    def figures(self) -> pl.DataFrame:
+        """Return the figures on fresh seeds of the winner, the defaults and the scenario's own setting.
+
+        Columns: `setting`, `metric`, `searched` (mean in the search), `mean`, `ci95`, `runs` and so on, then
+        the paired difference to the defaults with its corrected p-value. The winner's setting is its trial.
+        """
+        return pl.DataFrame(self.found["figures"], infer_schema_length=None)
+
+    def counted(self) -> str:
+        """Say how many trials and runs there were, and how many runs were spared."""
+        outcomes = [each["outcome"] for each in self.found["trials"]]
+        parts = [
+            f"{outcomes.count(name)} {name}"
+            for name in ("complete", "stopped", "valueless", "impossible", "failed")
+            if name in outcomes
+        ]
+        runs = self.found["runs"]
+        text = f"{plural(len(outcomes), 'trial')}: {', '.join(parts)}; {plural(runs['done'], 'run')}"
+        if runs["spared"]:
+            text += f", {runs['spared']} spared by stopping what was certainly worse"
+        return text + "."
+
+    def front_rows(self) -> list[dict[str, Any]]:
+        """Return the front in the order of the judge: `trial`, `point`, `runs`, and `cells` as written."""
+        rows = []
+        for number in self.front()["trial"].to_list():
+            trial = self.found["trials"][number]
+            cells = []
+            for objective in self.objectives:
+                summary = self.summary(number, objective.metric)
+                cells.append(quantity(summary.mean, summary.ci95))
+            rows.append(
+                {"trial": number, "point": trial["point"], "runs": len(trial["runs"]), "cells": cells}
+            )
+        return rows
+
+    def document(self) -> dict[str, Any]:
+        """Return what programs read: the counts, the front, the winner and its figures."""
+        found = self.found
+        return {
+            "scenario": found["scenario"]["name"],
+            "aqm": found["aqm"],
+            "objectives": found["objectives"],
+            "counts": found["runs"] | {"trials": len(found["trials"])},
+            "front": json.loads(self.front().write_json()),
+            "winner": found["winner"],
+            "setting": found["setting"],
+            "figures": found["figures"],
+        }
+
+    def best(self) -> str:
+        """Return the winner as a table that can be pasted into a scenario; empty without one."""
+        winner, found = self.winner, self.found
+        if winner is None:
+            return ""
+        lines = [
+            f"# Found by a search of {len(found['trials'])} trials in {found['scenario']['name']}.",
+            f"# On {len(found['seeds_fresh'])} fresh seeds:",
+        ]
+        for row in found["figures"]:
+            if row["setting"] == str(winner["number"]):
+                unit = Objective(row["metric"], "min").known.unit
+                aim = next(each for each in self.objectives if each.metric == row["metric"])
+                lines.append(f"#   {aim}  {measured(row)} {unit}".rstrip())
+        lines += ["", f"[setting.{json.dumps(self.setting)}]"]
+        lines += [f"{key} = {value}" for key, value in found["setting"].items()]
+        return "\n".join(lines) + "\n"
+
+    def write(self) -> None:
+        """Write the files that follow from the result: the trials, the best setting and the report."""
+        buffer = io.BytesIO()
+        self.frame().write_parquet(buffer, compression="zstd")
+        files.write(self.folder / TRIALS, buffer.getvalue())
+        files.write(self.folder / BEST, self.best().encode())
+        self.report()
+
+    def report(self, path: str | Path | None = None) -> Path:
+        """Write the report as one HTML file that opens offline, by default here; return its path."""
+        from bentpipe.report.pages import write_page
+        from bentpipe.report.tuning import tune_page
+
+        return write_page(self.folder / REPORT if path is None else Path(path), tune_page(self))
+
+
+def difference(figure: Mapping[str, Any]) -> str:
+    """Write the difference to the defaults with its interval, of a row of `figures`."""
+    names = {"mean": "difference", "ci95": "difference_ci95", "method": "difference_method"}
+    names |= {"ci_low": "difference_low", "ci_high": "difference_high"}
+    return measured({name: figure[key] for name, key in names.items()})
+
+
+def is_tune(folder: Path) -> bool:
+    """Return whether a folder holds the result of a search."""
+    return (folder / TUNE).is_file()
+
+
+def open_tune(folder: str | Path) -> TuneResult:
+    """Open the result of a search; `ResultError` if the folder is none."""
+    return TuneResult(folder)

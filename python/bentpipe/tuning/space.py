@@ -1,0 +1,472 @@
+"""What a search of parameters may choose from: the registry's ranges, and what the user makes of them."""
+
+import difflib
+import itertools
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from bentpipe import _core
+from bentpipe.errors import ScenarioError, UsageError
+from bentpipe.format import UNITS, number_of
+from bentpipe.runs.plan import load
+
+__all__ = ["Parameter", "Space", "written"]
+
+_UNITS = {"s": "s", "B": "B", "bit/s": "kbps"}
+"""How a scenario writes the registry's units, which it wants to see; packets and shares are bare numbers."""
+_IN_ORDER = (("min_th", "max_th"), ("min_capacity", "max_capacity"), ("u_low", "u_high"))
+"""Parameters of which the first must be below the second, wherever an algorithm has both."""
+_APART = 0.99
+"""The first is at most so large a share of the second, so that they differ in the digits that are written."""
+_LEVELS = {1: 11, 2: 5}
+"""Values of each parameter in a grid of so many; three of each in one of three."""
+_GRID = 3
+_ALLOWED = "a range as 0.01:0.2 or 0.01:0.2:log, or a list as 0.1,0.5"
+
+
+def _size(unit: str) -> float:
+    """Return how many base units a unit is."""
+    return UNITS.get(unit, ("", 1.0))[1]
+
+
+def written(value: float) -> str:
+    """Write a number with five significant digits: what is tried is what a reader can copy."""
+    return f"{float(f'{value:.5g}'):.12g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of an algorithm, and the values that it may take in a search."""
+
+    name: str
+    unit: str
+    """What follows its numbers in a scenario: "ms"; empty for shares, counts and packets."""
+    default: str
+    """As the algorithm has it in this scenario, without quotes."""
+    low: float | None = None
+    """Ends of its range in `unit`; None for a list of values."""
+    high: float | None = None
+    log: bool = False
+    """Whether the search is even in the logarithm."""
+    whole: bool = False
+    values: tuple[str, ...] = ()
+    """The values of a list, without quotes."""
+    chosen: bool = False
+    """Whether the values or ends are the user's and not the registry's."""
+    doc: str = ""
+    below: str = ""
+    """Name of the parameter that this one must stay below, if that is searched too."""
+
+    def at(self, share: float, high: float | None = None) -> str:
+        """Return the value at a share of the way through the range, 0 to 1, which may end at `high`."""
+        if self.low is None or self.high is None:
+            return self.values[min(int(share * len(self.values)), len(self.values) - 1)]
+        end = self.high if high is None else min(high, self.high)
+        if self.log:
+            value = math.exp(math.log(self.low) + share * (math.log(end) - math.log(self.low)))
+        else:
+            value = self.low + share * (end - self.low)
+        return self.text(value)
+
+    def text(self, value: float) -> str:
+        """Write a value of the range."""
+        digits = str(round(value)) if self.whole else written(value)
+        return f"{digits} {self.unit}" if self.unit else digits
+
+    @property
+    def scale(self) -> float:
+        """How many base units its unit is."""
+        return _size(self.unit)
+
+    def grid(self, levels: int) -> list[str]:
+        """Return so many values of the range, evenly spaced and off its ends, or the whole list."""
+        if self.low is None:
+            return list(self.values)
+        shares = [(step + 1) / (levels + 1) for step in range(levels)]
+        return list(dict.fromkeys(self.at(share) for share in shares))
+
+    def row(self) -> dict[str, Any]:
+        """Return it as a dictionary, ready for JSON."""
+        found: dict[str, Any] = {"name": self.name, "unit": self.unit, "default": self.default}
+        if self.low is None:
+            return found | {"values": list(self.values)}
+        scale = "log" if self.log else "linear"
+        return found | {"low": self.low, "high": self.high, "scale": scale, "whole": self.whole}
+
+
+@dataclass(frozen=True)
+class Space:
+    """The parameters of one algorithm in one scenario: what is searched, and what is fixed."""
+
+    scenario: str | Path
+    overrides: tuple[str, ...]
+    aqm: str
+    """The setting that the search begins from: an algorithm, a preset, or one of the scenario's own."""
+    algorithm: str
+    prefix: str
+    """Key of the algorithm's table: `gateway.aqm`."""
+    given: Mapping[str, str]
+    """What is not searched and not the algorithm's default."""
+    defaults: Mapping[str, str]
+    parameters: tuple[Parameter, ...]
+    setting: Mapping[str, str] = field(default_factory=dict)
+    """What the setting that the search begins from has other than the algorithm's default."""
+
+    @classmethod
+    def of(
+        cls,
+        scenario: str | Path,
+        aqm: str,
+        *,
+        vary: Sequence[str] | Mapping[str, str | Sequence[object]] = (),
+        fix: Sequence[str] | Mapping[str, object] = (),
+        overrides: Sequence[str] = (),
+    ) -> "Space":
+        """Read the registry's ranges of an algorithm, as `vary` and `fix` change them.
+
+        `aqm` is an algorithm or a setting. `vary` restricts a parameter to a range (`w_q=0.01:0.2:log`) or a
+        list (`w_q=0.01,0.1`), or adds one that the registry has no range for; `fix` keeps one at a value.
+        Raises `UsageError` and `ScenarioError` for what cannot be.
+        """
+        base = load(scenario, overrides)
+        effective = {row["key"]: row for row in base.with_setting(aqm).effective()}
+        prefix, algorithm = _table(base, aqm)
+        known = {entry["name"]: entry for entry in json.loads(_core.registry())["aqms"]}
+        if algorithm not in known and prefix.endswith("scheduler"):
+            raise UsageError(
+                f"--aqm {aqm}: {algorithm} is a scheduler, whose parameters a setting cannot have;"
+                f" allowed: {', '.join(_tunable(known))}, or a setting of one"
+            )
+        if algorithm not in known:
+            raise UsageError(
+                f"--aqm {aqm}: is no AQM with parameters to search; allowed: {', '.join(_tunable(known))},"
+                " or a setting of one"
+            )
+        params = {entry["name"]: entry for entry in known[algorithm]["params"]}
+        rows = {
+            key.removeprefix(f"{prefix}."): row
+            for key, row in effective.items()
+            if key.startswith(f"{prefix}.")
+        }
+        plain = load(scenario, _without(overrides, prefix)).with_setting(algorithm)
+        there = {row["key"].removeprefix(f"{prefix}."): row["value"] for row in plain.effective()}
+        defaults = {name: there[name].removesuffix(" packets") for name in params}
+        given = {
+            name: rows[name]["value"].removesuffix(" packets")
+            for name in params
+            if rows[name]["origin"] != "default"
+        }
+        forced = {name for name in params if rows[name]["origin"] == "override"}
+        given |= _fixed(fix, prefix, params, aqm)
+        forced |= set(_fixed(fix, prefix, params, aqm))
+        wanted = _wanted(vary, prefix, params, aqm)
+        found = []
+        for name, entry in params.items():
+            if name in wanted:
+                if name in forced:
+                    raise UsageError(f"--vary {name}: found fixed as well; allowed: one of the two")
+                found.append(_varied(name, wanted[name], entry, defaults[name]))
+            elif entry["tune"] and name not in forced:
+                found.append(_from_registry(entry, defaults[name]))
+        if not found:
+            raise UsageError(
+                f"--aqm {aqm}: {algorithm} has no parameters to search;"
+                f" those that have: {', '.join(_tunable(known))}"
+            )
+        kept = {name: value for name, value in given.items() if name not in {each.name for each in found}}
+        space = cls(
+            scenario,
+            tuple(_without(overrides, prefix)),
+            aqm,
+            algorithm,
+            prefix,
+            kept,
+            defaults,
+            tuple(found),
+            given,
+        )
+        return replace(space, parameters=tuple(space._in_order(each) for each in found))
+
+    def _in_order(self, parameter: Parameter) -> Parameter:
+        """Return a parameter whose range leaves room for the one that it must stay below, or above."""
+        for low, high in _IN_ORDER:
+            if low not in self.defaults or high not in self.defaults:
+                continue
+            by_name = {each.name: each for each in self.parameters}
+            a, b = by_name.get(low), by_name.get(high)
+            if parameter.name == low and parameter.low is not None and parameter.high is not None:
+                if b is not None and b.low is not None:
+                    return replace(parameter, below=high)
+                if b is None:
+                    most = self._number(high) / parameter.scale
+                    # Where both are given as bounds that may be equal, the end is kept.
+                    end = min(parameter.high, most if low == "min_capacity" else most * _APART)
+                    if parameter.low >= end:
+                        raise UsageError(
+                            f"{low} is searched from {written(parameter.low)} {parameter.unit}".rstrip()
+                            + f", but must be below {high}, which is {self.fixed(high)}"
+                        )
+                    return replace(parameter, high=end)
+            if parameter.name == high and parameter.low is not None and parameter.high is not None:
+                least = self._number(low) if a is None else (a.low or 0.0) * a.scale
+                start = max(parameter.low, least / parameter.scale / _APART)
+                if start >= parameter.high:
+                    raise UsageError(
+                        f"{high} is searched up to {written(parameter.high)} {parameter.unit}".rstrip()
+                        + f", but must be above {low}"
+                    )
+                return replace(parameter, low=start)
+        return parameter
+
+    def _number(self, name: str) -> float:
+        """Return the value of a parameter that is not searched, in base units."""
+        found = number_of(self.fixed(name))
+        return found[0] * _size(found[1]) if found else 0.0
+
+    def fixed(self, name: str) -> str:
+        """Return the value of a parameter that is not searched."""
+        return self.given.get(name, self.defaults[name])
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The parameters that are searched."""
+        return tuple(each.name for each in self.parameters)
+
+    def point(self, shares: Mapping[str, float | str]) -> dict[str, str]:
+        """Return the value of each parameter at shares of its range, 0 to 1, or at the values of a list.
+
+        A parameter that must stay below another has what of its range is below that.
+        """
+        found: dict[str, str] = {}
+        # Those that bound others come first.
+        for each in sorted(self.parameters, key=lambda each: bool(each.below)):
+            share = shares[each.name]
+            if isinstance(share, str):
+                found[each.name] = share
+                continue
+            high = None
+            if each.below:
+                other = number_of(found[each.below])
+                by_name = {parameter.name: parameter for parameter in self.parameters}
+                if other is not None:
+                    high = other[0] * by_name[each.below].scale / each.scale * _APART
+            found[each.name] = each.at(share, high)
+        return {name: found[name] for name in self.names}
+
+    def grid(self) -> list[dict[str, str]]:
+        """Return the points of a grid that are possible, the last parameter changing fastest.
+
+        It varies the parameters that the user has given values or ranges, else the first three that have a
+        range. A list gives its values, a range three (five if only two parameters are varied, eleven if one
+        is); what is not varied is as in the setting.
+        """
+        asked = [each for each in self.parameters if each.chosen]
+        ranged = [each for each in self.parameters if each.low is not None][:_GRID]
+        chosen = asked or ranged or list(self.parameters)
+        levels = _LEVELS.get(len(chosen), 3)
+        axes = [each.grid(levels) for each in chosen]
+        rest = {
+            each.name: self.setting.get(each.name, each.default)
+            for each in self.parameters
+            if each not in chosen
+        }
+        points = []
+        for row in itertools.product(*axes):
+            at = rest | {each.name: value for each, value in zip(chosen, row, strict=True)}
+            points.append({name: at[name] for name in self.names})
+        return [point for point in points if self.problem(point) is None]
+
+    def table(self, point: Mapping[str, str]) -> dict[str, str]:
+        """Return what a setting's table has at a point, as a scenario file writes it."""
+        values = {**self.given, **point}
+        return {"algorithm": json.dumps(self.algorithm)} | {
+            name: _toml(values[name]) for name in self.defaults if name in values
+        }
+
+    def build(self, point: Mapping[str, str]) -> _core.Scenario:
+        """Return the scenario at a point; `ScenarioError` if it is impossible."""
+        return self._under(self.table(point))
+
+    def under_defaults(self) -> _core.Scenario:
+        """Return the scenario under the algorithm's defaults, with what is fixed."""
+        return self._under(self.table({}))
+
+    def as_given(self) -> _core.Scenario:
+        """Return the scenario as its file has it."""
+        return load(self.scenario, list(self.overrides))
+
+    def _under(self, table: Mapping[str, str]) -> _core.Scenario:
+        name = f"{self.algorithm} tuned"
+        inside = ", ".join(f"{key} = {value}" for key, value in table.items())
+        change = f"setting.{json.dumps(name)}={{ {inside} }}"
+        return load(self.scenario, [*self.overrides, change]).with_setting(name)
+
+    def problem(self, point: Mapping[str, str]) -> str | None:
+        """Return why a point is impossible; None if it is not."""
+        try:
+            self.build(point)
+        except ScenarioError as error:
+            return str(error)
+        return None
+
+
+def _table(base: _core.Scenario, aqm: str) -> tuple[str, str]:
+    """Return the key of the table that a setting fills, and the algorithm in it."""
+    registry = json.loads(_core.registry())["aqms"]
+    presets = {preset["name"]: entry["name"] for entry in registry for preset in entry["presets"]}
+    values = {row["key"]: row["value"] for row in base.with_setting(aqm).effective()}
+    origins = {row["key"]: row["origin"] for row in base.with_setting(aqm).effective()}
+    for key, origin in origins.items():
+        # A scheduler's setting has droptail beside it.
+        if key.endswith(".scheduler.algorithm") and origin == "setting":
+            return key.rpartition(".")[0], values[key]
+    # An algorithm's own name as a setting marks the table; the scenario's settings are as if in its file.
+    plain = base.with_setting(registry[0]["name"]).effective()
+    places = [row["key"] for row in plain if row["origin"] == "setting" and row["key"].endswith(".algorithm")]
+    if len(places) == 1:
+        prefix = places[0].rpartition(".")[0]
+        if f"{prefix}.preset" in values:
+            return prefix, presets.get(values[f"{prefix}.preset"], "")
+        if f"{prefix}.algorithm" in values:
+            return prefix, values[f"{prefix}.algorithm"]
+    raise UsageError(f"--aqm {aqm}: is no setting of an AQM")
+
+
+def _tunable(known: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    return [name for name, entry in known.items() if any(each["tune"] for each in entry["params"])]
+
+
+def _without(overrides: Sequence[str], prefix: str) -> list[str]:
+    """Return the overrides apart from those in the algorithm's own table, which a setting fills."""
+    return [each for each in overrides if not each.partition("=")[0].strip().startswith(f"{prefix}.")]
+
+
+def _bare(key: str, prefix: str, params: Mapping[str, Any], aqm: str, option: str) -> str:
+    name = key.strip().removeprefix(f"{prefix}.")
+    if name not in params:
+        near = difflib.get_close_matches(name, params, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"allowed: {', '.join(params)}"
+        raise UsageError(f"{option} {key.strip()}: is no parameter of {aqm}; {hint}")
+    return name
+
+
+def _fixed(
+    fix: Sequence[str] | Mapping[str, object], prefix: str, params: Mapping[str, Any], aqm: str
+) -> dict[str, str]:
+    pairs = list(fix.items()) if isinstance(fix, Mapping) else [_pair(each, "--fix") for each in fix]
+    found = {}
+    for key, value in pairs:
+        text = str(value).lower() if isinstance(value, bool) else str(value).strip()
+        name = _bare(key, prefix, params, aqm, "--fix")
+        if name in found:
+            raise UsageError(f"--fix {key}: found twice; allowed: each parameter once")
+        found[name] = text.strip('"')
+    return found
+
+
+def _wanted(
+    vary: Sequence[str] | Mapping[str, str | Sequence[object]],
+    prefix: str,
+    params: Mapping[str, Any],
+    aqm: str,
+) -> dict[str, str]:
+    pairs: list[tuple[str, Any]] = (
+        list(vary.items()) if isinstance(vary, Mapping) else [_pair(each, "--vary") for each in vary]
+    )
+    found = {}
+    for key, value in pairs:
+        name = _bare(key, prefix, params, aqm, "--vary")
+        if name in found:
+            raise UsageError(f"--vary {key}: found twice; allowed: each parameter once")
+        if not isinstance(value, str):
+            value = ",".join(str(each).lower() if isinstance(each, bool) else str(each) for each in value)
+        found[name] = value
+    return found
+
+
+def _pair(text: str, option: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip() or not value.strip():
+        raise UsageError(f"{option} {text}: found no KEY=VALUE; allowed: for example {option} w_q=0.1")
+    return key.strip(), value.strip()
+
+
+def _varied(name: str, text: str, entry: Mapping[str, Any], default: str) -> Parameter:
+    """Return a parameter with the range or list that the user gives it."""
+    parts = [each.strip() for each in text.split(":")]
+    found = Parameter(name, "", default, doc=entry["doc"], chosen=True)
+    if len(parts) == 1:
+        values = tuple(each.strip().strip('"') for each in text.split(","))
+        if not all(values) or len(set(values)) < len(values):
+            raise UsageError(f"--vary {name}={text}: found a value that is empty or there twice")
+        return replace(found, values=values)
+    ends = [number_of(each) for each in parts[:2]]
+    if len(parts) > 3 or (len(parts) == 3 and parts[2] not in {"log", "linear"}) or not all(ends):
+        raise UsageError(f"--vary {name}={text}: found no range; allowed: {_ALLOWED}")
+    (low, low_unit), (high, high_unit) = [end for end in ends if end is not None]
+    unit = high_unit or low_unit
+    log = parts[2] == "log" if len(parts) == 3 else _is_log(entry["tune"])
+    if low_unit not in {"", unit}:
+        raise UsageError(f"--vary {name}={text}: found units {low_unit} and {unit}; allowed: the same twice")
+    if not -math.inf < low < high < math.inf or (log and low <= 0):
+        allowed = "two above zero, the lower one first" if log else "two numbers, the lower one first"
+        raise UsageError(
+            f"--vary {name}={text}: found the ends {parts[0]} and {parts[1]}; allowed: {allowed}"
+        )
+    unit = "" if unit == "packets" else unit
+    return replace(found, unit=unit, low=low, high=high, log=log, whole=_is_whole(entry))
+
+
+def _from_registry(entry: Mapping[str, Any], default: str) -> Parameter:
+    """Return a parameter with the registry's range, in this scenario."""
+    tune, name = entry["tune"], entry["name"]
+    if tune["scale"] == "each":
+        values = (
+            ("false", "true")
+            if isinstance(entry["default"], bool)
+            else tuple(each.strip() for each in entry["range"].split(","))
+        )
+        return Parameter(name, "", default, values=values, doc=entry["doc"])
+    low, high, unit = float(tune["low"]), float(tune["high"]), _UNITS.get(entry["unit"], "")
+    if tune["scale"] == "times the default, log":
+        found = number_of(default)
+        if found is None or found[0] <= 0:
+            raise UsageError(f"{name}: its default, {default}, gives no range to search; use --vary {name}=…")
+        low, high, unit = low * found[0], high * found[0], found[1]
+    elif entry["unit"] == "bit/s":
+        low, high = low / 1e3, high / 1e3
+    least = re.match(r"at least ([\d.]+)", entry["range"])
+    if least and unit == _UNITS.get(entry["unit"], ""):
+        low = max(low, float(least[1]))
+    log = tune["scale"] != "linear"
+    return Parameter(
+        name, unit, default, low=low, high=high, log=log, whole=_is_whole(entry), doc=entry["doc"]
+    )
+
+
+def _is_log(tune: Mapping[str, Any] | None) -> bool:
+    return tune is not None and "log" in tune["scale"]
+
+
+def _is_whole(entry: Mapping[str, Any]) -> bool:
+    """Return whether a parameter counts something: a number of no unit, of which the registry has wholes."""
+    tune, default = entry["tune"], entry["default"]
+    if entry["unit"] or isinstance(default, str | bool) or not tune or "low" not in tune:
+        return False
+    return all(float(each).is_integer() and each >= 1 for each in (default, tune["low"], tune["high"]))
+
+
+def _toml(value: str) -> str:
+    """Write a value as a scenario file does: numbers and yes or no bare, all else in quotes."""
+    found = number_of(value)
+    if value in {"true", "false"}:
+        return value
+    if found is not None and not found[1]:
+        return value.removesuffix(".0") if float(value).is_integer() else value
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,205 @@
+"""Hold the two sets of fluid equations for a gateway against the simulator, over a grid of settings.
+
+`python tools/gateway_models.py docs/models-gateway.md`, or `make gateway-models`, renews that page.
+"""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from bentpipe import api
+from bentpipe.models.fluid import model
+from bentpipe.runs.plan import load
+from reference import with_generated
+
+__all__ = ["CASES", "MODELS", "POINTS", "SETTINGS", "Found", "changes", "markdown", "modelled", "simulated"]
+
+SCENARIO = "byun2007-gateway"
+MODELS: dict[str, "Change"] = {
+    "gateway": {"model.equations": "gateway"},
+    "timeouts": {"model.equations": "timeouts"},
+    "timeouts at once": {"model.equations": "timeouts", "model.feedback": "none"},
+}
+"""The equations as printed; those with timeouts; and those where marks are heard of at once."""
+SETTINGS = ("RED 1", "RED 4", "AVQ", "AVQRED", "pi")
+POINTS = ((50, 60), (100, 60), (200, 60), (400, 60), (100, 200), (400, 40), (400, 200))
+"""Sessions and mean round trip [ms]; as in the scenario, round trips are up to a third shorter or longer."""
+
+Change = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a simulation or a model says."""
+
+    load: float
+    """Offered load [Mbit/s]."""
+    utilization: float
+    """[Mbit/s]."""
+    p: float
+    """Share that is dropped [%]."""
+    queue: float
+    """Mean [packets]."""
+    std: float
+    """Standard deviation of the queue over time [packets]."""
+
+
+def changes(sessions: int, round_trip: int) -> Change:
+    """Return what a point of the grid changes : the scenario starts faster, and runs two minutes."""
+    return {
+        "run.warmup": "1 min",
+        "run.duration": "2 min",
+        "traffic.web.sessions": sessions,
+        "traffic.web.ramp.over": "1 s",
+        "traffic.web.ramp.pause": "0 s",
+        "link.ingress.delay.uniform": [f"{round_trip / 3} ms", f"{2 * round_trip / 3} ms"],
+    }
+
+
+def simulated(change: Change, settings: tuple[str, ...] = SETTINGS) -> dict[str, Found]:
+    """Simulate the scenario with `change` under `settings`, one run each."""
+    result = api.compare(load(SCENARIO, set=dict(change)), settings=list(settings), runs=1)
+    rows = {
+        (row["setting"], row["metric"]): float(row["mean"])
+        for row in result.rows()
+        if row["mean"] is not None
+    }
+    metrics = ("offered_load", "utilization", "drop_rate", "queue_mean", "queue_std")
+    return {each: Found(*(rows[each, metric] for metric in metrics)) for each in settings}
+
+
+def modelled(change: Change, settings: tuple[str, ...] = SETTINGS) -> dict[str, Found]:
+    """Solve the equations that `change` names for the scenario with `change` under `settings`."""
+    result = model(load(SCENARIO, set=dict(change)), list(settings))
+    moments = {(row["setting"], row["quantity"]): (row["mean"], row["std"]) for row in result.rows()}
+    found = {}
+    for each, table in result.tables.items():
+        # Of all packets, as a simulation counts, not the mean of the samples' shares.
+        load_, marked = table["offered_load"], table["offered_load"] * table["mark_probability"]
+        found[each] = Found(
+            moments[each, "offered_load"][0],
+            moments[each, "utilization"][0],
+            100.0 * float(marked.fill_nan(0.0).sum()) / float(load_.sum()),
+            *moments[each, "queue"],
+        )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One thing changed."""
+
+    name: str
+    change: Change
+    modelled: bool
+
+
+CASES = (
+    Case("simulator: as the scenario is", {}, False),
+    Case(
+        "simulator: objects of 1 GB, so that connections do not end",
+        {"traffic.web.object_size": "1 GB"},
+        False,
+    ),
+    Case("simulator: all round trips 60 ms", {"link.ingress.delay": "30 ms"}, False),
+    Case("simulator: no bound on the windows", {"transport.byun2007.receive_window": "1 MB"}, False),
+    Case("simulator: timeouts of two round trips", {"transport.byun2007.min_rto": "120 ms"}, False),
+    Case("gateway: as printed", {}, True),
+    Case("gateway: marks heard of after R", {"model.feedback": "round_trip"}, True),
+    Case("gateway: RED marks what it does", {"model.laws": "actual"}, True),
+    Case("timeouts", {"model.equations": "timeouts"}, True),
+    Case("timeouts: marks heard of at once", {"model.equations": "timeouts", "model.feedback": "none"}, True),
+    Case("timeouts: RED marks what it does", {"model.equations": "timeouts", "model.laws": "actual"}, True),
+    Case(
+        "timeouts: of two round trips",
+        {"model.equations": "timeouts", "transport.byun2007.min_rto": "120 ms"},
+        True,
+    ),
+)
+"""One thing at a time."""
+
+CASE_SETTINGS = ("RED 4", "AVQRED")
+
+
+def _one_at_a_time() -> str:
+    heads = [
+        f"{each}: {what}" for each in CASE_SETTINGS for what in ("load [Mbit/s]", "p [%]", "queue [packets]")
+    ]
+    lines = [f"| what | {' | '.join(heads)} |", f"| --- |{' --: |' * len(heads)}"]
+    for case in CASES:
+        change = {"run.duration": "5 min", **case.change}
+        found = (modelled if case.modelled else simulated)(change, CASE_SETTINGS)
+        cells = [
+            cell
+            for x in found.values()
+            for cell in (f"{x.load:.1f}", f"{x.p:.1f}", f"{x.queue:.0f} ± {x.std:.0f}")
+        ]
+        lines.append(f"| {case.name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _grid(found: Mapping[tuple[int, int], Mapping[str, Mapping[str, Found]]]) -> str:
+    heads = ["sessions", "R [ms]", "AQM"]
+    whose = ("simulator", *MODELS)
+    heads += [f"{what}, {who}" for what in ("p", "queue") for who in whose]
+    lines = [f"| {' | '.join(heads)} |", f"| --: | --: | --- |{' --: |' * (len(heads) - 3)}"]
+    for (sessions, round_trip), by in found.items():
+        for setting in SETTINGS:
+            all_ = [by[who][setting] for who in whose]
+            cells = [f"{x.p:.1f}" for x in all_]
+            cells += [f"{x.queue:.0f} ± {x.std:.0f}" for x in all_]
+            lines.append(f"| {sessions} | {round_trip} | {setting} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _summary(found: Mapping[tuple[int, int], Mapping[str, Mapping[str, Found]]]) -> str:
+    def off(who: str, setting: str, of: str, relative: bool) -> str:
+        every = []
+        for by in found.values():
+            x, true = getattr(by[who][setting], of), getattr(by["simulator"][setting], of)
+            every.append(abs(x - true) * (100.0 / true if relative else 1.0))
+        return f"{median(every):.0f} ({max(every):.0f})"
+
+    kinds = (
+        ("load", "offered load [%]", True),
+        ("utilization", "utilization [%]", True),
+        ("p", "p [% of it]", True),
+        ("queue", "queue [packets]", False),
+        ("std", "its deviation [packets]", False),
+    )
+    lines = [f"| AQM | of | {' | '.join(MODELS)} |", f"| --- | --- |{' --: |' * len(MODELS)}"]
+    for setting in SETTINGS:
+        for of, label, relative in kinds:
+            cells = [off(who, setting, of, relative) for who in MODELS]
+            lines.append(f"| {setting} | {label} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def markdown() -> str:
+    """Simulate and solve all, and return the tables."""
+    found: dict[tuple[int, int], dict[str, dict[str, Found]]] = {}
+    for point in POINTS:
+        change = changes(*point)
+        found[point] = {"simulator": simulated(change)}
+        for name, of in MODELS.items():
+            found[point][name] = modelled({**change, **of})
+    return "\n".join(
+        [
+            "### One thing at a time\n",
+            _one_at_a_time(),
+            "\nMean ± standard deviation over time; five minutes each, one run.\n",
+            "### Over the grid\n",
+            "How far from the simulator, the median over the grid and in parentheses the most:\n",
+            _summary(found),
+            "\np [%] and queue [packets] at each point:\n",
+            _grid(found),
+            "\nTwo minutes each, one run.\n",
+        ]
+    )
+
+
+if __name__ == "__main__":
+    page = Path(sys.argv[1])
+    page.write_text(with_generated(page.read_text(encoding="utf-8"), markdown()), encoding="utf-8")
