@@ -10,7 +10,8 @@ use std::collections::VecDeque;
 
 use bentpipe_queue::registry::{AQMS, MARKINGS, SCHEDULERS};
 use bentpipe_queue::{
-    Discard, DropReason, Ecn, FlowEvent, Limit, Link, Packet, Param, Queue, Setup, Tcp, Unit, Value, Values,
+    DropHandler, DropReason, Ecn, FlowEvent, Limit, Link, Packet, Param, Queue, QueueConfig, Tcp, Unit,
+    Value, Values,
 };
 use bentpipe_units::{Duration, Instant, Rate};
 
@@ -80,7 +81,7 @@ struct Model {
     lost: Vec<(Packet, DropReason)>,
 }
 
-impl Discard for Model {
+impl DropHandler for Model {
     fn dropped(&mut self, pkt: Packet, reason: DropReason) {
         self.lost.push((pkt, reason));
     }
@@ -161,7 +162,7 @@ pub fn run(bytes: &[u8]) -> Result<(), String> {
     let aqm = (algorithm.build)(&of_aqm).or_else(|_| (algorithm.build)(&defaults(algorithm.params).unwrap()));
     let scheduler = (discipline.build)(&of_scheduler)
         .or_else(|_| (discipline.build)(&defaults(discipline.params).unwrap()));
-    let setup = Setup {
+    let setup = QueueConfig {
         marking: MARKINGS[usize::from(bytes.byte()) % MARKINGS.len()].marking,
         limit: Limit {
             packets: bytes.one_of(&[100, 0, 1, 10, 1000, u32::MAX]),
@@ -258,14 +259,13 @@ impl Run<'_> {
             tcp: tcp.then(|| Tcp { window: self.bytes.word(), seq: self.bytes.word(), syn: kind & 128 != 0 }),
             ..Packet::new(len, self.flow(), self.model.come(len))
         };
-        let passed = self.queue.judge(pkt, self.now, &mut self.model);
-        if let Some(passed) =
-            passed.filter(|it| Packet { ecn: pkt.ecn, marked: false, number: 0, ..*it } != pkt)
-        {
-            return Err(format!("{pkt:?} came back as {passed:?}"));
+        let mut offered = pkt;
+        let passes = self.queue.offer(&mut offered, self.now, &mut self.model);
+        if (Packet { ecn: pkt.ecn, marked: false, number: 0, ..offered }) != pkt {
+            return Err(format!("{pkt:?} came back as {offered:?}"));
         }
         self.model.settle()?;
-        self.passed(passed)?;
+        self.passed(passes.then_some(offered))?;
         // Most enter at once; others wait for the PEP.
         if kind < 200 { self.enter() } else { Ok(()) }
     }
@@ -281,7 +281,7 @@ impl Run<'_> {
     fn enter(&mut self) -> Result<(), String> {
         let Some(pkt) = self.between.pop_front() else { return Ok(()) };
         self.model.go(&pkt, &[Place::Between], Place::Waiting)?;
-        self.queue.enter(pkt, self.now, &mut self.model);
+        self.queue.enqueue(pkt, self.now, &mut self.model);
         self.model.settle()
     }
 
@@ -291,7 +291,7 @@ impl Run<'_> {
         if next.is_some() != (waiting > 0) {
             return Err(format!("{waiting} packets wait, but next is {next:?}"));
         }
-        let sent = self.queue.leave(self.now, &mut self.model);
+        let sent = self.queue.dequeue(self.now, &mut self.model);
         if !self.signals && sent.map(|pkt| pkt.handle) != next.map(|pkt| pkt.handle) {
             return Err(format!("{sent:?} left, but next was {next:?}"));
         }

@@ -2,7 +2,7 @@
 
 use bentpipe_queue::aqm::droptail::DropTail;
 use bentpipe_queue::sched::fifo::Fifo;
-use bentpipe_queue::{Aqm, Limit, Marking, Queue, Scheduler, Setup as QueueSetup};
+use bentpipe_queue::{Aqm, Limit, Marking, Queue, QueueConfig, Scheduler};
 use bentpipe_scenario as scenario;
 use bentpipe_units::{Duration, Rate};
 
@@ -23,7 +23,7 @@ pub fn build(
         let watched = place == spec.watch;
         let aqm = judge.take_if(|_| watched).unwrap_or_else(|| Box::new(DropTail));
         let marking = if watched { spec.marking.method.marking } else { Marking::Drop };
-        Queue::new(scheduler, aqm, &QueueSetup { marking, limit, capacity: rate, seed, name })
+        Queue::new(scheduler, aqm, &QueueConfig { marking, limit, capacity: rate, seed, name })
     };
     let receive_rate = spec.receive_queue.rate;
     let receive = queue(

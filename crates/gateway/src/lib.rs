@@ -19,7 +19,7 @@ mod regulator;
 
 use std::collections::VecDeque;
 
-use bentpipe_queue::{Aqm, Discard, DropReason, FlowEvent, FlowId, Packet, Queue};
+use bentpipe_queue::{Aqm, DropHandler, DropReason, FlowEvent, FlowId, Packet, Queue};
 use bentpipe_units::{Duration, Instant, Rate};
 
 pub use build::build;
@@ -142,7 +142,7 @@ impl Gateway {
             self.events.push_back(Event::Received(pkt));
             return;
         }
-        self.receive.enter(pkt, now, &mut Drops { events: &mut self.events, place: Place::Receive });
+        self.receive.enqueue(pkt, now, &mut Drops { events: &mut self.events, place: Place::Receive });
         if self.serving.is_none() {
             self.serve_receive(now);
         }
@@ -164,7 +164,7 @@ impl Gateway {
 
     /// A packet that may go on enters the transmit queue.
     fn queue_up(&mut self, pkt: Packet, now: Instant) {
-        self.transmit.enter(pkt, now, &mut Drops { events: &mut self.events, place: Place::Transmit });
+        self.transmit.enqueue(pkt, now, &mut Drops { events: &mut self.events, place: Place::Transmit });
         if self.transmit.peek().is_some() {
             self.regulator.want(now);
         }
@@ -309,7 +309,7 @@ impl Gateway {
             Place::Receive => &mut self.receive,
             Place::Transmit => &mut self.transmit,
         };
-        queue.passes(pkt, now, &mut Drops { events: &mut self.events, place })
+        queue.offer(pkt, now, &mut Drops { events: &mut self.events, place })
     }
 
     /// What a queue has to do by `now`; packets that it held back at the mark point go on from there.
@@ -334,7 +334,7 @@ impl Gateway {
     }
 
     fn serve_receive(&mut self, now: Instant) {
-        let next = self.receive.leave(now, &mut Drops { events: &mut self.events, place: Place::Receive });
+        let next = self.receive.dequeue(now, &mut Drops { events: &mut self.events, place: Place::Receive });
         let rate = self.receive_rate.unwrap_or_default();
         self.serving = next.map(|pkt| (now + rate.time_to_send(u64::from(pkt.len)), pkt));
     }
@@ -345,7 +345,7 @@ impl Gateway {
         loop {
             match self.transmit.peek().map(|head| head.len) {
                 Some(len) if self.regulator.allows(len, now) => {
-                    if let Some(pkt) = self.transmit.leave(now, &mut out) {
+                    if let Some(pkt) = self.transmit.dequeue(now, &mut out) {
                         self.regulator.spend(pkt.len, now);
                         out.events.push_back(Event::Sent(pkt));
                     }
@@ -357,7 +357,7 @@ impl Gateway {
                 }
                 None => {
                     // Asked in vain, the queue learns that its link is idle.
-                    let nothing = self.transmit.leave(now, &mut out);
+                    let nothing = self.transmit.dequeue(now, &mut out);
                     debug_assert!(nothing.is_none(), "a scheduler that showed no packet gave one");
                     return self.regulator.rest();
                 }
@@ -372,7 +372,7 @@ struct Drops<'a> {
     place: Place,
 }
 
-impl Discard for Drops<'_> {
+impl DropHandler for Drops<'_> {
     fn dropped(&mut self, pkt: Packet, reason: DropReason) {
         self.events.push_back(Event::Dropped(pkt, reason, self.place));
     }

@@ -2,7 +2,7 @@
 
 use bentpipe_gateway::{Event, Gateway, Place, Regulator, Setup};
 use bentpipe_queue::{
-    Aqm, Cx, DropReason, Limit, Link, Marking, Packet, Queue, Setup as QueueSetup, Value, Values, Verdict,
+    Aqm, Context, DropReason, Limit, Link, Marking, Packet, Queue, QueueConfig, Value, Values, Verdict,
     aqm::droptail::DropTail, aqm::redfc, sched::fifo::Fifo,
 };
 use bentpipe_units::{Duration, Instant, Rate};
@@ -11,13 +11,13 @@ use bentpipe_units::{Duration, Instant, Rate};
 struct MarkIfBusy;
 
 impl Aqm for MarkIfBusy {
-    fn arrive(&mut self, _pkt: &Packet, cx: &mut Cx<'_>) -> Verdict {
+    fn arrive(&mut self, _pkt: &Packet, cx: &mut Context<'_>) -> Verdict {
         if cx.queue.packets > 0 { Verdict::Mark } else { Verdict::Pass }
     }
 }
 
 fn queue(aqm: Box<dyn Aqm>, packets: u32) -> Queue {
-    let setup = QueueSetup {
+    let setup = QueueConfig {
         marking: Marking::Drop,
         limit: Limit { packets, bytes: u64::MAX },
         capacity: Rate::from_bps(20_000_000),
@@ -109,7 +109,7 @@ fn the_mark_point_may_lie_ahead_of_the_watched_queue() {
     gateway.arrive(packet(2), at(0));
     let log = drive(&mut gateway, at(1));
     assert_eq!(log[..1], [(0, "marked", 2)]);
-    assert_eq!(gateway.transmit_queue().counters().refused, 1);
+    assert_eq!(gateway.transmit_queue().counters().dropped_on_arrival, 1);
 }
 
 /// At 8 Mbit/s a packet takes a millisecond: one is served, two wait, the fourth finds no room.
@@ -136,7 +136,7 @@ fn a_watched_receive_queue_judges_by_itself() {
         gateway.arrive(packet(handle), at(0));
     }
     assert_eq!(drive(&mut gateway, at(1)), [(0, "marked", 2)]);
-    assert_eq!(gateway.watched_queue().counters().judged, 3);
+    assert_eq!(gateway.watched_queue().counters().offered, 3);
 }
 
 /// REDFC watches the transmit queue and holds packets for 10 ms ahead of the PEP. 40 packets wait there; the ticks from

@@ -43,7 +43,7 @@
 //! In all of them a queue that is full loses what it cannot hold, and where the senders are not split off by a PEP they
 //! take that for a mark.
 
-use bentpipe_queue::law::{Arrivals, MOST_STATES, Seen, Service};
+use bentpipe_queue::fluid::{Arrivals, Inputs, MAX_STATES, Service};
 use bentpipe_scenario::{Equations, Feedback, Ramp};
 
 use crate::population::{MOST_WINDOW, Population, states};
@@ -66,7 +66,7 @@ pub(crate) const LOST: usize = 5;
 pub(crate) const LAW: usize = 6;
 /// Number of variables, with one to spare for a loop that is cut open; where there are more, the states of the connections
 /// follow.
-pub(crate) const VARIABLES: usize = LAW + MOST_STATES + 1;
+pub(crate) const VARIABLES: usize = LAW + MAX_STATES + 1;
 /// Number of variables with connections of windows up to [`SMALL_WINDOW`], …
 pub(crate) const SMALL: usize = VARIABLES + states(SMALL_WINDOW);
 /// … and up to [`MOST_WINDOW`].
@@ -285,7 +285,7 @@ impl<const N: usize> Delayed<N, LAGS> for Fluid<'_, N> {
         dy[SENT] = output;
         dy[LOST] = lost;
         let service = if s.equations == Equations::SingleQueue { Service::Md1 } else { Service::Full };
-        let seen = Seen {
+        let seen = Inputs {
             q,
             dq,
             offered: now.offered,
@@ -298,7 +298,7 @@ impl<const N: usize> Delayed<N, LAGS> for Fluid<'_, N> {
             grain: self.grain,
         };
         let states = s.law.states();
-        s.law.derive(&y[LAW..LAW + states], now.p, &seen, &mut dy[LAW..LAW + states]);
+        s.law.derivatives(&y[LAW..LAW + states], now.p, &seen, &mut dy[LAW..LAW + states]);
         dy
     }
 

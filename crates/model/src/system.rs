@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use bentpipe_queue::aqm::threshold::ThresholdLaw;
-use bentpipe_queue::law::{Given, Reading};
+use bentpipe_queue::aqm::threshold::ThresholdFluid;
+use bentpipe_queue::fluid::{FluidConfig, FluidForm};
 use bentpipe_queue::registry::AQMS;
-use bentpipe_queue::{Law, Limit, Marking};
+use bentpipe_queue::{FluidModel, Limit, Marking};
 use bentpipe_scenario::{
     AqmSpec, Capacity as LinkCapacity, Delay, Direction, Equations, Feedback, Gateway, Hop, Laws, Pattern,
     Place, Ramp, Run, Scenario, Subject, Tcp, Traffic, TrafficKind,
@@ -119,7 +119,7 @@ pub struct System {
     /// When the senders hear of marks.
     pub feedback: Feedback,
     /// The fluid law of the AQM.
-    pub law: Box<dyn Law>,
+    pub law: Box<dyn FluidModel>,
     /// m: long-lived TCP connections, or sessions always busy with one, once all have started.
     pub connections: f64,
     /// How they start.
@@ -222,12 +222,12 @@ impl System {
         let packets_per_segment =
             found.gateway.map_or(1.0, |g| senders.payload / (g.spacelink.packet - g.spacelink.header) as f64);
         let reading = match (models.laws, equations) {
-            (Some(Laws::Printed), _) => Reading::Printed,
-            (Some(Laws::Actual), _) | (None, Equations::EndToEnd) => Reading::Actual,
-            (None, _) => Reading::Printed,
+            (Some(Laws::Printed), _) => FluidForm::Printed,
+            (Some(Laws::Actual), _) | (None, Equations::EndToEnd) => FluidForm::Actual,
+            (None, _) => FluidForm::Printed,
         };
         let limit = f64::from(found.limit.packets).min(found.limit.bytes as f64 / packet);
-        let law = law(found.aqm, &Given { packet, limit, reading })?;
+        let law = law(found.aqm, &FluidConfig { packet, limit, form: reading })?;
         let tick = found.gateway.and_then(|g| g.regulator.tick).unwrap_or(Duration::ZERO);
         let mean_delay = found.gateway.map_or(0.0, |g| g.pep.delay.as_secs_f64() + 0.5 * tick.as_secs_f64());
         if equations == Equations::EndToEnd && models.feedback == Some(Feedback::None) {
@@ -280,9 +280,9 @@ pub(crate) fn name(equations: Equations) -> &'static str {
     }
 }
 
-fn law(aqm: &AqmSpec, given: &Given) -> Result<Box<dyn Law>, Error> {
+fn law(aqm: &AqmSpec, given: &FluidConfig) -> Result<Box<dyn FluidModel>, Error> {
     let algorithm = aqm.algorithm;
-    let with: Vec<_> = AQMS.iter().filter(|a| a.law.is_some()).map(|a| a.name).collect();
+    let with: Vec<_> = AQMS.iter().filter(|a| a.fluid.is_some()).map(|a| a.name).collect();
     if !aqm.outside.is_empty() {
         return wrong(format!(
             "aqm: found {}, written in Python; allowed in a fluid model: {}",
@@ -290,7 +290,7 @@ fn law(aqm: &AqmSpec, given: &Given) -> Result<Box<dyn Law>, Error> {
             with.join(", ")
         ));
     }
-    let Some(law) = algorithm.law else {
+    let Some(law) = algorithm.fluid else {
         return wrong(format!(
             "aqm.algorithm: found {}; allowed in a fluid model: {}",
             algorithm.name,
@@ -301,7 +301,7 @@ fn law(aqm: &AqmSpec, given: &Given) -> Result<Box<dyn Law>, Error> {
         law(&aqm.values, given).map_err(|e| Error::Scenario(format!("aqm.{}: {}", e.name, e.problem)))?;
     let Some(threshold) = &aqm.threshold else { return Ok(law) };
     match threshold.constant() {
-        Some(th) => Ok(Box::new(ThresholdLaw::new(law, th, given))),
+        Some(th) => Ok(Box::new(ThresholdFluid::new(law, th, given))),
         None => wrong(
             "aqm.threshold: found one that changes; allowed in a fluid model: one that does not".to_owned(),
         ),
@@ -616,19 +616,19 @@ pub(crate) mod tests {
     use super::*;
 
     /// An algorithm's law on a link of `capacity` packets a second, of 1000 bytes.
-    pub fn law(name: &str, capacity: f64, given: &[(&str, f64)]) -> Box<dyn Law> {
+    pub fn law(name: &str, capacity: f64, given: &[(&str, f64)]) -> Box<dyn FluidModel> {
         let algorithm = AQMS.iter().find(|a| a.name == name).unwrap();
         let link = Link { capacity: Rate::from_bps((8000.0 * capacity) as u64), mean_packet: 1000.0 };
         let value = |name: &str| given.iter().find(|(of, _)| *of == name).map(|(_, x)| Value::Number(*x));
         let values = Values::resolve(algorithm.params, &link, &value).unwrap();
-        let given = Given { packet: 1000.0, limit: 1e9, reading: Reading::Printed };
-        algorithm.law.unwrap()(&values, &given).unwrap()
+        let given = FluidConfig { packet: 1000.0, limit: 1e9, form: FluidForm::Printed };
+        algorithm.fluid.unwrap()(&values, &given).unwrap()
     }
 
     /// `connections` with a round trip of `round_trip` [s] before a link of `capacity` [packets/s]; marks drop nothing.
     pub fn plain(
         equations: Equations,
-        law: Box<dyn Law>,
+        law: Box<dyn FluidModel>,
         connections: f64,
         round_trip: f64,
         capacity: f64,

@@ -58,7 +58,7 @@ fn with_aqm(aqm: &str) -> Result<Table, String> {
 fn every_aqm_is_solved_or_refused() {
     for algorithm in AQMS {
         let found = with_aqm(&format!("{{ algorithm = \"{}\" }}", algorithm.name));
-        match (algorithm.law, found) {
+        match (algorithm.fluid, found) {
             (Some(_), Ok(table)) => {
                 let mean = mean(&table, "utilization_out");
                 assert!(mean > 1e6 && mean <= 20.001e6, "{}: {mean} bit/s", algorithm.name);

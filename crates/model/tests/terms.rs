@@ -1,8 +1,8 @@
 //! Every term of the equations at one point, worked out by hand, with a law that shows what it is shown.
 
 use bentpipe_model::{Capacity, Delayed, Fluid, Series, System, integrate, run};
-use bentpipe_queue::Law;
-use bentpipe_queue::law::{Arrivals, Seen};
+use bentpipe_queue::FluidModel;
+use bentpipe_queue::fluid::{Arrivals, Inputs};
 use bentpipe_scenario::{Equations, Feedback, Fourier, Ramp, Scenario};
 use bentpipe_units::Duration;
 
@@ -17,7 +17,7 @@ const PI: f64 = std::f64::consts::PI;
 /// share, and how fast a virtual queue of as many packets as the fourth variable falls, served at 100 packets/s.
 struct Shows;
 
-impl Law for Shows {
+impl FluidModel for Shows {
     fn states(&self) -> usize {
         4
     }
@@ -26,7 +26,7 @@ impl Law for Shows {
         x[0]
     }
 
-    fn derive(&self, x: &[f64], p: f64, seen: &Seen, dx: &mut [f64]) {
+    fn derivatives(&self, x: &[f64], p: f64, seen: &Inputs, dx: &mut [f64]) {
         dx.copy_from_slice(&[seen.accepted, seen.output, p, seen.virtual_queue(x[3], 0.0, 100.0)]);
     }
 

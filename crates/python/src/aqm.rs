@@ -32,7 +32,7 @@ enum Say {
     Mark,
     Drop,
     /// With the waiting packet that was shown in the call of that number.
-    DropBoth(queue::Spot, u64),
+    DropBoth(queue::QueueSlot, u64),
     Hold(Duration),
 }
 
@@ -84,7 +84,7 @@ impl Verdict {
 /// Where a waiting packet stands.
 #[pyclass(frozen, module = "bentpipe")]
 pub struct Spot {
-    spot: queue::Spot,
+    spot: queue::QueueSlot,
     call: u64,
 }
 
@@ -166,14 +166,14 @@ impl Packet {
 #[derive(Default)]
 struct Lent {
     /// Null between calls, and while it is being looked at.
-    at: AtomicPtr<queue::Cx<'static>>,
+    at: AtomicPtr<queue::Context<'static>>,
     /// Number of the call.
     call: AtomicU64,
 }
 
 impl Lent {
     /// Shows `cx` to whatever `call` does.
-    fn lend<R>(&self, cx: &mut queue::Cx<'_>, call: impl FnOnce() -> R) -> R {
+    fn lend<R>(&self, cx: &mut queue::Context<'_>, call: impl FnOnce() -> R) -> R {
         self.call.fetch_add(1, Ordering::Relaxed);
         self.at.store(ptr::from_mut(cx).cast(), Ordering::Release);
         let done = call();
@@ -185,7 +185,7 @@ impl Lent {
     }
 
     /// Looks at what is shown now.
-    fn look<R>(&self, at: impl FnOnce(&mut queue::Cx<'_>) -> R) -> PyResult<R> {
+    fn look<R>(&self, at: impl FnOnce(&mut queue::Context<'_>) -> R) -> PyResult<R> {
         let shown = self.at.swap(ptr::null_mut(), Ordering::Acquire);
         if shown.is_null() {
             let why = "cx, cx.queue and cx.rng can be used only during the call that they were handed to";
@@ -442,7 +442,7 @@ impl PyAqm {
         name: &str,
         method: &Py<PyAny>,
         args: impl PyCallArgs<'py>,
-        cx: &mut queue::Cx<'_>,
+        cx: &mut queue::Context<'_>,
         take: impl FnOnce(&Bound<'py, PyAny>) -> Result<R, String>,
     ) -> Option<R> {
         if self.alarm.rang() {
@@ -476,7 +476,7 @@ impl PyAqm {
         name: &str,
         method: impl Fn(&Self) -> Option<&Py<PyAny>>,
         pkt: &queue::Packet,
-        cx: &mut queue::Cx<'_>,
+        cx: &mut queue::Context<'_>,
     ) {
         self.called(cx);
         if let Some(method) = method(self) {
@@ -490,7 +490,7 @@ impl PyAqm {
         name: &str,
         method: &Py<PyAny>,
         pkt: &queue::Packet,
-        cx: &mut queue::Cx<'_>,
+        cx: &mut queue::Context<'_>,
     ) -> queue::Verdict {
         let found = Python::attach(|py| {
             self.call(py, name, method, (Packet(*pkt), &self.cx), cx, |given| self.verdict(name, given))
@@ -524,7 +524,7 @@ impl PyAqm {
     }
 
     /// Something has happened, after which it may want to be woken at another time.
-    fn called(&mut self, cx: &queue::Cx<'_>) {
+    fn called(&mut self, cx: &queue::Context<'_>) {
         self.now = cx.now;
         self.wish.set(None);
     }
@@ -581,30 +581,30 @@ impl PyAqm {
 }
 
 impl Aqm for PyAqm {
-    fn arrive(&mut self, pkt: &queue::Packet, cx: &mut queue::Cx<'_>) -> queue::Verdict {
+    fn arrive(&mut self, pkt: &queue::Packet, cx: &mut queue::Context<'_>) -> queue::Verdict {
         self.called(cx);
         self.ask("arrive", &self.arrive, pkt, cx)
     }
 
-    fn admit(&mut self, pkt: &queue::Packet, cx: &mut queue::Cx<'_>) {
+    fn admit(&mut self, pkt: &queue::Packet, cx: &mut queue::Context<'_>) {
         self.tell("admit", |of| of.admit.as_ref(), pkt, cx);
     }
 
-    fn enqueued(&mut self, pkt: &queue::Packet, cx: &mut queue::Cx<'_>) {
+    fn enqueued(&mut self, pkt: &queue::Packet, cx: &mut queue::Context<'_>) {
         self.tell("enqueued", |of| of.enqueued.as_ref(), pkt, cx);
     }
 
-    fn depart(&mut self, pkt: &queue::Packet, cx: &mut queue::Cx<'_>) -> queue::Verdict {
+    fn depart(&mut self, pkt: &queue::Packet, cx: &mut queue::Context<'_>) -> queue::Verdict {
         let Some(method) = &self.depart else { return queue::Verdict::Pass };
         (self.now, _) = (cx.now, self.wish.set(None));
         self.ask("depart", method, pkt, cx)
     }
 
-    fn overflowed(&mut self, pkt: &queue::Packet, cx: &mut queue::Cx<'_>) {
+    fn overflowed(&mut self, pkt: &queue::Packet, cx: &mut queue::Context<'_>) {
         self.tell("overflowed", |of| of.overflowed.as_ref(), pkt, cx);
     }
 
-    fn flow(&mut self, flow: FlowId, event: FlowEvent, cx: &mut queue::Cx<'_>) {
+    fn flow(&mut self, flow: FlowId, event: FlowEvent, cx: &mut queue::Context<'_>) {
         self.called(cx);
         if let Some(method) = &self.flow {
             let event = &self.events[usize::from(event == FlowEvent::Closed)];
@@ -619,7 +619,7 @@ impl Aqm for PyAqm {
         wish
     }
 
-    fn wake(&mut self, cx: &mut queue::Cx<'_>) {
+    fn wake(&mut self, cx: &mut queue::Context<'_>) {
         self.called(cx);
         if let Some(method) = &self.wake {
             Python::attach(|py| self.call(py, "wake", method, (&self.cx,), cx, |_| Ok(())));

@@ -9,7 +9,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bentpipe_model::stability::{Change, Stability};
-use bentpipe_queue::registry::{AQMS, Algorithm, MARKINGS, Placement, SCHEDULERS};
+use bentpipe_queue::descriptor::{Algorithm, Placement};
+use bentpipe_queue::registry::{AQMS, MARKINGS, SCHEDULERS};
 use bentpipe_queue::{Default, Param, Tune, Unit, Value};
 use bentpipe_scenario as scenario;
 use bentpipe_scenario::Subject;
@@ -539,7 +540,7 @@ fn describe(a: &Algorithm) -> serde_json::Value {
         Placement::Anywhere => "anywhere",
         Placement::WatchedQueue => "must mark at the queue that it watches",
     };
-    json!({"name": a.name, "title": a.title, "source": a.source, "placement": placement, "law": a.law.is_some(),
+    json!({"name": a.name, "title": a.title, "source": a.source, "placement": placement, "law": a.fluid.is_some(),
            "params": a.params.iter().map(param).collect::<Vec<_>>(), "presets": presets})
 }
 

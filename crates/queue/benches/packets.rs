@@ -13,8 +13,8 @@
 
 use bentpipe_queue::registry::{AQMS, SCHEDULERS};
 use bentpipe_queue::{
-    Aqm, Discard, DropReason, Ecn, FlowEvent, Limit, Link, Marking, Packet, Queue, Scheduler, Setup, Tcp,
-    Values,
+    Aqm, DropHandler, DropReason, Ecn, FlowEvent, Limit, Link, Marking, Packet, Queue, QueueConfig,
+    Scheduler, Tcp, Values,
 };
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 use cpu_time::ThreadTime;
@@ -40,7 +40,7 @@ const LIMITS: &[(&[&str], usize, f64)] = &[
 
 struct Ignore;
 
-impl Discard for Ignore {
+impl DropHandler for Ignore {
     fn dropped(&mut self, pkt: Packet, _: DropReason) {
         std::hint::black_box(pkt);
     }
@@ -62,7 +62,7 @@ struct Load {
 
 impl Load {
     fn new(scheduler: Box<dyn Scheduler>, aqm: Box<dyn Aqm>, flows: u32, standing: u32) -> Self {
-        let setup = Setup {
+        let setup = QueueConfig {
             marking: Marking::Ecn,
             limit: Limit { packets: standing + 1000, bytes: u64::MAX },
             capacity: CAPACITY,
@@ -85,7 +85,7 @@ impl Load {
             load.offer();
             if load.next.is_multiple_of(2) {
                 load.now += load.between;
-                load.queue.leave(load.now, &mut Ignore);
+                load.queue.dequeue(load.now, &mut Ignore);
             }
             load.wake();
         }
@@ -102,8 +102,8 @@ impl Load {
         let tcp = Tcp { window: LEN * (2 + handle % 512), seq: handle.wrapping_mul(LEN), syn: false };
         let flow = self.flows[handle as usize % PACKETS];
         let mut pkt = Packet { ecn: Ecn::Ect, tcp: Some(tcp), ..Packet::new(LEN, flow, handle) };
-        if self.queue.passes(&mut pkt, self.now, &mut Ignore) {
-            self.queue.take_in(&mut pkt, self.now, &mut Ignore);
+        if self.queue.offer(&mut pkt, self.now, &mut Ignore) {
+            self.queue.enqueue(pkt, self.now, &mut Ignore);
         }
     }
 
@@ -112,7 +112,7 @@ impl Load {
         self.now += self.between;
         self.offer();
         if self.queue.state().packets > self.standing {
-            std::hint::black_box(self.queue.leave(self.now, &mut Ignore));
+            std::hint::black_box(self.queue.dequeue(self.now, &mut Ignore));
         }
     }
 
@@ -130,7 +130,7 @@ impl Load {
         self.wakes = self.queue.wake_at().is_some();
         while self.queue.wake_at().is_some_and(|at| at <= self.now) {
             if let Some(pkt) = self.queue.wake(self.now, &mut Ignore) {
-                self.queue.enter(pkt, self.now, &mut Ignore);
+                self.queue.enqueue(pkt, self.now, &mut Ignore);
             }
         }
     }

@@ -1,29 +1,36 @@
-//! Queue management apart from any queue's surroundings.
+//! Active queue management (AQM), schedulers and marking methods, independent of the host that owns the queue.
 //!
-//! An [`Aqm`] decides whether a packet signals congestion, a [`Scheduler`] stores packets and chooses
-//! which goes next, and a [`Queue`] is a scheduler with its counters and the Aqm that watches it.
-//! Where the verdict is applied (the *mark point*) and which queue is watched (the *watch point*) need not be
-//! the same place: that is the gateway's choice, so a [`Queue`] judges and stores in two separate calls.
+//! An [`Aqm`] decides which packets signal congestion, a [`Scheduler`] stores packets and chooses the next to leave, and a
+//! [`Queue`] combines a scheduler with its counters and the Aqm that watches it. The *mark point*, where the verdict is
+//! applied, may lie ahead of the *watch point*, the queue whose length the Aqm reads; so a [`Queue`] has separate calls for
+//! the two ([`Queue::offer`], [`Queue::enqueue`]).
 //!
-//! Every algorithm is one file under `aqm/` or `sched/` and one line in [`registry`].
+//! | module | content |
+//! |---|---|
+//! | `interface` | packet, verdict, the traits [`Aqm`] and [`Scheduler`] |
+//! | [`fluid`] | the trait [`FluidModel`], an algorithm as differential equations |
+//! | [`descriptor`] | description of an algorithm: parameters, presets, constructors |
+//! | [`aqm`], [`sched`], [`marking`] | the algorithms, one file each, fluid model included |
+//! | [`registry`] | the lists of them, one line each |
+//! | `queue` | [`Queue`] |
+//!
+//! Each module uses only modules above it in the table; the algorithms do not know the registry.
 
 pub mod aqm;
-mod core;
-pub mod law;
+pub mod descriptor;
+mod flow_table;
+pub mod fluid;
+mod interface;
 pub mod marking;
-mod params;
 mod queue;
 pub mod registry;
 pub mod sched;
-mod successor;
-mod table;
 
-pub use crate::core::{
-    Aqm, Cx, Discard, DropReason, Ecn, FlowEvent, FlowId, Limit, MOST_DISCARDS, Outcome, Packet, QueueState,
-    Scheduler, Spot, Tcp, Verdict,
+pub use crate::descriptor::{Default, Link, Param, ParamError, Range, Tune, Unit, Value, Values};
+pub use crate::flow_table::FlowTable;
+pub use crate::fluid::FluidModel;
+pub use crate::interface::{
+    Aqm, Context, DropHandler, DropReason, Ecn, FlowEvent, FlowId, Limit, MAX_DROPS_PER_DEQUEUE, Marking,
+    Packet, QueueSlot, QueueState, Scheduler, SchedulerHost, Tcp, Verdict,
 };
-pub use crate::law::Law;
-pub use crate::marking::Marking;
-pub use crate::params::{Default, Link, Param, ParamError, Range, Tune, Unit, Value, Values};
-pub use crate::queue::{Counters, Queue, Setup};
-pub use crate::table::FlowTable;
+pub use crate::queue::{Counters, Queue, QueueConfig};

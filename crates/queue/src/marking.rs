@@ -3,24 +3,11 @@
 //! `drop`: the packet is discarded. `ecn`: its ECN field says so (RFC 3168). `window`: it goes on, and the gateway behind
 //! the mark point cuts the window that it advertises to the packet's sender: buffer flow control, [B07] 2.3.
 
-use crate::registry::{Method, Preset};
-use crate::{Param, Range, Tune, Unit, Value};
-
-/// What a mark does to a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Marking {
-    /// It is discarded.
-    Drop,
-    /// Its ECN field says so; a packet whose transport would not understand is discarded
-    /// (RFC 3168, section 5).
-    Ecn,
-    /// It goes on, and tells the gateway behind the mark point to cut the window that it advertises to the packet's
-    /// sender ([B07] 2.3); a packet whose connection does not end there is discarded.
-    Window,
-}
+use crate::descriptor::{MarkingMethod, Preset};
+use crate::{Marking, Param, Range, Tune, Unit, Value};
 
 /// The registry's entries.
-pub const DROP: Method = Method {
+pub const DROP: MarkingMethod = MarkingMethod {
     name: "drop",
     title: "The packet is discarded",
     source: "Jacobson 1988",
@@ -29,7 +16,7 @@ pub const DROP: Method = Method {
 };
 
 /// See [`DROP`].
-pub const ECN: Method = Method {
+pub const ECN: MarkingMethod = MarkingMethod {
     name: "ecn",
     title: "The packet's ECN field says so; one whose transport would not understand is discarded",
     source: "RFC 3168",
@@ -38,7 +25,7 @@ pub const ECN: Method = Method {
 };
 
 /// See [`DROP`].
-pub const WINDOW: Method = Method {
+pub const WINDOW: MarkingMethod = MarkingMethod {
     name: "window",
     title: "The gateway cuts the window that it advertises to the packet's sender; one whose connection is not split is \
             discarded",

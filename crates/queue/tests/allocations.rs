@@ -6,9 +6,10 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use bentpipe_queue::registry::{AQMS, Algorithm, Discipline, SCHEDULERS};
+use bentpipe_queue::descriptor::{Algorithm, SchedulerAlgorithm};
+use bentpipe_queue::registry::{AQMS, SCHEDULERS};
 use bentpipe_queue::{
-    Discard, DropReason, Ecn, FlowEvent, Limit, Link, Marking, Packet, Queue, Setup, Tcp, Values,
+    DropHandler, DropReason, Ecn, FlowEvent, Limit, Link, Marking, Packet, Queue, QueueConfig, Tcp, Values,
 };
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 
@@ -49,7 +50,7 @@ const FLOWS: u32 = 1000;
 
 struct Ignore;
 
-impl Discard for Ignore {
+impl DropHandler for Ignore {
     fn dropped(&mut self, _: Packet, _: DropReason) {}
 }
 
@@ -62,12 +63,12 @@ struct Traffic {
 }
 
 impl Traffic {
-    fn new(algorithm: &Algorithm, discipline: &Discipline, marking: Marking) -> Self {
+    fn new(algorithm: &Algorithm, discipline: &SchedulerAlgorithm, marking: Marking) -> Self {
         let link = Link { capacity: CAPACITY, mean_packet: 1400.0 };
         let aqm = (algorithm.build)(&Values::resolve(algorithm.params, &link, &|_| None).unwrap()).unwrap();
         let scheduler =
             (discipline.build)(&Values::resolve(discipline.params, &link, &|_| None).unwrap()).unwrap();
-        let setup = Setup {
+        let setup = QueueConfig {
             marking,
             limit: Limit { packets: 400, bytes: u64::MAX },
             capacity: CAPACITY,
@@ -94,14 +95,14 @@ impl Traffic {
         for _ in 0..packets {
             self.now += transmission.scaled(self.rng.exponential(1.0 / load));
             while self.link_free <= self.now {
-                match self.queue.leave(self.link_free, &mut Ignore) {
+                match self.queue.dequeue(self.link_free, &mut Ignore) {
                     Some(_) => self.link_free += transmission,
                     None => self.link_free = self.now + Duration::from_nanos(1),
                 }
             }
             while self.queue.wake_at().is_some_and(|at| at <= self.now) {
                 if let Some(pkt) = self.queue.wake(self.now, &mut Ignore) {
-                    self.queue.enter(pkt, self.now, &mut Ignore);
+                    self.queue.enqueue(pkt, self.now, &mut Ignore);
                 }
             }
             let oldest = self.sent / 50;
@@ -112,9 +113,10 @@ impl Traffic {
             let flow = oldest + 1 + self.rng.below(u64::from(FLOWS)) as u32;
             let window = 1400 * (2 + self.rng.below(500) as u32);
             let tcp = Some(Tcp { window, seq: self.sent.wrapping_mul(1400), syn: self.rng.below(100) == 0 });
-            let pkt = Packet { ecn: Ecn::Ect, tcp, split: true, ..Packet::new(1400, id(flow), self.sent) };
-            if let Some(pkt) = self.queue.judge(pkt, self.now, &mut Ignore) {
-                self.queue.enter(pkt, self.now, &mut Ignore);
+            let mut pkt =
+                Packet { ecn: Ecn::Ect, tcp, split: true, ..Packet::new(1400, id(flow), self.sent) };
+            if self.queue.offer(&mut pkt, self.now, &mut Ignore) {
+                self.queue.enqueue(pkt, self.now, &mut Ignore);
             }
             self.sent += 1;
         }
@@ -127,7 +129,7 @@ fn id(flow: u32) -> u32 {
 }
 
 /// Allocations for 100 000 packets, once 200 000 have passed, some of them in an overload that fills what can be filled.
-fn allocations(algorithm: &Algorithm, discipline: &Discipline, marking: Marking) -> u64 {
+fn allocations(algorithm: &Algorithm, discipline: &SchedulerAlgorithm, marking: Marking) -> u64 {
     let mut traffic = Traffic::new(algorithm, discipline, marking);
     traffic.run(PACKETS / 2, 20.0);
     traffic.run(PACKETS / 2, 1.2);

@@ -3,10 +3,11 @@
 //! Each AQM is tried on a fifo, each scheduler behind droptail, and a few AQMs on every scheduler.
 
 use bentpipe_queue::aqm::threshold::Threshold;
-use bentpipe_queue::registry::{AQMS, Algorithm, Discipline, SCHEDULERS};
+use bentpipe_queue::descriptor::{Algorithm, SchedulerAlgorithm};
+use bentpipe_queue::registry::{AQMS, SCHEDULERS};
 use bentpipe_queue::{
-    Aqm, Default, Discard, DropReason, Ecn, FlowEvent, Limit, Link, MOST_DISCARDS, Marking, Packet, Param,
-    Queue, Setup, Tcp, Tune, Unit, Value, Values,
+    Aqm, Default, DropHandler, DropReason, Ecn, FlowEvent, Limit, Link, MAX_DROPS_PER_DEQUEUE, Marking,
+    Packet, Param, Queue, QueueConfig, Tcp, Tune, Unit, Value, Values,
 };
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 use cpu_time::ThreadTime;
@@ -19,7 +20,7 @@ fn link() -> Link {
 
 /// An AQM and a scheduler, both with their defaults.
 #[derive(Clone, Copy)]
-struct Pair(&'static Algorithm, &'static Discipline);
+struct Pair(&'static Algorithm, &'static SchedulerAlgorithm);
 
 impl Pair {
     fn name(&self) -> String {
@@ -40,7 +41,7 @@ impl Pair {
         let values = |params| Values::resolve(params, &link(), &|_| None).unwrap();
         let scheduler = (self.1.build)(&values(self.1.params)).unwrap();
         let aqm = around((self.0.build)(&values(self.0.params)).unwrap());
-        let setup = Setup {
+        let setup = QueueConfig {
             marking,
             limit: Limit { packets, bytes: u64::MAX },
             capacity: CAPACITY,
@@ -72,7 +73,7 @@ fn pairs() -> impl Iterator<Item = Pair> {
 #[derive(Default)]
 struct Lost(Vec<(Packet, DropReason)>);
 
-impl Discard for Lost {
+impl DropHandler for Lost {
     fn dropped(&mut self, pkt: Packet, reason: DropReason) {
         self.0.push((pkt, reason));
     }
@@ -120,7 +121,7 @@ impl Traffic {
         for handle in 0..self.packets {
             now += transmission.scaled(rng.exponential(1.0 / self.load));
             while link_free <= now && link_free < Instant::from_nanos(u64::MAX) {
-                match queue.leave(link_free, &mut lost) {
+                match queue.dequeue(link_free, &mut lost) {
                     Some(pkt) => {
                         sent.push(pkt);
                         link_free += transmission;
@@ -133,7 +134,7 @@ impl Traffic {
                     break;
                 }
                 if let Some(pkt) = queue.wake(now, &mut lost) {
-                    queue.enter(pkt, now, &mut lost);
+                    queue.enqueue(pkt, now, &mut lost);
                 }
             }
             let flow = self.flow(&mut rng);
@@ -151,9 +152,9 @@ impl Traffic {
                 syn: handle % 20 == 0,
             };
             let tcp = (handle % 3 > 0).then_some(tcp);
-            let pkt = Packet { ecn, split, tcp, ..Packet::new(self.len, flow, handle) };
-            if let Some(pkt) = queue.judge(pkt, now, &mut lost) {
-                queue.enter(pkt, now, &mut lost);
+            let mut pkt = Packet { ecn, split, tcp, ..Packet::new(self.len, flow, handle) };
+            if queue.offer(&mut pkt, now, &mut lost) {
+                queue.enqueue(pkt, now, &mut lost);
             }
             queue.probe(&mut |_, name, value| {
                 assert!(value.is_finite(), "{name} is {value}");
@@ -254,7 +255,7 @@ fn any_aqm_can_take_over() {
             queue.set_aqm(fresh(after), now);
             // Those that waited leave without its verdict.
             let mut lost = Lost::default();
-            (0..waiting).for_each(|_| assert!(queue.leave(now, &mut lost).is_some()));
+            (0..waiting).for_each(|_| assert!(queue.dequeue(now, &mut lost).is_some()));
             assert!(lost.0.is_empty(), "{}", after.name());
             let counters = *queue.counters();
             let traffic = Traffic { start: now, ..traffic };
@@ -284,14 +285,14 @@ fn an_idle_hour_upsets_nothing() {
         let mut queue = pair.queue(Marking::Drop, 400);
         Traffic { packets: 2_000, load: 2.0, flows: 10, ..TRAFFIC }.drive(&mut queue);
         let drained = Instant::ZERO + Duration::from_secs(10);
-        while queue.leave(drained, &mut Lost::default()).is_some() {}
+        while queue.dequeue(drained, &mut Lost::default()).is_some() {}
         // Those who come back after the hour find an algorithm that has caught up with the time.
         let start = Instant::ZERO + Duration::from_secs(3610);
         while queue.wake_at().is_some_and(|at| at < start) {
             let at = queue.wake_at().unwrap().max(drained);
             if let Some(pkt) = queue.wake(at, &mut Lost::default()) {
-                queue.enter(pkt, at, &mut Lost::default());
-                queue.leave(at, &mut Lost::default());
+                queue.enqueue(pkt, at, &mut Lost::default());
+                queue.dequeue(at, &mut Lost::default());
             }
         }
         let fate = Traffic { start, packets: 2_000, load: 0.3, flows: 10, ..TRAFFIC }.drive(&mut queue);
@@ -322,11 +323,12 @@ fn time_may_stand_still_or_be_near_its_end() {
             let (mut queue, mut lost, mut sent) =
                 (pair.queue(Marking::Drop, 400), Lost::default(), Vec::new());
             for handle in 0..3_000 {
-                if let Some(pkt) = queue.judge(Packet::new(1400, handle % 3, handle), start, &mut lost) {
-                    queue.enter(pkt, start, &mut lost);
+                let mut pkt = Packet::new(1400, handle % 3, handle);
+                if queue.offer(&mut pkt, start, &mut lost) {
+                    queue.enqueue(pkt, start, &mut lost);
                 }
                 if handle % 2 == 0 {
-                    sent.extend(queue.leave(start, &mut lost));
+                    sent.extend(queue.dequeue(start, &mut lost));
                 }
             }
             conserved(&pair.name(), &queue, &Fate { sent, lost: lost.0 }, 3_000);
@@ -453,12 +455,13 @@ fn the_cost_of_a_packet_hardly_grows_with_the_flows() {
                     seq: rng.bits() as u32,
                     syn: false,
                 });
-                let pkt = Packet { ecn: Ecn::Ect, tcp, ..Packet::new(1400, traffic.flow(&mut rng), handle) };
-                if let Some(pkt) = queue.judge(pkt, now, &mut Lost::default()) {
-                    queue.enter(pkt, now, &mut Lost::default());
+                let mut pkt =
+                    Packet { ecn: Ecn::Ect, tcp, ..Packet::new(1400, traffic.flow(&mut rng), handle) };
+                if queue.offer(&mut pkt, now, &mut Lost::default()) {
+                    queue.enqueue(pkt, now, &mut Lost::default());
                 }
                 if drain {
-                    queue.leave(now, &mut Lost::default());
+                    queue.dequeue(now, &mut Lost::default());
                 }
                 if queue.wake_at().is_some_and(|at| at <= now) {
                     queue.wake(now, &mut Lost::default());
@@ -493,23 +496,23 @@ fn a_queue_gives_a_packet_after_a_bounded_number_of_discards() {
     for pair in pairs() {
         for ecn in [Ecn::NotEct, Ecn::Ect, Ecn::Ect1] {
             let (mut queue, mut lost) = (pair.queue(Marking::Drop, 20_000), Lost::default());
-            let most = if pair.1.signals { MOST_DISCARDS } else { 0 };
-            let most = (most + 1) * (MOST_DISCARDS + 1) - 1;
+            let most = if pair.1.signals { MAX_DROPS_PER_DEQUEUE } else { 0 };
+            let most = (most + 1) * (MAX_DROPS_PER_DEQUEUE + 1) - 1;
             for handle in 0..20_000 {
                 let pkt = Packet { ecn, ..Packet::new(1400, handle % 5, handle) };
-                queue.enter(pkt, Instant::ZERO, &mut lost);
+                queue.enqueue(pkt, Instant::ZERO, &mut lost);
             }
             let mut now = Instant::ZERO + Duration::from_secs(100);
             while let Some(at) = queue.wake_at().filter(|at| *at < now) {
                 if let Some(pkt) = queue.wake(at, &mut lost) {
-                    queue.enter(pkt, at, &mut lost);
+                    queue.enqueue(pkt, at, &mut lost);
                 }
             }
             loop {
                 let waiting = queue.state().packets;
                 assert_eq!(queue.peek().is_some(), waiting > 0, "{} shows none of {waiting}", pair.name());
                 lost.0.clear();
-                let sent = queue.leave(now, &mut lost);
+                let sent = queue.dequeue(now, &mut lost);
                 assert!(lost.0.len() as u32 <= most, "{} discards {} at once", pair.name(), lost.0.len());
                 if sent.is_none() {
                     assert_eq!(queue.state().packets, 0, "{} gives none", pair.name());

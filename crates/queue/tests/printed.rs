@@ -1,20 +1,20 @@
 //! The laws of RED and AVQ as the papers print them, at points worked out by hand.
 
-use bentpipe_queue::law::{Given, Reading, Seen, Service};
+use bentpipe_queue::fluid::{FluidConfig, FluidForm, Inputs, Service};
 use bentpipe_queue::registry::AQMS;
 use bentpipe_queue::{Link, Value, Values};
 use bentpipe_units::Rate;
 
-/// How fast the variables `x` of the law of `name` change where a link of 1000 packets/s, of 1000 bytes, has 50 packets waiting,
+/// How fast the variables `x` of the model of `name` change where a link of 1000 packets/s, of 1000 bytes, has 50 packets waiting,
 /// `offered` arrive in a second, of which `accepted` are taken.
 fn change(name: &str, given: &[(&str, Value)], x: &[f64], (offered, accepted): (f64, f64)) -> Vec<f64> {
     let algorithm = AQMS.iter().find(|a| a.name == name).unwrap();
     let link = Link { capacity: Rate::from_bps(8_000_000), mean_packet: 1000.0 };
     let value = |name: &str| given.iter().find(|(of, _)| *of == name).map(|(_, x)| *x);
     let values = Values::resolve(algorithm.params, &link, &value).unwrap();
-    let given = Given { packet: 1000.0, limit: 1e9, reading: Reading::Printed };
-    let law = algorithm.law.unwrap()(&values, &given).unwrap();
-    let seen = Seen {
+    let given = FluidConfig { packet: 1000.0, limit: 1e9, form: FluidForm::Printed };
+    let model = algorithm.fluid.unwrap()(&values, &given).unwrap();
+    let inputs = Inputs {
         q: 50.0,
         dq: 0.0,
         offered,
@@ -26,8 +26,8 @@ fn change(name: &str, given: &[(&str, Value)], x: &[f64], (offered, accepted): (
         unit: 0.1,
         grain: 1e-4,
     };
-    let mut dx = vec![0.0; law.states()];
-    law.derive(x, 0.5, &seen, &mut dx);
+    let mut dx = vec![0.0; model.states()];
+    model.derivatives(x, 0.5, &inputs, &mut dx);
     dx
 }
 

@@ -2,7 +2,7 @@
 //! bits per second, all whole numbers.
 
 use bentpipe_queue::aqm::threshold::Thresholds;
-use bentpipe_queue::registry::Algorithm;
+use bentpipe_queue::descriptor::Algorithm;
 use bentpipe_queue::{Limit, Marking, Value, Values};
 use bentpipe_units::{Duration, Rate};
 use serde::ser::{SerializeMap, Serializer};

@@ -1,6 +1,6 @@
 //! A satellite gateway, once its keys are understood.
 
-use bentpipe_queue::registry::Method;
+use bentpipe_queue::descriptor::MarkingMethod;
 use bentpipe_queue::{Limit, Values};
 use bentpipe_units::{Duration, Rate};
 use serde::Serialize;
@@ -84,7 +84,7 @@ pub(crate) fn watched_rate(watch: Place, receive: Option<Rate>, regulator: Rate)
 #[derive(Clone, Debug)]
 pub struct MarkingSpec {
     /// The method.
-    pub method: &'static Method,
+    pub method: &'static MarkingMethod,
     /// Its parameters, defaults filled in.
     pub values: Values,
 }

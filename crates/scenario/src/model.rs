@@ -7,7 +7,7 @@
 //! [`Scenario::canonical_json`]: crate::Scenario::canonical_json
 
 use bentpipe_queue::aqm::threshold::{Threshold, Thresholds};
-use bentpipe_queue::registry::{Algorithm, Discipline};
+use bentpipe_queue::descriptor::{Algorithm, SchedulerAlgorithm};
 use bentpipe_queue::{Aqm, Limit, Marking, ParamError, Values};
 use bentpipe_units::{Duration, Rate, Rng};
 use serde::ser::SerializeMap;
@@ -212,8 +212,8 @@ pub struct QueueSpec {
 #[derive(Clone, Debug)]
 pub struct SchedulerSpec {
     /// The scheduler.
-    pub discipline: &'static Discipline,
-    /// Its parameters, defaults filled in. [`Discipline::build`] has accepted them.
+    pub discipline: &'static SchedulerAlgorithm,
+    /// Its parameters, defaults filled in. [`SchedulerAlgorithm::build`] has accepted them.
     pub values: Values,
 }
 

@@ -6,7 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bentpipe_queue::Marking;
-use bentpipe_queue::registry::{self, Algorithm, Method, Placement};
+use bentpipe_queue::descriptor::{Algorithm, MarkingMethod, Placement};
+use bentpipe_queue::registry;
 use serde::Serialize;
 
 use crate::error::{Error, Place, choices, quoted};
@@ -470,7 +471,7 @@ pub(crate) struct Found {
     /// Where the AQM may be placed.
     placement: Placement,
     /// The marking method that belongs to its preset.
-    marking: Option<&'static Method>,
+    marking: Option<&'static MarkingMethod>,
 }
 
 /// A key of a scenario with the value in effect.

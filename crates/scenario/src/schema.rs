@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 
 use bentpipe_queue::aqm::threshold::THRESHOLD;
-use bentpipe_queue::registry::{self, Algorithm, Method};
+use bentpipe_queue::descriptor::{Algorithm, MarkingMethod};
+use bentpipe_queue::registry;
 use bentpipe_queue::{Default as ParamDefault, Param, Unit, Value};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema, schema_for};
 use serde_json::{Map, Value as Json, json};
@@ -88,7 +89,7 @@ impl JsonSchema for Marking {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let named = |m: &Method| json!({ "type": "string", "const": m.name, "description": m.title });
+        let named = |m: &MarkingMethod| json!({ "type": "string", "const": m.name, "description": m.title });
         let mut alternatives: Vec<_> = registry::MARKINGS.iter().map(named).collect();
         for m in registry::MARKINGS {
             let mut properties = Map::new();

@@ -2,7 +2,7 @@
 
 use bentpipe_link::{Satellite, Sender};
 use bentpipe_queue::{
-    Aqm, FlowTable, Limit, Marking, Queue, Scheduler, Setup, aqm::droptail::DropTail, sched::fifo::Fifo,
+    Aqm, FlowTable, Limit, Marking, Queue, QueueConfig, Scheduler, aqm::droptail::DropTail, sched::fifo::Fifo,
 };
 use bentpipe_scenario as scenario;
 use bentpipe_scenario::{Congestion, Ecn, Protocol, Scenario, Subject, TrafficKind, Transport};
@@ -155,7 +155,7 @@ impl Builder<'_, '_> {
 
     /// A queue that nothing watches, first in, first out, without limit.
     fn plain_queue(&self, rate: Option<Rate>, name: &str) -> Queue {
-        let setup = Setup {
+        let setup = QueueConfig {
             marking: Marking::Drop,
             limit: Limit::NONE,
             capacity: rate.unwrap_or_default(),
@@ -178,7 +178,7 @@ impl Builder<'_, '_> {
         name: &str,
     ) -> Result<Queue, Error> {
         let aqm = self.aqm(&spec.aqm, is_subject, name)?;
-        let setup = Setup {
+        let setup = QueueConfig {
             marking: spec.marking,
             limit: spec.limit,
             capacity: rate.unwrap_or_default(),

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use bentpipe_link::{Capacity, Loss, Satellite, Sender};
-use bentpipe_queue::{Discard, DropReason, Packet, Queue};
+use bentpipe_queue::{DropHandler, DropReason, Packet, Queue};
 use bentpipe_scenario::{Delay, Direction, LossAt, LossOf, Per};
 use bentpipe_transport::{pep_link, rtp, tcp};
 use bentpipe_units::{Duration, Instant, Rate, Rng};
@@ -341,7 +341,7 @@ pub struct Port {
 #[derive(Debug, Default)]
 pub struct Discarded(pub Vec<(Packet, DropReason)>);
 
-impl Discard for Discarded {
+impl DropHandler for Discarded {
     fn dropped(&mut self, pkt: Packet, reason: DropReason) {
         self.0.push((pkt, reason));
     }

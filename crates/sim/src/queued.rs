@@ -144,7 +144,7 @@ mod tests {
 
     use bentpipe_gateway::{Gateway, Place, Regulator, Setup};
     use bentpipe_queue::sched::fifo::Fifo;
-    use bentpipe_queue::{Aqm, Cx, FlowId, Limit, Marking, Queue, Verdict};
+    use bentpipe_queue::{Aqm, Context, FlowId, Limit, Marking, Queue, Verdict};
     use bentpipe_scenario::Scenario;
     use bentpipe_units::{Duration, Instant, Rate};
 
@@ -162,16 +162,16 @@ mod tests {
     struct Spy(Place, Log);
 
     impl Aqm for Spy {
-        fn arrive(&mut self, pkt: &Packet, cx: &mut Cx<'_>) -> Verdict {
+        fn arrive(&mut self, pkt: &Packet, cx: &mut Context<'_>) -> Verdict {
             self.enqueued(pkt, cx);
             Verdict::Pass
         }
 
-        fn enqueued(&mut self, pkt: &Packet, _: &mut Cx<'_>) {
+        fn enqueued(&mut self, pkt: &Packet, _: &mut Context<'_>) {
             self.1.lock().unwrap().push((self.0, Told::Packet(*pkt)));
         }
 
-        fn flow(&mut self, flow: FlowId, event: FlowEvent, _: &mut Cx<'_>) {
+        fn flow(&mut self, flow: FlowId, event: FlowEvent, _: &mut Context<'_>) {
             self.1.lock().unwrap().push((self.0, Told::Flow(flow, event)));
         }
     }
@@ -184,7 +184,7 @@ mod tests {
         let log = Log::default();
         let rate = Rate::from_bps(4_000_000);
         let queue = |place| {
-            let setup = bentpipe_queue::Setup {
+            let setup = bentpipe_queue::QueueConfig {
                 marking: Marking::Drop,
                 limit: Limit::NONE,
                 capacity: rate,

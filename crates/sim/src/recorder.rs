@@ -227,9 +227,9 @@ impl Place {
         };
         let snapshot = Snapshot {
             counters: *watched.counters(),
-            aqm_drops: watched.counters().refused + at_mark.counters().evicted,
+            aqm_drops: watched.counters().dropped_on_arrival + at_mark.counters().dropped_in_queue,
             overflow_drops: at_mark.counters().overflowed,
-            elsewhere: other.map_or(0, |q| q.counters().overflowed + q.counters().evicted),
+            elsewhere: other.map_or(0, |q| q.counters().overflowed + q.counters().dropped_in_queue),
             sent: shown.counters().sent,
             sent_bytes: shown.state().sent_bytes,
             packet_seconds: shown.packet_seconds(now),
@@ -557,7 +557,7 @@ impl Recorder {
             return;
         }
         // A packet that was judged before measuring began has no number either.
-        let begin = self.places[place].begin.counters.judged;
+        let begin = self.places[place].begin.counters.offered;
         let arrival = pkt.number.checked_sub(begin).filter(|_| judged);
         if let Some(arrival) = arrival {
             self.places[place].detail.runs.drop(arrival);
@@ -606,9 +606,9 @@ impl Recorder {
             let seconds = self.interval.as_secs_f64();
             let rate = |bytes: u64| bytes as f64 * 8.0 / seconds;
             let last = std::mem::replace(&mut place.last, snapshot);
-            let judged = snapshot.counters.judged - last.counters.judged;
+            let judged = snapshot.counters.offered - last.counters.offered;
             let marked = snapshot.counters.marked - last.counters.marked;
-            let offered = rate(snapshot.counters.judged_bytes - last.counters.judged_bytes);
+            let offered = rate(snapshot.counters.offered_bytes - last.counters.offered_bytes);
             let out = rate(snapshot.sent_bytes - last.sent_bytes);
             let (packets, bytes) = (f64::from(shown.state().packets), shown.state().bytes as f64);
             let delay = place.delay_sum as f64 * 1e-9 / place.delay_count as f64;
@@ -658,8 +658,8 @@ impl Recorder {
         let delays = place.detail.delays.as_ref();
         let percentile = |q: f64| delays.map_or(f64::NAN, |d| d.value_at_quantile(q) as f64 * 1e-9);
         self.summary = Summary {
-            offered_packets: end.counters.judged - begin.counters.judged,
-            offered_bytes: end.counters.judged_bytes - begin.counters.judged_bytes,
+            offered_packets: end.counters.offered - begin.counters.offered,
+            offered_bytes: end.counters.offered_bytes - begin.counters.offered_bytes,
             marked_packets: end.counters.marked - begin.counters.marked,
             aqm_drops: end.aqm_drops - begin.aqm_drops,
             overflow_drops: end.overflow_drops - begin.overflow_drops,

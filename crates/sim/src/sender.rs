@@ -24,7 +24,7 @@ impl World {
             }
         }
         let next = p.partly.take().or_else(|| {
-            let pkt = p.queue.leave(now, &mut self.discarded)?;
+            let pkt = p.queue.dequeue(now, &mut self.discarded)?;
             self.recorder.left_port(port, now - pkt.arrival);
             Some((pkt, pkt.len))
         });

@@ -221,7 +221,7 @@ impl World {
         };
         let mut pkt = self.packet(index);
         let p = &mut self.ports[port as usize];
-        if p.queue.passes(&mut pkt, self.now, &mut self.discarded) {
+        if p.queue.offer(&mut pkt, self.now, &mut self.discarded) {
             self.enter_port(pkt, port);
         }
         if !self.discarded.0.is_empty() {
@@ -234,7 +234,7 @@ impl World {
     fn enter_port(&mut self, pkt: Packet, port: u32) {
         self.note_mark(pkt);
         let p = &mut self.ports[port as usize];
-        p.queue.enter(pkt, self.now, &mut self.discarded);
+        p.queue.enqueue(pkt, self.now, &mut self.discarded);
         if !p.busy {
             self.serve_port(port);
         }
@@ -246,7 +246,7 @@ impl World {
         if p.has_sender {
             return self.serve_by_sender(port);
         }
-        let next = p.queue.leave(self.now, &mut self.discarded);
+        let next = p.queue.dequeue(self.now, &mut self.discarded);
         p.busy = next.is_some();
         let link = p.link;
         if let Some(pkt) = next {

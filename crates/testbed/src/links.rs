@@ -13,7 +13,7 @@ use std::net::IpAddr;
 use bentpipe_link::{Capacity, Loss, Satellite, Sender, Sent};
 use bentpipe_queue::aqm::droptail::DropTail;
 use bentpipe_queue::sched::fifo::Fifo;
-use bentpipe_queue::{Discard, DropReason, Ecn, Limit, Marking, Packet, Queue, Setup};
+use bentpipe_queue::{DropHandler, DropReason, Ecn, Limit, Marking, Packet, Queue, QueueConfig};
 use bentpipe_scenario as scenario;
 use bentpipe_scenario::{Delay, Direction, LossAt, LossOf, Modulation, Per, Scenario};
 use bentpipe_units::{Duration, Instant, Rate, Rng};
@@ -197,7 +197,7 @@ pub struct Links {
 #[derive(Default)]
 struct Discarded(Vec<(Packet, DropReason)>);
 
-impl Discard for Discarded {
+impl DropHandler for Discarded {
     fn dropped(&mut self, pkt: Packet, reason: DropReason) {
         self.0.push((pkt, reason));
     }
@@ -469,7 +469,7 @@ impl Links {
         };
         // Queues know connections by 32 bits: of ten thousand, two have the same number with a probability of 1 %.
         let mut pkt = Packet { ecn: info.ecn, ..Packet::new(len, info.connection as u32, index) };
-        if queue.passes(&mut pkt, now, &mut self.discarded) {
+        if queue.offer(&mut pkt, now, &mut self.discarded) {
             self.enter_queue(pkt, lane, now);
         }
         self.bury();
@@ -480,7 +480,7 @@ impl Links {
         self.note_mark(pkt);
         let l = &mut self.lanes[lane as usize];
         let Some(queue) = &mut l.queue else { return };
-        queue.enter(pkt, now, &mut self.discarded);
+        queue.enqueue(pkt, now, &mut self.discarded);
         if !l.busy {
             self.serve(lane, now);
         }
@@ -501,7 +501,7 @@ impl Links {
             }
         }
         let next = l.partly.take().or_else(|| {
-            let pkt = queue.leave(now, &mut self.discarded)?;
+            let pkt = queue.dequeue(now, &mut self.discarded)?;
             Some((pkt, pkt.len))
         });
         match next {
@@ -711,12 +711,12 @@ fn queue(direction: &Direction, has_sender: bool, seed: u64, name: &str) -> Resu
     let name = name.to_owned();
     let Some(spec) = &direction.queue else {
         let (marking, limit) = (Marking::Drop, Limit::NONE);
-        let setup = Setup { marking, limit, capacity: rate, seed, name };
+        let setup = QueueConfig { marking, limit, capacity: rate, seed, name };
         return Ok(has_sender.then(|| Queue::new(Box::<Fifo>::default(), Box::new(DropTail), &setup)));
     };
     let fault = |e: &dyn std::fmt::Display| PlanError(format!("{name}: {e}"));
     let scheduler = (spec.scheduler.discipline.build)(&spec.scheduler.values).map_err(|e| fault(&e))?;
     let aqm = spec.aqm.build().map_err(|e| fault(&e))?;
-    let setup = Setup { marking: spec.marking, limit: spec.limit, capacity: rate, seed, name };
+    let setup = QueueConfig { marking: spec.marking, limit: spec.limit, capacity: rate, seed, name };
     Ok(Some(Queue::new(scheduler, aqm, &setup)))
 }

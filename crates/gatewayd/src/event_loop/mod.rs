@@ -28,7 +28,7 @@ use bentpipe_gateway::{
 };
 use bentpipe_queue::aqm::droptail::DropTail;
 use bentpipe_queue::sched::fifo::Fifo;
-use bentpipe_queue::{FlowTable, Limit, Marking, Packet, Queue, Setup as QueueSetup};
+use bentpipe_queue::{FlowTable, Limit, Marking, Packet, Queue, QueueConfig};
 use bentpipe_scenario::{BufferPer, FlowKey, Protocol};
 use bentpipe_units::{Duration, Instant, Rate};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
@@ -297,7 +297,7 @@ pub fn rules_left(role: Role) -> rules::Setup {
 /// The gateway of a terminal's own direction: nothing judges, and the first in is the first out.
 fn plain_gateway(config: &Config, rate: Rate) -> (Gateway, PepBuffers) {
     let queue = |name: &str| {
-        let setup = QueueSetup {
+        let setup = QueueConfig {
             marking: Marking::Drop,
             limit: Limit::NONE,
             capacity: rate,

@@ -201,8 +201,8 @@ impl Daemon {
             receive: queue(Place::Receive),
             transmit: queue(Place::Transmit),
             held: u64::from(watched.state().held),
-            judged_packets: counters.judged,
-            judged_bytes: counters.judged_bytes,
+            judged_packets: counters.offered,
+            judged_bytes: counters.offered_bytes,
             spared: c.spared,
             marked: counters.marked,
             nfqueue: [marks(&self.queue, number), marks(&self.acks, number.saturating_add(1))]

@@ -37,9 +37,9 @@ impl Snapshot {
         let watched = gateway.watched_queue();
         Self {
             counters: *watched.counters(),
-            aqm_drops: watched.counters().refused + at_mark.counters().evicted,
+            aqm_drops: watched.counters().dropped_on_arrival + at_mark.counters().dropped_in_queue,
             overflow_drops: at_mark.counters().overflowed,
-            elsewhere: other.counters().overflowed + other.counters().evicted,
+            elsewhere: other.counters().overflowed + other.counters().dropped_in_queue,
             sent: transmit.counters().sent,
             sent_bytes: transmit.state().sent_bytes,
             packet_seconds: transmit.packet_seconds(now),
@@ -240,7 +240,7 @@ impl Recorder {
         if !self.is_on() {
             return;
         }
-        let arrival = pkt.number.checked_sub(self.first.counters.judged);
+        let arrival = pkt.number.checked_sub(self.first.counters.offered);
         let arrival = arrival.filter(|_| place == gateway.mark_point());
         if let Some(arrival) = arrival {
             if self.run > 0 && arrival == self.last_drop + 1 {
@@ -292,13 +292,13 @@ impl Recorder {
         // A late sample is of a longer time.
         let seconds = (now - std::mem::replace(&mut self.last_at, now)).as_secs_f64();
         let rate = |bytes: u64| bytes as f64 * 8.0 / seconds;
-        let judged = snapshot.counters.judged - last.counters.judged;
+        let judged = snapshot.counters.offered - last.counters.offered;
         let marked = snapshot.counters.marked - last.counters.marked;
         let mean = |(sum, count): (Duration, u64)| sum.as_secs_f64() / count as f64;
         let transmit: &Queue = gateway.transmit_queue();
         let mut values = vec![
             (now - self.begin).as_secs_f64(),
-            rate(snapshot.counters.judged_bytes - last.counters.judged_bytes),
+            rate(snapshot.counters.offered_bytes - last.counters.offered_bytes),
             rate(snapshot.arrived_bytes - last.arrived_bytes),
             rate(snapshot.sent_bytes - last.sent_bytes),
             f64::from(gateway.receive_queue().state().packets),
@@ -351,8 +351,8 @@ impl Recorder {
             .collect();
         let mut last = json!({ "summary": {
             "seconds": seconds,
-            "offered_packets": end.counters.judged - begin.counters.judged,
-            "offered_bytes": end.counters.judged_bytes - begin.counters.judged_bytes,
+            "offered_packets": end.counters.offered - begin.counters.offered,
+            "offered_bytes": end.counters.offered_bytes - begin.counters.offered_bytes,
             "marked_packets": end.counters.marked - begin.counters.marked,
             "aqm_drops": end.aqm_drops - begin.aqm_drops,
             "overflow_drops": end.overflow_drops - begin.overflow_drops,
@@ -410,15 +410,13 @@ mod tests {
     #[test]
     fn drops_belong_to_the_measurement() {
         use bentpipe_gateway::{Regulator, Setup, Sharing};
-        use bentpipe_queue::{
-            Limit, Marking, Setup as QueueSetup, aqm::droptail::DropTail, sched::fifo::Fifo,
-        };
+        use bentpipe_queue::{Limit, Marking, QueueConfig, aqm::droptail::DropTail, sched::fifo::Fifo};
         use bentpipe_units::Rate;
 
         let rate = Rate::from_bps(1000);
         let queue = || {
             let limit = Limit { packets: 1, bytes: u64::MAX };
-            let setup = QueueSetup {
+            let setup = QueueConfig {
                 marking: Marking::Drop,
                 limit,
                 capacity: rate,

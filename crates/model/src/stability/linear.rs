@@ -10,7 +10,7 @@
 //!
 //! Only variables that marks reach and that reach marks are kept: what is left is the loop.
 
-use bentpipe_queue::law::Arrivals;
+use bentpipe_queue::fluid::Arrivals;
 
 use super::complex::{Complex, solve};
 use super::rest::AtRest;

@@ -11,7 +11,9 @@
 
 use std::sync::Arc;
 
-use bentpipe_queue::law::{Arrivals, Given, Law, MOST_STATES, Reading, Rest, Seen, Service};
+use bentpipe_queue::fluid::{
+    Arrivals, Equilibrium, FluidConfig, FluidForm, FluidModel, Inputs, MAX_STATES, Service,
+};
 use bentpipe_queue::registry::AQMS;
 use bentpipe_queue::{Link, Values};
 use bentpipe_scenario::Equations;
@@ -24,9 +26,9 @@ use crate::solve::Delayed;
 use crate::system::{Capacity, System};
 
 /// A law in a loop that is cut open where it marks: the share that is marked is one more variable, which nothing changes.
-struct Open(Arc<dyn Law>);
+struct Open(Arc<dyn FluidModel>);
 
-impl Law for Open {
+impl FluidModel for Open {
     fn states(&self) -> usize {
         self.0.states() + 1
     }
@@ -35,16 +37,16 @@ impl Law for Open {
         x[self.0.states()]
     }
 
-    fn derive(&self, x: &[f64], p: f64, seen: &Seen, dx: &mut [f64]) {
+    fn derivatives(&self, x: &[f64], p: f64, seen: &Inputs, dx: &mut [f64]) {
         let n = self.0.states();
-        self.0.derive(&x[..n], p, seen, &mut dx[..n]);
+        self.0.derivatives(&x[..n], p, seen, &mut dx[..n]);
         dx[n] = 0.0;
     }
 
-    fn rest(&self, share: f64, capacity: f64, service: Service, x: &mut [f64]) -> Option<Rest> {
+    fn equilibrium(&self, share: f64, capacity: f64, service: Service, x: &mut [f64]) -> Option<Equilibrium> {
         let n = self.0.states();
-        let rest = self.0.rest(share, capacity, service, &mut x[..n])?;
-        let q = if let Rest::Queue(q) = rest { q } else { 0.0 };
+        let rest = self.0.equilibrium(share, capacity, service, &mut x[..n])?;
+        let q = if let Equilibrium::Queue(q) = rest { q } else { 0.0 };
         x[n] = self.0.mark(&x[..n], &Arrivals { q, load: capacity, capacity });
         Some(rest)
     }
@@ -77,7 +79,7 @@ pub(crate) struct AtRest {
     pub y: [f64; VARIABLES],
     pub point: OperatingPoint,
     /// The law itself.
-    pub law: Arc<dyn Law>,
+    pub law: Arc<dyn FluidModel>,
 }
 
 /// A share of the capacity that a balance may be off by.
@@ -96,7 +98,7 @@ impl AtRest {
                     .to_owned(),
             ));
         }
-        let law: Arc<dyn Law> = Arc::from(system.law);
+        let law: Arc<dyn FluidModel> = Arc::from(system.law);
         let limit = system.limit;
         let states = law.states();
         system.law = Box::new(Open(law.clone()));
@@ -179,16 +181,16 @@ impl AtRest {
     fn balance(&mut self, share: f64) -> Option<f64> {
         let fluid = Fluid::new(&self.system);
         let (mu, service) = (self.system.capacity.at(0.0), fluid.service());
-        let mut x = [0.0; MOST_STATES + 1];
-        let rest = self.system.law.rest(share, mu, service, &mut x[..=self.states])?;
+        let mut x = [0.0; MAX_STATES + 1];
+        let rest = self.system.law.equilibrium(share, mu, service, &mut x[..=self.states])?;
         let mut y = [0.0; VARIABLES];
         y[LAW..=LAW + self.states].copy_from_slice(&x[..=self.states]);
         let served = match rest {
-            Rest::Queue(q) => {
+            Equilibrium::Queue(q) => {
                 y[QUEUE] = q;
                 mu * service.busy(q)
             }
-            Rest::Virtual { level, rate } => {
+            Equilibrium::Virtual { level, rate } => {
                 let virtually = if service == Service::Full { Service::Full } else { Service::Md1 };
                 let served = rate * virtually.busy(level);
                 y[QUEUE] = match service {
@@ -294,12 +296,12 @@ fn senders(fluid: &Fluid<'_, VARIABLES>, y: &[f64; VARIABLES]) -> f64 {
 /// The algorithms whose laws say where they stand still.
 fn with_rest() -> Vec<&'static str> {
     let link = Link { capacity: Rate::from_bps(8_000_000), mean_packet: 1000.0 };
-    let says = |algorithm: &&bentpipe_queue::registry::Algorithm| {
+    let says = |algorithm: &&bentpipe_queue::descriptor::Algorithm| {
         let values = Values::resolve(algorithm.params, &link, &|_| None).ok()?;
-        let given = Given { packet: link.mean_packet, limit: 1000.0, reading: Reading::Actual };
-        let law = algorithm.law?(&values, &given).ok()?;
-        let mut x = [0.0; MOST_STATES];
-        law.rest(0.5, 1000.0, Service::Full, &mut x[..law.states()])
+        let given = FluidConfig { packet: link.mean_packet, limit: 1000.0, form: FluidForm::Actual };
+        let law = algorithm.fluid?(&values, &given).ok()?;
+        let mut x = [0.0; MAX_STATES];
+        law.equilibrium(0.5, 1000.0, Service::Full, &mut x[..law.states()])
     };
     AQMS.iter().filter(|algorithm| says(algorithm).is_some()).map(|algorithm| algorithm.name).collect()
 }

@@ -19,9 +19,9 @@
 
 use bentpipe_units::{Duration, Instant};
 
-use crate::law::{Arrivals, Law, Seen};
-use crate::registry::{Algorithm, Placement};
-use crate::{Aqm, Cx, Packet, Param, ParamError, Range, Tune, Unit, Values, Verdict};
+use crate::descriptor::{Algorithm, Placement};
+use crate::fluid::{Arrivals, FluidModel, Inputs};
+use crate::{Aqm, Context, Packet, Param, ParamError, Range, Tune, Unit, Values, Verdict};
 
 /// The registry's entry.
 pub const ALGORITHM: Algorithm = Algorithm {
@@ -32,7 +32,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
     presets: &[],
     placement: Placement::Anywhere,
     build: |values| Ok(Box::new(Aaqm::new(values)?)),
-    law: Some(|values, _| Ok(Box::new(AaqmLaw::new(values)?))),
+    fluid: Some(|values, _| Ok(Box::new(AaqmFluid::new(values)?))),
 };
 
 const PARAMS: &[Param] = &[
@@ -132,7 +132,7 @@ impl Aaqm {
     }
 
     /// Adds up the time that the link has been idle.
-    fn rest(&mut self, cx: &Cx<'_>) {
+    fn equilibrium(&mut self, cx: &Context<'_>) {
         if let Some(since) = cx.queue.idle_since {
             self.idle += cx.now.since(since.max(self.idle_until));
             self.idle_until = cx.now;
@@ -141,19 +141,19 @@ impl Aaqm {
 }
 
 impl Aqm for Aaqm {
-    fn arrive(&mut self, _pkt: &Packet, cx: &mut Cx<'_>) -> Verdict {
+    fn arrive(&mut self, _pkt: &Packet, cx: &mut Context<'_>) -> Verdict {
         if cx.rng.uniform() < self.p { Verdict::Mark } else { Verdict::Pass }
     }
 
-    fn admit(&mut self, _pkt: &Packet, _cx: &mut Cx<'_>) {
+    fn admit(&mut self, _pkt: &Packet, _cx: &mut Context<'_>) {
         self.arrived += 1;
     }
 
-    fn enqueued(&mut self, _pkt: &Packet, cx: &mut Cx<'_>) {
-        self.rest(cx);
+    fn enqueued(&mut self, _pkt: &Packet, cx: &mut Context<'_>) {
+        self.equilibrium(cx);
     }
 
-    fn depart(&mut self, _pkt: &Packet, _cx: &mut Cx<'_>) -> Verdict {
+    fn depart(&mut self, _pkt: &Packet, _cx: &mut Context<'_>) -> Verdict {
         self.departed += 1;
         Verdict::Pass
     }
@@ -162,8 +162,8 @@ impl Aqm for Aaqm {
         Some(self.next)
     }
 
-    fn wake(&mut self, cx: &mut Cx<'_>) {
-        self.rest(cx);
+    fn wake(&mut self, cx: &mut Context<'_>) {
+        self.equilibrium(cx);
         let spare = self.idle.as_secs_f64() * cx.queue.capacity.bytes_per_sec() / self.mean_packet;
         let departed = self.departed as f64 + spare;
         self.rho = match self.arrived {
@@ -190,7 +190,7 @@ impl Aqm for Aaqm {
 /// `rho` is what is accepted over that, and there is a step in every interval: `dp/dt = p1 / T` where `rho > u_high`, `-p2 / T`
 /// where `rho < u_low`. Derived here. Not in the law is that counts of packets scatter about their means: near a bound the
 /// algorithm steps up and down by turns, or beyond it where the other bound is far, and the fluid stands still on it.
-struct AaqmLaw {
+struct AaqmFluid {
     interval: f64,
     u_low: f64,
     u_high: f64,
@@ -198,7 +198,7 @@ struct AaqmLaw {
     p2: f64,
 }
 
-impl AaqmLaw {
+impl AaqmFluid {
     fn new(v: &Values) -> Result<Self, ParamError> {
         Aaqm::new(v)?;
         Ok(Self {
@@ -211,7 +211,7 @@ impl AaqmLaw {
     }
 }
 
-impl Law for AaqmLaw {
+impl FluidModel for AaqmFluid {
     fn states(&self) -> usize {
         1
     }
@@ -220,15 +220,15 @@ impl Law for AaqmLaw {
         x[0].clamp(0.0, 1.0)
     }
 
-    fn derive(&self, x: &[f64], _p: f64, seen: &Seen, dx: &mut [f64]) {
-        let step = if seen.accepted > self.u_high * seen.capacity {
+    fn derivatives(&self, x: &[f64], _p: f64, inputs: &Inputs, dx: &mut [f64]) {
+        let step = if inputs.accepted > self.u_high * inputs.capacity {
             self.p1
-        } else if seen.accepted < self.u_low * seen.capacity {
+        } else if inputs.accepted < self.u_low * inputs.capacity {
             -self.p2
         } else {
             0.0
         };
-        dx[0] = seen.within(x[0], step / self.interval, 0.0, 1.0);
+        dx[0] = inputs.within(x[0], step / self.interval, 0.0, 1.0);
     }
 
     fn probe(&self, x: &[f64], out: &mut dyn FnMut(&'static str, f64)) {

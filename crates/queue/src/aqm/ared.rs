@@ -30,10 +30,10 @@
 use bentpipe_units::{Duration, Instant};
 
 use super::average::{self, Average, Follow};
-use super::lottery::{self, Lottery};
-use crate::law::{Arrivals, Given, Law, Ramp, Seen};
-use crate::registry::{Algorithm, Placement};
-use crate::{Aqm, Cx, Link, Packet, Param, ParamError, Range, Tune, Unit, Values, Verdict};
+use super::uniform_dropper::{self, UniformDropper};
+use crate::descriptor::{Algorithm, Placement};
+use crate::fluid::{Arrivals, FluidConfig, FluidModel, Inputs, Ramp};
+use crate::{Aqm, Context, Link, Packet, Param, ParamError, Range, Tune, Unit, Values, Verdict};
 
 /// The registry's entry.
 pub const ALGORITHM: Algorithm = Algorithm {
@@ -44,7 +44,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
     presets: &[],
     placement: Placement::Anywhere,
     build: |values| Ok(Box::new(Ared::new(values)?)),
-    law: Some(|values, given| Ok(Box::new(AredLaw::new(values, given)?))),
+    fluid: Some(|values, given| Ok(Box::new(AredFluid::new(values, given)?))),
 };
 
 /// Floyd et al. 2001, section 4: the average looks back over a second.
@@ -56,8 +56,8 @@ const PARAMS: &[Param] = &[
     Param::name("variant", &["feng", "floyd"], "floyd", "Whose rule moves `max_p`")
         .origin("Floyd et al. 2001")
         .tune(Tune::Each),
-    lottery::MIN_TH,
-    lottery::MAX_TH,
+    uniform_dropper::MIN_TH,
+    uniform_dropper::MAX_TH,
     Param::from_link(
         "w_q",
         Unit::One,
@@ -118,7 +118,7 @@ enum Zone {
 #[derive(Debug)]
 pub struct Ared {
     average: Average,
-    lottery: Lottery,
+    dropper: UniformDropper,
     rule: Rule,
 }
 
@@ -149,16 +149,16 @@ impl Ared {
             let problem = format!("found {hysteresis}; allowed: 1 where variant = \"feng\"");
             return Err(ParamError { name: "hysteresis", problem });
         };
-        let lottery = Lottery::new(v.number("min_th"), v.number("max_th"), v.number("max_p"));
-        let lottery = Lottery { gentle: v.flag("gentle"), ..lottery };
-        Ok(Self { average: Average::new(v, false), lottery, rule })
+        let dropper = UniformDropper::new(v.number("min_th"), v.number("max_th"), v.number("max_p"));
+        let dropper = UniformDropper { gentle: v.flag("gentle"), ..dropper };
+        Ok(Self { average: Average::new(v, false), dropper, rule })
     }
 }
 
 impl Aqm for Ared {
-    fn arrive(&mut self, _pkt: &Packet, cx: &mut Cx<'_>) -> Verdict {
+    fn arrive(&mut self, _pkt: &Packet, cx: &mut Context<'_>) -> Verdict {
         let avg = self.average.sample(cx);
-        let l = &mut self.lottery;
+        let l = &mut self.dropper;
         if let Rule::Feng(zone) = &mut self.rule {
             let now = match avg {
                 _ if avg < l.min_th => Zone::Below,
@@ -182,11 +182,11 @@ impl Aqm for Ared {
         }
     }
 
-    fn wake(&mut self, cx: &mut Cx<'_>) {
+    fn wake(&mut self, cx: &mut Context<'_>) {
         let Rule::Floyd { every, next, hysteresis, below } = &mut self.rule else { return };
         *next = cx.now + *every;
         self.average.decay(cx);
-        let (avg, l) = (self.average.avg, &mut self.lottery);
+        let (avg, l) = (self.average.avg, &mut self.dropper);
         let span = l.max_th - l.min_th;
         *below = if avg < l.min_th + 0.4 * span { below.saturating_add(1) } else { 0 };
         if avg > l.min_th + 0.6 * span {
@@ -198,15 +198,15 @@ impl Aqm for Ared {
 
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
         out("avg", self.average.avg);
-        out("max_p", self.lottery.max_p);
-        out("p", self.lottery.probability());
+        out("max_p", self.dropper.max_p);
+        out("p", self.dropper.probability());
     }
 }
 
 /// `floyd` as a fluid: RED's average and marking function; `max_p` grows by `min(0.01, max_p / 4)` and shrinks by a tenth
 /// per `interval`, that is by `ln(0.9) / interval`, as long as the average is above or below the target. A hysteresis,
 /// which counts looks, is not in it, and `feng`, which acts on crossings, has no law.
-struct AredLaw {
+struct AredFluid {
     average: Follow,
     max_p: f64,
     interval: f64,
@@ -214,8 +214,8 @@ struct AredLaw {
     share: fn(f64) -> f64,
 }
 
-impl AredLaw {
-    fn new(v: &Values, given: &Given) -> Result<Self, ParamError> {
+impl AredFluid {
+    fn new(v: &Values, given: &FluidConfig) -> Result<Self, ParamError> {
         v.in_order("min_th", "max_th")?;
         if v.name("variant") != "floyd" {
             let problem = format!("found {}; allowed in a fluid model: floyd", v.name("variant"));
@@ -227,12 +227,12 @@ impl AredLaw {
             max_p: v.number("max_p").clamp(LEAST_P, GREATEST_P),
             interval: v.number("interval"),
             ramp,
-            share: lottery::share_of(given.reading, false),
+            share: uniform_dropper::share_of(given.form, false),
         })
     }
 }
 
-impl Law for AredLaw {
+impl FluidModel for AredFluid {
     fn states(&self) -> usize {
         2
     }
@@ -245,9 +245,9 @@ impl Law for AredLaw {
         (self.share)(self.ramp.at(x[0], x[1]))
     }
 
-    fn derive(&self, x: &[f64], _p: f64, seen: &Seen, dx: &mut [f64]) {
+    fn derivatives(&self, x: &[f64], _p: f64, inputs: &Inputs, dx: &mut [f64]) {
         let (avg, max_p) = (x[0], x[1]);
-        dx[0] = self.average.change(avg, seen);
+        dx[0] = self.average.change(avg, inputs);
         let span = self.ramp.max_th - self.ramp.min_th;
         let per_look = if avg > self.ramp.min_th + 0.6 * span {
             (max_p / 4.0).min(0.01)
@@ -256,7 +256,7 @@ impl Law for AredLaw {
         } else {
             0.0
         };
-        dx[1] = seen.within(max_p, per_look / self.interval, LEAST_P, GREATEST_P);
+        dx[1] = inputs.within(max_p, per_look / self.interval, LEAST_P, GREATEST_P);
     }
 
     fn probe(&self, x: &[f64], out: &mut dyn FnMut(&'static str, f64)) {

@@ -6,8 +6,8 @@
 
 use bentpipe_units::Instant;
 
-use crate::law::{Given, Reading, Seen};
-use crate::{Cx, Param, Range, Tune, Unit, Values};
+use crate::fluid::{FluidConfig, FluidForm, Inputs};
+use crate::{Context, Param, Range, Tune, Unit, Values};
 
 /// The weight of a sample, by default that of RED 1.
 pub(super) const W_Q: Param = Param::number(
@@ -64,7 +64,7 @@ impl Average {
 
     /// A sample of the watched queue. Gives the average.
     #[inline]
-    pub fn sample(&mut self, cx: &Cx<'_>) -> f64 {
+    pub fn sample(&mut self, cx: &Context<'_>) -> f64 {
         if cx.queue.idle_since.is_none() {
             self.avg += self.w_q * (f64::from(cx.queue.packets) - self.avg);
         } else {
@@ -75,7 +75,7 @@ impl Average {
 
     /// Takes the time into account for which the link has been idle, if it is.
     #[cold]
-    pub fn decay(&mut self, cx: &Cx<'_>) {
+    pub fn decay(&mut self, cx: &Context<'_>) {
         if let Some(since) = cx.queue.idle_since {
             let idle = (cx.now - since.max(self.decayed)).as_secs_f64();
             let m = idle * cx.queue.capacity.bytes_per_sec() / self.mean_packet;
@@ -89,12 +89,12 @@ impl Average {
 /// The average of a fluid queue: see RED's law.
 pub(super) struct Follow {
     w_q: f64,
-    reading: Reading,
+    form: FluidForm,
 }
 
 impl Follow {
-    pub fn new(v: &Values, given: &Given) -> Self {
-        Self { w_q: v.number("w_q"), reading: given.reading }
+    pub fn new(v: &Values, given: &FluidConfig) -> Self {
+        Self { w_q: v.number("w_q"), form: given.form }
     }
 
     /// How fast the average `avg` changes [packets/s]. A weight of 1 makes it the queue itself, as closely as the grain of
@@ -103,12 +103,12 @@ impl Follow {
     /// Each packet that finds the link busy is a sample, and an idle link lets the average decay as if as many packets as it
     /// could send had found the queue empty. In the papers' models the time between samples is that between arrivals, here
     /// never longer than between packets on the link.
-    pub fn change(&self, avg: f64, seen: &Seen) -> f64 {
-        let samples = match self.reading {
-            Reading::Printed => seen.offered.max(seen.capacity),
-            Reading::Actual => seen.offered + seen.idle() * (seen.capacity - seen.offered),
+    pub fn change(&self, avg: f64, inputs: &Inputs) -> f64 {
+        let samples = match self.form {
+            FluidForm::Printed => inputs.offered.max(inputs.capacity),
+            FluidForm::Actual => inputs.offered + inputs.idle() * (inputs.capacity - inputs.offered),
         };
-        let rate = (-libm::log1p(-self.w_q) * samples).min(1.0 / seen.grain);
-        rate * (seen.q - avg)
+        let rate = (-libm::log1p(-self.w_q) * samples).min(1.0 / inputs.grain);
+        rate * (inputs.q - avg)
     }
 }

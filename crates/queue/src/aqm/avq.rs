@@ -23,9 +23,9 @@
 
 use bentpipe_units::Instant;
 
-use crate::law::{Arrivals, Bounded, Given, Law, Reading, Seen};
-use crate::registry::{Algorithm, Placement, Preset};
-use crate::{Aqm, Cx, Packet, Param, ParamError, Range, Tune, Unit, Value, Values, Verdict};
+use crate::descriptor::{Algorithm, Placement, Preset};
+use crate::fluid::{Arrivals, BoundedVirtualQueue, FluidConfig, FluidForm, FluidModel, Inputs};
+use crate::{Aqm, Context, Packet, Param, ParamError, Range, Tune, Unit, Value, Values, Verdict};
 
 /// The registry's entry.
 pub const ALGORITHM: Algorithm = Algorithm {
@@ -36,7 +36,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
     presets: PRESETS,
     placement: Placement::Anywhere,
     build: |values| Ok(Box::new(Avq::new(values)?)),
-    law: Some(law),
+    fluid: Some(law),
 };
 
 const PARAMS: &[Param] = &[
@@ -151,7 +151,7 @@ impl Avq {
 }
 
 impl Aqm for Avq {
-    fn arrive(&mut self, pkt: &Packet, cx: &mut Cx<'_>) -> Verdict {
+    fn arrive(&mut self, pkt: &Packet, cx: &mut Context<'_>) -> Verdict {
         let since = (cx.now - self.last).as_secs_f64();
         let b = f64::from(pkt.len);
         self.last = cx.now;
@@ -172,7 +172,7 @@ impl Aqm for Avq {
         verdict
     }
 
-    fn admit(&mut self, pkt: &Packet, _cx: &mut Cx<'_>) {
+    fn admit(&mut self, pkt: &Packet, _cx: &mut Context<'_>) {
         if self.adapt && self.accepted {
             self.load(f64::from(pkt.len));
         }
@@ -187,12 +187,12 @@ impl Aqm for Avq {
 /// AVQ as a fluid: the virtual queue fills with what is not marked and is served at `C'`, and once it is full what exceeds
 /// that is marked: `dv/dt = (1 - p) λ - C'` within 0 and `B`; `p = 0` while `v < B`, else `1 - C' / λ`. With `adapt`, `dC'/dt =
 /// alpha (gamma C - λ)` within 0 and `C`, as the algorithm has it for each packet; with `accepted` the load is what is accepted.
-struct AvqLaw {
-    buffer: Bounded,
+struct AvqFluid {
+    buffer: BoundedVirtualQueue,
     service: Service,
 }
 
-impl Law for AvqLaw {
+impl FluidModel for AvqFluid {
     fn states(&self) -> usize {
         2
     }
@@ -205,9 +205,9 @@ impl Law for AvqLaw {
         self.buffer.mark(x[0], arrivals.load, x[1])
     }
 
-    fn derive(&self, x: &[f64], p: f64, seen: &Seen, dx: &mut [f64]) {
-        dx[0] = self.buffer.change(x[0], p, x[1], seen);
-        dx[1] = self.service.change(x[1], seen);
+    fn derivatives(&self, x: &[f64], p: f64, inputs: &Inputs, dx: &mut [f64]) {
+        dx[0] = self.buffer.change(x[0], p, x[1], inputs);
+        dx[1] = self.service.change(x[1], inputs);
     }
 
     fn probe(&self, x: &[f64], out: &mut dyn FnMut(&'static str, f64)) {
@@ -231,7 +231,7 @@ struct AvqPrinted {
     service: Service,
 }
 
-impl Law for AvqPrinted {
+impl FluidModel for AvqPrinted {
     fn states(&self) -> usize {
         3
     }
@@ -244,12 +244,12 @@ impl Law for AvqPrinted {
         x[1].clamp(0.0, 1.0)
     }
 
-    fn derive(&self, x: &[f64], _p: f64, seen: &Seen, dx: &mut [f64]) {
+    fn derivatives(&self, x: &[f64], _p: f64, inputs: &Inputs, dx: &mut [f64]) {
         let (v, p, c) = (x[0], x[1], x[2]);
-        dx[0] = seen.virtual_queue(v, seen.accepted, c);
+        dx[0] = inputs.virtual_queue(v, inputs.accepted, c);
         let above = (v - self.threshold + 0.5).clamp(0.0, 1.0);
-        dx[1] = (above - p) / seen.unit;
-        dx[2] = self.service.change(c, seen);
+        dx[1] = (above - p) / inputs.unit;
+        dx[2] = self.service.change(c, inputs);
     }
 
     fn probe(&self, x: &[f64], out: &mut dyn FnMut(&'static str, f64)) {
@@ -285,12 +285,12 @@ impl Service {
         self.gamma * self.capacity
     }
 
-    fn change(&self, c: f64, seen: &Seen) -> f64 {
+    fn change(&self, c: f64, inputs: &Inputs) -> f64 {
         if !self.adapt {
             return 0.0;
         }
-        let load = if self.accepted { seen.accepted } else { seen.load };
-        seen.within(c, self.alpha * (self.gamma * self.capacity - load), 0.0, self.capacity)
+        let load = if self.accepted { inputs.accepted } else { inputs.load };
+        inputs.within(c, self.alpha * (self.gamma * self.capacity - load), 0.0, self.capacity)
     }
 
     fn probe(&self, v: f64, c: f64, out: &mut dyn FnMut(&'static str, f64)) {
@@ -299,11 +299,11 @@ impl Service {
     }
 }
 
-fn law(v: &Values, given: &Given) -> Result<Box<dyn Law>, ParamError> {
+fn law(v: &Values, given: &FluidConfig) -> Result<Box<dyn FluidModel>, ParamError> {
     let (buffer, service) = (v.number("buffer") / given.packet, Service::new(v, given.packet));
-    Ok(match given.reading {
-        Reading::Printed => Box::new(AvqPrinted { threshold: buffer / 3.0, service }),
-        Reading::Actual => Box::new(AvqLaw { buffer: Bounded(buffer), service }),
+    Ok(match given.form {
+        FluidForm::Printed => Box::new(AvqPrinted { threshold: buffer / 3.0, service }),
+        FluidForm::Actual => Box::new(AvqFluid { buffer: BoundedVirtualQueue(buffer), service }),
     })
 }
 

@@ -25,11 +25,11 @@
 
 use bentpipe_units::{Duration, Instant};
 
-use super::lottery::{self, Lottery};
-use crate::law::{Arrivals, Given, Law, Ramp, Rest, Seen, Service};
+use super::uniform_dropper::{self, UniformDropper};
+use crate::descriptor::{Algorithm, Placement, Preset};
+use crate::fluid::{Arrivals, Equilibrium, FluidConfig, FluidModel, Inputs, Ramp, Service};
 use crate::marking;
-use crate::registry::{Algorithm, Placement, Preset};
-use crate::{Aqm, Cx, Link, Packet, Param, ParamError, Range, Tune, Unit, Value, Values, Verdict};
+use crate::{Aqm, Context, Link, Packet, Param, ParamError, Range, Tune, Unit, Value, Values, Verdict};
 
 /// The registry's entry.
 pub const ALGORITHM: Algorithm = Algorithm {
@@ -40,7 +40,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
     presets: PRESETS,
     placement: Placement::Anywhere,
     build: |values| Ok(Box::new(AvqRed::new(values)?)),
-    law: Some(|values, given| Ok(Box::new(AvqRedLaw::new(values, given)?))),
+    fluid: Some(|values, given| Ok(Box::new(AvqRedFluid::new(values, given)?))),
 };
 
 /// The rate is measured over no less than this.
@@ -96,7 +96,8 @@ pub(super) const MEAN_PACKET: Param = Param::from_link(
 )
 .origin("the link");
 
-const PARAMS: &[Param] = &[lottery::MIN_TH, lottery::MAX_TH, ALPHA, MIN_CAPACITY, MAX_CAPACITY, MEAN_PACKET];
+const PARAMS: &[Param] =
+    &[uniform_dropper::MIN_TH, uniform_dropper::MAX_TH, ALPHA, MIN_CAPACITY, MAX_CAPACITY, MEAN_PACKET];
 
 const PRESETS: &[Preset] = &[
     Preset { name: "AVQRED", source: "[B07] Table 3.1", values: PRINTED, marking: None },
@@ -155,7 +156,7 @@ impl VirtualQueue {
     }
 
     /// Measures the output rate and serves the virtual queue, at most once a millisecond.
-    pub fn serve(&mut self, cx: &Cx<'_>) {
+    pub fn serve(&mut self, cx: &Context<'_>) {
         let delta = cx.now - self.last;
         if delta <= MEASURE {
             return;
@@ -184,7 +185,7 @@ impl VirtualQueue {
 #[derive(Debug)]
 pub struct AvqRed {
     queue: VirtualQueue,
-    lottery: Lottery,
+    dropper: UniformDropper,
 }
 
 impl AvqRed {
@@ -194,25 +195,25 @@ impl AvqRed {
         v.in_order("min_th", "max_th")?;
         Ok(Self {
             queue: VirtualQueue::new(v)?,
-            lottery: Lottery::new(v.number("min_th"), v.number("max_th"), 1.0),
+            dropper: UniformDropper::new(v.number("min_th"), v.number("max_th"), 1.0),
         })
     }
 }
 
 impl Aqm for AvqRed {
-    fn arrive(&mut self, _pkt: &Packet, cx: &mut Cx<'_>) -> Verdict {
+    fn arrive(&mut self, _pkt: &Packet, cx: &mut Context<'_>) -> Verdict {
         self.queue.serve(cx);
-        if self.lottery.draw(self.queue.packets(), 1.0, cx.rng) { Verdict::Mark } else { Verdict::Pass }
+        if self.dropper.draw(self.queue.packets(), 1.0, cx.rng) { Verdict::Mark } else { Verdict::Pass }
     }
 
-    fn admit(&mut self, pkt: &Packet, _cx: &mut Cx<'_>) {
+    fn admit(&mut self, pkt: &Packet, _cx: &mut Context<'_>) {
         self.queue.add(pkt.len);
     }
 
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
         out("VQ", self.queue.packets());
         out("v_cap", 8.0 * self.queue.v_cap);
-        out("p", self.lottery.probability());
+        out("p", self.dropper.probability());
     }
 }
 
@@ -223,7 +224,7 @@ impl Aqm for AvqRed {
 /// `min_capacity` and `max_capacity` are the same, so is `v_cap`, and τ is constant. Not in the law is that a short measurement
 /// weighs as much as a long one: light traffic that arrives at random is measured `(1 + a) e^a E1(a)` times too fast, `a` arrivals
 /// in a millisecond, 1.12 times at 1.5.
-struct AvqRedLaw {
+struct AvqRedFluid {
     ramp: Ramp,
     alpha: f64,
     /// [packets/s]
@@ -234,8 +235,8 @@ struct AvqRedLaw {
     share: fn(f64) -> f64,
 }
 
-impl AvqRedLaw {
-    fn new(v: &Values, given: &Given) -> Result<Self, ParamError> {
+impl AvqRedFluid {
+    fn new(v: &Values, given: &FluidConfig) -> Result<Self, ParamError> {
         AvqRed::new(v)?;
         let packets = |name| v.number(name) / (8.0 * v.number("mean_packet"));
         Ok(Self {
@@ -244,12 +245,12 @@ impl AvqRedLaw {
             min_capacity: packets("min_capacity"),
             max_capacity: packets("max_capacity"),
             mean_packet: v.number("mean_packet"),
-            share: lottery::share_of(given.reading, false),
+            share: uniform_dropper::share_of(given.form, false),
         })
     }
 }
 
-impl Law for AvqRedLaw {
+impl FluidModel for AvqRedFluid {
     fn states(&self) -> usize {
         2
     }
@@ -262,24 +263,24 @@ impl Law for AvqRedLaw {
         (self.share)(self.ramp.at(x[0], 1.0))
     }
 
-    fn derive(&self, x: &[f64], _p: f64, seen: &Seen, dx: &mut [f64]) {
+    fn derivatives(&self, x: &[f64], _p: f64, inputs: &Inputs, dx: &mut [f64]) {
         let v_cap = x[1];
-        dx[0] = seen.virtual_queue(x[0], seen.accepted, v_cap);
-        let measurements = 1.0 / (MEASURE.as_secs_f64() + 1.0 / seen.offered.max(f64::MIN_POSITIVE));
-        let change = -libm::log1p(-self.alpha.min(0.999)) * measurements * (seen.output - v_cap);
-        dx[1] = seen.within(v_cap, change, self.min_capacity, self.max_capacity);
+        dx[0] = inputs.virtual_queue(x[0], inputs.accepted, v_cap);
+        let measurements = 1.0 / (MEASURE.as_secs_f64() + 1.0 / inputs.offered.max(f64::MIN_POSITIVE));
+        let change = -libm::log1p(-self.alpha.min(0.999)) * measurements * (inputs.output - v_cap);
+        dx[1] = inputs.within(v_cap, change, self.min_capacity, self.max_capacity);
     }
 
     /// A link that is always busy sends at its capacity, and so the virtual queue is served. Where even a long queue leaves
     /// it idle at times, less is sent than the virtual capacity: that falls to its least value.
-    fn rest(&self, share: f64, capacity: f64, service: Service, x: &mut [f64]) -> Option<Rest> {
+    fn equilibrium(&self, share: f64, capacity: f64, service: Service, x: &mut [f64]) -> Option<Equilibrium> {
         let level = share * self.ramp.end();
         let rate = match service {
             Service::Full => capacity.min(self.max_capacity).max(self.min_capacity),
             Service::Mm1 | Service::Md1 => self.min_capacity,
         };
         (x[0], x[1]) = (level, rate);
-        Some(Rest::Virtual { level, rate })
+        Some(Equilibrium::Virtual { level, rate })
     }
 
     fn probe(&self, x: &[f64], out: &mut dyn FnMut(&'static str, f64)) {

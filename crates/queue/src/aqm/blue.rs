@@ -19,9 +19,9 @@
 
 use bentpipe_units::{Duration, Instant};
 
-use crate::law::{Arrivals, Given, Law, Seen};
-use crate::registry::{Algorithm, Placement};
-use crate::{Aqm, Cx, Packet, Param, Range, Tune, Unit, Values, Verdict};
+use crate::descriptor::{Algorithm, Placement};
+use crate::fluid::{Arrivals, FluidConfig, FluidModel, Inputs};
+use crate::{Aqm, Context, Packet, Param, Range, Tune, Unit, Values, Verdict};
 
 /// The registry's entry.
 pub const ALGORITHM: Algorithm = Algorithm {
@@ -32,7 +32,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
     presets: &[],
     placement: Placement::Anywhere,
     build: |values| Ok(Box::new(Blue::new(values))),
-    law: Some(|values, given| Ok(Box::new(BlueLaw::new(values, given)))),
+    fluid: Some(|values, given| Ok(Box::new(BlueFluid::new(values, given)))),
 };
 
 const PARAMS: &[Param] = &[
@@ -107,7 +107,7 @@ impl Blue {
         self.thawed = first + self.freeze.times(more + 1);
     }
 
-    fn look(&mut self, cx: &Cx<'_>) {
+    fn look(&mut self, cx: &Context<'_>) {
         match cx.queue.idle_since {
             Some(since) => self.idle(since, cx.now),
             None if f64::from(cx.queue.packets) > self.max_th => self.full(cx.now),
@@ -117,16 +117,16 @@ impl Blue {
 }
 
 impl Aqm for Blue {
-    fn arrive(&mut self, _pkt: &Packet, cx: &mut Cx<'_>) -> Verdict {
+    fn arrive(&mut self, _pkt: &Packet, cx: &mut Context<'_>) -> Verdict {
         self.look(cx);
         if cx.rng.uniform() < self.p { Verdict::Mark } else { Verdict::Pass }
     }
 
-    fn enqueued(&mut self, _pkt: &Packet, cx: &mut Cx<'_>) {
+    fn enqueued(&mut self, _pkt: &Packet, cx: &mut Context<'_>) {
         self.look(cx);
     }
 
-    fn overflowed(&mut self, _pkt: &Packet, cx: &mut Cx<'_>) {
+    fn overflowed(&mut self, _pkt: &Packet, cx: &mut Context<'_>) {
         self.full(cx.now);
     }
 
@@ -145,15 +145,15 @@ impl Aqm for Blue {
 /// Derived here. A link that sends `μ` packets a second and idles for the share `u` of the time is busy for `1 / (u μ)` at a
 /// stretch, as in an M/D/1 queue, and a thawed `p` meets it busy in the share `1 - u` of the cases. Both waits are small
 /// beside `freeze_time` unless hardly anything arrives or the link hardly idles.
-struct BlueLaw {
+struct BlueFluid {
     d1: f64,
     d2: f64,
     freeze: f64,
     full: f64,
 }
 
-impl BlueLaw {
-    fn new(v: &Values, given: &Given) -> Self {
+impl BlueFluid {
+    fn new(v: &Values, given: &FluidConfig) -> Self {
         Self {
             d1: v.number("d1"),
             d2: v.number("d2"),
@@ -164,7 +164,7 @@ impl BlueLaw {
     }
 }
 
-impl Law for BlueLaw {
+impl FluidModel for BlueFluid {
     fn states(&self) -> usize {
         1
     }
@@ -173,16 +173,16 @@ impl Law for BlueLaw {
         x[0].clamp(0.0, 1.0)
     }
 
-    fn derive(&self, x: &[f64], _p: f64, seen: &Seen, dx: &mut [f64]) {
-        let idle = seen.idle();
-        let up = if seen.q > self.full && seen.offered > 0.0 {
-            self.d1 / (self.freeze + 0.5 / seen.offered)
+    fn derivatives(&self, x: &[f64], _p: f64, inputs: &Inputs, dx: &mut [f64]) {
+        let idle = inputs.idle();
+        let up = if inputs.q > self.full && inputs.offered > 0.0 {
+            self.d1 / (self.freeze + 0.5 / inputs.offered)
         } else {
             0.0
         };
         let down =
-            if idle > 0.0 { self.d2 / (self.freeze + (1.0 - idle) / (idle * seen.capacity)) } else { 0.0 };
-        dx[0] = seen.within(x[0], up - down, 0.0, 1.0);
+            if idle > 0.0 { self.d2 / (self.freeze + (1.0 - idle) / (idle * inputs.capacity)) } else { 0.0 };
+        dx[0] = inputs.within(x[0], up - down, 0.0, 1.0);
     }
 
     fn probe(&self, x: &[f64], out: &mut dyn FnMut(&'static str, f64)) {

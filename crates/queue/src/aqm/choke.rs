@@ -24,9 +24,9 @@
 //! (`fq_codel`, `cake`, …), which shows no waiting packets, nothing is compared and it is RED.
 
 use super::average::{self, Average};
-use super::lottery::{self, Lottery};
-use crate::registry::{Algorithm, Placement};
-use crate::{Aqm, Cx, Packet, Param, ParamError, Tune, Values, Verdict};
+use super::uniform_dropper::{self, UniformDropper};
+use crate::descriptor::{Algorithm, Placement};
+use crate::{Aqm, Context, Packet, Param, ParamError, Tune, Values, Verdict};
 
 /// The registry's entry.
 pub const ALGORITHM: Algorithm = Algorithm {
@@ -37,12 +37,12 @@ pub const ALGORITHM: Algorithm = Algorithm {
     presets: &[],
     placement: Placement::WatchedQueue,
     build: |values| Ok(Box::new(Choke::new(values)?)),
-    law: None,
+    fluid: None,
 };
 
 const PARAMS: &[Param] = &[
-    lottery::MIN_TH,
-    lottery::MAX_TH,
+    uniform_dropper::MIN_TH,
+    uniform_dropper::MAX_TH,
     average::W_Q,
     average::MAX_P,
     Param::flag("beyond", false, "Compare from `max_th` on too, as Pan et al.'s listing does")
@@ -56,7 +56,7 @@ const PARAMS: &[Param] = &[
 pub struct Choke {
     beyond: bool,
     average: Average,
-    lottery: Lottery,
+    dropper: UniformDropper,
 }
 
 impl Choke {
@@ -67,27 +67,27 @@ impl Choke {
         Ok(Self {
             beyond: v.flag("beyond"),
             average: Average::new(v, false),
-            lottery: Lottery::new(v.number("min_th"), v.number("max_th"), v.number("max_p")),
+            dropper: UniformDropper::new(v.number("min_th"), v.number("max_th"), v.number("max_p")),
         })
     }
 }
 
 impl Aqm for Choke {
-    fn arrive(&mut self, pkt: &Packet, cx: &mut Cx<'_>) -> Verdict {
+    fn arrive(&mut self, pkt: &Packet, cx: &mut Context<'_>) -> Verdict {
         let avg = self.average.sample(cx);
-        if avg >= self.lottery.min_th
-            && (avg < self.lottery.max_th || self.beyond)
-            && let Some((spot, waiting)) = cx.sample()
+        if avg >= self.dropper.min_th
+            && (avg < self.dropper.max_th || self.beyond)
+            && let Some((slot, waiting)) = cx.sample()
             && waiting.flow == pkt.flow
         {
-            return Verdict::DropBoth(spot);
+            return Verdict::DropBoth(slot);
         }
-        if self.lottery.draw(avg, 1.0, cx.rng) { Verdict::Mark } else { Verdict::Pass }
+        if self.dropper.draw(avg, 1.0, cx.rng) { Verdict::Mark } else { Verdict::Pass }
     }
 
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
         out("avg", self.average.avg);
-        out("p", self.lottery.probability());
+        out("p", self.dropper.probability());
     }
 }
 
@@ -96,12 +96,14 @@ mod tests {
     use bentpipe_units::{Instant, Rate};
 
     use super::*;
-    use crate::{Discard, DropReason, Limit, Link, Marking, Queue, Setup, Value, sched::fifo::Fifo};
+    use crate::{
+        DropHandler, DropReason, Limit, Link, Marking, Queue, QueueConfig, Value, sched::fifo::Fifo,
+    };
 
     #[derive(Default)]
     struct Lost(Vec<u32>);
 
-    impl Discard for Lost {
+    impl DropHandler for Lost {
         fn dropped(&mut self, pkt: Packet, reason: DropReason) {
             assert_eq!(reason, DropReason::Aqm);
             self.0.push(pkt.handle);
@@ -132,7 +134,7 @@ mod tests {
                 _ => None,
             };
             let choke = Choke::new(&Values::resolve(PARAMS, &link, &given).unwrap()).unwrap();
-            let setup = Setup {
+            let setup = QueueConfig {
                 marking: Marking::Drop,
                 limit: Limit::NONE,
                 capacity,
@@ -145,10 +147,10 @@ mod tests {
 
         /// A packet of a flow arrives, its handle the number of those before it; what waits and what is lost with it.
         fn arrive(&mut self, flow: u32) -> (u32, Vec<u32>) {
-            let pkt = Packet::new(1000, flow, self.arrived);
+            let mut pkt = Packet::new(1000, flow, self.arrived);
             self.arrived += 1;
-            if let Some(pkt) = self.queue.judge(pkt, Instant::ZERO, &mut self.lost) {
-                self.queue.enter(pkt, Instant::ZERO, &mut self.lost);
+            if self.queue.offer(&mut pkt, Instant::ZERO, &mut self.lost) {
+                self.queue.enqueue(pkt, Instant::ZERO, &mut self.lost);
             }
             self.queue.check().unwrap();
             (self.queue.state().packets, std::mem::take(&mut self.lost.0))
@@ -169,7 +171,10 @@ mod tests {
             assert_eq!(choke.arrive(7), (2, vec![]));
         }
         let counters = choke.queue.counters();
-        assert_eq!((counters.refused, counters.evicted, counters.marked), (100, 100, 200));
+        assert_eq!(
+            (counters.dropped_on_arrival, counters.dropped_in_queue, counters.marked),
+            (100, 100, 200)
+        );
     }
 
     /// The queue holds nothing of flow 2, so nothing of it is dropped, `max_p` being next to nothing; but a packet of flow 1
@@ -195,7 +200,7 @@ mod tests {
         let mut met = 0;
         for _ in 0..1000 {
             // Whatever waits is sent, and ten flows bring a packet each.
-            while choke.queue.leave(Instant::ZERO, &mut Lost::default()).is_some() {}
+            while choke.queue.dequeue(Instant::ZERO, &mut Lost::default()).is_some() {}
             for flow in 0..10 {
                 assert_eq!(choke.arrive(flow).1, []);
             }
@@ -233,7 +238,7 @@ mod tests {
             assert_eq!(waiting as usize + lost.len(), 5);
             marks += lost.len();
             if waiting == 5 {
-                choke.queue.leave(Instant::ZERO, &mut Lost::default());
+                choke.queue.dequeue(Instant::ZERO, &mut Lost::default());
             }
         }
         assert!((935..=1065).contains(&marks), "{marks}");

@@ -29,8 +29,8 @@
 
 use bentpipe_units::{Duration, Instant};
 
-use crate::registry::{Algorithm, Placement};
-use crate::{Aqm, Cx, Packet, Param, ParamError, Range, Tune, Unit, Values, Verdict};
+use crate::descriptor::{Algorithm, Placement};
+use crate::{Aqm, Context, Packet, Param, ParamError, Range, Tune, Unit, Values, Verdict};
 
 /// The registry's entry.
 pub const ALGORITHM: Algorithm = Algorithm {
@@ -41,7 +41,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
     presets: &[],
     placement: Placement::WatchedQueue,
     build: |values| Ok(Box::new(Codel::new(values)?)),
-    law: None,
+    fluid: None,
 };
 
 const PARAMS: &[Param] = &[TARGET, INTERVAL, MTU];
@@ -208,12 +208,12 @@ impl Codel {
 
 impl Aqm for Codel {
     #[inline]
-    fn arrive(&mut self, _pkt: &Packet, _cx: &mut Cx<'_>) -> Verdict {
+    fn arrive(&mut self, _pkt: &Packet, _cx: &mut Context<'_>) -> Verdict {
         Verdict::Pass
     }
 
     #[inline]
-    fn depart(&mut self, pkt: &Packet, cx: &mut Cx<'_>) -> Verdict {
+    fn depart(&mut self, pkt: &Packet, cx: &mut Context<'_>) -> Verdict {
         let signal = self.control.leaves(cx.now - pkt.arrival, cx.queue.bytes, cx.now, &self.set);
         if signal { Verdict::Mark } else { Verdict::Pass }
     }
@@ -418,7 +418,7 @@ mod tests {
     #[derive(Default)]
     struct Lost(Vec<u32>);
 
-    impl crate::Discard for Lost {
+    impl crate::DropHandler for Lost {
         fn dropped(&mut self, pkt: Packet, _: crate::DropReason) {
             self.0.push(pkt.handle);
         }
@@ -428,15 +428,19 @@ mod tests {
     /// departing packet drops the very packets that the RFC's loop drops.
     #[test]
     fn the_rfcs_loop_drops_the_same() {
-        use crate::{Limit, Link, Marking, Queue, Setup, registry};
+        use crate::{Limit, Link, Marking, Queue, QueueConfig};
         use bentpipe_units::{Rate, Rng};
         let capacity = Rate::from_bps(8_000_000);
         let link = Link { capacity, mean_packet: 1000.0 };
         let codel = (ALGORITHM.build)(&Values::resolve(PARAMS, &link, &|_| None).unwrap()).unwrap();
-        let fifo = registry::scheduler("fifo").unwrap();
-        let fifo = (fifo.build)(&Values::resolve(fifo.params, &link, &|_| None).unwrap()).unwrap();
-        let setup =
-            Setup { marking: Marking::Drop, limit: Limit::NONE, capacity, seed: 1, name: "rfc".to_owned() };
+        let fifo = Box::<crate::sched::fifo::Fifo>::default();
+        let setup = QueueConfig {
+            marking: Marking::Drop,
+            limit: Limit::NONE,
+            capacity,
+            seed: 1,
+            name: "rfc".to_owned(),
+        };
         let (mut queue, mut lost) = (Queue::new(fifo, codel, &setup), Lost::default());
         let mut listing = Listing::default();
         let mut rng = Rng::stream(5, "rfc", 0, "test");
@@ -449,13 +453,14 @@ mod tests {
             let gap = rng.exponential(1e6 / load) * (1.0 + listing.bytes as f64 / 50_000.0);
             arrival += gap as u64;
             while free <= arrival {
-                let sent = queue.leave(Instant::from_nanos(free), &mut lost).map(|pkt| pkt.handle);
+                let sent = queue.dequeue(Instant::from_nanos(free), &mut lost).map(|pkt| pkt.handle);
                 assert_eq!(sent, listing.deque(free), "at {free} ns");
                 free = if sent.is_some() { free + 1_000_000 } else { arrival + 1 };
             }
             let now = Instant::from_nanos(arrival);
-            if let Some(pkt) = queue.judge(Packet::new(1000, 0, handle), now, &mut lost) {
-                queue.enter(pkt, now, &mut lost);
+            let mut pkt = Packet::new(1000, 0, handle);
+            if queue.offer(&mut pkt, now, &mut lost) {
+                queue.enqueue(pkt, now, &mut lost);
             }
             listing.queue.push_back((arrival, 1000, handle));
             listing.bytes += 1000;

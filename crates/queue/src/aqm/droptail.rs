@@ -13,9 +13,9 @@
 //! buffers throttle the senders first, or something else has to signal ahead of the PEP. As the AQM of a composite
 //! (`fq_codel`, `cake`, …) it is the right choice: those signal themselves.
 
-use crate::law::{Arrivals, Law, Seen};
-use crate::registry::{Algorithm, Placement};
-use crate::{Aqm, Cx, Packet, Verdict};
+use crate::descriptor::{Algorithm, Placement};
+use crate::fluid::{Arrivals, FluidModel, Inputs};
+use crate::{Aqm, Context, Packet, Verdict};
 
 /// The registry's entry.
 pub const ALGORITHM: Algorithm = Algorithm {
@@ -26,7 +26,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
     presets: &[],
     placement: Placement::Anywhere,
     build: |_| Ok(Box::new(DropTail)),
-    law: Some(|_, _| Ok(Box::new(DropTailLaw))),
+    fluid: Some(|_, _| Ok(Box::new(DropTailFluid))),
 };
 
 /// Marks nothing.
@@ -34,15 +34,15 @@ pub const ALGORITHM: Algorithm = Algorithm {
 pub struct DropTail;
 
 impl Aqm for DropTail {
-    fn arrive(&mut self, _pkt: &Packet, _cx: &mut Cx<'_>) -> Verdict {
+    fn arrive(&mut self, _pkt: &Packet, _cx: &mut Context<'_>) -> Verdict {
         Verdict::Pass
     }
 }
 
 /// Drop tail as a fluid: nothing is marked, and there is no state. What the full queue loses is the equations' business.
-struct DropTailLaw;
+struct DropTailFluid;
 
-impl Law for DropTailLaw {
+impl FluidModel for DropTailFluid {
     fn states(&self) -> usize {
         0
     }
@@ -51,7 +51,7 @@ impl Law for DropTailLaw {
         0.0
     }
 
-    fn derive(&self, _x: &[f64], _p: f64, _seen: &Seen, _dx: &mut [f64]) {}
+    fn derivatives(&self, _x: &[f64], _p: f64, _seen: &Inputs, _dx: &mut [f64]) {}
 
     fn probe(&self, _x: &[f64], _out: &mut dyn FnMut(&'static str, f64)) {}
 }
@@ -62,12 +62,12 @@ mod tests {
 
     use super::*;
     use crate::sched::fifo::Fifo;
-    use crate::{Discard, DropReason, Limit, Marking, Queue, Setup};
+    use crate::{DropHandler, DropReason, Limit, Marking, Queue, QueueConfig};
 
     #[derive(Default)]
     struct Lost(Vec<u32>);
 
-    impl Discard for Lost {
+    impl DropHandler for Lost {
         fn dropped(&mut self, pkt: Packet, reason: DropReason) {
             assert_eq!(reason, DropReason::Overflow);
             self.0.push(pkt.handle);
@@ -78,7 +78,7 @@ mod tests {
     /// left, 3 (1600 bytes) would make 2600 bytes, and 4 (1500) makes 2500.
     #[test]
     fn steps_with_room_for_two() {
-        let setup = Setup {
+        let setup = QueueConfig {
             marking: Marking::Drop,
             limit: Limit { packets: 2, bytes: 2500 },
             capacity: Rate::from_bps(8_000_000),
@@ -94,15 +94,16 @@ mod tests {
             (3, 1600, false, &[2, 3]),
             (4, 1500, false, &[2, 3]),
         ] {
-            let pkt = queue.judge(Packet::new(len, 0, handle), now, &mut lost).expect("nothing is marked");
-            queue.enter(pkt, now, &mut lost);
+            let mut pkt = Packet::new(len, 0, handle);
+            assert!(queue.offer(&mut pkt, now, &mut lost), "nothing is marked");
+            queue.enqueue(pkt, now, &mut lost);
             assert_eq!(lost.0, gone, "after packet {handle}");
             if leaves {
-                assert_eq!(queue.leave(now, &mut lost).map(|pkt| pkt.handle), Some(0));
+                assert_eq!(queue.dequeue(now, &mut lost).map(|pkt| pkt.handle), Some(0));
             }
         }
         assert_eq!(
-            [(); 3].map(|()| queue.leave(now, &mut lost).map(|pkt| pkt.handle)),
+            [(); 3].map(|()| queue.dequeue(now, &mut lost).map(|pkt| pkt.handle)),
             [Some(1), Some(4), None]
         );
     }

@@ -26,9 +26,9 @@
 //! never dropped at random, which is kind to web pages.
 
 use super::average::{self, Average};
-use super::lottery::{self, Lottery};
-use crate::registry::{Algorithm, Placement};
-use crate::{Aqm, Cx, FlowId, FlowTable, Packet, Param, ParamError, Range, Tune, Unit, Values, Verdict};
+use super::uniform_dropper::{self, UniformDropper};
+use crate::descriptor::{Algorithm, Placement};
+use crate::{Aqm, Context, FlowId, FlowTable, Packet, Param, ParamError, Range, Tune, Unit, Values, Verdict};
 
 /// The registry's entry.
 pub const ALGORITHM: Algorithm = Algorithm {
@@ -39,13 +39,13 @@ pub const ALGORITHM: Algorithm = Algorithm {
     presets: &[],
     placement: Placement::Anywhere,
     build: |values| Ok(Box::new(Fred::new(values)?)),
-    law: None,
+    fluid: None,
 };
 
 const PARAMS: &[Param] = &[
     // Every flow may have one packet waiting.
-    Param { range: Range::between(1.0, 1e9), ..lottery::MIN_TH },
-    lottery::MAX_TH,
+    Param { range: Range::between(1.0, 1e9), ..uniform_dropper::MIN_TH },
+    uniform_dropper::MAX_TH,
     average::W_Q,
     average::MAX_P,
     Param::number(
@@ -65,7 +65,7 @@ const PARAMS: &[Param] = &[
 pub struct Fred {
     min_q: f64,
     average: Average,
-    lottery: Lottery,
+    dropper: UniformDropper,
     /// Flows with packets in the watched queue.
     flows: FlowTable<Known>,
 }
@@ -85,7 +85,7 @@ impl Fred {
         Ok(Self {
             min_q: v.number("min_q"),
             average: Average::new(v, false),
-            lottery: Lottery::new(v.number("min_th"), v.number("max_th"), v.number("max_p")),
+            dropper: UniformDropper::new(v.number("min_th"), v.number("max_th"), v.number("max_p")),
             flows: FlowTable::default(),
         })
     }
@@ -107,12 +107,12 @@ impl Fred {
 }
 
 impl Aqm for Fred {
-    fn arrive(&mut self, pkt: &Packet, cx: &mut Cx<'_>) -> Verdict {
+    fn arrive(&mut self, pkt: &Packet, cx: &mut Context<'_>) -> Verdict {
         if cx.queue.packets == 0 && !self.flows.is_empty() {
             self.flows.clear();
         }
         let avg = self.average.sample(cx);
-        let (min_th, max_th) = (self.lottery.min_th, self.lottery.max_th);
+        let (min_th, max_th) = (self.dropper.min_th, self.dropper.max_th);
         let avgcq = self.avgcq();
         let max_q = if avg >= max_th { 2.0 } else { min_th };
         let mut qlen = 0.0;
@@ -127,27 +127,27 @@ impl Aqm for Fred {
             }
         }
         if min_th <= avg && avg < max_th && qlen < self.min_q.max(avgcq) {
-            self.lottery.pass();
+            self.dropper.pass();
             return Verdict::Pass;
         }
-        match self.lottery.draw(avg, 1.0, cx.rng) {
+        match self.dropper.draw(avg, 1.0, cx.rng) {
             true if avg >= max_th => Verdict::Drop,
             true => Verdict::Mark,
             false => Verdict::Pass,
         }
     }
 
-    fn enqueued(&mut self, pkt: &Packet, _cx: &mut Cx<'_>) {
+    fn enqueued(&mut self, pkt: &Packet, _cx: &mut Context<'_>) {
         self.flows.get_or_insert_with(pkt.flow, || Known { qlen: 0, strike: 0 }).qlen += 1;
     }
 
-    fn depart(&mut self, pkt: &Packet, cx: &mut Cx<'_>) -> Verdict {
+    fn depart(&mut self, pkt: &Packet, cx: &mut Context<'_>) -> Verdict {
         self.average.sample(cx);
         self.gone(pkt.flow);
         Verdict::Pass
     }
 
-    fn overflowed(&mut self, pkt: &Packet, _cx: &mut Cx<'_>) {
+    fn overflowed(&mut self, pkt: &Packet, _cx: &mut Context<'_>) {
         self.gone(pkt.flow);
     }
 
@@ -155,7 +155,7 @@ impl Aqm for Fred {
         out("avg", self.average.avg);
         out("avgcq", self.avgcq());
         out("active_flows", self.flows.len() as f64);
-        out("p", self.lottery.probability());
+        out("p", self.dropper.probability());
     }
 }
 

@@ -17,9 +17,9 @@
 
 use bentpipe_units::Instant;
 
-use crate::law::{Arrivals, Bounded, Given, Law, Seen};
-use crate::registry::{Algorithm, Placement};
-use crate::{Aqm, Cx, Packet, Param, Range, Tune, Unit, Values, Verdict};
+use crate::descriptor::{Algorithm, Placement};
+use crate::fluid::{Arrivals, BoundedVirtualQueue, FluidConfig, FluidModel, Inputs};
+use crate::{Aqm, Context, Packet, Param, Range, Tune, Unit, Values, Verdict};
 
 /// The registry's entry.
 pub const ALGORITHM: Algorithm = Algorithm {
@@ -30,7 +30,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
     presets: &[],
     placement: Placement::Anywhere,
     build: |values| Ok(Box::new(Gkvq::new(values))),
-    law: Some(|values, given| Ok(Box::new(GkvqLaw::new(values, given)))),
+    fluid: Some(|values, given| Ok(Box::new(GkvqFluid::new(values, given)))),
 };
 
 const PARAMS: &[Param] = &[
@@ -75,7 +75,7 @@ impl Gkvq {
 }
 
 impl Aqm for Gkvq {
-    fn arrive(&mut self, pkt: &Packet, cx: &mut Cx<'_>) -> Verdict {
+    fn arrive(&mut self, pkt: &Packet, cx: &mut Context<'_>) -> Verdict {
         let since = (cx.now - self.last).as_secs_f64();
         self.last = cx.now;
         self.vq = (self.vq - self.theta * cx.queue.capacity.bytes_per_sec() * since).max(0.0);
@@ -94,21 +94,21 @@ impl Aqm for Gkvq {
 
 /// GKVQ as a fluid: the virtual queue fills with what is not marked and is served at `theta C`, `dv/dt = (1 - p) λ - theta C`
 /// within 0 and `B`, and `p = 0` while `v < B`, else what exceeds the service, `1 - theta C / λ`. Derived here.
-struct GkvqLaw {
+struct GkvqFluid {
     theta: f64,
-    buffer: Bounded,
+    buffer: BoundedVirtualQueue,
     /// Mean length [bytes].
     packet: f64,
 }
 
-impl GkvqLaw {
-    fn new(v: &Values, given: &Given) -> Self {
-        let buffer = Bounded(v.number("buffer") / given.packet);
+impl GkvqFluid {
+    fn new(v: &Values, given: &FluidConfig) -> Self {
+        let buffer = BoundedVirtualQueue(v.number("buffer") / given.packet);
         Self { theta: v.number("theta"), buffer, packet: given.packet }
     }
 }
 
-impl Law for GkvqLaw {
+impl FluidModel for GkvqFluid {
     fn states(&self) -> usize {
         1
     }
@@ -117,8 +117,8 @@ impl Law for GkvqLaw {
         self.buffer.mark(x[0], arrivals.load, self.theta * arrivals.capacity)
     }
 
-    fn derive(&self, x: &[f64], p: f64, seen: &Seen, dx: &mut [f64]) {
-        dx[0] = self.buffer.change(x[0], p, self.theta * seen.capacity, seen);
+    fn derivatives(&self, x: &[f64], p: f64, inputs: &Inputs, dx: &mut [f64]) {
+        dx[0] = self.buffer.change(x[0], p, self.theta * inputs.capacity, inputs);
     }
 
     fn probe(&self, x: &[f64], out: &mut dyn FnMut(&'static str, f64)) {

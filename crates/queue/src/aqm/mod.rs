@@ -12,7 +12,6 @@ pub mod codel;
 pub mod droptail;
 pub mod fred;
 pub mod gkvq;
-mod lottery;
 pub mod pfavqred;
 pub mod pi;
 pub mod pie;
@@ -24,6 +23,7 @@ pub mod sred;
 #[cfg(test)]
 mod steps;
 pub mod threshold;
+mod uniform_dropper;
 pub mod vqred;
 pub mod vrc;
 pub mod yellow;

@@ -29,10 +29,10 @@ use bentpipe_units::{Duration, Instant};
 
 use super::active::{Active, Step};
 use super::avqred::{self, VirtualQueue};
-use super::lottery::{self, Lottery};
-use crate::registry::{Algorithm, Placement, Preset};
-use crate::table::FlowTable;
-use crate::{Aqm, Cx, FlowEvent, FlowId, Packet, Param, ParamError, Tune, Value, Values, Verdict};
+use super::uniform_dropper::{self, UniformDropper};
+use crate::FlowTable;
+use crate::descriptor::{Algorithm, Placement, Preset};
+use crate::{Aqm, Context, FlowEvent, FlowId, Packet, Param, ParamError, Tune, Value, Values, Verdict};
 
 /// The registry's entry.
 pub const ALGORITHM: Algorithm = Algorithm {
@@ -43,7 +43,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
     presets: PRESETS,
     placement: Placement::Anywhere,
     build: |values| Ok(Box::new(PfAvqRed::new(values)?)),
-    law: None,
+    fluid: None,
 };
 
 /// Connections younger than this are not marked.
@@ -56,8 +56,8 @@ const STEPS: u32 = 3;
 const PLACES: usize = 4;
 
 const PARAMS: &[Param] = &[
-    lottery::MIN_TH,
-    lottery::MAX_TH,
+    uniform_dropper::MIN_TH,
+    uniform_dropper::MAX_TH,
     avqred::ALPHA,
     avqred::MIN_CAPACITY,
     avqred::MAX_CAPACITY,
@@ -92,7 +92,7 @@ const PRESETS: &[Preset] = &[Preset {
 #[derive(Debug)]
 pub struct PfAvqRed {
     queue: VirtualQueue,
-    lottery: Lottery,
+    dropper: UniformDropper,
     lifetime: bool,
     flows: FlowTable<Flow>,
     /// How many of them are announced.
@@ -185,7 +185,7 @@ impl PfAvqRed {
         v.in_order("min_th", "max_th")?;
         Ok(Self {
             queue: VirtualQueue::new(v)?,
-            lottery: Lottery::new(v.number("min_th"), v.number("max_th"), 1.0),
+            dropper: UniformDropper::new(v.number("min_th"), v.number("max_th"), 1.0),
             lifetime: v.name("rate") == "lifetime",
             flows: FlowTable::default(),
             announced: 0,
@@ -200,7 +200,7 @@ impl PfAvqRed {
 }
 
 impl Aqm for PfAvqRed {
-    fn arrive(&mut self, pkt: &Packet, cx: &mut Cx<'_>) -> Verdict {
+    fn arrive(&mut self, pkt: &Packet, cx: &mut Context<'_>) -> Verdict {
         self.queue.serve(cx);
         let step = self.heard.at(cx.now);
         let heard = &mut self.heard;
@@ -226,7 +226,7 @@ impl Aqm for PfAvqRed {
         }
         let x = self.queue.packets();
         let age = cx.now - flow.opened();
-        let weight = if x < self.lottery.min_th || age < YOUNG {
+        let weight = if x < self.dropper.min_th || age < YOUNG {
             0.0
         } else {
             let rate = if self.lifetime {
@@ -238,10 +238,10 @@ impl Aqm for PfAvqRed {
             (rate / fair) * (rate / fair)
         };
         self.weight = weight;
-        if self.lottery.draw_weighted(x, 1.0, weight, cx.rng) { Verdict::Mark } else { Verdict::Pass }
+        if self.dropper.draw_weighted(x, 1.0, weight, cx.rng) { Verdict::Mark } else { Verdict::Pass }
     }
 
-    fn admit(&mut self, pkt: &Packet, _cx: &mut Cx<'_>) {
+    fn admit(&mut self, pkt: &Packet, _cx: &mut Context<'_>) {
         self.queue.add(pkt.len);
         if self.lifetime
             && let Some(flow) = self.flows.get_mut(pkt.flow)
@@ -250,7 +250,7 @@ impl Aqm for PfAvqRed {
         }
     }
 
-    fn flow(&mut self, flow: FlowId, event: FlowEvent, cx: &mut Cx<'_>) {
+    fn flow(&mut self, flow: FlowId, event: FlowEvent, cx: &mut Context<'_>) {
         let step = self.heard.at(cx.now);
         match self.flows.remove(flow) {
             Some(known) if known.announced() => self.announced -= 1,
@@ -266,7 +266,7 @@ impl Aqm for PfAvqRed {
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
         out("VQ", self.queue.packets());
         out("v_cap", 8.0 * self.queue.v_cap);
-        out("p", self.lottery.probability());
+        out("p", self.dropper.probability());
         out("weight", self.weight);
         out("open", f64::from(self.open()));
     }

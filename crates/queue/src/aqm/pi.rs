@@ -19,9 +19,9 @@
 
 use bentpipe_units::{Duration, Instant};
 
-use crate::law::{Arrivals, Law, Rest, Seen, Service};
-use crate::registry::{Algorithm, Placement};
-use crate::{Aqm, Cx, Packet, Param, Range, Tune, Unit, Values, Verdict};
+use crate::descriptor::{Algorithm, Placement};
+use crate::fluid::{Arrivals, Equilibrium, FluidModel, Inputs, Service};
+use crate::{Aqm, Context, Packet, Param, Range, Tune, Unit, Values, Verdict};
 
 /// The registry's entry.
 pub const ALGORITHM: Algorithm = Algorithm {
@@ -32,7 +32,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
     presets: &[],
     placement: Placement::Anywhere,
     build: |values| Ok(Box::new(Pi::new(values))),
-    law: Some(|values, _| Ok(Box::new(PiLaw::new(values)))),
+    fluid: Some(|values, _| Ok(Box::new(PiFluid::new(values)))),
 };
 
 const PARAMS: &[Param] = &[
@@ -97,7 +97,7 @@ impl Pi {
 }
 
 impl Aqm for Pi {
-    fn arrive(&mut self, _pkt: &Packet, cx: &mut Cx<'_>) -> Verdict {
+    fn arrive(&mut self, _pkt: &Packet, cx: &mut Context<'_>) -> Verdict {
         if cx.rng.uniform() < self.p { Verdict::Mark } else { Verdict::Pass }
     }
 
@@ -105,7 +105,7 @@ impl Aqm for Pi {
         Some(self.next)
     }
 
-    fn wake(&mut self, cx: &mut Cx<'_>) {
+    fn wake(&mut self, cx: &mut Context<'_>) {
         let q = f64::from(cx.queue.packets);
         let change = self.a * (q - self.q_ref) - self.b * (self.q_old - self.q_ref);
         self.p = (self.p + change).clamp(0.0, 1.0);
@@ -120,20 +120,20 @@ impl Aqm for Pi {
 
 /// PI as a fluid: with `q_old = q - dq / (w dt)`, an update changes `p` by `(a - b) (q - q_ref) + b (q - q_old)`, and there
 /// are `w` of them in a second: `dp/dt = w (a - b) (q - q_ref) + b dq/dt`.
-struct PiLaw {
+struct PiFluid {
     q_ref: f64,
     a: f64,
     b: f64,
     w: f64,
 }
 
-impl PiLaw {
+impl PiFluid {
     fn new(v: &Values) -> Self {
         Self { q_ref: v.number("q_ref"), a: v.number("a"), b: v.number("b"), w: v.number("w") }
     }
 }
 
-impl Law for PiLaw {
+impl FluidModel for PiFluid {
     fn states(&self) -> usize {
         1
     }
@@ -142,15 +142,21 @@ impl Law for PiLaw {
         x[0].clamp(0.0, 1.0)
     }
 
-    fn derive(&self, x: &[f64], _p: f64, seen: &Seen, dx: &mut [f64]) {
-        let change = self.w * (self.a - self.b) * (seen.q - self.q_ref) + self.b * seen.dq;
-        dx[0] = seen.within(x[0], change, 0.0, 1.0);
+    fn derivatives(&self, x: &[f64], _p: f64, inputs: &Inputs, dx: &mut [f64]) {
+        let change = self.w * (self.a - self.b) * (inputs.q - self.q_ref) + self.b * inputs.dq;
+        dx[0] = inputs.within(x[0], change, 0.0, 1.0);
     }
 
     /// Any p will do once the queue stands at its reference.
-    fn rest(&self, share: f64, _capacity: f64, _service: Service, x: &mut [f64]) -> Option<Rest> {
+    fn equilibrium(
+        &self,
+        share: f64,
+        _capacity: f64,
+        _service: Service,
+        x: &mut [f64],
+    ) -> Option<Equilibrium> {
         x[0] = share;
-        Some(Rest::Queue(self.q_ref))
+        Some(Equilibrium::Queue(self.q_ref))
     }
 
     fn probe(&self, x: &[f64], out: &mut dyn FnMut(&'static str, f64)) {

@@ -30,9 +30,9 @@
 
 use bentpipe_units::{Duration, Instant, Rng};
 
-use crate::law::{Arrivals, Given, Law, Reading, Seen};
-use crate::registry::{Algorithm, Placement};
-use crate::{Aqm, Cx, Ecn, Packet, Param, ParamError, Range, Tune, Unit, Values, Verdict};
+use crate::descriptor::{Algorithm, Placement};
+use crate::fluid::{Arrivals, FluidConfig, FluidForm, FluidModel, Inputs};
+use crate::{Aqm, Context, Ecn, Packet, Param, ParamError, Range, Tune, Unit, Values, Verdict};
 
 /// The registry's entry.
 pub const ALGORITHM: Algorithm = Algorithm {
@@ -43,7 +43,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
     presets: &[],
     placement: Placement::Anywhere,
     build: |values| Ok(Box::new(Pie::new(values))),
-    law: Some(|values, given| Ok(Box::new(PieLaw::new(values, given)?))),
+    fluid: Some(|values, given| Ok(Box::new(PieFluid::new(values, given)?))),
 };
 
 const PARAMS: &[Param] = &[
@@ -303,7 +303,7 @@ struct DepartureRate {
 }
 
 impl DepartureRate {
-    fn departed(&mut self, pkt: &Packet, cx: &Cx<'_>) {
+    fn departed(&mut self, pkt: &Packet, cx: &Context<'_>) {
         if let Some((start, dq_count)) = &mut self.measuring {
             *dq_count += u64::from(pkt.len);
             if *dq_count >= self.dq_threshold {
@@ -339,7 +339,7 @@ impl Pie {
     }
 
     /// Section 5.3: falls asleep when congestion is over, and wakes up when a part of the buffer is in use.
-    fn wake_or_sleep(&mut self, cx: &Cx<'_>) {
+    fn wake_or_sleep(&mut self, cx: &Context<'_>) {
         let (queue, limit) = (cx.queue, cx.queue.limit);
         let packets = f64::from(queue.packets) / f64::from(limit.packets);
         let bytes = queue.bytes as f64 / limit.bytes as f64;
@@ -357,7 +357,7 @@ impl Pie {
 }
 
 impl Aqm for Pie {
-    fn arrive(&mut self, pkt: &Packet, cx: &mut Cx<'_>) -> Verdict {
+    fn arrive(&mut self, pkt: &Packet, cx: &mut Context<'_>) -> Verdict {
         let mut verdict = Verdict::Pass;
         if self.active {
             verdict = self.control.judge(pkt, cx.queue.bytes, &self.rules, cx.rng);
@@ -368,7 +368,7 @@ impl Aqm for Pie {
         verdict
     }
 
-    fn depart(&mut self, pkt: &Packet, cx: &mut Cx<'_>) -> Verdict {
+    fn depart(&mut self, pkt: &Packet, cx: &mut Context<'_>) -> Verdict {
         match &mut self.rate {
             Some(rate) => rate.departed(pkt, cx),
             None if cx.queue.packets == 0 => self.control.current_qdelay = 0.0,
@@ -377,7 +377,7 @@ impl Aqm for Pie {
         Verdict::Pass
     }
 
-    fn overflowed(&mut self, _pkt: &Packet, _cx: &mut Cx<'_>) {
+    fn overflowed(&mut self, _pkt: &Packet, _cx: &mut Context<'_>) {
         self.control.overflowed();
     }
 
@@ -385,7 +385,7 @@ impl Aqm for Pie {
         Some(self.next)
     }
 
-    fn wake(&mut self, cx: &mut Cx<'_>) {
+    fn wake(&mut self, cx: &mut Context<'_>) {
         self.next += self.rules.every;
         if !self.active {
             return;
@@ -417,21 +417,21 @@ impl Aqm for Pie {
 /// target; nothing is marked before it has, while at most two packets wait, and while `d` is below half its target and
 /// `p < 0.2`. Derived here. The marking function is `p`; what comes of it with `derandomize` is [`share`]. Not in the law are the
 /// age of the delay, with `timestamp` that of the packet that leaves; `mark_ecnth`; and `activate`.
-struct PieLaw {
+struct PieFluid {
     rules: Rules,
     spared: f64,
     share: fn(f64) -> f64,
 }
 
-impl PieLaw {
-    fn new(v: &Values, given: &Given) -> Result<Self, ParamError> {
+impl PieFluid {
+    fn new(v: &Values, given: &FluidConfig) -> Result<Self, ParamError> {
         let activate = v.number("activate");
         if activate > 0.0 {
             let problem = format!("found {activate}; allowed in a fluid model: 0");
             return Err(ParamError { name: "activate", problem });
         }
         let rules = Rules::new(v);
-        let even = rules.derandomize && given.reading == Reading::Actual;
+        let even = rules.derandomize && given.form == FluidForm::Actual;
         let spared = rules.spared as f64 / given.packet;
         Ok(Self { rules, spared, share: if even { share } else { |p| p } })
     }
@@ -458,7 +458,7 @@ fn share(p: f64) -> f64 {
     1.0 / (a - 1.0 - libm::expm1((b - a + 1.0) * libm::log1p(-p.min(1.0 - 1e-16))) / p)
 }
 
-impl Law for PieLaw {
+impl FluidModel for PieFluid {
     fn states(&self) -> usize {
         2
     }
@@ -475,21 +475,21 @@ impl Law for PieLaw {
         if burst || low || arrivals.q <= self.spared { 0.0 } else { (self.share)(p) }
     }
 
-    fn derive(&self, x: &[f64], _p: f64, seen: &Seen, dx: &mut [f64]) {
+    fn derivatives(&self, x: &[f64], _p: f64, inputs: &Inputs, dx: &mut [f64]) {
         let (p, r, every) = (x[0].max(0.0), &self.rules, self.every());
-        let capacity = seen.capacity.max(f64::MIN_POSITIVE);
-        let delay = seen.q / capacity;
-        let mut change = (r.alpha * (delay - r.target) / every + r.beta * seen.dq / capacity) / damping(p);
+        let capacity = inputs.capacity.max(f64::MIN_POSITIVE);
+        let delay = inputs.q / capacity;
+        let mut change = (r.alpha * (delay - r.target) / every + r.beta * inputs.dq / capacity) / damping(p);
         if r.cap && p >= 0.1 {
             change = change.min(0.02 / every);
         }
         if r.low(delay) {
             change += libm::log(0.98) / every * p;
         }
-        dx[0] = seen.within(x[0], change, 0.0, 1.0);
+        dx[0] = inputs.within(x[0], change, 0.0, 1.0);
         let renewed = p < 1e-9 && r.low(delay);
         let allowed = if renewed { f64::INFINITY } else { -1.0 };
-        dx[1] = seen.within(x[1], allowed, 0.0, r.max_burst.as_secs_f64());
+        dx[1] = inputs.within(x[1], allowed, 0.0, r.max_burst.as_secs_f64());
     }
 
     fn probe(&self, x: &[f64], out: &mut dyn FnMut(&'static str, f64)) {

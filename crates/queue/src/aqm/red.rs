@@ -29,11 +29,11 @@
 //! thresholds are packets: after a change of the link's rate, or in a fade, they stand for another delay.
 
 use super::average::{self, Average, Follow};
-use super::lottery::{self, Lottery};
-use crate::law::{Arrivals, Given, Law, Ramp, Rest, Seen, Service};
+use super::uniform_dropper::{self, UniformDropper};
+use crate::descriptor::{Algorithm, Placement, Preset};
+use crate::fluid::{Arrivals, Equilibrium, FluidConfig, FluidModel, Inputs, Ramp, Service};
 use crate::marking;
-use crate::registry::{Algorithm, Placement, Preset};
-use crate::{Aqm, Cx, Packet, Param, ParamError, Tune, Value, Values, Verdict};
+use crate::{Aqm, Context, Packet, Param, ParamError, Tune, Value, Values, Verdict};
 
 /// The registry's entry.
 pub const ALGORITHM: Algorithm = Algorithm {
@@ -44,12 +44,12 @@ pub const ALGORITHM: Algorithm = Algorithm {
     presets: PRESETS,
     placement: Placement::Anywhere,
     build: |values| Ok(Box::new(Red::new(values)?)),
-    law: Some(|values, given| Ok(Box::new(RedLaw::new(values, given)?))),
+    fluid: Some(|values, given| Ok(Box::new(RedFluid::new(values, given)?))),
 };
 
 const PARAMS: &[Param] = &[
-    lottery::MIN_TH,
-    lottery::MAX_TH,
+    uniform_dropper::MIN_TH,
+    uniform_dropper::MAX_TH,
     average::W_Q,
     average::MAX_P,
     Param::flag("gentle", false, "Ramp from `max_p` to 1 between `max_th` and twice it")
@@ -105,7 +105,7 @@ pub struct Red {
     bytes: bool,
     mean_packet: f64,
     average: Average,
-    lottery: Lottery,
+    dropper: UniformDropper,
 }
 
 impl Red {
@@ -117,53 +117,53 @@ impl Red {
             bytes: v.flag("bytes"),
             mean_packet: v.number("mean_packet"),
             average: Average::new(v, v.flag("ns2")),
-            lottery: Lottery {
+            dropper: UniformDropper {
                 gentle: v.flag("gentle"),
                 wait: v.flag("wait"),
-                ..Lottery::new(v.number("min_th"), v.number("max_th"), v.number("max_p"))
+                ..UniformDropper::new(v.number("min_th"), v.number("max_th"), v.number("max_p"))
             },
         })
     }
 }
 
 impl Aqm for Red {
-    fn arrive(&mut self, pkt: &Packet, cx: &mut Cx<'_>) -> Verdict {
+    fn arrive(&mut self, pkt: &Packet, cx: &mut Context<'_>) -> Verdict {
         let avg = self.average.sample(cx);
         if self.average.ns2() && cx.queue.packets <= 1 {
-            self.lottery.spare();
+            self.dropper.spare();
             return Verdict::Pass;
         }
         let share = if self.bytes { f64::from(pkt.len) / self.mean_packet } else { 1.0 };
-        if self.lottery.draw(avg, share, cx.rng) { Verdict::Mark } else { Verdict::Pass }
+        if self.dropper.draw(avg, share, cx.rng) { Verdict::Mark } else { Verdict::Pass }
     }
 
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
         out("avg", self.average.avg);
-        out("p", self.lottery.probability());
+        out("p", self.dropper.probability());
     }
 }
 
 /// RED as a fluid [B07 4.4]: each arrival moves the average by the share `w_q` towards the queue, so `δ` after it
 /// `avg - q` has shrunk to `1 - w_q` of itself: `d avg / dt = ln(1 - w_q) / δ (avg - q)`, with `δ` the time between
 /// arrivals. The marking function is `p_b`, as printed; what comes of it, where marks are spread evenly, also with `wait`,
-/// is [`lottery::share`]. Not in the law are `ns2` and, in byte mode, that packets differ in length.
-struct RedLaw {
+/// is [`uniform_dropper::share`]. Not in the law are `ns2` and, in byte mode, that packets differ in length.
+struct RedFluid {
     average: Follow,
     max_p: f64,
     ramp: Ramp,
     share: fn(f64) -> f64,
 }
 
-impl RedLaw {
-    fn new(v: &Values, given: &Given) -> Result<Self, ParamError> {
+impl RedFluid {
+    fn new(v: &Values, given: &FluidConfig) -> Result<Self, ParamError> {
         v.in_order("min_th", "max_th")?;
         let ramp = Ramp { min_th: v.number("min_th"), max_th: v.number("max_th"), gentle: v.flag("gentle") };
-        let share = lottery::share_of(given.reading, v.flag("wait"));
+        let share = uniform_dropper::share_of(given.form, v.flag("wait"));
         Ok(Self { average: Follow::new(v, given), max_p: v.number("max_p"), ramp, share })
     }
 }
 
-impl Law for RedLaw {
+impl FluidModel for RedFluid {
     fn states(&self) -> usize {
         1
     }
@@ -172,14 +172,20 @@ impl Law for RedLaw {
         (self.share)(self.ramp.at(x[0], self.max_p))
     }
 
-    fn derive(&self, x: &[f64], _p: f64, seen: &Seen, dx: &mut [f64]) {
-        dx[0] = self.average.change(x[0], seen);
+    fn derivatives(&self, x: &[f64], _p: f64, inputs: &Inputs, dx: &mut [f64]) {
+        dx[0] = self.average.change(x[0], inputs);
     }
 
     /// The average is the queue, up to where all is marked.
-    fn rest(&self, share: f64, _capacity: f64, _service: Service, x: &mut [f64]) -> Option<Rest> {
+    fn equilibrium(
+        &self,
+        share: f64,
+        _capacity: f64,
+        _service: Service,
+        x: &mut [f64],
+    ) -> Option<Equilibrium> {
         x[0] = share * self.ramp.end();
-        Some(Rest::Queue(x[0]))
+        Some(Equilibrium::Queue(x[0]))
     }
 
     fn probe(&self, x: &[f64], out: &mut dyn FnMut(&'static str, f64)) {

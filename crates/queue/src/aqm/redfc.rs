@@ -22,9 +22,9 @@
 use bentpipe_units::Duration;
 
 use super::average::{self, Average};
-use super::lottery::{self, Lottery};
-use crate::registry::{Algorithm, Placement};
-use crate::{Aqm, Cx, Packet, Param, ParamError, Range, Tune, Unit, Values, Verdict};
+use super::uniform_dropper::{self, UniformDropper};
+use crate::descriptor::{Algorithm, Placement};
+use crate::{Aqm, Context, Packet, Param, ParamError, Range, Tune, Unit, Values, Verdict};
 
 /// The registry's entry.
 pub const ALGORITHM: Algorithm = Algorithm {
@@ -35,12 +35,12 @@ pub const ALGORITHM: Algorithm = Algorithm {
     presets: &[],
     placement: Placement::Anywhere,
     build: |values| Ok(Box::new(RedFc::new(values)?)),
-    law: None,
+    fluid: None,
 };
 
 const PARAMS: &[Param] = &[
-    lottery::MIN_TH,
-    lottery::MAX_TH,
+    uniform_dropper::MIN_TH,
+    uniform_dropper::MAX_TH,
     average::W_Q,
     average::MAX_P,
     Param::number(
@@ -70,7 +70,7 @@ const PARAMS: &[Param] = &[
 #[derive(Debug)]
 pub struct RedFc {
     average: Average,
-    lottery: Lottery,
+    dropper: UniformDropper,
     hold: Duration,
     /// [packets]
     held_limit: f64,
@@ -83,7 +83,7 @@ impl RedFc {
         v.in_order("min_th", "max_th")?;
         Ok(Self {
             average: Average::new(v, false),
-            lottery: Lottery::new(v.number("min_th"), v.number("max_th"), v.number("max_p")),
+            dropper: UniformDropper::new(v.number("min_th"), v.number("max_th"), v.number("max_p")),
             hold: Duration::from_secs_f64(v.number("hold")),
             held_limit: v.number("held_limit"),
         })
@@ -91,9 +91,9 @@ impl RedFc {
 }
 
 impl Aqm for RedFc {
-    fn arrive(&mut self, _pkt: &Packet, cx: &mut Cx<'_>) -> Verdict {
+    fn arrive(&mut self, _pkt: &Packet, cx: &mut Context<'_>) -> Verdict {
         let avg = self.average.sample(cx);
-        if !self.lottery.draw(avg, 1.0, cx.rng) {
+        if !self.dropper.draw(avg, 1.0, cx.rng) {
             return Verdict::Pass;
         }
         let room = f64::from(cx.queue.held) + 1.0 <= self.held_limit;
@@ -102,7 +102,7 @@ impl Aqm for RedFc {
 
     fn probe(&self, out: &mut dyn FnMut(&'static str, f64)) {
         out("avg", self.average.avg);
-        out("p", self.lottery.probability());
+        out("p", self.dropper.probability());
     }
 }
 
@@ -112,12 +112,14 @@ mod tests {
 
     use super::super::steps::Steps;
     use super::*;
-    use crate::{Discard, DropReason, Limit, Link, Marking, Queue, Setup, Value, sched::fifo::Fifo};
+    use crate::{
+        DropHandler, DropReason, Limit, Link, Marking, Queue, QueueConfig, Value, sched::fifo::Fifo,
+    };
 
     #[derive(Default)]
     struct Lost(Vec<u32>);
 
-    impl Discard for Lost {
+    impl DropHandler for Lost {
         fn dropped(&mut self, pkt: Packet, reason: DropReason) {
             assert_eq!(reason, DropReason::Aqm);
             self.0.push(pkt.handle);
@@ -144,7 +146,7 @@ mod tests {
             };
             let values = Values::resolve(PARAMS, &Link { capacity, mean_packet: 1000.0 }, &given);
             let redfc = RedFc::new(&values.unwrap()).unwrap();
-            let setup = Setup {
+            let setup = QueueConfig {
                 marking: Marking::Drop,
                 limit: Limit::NONE,
                 capacity,
@@ -157,14 +159,15 @@ mod tests {
 
         /// A packet arrives; whether it enters.
         fn arrive(&mut self, ms: u64, handle: u32) -> bool {
-            let pkt = self.queue.judge(Packet::new(1000, 0, handle), at(ms), &mut self.lost);
-            self.enter(pkt, ms)
+            let mut pkt = Packet::new(1000, 0, handle);
+            let passes = self.queue.offer(&mut pkt, at(ms), &mut self.lost);
+            self.enter(passes.then_some(pkt), ms)
         }
 
         fn enter(&mut self, pkt: Option<Packet>, ms: u64) -> bool {
             self.queue.check().unwrap();
             if let Some(pkt) = pkt {
-                self.queue.enter(pkt, at(ms), &mut self.lost);
+                self.queue.enqueue(pkt, at(ms), &mut self.lost);
             }
             pkt.is_some()
         }
@@ -180,7 +183,7 @@ mod tests {
         }
 
         fn leave(&mut self, ms: u64) -> Option<u32> {
-            self.queue.leave(at(ms), &mut self.lost).map(|pkt| pkt.handle)
+            self.queue.dequeue(at(ms), &mut self.lost).map(|pkt| pkt.handle)
         }
     }
 
@@ -203,7 +206,10 @@ mod tests {
         assert_eq!((redfc.wake(19), redfc.wake(20), redfc.queue.wake_at()), (0, 1, None));
         assert_eq!([(); 3].map(|()| redfc.leave(30)), [Some(4), Some(3), None]);
         let c = redfc.queue.counters();
-        assert_eq!((c.judged, c.admitted, c.refused, c.sent, redfc.queue.state().held), (4, 4, 0, 4, 0));
+        assert_eq!(
+            (c.offered, c.admitted, c.dropped_on_arrival, c.sent, redfc.queue.state().held),
+            (4, 4, 0, 4, 0)
+        );
         assert!(redfc.lost.0.is_empty());
     }
 
@@ -215,7 +221,7 @@ mod tests {
         for handle in 1..=5 {
             assert_eq!(redfc.arrive(0, handle), handle <= 2);
         }
-        assert_eq!((&redfc.lost.0[..], redfc.queue.counters().refused), (&[5][..], 1));
+        assert_eq!((&redfc.lost.0[..], redfc.queue.counters().dropped_on_arrival), (&[5][..], 1));
         for ms in 1..=50 {
             assert_eq!(redfc.wake(ms), 0);
         }

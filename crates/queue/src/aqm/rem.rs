@@ -19,9 +19,9 @@
 
 use bentpipe_units::{Duration, Instant};
 
-use crate::law::{Arrivals, Given, Law, Seen};
-use crate::registry::{Algorithm, Placement};
-use crate::{Aqm, Cx, Packet, Param, Range, Tune, Unit, Values, Verdict};
+use crate::descriptor::{Algorithm, Placement};
+use crate::fluid::{Arrivals, FluidConfig, FluidModel, Inputs};
+use crate::{Aqm, Context, Packet, Param, Range, Tune, Unit, Values, Verdict};
 
 /// The registry's entry.
 pub const ALGORITHM: Algorithm = Algorithm {
@@ -32,7 +32,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
     presets: &[],
     placement: Placement::Anywhere,
     build: |values| Ok(Box::new(Rem::new(values))),
-    law: Some(|values, given| Ok(Box::new(RemLaw::new(values, given)))),
+    fluid: Some(|values, given| Ok(Box::new(RemFluid::new(values, given)))),
 };
 
 const PARAMS: &[Param] = &[
@@ -120,7 +120,7 @@ impl Rem {
 }
 
 impl Aqm for Rem {
-    fn arrive(&mut self, _pkt: &Packet, cx: &mut Cx<'_>) -> Verdict {
+    fn arrive(&mut self, _pkt: &Packet, cx: &mut Context<'_>) -> Verdict {
         self.came += 1.0;
         if cx.rng.uniform() < self.p { Verdict::Mark } else { Verdict::Pass }
     }
@@ -129,7 +129,7 @@ impl Aqm for Rem {
         Some(self.next)
     }
 
-    fn wake(&mut self, cx: &mut Cx<'_>) {
+    fn wake(&mut self, cx: &mut Context<'_>) {
         let c = cx.queue.capacity.bytes_per_sec() * self.every.as_secs_f64() / self.mean_packet;
         let mismatch = self.alpha * (f64::from(cx.queue.packets) - self.b_ref) + self.came - c;
         self.price = (self.price + self.gamma * mismatch).max(0.0);
@@ -147,7 +147,7 @@ impl Aqm for Rem {
 /// REM as a fluid: an update adds `gamma (alpha (b - b_ref) + x - c)` to the price, with `x` and `c` what arrives and what the
 /// link can send in an interval: `d price / dt = gamma (alpha (b - b_ref) / interval + λ - c)`, no less than 0, and `p = 1 -
 /// phi^-price`, as Athuraliya et al. have it with the interval as unit of time. `c` counts packets of `mean_packet` bytes.
-struct RemLaw {
+struct RemFluid {
     b_ref: f64,
     gamma: f64,
     alpha: f64,
@@ -157,8 +157,8 @@ struct RemLaw {
     packets: f64,
 }
 
-impl RemLaw {
-    fn new(v: &Values, given: &Given) -> Self {
+impl RemFluid {
+    fn new(v: &Values, given: &FluidConfig) -> Self {
         Self {
             b_ref: v.number("b_ref"),
             gamma: v.number("gamma"),
@@ -174,7 +174,7 @@ impl RemLaw {
     }
 }
 
-impl Law for RemLaw {
+impl FluidModel for RemFluid {
     fn states(&self) -> usize {
         1
     }
@@ -183,10 +183,10 @@ impl Law for RemLaw {
         self.probability(x[0])
     }
 
-    fn derive(&self, x: &[f64], _p: f64, seen: &Seen, dx: &mut [f64]) {
-        let mismatch = seen.offered - seen.capacity * self.packets;
-        let change = self.gamma * (self.alpha * (seen.q - self.b_ref) / self.interval + mismatch);
-        dx[0] = seen.within(x[0], change, 0.0, f64::INFINITY);
+    fn derivatives(&self, x: &[f64], _p: f64, inputs: &Inputs, dx: &mut [f64]) {
+        let mismatch = inputs.offered - inputs.capacity * self.packets;
+        let change = self.gamma * (self.alpha * (inputs.q - self.b_ref) / self.interval + mismatch);
+        dx[0] = inputs.within(x[0], change, 0.0, f64::INFINITY);
     }
 
     fn probe(&self, x: &[f64], out: &mut dyn FnMut(&'static str, f64)) {

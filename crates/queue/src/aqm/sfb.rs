@@ -31,9 +31,9 @@
 
 use bentpipe_units::{Duration, Instant, Rng};
 
-use crate::registry::{Algorithm, Placement};
+use crate::descriptor::{Algorithm, Placement};
 use crate::sched::buckets::{hash, spread};
-use crate::{Aqm, Cx, FlowId, Packet, Param, Range, Tune, Unit, Values, Verdict};
+use crate::{Aqm, Context, FlowId, Packet, Param, Range, Tune, Unit, Values, Verdict};
 
 /// The registry's entry.
 pub const ALGORITHM: Algorithm = Algorithm {
@@ -44,7 +44,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
     presets: &[],
     placement: Placement::Anywhere,
     build: |values| Ok(Box::new(Sfb::new(values))),
-    law: None,
+    fluid: None,
 };
 
 const PARAMS: &[Param] = &[
@@ -248,7 +248,7 @@ impl Set {
         }
     }
 
-    fn leave(&mut self, pkt: &Packet, cx: &Cx<'_>) {
+    fn leave(&mut self, pkt: &Packet, cx: &Context<'_>) {
         if self.counts(pkt) {
             self.each(pkt.flow, |bin| {
                 bin.qlen = bin.qlen.saturating_sub(1);
@@ -286,7 +286,7 @@ impl Sfb {
     }
 
     /// Draws the hash functions, and again when it is time.
-    fn choose(&mut self, cx: &mut Cx<'_>) {
+    fn choose(&mut self, cx: &mut Context<'_>) {
         match self.next {
             None => {
                 self.sets.iter_mut().for_each(|set| set.draw(None, cx.rng));
@@ -322,7 +322,7 @@ impl Sfb {
 }
 
 impl Aqm for Sfb {
-    fn arrive(&mut self, pkt: &Packet, cx: &mut Cx<'_>) -> Verdict {
+    fn arrive(&mut self, pkt: &Packet, cx: &mut Context<'_>) -> Verdict {
         self.choose(cx);
         let (p_min, shortest) = self.update(self.in_use, pkt.flow, cx.now);
         if p_min < 1.0 {
@@ -338,17 +338,17 @@ impl Aqm for Sfb {
         if self.penalty.allows(pkt.len, cx.now) { Verdict::Pass } else { Verdict::Drop }
     }
 
-    fn enqueued(&mut self, pkt: &Packet, cx: &mut Cx<'_>) {
+    fn enqueued(&mut self, pkt: &Packet, cx: &mut Context<'_>) {
         self.choose(cx);
         self.sets.iter_mut().for_each(|set| set.enter(pkt));
     }
 
-    fn depart(&mut self, pkt: &Packet, cx: &mut Cx<'_>) -> Verdict {
+    fn depart(&mut self, pkt: &Packet, cx: &mut Context<'_>) -> Verdict {
         self.sets.iter_mut().for_each(|set| set.leave(pkt, cx));
         Verdict::Pass
     }
 
-    fn overflowed(&mut self, pkt: &Packet, cx: &mut Cx<'_>) {
+    fn overflowed(&mut self, pkt: &Packet, cx: &mut Context<'_>) {
         self.sets.iter_mut().for_each(|set| set.leave(pkt, cx));
     }
 
@@ -399,17 +399,17 @@ mod tests {
 
         fn arrive(&mut self, ms: u64, flow: u32) -> Verdict {
             let pkt = Packet { arrival: at(ms), ..Packet::new(1000, flow, 0) };
-            self.sfb.arrive(&pkt, &mut Cx::new(at(ms), &self.state, &mut self.rng))
+            self.sfb.arrive(&pkt, &mut Context::new(at(ms), &self.state, &mut self.rng))
         }
 
         fn enter(&mut self, ms: u64, flow: u32) -> Packet {
             let pkt = Packet { arrival: at(ms), ..Packet::new(1000, flow, 0) };
-            self.sfb.enqueued(&pkt, &mut Cx::new(at(ms), &self.state, &mut self.rng));
+            self.sfb.enqueued(&pkt, &mut Context::new(at(ms), &self.state, &mut self.rng));
             pkt
         }
 
         fn leave(&mut self, ms: u64, pkt: &Packet) {
-            self.sfb.depart(pkt, &mut Cx::new(at(ms), &self.state, &mut self.rng));
+            self.sfb.depart(pkt, &mut Context::new(at(ms), &self.state, &mut self.rng));
         }
 
         /// Probability and count of the bin of a flow in the first level.

@@ -23,10 +23,10 @@
 //! `original` with its thresholds by the buffer is not of use where buffers are long.
 
 use super::average::{self, Average};
-use super::lottery::{self, Lottery};
-use crate::registry::{Algorithm, Placement, Preset};
+use super::uniform_dropper::{self, UniformDropper};
+use crate::descriptor::{Algorithm, Placement, Preset};
 use crate::{
-    Aqm, Cx, FlowId, Packet, Param, ParamError, QueueState, Range, Tune, Unit, Value, Values, Verdict,
+    Aqm, Context, FlowId, Packet, Param, ParamError, QueueState, Range, Tune, Unit, Value, Values, Verdict,
 };
 
 /// The registry's entry.
@@ -38,7 +38,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
     presets: PRESETS,
     placement: Placement::Anywhere,
     build: |values| Ok(Box::new(Sred::new(values)?)),
-    law: None,
+    fluid: None,
 };
 
 const PARAMS: &[Param] = &[
@@ -78,8 +78,8 @@ const PARAMS: &[Param] = &[
     .symbol("α")
     .origin("SRED 1, [B07] Table 3.1")
     .tune(Tune::Log(0.0001, 0.5)),
-    lottery::MIN_TH,
-    lottery::MAX_TH,
+    uniform_dropper::MIN_TH,
+    uniform_dropper::MAX_TH,
     average::W_Q,
     average::MAX_P,
     average::MEAN_PACKET,
@@ -124,7 +124,7 @@ pub struct Sred {
     overwrite: f64,
     alpha: f64,
     average: Average,
-    lottery: Lottery,
+    dropper: UniformDropper,
     /// P: how often packets hit lately.
     hits: f64,
     /// The probability of the last decision.
@@ -145,14 +145,14 @@ impl Sred {
             overwrite: v.number("overwrite"),
             alpha: v.number("alpha"),
             average: Average::new(v, false),
-            lottery: Lottery::new(v.number("min_th"), v.number("max_th"), v.number("max_p")),
+            dropper: UniformDropper::new(v.number("min_th"), v.number("max_th"), v.number("max_p")),
             hits: 0.0,
             p: 0.0,
         })
     }
 
     /// Compares a packet's flow with the zombies, and gives the factor that comes of it.
-    fn meet(&mut self, flow: FlowId, cx: &mut Cx<'_>) -> f64 {
+    fn meet(&mut self, flow: FlowId, cx: &mut Context<'_>) -> f64 {
         if self.zombies.len() < self.room {
             self.zombies.push(Zombie { flow, count: 0 });
             return 1.0;
@@ -178,12 +178,12 @@ impl Sred {
         let share = if queue.limit.is_bounded() {
             queue.fullness()
         } else {
-            f64::from(queue.packets) / (3.0 * self.lottery.max_th)
+            f64::from(queue.packets) / (3.0 * self.dropper.max_th)
         };
         if share >= 1.0 / 3.0 {
-            self.lottery.max_p
+            self.dropper.max_p
         } else if share >= 1.0 / 6.0 {
-            self.lottery.max_p / 4.0
+            self.dropper.max_p / 4.0
         } else {
             0.0
         }
@@ -191,12 +191,12 @@ impl Sred {
 }
 
 impl Aqm for Sred {
-    fn arrive(&mut self, pkt: &Packet, cx: &mut Cx<'_>) -> Verdict {
+    fn arrive(&mut self, pkt: &Packet, cx: &mut Context<'_>) -> Verdict {
         let factor = self.meet(pkt.flow, cx);
         let marked = if self.modified {
             let avg = self.average.sample(cx);
-            let marked = self.lottery.draw_weighted(avg, 1.0, factor, cx.rng);
-            self.p = self.lottery.probability();
+            let marked = self.dropper.draw_weighted(avg, 1.0, factor, cx.rng);
+            self.p = self.dropper.probability();
             marked
         } else {
             let few = 256.0 * self.hits;

@@ -2,8 +2,8 @@
 
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 
-use crate::registry::Algorithm;
-use crate::{Aqm, Cx, FlowEvent, FlowId, Limit, Link, Packet, QueueState, Value, Values, Verdict};
+use crate::descriptor::Algorithm;
+use crate::{Aqm, Context, FlowEvent, FlowId, Limit, Link, Packet, QueueState, Value, Values, Verdict};
 
 pub(super) struct Steps {
     aqm: Box<dyn Aqm>,
@@ -79,14 +79,14 @@ impl Steps {
     /// Wakes it when it wants to be woken; gives that time [us].
     pub fn wake(&mut self) -> u64 {
         let now = self.aqm.wake_at().unwrap();
-        self.aqm.wake(&mut Cx::new(now, &self.state, &mut self.rng));
+        self.aqm.wake(&mut Context::new(now, &self.state, &mut self.rng));
         (now - Instant::ZERO).as_nanos() / 1000
     }
 
-    fn at(&mut self, us: u64, since: u64, len: u32) -> (Packet, (&mut dyn Aqm, Cx<'_>)) {
+    fn at(&mut self, us: u64, since: u64, len: u32) -> (Packet, (&mut dyn Aqm, Context<'_>)) {
         let time = |us| Instant::ZERO + Duration::from_micros(us);
         let pkt = Packet { arrival: time(since), ..Packet::new(len, self.flow, 0) };
-        let cx = Cx::new(time(us), &self.state, &mut self.rng);
+        let cx = Context::new(time(us), &self.state, &mut self.rng);
         (pkt, (self.aqm.as_mut(), cx))
     }
 

@@ -12,8 +12,8 @@
 //! packets and bytes are both bounded, `q / L` is the greater share. In [R11]'s last experiment `th` has another value
 //! while half of the unresponsive flows are away; so it may change at given times, which the algorithm does not hear of.
 
-use crate::law::{Arrivals, Given, Law, Seen};
-use crate::{Aqm, Cx, FlowEvent, FlowId, Packet, Param, Range, Tune, Unit, Verdict};
+use crate::fluid::{Arrivals, FluidConfig, FluidModel, Inputs};
+use crate::{Aqm, Context, FlowEvent, FlowId, Packet, Param, Range, Tune, Unit, Verdict};
 
 use bentpipe_units::{Duration, Instant};
 
@@ -96,7 +96,7 @@ impl Threshold {
 }
 
 impl Aqm for Threshold {
-    fn arrive(&mut self, pkt: &Packet, cx: &mut Cx<'_>) -> Verdict {
+    fn arrive(&mut self, pkt: &Packet, cx: &mut Context<'_>) -> Verdict {
         let verdict = self.inner.arrive(pkt, cx);
         self.follow(cx.now);
         let share = cx.queue.fullness();
@@ -107,25 +107,25 @@ impl Aqm for Threshold {
         if verdict == Verdict::Pass && cx.rng.uniform() < self.c { Verdict::Mark } else { verdict }
     }
 
-    fn admit(&mut self, pkt: &Packet, cx: &mut Cx<'_>) {
+    fn admit(&mut self, pkt: &Packet, cx: &mut Context<'_>) {
         self.inner.admit(pkt, cx);
     }
 
-    fn enqueued(&mut self, pkt: &Packet, cx: &mut Cx<'_>) {
+    fn enqueued(&mut self, pkt: &Packet, cx: &mut Context<'_>) {
         self.inner.enqueued(pkt, cx);
     }
 
-    fn depart(&mut self, pkt: &Packet, cx: &mut Cx<'_>) -> Verdict {
+    fn depart(&mut self, pkt: &Packet, cx: &mut Context<'_>) -> Verdict {
         let verdict = self.inner.depart(pkt, cx);
         self.follow(cx.now);
         if cx.queue.fullness() > self.th { verdict } else { Verdict::Pass }
     }
 
-    fn overflowed(&mut self, pkt: &Packet, cx: &mut Cx<'_>) {
+    fn overflowed(&mut self, pkt: &Packet, cx: &mut Context<'_>) {
         self.inner.overflowed(pkt, cx);
     }
 
-    fn flow(&mut self, flow: FlowId, event: FlowEvent, cx: &mut Cx<'_>) {
+    fn flow(&mut self, flow: FlowId, event: FlowEvent, cx: &mut Context<'_>) {
         self.inner.flow(flow, event, cx);
     }
 
@@ -133,7 +133,7 @@ impl Aqm for Threshold {
         self.inner.wake_at()
     }
 
-    fn wake(&mut self, cx: &mut Cx<'_>) {
+    fn wake(&mut self, cx: &mut Context<'_>) {
         self.inner.wake(cx);
     }
 
@@ -146,22 +146,22 @@ impl Aqm for Threshold {
 /// The law of an algorithm under threshold control, as [`Threshold`] has it packet by packet: nothing is marked up to `th L`;
 /// above it, what the algorithm marks, and of the rest the share `c`: `p' = 1 - (1 - p) (1 - c)`. The algorithm's state goes
 /// by its own `p`, since it hears nothing of the control, and by what is accepted, which follows `p'`.
-pub struct ThresholdLaw {
-    inner: Box<dyn Law>,
+pub struct ThresholdFluid {
+    inner: Box<dyn FluidModel>,
     th: f64,
     /// L [packets].
     limit: f64,
 }
 
-impl ThresholdLaw {
+impl ThresholdFluid {
     /// Puts the law `inner` under the control of the threshold `th`, a share of the buffer.
     #[must_use]
-    pub fn new(inner: Box<dyn Law>, th: f64, given: &Given) -> Self {
+    pub fn new(inner: Box<dyn FluidModel>, th: f64, given: &FluidConfig) -> Self {
         Self { inner, th, limit: given.limit }
     }
 }
 
-impl Law for ThresholdLaw {
+impl FluidModel for ThresholdFluid {
     fn states(&self) -> usize {
         self.inner.states()
     }
@@ -179,8 +179,8 @@ impl Law for ThresholdLaw {
         1.0 - (1.0 - self.inner.mark(x, arrivals)) * (1.0 - c)
     }
 
-    fn derive(&self, x: &[f64], _p: f64, seen: &Seen, dx: &mut [f64]) {
-        self.inner.derive(x, self.inner.mark(x, &seen.arrivals()), seen, dx);
+    fn derivatives(&self, x: &[f64], _p: f64, inputs: &Inputs, dx: &mut [f64]) {
+        self.inner.derivatives(x, self.inner.mark(x, &inputs.arrivals()), inputs, dx);
     }
 
     fn probe(&self, x: &[f64], out: &mut dyn FnMut(&'static str, f64)) {
@@ -192,17 +192,17 @@ impl Law for ThresholdLaw {
 mod tests {
     use super::super::steps::Steps;
     use super::*;
-    use crate::{Limit, Spot};
+    use crate::{Limit, QueueSlot};
 
     /// Says the same of every packet, at the mark point and at the head of the queue.
     struct Says(Verdict);
 
     impl Aqm for Says {
-        fn arrive(&mut self, _pkt: &Packet, _cx: &mut Cx<'_>) -> Verdict {
+        fn arrive(&mut self, _pkt: &Packet, _cx: &mut Context<'_>) -> Verdict {
             self.0
         }
 
-        fn depart(&mut self, _pkt: &Packet, _cx: &mut Cx<'_>) -> Verdict {
+        fn depart(&mut self, _pkt: &Packet, _cx: &mut Context<'_>) -> Verdict {
             self.0
         }
     }
@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn nothing_is_marked_up_to_the_threshold_and_everything_at_the_end() {
         let hold = Verdict::Hold(Duration::from_millis(1));
-        for verdict in [Verdict::Mark, Verdict::Drop, Verdict::DropBoth(Spot(3)), hold] {
+        for verdict in [Verdict::Mark, Verdict::Drop, Verdict::DropBoth(QueueSlot(3)), hold] {
             let mut steps = under_control(verdict);
             for (q, expected) in [
                 (0, Verdict::Pass),

@@ -27,9 +27,9 @@
 use bentpipe_units::{Duration, Instant};
 
 use super::active::{Active, Step};
-use crate::registry::{Algorithm, Placement};
-use crate::table::FlowTable;
-use crate::{Aqm, Cx, FlowId, Packet, Param, ParamError, Range, Tune, Unit, Values, Verdict};
+use crate::FlowTable;
+use crate::descriptor::{Algorithm, Placement};
+use crate::{Aqm, Context, FlowId, Packet, Param, ParamError, Range, Tune, Unit, Values, Verdict};
 
 /// The registry's entry.
 pub const ALGORITHM: Algorithm = Algorithm {
@@ -40,7 +40,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
     presets: &[],
     placement: Placement::Anywhere,
     build: |values| Ok(Box::new(VqRed::new(values)?)),
-    law: None,
+    fluid: None,
 };
 
 const PARAMS: &[Param] = &[
@@ -149,7 +149,7 @@ impl VqRed {
 }
 
 impl Aqm for VqRed {
-    fn arrive(&mut self, pkt: &Packet, cx: &mut Cx<'_>) -> Verdict {
+    fn arrive(&mut self, pkt: &Packet, cx: &mut Context<'_>) -> Verdict {
         self.arrived += u64::from(pkt.len);
         let heard = self.active.at(cx.now);
         let active = &mut self.active;
@@ -188,7 +188,7 @@ impl Aqm for VqRed {
         }
     }
 
-    fn admit(&mut self, pkt: &Packet, _cx: &mut Cx<'_>) {
+    fn admit(&mut self, pkt: &Packet, _cx: &mut Context<'_>) {
         if let Some(flow) = self.flows.get_mut(pkt.flow) {
             flow.v = (flow.v + f64::from(pkt.len)).max(0.0);
         }
@@ -198,7 +198,7 @@ impl Aqm for VqRed {
         self.measured.then_some(self.next)
     }
 
-    fn wake(&mut self, cx: &mut Cx<'_>) {
+    fn wake(&mut self, cx: &mut Context<'_>) {
         self.active.at(cx.now);
         let flows = f64::from(self.active.active().max(1));
         self.rate = 0.1 * self.rate + 0.9 * (self.arrived as f64 / self.period.as_secs_f64() / flows);

@@ -24,9 +24,9 @@
 
 use bentpipe_units::{Duration, Instant};
 
-use crate::law::{Arrivals, Given, Law, Seen};
-use crate::registry::{Algorithm, Placement};
-use crate::{Aqm, Cx, Packet, Param, Range, Tune, Unit, Values, Verdict};
+use crate::descriptor::{Algorithm, Placement};
+use crate::fluid::{Arrivals, FluidConfig, FluidModel, Inputs};
+use crate::{Aqm, Context, Packet, Param, Range, Tune, Unit, Values, Verdict};
 
 /// The registry's entry.
 pub const ALGORITHM: Algorithm = Algorithm {
@@ -37,7 +37,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
     presets: &[],
     placement: Placement::Anywhere,
     build: |values| Ok(Box::new(Vrc::new(values))),
-    law: Some(|values, given| Ok(Box::new(VrcLaw::new(values, given)))),
+    fluid: Some(|values, given| Ok(Box::new(VrcFluid::new(values, given)))),
 };
 
 const PARAMS: &[Param] = &[
@@ -149,14 +149,14 @@ impl Vrc {
 }
 
 impl Aqm for Vrc {
-    fn arrive(&mut self, pkt: &Packet, cx: &mut Cx<'_>) -> Verdict {
+    fn arrive(&mut self, pkt: &Packet, cx: &mut Context<'_>) -> Verdict {
         if !self.accepted {
             self.came += u64::from(pkt.len);
         }
         if cx.rng.uniform() < self.p { Verdict::Mark } else { Verdict::Pass }
     }
 
-    fn admit(&mut self, pkt: &Packet, _cx: &mut Cx<'_>) {
+    fn admit(&mut self, pkt: &Packet, _cx: &mut Context<'_>) {
         if self.accepted {
             self.came += u64::from(pkt.len);
         }
@@ -166,7 +166,7 @@ impl Aqm for Vrc {
         Some(self.next)
     }
 
-    fn wake(&mut self, cx: &mut Cx<'_>) {
+    fn wake(&mut self, cx: &mut Context<'_>) {
         // A link that stands still is one of a byte a second, so that shares of it are finite.
         let c = cx.queue.capacity.bytes_per_sec().max(1.0);
         self.x = self.came as f64 / self.every.as_secs_f64() / c;
@@ -189,7 +189,7 @@ impl Aqm for Vrc {
 /// VRC as a fluid: with rates in shares of `C`, `d(dx)/dt = beta / T_s (x - x_r)` within 0 and `1 / alpha`, `p = alpha (x - x_r +
 /// dx)`. The input rate `x` that is known at a time is a mean over the interval before the last update, `T_s` old on the
 /// average, so `dx/dt = (rate - x) / T_s`. Derived here. That the queue is looked at once in `T_s` is not in the law.
-struct VrcLaw {
+struct VrcFluid {
     q_ref: f64,
     alpha: f64,
     beta: f64,
@@ -200,8 +200,8 @@ struct VrcLaw {
     packets: f64,
 }
 
-impl VrcLaw {
-    fn new(v: &Values, given: &Given) -> Self {
+impl VrcFluid {
+    fn new(v: &Values, given: &FluidConfig) -> Self {
         Self {
             q_ref: v.number("q_ref"),
             alpha: v.number("alpha"),
@@ -219,7 +219,7 @@ impl VrcLaw {
     }
 }
 
-impl Law for VrcLaw {
+impl FluidModel for VrcFluid {
     fn states(&self) -> usize {
         2
     }
@@ -228,11 +228,11 @@ impl Law for VrcLaw {
         (self.alpha * (x[0] - self.target(arrivals.q, arrivals.capacity) + x[1])).clamp(0.0, 1.0)
     }
 
-    fn derive(&self, x: &[f64], _p: f64, seen: &Seen, dx: &mut [f64]) {
-        let rate = if self.accepted { seen.accepted } else { seen.load };
-        dx[0] = (rate / seen.capacity.max(f64::MIN_POSITIVE) - x[0]) / self.every.max(seen.grain);
-        let missed = self.beta * (x[0] - self.target(seen.q, seen.capacity));
-        dx[1] = seen.within(x[1], missed / self.every, 0.0, 1.0 / self.alpha);
+    fn derivatives(&self, x: &[f64], _p: f64, inputs: &Inputs, dx: &mut [f64]) {
+        let rate = if self.accepted { inputs.accepted } else { inputs.load };
+        dx[0] = (rate / inputs.capacity.max(f64::MIN_POSITIVE) - x[0]) / self.every.max(inputs.grain);
+        let missed = self.beta * (x[0] - self.target(inputs.q, inputs.capacity));
+        dx[1] = inputs.within(x[1], missed / self.every, 0.0, 1.0 / self.alpha);
     }
 
     fn probe(&self, x: &[f64], out: &mut dyn FnMut(&'static str, f64)) {

@@ -25,9 +25,9 @@
 
 use bentpipe_units::{Duration, Instant};
 
-use crate::law::{Arrivals, Law, Seen};
-use crate::registry::{Algorithm, Placement};
-use crate::{Aqm, Cx, Packet, Param, Range, Tune, Unit, Values, Verdict};
+use crate::descriptor::{Algorithm, Placement};
+use crate::fluid::{Arrivals, FluidModel, Inputs};
+use crate::{Aqm, Context, Packet, Param, Range, Tune, Unit, Values, Verdict};
 
 /// The registry's entry.
 pub const ALGORITHM: Algorithm = Algorithm {
@@ -38,7 +38,7 @@ pub const ALGORITHM: Algorithm = Algorithm {
     presets: &[],
     placement: Placement::Anywhere,
     build: |values| Ok(Box::new(Yellow::new(values))),
-    law: Some(|values, _| Ok(Box::new(YellowLaw { rule: Yellow::new(values) }))),
+    fluid: Some(|values, _| Ok(Box::new(YellowFluid { rule: Yellow::new(values) }))),
 };
 
 const PARAMS: &[Param] = &[
@@ -186,14 +186,14 @@ impl Yellow {
 }
 
 impl Aqm for Yellow {
-    fn arrive(&mut self, pkt: &Packet, cx: &mut Cx<'_>) -> Verdict {
+    fn arrive(&mut self, pkt: &Packet, cx: &mut Context<'_>) -> Verdict {
         if !self.accepted {
             self.offered += u64::from(pkt.len);
         }
         if cx.rng.uniform() < self.p { Verdict::Mark } else { Verdict::Pass }
     }
 
-    fn admit(&mut self, pkt: &Packet, _cx: &mut Cx<'_>) {
+    fn admit(&mut self, pkt: &Packet, _cx: &mut Context<'_>) {
         if self.accepted {
             self.offered += u64::from(pkt.len);
         }
@@ -203,7 +203,7 @@ impl Aqm for Yellow {
         Some(self.next)
     }
 
-    fn wake(&mut self, cx: &mut Cx<'_>) {
+    fn wake(&mut self, cx: &mut Context<'_>) {
         let served = self.f(f64::from(cx.queue.packets))
             * cx.queue.capacity.bytes_per_sec().max(1.0)
             * self.every.as_secs_f64();
@@ -222,11 +222,11 @@ impl Aqm for Yellow {
 /// Yellow as a fluid: with the load `z = λ / (f(q) C)`, where `λ` is what is accepted or all that arrives, there is a step in
 /// every `freeze_time`: `dp/dt = d z / freeze_time` where `z >= 1 + delta`, `-d / (z freeze_time)` where `z < 1`. Derived here. Not
 /// in the law are the age of the load, up to `freeze_time`, and its scatter: near 1 the algorithm steps up and down by turns.
-struct YellowLaw {
+struct YellowFluid {
     rule: Yellow,
 }
 
-impl Law for YellowLaw {
+impl FluidModel for YellowFluid {
     fn states(&self) -> usize {
         1
     }
@@ -235,10 +235,10 @@ impl Law for YellowLaw {
         x[0].clamp(0.0, 1.0)
     }
 
-    fn derive(&self, x: &[f64], _p: f64, seen: &Seen, dx: &mut [f64]) {
-        let load = if self.rule.accepted { seen.accepted } else { seen.load };
-        let z = load / (self.rule.f(seen.q) * seen.capacity.max(f64::MIN_POSITIVE));
-        dx[0] = seen.within(x[0], self.rule.step(z) / self.rule.every.as_secs_f64(), 0.0, 1.0);
+    fn derivatives(&self, x: &[f64], _p: f64, inputs: &Inputs, dx: &mut [f64]) {
+        let load = if self.rule.accepted { inputs.accepted } else { inputs.load };
+        let z = load / (self.rule.f(inputs.q) * inputs.capacity.max(f64::MIN_POSITIVE));
+        dx[0] = inputs.within(x[0], self.rule.step(z) / self.rule.every.as_secs_f64(), 0.0, 1.0);
     }
 
     fn probe(&self, x: &[f64], out: &mut dyn FnMut(&'static str, f64)) {

@@ -39,14 +39,14 @@ use bentpipe_units::{Duration, Instant, Rate};
 
 use super::buckets::{Buckets, Stand, hash, spread};
 use super::cobalt::{Cobalt, Settings, Signal};
-use crate::registry::Discipline;
+use crate::descriptor::SchedulerAlgorithm;
 use crate::{
-    Cx, DropReason, FlowId, MOST_DISCARDS, Outcome, Packet, Param, ParamError, Range, Scheduler, Tune, Unit,
-    Values,
+    Context, DropReason, FlowId, MAX_DROPS_PER_DEQUEUE, Packet, Param, ParamError, Range, Scheduler,
+    SchedulerHost, Tune, Unit, Values,
 };
 
 /// The registry's entry.
-pub const DISCIPLINE: Discipline = Discipline {
+pub const ALGORITHM: SchedulerAlgorithm = SchedulerAlgorithm {
     name: "cake",
     title: "Common applications kept enhanced",
     source: "Høiland-Jørgensen, Täht & Morton 2018",
@@ -198,7 +198,7 @@ impl Cake {
 }
 
 impl Scheduler for Cake {
-    fn push(&mut self, pkt: Packet, cx: &mut Cx<'_>, out: &mut dyn Outcome) {
+    fn push(&mut self, pkt: Packet, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) {
         self.follow(cx.queue.capacity);
         let salt = *self.salt.get_or_insert_with(|| cx.rng.bits());
         let bucket = self.classify(pkt.flow, salt, cx.now);
@@ -218,7 +218,7 @@ impl Scheduler for Cake {
         }
     }
 
-    fn pop(&mut self, cx: &mut Cx<'_>, out: &mut dyn Outcome) -> Option<Packet> {
+    fn pop(&mut self, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) -> Option<Packet> {
         self.follow(cx.queue.capacity);
         let mut discarded = 0;
         loop {
@@ -231,7 +231,7 @@ impl Scheduler for Cake {
             };
             let signal = cobalt.leaves(cx.now - pkt.arrival, cx.now, &self.set, || cx.rng.uniform());
             self.p = cobalt.p();
-            let spared = self.buckets.packets(bucket) == 0 || discarded == MOST_DISCARDS;
+            let spared = self.buckets.packets(bucket) == 0 || discarded == MAX_DROPS_PER_DEQUEUE;
             let next = match signal {
                 Signal::Mark if !spared => out.mark(pkt).inspect(|_| cobalt.marked(cx.now)),
                 Signal::Drop if !spared => {
@@ -267,7 +267,7 @@ mod tests {
     use crate::Marking;
 
     fn bench(given: &[(&str, f64)], packets: u32, seed: u64) -> Steps {
-        Steps::new(&DISCIPLINE, given, packets, Marking::Drop, seed)
+        Steps::new(&ALGORITHM, given, packets, Marking::Drop, seed)
     }
 
     /// Flows that had to share when each of `flows` has brought a packet, over many hashes: mean, and its standard

@@ -30,7 +30,7 @@ pub enum Signal {
     Pass,
     /// Signal congestion (CoDel).
     Mark,
-    /// Discard, whether its transport understands marks or not (BLUE).
+    /// DropHandler, whether its transport understands marks or not (BLUE).
     Drop,
 }
 

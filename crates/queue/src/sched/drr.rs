@@ -19,11 +19,13 @@ use bentpipe_units::Rng;
 
 use super::flows::{Flows, NONE};
 use super::heap::Heap;
-use crate::registry::Discipline;
-use crate::{Cx, DropReason, Outcome, Packet, Param, Range, Scheduler, Spot, Tune, Unit, Values};
+use crate::descriptor::SchedulerAlgorithm;
+use crate::{
+    Context, DropReason, Packet, Param, QueueSlot, Range, Scheduler, SchedulerHost, Tune, Unit, Values,
+};
 
 /// The registry's entry.
-pub const DISCIPLINE: Discipline = Discipline {
+pub const ALGORITHM: SchedulerAlgorithm = SchedulerAlgorithm {
     name: "drr",
     title: "Deficit round robin",
     source: "Shreedhar & Varghese 1995",
@@ -173,7 +175,7 @@ impl Drr {
 }
 
 impl Scheduler for Drr {
-    fn push(&mut self, pkt: Packet, cx: &mut Cx<'_>, out: &mut dyn Outcome) {
+    fn push(&mut self, pkt: Packet, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) {
         let limit = cx.queue.limit;
         let (mut packets, mut bytes) = (cx.queue.packets + 1, cx.queue.bytes + u64::from(pkt.len));
         let (node, slot) = self.flows.push(pkt);
@@ -190,7 +192,7 @@ impl Scheduler for Drr {
         self.settle();
     }
 
-    fn pop(&mut self, _cx: &mut Cx<'_>, _out: &mut dyn Outcome) -> Option<Packet> {
+    fn pop(&mut self, _cx: &mut Context<'_>, _out: &mut dyn SchedulerHost) -> Option<Packet> {
         if self.current == NONE {
             return None;
         }
@@ -207,13 +209,13 @@ impl Scheduler for Drr {
         self.head(self.current)
     }
 
-    fn sample(&self, rng: &mut Rng) -> Option<(Spot, &Packet)> {
+    fn sample(&self, rng: &mut Rng) -> Option<(QueueSlot, &Packet)> {
         let node = self.flows.sample(rng)?;
-        Some((Spot(node), self.flows.packet(node)?))
+        Some((QueueSlot(node), self.flows.packet(node)?))
     }
 
-    fn evict(&mut self, spot: Spot) -> Option<Packet> {
-        let pkt = self.take(spot.0);
+    fn remove(&mut self, slot: QueueSlot) -> Option<Packet> {
+        let pkt = self.take(slot.0);
         self.settle();
         pkt
     }
@@ -229,7 +231,7 @@ mod tests {
     #[derive(Default)]
     struct Lost(Vec<u32>);
 
-    impl Outcome for Lost {
+    impl SchedulerHost for Lost {
         fn dropped(&mut self, pkt: Packet, _: DropReason) {
             self.0.push(pkt.handle);
         }
@@ -272,7 +274,7 @@ mod tests {
         fn push(&mut self, handle: u32, flow: u32, len: u32) {
             let pkt = Packet::new(len, flow, handle);
             let lost = self.lost.0.len();
-            let mut cx = Cx::new(Instant::ZERO, &self.state, &mut self.rng);
+            let mut cx = Context::new(Instant::ZERO, &self.state, &mut self.rng);
             self.drr.push(pkt, &mut cx, &mut self.lost);
             // All packets of a test are equally long where any is lost.
             let gone = (self.lost.0.len() - lost) as u32;
@@ -282,7 +284,7 @@ mod tests {
 
         fn pop(&mut self) -> Option<u32> {
             let expected = self.drr.peek().map(|pkt| pkt.handle);
-            let mut cx = Cx::new(Instant::ZERO, &self.state, &mut self.rng);
+            let mut cx = Context::new(Instant::ZERO, &self.state, &mut self.rng);
             let pkt = self.drr.pop(&mut cx, &mut self.lost)?;
             self.state.packets -= 1;
             self.state.bytes -= u64::from(pkt.len);
@@ -359,9 +361,9 @@ mod tests {
             (0..6).for_each(|handle| bench.push(handle, handle % 2, 1000));
             let mut left = [vec![0, 2, 4], vec![1, 3, 5]];
             for _ in 0..3 {
-                let (spot, &shown) = bench.drr.sample(&mut bench.rng).unwrap();
-                assert_eq!(bench.drr.evict(spot), Some(shown));
-                assert_eq!(bench.drr.evict(spot), None);
+                let (slot, &shown) = bench.drr.sample(&mut bench.rng).unwrap();
+                assert_eq!(bench.drr.remove(slot), Some(shown));
+                assert_eq!(bench.drr.remove(slot), None);
                 left[shown.flow as usize].retain(|&handle| handle != shown.handle);
                 bench.state.packets -= 1;
                 bench.state.bytes -= 1000;

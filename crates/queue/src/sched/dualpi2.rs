@@ -39,13 +39,14 @@ use std::collections::VecDeque;
 
 use bentpipe_units::{Duration, Instant, Rng};
 
-use crate::registry::Discipline;
+use crate::descriptor::SchedulerAlgorithm;
 use crate::{
-    Cx, DropReason, Ecn, MOST_DISCARDS, Outcome, Packet, Param, Range, Scheduler, Tune, Unit, Values,
+    Context, DropReason, Ecn, MAX_DROPS_PER_DEQUEUE, Packet, Param, Range, Scheduler, SchedulerHost, Tune,
+    Unit, Values,
 };
 
 /// The registry's entry.
-pub const DISCIPLINE: Discipline = Discipline {
+pub const ALGORITHM: SchedulerAlgorithm = SchedulerAlgorithm {
     name: "dualpi2",
     title: "Coupled dual queue with PI2",
     source: "RFC 9332",
@@ -305,7 +306,7 @@ impl DualPi2 {
     }
 
     /// Appendix A.2: what becomes of a packet of the L queue.
-    fn leave_l(&mut self, pkt: Packet, cx: &mut Cx<'_>, out: &mut dyn Outcome) -> Option<Packet> {
+    fn leave_l(&mut self, pkt: Packet, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) -> Option<Packet> {
         let (p_c, p_cl) = (self.p * self.p, self.k * self.p);
         let mut p_l = p_cl;
         if p_cl < 1.0 {
@@ -320,7 +321,7 @@ impl DualPi2 {
     }
 
     /// Appendix A.2: what becomes of a packet of the C queue.
-    fn leave_c(&mut self, pkt: Packet, cx: &mut Cx<'_>, out: &mut dyn Outcome) -> Option<Packet> {
+    fn leave_c(&mut self, pkt: Packet, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) -> Option<Packet> {
         if !self.queues[C].recur(self.p * self.p, self.derandomize, cx.rng) {
             return Some(pkt);
         }
@@ -333,7 +334,7 @@ impl DualPi2 {
 }
 
 impl Scheduler for DualPi2 {
-    fn push(&mut self, pkt: Packet, cx: &mut Cx<'_>, out: &mut dyn Outcome) {
+    fn push(&mut self, pkt: Packet, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) {
         if !cx.queue.limit.has_room(cx.queue.packets, cx.queue.bytes, pkt.len) {
             return out.dropped(pkt, DropReason::Overflow);
         }
@@ -344,12 +345,12 @@ impl Scheduler for DualPi2 {
         self.queues[queue].waiting.push_back(pkt);
     }
 
-    fn pop(&mut self, cx: &mut Cx<'_>, out: &mut dyn Outcome) -> Option<Packet> {
+    fn pop(&mut self, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) -> Option<Packet> {
         let mut discarded = 0;
         loop {
             let queue = self.scheduler()?;
             let pkt = self.queues[queue].waiting.pop_front()?;
-            let left = if discarded == MOST_DISCARDS {
+            let left = if discarded == MAX_DROPS_PER_DEQUEUE {
                 Some(pkt)
             } else if queue == L {
                 self.leave_l(pkt, cx, out)
@@ -373,7 +374,7 @@ impl Scheduler for DualPi2 {
     }
 
     /// Appendix A.2: an update, every `Tupdate`.
-    fn wake(&mut self, cx: &mut Cx<'_>, _out: &mut dyn Outcome) {
+    fn wake(&mut self, cx: &mut Context<'_>, _out: &mut dyn SchedulerHost) {
         self.next += self.gains.every();
         let curq = self.queues[L].time(cx.now).max(self.queues[C].time(cx.now));
         let g = &self.gains;
@@ -405,7 +406,7 @@ mod tests {
     }
 
     /// A host that marks: what does not understand ECN is discarded.
-    impl Outcome for Seen {
+    impl SchedulerHost for Seen {
         fn dropped(&mut self, pkt: Packet, _: DropReason) {
             self.dropped.push(pkt.handle);
         }
@@ -467,18 +468,18 @@ mod tests {
         /// A packet of `len` bytes comes at `us`; gives its handle.
         fn push(&mut self, us: u64, ecn: Ecn, len: u32) -> u32 {
             let pkt = Packet { ecn, arrival: at(us), ..Packet::new(len, 0, self.handle) };
-            self.dual.push(pkt, &mut Cx::new(at(us), &self.state, &mut self.rng), &mut self.seen);
+            self.dual.push(pkt, &mut Context::new(at(us), &self.state, &mut self.rng), &mut self.seen);
             self.handle += 1;
             self.handle - 1
         }
 
         fn pop(&mut self, us: u64) -> Option<Packet> {
-            self.dual.pop(&mut Cx::new(at(us), &self.state, &mut self.rng), &mut self.seen)
+            self.dual.pop(&mut Context::new(at(us), &self.state, &mut self.rng), &mut self.seen)
         }
 
         fn wake(&mut self) -> u64 {
             let now = self.dual.wake_at().unwrap();
-            self.dual.wake(&mut Cx::new(now, &self.state, &mut self.rng), &mut self.seen);
+            self.dual.wake(&mut Context::new(now, &self.state, &mut self.rng), &mut self.seen);
             (now - Instant::ZERO).as_nanos() / 1000
         }
 

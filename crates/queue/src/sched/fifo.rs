@@ -12,11 +12,11 @@ use std::collections::VecDeque;
 
 use bentpipe_units::Rng;
 
-use crate::registry::Discipline;
-use crate::{Cx, DropReason, Outcome, Packet, Scheduler, Spot};
+use crate::descriptor::SchedulerAlgorithm;
+use crate::{Context, DropReason, Packet, QueueSlot, Scheduler, SchedulerHost};
 
 /// The registry's entry.
-pub const DISCIPLINE: Discipline = Discipline {
+pub const ALGORITHM: SchedulerAlgorithm = SchedulerAlgorithm {
     name: "fifo",
     title: "First in, first out",
     source: "folklore",
@@ -57,7 +57,7 @@ impl Fifo {
 }
 
 impl Scheduler for Fifo {
-    fn push(&mut self, pkt: Packet, cx: &mut Cx<'_>, out: &mut dyn Outcome) {
+    fn push(&mut self, pkt: Packet, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) {
         if cx.queue.limit.has_room(cx.queue.packets, cx.queue.bytes, pkt.len) {
             self.waiting.push_back(pkt);
         } else {
@@ -65,7 +65,7 @@ impl Scheduler for Fifo {
         }
     }
 
-    fn pop(&mut self, _cx: &mut Cx<'_>, _out: &mut dyn Outcome) -> Option<Packet> {
+    fn pop(&mut self, _cx: &mut Context<'_>, _out: &mut dyn SchedulerHost) -> Option<Packet> {
         let pkt = self.waiting.pop_front();
         if self.gaps > 0 {
             self.close();
@@ -77,22 +77,22 @@ impl Scheduler for Fifo {
         self.waiting.front()
     }
 
-    fn sample(&self, rng: &mut Rng) -> Option<(Spot, &Packet)> {
+    fn sample(&self, rng: &mut Rng) -> Option<(QueueSlot, &Packet)> {
         if self.waiting.is_empty() {
             return None;
         }
         // No more gaps than packets: two draws, on average, at most.
         loop {
-            let spot = rng.below(self.waiting.len() as u64);
-            let pkt = &self.waiting[spot as usize];
+            let slot = rng.below(self.waiting.len() as u64);
+            let pkt = &self.waiting[slot as usize];
             if !is_gap(pkt) {
-                return Some((Spot(spot as u32), pkt));
+                return Some((QueueSlot(slot as u32), pkt));
             }
         }
     }
 
-    fn evict(&mut self, spot: Spot) -> Option<Packet> {
-        let place = self.waiting.get_mut(spot.0 as usize).filter(|pkt| !is_gap(pkt))?;
+    fn remove(&mut self, slot: QueueSlot) -> Option<Packet> {
+        let place = self.waiting.get_mut(slot.0 as usize).filter(|pkt| !is_gap(pkt))?;
         let pkt = std::mem::replace(place, Packet { number: GAP, ..*place });
         self.gaps += 1;
         self.close();
@@ -109,7 +109,7 @@ mod tests {
 
     struct Nobody;
 
-    impl Outcome for Nobody {
+    impl SchedulerHost for Nobody {
         fn dropped(&mut self, pkt: Packet, _: DropReason) {
             panic!("lost {}", pkt.handle);
         }
@@ -128,7 +128,7 @@ mod tests {
         (fifo, rng)
     }
 
-    fn with<T>(rng: &mut Rng, act: impl FnOnce(&mut Cx<'_>) -> T) -> T {
+    fn with<T>(rng: &mut Rng, act: impl FnOnce(&mut Context<'_>) -> T) -> T {
         let state = QueueState {
             packets: 0,
             bytes: 0,
@@ -138,7 +138,7 @@ mod tests {
             sent_bytes: 0,
             idle_since: None,
         };
-        act(&mut Cx::new(Instant::ZERO, &state, rng))
+        act(&mut Context::new(Instant::ZERO, &state, rng))
     }
 
     fn push(fifo: &mut Fifo, handle: u32, rng: &mut Rng) {
@@ -155,12 +155,12 @@ mod tests {
     #[test]
     fn what_is_taken_out_of_turn_is_gone_and_the_rest_keeps_its_order() {
         let (mut fifo, mut rng) = holding(6);
-        assert_eq!(fifo.evict(Spot(2)).unwrap().handle, 2);
-        assert!(fifo.evict(Spot(2)).is_none(), "a gap");
-        assert!(fifo.evict(Spot(6)).is_none(), "beyond the end");
-        assert_eq!(fifo.evict(Spot(0)).unwrap().handle, 0);
+        assert_eq!(fifo.remove(QueueSlot(2)).unwrap().handle, 2);
+        assert!(fifo.remove(QueueSlot(2)).is_none(), "a gap");
+        assert!(fifo.remove(QueueSlot(6)).is_none(), "beyond the end");
+        assert_eq!(fifo.remove(QueueSlot(0)).unwrap().handle, 0);
         // The head is a packet again: 1, gap, 3, 4, 5.
-        assert_eq!(fifo.evict(Spot(4)).unwrap().handle, 5);
+        assert_eq!(fifo.remove(QueueSlot(4)).unwrap().handle, 5);
         assert_eq!([(); 4].map(|()| pop(&mut fifo, &mut rng)), [Some(1), Some(3), Some(4), None]);
     }
 
@@ -181,10 +181,10 @@ mod tests {
                     "step {handle}"
                 ),
                 _ => {
-                    let shown = fifo.sample(&mut rng).map(|(spot, pkt)| (spot, pkt.handle));
+                    let shown = fifo.sample(&mut rng).map(|(slot, pkt)| (slot, pkt.handle));
                     assert_eq!(shown.is_none(), list.is_empty());
-                    if let Some((spot, shown)) = shown {
-                        assert_eq!(fifo.evict(spot).unwrap().handle, shown);
+                    if let Some((slot, shown)) = shown {
+                        assert_eq!(fifo.remove(slot).unwrap().handle, shown);
                         list.remove(list.iter().position(|h| *h == shown).unwrap());
                     }
                 }
@@ -200,7 +200,7 @@ mod tests {
     fn each_waiting_packet_is_shown_as_often_as_any_other() {
         let (mut fifo, mut rng) = holding(10);
         for handle in [1, 2, 5, 6, 9] {
-            fifo.evict(Spot(handle)).unwrap();
+            fifo.remove(QueueSlot(handle)).unwrap();
         }
         let mut shown = [0.0_f64; 10];
         for _ in 0..50_000 {

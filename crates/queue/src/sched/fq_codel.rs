@@ -31,13 +31,14 @@ use bentpipe_units::Duration;
 
 use super::buckets::{Buckets, Stand, hash, spread};
 use crate::aqm::codel::{Control, INTERVAL, MTU, Settings, TARGET};
-use crate::registry::Discipline;
+use crate::descriptor::SchedulerAlgorithm;
 use crate::{
-    Cx, DropReason, Ecn, MOST_DISCARDS, Outcome, Packet, Param, Range, Scheduler, Tune, Unit, Values,
+    Context, DropReason, Ecn, MAX_DROPS_PER_DEQUEUE, Packet, Param, Range, Scheduler, SchedulerHost, Tune,
+    Unit, Values,
 };
 
 /// The registry's entry.
-pub const DISCIPLINE: Discipline = Discipline {
+pub const ALGORITHM: SchedulerAlgorithm = SchedulerAlgorithm {
     name: "fq_codel",
     title: "Flow queueing with controlled delay",
     source: "RFC 8290",
@@ -114,7 +115,7 @@ impl FqCodel {
 
     /// RFC 8290, section 4.1: discards from the head of the fattest queue, a batch or half of its bytes, whichever is
     /// reached first. Gives packets and bytes.
-    fn relieve(&mut self, out: &mut dyn Outcome) -> Option<(u32, u64)> {
+    fn relieve(&mut self, out: &mut dyn SchedulerHost) -> Option<(u32, u64)> {
         let fattest = self.buckets.fattest()?;
         let half = self.buckets.bytes(fattest) / 2;
         let (mut packets, mut bytes) = (0, 0);
@@ -131,7 +132,7 @@ impl FqCodel {
 }
 
 impl Scheduler for FqCodel {
-    fn push(&mut self, pkt: Packet, cx: &mut Cx<'_>, out: &mut dyn Outcome) {
+    fn push(&mut self, pkt: Packet, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) {
         let salt = *self.salt.get_or_insert_with(|| cx.rng.bits());
         let bucket = spread(hash(pkt.flow, salt), self.buckets.count());
         self.buckets.push(bucket, pkt);
@@ -144,7 +145,7 @@ impl Scheduler for FqCodel {
         }
     }
 
-    fn pop(&mut self, cx: &mut Cx<'_>, out: &mut dyn Outcome) -> Option<Packet> {
+    fn pop(&mut self, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) -> Option<Packet> {
         let (mut behind, mut discarded) = (cx.queue.bytes, 0);
         loop {
             let bucket = self.buckets.turn()?;
@@ -159,7 +160,7 @@ impl Scheduler for FqCodel {
             let late = self.ce_threshold.is_some_and(|threshold| waited > threshold)
                 && matches!(pkt.ecn, Ecn::Ect | Ecn::Ect1);
             let signal = control.leaves(waited, behind, cx.now, &self.codel) || late;
-            let signal = signal && discarded < MOST_DISCARDS;
+            let signal = signal && discarded < MAX_DROPS_PER_DEQUEUE;
             if let Some(pkt) = if signal { out.mark(pkt) } else { Some(pkt) } {
                 self.buckets.charge(bucket, pkt.len);
                 return Some(pkt);
@@ -185,7 +186,7 @@ mod tests {
     use crate::Marking;
 
     fn bench(given: &[(&str, f64)], packets: u32, marking: Marking) -> Steps {
-        Steps::new(&DISCIPLINE, given, packets, marking, 1)
+        Steps::new(&ALGORITHM, given, packets, marking, 1)
     }
 
     /// Bulk flow 1 has all its packets of 1000 bytes at once; of flow 2 one of 100 comes every 20 ms, from 500 us on.

@@ -28,11 +28,13 @@ use super::buckets::{Buckets, Stand, hash, spread};
 use crate::aqm::pie::{
     ALPHA, BETA, CAP, Control, DERANDOMIZE, MARK_ECNTH, MAX_BURST, MEAN_PACKET, Rules, T_UPDATE, TARGET,
 };
-use crate::registry::Discipline;
-use crate::{Cx, DropReason, Outcome, Packet, Param, Range, Scheduler, Tune, Unit, Values, Verdict};
+use crate::descriptor::SchedulerAlgorithm;
+use crate::{
+    Context, DropReason, Packet, Param, Range, Scheduler, SchedulerHost, Tune, Unit, Values, Verdict,
+};
 
 /// The registry's entry.
-pub const DISCIPLINE: Discipline = Discipline {
+pub const ALGORITHM: SchedulerAlgorithm = SchedulerAlgorithm {
     name: "fq_pie",
     title: "Flow queueing with PIE",
     source: "Linux sch_fq_pie; RFC 8033",
@@ -113,7 +115,7 @@ impl FqPie {
 }
 
 impl Scheduler for FqPie {
-    fn push(&mut self, pkt: Packet, cx: &mut Cx<'_>, out: &mut dyn Outcome) {
+    fn push(&mut self, pkt: Packet, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) {
         let salt = *self.salt.get_or_insert_with(|| cx.rng.bits());
         let bucket = spread(hash(pkt.flow, salt), self.buckets.count());
         let control = &mut self.controls[bucket as usize];
@@ -135,7 +137,7 @@ impl Scheduler for FqPie {
         }
     }
 
-    fn pop(&mut self, cx: &mut Cx<'_>, _out: &mut dyn Outcome) -> Option<Packet> {
+    fn pop(&mut self, cx: &mut Context<'_>, _out: &mut dyn SchedulerHost) -> Option<Packet> {
         loop {
             let bucket = self.buckets.turn()?;
             let Some(pkt) = self.buckets.take(bucket) else {
@@ -158,7 +160,7 @@ impl Scheduler for FqPie {
         self.next
     }
 
-    fn wake(&mut self, _cx: &mut Cx<'_>, _out: &mut dyn Outcome) {
+    fn wake(&mut self, _cx: &mut Context<'_>, _out: &mut dyn SchedulerHost) {
         let mut i = 0;
         while let Some(&bucket) = self.restless.get(i) {
             let control = &mut self.controls[bucket as usize];
@@ -197,7 +199,7 @@ mod tests {
     }
 
     /// A host that marks: what does not understand ECN is discarded.
-    impl Outcome for Seen {
+    impl SchedulerHost for Seen {
         fn dropped(&mut self, pkt: Packet, reason: DropReason) {
             self.dropped.push((pkt.handle, reason));
         }
@@ -248,19 +250,19 @@ mod tests {
         fn push(&mut self, us: u64, flow: u32, ecn: Ecn) {
             let pkt = Packet { ecn, arrival: at(us), ..Packet::new(1000, flow, self.handle) };
             self.handle += 1;
-            self.fq.push(pkt, &mut Cx::new(at(us), &self.state, &mut self.rng), &mut self.seen);
+            self.fq.push(pkt, &mut Context::new(at(us), &self.state, &mut self.rng), &mut self.seen);
         }
 
         fn pop(&mut self, us: u64) -> Option<Packet> {
             let shown = self.fq.peek().map(|pkt| pkt.handle);
-            let pkt = self.fq.pop(&mut Cx::new(at(us), &self.state, &mut self.rng), &mut self.seen);
+            let pkt = self.fq.pop(&mut Context::new(at(us), &self.state, &mut self.rng), &mut self.seen);
             assert_eq!(pkt.map(|pkt| pkt.handle), shown, "peek");
             pkt
         }
 
         fn wake(&mut self) -> u64 {
             let now = self.fq.wake_at().unwrap();
-            self.fq.wake(&mut Cx::new(now, &self.state, &mut self.rng), &mut self.seen);
+            self.fq.wake(&mut Context::new(now, &self.state, &mut self.rng), &mut self.seen);
             (now - Instant::ZERO).as_nanos() / 1000
         }
 

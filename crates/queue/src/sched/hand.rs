@@ -2,9 +2,10 @@
 
 use bentpipe_units::{Instant, Rate, Rng};
 
-use crate::registry::Discipline;
+use crate::descriptor::SchedulerAlgorithm;
 use crate::{
-    Cx, DropReason, FlowEvent, FlowId, Limit, Link, Outcome, Packet, QueueState, Scheduler, Value, Values,
+    Context, DropReason, FlowEvent, FlowId, Limit, Link, Packet, QueueState, Scheduler, SchedulerHost, Value,
+    Values,
 };
 
 pub(super) struct ByHand {
@@ -16,7 +17,7 @@ pub(super) struct ByHand {
 
 impl ByHand {
     /// The scheduler with these parameters, and room for so many packets.
-    pub fn new(discipline: &Discipline, given: &[(&str, Value)], packets: u32) -> Self {
+    pub fn new(discipline: &SchedulerAlgorithm, given: &[(&str, Value)], packets: u32) -> Self {
         let capacity = Rate::from_bps(8_000_000);
         let link = Link { capacity, mean_packet: 1000.0 };
         let value = |name: &str| given.iter().find(|(n, _)| *n == name).map(|(_, value)| *value);
@@ -34,7 +35,7 @@ impl ByHand {
     /// A packet comes; gives the handles of those that are sacrificed for it.
     pub fn push(&mut self, pkt: Packet) -> Vec<u32> {
         let mut lost = Lost(Vec::new());
-        let mut cx = Cx::new(self.now, &self.state, &mut self.rng);
+        let mut cx = Context::new(self.now, &self.state, &mut self.rng);
         self.scheduler.push(pkt, &mut cx, &mut lost);
         self.state.packets += 1;
         self.state.bytes += u64::from(pkt.len);
@@ -47,7 +48,7 @@ impl ByHand {
     /// The packet that leaves next; it must be the one shown before.
     pub fn pop(&mut self) -> Option<u32> {
         let shown = self.scheduler.peek().copied();
-        let mut cx = Cx::new(self.now, &self.state, &mut self.rng);
+        let mut cx = Context::new(self.now, &self.state, &mut self.rng);
         let pkt = self.scheduler.pop(&mut cx, &mut Lost(Vec::new()));
         assert_eq!(pkt, shown);
         self.left(&pkt?);
@@ -61,10 +62,10 @@ impl ByHand {
 
     /// Takes out one of those that wait.
     pub fn evict(&mut self) -> Option<u32> {
-        let (spot, &shown) = self.scheduler.sample(&mut self.rng)?;
-        let pkt = self.scheduler.evict(spot);
+        let (slot, &shown) = self.scheduler.sample(&mut self.rng)?;
+        let pkt = self.scheduler.remove(slot);
         assert_eq!(pkt, Some(shown));
-        assert_eq!(self.scheduler.evict(spot), None, "it is gone");
+        assert_eq!(self.scheduler.remove(slot), None, "it is gone");
         self.left(&shown);
         Some(shown.handle)
     }
@@ -82,7 +83,7 @@ impl ByHand {
 
 struct Lost(Vec<Packet>);
 
-impl Outcome for Lost {
+impl SchedulerHost for Lost {
     fn dropped(&mut self, pkt: Packet, _: DropReason) {
         self.0.push(pkt);
     }

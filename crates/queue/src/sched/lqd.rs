@@ -20,11 +20,11 @@ use bentpipe_units::Rng;
 
 use super::flows::{Flows, NONE};
 use super::heap::Heap;
-use crate::registry::Discipline;
-use crate::{Cx, DropReason, Outcome, Packet, Scheduler, Spot};
+use crate::descriptor::SchedulerAlgorithm;
+use crate::{Context, DropReason, Packet, QueueSlot, Scheduler, SchedulerHost};
 
 /// The registry's entry.
-pub const DISCIPLINE: Discipline = Discipline {
+pub const ALGORITHM: SchedulerAlgorithm = SchedulerAlgorithm {
     name: "lqd",
     title: "Longest queue drop",
     source: "Suter et al. 1999",
@@ -89,7 +89,7 @@ impl Lqd {
 }
 
 impl Scheduler for Lqd {
-    fn push(&mut self, pkt: Packet, cx: &mut Cx<'_>, out: &mut dyn Outcome) {
+    fn push(&mut self, pkt: Packet, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) {
         let limit = cx.queue.limit;
         let (mut packets, mut bytes) = (cx.queue.packets + 1, cx.queue.bytes + u64::from(pkt.len));
         let (node, slot) = self.flows.push(pkt);
@@ -104,7 +104,7 @@ impl Scheduler for Lqd {
         }
     }
 
-    fn pop(&mut self, _cx: &mut Cx<'_>, _out: &mut dyn Outcome) -> Option<Packet> {
+    fn pop(&mut self, _cx: &mut Context<'_>, _out: &mut dyn SchedulerHost) -> Option<Packet> {
         self.take(self.oldest)
     }
 
@@ -112,13 +112,13 @@ impl Scheduler for Lqd {
         self.flows.packet(self.oldest)
     }
 
-    fn sample(&self, rng: &mut Rng) -> Option<(Spot, &Packet)> {
+    fn sample(&self, rng: &mut Rng) -> Option<(QueueSlot, &Packet)> {
         let node = self.flows.sample(rng)?;
-        Some((Spot(node), self.flows.packet(node)?))
+        Some((QueueSlot(node), self.flows.packet(node)?))
     }
 
-    fn evict(&mut self, spot: Spot) -> Option<Packet> {
-        self.take(spot.0)
+    fn remove(&mut self, slot: QueueSlot) -> Option<Packet> {
+        self.take(slot.0)
     }
 }
 
@@ -132,7 +132,7 @@ mod tests {
     /// leaves as it came.
     #[test]
     fn the_longest_flow_gives_up_its_newest() {
-        let mut steps = ByHand::new(&DISCIPLINE, &[], 5);
+        let mut steps = ByHand::new(&ALGORITHM, &[], 5);
         for (handle, flow) in [(1, 1), (4, 2), (2, 1), (3, 1), (5, 2)] {
             assert_eq!(steps.push(Packet::new(1000, flow, handle)), []);
         }
@@ -144,7 +144,7 @@ mod tests {
     /// Bytes count, not packets: flow 1 holds 1500 B in one packet, flow 2 1200 B in three, and flow 3 brings 100 B.
     #[test]
     fn lengths_are_in_bytes() {
-        let mut steps = ByHand::new(&DISCIPLINE, &[], 4);
+        let mut steps = ByHand::new(&ALGORITHM, &[], 4);
         for (handle, flow, len) in [(1, 1, 1500), (2, 2, 400), (3, 2, 400), (4, 2, 400)] {
             assert_eq!(steps.push(Packet::new(len, flow, handle)), []);
         }
@@ -155,7 +155,7 @@ mod tests {
     /// Any packet can be taken out of turn, the order of the others unchanged.
     #[test]
     fn packets_can_be_taken_out_of_turn() {
-        let mut steps = ByHand::new(&DISCIPLINE, &[], 10);
+        let mut steps = ByHand::new(&ALGORITHM, &[], 10);
         for handle in 1..=6 {
             steps.push(Packet::new(1000, handle % 2, handle));
         }

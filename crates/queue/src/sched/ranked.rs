@@ -12,7 +12,7 @@ use bentpipe_units::Rng;
 use super::flows::{Flows, NONE};
 use super::heap::Heap;
 use super::median::Median;
-use crate::{Cx, DropReason, Outcome, Packet, Param, Range, Spot, Tune, Unit, Values};
+use crate::{Context, DropReason, Packet, Param, QueueSlot, Range, SchedulerHost, Tune, Unit, Values};
 
 /// The parameter `order`, of both.
 pub const ORDER: Param = Param::name(
@@ -97,7 +97,7 @@ impl Ranked {
     }
 
     /// Takes a packet of this rank in, and sacrifices what there is no room for.
-    pub fn push(&mut self, pkt: Packet, rank: u64, cx: &mut Cx<'_>, out: &mut dyn Outcome) {
+    pub fn push(&mut self, pkt: Packet, rank: u64, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) {
         debug_assert!(
             pkt.tcp.is_some() || !matches!(self.median, Middle::Asleep(_)),
             "a packet that is not TCP's came without the median having been asked for"
@@ -142,14 +142,14 @@ impl Ranked {
     }
 
     /// One of all packets.
-    pub fn sample(&self, rng: &mut Rng) -> Option<(Spot, &Packet)> {
+    pub fn sample(&self, rng: &mut Rng) -> Option<(QueueSlot, &Packet)> {
         let node = self.packets.sample(rng)?;
-        Some((Spot(node), self.packets.packet(node)?))
+        Some((QueueSlot(node), self.packets.packet(node)?))
     }
 
     /// Takes out the packet that [`Ranked::sample`] has shown.
-    pub fn evict(&mut self, spot: Spot) -> Option<Packet> {
-        self.take(spot.0)
+    pub fn remove(&mut self, slot: QueueSlot) -> Option<Packet> {
+        self.take(slot.0)
     }
 
     fn next(&self) -> Option<u32> {
@@ -229,7 +229,7 @@ mod tests {
     #[derive(Default)]
     struct Lost(Vec<Packet>);
 
-    impl Outcome for Lost {
+    impl SchedulerHost for Lost {
         fn dropped(&mut self, pkt: Packet, _: DropReason) {
             self.0.push(pkt);
         }
@@ -272,7 +272,8 @@ mod tests {
                             syn: false,
                         });
                         let pkt = Packet { tcp, ..Packet::new(1000, flow, handle) };
-                        let (mut lost, mut cx) = (Lost::default(), Cx::new(Instant::ZERO, &state, &mut own));
+                        let (mut lost, mut cx) =
+                            (Lost::default(), Context::new(Instant::ZERO, &state, &mut own));
                         ranked.push(pkt, rank, &mut cx, &mut lost);
                         naive.push(handle, flow, rank, tcp.is_some());
                         let expected = (packets == 40).then(|| naive.last()).flatten();
@@ -284,9 +285,9 @@ mod tests {
                         assert_eq!(ranked.pop().map(|pkt| pkt.handle), naive.remove(expected));
                     }
                     _ => {
-                        let shown = ranked.sample(&mut own).map(|(spot, pkt)| (spot, pkt.handle));
-                        let Some((spot, handle)) = shown else { continue };
-                        assert_eq!(ranked.evict(spot).map(|pkt| pkt.handle), naive.remove(Some(handle)));
+                        let shown = ranked.sample(&mut own).map(|(slot, pkt)| (slot, pkt.handle));
+                        let Some((slot, handle)) = shown else { continue };
+                        assert_eq!(ranked.remove(slot).map(|pkt| pkt.handle), naive.remove(Some(handle)));
                     }
                 }
                 // Nobody asks for the median in the first half; then it is found among what waits.

@@ -28,11 +28,14 @@
 use bentpipe_units::{Duration, Instant, Rng};
 
 use super::ranked::{self, Ranked};
-use crate::registry::Discipline;
-use crate::{Cx, FlowEvent, FlowId, FlowTable, Outcome, Packet, Param, Scheduler, Spot, Tcp, Tune, Values};
+use crate::descriptor::SchedulerAlgorithm;
+use crate::{
+    Context, FlowEvent, FlowId, FlowTable, Packet, Param, QueueSlot, Scheduler, SchedulerHost, Tcp, Tune,
+    Values,
+};
 
 /// The registry's entry.
-pub const DISCIPLINE: Discipline = Discipline {
+pub const ALGORITHM: SchedulerAlgorithm = SchedulerAlgorithm {
     name: "ssf",
     title: "Smallest sequence number first",
     source: "Jain & Modiano",
@@ -108,7 +111,7 @@ impl Known {
 }
 
 impl Scheduler for Ssf {
-    fn push(&mut self, pkt: Packet, cx: &mut Cx<'_>, out: &mut dyn Outcome) {
+    fn push(&mut self, pkt: Packet, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) {
         let now = cx.now;
         self.flows.sweep(2, |_, known| known.announced || now - known.heard <= SILENCE);
         let rank = match &pkt.tcp {
@@ -127,7 +130,7 @@ impl Scheduler for Ssf {
         self.ranked.push(pkt, rank, cx, out);
     }
 
-    fn pop(&mut self, _cx: &mut Cx<'_>, _out: &mut dyn Outcome) -> Option<Packet> {
+    fn pop(&mut self, _cx: &mut Context<'_>, _out: &mut dyn SchedulerHost) -> Option<Packet> {
         self.ranked.pop()
     }
 
@@ -135,12 +138,12 @@ impl Scheduler for Ssf {
         self.ranked.peek()
     }
 
-    fn sample(&self, rng: &mut Rng) -> Option<(Spot, &Packet)> {
+    fn sample(&self, rng: &mut Rng) -> Option<(QueueSlot, &Packet)> {
         self.ranked.sample(rng)
     }
 
-    fn evict(&mut self, spot: Spot) -> Option<Packet> {
-        self.ranked.evict(spot)
+    fn remove(&mut self, slot: QueueSlot) -> Option<Packet> {
+        self.ranked.remove(slot)
     }
 
     fn flow(&mut self, flow: FlowId, event: FlowEvent) {
@@ -166,7 +169,7 @@ mod tests {
 
     fn steps(position: &'static str, order: &'static str, packets: u32) -> ByHand {
         let given = [("position", Value::Name(position)), ("order", Value::Name(order))];
-        ByHand::new(&DISCIPLINE, &given, packets)
+        ByHand::new(&ALGORITHM, &given, packets)
     }
 
     /// Flow 1 begins at 4 294 966 000, 1296 before the numbers wrap, and has sent five segments: SYN at position 0,
@@ -252,9 +255,9 @@ mod tests {
         });
         let mut ssf = Ssf::new(&values.unwrap());
         let mut rng = Rng::stream(1, "ssf", 0, "test");
-        let state = ByHand::new(&DISCIPLINE, &[], u32::MAX).state;
+        let state = ByHand::new(&ALGORITHM, &[], u32::MAX).state;
         let mut push = |ssf: &mut Ssf, now: u64, flow: u32| {
-            let mut cx = Cx::new(Instant::ZERO + Duration::from_secs(now), &state, &mut rng);
+            let mut cx = Context::new(Instant::ZERO + Duration::from_secs(now), &state, &mut rng);
             ssf.push(sent(0, flow, 5, false), &mut cx, &mut Deaf);
         };
         for flow in [1, 2] {
@@ -282,7 +285,7 @@ mod tests {
 
     struct Deaf;
 
-    impl Outcome for Deaf {
+    impl SchedulerHost for Deaf {
         fn dropped(&mut self, _: Packet, _: crate::DropReason) {}
 
         fn mark(&mut self, pkt: Packet) -> Option<Packet> {

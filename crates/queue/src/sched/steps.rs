@@ -2,8 +2,9 @@
 
 use bentpipe_units::{Duration, Instant, Rate};
 
-use crate::registry::{self, Discipline};
-use crate::{Discard, DropReason, Ecn, Limit, Link, Marking, Packet, Queue, Setup, Value, Values};
+use crate::aqm::droptail::DropTail;
+use crate::descriptor::SchedulerAlgorithm;
+use crate::{DropHandler, DropReason, Ecn, Limit, Link, Marking, Packet, Queue, QueueConfig, Value, Values};
 
 pub(super) struct Steps {
     pub queue: Queue,
@@ -11,7 +12,7 @@ pub(super) struct Steps {
     pub ecn: Ecn,
 }
 
-impl Discard for Vec<(u32, DropReason)> {
+impl DropHandler for Vec<(u32, DropReason)> {
     fn dropped(&mut self, pkt: Packet, reason: DropReason) {
         self.push((pkt.handle, reason));
     }
@@ -20,7 +21,7 @@ impl Discard for Vec<(u32, DropReason)> {
 impl Steps {
     /// The scheduler with these parameters and room for so many packets.
     pub fn new(
-        discipline: &Discipline,
+        discipline: &SchedulerAlgorithm,
         given: &[(&str, f64)],
         packets: u32,
         marking: Marking,
@@ -30,19 +31,17 @@ impl Steps {
         let link = Link { capacity, mean_packet: 1000.0 };
         let value = |name: &str| given.iter().find(|(n, _)| *n == name).map(|&(_, x)| Value::Number(x));
         let built = (discipline.build)(&Values::resolve(discipline.params, &link, &value).unwrap()).unwrap();
-        let none = registry::aqm("droptail").unwrap();
-        let none = (none.build)(&Values::resolve(none.params, &link, &|_| None).unwrap()).unwrap();
         let limit = Limit { packets, bytes: u64::MAX };
-        let setup = Setup { marking, limit, capacity, seed, name: "steps".to_owned() };
-        Self { queue: Queue::new(built, none, &setup), lost: Vec::new(), ecn: Ecn::NotEct }
+        let setup = QueueConfig { marking, limit, capacity, seed, name: "steps".to_owned() };
+        Self { queue: Queue::new(built, Box::new(DropTail), &setup), lost: Vec::new(), ecn: Ecn::NotEct }
     }
 
     /// A packet of a flow comes at `us` microseconds.
     pub fn push(&mut self, us: u64, handle: u32, flow: u32, len: u32) {
-        let pkt = Packet { ecn: self.ecn, ..Packet::new(len, flow, handle) };
+        let mut pkt = Packet { ecn: self.ecn, ..Packet::new(len, flow, handle) };
         let now = Instant::ZERO + Duration::from_micros(us);
-        if let Some(pkt) = self.queue.judge(pkt, now, &mut self.lost) {
-            self.queue.enter(pkt, now, &mut self.lost);
+        if self.queue.offer(&mut pkt, now, &mut self.lost) {
+            self.queue.enqueue(pkt, now, &mut self.lost);
         }
         self.queue.check().unwrap();
     }
@@ -51,7 +50,7 @@ impl Steps {
     pub fn pop(&mut self, us: u64) -> Option<Packet> {
         let shown = self.queue.peek().map(|pkt| pkt.handle);
         let lost = self.lost.len();
-        let pkt = self.queue.leave(Instant::ZERO + Duration::from_micros(us), &mut self.lost);
+        let pkt = self.queue.dequeue(Instant::ZERO + Duration::from_micros(us), &mut self.lost);
         let first = self.lost.get(lost).map(|(handle, _)| *handle);
         assert_eq!(first.or(pkt.map(|pkt| pkt.handle)), shown, "peek");
         self.queue.check().unwrap();

@@ -28,11 +28,11 @@
 use bentpipe_units::Rng;
 
 use super::ranked::{self, Ranked};
-use crate::registry::Discipline;
-use crate::{Cx, Outcome, Packet, Param, Scheduler, Spot, Values};
+use crate::descriptor::SchedulerAlgorithm;
+use crate::{Context, Packet, Param, QueueSlot, Scheduler, SchedulerHost, Values};
 
 /// The registry's entry.
-pub const DISCIPLINE: Discipline = Discipline {
+pub const ALGORITHM: SchedulerAlgorithm = SchedulerAlgorithm {
     name: "swf",
     title: "Smallest window first",
     source: "Jain & Modiano",
@@ -58,7 +58,7 @@ impl Swf {
 }
 
 impl Scheduler for Swf {
-    fn push(&mut self, pkt: Packet, cx: &mut Cx<'_>, out: &mut dyn Outcome) {
+    fn push(&mut self, pkt: Packet, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) {
         let rank = match pkt.tcp {
             Some(tcp) => u64::from(tcp.window),
             None => self.ranked.median().unwrap_or(self.other),
@@ -66,7 +66,7 @@ impl Scheduler for Swf {
         self.ranked.push(pkt, rank, cx, out);
     }
 
-    fn pop(&mut self, _cx: &mut Cx<'_>, _out: &mut dyn Outcome) -> Option<Packet> {
+    fn pop(&mut self, _cx: &mut Context<'_>, _out: &mut dyn SchedulerHost) -> Option<Packet> {
         self.ranked.pop()
     }
 
@@ -74,12 +74,12 @@ impl Scheduler for Swf {
         self.ranked.peek()
     }
 
-    fn sample(&self, rng: &mut Rng) -> Option<(Spot, &Packet)> {
+    fn sample(&self, rng: &mut Rng) -> Option<(QueueSlot, &Packet)> {
         self.ranked.sample(rng)
     }
 
-    fn evict(&mut self, spot: Spot) -> Option<Packet> {
-        self.ranked.evict(spot)
+    fn remove(&mut self, slot: QueueSlot) -> Option<Packet> {
+        self.ranked.remove(slot)
     }
 }
 
@@ -95,7 +95,7 @@ mod tests {
 
     fn steps(order: &'static str, other: f64, packets: u32) -> ByHand {
         let given = [("order", Value::Name(order)), ("other", Value::Number(other))];
-        ByHand::new(&DISCIPLINE, &given, packets)
+        ByHand::new(&ALGORITHM, &given, packets)
     }
 
     /// Flow 1 sends 1 and 2 with a window of 8000 B, flow 2 sends 3 with 4000 and flow 3 sends 4 with 8000; then flow

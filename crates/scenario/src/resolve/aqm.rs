@@ -1,7 +1,8 @@
 //! Looks an AQM up in the registry and works out its parameters.
 
 use bentpipe_queue::aqm::threshold::{THRESHOLD, Thresholds};
-use bentpipe_queue::registry::{self, Algorithm, Preset};
+use bentpipe_queue::descriptor::{Algorithm, Preset};
+use bentpipe_queue::registry;
 use bentpipe_queue::{Default as ParamDefault, Limit, Link, Param, Unit, Value, Values};
 use bentpipe_units::Rate;
 

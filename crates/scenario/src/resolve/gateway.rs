@@ -1,6 +1,6 @@
 //! Gateways: where their AQM stands, and what fits together.
 
-use bentpipe_queue::registry::Placement;
+use bentpipe_queue::descriptor::Placement;
 use bentpipe_queue::{Link as AqmLink, Marking};
 use bentpipe_units::Duration;
 

@@ -1,6 +1,7 @@
 //! Looks a gateway's marking method up in the registry, works out its parameters, and checks that it fits in its place.
 
-use bentpipe_queue::registry::{self, Method, Preset};
+use bentpipe_queue::descriptor::{MarkingMethod, Preset};
+use bentpipe_queue::registry;
 use bentpipe_queue::{Default as ParamDefault, Link, Marking};
 
 use super::aqm::{parameters, scalar, shown};
@@ -74,7 +75,7 @@ pub fn resolve(
 }
 
 /// What is wrong with a key that `method` does not have.
-pub fn unknown_parameter(method: &Method, key: &str) -> String {
+pub fn unknown_parameter(method: &MarkingMethod, key: &str) -> String {
     let known = method.params.iter().map(|p| p.name);
     match known.len() {
         0 => format!("{} has no parameters", method.name),
@@ -83,7 +84,13 @@ pub fn unknown_parameter(method: &Method, key: &str) -> String {
 }
 
 /// Refuses, at `path`, a method that the gateway's senders would not hear of; `found` is what brought it.
-pub fn check(cx: &Cx<'_>, path: &Path, found: &str, method: &Method, g: &Gateway) -> Result<(), Error> {
+pub fn check(
+    cx: &Cx<'_>,
+    path: &Path,
+    found: &str,
+    method: &MarkingMethod,
+    g: &Gateway,
+) -> Result<(), Error> {
     let refuse = |allowed: &str| Err(cx.error(path, format!("found {}; allowed: {allowed}", quoted(found))));
     let splits = !g.pep.split.is_empty();
     match (method.marking, g.mark) {

@@ -16,7 +16,8 @@ mod transport;
 
 use std::collections::BTreeMap;
 
-use bentpipe_queue::registry::{self, Preset};
+use bentpipe_queue::descriptor::Preset;
+use bentpipe_queue::registry;
 use bentpipe_queue::{Limit, Marking};
 use bentpipe_units::Rate;
 use serde::Deserialize as _;

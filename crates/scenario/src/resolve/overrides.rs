@@ -3,7 +3,8 @@
 //! Parameters of an AQM come last and only where the AQM in place has them, so that one override can hold for
 //! some of the settings of a comparison.
 
-use bentpipe_queue::registry::{self, Algorithm, Discipline, Method};
+use bentpipe_queue::descriptor::{Algorithm, MarkingMethod, SchedulerAlgorithm};
+use bentpipe_queue::registry;
 
 use super::Input;
 use super::aqm::unknown_parameter;
@@ -123,7 +124,7 @@ fn is_marking(path: &Path) -> bool {
 
 /// The marking method in place: that of a name or a table, else the one that belongs to the AQM's preset, else the default.
 /// None where a name is no method's.
-fn method(root: &Node, path: &Path) -> Option<&'static Method> {
+fn method(root: &Node, path: &Path) -> Option<&'static MarkingMethod> {
     let name = root.find(path).and_then(|marking| match &marking.value {
         Value::Text(name) => Some(name.as_str()),
         _ => marking.get_text("method"),
@@ -137,7 +138,7 @@ fn method(root: &Node, path: &Path) -> Option<&'static Method> {
 }
 
 /// The scheduler that a name or a table names, else the default; none where it names one that there is not.
-fn discipline(scheduler: Option<&Node>) -> Option<&'static Discipline> {
+fn discipline(scheduler: Option<&Node>) -> Option<&'static SchedulerAlgorithm> {
     match scheduler.map(|node| &node.value) {
         Some(Value::Text(name)) => registry::scheduler(name),
         Some(_) => scheduler.and_then(|s| s.get_text("algorithm")).and_then(registry::scheduler),

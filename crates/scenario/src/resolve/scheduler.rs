@@ -1,6 +1,7 @@
 //! Looks a scheduler up in the registry and works out its parameters.
 
-use bentpipe_queue::registry::{self, Discipline};
+use bentpipe_queue::descriptor::SchedulerAlgorithm;
+use bentpipe_queue::registry;
 use bentpipe_queue::{Default as ParamDefault, Link};
 use bentpipe_units::Rate;
 
@@ -12,7 +13,7 @@ use crate::model::SchedulerSpec;
 use crate::tree::Path;
 
 /// What is wrong with a key that `discipline` does not have.
-pub fn no_such_parameter(discipline: &Discipline, key: &str) -> String {
+pub fn no_such_parameter(discipline: &SchedulerAlgorithm, key: &str) -> String {
     let known = discipline.params.iter().map(|p| p.name);
     match known.len() {
         0 => format!("{} has no parameters", discipline.name),

@@ -14,17 +14,17 @@ pub struct Packet {
     pub flow: FlowId,
     /// The host's own reference to the packet.
     pub handle: u32,
-    /// When it entered the queue that holds it; set by [`crate::Queue::enter`].
+    /// When it entered the queue that holds it; set by [`crate::Queue::enqueue`].
     pub arrival: Instant,
     /// Its ECN field (RFC 3168, section 5).
     pub ecn: Ecn,
     /// Whether its connection ends at the gateway ahead, so that the window advertised to its sender can be cut.
     pub split: bool,
-    /// Whether it tells the gateway to cut that window; set by [`crate::Queue::judge`] with [`crate::Marking::Window`].
+    /// Whether it tells the gateway to cut that window; set by [`crate::Queue::offer`] with [`crate::Marking::Window`].
     pub marked: bool,
     /// What TCP says of it, if TCP carries it.
     pub tcp: Option<Tcp>,
-    /// How many packets had been judged before it; set by [`crate::Queue::judge`].
+    /// How many packets had been judged before it; set by [`crate::Queue::offer`].
     pub number: u64,
 }
 
@@ -81,21 +81,33 @@ pub enum Verdict {
     Pass,
     /// Signal congestion; how is the [`crate::Marking`] method's business.
     Mark,
-    /// Discard, whatever the marking method.
+    /// DropHandler, whatever the marking method.
     Drop,
-    /// Discard, and with it the waiting packet that [`Cx::sample`] has shown (CHOKe).
-    DropBoth(Spot),
+    /// DropHandler, and with it the waiting packet that [`Context::sample`] has shown (CHOKe).
+    DropBoth(QueueSlot),
     /// Keep it out of the queue for so long, a nanosecond at least, then ask again (RED-FC). Later packets may overtake it.
     Hold(Duration),
 }
 
+/// Action taken for a packet that the Aqm marks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Marking {
+    /// Drop the packet.
+    Drop,
+    /// Set its ECN field to CE; drop a packet of a transport without ECN (RFC 3168, section 5).
+    Ecn,
+    /// Accept it, and tell the gateway behind the mark point to cut the window advertised to the packet's sender ([B07] 2.3);
+    /// drop a packet whose connection is not split at the gateway.
+    Window,
+}
+
 /// How many waiting packets are discarded at most, for signals, before one goes on without: so that the work for a packet
 /// that leaves is bounded, however many are due. As many as a batch of FQ-CoDel's (RFC 8290, section 4.1).
-pub const MOST_DISCARDS: u32 = 64;
+pub const MAX_DROPS_PER_DEQUEUE: u32 = 64;
 
 /// Where a waiting packet stands, until its scheduler next takes or gives one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Spot(pub u32);
+pub struct QueueSlot(pub u32);
 
 /// Why a packet was discarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -172,7 +184,7 @@ impl QueueState {
 }
 
 /// All that an algorithm may see: it reads no clock and owns no randomness.
-pub struct Cx<'a> {
+pub struct Context<'a> {
     /// The time.
     pub now: Instant,
     /// The watched queue.
@@ -182,7 +194,7 @@ pub struct Cx<'a> {
     waiting: Option<&'a dyn Scheduler>,
 }
 
-impl<'a> Cx<'a> {
+impl<'a> Context<'a> {
     /// What an algorithm sees that may not look at single waiting packets.
     #[inline]
     #[must_use]
@@ -199,7 +211,7 @@ impl<'a> Cx<'a> {
 
     /// One of the packets that wait in the watched queue, each as likely as any other. None where none waits, in every
     /// call but [`Aqm::arrive`], and where the scheduler cannot part with a packet out of turn.
-    pub fn sample(&mut self) -> Option<(Spot, &'a Packet)> {
+    pub fn sample(&mut self) -> Option<(QueueSlot, &'a Packet)> {
         self.waiting?.sample(self.rng)
     }
 }
@@ -210,26 +222,26 @@ impl<'a> Cx<'a> {
 /// reacts to.
 pub trait Aqm: Send {
     /// A packet is at the mark point.
-    fn arrive(&mut self, pkt: &Packet, cx: &mut Cx<'_>) -> Verdict;
+    fn arrive(&mut self, pkt: &Packet, cx: &mut Context<'_>) -> Verdict;
     /// The packet was accepted at the mark point, marked or not.
-    fn admit(&mut self, _pkt: &Packet, _cx: &mut Cx<'_>) {}
+    fn admit(&mut self, _pkt: &Packet, _cx: &mut Context<'_>) {}
     /// The packet entered the watched queue. Each that did leaves it again by [`Aqm::depart`] or by
     /// [`Aqm::overflowed`], unless a scheduler with Aqms of its own discards it for one of these.
-    fn enqueued(&mut self, _pkt: &Packet, _cx: &mut Cx<'_>) {}
+    fn enqueued(&mut self, _pkt: &Packet, _cx: &mut Context<'_>) {}
     /// The packet is at the head of the watched queue and about to leave it.
-    fn depart(&mut self, _pkt: &Packet, _cx: &mut Cx<'_>) -> Verdict {
+    fn depart(&mut self, _pkt: &Packet, _cx: &mut Context<'_>) -> Verdict {
         Verdict::Pass
     }
     /// The watched queue was full, and this packet, the newest or one that had been waiting, was discarded.
-    fn overflowed(&mut self, _pkt: &Packet, _cx: &mut Cx<'_>) {}
+    fn overflowed(&mut self, _pkt: &Packet, _cx: &mut Context<'_>) {}
     /// A flow begins or is over. Flows that nobody announces (datagrams) come without.
-    fn flow(&mut self, _flow: FlowId, _event: FlowEvent, _cx: &mut Cx<'_>) {}
+    fn flow(&mut self, _flow: FlowId, _event: FlowEvent, _cx: &mut Context<'_>) {}
     /// When [`Aqm::wake`] wants to be called next.
     fn wake_at(&self) -> Option<Instant> {
         None
     }
     /// The time asked for has come.
-    fn wake(&mut self, _cx: &mut Cx<'_>) {}
+    fn wake(&mut self, _cx: &mut Context<'_>) {}
     /// Reports internal state for traces: name (as in the paper) and value.
     fn probe(&self, _out: &mut dyn FnMut(&'static str, f64)) {}
 }
@@ -237,18 +249,18 @@ pub trait Aqm: Send {
 /// Stores packets and chooses which leaves next.
 pub trait Scheduler: Send {
     /// Takes a packet. Whatever is sacrificed for want of room, the packet itself perhaps, goes to `out`.
-    fn push(&mut self, pkt: Packet, cx: &mut Cx<'_>, out: &mut dyn Outcome);
+    fn push(&mut self, pkt: Packet, cx: &mut Context<'_>, out: &mut dyn SchedulerHost);
     /// Gives the packet that leaves next; none only where none is left. For signals it discards no more than
-    /// [`MOST_DISCARDS`] before.
-    fn pop(&mut self, cx: &mut Cx<'_>, out: &mut dyn Outcome) -> Option<Packet>;
+    /// [`MAX_DROPS_PER_DEQUEUE`] before.
+    fn pop(&mut self, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) -> Option<Packet>;
     /// The packet that would leave next; one that [`Scheduler::pop`] may still discard, to give another or none.
     fn peek(&self) -> Option<&Packet>;
     /// One of the waiting packets, each as likely as any other, and its place.
-    fn sample(&self, _rng: &mut Rng) -> Option<(Spot, &Packet)> {
+    fn sample(&self, _rng: &mut Rng) -> Option<(QueueSlot, &Packet)> {
         None
     }
     /// Takes out the packet at a place that [`Scheduler::sample`] has just shown.
-    fn evict(&mut self, _spot: Spot) -> Option<Packet> {
+    fn remove(&mut self, _slot: QueueSlot) -> Option<Packet> {
         None
     }
     /// A flow begins or is over. Flows that nobody announces (datagrams) come without.
@@ -258,13 +270,13 @@ pub trait Scheduler: Send {
         None
     }
     /// The time asked for has come.
-    fn wake(&mut self, _cx: &mut Cx<'_>, _out: &mut dyn Outcome) {}
+    fn wake(&mut self, _cx: &mut Context<'_>, _out: &mut dyn SchedulerHost) {}
     /// Reports internal state for traces, as [`Aqm::probe`] does.
     fn probe(&self, _out: &mut dyn FnMut(&'static str, f64)) {}
 }
 
 /// Hears from a scheduler what becomes of packets that it has been given.
-pub trait Outcome {
+pub trait SchedulerHost {
     /// A packet was discarded.
     fn dropped(&mut self, pkt: Packet, reason: DropReason);
     /// Congestion is to be signalled with a packet, in the way of the marking method. Gives it back if it may go on; else
@@ -273,7 +285,7 @@ pub trait Outcome {
 }
 
 /// Hears from a queue what it discards.
-pub trait Discard {
+pub trait DropHandler {
     /// A packet was discarded.
     fn dropped(&mut self, pkt: Packet, reason: DropReason);
 }

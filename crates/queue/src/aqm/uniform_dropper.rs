@@ -7,7 +7,7 @@
 
 use bentpipe_units::Rng;
 
-use crate::law::Reading;
+use crate::fluid::FluidForm;
 use crate::{Param, Range, Tune, Unit};
 
 /// The lower threshold, by default a target delay of 33 ms.
@@ -36,7 +36,7 @@ pub(super) const MAX_TH: Param = Param::from_link(
 
 /// Marks by a level between two thresholds.
 #[derive(Debug)]
-pub(super) struct Lottery {
+pub(super) struct UniformDropper {
     pub min_th: f64,
     pub max_th: f64,
     pub max_p: f64,
@@ -50,7 +50,7 @@ pub(super) struct Lottery {
     pub p: f64,
 }
 
-impl Lottery {
+impl UniformDropper {
     pub fn new(min_th: f64, max_th: f64, max_p: f64) -> Self {
         Self { min_th, max_th, max_p, gentle: false, wait: false, count: -1, p: 0.0 }
     }
@@ -129,11 +129,11 @@ fn spread_late(p_b: f64, count: i64) -> f64 {
 }
 
 /// What the lottery makes of a marking function: as printed, that itself; else [`share`], or [`share_late`] with `wait`.
-pub(super) fn share_of(reading: Reading, wait: bool) -> fn(f64) -> f64 {
-    match (reading, wait) {
-        (Reading::Printed, _) => |p_b| p_b,
-        (Reading::Actual, false) => share,
-        (Reading::Actual, true) => share_late,
+pub(super) fn share_of(form: FluidForm, wait: bool) -> fn(f64) -> f64 {
+    match (form, wait) {
+        (FluidForm::Printed, _) => |p_b| p_b,
+        (FluidForm::Actual, false) => share,
+        (FluidForm::Actual, true) => share_late,
     }
 }
 
@@ -215,10 +215,10 @@ mod tests {
     fn the_lottery_marks_its_share() {
         for wait in [false, true] {
             for p_b in [0.003, 0.02, 0.07, 0.15, 0.23, 0.29, 0.36, 0.45, 0.55, 0.7, 0.85, 0.97] {
-                let mut lottery = Lottery { wait, gentle: true, ..Lottery::new(0.0, 1.0, 1.0) };
-                let mut rng = Rng::stream(3, "lottery", 0, "share");
-                let marks = (0..40_000).filter(|_| lottery.draw(p_b, 1.0, &mut rng)).count() as f64 / 4e4;
-                let expected = share_of(Reading::Actual, wait)(p_b);
+                let mut dropper = UniformDropper { wait, gentle: true, ..UniformDropper::new(0.0, 1.0, 1.0) };
+                let mut rng = Rng::stream(3, "dropper", 0, "share");
+                let marks = (0..40_000).filter(|_| dropper.draw(p_b, 1.0, &mut rng)).count() as f64 / 4e4;
+                let expected = share_of(FluidForm::Actual, wait)(p_b);
                 let error = (expected / 4e4).sqrt();
                 assert!(
                     (marks - expected).abs() < 4.0 * error,
@@ -260,19 +260,19 @@ mod tests {
     /// Floyd & Jacobson 1993, section VI: the gap is uniform on 1..=1/p_b, so its mean is (1/p_b + 1)/2.
     #[test]
     fn gaps_are_uniform() {
-        let mut lottery = Lottery::new(60.0, 120.0, 0.5);
-        let mut rng = Rng::stream(1, "lottery", 0, "test");
-        // x = 90 gives p_b = 1/4: gaps of 1, 2, 3, 4 (the first packet after a mark has count 1).
+        let mut dropper = UniformDropper::new(60.0, 120.0, 0.5);
+        let mut rng = Rng::stream(1, "dropper", 0, "test");
+        while !dropper.draw(90.0, 1.0, &mut rng) {}
         let (mut gaps, mut gap) = ([0u32; 5], 0);
         for _ in 0..40_000 {
             gap += 1;
-            if lottery.draw(90.0, 1.0, &mut rng) {
+            if dropper.draw(90.0, 1.0, &mut rng) {
                 gaps[gap] += 1;
                 gap = 0;
             }
         }
         let n = f64::from(gaps.iter().sum::<u32>());
-        // After a mark `count` is 0, so the next packet is judged with count 1: 1/3, 1/2, 1.
+        // x = 90 gives p_b = 1/4. After a mark `count` is 0, so the next packets have p_a = 1/3, 1/2, 1.
         assert_eq!(gaps[4], 0);
         for share in gaps[1..=3].iter().map(|&count| f64::from(count) / n) {
             assert!((share - 1.0 / 3.0).abs() < 0.02, "{share}");
@@ -281,21 +281,21 @@ mod tests {
 
     #[test]
     fn thresholds_decide_alone_outside_the_ramp() {
-        let mut lottery = Lottery::new(60.0, 120.0, 0.5);
-        let mut rng = Rng::stream(1, "lottery", 0, "test");
-        assert!((0..100).all(|_| !lottery.draw(59.999, 1.0, &mut rng)));
-        assert_eq!(lottery.probability(), 0.0);
-        assert!((0..100).all(|_| lottery.draw(120.0, 1.0, &mut rng)));
-        assert_eq!(lottery.probability(), 1.0);
+        let mut dropper = UniformDropper::new(60.0, 120.0, 0.5);
+        let mut rng = Rng::stream(1, "dropper", 0, "test");
+        assert!((0..100).all(|_| !dropper.draw(59.999, 1.0, &mut rng)));
+        assert_eq!(dropper.probability(), 0.0);
+        assert!((0..100).all(|_| dropper.draw(120.0, 1.0, &mut rng)));
+        assert_eq!(dropper.probability(), 1.0);
     }
 
     /// Floyd 2000: half way between max_th and its double, p_b is half way between max_p and 1.
     #[test]
     fn gentle_ramps_on_beyond_max_th() {
-        let mut lottery = Lottery { gentle: true, ..Lottery::new(60.0, 120.0, 0.5) };
-        let mut rng = Rng::stream(1, "lottery", 0, "test");
-        lottery.draw(180.0, 1.0, &mut rng);
-        assert!((lottery.probability() - 0.75).abs() < 1e-15);
-        assert!(lottery.draw(240.0, 1.0, &mut rng));
+        let mut dropper = UniformDropper { gentle: true, ..UniformDropper::new(60.0, 120.0, 0.5) };
+        let mut rng = Rng::stream(1, "dropper", 0, "test");
+        dropper.draw(180.0, 1.0, &mut rng);
+        assert!((dropper.probability() - 0.75).abs() < 1e-15);
+        assert!(dropper.draw(240.0, 1.0, &mut rng));
     }
 }

@@ -1,14 +1,15 @@
-//! Every fluid law against its algorithm, packet by packet.
+//! Every fluid model against its algorithm, packet by packet.
 //!
-//! An algorithm and its law are shown the same: packets that arrive at a steady rate, and a watched queue of a length that is
+//! An algorithm and its model are shown the same: packets that arrive at a steady rate, and a watched queue of a length that is
 //! given, behind a link that sends all the time; or light traffic that never waits. What the algorithm does on the average of
-//! several runs is what the law says, with a step of Euler's method, within five standard errors and an allowance for what a
+//! several runs is what the model says, with a step of Euler's method, within five standard errors and an allowance for what a
 //! fluid cannot have: packets and intervals.
 
-use bentpipe_queue::aqm::threshold::{Threshold, ThresholdLaw};
-use bentpipe_queue::law::{Arrivals, Given, MOST_STATES, Reading, Seen, Service};
-use bentpipe_queue::registry::{AQMS, Algorithm};
-use bentpipe_queue::{Aqm, Cx, Law, Limit, Link, Packet, QueueState, Value, Values, Verdict};
+use bentpipe_queue::aqm::threshold::{Threshold, ThresholdFluid};
+use bentpipe_queue::descriptor::Algorithm;
+use bentpipe_queue::fluid::{Arrivals, FluidConfig, FluidForm, Inputs, MAX_STATES, Service};
+use bentpipe_queue::registry::AQMS;
+use bentpipe_queue::{Aqm, Context, FluidModel, Limit, Link, Packet, QueueState, Value, Values, Verdict};
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 
 const CAPACITY: Rate = Rate::from_bps(20_000_000);
@@ -24,7 +25,7 @@ const WINDOWS: usize = 8;
 const MIDDLE: f64 = 2.0;
 const RUNS: u64 = 8;
 
-/// What algorithm and law are shown.
+/// What algorithm and model are shown.
 #[derive(Clone, Copy, Debug)]
 struct Point {
     /// What arrives, of what the link can send.
@@ -112,33 +113,34 @@ impl Case {
         }
     }
 
-    fn law(&self) -> Box<dyn Law> {
-        let given = Given { packet: f64::from(PACKET), limit: f64::from(LIMIT), reading: Reading::Actual };
-        let make = self.algorithm.law.expect("it has one");
-        let law = make(&self.values(), &given).expect("there is one for these");
+    fn fluid_model(&self) -> Box<dyn FluidModel> {
+        let given =
+            FluidConfig { packet: f64::from(PACKET), limit: f64::from(LIMIT), form: FluidForm::Actual };
+        let make = self.algorithm.fluid.expect("it has one");
+        let model = make(&self.values(), &given).expect("there is one for these");
         match self.threshold {
-            Some(th) => Box::new(ThresholdLaw::new(law, th, &given)),
-            None => law,
+            Some(th) => Box::new(ThresholdFluid::new(model, th, &given)),
+            None => model,
         }
     }
 
-    /// What the law says.
+    /// What the model says.
     fn fluid(&self, point: &Point) -> Course {
-        let law = self.law();
-        let mut x = [0.0; MOST_STATES];
-        let x = &mut x[..law.states()];
-        law.start(x);
+        let model = self.fluid_model();
+        let mut x = [0.0; MAX_STATES];
+        let x = &mut x[..model.states()];
+        model.start(x);
         let mut course = Course { marked: [0.0; WINDOWS], probes: Vec::new() };
-        law.probe(x, &mut |name, _| course.probes.push((name, [0.0; WINDOWS])));
+        model.probe(x, &mut |name, _| course.probes.push((name, [0.0; WINDOWS])));
         let steps = 2000;
         let grain = WINDOW / f64::from(steps);
         for window in 0..WINDOWS {
             for i in 0..steps {
                 let t = (window as f64 + (f64::from(i) + 0.5) / f64::from(steps)) * WINDOW;
                 let ((q, dq), load) = (point.queue(t), point.arrives(t));
-                let p = law.mark(x, &Arrivals { q, load, capacity: MU });
+                let p = model.mark(x, &Arrivals { q, load, capacity: MU });
                 let accepted = if point.drops { (1.0 - p) * load } else { load };
-                let seen = Seen {
+                let inputs = Inputs {
                     q,
                     dq,
                     offered: load,
@@ -150,12 +152,12 @@ impl Case {
                     unit: 0.1,
                     grain,
                 };
-                let mut dx = [0.0; MOST_STATES];
-                law.derive(x, p, &seen, &mut dx[..x.len()]);
+                let mut dx = [0.0; MAX_STATES];
+                model.derivatives(x, p, &inputs, &mut dx[..x.len()]);
                 x.iter_mut().zip(dx).for_each(|(x, dx)| *x += grain * dx);
                 course.marked[window] += p / f64::from(steps);
                 let mut probes = course.probes.iter_mut();
-                law.probe(x, &mut |_, value| {
+                model.probe(x, &mut |_, value| {
                     probes.next().expect("as many as before").1[window] += value / f64::from(steps);
                 });
             }
@@ -217,13 +219,13 @@ impl Case {
                     let waited = transmission.times(u64::from(state.packets));
                     let arrival = Instant::ZERO + (free - Instant::ZERO).saturating_sub(waited);
                     let left = Packet { arrival, ..packet };
-                    aqm.depart(&left, &mut Cx::new(free, &state, &mut rng));
+                    aqm.depart(&left, &mut Context::new(free, &state, &mut rng));
                     state.sent_bytes += u64::from(PACKET);
                     free += transmission;
                 } else if wakes < now {
                     queue_at(&mut state, wakes);
                     state.idle_since = idle(wakes, free);
-                    aqm.wake(&mut Cx::new(wakes, &state, &mut rng));
+                    aqm.wake(&mut Context::new(wakes, &state, &mut rng));
                 } else {
                     break;
                 }
@@ -231,19 +233,19 @@ impl Case {
             queue_at(&mut state, now);
             state.idle_since = idle(now, free);
             arrived[window] += 1.0;
-            let marked = match aqm.arrive(&packet, &mut Cx::new(now, &state, &mut rng)) {
+            let marked = match aqm.arrive(&packet, &mut Context::new(now, &state, &mut rng)) {
                 Verdict::Pass => false,
                 Verdict::Mark | Verdict::Drop => true,
-                other => panic!("{}: no law is of an algorithm that says {other:?}", self.name()),
+                other => panic!("{}: no model is of an algorithm that says {other:?}", self.name()),
             };
             course.marked[window] += f64::from(u8::from(marked));
             if !(marked && point.drops) {
-                aqm.admit(&packet, &mut Cx::new(now, &state, &mut rng));
-                aqm.enqueued(&packet, &mut Cx::new(now, &state, &mut rng));
+                aqm.admit(&packet, &mut Context::new(now, &state, &mut rng));
+                aqm.enqueued(&packet, &mut Context::new(now, &state, &mut rng));
                 if !point.waits(seconds) {
                     // It is sent at once, or after the one that is being sent.
                     state.idle_since = None;
-                    aqm.depart(&packet, &mut Cx::new(now, &state, &mut rng));
+                    aqm.depart(&packet, &mut Context::new(now, &state, &mut rng));
                     state.sent_bytes += u64::from(PACKET);
                     free = free.max(now) + transmission;
                 }
@@ -283,7 +285,7 @@ impl Case {
             // load may be 0.88, with what AVQRED serves it at: 4.1, and the one that has just joined. In the probe's unit.
             ("VQ", "avqred") => packets,
             ("VQ", _) => f64::from(PACKET) * packets,
-            // What AVQRED's law says of light traffic: 1.12 times 0.6 of the link at a = 1.5.
+            // What AVQRED's model says of light traffic: 1.12 times 0.6 of the link at a = 1.5.
             ("v_cap", _) => {
                 if light {
                     0.12 * 12e6
@@ -309,25 +311,26 @@ impl Case {
             let n = runs.len() as f64;
             let greatest = course.iter().fold(0.0, |most: f64, x| most.max(x.abs()));
             let mut worst = (1.0, String::new());
-            for (window, law) in course.iter().enumerate() {
+            for (window, model) in course.iter().enumerate() {
                 let mean = runs.iter().map(|run| run[window]).sum::<f64>() / n;
                 let square = runs.iter().map(|run| (run[window] - mean) * (run[window] - mean)).sum::<f64>();
                 let error = (square / (n - 1.0) / n).sqrt();
-                // What the law changes by in an interval of the algorithm's.
+                // What the model changes by in an interval of the algorithm's.
                 let near = &course[window.saturating_sub(1)..(window + 2).min(WINDOWS)];
                 let least = near.iter().copied().fold(f64::INFINITY, f64::min);
                 let change = near.iter().copied().fold(-f64::INFINITY, f64::max) - least;
                 let late = change * (self.interval() / WINDOW).min(1.0);
                 let allowed = 5.0 * error + 0.02 * greatest + late + resolution;
-                let times = (law - mean).abs() / allowed;
+                let times = (model - mean).abs() / allowed;
                 assert!(
                     times.is_finite(),
-                    "{}, {point:?}, {what} in window {window}: {mean}, {law}",
+                    "{}, {point:?}, {what} in window {window}: {mean}, {model}",
                     self.name()
                 );
                 if times > worst.0 {
-                    let found =
-                        format!("window {window}: {mean:.5}, the law says {law:.5}, allowed {allowed:.5}");
+                    let found = format!(
+                        "window {window}: {mean:.5}, the model says {model:.5}, allowed {allowed:.5}"
+                    );
                     worst = (times, format!("{}, {point:?}, {what} in {found}", self.name()));
                 }
             }
@@ -336,12 +339,12 @@ impl Case {
             }
         };
         check("share marked", &fluid.marked, runs.iter().map(|run| &run.marked).collect(), 0.002);
-        for (name, law) in &fluid.probes {
+        for (name, model) in &fluid.probes {
             let found = |run: &'_ Course| run.probes.iter().position(|(of, _)| of == name);
             let at = found(&runs[0]).unwrap_or_else(|| panic!("{}: no probe {name}", self.name()));
             check(
                 name,
-                law,
+                model,
                 runs.iter().map(|run| &run.probes[at].1).collect(),
                 self.resolution(name, !point.waits(3.9)),
             );
@@ -361,16 +364,16 @@ fn assert_none(wrong: &[String]) {
 
 #[test]
 fn every_law_is_what_its_algorithm_does() {
-    let with_law = AQMS.iter().filter(|a| a.law.is_some());
+    let with_fluid = AQMS.iter().filter(|a| a.fluid.is_some());
     let wrong: Vec<_> =
-        with_law.flat_map(|algorithm| Case { algorithm, given: &[], threshold: None }.try_all()).collect();
+        with_fluid.flat_map(|algorithm| Case { algorithm, given: &[], threshold: None }.try_all()).collect();
     assert_none(&wrong);
 }
 
 const ON: Value = Value::Flag(true);
 const OFF: Value = Value::Flag(false);
 
-/// With parameters that change a law.
+/// With parameters that change a model.
 #[test]
 fn options_are_in_the_laws() {
     let cases: &[(&str, &[(&str, Value)])] = &[
@@ -383,7 +386,7 @@ fn options_are_in_the_laws() {
         ("avqred", &[("min_capacity", Value::Number(5e6)), ("max_capacity", Value::Number(30e6))]),
         ("pi", &[("a", Value::Number(2e-5)), ("b", Value::Number(1e-5))]),
         ("pie", &[("derandomize", OFF), ("cap", OFF)]),
-        // Batches of two whole packets: a measurement ends with the packet that passes the threshold, and the law has none.
+        // Batches of two whole packets: a measurement ends with the packet that passes the threshold, and the model has none.
         ("pie", &[("delay", Value::Name("rate")), ("dq_threshold", Value::Number(2000.0))]),
         ("pie", &[("max_burst", Value::Number(1.0))]),
         ("vrc", &[("accepted", OFF)]),

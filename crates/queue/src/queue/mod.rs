@@ -1,22 +1,24 @@
 //! A queue: a scheduler with its counters, and the Aqm that watches it.
 
+mod successor;
+
 use std::collections::VecDeque;
 
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 
-use crate::successor::Successor;
 use crate::{
-    Aqm, Cx, Discard, DropReason, Ecn, FlowEvent, FlowId, Limit, MOST_DISCARDS, Marking, Outcome, Packet,
-    QueueState, Scheduler, Spot, Verdict,
+    Aqm, Context, DropHandler, DropReason, Ecn, FlowEvent, FlowId, Limit, MAX_DROPS_PER_DEQUEUE, Marking,
+    Packet, QueueSlot, QueueState, Scheduler, SchedulerHost, Verdict,
 };
+use successor::Successor;
 
 /// What went through a queue since the run began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, std::default::Default)]
 pub struct Counters {
     /// Packets judged at the mark point.
-    pub judged: u64,
+    pub offered: u64,
     /// Bytes judged at the mark point.
-    pub judged_bytes: u64,
+    pub offered_bytes: u64,
     /// Packets accepted at the mark point.
     pub admitted: u64,
     /// Bytes accepted at the mark point.
@@ -24,21 +26,21 @@ pub struct Counters {
     /// Packets that the Aqm signalled congestion with, at the mark point or at the head of the queue.
     pub marked: u64,
     /// Packets discarded for a signal at the mark point.
-    pub refused: u64,
+    pub dropped_on_arrival: u64,
     /// Packets offered to the queue itself.
-    pub entered: u64,
+    pub enqueued: u64,
     /// Packets discarded for want of room.
     pub overflowed: u64,
     /// Packets discarded inside the queue, by a signal.
-    pub evicted: u64,
+    pub dropped_in_queue: u64,
     /// Packets that left over the link.
     pub sent: u64,
 }
 
 /// A scheduler with its counters, and the Aqm that watches it.
 ///
-/// A packet is first judged at the mark point ([`Queue::judge`]), then, at once or later, enters the queue
-/// ([`Queue::enter`]), and leaves over the link ([`Queue::leave`]).
+/// A packet is first judged at the mark point ([`Queue::offer`]), then, at once or later, enters the queue
+/// ([`Queue::enqueue`]), and leaves over the link ([`Queue::dequeue`]).
 pub struct Queue {
     scheduler: Box<dyn Scheduler>,
     watched: Watched,
@@ -61,7 +63,7 @@ struct Watched {
 }
 
 /// The parts of a queue that its place decides.
-pub struct Setup {
+pub struct QueueConfig {
     /// What a mark does.
     pub marking: Marking,
     /// What the queue may hold.
@@ -77,7 +79,7 @@ pub struct Setup {
 impl Queue {
     /// An empty queue.
     #[must_use]
-    pub fn new(scheduler: Box<dyn Scheduler>, aqm: Box<dyn Aqm>, setup: &Setup) -> Self {
+    pub fn new(scheduler: Box<dyn Scheduler>, aqm: Box<dyn Aqm>, setup: &QueueConfig) -> Self {
         let state = QueueState {
             packets: 0,
             bytes: 0,
@@ -104,28 +106,22 @@ impl Queue {
         }
     }
 
-    /// A packet is at the mark point. Gives it back, its ECN field or its mark set if need be, where it may go on; one that
-    /// may not goes to `out`, and one that is held back comes from [`Queue::wake`] later.
+    /// Offers a packet to the Aqm at the mark point, and sets its ECN field or its mark if need be. Returns true if the packet
+    /// may go on. A packet that is dropped goes to `out`; [`Queue::wake`] returns one that is held back.
     #[inline]
-    pub fn judge(&mut self, mut pkt: Packet, now: Instant, out: &mut dyn Discard) -> Option<Packet> {
-        self.passes(&mut pkt, now, out).then_some(pkt)
-    }
-
-    /// The same where the packet stands, which spares copying it; whether it may go on.
-    #[inline]
-    pub fn passes(&mut self, pkt: &mut Packet, now: Instant, out: &mut dyn Discard) -> bool {
+    pub fn offer(&mut self, pkt: &mut Packet, now: Instant, out: &mut dyn DropHandler) -> bool {
         let w = &mut self.watched;
-        pkt.number = w.counters.judged;
-        w.counters.judged += 1;
-        w.counters.judged_bytes += u64::from(pkt.len);
+        pkt.number = w.counters.offered;
+        w.counters.offered += 1;
+        w.counters.offered_bytes += u64::from(pkt.len);
         self.decide(pkt, now, out)
     }
 
     /// Asks the Aqm about a packet, perhaps not for the first time; whether it may go on now.
     #[inline]
-    fn decide(&mut self, pkt: &mut Packet, now: Instant, out: &mut dyn Discard) -> bool {
+    fn decide(&mut self, pkt: &mut Packet, now: Instant, out: &mut dyn DropHandler) -> bool {
         let w = &mut self.watched;
-        let mut cx = Cx::new(now, &w.state, &mut w.rng).among(self.scheduler.as_ref());
+        let mut cx = Context::new(now, &w.state, &mut w.rng).among(self.scheduler.as_ref());
         let verdict = w.aqm.arrive(pkt, &mut cx);
         match verdict {
             Verdict::Hold(time) => {
@@ -133,18 +129,18 @@ impl Queue {
                 self.hold(*pkt, now + time.max(Duration::from_nanos(1)));
                 return false;
             }
-            Verdict::DropBoth(spot) => self.evict(spot, now, out),
+            Verdict::DropBoth(slot) => self.drop_waiting(slot, now, out),
             _ => {}
         }
         let w = &mut self.watched;
         if !w.apply(verdict, pkt) {
-            w.counters.refused += 1;
+            w.counters.dropped_on_arrival += 1;
             out.dropped(*pkt, DropReason::Aqm);
             return false;
         }
         w.counters.admitted += 1;
         w.counters.admitted_bytes += u64::from(pkt.len);
-        w.aqm.admit(pkt, &mut Cx::new(now, &w.state, &mut w.rng));
+        w.aqm.admit(pkt, &mut Context::new(now, &w.state, &mut w.rng));
         true
     }
 
@@ -158,31 +154,25 @@ impl Queue {
 
     /// Discards a packet that waits, for a signal.
     #[cold]
-    fn evict(&mut self, spot: Spot, now: Instant, out: &mut dyn Discard) {
-        if let Some(other) = self.scheduler.evict(spot) {
+    fn drop_waiting(&mut self, slot: QueueSlot, now: Instant, out: &mut dyn DropHandler) {
+        if let Some(other) = self.scheduler.remove(slot) {
             self.watched.counters.marked += 1;
             self.watched.discard(&other, now);
             out.dropped(other, DropReason::Aqm);
         }
     }
 
-    /// A packet enters the queue. Whatever is discarded for want of room goes to `out`.
+    /// Adds a packet to the queue. Packets dropped for want of room go to `out`.
     #[inline]
-    pub fn enter(&mut self, mut pkt: Packet, now: Instant, out: &mut dyn Discard) {
-        self.take_in(&mut pkt, now, out);
-    }
-
-    /// The same, copied from where the packet stands.
-    #[inline]
-    pub fn take_in(&mut self, pkt: &mut Packet, now: Instant, out: &mut dyn Discard) {
+    pub fn enqueue(&mut self, mut pkt: Packet, now: Instant, out: &mut dyn DropHandler) {
         pkt.arrival = now;
         let w = &mut self.watched;
-        w.counters.entered += 1;
-        w.aqm.enqueued(pkt, &mut Cx::new(now, &w.state, &mut w.rng));
+        w.counters.enqueued += 1;
+        w.aqm.enqueued(&pkt, &mut Context::new(now, &w.state, &mut w.rng));
         let (len, idle_since) = (pkt.len, w.state.idle_since);
         // What is discarded is taken off once the scheduler is done: it and the Aqm see the queue as the packet found it.
         let mut loss = Loss { marking: w.marking, counters: &mut w.counters, lost: &mut self.lost };
-        self.scheduler.push(*pkt, &mut Cx::new(now, &w.state, &mut self.scheduler_rng), &mut loss);
+        self.scheduler.push(pkt, &mut Context::new(now, &w.state, &mut self.scheduler_rng), &mut loss);
         w.grow(len, now);
         if !self.lost.is_empty() {
             self.lose(now, out);
@@ -194,14 +184,15 @@ impl Queue {
     }
 
     /// The link is free: the packet that goes next; none only where none waits. Packets discarded at the head of the
-    /// queue go to `out`: by the Aqm no more than [`MOST_DISCARDS`], after which the next goes on without a signal.
+    /// queue go to `out`: by the Aqm no more than [`MAX_DROPS_PER_DEQUEUE`], after which the next goes on without a signal.
     #[inline]
-    pub fn leave(&mut self, now: Instant, out: &mut dyn Discard) -> Option<Packet> {
+    pub fn dequeue(&mut self, now: Instant, out: &mut dyn DropHandler) -> Option<Packet> {
         let mut discarded = 0;
         loop {
             let w = &mut self.watched;
             let mut loss = Loss { marking: w.marking, counters: &mut w.counters, lost: &mut self.lost };
-            let next = self.scheduler.pop(&mut Cx::new(now, &w.state, &mut self.scheduler_rng), &mut loss);
+            let next =
+                self.scheduler.pop(&mut Context::new(now, &w.state, &mut self.scheduler_rng), &mut loss);
             if !self.lost.is_empty() {
                 self.lose(now, out);
             }
@@ -211,14 +202,14 @@ impl Queue {
                 return None;
             };
             w.shrink(&pkt, now);
-            let mut cx = Cx::new(now, &w.state, &mut w.rng);
+            let mut cx = Context::new(now, &w.state, &mut w.rng);
             let verdict = w.aqm.depart(&pkt, &mut cx);
-            if discarded == MOST_DISCARDS || w.apply(verdict, &mut pkt) {
+            if discarded == MAX_DROPS_PER_DEQUEUE || w.apply(verdict, &mut pkt) {
                 w.counters.sent += 1;
                 w.state.sent_bytes += u64::from(pkt.len);
                 return Some(pkt);
             }
-            w.counters.evicted += 1;
+            w.counters.dropped_in_queue += 1;
             discarded += 1;
             out.dropped(pkt, DropReason::Aqm);
         }
@@ -226,13 +217,13 @@ impl Queue {
 
     /// Takes off what the scheduler has discarded.
     #[inline(never)]
-    fn lose(&mut self, now: Instant, out: &mut dyn Discard) {
+    fn lose(&mut self, now: Instant, out: &mut dyn DropHandler) {
         let w = &mut self.watched;
         for (pkt, reason) in self.lost.drain(..) {
             if reason == DropReason::Overflow {
                 w.shrink(&pkt, now);
                 w.counters.overflowed += 1;
-                w.aqm.overflowed(&pkt, &mut Cx::new(now, &w.state, &mut w.rng));
+                w.aqm.overflowed(&pkt, &mut Context::new(now, &w.state, &mut w.rng));
             } else {
                 w.discard(&pkt, now);
             }
@@ -261,14 +252,14 @@ impl Queue {
 
     /// The time asked for has come. Gives a packet that was held back at the mark point and may now go on, if there is
     /// one; call it again while [`Queue::wake_at`] is not later than `now`.
-    pub fn wake(&mut self, now: Instant, out: &mut dyn Discard) -> Option<Packet> {
+    pub fn wake(&mut self, now: Instant, out: &mut dyn DropHandler) -> Option<Packet> {
         let w = &mut self.watched;
         if w.aqm.wake_at().is_some_and(|at| at <= now) {
-            w.aqm.wake(&mut Cx::new(now, &w.state, &mut w.rng));
+            w.aqm.wake(&mut Context::new(now, &w.state, &mut w.rng));
         }
         if self.scheduler.wake_at().is_some_and(|at| at <= now) {
             let mut loss = Loss { marking: w.marking, counters: &mut w.counters, lost: &mut self.lost };
-            self.scheduler.wake(&mut Cx::new(now, &w.state, &mut self.scheduler_rng), &mut loss);
+            self.scheduler.wake(&mut Context::new(now, &w.state, &mut self.scheduler_rng), &mut loss);
             self.lose(now, out);
         }
         let due = self.held.front().is_some_and(|(due, _)| *due <= now);
@@ -280,7 +271,7 @@ impl Queue {
     /// A flow begins or is over.
     pub fn flow(&mut self, flow: FlowId, event: FlowEvent, now: Instant) {
         let w = &mut self.watched;
-        w.aqm.flow(flow, event, &mut Cx::new(now, &w.state, &mut w.rng));
+        w.aqm.flow(flow, event, &mut Context::new(now, &w.state, &mut w.rng));
         self.scheduler.flow(flow, event);
     }
 
@@ -329,16 +320,16 @@ impl Queue {
     pub fn check(&self) -> Result<(), String> {
         let (c, held) = (&self.watched.counters, u64::from(self.watched.state.packets));
         let back = u64::from(self.watched.state.held);
-        if c.judged != c.admitted + c.refused + back {
+        if c.offered != c.admitted + c.dropped_on_arrival + back {
             return Err(format!(
-                "judged {} != admitted {} + refused {} + held back {back}",
-                c.judged, c.admitted, c.refused
+                "offered {} != admitted {} + dropped on arrival {} + held {back}",
+                c.offered, c.admitted, c.dropped_on_arrival
             ));
         }
-        if c.entered != c.sent + c.overflowed + c.evicted + held {
+        if c.enqueued != c.sent + c.overflowed + c.dropped_in_queue + held {
             return Err(format!(
-                "entered {} != sent {} + overflowed {} + evicted {} + held {held}",
-                c.entered, c.sent, c.overflowed, c.evicted
+                "enqueued {} != sent {} + overflowed {} + dropped in queue {} + waiting {held}",
+                c.enqueued, c.sent, c.overflowed, c.dropped_in_queue
             ));
         }
         Ok(())
@@ -373,7 +364,7 @@ impl Watched {
     /// A packet is discarded inside the queue, by a signal.
     fn discard(&mut self, pkt: &Packet, now: Instant) {
         self.shrink(pkt, now);
-        self.counters.evicted += 1;
+        self.counters.dropped_in_queue += 1;
     }
 
     fn integrate(&mut self, now: Instant) {
@@ -400,7 +391,7 @@ struct Loss<'a> {
     lost: &'a mut Vec<(Packet, DropReason)>,
 }
 
-impl Outcome for Loss<'_> {
+impl SchedulerHost for Loss<'_> {
     fn dropped(&mut self, pkt: Packet, reason: DropReason) {
         self.lost.push((pkt, reason));
     }
@@ -424,21 +415,21 @@ mod tests {
     struct Holds;
 
     impl Aqm for Holds {
-        fn arrive(&mut self, _pkt: &Packet, _cx: &mut Cx<'_>) -> Verdict {
+        fn arrive(&mut self, _pkt: &Packet, _cx: &mut Context<'_>) -> Verdict {
             Verdict::Hold(Duration::ZERO)
         }
     }
 
     struct Nothing;
 
-    impl Discard for Nothing {
+    impl DropHandler for Nothing {
         fn dropped(&mut self, _pkt: Packet, _reason: DropReason) {}
     }
 
     /// A packet that is held again and again does not stop the clock.
     #[test]
     fn a_held_packet_is_asked_again_later() {
-        let setup = Setup {
+        let setup = QueueConfig {
             marking: Marking::Drop,
             limit: Limit::NONE,
             capacity: Rate::from_bps(1_000_000),
@@ -447,7 +438,7 @@ mod tests {
         };
         let mut queue = Queue::new(Box::<Fifo>::default(), Box::new(Holds), &setup);
         let mut now = Instant::ZERO;
-        assert!(queue.judge(Packet::new(1000, 1, 0), now, &mut Nothing).is_none());
+        assert!(!queue.offer(&mut Packet::new(1000, 1, 0), now, &mut Nothing));
         for _ in 0..3 {
             let due = queue.wake_at();
             assert!(due > Some(now), "{due:?} at {now:?}");

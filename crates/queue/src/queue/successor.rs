@@ -2,7 +2,7 @@
 
 use bentpipe_units::Instant;
 
-use crate::{Aqm, Cx, FlowEvent, FlowId, Packet, Verdict};
+use crate::{Aqm, Context, FlowEvent, FlowId, Packet, Verdict};
 
 /// Keeps from an Aqm what it cannot make sense of: packets that had entered its queue before it came. They leave without
 /// its verdict.
@@ -27,31 +27,31 @@ impl Successor {
 }
 
 impl Aqm for Successor {
-    fn arrive(&mut self, pkt: &Packet, cx: &mut Cx<'_>) -> Verdict {
+    fn arrive(&mut self, pkt: &Packet, cx: &mut Context<'_>) -> Verdict {
         self.aqm.arrive(pkt, cx)
     }
 
-    fn admit(&mut self, pkt: &Packet, cx: &mut Cx<'_>) {
+    fn admit(&mut self, pkt: &Packet, cx: &mut Context<'_>) {
         self.aqm.admit(pkt, cx);
     }
 
-    fn enqueued(&mut self, pkt: &Packet, cx: &mut Cx<'_>) {
+    fn enqueued(&mut self, pkt: &Packet, cx: &mut Context<'_>) {
         if self.is_its(pkt) {
             self.aqm.enqueued(pkt, cx);
         }
     }
 
-    fn depart(&mut self, pkt: &Packet, cx: &mut Cx<'_>) -> Verdict {
+    fn depart(&mut self, pkt: &Packet, cx: &mut Context<'_>) -> Verdict {
         if self.is_its(pkt) { self.aqm.depart(pkt, cx) } else { Verdict::Pass }
     }
 
-    fn overflowed(&mut self, pkt: &Packet, cx: &mut Cx<'_>) {
+    fn overflowed(&mut self, pkt: &Packet, cx: &mut Context<'_>) {
         if self.is_its(pkt) {
             self.aqm.overflowed(pkt, cx);
         }
     }
 
-    fn flow(&mut self, flow: FlowId, event: FlowEvent, cx: &mut Cx<'_>) {
+    fn flow(&mut self, flow: FlowId, event: FlowEvent, cx: &mut Context<'_>) {
         self.aqm.flow(flow, event, cx);
     }
 
@@ -59,7 +59,7 @@ impl Aqm for Successor {
         self.aqm.wake_at()
     }
 
-    fn wake(&mut self, cx: &mut Cx<'_>) {
+    fn wake(&mut self, cx: &mut Context<'_>) {
         self.aqm.wake(cx);
     }
 
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
     use crate::aqm::droptail::DropTail;
     use crate::sched::fifo::Fifo;
-    use crate::{Discard, DropReason, Limit, Marking, Queue, Setup};
+    use crate::{DropHandler, DropReason, Limit, Marking, Queue, QueueConfig};
 
     /// Counts what it hears is in the queue, and discards what leaves.
     struct Counts(Arc<AtomicI64>);
@@ -91,20 +91,20 @@ mod tests {
     }
 
     impl Aqm for Counts {
-        fn arrive(&mut self, _pkt: &Packet, _cx: &mut Cx<'_>) -> Verdict {
+        fn arrive(&mut self, _pkt: &Packet, _cx: &mut Context<'_>) -> Verdict {
             Verdict::Pass
         }
 
-        fn enqueued(&mut self, _pkt: &Packet, _cx: &mut Cx<'_>) {
+        fn enqueued(&mut self, _pkt: &Packet, _cx: &mut Context<'_>) {
             self.add(1);
         }
 
-        fn depart(&mut self, _pkt: &Packet, _cx: &mut Cx<'_>) -> Verdict {
+        fn depart(&mut self, _pkt: &Packet, _cx: &mut Context<'_>) -> Verdict {
             self.add(-1);
             Verdict::Drop
         }
 
-        fn overflowed(&mut self, _pkt: &Packet, _cx: &mut Cx<'_>) {
+        fn overflowed(&mut self, _pkt: &Packet, _cx: &mut Context<'_>) {
             self.add(-1);
         }
     }
@@ -112,7 +112,7 @@ mod tests {
     #[derive(Default)]
     struct Lost(u32);
 
-    impl Discard for Lost {
+    impl DropHandler for Lost {
         fn dropped(&mut self, _pkt: Packet, _reason: DropReason) {
             self.0 += 1;
         }
@@ -122,7 +122,7 @@ mod tests {
     /// are, two do not.
     #[test]
     fn it_hears_of_its_own_packets_alone() {
-        let setup = Setup {
+        let setup = QueueConfig {
             marking: Marking::Drop,
             limit: Limit { packets: 6, ..Limit::NONE },
             capacity: Rate::from_bps(1_000_000),
@@ -134,16 +134,16 @@ mod tests {
         let at = |ms| Instant::ZERO + Duration::from_millis(ms);
         let here = || counted.load(Ordering::Relaxed);
         for (ms, expected) in [(1, 0), (2, 0), (5, 0), (5, 0), (6, 1), (7, 2), (8, 2)] {
-            queue.enter(Packet::new(1000, 1, 0), at(ms), &mut lost);
+            queue.enqueue(Packet::new(1000, 1, 0), at(ms), &mut lost);
             if ms == 5 && queue.state().packets == 3 {
                 queue.set_aqm(Box::new(Counts(counted.clone())), at(5));
             }
             assert_eq!(here(), expected, "{ms}");
         }
         assert_eq!(lost.0, 1);
-        (0..4).for_each(|_| assert!(queue.leave(at(9), &mut lost).is_some()));
+        (0..4).for_each(|_| assert!(queue.dequeue(at(9), &mut lost).is_some()));
         assert_eq!((lost.0, here()), (1, 2));
-        assert!(queue.leave(at(9), &mut lost).is_none());
+        assert!(queue.dequeue(at(9), &mut lost).is_none());
         assert_eq!((lost.0, here(), queue.check()), (3, 0, Ok(())));
     }
 }

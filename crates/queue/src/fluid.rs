@@ -1,16 +1,16 @@
 //! Fluid laws: what an algorithm does on the average of many packets, as differential equations.
 //!
-//! A fluid model knows rates and levels in place of packets. It shows an algorithm's [`Law`] the watched queue and the
-//! rates around it ([`Seen`]); the law has state variables of its own (an average, a virtual queue, a probability) and
+//! A fluid model knows rates and levels in place of packets. It shows an algorithm's [`FluidModel`] the watched queue and the
+//! rates around it ([`Inputs`]); the law has state variables of its own (an average, a virtual queue, a probability) and
 //! says how they change and which share of the packets is marked. Rates are in packets a second, times in seconds. A law
 //! knows nothing of what the marks do to the senders: that is the model's.
 
 /// The most state variables that a law may have.
-pub const MOST_STATES: usize = 4;
+pub const MAX_STATES: usize = 4;
 
 /// Which of two laws is meant where the papers print one that differs from what the algorithm does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reading {
+pub enum FluidForm {
     /// As the papers print it: what their models have shown is shown again.
     Printed,
     /// As the algorithm acts, packet by packet.
@@ -19,13 +19,13 @@ pub enum Reading {
 
 /// What a law is made for, besides the algorithm's parameters.
 #[derive(Clone, Copy, Debug)]
-pub struct Given {
+pub struct FluidConfig {
     /// Mean length of a packet on the watched queue's link [bytes].
     pub packet: f64,
     /// What the watched queue may hold [packets].
     pub limit: f64,
     /// Which law is meant.
-    pub reading: Reading,
+    pub form: FluidForm,
 }
 
 /// What arrives at the mark point, and what it finds.
@@ -72,7 +72,7 @@ impl Service {
 
 /// What a fluid model shows a law.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen {
+pub struct Inputs {
     /// The watched queue [packets].
     pub q: f64,
     /// How fast it grows [packets/s].
@@ -95,7 +95,7 @@ pub struct Seen {
     pub grain: f64,
 }
 
-impl Seen {
+impl Inputs {
     /// What of this is known before anything is marked.
     #[must_use]
     pub fn arrivals(&self) -> Arrivals {
@@ -124,7 +124,7 @@ impl Seen {
 
 /// What a law at rest asks of the rest of the system.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Rest {
+pub enum Equilibrium {
     /// That the watched queue stands at this [packets].
     Queue(f64),
     /// That what is accepted keeps a virtual queue at `level` [packets] that is served at up to `rate` [packets/s].
@@ -137,8 +137,8 @@ pub enum Rest {
 }
 
 /// An algorithm in a fluid model.
-pub trait Law: Send + Sync {
-    /// How many state variables it has; at most [`MOST_STATES`].
+pub trait FluidModel: Send + Sync {
+    /// How many state variables it has; at most [`MAX_STATES`].
     fn states(&self) -> usize;
 
     /// Writes their values at the start, one for each; zeros where nothing is done.
@@ -148,12 +148,18 @@ pub trait Law: Send + Sync {
     fn mark(&self, x: &[f64], arrivals: &Arrivals) -> f64;
 
     /// Writes how fast the state variables `x` change [1/s] to `dx`, one for each, where the share `p` is marked.
-    fn derive(&self, x: &[f64], p: f64, seen: &Seen, dx: &mut [f64]);
+    fn derivatives(&self, x: &[f64], p: f64, inputs: &Inputs, dx: &mut [f64]);
 
     /// Where its state variables stand still, written to `x`, and what they ask for that: a series of points from where it
     /// marks least to where it marks most, with `share` from 0 to 1. The watched queue is served as `service` says, at up to
     /// `capacity` [packets/s]. None: the law never stands still while it marks, or it is not known where.
-    fn rest(&self, _share: f64, _capacity: f64, _service: Service, _x: &mut [f64]) -> Option<Rest> {
+    fn equilibrium(
+        &self,
+        _share: f64,
+        _capacity: f64,
+        _service: Service,
+        _x: &mut [f64],
+    ) -> Option<Equilibrium> {
         None
     }
 
@@ -193,9 +199,9 @@ impl Ramp {
 
 /// A virtual queue of so many packets that marks what would not fit in it. Marked packets do not join it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Bounded(pub f64);
+pub(crate) struct BoundedVirtualQueue(pub f64);
 
-impl Bounded {
+impl BoundedVirtualQueue {
     /// The share of `load` that finds no room where `v` packets are served at `rate` [packets/s]: none while there is room,
     /// and then what exceeds the service, `1 - rate / load`, so that the queue stays full. Single packets find no room where
     /// less than one would fit, so a queue that is full lacks between none and one of its size: half a packet on average.
@@ -210,8 +216,8 @@ impl Bounded {
     }
 
     /// How fast it grows [packets/s] where the share `p` of the load is marked.
-    pub fn change(self, v: f64, p: f64, rate: f64, seen: &Seen) -> f64 {
-        seen.within(v, seen.virtual_queue(v, (1.0 - p) * seen.load, rate), 0.0, self.0)
+    pub fn change(self, v: f64, p: f64, rate: f64, inputs: &Inputs) -> f64 {
+        inputs.within(v, inputs.virtual_queue(v, (1.0 - p) * inputs.load, rate), 0.0, self.0)
     }
 }
 
