@@ -1,4 +1,4 @@
-//! libFuzzer looks for operations that break an algorithm.
+//! libFuzzer target: operations on an AQM or scheduler.
 
 #![no_main]
 

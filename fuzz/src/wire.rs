@@ -1,13 +1,13 @@
-//! libFuzzer looks for packets and messages that the live gateway misreads.
+//! libFuzzer target: packets and messages from outside, as the live gateway parses them.
 
 #![no_main]
 
-mod packets;
+mod inputs;
 
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    if let Err(problem) = packets::run(bytes) {
+    if let Err(problem) = inputs::run(bytes) {
         panic!("{problem}");
     }
 });

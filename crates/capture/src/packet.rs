@@ -16,6 +16,7 @@
 
 use std::io::Write as _;
 
+use bentpipe_packet::build::ipv4_header;
 use bentpipe_sim::{Ends, Observation, Packet};
 use bentpipe_transport::{pep_link, tcp};
 use bentpipe_units::Rng;
@@ -32,7 +33,6 @@ pub const SPACE_PORT: u16 = 41_000;
 
 /// The largest IPv4 packet [bytes].
 const LARGEST: usize = u16::MAX as usize;
-const TTL: u8 = 64;
 
 /// What was made.
 pub struct Made {
@@ -128,16 +128,8 @@ fn ip(
     len: usize,
     buffer: &mut Vec<u8>,
 ) -> Ipv4Header {
-    let mut header = Ipv4Header {
-        ecn,
-        total_len: (Ipv4Header::MIN_LEN + len).min(LARGEST) as u16,
-        dont_fragment: true,
-        time_to_live: TTL,
-        protocol,
-        source: from.0,
-        destination: to.0,
-        ..Ipv4Header::default()
-    };
+    let len = len.min(LARGEST - Ipv4Header::MIN_LEN) as u16;
+    let mut header = Ipv4Header { ecn, ..ipv4_header(from.0, to.0, protocol, len) };
     header.header_checksum = header.calc_header_checksum();
     buffer.extend_from_slice(&header.to_bytes());
     header
@@ -283,6 +275,7 @@ fn clipped(value: u32) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bentpipe_packet::build::checksum;
     use bentpipe_units::Instant;
     use tcp::{Flags, Sack, Segment};
 
@@ -290,23 +283,12 @@ mod tests {
         Observation { time: Instant::ZERO, interface: 0, len, lost: false, packet }
     }
 
-    /// The one's complement sum over 16-bit words (RFC 1071), which a right checksum makes all ones.
-    fn sum(bytes: &[u8]) -> u16 {
-        let words = bytes.chunks(2).map(|w| u32::from(w[0]) << 8 | u32::from(*w.get(1).unwrap_or(&0)));
-        let mut sum: u32 = words.sum();
-        while sum > 0xffff {
-            sum = (sum & 0xffff) + (sum >> 16);
-        }
-        sum as u16
-    }
-
-    /// The pseudo-header of RFC 9293 section 3.1, then segment and payload.
-    fn with_pseudo_header(packet: &[u8]) -> Vec<u8> {
-        let mut bytes = packet[12..20].to_vec();
-        bytes.extend([0, packet[9]]);
-        bytes.extend(((packet.len() - 20) as u16).to_be_bytes());
-        bytes.extend(&packet[20..]);
-        bytes
+    /// True if the checksums of an IPv4 packet and of its TCP or UDP header are correct: the checksum over a range that
+    /// includes a correct checksum is 0.
+    fn checksums_are_valid(packet: &[u8]) -> bool {
+        let length = (packet.len() - 20) as u16;
+        let transport = [&packet[12..20], &[0, packet[9]], &length.to_be_bytes(), &packet[20..]];
+        checksum(&[&packet[..20]]) == 0 && checksum(&transport) == 0
     }
 
     const ENDS: Ends = Ends {
@@ -366,8 +348,7 @@ mod tests {
         assert_eq!(&packet[40..44], &[1, 1, 5, 18]);
         let blocks = [44, 48, 52, 56].map(|at| word(at).wrapping_sub(word(28)));
         assert_eq!(blocks, [3000, 4000, 1000, 2000]);
-        assert_eq!(sum(&packet[..20]), 0xffff);
-        assert_eq!(sum(&with_pseudo_header(&packet)), 0xffff);
+        assert!(checksums_are_valid(&packet));
     }
 
     #[test]
@@ -380,7 +361,7 @@ mod tests {
         assert_eq!(&packet[28..32], &[0; 4]);
         assert_eq!((packet[33], &packet[34..36]), (0xc2, &[0xff, 0xff][..]));
         assert_eq!(&packet[40..52], &[2, 4, 3, 232, 1, 1, 4, 2, 1, 3, 3, 5]);
-        assert_eq!(sum(&with_pseudo_header(&packet)), 0xffff);
+        assert!(checksums_are_valid(&packet));
     }
 
     /// Options take what the transport counts for them, and all that a segment can have fit.
@@ -416,7 +397,7 @@ mod tests {
         let (packet, made) = made(ends, segment(u64::from(u32::MAX), 1, 1000, Flags::ACK), 1058);
         assert_eq!((packet.len(), made.headers), (1058, 40));
         assert_eq!(u16::from_be_bytes([packet[2], packet[3]]), 1040);
-        assert_eq!(sum(&with_pseudo_header(&packet[..1040])), 0xffff);
+        assert!(checksums_are_valid(&packet[..1040]));
         // Positions wrap: the one before 2^32 is the one before the initial sequence number.
         let seq = u32::from_be_bytes(packet[24..28].try_into().unwrap());
         assert_eq!(seq, initial(&ends, true).wrapping_sub(1));
@@ -444,7 +425,7 @@ mod tests {
         let text = "DATA 17 stream 3.1 bytes 2800+1400 below 12 fin retransmission\n";
         assert_eq!(std::str::from_utf8(&packet[28..made.headers]).unwrap(), text);
         assert_eq!((packet.len(), &packet[12..20]), (1440, &[172, 16, 0, 3, 172, 16, 0, 4][..]));
-        assert_eq!(sum(&with_pseudo_header(&packet)), 0xffff);
+        assert!(checksums_are_valid(&packet));
 
         let mut ack = pep_link::Ack::new(bentpipe_units::Duration::from_millis(25));
         ack.push_range(pep_link::AckRange { first: 12, last: 17 });
@@ -455,7 +436,7 @@ mod tests {
         let text = "ACK 12-17 3-9 after 25000000 ns window 3.0 65000\n";
         assert_eq!(std::str::from_utf8(&packet[28..made.headers]).unwrap(), text);
         assert_eq!(&packet[12..20], &[172, 16, 0, 2, 172, 16, 0, 1]);
-        assert_eq!(sum(&with_pseudo_header(&packet)), 0xffff);
+        assert!(checksums_are_valid(&packet));
     }
 
     #[test]

@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use bentpipe_gatewayd::intercept::nfqueue::{Lost, Queue, Settings, Verdict};
-use bentpipe_gatewayd::intercept::wire;
 use nix::poll::PollFlags;
 use nix::sys::socket::{setsockopt, sockopt};
 
@@ -123,14 +122,17 @@ fn verdicts_hold_packet_by_packet_and_in_order() {
             let mut later = None;
             let judged = judge(&mut queue, &stopped, &mut |id, packet| {
                 seeing.fetch_add(1, Ordering::Relaxed);
-                let info = wire::parse(packet).expect("an IP packet");
-                assert_eq!((info.protocol, info.dst.port(), info.len as usize), (wire::UDP, 9, packet.len()));
+                let info = bentpipe_packet::parse(packet).expect("an IP packet");
+                assert_eq!(
+                    (info.protocol, info.dst.port(), info.len as usize),
+                    (bentpipe_packet::UDP, 9, packet.len())
+                );
                 let number =
                     u32::from_be_bytes(packet[packet.len() - 100..][..4].try_into().expect("four bytes"));
                 match number % 5 {
                     0 => Verdict::Drop,
                     1 => {
-                        assert!(wire::set_ce(packet));
+                        assert!(bentpipe_packet::set_ce(packet));
                         Verdict::Changed
                     }
                     // The last of those waits.
@@ -143,7 +145,7 @@ fn verdicts_hold_packet_by_packet_and_in_order() {
             });
             assert_eq!(queue.waiting(), 1);
             let (id, mut packet) = later.expect("the packet that waits");
-            assert!(wire::set_ce(&mut packet));
+            assert!(bentpipe_packet::set_ce(&mut packet));
             queue.accept_changed(id, &packet);
             queue.flush().expect("a verdict");
             (judged, queue.waiting(), queue.refused(), queue.lost().expect("counters"))
@@ -187,7 +189,7 @@ fn packets_pass_where_nobody_listens() {
             assert!(readable(&queue, 1000));
             let mut judge = |_, packet: &mut [u8]| {
                 shown += 1;
-                assert!(packet.len() == 64 && wire::set_ce(packet));
+                assert!(packet.len() == 64 && bentpipe_packet::set_ce(packet));
                 if shown <= 3 { Verdict::Changed } else { Verdict::Later }
             };
             queue.receive(&mut judge).expect("packets");
@@ -309,16 +311,21 @@ fn segments_are_single_and_their_checksums_whole() {
                 opened.send(()).expect("a test that waits");
                 let (mut longest, mut changed) = (0, 0);
                 let packets = judge(&mut queue, &stopped, &mut |_, packet| {
-                    let info = wire::parse(packet).expect("an IP packet");
+                    let info = bentpipe_packet::parse(packet).expect("an IP packet");
                     assert_eq!(info.len as usize, packet.len());
                     longest = longest.max(packet.len());
                     let (ip, pseudo) = if info.version == 4 { (20, 12..20) } else { (40, 8..40) };
                     let length = ((packet.len() - ip) as u16).to_be_bytes();
-                    let sum = wire::checksum(&[&packet[pseudo], &[0, wire::TCP], &length, &packet[ip..]]);
+                    let sum = bentpipe_packet::build::checksum(&[
+                        &packet[pseudo],
+                        &[0, bentpipe_packet::TCP],
+                        &length,
+                        &packet[ip..],
+                    ]);
                     assert_eq!(sum, 0, "a whole checksum, queue {number}");
                     let tcp = info.tcp.expect("a TCP header");
                     changed += 1;
-                    assert!(wire::set_window(packet, tcp.window - 1));
+                    assert!(bentpipe_packet::set_window(packet, tcp.window - 1));
                     Verdict::Changed
                 });
                 (packets, longest, changed, queue.refused(), queue.lost().expect("counters"))
@@ -361,9 +368,11 @@ fn a_queue_keeps_up() {
                 if readable(&queue, 20) {
                     packets += queue
                         .receive(&mut |_, packet| {
-                            let info = wire::parse(packet).expect("an IP packet");
+                            let info = bentpipe_packet::parse(packet).expect("an IP packet");
                             match (changing, info.tcp) {
-                                (true, Some(tcp)) if wire::set_window(packet, tcp.window) => Verdict::Changed,
+                                (true, Some(tcp)) if bentpipe_packet::set_window(packet, tcp.window) => {
+                                    Verdict::Changed
+                                }
                                 _ => Verdict::Accept,
                             }
                         })

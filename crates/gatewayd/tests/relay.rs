@@ -16,7 +16,6 @@ use std::thread;
 use std::time::Duration;
 
 use bentpipe_gatewayd::intercept::inject::Injector;
-use bentpipe_gatewayd::intercept::wire;
 use ends::satellite::now;
 use ends::{BIN, CLIENT, LONG, SERVER, World, bytes, read_all};
 use nix::sys::signal::{Signal, kill};
@@ -595,7 +594,7 @@ fn syn(host: u8, port: u16) -> Vec<u8> {
     let mut tcp =
         [&port.to_be_bytes()[..], &[0, 80, 1, 2, 3, 4, 0, 0, 0, 0, 5 << 4, 2, 0xfa, 0xf0, 0, 0, 0, 0]]
             .concat();
-    let sum = wire::checksum(&[&from, &to, &[0, 6, 0, tcp.len() as u8], &tcp]);
+    let sum = bentpipe_packet::build::checksum(&[&from, &to, &[0, 6, 0, tcp.len() as u8], &tcp]);
     tcp[16..18].copy_from_slice(&sum.to_be_bytes());
     // The kernel fills in length and checksum of the IP header.
     let ip = [&[0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 6, 0, 0][..], &from, &to].concat();

@@ -14,7 +14,7 @@ use std::time::Duration;
 use bentpipe_gatewayd::intercept::nfqueue::{Lost, Queue, Settings, Verdict};
 use bentpipe_gatewayd::intercept::offload::{self, Feature};
 use bentpipe_gatewayd::intercept::rules::{Rules, Setup, Side, remove};
-use bentpipe_gatewayd::intercept::wire::{self, flag};
+use bentpipe_packet::flag;
 use common::Namespace;
 use nix::errno::Errno;
 use nix::poll::PollFlags;
@@ -436,13 +436,13 @@ fn judge(namespace: &Namespace, number: u16, stop: &Arc<AtomicBool>) -> std::thr
                 .receive(&mut |_, packet| {
                     seen.packets += 1;
                     seen.longest = seen.longest.max(packet.len());
-                    let Some(tcp) = wire::parse(packet).and_then(|info| info.tcp) else {
+                    let Some(tcp) = bentpipe_packet::parse(packet).and_then(|info| info.tcp) else {
                         return Verdict::Accept;
                     };
                     if tcp.flags & flag::SYN != 0 {
                         seen.syns.push(tcp.mss);
                     }
-                    if tcp.payload > 0 && seen.packets.is_multiple_of(10) && wire::set_ce(packet) {
+                    if tcp.payload > 0 && seen.packets.is_multiple_of(10) && bentpipe_packet::set_ce(packet) {
                         seen.marked += 1;
                         return Verdict::Changed;
                     }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use bentpipe_gatewayd::intercept::inject::Injector;
 use bentpipe_gatewayd::intercept::nfqueue::{Lost, Queue, Settings, Verdict};
 use bentpipe_gatewayd::intercept::windows::Windows;
-use bentpipe_gatewayd::intercept::wire::{self, flag};
+use bentpipe_packet::flag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, SockaddrStorage, connect, setsockopt, socket, sockopt,
@@ -59,12 +59,12 @@ fn opened(room: u64, scales: bool) -> Windows {
     assert_eq!(window_of(&syn), room.min(64_240) as u16);
     let syn_ack =
         packet(false, flag::SYN | flag::ACK, ISN, 100, 65_535, if scales { &OPTIONS } else { &OPTIONS[..4] });
-    windows.incoming(&wire::parse(&syn_ack).unwrap());
+    windows.incoming(&bentpipe_packet::parse(&syn_ack).unwrap());
     windows
 }
 
 fn window_of(packet: &[u8]) -> u16 {
-    wire::parse(packet).unwrap().tcp.unwrap().window
+    bentpipe_packet::parse(packet).unwrap().tcp.unwrap().window
 }
 
 /// The window that an acknowledgement of `ack` bytes goes out with.
@@ -98,7 +98,8 @@ fn a_window_is_what_there_is_room_for() {
     // What was promised still is: from 30 000 to 20 000 + 502 * 128 = 84 256 is 423.9 units.
     assert_eq!(acknowledge(&mut windows, 30_000, 502, 0), 424);
     // The server's SYN once more, as of an answer that was late, changes nothing.
-    windows.incoming(&wire::parse(&packet(false, flag::SYN | flag::ACK, ISN, 100, 1, &[])).unwrap());
+    windows
+        .incoming(&bentpipe_packet::parse(&packet(false, flag::SYN | flag::ACK, ISN, 100, 1, &[])).unwrap());
     assert_eq!(acknowledge(&mut windows, 40_000, 502, 0), 346);
 }
 
@@ -110,7 +111,9 @@ fn windows_are_scaled_if_both_ends_say_so() {
     // A SYN sent again, of a kernel that has given up options, settles it anew.
     let mut syn = packet(true, flag::SYN, 99, 0, 64_240, &[]);
     assert!(windows.outgoing(&mut syn, &mut |_, _| Some(500)));
-    windows.incoming(&wire::parse(&packet(false, flag::SYN | flag::ACK, ISN, 100, 1, &OPTIONS)).unwrap());
+    windows.incoming(
+        &bentpipe_packet::parse(&packet(false, flag::SYN | flag::ACK, ISN, 100, 1, &OPTIONS)).unwrap(),
+    );
     assert_eq!(acknowledge(&mut windows, 0, 64_240, 700), 700);
 }
 
@@ -128,10 +131,10 @@ fn what_is_not_known_is_left_alone() {
     assert!(!windows.update(client(), server(), 100_000, &mut Vec::new()));
     // Nor does the SYN of another connection tell, which acknowledges another SYN.
     let mut answer = packet(false, flag::SYN | flag::ACK, ISN, 101, 65_535, &OPTIONS);
-    windows.incoming(&wire::parse(&answer).unwrap());
+    windows.incoming(&bentpipe_packet::parse(&answer).unwrap());
     assert_eq!(acknowledge(&mut windows, 0, 502, 128), 502);
     answer[28..32].copy_from_slice(&100u32.to_be_bytes());
-    windows.incoming(&wire::parse(&answer).unwrap());
+    windows.incoming(&bentpipe_packet::parse(&answer).unwrap());
     assert_eq!(acknowledge(&mut windows, 0, 502, 128), 8);
     // What acknowledges nothing has no window, and who answers a SYN is no connection of this host's.
     for flags in [0, flag::SYN | flag::ACK] {
@@ -150,14 +153,18 @@ fn an_update_comes_when_it_is_worth_a_segment() {
         let mut windows = Windows::new();
         let mut syn = packet(true, flag::SYN, 99, 0, 64_240, &[]);
         windows.outgoing(&mut syn, &mut |_, _| Some(10_000));
-        windows.incoming(&wire::parse(&packet(false, flag::SYN | flag::ACK, ISN, 100, 1, &[])).unwrap());
+        windows.incoming(
+            &bentpipe_packet::parse(&packet(false, flag::SYN | flag::ACK, ISN, 100, 1, &[])).unwrap(),
+        );
         // Its own FIN, and what it sends again from before, count as what they are.
         for (flags, seq) in [(flag::FIN, 150), (0, 100)] {
             let mut own = packet(true, flags | flag::ACK, seq, ISN.wrapping_add(1), 64_240, &[]);
             windows.outgoing(&mut own, &mut |_, _| Some(0));
         }
         assert_eq!(u32::from(acknowledge(&mut windows, ack, 64_240, 0)), 10_000 - ack);
-        windows.update(client(), server(), room, &mut out).then(|| wire::parse(&out).unwrap().tcp.unwrap())
+        windows
+            .update(client(), server(), room, &mut out)
+            .then(|| bentpipe_packet::parse(&out).unwrap().tcp.unwrap())
     };
     assert_eq!(update(10_000 - 1072, 60_000), None);
     assert_eq!(update(10_000 - 1071, 60_000).unwrap().window, 60_000);
@@ -173,7 +180,7 @@ fn closed_connections_are_forgotten() {
     for (out, left) in [(false, 1), (true, 0)] {
         let mut windows = opened(1000, true);
         let mut reset = packet(out, flag::RST, 100, 0, 0, &[]);
-        windows.incoming(&wire::parse(&reset).unwrap());
+        windows.incoming(&bentpipe_packet::parse(&reset).unwrap());
         windows.outgoing(&mut reset, &mut |_, _| Some(0));
         assert_eq!(windows.len(), left);
     }
@@ -183,11 +190,11 @@ fn closed_connections_are_forgotten() {
         let theirs = packet(false, fin, ISN.wrapping_add(1001), 100, 9, &[]);
         let mut ours = packet(true, fin, 100, ISN.wrapping_add(1), 502, &[]);
         if server_first {
-            windows.incoming(&wire::parse(&theirs).unwrap());
+            windows.incoming(&bentpipe_packet::parse(&theirs).unwrap());
         }
         assert!(windows.outgoing(&mut ours, &mut |_, _| Some(1000)));
         if !server_first {
-            windows.incoming(&wire::parse(&theirs).unwrap());
+            windows.incoming(&bentpipe_packet::parse(&theirs).unwrap());
         }
         assert_eq!(acknowledge(&mut windows, 1000, 502, 0), 1);
         assert_eq!(windows.len(), 1);
@@ -207,7 +214,7 @@ fn a_server_that_waits_is_told_of_room() {
     let mut update = |windows: &mut Windows, room| {
         let sent = windows.update(client(), server(), room, &mut out);
         assert_eq!(sent, !out.is_empty());
-        sent.then(|| wire::parse(&out).unwrap().tcp.unwrap())
+        sent.then(|| bentpipe_packet::parse(&out).unwrap().tcp.unwrap())
     };
     // The server has four segments of 1000 left.
     assert_eq!(update(&mut windows, 60_000), None);
@@ -260,7 +267,7 @@ proptest! {
             }
             right = right.max(edge);
             if updates && windows.update(client(), server(), room + 5000, &mut out) {
-                let tcp = wire::parse(&out).unwrap().tcp.unwrap();
+                let tcp = bentpipe_packet::parse(&out).unwrap().tcp.unwrap();
                 let edge = ack + u64::from(tcp.window) * unit;
                 prop_assert!(edge >= right + 1000 && edge <= ack + room + 5000 && u64::from(tcp.window) <= kernel);
                 right = edge;
@@ -316,7 +323,7 @@ fn marked(namespace: &common::Namespace, room: u64, delay: Duration) -> Marked {
             let room = told.load(Ordering::Relaxed);
             inward
                 .receive(&mut |id, packet| {
-                    let info = wire::parse(packet).expect("a packet");
+                    let info = bentpipe_packet::parse(packet).expect("a packet");
                     windows.incoming(&info);
                     held.push_back((time + delay, id));
                     Verdict::Later
@@ -324,7 +331,7 @@ fn marked(namespace: &common::Namespace, room: u64, delay: Duration) -> Marked {
                 .expect("packets");
             outward
                 .receive(&mut |_, packet| {
-                    let info = wire::parse(packet).expect("a packet");
+                    let info = bentpipe_packet::parse(packet).expect("a packet");
                     pair = Some((info.src, info.dst));
                     match windows.outgoing(packet, &mut |_, _| Some(room)) {
                         true => Verdict::Changed,

@@ -7,17 +7,18 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("units", &[]),
     ("queue", &["units"]),
     ("transport", &["units"]),
+    ("packet", &["units", "queue"]),
     ("scenario", &["units", "queue"]),
     ("link", &["units", "scenario"]),
     ("traffic", &["units", "scenario"]),
     ("gateway", &["units", "queue", "scenario"]),
     ("model", &["units", "queue", "scenario"]),
     ("sim", &["units", "queue", "link", "gateway", "transport", "scenario", "traffic"]),
-    ("capture", &["units", "transport", "scenario", "sim"]),
+    ("capture", &["units", "packet", "transport", "scenario", "sim"]),
     ("spacelink", &["units"]),
-    ("gatewayd", &["units", "queue", "scenario", "gateway", "spacelink"]),
+    ("gatewayd", &["units", "packet", "queue", "scenario", "gateway", "spacelink"]),
     // Its tests hold its users against the simulator's.
-    ("testbed", &["units", "queue", "scenario", "link", "traffic", "gatewayd", "sim"]),
+    ("testbed", &["units", "packet", "queue", "scenario", "link", "traffic", "gatewayd", "sim"]),
     ("python", &["units", "queue", "scenario", "model", "sim", "capture"]),
 ];
 

@@ -3,7 +3,7 @@
 
 use std::io::{self, Write};
 
-use crate::packet::mix;
+use bentpipe_units::mix;
 
 const WORD: u64 = 8;
 

@@ -15,7 +15,6 @@ pub mod flows;
 pub mod http;
 pub mod links;
 pub mod load;
-pub mod packet;
 pub mod plan;
 pub mod reactor;
 pub mod serve;

@@ -11,6 +11,7 @@ use std::collections::BinaryHeap;
 use std::net::IpAddr;
 
 use bentpipe_link::{Capacity, Loss, Satellite, Sender, Sent};
+use bentpipe_packet::{Info, set_ce};
 use bentpipe_queue::aqm::droptail::DropTail;
 use bentpipe_queue::sched::fifo::Fifo;
 use bentpipe_queue::{DropHandler, DropReason, Ecn, Limit, Marking, Packet, Queue, QueueConfig};
@@ -18,7 +19,6 @@ use bentpipe_scenario as scenario;
 use bentpipe_scenario::{Delay, Direction, LossAt, LossOf, Modulation, Per, Scenario};
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 
-use crate::packet::{self, Info};
 use crate::plan::{Extras, Plan, PlanError};
 
 /// Bytes of packets that are held at most; more are dropped, whatever the scenario says.
@@ -342,7 +342,8 @@ impl Links {
 
     /// A packet comes into a segment, at the end opposite to `end`.
     pub fn arrive(&mut self, segment: u32, end: u8, packet: Vec<u8>, now: Instant, out: &mut Vec<Passed>) {
-        let Some(info) = packet::parse(&packet).filter(|info| !info.is_local()) else {
+        let Some(info) = bentpipe_packet::parse(&packet).filter(|info| !info.is_link_local_multicast())
+        else {
             return self.give_back(packet);
         };
         self.bytes += packet.len() as u64;
@@ -468,7 +469,7 @@ impl Links {
             return self.propagate(index, lane, sent);
         };
         // Queues know connections by 32 bits: of ten thousand, two have the same number with a probability of 1 %.
-        let mut pkt = Packet { ecn: info.ecn, ..Packet::new(len, info.connection as u32, index) };
+        let mut pkt = Packet { ecn: info.ecn, ..Packet::new(len, info.connection() as u32, index) };
         if queue.offer(&mut pkt, now, &mut self.discarded) {
             self.enter_queue(pkt, lane, now);
         }
@@ -552,7 +553,7 @@ impl Links {
             Ok(sent) => sent,
             Err(cause) => return self.lose(index, cause),
         };
-        let delay = l.draw_delay(info.connection);
+        let delay = l.draw_delay(info.connection());
         let arrival = sent + delay;
         let is_late = l.extras.reorder.0 > 0.0 && l.extra_rng.uniform() < l.extras.reorder.0;
         let arrival = if is_late {
@@ -611,7 +612,7 @@ impl Links {
         let Some(held) = &mut self.held[pkt.handle as usize] else { return };
         if pkt.ecn == Ecn::Ce && held.info.ecn != Ecn::Ce {
             held.info.ecn = Ecn::Ce;
-            let _ = packet::set_ce(&mut held.packet);
+            let _ = set_ce(&mut held.packet);
             let row = self.ways[held.segment as usize][usize::from(held.end)][held.hop as usize].row;
             self.counts[row as usize].marked += 1;
         }
@@ -661,7 +662,7 @@ impl Links {
 
 impl Lane {
     fn loses(&mut self, len: u32, info: &Info, now: Instant) -> bool {
-        let counts = self.of == LossOf::All || info.has_payload;
+        let counts = self.of == LossOf::All || info.has_payload();
         counts && !self.loss.is_nothing() && self.loss.loses(len, now, &mut self.loss_rng)
     }
 
@@ -700,7 +701,7 @@ impl Lane {
 fn host_of(hosts: &BTreeMap<IpAddr, (u32, u32)>, info: &Info, group: u32) -> Option<u32> {
     [info.src, info.dst]
         .into_iter()
-        .filter_map(|address| hosts.get(&address))
+        .filter_map(|end| hosts.get(&end.ip()))
         .find(|(of, _)| *of == group)
         .map(|(_, host)| *host)
 }

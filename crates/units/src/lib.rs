@@ -10,5 +10,5 @@ mod rng;
 mod time;
 
 pub use rate::Rate;
-pub use rng::Rng;
+pub use rng::{Rng, mix};
 pub use time::{Duration, Instant};

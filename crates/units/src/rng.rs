@@ -60,8 +60,9 @@ impl Rng {
     }
 }
 
-/// The finalizer of SplitMix64 (Steele, Lea & Flood 2014).
-const fn mix(word: u64) -> u64 {
+/// The finalizer of SplitMix64 (Steele, Lea & Flood 2014): spreads every bit over all others.
+#[must_use]
+pub const fn mix(word: u64) -> u64 {
     let z = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -4,13 +4,13 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use bentpipe_gateway::{Event as GatewayEvent, Place};
+use bentpipe_packet::{Info, flag};
 use bentpipe_queue::{Ecn, Marking, Packet, Tcp};
 
 use super::relays::Relay;
 use super::{Daemon, Item};
 use crate::config::Role;
 use crate::intercept::nfqueue::Verdict;
-use crate::intercept::wire::{self, Info, flag};
 
 /// Batches of packets to judge in one turn.
 const MOST_BATCHES: usize = 4;
@@ -39,7 +39,7 @@ impl Daemon {
     }
 
     fn judge_packet(&mut self, id: u32, packet: &mut [u8]) -> Verdict {
-        let Some(info) = wire::parse(packet) else {
+        let Some(info) = bentpipe_packet::parse(packet) else {
             self.counters.unread += 1;
             return Verdict::Accept;
         };
@@ -138,8 +138,8 @@ impl Daemon {
     /// Puts a congestion mark into a packet that is to have one; whether that changed it.
     fn mark(&mut self, pkt: &Packet, bytes: &mut [u8]) -> bool {
         let marked = pkt.ecn == Ecn::Ce
-            && wire::parse(bytes).is_some_and(|info| info.ecn != Ecn::Ce)
-            && wire::set_ce(bytes);
+            && bentpipe_packet::parse(bytes).is_some_and(|info| info.ecn != Ecn::Ce)
+            && bentpipe_packet::set_ce(bytes);
         self.counters.ce_marked += u64::from(marked);
         marked
     }
@@ -250,7 +250,7 @@ impl Daemon {
     fn carry(&mut self, bytes: Vec<u8>) {
         let backlog = self.gateway.transmit_queue().state();
         let most = (backlog.capacity.bytes_per_sec() / 2.0).max(super::LEAST_BACKLOG as f64);
-        let Some(info) = wire::parse(&bytes).filter(|_| self.space.link.is_up()) else {
+        let Some(info) = bentpipe_packet::parse(&bytes).filter(|_| self.space.link.is_up()) else {
             self.counters.tunnel_drops += 1;
             return self.recycle(bytes);
         };
@@ -287,7 +287,7 @@ impl Daemon {
     pub(super) fn deliver_datagram(&mut self, packet: &[u8]) {
         self.watch.datagram(packet, false);
         if self.config.role == Role::Gateway
-            && let Some(Info { src, dst, protocol, tcp: Some(tcp), .. }) = wire::parse(packet)
+            && let Some(Info { src, dst, protocol, tcp: Some(tcp), .. }) = bentpipe_packet::parse(packet)
             && tcp.flags & flag::ACK != 0
         {
             self.flight.acknowledged(pair_number(src, dst, protocol), tcp.ack, self.now);
@@ -300,7 +300,7 @@ impl Daemon {
 
     /// The split connection between these two.
     pub(super) fn find_pair(&self, client: SocketAddr, server: SocketAddr) -> Option<u32> {
-        let slot = *self.pairs.get(pair_number(client, server, wire::TCP))?;
+        let slot = *self.pairs.get(pair_number(client, server, bentpipe_packet::TCP))?;
         let relay = self.relays.get(slot as usize)?.as_ref()?;
         (relay.client == client && relay.server == server).then_some(slot)
     }

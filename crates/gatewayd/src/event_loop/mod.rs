@@ -42,7 +42,6 @@ use crate::intercept::inject::Injector;
 use crate::intercept::nfqueue;
 use crate::intercept::rules::{self, Rules};
 use crate::intercept::windows::Windows;
-use crate::intercept::wire;
 use crate::observe::log;
 use crate::observe::record::Recorder;
 use crate::relay::ring::Ring;
@@ -680,7 +679,7 @@ impl Daemon {
                 let relay = self.relays.get(key.slot())?.as_deref().filter(|relay| relay.key == *key)?;
                 Some((relay.client, relay.server))
             }
-            Item::Datagram(bytes) => wire::parse(bytes).map(|info| match self.config.role {
+            Item::Datagram(bytes) => bentpipe_packet::parse(bytes).map(|info| match self.config.role {
                 Role::Gateway => (info.dst, info.src),
                 Role::Terminal => (info.src, info.dst),
             }),

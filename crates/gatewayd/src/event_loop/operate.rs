@@ -7,7 +7,6 @@ use nix::time::{ClockId, clock_gettime};
 
 use super::{Daemon, Failure};
 use crate::config::{Changes, Config, Role};
-use crate::intercept::wire;
 use crate::observe::bottleneck::Evidence;
 use crate::observe::metrics::{
     About, Connections, Histogram, NfqueueLost, QueueState, Snapshot, Spacelink, Traffic,
@@ -92,7 +91,7 @@ impl Watch {
 
     /// A packet that is not split goes over the satellite, or comes.
     pub fn datagram(&mut self, packet: &[u8], sent: bool) {
-        let is_udp = wire::parse(packet).is_some_and(|info| info.protocol == wire::UDP);
+        let is_udp = bentpipe_packet::parse(packet).is_some_and(|info| info.protocol == bentpipe_packet::UDP);
         let class = if is_udp { &mut self.udp } else { &mut self.other };
         let bytes = packet.len() as u64;
         if sent { class.sent += bytes } else { class.received += bytes }

@@ -228,7 +228,7 @@ impl Daemon {
         self.open += 1;
         self.opening += u32::from(!connected);
         self.counters.opened += 1;
-        let flow = self.flow(client, server, crate::intercept::wire::TCP);
+        let flow = self.flow(client, server, bentpipe_packet::TCP);
         self.gateway.flow(flow, FlowEvent::Opened, self.at);
         self.list(slot as u32);
     }
@@ -445,7 +445,7 @@ impl Daemon {
             self.in_flight += bytes;
             let handle = self.items.insert(Item::Chunk { key, bytes }) as u32;
             let len = u32::try_from(bytes + self.header).unwrap_or(u32::MAX);
-            let flow = self.flow(client, server, crate::intercept::wire::TCP);
+            let flow = self.flow(client, server, bentpipe_packet::TCP);
             if let Some(recorder) = &mut self.recorder {
                 recorder.passed(self.at - came);
             }
@@ -663,7 +663,7 @@ impl Daemon {
         self.pairs.remove(pair(client, server));
         self.flight.forget(pair(client, server));
         self.windows.forget(client, server);
-        let flow = self.flow(client, server, crate::intercept::wire::TCP);
+        let flow = self.flow(client, server, bentpipe_packet::TCP);
         self.gateway.flow(flow, FlowEvent::Closed, self.at);
         self.open -= 1;
         self.opening -= u32::from(!connected);
@@ -777,7 +777,7 @@ impl Daemon {
 }
 
 fn pair(client: SocketAddr, server: SocketAddr) -> u32 {
-    super::judge::pair_number(client, server, crate::intercept::wire::TCP)
+    super::judge::pair_number(client, server, bentpipe_packet::TCP)
 }
 
 impl Relay {

@@ -8,8 +8,6 @@ use nix::sys::socket::{
     AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrStorage, sendto, socket,
 };
 
-use crate::intercept::wire;
-
 /// Raw sockets, one for each version of IP. Needs CAP_NET_RAW when it is opened.
 #[derive(Debug)]
 pub struct Injector {
@@ -36,7 +34,7 @@ impl Injector {
     /// # Errors
     /// When it is none, or the kernel does not take it.
     pub fn send(&self, packet: &[u8]) -> io::Result<()> {
-        let info = wire::parse(packet).ok_or(io::ErrorKind::InvalidData)?;
+        let info = bentpipe_packet::parse(packet).ok_or(io::ErrorKind::InvalidData)?;
         let to = SockaddrStorage::from(SocketAddr::new(info.dst.ip(), 0));
         let socket = if info.version == 4 { &self.v4 } else { &self.v6 };
         sendto(socket.as_raw_fd(), packet, &to, MsgFlags::empty())?;

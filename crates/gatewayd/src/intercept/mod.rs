@@ -6,4 +6,3 @@ pub mod nfqueue;
 pub mod offload;
 pub mod rules;
 pub mod windows;
-pub mod wire;

@@ -21,7 +21,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use crate::intercept::wire::{self, Info, TcpInfo, flag};
+use bentpipe_packet::{Info, TcpInfo, flag};
 
 /// Segment size of a connection whose SYN names none (RFC 9293, section 3.7.1) [bytes].
 const LEAST_MSS: u16 = 536;
@@ -80,7 +80,9 @@ impl Windows {
         packet: &mut [u8],
         room: &mut dyn FnMut(SocketAddr, SocketAddr) -> Option<u64>,
     ) -> bool {
-        let Some(Info { src, dst, tcp: Some(tcp), .. }) = wire::parse(packet) else { return false };
+        let Some(Info { src, dst, tcp: Some(tcp), .. }) = bentpipe_packet::parse(packet) else {
+            return false;
+        };
         if tcp.flags & flag::RST != 0 {
             self.forget(src, dst);
             return false;
@@ -105,7 +107,7 @@ impl Windows {
             window.update = None;
             return false;
         }
-        if let Some(length) = wire::headers(packet) {
+        if let Some(length) = bentpipe_packet::header_len(packet) {
             window.last.clear();
             window.last.extend_from_slice(&packet[..length]);
         }
@@ -113,7 +115,7 @@ impl Windows {
         let (Some(shift), Some(room)) = (window.shift, room(src, dst)) else { return false };
         let field = window.field(shift, room);
         window.advertise(shift, field);
-        field != tcp.window && wire::set_window(packet, field)
+        field != tcp.window && bentpipe_packet::set_window(packet, field)
     }
 
     /// The SYN, whose window is never scaled.
@@ -138,7 +140,7 @@ impl Windows {
             ..Window::default()
         };
         self.connections.insert((client, server), window);
-        offered != tcp.window && wire::set_window(packet, offered)
+        offered != tcp.window && bentpipe_packet::set_window(packet, offered)
     }
 
     /// A packet from a server, on its way in: its SYN settles the scale, its FIN the end. Whether a reset is one is for
@@ -176,7 +178,7 @@ impl Windows {
         if window.last.is_empty() || left >= 2 * mss || grown < mss {
             return false;
         }
-        if !wire::window_update(&window.last, seq, field, out) {
+        if !bentpipe_packet::build::window_update(&window.last, seq, field, out) {
             return false;
         }
         window.advertise(shift, field);

@@ -1,0 +1,116 @@
+//! Any bytes as input of the live gateway: nothing panics, and a packet changes only in the fields that are meant to
+//! change.
+//!
+//! The first byte selects the parser of the rest: a packet, netlink messages, spacelink frames, or a sequence of packets
+//! for window marking, each behind three bytes (direction, buffer space, length).
+
+use bentpipe_gatewayd::intercept::netlink::{Message, message_at};
+use bentpipe_gatewayd::intercept::windows::Windows;
+use bentpipe_packet::parse;
+use bentpipe_spacelink::frames::{self, Control, Datagram, MAX_FRAGMENTS, Open};
+
+mod packets;
+
+use packets::{must, residue};
+
+/// Runs the selected parser; returns the first problem found.
+pub fn run(bytes: &[u8]) -> Result<(), String> {
+    match bytes.split_first() {
+        None => Ok(()),
+        Some((kind, rest)) => match kind % 5 {
+            2 => windows(rest),
+            3 => netlink(rest),
+            4 => frames(rest),
+            _ => packets::run(rest),
+        },
+    }
+}
+
+fn netlink(bytes: &[u8]) -> Result<(), String> {
+    let mut at = 0;
+    while let Some((message, next)) = message_at(bytes, at) {
+        must(next >= at + 16, "a netlink message is shorter than its header")?;
+        if let Message::Packet { at: from, len, .. } = message {
+            must(from >= at && from + len <= next.min(bytes.len()), "a packet exceeds its netlink message")?;
+        }
+        at = next;
+    }
+    Ok(())
+}
+
+/// Encoding a parsed frame gives the parsed bytes.
+fn frames(bytes: &[u8]) -> Result<(), String> {
+    let mut again = Vec::new();
+    if let Ok(Some((open, length))) = Open::parse(bytes) {
+        open.encode(&mut again);
+        must(bytes.get(..length) == Some(&again), "Open encodes to other bytes")?;
+    }
+    let mut rest = bytes;
+    while let Ok(Some((frame, length))) = Control::parse(rest) {
+        again.clear();
+        frame.encode(&mut again);
+        // The integers may have been encoded with more bytes than necessary.
+        must(again.len() <= length, "Control encodes to more bytes than it was parsed from")?;
+        must(
+            Control::parse(&again) == Ok(Some((frame, again.len()))),
+            "Control parses to another frame after encoding",
+        )?;
+        rest = rest
+            .get(length..)
+            .filter(|rest| rest.len() < bytes.len())
+            .ok_or("Control is longer than the input")?;
+    }
+    match Datagram::parse(bytes) {
+        Ok(Datagram::Packet(packet)) => {
+            must(frames::packet_datagram(packet) == bytes, "a packet datagram encodes to other bytes")
+        }
+        Ok(Datagram::Fragment { packet, index, count, data }) => {
+            must(
+                index < count && usize::from(count) <= MAX_FRAGMENTS,
+                "a fragment index exceeds the fragment count",
+            )?;
+            must(
+                frames::fragment_datagram(packet, index, count, data) == bytes,
+                "a fragment datagram encodes to other bytes",
+            )
+        }
+        Ok(Datagram::Credits(credits)) => {
+            let mut left: Vec<_> = credits.collect();
+            must(left.len() <= bytes.len() / 2, "more credits than the input can hold")?;
+            left.reverse();
+            let (said, again) = (left.clone(), frames::credits_datagram(&mut left, usize::MAX));
+            let Ok(Datagram::Credits(heard)) = Datagram::parse(&again) else {
+                return Err("encoded credits do not parse".to_owned());
+            };
+            must(heard.eq(said.into_iter().rev()), "credits parse to others after encoding")
+        }
+        Err(frames::Malformed) => Ok(()),
+    }
+}
+
+fn windows(mut bytes: &[u8]) -> Result<(), String> {
+    let mut windows = Windows::new();
+    let mut update = Vec::new();
+    while let [direction, room, length, rest @ ..] = bytes {
+        let (before, next) = rest.split_at(usize::from(*length).min(rest.len()));
+        bytes = next;
+        // No limit, or any order of magnitude.
+        let room = room.checked_sub(1).map(|room| u64::from(room) << (room % 48));
+        let Some(info) = parse(before) else { continue };
+        if direction % 2 == 0 {
+            windows.incoming(&info);
+            continue;
+        }
+        let mut after = before.to_vec();
+        let changed = windows.outgoing(&mut after, &mut |_, _| room);
+        let window = |packet| parse(packet).and_then(|info| info.tcp).map(|tcp| tcp.window);
+        must(changed == (after != before), "outgoing() misreports whether it changed the packet")?;
+        must(window(&after) <= window(before), "outgoing() increased a window")?;
+        must(residue(before) == residue(&after), "outgoing() broke a checksum")?;
+        if windows.update(info.src, info.dst, room.unwrap_or(0), &mut update) {
+            must(window(&update) > window(&after), "an update offers no more than the last acknowledgement")?;
+            packets::run(&update)?;
+        }
+    }
+    Ok(())
+}
