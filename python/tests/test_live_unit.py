@@ -23,8 +23,9 @@ def test_systemd_starts_reloads_and_restarts_the_gateway(tmp_path: Path) -> None
     unshare = ["unshare", "--mount", "--pid", "--uts", "--ipc", "--net", "--cgroup", "--fork", "--kill-child"]
     deploy = HERE.parent.parent / "deploy"
     command = [*unshare, "bash", str(HERE / "live" / "unit.sh"), programs().gateway, str(deploy), str(out)]
-    command.append(sys.executable)
-    done = subprocess.run(command, timeout=180, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    # The namespaces' root may hide the virtual environment, as below /tmp; the interpreter behind it is mounted there.
+    command += [str(Path(sys.executable).resolve()), sys.base_prefix]
+    done = subprocess.run(command, timeout=280, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     logs = {p.name: p.read_text() for p in out.iterdir() if p.is_file()}
     said = "\n".join([done.stdout, done.stderr, *(f"== {name}\n{text}" for name, text in logs.items())])
     facts = dict(line.split(" ", 1) for line in logs.get("facts", "").splitlines())

@@ -2,15 +2,18 @@
 # Starts systemd as process 1 of namespaces of its own, over a copy of the file system that is thrown away, and has it run
 # deploy/bentpipe-gateway@.service in the middle of a small network. What was seen is written to OUT/facts, a `name value` a line.
 #
-#   unshare --mount --pid --uts --ipc --net --cgroup --fork --kill-child bash unit.sh GATEWAY-PROGRAM DEPLOY-FOLDER OUT PYTHON
+#   unshare --mount --pid --uts --ipc --net --cgroup --fork --kill-child bash unit.sh GATEWAY-PROGRAM DEPLOY-FOLDER OUT PYTHON PREFIX
+#
+# PYTHON is an interpreter, not one of a virtual environment, and PREFIX the folder of its library.
 set -eu -o pipefail
 
 boot() {
-  program=$1 deploy=$2 out=$3 python=$4 self=$5
+  program=$1 deploy=$2 out=$3 python=$4 prefix=$5 self=$6
   mount --make-rprivate /
   mount -t tmpfs bentpipe "$out/root"
   mkdir "$out"/root/{changes,scratch,all}
-  mount -t overlay bentpipe "$out/root/all" -o lowerdir=/,upperdir="$out/root/changes",workdir="$out/root/scratch"
+  # Relative paths: a comma or a colon in them would separate options.
+  (cd "$out/root" && mount -t overlay bentpipe all -o lowerdir=/,upperdir=changes,workdir=scratch)
   root=$out/root/all
   mount -t proc proc "$root/proc"
   mount -t sysfs sysfs "$root/sys"
@@ -18,6 +21,8 @@ boot() {
   mount --rbind /dev "$root/dev"
   mount -t tmpfs tmpfs "$root/run"
   mount -t tmpfs tmpfs "$root/tmp"
+  # Hidden by the new /tmp, or on a file system that the overlay does not reach.
+  if ! [ -x "$root$python" ]; then mkdir -p "$root$prefix"; mount --bind "$prefix" "$root$prefix"; fi
   mkdir -p "$root/out" "$root/etc/bentpipe" "$root/etc/terminal" "$root/usr/local/bin" "$root/etc/systemd/system"
   mount --bind "$out" "$root/out"
   cp "$program" "$root/usr/local/bin/bentpipe-gateway"
@@ -25,8 +30,9 @@ boot() {
   cp "$deploy/terminal.toml" "$root/etc/terminal/"
   cp "$deploy/bentpipe-gateway@.service" "$root/etc/systemd/system/"
   cp "$self" "$root/driver.sh"
+  ln -s "$python" "$root/python"
   printf '%s\n' '[Unit]' DefaultDependencies=no After=systemd-journald.service \
-    '[Service]' Type=oneshot "ExecStart=/bin/bash /driver.sh drive $python" >"$root/etc/systemd/system/driver.service"
+    '[Service]' Type=oneshot "ExecStart=/bin/bash /driver.sh drive" >"$root/etc/systemd/system/driver.service"
   printf '%s\n' '[Unit]' DefaultDependencies=no AllowIsolate=yes 'Wants=systemd-journald.service driver.service' \
     >"$root/etc/systemd/system/driver.target"
   cd "$root"
@@ -41,12 +47,12 @@ state() { systemctl is-active "$unit" || true; }
 restarts() { systemctl show -p NRestarts --value "$unit"; }
 read_url='import sys, urllib.request as u; sys.stdout.buffer.write(u.urlopen(sys.argv[2], timeout=float(sys.argv[1])).read())'
 # get SECONDS URL [COMMAND…]: what is there, as the command before it sees it.
-get() { "${@:3}" "$python" -c "$read_url" "$1" "$2"; }
-gauge() { get 5 http://127.0.0.1:9180/metrics | awk -v name="$1" '$1 == name { print $2 }'; }
+get() { "${@:3}" /python -c "$read_url" "$1" "$2"; }
+gauge() { get 60 http://127.0.0.1:9180/metrics | awk -v name="$1" '$1 == name { print $2 }'; }
 rules() { { iptables-save; ip rule; } | grep -c -e bentpipe -e 'proto 98' || true; }
-fetch() { get 20 http://10.1.0.2:8000/blob ip netns exec clients | sha256sum | cut -d' ' -f1; }
-# until SECONDS COMMAND…: waits until it is so; time is no fact.
-until_() { for _ in $(seq $((10 * $1))); do if "${@:2}"; then return; fi; sleep 0.1; done; return 1; }
+fetch() { get 60 http://10.1.0.2:8000/blob ip netns exec clients | sha256sum | cut -d' ' -f1; }
+# until COMMAND…: waits until the command succeeds. The test's own time limit ends a wait that never does.
+until_() { until "$@"; do sleep 0.1; done; }
 are_split() { [ "$(gauge 'bentpipe_connections_total{event="accepted"}')" -ge "$1" ]; }
 goes_by() { [ "$(fetch)" = "$1" ]; }
 is_up() { [ "$(gauge bentpipe_spacelink_up)" = 1 ]; }
@@ -76,7 +82,7 @@ drive() {
   bentpipe-gateway keygen /etc/bentpipe/keys
   cp -a /etc/bentpipe/keys /etc/terminal/
   head -c 1000000 /dev/urandom >/srv/blob
-  ip netns exec servers "$python" -m http.server 8000 --bind 10.1.0.2 --directory /srv \
+  ip netns exec servers /python -m http.server 8000 --bind 10.1.0.2 --directory /srv \
     >/out/servers.log 2>&1 &
   ip netns exec terminal bentpipe-gateway run /etc/terminal/terminal.toml >/out/terminal.log 2>&1 &
   fact blob "$(sha256sum </srv/blob | cut -d' ' -f1)"
@@ -84,10 +90,10 @@ drive() {
   # Type=notify: it is ready when this returns.
   systemctl start $unit
   fact started "$(state)"
-  until_ 20 is_up
-  until_ 20 eval 'get 2 http://10.1.0.2:8000/ ip netns exec clients >/dev/null'
+  until_ is_up
+  until_ eval 'get 60 http://10.1.0.2:8000/ ip netns exec clients >/dev/null'
   fact split "$(fetch)"
-  until_ 10 are_split 2
+  until_ are_split 2
   fact connections "$(gauge 'bentpipe_connections_total{event="accepted"}')"
   fact capabilities "$(awk '/^CapEff/ { print $2 }' /proc/"$(main)"/status)"
   fact seccomp "$(awk '/^Seccomp:/ { print $2 }' /proc/"$(main)"/status)"
@@ -97,25 +103,25 @@ drive() {
   first=$(main)
   sed -i 's/"20 Mbps"/"10 Mbps"/' /etc/bentpipe/gateway.toml
   systemctl reload $unit
-  until_ 10 eval '[ "$(gauge bentpipe_capacity_bytes_per_second)" = 1250000 ]'
+  until_ eval '[ "$(gauge bentpipe_capacity_bytes_per_second)" = 1250000 ]'
   fact reloaded "$(gauge bentpipe_capacity_bytes_per_second)"
   fact same "$([ "$(main)" = "$first" ] && echo yes || echo no)"
 
   kill -KILL "$first"
-  until_ 20 is_new "$first"
+  until_ is_new "$first"
   fact killed "$(state) $(restarts)"
   second=$(main)
   kill -STOP "$second"
-  until_ 40 is_new "$second"
+  until_ is_new "$second"
   fact hung "$(state) $(restarts)"
-  until_ 20 is_up
+  until_ is_up
   fact again "$(fetch)"
 
   # A configuration that was broken meanwhile: no start over and over, and no rules left.
   third=$(main)
   echo 'nonsense = 1' >>/etc/bentpipe/gateway.toml
   kill -KILL "$third"
-  until_ 20 eval '[ "$(state)" = failed ]'
+  until_ eval '[ "$(state)" = failed ]'
   fact broken "$(state) $(systemctl show -p ExecMainStatus --value $unit) $(restarts) $(rules)"
   sed -i '/nonsense/d' /etc/bentpipe/gateway.toml
   systemctl reset-failed $unit
@@ -124,9 +130,9 @@ drive() {
   systemctl stop $unit
   fact stopped "$(systemctl is-active $unit || true) $(rules)"
   # The terminal hears of it, and lets new connections go by.
-  until_ 20 goes_by "$(sha256sum </srv/blob | cut -d' ' -f1)"
+  until_ goes_by "$(sha256sum </srv/blob | cut -d' ' -f1)"
   fact unsplit "$(fetch)"
   journalctl --no-pager -u $unit >/out/journal
 }
 
-if [ "$1" = drive ]; then python=$2 drive; else boot "$1" "$2" "$3" "$4" "$(realpath "$0")"; fi
+if [ "$1" = drive ]; then drive; else boot "$1" "$2" "$3" "$4" "$5" "$(realpath "$0")"; fi
