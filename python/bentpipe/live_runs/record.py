@@ -103,7 +103,7 @@ def read_record(path: Path, flows: pl.DataFrame, warmup: float, duration: float)
         flows,
         lengths,
         _counters(summary, last.get("spacelink", {}), warmup, duration),
-        {key: last[key] for key in ("nfqueue", "spacelink", "counters", "cpu") if key in last},
+        {key: last[key] for key in ("measured", "nfqueue", "spacelink", "counters", "cpu") if key in last},
     )
 
 

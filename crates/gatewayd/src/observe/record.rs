@@ -133,6 +133,8 @@ pub struct Recorder {
     /// What the algorithms tell of themselves: whose, and its name.
     probes: Vec<(&'static str, &'static str)>,
     first: Snapshot,
+    /// Time of `first`: `begin`, or later on a busy machine.
+    first_at: Instant,
     last: Snapshot,
     last_at: Instant,
     delays: Spread,
@@ -175,6 +177,7 @@ impl Recorder {
             has_limits,
             probes: Vec::new(),
             first: Snapshot::default(),
+            first_at: begin,
             last: Snapshot::default(),
             last_at: begin,
             delays: Spread::new(),
@@ -284,7 +287,7 @@ impl Recorder {
         }
         let snapshot = Snapshot::of(gateway, now);
         if !self.measuring {
-            (self.measuring, self.first) = (true, snapshot);
+            (self.measuring, self.first, self.first_at) = (true, snapshot, now);
             (self.last, self.last_at, self.next) = (snapshot, now, self.next + self.interval);
             return;
         }
@@ -341,7 +344,8 @@ impl Recorder {
         let (end, at) =
             if self.finished { (self.last, self.last_at) } else { (Snapshot::of(gateway, now), now) };
         let begin = &self.first;
-        let seconds = (at - self.begin).as_secs_f64();
+        // The counters run from the first snapshot, which may have been late, to the last.
+        let seconds = (at - self.first_at).as_secs_f64();
         let runs: Vec<_> = self
             .runs
             .iter()
@@ -363,6 +367,9 @@ impl Recorder {
             "queue_delay": self.delays.five(),
             "jitter": self.jitter.0 as f64 * 1e-9 / self.jitter.1 as f64,
             "drop_runs": runs,
+        }, "measured": {
+            "begin_s": (self.first_at - self.begin).as_secs_f64(),
+            "end_s": (at - self.begin).as_secs_f64(),
         }});
         if let (Some(last), Value::Object(more)) = (last.as_object_mut(), more) {
             last.extend(more);
@@ -405,11 +412,9 @@ mod tests {
         }
     }
 
-    /// A second's record of a gateway with room for one packet, after a second's warm-up: what it discards before and after
-    /// is left out, of the drops as of the totals.
-    #[test]
-    fn drops_belong_to_the_measurement() {
-        use bentpipe_gateway::{Regulator, Setup, Sharing};
+    /// A gateway with room for one packet, and the setup of a second's record of it after a second's warm-up.
+    fn gateway(test: &str) -> (Gateway, Record) {
+        use bentpipe_gateway::{Regulator, Setup};
         use bentpipe_queue::{Limit, Marking, QueueConfig, aqm::droptail::DropTail, sched::fifo::Fifo};
         use bentpipe_units::Rate;
 
@@ -425,7 +430,7 @@ mod tests {
             };
             Queue::new(Box::<Fifo>::default(), Box::new(DropTail), &setup)
         };
-        let mut gateway = Gateway::new(Setup {
+        let gateway = Gateway::new(Setup {
             receive: queue(),
             receive_rate: None,
             transmit: queue(),
@@ -434,19 +439,35 @@ mod tests {
             processing: Duration::ZERO,
             regulator: Regulator::new(rate, Duration::ZERO),
         });
-        let buffers = PepBuffers::new(1, Sharing::PerUser);
-        let file = std::env::temp_dir().join(format!("bentpipe-record-{}", std::process::id()));
-        let setup = Record {
-            file: file.clone(),
+        let record = Record {
+            file: std::env::temp_dir().join(format!("bentpipe-record-{test}-{}", std::process::id())),
             interval: Duration::from_millis(500),
             origin_ns: None,
             warmup: Duration::from_secs(1),
             duration: Some(Duration::from_secs(1)),
             drops: true,
         };
-        let begin = Instant::ZERO + Duration::from_secs(1);
-        let mut recorder = Recorder::new(&setup, "gateway", &Clock::start(), Instant::ZERO, &gateway, false)
-            .expect("a file");
+        (gateway, record)
+    }
+
+    fn recorder(record: &Record, gateway: &Gateway) -> Recorder {
+        Recorder::new(record, "gateway", &Clock::start(), Instant::ZERO, gateway, false).expect("a file")
+    }
+
+    /// Ends a record, and returns its lines.
+    fn lines(recorder: Recorder, record: &Record, gateway: &Gateway) -> Vec<Value> {
+        recorder.finish(Instant::ZERO + Duration::from_secs(10), gateway, json!({})).expect("written");
+        let text = std::fs::read_to_string(&record.file).expect("a record");
+        std::fs::remove_file(&record.file).expect("to remove it");
+        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    }
+
+    /// Packets dropped before and after the measurement are left out, of the drops as of the totals.
+    #[test]
+    fn drops_belong_to_the_measurement() {
+        let (mut gateway, record) = gateway("drops");
+        let buffers = PepBuffers::new(1, bentpipe_gateway::Sharing::PerUser);
+        let mut recorder = recorder(&record, &gateway);
         for tenth in 0..=24 {
             let now = Instant::ZERO + Duration::from_millis(100 * tenth + 50);
             gateway.transmit(Packet::new(1000, 0, 0), now);
@@ -457,10 +478,7 @@ mod tests {
             }
             recorder.sample(Instant::ZERO + Duration::from_millis(100 * (tenth + 1)), &gateway, &buffers);
         }
-        recorder.finish(begin + Duration::from_secs(9), &gateway, json!({})).expect("written");
-        let text = std::fs::read_to_string(&file).expect("a record");
-        std::fs::remove_file(&file).expect("to remove it");
-        let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        let lines = lines(recorder, &record, &gateway);
         let times: Vec<_> = lines.iter().filter_map(|line| line["drop"][0].as_f64()).collect();
         assert_eq!(times.len(), 10, "{times:?}");
         assert!(times.iter().all(|time| (0.0..1.0).contains(time)), "{times:?}");
@@ -469,5 +487,36 @@ mod tests {
             (&last["summary"]["drops_elsewhere"], &last["summary"]["seconds"]),
             (&10.into(), &1.0.into())
         );
+    }
+
+    /// Packets come every 10 ms and each sample is late, the one that begins the measurement too: the rates, each over its
+    /// time, still add up to the counters.
+    #[test]
+    fn late_samples_add_up_to_the_counters() {
+        let (mut gateway, record) = gateway("late");
+        let buffers = PepBuffers::new(1, bentpipe_gateway::Sharing::PerUser);
+        let mut recorder = recorder(&record, &gateway);
+        for ms in (0..3000).step_by(10) {
+            let now = Instant::ZERO + Duration::from_millis(ms);
+            gateway.transmit(Packet::new(1000, 0, 0), now);
+            while gateway.poll().is_some() {}
+            // Due at 1 s, 1.5 s and 2 s.
+            if [1230, 1510, 2170].contains(&ms) {
+                recorder.sample(now, &gateway, &buffers);
+            }
+        }
+        let lines = lines(recorder, &record, &gateway);
+        let last = lines.last().expect("the totals");
+        let number = |value: &Value| value.as_f64().expect("a number");
+        let mut before = number(&last["measured"]["begin_s"]);
+        assert_eq!((before, number(&last["summary"]["seconds"])), (0.23, 0.94));
+        let mut bits = 0.0;
+        for sample in lines.iter().filter_map(|line| line["sample"].as_array()) {
+            let time = number(&sample[0]);
+            bits += number(&sample[1]) * (time - before);
+            before = time;
+        }
+        let counted = 8.0 * number(&last["summary"]["offered_bytes"]);
+        assert!(counted > 0.0 && (bits - counted).abs() < 1e-6, "{bits} in the samples, {counted} counted");
     }
 }
