@@ -151,9 +151,11 @@ pub fn run(plan: &Plan, out: &mut dyn Write) -> Result<(), Box<dyn std::error::E
             let (opened, completed, failed, done) = run.flows.sums();
             // Those whose work is done are among the sums.
             let under_way = run.conns.iter().filter(|conn| conn.stage != Stage::Parting);
-            let bytes = under_way.fold(done, |sum, conn| sum + conn.flow.delivered);
+            let (receiving, bytes) = under_way.fold((0, done), |(receiving, bytes), conn| {
+                (receiving + u32::from(conn.flow.delivered > 0), bytes + conn.flow.delivered)
+            });
             let line = json!({
-                "t": now.as_secs_f64(), "open": run.conns.len(), "opened": opened,
+                "t": now.as_secs_f64(), "open": run.conns.len(), "receiving": receiving, "opened": opened,
                 "completed": completed, "failed": failed, "bytes": bytes,
             });
             writeln!(out, "{line}")?;
