@@ -1,15 +1,13 @@
 //! What is in deploy/ fits the program: configurations are read, the unit is one, and the dashboard and the documentation
 //! speak of metrics and keys that there are.
 
-mod exported;
-
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs, process};
 
+use crate::exported::{parse, shared};
 use bentpipe_gatewayd::config::Config;
-use exported::{parse, shared};
 use serde_json::Value;
 
 fn root() -> PathBuf {

@@ -1,8 +1,6 @@
 //! What `/metrics` says is Prometheus' text format 0.0.4, read here as its definition says and no more leniently
 //! (<https://prometheus.io/docs/instrumenting/exposition_formats/>), and keeps to the naming conventions.
 
-mod exported;
-
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -13,7 +11,6 @@ use bentpipe_gatewayd::observe::metrics::Histogram;
 use bentpipe_gatewayd::observe::state::{COLUMNS, Shared};
 use bentpipe_gatewayd::sys::cpu_time;
 use bentpipe_units::Duration;
-use exported::{Buckets, Labels, Parsed, about, parse, shared, snapshot};
 use nix::sys::resource::{Resource, getrlimit};
 
 /// The conventions on names: <https://prometheus.io/docs/practices/naming/>.

@@ -1,8 +1,6 @@
 //! Queues of the kernel, in namespaces.
 #![allow(clippy::print_stdout, reason = "measurements are shown, and so is why a test cannot run")]
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
@@ -18,7 +16,7 @@ const A: [&str; 2] = ["10.1.0.1", "[fd01::1]"];
 const B: [&str; 2] = ["10.1.0.2", "[fd01::2]"];
 
 /// Sends what comes to `from` in `b` to a queue.
-fn tap(namespace: &common::Namespace, number: u16, what: &str) {
+fn tap(namespace: &crate::common::Namespace, number: u16, what: &str) {
     for command in ["iptables-nft", "ip6tables-nft"] {
         namespace.command(&format!(
             "{command} -t raw -A PREROUTING {what} -j NFQUEUE --queue-num {number} --queue-bypass"
@@ -28,7 +26,7 @@ fn tap(namespace: &common::Namespace, number: u16, what: &str) {
 
 /// Waits until there is something to read; false after this many milliseconds.
 fn readable(what: &impl AsFd, milliseconds: u16) -> bool {
-    common::ready(what, PollFlags::POLLIN, milliseconds)
+    crate::common::ready(what, PollFlags::POLLIN, milliseconds)
 }
 
 /// Judges packets until told to stop, and 20 ms after the last.
@@ -45,7 +43,7 @@ fn judge(queue: &mut Queue, stop: &AtomicBool, each: &mut dyn FnMut(u32, &mut [u
 }
 
 /// Numbered datagrams from `a` to port 9 of `b`, all ECT(0).
-fn numbered(a: &common::Namespace, to: &str, count: u32, length: usize) {
+fn numbered(a: &crate::common::Namespace, to: &str, count: u32, length: usize) {
     let to: SocketAddr = format!("{to}:9").parse().expect("an address");
     a.run(move || {
         let socket = UdpSocket::bind(if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" }).expect("a socket");
@@ -91,7 +89,7 @@ fn come(socket: &UdpSocket, count: usize) -> Vec<(u32, u8)> {
     list
 }
 
-fn receiver(b: &common::Namespace, at: &str) -> UdpSocket {
+fn receiver(b: &crate::common::Namespace, at: &str) -> UdpSocket {
     let at: SocketAddr = format!("{at}:9").parse().expect("an address");
     b.run(move || {
         let socket = UdpSocket::bind(at).expect("a socket");
@@ -107,7 +105,7 @@ fn receiver(b: &common::Namespace, at: &str) -> UdpSocket {
 
 #[test]
 fn verdicts_hold_packet_by_packet_and_in_order() {
-    let Some((a, b)) = common::pair() else { return };
+    let Some((a, b)) = crate::common::pair() else { return };
     tap(&b, 0, "-p udp");
     for (at, from) in B.iter().zip(A) {
         let socket = receiver(&b, at);
@@ -171,7 +169,7 @@ fn verdicts_hold_packet_by_packet_and_in_order() {
 
 #[test]
 fn packets_pass_where_nobody_listens() {
-    let Some((a, b)) = common::pair() else { return };
+    let Some((a, b)) = crate::common::pair() else { return };
     tap(&b, 7, "-p udp");
     for at in B {
         let socket = receiver(&b, at);
@@ -206,7 +204,7 @@ fn packets_pass_where_nobody_listens() {
 
 #[test]
 fn what_a_queue_loses_is_counted() {
-    let Some((a, b)) = common::pair() else { return };
+    let Some((a, b)) = crate::common::pair() else { return };
     tap(&b, 0, "-p udp");
     let small = Settings { buffer: 50_000, ..Settings::default() };
     for (settings, what) in [
@@ -257,8 +255,8 @@ fn pattern(at: u64) -> u8 {
 /// Sends `bytes` over TCP from `a` to `b`; each end's socket is prepared first. Returns what the sender's end found out
 /// when all had arrived.
 fn transfer<T: Send + 'static>(
-    a: &common::Namespace,
-    b: &common::Namespace,
+    a: &crate::common::Namespace,
+    b: &crate::common::Namespace,
     at: &str,
     bytes: u64,
     asked: impl FnOnce(&TcpStream) -> T + Send + 'static,
@@ -292,7 +290,7 @@ fn transfer<T: Send + 'static>(
 
 #[test]
 fn segments_are_single_and_their_checksums_whole() {
-    let Some((a, b)) = common::pair() else { return };
+    let Some((a, b)) = crate::common::pair() else { return };
     // Offloads are on: what the sender's TCP hands to its interface is up to 64 kB with a checksum still to be computed.
     tap(&b, 0, "-p tcp");
     for command in ["iptables-nft", "ip6tables-nft"] {
@@ -351,7 +349,7 @@ fn worked() -> Duration {
 
 #[test]
 fn a_queue_keeps_up() {
-    let Some((a, b)) = common::pair() else { return };
+    let Some((a, b)) = crate::common::pair() else { return };
     tap(&b, 0, "-p tcp");
     let stop = Arc::new(AtomicBool::new(false));
     let (opened, open) = std::sync::mpsc::channel();

@@ -1,9 +1,6 @@
 //! The daemon as its service manager sees it: it says that it is ready and alive, answers those who look on, takes over
 //! what changes in its configuration, refuses a wrong one, and leaves nothing behind.
 
-mod common;
-mod exported;
-
 use std::ffi::OsStr;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
@@ -14,9 +11,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use std::{env, fs, process, thread};
 
+use crate::common::Namespace;
+use crate::exported::parse;
 use bentpipe_spacelink::keygen;
-use common::Namespace;
-use exported::parse;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -90,7 +87,7 @@ fn heard(manager: &UnixDatagram, wanted: &str) -> usize {
 }
 
 /// Asks for the metrics, ten times a second, until they are so, or for twenty seconds.
-fn wait_for(namespace: &Namespace, is_so: impl Fn(&str) -> bool) -> exported::Parsed {
+fn wait_for(namespace: &Namespace, is_so: impl Fn(&str) -> bool) -> crate::exported::Parsed {
     let mut text = get(namespace, "/metrics");
     for _ in 0..200 {
         if is_so(&text) {
@@ -115,7 +112,7 @@ fn get(namespace: &Namespace, path: &str) -> String {
 
 #[test]
 fn it_is_started_watched_reloaded_and_stopped() {
-    let Some((a, _b)) = common::pair() else { return };
+    let Some((a, _b)) = crate::common::pair() else { return };
     let folder = folder("run");
     let (config, socket) = (folder.join("g.toml"), folder.join("manager"));
     fs::write(&config, text("0.1", "20 Mbps", "")).expect("a file");
@@ -193,7 +190,7 @@ fn it_is_started_watched_reloaded_and_stopped() {
 /// As the unit starts it: root, but with two capabilities, and nothing to be gained by starting programs.
 #[test]
 fn two_capabilities_are_enough() {
-    let Some((a, _b)) = common::pair() else { return };
+    let Some((a, _b)) = crate::common::pair() else { return };
     let folder = folder("two");
     let (config, socket) = (folder.join("g.toml"), folder.join("manager"));
     fs::write(&config, text("0.1", "20 Mbps", "")).expect("a file");
@@ -279,7 +276,7 @@ fn odd_callers_are_survived() {
 /// A file that was broken while the daemon ran does not keep its rules.
 #[test]
 fn a_killed_ones_rules_are_removed_whatever_its_file_says() {
-    let Some((a, _b)) = common::pair() else { return };
+    let Some((a, _b)) = crate::common::pair() else { return };
     let folder = folder("killed");
     let (config, socket) = (folder.join("g.toml"), folder.join("manager"));
     fs::write(&config, text("0.1", "20 Mbps", "")).expect("a file");

@@ -1,9 +1,6 @@
 //! Two ends of the gateway between servers and clients, in namespaces: real TCP and UDP, over a plain link.
 #![allow(clippy::print_stdout, reason = "measurements are shown, and so is why a test cannot run")]
 
-mod common;
-mod ends;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream, UdpSocket};
@@ -15,9 +12,9 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
+use crate::ends::satellite::now;
+use crate::ends::{BIN, CLIENT, LONG, SERVER, World, bytes, read_all};
 use bentpipe_gatewayd::intercept::inject::Injector;
-use ends::satellite::now;
-use ends::{BIN, CLIENT, LONG, SERVER, World, bytes, read_all};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{setsockopt, sockopt};
 use nix::unistd::Pid;

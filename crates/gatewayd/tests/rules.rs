@@ -1,8 +1,6 @@
 //! Rules and routes put in and out again, in namespaces.
 #![allow(clippy::print_stdout, reason = "a test that cannot run says so")]
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -11,11 +9,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
+use crate::common::Namespace;
 use bentpipe_gatewayd::intercept::nfqueue::{Lost, Queue, Settings, Verdict};
 use bentpipe_gatewayd::intercept::offload::{self, Feature};
 use bentpipe_gatewayd::intercept::rules::{Rules, Setup, Side, remove};
 use bentpipe_packet::flag;
-use common::Namespace;
 use nix::errno::Errno;
 use nix::poll::PollFlags;
 use nix::sys::socket::{
@@ -126,7 +124,7 @@ fn connection(namespace: &Namespace, to: &str) -> TcpStream {
 
 /// The connection that comes to a listener within half a minute.
 fn accepted(listener: &TcpListener) -> Option<TcpStream> {
-    if !common::ready(listener, PollFlags::POLLIN, 30_000) {
+    if !crate::common::ready(listener, PollFlags::POLLIN, 30_000) {
         return None;
     }
     let stream = listener.accept().expect("a connection").0;
@@ -428,7 +426,7 @@ fn judge(namespace: &Namespace, number: u16, stop: &Arc<AtomicBool>) -> std::thr
         opened.send(()).expect("a test that waits");
         let mut seen = Seen::default();
         loop {
-            if !common::ready(&queue, PollFlags::POLLIN, 20) && stop.load(Ordering::Relaxed) {
+            if !crate::common::ready(&queue, PollFlags::POLLIN, 20) && stop.load(Ordering::Relaxed) {
                 assert_eq!((queue.lost().expect("counters"), queue.refused()), (Lost::default(), 0));
                 return seen;
             }
@@ -540,7 +538,7 @@ fn servers_see_clients_and_their_packets_are_judged() {
                 stream.set_nonblocking(true).expect("an option");
                 let begun = connect(stream.as_raw_fd(), &SockaddrStorage::from(SocketAddr::new(to.ip(), 81)));
                 assert_eq!(begun, Err(Errno::EINPROGRESS));
-                assert!(common::ready(&stream, PollFlags::POLLOUT, 30_000), "no answer");
+                assert!(crate::common::ready(&stream, PollFlags::POLLOUT, 30_000), "no answer");
                 stream.take_error().expect("an answer").and_then(|error| error.raw_os_error())
             });
             assert_eq!(refused, Some(libc::ECONNREFUSED));

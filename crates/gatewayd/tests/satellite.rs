@@ -1,9 +1,6 @@
 //! Both ends of the gateway over a satellite's round trip: what it does to the rate at which servers send.
 #![allow(clippy::print_stdout, reason = "measurements are shown, and so is why a test cannot run")]
 
-mod common;
-mod ends;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -13,8 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ends::satellite::now;
-use ends::{LONG, SERVER, World};
+use crate::ends::satellite::now;
+use crate::ends::{LONG, SERVER, World};
 use nix::sys::socket::{setsockopt, sockopt};
 
 /// From one end to the other.

@@ -1,8 +1,6 @@
 //! Windows rewritten: step by step, at random, and on a real connection whose rate must follow.
 #![allow(clippy::print_stdout, reason = "measurements are shown, and so is why a test cannot run")]
 
-mod common;
-
 use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -292,7 +290,7 @@ fn now() -> std::time::Instant {
 }
 
 /// Delays what comes to `namespace` by `delay`, in queue 0, and rewrites windows in queue 1.
-fn marked(namespace: &common::Namespace, room: u64, delay: Duration) -> Marked {
+fn marked(namespace: &crate::common::Namespace, room: u64, delay: Duration) -> Marked {
     for command in ["iptables-nft", "ip6tables-nft"] {
         namespace.command(&format!(
             "{command} -t raw -A PREROUTING -p tcp -j NFQUEUE --queue-num 0 --queue-bypass"
@@ -365,8 +363,8 @@ fn marked(namespace: &common::Namespace, room: u64, delay: Duration) -> Marked {
 /// A connection on which `a` sends as fast as it may to `b`; its sending end, bytes that have come so far, counted at `b`,
 /// and what stops it.
 fn stream(
-    a: &common::Namespace,
-    b: &common::Namespace,
+    a: &crate::common::Namespace,
+    b: &crate::common::Namespace,
     at: &str,
 ) -> (TcpStream, Arc<AtomicU64>, Arc<AtomicBool>) {
     let at: SocketAddr = at.parse().expect("an address");
@@ -443,7 +441,7 @@ const RTT: Duration = Duration::from_millis(100);
 #[test]
 fn the_rate_follows_the_window() {
     let follow = |at: &str| {
-        let Some((a, b)) = common::pair() else { return };
+        let Some((a, b)) = crate::common::pair() else { return };
         let marked = marked(&b, 60_000, RTT);
         let (sender, _, stop) = stream(&a, &b, at);
         std::thread::sleep(Duration::from_millis(200));
@@ -486,7 +484,7 @@ fn the_rate_follows_the_window() {
 
 #[test]
 fn a_server_that_was_stopped_goes_on_within_a_round_trip() {
-    let Some((a, b)) = common::pair() else { return };
+    let Some((a, b)) = crate::common::pair() else { return };
     let marked = marked(&b, 60_000, RTT);
     let (_, come, stop) = stream(&a, &b, "10.1.0.1:80");
     let wait_for = |bytes: u64| {

@@ -1,9 +1,7 @@
 //! Runs whose outcome can be worked out by hand.
 
-mod common;
-
+use crate::common::{mean, results, shipped};
 use bentpipe_scenario::{Law, Pattern, Scenario, TrafficKind};
-use common::{mean, results, shipped};
 
 fn scenario(text: &str) -> Scenario {
     Scenario::parse(text, "test.toml", &[]).unwrap_or_else(|e| panic!("{e}"))

@@ -1,10 +1,8 @@
 //! Congestion control against what theory says of it.
 
-mod common;
-
+use crate::common::{mean, results};
 use bentpipe_scenario::Scenario;
 use bentpipe_sim::Results;
-use common::{mean, results};
 
 /// Bulk transfers over one link: `transport`'s lines are the TCP's, and overrides change the rest.
 fn bulk(transport: &str, overrides: &[&str]) -> Scenario {

@@ -1,11 +1,9 @@
 //! The same seed gives the same bytes, whatever the build and the machine.
 
-mod common;
-
 use std::fmt::Write as _;
 
+use crate::common::{results, shipped};
 use bentpipe_sim::Results;
-use common::{results, shipped};
 
 /// 64-bit FNV-1a.
 fn digest(bytes: impl IntoIterator<Item = u8>) -> u64 {
@@ -27,7 +25,7 @@ fn digests(results: &Results) -> String {
     text
 }
 
-/// After a change that is meant to change results: `BLESS=1 cargo test -p bentpipe-sim --test determinism`.
+/// After a change that is meant to change results: `BLESS=1 cargo test -p bentpipe-sim --test all determinism`.
 #[test]
 fn a_debug_build_gives_the_recorded_bytes() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/small-gateway.digests");

@@ -1,10 +1,8 @@
 //! An AQM that is made outside and given to the run.
 
-mod common;
-
+use crate::common::{results, shipped};
 use bentpipe_scenario::Scenario;
 use bentpipe_sim::{Progress, Results, Watch, run_with};
-use common::{results, shipped};
 
 /// The results of `scenario` with the AQM of `other`, made outside; with how many were made.
 fn given(scenario: &Scenario, other: &Scenario) -> (Results, u32) {

@@ -1,12 +1,10 @@
 //! Every run checks at its end that nothing appeared from nowhere or vanished; these make it hard.
 
-mod common;
-
 use std::collections::BTreeSet;
 
+use crate::common::{results, shipped};
 use bentpipe_queue::registry::SCHEDULERS;
 use bentpipe_scenario::Scenario;
-use common::{results, shipped};
 
 /// Overrides that bend the small gateway, and whether anything may be sent again over the satellite.
 const BENT: &[(&[&str], bool)] = &[

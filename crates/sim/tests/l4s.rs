@@ -1,10 +1,8 @@
 //! Flows that answer marks in proportion beside flows that halve their windows, behind a coupled dual queue.
 
-mod common;
-
+use crate::common::{mean, results};
 use bentpipe_scenario::Scenario;
 use bentpipe_sim::Results;
-use common::{mean, results};
 
 /// `n` Prague flows and as many CUBIC ones over one link of 40 Mbit/s, whose marks are ECN's.
 fn beside(n: u32, rtt_ms: u32, queue: &str) -> Scenario {

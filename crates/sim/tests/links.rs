@@ -1,10 +1,8 @@
 //! What links do to packets, against what can be worked out by hand.
 
-mod common;
-
+use crate::common::{results, shipped};
 use bentpipe_scenario::Scenario;
 use bentpipe_sim::Results;
-use common::{results, shipped};
 
 /// Two hosts on a wire of 1 Mbit/s and 50 ms whose keys and traffic the tests give.
 fn wire(link: &str, traffic: &str) -> Results {

@@ -1,9 +1,7 @@
 //! Waiting times behind Poisson sources, against Pollaczek and Khinchine: W = λ E[S²] / (2 (1 - λ E[S])).
 
-mod common;
-
+use crate::common::results;
 use bentpipe_scenario::Scenario;
-use common::results;
 
 /// Runs of each cell, and the 99.5 % quantile of Student's t with as many degrees of freedom less one.
 const RUNS: u64 = 16;

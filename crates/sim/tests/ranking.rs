@@ -1,10 +1,8 @@
 //! Serving by window or by position, against what Jain & Modiano found.
 
-mod common;
-
+use crate::common::results;
 use bentpipe_scenario::Scenario;
 use bentpipe_sim::Results;
-use common::results;
 
 const RANKED: [&str; 5] = [
     "\"swf\"",

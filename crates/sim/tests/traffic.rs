@@ -1,11 +1,9 @@
 //! Kinds of traffic in whole runs: what arrives, when flows are there, and what their rows say.
 
-mod common;
-
+use crate::common::results;
 use bentpipe_scenario::Scenario;
 use bentpipe_sim::Results;
 use bentpipe_units::{Duration, Instant};
-use common::results;
 
 /// A run of some traffic over a wire of 10 Mbit/s and 10 ms.
 fn run(duration: &str, traffic: &str) -> Results {

@@ -1,10 +1,8 @@
 //! Transports other than TCP, on the simulator's links.
 
-mod common;
-
+use crate::common::{mean, results};
 use bentpipe_scenario::Scenario;
 use bentpipe_sim::{Progress, Watch, run_watched};
-use common::{mean, results};
 
 fn scenario(text: &str) -> Scenario {
     Scenario::parse(text, "test.toml", &[]).unwrap_or_else(|e| panic!("{e}"))

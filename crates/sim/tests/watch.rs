@@ -1,14 +1,12 @@
 //! Looking on at a run: what is seen, and that seeing changes nothing.
 
-mod common;
-
+use crate::common::{results, shipped};
 use bentpipe_scenario::Scenario;
 use bentpipe_sim::{
     Error, Observation, Packet, Progress, Results, Selector, Watch, check_watch, interfaces, run_watched,
 };
 use bentpipe_transport::tcp::Flags;
 use bentpipe_units::Duration;
-use common::{results, shipped};
 
 fn watched(
     scenario: &Scenario,

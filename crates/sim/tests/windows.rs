@@ -1,13 +1,11 @@
 //! Marks that cut the window that a gateway advertises ([B07] 2.3 and chapter 6), and what a flow is to a gateway.
 
-mod common;
-
 use std::collections::BTreeMap;
 
+use crate::common::{mean, results, shipped};
 use bentpipe_scenario::Scenario;
 use bentpipe_sim::{Packet, Progress, Results, Watch, run_watched};
 use bentpipe_units::{Duration, Instant};
-use common::{mean, results, shipped};
 
 /// The gateway of 2007 with all of its sessions, begun within 40 s, and then measured.
 fn chapter_6(setting: &str, duration: &str) -> Scenario {

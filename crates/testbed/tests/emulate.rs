@@ -1,7 +1,5 @@
 //! The emulator in real time, with the kernel's own packets, against what can be worked out by hand.
 
-mod common;
-
 use std::io::Read;
 use std::net::UdpSocket;
 use std::os::unix::process::CommandExt;
@@ -9,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use common::{Lab, Space, address, now, plan, two};
+use crate::common::{Lab, Space, address, now, plan, two};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 use serde_json::{Value, json};
 
@@ -189,9 +187,15 @@ fn it_ends_with_its_starter_and_leaves_no_device() {
     let path = std::env::temp_dir().join(format!("bentpipe-testbed-orphan-{}.json", std::process::id()));
     std::fs::write(&path, plan(&spaces, "delay = \"50 ms\"", json!({})).to_string()).unwrap();
     // The starter holds the pipe's other end, and does nothing.
-    let script = format!("sleep 60 | {} emulate {}", env!("CARGO_BIN_EXE_bentpipe-testbed"), path.display());
-    let mut starter =
-        Command::new("sh").args(["-c", &script]).stdout(Stdio::piped()).process_group(0).spawn().unwrap();
+    let script = "sleep 600 | \"$0\" emulate \"$1\"";
+    let program = env!("CARGO_BIN_EXE_bentpipe-testbed");
+    let mut starter = Command::new("sh")
+        .args(["-c", script, program])
+        .arg(&path)
+        .stdout(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .unwrap();
     for _ in 0..600 {
         sleep(Duration::from_millis(50));
         if spaces[0].has("sat0") && spaces[1].has("sat1") {
@@ -233,7 +237,7 @@ fn killed_it_leaves_no_device() {
 fn a_bad_plan_is_told_in_one_line() {
     let path = std::env::temp_dir().join(format!("bentpipe-testbed-bad-{}.json", std::process::id()));
     let satellite = "[link.satellite]\nbetween = [\"server\", \"client\"]";
-    let text = common::scenario(satellite, common::TRAFFIC);
+    let text = crate::common::scenario(satellite, crate::common::TRAFFIC);
     let scenario = json!({ "file": "test.toml", "text": text });
     let end = |device: &str| json!({ "device": device });
     for (plan, expected) in [

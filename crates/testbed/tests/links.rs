@@ -1,11 +1,9 @@
 //! Links in virtual time, against what can be worked out by hand.
 
-mod common;
-
+use crate::common::{TRAFFIC, scenario};
 use bentpipe_testbed::links::{CAUSES, Counts, Links, Passed};
 use bentpipe_testbed::plan::Plan;
 use bentpipe_units::{Duration, Instant};
-use common::{TRAFFIC, scenario};
 use serde_json::json;
 
 /// A plan with one segment over these links, for a scenario with a server and so many clients.

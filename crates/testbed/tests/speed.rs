@@ -1,11 +1,9 @@
-//! What the emulator costs, and how late it is: `cargo test --release -p bentpipe-testbed --test speed -- --ignored --nocapture`.
-
-mod common;
+//! What the emulator costs, and how late it is: `cargo test --release -p bentpipe-testbed --test all -- speed --ignored --nocapture`.
 
 use std::net::UdpSocket;
 use std::time::Duration;
 
-use common::{Lab, Space, now, scenario, two};
+use crate::common::{Lab, Space, now, scenario, two};
 use serde_json::json;
 
 /// 20 000 packets/s of 1400 bytes (224 Mbit/s) for five seconds through three segments, of 30, 300 and 2 ms.
@@ -45,7 +43,7 @@ delay = "2 ms"
         })
         .collect();
     let plan = json!({
-        "scenario": { "file": "test.toml", "text": scenario(links, common::TRAFFIC) },
+        "scenario": { "file": "test.toml", "text": scenario(links, crate::common::TRAFFIC) },
         "segments": segments,
     });
     let lab = Lab::start("emulate", &plan);

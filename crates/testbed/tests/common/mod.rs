@@ -43,7 +43,7 @@ impl Space {
 
     /// Does something in it, and waits.
     pub fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
-        self.spawn(work).recv_timeout(Duration::from_secs(60)).unwrap()
+        self.spawn(work).recv_timeout(Duration::from_secs(280)).unwrap()
     }
 
     /// Does something in it, after all that it does already.
@@ -132,7 +132,7 @@ impl Lab {
 
     /// Its next line.
     pub fn line(&self) -> Value {
-        self.lines.recv_timeout(Duration::from_secs(30)).unwrap()
+        self.lines.recv_timeout(Duration::from_secs(280)).unwrap()
     }
 
     /// Has it end, by closing its input: its last line.

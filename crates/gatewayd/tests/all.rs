@@ -1,0 +1,14 @@
+//! Tests of the daemon, in one program: each program more is linked once more.
+
+mod common;
+mod deploy;
+mod ends;
+mod exported;
+mod metrics;
+mod nfqueue;
+mod operate;
+mod relay;
+mod rules;
+mod satellite;
+mod windows;
+mod wire;
