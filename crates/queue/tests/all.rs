@@ -1,6 +1,6 @@
 //! Tests of the queue, in one program: each program more is linked once more.
 
 mod conformance;
-mod laws;
+mod fluid;
 mod operations;
 mod printed;
