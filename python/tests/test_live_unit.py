@@ -23,7 +23,7 @@ def test_systemd_starts_reloads_and_restarts_the_gateway(tmp_path: Path) -> None
     unshare = ["unshare", "--mount", "--pid", "--uts", "--ipc", "--net", "--cgroup", "--fork", "--kill-child"]
     deploy = HERE.parent.parent / "deploy"
     command = [*unshare, "bash", str(HERE / "live" / "unit.sh"), programs().gateway, str(deploy), str(out)]
-    # The namespaces' root may hide the virtual environment, as below /tmp; the interpreter behind it is mounted there.
+    # The root may hide the virtual environment, as below /tmp; the interpreter behind it is mounted there.
     command += [str(Path(sys.executable).resolve()), sys.base_prefix]
     done = subprocess.run(command, timeout=280, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     logs = {p.name: p.read_text() for p in out.iterdir() if p.is_file()}
