@@ -12,7 +12,7 @@
 //! enhancing proxy (PEP) ends are the host's; [`PepBuffers`] says how much each may still send, and with
 //! [`FlowControl`] less for each packet that [`Event::Received`] gives as marked.
 
-mod build;
+mod config;
 mod flight;
 mod pep;
 mod regulator;
@@ -22,7 +22,7 @@ use std::collections::VecDeque;
 use bentpipe_queue::{Aqm, DropHandler, DropReason, FlowEvent, FlowId, Packet, Queue};
 use bentpipe_units::{Duration, Instant, Rate};
 
-pub use build::build;
+pub use config::Config;
 pub use flight::InFlight;
 pub use pep::{Connection, FlowControl, PepBuffers, Sharing};
 pub use regulator::Regulator;
@@ -46,7 +46,7 @@ pub const LIMIT_SERIES: [&str; 2] = ["window_limit", "windows_closed"];
 
 /// One of the gateway's two queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum GatewayQueue {
     /// The receive queue, ahead of the PEP.
     Receive,
     /// The transmit queue, behind the PEP.
@@ -63,7 +63,7 @@ pub enum Event {
     /// The packet leaves for the satellite.
     Sent(Packet),
     /// The packet was discarded.
-    Dropped(Packet, DropReason, Place),
+    Dropped(Packet, DropReason, GatewayQueue),
 }
 
 /// How a gateway is built.
@@ -75,9 +75,9 @@ pub struct Setup {
     /// The transmit queue.
     pub transmit: Queue,
     /// The queue whose Aqm judges.
-    pub watch: Place,
+    pub watch: GatewayQueue,
     /// Where it judges.
-    pub mark: Place,
+    pub mark: GatewayQueue,
     /// From leaving the receive queue to entering the transmit queue.
     pub processing: Duration,
     /// What drains the transmit queue.
@@ -94,8 +94,8 @@ pub struct Gateway {
     processing: VecDeque<(Instant, Packet)>,
     delay: Duration,
     transmit: Queue,
-    watch: Place,
-    mark: Place,
+    watch: GatewayQueue,
+    mark: GatewayQueue,
     regulator: Regulator,
     events: VecDeque<Event>,
     arrived_bytes: u64,
@@ -123,7 +123,7 @@ impl Gateway {
     /// A packet comes in from the internet.
     pub fn arrive(&mut self, mut pkt: Packet, now: Instant) {
         self.arrived_bytes += u64::from(pkt.len);
-        if self.passes(&mut pkt, now, Place::Receive) {
+        if self.passes(&mut pkt, now, GatewayQueue::Receive) {
             self.receive(pkt, now);
         }
     }
@@ -142,7 +142,7 @@ impl Gateway {
             self.events.push_back(Event::Received(pkt));
             return;
         }
-        self.receive.enqueue(pkt, now, &mut Drops { events: &mut self.events, place: Place::Receive });
+        self.receive.enqueue(pkt, now, &mut Drops { events: &mut self.events, place: GatewayQueue::Receive });
         if self.serving.is_none() {
             self.serve_receive(now);
         }
@@ -157,14 +157,18 @@ impl Gateway {
 
     /// A packet enters the transmit queue.
     pub fn transmit(&mut self, mut pkt: Packet, now: Instant) {
-        if self.passes(&mut pkt, now, Place::Transmit) {
+        if self.passes(&mut pkt, now, GatewayQueue::Transmit) {
             self.queue_up(pkt, now);
         }
     }
 
     /// A packet that may go on enters the transmit queue.
     fn queue_up(&mut self, pkt: Packet, now: Instant) {
-        self.transmit.enqueue(pkt, now, &mut Drops { events: &mut self.events, place: Place::Transmit });
+        self.transmit.enqueue(
+            pkt,
+            now,
+            &mut Drops { events: &mut self.events, place: GatewayQueue::Transmit },
+        );
         if self.transmit.peek().is_some() {
             self.regulator.want(now);
         }
@@ -202,8 +206,8 @@ impl Gateway {
     /// Another Aqm watches and judges from `now` on, where the one before did.
     pub fn set_aqm(&mut self, aqm: Box<dyn Aqm>, now: Instant) {
         match self.watch {
-            Place::Receive => self.receive.set_aqm(aqm, now),
-            Place::Transmit => self.transmit.set_aqm(aqm, now),
+            GatewayQueue::Receive => self.receive.set_aqm(aqm, now),
+            GatewayQueue::Transmit => self.transmit.set_aqm(aqm, now),
         }
     }
 
@@ -228,7 +232,7 @@ impl Gateway {
     /// The time asked for has come. Call it again, after [`Gateway::poll`] has been emptied, while
     /// [`Gateway::wake_at`] is not later than `now`.
     pub fn wake(&mut self, now: Instant) {
-        for queue in [Place::Receive, Place::Transmit] {
+        for queue in [GatewayQueue::Receive, GatewayQueue::Transmit] {
             self.wake_queue(queue, now);
         }
         if let Some((done, pkt)) = self.serving
@@ -271,20 +275,20 @@ impl Gateway {
     #[must_use]
     pub fn watched_queue(&self) -> &Queue {
         match self.watch {
-            Place::Receive => &self.receive,
-            Place::Transmit => &self.transmit,
+            GatewayQueue::Receive => &self.receive,
+            GatewayQueue::Transmit => &self.transmit,
         }
     }
 
     /// Whether packets ahead of the PEP are judged by the queue behind it.
     #[must_use]
     pub fn judges_ahead(&self) -> bool {
-        (self.watch, self.mark) == (Place::Transmit, Place::Receive)
+        (self.watch, self.mark) == (GatewayQueue::Transmit, GatewayQueue::Receive)
     }
 
     /// Where the Aqm judges.
     #[must_use]
-    pub fn mark_point(&self) -> Place {
+    pub fn mark_point(&self) -> GatewayQueue {
         self.mark
     }
 
@@ -301,23 +305,23 @@ impl Gateway {
     }
 
     /// Whether a packet may go on; it may if this is not the mark point.
-    fn passes(&mut self, pkt: &mut Packet, now: Instant, place: Place) -> bool {
+    fn passes(&mut self, pkt: &mut Packet, now: Instant, place: GatewayQueue) -> bool {
         if self.mark != place {
             return true;
         }
         let queue = match self.watch {
-            Place::Receive => &mut self.receive,
-            Place::Transmit => &mut self.transmit,
+            GatewayQueue::Receive => &mut self.receive,
+            GatewayQueue::Transmit => &mut self.transmit,
         };
         queue.offer(pkt, now, &mut Drops { events: &mut self.events, place })
     }
 
     /// What a queue has to do by `now`; packets that it held back at the mark point go on from there.
-    fn wake_queue(&mut self, place: Place, now: Instant) {
+    fn wake_queue(&mut self, place: GatewayQueue, now: Instant) {
         loop {
             let queue = match place {
-                Place::Receive => &mut self.receive,
-                Place::Transmit => &mut self.transmit,
+                GatewayQueue::Receive => &mut self.receive,
+                GatewayQueue::Transmit => &mut self.transmit,
             };
             if queue.wake_at().is_none_or(|at| at > now) {
                 return;
@@ -326,22 +330,23 @@ impl Gateway {
             let at = if place == self.watch { self.mark } else { place };
             let released = queue.wake(now, &mut Drops { events: &mut self.events, place: at });
             match (released, self.mark) {
-                (Some(pkt), Place::Receive) => self.receive(pkt, now),
-                (Some(pkt), Place::Transmit) => self.queue_up(pkt, now),
+                (Some(pkt), GatewayQueue::Receive) => self.receive(pkt, now),
+                (Some(pkt), GatewayQueue::Transmit) => self.queue_up(pkt, now),
                 (None, _) => {}
             }
         }
     }
 
     fn serve_receive(&mut self, now: Instant) {
-        let next = self.receive.dequeue(now, &mut Drops { events: &mut self.events, place: Place::Receive });
+        let next =
+            self.receive.dequeue(now, &mut Drops { events: &mut self.events, place: GatewayQueue::Receive });
         let rate = self.receive_rate.unwrap_or_default();
         self.serving = next.map(|pkt| (now + rate.time_to_send(u64::from(pkt.len)), pkt));
     }
 
     fn serve_transmit(&mut self, now: Instant) {
         self.regulator.tick(now);
-        let mut out = Drops { events: &mut self.events, place: Place::Transmit };
+        let mut out = Drops { events: &mut self.events, place: GatewayQueue::Transmit };
         loop {
             match self.transmit.peek().map(|head| head.len) {
                 Some(len) if self.regulator.allows(len, now) => {
@@ -369,7 +374,7 @@ impl Gateway {
 /// Hears what a queue discards.
 struct Drops<'a> {
     events: &'a mut VecDeque<Event>,
-    place: Place,
+    place: GatewayQueue,
 }
 
 impl DropHandler for Drops<'_> {

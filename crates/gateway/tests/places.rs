@@ -1,6 +1,6 @@
 //! What happens where, worked out by hand: 20 Mbit/s and ticks of 5 ms let 12 500 bytes go at a time.
 
-use bentpipe_gateway::{Event, Gateway, Place, Regulator, Setup};
+use bentpipe_gateway::{Event, Gateway, GatewayQueue, Regulator, Setup};
 use bentpipe_queue::{
     Aqm, Context, DropReason, Limit, Link, Marking, Packet, Queue, QueueConfig, Value, Values, Verdict,
     aqm::droptail::DropTail, aqm::redfc, sched::fifo::Fifo,
@@ -27,13 +27,13 @@ fn queue(aqm: Box<dyn Aqm>, packets: u32) -> Queue {
     Queue::new(Box::<Fifo>::default(), aqm, &setup)
 }
 
-fn gateway(watch: Place, mark: Place, receive_rate: Option<Rate>) -> Gateway {
+fn gateway(watch: GatewayQueue, mark: GatewayQueue, receive_rate: Option<Rate>) -> Gateway {
     let judge =
         |place| -> Box<dyn Aqm> { if watch == place { Box::new(MarkIfBusy) } else { Box::new(DropTail) } };
     Gateway::new(Setup {
-        receive: queue(judge(Place::Receive), 2),
+        receive: queue(judge(GatewayQueue::Receive), 2),
         receive_rate,
-        transmit: queue(judge(Place::Transmit), 1000),
+        transmit: queue(judge(GatewayQueue::Transmit), 1000),
         watch,
         mark,
         processing: Duration::from_millis(12),
@@ -81,7 +81,7 @@ fn drive(gateway: &mut Gateway, end: Instant) -> Vec<(u64, &'static str, u32)> {
 /// 12 ms of processing end between two ticks, so the packet is handed on at 15 ms, and goes with that very tick.
 #[test]
 fn work_is_handed_on_at_a_tick_and_goes_with_it() {
-    let mut gateway = gateway(Place::Transmit, Place::Receive, None);
+    let mut gateway = gateway(GatewayQueue::Transmit, GatewayQueue::Receive, None);
     gateway.arrive(packet(7), at(0));
     let log = drive(&mut gateway, at(100_000));
     assert_eq!(log, [(0, "received", 7), (15_000, "processed", 7), (15_000, "sent", 7)]);
@@ -92,7 +92,7 @@ fn work_is_handed_on_at_a_tick_and_goes_with_it() {
 /// Fifteen packets of 1000 bytes: twelve go with one tick, three wait for the next.
 #[test]
 fn a_tick_sends_no_more_than_it_earns() {
-    let mut gateway = gateway(Place::Transmit, Place::Receive, None);
+    let mut gateway = gateway(GatewayQueue::Transmit, GatewayQueue::Receive, None);
     for handle in 0..15 {
         gateway.process(packet(handle), at(0));
     }
@@ -104,7 +104,7 @@ fn a_tick_sends_no_more_than_it_earns() {
 /// The verdict falls ahead of the PEP, by what waits behind it.
 #[test]
 fn the_mark_point_may_lie_ahead_of_the_watched_queue() {
-    let mut gateway = gateway(Place::Transmit, Place::Receive, None);
+    let mut gateway = gateway(GatewayQueue::Transmit, GatewayQueue::Receive, None);
     gateway.transmit(packet(1), at(0));
     gateway.arrive(packet(2), at(0));
     let log = drive(&mut gateway, at(1));
@@ -116,7 +116,7 @@ fn the_mark_point_may_lie_ahead_of_the_watched_queue() {
 #[test]
 fn a_receive_queue_with_a_rate_is_worked_off_one_by_one() {
     let rate = Some(Rate::from_bps(8_000_000));
-    let mut gateway = gateway(Place::Transmit, Place::Receive, rate);
+    let mut gateway = gateway(GatewayQueue::Transmit, GatewayQueue::Receive, rate);
     for handle in 0..4 {
         gateway.arrive(packet(handle), at(0));
     }
@@ -131,7 +131,7 @@ fn a_receive_queue_with_a_rate_is_worked_off_one_by_one() {
 #[test]
 fn a_watched_receive_queue_judges_by_itself() {
     let rate = Some(Rate::from_bps(8_000_000));
-    let mut gateway = gateway(Place::Receive, Place::Receive, rate);
+    let mut gateway = gateway(GatewayQueue::Receive, GatewayQueue::Receive, rate);
     for handle in 0..3 {
         gateway.arrive(packet(handle), at(0));
     }
@@ -159,8 +159,8 @@ fn a_packet_held_ahead_of_the_pep_comes_out_later() {
         receive: queue(Box::new(DropTail), 1000),
         receive_rate: None,
         transmit: queue((algorithm.build)(&values).unwrap(), 1000),
-        watch: Place::Transmit,
-        mark: Place::Receive,
+        watch: GatewayQueue::Transmit,
+        mark: GatewayQueue::Receive,
         processing: Duration::from_millis(12),
         regulator: Regulator::new(Rate::from_bps(20_000_000), Duration::from_millis(5)),
     });
@@ -194,7 +194,7 @@ fn a_packet_held_ahead_of_the_pep_comes_out_later() {
 /// What is admitted passes while the Aqm would mark it, waits for the receive queue's server as all do, and counts as come.
 #[test]
 fn what_is_admitted_is_not_judged() {
-    let mut gateway = gateway(Place::Transmit, Place::Receive, Some(Rate::from_bps(8_000_000)));
+    let mut gateway = gateway(GatewayQueue::Transmit, GatewayQueue::Receive, Some(Rate::from_bps(8_000_000)));
     assert!(gateway.judges_ahead());
     // Nothing leaves: two packets stand in the transmit queue.
     gateway.set_rate(Rate::from_bps(0), at(0));

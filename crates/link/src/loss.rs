@@ -1,6 +1,6 @@
 //! Which packets are lost.
 
-use bentpipe_scenario::{self as scenario, Clock, LossLaw};
+use bentpipe_scenario::{self as scenario, Clock, LossModel};
 use bentpipe_units::{Instant, Rng};
 
 /// A channel that loses packets.
@@ -41,14 +41,14 @@ impl Loss {
     /// The channel that `loss` describes.
     #[must_use]
     pub fn new(loss: &scenario::Loss) -> Self {
-        match &loss.law {
+        match &loss.model {
             _ if loss.is_none() => Self::Nothing,
-            LossLaw::Probability(p) => Self::Independent(*p),
-            LossLaw::Nth(numbers) => Self::Nth(Nth { numbers: numbers.clone(), seen: 0, done: 0 }),
-            LossLaw::GilbertElliott(channel) => {
+            LossModel::Probability(p) => Self::Independent(*p),
+            LossModel::Nth(numbers) => Self::Nth(Nth { numbers: numbers.clone(), seen: 0, done: 0 }),
+            LossModel::GilbertElliott(channel) => {
                 Self::GilbertElliott(GilbertElliott { channel: *channel, last: None })
             }
-            LossLaw::BitErrorRate(rate) => Self::BitErrors(libm::log1p(-rate)),
+            LossModel::BitErrorRate(rate) => Self::BitErrors(libm::log1p(-rate)),
         }
     }
 
@@ -116,8 +116,8 @@ mod tests {
 
     use super::*;
 
-    fn channel(law: LossLaw) -> Loss {
-        Loss::new(&scenario::Loss { law, of: LossOf::All, at: LossAt::AfterQueue })
+    fn channel(law: LossModel) -> Loss {
+        Loss::new(&scenario::Loss { model: law, of: LossOf::All, at: LossAt::AfterQueue })
     }
 
     /// The numbers of the packets lost of so many, of 1000 bytes and 10 ms apart.
@@ -135,32 +135,32 @@ mod tests {
 
     #[test]
     fn the_packets_with_the_given_numbers_are_lost() {
-        let mut nth = channel(LossLaw::Nth(vec![1, 5, 17]));
+        let mut nth = channel(LossModel::Nth(vec![1, 5, 17]));
         assert_eq!(lost(&mut nth, 40), [1, 5, 17]);
         assert!(lost(&mut nth, 40).is_empty());
     }
 
     #[test]
     fn without_probability_or_numbers_nothing_is_lost() {
-        assert!(channel(LossLaw::Probability(0.0)).is_nothing());
-        assert!(channel(LossLaw::Nth(Vec::new())).is_nothing());
-        assert!(channel(LossLaw::BitErrorRate(0.0)).is_nothing());
+        assert!(channel(LossModel::Probability(0.0)).is_nothing());
+        assert!(channel(LossModel::Nth(Vec::new())).is_nothing());
+        assert!(channel(LossModel::BitErrorRate(0.0)).is_nothing());
     }
 
     /// Standard error of the share: sqrt(0.1 x 0.9 / 100000) = 0.00095; the bound is five of it.
     #[test]
     fn independent_loss_has_its_probability() {
-        let share = lost(&mut channel(LossLaw::Probability(0.1)), 100_000).len() as f64 / 1e5;
+        let share = lost(&mut channel(LossModel::Probability(0.1)), 100_000).len() as f64 / 1e5;
         assert!((share - 0.1).abs() < 0.0047, "{share}");
     }
 
     /// 1000 bytes with a bit error rate of 1e-5: 1 - exp(8000 ln(1 - 1e-5)) = 0.076884. Standard error 0.00084.
     #[test]
     fn a_packet_is_lost_where_any_of_its_bits_is() {
-        let share = lost(&mut channel(LossLaw::BitErrorRate(1e-5)), 100_000).len() as f64 / 1e5;
+        let share = lost(&mut channel(LossModel::BitErrorRate(1e-5)), 100_000).len() as f64 / 1e5;
         assert!((share - 0.076_884).abs() < 0.0042, "{share}");
         let mut rng = Rng::stream(1, "channel", 0, "loss");
-        let mut short = channel(LossLaw::BitErrorRate(1e-5));
+        let mut short = channel(LossModel::BitErrorRate(1e-5));
         let lost = (0..100_000).filter(|_| short.loses(40, Instant::ZERO, &mut rng)).count() as f64 / 1e5;
         assert!((lost - 0.003_195).abs() < 0.0009, "{lost}");
     }
@@ -173,7 +173,7 @@ mod tests {
     fn a_packet_clocked_channel_is_bad_as_often_and_as_long_as_it_should_be() {
         let law = |loss_good, loss_bad| {
             let clock = Clock::Packet { p: 0.02, r: 0.25 };
-            channel(LossLaw::GilbertElliott(scenario::GilbertElliott { clock, loss_good, loss_bad }))
+            channel(LossModel::GilbertElliott(scenario::GilbertElliott { clock, loss_good, loss_bad }))
         };
         let (share, run) = share_and_run(&lost(&mut law(0.0, 1.0), 1_000_000), 1_000_000);
         assert!((share - 0.02 / 0.27).abs() < 0.0033, "{share}");
@@ -191,7 +191,7 @@ mod tests {
     fn a_time_clocked_channel_is_bad_as_often_and_as_long_as_it_should_be() {
         let clock = Clock::Time { good: Duration::from_millis(900), bad: Duration::from_millis(100) };
         let law = scenario::GilbertElliott { clock, loss_good: 0.0, loss_bad: 1.0 };
-        let mut both = channel(LossLaw::GilbertElliott(law));
+        let mut both = channel(LossModel::GilbertElliott(law));
         let (share, run) = share_and_run(&lost(&mut both, 1_000_000), 1_000_000);
         assert!((share - 0.1).abs() < 0.0064, "{share}");
         assert!((run - 10.566).abs() < 0.5, "{run}");

@@ -7,8 +7,8 @@ use bentpipe_queue::fluid::{FluidConfig, FluidForm};
 use bentpipe_queue::registry::AQMS;
 use bentpipe_queue::{FluidModel, Limit, Marking};
 use bentpipe_scenario::{
-    AqmSpec, Capacity as LinkCapacity, Delay, Direction, Equations, Feedback, Gateway, Hop, Laws, Pattern,
-    Place, Ramp, Run, Scenario, Subject, Tcp, Traffic, TrafficKind,
+    AqmSpec, Capacity as LinkCapacity, Delay, Direction, Equations, Feedback, Gateway, GatewayQueue, Hop,
+    Laws, Pattern, Ramp, Run, Scenario, Subject, Tcp, Traffic, TrafficKind,
 };
 use bentpipe_units::{Duration, Rng};
 
@@ -333,9 +333,9 @@ impl<'a> Found<'a> {
                     ));
                 }
                 if !gateway.aqm.is_none()
-                    && (gateway.watch, gateway.mark) != (Place::Transmit, Place::Receive)
+                    && (gateway.watch, gateway.mark) != (GatewayQueue::Transmit, GatewayQueue::Receive)
                 {
-                    let name = |place| if place == Place::Receive { "receive" } else { "transmit" };
+                    let name = |place| if place == GatewayQueue::Receive { "receive" } else { "transmit" };
                     return wrong(format!(
                         "gateway: found watch = {} and mark = {}; allowed in a fluid model: an AQM that watches the \
                          transmit queue and marks at the receive queue",

@@ -8,8 +8,8 @@ use bentpipe_units::{Duration, Rate};
 use serde::ser::{SerializeMap, Serializer};
 use serde::{Serialize, ser::SerializeStructVariant};
 
+use crate::distribution::Distribution;
 use crate::gateway::MarkingSpec;
-use crate::law::Law;
 use crate::model::SchedulerSpec;
 
 pub fn ns<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
@@ -37,11 +37,11 @@ pub fn bps_of<S: Serializer>(rate: &Option<Rate>, to: S) -> Result<S::Ok, S::Err
     rate.map(Rate::as_bps).serialize(to)
 }
 
-pub fn law_of_time<S: Serializer>(law: &Law<Duration>, to: S) -> Result<S::Ok, S::Error> {
+pub fn law_of_time<S: Serializer>(law: &Distribution<Duration>, to: S) -> Result<S::Ok, S::Error> {
     write_law(law, Duration::as_nanos, to)
 }
 
-pub fn law_of_time_of<S: Serializer>(law: &Option<Law<Duration>>, to: S) -> Result<S::Ok, S::Error> {
+pub fn law_of_time_of<S: Serializer>(law: &Option<Distribution<Duration>>, to: S) -> Result<S::Ok, S::Error> {
     match law {
         Some(law) => law_of_time(law, to),
         None => to.serialize_none(),
@@ -49,56 +49,64 @@ pub fn law_of_time_of<S: Serializer>(law: &Option<Law<Duration>>, to: S) -> Resu
 }
 
 /// A packet's length, which is a plain number where it is fixed.
-pub fn length<S: Serializer>(law: &Law<u64>, to: S) -> Result<S::Ok, S::Error> {
+pub fn length<S: Serializer>(law: &Distribution<u64>, to: S) -> Result<S::Ok, S::Error> {
     match law {
-        Law::Fixed(bytes) => bytes.serialize(to),
+        Distribution::Fixed(bytes) => bytes.serialize(to),
         law => law_of_bytes(law, to),
     }
 }
 
-pub fn law_of_bytes<S: Serializer>(law: &Law<u64>, to: S) -> Result<S::Ok, S::Error> {
+pub fn law_of_bytes<S: Serializer>(law: &Distribution<u64>, to: S) -> Result<S::Ok, S::Error> {
     write_law(law, |bytes| bytes, to)
 }
 
-fn write_law<T: Copy, S: Serializer>(law: &Law<T>, number: fn(T) -> u64, to: S) -> Result<S::Ok, S::Error> {
+fn write_law<T: Copy, S: Serializer>(
+    law: &Distribution<T>,
+    number: fn(T) -> u64,
+    to: S,
+) -> Result<S::Ok, S::Error> {
     match *law {
-        Law::Fixed(x) => to.serialize_newtype_variant("Law", 0, "fixed", &number(x)),
-        Law::Uniform(low, high) => {
-            let mut law = to.serialize_struct_variant("Law", 1, "uniform", 2)?;
+        Distribution::Fixed(x) => to.serialize_newtype_variant("Distribution", 0, "fixed", &number(x)),
+        Distribution::Uniform(low, high) => {
+            let mut law = to.serialize_struct_variant("Distribution", 1, "uniform", 2)?;
             law.serialize_field("low", &number(low))?;
             law.serialize_field("high", &number(high))?;
             law.end()
         }
-        Law::Exponential(mean) => to.serialize_newtype_variant("Law", 2, "exponential", &number(mean)),
-        Law::Normal { mean, std } => {
-            let mut law = to.serialize_struct_variant("Law", 3, "normal", 2)?;
+        Distribution::Exponential(mean) => {
+            to.serialize_newtype_variant("Distribution", 2, "exponential", &number(mean))
+        }
+        Distribution::Normal { mean, std } => {
+            let mut law = to.serialize_struct_variant("Distribution", 3, "normal", 2)?;
             law.serialize_field("mean", &number(mean))?;
             law.serialize_field("std", &number(std))?;
             law.end()
         }
-        Law::Erlang { shape, mean } => {
-            let mut law = to.serialize_struct_variant("Law", 4, "erlang", 2)?;
+        Distribution::Erlang { shape, mean } => {
+            let mut law = to.serialize_struct_variant("Distribution", 4, "erlang", 2)?;
             law.serialize_field("shape", &shape)?;
             law.serialize_field("mean", &number(mean))?;
             law.end()
         }
-        Law::Pareto { shape, mean } => {
-            let mut law = to.serialize_struct_variant("Law", 5, "pareto", 2)?;
+        Distribution::Pareto { shape, mean } => {
+            let mut law = to.serialize_struct_variant("Distribution", 5, "pareto", 2)?;
             law.serialize_field("shape", &shape)?;
             law.serialize_field("mean", &number(mean))?;
             law.end()
         }
-        Law::Choice(ref laws) => {
+        Distribution::Choice(ref laws) => {
             let laws: Vec<_> =
                 laws.iter().map(|(probability, law)| (probability, Written(law, number))).collect();
-            to.serialize_newtype_variant("Law", 6, "choice", &laws)
+            to.serialize_newtype_variant("Distribution", 6, "choice", &laws)
         }
-        Law::Trace(ref samples) => to.serialize_newtype_variant("Law", 7, "trace", &samples.digest),
+        Distribution::Trace(ref samples) => {
+            to.serialize_newtype_variant("Distribution", 7, "trace", &samples.digest)
+        }
     }
 }
 
 /// A law inside another.
-struct Written<'a, T>(&'a Law<T>, fn(T) -> u64);
+struct Written<'a, T>(&'a Distribution<T>, fn(T) -> u64);
 
 impl<T: Copy> Serialize for Written<'_, T> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
@@ -179,7 +187,7 @@ fn entries<M: SerializeMap>(values: &Values, map: &mut M) -> Result<(), M::Error
 }
 
 /// A law of time inside a map.
-pub struct TimeLaw<'a>(pub &'a Law<Duration>);
+pub struct TimeLaw<'a>(pub &'a Distribution<Duration>);
 
 impl Serialize for TimeLaw<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {

@@ -14,7 +14,7 @@ use crate::modcod::Modcod;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Loss {
     /// By what law.
-    pub law: LossLaw,
+    pub model: LossModel,
     /// Of which packets; others pass, and are not counted.
     pub of: LossOf,
     /// Where.
@@ -24,7 +24,7 @@ pub struct Loss {
 /// By what law packets are lost.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum LossLaw {
+pub enum LossModel {
     /// Each on its own, with this probability.
     Probability(f64),
     /// Those with these numbers, counted from 1 and rising.
@@ -92,17 +92,17 @@ impl Loss {
     /// Each packet on its own, on the way.
     #[must_use]
     pub const fn independent(probability: f64) -> Self {
-        Self { law: LossLaw::Probability(probability), of: LossOf::All, at: LossAt::AfterQueue }
+        Self { model: LossModel::Probability(probability), of: LossOf::All, at: LossAt::AfterQueue }
     }
 
     /// Whether nothing is ever lost.
     #[must_use]
     pub fn is_none(&self) -> bool {
-        match &self.law {
-            LossLaw::Probability(p) => *p == 0.0,
-            LossLaw::Nth(numbers) => numbers.is_empty(),
-            LossLaw::GilbertElliott(channel) => channel.loss_good == 0.0 && channel.loss_bad == 0.0,
-            LossLaw::BitErrorRate(rate) => *rate == 0.0,
+        match &self.model {
+            LossModel::Probability(p) => *p == 0.0,
+            LossModel::Nth(numbers) => numbers.is_empty(),
+            LossModel::GilbertElliott(channel) => channel.loss_good == 0.0 && channel.loss_bad == 0.0,
+            LossModel::BitErrorRate(rate) => *rate == 0.0,
         }
     }
 }
@@ -113,11 +113,12 @@ impl Serialize for Loss {
         if self.is_none() {
             return 0.0f64.serialize(to);
         }
-        if let (LossLaw::Probability(p), LossOf::All, LossAt::AfterQueue) = (&self.law, self.of, self.at) {
+        if let (LossModel::Probability(p), LossOf::All, LossAt::AfterQueue) = (&self.model, self.of, self.at)
+        {
             return p.serialize(to);
         }
         let mut map = to.serialize_map(Some(3))?;
-        map.serialize_entry("law", &self.law)?;
+        map.serialize_entry("law", &self.model)?;
         map.serialize_entry("of", &self.of)?;
         map.serialize_entry("at", &self.at)?;
         map.end()

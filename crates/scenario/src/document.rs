@@ -11,7 +11,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::de::Reader;
 use crate::effective;
-use crate::error::{Error, Place};
+use crate::error::{Error, Location};
 use crate::files::Files;
 use crate::gateway::Gateway;
 use crate::quantity::TIME;
@@ -59,7 +59,7 @@ impl Document {
     pub fn parse(text: &str, file: &str) -> Result<Self, Error> {
         if text.trim().is_empty() {
             let problem = "the file is empty; allowed: a configuration, in TOML".to_owned();
-            return Err(Error { place: Place::WholeFile(file.to_owned()), key: String::new(), problem });
+            return Err(Error { place: Location::WholeFile(file.to_owned()), key: String::new(), problem });
         }
         let (source, base) = Source::parse(file, text, &[])?;
         Ok(Self { input: Arc::new(Input { source, base, files: Files::around(file) }) })
@@ -130,7 +130,7 @@ impl Document {
         };
         let root = around(&name("name", "gateway"), &name("terminal", "terminal"), round_trip, rate)
             .map_err(|problem| Error {
-                place: Place::WholeFile(self.input.source.file.clone()),
+                place: Location::WholeFile(self.input.source.file.clone()),
                 key: String::new(),
                 problem,
             })?;

@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     /// Where the mistake is.
-    pub place: Place,
+    pub place: Location,
     /// The key, dotted as `--set` takes it; empty where the mistake is no key's.
     pub key: String,
     /// What was found and what is allowed, ready to be read.
@@ -15,7 +15,7 @@ pub struct Error {
 
 /// Where a mistake is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Location {
     /// At a line and a column of a file, both counted from one.
     File(String, usize, usize),
     /// In a file as a whole.
@@ -29,11 +29,11 @@ pub enum Place {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
-            Place::File(file, line, column) => write!(f, "{file}:{line}:{column}: ")?,
-            Place::WholeFile(file) => write!(f, "{file}: ")?,
+            Location::File(file, line, column) => write!(f, "{file}:{line}:{column}: ")?,
+            Location::WholeFile(file) => write!(f, "{file}: ")?,
             // One message is one line, whatever was typed.
-            Place::Override(text) => write!(f, "--set {}: ", text.replace(char::is_control, " "))?,
-            Place::Setting(name) => write!(f, "setting {}: ", quoted(name))?,
+            Location::Override(text) => write!(f, "--set {}: ", text.replace(char::is_control, " "))?,
+            Location::Setting(name) => write!(f, "setting {}: ", quoted(name))?,
         }
         if !self.key.is_empty() {
             write!(f, "{}: ", self.key)?;

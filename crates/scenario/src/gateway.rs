@@ -1,9 +1,10 @@
 //! A satellite gateway, once its keys are understood.
 
+use bentpipe_gateway::{Config, FlowControl, GatewayQueue, Sharing};
 use bentpipe_queue::descriptor::MarkingMethod;
-use bentpipe_queue::{Limit, Values};
+use bentpipe_queue::{Limit, Marking, ParamError, Values};
 use bentpipe_units::{Duration, Rate};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::canonical::{bps, bps_of, is_off, limit, ns, ns_of};
 pub use crate::file::FlowKey;
@@ -26,9 +27,11 @@ pub struct Gateway {
     #[serde(skip)]
     pub mean_packet: f64,
     /// Whose queue the AQM watches.
-    pub watch: Place,
+    #[serde(serialize_with = "queue_name")]
+    pub watch: GatewayQueue,
     /// Where its verdict is applied.
-    pub mark: Place,
+    #[serde(serialize_with = "queue_name")]
+    pub mark: GatewayQueue,
     /// What a mark does.
     pub marking: MarkingSpec,
     /// What a flow is for its queues.
@@ -51,7 +54,7 @@ impl Gateway {
     /// AQM that marks there, or by the scheduler there.
     #[must_use]
     pub fn signals_behind_pep(&self) -> bool {
-        let aqm = self.mark == Place::Transmit && !self.aqm.is_none();
+        let aqm = self.mark == GatewayQueue::Transmit && !self.aqm.is_none();
         !self.pep.split.is_empty() && (aqm || self.transmit_queue.scheduler.discipline.signals)
     }
 
@@ -62,20 +65,49 @@ impl Gateway {
         watched_rate(self.watch, self.receive_queue.rate, self.regulator.rate)
     }
 
+    /// The configuration of the gateway itself, for whichever host runs it.
+    ///
+    /// # Errors
+    /// A contradiction between two of the scheduler's values; resolving the scenario has excluded it.
+    pub fn config(&self) -> Result<Config, ParamError> {
+        let scheduler = &self.transmit_queue.scheduler;
+        let marking = &self.marking;
+        Ok(Config {
+            name: self.name.clone(),
+            watch: self.watch,
+            mark: self.mark,
+            marking: marking.method.marking,
+            receive_limit: self.receive_queue.limit,
+            receive_rate: self.receive_queue.rate,
+            scheduler: (scheduler.discipline.build)(&scheduler.values)?,
+            transmit_limit: self.transmit_queue.limit,
+            rate: self.regulator.rate,
+            tick: self.regulator.tick,
+            processing: self.pep.delay,
+            buffer: self.pep.buffer,
+            sharing: self.pep.buffer_per,
+            flow_control: (marking.method.marking == Marking::Window).then(|| FlowControl {
+                decr: marking.values.number("decr"),
+                incr: marking.values.number("incr"),
+                freeze: Duration::from_secs_f64(marking.values.number("freeze")),
+            }),
+        })
+    }
+
     /// What the queue that the AQM watches may hold.
     #[must_use]
     pub fn watched_limit(&self) -> Limit {
         match self.watch {
-            Place::Receive => self.receive_queue.limit,
-            Place::Transmit => self.transmit_queue.limit,
+            GatewayQueue::Receive => self.receive_queue.limit,
+            GatewayQueue::Transmit => self.transmit_queue.limit,
         }
     }
 }
 
 /// See [`Gateway::watched_rate`].
-pub(crate) fn watched_rate(watch: Place, receive: Option<Rate>, regulator: Rate) -> Rate {
+pub(crate) fn watched_rate(watch: GatewayQueue, receive: Option<Rate>, regulator: Rate) -> Rate {
     match (watch, receive) {
-        (Place::Receive, Some(rate)) => rate,
+        (GatewayQueue::Receive, Some(rate)) => rate,
         _ => regulator,
     }
 }
@@ -89,18 +121,22 @@ pub struct MarkingSpec {
     pub values: Values,
 }
 
-fn is_connection(key: &FlowKey) -> bool {
-    *key == FlowKey::Connection
+fn queue_name<S: Serializer>(queue: &GatewayQueue, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(match queue {
+        GatewayQueue::Receive => "receive",
+        GatewayQueue::Transmit => "transmit",
+    })
 }
 
-/// A place in a gateway.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Place {
-    /// The queue ahead of the PEP.
-    Receive,
-    /// The queue behind the PEP.
-    Transmit,
+fn sharing<S: Serializer>(sharing: &Sharing, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(match sharing {
+        Sharing::PerUser => "user",
+        Sharing::PerConnection => "connection",
+    })
+}
+
+fn is_connection(key: &FlowKey) -> bool {
+    *key == FlowKey::Connection
 }
 
 /// The queue ahead of the PEP.
@@ -125,7 +161,8 @@ pub struct Pep {
     /// What it buffers for each user or connection [bytes].
     pub buffer: u64,
     /// Whose the buffer is.
-    pub buffer_per: BufferPer,
+    #[serde(serialize_with = "sharing")]
+    pub buffer_per: Sharing,
 }
 
 /// A protocol that a PEP can split.
@@ -134,16 +171,6 @@ pub struct Pep {
 pub enum Protocol {
     /// TCP.
     Tcp,
-}
-
-/// Whose a PEP buffer is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum BufferPer {
-    /// A user's: all of the connections of one receiving host share it.
-    User,
-    /// A connection's own.
-    Connection,
 }
 
 /// The queue behind the PEP.

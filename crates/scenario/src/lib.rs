@@ -15,13 +15,13 @@ mod canonical;
 mod capture;
 mod channel;
 mod de;
+mod distribution;
 mod document;
 mod effective;
 mod error;
 mod file;
 mod files;
 mod gateway;
-mod law;
 mod modcod;
 mod model;
 mod models;
@@ -35,20 +35,21 @@ mod traffic;
 mod tree;
 mod video;
 
+pub use bentpipe_gateway::{GatewayQueue, Sharing};
 pub use channel::{
-    Access, Capacity, Carrier, Clock, Demand, Drawn, Fade, GilbertElliott, Handover, Loss, LossAt, LossLaw,
+    Access, Capacity, Carrier, Clock, Demand, Drawn, Fade, GilbertElliott, Handover, Loss, LossAt, LossModel,
     LossOf, Modulation, Steps, Trace,
 };
+pub use distribution::{Distribution, Samples};
 pub use document::{Document, Section};
-pub use error::{Error, Place as ErrorPlace};
+pub use error::{Error, Location};
 pub use files::Digest;
-pub use law::{Law, Samples};
 pub use modcod::{MODCODS, Modcod};
 pub use model::{
-    AqmSpec, BufferPer, Bulk, Congestion, ConnectionPer, Delay, Direction, Ecn, Files, FlowKey, Gateway, Hop,
-    Host, Link, MarkingSpec, Pages, Pep, Per, Place, Printed, Protocol, QueueSpec, Ramp, ReceiveQueue,
-    Regulator, Rto, Rtp, Run, SchedulerSpec, Sctp, Setting, Spacelink, Subject, Tcp, Traffic, TrafficKind,
-    TransmitQueue, Transport,
+    AqmSpec, Bulk, Congestion, ConnectionPer, Delay, Direction, Ecn, Files, FlowKey, Gateway, Hop, Host,
+    Link, MarkingSpec, Pages, Pep, Per, Printed, Protocol, QueueSpec, Ramp, ReceiveQueue, Regulator, Rto,
+    Rtp, Run, SchedulerSpec, Sctp, Setting, Spacelink, Subject, Tcp, Traffic, TrafficKind, TransmitQueue,
+    Transport,
 };
 pub use models::{Equations, Feedback, Fourier, Laws, MeasuredSeries, ModelKind, Models};
 pub use packets::{Absence, Capture, DATAGRAM_HEADER, Frames, Gop, Movie, Packets, Pattern, State};

@@ -18,12 +18,11 @@ use crate::canonical::{
 };
 use crate::canonical::{bps, bps_of};
 use crate::channel::{Access, Capacity, Demand, Handover, Loss};
+use crate::distribution::Distribution;
 pub use crate::file::{Congestion, Ecn};
 pub use crate::gateway::{
-    BufferPer, FlowKey, Gateway, MarkingSpec, Pep, Place, Protocol, ReceiveQueue, Regulator, Spacelink,
-    TransmitQueue,
+    FlowKey, Gateway, MarkingSpec, Pep, Protocol, ReceiveQueue, Regulator, Spacelink, TransmitQueue,
 };
-use crate::law::Law;
 pub use crate::traffic::{Bulk, ConnectionPer, Files, Hop, Pages, Ramp, Traffic, TrafficKind};
 use crate::tree::Node;
 
@@ -114,7 +113,7 @@ pub struct Delay {
     /// What is always the same of it.
     pub fixed: Duration,
     /// What comes on top.
-    pub jitter: Law<Duration>,
+    pub jitter: Distribution<Duration>,
     /// What it is drawn for.
     pub per: Per,
 }
@@ -124,8 +123,8 @@ impl Delay {
     #[must_use]
     pub fn fixed(&self) -> Option<Duration> {
         match self.jitter {
-            Law::Fixed(jitter) => Some(self.fixed + jitter),
-            Law::Uniform(low, high) if low == high => Some(self.fixed + low),
+            Distribution::Fixed(jitter) => Some(self.fixed + jitter),
+            Distribution::Uniform(low, high) if low == high => Some(self.fixed + low),
             _ => None,
         }
     }
@@ -141,8 +140,8 @@ impl Delay {
     pub fn longest(&self) -> Duration {
         self.fixed
             + match self.jitter {
-                Law::Fixed(x) | Law::Uniform(_, x) => x,
-                Law::Normal { mean, std } => mean + std.times(4),
+                Distribution::Fixed(x) | Distribution::Uniform(_, x) => x,
+                Distribution::Normal { mean, std } => mean + std.times(4),
                 _ => self.jitter.mean().times(4),
             }
     }
@@ -159,11 +158,11 @@ impl Serialize for Delay {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut map = to.serialize_map(Some(3))?;
         match self.jitter {
-            Law::Fixed(x) => {
+            Distribution::Fixed(x) => {
                 map.serialize_entry("low", &(self.fixed + x).as_nanos())?;
                 map.serialize_entry("high", &(self.fixed + x).as_nanos())?;
             }
-            Law::Uniform(low, high) => {
+            Distribution::Uniform(low, high) => {
                 map.serialize_entry("low", &(self.fixed + low).as_nanos())?;
                 map.serialize_entry("high", &(self.fixed + high).as_nanos())?;
             }

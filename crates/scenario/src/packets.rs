@@ -6,8 +6,8 @@ use bentpipe_units::{Duration, Rate};
 use serde::{Serialize, Serializer};
 
 use crate::canonical::{bps, law_of_bytes, law_of_time, length, ns};
+use crate::distribution::Distribution;
 use crate::files::Digest;
-use crate::law::Law;
 
 /// Flows of packets.
 #[derive(Clone, Debug, Serialize)]
@@ -22,7 +22,7 @@ pub struct Packets {
     pub pattern: Arc<Pattern>,
     /// When each starts, from the beginning of the run.
     #[serde(serialize_with = "law_of_time")]
-    pub start: Law<Duration>,
+    pub start: Distribution<Duration>,
     /// When all are away.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub away: Vec<Absence>,
@@ -54,7 +54,7 @@ pub enum Pattern {
         rate: Rate,
         /// Length of a packet.
         #[serde(serialize_with = "length")]
-        packet: Law<u64>,
+        packet: Distribution<u64>,
     },
     /// Exponential times between packets.
     Poisson {
@@ -63,7 +63,7 @@ pub enum Pattern {
         rate: Rate,
         /// Length of a packet.
         #[serde(serialize_with = "length")]
-        packet: Law<u64>,
+        packet: Distribution<u64>,
     },
     /// A constant rate while it is on, nothing while it is off.
     OnOff {
@@ -72,13 +72,13 @@ pub enum Pattern {
         rate: Rate,
         /// Length of a packet.
         #[serde(serialize_with = "length")]
-        packet: Law<u64>,
+        packet: Distribution<u64>,
         /// How long it is on.
         #[serde(serialize_with = "law_of_time")]
-        on: Law<Duration>,
+        on: Distribution<Duration>,
         /// How long it is off.
         #[serde(serialize_with = "law_of_time")]
-        off: Law<Duration>,
+        off: Distribution<Duration>,
     },
     /// A Poisson source whose rate is that of the state a Markov chain is in.
     Mmpp {
@@ -88,7 +88,7 @@ pub enum Pattern {
         transitions: Vec<Vec<f64>>,
         /// Length of a packet.
         #[serde(serialize_with = "length")]
-        packet: Law<u64>,
+        packet: Distribution<u64>,
     },
     /// Frames at regular times, each in as many packets as it needs.
     Video {
@@ -113,10 +113,10 @@ pub enum Pattern {
         interval: Duration,
         /// How long somebody talks.
         #[serde(serialize_with = "law_of_time")]
-        talk: Law<Duration>,
+        talk: Distribution<Duration>,
         /// How long nobody does.
         #[serde(serialize_with = "law_of_time")]
-        silence: Law<Duration>,
+        silence: Distribution<Duration>,
     },
     /// The packets of a capture, once.
     Replay {
@@ -230,13 +230,13 @@ pub struct Gop {
     pub pattern: String,
     /// Size of an I frame.
     #[serde(serialize_with = "law_of_bytes")]
-    pub i: Law<u64>,
+    pub i: Distribution<u64>,
     /// Size of a P frame.
     #[serde(serialize_with = "law_of_bytes")]
-    pub p: Law<u64>,
+    pub p: Distribution<u64>,
     /// Size of a B frame.
     #[serde(serialize_with = "law_of_bytes")]
-    pub b: Law<u64>,
+    pub b: Distribution<u64>,
 }
 
 /// The packets of a capture.

@@ -5,14 +5,14 @@ use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 
+use bentpipe_gateway::GatewayQueue;
 use bentpipe_queue::Marking;
 use bentpipe_queue::descriptor::{Algorithm, MarkingMethod, Placement};
 use bentpipe_queue::registry;
 use serde::Serialize;
 
-use crate::error::{Error, Place, choices, quoted};
+use crate::error::{Error, Location, choices, quoted};
 use crate::files::{Digest, Files};
-use crate::gateway::Place as GatewayPlace;
 use crate::model::{AqmSpec, Gateway, Hop, Host, Link, Printed, Run, Setting, Subject, Traffic, Transport};
 use crate::models::Models;
 use crate::resolve::overrides::Choice;
@@ -168,7 +168,7 @@ impl Scenario {
         let name = name.trim();
         let Some(found) = self.find_setting(name) else {
             return Err(Error {
-                place: Place::Setting(name.to_owned()),
+                place: Location::Setting(name.to_owned()),
                 key: String::new(),
                 problem: format!("no setting of that name; {}", choices(name, self.setting_names())),
             });
@@ -233,8 +233,8 @@ impl Scenario {
             && gateway.watch != gateway.mark
         {
             let place = match gateway.watch {
-                GatewayPlace::Receive => "receive",
-                GatewayPlace::Transmit => "transmit",
+                GatewayQueue::Receive => "receive",
+                GatewayQueue::Transmit => "transmit",
             };
             changes.push((at(&["mark"]), Node::text(place, At::Setting)));
         }
@@ -285,7 +285,7 @@ impl Scenario {
             if all.iter().any(|s| s.label() == next.label()) {
                 let name = next.label().to_owned();
                 let problem = format!("found {} twice; allowed: each setting once", quoted(&name));
-                return Err(Error { place: Place::Setting(name), key: String::new(), problem });
+                return Err(Error { place: Location::Setting(name), key: String::new(), problem });
             }
             all.push(next);
         }
@@ -434,7 +434,7 @@ impl Scenario {
 pub(crate) fn read_text(path: &Path, what: &str) -> Result<String, Error> {
     let name = path.display().to_string();
     let fault =
-        |problem: String| Error { place: Place::WholeFile(name.clone()), key: String::new(), problem };
+        |problem: String| Error { place: Location::WholeFile(name.clone()), key: String::new(), problem };
     let unreadable = |e: std::io::Error| fault(format!("cannot be read: {e}"));
     if path.is_dir() {
         return Err(fault(format!("found a folder; allowed: {what} file, in TOML")));
@@ -449,7 +449,7 @@ pub(crate) fn read_text(path: &Path, what: &str) -> Result<String, Error> {
         let before = &bytes[..valid];
         let line = before.iter().filter(|b| **b == b'\n').count() + 1;
         let column = String::from_utf8_lossy(before.rsplit(|b| *b == b'\n').next().unwrap_or_default());
-        let place = Place::File(name.clone(), line, column.chars().count() + 1);
+        let place = Location::File(name.clone(), line, column.chars().count() + 1);
         let found = bytes.get(valid).copied().unwrap_or_default();
         let problem = format!("found the byte 0x{found:02x}; allowed: {what} in TOML, in UTF-8");
         Error { place, key: String::new(), problem }

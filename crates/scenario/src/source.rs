@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use toml::de::{DeTable, DeValue};
 
-use crate::error::{Error, Place, quoted};
+use crate::error::{Error, Location, quoted};
 use crate::tree::{At, Node, Path, Step, Value, dotted, entries_of};
 
 /// The text that a tree was read from, with the overrides that changed it.
@@ -35,7 +35,7 @@ impl Source {
             return Err(source.whole("the file is empty; allowed: a scenario, in TOML"));
         }
         let root = read_toml(text).map_err(|(message, place)| Error {
-            place: place.map_or(Place::WholeFile(file.to_owned()), |p| source.place(At::File(p), "")),
+            place: place.map_or(Location::WholeFile(file.to_owned()), |p| source.place(At::File(p), "")),
             key: String::new(),
             problem: format!("not TOML: {message}"),
         })?;
@@ -46,7 +46,11 @@ impl Source {
     }
 
     fn whole(&self, problem: &str) -> Error {
-        Error { place: Place::WholeFile(self.file.clone()), key: String::new(), problem: problem.to_owned() }
+        Error {
+            place: Location::WholeFile(self.file.clone()),
+            key: String::new(),
+            problem: problem.to_owned(),
+        }
     }
 
     /// The mistake `problem` at `path`: at the value there, or at the key where `key` says so; where nothing is
@@ -71,18 +75,18 @@ impl Source {
         Error { place: self.place(at, setting), key: dotted(root, path), problem }
     }
 
-    fn place(&self, at: At, setting: &str) -> Place {
+    fn place(&self, at: At, setting: &str) -> Location {
         match at {
             At::File(offset) => {
                 let line = self.lines.partition_point(|begin| *begin <= offset);
                 let begin = self.lines.get(line.saturating_sub(1)).copied().unwrap_or(0);
                 let before = self.text.get(begin..offset).unwrap_or_default();
-                Place::File(self.file.clone(), line.max(1), before.chars().count() + 1)
+                Location::File(self.file.clone(), line.max(1), before.chars().count() + 1)
             }
             At::Override(i) => {
-                self.overrides.get(i).map_or(Place::WholeFile(self.file.clone()), Override::place)
+                self.overrides.get(i).map_or(Location::WholeFile(self.file.clone()), Override::place)
             }
-            At::Setting => Place::Setting(setting.to_owned()),
+            At::Setting => Location::Setting(setting.to_owned()),
         }
     }
 }
@@ -113,13 +117,13 @@ pub struct Override {
 
 impl Override {
     /// Its place in messages.
-    pub fn place(&self) -> Place {
-        Place::Override(self.text.clone())
+    pub fn place(&self) -> Location {
+        Location::Override(self.text.clone())
     }
 
     fn parse(text: &str, index: usize) -> Result<Self, Error> {
         let wrong = |key: &str, problem: String| Error {
-            place: Place::Override(text.to_owned()),
+            place: Location::Override(text.to_owned()),
             key: key.to_owned(),
             problem,
         };

@@ -4,7 +4,7 @@ use bentpipe_units::{Duration, Rate};
 use serde::Serialize;
 
 use crate::canonical::{bps_of, law_of_bytes, law_of_time, law_of_time_of, ns};
-use crate::law::Law;
+use crate::distribution::Distribution;
 use crate::packets::{Absence, Packets};
 
 /// Traffic between two groups of hosts. Flow i goes from host `i mod count(from)` to host `i mod count(to)`.
@@ -78,14 +78,14 @@ pub struct Pages {
     pub sessions: u32,
     /// Length of an object [bytes].
     #[serde(serialize_with = "law_of_bytes")]
-    pub object_size: Law<u64>,
+    pub object_size: Distribution<u64>,
     /// Objects of a page.
     pub objects_per_page: u32,
     /// What a connection is opened for.
     pub connection_per: ConnectionPer,
     /// Time between two pages of a session.
     #[serde(serialize_with = "law_of_time")]
-    pub think_time: Law<Duration>,
+    pub think_time: Distribution<Duration>,
     /// Length of a request [bytes].
     pub request_size: u64,
     /// Rate of a connection, paced by the server; none: no cap.
@@ -130,13 +130,13 @@ pub struct Bulk {
     pub flows: u32,
     /// When each starts, from the beginning of the run.
     #[serde(serialize_with = "law_of_time")]
-    pub start: Law<Duration>,
+    pub start: Distribution<Duration>,
     /// How they start in steps, each `start` later than its step has it; none: all at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ramp: Option<Ramp>,
     /// How long a connection lives, until a new one takes its place; none: to the end.
     #[serde(serialize_with = "law_of_time_of", skip_serializing_if = "Option::is_none")]
-    pub lifetime: Option<Law<Duration>>,
+    pub lifetime: Option<Distribution<Duration>>,
     /// How much each transfers [bytes]; none: without end.
     pub bytes: Option<u64>,
     /// Rate of a connection, paced by the sender; none: no cap.
@@ -157,16 +157,16 @@ pub struct Files {
     pub sources: u32,
     /// Time between the beginnings of two transfers of a source.
     #[serde(serialize_with = "law_of_time")]
-    pub interval: Law<Duration>,
+    pub interval: Distribution<Duration>,
     /// Length of a file [bytes].
     #[serde(serialize_with = "law_of_bytes")]
-    pub size: Law<u64>,
+    pub size: Distribution<u64>,
     /// Rate of a connection, paced by the sender; none: no cap.
     #[serde(serialize_with = "bps_of")]
     pub rate_cap: Option<Rate>,
     /// When each source starts, from the beginning of the run.
     #[serde(serialize_with = "law_of_time")]
-    pub start: Law<Duration>,
+    pub start: Distribution<Duration>,
     /// When no transfer begins.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub away: Vec<Absence>,

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use bentpipe_queue::registry::{self, AQMS, MARKINGS};
 use bentpipe_queue::{Limit, Marking, Value};
 use bentpipe_scenario::{
-    BufferPer, Capacity, Drawn, Hop, Law, Origin, Per, Place, Scenario, Subject, TrafficKind, json_schema,
+    Capacity, Distribution, Drawn, GatewayQueue, Hop, Origin, Per, Scenario, Sharing, Subject, TrafficKind,
+    json_schema,
 };
 use bentpipe_units::{Duration, Rate};
 
@@ -67,7 +68,10 @@ fn the_2007_gateway_is_as_described() {
     assert_eq!((s.run.warmup, s.run.duration), (Duration::from_secs(220), Duration::from_secs(1200)));
     assert_eq!(s.subject, Subject::Gateway(0));
     let g = &s.gateways[0];
-    assert_eq!((g.watch, g.mark, g.aqm.label.as_str()), (Place::Transmit, Place::Receive, "RED 4"));
+    assert_eq!(
+        (g.watch, g.mark, g.aqm.label.as_str()),
+        (GatewayQueue::Transmit, GatewayQueue::Receive, "RED 4")
+    );
     assert_eq!(
         (g.regulator.rate, g.regulator.tick),
         (Rate::from_bps(20_000_000), Some(Duration::from_millis(5)))
@@ -88,7 +92,7 @@ fn the_2007_gateway_is_as_described() {
     let tcp = s.transports[0].tcp().expect("TCP");
     assert_eq!((tcp.full_segment(), tcp.initial_window, tcp.receive_window), (1400, 3, 16_000));
     let TrafficKind::Pages(pages) = &s.traffic[0].kind else { panic!("pages") };
-    assert_eq!((pages.sessions, &pages.object_size), (400, &Law::Uniform(250_000, 550_000)));
+    assert_eq!((pages.sessions, &pages.object_size), (400, &Distribution::Uniform(250_000, 550_000)));
     assert_eq!(s.traffic[0].route.len(), 5);
     assert!(s.traffic[0].route.iter().all(|hop| hop.forward));
     assert_eq!(s.printed.len(), 30);
@@ -129,7 +133,10 @@ fn the_generic_gateway_is_as_described() {
         assert_eq!(link.forward.mean_rate(), Some(Rate::from_bps((low + 25) * 500_000)), "{name}");
         assert_eq!((number(&s, "min_capacity"), number(&s, "max_capacity")), (low as f64 * 1e6, 25e6));
         let TrafficKind::Bulk(bulk) = &s.traffic[0].kind else { panic!("bulk") };
-        assert_eq!((bulk.flows, &bulk.lifetime), (4000, &Some(Law::Exponential(Duration::from_secs(20)))));
+        assert_eq!(
+            (bulk.flows, &bulk.lifetime),
+            (4000, &Some(Distribution::Exponential(Duration::from_secs(20))))
+        );
         assert_eq!(s.transports[0].tcp().expect("TCP").full_segment(), 1400);
         let settings = s.run.settings.clone();
         let compared = s.with_settings(&settings).unwrap_or_else(|e| panic!("{name}: {e}"));
@@ -302,8 +309,8 @@ fn a_setting_marks_where_it_can() {
         let s = s.with_setting(name).expect("a setting");
         (s.gateways[0].mark, s.signals_behind_pep(), s.warnings.len())
     };
-    assert_eq!(place("codel"), (Place::Transmit, true, 1));
-    assert_eq!(place("red"), (Place::Receive, false, 0));
+    assert_eq!(place("codel"), (GatewayQueue::Transmit, true, 1));
+    assert_eq!(place("red"), (GatewayQueue::Receive, false, 0));
 }
 
 fn window(s: &Scenario) -> (f64, f64, f64) {
@@ -326,7 +333,7 @@ fn a_setting_brings_its_marking_method() {
         let s = s.with_setting(name).expect("a setting");
         let g = &s.gateways[0];
         assert_eq!((g.aqm.algorithm.name, g.marking.method.name), (algorithm, "window"));
-        assert_eq!((window(&s), g.pep.buffer_per), ((decr, 0.01, 0.2), BufferPer::Connection));
+        assert_eq!((window(&s), g.pep.buffer_per), ((decr, 0.01, 0.2), Sharing::PerConnection));
         assert_eq!((number(&s, "min_th"), number(&s, "max_th")), (60.0, 120.0));
         assert!(
             s.warnings.is_empty() && s.subject_aqm().is_some_and(|aqm| aqm.changed.is_empty()),
@@ -334,7 +341,7 @@ fn a_setting_brings_its_marking_method() {
             s.warnings
         );
         let back = s.with_setting("RED 4").expect("a setting").gateways[0].clone();
-        assert_eq!((back.marking.method.name, back.pep.buffer_per), ("drop", BufferPer::User));
+        assert_eq!((back.marking.method.name, back.pep.buffer_per), ("drop", Sharing::PerUser));
     }
 }
 
@@ -343,7 +350,7 @@ fn a_setting_brings_its_marking_method() {
 #[test]
 fn parameters_of_a_marking_method_can_be_changed() {
     let s = load("small-gateway", &["gateway.aqm.preset=RED FC 3"]);
-    assert_eq!((window(&s), s.gateways[0].pep.buffer_per), ((0.9, 0.01, 0.2), BufferPer::Connection));
+    assert_eq!((window(&s), s.gateways[0].pep.buffer_per), ((0.9, 0.01, 0.2), Sharing::PerConnection));
     let s = load("small-gateway", &["gateway.aqm.preset=RED FC 3", "gateway.marking.incr=0.05"]);
     assert_eq!(window(&s), (0.9, 0.05, 0.2));
     assert_eq!(s.subject_aqm().expect("an AQM").changed, ["marking.incr"]);

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use bentpipe_scenario::{Law, Scenario, TrafficKind};
+use bentpipe_scenario::{Distribution, Scenario, TrafficKind};
 
 /// A folder of its own for a test, with a scenario in it.
 struct Folder(PathBuf);
@@ -51,7 +51,7 @@ fn sizes_come_from_the_lines_of_a_file() {
     folder.write("sizes.dat", "# bytes\n100\n250.0\n");
     let scenario = folder.load(PAGES).expect("a scenario");
     let TrafficKind::Pages(pages) = &scenario.traffic[0].kind else { panic!("pages") };
-    let Law::Trace(samples) = &pages.object_size else { panic!("a trace") };
+    let Distribution::Trace(samples) = &pages.object_size else { panic!("a trace") };
     assert_eq!(*samples.values, [100, 250]);
     let shown = scenario.effective().iter().find(|e| e.key == "traffic.t.object_size").expect("the key");
     assert_eq!(shown.value, "{ trace = \"sizes.dat\" }");

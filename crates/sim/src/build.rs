@@ -204,7 +204,8 @@ impl Builder<'_, '_> {
     fn station(&mut self, number: usize, g: &scenario::Gateway, links: &[Link]) -> Result<Station, Error> {
         let is_subject = self.scenario.subject == Subject::Gateway(number);
         let judge = self.aqm(&g.aqm, is_subject, &g.name)?;
-        let (gateway, buffers) = bentpipe_gateway::build(g, judge, self.seed).map_err(Error)?;
+        let config = g.config().map_err(|e| Error(format!("{}: {e}", g.name)))?;
+        let (gateway, buffers) = config.build(judge, self.seed);
         let s = &g.spacelink;
         let config = pep_link::Config {
             max_payload: small(s.packet.saturating_sub(s.header)),

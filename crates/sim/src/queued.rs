@@ -142,7 +142,7 @@ mod tests {
     use std::collections::BTreeMap;
     use std::sync::{Arc, Mutex};
 
-    use bentpipe_gateway::{Gateway, Place, Regulator, Setup};
+    use bentpipe_gateway::{Gateway, GatewayQueue, Regulator, Setup};
     use bentpipe_queue::sched::fifo::Fifo;
     use bentpipe_queue::{Aqm, Context, FlowId, Limit, Marking, Queue, Verdict};
     use bentpipe_scenario::Scenario;
@@ -157,9 +157,9 @@ mod tests {
         Flow(FlowId, FlowEvent),
     }
 
-    type Log = Arc<Mutex<Vec<(Place, Told)>>>;
+    type Log = Arc<Mutex<Vec<(GatewayQueue, Told)>>>;
 
-    struct Spy(Place, Log);
+    struct Spy(GatewayQueue, Log);
 
     impl Aqm for Spy {
         fn arrive(&mut self, pkt: &Packet, cx: &mut Context<'_>) -> Verdict {
@@ -177,7 +177,7 @@ mod tests {
     }
 
     /// What the two queues of the small gateway are told in 30 s.
-    fn told(overrides: &[&str]) -> Vec<(Place, Told)> {
+    fn told(overrides: &[&str]) -> Vec<(GatewayQueue, Told)> {
         let path = format!("{}/../../scenarios/small-gateway.toml", env!("CARGO_MANIFEST_DIR"));
         let overrides: Vec<_> = overrides.iter().map(|&o| o.to_owned()).collect();
         let mut world = crate::build::build(&Scenario::load(&path, &overrides).unwrap(), 1, None).unwrap();
@@ -194,12 +194,12 @@ mod tests {
             Queue::new(Box::<Fifo>::default(), Box::new(Spy(place, log.clone())), &setup)
         };
         world.stations[0].gateway = Gateway::new(Setup {
-            receive: queue(Place::Receive),
+            receive: queue(GatewayQueue::Receive),
             // At once, so that whatever is told here has been heard by the PEP when the next packet is made.
             receive_rate: None,
-            transmit: queue(Place::Transmit),
-            watch: Place::Receive,
-            mark: Place::Receive,
+            transmit: queue(GatewayQueue::Transmit),
+            watch: GatewayQueue::Receive,
+            mark: GatewayQueue::Receive,
             processing: Duration::from_millis(12),
             regulator: Regulator::new(rate, Duration::from_millis(5)),
         });
@@ -220,7 +220,7 @@ mod tests {
         let mut open = BTreeMap::new();
         let (mut opened, mut closed) = (0, 0);
         for (place, told) in told(overrides) {
-            let state = |flow| (place == Place::Receive, flow);
+            let state = |flow| (place == GatewayQueue::Receive, flow);
             match told {
                 Told::Flow(flow, FlowEvent::Opened) => {
                     assert_ne!(open.insert(state(flow), true), Some(true), "flow {flow} opens twice");
@@ -247,19 +247,19 @@ mod tests {
         let mut seen = [0, 0];
         for (place, told) in told(&[]) {
             let Told::Packet(pkt) = told else { continue };
-            assert_eq!(pkt.split, place == Place::Receive);
+            assert_eq!(pkt.split, place == GatewayQueue::Receive);
             let Some(tcp) = pkt.tcp else { continue };
-            let key = (place == Place::Receive, pkt.flow);
+            let key = (place == GatewayQueue::Receive, pkt.flow);
             match place {
-                Place::Receive => drop(windows.insert(pkt.flow, tcp.window)),
-                Place::Transmit => assert_eq!(windows.get(&pkt.flow), Some(&tcp.window)),
+                GatewayQueue::Receive => drop(windows.insert(pkt.flow, tcp.window)),
+                GatewayQueue::Transmit => assert_eq!(windows.get(&pkt.flow), Some(&tcp.window)),
             }
             if tcp.syn {
                 begins.insert(key, tcp.seq);
             }
             let begin = *begins.get(&key).unwrap();
             assert!(tcp.seq.wrapping_sub(begin) <= 60_002, "{place:?}: {} from {begin}", tcp.seq);
-            seen[usize::from(place == Place::Receive)] += 1;
+            seen[usize::from(place == GatewayQueue::Receive)] += 1;
         }
         assert!(seen.iter().all(|&packets| packets > 5000), "{seen:?}");
         let largest = windows.values().max().unwrap();

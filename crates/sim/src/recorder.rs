@@ -1,6 +1,6 @@
 //! What a run writes down: time series, drops, flows, and the counters behind the metrics.
 
-use bentpipe_gateway::{Gateway, LIMIT_SERIES, Place as GatewayPlace, SERIES};
+use bentpipe_gateway::{Gateway, GatewayQueue, LIMIT_SERIES, SERIES};
 use bentpipe_queue::{Counters, DropReason, Packet, Queue};
 use bentpipe_units::{Duration, Instant};
 use hdrhistogram::Histogram;
@@ -216,8 +216,8 @@ impl Place {
                 let s = &stations[station as usize];
                 let (receive, transmit) = (s.gateway.receive_queue(), s.gateway.transmit_queue());
                 let (at_mark, other) = match s.gateway.mark_point() {
-                    GatewayPlace::Receive => (receive, transmit),
-                    GatewayPlace::Transmit => (transmit, receive),
+                    GatewayQueue::Receive => (receive, transmit),
+                    GatewayQueue::Transmit => (transmit, receive),
                 };
                 let extra = (f64::from(receive.state().packets), s.buffers.occupied() as f64);
                 let arrived = s.gateway.arrived_bytes();
@@ -536,10 +536,10 @@ impl Recorder {
         gateway: &Gateway,
         pkt: &Packet,
         reason: DropReason,
-        at: GatewayPlace,
+        at: GatewayQueue,
     ) {
         let place = self.of_gateway[station as usize];
-        let name = self.places[place].names[usize::from(at == GatewayPlace::Transmit)];
+        let name = self.places[place].names[usize::from(at == GatewayQueue::Transmit)];
         // What overflows elsewhere was judged a while ago, or never: it has no number.
         self.note(now, place, name, at == gateway.mark_point(), pkt, reason);
     }

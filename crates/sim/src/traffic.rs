@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bentpipe_scenario::{Absence, ConnectionPer, DATAGRAM_HEADER, Law, Pattern, Ramp};
+use bentpipe_scenario::{Absence, ConnectionPer, DATAGRAM_HEADER, Distribution, Pattern, Ramp};
 use bentpipe_traffic::Generator;
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 
@@ -37,10 +37,10 @@ pub enum Kind {
     Pages {
         config: u32,
         server_config: u32,
-        object_size: Law<u64>,
+        object_size: Distribution<u64>,
         objects_per_page: u32,
         connection_per: ConnectionPer,
-        think_time: Law<Duration>,
+        think_time: Distribution<Duration>,
         request_size: u64,
         ramp: Option<Ramp>,
         sessions: u32,
@@ -49,9 +49,9 @@ pub enum Kind {
     Files {
         config: u32,
         sender_config: u32,
-        interval: Law<Duration>,
-        size: Law<u64>,
-        start: Law<Duration>,
+        interval: Distribution<Duration>,
+        size: Distribution<u64>,
+        start: Distribution<Duration>,
         sources: u32,
         away: Vec<Absence>,
     },
@@ -59,9 +59,9 @@ pub enum Kind {
         config: u32,
         sender_config: u32,
         bytes: Option<u64>,
-        start: Law<Duration>,
+        start: Distribution<Duration>,
         ramp: Option<Ramp>,
-        lifetime: Option<Law<Duration>>,
+        lifetime: Option<Distribution<Duration>>,
         flows: u32,
         away: Vec<Absence>,
     },
@@ -69,7 +69,7 @@ pub enum Kind {
         /// The TCP that carries the packets; none: they are datagrams.
         config: Option<u32>,
         pattern: Arc<Pattern>,
-        start: Law<Duration>,
+        start: Distribution<Duration>,
         flows: u32,
         away: Vec<Absence>,
     },

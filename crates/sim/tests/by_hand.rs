@@ -1,7 +1,7 @@
 //! Runs whose outcome can be worked out by hand.
 
 use crate::common::{mean, results, shipped};
-use bentpipe_scenario::{Law, Pattern, Scenario, TrafficKind};
+use bentpipe_scenario::{Distribution, Pattern, Scenario, TrafficKind};
 
 fn scenario(text: &str) -> Scenario {
     Scenario::parse(text, "test.toml", &[]).unwrap_or_else(|e| panic!("{e}"))
@@ -176,7 +176,9 @@ fn unsplit_datagrams_pass_the_gateway() {
             _ => None,
         })
         .unwrap();
-    let Pattern::Cbr { rate, packet: Law::Fixed(packet) } = *cbr.pattern else { panic!("a constant rate") };
+    let Pattern::Cbr { rate, packet: Distribution::Fixed(packet) } = *cbr.pattern else {
+        panic!("a constant rate")
+    };
     let expected = rate.as_bps() as f64 * (packet - 28) as f64 / packet as f64;
     let flows: Vec<_> = r.flows.iter().filter(|f| f.traffic == index).collect();
     assert_eq!(flows.len(), cbr.flows as usize);

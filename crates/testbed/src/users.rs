@@ -4,7 +4,9 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use bentpipe_scenario::{Absence, ConnectionPer, Delay, Law, Pages, Per, Ramp, Scenario, TrafficKind};
+use bentpipe_scenario::{
+    Absence, ConnectionPer, Delay, Distribution, Pages, Per, Ramp, Scenario, TrafficKind,
+};
 use bentpipe_traffic::Generator;
 use bentpipe_units::{Duration, Instant, Rng};
 
@@ -394,7 +396,12 @@ impl Users {
 
 /// When the transfer after `last` begins. One that would begin while the source is away does not, and the time to the next
 /// counts from its return.
-fn next_transfer(away: &[Absence], interval: &Law<Duration>, last: Instant, rng: &mut Rng) -> Instant {
+fn next_transfer(
+    away: &[Absence],
+    interval: &Distribution<Duration>,
+    last: Instant,
+    rng: &mut Rng,
+) -> Instant {
     let mut at = last + interval.draw(rng);
     while present(away, at) > at {
         at = present(away, at) + interval.draw(rng);

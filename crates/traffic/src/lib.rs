@@ -10,7 +10,7 @@ mod replay;
 mod steady;
 mod video;
 
-use bentpipe_scenario::{Law, Pattern};
+use bentpipe_scenario::{Distribution, Pattern};
 use bentpipe_units::{Duration, Rng};
 
 pub use mmpp::stationary;
@@ -60,9 +60,13 @@ impl Generator {
             Pattern::OnOff { rate, packet, on, off } => {
                 Self::OnOff(OnOff::new(Spacing::Rate(*rate), packet, on, off, rng))
             }
-            Pattern::Voip { packet, interval, talk, silence } => {
-                Self::OnOff(OnOff::new(Spacing::Time(*interval), &Law::Fixed(*packet), talk, silence, rng))
-            }
+            Pattern::Voip { packet, interval, talk, silence } => Self::OnOff(OnOff::new(
+                Spacing::Time(*interval),
+                &Distribution::Fixed(*packet),
+                talk,
+                silence,
+                rng,
+            )),
             Pattern::Mmpp { states, transitions, packet } => {
                 Self::Mmpp(mmpp::Mmpp::new(states, transitions, packet, rng))
             }
@@ -87,6 +91,6 @@ impl Generator {
 }
 
 /// A packet's length, drawn and cut to what a packet can be [bytes].
-fn length(law: &Law<u64>, rng: &mut Rng) -> u32 {
+fn length(law: &Distribution<u64>, rng: &mut Rng) -> u32 {
     law.draw(rng).clamp(1, LONGEST) as u32
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use bentpipe_scenario::{Law, State};
+use bentpipe_scenario::{Distribution, State};
 use bentpipe_units::{Duration, Rng};
 
 use crate::steady::mean_gap;
@@ -12,7 +12,7 @@ use crate::{Step, length};
 /// A source with a Markov chain.
 #[derive(Clone, Debug)]
 pub struct Mmpp {
-    packet: Law<u64>,
+    packet: Distribution<u64>,
     states: Arc<[Hold]>,
     /// A row for each state: the probabilities of those that follow.
     transitions: Arc<[Vec<f64>]>,
@@ -71,7 +71,12 @@ fn pick(probabilities: &[f64], rng: &mut Rng) -> usize {
 impl Mmpp {
     /// A source in a state drawn by the share of time that the chain spends in it.
     #[must_use]
-    pub fn new(states: &[State], transitions: &[Vec<f64>], packet: &Law<u64>, rng: &mut Rng) -> Self {
+    pub fn new(
+        states: &[State],
+        transitions: &[Vec<f64>],
+        packet: &Distribution<u64>,
+        rng: &mut Rng,
+    ) -> Self {
         let hold = |s: &State| Hold {
             gap: (s.rate.as_bps() > 0).then(|| mean_gap(s.rate, packet)),
             sojourn: s.sojourn.as_secs_f64(),

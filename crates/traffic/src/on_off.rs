@@ -3,7 +3,7 @@
 //! The source has a clock that runs only while it is on, and by that clock packets are as far apart as ever. So its mean
 //! rate is the rate while it is on times the share of time that it is on, however short it is on at a time.
 
-use bentpipe_scenario::Law;
+use bentpipe_scenario::Distribution;
 use bentpipe_units::{Duration, Rate, Rng};
 
 use crate::{Step, length};
@@ -21,9 +21,9 @@ pub enum Spacing {
 #[derive(Clone, Debug)]
 pub struct OnOff {
     spacing: Spacing,
-    packet: Law<u64>,
-    on: Law<Duration>,
-    off: Law<Duration>,
+    packet: Distribution<u64>,
+    on: Distribution<Duration>,
+    off: Distribution<Duration>,
     is_on: bool,
     /// How long it stays as it is.
     left: Duration,
@@ -36,9 +36,9 @@ impl OnOff {
     #[must_use]
     pub fn new(
         spacing: Spacing,
-        packet: &Law<u64>,
-        on: &Law<Duration>,
-        off: &Law<Duration>,
+        packet: &Distribution<u64>,
+        on: &Distribution<Duration>,
+        off: &Distribution<Duration>,
         rng: &mut Rng,
     ) -> Self {
         let (mean_on, mean_off) = (on.mean().as_secs_f64(), off.mean().as_secs_f64());

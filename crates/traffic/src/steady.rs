@@ -1,6 +1,6 @@
 //! Packets at one rate: a constant one, or one with exponential times between packets.
 
-use bentpipe_scenario::Law;
+use bentpipe_scenario::Distribution;
 use bentpipe_units::{Duration, Rate, Rng};
 
 use crate::{Step, length};
@@ -8,7 +8,7 @@ use crate::{Step, length};
 /// A source that neither pauses nor changes its rate.
 #[derive(Clone, Debug)]
 pub struct Steady {
-    packet: Law<u64>,
+    packet: Distribution<u64>,
     times: Times,
 }
 
@@ -21,20 +21,20 @@ enum Times {
 }
 
 /// The mean time between packets that makes the rate [s].
-pub(crate) fn mean_gap(rate: Rate, packet: &Law<u64>) -> f64 {
+pub(crate) fn mean_gap(rate: Rate, packet: &Distribution<u64>) -> f64 {
     packet.mean() / rate.bytes_per_sec()
 }
 
 impl Steady {
     /// At a constant rate.
     #[must_use]
-    pub fn constant(rate: Rate, packet: &Law<u64>) -> Self {
+    pub fn constant(rate: Rate, packet: &Distribution<u64>) -> Self {
         Self { packet: packet.clone(), times: Times::Constant { rate, last: None } }
     }
 
     /// A Poisson process of that mean rate.
     #[must_use]
-    pub fn poisson(rate: Rate, packet: &Law<u64>) -> Self {
+    pub fn poisson(rate: Rate, packet: &Distribution<u64>) -> Self {
         Self { packet: packet.clone(), times: Times::Exponential(mean_gap(rate, packet)) }
     }
 

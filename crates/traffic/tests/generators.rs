@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bentpipe_scenario::{Capture, Digest, Frames, Gop, Law, Movie, Pattern, State};
+use bentpipe_scenario::{Capture, Digest, Distribution, Frames, Gop, Movie, Pattern, State};
 use bentpipe_traffic::{Generator, Step};
 use bentpipe_units::{Duration, Rate, Rng};
 
@@ -51,7 +51,7 @@ const MBPS: Rate = Rate::from_bps(1_000_000);
 
 #[test]
 fn a_constant_and_a_poisson_rate_are_what_they_say() {
-    let packet = Law::Erlang { shape: 3, mean: 700 };
+    let packet = Distribution::Erlang { shape: 3, mean: 700 };
     check_rate(&Pattern::Cbr { rate: MBPS, packet: packet.clone() }, 1e6);
     check_rate(&Pattern::Poisson { rate: MBPS, packet }, 1e6);
 }
@@ -60,23 +60,23 @@ fn a_constant_and_a_poisson_rate_are_what_they_say() {
 #[test]
 fn on_and_off_share_the_time() {
     for (on, off, bytes) in [(0.8, 0.2, 1000), (0.008, 0.002, 2000)] {
-        let on_off = |on, off| Pattern::OnOff { rate: MBPS, packet: Law::Fixed(bytes), on, off };
-        check_rate(&on_off(Law::Exponential(secs(on)), Law::Exponential(secs(off))), 0.8e6);
-        check_rate(&on_off(Law::Fixed(secs(on)), Law::Fixed(secs(off))), 0.8e6);
+        let on_off = |on, off| Pattern::OnOff { rate: MBPS, packet: Distribution::Fixed(bytes), on, off };
+        check_rate(&on_off(Distribution::Exponential(secs(on)), Distribution::Exponential(secs(off))), 0.8e6);
+        check_rate(&on_off(Distribution::Fixed(secs(on)), Distribution::Fixed(secs(off))), 0.8e6);
     }
     // With a shape of 3 there is a variance, so that a standard error says something.
-    let pareto = |mean| Law::Pareto { shape: 3.0, mean: secs(mean) };
-    let packet = Law::Fixed(1000);
+    let pareto = |mean| Distribution::Pareto { shape: 3.0, mean: secs(mean) };
+    let packet = Distribution::Fixed(1000);
     check_rate(&Pattern::OnOff { rate: MBPS, packet, on: pareto(0.8), off: pareto(0.2) }, 0.8e6);
 }
 
 /// Times on, from the steps of a source that sends a packet every 10 ms while it is on [packets].
-fn bursts(on: Law<Duration>) -> Vec<u32> {
+fn bursts(on: Distribution<Duration>) -> Vec<u32> {
     let pattern = Pattern::Voip {
         packet: 200,
         interval: Duration::from_millis(10),
         talk: on,
-        silence: Law::Fixed(Duration::from_secs(1)),
+        silence: Distribution::Fixed(Duration::from_secs(1)),
     };
     let mut rng = rng(9);
     let mut generator = Generator::new(&pattern, &mut rng);
@@ -101,8 +101,8 @@ fn pareto_bursts_have_the_heavier_tail() {
     let share = |bursts: &[u32], longer: u32| {
         bursts.iter().filter(|b| **b > longer).count() as f64 / bursts.len() as f64
     };
-    let pareto = bursts(Law::Pareto { shape: 1.5, mean: secs(1.0) });
-    let exponential = bursts(Law::Exponential(secs(1.0)));
+    let pareto = bursts(Distribution::Pareto { shape: 1.5, mean: secs(1.0) });
+    let exponential = bursts(Distribution::Exponential(secs(1.0)));
     // Standard errors: 0.00039, 0.0025, 0.000034 and 0.0025; four of each.
     assert!((share(&pareto, 1000) - 1.0 / 164.3).abs() < 0.0016, "{}", share(&pareto, 1000));
     assert!((share(&pareto, 53) - 0.5).abs() < 0.015, "{}", share(&pareto, 53));
@@ -116,8 +116,8 @@ fn a_voice_talks_its_share_of_the_time() {
     let voip = Pattern::Voip {
         packet: 200,
         interval: Duration::from_millis(20),
-        talk: Law::Exponential(secs(1.004)),
-        silence: Law::Exponential(secs(1.587)),
+        talk: Distribution::Exponential(secs(1.004)),
+        silence: Distribution::Exponential(secs(1.587)),
     };
     check_rate(&voip, 80_000.0 * 1.004 / 2.591);
 }
@@ -129,7 +129,7 @@ fn a_modulated_rate_is_the_mean_over_the_states() {
     let mmpp = Pattern::Mmpp {
         states: vec![state(0, 0.1), state(500_000, 0.2), state(2_000_000, 0.4)],
         transitions: vec![vec![0.0, 1.0, 0.0], vec![0.5, 0.0, 0.5], vec![1.0, 0.0, 0.0]],
-        packet: Law::Exponential(1000),
+        packet: Distribution::Exponential(1000),
     };
     check_rate(&mmpp, 0.4 * 0.5e6 + 0.4 * 2e6);
 }
@@ -145,7 +145,7 @@ fn a_modulated_rate_is_as_bursty_as_its_chain() {
             State { rate: Rate::from_bps(0), sojourn: secs(1.0) },
         ],
         transitions: vec![vec![0.0, 1.0], vec![1.0, 0.0]],
-        packet: Law::Fixed(1000),
+        packet: Distribution::Fixed(1000),
     };
     let (window, flows) = (5.0, 4000);
     let counts: Vec<f64> = (0..flows)
@@ -245,7 +245,12 @@ fn a_video_conserves_its_bytes_wherever_it_begins() {
 /// I, P and B frames of 1600, 600 and 300 bytes, in the order of the group.
 #[test]
 fn a_group_of_pictures_gives_each_type_its_size() {
-    let gop = Gop { pattern: "IBBP".to_owned(), i: Law::Fixed(1600), p: Law::Fixed(600), b: Law::Fixed(300) };
+    let gop = Gop {
+        pattern: "IBBP".to_owned(),
+        i: Distribution::Fixed(1600),
+        p: Distribution::Fixed(600),
+        b: Distribution::Fixed(300),
+    };
     let pattern = Pattern::Video {
         frames: Frames::Gop(gop),
         interval: Duration::from_millis(40),
@@ -277,13 +282,18 @@ fn a_replay_repeats_times_and_lengths_exactly_and_ends() {
 /// However odd the numbers, a step is soon taken.
 #[test]
 fn steps_are_bounded_work_at_the_ends_of_every_range() {
-    let tick = Law::Fixed(Duration::from_nanos(1));
-    let packet = Law::Fixed(65_535);
+    let tick = Distribution::Fixed(Duration::from_nanos(1));
+    let packet = Distribution::Fixed(65_535);
     let slow = Rate::from_bps(1);
     for pattern in [
         Pattern::OnOff { rate: slow, packet: packet.clone(), on: tick.clone(), off: tick.clone() },
-        Pattern::OnOff { rate: slow, packet: packet.clone(), on: tick, off: Law::Fixed(Duration::ZERO) },
-        Pattern::Poisson { rate: Rate::from_bps(u64::MAX), packet: Law::Exponential(u64::MAX) },
+        Pattern::OnOff {
+            rate: slow,
+            packet: packet.clone(),
+            on: tick,
+            off: Distribution::Fixed(Duration::ZERO),
+        },
+        Pattern::Poisson { rate: Rate::from_bps(u64::MAX), packet: Distribution::Exponential(u64::MAX) },
         Pattern::Cbr { rate: slow, packet },
     ] {
         assert_eq!(steps(&pattern, 0, 10_000).len(), 10_000);

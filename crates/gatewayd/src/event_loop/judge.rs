@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-use bentpipe_gateway::{Event as GatewayEvent, Place};
+use bentpipe_gateway::{Event as GatewayEvent, GatewayQueue};
 use bentpipe_packet::{Info, flag};
 use bentpipe_queue::{Ecn, Marking, Packet, Tcp};
 
@@ -130,7 +130,7 @@ impl Daemon {
             self.recycle(bytes);
             None
         };
-        self.watch.left(Place::Receive, self.now.since(pkt.arrival));
+        self.watch.left(GatewayQueue::Receive, self.now.since(pkt.arrival));
         self.verdicts.push((id, bytes, true));
         self.heed(&pkt, client, server);
     }

@@ -24,12 +24,12 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 use bentpipe_gateway::{
-    Event as GatewayEvent, Gateway, InFlight, PepBuffers, Place, Regulator, Setup, Sharing,
+    Event as GatewayEvent, Gateway, GatewayQueue, InFlight, PepBuffers, Regulator, Setup,
 };
 use bentpipe_queue::aqm::droptail::DropTail;
 use bentpipe_queue::sched::fifo::Fifo;
 use bentpipe_queue::{FlowTable, Limit, Marking, Packet, Queue, QueueConfig};
-use bentpipe_scenario::{BufferPer, FlowKey, Protocol};
+use bentpipe_scenario::{FlowKey, Protocol};
 use bentpipe_units::{Duration, Instant, Rate};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::signal::{SigSet, Signal};
@@ -309,16 +309,12 @@ fn plain_gateway(config: &Config, rate: Rate) -> (Gateway, PepBuffers) {
         receive: queue("receive"),
         receive_rate: None,
         transmit: queue("transmit"),
-        watch: Place::Transmit,
-        mark: Place::Receive,
+        watch: GatewayQueue::Transmit,
+        mark: GatewayQueue::Receive,
         processing: Duration::ZERO,
         regulator: Regulator::new(rate, Duration::ZERO),
     });
-    let sharing = match config.gateway.pep.buffer_per {
-        BufferPer::User => Sharing::PerUser,
-        BufferPer::Connection => Sharing::PerConnection,
-    };
-    (gateway, PepBuffers::new(config.gateway.pep.buffer, sharing))
+    (gateway, PepBuffers::new(config.gateway.pep.buffer, config.gateway.pep.buffer_per))
 }
 
 /// How many connections may be split at a time; some descriptors are for other things.
@@ -356,7 +352,8 @@ impl Daemon {
         let (gateway, buffers) = match config.role {
             Role::Gateway => {
                 let aqm = config.gateway.aqm.build().map_err(|e| Failure(format!("gateway.aqm: {e}")))?;
-                bentpipe_gateway::build(&config.gateway, aqm, config.seed).map_err(Failure)?
+                let setup = config.gateway.config().map_err(|e| Failure(format!("gateway: {e}")))?;
+                setup.build(aqm, config.seed)
             }
             Role::Terminal => plain_gateway(&config, rate.unwrap_or(ANY_RATE)),
         };
@@ -649,7 +646,7 @@ impl Daemon {
         if let Some(recorder) = &mut self.recorder {
             recorder.left(self.at - pkt.arrival);
         }
-        self.watch.left(Place::Transmit, self.at.since(pkt.arrival));
+        self.watch.left(GatewayQueue::Transmit, self.at.since(pkt.arrival));
         self.counted += u64::from(pkt.len);
         match self.items.try_remove(pkt.handle as usize) {
             Some(Item::Chunk { key, bytes }) => self.let_go(key, bytes),

@@ -1,6 +1,6 @@
 //! What an end shows to those who look on, and what it takes over when its configuration is read again.
 
-use bentpipe_gateway::Place;
+use bentpipe_gateway::GatewayQueue;
 use bentpipe_queue::DropReason;
 use bentpipe_units::{Duration, Instant, Rate};
 use nix::time::{ClockId, clock_gettime};
@@ -75,12 +75,12 @@ impl Watch {
     }
 
     /// A packet has left a queue.
-    pub fn left(&mut self, place: Place, delay: Duration) {
+    pub fn left(&mut self, place: GatewayQueue, delay: Duration) {
         self.delays[index(place)].observe(delay);
     }
 
     /// A packet was discarded.
-    pub fn dropped(&mut self, place: Place, reason: DropReason) {
+    pub fn dropped(&mut self, place: GatewayQueue, reason: DropReason) {
         self.drops[index(place)][usize::from(reason == DropReason::Overflow)] += 1;
     }
 
@@ -98,10 +98,10 @@ impl Watch {
     }
 }
 
-const fn index(place: Place) -> usize {
+const fn index(place: GatewayQueue) -> usize {
     match place {
-        Place::Receive => 0,
-        Place::Transmit => 1,
+        GatewayQueue::Receive => 0,
+        GatewayQueue::Transmit => 1,
     }
 }
 
@@ -169,10 +169,10 @@ impl Daemon {
 
     fn snapshot(&self) -> Snapshot {
         let (w, s) = (&self.watch, self.space.link.stats());
-        let queue = |place: Place| {
+        let queue = |place: GatewayQueue| {
             let queue = match place {
-                Place::Receive => self.gateway.receive_queue(),
-                Place::Transmit => self.gateway.transmit_queue(),
+                GatewayQueue::Receive => self.gateway.receive_queue(),
+                GatewayQueue::Transmit => self.gateway.transmit_queue(),
             };
             let [aqm_drops, overflow_drops] = w.drops[index(place)];
             QueueState {
@@ -197,8 +197,8 @@ impl Daemon {
         let c = &self.counters;
         Snapshot {
             now: self.now,
-            receive: queue(Place::Receive),
-            transmit: queue(Place::Transmit),
+            receive: queue(GatewayQueue::Receive),
+            transmit: queue(GatewayQueue::Transmit),
             held: u64::from(watched.state().held),
             judged_packets: counters.offered,
             judged_bytes: counters.offered_bytes,

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 
+use bentpipe_gateway::Sharing;
 use bentpipe_queue::{FlowEvent, Packet, Tcp};
-use bentpipe_scenario::BufferPer;
 use bentpipe_units::{Duration, Instant};
 use nix::sys::epoll::{EpollEvent, EpollFlags};
 
@@ -190,8 +190,8 @@ impl Daemon {
         let user = self.users.enter(client.ip());
         self.buffers.open(slot as u32, user, segment);
         let pool = match self.config.gateway.pep.buffer_per {
-            BufferPer::User => user,
-            BufferPer::Connection => slot as u32,
+            Sharing::PerUser => user,
+            Sharing::PerConnection => slot as u32,
         };
         if self.thirsty.len() <= pool as usize {
             self.thirsty.resize_with(pool as usize + 1, VecDeque::new);

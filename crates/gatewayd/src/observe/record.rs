@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::net::SocketAddr;
 
-use bentpipe_gateway::{Gateway, LIMIT_SERIES, PepBuffers, Place, SERIES};
+use bentpipe_gateway::{Gateway, GatewayQueue, LIMIT_SERIES, PepBuffers, SERIES};
 use bentpipe_queue::{Counters, DropReason, Packet, Queue};
 use bentpipe_units::{Duration, Instant};
 use serde_json::{Value, json};
@@ -31,8 +31,8 @@ impl Snapshot {
     fn of(gateway: &Gateway, now: Instant) -> Self {
         let (receive, transmit) = (gateway.receive_queue(), gateway.transmit_queue());
         let (at_mark, other) = match gateway.mark_point() {
-            Place::Receive => (receive, transmit),
-            Place::Transmit => (transmit, receive),
+            GatewayQueue::Receive => (receive, transmit),
+            GatewayQueue::Transmit => (transmit, receive),
         };
         let watched = gateway.watched_queue();
         Self {
@@ -236,7 +236,7 @@ impl Recorder {
         pkt: &Packet,
         ends: Option<(SocketAddr, SocketAddr)>,
         reason: DropReason,
-        place: Place,
+        place: GatewayQueue,
         gateway: &Gateway,
         now: Instant,
     ) {
@@ -256,8 +256,8 @@ impl Recorder {
         }
         if self.drops {
             let place = match place {
-                Place::Receive => "receive",
-                Place::Transmit => "transmit",
+                GatewayQueue::Receive => "receive",
+                GatewayQueue::Transmit => "transmit",
             };
             let place = format!("{} {place}", self.name);
             let time = (now - self.begin).as_secs_f64();
@@ -434,8 +434,8 @@ mod tests {
             receive: queue(),
             receive_rate: None,
             transmit: queue(),
-            watch: Place::Transmit,
-            mark: Place::Receive,
+            watch: GatewayQueue::Transmit,
+            mark: GatewayQueue::Receive,
             processing: Duration::ZERO,
             regulator: Regulator::new(rate, Duration::ZERO),
         });

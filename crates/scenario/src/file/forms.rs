@@ -131,13 +131,13 @@ impl<A: Kind, B: Kind> JsonSchema for OneOf<A, B> {
 }
 
 /// How a quantity is distributed.
-pub type Law<K> = Either<Quantity<K>, Box<LawTable<K>>>;
+pub type Distribution<K> = Either<Quantity<K>, Box<DistributionTable<K>>>;
 
 /// A distribution: one of the keys.
 #[derive(Clone, Debug, serde::Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, bound = "")]
 #[schemars(inline, bound = "K: Kind")]
-pub struct LawTable<K: Kind> {
+pub struct DistributionTable<K: Kind> {
     /// Uniform between the two.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uniform: Option<[Quantity<K>; 2]>,
@@ -156,7 +156,7 @@ pub struct LawTable<K: Kind> {
     /// One of these, each a value or a distribution.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "choice::<K>")]
-    pub choice: Option<Vec<Law<K>>>,
+    pub choice: Option<Vec<Distribution<K>>>,
     /// How likely each of `choice` is, in relation to the others. Absent: each as likely.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weights: Option<Vec<f64>>,
@@ -165,10 +165,10 @@ pub struct LawTable<K: Kind> {
     pub trace: Option<String>,
 }
 
-impl<K: Kind> Law<K> {
+impl<K: Kind> Distribution<K> {
     /// Exponential with this mean.
     pub fn exponential(mean: Quantity<K>) -> Self {
-        Self::Table(Box::new(LawTable {
+        Self::Table(Box::new(DistributionTable {
             uniform: None,
             exponential: Some(mean),
             normal: None,
@@ -181,7 +181,7 @@ impl<K: Kind> Law<K> {
     }
 }
 
-/// The keys of which a [`LawTable`] has one.
+/// The keys of which a [`DistributionTable`] has one.
 pub const LAWS: [&str; 7] = ["uniform", "exponential", "normal", "erlang", "pareto", "choice", "trace"];
 
 /// What a choice is between: a value, or a distribution of its own. Its keys are those of the table that it stands in.

@@ -15,7 +15,7 @@ pub use channel::{
     Access, AccessName, AccessTable, Capacity, Demand, DuringName, Fade, GilbertElliott, Handover, Loss,
     LossAtName, LossOfName,
 };
-pub use forms::{Either, LAWS, Law, Named, Normal, OneOf, Share};
+pub use forms::{Distribution, Either, LAWS, Named, Normal, OneOf, Share};
 pub use gateway::{
     BufferPer, FlowKey, Gateway, Gateways, MarkingName, Pep, PlaceName, ProtocolName, RateOrLink, Spacelink,
 };
@@ -190,7 +190,7 @@ pub struct DelayTable {
     pub fixed: Option<Time>,
     /// What comes on top of `fixed`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub jitter: Option<Law<TimeKind>>,
+    pub jitter: Option<Distribution<TimeKind>>,
     /// What it is drawn for. Absent: "packet".
     pub per: Option<PerName>,
     /// Whether a packet never overtakes the one before it; only where it is drawn per packet. Absent: true.

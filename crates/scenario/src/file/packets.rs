@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::traffic::{no_time, one_flow};
-use super::{Law, MOST};
+use super::{Distribution, MOST};
 use crate::quantity::{
     AnyRate, PacketSize, PacketSizeKind, Rate, SizeKind, Span, SpanKind, Time, TimeKind, Whole,
 };
@@ -29,7 +29,7 @@ macro_rules! sources {
             $($own)*
             /// When each starts, from the beginning of the run: a time, or a distribution.
             #[serde(default = "no_time")]
-            pub start: Law<TimeKind>,
+            pub start: Distribution<TimeKind>,
             /// When they leave and when they come back, as often as they do, from the beginning of the run. A flow that
             /// comes back begins anew.
             #[serde(default)]
@@ -51,7 +51,7 @@ pub struct Common<'a> {
     pub to: &'a str,
     pub transport: Option<&'a str>,
     pub flows: u32,
-    pub start: &'a Law<TimeKind>,
+    pub start: &'a Distribution<TimeKind>,
     pub away: &'a [[Time; 2]],
 }
 
@@ -66,7 +66,7 @@ sources! {
         /// Rate of one flow, on the wire.
         pub rate: Rate,
         /// Length of a packet, as a datagram on the wire: a size, or a distribution.
-        pub packet: Law<PacketSizeKind>,
+        pub packet: Distribution<PacketSizeKind>,
     }
 
     /// Packets with exponential times between them. Flow i goes from host i to host i, counted round and round.
@@ -74,7 +74,7 @@ sources! {
         /// Mean rate of one flow, on the wire.
         pub rate: Rate,
         /// Length of a packet, as a datagram on the wire: a size, or a distribution.
-        pub packet: Law<PacketSizeKind>,
+        pub packet: Distribution<PacketSizeKind>,
     }
 
     /// Packets at a constant rate while a flow is on, none while it is off. Flow i goes from host i to host i, counted
@@ -83,11 +83,11 @@ sources! {
         /// Rate of one flow while it is on, on the wire.
         pub rate: Rate,
         /// Length of a packet, as a datagram on the wire: a size, or a distribution.
-        pub packet: Law<PacketSizeKind>,
+        pub packet: Distribution<PacketSizeKind>,
         /// How long a flow is on: a time, or a distribution.
-        pub on: Law<SpanKind>,
+        pub on: Distribution<SpanKind>,
         /// How long it is off: a time, or a distribution.
-        pub off: Law<TimeKind>,
+        pub off: Distribution<TimeKind>,
     }
 
     /// Packets with exponential times between them, at the rate of the state that a Markov chain is in. Flow i goes from
@@ -99,7 +99,7 @@ sources! {
         /// follows itself. Absent: each other one is as likely.
         pub transitions: Option<Vec<Vec<f64>>>,
         /// Length of a packet, as a datagram on the wire: a size, or a distribution.
-        pub packet: Law<PacketSizeKind>,
+        pub packet: Distribution<PacketSizeKind>,
     }
 
     /// Video: frames at regular times, each in as many packets as it needs. Flow i goes from host i to host i, counted
@@ -135,10 +135,10 @@ sources! {
         pub interval: Span,
         /// How long it talks. Absent: exponential with the mean of ITU-T P.59, 1.004 s.
         #[serde(default = "talk")]
-        pub talk: Law<SpanKind>,
+        pub talk: Distribution<SpanKind>,
         /// How long it is silent. Absent: exponential with the mean of ITU-T P.59, 1.587 s.
         #[serde(default = "silence")]
-        pub silence: Law<TimeKind>,
+        pub silence: Distribution<TimeKind>,
     }
 
     /// The packets of a capture: each as long after the first, and as long, as it was. Flow i goes from host i to host i,
@@ -175,13 +175,13 @@ pub struct Gop {
     pub shape: Option<Whole<1, 1000>>,
     /// Size of an I frame, in place of `rate`: a size, or a distribution.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub i: Option<Law<SizeKind>>,
+    pub i: Option<Distribution<SizeKind>>,
     /// Size of a P frame: a size, or a distribution.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub p: Option<Law<SizeKind>>,
+    pub p: Option<Distribution<SizeKind>>,
     /// Size of a B frame: a size, or a distribution.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub b: Option<Law<SizeKind>>,
+    pub b: Option<Distribution<SizeKind>>,
 }
 
 /// How the packets of a frame follow each other.
@@ -224,12 +224,12 @@ fn voice_interval() -> Span {
     Span::of(20_000_000)
 }
 
-fn talk() -> Law<SpanKind> {
-    Law::exponential(Span::of(1_004_000_000))
+fn talk() -> Distribution<SpanKind> {
+    Distribution::exponential(Span::of(1_004_000_000))
 }
 
-fn silence() -> Law<TimeKind> {
-    Law::exponential(Time::of(1_587_000_000))
+fn silence() -> Distribution<TimeKind> {
+    Distribution::exponential(Time::of(1_587_000_000))
 }
 
 fn pattern() -> String {

@@ -9,7 +9,7 @@ use serde::ser::Error as _;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::packets::{Cbr, Common, Mmpp, OnOff, Poisson, Replay, Source as _, Video, Voip};
-use super::{Law, MOST, OneOf};
+use super::{Distribution, MOST, OneOf};
 use crate::quantity::{
     HeaderSize, PacketSize, Rate, SegmentsKind, Size, SizeKind, Span, SpanKind, Time, TimeKind, Whole,
 };
@@ -406,7 +406,7 @@ pub struct Pages {
     /// How many sessions.
     pub sessions: Whole<1, MOST>,
     /// Length of an object: a size, or a distribution.
-    pub object_size: Law<SizeKind>,
+    pub object_size: Distribution<SizeKind>,
     /// Objects of a page.
     #[serde(default = "single")]
     pub objects_per_page: Whole<1, 10_000>,
@@ -415,7 +415,7 @@ pub struct Pages {
     pub connection_per: ConnectionPer,
     /// Time between two pages of a session: a time, or a distribution.
     #[serde(default = "no_time")]
-    pub think_time: Law<TimeKind>,
+    pub think_time: Distribution<TimeKind>,
     /// Length of a request.
     #[serde(default = "request_size")]
     pub request_size: Size,
@@ -467,12 +467,12 @@ pub struct Bulk {
     pub flows: Whole<1, MOST>,
     /// When each starts, from the beginning of the run: a time, or a distribution.
     #[serde(default = "no_time")]
-    pub start: Law<TimeKind>,
+    pub start: Distribution<TimeKind>,
     /// How they start in steps, each `start` later than its step has it. Absent: all at once.
     pub ramp: Option<Ramp>,
     /// How long each connection lives: a time, or a distribution. Then it is given up, whether it is done or not, and a new
     /// one takes its place at once. Absent: to the end.
-    pub lifetime: Option<Law<SpanKind>>,
+    pub lifetime: Option<Distribution<SpanKind>>,
     /// How much each transfers. Absent: without end.
     pub bytes: Option<Size>,
     /// Rate of a connection, paced by the sender. Absent: no cap.
@@ -500,15 +500,15 @@ pub struct Files {
     pub sources: Whole<1, MOST>,
     /// Time between the beginnings of two transfers of a source: a time, or a distribution. Exponential makes them a
     /// Poisson process.
-    pub interval: Law<SpanKind>,
+    pub interval: Distribution<SpanKind>,
     /// Length of a file: a size, or a distribution.
-    pub size: Law<SizeKind>,
+    pub size: Distribution<SizeKind>,
     /// Rate of a connection, paced by the sender. Absent: no cap.
     pub rate_cap: Option<Rate>,
     /// When each source starts, from the beginning of the run: a time, or a distribution. The first transfer begins one
     /// interval later.
     #[serde(default = "no_time")]
-    pub start: Law<TimeKind>,
+    pub start: Distribution<TimeKind>,
     /// When no transfer begins: from when until when, as often as there is such a time, from the beginning of the run.
     #[serde(default)]
     pub away: Vec<[Time; 2]>,
@@ -530,8 +530,8 @@ fn page() -> ConnectionPer {
     ConnectionPer::Page
 }
 
-pub fn no_time() -> Law<TimeKind> {
-    Law::Plain(Time::of(0))
+pub fn no_time() -> Distribution<TimeKind> {
+    Distribution::Plain(Time::of(0))
 }
 
 fn request_size() -> Size {

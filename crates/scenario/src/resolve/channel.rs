@@ -4,7 +4,7 @@ use bentpipe_units::{Duration, Rate};
 
 use super::{Cx, falling, step};
 use crate::channel::{
-    Access, Capacity, Carrier, Clock, Demand, Drawn, Fade, GilbertElliott, Handover, Loss, LossAt, LossLaw,
+    Access, Capacity, Carrier, Clock, Demand, Drawn, Fade, GilbertElliott, Handover, Loss, LossAt, LossModel,
     LossOf, Modulation, Steps, Trace,
 };
 use crate::error::{Error, quoted};
@@ -21,7 +21,7 @@ pub fn loss(cx: &Cx<'_>, path: &Path, raw: &mut file::Loss) -> Result<Loss, Erro
         Either::Table(table) => table,
     };
     let law = match (table.probability, &table.nth, &table.gilbert_elliott, table.bit_error_rate) {
-        (Some(share), None, None, None) => LossLaw::Probability(share.0),
+        (Some(share), None, None, None) => LossModel::Probability(share.0),
         (None, Some(numbers), None, None) => {
             let path = step(path, "nth");
             for (i, pair) in numbers.windows(2).enumerate() {
@@ -31,12 +31,12 @@ pub fn loss(cx: &Cx<'_>, path: &Path, raw: &mut file::Loss) -> Result<Loss, Erro
                     return Err(cx.error(&[&path[..], &[Step::Index(i + 1)]].concat(), problem));
                 }
             }
-            LossLaw::Nth(numbers.iter().map(|n| n.0).collect())
+            LossModel::Nth(numbers.iter().map(|n| n.0).collect())
         }
         (None, None, Some(raw), None) => {
-            LossLaw::GilbertElliott(gilbert_elliott(cx, &step(path, "gilbert_elliott"), raw)?)
+            LossModel::GilbertElliott(gilbert_elliott(cx, &step(path, "gilbert_elliott"), raw)?)
         }
-        (None, None, None, Some(rate)) => LossLaw::BitErrorRate(rate.0),
+        (None, None, None, Some(rate)) => LossModel::BitErrorRate(rate.0),
         (probability, nth, gilbert_elliott, bits) => {
             let keys = [
                 ("probability", probability.is_some()),
@@ -55,7 +55,7 @@ pub fn loss(cx: &Cx<'_>, path: &Path, raw: &mut file::Loss) -> Result<Loss, Erro
         LossAtName::BeforeQueue => LossAt::BeforeQueue,
         LossAtName::AfterQueue => LossAt::AfterQueue,
     };
-    Ok(Loss { law, of, at })
+    Ok(Loss { model: law, of, at })
 }
 
 fn gilbert_elliott(cx: &Cx<'_>, path: &Path, raw: &file::GilbertElliott) -> Result<GilbertElliott, Error> {

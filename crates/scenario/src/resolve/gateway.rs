@@ -1,5 +1,6 @@
 //! Gateways: where their AQM stands, and what fits together.
 
+use bentpipe_gateway::{GatewayQueue, Sharing};
 use bentpipe_queue::descriptor::Placement;
 use bentpipe_queue::{Link as AqmLink, Marking};
 use bentpipe_units::Duration;
@@ -9,8 +10,7 @@ use super::{Cx, aqm, limit, marking, scheduler, step};
 use crate::error::{Error, quoted};
 use crate::file::{self, PlaceName, ProtocolName, RateOrLink};
 use crate::gateway::{
-    BufferPer, Gateway, MarkingSpec, Pep, Place, Protocol, ReceiveQueue, Regulator, Spacelink, TransmitQueue,
-    watched_rate,
+    Gateway, MarkingSpec, Pep, Protocol, ReceiveQueue, Regulator, Spacelink, TransmitQueue, watched_rate,
 };
 use crate::model::{AqmSpec, Direction, Link};
 use crate::tree::{Path, Step, Value};
@@ -36,14 +36,14 @@ pub fn gateway(
     let at = |key: &str| step(&path, key);
     let (link, link_forward) = nodes.satellite(cx, &at("terminal"), &raw.name, &raw.terminal)?;
     let (watch, mark) = (place(raw.watch), place(raw.mark));
-    if (watch, mark) == (Place::Receive, Place::Transmit) {
+    if (watch, mark) == (GatewayQueue::Receive, GatewayQueue::Transmit) {
         let problem = "found \"transmit\"; allowed: \"receive\" where watch = \"receive\", for a packet that is \
                        marked in the transmit queue has left the receive queue long ago";
         return Err(cx.error(&at("mark"), problem.to_owned()));
     }
     let split: Vec<_> = raw.pep.split.iter().map(|ProtocolName::Tcp| Protocol::Tcp).collect();
     let receive_rate = raw.receive_queue.rate.map(|r| r.rate());
-    if watch == Place::Receive && receive_rate.is_none() {
+    if watch == GatewayQueue::Receive && receive_rate.is_none() {
         cx.warn(
             &at("watch"),
             "the receive queue is worked off at once, for it has no rate, so it is always empty",
@@ -94,8 +94,8 @@ pub fn gateway(
             delay: raw.pep.delay.time(),
             buffer: raw.pep.buffer.0,
             buffer_per: match raw.pep.buffer_per {
-                file::BufferPer::User => BufferPer::User,
-                file::BufferPer::Connection => BufferPer::Connection,
+                file::BufferPer::User => Sharing::PerUser,
+                file::BufferPer::Connection => Sharing::PerConnection,
             },
         },
         transmit_queue: TransmitQueue {
@@ -155,10 +155,10 @@ fn at_key(key: &str) -> Vec<Step> {
     vec![Step::Key(key.to_owned())]
 }
 
-fn place(name: PlaceName) -> Place {
+fn place(name: PlaceName) -> GatewayQueue {
     match name {
-        PlaceName::Receive => Place::Receive,
-        PlaceName::Transmit => Place::Transmit,
+        PlaceName::Receive => GatewayQueue::Receive,
+        PlaceName::Transmit => GatewayQueue::Transmit,
     }
 }
 

@@ -3,9 +3,9 @@
 use super::channel;
 use super::nodes::named;
 use super::{Cx, falling, queue, step, traffic};
+use crate::distribution::Distribution;
 use crate::error::{Error, quoted};
 use crate::file::{self, Either, PerName};
-use crate::law::Law;
 use crate::model::{Delay, Direction, Gateway, Host, Link, Per};
 use crate::tree::Path;
 
@@ -99,7 +99,7 @@ fn delay(cx: &Cx<'_>, path: &Path, raw: &mut file::Delay) -> Result<Delay, Error
             let per = Per::Packet { ordered: true };
             return Ok(Delay {
                 fixed: fixed.time(),
-                jitter: Law::Fixed(bentpipe_units::Duration::ZERO),
+                jitter: Distribution::Fixed(bentpipe_units::Duration::ZERO),
                 per,
             });
         }
@@ -116,9 +116,11 @@ fn delay(cx: &Cx<'_>, path: &Path, raw: &mut file::Delay) -> Result<Delay, Error
                     &high.time().to_string(),
                 ));
             }
-            Law::Uniform(low.time(), high.time())
+            Distribution::Uniform(low.time(), high.time())
         }
-        (None, Some(normal), None, None) => Law::Normal { mean: normal.mean.time(), std: normal.std.time() },
+        (None, Some(normal), None, None) => {
+            Distribution::Normal { mean: normal.mean.time(), std: normal.std.time() }
+        }
         (None, None, Some(_), Some(jitter)) => {
             traffic::law(cx, &step(path, "jitter"), jitter, crate::quantity::Quantity::time)?
         }

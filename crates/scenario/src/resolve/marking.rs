@@ -1,5 +1,6 @@
 //! Looks a gateway's marking method up in the registry, works out its parameters, and checks that it fits in its place.
 
+use bentpipe_gateway::GatewayQueue;
 use bentpipe_queue::descriptor::{MarkingMethod, Preset};
 use bentpipe_queue::registry;
 use bentpipe_queue::{Default as ParamDefault, Link, Marking};
@@ -9,7 +10,7 @@ use super::{Cx, step};
 use crate::error::{Error, choices, quoted};
 use crate::file;
 use crate::file::Scalar;
-use crate::gateway::{Gateway, MarkingSpec, Place};
+use crate::gateway::{Gateway, MarkingSpec};
 use crate::scenario::Origin;
 use crate::tree::Path;
 
@@ -94,14 +95,14 @@ pub fn check(
     let refuse = |allowed: &str| Err(cx.error(path, format!("found {}; allowed: {allowed}", quoted(found))));
     let splits = !g.pep.split.is_empty();
     match (method.marking, g.mark) {
-        (Marking::Ecn, Place::Transmit) if splits => refuse(
+        (Marking::Ecn, GatewayQueue::Transmit) if splits => refuse(
             "\"drop\" where mark = \"transmit\" and pep.split is not empty, for the sender had its acknowledgement, \
              without a mark, ahead of the transmit queue",
         ),
         (Marking::Window, _) if !splits => refuse(
             "\"drop\" or \"ecn\" where pep.split is empty, for the gateway then advertises no window that could be cut",
         ),
-        (Marking::Window, Place::Transmit) => refuse(
+        (Marking::Window, GatewayQueue::Transmit) => refuse(
             "\"drop\" where mark = \"transmit\", for a packet behind the PEP does not tell whose window is to be cut",
         ),
         _ => Ok(()),

@@ -8,10 +8,10 @@ use super::nodes::named;
 use super::traffic::law;
 use super::{Cx, step};
 use crate::capture;
+use crate::distribution::Distribution;
 use crate::error::{Error, quoted};
 use crate::file::packets as file;
 use crate::file::{File, Traffic};
-use crate::law::Law;
 use crate::packets::{Absence, Capture, Frames, Gop, Movie, Pattern, State};
 use crate::quantity::{PacketSizeKind, Quantity, Time};
 use crate::tree::{Path, Step};
@@ -50,7 +50,11 @@ fn pattern(cx: &mut Cx<'_>, path: &Path, raw: &mut Traffic) -> Result<Option<Pat
     }))
 }
 
-fn packet(cx: &Cx<'_>, path: &Path, raw: &crate::file::Law<PacketSizeKind>) -> Result<Law<u64>, Error> {
+fn packet(
+    cx: &Cx<'_>,
+    path: &Path,
+    raw: &crate::file::Distribution<PacketSizeKind>,
+) -> Result<Distribution<u64>, Error> {
     law(cx, &step(path, "packet"), raw, |q| q.0)
 }
 
@@ -191,7 +195,7 @@ fn pictures(cx: &Cx<'_>, path: &Path, raw: &file::Gop, interval: Duration) -> Re
         let unit = bytes / types.iter().map(|t| weight(*t)).sum::<f64>();
         let law = |t: char| {
             let mean = ((unit * weight(t)).round() as u64).max(1);
-            raw.shape.map_or(Law::Fixed(mean), |shape| Law::Erlang { shape: shape.0, mean })
+            raw.shape.map_or(Distribution::Fixed(mean), |shape| Distribution::Erlang { shape: shape.0, mean })
         };
         return Ok(Gop { pattern: raw.pattern.clone(), i: law('I'), p: law('P'), b: law('B') });
     }
@@ -199,7 +203,7 @@ fn pictures(cx: &Cx<'_>, path: &Path, raw: &file::Gop, interval: Duration) -> Re
         let problem = "allowed: only beside rate, whose sizes it spreads".to_owned();
         return Err(cx.key_error(&at("shape"), problem));
     }
-    let mut laws = [Law::Fixed(1), Law::Fixed(1), Law::Fixed(1)];
+    let mut laws = [Distribution::Fixed(1), Distribution::Fixed(1), Distribution::Fixed(1)];
     for (law_of, (key, size)) in laws.iter_mut().zip(sizes) {
         match size {
             Some(size) => *law_of = law(cx, &at(key), size, |q| q.0)?,

@@ -7,9 +7,9 @@ use bentpipe_units::Duration;
 use super::nodes::{Nodes, check_name, named};
 use super::packets::absences;
 use super::{Cx, falling, presets, step, transport};
+use crate::distribution::{Distribution, Samples};
 use crate::error::{Error, choices, quoted};
 use crate::file::{self, Either, File, LAWS, OneOf, Window};
-use crate::law::{Law, Samples};
 use crate::model::{
     Bulk, Congestion, ConnectionPer, Ecn, Files, Gateway, Host, Pages, Ramp, Rto, Tcp, Traffic, TrafficKind,
     Transport,
@@ -370,11 +370,11 @@ fn ramp(raw: &file::Ramp) -> Ramp {
 pub fn law<K: Kind, T>(
     cx: &Cx<'_>,
     path: &Path,
-    raw: &file::Law<K>,
+    raw: &file::Distribution<K>,
     number: fn(Quantity<K>) -> T,
-) -> Result<Law<T>, Error> {
+) -> Result<Distribution<T>, Error> {
     let table = match raw {
-        Either::Plain(x) => return Ok(Law::Fixed(number(*x))),
+        Either::Plain(x) => return Ok(Distribution::Fixed(number(*x))),
         Either::Table(table) => table,
     };
     let at = |key: &str| step(path, key);
@@ -400,23 +400,23 @@ pub fn law<K: Kind, T>(
         if low.0 > high.0 {
             return Err(falling(cx, &at("uniform"), &format!("{low:?}"), &format!("{high:?}")));
         }
-        return Ok(Law::Uniform(number(low), number(high)));
+        return Ok(Distribution::Uniform(number(low), number(high)));
     }
     if let Some(mean) = table.exponential {
-        return Ok(Law::Exponential(number(mean)));
+        return Ok(Distribution::Exponential(number(mean)));
     }
     if let Some(normal) = &table.normal {
-        return Ok(Law::Normal { mean: number(normal.mean), std: number(normal.std) });
+        return Ok(Distribution::Normal { mean: number(normal.mean), std: number(normal.std) });
     }
     if let Some(erlang) = &table.erlang {
-        return Ok(Law::Erlang { shape: erlang.shape.0, mean: number(erlang.mean) });
+        return Ok(Distribution::Erlang { shape: erlang.shape.0, mean: number(erlang.mean) });
     }
     if let Some(pareto) = &table.pareto {
         if pareto.shape <= 1.0 {
             let problem = format!("found {}; allowed: a number above 1, or there is no mean", pareto.shape);
             return Err(cx.error(&step(&at("pareto"), "shape"), problem));
         }
-        return Ok(Law::Pareto { shape: pareto.shape, mean: number(pareto.mean) });
+        return Ok(Distribution::Pareto { shape: pareto.shape, mean: number(pareto.mean) });
     }
     if let Some(laws) = &table.choice {
         return choice(cx, path, laws, table.weights.as_deref(), number);
@@ -425,17 +425,17 @@ pub fn law<K: Kind, T>(
     cx.read(&at("trace"), name, "a text with one number in each line", |data| {
         let values = data.numbers(K::number, &K::number_allowed())?;
         let values = values.into_iter().map(|x| number(Quantity::of(x))).collect();
-        Ok(Law::Trace(Samples { values, digest: data.digest }))
+        Ok(Distribution::Trace(Samples { values, digest: data.digest }))
     })
 }
 
 fn choice<K: Kind, T>(
     cx: &Cx<'_>,
     path: &Path,
-    laws: &[file::Law<K>],
+    laws: &[file::Distribution<K>],
     weights: Option<&[f64]>,
     number: fn(Quantity<K>) -> T,
-) -> Result<Law<T>, Error> {
+) -> Result<Distribution<T>, Error> {
     let at = |key: &str| step(path, key);
     if laws.is_empty() {
         return Err(cx.error(&at("choice"), "found an empty array; allowed: one value at least".to_owned()));
@@ -468,5 +468,5 @@ fn choice<K: Kind, T>(
         let weight = weights.map_or(1.0, |weights| weights[i]);
         all.push((weight / sum, law(cx, &path, raw, number)?));
     }
-    Ok(Law::Choice(all.into()))
+    Ok(Distribution::Choice(all.into()))
 }

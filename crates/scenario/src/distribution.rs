@@ -8,7 +8,7 @@ use crate::files::Digest;
 
 /// How a quantity is distributed.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Law<T> {
+pub enum Distribution<T> {
     /// Always the same.
     Fixed(T),
     /// Uniform from the first to the second.
@@ -38,7 +38,7 @@ pub enum Law<T> {
         mean: T,
     },
     /// One of several, each with its probability.
-    Choice(Arc<[(f64, Law<T>)]>),
+    Choice(Arc<[(f64, Distribution<T>)]>),
     /// A number of a file, each as likely as the other.
     Trace(Samples<T>),
 }
@@ -81,27 +81,27 @@ impl Number for u64 {
 }
 
 /// A draw from a law other than the uniform, which is drawn from a byte's range or a time's.
-fn draw<T: Number>(law: &Law<T>, rng: &mut Rng, uniform: fn(T, T, &mut Rng) -> T) -> T {
+fn draw<T: Number>(law: &Distribution<T>, rng: &mut Rng, uniform: fn(T, T, &mut Rng) -> T) -> T {
     match law {
-        Law::Fixed(x) => *x,
-        Law::Uniform(low, high) => uniform(*low, *high, rng),
-        Law::Exponential(mean) => T::of(rng.exponential(mean.number())),
-        Law::Normal { mean, std } => loop {
+        Distribution::Fixed(x) => *x,
+        Distribution::Uniform(low, high) => uniform(*low, *high, rng),
+        Distribution::Exponential(mean) => T::of(rng.exponential(mean.number())),
+        Distribution::Normal { mean, std } => loop {
             // The mean is not negative, so that every second draw at least is of use.
             let x = mean.number() + std.number() * rng.normal();
             if x >= 0.0 {
                 return T::of(x);
             }
         },
-        Law::Erlang { shape, mean } => {
+        Distribution::Erlang { shape, mean } => {
             let part = mean.number() / f64::from(*shape);
             T::of((0..*shape).map(|_| rng.exponential(part)).sum())
         }
-        Law::Pareto { shape, mean } => {
+        Distribution::Pareto { shape, mean } => {
             let least = mean.number() * (shape - 1.0) / shape;
             T::of(least * libm::pow(1.0 - rng.uniform(), -1.0 / shape))
         }
-        Law::Choice(laws) => {
+        Distribution::Choice(laws) => {
             let mut place = rng.uniform();
             for (probability, law) in laws.iter() {
                 if place < *probability {
@@ -112,7 +112,7 @@ fn draw<T: Number>(law: &Law<T>, rng: &mut Rng, uniform: fn(T, T, &mut Rng) -> T
             // The probabilities sum up to 1 but for rounding.
             laws.last().map_or(T::of(0.0), |(_, law)| draw(law, rng, uniform))
         }
-        Law::Trace(samples) => {
+        Distribution::Trace(samples) => {
             let place = rng.below(samples.values.len() as u64) as usize;
             samples.values.get(place).copied().unwrap_or(T::of(0.0))
         }
@@ -120,12 +120,12 @@ fn draw<T: Number>(law: &Law<T>, rng: &mut Rng, uniform: fn(T, T, &mut Rng) -> T
 }
 
 /// The mean.
-fn mean<T: Number>(law: &Law<T>) -> f64 {
+fn mean<T: Number>(law: &Distribution<T>) -> f64 {
     match law {
-        Law::Fixed(x) | Law::Exponential(x) => x.number(),
-        Law::Uniform(low, high) => (low.number() + high.number()) / 2.0,
-        Law::Erlang { mean, .. } | Law::Pareto { mean, .. } => mean.number(),
-        Law::Normal { mean, std } => {
+        Distribution::Fixed(x) | Distribution::Exponential(x) => x.number(),
+        Distribution::Uniform(low, high) => (low.number() + high.number()) / 2.0,
+        Distribution::Erlang { mean, .. } | Distribution::Pareto { mean, .. } => mean.number(),
+        Distribution::Normal { mean, std } => {
             let (mean, std) = (mean.number(), std.number());
             if std == 0.0 {
                 return mean;
@@ -136,14 +136,16 @@ fn mean<T: Number>(law: &Law<T>) -> f64 {
             let kept = libm::erfc(-a * std::f64::consts::FRAC_1_SQRT_2) / 2.0;
             mean + std * density / kept
         }
-        Law::Choice(laws) => laws.iter().map(|(probability, law)| probability * self::mean(law)).sum(),
-        Law::Trace(samples) => {
+        Distribution::Choice(laws) => {
+            laws.iter().map(|(probability, law)| probability * self::mean(law)).sum()
+        }
+        Distribution::Trace(samples) => {
             samples.values.iter().map(|x| x.number()).sum::<f64>() / samples.values.len() as f64
         }
     }
 }
 
-impl Law<Duration> {
+impl Distribution<Duration> {
     /// One draw. A fixed time takes nothing from the stream.
     #[must_use]
     pub fn draw(&self, rng: &mut Rng) -> Duration {
@@ -159,7 +161,7 @@ impl Law<Duration> {
     }
 }
 
-impl Law<u64> {
+impl Distribution<u64> {
     /// One draw, at least 1 [bytes]. A fixed size takes nothing from the stream.
     #[must_use]
     pub fn draw(&self, rng: &mut Rng) -> u64 {
@@ -196,11 +198,11 @@ mod tests {
     /// Standard errors: 0.27, 0.0018 and 0.0063; the bounds are five of each.
     #[test]
     fn draws_have_their_means() {
-        let objects = Law::Uniform(250, 550);
+        let objects = Distribution::Uniform(250, 550);
         assert!((mean(|rng| objects.draw(rng) as f64) - objects.mean()).abs() < 1.4);
-        let delay = Law::Uniform(Duration::from_secs(3), Duration::from_secs(5));
+        let delay = Distribution::Uniform(Duration::from_secs(3), Duration::from_secs(5));
         assert!((mean(|rng| delay.draw(rng).as_secs_f64()) - delay.mean().as_secs_f64()).abs() < 0.009);
-        let think = Law::Exponential(Duration::from_secs(2));
+        let think = Distribution::Exponential(Duration::from_secs(2));
         assert!((mean(|rng| think.draw(rng).as_secs_f64()) - think.mean().as_secs_f64()).abs() < 0.032);
     }
 
@@ -208,10 +210,10 @@ mod tests {
     /// exponentials of 250: mean 1000, variance 1000² / 4 (standard errors 1.6 and 2100, for the kurtosis is 4.5).
     #[test]
     fn normal_and_erlang_have_their_means_and_variances() {
-        let normal = Law::Normal { mean: 1000u64, std: 100 };
+        let normal = Distribution::Normal { mean: 1000u64, std: 100 };
         let (mean, variance) = moments(|rng| normal.draw(rng) as f64);
         assert!((mean - 1000.0).abs() < 1.6 && (variance - 1e4).abs() < 225.0, "{mean} {variance}");
-        let erlang = Law::Erlang { shape: 4, mean: 1000u64 };
+        let erlang = Distribution::Erlang { shape: 4, mean: 1000u64 };
         let (mean, variance) = moments(|rng| erlang.draw(rng) as f64);
         assert!((mean - 1000.0).abs() < 8.0 && (variance - 250_000.0).abs() < 10_000.0, "{mean} {variance}");
     }
@@ -219,7 +221,7 @@ mod tests {
     /// Half a bell, whose mean is √(2/π) standard deviations; its standard error is 0.0019 s.
     #[test]
     fn a_normal_law_never_gives_less_than_zero() {
-        let law = Law::Normal { mean: Duration::ZERO, std: Duration::from_secs(1) };
+        let law = Distribution::Normal { mean: Duration::ZERO, std: Duration::from_secs(1) };
         let found = mean(|rng| law.draw(rng).as_secs_f64());
         let half = (2.0 / std::f64::consts::PI).sqrt();
         assert!((law.mean().as_secs_f64() - half).abs() < 1e-8);
@@ -230,7 +232,7 @@ mod tests {
     /// so that the standard error of the mean is 0.0055.
     #[test]
     fn pareto_has_its_least_value_its_mean_and_its_tail() {
-        let law = Law::Pareto { shape: 3.0, mean: Duration::from_secs(3) };
+        let law = Distribution::Pareto { shape: 3.0, mean: Duration::from_secs(3) };
         assert!((mean(|rng| law.draw(rng).as_secs_f64()) - 3.0).abs() < 0.028);
         let above = |x: f64| mean(|rng| f64::from(law.draw(rng).as_secs_f64() > x));
         assert_eq!(above(1.999_999), 1.0);
@@ -240,7 +242,10 @@ mod tests {
     /// One file in four has 100 KB, the others 10 KB: standard error 0.12 KB.
     #[test]
     fn a_choice_takes_each_as_often_as_its_probability_says() {
-        let law = Law::Choice(Arc::new([(0.75, Law::Fixed(10u64)), (0.25, Law::Exponential(100))]));
+        let law = Distribution::Choice(Arc::new([
+            (0.75, Distribution::Fixed(10u64)),
+            (0.25, Distribution::Exponential(100)),
+        ]));
         assert_eq!(law.mean(), 32.5);
         // Variance 0.75 x 10² + 0.25 x 2 x 100² - 32.5² = 4019: standard error 0.2.
         let found = mean(|rng| law.draw(rng) as f64);
@@ -250,7 +255,7 @@ mod tests {
     #[test]
     fn a_trace_is_drawn_from_its_numbers() {
         let samples = Samples { values: Arc::new([1, 5, 9]), digest: Digest::of(b"1 5 9") };
-        let law = Law::Trace(samples);
+        let law = Distribution::Trace(samples);
         let mut seen = [0; 10];
         let mut rng = Rng::stream(3, "law", 3, "test");
         for _ in 0..3000 {
@@ -264,7 +269,7 @@ mod tests {
     #[test]
     fn sizes_stay_within_their_bounds_and_reach_them() {
         let mut rng = Rng::stream(3, "law", 1, "test");
-        let law = Law::Uniform(1u64, 3);
+        let law = Distribution::Uniform(1u64, 3);
         let mut seen = [0; 5];
         for _ in 0..1000 {
             seen[law.draw(&mut rng) as usize] += 1;
@@ -276,10 +281,10 @@ mod tests {
     #[test]
     fn the_widest_law_does_not_overflow() {
         let mut rng = Rng::stream(3, "law", 2, "test");
-        assert!(Law::Uniform(0u64, u64::MAX).draw(&mut rng) < u64::MAX);
-        assert!(Law::Exponential(u64::MAX).draw(&mut rng) > 0);
-        assert!(Law::Pareto { shape: 1.001, mean: u64::MAX }.draw(&mut rng) > 0);
-        let long = Law::Normal { mean: Duration::ZERO, std: Duration::MAX };
+        assert!(Distribution::Uniform(0u64, u64::MAX).draw(&mut rng) < u64::MAX);
+        assert!(Distribution::Exponential(u64::MAX).draw(&mut rng) > 0);
+        assert!(Distribution::Pareto { shape: 1.001, mean: u64::MAX }.draw(&mut rng) > 0);
+        let long = Distribution::Normal { mean: Duration::ZERO, std: Duration::MAX };
         assert!(long.draw(&mut rng) > Duration::ZERO);
     }
 }

@@ -1,0 +1,78 @@
+//! The configuration of a gateway, and the gateway that it builds.
+
+use bentpipe_queue::aqm::droptail::DropTail;
+use bentpipe_queue::sched::fifo::Fifo;
+use bentpipe_queue::{Aqm, Limit, Marking, Queue, QueueConfig, Scheduler};
+use bentpipe_units::{Duration, Rate};
+
+use crate::{FlowControl, Gateway, GatewayQueue, PepBuffers, Regulator, Setup, Sharing};
+
+/// The configuration of a gateway and of its PEP's buffers.
+pub struct Config {
+    /// Name of the gateway. The random streams of its queues derive from it.
+    pub name: String,
+    /// The queue that the AQM watches.
+    pub watch: GatewayQueue,
+    /// The queue at whose entry the AQM marks.
+    pub mark: GatewayQueue,
+    /// Effect of a mark.
+    pub marking: Marking,
+    /// Capacity of the receive queue.
+    pub receive_limit: Limit,
+    /// Service rate of the receive queue; `None` if packets pass it at once.
+    pub receive_rate: Option<Rate>,
+    /// Scheduler of the transmit queue.
+    pub scheduler: Box<dyn Scheduler>,
+    /// Capacity of the transmit queue.
+    pub transmit_limit: Limit,
+    /// Rate of the regulator.
+    pub rate: Rate,
+    /// Time between two ticks of the regulator; `None` if packets leave one by one.
+    pub tick: Option<Duration>,
+    /// Processing time of the PEP.
+    pub processing: Duration,
+    /// Size of a PEP buffer [bytes].
+    pub buffer: u64,
+    /// The connections that share a PEP buffer.
+    pub sharing: Sharing,
+    /// Flow control of the PEP buffers; `None` if marks do not cut advertised windows.
+    pub flow_control: Option<FlowControl>,
+}
+
+impl Config {
+    /// Builds the gateway, empty, and its PEP's buffers. `aqm` runs at the watched queue; `seed` is the run's seed.
+    #[must_use]
+    pub fn build(self, aqm: Box<dyn Aqm>, seed: u64) -> (Gateway, PepBuffers) {
+        let mut aqm = Some(aqm);
+        let mut queue = |which, scheduler, limit, capacity, name| {
+            let watched = which == self.watch;
+            let aqm = aqm.take_if(|_| watched).unwrap_or_else(|| Box::new(DropTail));
+            let marking = if watched { self.marking } else { Marking::Drop };
+            Queue::new(scheduler, aqm, &QueueConfig { marking, limit, capacity, seed, name })
+        };
+        let receive = queue(
+            GatewayQueue::Receive,
+            Box::<Fifo>::default(),
+            self.receive_limit,
+            self.receive_rate.unwrap_or_default(),
+            format!("{} receive", self.name),
+        );
+        let transmit = queue(
+            GatewayQueue::Transmit,
+            self.scheduler,
+            self.transmit_limit,
+            self.rate,
+            format!("{} transmit", self.name),
+        );
+        let gateway = Gateway::new(Setup {
+            receive,
+            receive_rate: self.receive_rate,
+            transmit,
+            watch: self.watch,
+            mark: self.mark,
+            processing: self.processing,
+            regulator: Regulator::new(self.rate, self.tick.unwrap_or(Duration::ZERO)),
+        });
+        (gateway, PepBuffers::new(self.buffer, self.sharing).with_control(self.flow_control))
+    }
+}
