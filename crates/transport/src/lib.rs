@@ -4,6 +4,8 @@
 //! when to come back. Payload is virtual, for a simulator needs its length alone.
 
 pub mod pep_link;
+mod ranges;
 pub mod rtp;
+mod rtt;
 pub mod sctp;
 pub mod tcp;

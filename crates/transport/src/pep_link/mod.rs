@@ -30,7 +30,7 @@
 //! ```
 //!
 //! *Layout*: `config` and `report` are what a host sets and is told, `packet` what travels, `stream` the two halves of
-//! a stream, `recovery` the packets in flight and their timers, `rtt` the path, `receipts` the numbers that arrived,
+//! a stream, `recovery` the packets in flight and their timers, `rtt` the path, `received` the numbers that arrived,
 //! `spans` the set of numbers the receiving side uses.
 //!
 //! # Departures from RFC 9002
@@ -42,12 +42,11 @@
 //!   number below which its sender no longer needs any.
 
 mod config;
+mod event;
 mod packet;
-mod receipts;
+mod received;
 mod recovery;
-mod report;
 mod rtt;
-mod spans;
 mod stream;
 
 use std::collections::VecDeque;
@@ -55,10 +54,10 @@ use std::collections::VecDeque;
 use bentpipe_units::{Duration, Instant};
 
 pub use config::Config;
+pub use event::{Event, Stats};
 pub use packet::{Ack, AckRange, Data, MAX_ACK_RANGES, MAX_ACK_WINDOWS, Packet, WindowUpdate};
-use receipts::Receipts;
+use received::ReceivedPackets;
 use recovery::{Frame, Recovery};
-pub use report::{Event, Stats};
 use stream::{Fin, Phase, Stream};
 
 /// A stream's id: a dense index chosen by the host, unique among live streams.
@@ -81,17 +80,17 @@ pub struct Endpoint {
     cfg: Config,
     streams: Vec<Stream>,
     recovery: Recovery,
-    receipts: Receipts,
+    received: ReceivedPackets,
     /// Streams that have something to send, in the order they get their turn.
     ready: VecDeque<StreamId>,
     /// Streams whose host has something to be told.
     events: VecDeque<StreamId>,
     /// Streams whose window is to be told to the peer, and how many of them for the first time.
-    windows: VecDeque<StreamId>,
-    windows_unsent: usize,
+    window_updates: VecDeque<StreamId>,
+    unsent_updates: usize,
     /// Streams that wait for the peer to open the window, and when the first of them may ask.
     blocked: Vec<StreamId>,
-    ask_at: Option<Instant>,
+    window_probe_at: Option<Instant>,
     stats: Stats,
 }
 
@@ -103,13 +102,13 @@ impl Endpoint {
         Self {
             streams: Vec::new(),
             recovery: Recovery::new(&cfg),
-            receipts: Receipts::new(&cfg),
+            received: ReceivedPackets::new(&cfg),
             ready: VecDeque::new(),
             events: VecDeque::new(),
-            windows: VecDeque::new(),
-            windows_unsent: 0,
+            window_updates: VecDeque::new(),
+            unsent_updates: 0,
             blocked: Vec::new(),
-            ask_at: None,
+            window_probe_at: None,
             stats: Stats::default(),
             cfg,
         }
@@ -124,16 +123,16 @@ impl Endpoint {
     /// Opens a stream. Without bytes, an empty packet tells the peer. No effect where the stream lives already.
     pub fn open(&mut self, s: StreamId) {
         let window = self.cfg.stream_window;
-        let Some(stream) = slot(&mut self.streams, s) else { return };
+        let Some(stream) = stream_slot(&mut self.streams, s) else { return };
         if stream.phase == Phase::Idle {
-            stream.begin(stream.generation.wrapping_add(1), window, true);
+            stream.start(stream.generation.wrapping_add(1), window, true);
             self.make_ready(s);
         }
     }
 
     /// Hands over `bytes` more to be sent. No effect where the stream does not live, or was finished or reset.
     pub fn write(&mut self, s: StreamId, bytes: u64) {
-        if let Some(stream) = live(&mut self.streams, s).filter(|stream| stream.fin == Fin::Unset) {
+        if let Some(stream) = live_stream(&mut self.streams, s).filter(|stream| stream.fin == Fin::Unset) {
             stream.written = stream.written.saturating_add(bytes);
             self.make_ready(s);
         }
@@ -141,7 +140,7 @@ impl Endpoint {
 
     /// Ends our direction of a stream after what was written.
     pub fn finish(&mut self, s: StreamId) {
-        if let Some(stream) = live(&mut self.streams, s).filter(|stream| stream.fin == Fin::Unset) {
+        if let Some(stream) = live_stream(&mut self.streams, s).filter(|stream| stream.fin == Fin::Unset) {
             stream.fin = Fin::Wanted;
             self.make_ready(s);
         }
@@ -150,7 +149,7 @@ impl Endpoint {
     /// Abandons a stream in both directions: nothing more of it is sent, delivered or reported but `Closed`, once the
     /// peer has acknowledged the reset.
     pub fn reset(&mut self, s: StreamId) {
-        if let Some(stream) = live(&mut self.streams, s) {
+        if let Some(stream) = live_stream(&mut self.streams, s) {
             stream.abandon();
             self.make_ready(s);
         }
@@ -169,7 +168,7 @@ impl Endpoint {
     /// half of the stream's window is used up. No effect where the stream does not live.
     pub fn consume(&mut self, s: StreamId, bytes: u64) {
         let window = self.cfg.stream_window;
-        let Some(stream) = live(&mut self.streams, s) else { return };
+        let Some(stream) = live_stream(&mut self.streams, s) else { return };
         stream.consumed = stream.consumed.saturating_add(bytes).min(stream.next);
         let limit = stream.consumed.saturating_add(window);
         // Where the end is known, so is that the window was wide enough.
@@ -188,27 +187,27 @@ impl Endpoint {
 
     /// The acknowledgement that is due, if one is.
     pub fn poll_ack(&mut self, now: Instant) -> Option<Ack> {
-        let mut ack = self.receipts.take_ack(now)?;
-        for _ in 0..self.windows.len().min(MAX_ACK_WINDOWS) {
-            let Some(s) = self.windows.pop_front() else { break };
+        let mut ack = self.received.take_ack(now)?;
+        for _ in 0..self.window_updates.len().min(MAX_ACK_WINDOWS) {
+            let Some(s) = self.window_updates.pop_front() else { break };
             let Some(stream) = self.streams.get_mut(s as usize) else { continue };
-            self.windows_unsent -= usize::from(stream.queued.windows == WINDOW_REPEATS);
-            stream.queued.windows -= 1;
+            self.unsent_updates -= usize::from(stream.queued.window_updates == WINDOW_REPEATS);
+            stream.queued.window_updates -= 1;
             if stream.phase == Phase::Live && stream.end.is_none() {
                 let (generation, limit) = (stream.generation, stream.advertised);
                 ack.push_window(WindowUpdate { stream: s, generation, limit });
             } else {
-                stream.queued.windows = 0;
+                stream.queued.window_updates = 0;
             }
-            if stream.queued.windows > 0 {
-                self.windows.push_back(s);
+            if stream.queued.window_updates > 0 {
+                self.window_updates.push_back(s);
             }
         }
-        if self.windows_unsent > 0 {
-            self.receipts.ack_at_once();
-        } else if !self.windows.is_empty() {
+        if self.unsent_updates > 0 {
+            self.received.ack_at_once();
+        } else if !self.window_updates.is_empty() {
             // A blocked sender gives no occasion for acknowledgements, so the repeats make their own.
-            self.receipts.ack_later(now);
+            self.received.ack_later(now);
         }
         self.stats.acks_sent += 1;
         Some(ack)
@@ -227,14 +226,16 @@ impl Endpoint {
     #[inline]
     pub fn poll_unnumbered(&mut self, now: Instant) -> Option<Data> {
         // Hosts ask until nothing is left, so there is nothing more often than not.
-        if self.recovery.lost.is_empty() && self.ready.is_empty() { None } else { self.poll_waiting(now) }
+        if self.recovery.lost.is_empty() && self.ready.is_empty() { None } else { self.poll_pending(now) }
     }
 
     /// The same where something may wait to be sent.
-    fn poll_waiting(&mut self, now: Instant) -> Option<Data> {
+    fn poll_pending(&mut self, now: Instant) -> Option<Data> {
         while let Some(frame) = self.recovery.lost.front().copied() {
-            let wanted =
-                self.streams.get(frame.stream as usize).is_some_and(|stream| stream.wants_again(&frame));
+            let wanted = self
+                .streams
+                .get(frame.stream as usize)
+                .is_some_and(|stream| stream.needs_retransmission(&frame));
             if wanted {
                 if !self.recovery.has_room(frame.len, self.cfg.window) {
                     return None;
@@ -266,10 +267,10 @@ impl Endpoint {
                 }
             }
             if stream.is_blocked() {
-                self.wait_for_window(now, s);
+                self.schedule_window_probe(now, s);
             }
             if let Some(frame) = frame {
-                self.stats.window_probes += u64::from(!frame.matters());
+                self.stats.window_probes += u64::from(!frame.must_arrive());
                 return Some(self.reserve(frame, false));
             }
         }
@@ -287,20 +288,20 @@ impl Endpoint {
     /// Takes in a data packet of the peer.
     pub fn on_data(&mut self, now: Instant, data: &Data) {
         let window = self.cfg.stream_window;
-        let Some(stream) = slot(&mut self.streams, data.stream) else { return };
+        let Some(stream) = stream_slot(&mut self.streams, data.stream) else { return };
         let newer = data.generation.wrapping_sub(stream.generation).cast_signed() > 0;
         if newer && stream.phase != Phase::Idle {
             // A host that used the id again too early. Left unacknowledged, the packet comes back.
             return;
         }
         self.stats.received += 1;
-        if !self.receipts.on_data(now, data) {
+        if !self.received.on_data(now, data) {
             self.stats.duplicates += 1;
             return;
         }
         if newer {
             // Any packet begins the stream, for the one marked `open` may be lost or late.
-            stream.begin(data.generation, window, false);
+            stream.start(data.generation, window, false);
         } else if data.generation != stream.generation || stream.phase == Phase::Idle {
             self.stats.duplicates += 1;
             return;
@@ -312,7 +313,7 @@ impl Endpoint {
         } else if !stream.on_data(data) && !newer && stream.phase == Phase::Live {
             self.stats.duplicates += u64::from(data.len > 0);
         }
-        self.make_news(data.stream);
+        self.queue_event(data.stream);
     }
 
     /// Takes in an acknowledgement of the peer.
@@ -323,14 +324,14 @@ impl Endpoint {
             let s = frame.stream;
             if let Some(stream) = streams.get_mut(s as usize).filter(|it| it.generation == frame.generation) {
                 stream.on_acked(frame);
-                if !stream.queued.events && stream.has_news() {
+                if !stream.queued.events && stream.has_event() {
                     stream.queued.events = true;
                     events.push_back(s);
                 }
             }
         });
         for update in ack.windows() {
-            let Some(stream) = live(&mut self.streams, update.stream) else { continue };
+            let Some(stream) = live_stream(&mut self.streams, update.stream) else { continue };
             if stream.generation == update.generation && update.limit > stream.limit {
                 stream.limit = update.limit;
                 stream.probes = 0;
@@ -347,20 +348,20 @@ impl Endpoint {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
-        earlier(earlier(self.receipts.poll_timeout(), self.recovery.poll_timeout()), self.ask_at)
+        earlier(earlier(self.received.poll_timeout(), self.recovery.poll_timeout()), self.window_probe_at)
     }
 
     /// Carries out what is due; early calls do nothing. [`Self::poll_transmit`] then has what there is to send.
     pub fn handle_timeout(&mut self, now: Instant) {
-        if self.receipts.poll_timeout().is_some_and(|at| at <= now) {
-            self.receipts.ack_at_once();
+        if self.received.poll_timeout().is_some_and(|at| at <= now) {
+            self.received.ack_at_once();
         }
         let streams = &self.streams;
         self.recovery.handle_timeout(now, &mut self.stats, |frame| {
-            streams.get(frame.stream as usize).is_some_and(|stream| stream.wants_again(frame))
+            streams.get(frame.stream as usize).is_some_and(|stream| stream.needs_retransmission(frame))
         });
-        if self.ask_at.is_some_and(|at| at <= now) {
-            self.ask_for_windows(now);
+        if self.window_probe_at.is_some_and(|at| at <= now) {
+            self.queue_window_probes(now);
         }
     }
 
@@ -384,8 +385,8 @@ impl Endpoint {
         let rtt = &self.recovery.rtt;
         Stats {
             in_flight: self.recovery.bytes_in_flight,
-            srtt: rtt.smoothed,
-            rttvar: rtt.variation,
+            srtt: rtt.smoothed.srtt,
+            rttvar: rtt.smoothed.rttvar,
             min_rtt: rtt.min.unwrap_or(Duration::ZERO),
             ..self.stats
         }
@@ -414,10 +415,10 @@ impl Endpoint {
         }
     }
 
-    fn make_news(&mut self, s: StreamId) {
+    fn queue_event(&mut self, s: StreamId) {
         if let Some(stream) = self.streams.get_mut(s as usize)
             && !stream.queued.events
-            && stream.has_news()
+            && stream.has_event()
         {
             stream.queued.events = true;
             self.events.push_back(s);
@@ -428,16 +429,16 @@ impl Endpoint {
     fn advertise(&mut self, s: StreamId) {
         let Some(stream) = self.streams.get_mut(s as usize) else { return };
         stream.advertised = stream.consumed.saturating_add(self.cfg.stream_window);
-        if stream.queued.windows == 0 {
-            self.windows.push_back(s);
+        if stream.queued.window_updates == 0 {
+            self.window_updates.push_back(s);
         }
-        self.windows_unsent += usize::from(stream.queued.windows < WINDOW_REPEATS);
-        stream.queued.windows = WINDOW_REPEATS;
-        self.receipts.ack_at_once();
+        self.unsent_updates += usize::from(stream.queued.window_updates < WINDOW_REPEATS);
+        stream.queued.window_updates = WINDOW_REPEATS;
+        self.received.ack_at_once();
     }
 
     /// Arranges for a blocked stream to ask for its window, should the peer's update be lost.
-    fn wait_for_window(&mut self, now: Instant, s: StreamId) {
+    fn schedule_window_probe(&mut self, now: Instant, s: StreamId) {
         let Some(stream) = self.streams.get_mut(s as usize) else { return };
         if stream.probe_from == Some(stream.sent) {
             // It has not moved since, so the wait goes on.
@@ -445,15 +446,16 @@ impl Endpoint {
         }
         stream.probe_from = Some(stream.sent);
         stream.probe_at = now + window_probe_wait(&self.recovery, stream.probes);
-        self.ask_at = Some(self.ask_at.map_or(stream.probe_at, |at| at.min(stream.probe_at)));
+        self.window_probe_at =
+            Some(self.window_probe_at.map_or(stream.probe_at, |at| at.min(stream.probe_at)));
         if !stream.queued.blocked {
             stream.queued.blocked = true;
             self.blocked.push(s);
         }
     }
 
-    fn ask_for_windows(&mut self, now: Instant) {
-        self.ask_at = None;
+    fn queue_window_probes(&mut self, now: Instant) {
+        self.window_probe_at = None;
         let mut kept = 0;
         for index in 0..self.blocked.len() {
             let Some(&s) = self.blocked.get(index) else { break };
@@ -471,7 +473,8 @@ impl Endpoint {
                     self.ready.push_back(s);
                 }
             }
-            self.ask_at = Some(self.ask_at.map_or(stream.probe_at, |at| at.min(stream.probe_at)));
+            self.window_probe_at =
+                Some(self.window_probe_at.map_or(stream.probe_at, |at| at.min(stream.probe_at)));
             if let Some(place) = self.blocked.get_mut(kept) {
                 *place = s;
             }
@@ -486,7 +489,7 @@ fn window_probe_wait(recovery: &Recovery, probes: u32) -> Duration {
 }
 
 /// The slot of an id, made where it is missing; `None` where the id is out of range.
-fn slot(streams: &mut Vec<Stream>, s: StreamId) -> Option<&mut Stream> {
+fn stream_slot(streams: &mut Vec<Stream>, s: StreamId) -> Option<&mut Stream> {
     let index = s as usize;
     if index >= streams.len() {
         if s >= MAX_STREAMS {
@@ -498,6 +501,6 @@ fn slot(streams: &mut Vec<Stream>, s: StreamId) -> Option<&mut Stream> {
 }
 
 /// The stream of an id, where one lives.
-fn live(streams: &mut [Stream], s: StreamId) -> Option<&mut Stream> {
+fn live_stream(streams: &mut [Stream], s: StreamId) -> Option<&mut Stream> {
     streams.get_mut(s as usize).filter(|stream| stream.phase == Phase::Live)
 }

@@ -28,7 +28,7 @@ pub(super) struct Frame {
 
 impl Frame {
     /// Whether the peer must get it: all but a window probe.
-    pub(super) fn matters(&self) -> bool {
+    pub(super) fn must_arrive(&self) -> bool {
         self.len > 0 || self.open || self.fin || self.reset
     }
 }
@@ -113,7 +113,7 @@ impl Recovery {
         number
     }
 
-    fn land(&mut self, len: u32) {
+    fn leave_flight(&mut self, len: u32) {
         self.in_flight -= 1;
         self.bytes_in_flight -= self.header_len + u64::from(len);
     }
@@ -146,7 +146,7 @@ impl Recovery {
                 }
                 sent.in_flight = false;
                 let sent = *sent;
-                self.land(sent.frame.len);
+                self.leave_flight(sent.frame.len);
                 stats.acked += 1;
                 progress = true;
                 if number == largest {
@@ -181,28 +181,28 @@ impl Recovery {
             }
             let lost_at = sent.at + delay;
             if largest - number >= self.packet_threshold || lost_at <= now {
-                self.give_up(index as usize, stats);
+                self.mark_lost(index as usize, stats);
             } else {
                 self.loss_at = Some(self.loss_at.map_or(lost_at, |at| at.min(lost_at)));
             }
         }
-        self.settle();
+        self.pop_settled();
     }
 
     /// Takes a packet out of flight and puts what matters of it up for sending again.
-    fn give_up(&mut self, index: usize, stats: &mut Stats) -> Option<Frame> {
+    fn mark_lost(&mut self, index: usize, stats: &mut Stats) -> Option<Frame> {
         let sent = self.sent.get_mut(index).filter(|sent| sent.in_flight)?;
         sent.in_flight = false;
         let frame = sent.frame;
-        self.land(frame.len);
+        self.leave_flight(frame.len);
         stats.lost += 1;
-        if frame.matters() {
+        if frame.must_arrive() {
             self.lost.push_back(frame);
         }
         Some(frame)
     }
 
-    fn settle(&mut self) {
+    fn pop_settled(&mut self) {
         while self.sent.front().is_some_and(|sent| !sent.in_flight) {
             self.sent.pop_front();
             self.base += 1;
@@ -236,13 +236,13 @@ impl Recovery {
             if wanted == 0 {
                 break;
             }
-            if let Some(frame) = self.give_up(index, stats)
-                && frame.matters()
+            if let Some(frame) = self.mark_lost(index, stats)
+                && frame.must_arrive()
                 && live(&frame)
             {
                 wanted -= 1;
             }
         }
-        self.settle();
+        self.pop_settled();
     }
 }

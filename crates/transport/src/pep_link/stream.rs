@@ -3,8 +3,8 @@
 use bentpipe_units::Instant;
 
 use super::recovery::Frame;
-use super::spans::Spans;
 use super::{Data, Event, StreamId};
+use crate::ranges::Ranges;
 
 /// Where a stream id stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -38,7 +38,7 @@ pub(super) struct Queued {
     pub(super) ready: bool,
     pub(super) events: bool,
     /// How many more acknowledgements carry the window; while any do, the id is in the queue for them.
-    pub(super) windows: u8,
+    pub(super) window_updates: u8,
     pub(super) blocked: bool,
 }
 
@@ -69,17 +69,17 @@ pub(super) struct Stream {
     pub(super) next: u64,
     pub(super) end: Option<u64>,
     finished: bool,
-    pub(super) ahead: Spans,
+    pub(super) ahead: Ranges,
     /// Bytes the host took, and the offset the peer was last allowed.
     pub(super) consumed: u64,
     pub(super) advertised: u64,
 
-    pub(super) news: News,
+    pub(super) pending: PendingEvents,
 }
 
 /// What the host has yet to be told.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct News {
+pub(super) struct PendingEvents {
     opened: bool,
     readable: u64,
     acked: u64,
@@ -89,7 +89,7 @@ pub(super) struct News {
 
 impl Stream {
     /// Begins a life under this id.
-    pub(super) fn begin(&mut self, generation: u32, window: u64, by_us: bool) {
+    pub(super) fn start(&mut self, generation: u32, window: u64, by_us: bool) {
         let (queued, mut ahead) = (self.queued, std::mem::take(&mut self.ahead));
         ahead.clear();
         *self = Self {
@@ -100,7 +100,7 @@ impl Stream {
             limit: window,
             advertised: window,
             open_wanted: by_us,
-            news: News { opened: !by_us, ..News::default() },
+            pending: PendingEvents { opened: !by_us, ..PendingEvents::default() },
             ..Self::default()
         };
     }
@@ -124,7 +124,7 @@ impl Stream {
                 let len = u32::try_from(allowed).unwrap_or(u32::MAX).min(max_payload);
                 let fin = self.fin == Fin::Wanted && u64::from(len) == pending;
                 let frame = Frame { len, fin, ..frame };
-                (frame.matters() || (self.probe_wanted && pending > 0)).then_some(frame)
+                (frame.must_arrive() || (self.probe_wanted && pending > 0)).then_some(frame)
             }
             Phase::Idle | Phase::Closed => None,
         }
@@ -147,7 +147,7 @@ impl Stream {
     }
 
     /// Whether a lost frame of this stream still has to reach the peer.
-    pub(super) fn wants_again(&self, frame: &Frame) -> bool {
+    pub(super) fn needs_retransmission(&self, frame: &Frame) -> bool {
         self.generation == frame.generation
             && match self.phase {
                 Phase::Live => true,
@@ -161,7 +161,7 @@ impl Stream {
         match self.phase {
             Phase::Live => {
                 self.acked += u64::from(frame.len);
-                self.news.acked += u64::from(frame.len);
+                self.pending.acked += u64::from(frame.len);
                 if frame.fin {
                     self.fin = Fin::Acked;
                 }
@@ -177,7 +177,7 @@ impl Stream {
         if data.reset {
             let known = self.phase == Phase::Closed;
             if !known {
-                self.news.reset = self.phase == Phase::Live;
+                self.pending.reset = self.phase == Phase::Live;
                 self.phase = Phase::Closed;
             }
             return !known;
@@ -199,10 +199,8 @@ impl Stream {
             }
         } else if end > start {
             fresh = self.ahead.insert(start, end) > 0;
-            if let Some((_, end)) = self.ahead.first().filter(|span| span.0 <= self.next) {
-                self.ahead.pop_first();
-                self.advance(end);
-            }
+            let next = self.ahead.take_from(self.next);
+            self.advance(next);
         }
         if data.fin && self.end.is_none() {
             self.end = Some(end.max(self.next));
@@ -210,14 +208,14 @@ impl Stream {
         }
         if self.end == Some(self.next) && !self.finished {
             self.finished = true;
-            self.news.finished = true;
+            self.pending.finished = true;
             self.close_if_done();
         }
         fresh
     }
 
     fn advance(&mut self, end: u64) {
-        self.news.readable += end - self.next;
+        self.pending.readable += end - self.next;
         self.next = end;
     }
 
@@ -231,31 +229,31 @@ impl Stream {
     pub(super) fn abandon(&mut self) {
         self.phase = Phase::Resetting;
         self.reset_wanted = true;
-        self.news = News { opened: self.news.opened, ..News::default() };
+        self.pending = PendingEvents { opened: self.pending.opened, ..PendingEvents::default() };
     }
 
     /// Whether the host has something to be told.
-    pub(super) fn has_news(&self) -> bool {
-        let News { opened, readable, acked, finished, reset } = self.news;
+    pub(super) fn has_event(&self) -> bool {
+        let PendingEvents { opened, readable, acked, finished, reset } = self.pending;
         opened || readable > 0 || acked > 0 || finished || reset || self.phase == Phase::Closed
     }
 
     /// The next thing to tell, in the order things happen to a stream.
     pub(super) fn next_event(&mut self, stream: StreamId) -> Option<Event> {
-        let news = &mut self.news;
-        if std::mem::take(&mut news.opened) {
+        let pending = &mut self.pending;
+        if std::mem::take(&mut pending.opened) {
             return Some(Event::Opened { stream });
         }
-        if news.readable > 0 {
-            return Some(Event::Readable { stream, bytes: std::mem::take(&mut news.readable) });
+        if pending.readable > 0 {
+            return Some(Event::Readable { stream, bytes: std::mem::take(&mut pending.readable) });
         }
-        if news.acked > 0 {
-            return Some(Event::Acked { stream, bytes: std::mem::take(&mut news.acked) });
+        if pending.acked > 0 {
+            return Some(Event::Acked { stream, bytes: std::mem::take(&mut pending.acked) });
         }
-        if std::mem::take(&mut news.finished) {
+        if std::mem::take(&mut pending.finished) {
             return Some(Event::Finished { stream });
         }
-        if std::mem::take(&mut news.reset) {
+        if std::mem::take(&mut pending.reset) {
             return Some(Event::Reset { stream });
         }
         if self.phase == Phase::Closed {

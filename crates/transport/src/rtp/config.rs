@@ -2,6 +2,8 @@
 
 use bentpipe_units::{Duration, Rate};
 
+use crate::rtt::MIN_TIMER;
+
 /// Parameters shared by many flows, handed by reference into each call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -65,6 +67,6 @@ impl Default for Config {
 
 impl Config {
     pub(super) fn interval(&self) -> Duration {
-        self.rtcp_interval.max(Duration::from_micros(1))
+        self.rtcp_interval.max(MIN_TIMER)
     }
 }

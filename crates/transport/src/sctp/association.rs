@@ -10,7 +10,7 @@ use super::rto::Rto;
 use super::{Config, Cookie};
 
 /// The most an application can write in all [bytes].
-const MOST: u64 = u64::MAX / 4;
+const MAX_WRITTEN: u64 = u64::MAX / 4;
 
 /// States of RFC 9260 section 4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub(super) enum State {
 
 /// What is known of a DATA chunk that was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum ChunkState {
     Outstanding,
     /// Acknowledged by a gap ack block.
     Acked,
@@ -42,11 +42,11 @@ pub(super) struct Chunk {
     pub(super) len: u16,
     pub(super) begin: bool,
     pub(super) end: bool,
-    pub(super) fate: Fate,
+    pub(super) state: ChunkState,
     /// Miss indications in a row.
     pub(super) misses: u8,
     /// It was retransmitted fast, and will not be again.
-    pub(super) fast: bool,
+    pub(super) fast_retransmitted: bool,
 }
 
 impl Chunk {
@@ -89,7 +89,7 @@ pub struct Association {
     /// One packet of chunks marked for retransmission goes whatever the window.
     pub(super) fast_due: bool,
     /// After a timeout: one packet in flight, until DATA is acknowledged.
-    pub(super) alone: bool,
+    pub(super) one_packet_in_flight: bool,
     /// Packets of new DATA that may still go at this time.
     pub(super) burst: u32,
     /// The DATA outstanding probes a closed window, and a SACK came since it was last sent.
@@ -97,13 +97,13 @@ pub struct Association {
     pub(super) answered: bool,
     pub(super) rto: Rto,
     /// T1-init or T1-cookie, T2-shutdown, or T3-rtx: whichever the state has.
-    pub(super) alarm_at: Instant,
+    pub(super) timer_at: Instant,
     /// Timeouts in a row: attempts of the set-up, later the error counter of section 8.1.
     pub(super) errors: u32,
     pub(super) rx: Receiver,
     pub(super) data_sent_at: Instant,
     /// A chunk that manages the association and is to be sent.
-    pub(super) due: Control,
+    pub(super) control_due: Control,
     pub(super) cookie: Cookie,
     pub(super) state: State,
     pub(super) listening: bool,
@@ -161,7 +161,7 @@ impl Association {
     #[must_use]
     pub fn connect(cfg: &Config) -> Self {
         let mut association = Self::new(cfg, State::CookieWait);
-        association.due = Control::Init { a_rwnd: cfg.a_rwnd };
+        association.control_due = Control::Init { a_rwnd: cfg.a_rwnd };
         association
     }
 
@@ -190,16 +190,16 @@ impl Association {
             partial_bytes_acked: 0,
             recovery: None,
             fast_due: false,
-            alone: false,
+            one_packet_in_flight: false,
             burst: cfg.max_burst,
             probing: false,
             answered: false,
             rto: Rto::new(cfg),
-            alarm_at: Instant::FAR_FUTURE,
+            timer_at: Instant::FAR_FUTURE,
             errors: 0,
             rx: Receiver::new(cfg),
             data_sent_at: Instant::ZERO,
-            due: Control::None,
+            control_due: Control::None,
             cookie: Cookie::default(),
             state,
             listening: false,
@@ -216,7 +216,7 @@ impl Association {
     #[inline]
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let at = self.alarm_at.min(self.rx.sack_at);
+        let at = self.timer_at.min(self.rx.sack_at);
         (at != Instant::FAR_FUTURE).then_some(at)
     }
 
@@ -224,7 +224,7 @@ impl Association {
     /// [`close`](Self::close), nor beyond `u64::MAX / 4` in all.
     pub fn write(&mut self, cfg: &Config, bytes: u64) {
         let message = cfg.message_len.max(1);
-        let bytes = bytes.min(MOST - self.written);
+        let bytes = bytes.min(MAX_WRITTEN - self.written);
         self.enqueue(message, bytes / u64::from(message));
         self.enqueue((bytes % u64::from(message)) as u32, 1);
         self.burst = cfg.max_burst;
@@ -232,7 +232,7 @@ impl Association {
 
     /// The application hands over a message of `len` bytes.
     pub fn send(&mut self, cfg: &Config, len: u32) {
-        if u64::from(len) <= MOST - self.written {
+        if u64::from(len) <= MAX_WRITTEN - self.written {
             self.enqueue(len, 1);
             self.burst = cfg.max_burst;
         }
@@ -262,9 +262,9 @@ impl Association {
     /// Gives the association up, section 9.1: an ABORT goes out where the peer knows of it.
     pub fn abort(&mut self) {
         let known = !matches!(self.state, State::Closed | State::CookieWait);
-        self.shut();
+        self.terminate();
         if known {
-            self.due = Control::Abort;
+            self.control_due = Control::Abort;
         }
     }
 
@@ -299,7 +299,7 @@ impl Association {
     #[inline]
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        self.state == State::Closed && !self.listening && self.due == Control::None
+        self.state == State::Closed && !self.listening && self.control_due == Control::None
     }
 
     /// Whether the peer aborted the association, or left too many packets unanswered.
@@ -357,18 +357,18 @@ impl Association {
     }
 
     /// Ends the association, with nothing more to do.
-    pub(super) fn shut(&mut self) {
+    pub(super) fn terminate(&mut self) {
         self.state = State::Closed;
         self.listening = false;
-        self.alarm_at = Instant::FAR_FUTURE;
+        self.timer_at = Instant::FAR_FUTURE;
         self.rx.sack_at = Instant::FAR_FUTURE;
         self.rx.sack_now = false;
-        self.due = Control::None;
+        self.control_due = Control::None;
     }
 
     /// Ends the association because of the peer.
     pub(super) fn fail(&mut self) {
-        self.shut();
+        self.terminate();
         self.failed = true;
     }
 }

@@ -72,7 +72,7 @@ impl Config {
     }
 
     /// The most gap ack blocks that fit into a packet beside nothing else.
-    pub(super) fn most_blocks(&self) -> usize {
+    pub(super) fn max_gap_blocks(&self) -> usize {
         (self.pmdcs() as usize - SACK_HEADER as usize) / 4
     }
 }

@@ -13,7 +13,7 @@ impl Association {
         self.stats.packets_received += 1;
         self.burst = cfg.max_burst;
         if self.state == State::Closed && !self.listening {
-            return self.on_stray(packet);
+            return self.on_packet_closed(packet);
         }
         match packet.control {
             Control::None => {}
@@ -27,7 +27,7 @@ impl Association {
             Control::StaleCookie if self.state == State::CookieEchoed => {
                 // Section 5.2.6 (1): the peer is asked for another cookie.
                 self.state = State::CookieWait;
-                self.due = Control::Init { a_rwnd: cfg.a_rwnd };
+                self.control_due = Control::Init { a_rwnd: cfg.a_rwnd };
             }
             Control::Abort => return self.on_abort(),
             _ => {}
@@ -42,7 +42,7 @@ impl Association {
                 // Section 9.2: each packet with DATA is answered with a SHUTDOWN, and T2-shutdown restarted. A SACK
                 // goes with it: it must where gaps or duplicates are to be reported, and it alone tells of the window.
                 self.rx.sack_now = true;
-                self.due = Control::Shutdown { cum_tsn_ack: self.rx.cum_tsn_ack };
+                self.control_due = Control::Shutdown { cum_tsn_ack: self.rx.cum_tsn_ack };
             }
         }
         if let Some(sack) = &packet.sack
@@ -55,35 +55,35 @@ impl Association {
             // Section 9.2.
             Control::ShutdownAck if matches!(self.state, State::ShutdownSent | State::ShutdownAckSent) => {
                 self.peer_closed = true;
-                self.shut();
-                self.due = Control::ShutdownComplete;
+                self.terminate();
+                self.control_due = Control::ShutdownComplete;
             }
             // Section 8.5.1 (E): one that belongs to an association that was never set up is answered all the same.
             Control::ShutdownAck if matches!(self.state, State::CookieWait | State::CookieEchoed) => {
-                self.due = Control::ShutdownComplete;
+                self.control_due = Control::ShutdownComplete;
             }
-            Control::ShutdownComplete if self.state == State::ShutdownAckSent => self.shut(),
+            Control::ShutdownComplete if self.state == State::ShutdownAckSent => self.terminate(),
             _ => {}
         }
     }
 
     /// Section 8.4: a packet for an association that is no more.
-    fn on_stray(&mut self, packet: &Packet) {
-        self.due = match packet.control {
+    fn on_packet_closed(&mut self, packet: &Packet) {
+        self.control_due = match packet.control {
             // (5): whose SHUTDOWN COMPLETE was lost.
             Control::ShutdownAck => Control::ShutdownComplete,
             // (8).
             Control::None | Control::Init { .. } | Control::Shutdown { .. } => Control::Abort,
-            _ => self.due,
+            _ => self.control_due,
         };
     }
 
     /// Sections 5.1 (B), 5.2.1 and 5.2.2: an INIT is answered in every state, and nothing is kept of it.
     fn on_init(&mut self, cfg: &Config, now: Instant, control: &Control) {
         let &Control::Init { a_rwnd } = control else { return };
-        if self.due == Control::None {
+        if self.control_due == Control::None {
             // Section 9.2: but with the SHUTDOWN ACK where that has been sent.
-            self.due = if self.state == State::ShutdownAckSent {
+            self.control_due = if self.state == State::ShutdownAckSent {
                 Control::ShutdownAck
             } else {
                 Control::InitAck { a_rwnd: cfg.a_rwnd, cookie: Cookie { a_rwnd, created_at: now } }
@@ -100,11 +100,11 @@ impl Association {
         self.rto.on_acked(cfg, now, 0);
         // T1-init is stopped; T1-cookie starts anew.
         self.errors = 0;
-        self.alarm_at = Instant::FAR_FUTURE;
+        self.timer_at = Instant::FAR_FUTURE;
         self.rwnd = a_rwnd.into();
         self.cookie = cookie;
         self.state = State::CookieEchoed;
-        self.due = Control::CookieEcho { cookie };
+        self.control_due = Control::CookieEcho { cookie };
     }
 
     /// Sections 5.1 (D) and 5.1.5.
@@ -112,12 +112,12 @@ impl Association {
         match self.state {
             State::Closed | State::CookieWait | State::CookieEchoed => {
                 if now - cookie.created_at > cfg.valid_cookie_life {
-                    self.due = Control::StaleCookie;
+                    self.control_due = Control::StaleCookie;
                     return;
                 }
                 self.rwnd = cookie.a_rwnd.into();
                 self.establish(now);
-                self.due = Control::CookieAck;
+                self.control_due = Control::CookieAck;
             }
             // Section 5.2.4 (D): the COOKIE ACK was lost, or the cookie came twice.
             // A peer that waits for it also waits with the SHUTDOWN it may have got meanwhile.
@@ -126,7 +126,7 @@ impl Association {
             | State::ShutdownReceived
             | State::ShutdownSent
             | State::ShutdownAckSent => {
-                self.due = Control::CookieAck;
+                self.control_due = Control::CookieAck;
             }
         }
     }
@@ -135,9 +135,9 @@ impl Association {
     fn establish(&mut self, now: Instant) {
         self.state = if self.closing { State::ShutdownPending } else { State::Established };
         self.listening = false;
-        self.due = Control::None;
+        self.control_due = Control::None;
         self.errors = 0;
-        self.alarm_at = Instant::FAR_FUTURE;
+        self.timer_at = Instant::FAR_FUTURE;
         self.data_sent_at = now;
     }
 
@@ -155,7 +155,7 @@ impl Association {
             State::ShutdownSent | State::ShutdownAckSent => {
                 self.peer_closed = true;
                 self.state = State::ShutdownAckSent;
-                self.due = Control::ShutdownAck;
+                self.control_due = Control::ShutdownAck;
             }
             State::Closed | State::CookieWait | State::CookieEchoed => {}
         }
@@ -166,7 +166,7 @@ impl Association {
         match self.state {
             State::Closed => {}
             // All data of both ends is known to have come: the peer has only forgotten the association.
-            State::ShutdownAckSent => self.shut(),
+            State::ShutdownAckSent => self.terminate(),
             _ => self.fail(),
         }
     }

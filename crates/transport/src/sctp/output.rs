@@ -2,7 +2,7 @@
 
 use bentpipe_units::Instant;
 
-use super::association::{Association, Chunk, Fate, State};
+use super::association::{Association, Chunk, ChunkState, State};
 use super::packet::{SACK_HEADER, size};
 use super::{Config, Control, Data, Packet};
 
@@ -15,7 +15,7 @@ impl Association {
     }
 
     fn poll(&mut self, cfg: &Config, now: Instant) -> Option<Packet> {
-        match std::mem::take(&mut self.due) {
+        match std::mem::take(&mut self.control_due) {
             Control::None => {}
             control => return Some(self.send_control(cfg, now, control)),
         }
@@ -55,11 +55,11 @@ impl Association {
                 } else {
                     self.rto.on_resent(0);
                 }
-                self.alarm_at = now + self.rto.interval();
+                self.timer_at = now + self.rto.interval();
             }
             // Section 9.2: T2-shutdown.
             Control::Shutdown { .. } | Control::ShutdownAck => {
-                self.alarm_at = now + self.rto.interval();
+                self.timer_at = now + self.rto.interval();
                 if self.rx.unacknowledged() {
                     packet.sack = Some(self.rx.sack_beside(cfg, 8));
                 }
@@ -72,7 +72,7 @@ impl Association {
     /// The next packet with DATA.
     fn poll_data(&mut self, cfg: &Config, now: Instant) -> Option<Packet> {
         // Section 7.2.3: one packet in flight after a timeout.
-        if self.alone && self.flight > 0 {
+        if self.one_packet_in_flight && self.flight > 0 {
             return None;
         }
         let fast = std::mem::take(&mut self.fast_due);
@@ -86,7 +86,7 @@ impl Association {
             return None;
         }
         if self.chunks.is_empty() {
-            self.decay(cfg, now);
+            self.reduce_after_idle(cfg, now);
         }
         // (B): not with cwnd or more outstanding; one packet may go beyond.
         if self.flight >= self.cwnd {
@@ -94,7 +94,7 @@ impl Association {
         }
         let mut packet = Packet::default();
         let mut left = cfg.pmdcs() as u32;
-        while let Some(chunk) = self.take_fragment(cfg, packet.data().is_empty(), packet.has_place(), left) {
+        while let Some(chunk) = self.next_fragment(cfg, packet.data().is_empty(), packet.has_space(), left) {
             left -= size(chunk.len);
             packet.push(chunk);
         }
@@ -109,7 +109,7 @@ impl Association {
     }
 
     /// Takes the next fragment off the queue and sends it, where it fits into `left` bytes and the peer has room.
-    fn take_fragment(&mut self, cfg: &Config, first: bool, place: bool, left: u32) -> Option<Data> {
+    fn next_fragment(&mut self, cfg: &Config, first: bool, place: bool, left: u32) -> Option<Data> {
         let messages = self.queue.front_mut()?;
         // Section 6.9: a message longer than a packet goes in fragments that fill one; what follows its end or fits
         // as a whole may share the packet (section 6.10).
@@ -139,7 +139,8 @@ impl Association {
             }
         }
         let tsn = self.next_tsn();
-        let chunk = Chunk { len, begin, end, fate: Fate::Outstanding, misses: 0, fast: false };
+        let chunk =
+            Chunk { len, begin, end, state: ChunkState::Outstanding, misses: 0, fast_retransmitted: false };
         self.flight += chunk.size();
         self.flight_data += u64::from(len);
         // Section 6.2.1 (B).
@@ -155,18 +156,18 @@ impl Association {
         let mut left = cfg.pmdcs() as u32;
         let mut tsn = self.lost_from.max(self.first);
         let mut restart = false;
-        while self.lost > 0 && packet.has_place() {
+        while self.lost > 0 && packet.has_space() {
             let place = (tsn - self.first) as usize;
             let Some(chunk) = self.chunks.get_mut(place) else { break };
-            if chunk.fate == Fate::Lost {
+            if chunk.state == ChunkState::Lost {
                 if size(chunk.len) > left {
                     break;
                 }
                 left -= size(chunk.len);
-                chunk.fate = Fate::Outstanding;
+                chunk.state = ChunkState::Outstanding;
                 chunk.misses = 0;
                 // Section 7.2.4 (4): the first chunk outstanding is retransmitted fast, so T3-rtx starts anew.
-                restart |= place == 0 && chunk.fast;
+                restart |= place == 0 && chunk.fast_retransmitted;
                 packet.push(Data { tsn, len: chunk.len, begin: chunk.begin, end: chunk.end });
                 self.flight += chunk.size();
                 self.flight_data += u64::from(chunk.len);
@@ -197,13 +198,13 @@ impl Association {
     fn on_data_sent(&mut self, now: Instant, restart: bool) {
         self.answered = false;
         self.data_sent_at = now;
-        if restart || self.alarm_at == Instant::FAR_FUTURE {
-            self.alarm_at = now + self.rto.interval();
+        if restart || self.timer_at == Instant::FAR_FUTURE {
+            self.timer_at = now + self.rto.interval();
         }
     }
 
     /// Section 7.2.1: for each RTO without DATA, cwnd <- max(cwnd / 2, 4 PMDCS), after ssthresh <- cwnd.
-    fn decay(&mut self, cfg: &Config, now: Instant) {
+    fn reduce_after_idle(&mut self, cfg: &Config, now: Instant) {
         let floor = 4 * cfg.pmdcs();
         let mut idle = now - self.data_sent_at;
         if idle >= self.rto.interval() && self.cwnd > floor {
@@ -222,11 +223,11 @@ impl Association {
             self.rx.sack_at = Instant::FAR_FUTURE;
             self.rx.sack_now = true;
         }
-        if now < self.alarm_at {
+        if now < self.timer_at {
             return;
         }
         self.burst = cfg.max_burst;
-        self.alarm_at = Instant::FAR_FUTURE;
+        self.timer_at = Instant::FAR_FUTURE;
         self.stats.timeouts += 1;
         // Section 6.1 (A): a probe that a SACK answers says nothing against the peer.
         if !(self.probing && self.answered) {
@@ -240,10 +241,10 @@ impl Association {
         self.rto.back_off(cfg);
         match self.state {
             State::Closed => {}
-            State::CookieWait => self.due = Control::Init { a_rwnd: cfg.a_rwnd },
-            State::CookieEchoed => self.due = Control::CookieEcho { cookie: self.cookie },
-            State::ShutdownSent => self.due = Control::Shutdown { cum_tsn_ack: self.rx.cum_tsn_ack },
-            State::ShutdownAckSent => self.due = Control::ShutdownAck,
+            State::CookieWait => self.control_due = Control::Init { a_rwnd: cfg.a_rwnd },
+            State::CookieEchoed => self.control_due = Control::CookieEcho { cookie: self.cookie },
+            State::ShutdownSent => self.control_due = Control::Shutdown { cum_tsn_ack: self.rx.cum_tsn_ack },
+            State::ShutdownAckSent => self.control_due = Control::ShutdownAck,
             State::Established | State::ShutdownPending | State::ShutdownReceived => self.on_t3(cfg),
         }
     }
@@ -253,20 +254,20 @@ impl Association {
         // E1, with section 7.2.3.
         self.reduce(cfg);
         self.cwnd = cfg.pmdcs();
-        self.alone = true;
+        self.one_packet_in_flight = true;
         self.recovery = None;
         self.fast_due = false;
         // E3, and the note after it: all that is outstanding is marked; the earliest go at once, for nothing is in
         // flight any more.
-        for chunk in self.chunks.iter_mut().filter(|chunk| chunk.fate == Fate::Outstanding) {
-            chunk.fate = Fate::Lost;
+        for chunk in self.chunks.iter_mut().filter(|chunk| chunk.state == ChunkState::Outstanding) {
+            chunk.state = ChunkState::Lost;
             self.lost += 1;
             // Section 6.2.1 (C).
             self.rwnd += u64::from(chunk.len);
         }
         for chunk in &mut self.chunks {
             chunk.misses = 0;
-            chunk.fast = false;
+            chunk.fast_retransmitted = false;
         }
         (self.flight, self.flight_data) = (0, 0);
         self.lost_from = self.first;

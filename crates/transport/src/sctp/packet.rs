@@ -151,7 +151,7 @@ impl Packet {
     }
 
     /// Whether there is a place for another DATA chunk.
-    pub(super) fn has_place(&self) -> bool {
+    pub(super) fn has_space(&self) -> bool {
         usize::from(self.count) < MAX_CHUNKS
     }
 

@@ -8,11 +8,11 @@ use super::packet::SACK_HEADER;
 use super::{Config, Data, Sack};
 
 /// The furthest a TSN may lie ahead: a gap ack block counts in 16 bits.
-const FURTHEST: u64 = u16::MAX as u64;
+const MAX_OFFSET: u64 = u16::MAX as u64;
 
 /// A TSN that came ahead of others; of no length where it is itself missing.
 #[derive(Clone, Copy, Debug, Default)]
-struct Ahead {
+struct AheadChunk {
     len: u16,
     end: bool,
 }
@@ -22,7 +22,7 @@ pub(super) struct Receiver {
     /// The last TSN before which none is missing.
     pub(super) cum_tsn_ack: u64,
     /// The TSNs after it, up to the highest that came; never begins or ends with a missing one.
-    ahead: VecDeque<Ahead>,
+    ahead: VecDeque<AheadChunk>,
     /// Bytes that came ahead.
     ahead_bytes: u64,
     /// Bytes in order of a message whose end has not come.
@@ -43,7 +43,7 @@ pub(super) struct Receiver {
 }
 
 /// What became of a chunk.
-enum Fate {
+enum ReceiveOutcome {
     Accepted,
     Duplicate,
     Dropped,
@@ -84,9 +84,9 @@ impl Receiver {
         let (mut accepted, mut dropped) = (false, false);
         for chunk in chunks {
             match self.on_chunk(cfg, chunk) {
-                Fate::Accepted => accepted = true,
-                Fate::Dropped => dropped = true,
-                Fate::Duplicate => {
+                ReceiveOutcome::Accepted => accepted = true,
+                ReceiveOutcome::Dropped => dropped = true,
+                ReceiveOutcome::Duplicate => {
                     self.duplicates = self.duplicates.saturating_add(1);
                     self.duplicate_bytes = self.duplicate_bytes.saturating_add(chunk.size());
                 }
@@ -103,17 +103,17 @@ impl Receiver {
         }
     }
 
-    fn on_chunk(&mut self, cfg: &Config, chunk: &Data) -> Fate {
+    fn on_chunk(&mut self, cfg: &Config, chunk: &Data) -> ReceiveOutcome {
         if chunk.tsn <= self.cum_tsn_ack {
-            return Fate::Duplicate;
+            return ReceiveOutcome::Duplicate;
         }
         let offset = chunk.tsn - self.cum_tsn_ack - 1;
         let place = offset as usize;
         if self.ahead.get(place).is_some_and(|held| held.len > 0) {
-            return Fate::Duplicate;
+            return ReceiveOutcome::Duplicate;
         }
-        if offset >= FURTHEST || chunk.len == 0 {
-            return Fate::Dropped;
+        if offset >= MAX_OFFSET || chunk.len == 0 {
+            return ReceiveOutcome::Dropped;
         }
         while self.room(cfg) == 0 {
             // Section 6.2: without room, a TSN beyond the highest is dropped; for one before it, that is.
@@ -123,13 +123,13 @@ impl Receiver {
                     self.ahead.pop_back();
                     self.trim();
                 }
-                _ => return Fate::Dropped,
+                _ => return ReceiveOutcome::Dropped,
             }
         }
         if place >= self.ahead.len() {
-            self.ahead.resize(place + 1, Ahead::default());
+            self.ahead.resize(place + 1, AheadChunk::default());
         }
-        self.ahead[place] = Ahead { len: chunk.len, end: chunk.end };
+        self.ahead[place] = AheadChunk { len: chunk.len, end: chunk.end };
         self.ahead_bytes += u64::from(chunk.len);
         while let Some(next) = self.ahead.front().copied().filter(|next| next.len > 0) {
             self.ahead.pop_front();
@@ -146,7 +146,7 @@ impl Receiver {
             // Section 6.9: a message that does not fit is handed over in parts.
             self.unread += std::mem::take(&mut self.partial);
         }
-        Fate::Accepted
+        ReceiveOutcome::Accepted
     }
 
     /// Takes missing TSNs off the end.
@@ -203,7 +203,7 @@ impl Receiver {
     fn blocks(&self, most: usize) -> Vec<(u16, u16)> {
         let mut blocks = Vec::new();
         let mut start = None;
-        let missing = std::iter::once(&Ahead { len: 0, end: false });
+        let missing = std::iter::once(&AheadChunk { len: 0, end: false });
         if most == 0 {
             return blocks;
         }

@@ -3,16 +3,12 @@
 use bentpipe_units::{Duration, Instant};
 
 use super::Config;
-
-/// The least interval of a timer, whatever the configuration says: an RTO of nothing would go off for ever.
-const FLOOR: Duration = Duration::from_micros(1);
+use crate::rtt::{MIN_TIMER, SmoothedRtt};
 
 /// Estimator of the round trip and what follows from it.
 #[derive(Clone, Debug)]
 pub(super) struct Rto {
-    /// SRTT; zero before the first measurement.
-    srtt: Duration,
-    rttvar: Duration,
+    smoothed: SmoothedRtt,
     /// The latest measurement; zero before the first.
     latest: Duration,
     /// RTO, as backed off.
@@ -24,8 +20,8 @@ pub(super) struct Rto {
 impl Rto {
     pub(super) fn new(cfg: &Config) -> Self {
         // C1: until a round trip has been measured, RTO.Initial.
-        let interval = cfg.rto_initial.min(cfg.rto_max).max(FLOOR);
-        Self { srtt: Duration::ZERO, rttvar: Duration::ZERO, latest: Duration::ZERO, interval, timed: None }
+        let interval = cfg.rto_initial.min(cfg.rto_max).max(MIN_TIMER);
+        Self { smoothed: SmoothedRtt::default(), latest: Duration::ZERO, interval, timed: None }
     }
 
     /// A TSN leaves for the first time. C4: one measurement per round trip.
@@ -59,28 +55,25 @@ impl Rto {
     fn measured(&mut self, cfg: &Config, r: Duration) {
         let r = r.max(Duration::from_nanos(1));
         self.latest = r;
-        if self.srtt.is_zero() {
-            // C2: SRTT <- R, RTTVAR <- R/2.
-            self.srtt = r;
-            self.rttvar = r.part(2);
+        if self.smoothed.srtt.is_zero() {
+            // C2.
+            self.smoothed = SmoothedRtt::first(r);
         } else {
-            // C3: RTTVAR <- (1 - RTO.Beta) RTTVAR + RTO.Beta |SRTT - R'|, then SRTT likewise with RTO.Alpha.
-            let deviation = self.srtt.saturating_sub(r) + r.saturating_sub(self.srtt);
-            self.rttvar = weighted(self.rttvar, deviation, cfg.rto_beta);
-            self.srtt = weighted(self.srtt, r, cfg.rto_alpha);
+            // C3.
+            self.smoothed.update(r, cfg.rto_alpha.max(1).into(), cfg.rto_beta.max(1).into());
         }
         // G1: a deviation of zero is one of the clock.
-        if self.rttvar.is_zero() {
-            self.rttvar = cfg.clock_granularity;
+        if self.smoothed.rttvar.is_zero() {
+            self.smoothed.rttvar = cfg.clock_granularity;
         }
         // C2, C3: RTO <- SRTT + 4 RTTVAR; C6, C7: its bounds. It collapses again after doubling (section 6.3.3).
-        let rto = self.srtt + self.rttvar.times(4);
-        self.interval = rto.max(cfg.rto_min).min(cfg.rto_max).max(FLOOR);
+        let rto = self.smoothed.srtt + self.smoothed.rttvar.times(4);
+        self.interval = rto.max(cfg.rto_min).min(cfg.rto_max).max(MIN_TIMER);
     }
 
     /// E2: RTO <- 2 RTO, no more than RTO.Max.
     pub(super) fn back_off(&mut self, cfg: &Config) {
-        self.interval = self.interval.times(2).min(cfg.rto_max).max(FLOOR);
+        self.interval = self.interval.times(2).min(cfg.rto_max).max(MIN_TIMER);
     }
 
     #[inline]
@@ -95,13 +88,6 @@ impl Rto {
 
     /// SRTT, once there was a measurement.
     pub(super) fn srtt(&self) -> Option<Duration> {
-        (!self.srtt.is_zero()).then_some(self.srtt)
+        (!self.smoothed.srtt.is_zero()).then_some(self.smoothed.srtt)
     }
-}
-
-/// `old` moved by one `n`-th of its distance to `sample`, to the nanosecond below.
-fn weighted(old: Duration, sample: Duration, n: u32) -> Duration {
-    let n = u128::from(n.max(1));
-    let sum = u128::from(old.as_nanos()) * (n - 1) + u128::from(sample.as_nanos());
-    Duration::from_nanos((sum / n) as u64)
 }

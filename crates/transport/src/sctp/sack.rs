@@ -2,15 +2,15 @@
 
 use bentpipe_units::Instant;
 
-use super::association::{Association, Fate};
+use super::association::{Association, ChunkState};
 use super::{Config, Sack};
 
 /// Miss indications that tell of a loss, section 7.2.4.
-const MISSES: u8 = 3;
+const MISS_THRESHOLD: u8 = 3;
 
 /// What a SACK says of the DATA chunks outstanding.
 #[derive(Default)]
-struct News {
+struct AckSummary {
     /// Size of the DATA chunks newly acknowledged [bytes].
     acked: u64,
     /// HTNA of section 7.2.4: the highest TSN newly acknowledged.
@@ -28,13 +28,13 @@ impl Association {
         }
         self.answered = true;
         let before = self.flight;
-        let mut news = self.take_cumulative(cfg, now, sack.cum_tsn_ack);
-        let reported = self.take_blocks(cfg, now, sack, &mut news);
+        let mut summary = self.ack_cumulative(cfg, now, sack.cum_tsn_ack);
+        let reported = self.ack_gap_blocks(cfg, now, sack, &mut summary);
         // (D) ii.
         self.rwnd = u64::from(sack.a_rwnd).saturating_sub(self.flight_data);
-        self.grow(cfg, before, &news, sack.duplicate_bytes.into());
-        self.conclude(now, &news);
-        self.count_misses(cfg, &news, reported);
+        self.grow(cfg, before, &summary, sack.duplicate_bytes.into());
+        self.update_timer(now, &summary);
+        self.count_misses(cfg, &summary, reported);
     }
 
     /// The cumulative TSN ack of a SHUTDOWN.
@@ -43,46 +43,46 @@ impl Association {
             return;
         }
         let before = self.flight;
-        let news = self.take_cumulative(cfg, now, cum_tsn_ack);
-        self.grow(cfg, before, &news, 0);
-        self.conclude(now, &news);
+        let summary = self.ack_cumulative(cfg, now, cum_tsn_ack);
+        self.grow(cfg, before, &summary, 0);
+        self.update_timer(now, &summary);
     }
 
     /// All TSNs up to `cum_tsn_ack` are acknowledged.
-    fn take_cumulative(&mut self, cfg: &Config, now: Instant, cum_tsn_ack: u64) -> News {
-        let mut news = News { advanced: cum_tsn_ack >= self.first, ..News::default() };
+    fn ack_cumulative(&mut self, cfg: &Config, now: Instant, cum_tsn_ack: u64) -> AckSummary {
+        let mut summary = AckSummary { advanced: cum_tsn_ack >= self.first, ..AckSummary::default() };
         while self.first <= cum_tsn_ack {
             let Some(chunk) = self.chunks.pop_front() else { break };
             let tsn = self.first;
             self.first += 1;
             self.acked += u64::from(chunk.len);
-            match chunk.fate {
-                Fate::Acked => {
+            match chunk.state {
+                ChunkState::Acked => {
                     self.gap_acked -= 1;
                     continue;
                 }
-                Fate::Lost => self.lost -= 1,
-                Fate::Outstanding => {
+                ChunkState::Lost => self.lost -= 1,
+                ChunkState::Outstanding => {
                     self.flight -= chunk.size();
                     self.flight_data -= u64::from(chunk.len);
                 }
             }
-            news.acked += chunk.size();
-            news.highest = tsn;
+            summary.acked += chunk.size();
+            summary.highest = tsn;
             self.rto.on_acked(cfg, now, tsn);
         }
         self.lost_from = self.lost_from.max(self.first);
-        news
+        summary
     }
 
     /// Gap ack blocks. Up to which TSN they report.
-    fn take_blocks(&mut self, cfg: &Config, now: Instant, sack: &Sack, news: &mut News) -> u64 {
+    fn ack_gap_blocks(&mut self, cfg: &Config, now: Instant, sack: &Sack, summary: &mut AckSummary) -> u64 {
         if sack.blocks.is_empty() && self.gap_acked == 0 {
             return sack.cum_tsn_ack;
         }
         let last = sack.blocks.last().map_or(sack.cum_tsn_ack, |block| sack.cum_tsn_ack + u64::from(block.1));
         // A report that fills its packet is silent on what lies beyond its last block.
-        let full = sack.blocks.len() >= cfg.most_blocks();
+        let full = sack.blocks.len() >= cfg.max_gap_blocks();
         let mut blocks = sack
             .blocks
             .iter()
@@ -93,30 +93,30 @@ impl Association {
             while block.is_some_and(|(_, end)| end < tsn) {
                 block = blocks.next();
             }
-            known -= usize::from(chunk.fate == Fate::Acked);
+            known -= usize::from(chunk.state == ChunkState::Acked);
             if block.is_some_and(|(start, _)| start <= tsn) {
-                if chunk.fate != Fate::Acked {
-                    if chunk.fate == Fate::Lost {
+                if chunk.state != ChunkState::Acked {
+                    if chunk.state == ChunkState::Lost {
                         self.lost -= 1;
                     } else {
                         self.flight -= chunk.size();
                         self.flight_data -= u64::from(chunk.len);
                     }
-                    chunk.fate = Fate::Acked;
+                    chunk.state = ChunkState::Acked;
                     self.gap_acked += 1;
-                    news.acked += chunk.size();
-                    news.highest = news.highest.max(tsn);
+                    summary.acked += chunk.size();
+                    summary.highest = summary.highest.max(tsn);
                     self.rto.on_acked(cfg, now, tsn);
                 }
-            } else if chunk.fate == Fate::Acked && (tsn <= last || !full) {
+            } else if chunk.state == ChunkState::Acked && (tsn <= last || !full) {
                 // Section 6.2.1 (D) iii: the receiver took its word back. One miss indication, and T3-rtx runs.
-                chunk.fate = Fate::Outstanding;
+                chunk.state = ChunkState::Outstanding;
                 chunk.misses = chunk.misses.saturating_add(1);
                 self.gap_acked -= 1;
                 self.flight += chunk.size();
                 self.flight_data += u64::from(chunk.len);
-                if self.alarm_at == Instant::FAR_FUTURE {
-                    self.alarm_at = now + self.rto.interval();
+                if self.timer_at == Instant::FAR_FUTURE {
+                    self.timer_at = now + self.rto.interval();
                 }
             }
             tsn += 1;
@@ -129,19 +129,19 @@ impl Association {
     }
 
     /// Sections 7.2.1 and 7.2.2: the window grows. `before`: what was outstanding before the SACK.
-    fn grow(&mut self, cfg: &Config, before: u64, news: &News, duplicate_bytes: u64) {
-        if news.acked > 0 {
+    fn grow(&mut self, cfg: &Config, before: u64, summary: &AckSummary, duplicate_bytes: u64) {
+        if summary.acked > 0 {
             // Section 7.2.3: there may be more than one packet again; section 8.1: the peer answers.
-            self.alone = false;
+            self.one_packet_in_flight = false;
             self.errors = 0;
             let pmdcs = cfg.pmdcs();
             if self.cwnd <= self.ssthresh {
                 // Slow start: only where the window was fully used, and not in Fast Recovery.
                 if before >= self.cwnd && self.recovery.is_none() {
-                    self.cwnd += news.acked.min(u64::from(cfg.slow_start_limit.max(1)) * pmdcs);
+                    self.cwnd += summary.acked.min(u64::from(cfg.slow_start_limit.max(1)) * pmdcs);
                 }
             } else {
-                self.partial_bytes_acked += news.acked + duplicate_bytes;
+                self.partial_bytes_acked += summary.acked + duplicate_bytes;
                 if before < self.cwnd {
                     self.partial_bytes_acked = self.partial_bytes_acked.min(self.cwnd);
                 } else if self.partial_bytes_acked >= self.cwnd {
@@ -156,36 +156,36 @@ impl Association {
     }
 
     /// Timers, and the end of Fast Recovery.
-    fn conclude(&mut self, now: Instant, news: &News) {
+    fn update_timer(&mut self, now: Instant, summary: &AckSummary) {
         // Section 6.2.1 (D) iv.
         if self.recovery.is_some_and(|exit| self.first > exit) {
             self.recovery = None;
         }
         if self.chunks.is_empty() {
             // Section 6.3.2, R2: all is acknowledged.
-            self.alarm_at = Instant::FAR_FUTURE;
-        } else if news.advanced {
+            self.timer_at = Instant::FAR_FUTURE;
+        } else if summary.advanced {
             // R3: the earliest TSN outstanding is acknowledged.
-            self.alarm_at = now + self.rto.interval();
+            self.timer_at = now + self.rto.interval();
         }
     }
 
     /// Section 7.2.4: counts what the SACK reports missing.
-    fn count_misses(&mut self, cfg: &Config, news: &News, reported: u64) {
+    fn count_misses(&mut self, cfg: &Config, summary: &AckSummary, reported: u64) {
         // For TSNs before the highest newly acknowledged; in Fast Recovery, where the Cumulative TSN Ack Point
         // advanced, for all that are reported missing.
-        let upto = if self.recovery.is_some() && news.advanced { reported } else { news.highest };
+        let upto = if self.recovery.is_some() && summary.advanced { reported } else { summary.highest };
         let missing = upto.saturating_sub(self.first) as usize;
         let mut found = false;
         for (tsn, chunk) in (self.first..).zip(self.chunks.iter_mut().take(missing)) {
-            if chunk.fate != Fate::Outstanding || chunk.fast {
+            if chunk.state != ChunkState::Outstanding || chunk.fast_retransmitted {
                 continue;
             }
             chunk.misses = chunk.misses.saturating_add(1);
-            if chunk.misses >= MISSES {
+            if chunk.misses >= MISS_THRESHOLD {
                 // (1), (5): marked, once. Section 6.2.1 (C): the peer's room is its own again.
-                chunk.fate = Fate::Lost;
-                chunk.fast = true;
+                chunk.state = ChunkState::Lost;
+                chunk.fast_retransmitted = true;
                 self.flight -= chunk.size();
                 self.flight_data -= u64::from(chunk.len);
                 self.rwnd += u64::from(chunk.len);

@@ -17,7 +17,7 @@ use super::{Config, Ecn, Flags, Segment};
 
 /// The feedback that was negotiated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Feedback {
+pub(super) enum EcnMode {
     /// None: nothing is marked.
     Off,
     /// RFC 3168: marks are echoed until the sender says that it reduced its window.
@@ -38,13 +38,13 @@ pub(super) struct Counters {
     /// The last packet with data was marked.
     marked: bool,
     /// The ECN field of the peer's SYN or SYN-ACK.
-    greeting: Ecn,
-    /// The next ACK without data gives `greeting`.
-    greet: bool,
+    handshake_ecn: Ecn,
+    /// The next ACK without data gives `handshake_ecn`.
+    handshake_ecn_due: bool,
     /// The segment at hand gives the ECN field of our SYN-ACK.
-    greeted: bool,
+    is_handshake_ack: bool,
     /// Marks that the ACK at hand tells of, 255 at the most [packets].
-    told: u8,
+    new_marks: u8,
 }
 
 impl Counters {
@@ -55,16 +55,16 @@ impl Counters {
             sent: 5,
             unreported: 0,
             marked: false,
-            greeting: Ecn::NotEct,
-            greet: false,
-            greeted: false,
-            told: 0,
+            handshake_ecn: Ecn::NotEct,
+            handshake_ecn_due: false,
+            is_handshake_ack: false,
+            new_marks: 0,
         }
     }
 }
 
 /// The handshake encoding of an ECN field, table 3.
-const fn greeting(ecn: Ecn) -> u8 {
+const fn encode_handshake_ecn(ecn: Ecn) -> u8 {
     match ecn {
         Ecn::NotEct => 0b010,
         Ecn::Ect1 => 0b011,
@@ -79,22 +79,22 @@ impl Connection {
         let answer = seg.flags.has(Flags::ACK);
         let accurate = cfg.ecn && cfg.accurate_ecn;
         self.ecn = match (answer, seg.flags.ace()) {
-            _ if !cfg.ecn => Feedback::Off,
-            (_, 0b000) => Feedback::Off,
+            _ if !cfg.ecn => EcnMode::Off,
+            (_, 0b000) => EcnMode::Off,
             // A SYN with ECE and CWR offers ECN, a SYN-ACK with ECE alone accepts.
-            (false, 0b011) => Feedback::Classic,
+            (false, 0b011) => EcnMode::Classic,
             // Section 3.1.2: whatever else a SYN says will one day offer more than this.
-            (false, _) if accurate => Feedback::Accurate,
-            (false, 0b111) => Feedback::Classic,
-            (true, 0b001 | 0b101) => Feedback::Classic,
+            (false, _) if accurate => EcnMode::Accurate,
+            (false, 0b111) => EcnMode::Classic,
+            (true, 0b001 | 0b101) => EcnMode::Classic,
             // A broken server repeats the flags.
-            (true, 0b111) => Feedback::Off,
-            (true, _) if accurate => Feedback::Accurate,
-            _ => Feedback::Off,
+            (true, 0b111) => EcnMode::Off,
+            (true, _) if accurate => EcnMode::Accurate,
+            _ => EcnMode::Off,
         };
-        self.ace.greeting = seg.ecn;
-        if answer && self.ecn == Feedback::Accurate {
-            self.ace.greet = true;
+        self.ace.handshake_ecn = seg.ecn;
+        if answer && self.ecn == EcnMode::Accurate {
+            self.ace.handshake_ecn_due = true;
             // Section 3.2.2.2: a mark on the SYN-ACK counts, once.
             self.ace.received += u8::from(seg.ecn == Ecn::Ce);
         }
@@ -107,9 +107,9 @@ impl Connection {
             (false, _) if !cfg.ecn => base,
             // RFC 3168 section 6.1.1: ECE and CWR offer ECN, ECE alone accepts it.
             (false, _) => base | Flags::ECE | Flags::CWR.with(Flags::AE, cfg.accurate_ecn),
-            (true, Feedback::Off) => base,
-            (true, Feedback::Classic) => base | Flags::ECE,
-            (true, Feedback::Accurate) => base.with_ace(greeting(self.ace.greeting)),
+            (true, EcnMode::Off) => base,
+            (true, EcnMode::Classic) => base | Flags::ECE,
+            (true, EcnMode::Accurate) => base.with_ace(encode_handshake_ecn(self.ace.handshake_ecn)),
         }
     }
 
@@ -117,8 +117,12 @@ impl Connection {
     #[cold]
     pub(super) fn ace_flags(&mut self, pure: bool) -> Flags {
         self.ace.unreported = 0;
-        let greets = std::mem::take(&mut self.ace.greet) && pure;
-        Flags::ACK.with_ace(if greets { greeting(self.ace.greeting) } else { self.ace.received })
+        let greets = std::mem::take(&mut self.ace.handshake_ecn_due) && pure;
+        Flags::ACK.with_ace(if greets {
+            encode_handshake_ecn(self.ace.handshake_ecn)
+        } else {
+            self.ace.received
+        })
     }
 
     /// A packet with data arrived, and was taken in.
@@ -136,19 +140,19 @@ impl Connection {
     }
 
     /// The ACK of our SYN-ACK, section 3.2.2.1 and table 4.
-    pub(super) fn take_greeting(&mut self, seg: &Segment) {
-        if self.ecn == Feedback::Accurate && seg.len == 0 {
-            self.ace.greeted = true;
-            self.ace.sent += u8::from(seg.flags.ace() == greeting(Ecn::Ce));
+    pub(super) fn on_handshake_ack(&mut self, seg: &Segment) {
+        if self.ecn == EcnMode::Accurate && seg.len == 0 {
+            self.ace.is_handshake_ack = true;
+            self.ace.sent += u8::from(seg.flags.ace() == encode_handshake_ecn(Ecn::Ce));
         }
     }
 
     /// The ACE field of an ACK. Whether it tells of marks.
     #[cold]
     pub(super) fn on_ace(&mut self, cfg: &Config, now: Instant, seg: &Segment) -> bool {
-        self.ace.told = 0;
+        self.ace.new_marks = 0;
         // Section 3.2.2.2: an ACK that another has superseded says nothing.
-        if std::mem::take(&mut self.ace.greeted) || seg.ack < self.una {
+        if std::mem::take(&mut self.ace.is_handshake_ack) || seg.ack < self.una {
             return false;
         }
         let smss = cfg.smss();
@@ -164,14 +168,14 @@ impl Connection {
         // as many as it can.
         let marks = if packets > 7 { packets - (packets - least) % 8 } else { least };
         self.ace.sent = self.ace.sent.wrapping_add(marks as u8);
-        self.ace.told = marks.min(255) as u8;
+        self.ace.new_marks = marks.min(255) as u8;
         let marked = marks * smss;
-        self.algorithm.on_feedback(acked.max(marked.min(smss)), marked, seg.ack, self.nxt, now);
+        self.algorithm.on_ecn_feedback(acked.max(marked.min(smss)), marked, seg.ack, self.nxt, now);
         if marks == 0 {
             return false;
         }
-        if !self.algorithm.scales() {
-            return self.on_echo(cfg, now, seg.ack);
+        if !self.algorithm.is_proportional() {
+            return self.on_ece(cfg, now, seg.ack);
         }
         if seg.ack > self.reduced && self.phase == Phase::Open {
             self.algorithm.on_mark(&mut self.window, seg.ack, self.max, smss, now);
@@ -181,8 +185,8 @@ impl Connection {
 
     /// How much of the `acked` bytes of an ACK that tells of marks the window may grow for: nothing, as RFC 3168 section
     /// 6.1.2 has it, or what arrived without a mark.
-    pub(super) fn growing(&self, cfg: &Config, acked: u64) -> u64 {
-        match self.ace.told {
+    pub(super) fn unmarked_bytes(&self, cfg: &Config, acked: u64) -> u64 {
+        match self.ace.new_marks {
             told @ 1..=254 if cfg.algorithm.is_l4s() => acked.saturating_sub(u64::from(told) * cfg.smss()),
             _ => 0,
         }
@@ -197,7 +201,7 @@ mod tests {
     /// A sender of segments of 1000 bytes with 100 of them under way.
     fn sender(cfg: &Config) -> Connection {
         let mut c = Connection::connect(cfg, Instant::ZERO);
-        (c.una, c.nxt, c.max, c.ecn) = (1, 100_001, 100_001, Feedback::Accurate);
+        (c.una, c.nxt, c.max, c.ecn) = (1, 100_001, 100_001, EcnMode::Accurate);
         c
     }
 

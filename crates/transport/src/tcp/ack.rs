@@ -2,19 +2,19 @@
 
 use bentpipe_units::{Duration, Instant};
 
-use super::accurate::Feedback;
+use super::accurate::EcnMode;
 use super::congestion::{Acked, Recovery};
-use super::connection::{Alarm, Connection, Phase, State};
+use super::connection::{Connection, Phase, State, Timer};
 use super::{Config, Flags, Segment};
 
 /// Duplicate ACKs that tell of a loss, RFC 5681 section 3.2.
-pub(super) const DUPLICATES: u32 = 3;
+pub(super) const DUP_ACKS: u32 = 3;
 
 impl Connection {
     /// Takes in the ACK and the window of a segment. Whether the rest of it counts.
     #[inline]
     pub(super) fn on_ack(&mut self, cfg: &Config, now: Instant, seg: &Segment) -> bool {
-        if seg.ack > self.max + u64::from(self.probed) {
+        if seg.ack > self.max + u64::from(self.probe_outstanding) {
             // RFC 9293 section 3.10.7.4: it acknowledges something not yet sent, so it is answered and
             // dropped.
             self.rx.ack_now = true;
@@ -26,9 +26,9 @@ impl Connection {
         }
         self.burst = 0;
         let marked = match self.ecn {
-            Feedback::Off => false,
-            Feedback::Classic => seg.flags.has(Flags::ECE) && self.on_echo(cfg, now, seg.ack),
-            Feedback::Accurate => self.on_ace(cfg, now, seg),
+            EcnMode::Off => false,
+            EcnMode::Classic => seg.flags.has(Flags::ECE) && self.on_ece(cfg, now, seg.ack),
+            EcnMode::Accurate => self.on_ace(cfg, now, seg),
         };
         if self.sack.is_some() {
             // Not by reference, so that hosts can keep a segment in registers.
@@ -56,13 +56,13 @@ impl Connection {
             self.largest_window = self.largest_window.max(seg.window);
             self.wl1 = seg.seq;
         }
-        if self.alarm == Alarm::Persist {
+        if self.timer == Timer::Persist {
             // RFC 9293 section 3.8.6.1: as long as probes are acknowledged the connection stays, however
             // long.
             self.unanswered = 0;
             if self.edge > self.max {
                 // There is room, or sending silly segments is avoided anew: output will say which.
-                self.stop_alarm();
+                self.stop_timer();
                 self.probe_due = false;
             }
         }
@@ -72,7 +72,7 @@ impl Connection {
     #[inline]
     pub(super) fn on_new_ack(&mut self, cfg: &Config, now: Instant, ack: u64, echo: u32, marked: bool) {
         let acked = ack - self.una;
-        let measured = self.measure(cfg, now, ack, echo);
+        let measured = self.measure_rtt(cfg, now, ack, echo);
         self.una = ack;
         // Behind a probe's byte, or past what was to be sent again.
         self.nxt = self.nxt.max(ack);
@@ -88,29 +88,29 @@ impl Connection {
         }
         let mut restart = true;
         match self.phase {
-            Phase::Open => self.grow(cfg, now, acked, marked),
-            Phase::FastRecovery => restart = self.on_ack_recovering(cfg, ack, acked),
+            Phase::Open => self.grow_window(cfg, now, acked, marked),
+            Phase::FastRecovery => restart = self.on_ack_in_fast_recovery(cfg, ack, acked),
             Phase::SackRecovery => self.on_ack_in_sack_recovery(cfg, ack),
-            Phase::Inflating => {
+            Phase::RtoNs2 => {
                 self.window.cwnd = cfg.smss();
                 self.phase = Phase::Open;
-                self.grow(cfg, now, acked, marked);
+                self.grow_window(cfg, now, acked, marked);
             }
-            Phase::Repair | Phase::Fill => {
+            Phase::RtoPerAck | Phase::RtoResend => {
                 self.resend_due = ack < self.recover;
                 if !self.resend_due {
                     self.phase = Phase::Open;
                 }
-                self.grow(cfg, now, acked, marked);
+                self.grow_window(cfg, now, acked, marked);
             }
         }
         if self.una == self.max {
             // RFC 6298 (5.2): all data is acknowledged, so the timer is turned off.
-            self.stop_alarm();
+            self.stop_timer();
             self.resend_due = false;
         } else if restart {
             // RFC 6298 (5.3): an ACK of new data restarts the timer.
-            self.set_alarm(Alarm::Retransmission, now + self.rto.interval());
+            self.set_timer(Timer::Retransmission, now + self.rto.interval());
         }
         if self.closing && ack > self.written {
             self.on_fin_acked();
@@ -119,7 +119,7 @@ impl Connection {
 
     /// An ACK of new data, up to `ack`, with a timestamp's `echo`. Whether it measures a round trip.
     #[inline]
-    pub(super) fn measure(&mut self, cfg: &Config, now: Instant, ack: u64, echo: u32) -> bool {
+    pub(super) fn measure_rtt(&mut self, cfg: &Config, now: Instant, ack: u64, echo: u32) -> bool {
         let measured = if self.timestamps {
             // RFC 7323 section 4.1: every ACK that moves SND.UNA does.
             self.rto.on_echo(cfg, now, echo, ack, (self.una, self.max))
@@ -134,7 +134,7 @@ impl Connection {
     }
 
     /// An ACK of new data in fast recovery, RFC 6582 section 3.2 step 3. Whether it restarts the timer.
-    fn on_ack_recovering(&mut self, cfg: &Config, ack: u64, acked: u64) -> bool {
+    fn on_ack_in_fast_recovery(&mut self, cfg: &Config, ack: u64, acked: u64) -> bool {
         if ack >= self.recover || self.algorithm.recovery() == Recovery::NewAck {
             // Full acknowledgement: cwnd to ssthresh, the second of the two choices, and out of fast
             // recovery. RFC 5681 section 3.2 step 6: so does any ACK of new data, where there are no partial
@@ -157,11 +157,11 @@ impl Connection {
 
     /// The window grows for `acked` bytes.
     #[inline]
-    fn grow(&mut self, cfg: &Config, now: Instant, acked: u64, marked: bool) {
+    fn grow_window(&mut self, cfg: &Config, now: Instant, acked: u64, marked: bool) {
         // RFC 3168 section 6.1.2: not for an ACK that echoes a mark. RFC 7661 section 4: nor where the window
         // was not used, for then the ACK says nothing about a larger one.
-        let (acked, linear) = if marked {
-            let unmarked = self.growing(cfg, acked);
+        let (acked, avoidance) = if marked {
+            let unmarked = self.unmarked_bytes(cfg, acked);
             (unmarked, unmarked.min(cfg.smss()))
         } else {
             (acked, cfg.smss())
@@ -169,15 +169,15 @@ impl Connection {
         if self.cwnd_limited && acked > 0 {
             let smss = cfg.smss();
             let rtt = self.rto.srtt().unwrap_or(Duration::ZERO);
-            let mut ack = Acked { bytes: acked, slow: acked.min(smss), linear, rtt };
+            let mut ack = Acked { bytes: acked, slow_start: acked.min(smss), avoidance, rtt };
             if cfg.abc {
                 // RFC 3465 section 2.3: L = 2, but 1 in the slow start after a timeout, until all is
                 // acknowledged that was sent before.
                 let most = if self.una > self.recover { 2 * smss } else { smss };
-                (ack.slow, ack.linear) = (acked.min(most), acked);
+                (ack.slow_start, ack.avoidance) = (acked.min(most), acked);
             }
             if let Some(hystart) = self.delivery.as_ref().and_then(|delivery| delivery.hystart.as_ref()) {
-                ack.slow = hystart.growth(acked, smss, cfg.paces()).unwrap_or(ack.slow);
+                ack.slow_start = hystart.growth(acked, smss, cfg.paces()).unwrap_or(ack.slow_start);
             }
             self.algorithm.on_ack(&mut self.window, &ack, smss, now);
         }
@@ -191,18 +191,18 @@ impl Connection {
             return;
         }
         self.duplicate_acks = self.duplicate_acks.saturating_add(1);
-        if self.phase == Phase::Inflating && self.duplicate_acks > DUPLICATES {
+        if self.phase == Phase::RtoNs2 && self.duplicate_acks > DUP_ACKS {
             self.window.cwnd = self.window.cwnd.saturating_add(cfg.smss());
             return;
         }
         // RFC 6582 section 3.2 step 2: duplicates of an ACK that does not cover more than `recover` tell of
         // segments sent twice, not of a loss.
-        if self.duplicate_acks != DUPLICATES || self.una <= self.recover {
+        if self.duplicate_acks != DUP_ACKS || self.una <= self.recover {
             return;
         }
         self.on_loss(cfg, now);
         // RFC 5681 section 3.2 step 3: inflated by the segments known to have left the network.
-        self.window.cwnd = self.window.ssthresh.saturating_add(u64::from(DUPLICATES) * cfg.smss());
+        self.window.cwnd = self.window.ssthresh.saturating_add(u64::from(DUP_ACKS) * cfg.smss());
         self.phase = Phase::FastRecovery;
         self.partial_seen = false;
     }
@@ -224,11 +224,11 @@ impl Connection {
         self.fast_retransmits = self.fast_retransmits.saturating_add(1);
         // RFC 6298 (5) leaves the timer running here. It is restarted, which is later than the RFC asks for
         // and no less safe: the segment sent again is given a whole RTO to be acknowledged.
-        self.set_alarm(Alarm::Retransmission, now + self.rto.interval());
+        self.set_timer(Timer::Retransmission, now + self.rto.interval());
     }
 
     /// An ACK with an echo of a mark. Whether the window must not grow for it.
-    pub(super) fn on_echo(&mut self, cfg: &Config, now: Instant, ack: u64) -> bool {
+    pub(super) fn on_ece(&mut self, cfg: &Config, now: Instant, ack: u64) -> bool {
         // RFC 3168 section 6.1.2: once for a window of data.
         if ack > self.reduced && ack >= self.una && self.phase == Phase::Open {
             let flight = self.flight();
@@ -253,14 +253,14 @@ impl Connection {
             hystart.stop();
         }
         // RFC 3168 section 6.1.2: the peer is told, whatever the reason. RFC 9768 section 3.1.5: but not here.
-        self.cwr_due = self.ecn == Feedback::Classic;
+        self.cwr_due = self.ecn == EcnMode::Classic;
     }
 
     fn on_fin_acked(&mut self) {
         match self.state {
             State::FinWait1 => self.state = State::FinWait2,
             State::Closing => self.state = State::TimeWait,
-            State::LastAck => self.shut(),
+            State::LastAck => self.terminate(),
             _ => {}
         }
     }

@@ -145,7 +145,7 @@ impl Config {
     /// Whether anything but the windows may hold data back.
     #[inline]
     pub(super) fn paces(&self) -> bool {
-        self.pacing.is_some() || self.pace_window || self.algorithm.has_rate()
+        self.pacing.is_some() || self.pace_window || self.algorithm.has_pacing_rate()
     }
 }
 

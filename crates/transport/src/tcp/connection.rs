@@ -3,7 +3,7 @@
 use bentpipe_units::{Duration, Instant};
 
 use super::Config;
-use super::accurate::{Counters, Feedback};
+use super::accurate::{Counters, EcnMode};
 use super::congestion::{self, Window};
 use super::delivery::Delivery;
 use super::receive::Receiver;
@@ -11,7 +11,7 @@ use super::rto::Rto;
 use super::scoreboard::Scoreboard;
 
 /// The most an application can write in all [bytes].
-const MOST: u64 = u64::MAX / 4;
+const MAX_WRITTEN: u64 = u64::MAX / 4;
 
 /// States of RFC 9293 section 3.3.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,16 +48,16 @@ pub(super) enum Phase {
     SackRecovery,
     /// After a timeout with SACK, going back: all is sent again that is not selectively acknowledged, or with
     /// RFC 8985 what is lost.
-    Fill,
+    RtoResend,
     /// After a timeout, without going back: one segment for each hole that shows.
-    Repair,
+    RtoPerAck,
     /// After a timeout, going back, until new data is acknowledged: duplicate ACKs let more go, as in ns-2.
-    Inflating,
+    RtoNs2,
 }
 
 /// What the sender's timer is set for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Alarm {
+pub(super) enum Timer {
     Off,
     Retransmission,
     Persist,
@@ -70,7 +70,6 @@ pub(super) enum Alarm {
 /// A reset to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reset {
-    None,
     /// The application gave the connection up.
     Abort,
     /// An ACK arrived for a connection that is no more.
@@ -100,7 +99,7 @@ pub struct Connection {
     /// SND.MAX when the window was last reduced, for whatever reason.
     pub(super) reduced: u64,
     /// When the sender's timer goes off.
-    pub(super) alarm_at: Instant,
+    pub(super) timer_at: Instant,
     pub(super) rto: Rto,
     pub(super) rx: Receiver,
     /// Selective acknowledgements, where they were negotiated.
@@ -126,8 +125,8 @@ pub struct Connection {
     pub(super) fast_retransmits: u32,
     pub(super) state: State,
     pub(super) phase: Phase,
-    pub(super) alarm: Alarm,
-    pub(super) reset: Reset,
+    pub(super) timer: Timer,
+    pub(super) reset: Option<Reset>,
     /// Window probes in a row.
     pub(super) probes: u8,
     /// Segments never sent before that have left in fast recovery since the last ACK.
@@ -138,13 +137,13 @@ pub struct Connection {
     /// A SYN is to be sent.
     pub(super) syn_due: bool,
     /// A SYN had to be sent again.
-    pub(super) syn_lost: bool,
+    pub(super) syn_retransmitted: bool,
     /// The segment at `una` is to be sent again, or the phase says what is.
     pub(super) resend_due: bool,
     /// A window probe is to be sent.
     pub(super) probe_due: bool,
     /// A probe's byte, beyond `max`, may be acknowledged.
-    pub(super) probed: bool,
+    pub(super) probe_outstanding: bool,
     /// A partial ACK was seen in this fast recovery.
     pub(super) partial_seen: bool,
     /// The congestion window was what held the sender back.
@@ -152,12 +151,12 @@ pub struct Connection {
     /// Pacing is what holds the next segment back.
     pub(super) paced: bool,
     /// The ECN feedback that was negotiated.
-    pub(super) ecn: Feedback,
+    pub(super) ecn: EcnMode,
     pub(super) ace: Counters,
     /// The peer is to be told that the window was reduced.
     pub(super) cwr_due: bool,
     /// Both ends offered to scale windows.
-    pub(super) scaled: bool,
+    pub(super) window_scaling: bool,
     /// A loss probe is to be sent, RFC 8985 section 7.3.
     pub(super) loss_probe_due: bool,
     /// Timestamps were negotiated.
@@ -223,7 +222,7 @@ impl Connection {
             // of data from being resent before a timeout. Nothing was lost before it, so the bar lies below.
             recover: 0,
             reduced: 0,
-            alarm_at: Instant::FAR_FUTURE,
+            timer_at: Instant::FAR_FUTURE,
             rto: Rto::new(cfg),
             rx: Receiver::new(cfg),
             sack: None,
@@ -241,24 +240,24 @@ impl Connection {
             fast_retransmits: 0,
             state,
             phase: Phase::Open,
-            alarm: Alarm::Off,
-            reset: Reset::None,
+            timer: Timer::Off,
+            reset: None,
             probes: 0,
             burst: 0,
             closing: false,
             failed: false,
             syn_due: false,
-            syn_lost: false,
+            syn_retransmitted: false,
             resend_due: false,
             probe_due: false,
-            probed: false,
+            probe_outstanding: false,
             partial_seen: false,
             cwnd_limited: false,
             paced: false,
-            ecn: Feedback::Off,
+            ecn: EcnMode::Off,
             ace: Counters::new(),
             cwr_due: false,
-            scaled: false,
+            window_scaling: false,
             loss_probe_due: false,
             timestamps: false,
             ts_recent: 0,
@@ -270,7 +269,7 @@ impl Connection {
     #[inline]
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let at = self.alarm_at.min(self.rx.ack_at);
+        let at = self.timer_at.min(self.rx.ack_at);
         (at != Instant::FAR_FUTURE).then_some(at)
     }
 
@@ -287,7 +286,7 @@ impl Connection {
     #[inline]
     pub fn write(&mut self, bytes: u64) {
         if !self.closing && self.state != State::Closed {
-            self.written = self.written.saturating_add(bytes).min(MOST);
+            self.written = self.written.saturating_add(bytes).min(MAX_WRITTEN);
         }
     }
 
@@ -304,9 +303,9 @@ impl Connection {
     /// The connection then [is closed](Self::is_closed), but did not [fail](Self::failed).
     pub fn abort(&mut self) {
         let known = !matches!(self.state, State::Closed | State::Listen | State::SynSent | State::TimeWait);
-        self.shut();
+        self.terminate();
         if known {
-            self.reset = Reset::Abort;
+            self.reset = Some(Reset::Abort);
         }
     }
 
@@ -352,7 +351,7 @@ impl Connection {
     #[inline]
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        self.state == State::Closed && self.reset != Reset::Abort
+        self.state == State::Closed && self.reset != Some(Reset::Abort)
     }
 
     /// Whether both directions are done and only a lost ACK of the peer's FIN could bring it back. There is
@@ -422,33 +421,33 @@ impl Connection {
     }
 
     /// Ends the connection, with nothing more to do.
-    pub(super) fn shut(&mut self) {
+    pub(super) fn terminate(&mut self) {
         self.state = State::Closed;
-        self.stop_alarm();
+        self.stop_timer();
         self.rx.stop();
         self.syn_due = false;
         self.resend_due = false;
         self.probe_due = false;
         self.loss_probe_due = false;
         self.paced = false;
-        self.reset = Reset::None;
+        self.reset = None;
     }
 
     /// Ends the connection because of the peer.
     pub(super) fn fail(&mut self) {
-        self.shut();
+        self.terminate();
         self.failed = true;
     }
 
     #[inline]
-    pub(super) fn set_alarm(&mut self, alarm: Alarm, at: Instant) {
-        self.alarm = alarm;
-        self.alarm_at = at;
+    pub(super) fn set_timer(&mut self, timer: Timer, at: Instant) {
+        self.timer = timer;
+        self.timer_at = at;
     }
 
     #[inline]
-    pub(super) fn stop_alarm(&mut self) {
-        self.set_alarm(Alarm::Off, Instant::FAR_FUTURE);
+    pub(super) fn stop_timer(&mut self) {
+        self.set_timer(Timer::Off, Instant::FAR_FUTURE);
     }
 
     #[inline]

@@ -16,9 +16,9 @@ use std::collections::VecDeque;
 
 use bentpipe_units::{Duration, Instant, Rate};
 
+use super::Ranges;
 use super::congestion::hystart::HyStart;
 use super::connection::{Connection, Phase};
-use super::ranges::Ranges;
 use super::{Config, Segment};
 
 /// A segment under way: the variables of section 3.2.
@@ -39,14 +39,14 @@ struct Record {
     /// The application had too little to send.
     app_limited: bool,
     /// It was sent more than once.
-    again: bool,
+    retransmitted: bool,
     /// It has arrived.
     arrived: bool,
 }
 
 /// How the sender stands towards losses, for an algorithm that sets its window itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Health {
+pub(super) enum LossState {
     /// Nothing is known to be lost.
     Open,
     /// In fast recovery.
@@ -75,7 +75,7 @@ pub(super) struct Sample {
     pub(super) rate: Option<Rate>,
     /// The sample was taken while the application had too little to send.
     pub(super) app_limited: bool,
-    pub(super) health: Health,
+    pub(super) loss_state: LossState,
 }
 
 /// What is known of the segments under way. Their memory is kept for the next ones.
@@ -93,10 +93,10 @@ pub(super) struct Delivery {
     /// Losses below have been counted.
     lost_below: u64,
     /// The least round trip so far.
-    least: Duration,
+    min_rtt: Duration,
     /// What the current ACK tells of: the newest segment, what arrived, a round trip.
     newest: Option<Record>,
-    fresh: u64,
+    newly_delivered: u64,
     rtt: Option<Duration>,
     prior_in_flight: u64,
     /// What ends the first slow start.
@@ -107,7 +107,7 @@ impl Delivery {
     /// For a connection with this configuration, where it needs one.
     pub(super) fn new(cfg: &Config) -> Option<Box<Self>> {
         let hystart = (cfg.hystart && cfg.algorithm.has_slow_start()).then(HyStart::default);
-        let needed = hystart.is_some() || cfg.algorithm.steers();
+        let needed = hystart.is_some() || cfg.algorithm.sets_cwnd();
         needed.then(|| {
             Box::new(Self {
                 ring: VecDeque::new(),
@@ -116,9 +116,9 @@ impl Delivery {
                 first_sent_at: Instant::ZERO,
                 app_limited: 0,
                 lost_below: 0,
-                least: Duration::MAX,
+                min_rtt: Duration::MAX,
                 newest: None,
-                fresh: 0,
+                newly_delivered: 0,
                 rtt: None,
                 prior_in_flight: 0,
                 hystart,
@@ -140,16 +140,16 @@ impl Delivery {
             sent_at: now,
             len: 0,
             app_limited: self.app_limited > 0,
-            again: false,
+            retransmitted: false,
             arrived: false,
         };
         let known = self.ring.back().map_or(seq, |last| last.end);
-        record.again = seq < known;
+        record.retransmitted = seq < known;
         let mut at = self.ring.partition_point(|r| r.end <= seq);
         let mut start = seq;
         while let Some(old) = self.ring.get_mut(at).filter(|_| start < end) {
             if !old.arrived {
-                *old = Record { end: old.end, len: old.len, again: true, ..record };
+                *old = Record { end: old.end, len: old.len, retransmitted: true, ..record };
             }
             start = old.end;
             at += 1;
@@ -163,7 +163,7 @@ impl Delivery {
     /// An ACK comes in: it acknowledges all below `ack` and SACKs what it says. Section 3.3, UpdateRateSample().
     fn on_ack(&mut self, now: Instant, una: u64, max: u64, seg: &Segment, known: Option<&Ranges>) {
         self.newest = None;
-        self.fresh = 0;
+        self.newly_delivered = 0;
         self.rtt = None;
         if let Some(known) = known {
             for (start, end) in seg.sack.blocks(seg.ack).filter(|block| block.1 <= max) {
@@ -193,13 +193,13 @@ impl Delivery {
         record.arrived = true;
         let record = *record;
         self.delivered += u64::from(record.len);
-        self.fresh += u64::from(record.len);
+        self.newly_delivered += u64::from(record.len);
         self.delivered_at = now;
-        if !record.again {
+        if !record.retransmitted {
             // Of several the one that left last, for the others waited for it to be acknowledged.
             let rtt = now - record.sent_at;
             self.rtt = Some(self.rtt.map_or(rtt, |least| least.min(rtt)));
-            self.least = self.least.min(rtt);
+            self.min_rtt = self.min_rtt.min(rtt);
         }
         if self.newest.is_none_or(|newest| record.delivered >= newest.delivered) {
             self.newest = Some(record);
@@ -220,12 +220,12 @@ impl Delivery {
     }
 
     /// Section 3.3, GenerateRateSample().
-    fn sample(&mut self, lost: u64, in_flight: u64, health: Health) -> Sample {
+    fn sample(&mut self, lost: u64, in_flight: u64, loss_state: LossState) -> Sample {
         if self.app_limited > 0 && self.delivered > self.app_limited {
             self.app_limited = 0;
         }
         let mut sample = Sample {
-            delivered: self.fresh,
+            delivered: self.newly_delivered,
             lost,
             total: self.delivered,
             prior_delivered: self.newest.map_or(0, |r| r.delivered),
@@ -234,14 +234,14 @@ impl Delivery {
             rtt: self.rtt,
             rate: None,
             app_limited: self.newest.is_some_and(|r| r.app_limited),
-            health,
+            loss_state,
         };
         if let Some(newest) = self.newest {
             let sending = newest.sent_at - newest.first_sent_at;
             let interval = sending.max(self.delivered_at - newest.delivered_at);
             // No more can have been delivered in less than a round trip than was in flight: a sample of less is one of
             // ACKs that came in a bunch, or of a segment that need not have been sent again.
-            if interval >= self.least && !interval.is_zero() {
+            if interval >= self.min_rtt && !interval.is_zero() {
                 let bits = u128::from(self.delivered - newest.delivered) * 8_000_000_000;
                 let bps = bits / u128::from(interval.as_nanos());
                 sample.rate = Some(Rate::from_bps(bps.min(u128::from(u64::MAX)) as u64));
@@ -254,7 +254,7 @@ impl Delivery {
 impl Connection {
     /// Data leaves, `seq..end`.
     #[cold]
-    pub(super) fn note_sent(&mut self, cfg: &Config, now: Instant, seq: u64, end: u64) {
+    pub(super) fn on_data_sent(&mut self, cfg: &Config, now: Instant, seq: u64, end: u64) {
         let idle = self.in_flight(cfg) == 0;
         let Some(delivery) = &mut self.delivery else { return };
         if idle && delivery.app_limited > 0 {
@@ -265,7 +265,7 @@ impl Connection {
 
     /// There is nothing to send, though the window has room: section 3.4, OnApplicationWrite().
     #[cold]
-    pub(super) fn note_app_limited(&mut self, cfg: &Config) {
+    pub(super) fn on_app_limited(&mut self, cfg: &Config) {
         let in_flight = self.in_flight(cfg);
         if let Some(delivery) = self.delivery.as_mut().filter(|_| in_flight < self.window.cwnd) {
             delivery.app_limited = (delivery.delivered + in_flight).max(1);
@@ -291,23 +291,27 @@ impl Connection {
     /// now, whatever recovery made of it meanwhile.
     #[cold]
     pub(super) fn end_sample(&mut self, cfg: &Config, now: Instant, cwnd: u64) {
-        if !self.algorithm.steers() {
+        if !self.algorithm.sets_cwnd() {
             return;
         }
         let in_flight = self.in_flight(cfg);
-        let health = match self.phase {
-            Phase::FastRecovery | Phase::SackRecovery => Health::Recovery,
-            _ if self.una < self.recover => Health::Loss,
-            _ => Health::Open,
+        let loss_state = match self.phase {
+            Phase::FastRecovery | Phase::SackRecovery => LossState::Recovery,
+            _ if self.una < self.recover => LossState::Loss,
+            _ => LossState::Open,
         };
-        let by_time = self.rack().map(|rack| rack.segments.take_found());
-        let lost = self.sack.as_ref().map_or(0, |board| board.lost);
+        let by_time = self.rack().map(|rack| rack.segments.take_newly_lost());
+        let lost = self.sack.as_ref().map_or(0, |board| board.lost_below);
         let Some(delivery) = &mut self.delivery else { return };
         let lost = by_time.unwrap_or_else(|| delivery.count_lost(lost));
-        let mut sample = delivery.sample(lost, in_flight, health);
-        if self.sack.is_none() && self.duplicate_acks > 0 && sample.delivered == 0 && health != Health::Loss {
+        let mut sample = delivery.sample(lost, in_flight, loss_state);
+        if self.sack.is_none()
+            && self.duplicate_acks > 0
+            && sample.delivered == 0
+            && loss_state != LossState::Loss
+        {
             // A duplicate ACK tells that something arrived, not what. RFC 6582 section 3.2 step 2: after a timeout that
-            // may be what had arrived before and went again, for which no more of it must go.
+            // may be what had arrived before and went retransmitted, for which no more of it must go.
             sample.delivered = cfg.smss();
         }
         self.window.cwnd = cwnd;
@@ -329,7 +333,7 @@ impl Connection {
         match &self.sack {
             Some(board) if board.rack.is_some() => board.in_flight(una, max),
             Some(board) if self.phase == Phase::SackRecovery => board.in_network(una, max),
-            Some(board) if nxt == max => nxt - una - board.total,
+            Some(board) if nxt == max => nxt - una - board.sacked_bytes,
             Some(board) => nxt - una - board.ranges.covered(una, nxt),
             None => nxt - una,
         }
@@ -337,7 +341,7 @@ impl Connection {
 
     /// What duplicate ACKs tell to have left the network, for an algorithm that sets its window itself [bytes].
     pub(super) fn duplicates(&self, cfg: &Config) -> u64 {
-        if self.phase == Phase::FastRecovery && self.algorithm.steers() {
+        if self.phase == Phase::FastRecovery && self.algorithm.sets_cwnd() {
             u64::from(self.duplicate_acks) * cfg.smss()
         } else {
             0

@@ -2,7 +2,7 @@
 
 use bentpipe_units::Instant;
 
-use super::accurate::Feedback;
+use super::accurate::EcnMode;
 use super::connection::{Connection, Reset, State};
 use super::scoreboard::Scoreboard;
 use super::{Config, Ecn, Flags, Segment};
@@ -15,7 +15,7 @@ impl Connection {
     pub fn on_segment(&mut self, cfg: &Config, now: Instant, seg: &Segment) {
         self.segments_received += 1;
         match self.state {
-            State::Closed => self.on_stray(seg),
+            State::Closed => self.on_segment_closed(seg),
             State::Listen => self.on_segment_listening(cfg, seg),
             State::SynSent => self.on_segment_syn_sent(cfg, now, seg),
             _ => self.on_segment_synchronized(cfg, now, seg),
@@ -23,12 +23,13 @@ impl Connection {
     }
 
     /// RFC 9293 section 3.10.7.1: a segment for a connection that is no more is answered with a reset.
-    fn on_stray(&mut self, seg: &Segment) {
-        if seg.flags.has(Flags::RST) || self.reset == Reset::Abort {
+    fn on_segment_closed(&mut self, seg: &Segment) {
+        if seg.flags.has(Flags::RST) || self.reset == Some(Reset::Abort) {
             return;
         }
-        (self.reset, self.wl1) =
+        let (reset, position) =
             if seg.flags.has(Flags::ACK) { (Reset::Reply, seg.ack) } else { (Reset::ReplyAck, seg.end()) };
+        (self.reset, self.wl1) = (Some(reset), position);
     }
 
     /// RFC 9293 section 3.10.7.2.
@@ -80,9 +81,9 @@ impl Connection {
         self.largest_window = seg.window;
         // RFC 2018 section 2: SACK-permitted in both SYNs.
         self.sack = (cfg.sack && seg.sack.is_permitted()).then(|| Box::new(Scoreboard::new(cfg.rack)));
-        // RFC 7323 section 2.2: scales in both SYNs. What the peer's is, its segments say themselves.
-        self.scaled = cfg.window_scale.is_some() && seg.sack.scale().is_some();
-        if self.scaled {
+        // RFC 7323 section 2.2: is_proportional in both SYNs. What the peer's is, its segments say themselves.
+        self.window_scaling = cfg.window_scale.is_some() && seg.sack.scale().is_some();
+        if self.window_scaling {
             self.rx.set_scale(cfg);
         }
         // RFC 7323 section 3.2: timestamps in both SYNs.
@@ -93,14 +94,14 @@ impl Connection {
 
     /// The peer acknowledged the SYN: data may flow.
     fn establish(&mut self, cfg: &Config, now: Instant, seg: &Segment) {
-        self.measure(cfg, now, 1, seg.timestamps.echo);
+        self.measure_rtt(cfg, now, 1, seg.timestamps.echo);
         self.una = 1;
         self.unanswered = 0;
-        self.stop_alarm();
+        self.stop_timer();
         self.state = State::Established;
         self.syn_due = false;
-        self.rto.on_established(cfg, self.syn_lost);
-        if self.syn_lost {
+        self.rto.on_established(cfg, self.syn_retransmitted);
+        if self.syn_retransmitted {
             // RFC 5681 section 3.1: if the SYN or the SYN-ACK was lost, the initial window is one segment.
             self.window.cwnd = cfg.smss();
         }
@@ -134,16 +135,16 @@ impl Connection {
                 return;
             }
             self.establish(cfg, now, seg);
-            self.take_greeting(seg);
+            self.on_handshake_ack(seg);
         }
         if !self.on_ack(cfg, now, seg) {
             return;
         }
         let fin = seg.flags.has(Flags::FIN);
         if seg.len > 0 || fin {
-            if self.ecn == Feedback::Accurate {
+            if self.ecn == EcnMode::Accurate {
                 self.count_mark(seg.ecn);
-            } else if self.ecn == Feedback::Classic {
+            } else if self.ecn == EcnMode::Classic {
                 // RFC 3168 section 6.1.3: a mark is echoed until the sender says that it reduced its window.
                 if seg.flags.has(Flags::CWR) {
                     self.rx.echo = false;
@@ -154,9 +155,9 @@ impl Connection {
             }
             if cfg.rack
                 && let Some(board) = &mut self.sack
-                && let Some(duplicate) = self.rx.duplicate(seg.seq, seg.len)
+                && let Some(duplicate) = self.rx.duplicate_part(seg.seq, seg.len)
             {
-                board.duplicate = Some(duplicate);
+                board.dsack = Some(duplicate);
             }
             if self.rx.on_data(cfg, now, seg.seq, seg.len, fin) {
                 self.on_fin();
@@ -215,7 +216,7 @@ impl Connection {
             other => other,
         };
         if self.state == State::TimeWait {
-            self.stop_alarm();
+            self.stop_timer();
         }
     }
 }

@@ -40,13 +40,19 @@ mod delivery;
 mod input;
 mod output;
 mod rack;
-mod ranges;
 mod receive;
 mod rto;
 mod sack;
 mod scoreboard;
 mod segment;
 mod sent;
+
+/// Most ranges kept on each side [ranges]. Beyond it, a receiver discards out-of-order data (RFC 9293 section 3.8.6) and a
+/// sender ignores SACK blocks, so that work and memory stay bounded.
+const MAX_RANGES: usize = 4096;
+
+/// Stream positions that arrived out of order or were SACKed.
+type Ranges = crate::ranges::Ranges<MAX_RANGES>;
 
 pub use config::{Config, Estimator};
 pub use congestion::Algorithm;

@@ -2,10 +2,10 @@
 
 use bentpipe_units::{Duration, Instant};
 
-use super::accurate::Feedback;
-use super::ack::DUPLICATES;
+use super::accurate::EcnMode;
+use super::ack::DUP_ACKS;
 use super::congestion::Recovery;
-use super::connection::{Alarm, Connection, Phase, Reset, State};
+use super::connection::{Connection, Phase, Reset, State, Timer};
 use super::{Config, Ecn, Flags, Sack, Segment, Timestamps};
 
 impl Connection {
@@ -25,17 +25,14 @@ impl Connection {
         match self.state {
             State::SynSent | State::SynReceived if self.syn_due => Some(self.send_syn(cfg, now)),
             State::SynReceived if self.rx.ack_now => self.poll_ack(cfg, now),
-            State::Closed => match std::mem::replace(&mut self.reset, Reset::None) {
-                Reset::None => None,
+            State::Closed => self.reset.take().map(|reset| match reset {
                 // RFC 9293 section 3.10.5.
-                Reset::Abort => Some(self.segment(now, self.max, 0, Flags::RST, 0)),
-                Reset::Reply => Some(self.segment(now, self.wl1, 0, Flags::RST, 0)),
+                Reset::Abort => self.segment(now, self.max, 0, Flags::RST, 0),
+                Reset::Reply => self.segment(now, self.wl1, 0, Flags::RST, 0),
                 Reset::ReplyAck => {
-                    let mut reply = self.segment(now, 0, 0, Flags::RST | Flags::ACK, 0);
-                    reply.ack = self.wl1;
-                    Some(reply)
+                    Segment { ack: self.wl1, ..self.segment(now, 0, 0, Flags::RST | Flags::ACK, 0) }
                 }
-            },
+            }),
             _ => None,
         }
     }
@@ -63,9 +60,9 @@ impl Connection {
         if self.resend_due {
             let by_time = self.rack().is_some();
             let (seq, len) = match self.phase {
-                _ if by_time => self.choose_by_time(cfg)?,
-                Phase::SackRecovery => self.choose_in_recovery(cfg)?,
-                Phase::Fill => self.choose_gap(cfg)?,
+                _ if by_time => self.next_rack_segment(cfg)?,
+                Phase::SackRecovery => self.next_recovery_segment(cfg)?,
+                Phase::RtoResend => self.next_rto_segment(cfg)?,
                 _ => (self.una, cfg.smss().min(self.max.min(self.written) - self.una)),
             };
             if self.hold_back(now) {
@@ -75,7 +72,7 @@ impl Connection {
             match self.phase {
                 _ if by_time => {}
                 Phase::SackRecovery => self.on_sent_in_recovery(seq, segment.end()),
-                Phase::Fill => self.end_fill(),
+                Phase::RtoResend => self.end_rto_resend(),
                 _ => self.resend_due = false,
             }
             return Some(segment);
@@ -89,7 +86,7 @@ impl Connection {
         }
         if self.nxt == self.stream_end() {
             if self.delivery.is_some() {
-                self.note_app_limited(cfg);
+                self.on_app_limited(cfg);
             }
             return None;
         }
@@ -135,7 +132,7 @@ impl Connection {
             && board.rack.is_some()
         {
             // What was SACKed is no more in the network, and nothing is lost.
-            return cwnd.saturating_add(board.total);
+            return cwnd.saturating_add(board.sacked_bytes);
         }
         if self.duplicate_acks > 0 && cfg.limited_transmit && self.transmits_on_duplicates(cfg) {
             // RFC 3042 section 2: new data goes on each of the first two duplicate ACKs, if no more than cwnd
@@ -143,7 +140,7 @@ impl Connection {
             let more = match &self.sack {
                 None => u64::from(self.duplicate_acks.min(2)) * cfg.smss(),
                 // RFC 6675 section 5 (3): it is Pipe that counts, and nothing is lost yet.
-                Some(board) => board.total,
+                Some(board) => board.sacked_bytes,
             };
             return cwnd.saturating_add(more).min(cfg.max_window.max(cfg.smss()));
         }
@@ -155,7 +152,7 @@ impl Connection {
     fn transmits_on_duplicates(&self, cfg: &Config) -> bool {
         match self.phase {
             Phase::Open if self.nxt == self.max => true,
-            Phase::Open | Phase::Inflating => cfg.ns2_recovery && self.duplicate_acks < DUPLICATES,
+            Phase::Open | Phase::RtoNs2 => cfg.ns2_recovery && self.duplicate_acks < DUP_ACKS,
             _ => false,
         }
     }
@@ -167,15 +164,15 @@ impl Connection {
         if flight > 0 || self.una < self.max {
             return None;
         }
-        if self.alarm != Alarm::Persist {
+        if self.timer != Timer::Persist {
             // RFC 9293 section 3.8.6.1: the first probe goes when the window has been closed for one RTO.
-            self.set_alarm(Alarm::Persist, now + self.rto.persist_interval(cfg, self.probes));
+            self.set_timer(Timer::Persist, now + self.rto.persist_interval(cfg, self.probes));
         }
         if !self.probe_due {
             return None;
         }
         self.probe_due = false;
-        self.probed = true;
+        self.probe_outstanding = true;
         self.retransmissions = self.retransmissions.saturating_add(u32::from(self.probes > 1));
         // One byte, or the FIN, from beyond the window. RFC 3168 section 6.1.6: not ECN-capable.
         let unsent = u32::from(self.nxt < self.written);
@@ -221,7 +218,7 @@ impl Connection {
     #[inline]
     fn restart_if_idle(&mut self, cfg: &Config, now: Instant) {
         if cfg.slow_start_restart
-            && !cfg.algorithm.steers()
+            && !cfg.algorithm.sets_cwnd()
             && self.una == self.max
             && now - self.data_sent_at > self.rto.interval()
         {
@@ -252,15 +249,15 @@ impl Connection {
             self.on_fin_sent();
         }
         if self.delivery.is_some() {
-            self.note_sent(cfg, now, seq, end);
+            self.on_data_sent(cfg, now, seq, end);
         }
         self.nxt = self.nxt.max(end);
         self.max = self.max.max(end);
         self.probe_due = false;
-        self.probed = false;
-        if matches!(self.alarm, Alarm::Off | Alarm::Persist) {
+        self.probe_outstanding = false;
+        if matches!(self.timer, Timer::Off | Timer::Persist) {
             // RFC 6298 (5.1): data is sent and the timer is not running, so it is started.
-            self.set_alarm(Alarm::Retransmission, now + self.rto.interval());
+            self.set_timer(Timer::Retransmission, now + self.rto.interval());
         }
         self.cwnd_limited = self.flight() + cfg.smss() > self.window.cwnd;
         self.data_sent_at = now;
@@ -274,9 +271,9 @@ impl Connection {
         }
         segment.retransmission = again;
         // RFC 3168 section 6.1.5: what is sent again is not ECN-capable.
-        if self.ecn != Feedback::Off && !again && len > 0 {
+        if self.ecn != EcnMode::Off && !again && len > 0 {
             // RFC 9331 section 4.1: ECT(1) is for those that reduce their window in proportion.
-            let early = self.ecn == Feedback::Accurate && cfg.algorithm.is_l4s();
+            let early = self.ecn == EcnMode::Accurate && cfg.algorithm.is_l4s();
             segment.ecn = if early { Ecn::Ect1 } else { Ecn::Ect0 };
         }
         segment
@@ -299,24 +296,24 @@ impl Connection {
             // Also where a SYN crossed the peer's and goes again with an ACK: which of them is acknowledged
             // cannot be told.
             self.rto.on_resent();
-            self.retransmissions = self.retransmissions.saturating_add(u32::from(self.syn_lost));
+            self.retransmissions = self.retransmissions.saturating_add(u32::from(self.syn_retransmitted));
         } else {
             self.rto.on_sent(now, 1);
         }
         self.nxt = 1;
         self.max = 1;
-        self.set_alarm(Alarm::Retransmission, now + self.rto.interval());
+        self.set_timer(Timer::Retransmission, now + self.rto.interval());
         let window = self.rx.first_window(cfg);
         let answer = self.state == State::SynReceived;
         let flags = self.syn_flags(cfg, answer);
         let mut segment = self.segment(now, 0, 0, flags, window);
-        segment.retransmission = again && self.syn_lost;
+        segment.retransmission = again && self.syn_retransmitted;
         // RFC 2018 section 2: offered in a SYN, and in a SYN-ACK where the peer offered it.
         if if answer { self.sack.is_some() } else { cfg.sack } {
             segment.sack = Sack::PERMITTED;
         }
         // RFC 7323 sections 2.2, 3.2: likewise.
-        if !answer || self.scaled {
+        if !answer || self.window_scaling {
             segment.sack = segment.sack.with_scale(cfg.shift());
         }
         if !answer && cfg.timestamps {
@@ -328,7 +325,7 @@ impl Connection {
     /// Flags of every segment once the peer's SYN is in; `pure`: of an ACK without data.
     #[inline]
     fn ack_flags(&mut self, pure: bool) -> Flags {
-        if self.ecn == Feedback::Accurate {
+        if self.ecn == EcnMode::Accurate {
             return self.ace_flags(pure);
         }
         Flags::ACK.with(Flags::ECE, self.rx.echo)
@@ -338,8 +335,8 @@ impl Connection {
     fn segment(&mut self, now: Instant, seq: u64, len: u32, flags: Flags, window: u32) -> Segment {
         self.count_sent();
         let sack = match &mut self.sack {
-            Some(board) if !self.rx.ahead.is_empty() || board.duplicate.is_some() => {
-                board.report(self.rx.next, &self.rx.ahead, self.rx.newest, self.rx.fin_at)
+            Some(board) if !self.rx.ahead.is_empty() || board.dsack.is_some() => {
+                board.sack_blocks(self.rx.next, &self.rx.ahead, self.rx.newest, self.rx.fin_at)
             }
             _ => Sack::NONE,
         };
@@ -370,16 +367,16 @@ impl Connection {
             self.rx.ack_at = Instant::FAR_FUTURE;
             self.rx.ack_now = true;
         }
-        if now < self.alarm_at {
+        if now < self.timer_at {
             return;
         }
-        match self.alarm {
-            Alarm::Off => {}
-            Alarm::Retransmission if self.state.is_synchronized() => self.on_timeout(cfg, now),
-            Alarm::Retransmission => self.on_syn_timeout(cfg, now),
-            Alarm::Persist => self.on_persist(cfg, now),
-            Alarm::Reordering => self.on_reordering_timer(cfg, now),
-            Alarm::Probe => self.on_probe_timer(now),
+        match self.timer {
+            Timer::Off => {}
+            Timer::Retransmission if self.state.is_synchronized() => self.on_rto(cfg, now),
+            Timer::Retransmission => self.on_syn_timeout(cfg, now),
+            Timer::Persist => self.on_persist(cfg, now),
+            Timer::Reordering => self.on_reordering_timer(cfg, now),
+            Timer::Probe => self.on_probe_timer(now),
         }
     }
 
@@ -389,13 +386,13 @@ impl Connection {
         }
         self.unanswered = self.unanswered.saturating_add(1);
         self.timeouts = self.timeouts.saturating_add(1);
-        self.syn_lost = true;
+        self.syn_retransmitted = true;
         self.syn_due = true;
         self.rto.back_off(cfg);
-        self.set_alarm(Alarm::Retransmission, now + self.rto.interval());
+        self.set_timer(Timer::Retransmission, now + self.rto.interval());
     }
 
-    fn on_timeout(&mut self, cfg: &Config, now: Instant) {
+    fn on_rto(&mut self, cfg: &Config, now: Instant) {
         // RFC 9293 section 3.8.3: R2, the connection is given up.
         if u32::from(self.unanswered) >= cfg.retries {
             return self.fail();
@@ -403,7 +400,7 @@ impl Connection {
         if self.unanswered == 0 {
             // RFC 5681 section 3.1: ssthresh by eq. (4), and held where the same segment was resent by the
             // timer before.
-            self.keep(cfg, now);
+            self.save_before_rto(cfg, now);
             let flight = self.flight();
             self.reduce(cfg, now, flight);
             if cfg.half_of_cwnd {
@@ -415,7 +412,7 @@ impl Connection {
         }
         if cfg.ns2_recovery {
             // What duplicates there were counts on, but lets nothing go by itself.
-            self.duplicate_acks = if self.phase == Phase::FastRecovery { DUPLICATES } else { 0 };
+            self.duplicate_acks = if self.phase == Phase::FastRecovery { DUP_ACKS } else { 0 };
         }
         self.unanswered = self.unanswered.saturating_add(1);
         self.timeouts = self.timeouts.saturating_add(1);
@@ -428,25 +425,25 @@ impl Connection {
         // RFC 6298 (5.4)-(5.6): send the earliest segment again, back off, start the timer.
         self.loss_probe_due = false;
         if let Some(board) = &mut self.sack
-            && board.on_timeout(now, self.una)
+            && board.on_rto(now, self.una)
         {
             // RFC 8985 section 6.3: what is lost goes again.
-            self.phase = Phase::Fill;
+            self.phase = Phase::RtoResend;
             self.resend_due = true;
         } else if cfg.go_back_n {
             self.resend_due = self.sack.is_some();
             self.phase = match self.resend_due {
-                true => Phase::Fill,
-                false if cfg.ns2_recovery => Phase::Inflating,
+                true => Phase::RtoResend,
+                false if cfg.ns2_recovery => Phase::RtoNs2,
                 false => Phase::Open,
             };
             self.nxt = self.una;
         } else {
-            self.phase = Phase::Repair;
+            self.phase = Phase::RtoPerAck;
             self.resend_due = true;
         }
         self.rto.back_off(cfg);
-        self.set_alarm(Alarm::Retransmission, now + self.rto.interval());
+        self.set_timer(Timer::Retransmission, now + self.rto.interval());
     }
 
     fn on_persist(&mut self, cfg: &Config, now: Instant) {
@@ -457,6 +454,6 @@ impl Connection {
         self.probe_due = true;
         // RFC 9293 section 3.8.6.1: the interval between probes grows exponentially.
         self.probes = self.probes.saturating_add(1);
-        self.set_alarm(Alarm::Persist, now + self.rto.persist_interval(cfg, self.probes));
+        self.set_timer(Timer::Persist, now + self.rto.persist_interval(cfg, self.probes));
     }
 }

@@ -8,7 +8,7 @@
 //!
 //! Departures: Which of two segments was sent first is known here, and not guessed from their positions where both
 //! left at the same time (RACK_sent_after). DSACKs that answer a probe do not widen the reordering window, for they
-//! say nothing about reordering (nor do they in Linux). Round trips for `RACK.min_RTT` are taken from segments rather
+//! say nothing about reordering (nor do they in Linux). ReorderingInfo trips for `RACK.min_RTT` are taken from segments rather
 //! than from the retransmission timer, which rounds them. Timestamps tell of a spurious retransmission (section 6.2
 //! step 2) only where it is acknowledged cumulatively: data ahead of a gap changes no echo (RFC 7323 section 4.3), so
 //! that every SACK of a probe would seem to be of the original. A duplicate ACK without SACK (section 7.4.2, case 2) is
@@ -18,25 +18,23 @@
 use bentpipe_units::{Duration, Instant};
 
 use super::congestion;
-use super::connection::{Alarm, Connection, Phase};
+use super::connection::{Connection, Phase, Timer};
 use super::rto::Rto;
-use super::scoreboard::{DUPLICATES, Scoreboard};
-use super::sent::{Segments, Sent, Verdict};
+use super::scoreboard::{DUP_THRESH, Scoreboard};
+use super::sent::{Segments, SentSegment, Verdict};
 use super::{Config, Sack, Segment, Timestamps};
+use crate::rtt::MIN_TIMER;
 
 /// How long the least round trip counts, at least; at most twice as long. RFC 8985 section 6.2 step 1 asks for
 /// recent ones; Linux takes as much.
-const RECENT: Duration = Duration::from_secs(300);
+const MIN_RTT_WINDOW: Duration = Duration::from_secs(300);
 
 /// TLP.max_ack_delay, WCDelAckT of its drafts: how long a receiver may delay the ACK of a single segment. Linux allows
 /// for as much.
 const MAX_ACK_DELAY: Duration = Duration::from_millis(200);
 
 /// Recoveries without a DSACK after which the reordering window is what it was, RFC 8985 section 6.2 step 4.
-const PERSIST: u8 = 16;
-
-/// The least interval of a timer.
-const FLOOR: Duration = Duration::from_micros(1);
+const REO_WND_PERSIST: u8 = 16;
 
 /// State of RFC 8985 section 5.3.
 #[derive(Clone, Debug)]
@@ -44,24 +42,24 @@ pub(super) struct Rack {
     pub(super) segments: Segments,
     delivered: Delivered,
     /// RACK.reo_wnd.
-    window: Duration,
+    reo_wnd: Duration,
     /// RACK.dsack_round; zero is none.
-    round: u64,
+    dsack_round: u64,
     /// RACK.reo_wnd_mult and RACK.reo_wnd_persist.
-    multiplier: u64,
-    persist: u8,
+    reo_wnd_mult: u64,
+    reo_wnd_persist: u8,
     /// TLP.is_retrans.
-    probe_again: bool,
+    tlp_is_retrans: bool,
     /// A round trip was measured since the last probe.
-    measured: bool,
+    rtt_measured: bool,
     /// TLP.end_seq; zero is none.
-    probe_end: u64,
+    tlp_end_seq: u64,
     /// When the retransmission timer would go off if none had taken its place.
     rto_at: Instant,
     /// When the window was last reduced.
     reduced_at: Instant,
     /// What there was before a timeout, until it is known whether it was one.
-    before: Option<Box<Before>>,
+    saved: Option<Box<SavedState>>,
 }
 
 impl Default for Rack {
@@ -71,28 +69,28 @@ impl Default for Rack {
             delivered: Delivered {
                 order: 0,
                 rtt: Duration::ZERO,
-                least: [Duration::MAX; 2],
+                min_rtts: [Duration::MAX; 2],
                 since: Instant::ZERO,
                 fack: 0,
                 reordered: false,
             },
-            window: Duration::ZERO,
-            round: 0,
-            multiplier: 1,
-            persist: 0,
-            probe_again: false,
-            measured: false,
-            probe_end: 0,
+            reo_wnd: Duration::ZERO,
+            dsack_round: 0,
+            reo_wnd_mult: 1,
+            reo_wnd_persist: 0,
+            tlp_is_retrans: false,
+            rtt_measured: false,
+            tlp_end_seq: 0,
             rto_at: Instant::FAR_FUTURE,
             reduced_at: Instant::ZERO,
-            before: None,
+            saved: None,
         }
     }
 }
 
 /// The state that a timeout changes.
 #[derive(Clone, Debug)]
-struct Before {
+struct SavedState {
     /// RetransmitTS of RFC 3522: timestamps of what was sent again are no earlier.
     stamp: u32,
     /// pipe_prev of RFC 4015.
@@ -111,7 +109,7 @@ struct Delivered {
     /// RACK.rtt.
     rtt: Duration,
     /// RACK.min_RTT, of this interval and of the one before, and when this one began.
-    least: [Duration; 2],
+    min_rtts: [Duration; 2],
     since: Instant,
     /// RACK.fack.
     fack: u64,
@@ -120,7 +118,7 @@ struct Delivered {
 }
 
 /// An ACK while the segments it delivers are gone through.
-struct News {
+struct AckContext {
     now: Instant,
     /// Its timestamp's echo; zero is none.
     echo: u32,
@@ -131,7 +129,7 @@ struct News {
 }
 
 /// What an ACK means for the reordering window.
-struct Round {
+struct ReorderingInfo {
     una: u64,
     max: u64,
     /// It has a DSACK.
@@ -143,7 +141,7 @@ struct Round {
 
 /// What was found lost.
 #[derive(Clone, Copy, Debug, Default)]
-struct Found {
+struct Detection {
     /// Anything.
     lost: bool,
     /// A segment that was sent again after the window was reduced.
@@ -155,43 +153,43 @@ struct Found {
 impl Delivered {
     /// RACK.min_RTT, once known.
     fn min_rtt(&self) -> Option<Duration> {
-        let least = self.least[0].min(self.least[1]);
+        let least = self.min_rtts[0].min(self.min_rtts[1]);
         (least != Duration::MAX).then_some(least)
     }
 
     /// RFC 8985 section 6.2, steps 1 to 3, for a segment just delivered.
     #[inline]
-    fn on_segment(&mut self, news: &mut News, segment: &Sent) {
-        let rtt = news.now - segment.at;
+    fn on_segment(&mut self, context: &mut AckContext, segment: &SentSegment) {
+        let rtt = context.now - segment.at;
         let mut valid = true;
         if segment.resent {
             // Step 2: which of the two was delivered is not known; but not the later one, if the timestamp says
             // so, or if it was sent less than a round trip ago.
             let stamp = Timestamps::new(segment.at, 0).value;
-            let echo_is_earlier = news.echo != 0 && (news.echo.wrapping_sub(stamp) as i32) < 0;
+            let echo_is_earlier = context.echo != 0 && (context.echo.wrapping_sub(stamp) as i32) < 0;
             valid = !echo_is_earlier && self.min_rtt().is_none_or(|least| rtt >= least);
         } else {
             // Step 1.
-            if news.now - self.since > RECENT {
-                self.least = [Duration::MAX, self.least[0]];
-                self.since = news.now;
+            if context.now - self.since > MIN_RTT_WINDOW {
+                self.min_rtts = [Duration::MAX, self.min_rtts[0]];
+                self.since = context.now;
             }
-            self.least[0] = self.least[0].min(rtt);
+            self.min_rtts[0] = self.min_rtts[0].min(rtt);
         }
         // Step 2: RACK.rtt is that of the segment sent last.
         if valid {
-            news.latest = news.latest.max((segment.order, segment.at));
+            context.latest = context.latest.max((segment.order, segment.at));
         }
         // Step 3. The segments of one ACK have no order.
         self.fack = self.fack.max(segment.end());
-        self.reordered |= segment.end() < news.fack && !segment.resent;
+        self.reordered |= segment.end() < context.fack && !segment.resent;
     }
 
     /// All segments of the ACK are gone through.
-    fn on_end(&mut self, news: &News) {
-        let (order, at) = news.latest;
+    fn on_end(&mut self, context: &AckContext) {
+        let (order, at) = context.latest;
         if order > 0 {
-            self.rtt = news.now - at;
+            self.rtt = context.now - at;
             self.order = self.order.max(order);
         }
     }
@@ -201,53 +199,53 @@ impl Rack {
     /// A round trip was measured for the retransmission timer. The first, of the SYN, is all that is known of
     /// them until data is delivered.
     pub(super) fn on_measured(&mut self, srtt: Option<Duration>) {
-        self.measured = true;
+        self.rtt_measured = true;
         if let (None, Some(srtt)) = (self.delivered.min_rtt(), srtt) {
-            self.delivered.least[0] = srtt;
+            self.delivered.min_rtts[0] = srtt;
         }
     }
 
     /// The conditions of RFC 8985 section 7.3 for a probe.
-    fn may_probe(&self) -> bool {
-        self.probe_end == 0 && self.measured
+    fn may_send_tlp(&self) -> bool {
+        self.tlp_end_seq == 0 && self.rtt_measured
     }
 
     /// RACK_update_reo_wnd() of RFC 8985 section 6.2, step 4.
-    fn update_window(&mut self, ack: &Round, srtt: Option<Duration>) {
-        if self.round != 0 && ack.una >= self.round {
-            self.round = 0;
+    fn update_reo_wnd(&mut self, ack: &ReorderingInfo, srtt: Option<Duration>) {
+        if self.dsack_round != 0 && ack.una >= self.dsack_round {
+            self.dsack_round = 0;
         }
-        if self.round == 0 && ack.duplicate {
-            self.round = ack.max;
-            self.multiplier += 1;
-            self.persist = PERSIST;
+        if self.dsack_round == 0 && ack.duplicate {
+            self.dsack_round = ack.max;
+            self.reo_wnd_mult += 1;
+            self.reo_wnd_persist = REO_WND_PERSIST;
         } else if ack.recovered {
-            self.persist = self.persist.saturating_sub(1);
-            if self.persist == 0 {
-                self.multiplier = 1;
+            self.reo_wnd_persist = self.reo_wnd_persist.saturating_sub(1);
+            if self.reo_wnd_persist == 0 {
+                self.reo_wnd_mult = 1;
             }
         }
-        let certain = ack.recovering || self.segments.sacked >= DUPLICATES;
-        self.window = match self.delivered.min_rtt() {
+        let certain = ack.recovering || self.segments.sacked >= DUP_THRESH;
+        self.reo_wnd = match self.delivered.min_rtt() {
             Some(least) if self.delivered.reordered || !certain => {
-                least.times(self.multiplier).part(4).min(srtt.unwrap_or(least))
+                least.times(self.reo_wnd_mult).part(4).min(srtt.unwrap_or(least))
             }
             _ => Duration::ZERO,
         };
     }
 
     /// RACK_detect_loss() of RFC 8985 section 6.2, step 5.
-    fn detect(&mut self, now: Instant) -> Found {
-        let mut found = Found::default();
+    fn detect(&mut self, now: Instant) -> Detection {
+        let mut found = Detection::default();
         let (delivered, reduced_at) = (self.delivered.order, self.reduced_at);
-        let patience = self.delivered.rtt + self.window;
-        self.segments.judge(|segment| {
+        let lost_after = self.delivered.rtt + self.reo_wnd;
+        self.segments.classify(|segment| {
             // RACK_sent_after().
             if segment.order > delivered {
                 // All others were sent later still.
                 return Verdict::Stop;
             }
-            let lost_at = segment.at + patience;
+            let lost_at = segment.at + lost_after;
             if lost_at > now {
                 found.wait = found.wait.max(lost_at - now);
                 return Verdict::InFlight;
@@ -260,10 +258,10 @@ impl Rack {
     }
 
     /// RACK_mark_losses_on_RTO() of RFC 8985 section 6.3.
-    fn on_timeout(&mut self, now: Instant, una: u64) {
-        let patience = self.delivered.rtt + self.window;
-        self.segments.judge(|segment| {
-            let lost = segment.start <= una || segment.at + patience <= now;
+    fn on_rto(&mut self, now: Instant, una: u64) {
+        let lost_after = self.delivered.rtt + self.reo_wnd;
+        self.segments.classify(|segment| {
+            let lost = segment.start <= una || segment.at + lost_after <= now;
             if lost { Verdict::Lost } else { Verdict::InFlight }
         });
         self.on_reduced(now);
@@ -271,30 +269,37 @@ impl Rack {
 
     /// The window is reduced at `now`, for a recovery. RFC 8985 section 7.1: no probe counts any more.
     fn on_reduced(&mut self, now: Instant) {
-        self.probe_end = 0;
+        self.tlp_end_seq = 0;
         self.reduced_at = now;
     }
 }
 
 impl Scoreboard {
     /// As [`update`](Self::update), with the segments it is about.
-    fn update_segments(&mut self, news: &mut News, ack: u64, sack: &Sack, una: u64, max: u64) -> u64 {
+    fn update_segments(
+        &mut self,
+        context: &mut AckContext,
+        ack: u64,
+        sack: &Sack,
+        una: u64,
+        max: u64,
+    ) -> u64 {
         let Some(mut rack) = self.rack.take() else { return 0 };
-        while let Some(segment) = rack.segments.take_before(una) {
+        while let Some(segment) = rack.segments.pop_acked(una) {
             if !segment.sacked {
-                rack.delivered.on_segment(news, &segment);
+                rack.delivered.on_segment(context, &segment);
             }
         }
-        self.total -= self.ranges.forget_below(una);
+        self.sacked_bytes -= self.ranges.trim_below(una);
         // RFC 7323 section 4.3: data ahead of a gap changes no echo, which says nothing about what is SACKed.
-        news.echo = 0;
+        context.echo = 0;
         let mut fresh = 0;
         for (start, end) in sack.blocks(ack) {
             let start = start.max(una);
             if start >= end || end > max {
                 continue;
             }
-            // Where the block is news. Beyond a few gaps, segments are looked at once too often.
+            // Where the block is context. Beyond a few gaps, segments are looked at once too often.
             let mut gaps = [(end, end); 4];
             let mut from = start;
             for gap in &mut gaps {
@@ -305,18 +310,19 @@ impl Scoreboard {
             fresh += self.ranges.insert(start, end);
             let ranges = &self.ranges;
             for (from, to) in gaps.into_iter().filter(|gap| gap.0 < gap.1) {
-                let whole = |s: &Sent| ranges.containing(s.start).is_some_and(|range| range.1 >= s.end());
-                rack.segments.mark_sacked(from, to, whole, |s| rack.delivered.on_segment(news, s));
+                let whole =
+                    |s: &SentSegment| ranges.containing(s.start).is_some_and(|range| range.1 >= s.end());
+                rack.segments.mark_sacked(from, to, whole, |s| rack.delivered.on_segment(context, s));
             }
         }
-        self.total += fresh;
-        rack.delivered.on_end(news);
+        self.sacked_bytes += fresh;
+        rack.delivered.on_end(context);
         self.rack = Some(rack);
         fresh
     }
 
     /// The retransmission timer went off. Whether it is known by time what is lost.
-    pub(super) fn on_timeout(&mut self, now: Instant, una: u64) -> bool {
+    pub(super) fn on_rto(&mut self, now: Instant, una: u64) -> bool {
         let Some(rack) = &mut self.rack else {
             self.clear();
             return false;
@@ -324,10 +330,10 @@ impl Scoreboard {
         if self.ranges.containing(una).is_some() {
             // RFC 2018 section 8: the receiver has thrown away what it SACKed.
             self.ranges.clear();
-            self.total = 0;
-            rack.segments.forget_sacked();
+            self.sacked_bytes = 0;
+            rack.segments.renege();
         }
-        rack.on_timeout(now, una);
+        rack.on_rto(now, una);
         self.first_due = true;
         true
     }
@@ -335,7 +341,7 @@ impl Scoreboard {
     /// Octets in the network: neither SACKed nor lost and not sent again.
     pub(super) fn in_flight(&self, una: u64, max: u64) -> u64 {
         let lost = self.rack.as_ref().map_or(0, |rack| rack.segments.lost);
-        (max - una).saturating_sub(self.total + lost)
+        (max - una).saturating_sub(self.sacked_bytes + lost)
     }
 }
 
@@ -356,30 +362,30 @@ impl Connection {
         echo: u32,
         marked: bool,
     ) {
-        let recovering = matches!(self.phase, Phase::SackRecovery | Phase::Fill);
+        let recovering = matches!(self.phase, Phase::SackRecovery | Phase::RtoResend);
         let una = self.una.max(ack);
         let acked = una - self.una;
         let max = self.max.max(una);
-        let repaired = self.on_probe_answered(cfg, now, ack, sack);
+        let repaired = self.on_tlp_ack(cfg, now, ack, sack);
         let Some(board) = &mut self.sack else { return };
-        let before = board.total;
+        let before = board.sacked_bytes;
         let fack = board.rack.as_ref().map_or(0, |rack| rack.delivered.fack);
         let echo_known = if self.timestamps { echo } else { 0 };
-        let mut news = News { now, echo: echo_known, fack, latest: (0, Instant::ZERO) };
-        board.update_segments(&mut news, ack, sack, una, max);
+        let mut context = AckContext { now, echo: echo_known, fack, latest: (0, Instant::ZERO) };
+        board.update_segments(&mut context, ack, sack, una, max);
         // RFC 9937 section 6.2, DeliveredData.
-        let delivered = (acked + board.total).saturating_sub(before);
+        let delivered = (acked + board.sacked_bytes).saturating_sub(before);
         if acked > 0 {
             self.loss_probe_due = false;
             let marked = marked || repaired.is_some_and(|repaired| repaired);
-            let before = self.rack().and_then(|rack| rack.before.take());
+            let before = self.rack().and_then(|rack| rack.saved.take());
             let spurious = before.filter(|before| {
                 // RFC 3522 section 3.2, steps 4 and 5. RFC 4015 section 3.2, step 6: not with ECN-Echo.
                 let earlier = echo != 0 && (echo.wrapping_sub(before.stamp) as i32) < 0;
                 earlier && !marked && sack.dsack(ack).is_none()
             });
             if let Some(before) = &spurious {
-                self.undo(cfg, before, una, acked);
+                self.undo_spurious_rto(cfg, before, una, acked);
             }
             self.on_new_ack(cfg, now, ack, echo, marked || spurious.is_some());
             if let Some(before) = &spurious {
@@ -387,7 +393,7 @@ impl Connection {
             }
         }
         let open = matches!(self.phase, Phase::Open);
-        let round = Round {
+        let round = ReorderingInfo {
             una: self.una,
             max: self.max,
             duplicate: sack.dsack(ack).is_some() && repaired.is_none(),
@@ -396,18 +402,18 @@ impl Connection {
         };
         let srtt = self.rto.srtt();
         let Some(rack) = self.rack() else { return };
-        rack.update_window(&round, srtt);
+        rack.update_reo_wnd(&round, srtt);
         if self.una < self.max {
             self.detect(cfg, now, delivered, acked > 0);
         }
     }
 
     /// Keeps what a timeout is about to change, at the first of several in a row.
-    pub(super) fn keep(&mut self, cfg: &Config, now: Instant) {
-        if !cfg.eifel || !self.timestamps || cfg.algorithm.steers() || self.rack().is_none() {
+    pub(super) fn save_before_rto(&mut self, cfg: &Config, now: Instant) {
+        if !cfg.eifel || !self.timestamps || cfg.algorithm.sets_cwnd() || self.rack().is_none() {
             return;
         }
-        let before = Before {
+        let before = SavedState {
             stamp: Timestamps::new(now, 0).value,
             // RFC 4015 section 3.2, step 0.
             ssthresh: self.window.ssthresh.max(self.flight()),
@@ -417,13 +423,13 @@ impl Connection {
             reduced: self.reduced,
         };
         if let Some(rack) = self.rack() {
-            rack.before = Some(Box::new(before));
+            rack.saved = Some(Box::new(before));
         }
     }
 
     /// The timeout was none, as an ACK of `acked` bytes says that moves SND.UNA to `una`: RFC 4015 section 3.2, steps
     /// 5 and 6.
-    fn undo(&mut self, cfg: &Config, before: &Before, una: u64, acked: u64) {
+    fn undo_spurious_rto(&mut self, cfg: &Config, before: &SavedState, una: u64, acked: u64) {
         self.algorithm = before.algorithm.clone();
         self.window.ssthresh = before.ssthresh;
         let cwnd = self.max.saturating_sub(una).saturating_add(acked.min(cfg.iw()));
@@ -433,7 +439,7 @@ impl Connection {
         if let Some(board) = &mut self.sack {
             board.first_due = false;
             if let Some(rack) = &mut board.rack {
-                rack.segments.recall();
+                rack.segments.unmark_lost();
             }
         }
     }
@@ -455,19 +461,19 @@ impl Connection {
                     self.window.cwnd = self.window.ssthresh.max(cfg.smss());
                 }
                 if cfg.prr && (delivered > 0 || found.lost) {
-                    self.regulate(cfg, delivered, advanced && !found.lost);
+                    self.update_prr(cfg, delivered, advanced && !found.lost);
                 }
             }
             // RFC 8985 section 6.2: what is lost starts a fast recovery, be it only one segment.
             Phase::Open if rack.segments.lost > 0 => {
                 rack.on_reduced(now);
-                board.begin(self.una, self.max, delivered);
+                board.begin_recovery(self.una, self.max, delivered);
                 self.on_loss(cfg, now);
                 self.loss_probe_due = false;
                 self.phase = Phase::SackRecovery;
                 self.window.cwnd = self.window.ssthresh.max(cfg.smss());
                 if cfg.prr {
-                    self.regulate(cfg, delivered, false);
+                    self.update_prr(cfg, delivered, false);
                 }
             }
             _ => {}
@@ -475,19 +481,19 @@ impl Connection {
         // RFC 8985 section 8: one timer at a time.
         let rto_at = self.rto_at();
         if !found.wait.is_zero() {
-            self.set_alarm(Alarm::Reordering, now + found.wait.max(FLOOR));
+            self.set_timer(Timer::Reordering, now + found.wait.max(MIN_TIMER));
             if let Some(rack) = self.rack() {
                 rack.rto_at = rto_at;
             }
-        } else if self.alarm == Alarm::Reordering {
-            self.set_alarm(Alarm::Retransmission, now + self.rto.interval());
+        } else if self.timer == Timer::Reordering {
+            self.set_timer(Timer::Retransmission, now + self.rto.interval());
         } else if advanced {
-            self.schedule_probe(now);
+            self.schedule_tlp(now);
         }
     }
 
     /// The congestion window by RFC 9937 section 6.2.
-    fn regulate(&mut self, cfg: &Config, delivered: u64, safe: bool) {
+    fn update_prr(&mut self, cfg: &Config, delivered: u64, safe: bool) {
         let (una, max, smss) = (self.una, self.max, cfg.smss());
         let Some(board) = &mut self.sack else { return };
         let pipe = board.in_flight(una, max);
@@ -501,7 +507,7 @@ impl Connection {
 
     /// Position and payload of the next segment in recovery: what is lost goes first, RFC 8985 section 4.
     #[cold]
-    pub(super) fn choose_by_time(&mut self, cfg: &Config) -> Option<(u64, u64)> {
+    pub(super) fn next_rack_segment(&mut self, cfg: &Config) -> Option<(u64, u64)> {
         let smss = cfg.smss();
         let board = self.sack.as_mut()?;
         let pipe = board.in_flight(self.una, self.max);
@@ -530,50 +536,50 @@ impl Connection {
             board.prr.out += end - seq;
             board.first_due = false;
         } else if !again {
-            self.schedule_probe(now);
+            self.schedule_tlp(now);
         }
     }
 
     /// When the retransmission timer goes off, or would if no other were in its place.
     fn rto_at(&mut self) -> Instant {
-        let (alarm, at) = (self.alarm, self.alarm_at);
+        let (timer, at) = (self.timer, self.timer_at);
         match self.rack() {
-            Some(rack) if alarm != Alarm::Retransmission => rack.rto_at,
+            Some(rack) if timer != Timer::Retransmission => rack.rto_at,
             _ => at,
         }
     }
 
     /// Sets the timer for a loss probe, RFC 8985 section 7.2.
-    fn schedule_probe(&mut self, now: Instant) {
+    fn schedule_tlp(&mut self, now: Instant) {
         let rto_at = self.rto_at();
         // Without SRTT no round trip was measured, and no probe may go.
         let Some(srtt) = self.rto.srtt() else { return };
         let allowed = self.phase == Phase::Open
-            && matches!(self.alarm, Alarm::Retransmission | Alarm::Probe)
+            && matches!(self.timer, Timer::Retransmission | Timer::Probe)
             && !self.loss_probe_due;
         // Not where (1) a probe is under way or (2) no round trip was measured since the last, section 7.3, for the
         // retransmission timer would have to take its place.
-        let may = |rack: &&mut Rack| allowed && rack.segments.sacked == 0 && rack.may_probe();
+        let may = |rack: &&mut Rack| allowed && rack.segments.sacked == 0 && rack.may_send_tlp();
         let Some(rack) = self.rack().filter(may) else { return };
         rack.rto_at = rto_at;
         // TLP_calc_PTO().
         let delay = if rack.segments.is_single() { MAX_ACK_DELAY } else { Duration::ZERO };
         let pto = srtt.times(2) + delay;
-        self.set_alarm(Alarm::Probe, (now + pto).min(rto_at).max(now + FLOOR));
+        self.set_timer(Timer::Probe, (now + pto).min(rto_at).max(now + MIN_TIMER));
     }
 
     /// Nothing was heard in time, RFC 8985 section 7.3.
     pub(super) fn on_probe_timer(&mut self, now: Instant) {
-        self.loss_probe_due = self.rack().is_some_and(|rack| rack.may_probe());
+        self.loss_probe_due = self.rack().is_some_and(|rack| rack.may_send_tlp());
         // Probe or not, next is the retransmission timer.
-        self.set_alarm(Alarm::Retransmission, now + self.rto.interval());
+        self.set_timer(Timer::Retransmission, now + self.rto.interval());
     }
 
     /// Time has passed since a segment was delivered that was sent after others.
     pub(super) fn on_reordering_timer(&mut self, cfg: &Config, now: Instant) {
         let cwnd = self.window.cwnd;
         self.detect(cfg, now, 0, false);
-        if cfg.algorithm.steers() {
+        if cfg.algorithm.sets_cwnd() {
             // It hears of the loss with the next ACK.
             self.window.cwnd = cwnd;
         }
@@ -600,26 +606,26 @@ impl Connection {
         self.loss_probe_due = false;
         let max = self.max;
         if let Some(rack) = self.rack().filter(|_| segment.is_some()) {
-            (rack.probe_end, rack.probe_again, rack.measured) = (max, !fresh, false);
+            (rack.tlp_end_seq, rack.tlp_is_retrans, rack.rtt_measured) = (max, !fresh, false);
         }
         segment
     }
 
     /// TLP_process_ack() of RFC 8985 section 7.4.2. `None`: this is no answer to a probe that was sent twice;
     /// else, whether the probe repaired a loss.
-    fn on_probe_answered(&mut self, cfg: &Config, now: Instant, ack: u64, sack: &Sack) -> Option<bool> {
+    fn on_tlp_ack(&mut self, cfg: &Config, now: Instant, ack: u64, sack: &Sack) -> Option<bool> {
         let (una, written) = (self.una, self.written);
-        let rack = self.rack().filter(|rack| rack.probe_end != 0 && ack >= rack.probe_end)?;
-        let end = rack.probe_end;
-        if !rack.probe_again {
-            rack.probe_end = 0;
+        let rack = self.rack().filter(|rack| rack.tlp_end_seq != 0 && ack >= rack.tlp_end_seq)?;
+        let end = rack.tlp_end_seq;
+        if !rack.tlp_is_retrans {
+            rack.tlp_end_seq = 0;
             return None;
         }
         // Case 1: both arrived, the receiver says so. The FIN is in no block.
         let told = sack.dsack(ack).is_some_and(|duplicate| duplicate.1 == end.min(written));
         // Case 2: both arrived, and the second ACK is like the first.
         if told || (ack == una && *sack == Sack::NONE) {
-            rack.probe_end = 0;
+            rack.tlp_end_seq = 0;
             return told.then_some(false);
         }
         if ack == end {

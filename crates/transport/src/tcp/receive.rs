@@ -3,7 +3,7 @@
 use bentpipe_units::{Duration, Instant};
 
 use super::Config;
-use super::ranges::Ranges;
+use super::Ranges;
 
 /// State of the receiving half.
 #[derive(Clone, Debug)]
@@ -15,7 +15,7 @@ pub(super) struct Receiver {
     /// In-order bytes waiting for the application.
     pub(super) unread: u64,
     /// RCV.NXT in the last segment sent.
-    acked: u64,
+    last_ack_sent: u64,
     /// When a delayed ACK must go.
     pub(super) ack_at: Instant,
     /// Position of the peer's FIN.
@@ -31,20 +31,20 @@ pub(super) struct Receiver {
     /// An ACK is due.
     pub(super) ack_now: bool,
     /// The application made room since the window was last advertised.
-    room_made: bool,
+    may_update_window: bool,
     /// The peer's FIN arrived, and all before it.
     pub(super) finished: bool,
     /// ACKs carry the echo of a congestion mark.
     pub(super) echo: bool,
-    /// Windows are multiples of `1 << shift`, RFC 7323 section 2; `WIDE`: they are what they are.
+    /// Windows are multiples of `1 << shift`, RFC 7323 section 2; `UNSCALED`: they are what they are.
     shift: u8,
 }
 
 /// No shift: windows have no unit, and 32 bits.
-const WIDE: u8 = u8::MAX;
+const UNSCALED: u8 = u8::MAX;
 
 /// The largest window in units, for the field has 16 bits.
-const FIELD: u64 = 65_535;
+const MAX_FIELD: u64 = 65_535;
 
 impl Receiver {
     pub(super) fn new(cfg: &Config) -> Self {
@@ -52,7 +52,7 @@ impl Receiver {
             next: 0,
             edge: 0,
             unread: 0,
-            acked: 0,
+            last_ack_sent: 0,
             ack_at: Instant::FAR_FUTURE,
             fin_at: u64::MAX,
             ahead: Ranges::new(),
@@ -60,24 +60,24 @@ impl Receiver {
             offered: cfg.initial_receive_window.unwrap_or(u32::MAX),
             limit: u32::MAX,
             ack_now: false,
-            room_made: false,
+            may_update_window: false,
             finished: false,
             echo: false,
             // RFC 7323 section 2.3: no scale but where both ends offered one.
-            shift: cfg.shift().map_or(WIDE, |_| 0),
+            shift: cfg.shift().map_or(UNSCALED, |_| 0),
         }
     }
 
     #[inline]
     pub(super) fn read(&mut self, n: u64) {
         self.unread = self.unread.saturating_sub(n);
-        self.room_made = true;
+        self.may_update_window = true;
     }
 
     #[inline]
     pub(super) fn set_limit(&mut self, bytes: u32) {
         self.limit = bytes;
-        self.room_made = true;
+        self.may_update_window = true;
     }
 
     /// Payload received in order [bytes].
@@ -89,16 +89,16 @@ impl Receiver {
     /// RCV.NXT in the last segment sent, Last.ACK.sent of RFC 7323 section 4.3.
     #[inline]
     pub(super) fn last_ack_sent(&self) -> u64 {
-        self.acked
+        self.last_ack_sent
     }
 
     /// Both ends offered to scale windows.
     pub(super) fn set_scale(&mut self, cfg: &Config) {
-        self.shift = cfg.shift().unwrap_or(WIDE);
+        self.shift = cfg.shift().unwrap_or(UNSCALED);
     }
 
     /// The first part of `len` bytes from `seq` on that arrived before, RFC 2883 section 4.
-    pub(super) fn duplicate(&self, seq: u64, len: u32) -> Option<(u64, u64)> {
+    pub(super) fn duplicate_part(&self, seq: u64, len: u32) -> Option<(u64, u64)> {
         let end = seq.saturating_add(u64::from(len));
         if seq < self.next {
             return Some((seq, end.min(self.next))).filter(|part| part.0 < part.1);
@@ -112,13 +112,13 @@ impl Receiver {
     pub(super) fn stop(&mut self) {
         self.ack_at = Instant::FAR_FUTURE;
         self.ack_now = false;
-        self.room_made = false;
+        self.may_update_window = false;
     }
 
     /// The peer's SYN arrived.
     pub(super) fn synchronize(&mut self) {
         self.next = 1;
-        self.acked = 1;
+        self.last_ack_sent = 1;
         self.edge = self.edge.max(1);
     }
 
@@ -164,7 +164,9 @@ impl Receiver {
         // RFC 5681 section 4.2: an ACK at once for a segment that fills all or part of a gap, and for every
         // second full segment; for others within the time allowed.
         match cfg.delayed_ack {
-            Some(delay) if !fills && !grows && end_kept == end && self.next - self.acked < 2 * cfg.smss() => {
+            Some(delay)
+                if !fills && !grows && end_kept == end && self.next - self.last_ack_sent < 2 * cfg.smss() =>
+            {
                 self.delay_ack(now, delay)
             }
             _ => self.ack_now = true,
@@ -197,30 +199,30 @@ impl Receiver {
     #[inline]
     fn scaled(&self, window: u64) -> u64 {
         match self.shift {
-            WIDE => window.min(u64::from(u32::MAX)),
-            shift => (window >> shift).min(FIELD) << shift,
+            UNSCALED => window.min(u64::from(u32::MAX)),
+            shift => (window >> shift).min(MAX_FIELD) << shift,
         }
     }
 
     /// The window that the peer knows of.
     ///
-    /// RFC 7323 section 2.4: what does not fill a unit is not told, so that a right edge may seem to move back
-    /// by less than one. What was told stays in the window, and data in it is accepted.
+    /// RFC 7323 section 2.4: what does not fill a unit is not known_window, so that a right edge may seem to move back
+    /// by less than one. What was known_window stays in the window, and data in it is accepted.
     #[inline]
-    fn told(&self) -> u64 {
+    fn known_window(&self) -> u64 {
         self.scaled(self.edge - self.next)
     }
 
     /// How far the right edge that the peer knows of could move, where that is worth it.
     #[inline]
-    fn gain(&self, cfg: &Config) -> u64 {
+    fn edge_gain(&self, cfg: &Config) -> u64 {
         let buffer = self.buffer(cfg);
         let mut window = self.scaled(buffer.saturating_sub(self.unread));
         if window == 0 && self.unread == 0 && buffer > 0 {
             // A buffer of less than a unit counts as one, for a window that never opens is worth nothing.
             window = 1 << self.shift;
         }
-        let gain = window.saturating_sub(self.told());
+        let gain = window.saturating_sub(self.known_window());
         // RFC 9293 section 3.8.6.2.2: the edge stays until it can move by min(RCV.BUFF / 2, SMSS).
         if gain >= (buffer / 2).min(cfg.smss()) { gain } else { 0 }
     }
@@ -228,9 +230,9 @@ impl Receiver {
     /// The window a SYN advertises, which the peer reckons from its first byte of data.
     pub(super) fn first_window(&mut self, cfg: &Config) -> u32 {
         // RFC 7323 section 2.2: a SYN's window is not scaled.
-        let most = if self.shift == WIDE { u64::from(u32::MAX) } else { FIELD };
+        let most = if self.shift == UNSCALED { u64::from(u32::MAX) } else { MAX_FIELD };
         self.edge = self.edge.max(1 + self.buffer(cfg).min(most));
-        self.acked = self.next;
+        self.last_ack_sent = self.next;
         self.stop();
         (self.edge - 1).min(most) as u32
     }
@@ -238,14 +240,14 @@ impl Receiver {
     /// Whether the window must be announced although nothing else is to be sent.
     #[inline]
     pub(super) fn update_due(&mut self, cfg: &Config) -> bool {
-        if !self.room_made {
+        if !self.may_update_window {
             return false;
         }
-        self.room_made = false;
+        self.may_update_window = false;
         // The peer learns of more room from the ACKs of what is under way. Only where the window it knows of
         // has shrunk to half of what there is, or to nothing, could it be waiting.
-        let known = self.told();
-        let gain = self.gain(cfg);
+        let known = self.known_window();
+        let gain = self.edge_gain(cfg);
         !self.finished && gain > 0 && gain >= known
     }
 
@@ -254,17 +256,17 @@ impl Receiver {
     pub(super) fn on_ack_sent(&mut self, cfg: &Config, update: bool) -> u32 {
         // A duplicate ACK leaves the edge alone, for RFC 5681 section 2 has the peer count it only if the
         // window is what it was.
-        let duplicate = self.next == self.acked && !self.ahead.is_empty() && !update;
+        let duplicate = self.next == self.last_ack_sent && !self.ahead.is_empty() && !update;
         if !duplicate {
-            let gain = self.gain(cfg);
+            let gain = self.edge_gain(cfg);
             if gain > 0 {
-                self.edge = self.edge.max(self.next + self.told() + gain);
+                self.edge = self.edge.max(self.next + self.known_window() + gain);
             }
-            self.room_made = false;
+            self.may_update_window = false;
         }
-        self.acked = self.next;
+        self.last_ack_sent = self.next;
         self.ack_now = false;
         self.ack_at = Instant::FAR_FUTURE;
-        self.told() as u32
+        self.known_window() as u32
     }
 }

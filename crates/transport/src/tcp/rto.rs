@@ -3,29 +3,24 @@
 use bentpipe_units::{Duration, Instant};
 
 use super::{Config, Estimator, Timestamps};
-
-/// The least interval of a timer, whatever the configuration says: an RTO of nothing would go off for ever.
-const FLOOR: Duration = Duration::from_micros(1);
+use crate::rtt::{MIN_TIMER, SmoothedRtt, weighted};
 
 /// What `tcp_rtt_estimator()` of Linux keeps besides SRTT and RTTVAR, whose K is in them: all are four times the
 /// deviation.
 #[derive(Clone, Debug)]
 struct Linux {
     /// `mdev`: the mean deviation.
-    mean: Duration,
+    mdev: Duration,
     /// `mdev_max`: the largest that it was in this round, `min_rto` at least.
-    largest: Duration,
+    mdev_max: Duration,
     /// `rtt_seq`: an ACK beyond it ends the round.
-    end: u64,
+    rtt_seq: u64,
 }
 
 /// Estimator of the round trip and what follows from it.
 #[derive(Clone, Debug)]
 pub(super) struct Rto {
-    /// SRTT; zero before the first measurement.
-    srtt: Duration,
-    /// RTTVAR.
-    rttvar: Duration,
+    smoothed: SmoothedRtt,
     /// The latest measurement; zero before the first.
     latest: Duration,
     linux: Option<Box<Linux>>,
@@ -44,11 +39,10 @@ impl Rto {
         // RFC 6298 (2.1): until a round trip has been measured, RTO is the initial one.
         let rto = bounded(cfg.initial_rto, Duration::ZERO, cfg.max_rto);
         Self {
-            srtt: Duration::ZERO,
-            rttvar: Duration::ZERO,
+            smoothed: SmoothedRtt::default(),
             latest: Duration::ZERO,
             linux: (cfg.estimator == Estimator::Linux)
-                .then(|| Box::new(Linux { mean: Duration::ZERO, largest: Duration::ZERO, end: 0 })),
+                .then(|| Box::new(Linux { mdev: Duration::ZERO, mdev_max: Duration::ZERO, rtt_seq: 0 })),
             rto,
             timed_at: Instant::ZERO,
             timed_end: 0,
@@ -128,47 +122,43 @@ impl Rto {
         let r = if r.is_zero() { Duration::from_nanos(1) } else { r };
         self.latest = r;
         if cfg.estimator == Estimator::Bsd {
-            self.count_ticks(r, g.max(Duration::from_nanos(1)));
+            self.measure_in_ticks(r, g.max(Duration::from_nanos(1)));
             self.rto = bounded(self.rto, cfg.min_rto, cfg.max_rto);
             self.interval = self.rto;
             return;
         }
         if let Some(linux) = &mut self.linux {
-            let first = self.srtt.is_zero();
-            linux.on_deviation(cfg, &mut self.rttvar, self.srtt, r);
-            if first || una > linux.end {
-                linux.on_round(cfg, &mut self.rttvar, max);
+            let first = self.smoothed.srtt.is_zero();
+            linux.on_deviation(cfg, &mut self.smoothed.rttvar, self.smoothed.srtt, r);
+            if first || una > linux.rtt_seq {
+                linux.on_round(cfg, &mut self.smoothed.rttvar, max);
             }
-            self.srtt = if first { r } else { weighted(self.srtt, r, 8) };
+            self.smoothed.srtt = if first { r } else { weighted(self.smoothed.srtt, r, 8) };
             // __tcp_set_rto(), with no bound below.
-            self.rto = bounded(self.srtt + self.rttvar, Duration::ZERO, cfg.max_rto);
+            self.rto = bounded(self.smoothed.srtt + self.smoothed.rttvar, Duration::ZERO, cfg.max_rto);
             self.interval = self.rto;
             return;
         }
-        if self.srtt.is_zero() {
-            // RFC 6298 (2.2): first measurement, so SRTT <- R, RTTVAR <- R/2.
-            self.srtt = r;
-            self.rttvar = r.part(2);
+        if self.smoothed.srtt.is_zero() {
+            self.smoothed = SmoothedRtt::first(r);
         } else {
-            // RFC 6298 (2.3): RTTVAR <- (1 - 1/4) RTTVAR + 1/4 |SRTT - R'|, before SRTT <- (1 - 1/8) SRTT +
-            // 1/8 R'.
-            let deviation = self.srtt.saturating_sub(r) + r.saturating_sub(self.srtt);
-            self.rttvar = weighted(self.rttvar, deviation, 4 * expected);
-            self.srtt = weighted(self.srtt, r, 8 * expected);
+            self.smoothed.update(r, 8 * expected, 4 * expected);
         }
         // RFC 6298 (2.2), (2.3): RTO <- SRTT + max(G, K RTTVAR), K = 4.
-        self.rto = bounded(self.srtt + self.rttvar.times(4).max(g), cfg.min_rto, cfg.max_rto);
+        self.rto =
+            bounded(self.smoothed.srtt + self.smoothed.rttvar.times(4).max(g), cfg.min_rto, cfg.max_rto);
         // RFC 6298 (5.7), note: a measurement may collapse the RTO after it was backed off.
         self.interval = self.rto;
     }
 
     /// Takes in a round trip of `r`, in whole ticks as all arithmetic is: SRTT in eighths of a tick, RTTVAR in quarters.
-    fn count_ticks(&mut self, r: Duration, tick: Duration) {
+    fn measure_in_ticks(&mut self, r: Duration, tick: Duration) {
         let scaled = |time: Duration, by: u64| {
             let (time, tick) = (u128::from(time.as_nanos()) * u128::from(by), u128::from(tick.as_nanos()));
             ((time + tick / 2) / tick) as i64
         };
-        let (rtt, mut srtt, mut rttvar) = (scaled(r, 1), scaled(self.srtt, 8), scaled(self.rttvar, 4));
+        let (rtt, mut srtt, mut rttvar) =
+            (scaled(r, 1), scaled(self.smoothed.srtt, 8), scaled(self.smoothed.rttvar, 4));
         if srtt == 0 {
             (srtt, rttvar) = (8 * rtt, 2 * rtt);
         } else {
@@ -176,8 +166,8 @@ impl Rto {
             srtt = (srtt + delta).max(1);
             rttvar = (rttvar + delta.abs() - rttvar / 4).max(1);
         }
-        self.srtt = tick.times(srtt as u64).part(8);
-        self.rttvar = tick.times(rttvar as u64).part(4);
+        self.smoothed.srtt = tick.times(srtt as u64).part(8);
+        self.smoothed.rttvar = tick.times(rttvar as u64).part(4);
         self.rto = tick.times((rttvar + srtt / 8) as u64);
     }
 
@@ -217,9 +207,9 @@ impl Rto {
     /// The timeout was none: round trips are longer than `before` it was believed. RFC 4015 section 3.2, steps 0 and
     /// 8.
     pub(super) fn on_spurious(&mut self, cfg: &Config, before: &Self) {
-        self.srtt = (before.srtt + cfg.clock_granularity.times(2)).max(self.latest);
-        self.rttvar = before.rttvar.max(self.latest.part(2));
-        let rto = self.srtt + self.rttvar.times(4).max(cfg.clock_granularity);
+        self.smoothed.srtt = (before.smoothed.srtt + cfg.clock_granularity.times(2)).max(self.latest);
+        self.smoothed.rttvar = before.smoothed.rttvar.max(self.latest.part(2));
+        let rto = self.smoothed.srtt + self.smoothed.rttvar.times(4).max(cfg.clock_granularity);
         self.rto = bounded(rto, cfg.min_rto, cfg.max_rto);
         self.interval = self.rto;
     }
@@ -231,7 +221,7 @@ impl Rto {
 
     /// SRTT, once there was a measurement.
     pub(super) fn srtt(&self) -> Option<Duration> {
-        (!self.srtt.is_zero()).then_some(self.srtt)
+        (!self.smoothed.srtt.is_zero()).then_some(self.smoothed.srtt)
     }
 }
 
@@ -240,39 +230,33 @@ impl Linux {
     fn on_deviation(&mut self, cfg: &Config, rttvar: &mut Duration, srtt: Duration, r: Duration) {
         if srtt.is_zero() {
             // So that RTO is three round trips.
-            self.mean = r.times(2);
-            self.largest = self.mean.max(cfg.min_rto);
-            *rttvar = self.largest;
+            self.mdev = r.times(2);
+            self.mdev_max = self.mdev.max(cfg.min_rto);
+            *rttvar = self.mdev_max;
             return;
         }
         let deviation = r.saturating_sub(srtt) + srtt.saturating_sub(r);
-        let quarter = self.mean.part(4);
+        let quarter = self.mdev.part(4);
         // A round trip that falls raises it by an eighth only.
         let gain = if r < srtt && deviation > quarter {
             quarter + deviation.saturating_sub(quarter).part(8)
         } else {
             deviation
         };
-        self.mean = self.mean.saturating_sub(quarter) + gain;
-        self.largest = self.largest.max(self.mean);
-        *rttvar = (*rttvar).max(self.largest);
+        self.mdev = self.mdev.saturating_sub(quarter) + gain;
+        self.mdev_max = self.mdev_max.max(self.mdev);
+        *rttvar = (*rttvar).max(self.mdev_max);
     }
 
     /// A round is over: RTTVAR falls towards the largest deviation that was in it.
     fn on_round(&mut self, cfg: &Config, rttvar: &mut Duration, max: u64) {
-        *rttvar = rttvar.saturating_sub(rttvar.saturating_sub(self.largest).part(4));
-        self.end = max;
-        self.largest = cfg.min_rto;
+        *rttvar = rttvar.saturating_sub(rttvar.saturating_sub(self.mdev_max).part(4));
+        self.rtt_seq = max;
+        self.mdev_max = cfg.min_rto;
     }
-}
-
-/// `old` moved by one `n`-th of its distance to `sample`, to the nanosecond below.
-fn weighted(old: Duration, sample: Duration, n: u64) -> Duration {
-    let sum = u128::from(old.as_nanos()) * u128::from(n - 1) + u128::from(sample.as_nanos());
-    Duration::from_nanos((sum / u128::from(n)) as u64)
 }
 
 /// RFC 6298 (2.4), (2.5): no less than `min`, no more than `max`.
 fn bounded(rto: Duration, min: Duration, max: Duration) -> Duration {
-    rto.max(min).min(max).max(FLOOR)
+    rto.max(min).min(max).max(MIN_TIMER)
 }

@@ -6,7 +6,7 @@
 use bentpipe_units::Instant;
 
 use super::connection::{Connection, Phase};
-use super::scoreboard::{DUPLICATES, Rule};
+use super::scoreboard::{DUP_THRESH, Rule};
 use super::{Config, Sack};
 
 impl Connection {
@@ -26,11 +26,11 @@ impl Connection {
         }
         let una = self.una.max(ack);
         let acked = una - self.una;
-        let before = board.total;
+        let before = board.sacked_bytes;
         let max = self.max.max(una);
         let fresh = board.update(ack, &sack, una, max);
         // RFC 9937 section 6.2, DeliveredData: what is newly acknowledged, less what of it was SACKed before.
-        let delivered = (acked + board.total).saturating_sub(before);
+        let delivered = (acked + board.sacked_bytes).saturating_sub(before);
         let further = board.find_lost(una, cfg.smss());
         if acked > 0 {
             self.on_new_ack(cfg, now, ack, echo, marked);
@@ -47,8 +47,8 @@ impl Connection {
             }
             return;
         }
-        if self.phase == Phase::Fill {
-            return self.end_fill();
+        if self.phase == Phase::RtoResend {
+            return self.end_rto_resend();
         }
         // RFC 6675 section 2: a duplicate ACK is one that SACKs what no other did.
         if fresh == 0 || self.phase != Phase::Open || self.una == self.max {
@@ -57,11 +57,11 @@ impl Connection {
         self.duplicate_acks = self.duplicate_acks.saturating_add(1);
         // RFC 6675 section 5 (1), (2), and section 5.1: no recovery before all is acknowledged that was sent
         // before a timeout.
-        let lost = self.duplicate_acks >= DUPLICATES as u32 || board.lost > self.una;
+        let lost = self.duplicate_acks >= DUP_THRESH as u32 || board.lost_below > self.una;
         if !lost || self.una < self.recover {
             return;
         }
-        board.begin(self.una, self.max, delivered);
+        board.begin_recovery(self.una, self.max, delivered);
         board.high_rxt = self.una;
         board.set_pipe(self.una, self.max);
         let pipe = board.pipe;
@@ -88,7 +88,7 @@ impl Connection {
 
     /// Position and payload of the next segment in recovery, RFC 6675 section 5 (4.3) and (C).
     #[cold]
-    pub(super) fn choose_in_recovery(&mut self, cfg: &Config) -> Option<(u64, u64)> {
+    pub(super) fn next_recovery_segment(&mut self, cfg: &Config) -> Option<(u64, u64)> {
         let smss = cfg.smss();
         let board = self.sack.as_ref()?;
         let (rule, seq, len) = if board.first_due {
@@ -119,7 +119,7 @@ impl Connection {
                 board.first_due = false;
             }
             // (C.2).
-            Rule::Again => board.high_rxt = board.high_rxt.max(end),
+            Rule::Retransmit => board.high_rxt = board.high_rxt.max(end),
             Rule::Unsent => {}
             // Once in a recovery, and HighRxt stays.
             Rule::Rescue => board.rescue_rxt = self.recover,
@@ -133,8 +133,8 @@ impl Connection {
         let size = |start: u64, end: u64| smss.min(end.min(self.written).saturating_sub(start));
         let (start, end) = board.ranges.gap(board.high_rxt.max(self.una), self.max);
         // (1) The first octets not sent again, if lost.
-        if start < board.lost {
-            return Some((Rule::Again, start, size(start, end)));
+        if start < board.lost_below {
+            return Some((Rule::Retransmit, start, size(start, end)));
         }
         // (2) Data never sent, as far as both windows go; a FIN alone takes one.
         let unsent = self.written.saturating_sub(self.max);
@@ -145,7 +145,7 @@ impl Connection {
         }
         // (3) As (1), lost or not, if anything beyond it was SACKed.
         if board.ranges.as_slice().last().is_some_and(|highest| start < highest.0) {
-            return Some((Rule::Again, start, size(start, end)));
+            return Some((Rule::Retransmit, start, size(start, end)));
         }
         // (4) The last octets not SACKed.
         let (start, end) = board.ranges.last_gap(self.una, self.max)?;
@@ -159,7 +159,7 @@ impl Connection {
     /// Position and payload of the next segment after a timeout: what was sent before it and is not SACKed
     /// goes again, RFC 6675 section 5.1.
     #[cold]
-    pub(super) fn choose_gap(&mut self, cfg: &Config) -> Option<(u64, u64)> {
+    pub(super) fn next_rto_segment(&mut self, cfg: &Config) -> Option<(u64, u64)> {
         let board = self.sack.as_ref()?;
         let (seq, end) = board.ranges.gap(self.nxt, self.max);
         let len = cfg.smss().min(end.min(self.written).saturating_sub(seq));
@@ -173,7 +173,7 @@ impl Connection {
 
     /// Leaves it to the windows again what is sent, once no gap is left to fill.
     #[cold]
-    pub(super) fn end_fill(&mut self) {
+    pub(super) fn end_rto_resend(&mut self) {
         let Some(board) = &self.sack else { return };
         if board.ranges.gap(self.nxt, self.max).0 == self.max {
             self.nxt = self.max;

@@ -8,12 +8,12 @@
 //!   from the others, and it is found from the highest three parts.
 //! - SetPipe: octets not SACKed count once if not lost, and once if sent again.
 
+use super::Ranges;
 use super::rack::Rack;
-use super::ranges::Ranges;
 use super::segment::Sack;
 
 /// DupThresh of RFC 6675 section 2.
-pub(super) const DUPLICATES: usize = 3;
+pub(super) const DUP_THRESH: usize = 3;
 
 /// What the segment chosen in recovery is, by the rules of NextSeg().
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub(super) enum Rule {
     #[default]
     First,
     /// What is lost, or may be: rules 1 and 3.
-    Again,
+    Retransmit,
     /// Data never sent: rule 2.
     Unsent,
     /// The rescue retransmission: rule 4.
@@ -35,9 +35,9 @@ pub(super) struct Scoreboard {
     /// What was SACKed between SND.UNA and SND.MAX.
     pub(super) ranges: Ranges,
     /// Its size [bytes].
-    pub(super) total: u64,
+    pub(super) sacked_bytes: u64,
     /// Octets below that are not SACKed are lost.
-    pub(super) lost: u64,
+    pub(super) lost_below: u64,
     /// HighRxt.
     pub(super) high_rxt: u64,
     /// RescueRxt.
@@ -52,7 +52,7 @@ pub(super) struct Scoreboard {
     /// Loss detection by time, where it is on.
     pub(super) rack: Option<Box<Rack>>,
     /// As a receiver: what arrived twice and is yet to be reported.
-    pub(super) duplicate: Option<(u64, u64)>,
+    pub(super) dsack: Option<(u64, u64)>,
     /// As a receiver: a position in each of the parts reported first of late, the latest first.
     recent: [u64; Sack::MAX_BLOCKS + 1],
 }
@@ -99,7 +99,7 @@ impl Scoreboard {
 
     /// Update() of RFC 6675 section 4: takes in an ACK; how many octets it is the first to SACK.
     pub(super) fn update(&mut self, ack: u64, sack: &Sack, una: u64, max: u64) -> u64 {
-        self.total -= self.ranges.forget_below(una);
+        self.sacked_bytes -= self.ranges.trim_below(una);
         self.high_rxt = self.high_rxt.max(una);
         let mut fresh = 0;
         for (start, end) in sack.blocks(ack) {
@@ -109,7 +109,7 @@ impl Scoreboard {
                 fresh += self.ranges.insert(start, end);
             }
         }
-        self.total += fresh;
+        self.sacked_bytes += fresh;
         fresh
     }
 
@@ -120,13 +120,13 @@ impl Scoreboard {
         for (parts, &(start, end)) in self.ranges.as_slice().iter().rev().enumerate() {
             above += end - start;
             // IsLost() of RFC 6675 section 4, for the octets before this part.
-            if parts + 1 >= DUPLICATES || above > (DUPLICATES as u64 - 1) * smss {
+            if parts + 1 >= DUP_THRESH || above > (DUP_THRESH as u64 - 1) * smss {
                 lost = start;
                 break;
             }
         }
-        let before = self.lost.max(una);
-        self.lost = lost;
+        let before = self.lost_below.max(una);
+        self.lost_below = lost;
         lost > before && lost - before > self.ranges.covered(before, lost)
     }
 
@@ -137,7 +137,7 @@ impl Scoreboard {
 
     /// What SetPipe() finds [bytes].
     pub(super) fn in_network(&self, una: u64, max: u64) -> u64 {
-        let lost = self.lost.clamp(una, max);
+        let lost = self.lost_below.clamp(una, max);
         let again = self.high_rxt.clamp(una, max);
         // (a) not lost, (b) sent again; some are both.
         let a = max - lost - self.ranges.covered(lost, max);
@@ -146,10 +146,10 @@ impl Scoreboard {
     }
 
     /// A recovery begins, with an ACK that tells of `delivered` bytes.
-    pub(super) fn begin(&mut self, una: u64, max: u64, delivered: u64) {
+    pub(super) fn begin_recovery(&mut self, una: u64, max: u64, delivered: u64) {
         // RFC 9937 section 6.1, RecoverFS: what was SACKed before does not count, what this very ACK tells of
         // does.
-        self.prr.recover_fs = (max - una + delivered).saturating_sub(self.total);
+        self.prr.recover_fs = (max - una + delivered).saturating_sub(self.sacked_bytes);
         self.prr.delivered = 0;
         self.prr.out = 0;
         self.first_due = true;
@@ -158,15 +158,15 @@ impl Scoreboard {
     /// Forgets all, as RFC 2018 section 8 asks for after a timeout: the receiver may have discarded it.
     pub(super) fn clear(&mut self) {
         self.ranges.clear();
-        self.total = 0;
-        self.lost = 0;
+        self.sacked_bytes = 0;
+        self.lost_below = 0;
         self.first_due = false;
     }
 
     /// The blocks of an ACK of `next`, RFC 2018 section 4, where `ahead` arrived beyond it and `newest` was
     /// the latest to. A FIN at `fin_at` is in the block that reaches it.
     #[cold]
-    pub(super) fn report(&mut self, next: u64, ahead: &Ranges, newest: u64, fin_at: u64) -> Sack {
+    pub(super) fn sack_blocks(&mut self, next: u64, ahead: &Ranges, newest: u64, fin_at: u64) -> Sack {
         // The first block is the one with the segment that caused this ACK. The others repeat those that were
         // first in the ACKs before, so that each is reported several times.
         if let Some((start, end)) = ahead.containing(newest) {
@@ -192,7 +192,7 @@ impl Scoreboard {
         }
         let sack = Sack::new(next, &blocks[..count]);
         // RFC 2883 section 4: what arrived twice comes first, and is reported once.
-        match self.duplicate.take() {
+        match self.dsack.take() {
             Some(duplicate) => sack.with_dsack(next, duplicate),
             None => sack,
         }

@@ -10,7 +10,7 @@ use bentpipe_units::Instant;
 
 /// A segment.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sent {
+pub(super) struct SentSegment {
     pub(super) start: u64,
     /// When it was last sent, Segment.xmit_ts.
     pub(super) at: Instant,
@@ -27,7 +27,7 @@ pub(super) struct Sent {
     pub(super) lost: bool,
 }
 
-impl Sent {
+impl SentSegment {
     #[inline]
     pub(super) fn end(&self) -> u64 {
         self.start + u64::from(self.len)
@@ -40,7 +40,7 @@ const NONE: u64 = u64::MAX;
 /// All there are.
 #[derive(Clone, Debug)]
 pub(super) struct Segments {
-    ring: VecDeque<Sent>,
+    ring: VecDeque<SentSegment>,
     /// Number of the first in the ring; they are counted from the beginning of the connection.
     first: u64,
     /// How many were sent.
@@ -49,11 +49,11 @@ pub(super) struct Segments {
     oldest: u64,
     latest: u64,
     /// No segment before this position is lost.
-    resume: u64,
+    lost_hint: u64,
     /// Size of those lost [bytes].
     pub(super) lost: u64,
     /// Size of those found lost since that was asked for [bytes].
-    found: u64,
+    newly_lost: u64,
     /// How many are SACKed, RACK.segs_sacked.
     pub(super) sacked: usize,
 }
@@ -66,9 +66,9 @@ impl Default for Segments {
             sent: 0,
             oldest: NONE,
             latest: NONE,
-            resume: NONE,
+            lost_hint: NONE,
             lost: 0,
-            found: 0,
+            newly_lost: 0,
             sacked: 0,
         }
     }
@@ -76,16 +76,16 @@ impl Default for Segments {
 
 impl Segments {
     #[inline]
-    fn get(&self, number: u64) -> Option<&Sent> {
+    fn get(&self, number: u64) -> Option<&SentSegment> {
         self.ring.get(number.wrapping_sub(self.first) as usize)
     }
 
     #[inline]
-    fn get_mut(&mut self, number: u64) -> Option<&mut Sent> {
+    fn get_mut(&mut self, number: u64) -> Option<&mut SentSegment> {
         self.ring.get_mut(number.wrapping_sub(self.first) as usize)
     }
 
-    fn next_order(&mut self) -> u64 {
+    fn next_send_order(&mut self) -> u64 {
         self.sent += 1;
         self.sent
     }
@@ -110,7 +110,7 @@ impl Segments {
     /// Takes a segment off the list by time.
     #[inline]
     fn unlink(&mut self, number: u64) {
-        let Some(&Sent { earlier, later, .. }) = self.get(number) else { return };
+        let Some(&SentSegment { earlier, later, .. }) = self.get(number) else { return };
         let to = |distance: i32| number.wrapping_add_signed(i64::from(distance));
         match self.get_mut(to(earlier)).filter(|_| earlier != 0) {
             Some(before) => before.later = if later == 0 { 0 } else { later - earlier },
@@ -125,7 +125,7 @@ impl Segments {
     /// What lies from `seq` to `end` leaves, not or not all of it for the first time.
     #[inline]
     pub(super) fn on_sent(&mut self, now: Instant, seq: u64, end: u64) {
-        let known = self.ring.back().map_or(seq, Sent::end);
+        let known = self.ring.back().map_or(seq, SentSegment::end);
         if seq < known {
             let mut number = self.first + self.ring.partition_point(|s| s.end() <= seq) as u64;
             while let Some(&segment) = self.get(number).filter(|s| s.start < end) {
@@ -135,7 +135,7 @@ impl Segments {
                     } else {
                         self.unlink(number);
                     }
-                    let order = self.next_order();
+                    let order = self.next_send_order();
                     if let Some(segment) = self.get_mut(number) {
                         (segment.at, segment.order) = (now, order);
                         (segment.resent, segment.lost) = (true, false);
@@ -149,8 +149,8 @@ impl Segments {
         if start < end {
             let len = (end - start) as u32;
             let number = self.first + self.ring.len() as u64;
-            let order = self.next_order();
-            self.ring.push_back(Sent {
+            let order = self.next_send_order();
+            self.ring.push_back(SentSegment {
                 start,
                 at: now,
                 order,
@@ -167,7 +167,7 @@ impl Segments {
 
     /// Takes off the next segment that all of is before `una`, where there is one, as it was.
     #[inline]
-    pub(super) fn take_before(&mut self, una: u64) -> Option<Sent> {
+    pub(super) fn pop_acked(&mut self, una: u64) -> Option<SentSegment> {
         let front = *self.ring.front()?;
         if front.end() > una {
             if front.start < una {
@@ -181,7 +181,7 @@ impl Segments {
             }
             return None;
         }
-        self.drop_out(self.first, &front);
+        self.leave_flight(self.first, &front);
         self.sacked -= usize::from(front.sacked);
         self.ring.pop_front();
         self.first += 1;
@@ -190,7 +190,7 @@ impl Segments {
 
     /// A segment is neither in flight nor lost any more.
     #[inline]
-    fn drop_out(&mut self, number: u64, segment: &Sent) {
+    fn leave_flight(&mut self, number: u64, segment: &SentSegment) {
         if segment.lost {
             self.lost -= u64::from(segment.len);
         } else if !segment.sacked {
@@ -203,13 +203,13 @@ impl Segments {
         &mut self,
         from: u64,
         to: u64,
-        is_sacked: impl Fn(&Sent) -> bool,
-        mut each: impl FnMut(&Sent),
+        is_sacked: impl Fn(&SentSegment) -> bool,
+        mut each: impl FnMut(&SentSegment),
     ) {
         let mut number = self.first + self.ring.partition_point(|s| s.end() <= from) as u64;
         while let Some(&segment) = self.get(number).filter(|s| s.start < to) {
             if !segment.sacked && is_sacked(&segment) {
-                self.drop_out(number, &segment);
+                self.leave_flight(number, &segment);
                 if let Some(segment) = self.get_mut(number) {
                     (segment.sacked, segment.lost) = (true, false);
                 }
@@ -220,12 +220,12 @@ impl Segments {
         }
     }
 
-    /// Walks through the segments in flight from the one sent first on, and marks those lost that `judge` says
+    /// Walks through the segments in flight from the one sent first on, and marks those lost that `classify` says
     /// are, until it says to stop.
-    pub(super) fn judge(&mut self, mut judge: impl FnMut(&Sent) -> Verdict) {
+    pub(super) fn classify(&mut self, mut classify: impl FnMut(&SentSegment) -> Verdict) {
         let mut number = self.oldest;
         while let Some(&segment) = self.get(number) {
-            let verdict = judge(&segment);
+            let verdict = classify(&segment);
             if verdict == Verdict::Stop {
                 return;
             }
@@ -237,27 +237,27 @@ impl Segments {
                     segment.lost = true;
                 }
                 self.lost += u64::from(segment.len);
-                self.found += u64::from(segment.len);
-                self.resume = self.resume.min(segment.start);
+                self.newly_lost += u64::from(segment.len);
+                self.lost_hint = self.lost_hint.min(segment.start);
             }
             number = next;
         }
     }
 
     /// Size of those found lost since the last call [bytes].
-    pub(super) fn take_found(&mut self) -> u64 {
-        std::mem::take(&mut self.found)
+    pub(super) fn take_newly_lost(&mut self) -> u64 {
+        std::mem::take(&mut self.newly_lost)
     }
 
     /// The first segment that is lost.
-    pub(super) fn next_lost(&mut self) -> Option<Sent> {
+    pub(super) fn next_lost(&mut self) -> Option<SentSegment> {
         if self.lost == 0 {
-            self.resume = NONE;
+            self.lost_hint = NONE;
             return None;
         }
-        let at = self.ring.partition_point(|s| s.end() <= self.resume);
+        let at = self.ring.partition_point(|s| s.end() <= self.lost_hint);
         let lost = self.ring.iter().skip(at).find(|s| s.lost).copied();
-        self.resume = lost.map_or(NONE, |segment| segment.start);
+        self.lost_hint = lost.map_or(NONE, |segment| segment.start);
         lost
     }
 
@@ -267,12 +267,12 @@ impl Segments {
     }
 
     /// The segment with the highest position.
-    pub(super) fn last(&self) -> Option<Sent> {
+    pub(super) fn last(&self) -> Option<SentSegment> {
         self.ring.back().copied()
     }
 
     /// What was lost and not sent again is in flight after all.
-    pub(super) fn recall(&mut self) {
+    pub(super) fn unmark_lost(&mut self) {
         let mut numbers: Vec<(u64, u64)> = (self.first..)
             .zip(&self.ring)
             .filter(|(_, segment)| !segment.sacked)
@@ -289,13 +289,13 @@ impl Segments {
     }
 
     /// What was SACKed is not any more, and lost: the receiver threw it away.
-    pub(super) fn forget_sacked(&mut self) {
+    pub(super) fn renege(&mut self) {
         for segment in self.ring.iter_mut().filter(|s| s.sacked) {
             (segment.sacked, segment.lost) = (false, true);
             self.lost += u64::from(segment.len);
         }
         self.sacked = 0;
-        self.resume = 0;
+        self.lost_hint = 0;
     }
 }
 
@@ -317,7 +317,7 @@ mod tests {
 
     fn in_order_of_time(segments: &mut Segments) -> Vec<u64> {
         let mut orders = Vec::new();
-        segments.judge(|s| {
+        segments.classify(|s| {
             orders.push(s.order);
             Verdict::InFlight
         });
@@ -352,7 +352,7 @@ mod tests {
                     }
                     3 => {
                         una += rng.below(max - una + 1).min(6);
-                        while segments.take_before(una).is_some() {}
+                        while segments.pop_acked(una).is_some() {}
                         plain.retain(|s| s.1 > una);
                         if let Some(first) = plain.first_mut() {
                             first.0 = first.0.max(una);
@@ -371,13 +371,13 @@ mod tests {
                     }
                     5 => {
                         let until = rng.below(sent + 1);
-                        segments.judge(|s| if s.order <= until { Verdict::Lost } else { Verdict::Stop });
+                        segments.classify(|s| if s.order <= until { Verdict::Lost } else { Verdict::Stop });
                         for s in plain.iter_mut().filter(|s| !s.3 && s.2 <= until) {
                             s.4 = true;
                         }
                     }
                     6 => {
-                        segments.recall();
+                        segments.unmark_lost();
                         plain.iter_mut().for_each(|s| s.4 = false);
                     }
                     _ => {}

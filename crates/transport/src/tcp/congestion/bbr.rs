@@ -13,10 +13,10 @@
 //! Departures: the phase that ProbeBW begins with is drawn, section 4.3.4.3; here it is a hash of the time, so that
 //! runs can be repeated and flows differ. Each segment is paced by itself, not a quantum at a time.
 
-use bentpipe_units::{Duration, Instant, Rate};
+use bentpipe_units::{Duration, Instant, Rate, mix};
 
 use super::super::Config;
-use super::super::delivery::{Health, Sample};
+use super::super::delivery::{LossState, Sample};
 use super::{Acked, Control, Window};
 
 /// BBRHighGain, 2 / ln 2: the least that doubles the rate each round trip.
@@ -67,7 +67,7 @@ pub(in crate::tcp) struct Bbr {
     prior_cwnd: u64,
     packet_conservation: bool,
     /// How the sender stood towards losses at the last ACK.
-    health: Health,
+    loss_state: LossState,
     idle_restart: bool,
 }
 
@@ -94,7 +94,7 @@ impl Default for Bbr {
             probe_rtt_round_done: false,
             prior_cwnd: 0,
             packet_conservation: false,
-            health: Health::Open,
+            loss_state: LossState::Open,
             idle_restart: false,
         }
     }
@@ -165,7 +165,7 @@ impl Bbr {
         self.mode = Mode::ProbeBw;
         self.cwnd_gain = 2.0;
         // Any phase but that of 3/4, which is for what the one before built up.
-        self.cycle_index = CYCLE.len() - 1 - (hash(now) % 7) as usize;
+        self.cycle_index = CYCLE.len() - 1 - (mix(now.as_nanos()) % 7) as usize;
         self.advance_cycle_phase(now);
     }
 
@@ -242,7 +242,7 @@ impl Bbr {
 
     /// BBRSaveCwnd(), section 4.2.3.3.
     fn save_cwnd(&mut self, window: &Window) {
-        let whole = self.health == Health::Open && self.mode != Mode::ProbeRtt;
+        let whole = self.loss_state == LossState::Open && self.mode != Mode::ProbeRtt;
         self.prior_cwnd = if whole { window.cwnd } else { self.prior_cwnd.max(window.cwnd) };
     }
 
@@ -259,13 +259,13 @@ impl Bbr {
         if sample.lost > 0 {
             window.cwnd = window.cwnd.saturating_sub(sample.lost).max(cfg.smss());
         }
-        let before = std::mem::replace(&mut self.health, sample.health);
-        if sample.health == Health::Recovery && before != Health::Recovery {
+        let before = std::mem::replace(&mut self.loss_state, sample.loss_state);
+        if sample.loss_state == LossState::Recovery && before != LossState::Recovery {
             // On entering fast recovery: for one round trip no more leaves than arrives.
             self.packet_conservation = true;
             self.next_round_delivered = sample.total;
             window.cwnd = sample.in_flight + sample.delivered.max(cfg.smss());
-        } else if sample.health == Health::Open && before != Health::Open {
+        } else if sample.loss_state == LossState::Open && before != LossState::Open {
             self.packet_conservation = false;
             window.cwnd = window.cwnd.max(self.prior_cwnd);
         }
@@ -344,14 +344,6 @@ impl Control for Bbr {
     }
 }
 
-/// A number that hangs on the time alone (the finalizer of SplitMix64).
-fn hash(now: Instant) -> u64 {
-    let mut z = now.as_nanos().wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -388,7 +380,7 @@ mod tests {
                 rtt: Some(Duration::from_millis(if self.bbr.rt_prop == Duration::MAX { 100 } else { 101 })),
                 rate: Some(Rate::from_bps(rate)),
                 app_limited: false,
-                health: Health::Open,
+                loss_state: LossState::Open,
             };
             let srtt = Some(Duration::from_millis(100));
             self.bbr.on_sample(&mut self.window, &sample, &self.cfg, srtt, self.now);
@@ -533,7 +525,7 @@ mod tests {
             rtt: None,
             rate: None,
             app_limited: false,
-            health: Health::Recovery,
+            loss_state: LossState::Recovery,
         };
         run.bbr.on_congestion(&mut run.window, 0, 1000, run.now);
         let mut ack = |sample: &Sample| {
@@ -546,7 +538,7 @@ mod tests {
         // The round trip is over.
         sample.prior_delivered = sample.total;
         assert_eq!(ack(&sample), 120_000);
-        sample.health = Health::Open;
+        sample.loss_state = LossState::Open;
         assert_eq!(ack(&sample), 206_000);
     }
 }

@@ -82,7 +82,7 @@ impl Control for Cubic {
     fn on_ack(&mut self, window: &mut Window, ack: &Acked, smss: u64, now: Instant) {
         if window.cwnd < window.ssthresh {
             // RFC 5681 eq. (2).
-            window.cwnd = window.cwnd.saturating_add(ack.slow);
+            window.cwnd = window.cwnd.saturating_add(ack.slow_start);
             self.slow = true;
             self.epoch = Instant::FAR_FUTURE;
             self.fraction = 0.0;
@@ -136,7 +136,12 @@ mod tests {
         let end = *now + Duration::from_millis(ms);
         while *now < end {
             let measured = Duration::from_millis(rtt);
-            cubic.on_ack(window, &Acked { bytes: 1000, slow: 1000, linear: 1000, rtt: measured }, 1000, *now);
+            cubic.on_ack(
+                window,
+                &Acked { bytes: 1000, slow_start: 1000, avoidance: 1000, rtt: measured },
+                1000,
+                *now,
+            );
             *now += Duration::from_nanos(rtt * 1_000_000_000 / window.cwnd);
         }
     }

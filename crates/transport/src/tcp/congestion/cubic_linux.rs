@@ -49,7 +49,7 @@ pub(in crate::tcp) struct CubicLinux {
     /// The last ACK.
     last_ack: Instant,
     /// `delay_min`.
-    least: Duration,
+    min_rtt: Duration,
 }
 
 impl Default for CubicLinux {
@@ -67,7 +67,7 @@ impl Default for CubicLinux {
             last_cwnd: 0,
             last_at: Instant::ZERO,
             last_ack: Instant::ZERO,
-            least: Duration::MAX,
+            min_rtt: Duration::MAX,
         }
     }
 }
@@ -88,7 +88,7 @@ impl CubicLinux {
             self.k = libm::cbrt(self.w_max.saturating_sub(cwnd) as f64 / C);
             self.origin = self.w_max.max(cwnd);
         }
-        let x = (now - self.epoch + self.least).as_secs_f64() - self.k;
+        let x = (now - self.epoch + self.min_rtt).as_secs_f64() - self.k;
         let part = C * x * x * x;
         let target = if x < 0.0 {
             self.origin.saturating_sub(-part as u64)
@@ -114,11 +114,11 @@ impl CubicLinux {
 
 impl Control for CubicLinux {
     fn on_ack(&mut self, window: &mut Window, ack: &Acked, smss: u64, now: Instant) {
-        let mut acked = ack.linear;
+        let mut acked = ack.avoidance;
         if window.cwnd < window.ssthresh {
             // tcp_slow_start(): up to ssthresh; the rest counts for congestion avoidance.
-            let grown = (window.cwnd + ack.slow).min(window.ssthresh);
-            acked = acked.min(ack.slow).saturating_sub(grown - window.cwnd);
+            let grown = (window.cwnd + ack.slow_start).min(window.ssthresh);
+            acked = acked.min(ack.slow_start).saturating_sub(grown - window.cwnd);
             window.cwnd = grown;
             if acked == 0 {
                 return;
@@ -130,7 +130,7 @@ impl Control for CubicLinux {
         }
         self.last_ack = now;
         if !ack.rtt.is_zero() {
-            self.least = self.least.min(ack.rtt);
+            self.min_rtt = self.min_rtt.min(ack.rtt);
         }
         self.update(window.cwnd / smss, acked, smss, now);
         // tcp_cong_avoid_ai(): what was counted towards a longer step counts for one segment only.
@@ -179,7 +179,12 @@ mod tests {
         let end = *now + Duration::from_millis(ms);
         while *now < end {
             let measured = Duration::from_millis(rtt);
-            cubic.on_ack(window, &Acked { bytes: 1000, slow: 1000, linear: 1000, rtt: measured }, 1000, *now);
+            cubic.on_ack(
+                window,
+                &Acked { bytes: 1000, slow_start: 1000, avoidance: 1000, rtt: measured },
+                1000,
+                *now,
+            );
             *now += Duration::from_nanos(rtt * 1_000_000_000 / window.cwnd);
         }
     }
@@ -217,7 +222,7 @@ mod tests {
     fn grows_by_a_twentieth_at_first() {
         let mut cubic = CubicLinux::default();
         let mut window = Window { cwnd: 100_000, ssthresh: 100_000 };
-        let ack = Acked { bytes: 1000, slow: 1000, linear: 1000, rtt: Duration::from_millis(100) };
+        let ack = Acked { bytes: 1000, slow_start: 1000, avoidance: 1000, rtt: Duration::from_millis(100) };
         for _ in 0..100 {
             cubic.on_ack(&mut window, &ack, 1000, Instant::ZERO);
         }
@@ -231,7 +236,7 @@ mod tests {
         let mut cubic = CubicLinux::default();
         let mut window = reduced(&mut cubic, 20);
         assert_eq!(window.cwnd, 14_000);
-        let ack = Acked { bytes: 1000, slow: 1000, linear: 1000, rtt: Duration::from_millis(10) };
+        let ack = Acked { bytes: 1000, slow_start: 1000, avoidance: 1000, rtt: Duration::from_millis(10) };
         let mut now = Instant::ZERO;
         for _ in 0..160 {
             cubic.on_ack(&mut window, &ack, 1000, now);
@@ -256,7 +261,7 @@ mod tests {
     fn slow_start_ends_at_ssthresh() {
         let mut cubic = CubicLinux::default();
         let mut window = Window { cwnd: 9000, ssthresh: 10_000 };
-        let ack = Acked { bytes: 2000, slow: 2000, linear: 2000, rtt: Duration::from_millis(100) };
+        let ack = Acked { bytes: 2000, slow_start: 2000, avoidance: 2000, rtt: Duration::from_millis(100) };
         cubic.on_ack(&mut window, &ack, 1000, Instant::ZERO);
         assert_eq!((window.cwnd, cubic.acked), (10_000, 1000));
     }

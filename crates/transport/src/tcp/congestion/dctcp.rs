@@ -19,7 +19,7 @@ const G: f64 = 1.0 / 16.0;
 
 /// The share of marks: DCTCP.Alpha and the counters it is made of.
 #[derive(Clone, Debug)]
-pub(super) struct Share {
+pub(super) struct MarkFraction {
     pub(super) alpha: f64,
     acked: u64,
     marked: u64,
@@ -29,14 +29,14 @@ pub(super) struct Share {
     since: Instant,
 }
 
-impl Default for Share {
+impl Default for MarkFraction {
     /// RFC 8257 section 3.3: alpha begins with 1, so that the first mark halves the window.
     fn default() -> Self {
         Self { alpha: 1.0, acked: 0, marked: 0, window_end: 0, since: Instant::ZERO }
     }
 }
 
-impl Share {
+impl MarkFraction {
     /// An ACK up to `una` tells of `acked` bytes, `marked` of them with a mark; a window takes no less than `least`.
     /// Whether it ended one.
     pub(super) fn update(
@@ -70,7 +70,7 @@ impl Share {
 #[derive(Clone, Debug, Default)]
 pub(in crate::tcp) struct Dctcp {
     reno: Reno,
-    share: Share,
+    mark_fraction: MarkFraction,
     /// Marks on what was sent before this were responded to.
     reduced: u64,
 }
@@ -84,14 +84,14 @@ impl Control for Dctcp {
         self.reno.on_congestion(window, flight, smss, now);
     }
 
-    fn on_feedback(&mut self, acked: u64, marked: u64, una: u64, nxt: u64, now: Instant) {
-        self.share.update(acked, marked, una, nxt, now, Duration::ZERO);
+    fn on_ecn_feedback(&mut self, acked: u64, marked: u64, una: u64, nxt: u64, now: Instant) {
+        self.mark_fraction.update(acked, marked, una, nxt, now, Duration::ZERO);
     }
 
     fn on_mark(&mut self, window: &mut Window, una: u64, max: u64, smss: u64, _now: Instant) {
         if una > self.reduced {
             self.reduced = max;
-            window.cwnd = self.share.reduced(window.cwnd, smss).min(window.cwnd);
+            window.cwnd = self.mark_fraction.reduced(window.cwnd, smss).min(window.cwnd);
             window.ssthresh = window.cwnd;
         }
     }
@@ -106,7 +106,7 @@ mod tests {
         for i in 0..10 {
             *una += 1000;
             let mark = if i < marked { 1000 } else { 0 };
-            dctcp.on_feedback(1000, mark, *una, *una + 10_000, Instant::ZERO);
+            dctcp.on_ecn_feedback(1000, mark, *una, *una + 10_000, Instant::ZERO);
         }
     }
 
@@ -117,19 +117,19 @@ mod tests {
         let mut dctcp = Dctcp::default();
         let mut una = 1;
         // The very first ACK ends the first window.
-        dctcp.on_feedback(1000, 0, 1001, 11_001, Instant::ZERO);
+        dctcp.on_ecn_feedback(1000, 0, 1001, 11_001, Instant::ZERO);
         una += 1000;
-        assert_eq!(dctcp.share.alpha, 15.0 / 16.0);
+        assert_eq!(dctcp.mark_fraction.alpha, 15.0 / 16.0);
         round(&mut dctcp, &mut una, 2);
-        assert_eq!(dctcp.share.alpha, 15.0 / 16.0);
+        assert_eq!(dctcp.mark_fraction.alpha, 15.0 / 16.0);
         round(&mut dctcp, &mut una, 0);
         let expected = 15.0 / 16.0 * 15.0 / 16.0 + 2.0 / 11.0 / 16.0;
-        assert!((dctcp.share.alpha - expected).abs() < 1e-12, "{}", dctcp.share.alpha);
+        assert!((dctcp.mark_fraction.alpha - expected).abs() < 1e-12, "{}", dctcp.mark_fraction.alpha);
         // Where nothing is marked it fades: fifteen sixteenths a window.
         for _ in 0..110 {
             round(&mut dctcp, &mut una, 0);
         }
-        let faded = dctcp.share.alpha / expected;
+        let faded = dctcp.mark_fraction.alpha / expected;
         assert!((faded - libm::pow(15.0 / 16.0, 100.0)).abs() < 1e-6, "{faded}");
     }
 
@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn a_mark_reduces_by_half_of_alpha() {
         let mut dctcp = Dctcp::default();
-        dctcp.share.alpha = 0.25;
+        dctcp.mark_fraction.alpha = 0.25;
         let mut window = Window { cwnd: 80_000, ssthresh: u64::MAX };
         dctcp.on_mark(&mut window, 1001, 80_001, 1000, Instant::ZERO);
         assert_eq!((window.cwnd, window.ssthresh), (70_000, 70_000));

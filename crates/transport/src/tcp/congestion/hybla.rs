@@ -28,7 +28,7 @@ const RTT0: Duration = Duration::from_millis(25);
 #[derive(Clone, Debug, Default)]
 pub(in crate::tcp) struct Hybla {
     /// The least round trip; zero before the first.
-    least: Duration,
+    min_rtt: Duration,
     /// What whole bytes of cwnd leave out [bytes].
     fraction: f64,
     /// ACKs that the path's rate was estimated from, and the last of them.
@@ -43,10 +43,10 @@ const PROBES: u32 = 3;
 
 impl Hybla {
     fn rho(&mut self, rtt: Duration) -> f64 {
-        if !rtt.is_zero() && (self.least.is_zero() || rtt < self.least) {
-            self.least = rtt;
+        if !rtt.is_zero() && (self.min_rtt.is_zero() || rtt < self.min_rtt) {
+            self.min_rtt = rtt;
         }
-        (self.least.as_nanos() as f64 / RTT0.as_nanos() as f64).max(1.0)
+        (self.min_rtt.as_nanos() as f64 / RTT0.as_nanos() as f64).max(1.0)
     }
 
     /// Sets ssthresh to what the path holds, once enough ACKs of new data have arrived. Whether they have.
@@ -59,7 +59,7 @@ impl Hybla {
         self.last = now;
         let known = self.acks >= PROBES && self.rate > 0.0;
         if known {
-            window.ssthresh = ((self.rate * self.least.as_secs_f64()) as u64).max(2 * smss);
+            window.ssthresh = ((self.rate * self.min_rtt.as_secs_f64()) as u64).max(2 * smss);
         }
         known
     }
@@ -69,7 +69,7 @@ impl Control for Hybla {
     fn on_ack(&mut self, window: &mut Window, ack: &Acked, smss: u64, now: Instant) {
         let rho = self.rho(ack.rtt);
         if window.ssthresh == u64::MAX && !self.estimate(window, ack, smss, now) {
-            window.cwnd = window.cwnd.saturating_add(ack.slow);
+            window.cwnd = window.cwnd.saturating_add(ack.slow_start);
             return;
         }
         let cwnd = window.cwnd as f64 + self.fraction;
@@ -77,9 +77,9 @@ impl Control for Hybla {
         let grown = if slow {
             // An ACK of less than a segment counts for less, as in RFC 5681 eq. (2).
             let most = window.ssthresh as f64;
-            (cwnd + (libm::exp2(rho.min(16.0)) - 1.0) * ack.slow as f64).min(most)
+            (cwnd + (libm::exp2(rho.min(16.0)) - 1.0) * ack.slow_start as f64).min(most)
         } else {
-            cwnd + rho * rho * smss as f64 * ack.linear as f64 / cwnd.max(1.0)
+            cwnd + rho * rho * smss as f64 * ack.avoidance as f64 / cwnd.max(1.0)
         };
         window.cwnd = (grown as u64).max(window.cwnd);
         self.fraction = if slow { 0.0 } else { (grown - window.cwnd as f64).max(0.0) };
@@ -98,7 +98,12 @@ mod tests {
 
     fn ack(hybla: &mut Hybla, window: &mut Window, ms: u64) {
         let rtt = Duration::from_millis(ms);
-        hybla.on_ack(window, &Acked { bytes: 1000, slow: 1000, linear: 1000, rtt }, 1000, Instant::ZERO);
+        hybla.on_ack(
+            window,
+            &Acked { bytes: 1000, slow_start: 1000, avoidance: 1000, rtt },
+            1000,
+            Instant::ZERO,
+        );
     }
 
     /// rho = 75 / 25 = 3: 2^3 - 1 segments for each ACK, up to ssthresh; then 9 segments per window.
@@ -120,7 +125,7 @@ mod tests {
         let mut window = Window { cwnd: 10_000, ssthresh: u64::MAX };
         let mut at = |ms: u64, window: &mut Window| {
             let rtt = Duration::from_millis(100);
-            let ack = Acked { bytes: 1000, slow: 1000, linear: 1000, rtt };
+            let ack = Acked { bytes: 1000, slow_start: 1000, avoidance: 1000, rtt };
             hybla.on_ack(window, &ack, 1000, Instant::ZERO + Duration::from_millis(ms));
             (window.cwnd, window.ssthresh)
         };

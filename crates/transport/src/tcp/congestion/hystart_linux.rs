@@ -39,7 +39,7 @@ pub(in crate::tcp) struct HyStart {
     current: Duration,
     samples: u32,
     /// D_min; `MAX` before there is one.
-    least: Duration,
+    min_rtt: Duration,
     found: bool,
 }
 
@@ -52,7 +52,7 @@ impl Default for HyStart {
             last_ack: Instant::ZERO,
             current: Duration::MAX,
             samples: 0,
-            least: Duration::MAX,
+            min_rtt: Duration::MAX,
             found: false,
         }
     }
@@ -69,7 +69,7 @@ impl HyStart {
         smss: u64,
         now: Instant,
     ) {
-        self.least = self.least.min(rtt);
+        self.min_rtt = self.min_rtt.min(rtt);
         if self.found || window.cwnd >= window.ssthresh {
             return;
         }
@@ -85,14 +85,14 @@ impl HyStart {
         }
         if now - self.last_ack <= ACK_DELTA {
             self.last_ack = now;
-            self.found = now - self.round_start > (self.least + ACK_DELAY).part(2);
+            self.found = now - self.round_start > (self.min_rtt + ACK_DELAY).part(2);
         }
         self.current = self.current.min(rtt);
         if self.samples < SAMPLES {
             self.samples += 1;
         } else {
-            let threshold = self.least.part(8).max(THRESHOLD[0]).min(THRESHOLD[1]);
-            self.found |= self.current > self.least + threshold;
+            let threshold = self.min_rtt.part(8).max(THRESHOLD[0]).min(THRESHOLD[1]);
+            self.found |= self.current > self.min_rtt + threshold;
         }
         if self.found {
             window.ssthresh = window.cwnd;

@@ -45,9 +45,9 @@ pub(super) struct Acked {
     pub(super) bytes: u64,
     /// What it counts for in slow start [bytes]: `min(N, SMSS)` of RFC 5681 eq. (2), or `min(N, L SMSS)` of
     /// RFC 3465 section 2.2.
-    pub(super) slow: u64,
+    pub(super) slow_start: u64,
     /// What it counts for in congestion avoidance [bytes]: a segment, or with RFC 3465 section 2.1 `bytes`.
-    pub(super) linear: u64,
+    pub(super) avoidance: u64,
     /// Smoothed round trip; zero before the first measurement.
     pub(super) rtt: Duration,
 }
@@ -60,7 +60,7 @@ trait Control {
     /// Loss or a mark, with `flight` bytes outstanding: sets `ssthresh`.
     fn on_congestion(&mut self, window: &mut Window, flight: u64, smss: u64, now: Instant);
 
-    /// An ACK arrived, where the algorithm [sets its window itself](Algorithm::steers); `srtt` is the smoothed round
+    /// An ACK arrived, where the algorithm [sets its window itself](Algorithm::sets_cwnd); `srtt` is the smoothed round
     /// trip. Whether rate samples of what is now in the network say nothing about the path.
     fn on_sample(
         &mut self,
@@ -75,9 +75,9 @@ trait Control {
 
     /// An ACK up to `una` tells of `acked` bytes, `marked` of which arrived with a mark, where the feedback is accurate;
     /// data up to `nxt` has been sent.
-    fn on_feedback(&mut self, _acked: u64, _marked: u64, _una: u64, _nxt: u64, _now: Instant) {}
+    fn on_ecn_feedback(&mut self, _acked: u64, _marked: u64, _una: u64, _nxt: u64, _now: Instant) {}
 
-    /// Such an ACK told of marks, where the algorithm [reduces in proportion](State::scales): it may reduce the window.
+    /// Such an ACK told of marks, where the algorithm [reduces in proportion](State::is_proportional): it may reduce the window.
     /// Data up to `max` has been sent.
     fn on_mark(&mut self, _window: &mut Window, _una: u64, _max: u64, _smss: u64, _now: Instant) {}
 
@@ -124,13 +124,13 @@ macro_rules! registry {
 
             /// Whether it sets the window itself with every ACK, in recovery and out of it.
             #[inline]
-            pub(super) const fn steers(self) -> bool {
+            pub(super) const fn sets_cwnd(self) -> bool {
                 matches!(self, Self::Bbr)
             }
 
             /// Whether it says how fast data may leave.
             #[inline]
-            pub(super) const fn has_rate(self) -> bool {
+            pub(super) const fn has_pacing_rate(self) -> bool {
                 matches!(self, Self::Bbr | Self::Prague)
             }
 
@@ -168,19 +168,19 @@ macro_rules! registry {
                 match self { $(Self::$name(state) => state.on_congestion(window, flight, smss, now),)+ }
             }
 
-            /// As [`Algorithm::steers`].
+            /// As [`Algorithm::sets_cwnd`].
             #[inline]
-            pub(super) fn steers(&self) -> bool {
+            pub(super) fn sets_cwnd(&self) -> bool {
                 matches!(self, Self::Bbr(_))
             }
 
             /// Whether it reduces its window in proportion to accurate feedback.
-            pub(super) fn scales(&self) -> bool {
+            pub(super) fn is_proportional(&self) -> bool {
                 matches!(self, Self::Dctcp(_) | Self::Prague(_))
             }
 
-            pub(super) fn on_feedback(&mut self, acked: u64, marked: u64, una: u64, nxt: u64, now: Instant) {
-                match self { $(Self::$name(state) => state.on_feedback(acked, marked, una, nxt, now),)+ }
+            pub(super) fn on_ecn_feedback(&mut self, acked: u64, marked: u64, una: u64, nxt: u64, now: Instant) {
+                match self { $(Self::$name(state) => state.on_ecn_feedback(acked, marked, una, nxt, now),)+ }
             }
 
             pub(super) fn on_mark(&mut self, window: &mut Window, una: u64, max: u64, smss: u64, now: Instant) {

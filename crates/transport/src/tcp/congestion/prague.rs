@@ -15,7 +15,7 @@
 
 use bentpipe_units::{Duration, Instant, Rate};
 
-use super::dctcp::Share;
+use super::dctcp::MarkFraction;
 use super::{Acked, Control, Window};
 
 const RTT_VIRT: Duration = Duration::from_millis(25);
@@ -25,7 +25,7 @@ const TRANSITION: u32 = 500;
 /// State of Prague.
 #[derive(Clone, Debug, Default)]
 pub(in crate::tcp) struct Prague {
-    share: Share,
+    mark_fraction: MarkFraction,
     /// A mark was seen, so alpha means something.
     marked: bool,
     /// Round trips since slow start.
@@ -52,7 +52,7 @@ impl Control for Prague {
     fn on_ack(&mut self, window: &mut Window, ack: &Acked, smss: u64, _now: Instant) {
         if window.cwnd < window.ssthresh {
             // RFC 5681 eq. (2).
-            window.cwnd = window.cwnd.saturating_add(ack.slow);
+            window.cwnd = window.cwnd.saturating_add(ack.slow_start);
             self.rounds = 0;
             return;
         }
@@ -60,7 +60,7 @@ impl Control for Prague {
         let scale = if self.is_independent() { (ratio * ratio).min(1.0) } else { 1.0 };
         let grown = window.cwnd as f64
             + self.fraction
-            + scale * smss as f64 * ack.linear as f64 / window.cwnd.max(1) as f64;
+            + scale * smss as f64 * ack.avoidance as f64 / window.cwnd.max(1) as f64;
         window.cwnd = (grown as u64).max(window.cwnd);
         self.fraction = (grown - window.cwnd as f64).max(0.0);
     }
@@ -71,17 +71,17 @@ impl Control for Prague {
         self.fraction = 0.0;
     }
 
-    fn on_feedback(&mut self, acked: u64, marked: u64, una: u64, nxt: u64, now: Instant) {
+    fn on_ecn_feedback(&mut self, acked: u64, marked: u64, una: u64, nxt: u64, now: Instant) {
         if marked > 0 && !self.marked {
             self.marked = true;
-            self.share = Share::default();
+            self.mark_fraction = MarkFraction::default();
         }
         let period = self.period();
-        let alpha = self.share.alpha;
-        if self.share.update(acked, marked, una, nxt, now, period) {
+        let alpha = self.mark_fraction.alpha;
+        if self.mark_fraction.update(acked, marked, una, nxt, now, period) {
             self.rounds = self.rounds.saturating_add(1);
             if !self.marked {
-                self.share.alpha = alpha;
+                self.mark_fraction.alpha = alpha;
             }
         }
     }
@@ -90,7 +90,7 @@ impl Control for Prague {
         if una > self.reduced && now >= self.reduced_at + self.period() {
             self.reduced = max;
             self.reduced_at = now;
-            window.cwnd = self.share.reduced(window.cwnd, smss).min(window.cwnd);
+            window.cwnd = self.mark_fraction.reduced(window.cwnd, smss).min(window.cwnd);
             window.ssthresh = window.cwnd;
         }
     }
@@ -111,7 +111,7 @@ mod tests {
     fn a_short_round_trip_grows_as_one_of_25_ms_in_the_end() {
         let mut prague = Prague::default();
         let mut window = Window { cwnd: 100_000, ssthresh: 100_000 };
-        let ack = Acked { bytes: 1000, slow: 1000, linear: 1000, rtt: Duration::from_millis(5) };
+        let ack = Acked { bytes: 1000, slow_start: 1000, avoidance: 1000, rtt: Duration::from_millis(5) };
         prague.on_ack(&mut window, &ack, 1000, Instant::ZERO);
         assert_eq!(window.cwnd, 100_010);
         prague.rounds = TRANSITION;
@@ -132,19 +132,19 @@ mod tests {
     fn alpha_begins_with_the_first_mark() {
         let mut prague = Prague::default();
         for i in 1..100u64 {
-            prague.on_feedback(1000, 0, i * 1000, i * 1000, Instant::ZERO);
+            prague.on_ecn_feedback(1000, 0, i * 1000, i * 1000, Instant::ZERO);
         }
-        assert_eq!(prague.share.alpha, 1.0);
-        prague.on_feedback(1000, 1000, 100_000, 100_000, Instant::ZERO);
-        prague.on_feedback(1000, 0, 101_000, 101_000, Instant::ZERO);
-        assert_eq!(prague.share.alpha, 15.0 / 16.0);
+        assert_eq!(prague.mark_fraction.alpha, 1.0);
+        prague.on_ecn_feedback(1000, 1000, 100_000, 100_000, Instant::ZERO);
+        prague.on_ecn_feedback(1000, 0, 101_000, 101_000, Instant::ZERO);
+        assert_eq!(prague.mark_fraction.alpha, 15.0 / 16.0);
     }
 
     /// Once independent, no more often than in 25 ms.
     #[test]
     fn reductions_are_25_ms_apart() {
         let mut prague = Prague { rounds: TRANSITION, ..Prague::default() };
-        prague.share.alpha = 0.5;
+        prague.mark_fraction.alpha = 0.5;
         let mut window = Window { cwnd: 64_000, ssthresh: 64_000 };
         let mut mark = |ms: u64, una: u64| {
             prague.on_mark(&mut window, una, una, 1000, Instant::ZERO + Duration::from_millis(ms));

@@ -26,10 +26,10 @@ impl Control for Reno {
     fn on_ack(&mut self, window: &mut Window, ack: &Acked, smss: u64, _now: Instant) {
         if window.cwnd < window.ssthresh {
             // RFC 5681 eq. (2).
-            window.cwnd = window.cwnd.saturating_add(ack.slow);
+            window.cwnd = window.cwnd.saturating_add(ack.slow_start);
         } else {
             // RFC 5681 eq. (3).
-            let grown = self.remainder.saturating_add(smss.saturating_mul(ack.linear));
+            let grown = self.remainder.saturating_add(smss.saturating_mul(ack.avoidance));
             let cwnd = window.cwnd.max(1);
             window.cwnd = cwnd.saturating_add(grown / cwnd);
             self.remainder = grown % cwnd;

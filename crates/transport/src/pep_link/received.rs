@@ -2,8 +2,8 @@
 
 use bentpipe_units::{Duration, Instant};
 
-use super::spans::Spans;
 use super::{Ack, AckRange, Config, Data};
+use crate::ranges::Ranges;
 
 /// Ranges remembered, so that a packet that comes twice is known; the oldest beyond them are forgotten.
 const MAX_RANGES: usize = 256;
@@ -16,8 +16,8 @@ const MAX_RANGES: usize = 256;
 /// called one (RFC 9000, 13.2.1). A fin or a reset waits like everything else, for nobody waits for its
 /// acknowledgement but to forget the stream.
 #[derive(Clone, Debug)]
-pub(super) struct Receipts {
-    arrived: Spans,
+pub(super) struct ReceivedPackets {
+    arrived: Ranges,
     largest: Option<u64>,
     largest_at: Instant,
     waiting: u32,
@@ -30,10 +30,10 @@ pub(super) struct Receipts {
     packet_threshold: u64,
 }
 
-impl Receipts {
+impl ReceivedPackets {
     pub(super) fn new(cfg: &Config) -> Self {
         Self {
-            arrived: Spans::default(),
+            arrived: Ranges::new(),
             largest: None,
             largest_at: Instant::ZERO,
             waiting: 0,
@@ -48,15 +48,15 @@ impl Receipts {
 
     /// Records a packet; `false` where its number came before.
     pub(super) fn on_data(&mut self, now: Instant, data: &Data) -> bool {
-        // `Spans` is half-open, so the very last number could not be held: no sender gets there.
+        // `Ranges` is half-open, so the very last number could not be held: no sender gets there.
         let number = data.number.min(u64::MAX - 1);
         if self.arrived.insert(number, number + 1) == 0 {
             return false;
         }
         // Below the least_unacked the sender no longer listens, so those numbers are only kept from crowding the record.
-        self.arrived.forget_below(data.least_unacked.min(number));
-        if self.arrived.len() > MAX_RANGES {
-            self.arrived.pop_first();
+        self.arrived.remove_below(data.least_unacked.min(number));
+        if self.arrived.as_slice().len() > MAX_RANGES {
+            self.arrived.remove_first();
         }
         let expected = self.largest.map_or(0, |largest| largest + 1);
         if number >= expected {
@@ -107,7 +107,7 @@ impl Receipts {
         self.ack_at = None;
         self.waiting = 0;
         let mut ack = Ack::new(now - self.largest_at);
-        for (start, end) in self.arrived.descending() {
+        for &(start, end) in self.arrived.as_slice().iter().rev() {
             if !ack.push_range(AckRange { first: start, last: end - 1 }) {
                 break;
             }

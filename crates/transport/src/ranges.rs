@@ -1,35 +1,35 @@
-//! Parts of the stream: what arrived ahead at the receiver, what was acknowledged ahead at the sender.
+//! A set of numbers kept as disjoint ranges: stream positions that arrived out of order or were SACKed, and packet
+//! numbers that arrived.
 
-/// The most intervals kept. More are forgotten, as a receiver may discard what is out of order (RFC 9293
-/// section 3.8.6) and a sender may send again what arrived, so work and memory are bounded whatever comes.
-const MOST: usize = 4096;
-
-/// Half-open intervals: ascending, apart from each other. Their memory is kept for the next ones.
+/// Disjoint half-open ranges in ascending order that never touch, at most `MAX` of them. The buffer is kept for reuse.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Ranges(Vec<(u64, u64)>);
+pub(crate) struct Ranges<const MAX: usize = { usize::MAX }>(Vec<(u64, u64)>);
 
-impl Ranges {
-    pub(super) const fn new() -> Self {
+impl<const MAX: usize> Ranges<MAX> {
+    pub(crate) const fn new() -> Self {
         Self(Vec::new())
     }
 
     #[inline]
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     #[inline]
-    pub(super) fn as_slice(&self) -> &[(u64, u64)] {
+    pub(crate) fn as_slice(&self) -> &[(u64, u64)] {
         &self.0
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// Adds an interval; how much of it is new.
-    pub(super) fn insert(&mut self, mut start: u64, mut end: u64) -> u64 {
-        // The common cases, an interval that continues the last one or lies behind it, need no search.
+    /// Adds `start..end` and returns how many of its numbers are new. A range that would be one too many is not added.
+    pub(crate) fn insert(&mut self, mut start: u64, mut end: u64) -> u64 {
+        if start >= end {
+            return 0;
+        }
+        // The common cases, extending the last range or appending a new one, need no search.
         let first = match self.0.last_mut() {
             Some(last) if last.1 == start => {
                 last.1 = end;
@@ -49,7 +49,7 @@ impl Ranges {
         if first < after {
             self.0[first] = (start, end);
             self.0.drain(first + 1..after);
-        } else if self.0.len() < MOST {
+        } else if self.0.len() < MAX {
             self.0.insert(first, (start, end));
         } else {
             return 0;
@@ -57,8 +57,15 @@ impl Ranges {
         length - known
     }
 
-    /// Takes off what reaches down to `position`; where it leads to.
-    pub(super) fn take_from(&mut self, mut position: u64) -> u64 {
+    /// Removes the lowest range.
+    pub(crate) fn remove_first(&mut self) {
+        if !self.0.is_empty() {
+            self.0.remove(0);
+        }
+    }
+
+    /// Removes the ranges that continue `position` without a gap and returns the end of the last one, or `position`.
+    pub(crate) fn take_from(&mut self, mut position: u64) -> u64 {
         let mut taken = 0;
         while let Some(&(start, end)) = self.0.get(taken) {
             if start > position {
@@ -71,32 +78,37 @@ impl Ranges {
         position
     }
 
-    /// Forgets all below `position`; how much that was.
-    pub(super) fn forget_below(&mut self, position: u64) -> u64 {
-        let gone = self.0.partition_point(|range| range.1 <= position);
-        let mut forgotten = self.0.drain(..gone).map(|(start, end)| end - start).sum();
-        if let Some(first) = self.0.first_mut().filter(|first| first.0 < position) {
-            forgotten += position - first.0;
-            first.0 = position;
-        }
-        forgotten
+    /// Removes every range that lies entirely below `position` and returns how many numbers that removed.
+    pub(crate) fn remove_below(&mut self, position: u64) -> u64 {
+        let count = self.0.partition_point(|range| range.1 <= position);
+        self.0.drain(..count).map(|(start, end)| end - start).sum()
     }
 
-    /// The interval that `position` lies in.
-    pub(super) fn containing(&self, position: u64) -> Option<(u64, u64)> {
+    /// Removes every number below `position` and returns how many that were.
+    pub(crate) fn trim_below(&mut self, position: u64) -> u64 {
+        let mut removed = self.remove_below(position);
+        if let Some(first) = self.0.first_mut().filter(|first| first.0 < position) {
+            removed += position - first.0;
+            first.0 = position;
+        }
+        removed
+    }
+
+    /// The range that contains `position`.
+    pub(crate) fn containing(&self, position: u64) -> Option<(u64, u64)> {
         let at = self.0.partition_point(|range| range.1 <= position);
         self.0.get(at).copied().filter(|range| range.0 <= position)
     }
 
-    /// How much of `from..to` is covered.
-    pub(super) fn covered(&self, from: u64, to: u64) -> u64 {
+    /// How many numbers of `from..to` are in the set.
+    pub(crate) fn covered(&self, from: u64, to: u64) -> u64 {
         let first = self.0.partition_point(|range| range.1 <= from);
         let within = self.0[first..].iter().take_while(|range| range.0 < to);
         within.map(|&(start, end)| end.min(to) - start.max(from)).sum()
     }
 
-    /// The first part of `from..to` that is not covered; empty, at `to`, where all is.
-    pub(super) fn gap(&self, from: u64, to: u64) -> (u64, u64) {
+    /// The first gap in `from..to`; `(to, to)` if there is none.
+    pub(crate) fn gap(&self, from: u64, to: u64) -> (u64, u64) {
         let mut at = self.0.partition_point(|range| range.1 <= from);
         let mut start = from;
         if let Some(range) = self.0.get(at).filter(|range| range.0 <= start) {
@@ -107,8 +119,8 @@ impl Ranges {
         (start, self.0.get(at).map_or(to, |range| range.0.min(to)))
     }
 
-    /// The last part of `from..to` that is not covered, where any is.
-    pub(super) fn last_gap(&self, from: u64, mut to: u64) -> Option<(u64, u64)> {
+    /// The last gap in `from..to`, if any.
+    pub(crate) fn last_gap(&self, from: u64, mut to: u64) -> Option<(u64, u64)> {
         for &(start, end) in self.0.iter().rev() {
             if end < to {
                 return Some((end.max(from), to));
@@ -124,14 +136,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn agrees_with_a_bit_per_position() {
+    fn agrees_with_one_bit_per_number() {
         let mut rng = bentpipe_units::Rng::stream(7, "ranges", 0, "test");
         for _ in 0..500 {
-            let (mut ranges, mut bits) = (Ranges::new(), [false; 64]);
+            let (mut ranges, mut bits) = (Ranges::<{ usize::MAX }>::new(), [false; 64]);
             let mut floor = 0;
             for _ in 0..20 {
                 let start = floor + rng.below(60 - floor);
-                let end = (start + 1 + rng.below(9)).min(64);
+                let end = (start + rng.below(10)).min(64);
                 let (from, to) = (start as usize, end as usize);
                 let fresh = (from..to).filter(|&n| !bits[n]).count() as u64;
                 bits[from..to].fill(true);
@@ -140,7 +152,7 @@ mod tests {
                     floor += rng.below(4).min(50 - floor.min(50));
                     let below = bits[..floor as usize].iter().filter(|&&bit| bit).count() as u64;
                     bits[..floor as usize].fill(false);
-                    assert_eq!(ranges.forget_below(floor), below);
+                    assert_eq!(ranges.trim_below(floor), below);
                 }
                 assert!(ranges.as_slice().windows(2).all(|pair| pair[0].1 < pair[1].0), "{ranges:?}");
                 let (low, high) = (floor as usize, 64);
@@ -154,5 +166,38 @@ mod tests {
                 assert_eq!(ranges.containing(start).is_some(), held(start));
             }
         }
+    }
+
+    #[test]
+    fn filling_the_gaps_joins_the_ranges() {
+        let mut ranges = Ranges::<{ usize::MAX }>::new();
+        assert_eq!(ranges.insert(0, 3), 3);
+        assert_eq!(ranges.insert(5, 8), 3);
+        assert_eq!(ranges.insert(10, 11), 1);
+        assert_eq!(ranges.insert(3, 5), 2);
+        assert_eq!(ranges.as_slice(), [(0, 8), (10, 11)]);
+        assert_eq!(ranges.insert(2, 12), 3);
+        assert_eq!(ranges.as_slice(), [(0, 12)]);
+        assert_eq!(ranges.insert(4, 4), 0);
+    }
+
+    #[test]
+    fn remove_below_keeps_a_range_that_reaches_above() {
+        let mut ranges = Ranges::<{ usize::MAX }>::new();
+        assert_eq!(ranges.insert(10, 12), 2);
+        assert_eq!(ranges.insert(4, 6), 2);
+        assert_eq!(ranges.insert(5, 11), 4);
+        assert_eq!(ranges.remove_below(11), 0);
+        assert_eq!(ranges.as_slice(), [(4, 12)]);
+        assert_eq!(ranges.remove_below(12), 8);
+        assert!(ranges.is_empty());
+    }
+
+    #[test]
+    fn a_range_beyond_the_limit_is_not_added() {
+        let mut ranges = Ranges::<2>::new();
+        assert_eq!((ranges.insert(0, 1), ranges.insert(4, 5), ranges.insert(2, 3)), (1, 1, 0));
+        assert_eq!(ranges.insert(1, 2), 1);
+        assert_eq!(ranges.as_slice(), [(0, 2), (4, 5)]);
     }
 }
