@@ -1,54 +1,54 @@
-//! Accurate ECN feedback, RFC 9768: how many packets arrived with a mark, in three flags of each segment.
+//! Accurate ECN feedback, RFC 9768: the number of marked packets, in three flags of each segment.
 //!
-//! - SYN: AE, CWR and ECE are set; the SYN-ACK and the ACK of it give the ECN field of what they answer in the same
+//! - SYN: AE, CWR and ECE are set; the SYN-ACK and its ACK return the ECN field of the packet they answer in the same
 //!   flags, sections 3.1.1, 3.2.2.1;
-//! - after that they are the ACE field, the lowest three bits of `r.cep`, and the sender keeps `s.cep` in step with it,
-//!   section 3.2.2.2;
-//! - a mark after a packet without one is acknowledged at once, and so are two that were not reported, 3.2.2.5.1.
+//! - afterwards they form the ACE field, the lowest three bits of `r.cep`, which `s.cep` of the sender follows, section
+//!   3.2.2.2;
+//! - a mark after an unmarked packet is acknowledged at once, and so are two unreported marks, section 3.2.2.5.1.
 //!
-//! Departures: there is no AccECN option, so bytes are reckoned from packets, each a full segment; and no tests for
-//! flags or fields that were mangled on the way (sections 3.2.2.3, 3.2.2.4), for here nothing mangles them. A client
-//! that has data to send acknowledges the SYN-ACK with it and so gives no ECN field of that (an exception in 3.2.2.1).
+//! Departures: no AccECN option, so bytes are derived from packets, each a full segment; no tests for mangled flags or
+//! fields (sections 3.2.2.3, 3.2.2.4), because nothing mangles them here. A client with data to send acknowledges the
+//! SYN-ACK with it and does not return its ECN field (an exception in 3.2.2.1).
 
 use bentpipe_units::Instant;
 
 use super::connection::{Connection, Phase};
 use super::{Config, Ecn, Flags, Segment};
 
-/// The feedback that was negotiated.
+/// Negotiated ECN feedback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EcnMode {
-    /// None: nothing is marked.
+    /// Not ECN-capable.
     Off,
-    /// RFC 3168: marks are echoed until the sender says that it reduced its window.
+    /// RFC 3168: marks are echoed until the sender signals that it reduced its window.
     Classic,
     /// RFC 9768.
     Accurate,
 }
 
-/// The counters of both halves, of which three bits count.
+/// Mark counters of both directions, of which the ACE field carries three bits.
 #[derive(Clone, Debug)]
 pub(super) struct Counters {
-    /// r.cep: packets that arrived with a mark.
+    /// r.cep: marked packets received.
     received: u8,
-    /// s.cep: what the peer has of it.
+    /// s.cep: the peer's count, as far as reported.
     sent: u8,
-    /// Marks that no ACK has told of.
+    /// Marks not reported in any ACK.
     unreported: u8,
-    /// The last packet with data was marked.
+    /// The last data packet was marked.
     marked: bool,
-    /// The ECN field of the peer's SYN or SYN-ACK.
+    /// ECN field of the peer's SYN or SYN-ACK.
     handshake_ecn: Ecn,
-    /// The next ACK without data gives `handshake_ecn`.
+    /// The next ACK without data returns `handshake_ecn`.
     handshake_ecn_due: bool,
-    /// The segment at hand gives the ECN field of our SYN-ACK.
+    /// The current segment returns the ECN field of our SYN-ACK.
     is_handshake_ack: bool,
-    /// Marks that the ACK at hand tells of, 255 at the most [packets].
+    /// Marks reported by the current ACK, at most 255 [packets].
     new_marks: u8,
 }
 
 impl Counters {
-    /// Section 3.2.1.
+    /// Initial values, section 3.2.1.
     pub(super) const fn new() -> Self {
         Self {
             received: 5,
@@ -63,7 +63,7 @@ impl Counters {
     }
 }
 
-/// The handshake encoding of an ECN field, table 3.
+/// Encoding of an ECN field in the handshake, table 3.
 const fn encode_handshake_ecn(ecn: Ecn) -> u8 {
     match ecn {
         Ecn::NotEct => 0b010,
@@ -74,7 +74,7 @@ const fn encode_handshake_ecn(ecn: Ecn) -> u8 {
 }
 
 impl Connection {
-    /// The peer's SYN: the feedback agreed on, table 2 and RFC 3168 section 6.1.1.
+    /// Negotiates the feedback with the peer's SYN, table 2 and RFC 3168 section 6.1.1.
     pub(super) fn negotiate_ecn(&mut self, cfg: &Config, seg: &Segment) {
         let answer = seg.flags.has(Flags::ACK);
         let accurate = cfg.ecn && cfg.accurate_ecn;
@@ -83,11 +83,11 @@ impl Connection {
             (_, 0b000) => EcnMode::Off,
             // A SYN with ECE and CWR offers ECN, a SYN-ACK with ECE alone accepts.
             (false, 0b011) => EcnMode::Classic,
-            // Section 3.1.2: whatever else a SYN says will one day offer more than this.
+            // Section 3.1.2: other values of a SYN are reserved for extensions of accurate ECN.
             (false, _) if accurate => EcnMode::Accurate,
             (false, 0b111) => EcnMode::Classic,
             (true, 0b001 | 0b101) => EcnMode::Classic,
-            // A broken server repeats the flags.
+            // A broken server that reflects the flags.
             (true, 0b111) => EcnMode::Off,
             (true, _) if accurate => EcnMode::Accurate,
             _ => EcnMode::Off,
@@ -95,12 +95,12 @@ impl Connection {
         self.ace.handshake_ecn = seg.ecn;
         if answer && self.ecn == EcnMode::Accurate {
             self.ace.handshake_ecn_due = true;
-            // Section 3.2.2.2: a mark on the SYN-ACK counts, once.
+            // Section 3.2.2.2: a mark on the SYN-ACK counts once.
             self.ace.received += u8::from(seg.ecn == Ecn::Ce);
         }
     }
 
-    /// The flags of a SYN, or of the answer to one.
+    /// Flags of a SYN or SYN-ACK.
     pub(super) fn syn_flags(&self, cfg: &Config, answer: bool) -> Flags {
         let base = Flags::SYN.with(Flags::ACK, answer);
         match (answer, self.ecn) {
@@ -113,7 +113,7 @@ impl Connection {
         }
     }
 
-    /// The ACE field of a segment that leaves; `pure`: an ACK without data.
+    /// Flags with the ACE field of a segment to send; `pure`: an ACK without data.
     #[cold]
     pub(super) fn ace_flags(&mut self, pure: bool) -> Flags {
         self.ace.unreported = 0;
@@ -125,7 +125,7 @@ impl Connection {
         })
     }
 
-    /// A packet with data arrived, and was taken in.
+    /// Counts the mark of a data packet.
     #[cold]
     pub(super) fn count_mark(&mut self, ecn: Ecn) {
         let marked = ecn == Ecn::Ce;
@@ -139,7 +139,7 @@ impl Connection {
         }
     }
 
-    /// The ACK of our SYN-ACK, section 3.2.2.1 and table 4.
+    /// Processes the ACK of our SYN-ACK, section 3.2.2.1 and table 4.
     pub(super) fn on_handshake_ack(&mut self, seg: &Segment) {
         if self.ecn == EcnMode::Accurate && seg.len == 0 {
             self.ace.is_handshake_ack = true;
@@ -147,25 +147,25 @@ impl Connection {
         }
     }
 
-    /// The ACE field of an ACK. Whether it tells of marks.
+    /// Processes the ACE field of an ACK. Returns true if it reports marks.
     #[cold]
     pub(super) fn on_ace(&mut self, cfg: &Config, now: Instant, seg: &Segment) -> bool {
         self.ace.new_marks = 0;
-        // Section 3.2.2.2: an ACK that another has superseded says nothing.
+        // Section 3.2.2.2: an ACK superseded by another is ignored.
         if std::mem::take(&mut self.ace.is_handshake_ack) || seg.ack < self.una {
             return false;
         }
         let smss = cfg.smss();
         let acked = seg.ack - self.una;
-        // What arrived out of order was acknowledged then, with its marks.
+        // Data received out of order was acknowledged earlier, with its marks.
         let told = match &self.sack {
             Some(board) => board.ranges.covered(self.una, seg.ack),
             None => u64::from(self.duplicate_acks) * smss,
         };
         let packets = acked.saturating_sub(told).div_ceil(smss);
         let least = u64::from(seg.flags.ace().wrapping_sub(self.ace.sent) & 7);
-        // Section 3.2.2.5.2: an ACK of more packets than the field can count may hide cycles of it, and is taken to hide
-        // as many as it can.
+        // Section 3.2.2.5.2: the ACE field of an ACK of more packets than it can count may have wrapped; the largest
+        // possible number of marks is assumed.
         let marks = if packets > 7 { packets - (packets - least) % 8 } else { least };
         self.ace.sent = self.ace.sent.wrapping_add(marks as u8);
         self.ace.new_marks = marks.min(255) as u8;
@@ -183,8 +183,8 @@ impl Connection {
         true
     }
 
-    /// How much of the `acked` bytes of an ACK that tells of marks the window may grow for: nothing, as RFC 3168 section
-    /// 6.1.2 has it, or what arrived without a mark.
+    /// The part of the `acked` bytes of an ACK with marks for which the window may grow: none by RFC 3168 section
+    /// 6.1.2, or the unmarked part [bytes].
     pub(super) fn unmarked_bytes(&self, cfg: &Config, acked: u64) -> u64 {
         match self.ace.new_marks {
             told @ 1..=254 if cfg.algorithm.is_l4s() => acked.saturating_sub(u64::from(told) * cfg.smss()),
@@ -198,7 +198,7 @@ mod tests {
     use super::*;
     use crate::tcp::{Algorithm, Sack, Timestamps};
 
-    /// A sender of segments of 1000 bytes with 100 of them under way.
+    /// A sender with 100 segments of 1000 bytes in flight.
     fn sender(cfg: &Config) -> Connection {
         let mut c = Connection::connect(cfg, Instant::ZERO);
         (c.una, c.nxt, c.max, c.ecn) = (1, 100_001, 100_001, EcnMode::Accurate);
@@ -220,9 +220,9 @@ mod tests {
         }
     }
 
-    /// RFC 9768 section 3.2.2.2 from s.cep = 5 on: three bits wrap at 8, and an ACK that comes late says nothing.
+    /// RFC 9768 section 3.2.2.2, starting from s.cep = 5: three bits wrap at 8, and a late ACK is ignored.
     #[test]
-    fn three_bits_count_on() {
+    fn ace_field_counts_modulo_eight() {
         let cfg = Config { mss: 1000, algorithm: Algorithm::Dctcp, ..Config::default() };
         let mut c = sender(&cfg);
         for (acked, ace, expected) in [
@@ -243,11 +243,11 @@ mod tests {
         }
     }
 
-    /// An ACK of four segments, one of them marked: alpha is 15/16 + 1/16 x 1/4 after it, so that 100 000 (1 - 61/128) =
-    /// 52 343 bytes are left. The other three count for growth, for no more than an ACK does: 1000 x 1000 / 52 343 = 19.
-    /// DCTCP grows by nothing, nor does Prague where all four are marked.
+    /// An ACK of four segments, one of them marked: alpha becomes 15/16 + 1/16 x 1/4, so 100 000 (1 - 61/128) = 52 343
+    /// bytes remain. The other three count for growth, but no more than one ACK: 1000 x 1000 / 52 343 = 19. DCTCP does
+    /// not grow, nor does Prague if all four are marked.
     #[test]
-    fn prague_grows_for_what_was_not_marked() {
+    fn prague_window_grows_for_unmarked_bytes_only() {
         for (algorithm, marks, cwnd) in
             [(Algorithm::Prague, 1, 52_362), (Algorithm::Dctcp, 1, 52_343), (Algorithm::Prague, 4, 50_000)]
         {
@@ -259,9 +259,10 @@ mod tests {
         }
     }
 
-    /// Section 3.2.2.5.2: of ten packets at once, two marks may be ten, and three cannot be eleven; of seven, all is known.
+    /// Section 3.2.2.5.2: for ten packets acknowledged at once, two marks may be ten, and three cannot be eleven; for
+    /// seven the count is exact.
     #[test]
-    fn what_may_have_cycled_is_taken_to_have() {
+    fn ambiguous_ace_counts_the_most_marks_possible() {
         let cfg = Config { mss: 1000, algorithm: Algorithm::Dctcp, ..Config::default() };
         for (packets, more, expected) in
             [(7, 0, 0), (7, 7, 7), (8, 0, 8), (10, 2, 10), (10, 3, 3), (20, 4, 20)]
@@ -270,7 +271,7 @@ mod tests {
             c.on_ace(&cfg, Instant::ZERO, &ack(packets, (5 + more) & 7));
             assert_eq!(u64::from(c.ace.sent) - 5, expected, "{more} of {packets}");
         }
-        // What duplicate ACKs told of is not new.
+        // Packets reported by duplicate ACKs are not new.
         let mut c = sender(&cfg);
         c.duplicate_acks = 9;
         c.on_ace(&cfg, Instant::ZERO, &ack(10, 5));

@@ -1,4 +1,4 @@
-//! What an ACK changes: loss detection and recovery, RFC 5681, RFC 6582 and RFC 3042.
+//! ACK processing, fast retransmit and fast recovery: RFC 5681, RFC 6582 and RFC 3042.
 
 use bentpipe_units::{Duration, Instant};
 
@@ -7,16 +7,15 @@ use super::congestion::{Acked, Recovery};
 use super::connection::{Connection, Phase, State, Timer};
 use super::{Config, Flags, Segment};
 
-/// Duplicate ACKs that tell of a loss, RFC 5681 section 3.2.
+/// Duplicate ACKs that indicate a loss, RFC 5681 section 3.2.
 pub(super) const DUP_ACKS: u32 = 3;
 
 impl Connection {
-    /// Takes in the ACK and the window of a segment. Whether the rest of it counts.
+    /// Processes the ACK and the window of a segment. Returns false if the rest of the segment must be ignored.
     #[inline]
     pub(super) fn on_ack(&mut self, cfg: &Config, now: Instant, seg: &Segment) -> bool {
         if seg.ack > self.max + u64::from(self.probe_outstanding) {
-            // RFC 9293 section 3.10.7.4: it acknowledges something not yet sent, so it is answered and
-            // dropped.
+            // RFC 9293 section 3.10.7.4: an ACK of something not yet sent is answered with an ACK and dropped.
             self.rx.ack_now = true;
             return false;
         }
@@ -31,14 +30,13 @@ impl Connection {
             EcnMode::Accurate => self.on_ace(cfg, now, seg),
         };
         if self.sack.is_some() {
-            // Not by reference, so that hosts can keep a segment in registers.
+            // By value, so that hosts can keep a segment in registers.
             self.on_ack_with_sack(cfg, now, seg.ack, seg.sack, seg.timestamps.echo, marked);
         } else if seg.ack > self.una {
             self.on_new_ack(cfg, now, seg.ack, seg.timestamps.echo, marked);
         } else if seg.ack == self.una
-            // RFC 5681 section 2: an ACK is a duplicate where (a) data is outstanding, (b) it carries none
-            // itself, (c) nor SYN or FIN, (d) it repeats the greatest ACK received, and (e) the window is the
-            // same.
+            // RFC 5681 section 2: an ACK is a duplicate if (a) data is outstanding, (b) it carries no data, (c) no SYN
+            // or FIN, (d) it repeats the greatest ACK received, and (e) the window is unchanged.
             && self.max > self.una
             && seg.len == 0
             && !seg.flags.has(Flags::SYN | Flags::FIN)
@@ -49,19 +47,18 @@ impl Connection {
         if self.delivery.is_some() {
             self.end_sample(cfg, now, cwnd);
         }
-        // RFC 9293 section 3.10.7.4: the window is taken from the newest segment only. SND.WL2 is not kept,
-        // for the ACK that gave it never lies beyond SND.UNA.
+        // RFC 9293 section 3.10.7.4: only the newest segment updates the window. SND.WL2 is not kept, because the ACK
+        // that gave it never lies beyond SND.UNA.
         if seg.ack >= self.una && self.wl1 <= seg.seq {
             self.edge = seg.ack + u64::from(seg.window);
             self.largest_window = self.largest_window.max(seg.window);
             self.wl1 = seg.seq;
         }
         if self.timer == Timer::Persist {
-            // RFC 9293 section 3.8.6.1: as long as probes are acknowledged the connection stays, however
-            // long.
+            // RFC 9293 section 3.8.6.1: the connection stays open as long as probes are acknowledged.
             self.unanswered = 0;
             if self.edge > self.max {
-                // There is room, or sending silly segments is avoided anew: output will say which.
+                // The window has opened, or silly window avoidance applies again; output decides.
                 self.stop_timer();
                 self.probe_due = false;
             }
@@ -74,7 +71,7 @@ impl Connection {
         let acked = ack - self.una;
         let measured = self.measure_rtt(cfg, now, ack, echo);
         self.una = ack;
-        // Behind a probe's byte, or past what was to be sent again.
+        // An ACK can lie beyond `nxt` after going back, and beyond `max` after a window probe.
         self.nxt = self.nxt.max(ack);
         self.max = self.max.max(ack);
         self.probes = 0;
@@ -117,11 +114,12 @@ impl Connection {
         }
     }
 
-    /// An ACK of new data, up to `ack`, with a timestamp's `echo`. Whether it measures a round trip.
+    /// Measures the RTT with an ACK of new data up to `ack` that carries the timestamp `echo`. Returns true if it gives
+    /// a measurement.
     #[inline]
     pub(super) fn measure_rtt(&mut self, cfg: &Config, now: Instant, ack: u64, echo: u32) -> bool {
         let measured = if self.timestamps {
-            // RFC 7323 section 4.1: every ACK that moves SND.UNA does.
+            // RFC 7323 section 4.1: every ACK that advances SND.UNA does.
             self.rto.on_echo(cfg, now, echo, ack, (self.una, self.max))
         } else {
             self.rto.on_ack(cfg, now, ack)
@@ -133,33 +131,34 @@ impl Connection {
         measured
     }
 
-    /// An ACK of new data in fast recovery, RFC 6582 section 3.2 step 3. Whether it restarts the timer.
+    /// Processes an ACK of new data in fast recovery, RFC 6582 section 3.2 step 3. Returns true if it restarts the
+    /// timer.
     fn on_ack_in_fast_recovery(&mut self, cfg: &Config, ack: u64, acked: u64) -> bool {
         if ack >= self.recover || self.algorithm.recovery() == Recovery::NewAck {
-            // Full acknowledgement: cwnd to ssthresh, the second of the two choices, and out of fast
-            // recovery. RFC 5681 section 3.2 step 6: so does any ACK of new data, where there are no partial
-            // ones. What is still missing then waits for the timer, for RFC 6582's bar against a second fast
-            // retransmit in a window is kept for Reno too (ns-2's `bugFix_`).
+            // Full acknowledgement: cwnd is set to ssthresh, the second of the two options, and fast recovery ends. RFC
+            // 5681 section 3.2 step 6: so does any ACK of new data if the algorithm does not handle partial ones.
+            // Missing data then waits for the timer, because RFC 6582's check against a second fast retransmit per
+            // window applies to Reno too (ns-2's `bugFix_`).
             self.window.cwnd = self.window.ssthresh.max(cfg.smss());
             self.phase = Phase::Open;
             return true;
         }
-        // Partial acknowledgement: the first unacknowledged segment goes again; cwnd is deflated by what was
-        // acknowledged, less one segment where it was that much.
+        // Partial acknowledgement: the first unacknowledged segment is resent; cwnd is deflated by the amount
+        // acknowledged, less one segment if it was at least one.
         self.resend_due = true;
         let back = if acked >= cfg.smss() { cfg.smss() } else { 0 };
         self.window.cwnd = (self.window.cwnd.saturating_sub(acked) + back).max(cfg.smss());
-        // The timer is restarted for the first partial ACK; RFC 6582 section 4, whether also for the others.
+        // The first partial ACK restarts the timer; RFC 6582 section 4 leaves open whether the others do.
         let first = !self.partial_seen;
         self.partial_seen = true;
         first || !cfg.impatient
     }
 
-    /// The window grows for `acked` bytes.
+    /// Increases the window for `acked` bytes.
     #[inline]
     fn grow_window(&mut self, cfg: &Config, now: Instant, acked: u64, marked: bool) {
-        // RFC 3168 section 6.1.2: not for an ACK that echoes a mark. RFC 7661 section 4: nor where the window
-        // was not used, for then the ACK says nothing about a larger one.
+        // RFC 3168 section 6.1.2: not for an ACK that echoes a mark. RFC 7661 section 4: nor if the window was not
+        // used, because the ACK then says nothing about a larger one.
         let (acked, avoidance) = if marked {
             let unmarked = self.unmarked_bytes(cfg, acked);
             (unmarked, unmarked.min(cfg.smss()))
@@ -171,8 +170,8 @@ impl Connection {
             let rtt = self.rto.srtt().unwrap_or(Duration::ZERO);
             let mut ack = Acked { bytes: acked, slow_start: acked.min(smss), avoidance, rtt };
             if cfg.abc {
-                // RFC 3465 section 2.3: L = 2, but 1 in the slow start after a timeout, until all is
-                // acknowledged that was sent before.
+                // RFC 3465 section 2.3: L = 2, but 1 in the slow start after a timeout until all data sent before is
+                // acknowledged.
                 let most = if self.una > self.recover { 2 * smss } else { smss };
                 (ack.slow_start, ack.avoidance) = (acked.min(most), acked);
             }
@@ -195,26 +194,26 @@ impl Connection {
             self.window.cwnd = self.window.cwnd.saturating_add(cfg.smss());
             return;
         }
-        // RFC 6582 section 3.2 step 2: duplicates of an ACK that does not cover more than `recover` tell of
-        // segments sent twice, not of a loss.
+        // RFC 6582 section 3.2 step 2: duplicates of an ACK that does not cover more than `recover` indicate segments
+        // that arrived twice, not a loss.
         if self.duplicate_acks != DUP_ACKS || self.una <= self.recover {
             return;
         }
         self.on_loss(cfg, now);
-        // RFC 5681 section 3.2 step 3: inflated by the segments known to have left the network.
+        // RFC 5681 section 3.2 step 3: inflated by the segments that have left the network.
         self.window.cwnd = self.window.ssthresh.saturating_add(u64::from(DUP_ACKS) * cfg.smss());
         self.phase = Phase::FastRecovery;
         self.partial_seen = false;
     }
 
-    /// Duplicate ACKs told of a loss: ssthresh is reduced, and the first segment is to be sent again.
+    /// Reacts to a detected loss: reduces ssthresh and schedules the first retransmission.
     pub(super) fn on_loss(&mut self, cfg: &Config, now: Instant) {
-        // RFC 5681 section 3.2 step 2: what limited transmit let out does not count as outstanding. By time, that may be
-        // more than two segments.
+        // RFC 5681 section 3.2 step 2: segments sent by limited transmit do not count as outstanding. With RACK they
+        // may be more than two.
         let beyond = self.flight().saturating_sub(self.window.cwnd.min(cfg.max_window)).div_ceil(cfg.smss());
         let most = if self.rack().is_some() { u64::MAX } else { 2 };
         let flight = self.flight().saturating_sub(beyond.min(most) * cfg.smss());
-        // RFC 3168 section 6.1.2: one reduction for a window of data, be it for marks or for losses.
+        // RFC 3168 section 6.1.2: one reduction per window of data, for marks and losses together.
         if self.una >= self.reduced {
             self.reduce(cfg, now, flight);
         }
@@ -222,14 +221,14 @@ impl Connection {
         self.reduced = self.max;
         self.resend_due = true;
         self.fast_retransmits = self.fast_retransmits.saturating_add(1);
-        // RFC 6298 (5) leaves the timer running here. It is restarted, which is later than the RFC asks for
-        // and no less safe: the segment sent again is given a whole RTO to be acknowledged.
+        // RFC 6298 (5) leaves the timer running here. Restarting it is later than the RFC asks for and no less safe:
+        // the retransmission has a whole RTO to be acknowledged.
         self.set_timer(Timer::Retransmission, now + self.rto.interval());
     }
 
-    /// An ACK with an echo of a mark. Whether the window must not grow for it.
+    /// Processes an ACK with ECN-Echo. Returns true if the window must not increase for it.
     pub(super) fn on_ece(&mut self, cfg: &Config, now: Instant, ack: u64) -> bool {
-        // RFC 3168 section 6.1.2: once for a window of data.
+        // RFC 3168 section 6.1.2: once per window of data.
         if ack > self.reduced && ack >= self.una && self.phase == Phase::Open {
             let flight = self.flight();
             self.reduce(cfg, now, flight);
@@ -239,7 +238,7 @@ impl Connection {
         true
     }
 
-    /// ssthresh, for a loss or a mark.
+    /// Reduces ssthresh after a loss or a mark.
     pub(super) fn reduce(&mut self, cfg: &Config, now: Instant, flight: u64) {
         let flight = if cfg.half_of_cwnd {
             let window =
@@ -252,7 +251,8 @@ impl Connection {
         if let Some(hystart) = self.delivery.as_mut().and_then(|delivery| delivery.hystart.as_mut()) {
             hystart.stop();
         }
-        // RFC 3168 section 6.1.2: the peer is told, whatever the reason. RFC 9768 section 3.1.5: but not here.
+        // RFC 3168 section 6.1.2: the peer is notified, whatever the reason. RFC 9768 section 3.1.5: not with accurate
+        // ECN.
         self.cwr_due = self.ecn == EcnMode::Classic;
     }
 

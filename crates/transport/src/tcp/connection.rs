@@ -1,4 +1,4 @@
-//! One endpoint of a connection: its state, and what its host may do with it.
+//! One endpoint of a connection: its state and the interface to its host.
 
 use bentpipe_units::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use super::receive::Receiver;
 use super::rto::Rto;
 use super::scoreboard::Scoreboard;
 
-/// The most an application can write in all [bytes].
+/// Maximum amount of data an application can write in total [bytes].
 const MAX_WRITTEN: u64 = u64::MAX / 4;
 
 /// States of RFC 9293 section 3.3.2.
@@ -30,95 +30,94 @@ pub(super) enum State {
 }
 
 impl State {
-    /// Whether both ends have agreed on the connection.
+    /// True once the handshake is complete, including while the connection closes.
     #[inline]
     pub(super) fn is_synchronized(self) -> bool {
         !matches!(self, Self::Closed | Self::Listen | Self::SynSent | Self::SynReceived)
     }
 }
 
-/// How the sender is to get over a loss.
+/// State of loss recovery at the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Nothing is known to be lost.
+    /// No loss detected.
     Open,
-    /// Fast recovery of RFC 5681 or RFC 6582.
+    /// Fast recovery without SACK, RFC 5681 or RFC 6582.
     FastRecovery,
-    /// Loss recovery of RFC 6675, or of RFC 8985.
+    /// Loss recovery with SACK, RFC 6675 or RFC 8985.
     SackRecovery,
-    /// After a timeout with SACK, going back: all is sent again that is not selectively acknowledged, or with
-    /// RFC 8985 what is lost.
+    /// After a timeout with SACK: resends everything that was not SACKed, or with RFC 8985 everything lost.
     RtoResend,
-    /// After a timeout, without going back: one segment for each hole that shows.
+    /// After a timeout without go-back-N: resends one segment for each ACK that shows another gap.
     RtoPerAck,
-    /// After a timeout, going back, until new data is acknowledged: duplicate ACKs let more go, as in ns-2.
+    /// After a timeout with go-back-N, until new data is acknowledged: as in ns-2, duplicate ACKs allow more
+    /// retransmissions.
     RtoNs2,
 }
 
-/// What the sender's timer is set for.
+/// Purpose of the sender's timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Timer {
     Off,
     Retransmission,
     Persist,
-    /// RFC 8985: a segment sent later was delivered, and this one has been given time.
+    /// RFC 8985: waits for a segment that may only have been reordered.
     Reordering,
-    /// RFC 8985: a loss probe.
+    /// RFC 8985: sends a tail loss probe.
     Probe,
 }
 
-/// A reset to be sent.
+/// Reason for a RST to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reset {
-    /// The application gave the connection up.
+    /// The application aborted the connection.
     Abort,
-    /// An ACK arrived for a connection that is no more.
+    /// A segment with an ACK arrived for a closed connection.
     Reply,
-    /// Something without an ACK did.
+    /// A segment without an ACK arrived for a closed connection.
     ReplyAck,
 }
 
 /// One endpoint of a connection.
 #[derive(Clone, Debug)]
 pub struct Connection {
-    // What every segment touches comes first.
-    /// SND.UNA: the first position not acknowledged.
+    // Fields used by every segment come first.
+    /// SND.UNA: first position not acknowledged.
     pub(super) una: u64,
-    /// SND.NXT: the next position to send.
+    /// SND.NXT: next position to send.
     pub(super) nxt: u64,
-    /// The highest SND.NXT there was; above `nxt` after going back.
+    /// SND.MAX: highest SND.NXT so far; above `nxt` after going back.
     pub(super) max: u64,
-    /// The position after the last byte written.
+    /// Position after the last byte written.
     pub(super) written: u64,
-    /// Right edge of the peer's window.
+    /// Right edge of the peer's receive window.
     pub(super) edge: u64,
     pub(super) window: Window,
     pub(super) algorithm: congestion::State,
-    /// `recover` of RFC 6582, plus one: SND.MAX when the last loss was found.
+    /// `recover` of RFC 6582, plus one: SND.MAX when the last loss was detected.
     pub(super) recover: u64,
-    /// SND.MAX when the window was last reduced, for whatever reason.
+    /// SND.MAX when the congestion window was last reduced, for whatever reason.
     pub(super) reduced: u64,
-    /// When the sender's timer goes off.
+    /// Expiry of the sender's timer.
     pub(super) timer_at: Instant,
     pub(super) rto: Rto,
     pub(super) rx: Receiver,
-    /// Selective acknowledgements, where they were negotiated.
+    /// SACK state; `None` unless both ends permitted SACK.
     pub(super) sack: Option<Box<Scoreboard>>,
-    /// What became of each segment, where the algorithm asks.
+    /// Delivery records; `None` unless the algorithm needs them.
     pub(super) delivery: Option<Box<Delivery>>,
-    /// When data was last sent.
+    /// Time of the last data segment sent.
     pub(super) data_sent_at: Instant,
-    /// When pacing lets the next data segment go.
+    /// Earliest departure of the next data segment, as paced.
     pub(super) pace_at: Instant,
-    /// SND.WL1: `seq` of the segment that last updated the peer's window. Once closed, there is none, and it
-    /// is the position in the reset to reply with.
+    /// SND.WL1: `seq` of the segment that last updated the peer's window. Once closed: the position in the RST to send.
     pub(super) wl1: u64,
     segments_sent: u64,
     pub(super) segments_received: u64,
-    /// The largest window the peer advertised [bytes].
+    /// Largest window the peer has advertised [bytes].
     pub(super) largest_window: u32,
     pub(super) duplicate_acks: u32,
-    /// Timeouts in a row without an answer.
+    /// Consecutive timeouts without an answer.
     pub(super) unanswered: u16,
     pub(super) retransmissions: u32,
     pub(super) timeouts: u32,
@@ -127,74 +126,74 @@ pub struct Connection {
     pub(super) phase: Phase,
     pub(super) timer: Timer,
     pub(super) reset: Option<Reset>,
-    /// Window probes in a row.
+    /// Consecutive window probes.
     pub(super) probes: u8,
-    /// Segments never sent before that have left in fast recovery since the last ACK.
+    /// New segments sent in fast recovery since the last ACK.
     pub(super) burst: u8,
-    /// The application closed its direction.
+    /// True once the application has closed its direction.
     pub(super) closing: bool,
     pub(super) failed: bool,
-    /// A SYN is to be sent.
+    /// A SYN must be sent.
     pub(super) syn_due: bool,
-    /// A SYN had to be sent again.
+    /// True once a SYN has been retransmitted.
     pub(super) syn_retransmitted: bool,
-    /// The segment at `una` is to be sent again, or the phase says what is.
+    /// A retransmission is due: the segment at `una`, or what `phase` selects.
     pub(super) resend_due: bool,
-    /// A window probe is to be sent.
+    /// A window probe must be sent.
     pub(super) probe_due: bool,
-    /// A probe's byte, beyond `max`, may be acknowledged.
+    /// The byte of a window probe, beyond `max`, may be acknowledged.
     pub(super) probe_outstanding: bool,
-    /// A partial ACK was seen in this fast recovery.
+    /// A partial ACK has arrived in this fast recovery.
     pub(super) partial_seen: bool,
-    /// The congestion window was what held the sender back.
+    /// True if the congestion window limited the sender.
     pub(super) cwnd_limited: bool,
-    /// Pacing is what holds the next segment back.
+    /// True if pacing alone delays the next segment.
     pub(super) paced: bool,
-    /// The ECN feedback that was negotiated.
+    /// Negotiated ECN feedback.
     pub(super) ecn: EcnMode,
     pub(super) ace: Counters,
-    /// The peer is to be told that the window was reduced.
+    /// CWR must be sent to the peer.
     pub(super) cwr_due: bool,
-    /// Both ends offered to scale windows.
+    /// Both ends offered window scaling.
     pub(super) window_scaling: bool,
-    /// A loss probe is to be sent, RFC 8985 section 7.3.
+    /// A tail loss probe must be sent, RFC 8985 section 7.3.
     pub(super) loss_probe_due: bool,
-    /// Timestamps were negotiated.
+    /// Both ends offered timestamps.
     pub(super) timestamps: bool,
     /// TS.Recent of RFC 7323 section 4.3: the timestamp to echo.
     pub(super) ts_recent: u32,
 }
 
-/// Counters and state of a connection, for reports.
+/// Counters and state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Stats {
-    /// Segments sent again, SYNs and FINs included.
+    /// Retransmitted segments, including SYNs and FINs.
     pub retransmissions: u64,
-    /// Times the retransmission timer went off.
+    /// Expiries of the retransmission timer.
     pub timeouts: u64,
-    /// Times three duplicate ACKs started a fast retransmit.
+    /// Fast retransmits.
     pub fast_retransmits: u64,
-    /// Segments sent, ACKs included.
+    /// Segments sent, including pure ACKs.
     pub segments_sent: u64,
-    /// Segments received, whatever became of them.
+    /// Segments received, including those discarded.
     pub segments_received: u64,
     /// Congestion window [bytes].
     pub cwnd: u64,
     /// Slow start threshold [bytes].
     pub ssthresh: u64,
-    /// The latest round trip that was measured, in whole ticks.
+    /// Latest RTT measured, in whole ticks of [`Config::clock_granularity`].
     pub rtt: Option<Duration>,
-    /// Smoothed round trip, once measured.
+    /// Smoothed RTT; `None` before the first measurement.
     pub srtt: Option<Duration>,
-    /// Retransmission timeout, as backed off.
+    /// Retransmission timeout, including backoff.
     pub rto: Duration,
-    /// Bytes sent and neither acknowledged nor SACKed nor thought lost; without SACK, not acknowledged. After going back,
-    /// those sent since.
+    /// Bytes sent and neither acknowledged, SACKed nor considered lost; without SACK, bytes not acknowledged. After
+    /// going back, bytes sent since.
     pub in_flight: u64,
 }
 
 impl Connection {
-    /// Opens actively: [`poll_transmit`](Self::poll_transmit) yields the SYN.
+    /// Active open: [`poll_transmit`](Self::poll_transmit) returns the SYN.
     #[must_use]
     pub fn connect(cfg: &Config, now: Instant) -> Self {
         let mut connection = Self::new(cfg, State::SynSent);
@@ -203,7 +202,7 @@ impl Connection {
         connection
     }
 
-    /// Opens passively: waits for a SYN.
+    /// Passive open: waits for a SYN.
     #[must_use]
     pub fn listen(cfg: &Config) -> Self {
         Self::new(cfg, State::Listen)
@@ -218,8 +217,8 @@ impl Connection {
             edge: 0,
             window: Window { cwnd: cfg.iw(), ssthresh: cfg.initial_ssthresh },
             algorithm: congestion::State::new(cfg.algorithm),
-            // RFC 6582 section 3.2 begins with the initial sequence number, which would bar the first segment
-            // of data from being resent before a timeout. Nothing was lost before it, so the bar lies below.
+            // RFC 6582 section 3.2 starts with the initial sequence number, which would prevent a fast retransmit of
+            // the first data segment. Nothing can have been lost before it, so `recover` starts lower.
             recover: 0,
             reduced: 0,
             timer_at: Instant::FAR_FUTURE,
@@ -264,8 +263,8 @@ impl Connection {
         }
     }
 
-    /// When to call [`handle_timeout`](Self::handle_timeout): the earliest of delayed ACK and what else there is time for:
-    /// retransmission, or in its place window probe, loss probe or reordering.
+    /// When to call [`handle_timeout`](Self::handle_timeout); `None` if no timer runs. The earlier of the delayed ACK
+    /// and the sender's timer (retransmission, window probe, tail loss probe or reordering).
     #[inline]
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
@@ -273,16 +272,15 @@ impl Connection {
         (at != Instant::FAR_FUTURE).then_some(at)
     }
 
-    /// When to call [`poll_transmit`](Self::poll_transmit) for the next data segment, where pacing alone
-    /// holds it back. It holds until the next call of `poll_transmit`.
+    /// When to call [`poll_transmit`](Self::poll_transmit) for the next data segment; `None` unless pacing alone delays
+    /// it. Valid until the next call of `poll_transmit`.
     #[inline]
     #[must_use]
     pub fn paced_until(&self) -> Option<Instant> {
         self.paced.then_some(self.pace_at)
     }
 
-    /// The application hands over `bytes`. Nothing after a [`close`](Self::close), nor beyond `u64::MAX / 4`
-    /// in all.
+    /// Writes `bytes` to the send buffer. Ignored after [`close`](Self::close); the total is limited to `u64::MAX / 4`.
     #[inline]
     pub fn write(&mut self, bytes: u64) {
         if !self.closing && self.state != State::Closed {
@@ -290,17 +288,17 @@ impl Connection {
         }
     }
 
-    /// The application has written all it will: a FIN follows the last byte. The other direction stays open.
+    /// Closes the sending direction: a FIN follows the last byte. The other direction stays open.
     ///
-    /// Before the handshake is over it waits, with what was written, where RFC 9293 section 3.10.4 would give
-    /// up a connection in SYN-SENT.
+    /// Before the handshake is complete, the FIN waits with the data written, where RFC 9293 section 3.10.4 would
+    /// delete a connection in SYN-SENT.
     pub fn close(&mut self) {
         self.closing = true;
     }
 
-    /// Gives the connection up, RFC 9293 section 3.10.5: a RST goes out where the peer knows of it.
+    /// Aborts the connection, RFC 9293 section 3.10.5. A RST is sent if the peer knows the connection.
     ///
-    /// The connection then [is closed](Self::is_closed), but did not [fail](Self::failed).
+    /// The connection then [is closed](Self::is_closed), but has not [failed](Self::failed).
     pub fn abort(&mut self) {
         let known = !matches!(self.state, State::Closed | State::Listen | State::SynSent | State::TimeWait);
         self.terminate();
@@ -309,44 +307,43 @@ impl Connection {
         }
     }
 
-    /// In-order bytes waiting for the application [bytes].
+    /// In-order data waiting for the application [bytes].
     #[inline]
     #[must_use]
     pub fn readable(&self) -> u64 {
         self.rx.unread
     }
 
-    /// The application takes `n` bytes, or as many as there are.
+    /// Reads `n` bytes, or as many as are waiting.
     #[inline]
     pub fn read(&mut self, n: u64) {
         self.rx.read(n);
     }
 
-    /// Limits the receive buffer to `bytes` from now on, below the configured one.
+    /// Limits the receive buffer to `bytes`, below the configured size.
     ///
-    /// The window advertised is what is left of it after the bytes unread. Less of it never takes back a
-    /// right edge that was advertised; more is announced as soon as it is worth a segment (RFC 9293 sections
-    /// 3.8.6, 3.8.6.2.2).
+    /// The advertised window is the buffer less the unread bytes. A smaller buffer never moves the right edge back; a
+    /// larger one is announced once it is worth a segment (RFC 9293 sections 3.8.6, 3.8.6.2.2).
     #[inline]
     pub fn limit_receive_buffer(&mut self, bytes: u32) {
         self.rx.set_limit(bytes);
     }
 
-    /// Whether the handshake is done and the connection not closed.
+    /// True once the handshake is complete and until the connection is closed.
     #[inline]
     #[must_use]
     pub fn is_established(&self) -> bool {
         self.state.is_synchronized()
     }
 
-    /// Whether the peer's FIN arrived, and all before it.
+    /// True once the peer's FIN and all data before it have arrived.
     #[inline]
     #[must_use]
     pub fn peer_closed(&self) -> bool {
         self.rx.finished
     }
 
-    /// Whether there is nothing left to send or wait for: both directions are done and acknowledged, or the
+    /// True once nothing is left to send or to wait for: both directions are finished and acknowledged, or the
     /// connection failed or was aborted.
     #[inline]
     #[must_use]
@@ -354,43 +351,42 @@ impl Connection {
         self.state == State::Closed && self.reset != Some(Reset::Abort)
     }
 
-    /// Whether both directions are done and only a lost ACK of the peer's FIN could bring it back. There is
-    /// no 2 MSL timer: the host frees the connection.
+    /// True once both directions are finished and only a lost ACK of the peer's FIN can cause further segments. There
+    /// is no 2 MSL timer: the host frees the connection.
     #[inline]
     #[must_use]
     pub fn in_time_wait(&self) -> bool {
         self.state == State::TimeWait
     }
 
-    /// Whether the peer reset the connection, or left too many retransmissions unanswered.
+    /// True if the peer reset the connection or left too many retransmissions unanswered.
     #[inline]
     #[must_use]
     pub fn failed(&self) -> bool {
         self.failed
     }
 
-    /// Payload written and not acknowledged [bytes].
+    /// Payload written and not yet acknowledged [bytes].
     #[inline]
     #[must_use]
     pub fn send_queue(&self) -> u64 {
         self.written.saturating_sub(self.una.max(1))
     }
 
-    /// Payload the peer acknowledged [bytes].
+    /// Payload acknowledged by the peer [bytes].
     #[inline]
     #[must_use]
     pub fn acked(&self) -> u64 {
         self.una.min(self.written).saturating_sub(1)
     }
 
-    /// Payload received in order [bytes], read or not.
+    /// Payload received in order, read or not [bytes].
     #[inline]
     #[must_use]
     pub fn received(&self) -> u64 {
         self.rx.received()
     }
 
-    /// Counters and state.
     #[must_use]
     pub fn stats(&self) -> Stats {
         Stats {
@@ -408,19 +404,19 @@ impl Connection {
         }
     }
 
-    /// Bytes sent and not acknowledged; after going back, those sent since.
+    /// FlightSize: bytes sent and not acknowledged; after going back, bytes sent since [bytes].
     #[inline]
     pub(super) fn flight(&self) -> u64 {
         self.nxt - self.una
     }
 
-    /// One past the last position there is to send: data, and a FIN.
+    /// Position after the last one to send: data and a FIN.
     #[inline]
     pub(super) fn stream_end(&self) -> u64 {
         self.written + u64::from(self.closing)
     }
 
-    /// Ends the connection, with nothing more to do.
+    /// Closes the connection at once.
     pub(super) fn terminate(&mut self) {
         self.state = State::Closed;
         self.stop_timer();
@@ -433,7 +429,7 @@ impl Connection {
         self.reset = None;
     }
 
-    /// Ends the connection because of the peer.
+    /// Closes the connection because the peer reset it or does not answer.
     pub(super) fn fail(&mut self) {
         self.terminate();
         self.failed = true;

@@ -1,16 +1,15 @@
-//! What became of each segment: round trips for every ACK, and the rate at which data arrives
-//! (draft-cheng-iccrg-delivery-rate-estimation-00).
+//! RTT and delivery rate samples of each ACK (draft-cheng-iccrg-delivery-rate-estimation-00).
 //!
-//! Only connections have it whose algorithm reads it: BBR, or a slow start that HyStart++ ends. With each segment goes
-//! what had been delivered, and when, as it left; the ACK that tells of its arrival then covers the time since.
+//! Kept only if the algorithm uses them: BBR, or slow start with HyStart++. Each segment records the amount and time of
+//! delivery at its departure; the ACK that reports its arrival then covers the time since.
 //!
-//! - `interval = max(send_elapsed, ack_elapsed)`, section 2.2.4: ACKs that come compressed do not make it faster;
-//! - `rate = (C.delivered - P.delivered) / interval`, of the newest segment that the ACK tells of;
+//! - `interval = max(send_elapsed, ack_elapsed)`, section 2.2.4: compressed ACKs do not increase the rate;
+//! - `rate = (C.delivered - P.delivered) / interval`, for the newest segment that the ACK reports;
 //! - samples taken while the application had too little to send are marked, section 2.2.5.
 //!
-//! Without SACK a segment counts as delivered when it is acknowledged, though duplicate ACKs told of it before.
+//! Without SACK a segment counts as delivered when it is acknowledged, although duplicate ACKs reported it earlier.
 //!
-//! Departure: positions that were sent again in other segments than at first keep the first ones' limits.
+//! Departure: retransmissions keep the boundaries of the original segments.
 
 use std::collections::VecDeque;
 
@@ -21,64 +20,64 @@ use super::congestion::hystart::HyStart;
 use super::connection::{Connection, Phase};
 use super::{Config, Segment};
 
-/// A segment under way: the variables of section 3.2.
+/// A segment in flight: the variables of section 3.2.
 #[derive(Clone, Copy, Debug)]
 struct Record {
-    /// Where it ends.
+    /// Position after its last byte.
     end: u64,
-    /// C.delivered when it left [bytes].
+    /// C.delivered at its departure [bytes].
     delivered: u64,
-    /// C.delivered_time when it left.
+    /// C.delivered_time at its departure.
     delivered_at: Instant,
-    /// C.first_sent_time when it left.
+    /// C.first_sent_time at its departure.
     first_sent_at: Instant,
-    /// When it left.
+    /// Departure time.
     sent_at: Instant,
-    /// What it takes of the stream [bytes].
+    /// Sequence space taken [bytes].
     len: u32,
-    /// The application had too little to send.
+    /// Sent while the application had too little to send.
     app_limited: bool,
-    /// It was sent more than once.
+    /// Sent more than once.
     retransmitted: bool,
-    /// It has arrived.
+    /// Reported as arrived.
     arrived: bool,
 }
 
-/// How the sender stands towards losses, for an algorithm that sets its window itself.
+/// Loss recovery state, for an algorithm that sets its window itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LossState {
-    /// Nothing is known to be lost.
+    /// No loss detected.
     Open,
     /// In fast recovery.
     Recovery,
-    /// After a timeout, until all is acknowledged that was sent before.
+    /// After a timeout, until everything sent before is acknowledged.
     Loss,
 }
 
-/// What an ACK tells of the path: the rate sample of section 3.3, and what BBR asks for besides.
+/// What an ACK reports about the path: the rate sample of section 3.3 and the other inputs of BBR.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sample {
-    /// What it newly says to have arrived [bytes].
+    /// Newly delivered [bytes].
     pub(super) delivered: u64,
-    /// What it newly shows to be lost [bytes].
+    /// Newly found lost [bytes].
     pub(super) lost: u64,
-    /// C.delivered: what has arrived in all [bytes].
+    /// C.delivered: delivered in total [bytes].
     pub(super) total: u64,
-    /// C.delivered when the newest of the segments that arrived left [bytes].
+    /// C.delivered at the departure of the newest segment delivered [bytes].
     pub(super) prior_delivered: u64,
-    /// Thought to be in the network, before this ACK and after [bytes].
+    /// In flight before and after this ACK [bytes].
     pub(super) prior_in_flight: u64,
     pub(super) in_flight: u64,
-    /// Round trip of the newest segment that was sent once only.
+    /// RTT of the newest segment that was sent only once.
     pub(super) rtt: Option<Duration>,
-    /// The delivery rate, where there is a sample.
+    /// Delivery rate; `None` without a valid sample.
     pub(super) rate: Option<Rate>,
-    /// The sample was taken while the application had too little to send.
+    /// Sampled while the application had too little to send.
     pub(super) app_limited: bool,
     pub(super) loss_state: LossState,
 }
 
-/// What is known of the segments under way. Their memory is kept for the next ones.
+/// Delivery records of the segments in flight. The buffer is kept for reuse.
 #[derive(Clone, Debug)]
 pub(super) struct Delivery {
     ring: VecDeque<Record>,
@@ -88,23 +87,23 @@ pub(super) struct Delivery {
     delivered_at: Instant,
     /// C.first_sent_time.
     first_sent_at: Instant,
-    /// C.app_limited: samples are marked until this much has arrived; zero where they are not.
+    /// C.app_limited: samples are marked until this much is delivered; zero if they are not.
     app_limited: u64,
-    /// Losses below have been counted.
+    /// Losses below this position have been counted.
     lost_below: u64,
-    /// The least round trip so far.
+    /// Minimum RTT so far.
     min_rtt: Duration,
-    /// What the current ACK tells of: the newest segment, what arrived, a round trip.
+    /// Results of the current ACK: newest segment, newly delivered bytes, RTT.
     newest: Option<Record>,
     newly_delivered: u64,
     rtt: Option<Duration>,
     prior_in_flight: u64,
-    /// What ends the first slow start.
+    /// HyStart++, which ends the first slow start.
     pub(super) hystart: Option<HyStart>,
 }
 
 impl Delivery {
-    /// For a connection with this configuration, where it needs one.
+    /// Returns `None` if the configuration does not need delivery records.
     pub(super) fn new(cfg: &Config) -> Option<Box<Self>> {
         let hystart = (cfg.hystart && cfg.algorithm.has_slow_start()).then(HyStart::default);
         let needed = hystart.is_some() || cfg.algorithm.sets_cwnd();
@@ -126,7 +125,7 @@ impl Delivery {
         })
     }
 
-    /// `seq..end` leaves; `idle`: with nothing else in the network. Section 3.2, SendPacket().
+    /// Records the departure of `seq..end`; `idle`: nothing else is in flight. SendPacket() of section 3.2.
     fn on_sent(&mut self, now: Instant, seq: u64, end: u64, idle: bool) {
         if idle {
             self.first_sent_at = now;
@@ -160,14 +159,14 @@ impl Delivery {
         }
     }
 
-    /// An ACK comes in: it acknowledges all below `ack` and SACKs what it says. Section 3.3, UpdateRateSample().
+    /// Processes the blocks and the ACK of a segment. UpdateRateSample() of section 3.3.
     fn on_ack(&mut self, now: Instant, una: u64, max: u64, seg: &Segment, known: Option<&Ranges>) {
         self.newest = None;
         self.newly_delivered = 0;
         self.rtt = None;
         if let Some(known) = known {
             for (start, end) in seg.sack.blocks(seg.ack).filter(|block| block.1 <= max) {
-                // What other ACKs told of before is not looked at again.
+                // Ranges that earlier ACKs reported are skipped.
                 let mut at = start.max(una);
                 while at < end {
                     let (fresh, upto) = known.gap(at, end);
@@ -196,7 +195,7 @@ impl Delivery {
         self.newly_delivered += u64::from(record.len);
         self.delivered_at = now;
         if !record.retransmitted {
-            // Of several the one that left last, for the others waited for it to be acknowledged.
+            // Of several segments, the one sent last counts: the others waited for the ACK.
             let rtt = now - record.sent_at;
             self.rtt = Some(self.rtt.map_or(rtt, |least| least.min(rtt)));
             self.min_rtt = self.min_rtt.min(rtt);
@@ -207,7 +206,7 @@ impl Delivery {
         }
     }
 
-    /// Counts what is newly lost of what lies below `lost` [bytes].
+    /// Returns the newly lost bytes below `lost`.
     fn count_lost(&mut self, lost: u64) -> u64 {
         let mut at = self.ring.partition_point(|r| r.end <= self.lost_below);
         let mut bytes = 0;
@@ -219,7 +218,7 @@ impl Delivery {
         bytes
     }
 
-    /// Section 3.3, GenerateRateSample().
+    /// GenerateRateSample() of section 3.3.
     fn sample(&mut self, lost: u64, in_flight: u64, loss_state: LossState) -> Sample {
         if self.app_limited > 0 && self.delivered > self.app_limited {
             self.app_limited = 0;
@@ -239,8 +238,8 @@ impl Delivery {
         if let Some(newest) = self.newest {
             let sending = newest.sent_at - newest.first_sent_at;
             let interval = sending.max(self.delivered_at - newest.delivered_at);
-            // No more can have been delivered in less than a round trip than was in flight: a sample of less is one of
-            // ACKs that came in a bunch, or of a segment that need not have been sent again.
+            // Less than an RTT cannot deliver more than was in flight: a shorter sample comes from compressed ACKs or
+            // from a spurious retransmission.
             if interval >= self.min_rtt && !interval.is_zero() {
                 let bits = u128::from(self.delivered - newest.delivered) * 8_000_000_000;
                 let bps = bits / u128::from(interval.as_nanos());
@@ -252,7 +251,7 @@ impl Delivery {
 }
 
 impl Connection {
-    /// Data leaves, `seq..end`.
+    /// Records the departure of data `seq..end`.
     #[cold]
     pub(super) fn on_data_sent(&mut self, cfg: &Config, now: Instant, seq: u64, end: u64) {
         let idle = self.in_flight(cfg) == 0;
@@ -263,7 +262,8 @@ impl Connection {
         delivery.on_sent(now, seq, end, idle);
     }
 
-    /// There is nothing to send, though the window has room: section 3.4, OnApplicationWrite().
+    /// Takes note that the application has nothing to send although the window has room: OnApplicationWrite() of
+    /// section 3.4.
     #[cold]
     pub(super) fn on_app_limited(&mut self, cfg: &Config) {
         let in_flight = self.in_flight(cfg);
@@ -272,7 +272,7 @@ impl Connection {
         }
     }
 
-    /// An ACK is about to be taken in.
+    /// Starts the sample before an ACK is processed.
     #[cold]
     pub(super) fn begin_sample(&mut self, cfg: &Config, now: Instant, seg: &Segment) {
         let prior_in_flight = self.in_flight(cfg);
@@ -287,8 +287,8 @@ impl Connection {
         }
     }
 
-    /// An ACK has been taken in, before which the window was `cwnd`. An algorithm that sets its window itself has it
-    /// now, whatever recovery made of it meanwhile.
+    /// Completes the sample after an ACK was processed; `cwnd` is the window before it. An algorithm that sets its
+    /// window itself does so now, whatever recovery did to it.
     #[cold]
     pub(super) fn end_sample(&mut self, cfg: &Config, now: Instant, cwnd: u64) {
         if !self.algorithm.sets_cwnd() {
@@ -310,8 +310,8 @@ impl Connection {
             && sample.delivered == 0
             && loss_state != LossState::Loss
         {
-            // A duplicate ACK tells that something arrived, not what. RFC 6582 section 3.2 step 2: after a timeout that
-            // may be what had arrived before and went retransmitted, for which no more of it must go.
+            // A duplicate ACK reports an arrival, but not of which segment. RFC 6582 section 3.2 step 2: after a
+            // timeout it may be a segment that had arrived before and was resent, which must not release more data.
             sample.delivered = cfg.smss();
         }
         self.window.cwnd = cwnd;
@@ -321,13 +321,13 @@ impl Connection {
         }
     }
 
-    /// Thought to be in the network: sent, and neither acknowledged nor SACKed nor lost [bytes].
+    /// In flight: sent, and neither acknowledged nor SACKed nor lost, as far as known [bytes].
     fn in_flight(&self, cfg: &Config) -> u64 {
         let flight = self.in_network();
         if self.sack.is_some() { flight } else { flight.saturating_sub(self.duplicates(cfg)) }
     }
 
-    /// The same, without what duplicate ACKs tell where there are no SACKs [bytes].
+    /// As `in_flight`, but without the information from duplicate ACKs if there is no SACK [bytes].
     pub(super) fn in_network(&self) -> u64 {
         let (una, nxt, max) = (self.una, self.nxt, self.max);
         match &self.sack {
@@ -339,7 +339,7 @@ impl Connection {
         }
     }
 
-    /// What duplicate ACKs tell to have left the network, for an algorithm that sets its window itself [bytes].
+    /// Data that duplicate ACKs report to have left the network, for an algorithm that sets its window itself [bytes].
     pub(super) fn duplicates(&self, cfg: &Config) -> u64 {
         if self.phase == Phase::FastRecovery && self.algorithm.sets_cwnd() {
             u64::from(self.duplicate_acks) * cfg.smss()
@@ -354,10 +354,10 @@ mod tests {
     use super::*;
     use crate::tcp::{Algorithm, Ecn, Flags, Sack, Timestamps};
 
-    /// Duplicate ACKs let BBR's window grow by a segment each, without SACK; after a timeout by none, for it goes back
-    /// and they answer what it sends twice.
+    /// Without SACK, each duplicate ACK increases BBR's window by a segment; not after a timeout, because after going
+    /// back they answer segments that arrived twice.
     #[test]
-    fn duplicates_after_a_timeout_are_no_delivery() {
+    fn duplicate_acks_after_a_timeout_are_not_deliveries() {
         let cfg = Config { mss: 1000, algorithm: Algorithm::Bbr, ..Config::default() };
         for (recover, nxt, cwnd) in [(0, 8001, 6000), (8001, 4001, 4000)] {
             let mut c = Connection::connect(&cfg, Instant::ZERO);

@@ -1,4 +1,4 @@
-//! What an arriving segment changes, in the order of RFC 9293 section 3.10.7.
+//! Arriving segments, in the order of RFC 9293 section 3.10.7.
 
 use bentpipe_units::Instant;
 
@@ -8,9 +8,9 @@ use super::scoreboard::Scoreboard;
 use super::{Config, Ecn, Flags, Segment};
 
 impl Connection {
-    /// Takes in a segment that arrived.
+    /// Processes an arriving segment.
     ///
-    /// Whatever it holds, nothing worse happens than that the connection is reset.
+    /// No segment, whatever it contains, can do worse than reset the connection.
     #[inline]
     pub fn on_segment(&mut self, cfg: &Config, now: Instant, seg: &Segment) {
         self.segments_received += 1;
@@ -22,7 +22,7 @@ impl Connection {
         }
     }
 
-    /// RFC 9293 section 3.10.7.1: a segment for a connection that is no more is answered with a reset.
+    /// RFC 9293 section 3.10.7.1: a segment for a closed connection is answered with a reset.
     fn on_segment_closed(&mut self, seg: &Segment) {
         if seg.flags.has(Flags::RST) || self.reset == Some(Reset::Abort) {
             return;
@@ -45,7 +45,7 @@ impl Connection {
     /// RFC 9293 section 3.10.7.3.
     fn on_segment_syn_sent(&mut self, cfg: &Config, now: Instant, seg: &Segment) {
         let acknowledged = seg.flags.has(Flags::ACK);
-        // An ACK of anything but the SYN is not for this connection.
+        // RFC 9293 section 3.10.7.3: an ACK of anything but the SYN does not belong to this connection.
         if acknowledged && !self.acknowledges_syn(seg) {
             return;
         }
@@ -69,19 +69,20 @@ impl Connection {
         }
     }
 
-    /// Whether an ACK is for our SYN, which was sent.
+    /// True if the segment acknowledges our SYN, which was sent.
     fn acknowledges_syn(&self, seg: &Segment) -> bool {
         seg.ack == 1 && self.max == 1
     }
 
-    /// The peer's SYN, whichever end opens.
+    /// Processes the peer's SYN, in an active or passive open.
     fn on_syn(&mut self, cfg: &Config, seg: &Segment) {
         self.rx.synchronize();
         self.edge = u64::from(seg.window) + 1;
         self.largest_window = seg.window;
         // RFC 2018 section 2: SACK-permitted in both SYNs.
         self.sack = (cfg.sack && seg.sack.is_permitted()).then(|| Box::new(Scoreboard::new(cfg.rack)));
-        // RFC 7323 section 2.2: is_proportional in both SYNs. What the peer's is, its segments say themselves.
+        // RFC 7323 section 2.2: window scale in both SYNs. Segments carry windows after scaling, so the peer's shift is
+        // not needed.
         self.window_scaling = cfg.window_scale.is_some() && seg.sack.scale().is_some();
         if self.window_scaling {
             self.rx.set_scale(cfg);
@@ -92,7 +93,7 @@ impl Connection {
         self.negotiate_ecn(cfg, seg);
     }
 
-    /// The peer acknowledged the SYN: data may flow.
+    /// Completes the handshake: the peer acknowledged the SYN.
     fn establish(&mut self, cfg: &Config, now: Instant, seg: &Segment) {
         self.measure_rtt(cfg, now, 1, seg.timestamps.echo);
         self.una = 1;
@@ -117,9 +118,9 @@ impl Connection {
         if seg.flags.has(Flags::RST | Flags::SYN) && self.on_rst_or_syn(seg) {
             return;
         }
-        // First, the sequence number. What lies beyond the window is answered with an ACK and dropped. At its
-        // right edge an ACK without data counts, for that is where a peer stands that used up the window.
-        // What lies before the window is a duplicate; it is answered below, but its ACK may be news.
+        // RFC 9293 section 3.10.7.4, first step: a sequence number beyond the window is answered with an ACK and
+        // dropped. An ACK without data at its right edge is valid, because a peer that has used up the window stands
+        // there. A segment before the window is a duplicate; it is answered below, but its ACK may be new.
         if seg.seq > self.rx.edge {
             self.rx.ack_now = true;
             return;
@@ -145,7 +146,7 @@ impl Connection {
             if self.ecn == EcnMode::Accurate {
                 self.count_mark(seg.ecn);
             } else if self.ecn == EcnMode::Classic {
-                // RFC 3168 section 6.1.3: a mark is echoed until the sender says that it reduced its window.
+                // RFC 3168 section 6.1.3: a mark is echoed until the sender signals that it reduced its window.
                 if seg.flags.has(Flags::CWR) {
                     self.rx.echo = false;
                 }
@@ -165,15 +166,15 @@ impl Connection {
         }
     }
 
-    /// The timestamps of a segment, where they were negotiated. Whether it has any.
+    /// Processes the timestamps of a segment, if negotiated. Returns false if it has none.
     #[inline]
     fn on_timestamps(&mut self, seg: &Segment) -> bool {
-        // RFC 7323 section 3.2: a segment without is dropped.
+        // RFC 7323 section 3.2: a segment without timestamps is dropped.
         if !seg.timestamps.is_some() {
             return false;
         }
-        // RFC 7323 section 4.3 (2): the timestamp to echo is that of the segment that the last ACK asked for,
-        // or of an earlier one, so that delayed ACKs and holes count for the round trip.
+        // RFC 7323 section 4.3 (2): the timestamp to echo is that of the segment the last ACK asked for, or of an
+        // earlier one, so that delayed ACKs and gaps count towards the RTT.
         let newer = seg.timestamps.value.wrapping_sub(self.ts_recent) <= u32::MAX / 2;
         if newer && seg.seq <= self.rx.last_ack_sent() {
             self.ts_recent = seg.timestamps.value;
@@ -181,36 +182,36 @@ impl Connection {
         true
     }
 
-    /// A RST or a SYN where neither belongs, RFC 5961. Whether the segment is done with.
+    /// Processes an unexpected RST or SYN, RFC 5961. Returns true if the segment needs no further processing.
     fn on_rst_or_syn(&mut self, seg: &Segment) -> bool {
         if seg.flags.has(Flags::RST) {
             // RFC 1337: a reset does not end TIME-WAIT.
             if self.state != State::TimeWait {
                 if seg.seq == self.rx.next {
-                    // RFC 5961 section 3.2: exactly the next position expected, so the reset is the peer's.
+                    // RFC 5961 section 3.2: exactly the next position expected, so the reset is genuine.
                     self.fail();
                 } else if seg.seq > self.rx.next && seg.seq <= self.rx.edge {
-                    // In the window, but not there: a challenge ACK.
+                    // RFC 5961 section 3.2: elsewhere in the window, so a challenge ACK.
                     self.rx.ack_now = true;
                 }
             }
             return true;
         }
         if self.state == State::SynReceived {
-            // The peer's SYN again, so it has not got ours; the timer sends that. In a simultaneous open, its
-            // SYN-ACK (RFC 9293 section 3.5, figure 7), whose ACK counts.
+            // A repeated SYN: the peer has not received ours, which the timer resends. In a simultaneous open it is the
+            // peer's SYN-ACK (RFC 9293 section 3.5, figure 7), whose ACK counts.
             return !seg.flags.has(Flags::ACK);
         }
-        // RFC 5961 section 4.2: a challenge ACK, which also serves a peer whose SYN-ACK came twice.
+        // RFC 5961 section 4.2: a challenge ACK, which also answers a duplicate SYN-ACK.
         self.rx.ack_now = true;
         true
     }
 
-    /// The peer's FIN is next in order.
+    /// Processes the peer's FIN once it is next in order.
     fn on_fin(&mut self) {
         self.state = match self.state {
             State::Established => State::CloseWait,
-            // FIN-WAIT-1 with our FIN acknowledged became FIN-WAIT-2 before this.
+            // If our FIN was acknowledged, the state is FIN-WAIT-2 by now.
             State::FinWait1 => State::Closing,
             State::FinWait2 => State::TimeWait,
             other => other,

@@ -1,4 +1,4 @@
-//! What may be sent, and when: RFC 9293 section 3.8.6, RFC 5681 section 4.1, RFC 6298 (5).
+//! Segments to send and timers: RFC 9293 section 3.8.6, RFC 5681 section 4.1, RFC 6298 (5).
 
 use bentpipe_units::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use super::connection::{Connection, Phase, Reset, State, Timer};
 use super::{Config, Ecn, Flags, Sack, Segment, Timestamps};
 
 impl Connection {
-    /// The next segment to send at `now`, or `None` where there is none. To be called until then.
+    /// Returns the next segment to send at `now`. Call it until it returns `None`.
     #[inline]
     pub fn poll_transmit(&mut self, cfg: &Config, now: Instant) -> Option<Segment> {
         if self.state.is_synchronized() {
@@ -37,7 +37,7 @@ impl Connection {
         }
     }
 
-    /// An ACK without data, where one is due.
+    /// The ACK without data to send, if one is due.
     #[inline]
     fn poll_ack(&mut self, cfg: &Config, now: Instant) -> Option<Segment> {
         let update = !self.rx.ack_now && self.rx.update_due(cfg);
@@ -45,7 +45,7 @@ impl Connection {
             return None;
         }
         let window = self.rx.on_ack_sent(cfg, update);
-        // SND.MAX rather than SND.NXT: after going back the latter lies before what the peer expects.
+        // SND.MAX, not SND.NXT: after going back, the latter lies before what the peer expects.
         let flags = self.ack_flags(true);
         Some(self.segment(now, self.max, 0, flags, window))
     }
@@ -95,11 +95,11 @@ impl Connection {
             self.restart_if_idle(cfg, now);
         }
         let unsent = self.written.saturating_sub(self.nxt);
-        // RFC 9293 section 3.8.6: where the window seems to have shrunk, by an older segment that came late
-        // or by a peer that should not, new data waits, but what was sent in it before is sent again.
+        // RFC 9293 section 3.8.6: if the window seems to have shrunk, because of a late older segment or a misbehaving
+        // peer, new data waits, but data already sent into it is resent.
         let edge = if self.nxt < self.max { self.edge.max(self.max) } else { self.edge };
         let room = edge.saturating_sub(self.nxt);
-        // A FIN alone takes one.
+        // A FIN alone takes one position.
         let wanted = unsent.min(cfg.smss()).max(1);
         if unsent > 0 && flight + wanted > self.allowance(cfg) {
             self.cwnd_limited = flight + wanted > self.window.cwnd;
@@ -107,8 +107,8 @@ impl Connection {
         }
         let mut len = unsent.min(cfg.smss());
         if room < wanted {
-            // RFC 9293 section 3.8.6.2.1: new data of less than a full segment, if it is not all there is,
-            // goes only if it is at least half of the largest window seen, or the timer overrides it.
+            // RFC 9293 section 3.8.6.2.1: new data of less than a full segment, unless it is all there is, is sent only
+            // if it is at least half of the largest window seen, or when the timer overrides.
             len = room;
             let silly = self.nxt == self.max && room < u64::from(self.largest_window / 2);
             if room == 0 || (silly && !self.probe_due) {
@@ -122,7 +122,7 @@ impl Connection {
         Some(self.send_data(cfg, now, self.nxt, len))
     }
 
-    /// The most that may be outstanding [bytes].
+    /// Maximum amount of outstanding data [bytes].
     #[inline]
     fn allowance(&self, cfg: &Config) -> u64 {
         let cwnd = self.window.cwnd.min(cfg.max_window.max(cfg.smss()));
@@ -131,15 +131,15 @@ impl Connection {
             && let Some(board) = &self.sack
             && board.rack.is_some()
         {
-            // What was SACKed is no more in the network, and nothing is lost.
+            // SACKed data has left the network, and nothing is lost.
             return cwnd.saturating_add(board.sacked_bytes);
         }
         if self.duplicate_acks > 0 && cfg.limited_transmit && self.transmits_on_duplicates(cfg) {
-            // RFC 3042 section 2: new data goes on each of the first two duplicate ACKs, if no more than cwnd
-            // + 2 SMSS are outstanding then.
+            // RFC 3042 section 2: each of the first two duplicate ACKs releases new data, up to cwnd + 2 SMSS
+            // outstanding.
             let more = match &self.sack {
                 None => u64::from(self.duplicate_acks.min(2)) * cfg.smss(),
-                // RFC 6675 section 5 (3): it is Pipe that counts, and nothing is lost yet.
+                // RFC 6675 section 5 (3): Pipe counts, and nothing is lost yet.
                 Some(board) => board.sacked_bytes,
             };
             return cwnd.saturating_add(more).min(cfg.max_window.max(cfg.smss()));
@@ -147,7 +147,7 @@ impl Connection {
         if self.phase == Phase::FastRecovery { cwnd.saturating_add(self.duplicates(cfg)) } else { cwnd }
     }
 
-    /// Whether limited transmit is in force: for new data, or in ns-2 also for what goes again.
+    /// True if limited transmit applies: for new data, or as in ns-2 for retransmissions too.
     #[inline]
     fn transmits_on_duplicates(&self, cfg: &Config) -> bool {
         match self.phase {
@@ -157,15 +157,15 @@ impl Connection {
         }
     }
 
-    /// The peer's window holds back what there is to send.
+    /// The window probe to send while the peer's window blocks the data, if one is due.
     fn poll_probe(&mut self, cfg: &Config, now: Instant, flight: u64) -> Option<Segment> {
         self.cwnd_limited = false;
-        // While data is outstanding its ACK will tell of the window.
+        // The ACK of outstanding data will update the window.
         if flight > 0 || self.una < self.max {
             return None;
         }
         if self.timer != Timer::Persist {
-            // RFC 9293 section 3.8.6.1: the first probe goes when the window has been closed for one RTO.
+            // RFC 9293 section 3.8.6.1: the first probe is sent once the window has been closed for one RTO.
             self.set_timer(Timer::Persist, now + self.rto.persist_interval(cfg, self.probes));
         }
         if !self.probe_due {
@@ -174,7 +174,7 @@ impl Connection {
         self.probe_due = false;
         self.probe_outstanding = true;
         self.retransmissions = self.retransmissions.saturating_add(u32::from(self.probes > 1));
-        // One byte, or the FIN, from beyond the window. RFC 3168 section 6.1.6: not ECN-capable.
+        // One byte, or the FIN, beyond the window. RFC 3168 section 6.1.6: not ECN-capable.
         let unsent = u32::from(self.nxt < self.written);
         if unsent == 0 {
             self.on_fin_sent();
@@ -186,24 +186,24 @@ impl Connection {
         Some(probe)
     }
 
-    /// Whether pacing lets no data go yet.
+    /// Returns true if pacing does not allow data yet.
     #[inline]
     pub(super) fn hold_back(&mut self, now: Instant) -> bool {
         self.paced = now < self.pace_at;
         self.paced
     }
 
-    /// `len` bytes of payload leave, `wire` with headers: when the next may.
+    /// Sets the earliest departure of the next segment after one with `len` bytes of payload, `wire` with headers.
     #[cold]
     fn set_pace(&mut self, cfg: &Config, now: Instant, len: u64, wire: u32) {
-        // The cap counts what is on the wire; an algorithm's rate counts what is delivered.
+        // The cap counts bytes on the wire; the algorithm's rate counts delivered payload.
         let cap = cfg.pacing.map_or(Duration::ZERO, |rate| rate.time_to_send(u64::from(wire)));
         let srtt = self.rto.srtt();
         let own = match (self.algorithm.pacing_rate(&self.window, srtt), srtt) {
             (Some(rate), _) => rate.time_to_send(len),
-            // Linux does not pace the first ten segments, which stand here for the initial window.
+            // Linux does not pace the first ten segments; here, the initial window.
             (None, Some(srtt)) if cfg.pace_window && self.max > cfg.iw() => {
-                // Linux, tcp_update_pacing_rate(): twice as fast up to half of ssthresh, so that the window can double.
+                // Linux `tcp_update_pacing_rate()`: factor 2 up to half of ssthresh, so that the window can double.
                 let cwnd = self.window.cwnd.max(self.flight()) as f64;
                 let gain = if self.window.cwnd < self.window.ssthresh / 2 { 2.0 } else { 1.2 };
                 srtt.scaled(len as f64 / (gain * cwnd))
@@ -213,8 +213,7 @@ impl Connection {
         self.pace_at = self.pace_at.max(now) + cap.max(own);
     }
 
-    /// RFC 5681 section 4.1: nothing was sent for more than one RTO, so the window shrinks to the restart
-    /// window.
+    /// RFC 5681 section 4.1: after more than one RTO without sending, the window is reduced to the restart window.
     #[inline]
     fn restart_if_idle(&mut self, cfg: &Config, now: Instant) {
         if cfg.slow_start_restart
@@ -226,7 +225,7 @@ impl Connection {
         }
     }
 
-    /// Sends `len` bytes from `seq` on, and the FIN if it comes next.
+    /// Sends `len` bytes from `seq` on, and the FIN if it is next.
     #[inline]
     pub(super) fn send_data(&mut self, cfg: &Config, now: Instant, seq: u64, len: u64) -> Segment {
         let data_end = seq + len;
@@ -240,7 +239,7 @@ impl Connection {
         } else {
             self.rto.on_sent(now, end);
             if self.cwr_due && len > 0 {
-                // RFC 3168 section 6.1.2: CWR goes with the first new data after the reduction.
+                // RFC 3168 section 6.1.2: CWR is set on the first new data after the reduction.
                 flags |= Flags::CWR;
                 self.cwr_due = false;
             }
@@ -256,7 +255,7 @@ impl Connection {
         self.probe_due = false;
         self.probe_outstanding = false;
         if matches!(self.timer, Timer::Off | Timer::Persist) {
-            // RFC 6298 (5.1): data is sent and the timer is not running, so it is started.
+            // RFC 6298 (5.1): data is sent, so the timer is started if it is not running.
             self.set_timer(Timer::Retransmission, now + self.rto.interval());
         }
         self.cwnd_limited = self.flight() + cfg.smss() > self.window.cwnd;
@@ -270,16 +269,16 @@ impl Connection {
             self.set_pace(cfg, now, len, cfg.wire_len(&segment));
         }
         segment.retransmission = again;
-        // RFC 3168 section 6.1.5: what is sent again is not ECN-capable.
+        // RFC 3168 section 6.1.5: retransmissions are not ECN-capable.
         if self.ecn != EcnMode::Off && !again && len > 0 {
-            // RFC 9331 section 4.1: ECT(1) is for those that reduce their window in proportion.
+            // RFC 9331 section 4.1: ECT(1) is for senders that reduce their window in proportion.
             let early = self.ecn == EcnMode::Accurate && cfg.algorithm.is_l4s();
             segment.ecn = if early { Ecn::Ect1 } else { Ecn::Ect0 };
         }
         segment
     }
 
-    /// Our FIN leaves, perhaps not for the first time.
+    /// Updates the state when our FIN is sent, possibly again.
     fn on_fin_sent(&mut self) {
         self.state = match self.state {
             State::Established => State::FinWait1,
@@ -288,13 +287,13 @@ impl Connection {
         };
     }
 
-    /// Sends the SYN, or the SYN-ACK once the peer's is in.
+    /// Sends the SYN, or the SYN-ACK once the peer's SYN has arrived.
     fn send_syn(&mut self, cfg: &Config, now: Instant) -> Segment {
         self.syn_due = false;
         let again = self.max > 0;
         if again {
-            // Also where a SYN crossed the peer's and goes again with an ACK: which of them is acknowledged
-            // cannot be told.
+            // Also if a SYN crossed the peer's and is resent with an ACK: the peer's ACK does not say which of the two
+            // it answers.
             self.rto.on_resent();
             self.retransmissions = self.retransmissions.saturating_add(u32::from(self.syn_retransmitted));
         } else {
@@ -308,11 +307,11 @@ impl Connection {
         let flags = self.syn_flags(cfg, answer);
         let mut segment = self.segment(now, 0, 0, flags, window);
         segment.retransmission = again && self.syn_retransmitted;
-        // RFC 2018 section 2: offered in a SYN, and in a SYN-ACK where the peer offered it.
+        // RFC 2018 section 2: offered in a SYN, and in a SYN-ACK if the peer offered it.
         if if answer { self.sack.is_some() } else { cfg.sack } {
             segment.sack = Sack::PERMITTED;
         }
-        // RFC 7323 sections 2.2, 3.2: likewise.
+        // RFC 7323 sections 2.2, 3.2: as above.
         if !answer || self.window_scaling {
             segment.sack = segment.sack.with_scale(cfg.shift());
         }
@@ -322,7 +321,7 @@ impl Connection {
         segment
     }
 
-    /// Flags of every segment once the peer's SYN is in; `pure`: of an ACK without data.
+    /// Flags of every segment after the peer's SYN. `pure`: an ACK without data.
     #[inline]
     fn ack_flags(&mut self, pure: bool) -> Flags {
         if self.ecn == EcnMode::Accurate {
@@ -340,7 +339,7 @@ impl Connection {
             }
             _ => Sack::NONE,
         };
-        // RFC 7323 section 3.2: in every segment but a RST.
+        // RFC 7323 section 3.2: in every segment except a RST.
         let timestamps = if self.timestamps && !flags.has(Flags::RST) {
             Timestamps::new(now, self.ts_recent)
         } else {
@@ -360,10 +359,10 @@ impl Connection {
         }
     }
 
-    /// Does what is due at `now`; nothing where nothing is.
+    /// Handles the timers that have expired at `now`; early calls have no effect.
     pub fn handle_timeout(&mut self, cfg: &Config, now: Instant) {
         if now >= self.rx.ack_at {
-            // RFC 9293 section 3.8.6.3: an ACK was delayed as long as it may.
+            // RFC 9293 section 3.8.6.3: the maximum delay of the ACK has passed.
             self.rx.ack_at = Instant::FAR_FUTURE;
             self.rx.ack_now = true;
         }
@@ -393,41 +392,39 @@ impl Connection {
     }
 
     fn on_rto(&mut self, cfg: &Config, now: Instant) {
-        // RFC 9293 section 3.8.3: R2, the connection is given up.
+        // RFC 9293 section 3.8.3: R2 retransmissions, so the connection fails.
         if u32::from(self.unanswered) >= cfg.retries {
             return self.fail();
         }
         if self.unanswered == 0 {
-            // RFC 5681 section 3.1: ssthresh by eq. (4), and held where the same segment was resent by the
-            // timer before.
+            // RFC 5681 section 3.1: ssthresh by eq. (4), but unchanged if the timer already resent the same segment.
             self.save_before_rto(cfg, now);
             let flight = self.flight();
             self.reduce(cfg, now, flight);
             if cfg.half_of_cwnd {
-                // 4.3BSD and ns-2 count ssthresh in whole segments.
+                // 4.3BSD and ns-2 keep ssthresh in whole segments.
                 let whole = self.window.ssthresh / cfg.smss() * cfg.smss();
                 self.window.ssthresh = whole.max(2 * cfg.smss());
             }
             self.algorithm.on_timeout(self.max, now);
         }
         if cfg.ns2_recovery {
-            // What duplicates there were counts on, but lets nothing go by itself.
+            // The duplicate ACKs so far stay counted, but do not release segments by themselves.
             self.duplicate_acks = if self.phase == Phase::FastRecovery { DUP_ACKS } else { 0 };
         }
         self.unanswered = self.unanswered.saturating_add(1);
         self.timeouts = self.timeouts.saturating_add(1);
         // RFC 5681 section 3.1: the loss window is one segment.
         self.window.cwnd = cfg.smss();
-        // RFC 6582 section 3.2 step 4: after a timeout `recover` is the highest position sent, and fast
-        // recovery ends.
+        // RFC 6582 section 3.2 step 4: after a timeout `recover` is the highest position sent, and fast recovery ends.
         self.recover = self.max;
         self.reduced = self.max;
-        // RFC 6298 (5.4)-(5.6): send the earliest segment again, back off, start the timer.
+        // RFC 6298 (5.4)-(5.6): resend the earliest segment, back off, start the timer.
         self.loss_probe_due = false;
         if let Some(board) = &mut self.sack
             && board.on_rto(now, self.una)
         {
-            // RFC 8985 section 6.3: what is lost goes again.
+            // RFC 8985 section 6.3: what is lost is resent.
             self.phase = Phase::RtoResend;
             self.resend_due = true;
         } else if cfg.go_back_n {

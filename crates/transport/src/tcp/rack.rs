@@ -1,19 +1,23 @@
-//! Loss detection by time, RACK-TLP of RFC 8985, on a connection with SACK.
+//! RACK-TLP, RFC 8985: loss detection by time on a connection with SACK.
 //!
-//! - RACK: a segment is lost when another, sent later, was delivered, and more than a round trip and a
-//!   reordering window have passed since it left;
-//! - TLP: when nothing is heard for two round trips, a probe is sent, whose ACK tells RACK of a lost tail.
+//! - RACK: a segment is lost once another one, sent later, was delivered, and more than an RTT plus a reordering window
+//!   has passed since it was sent;
+//! - TLP: after two RTTs without an ACK, a probe is sent, whose ACK lets RACK detect a lost tail.
 //!
-//! One timer serves all (section 8): reordering, probe, retransmission.
+//! One timer serves reordering, probe and retransmission (section 8).
 //!
-//! Departures: Which of two segments was sent first is known here, and not guessed from their positions where both
-//! left at the same time (RACK_sent_after). DSACKs that answer a probe do not widen the reordering window, for they
-//! say nothing about reordering (nor do they in Linux). ReorderingInfo trips for `RACK.min_RTT` are taken from segments rather
-//! than from the retransmission timer, which rounds them. Timestamps tell of a spurious retransmission (section 6.2
-//! step 2) only where it is acknowledged cumulatively: data ahead of a gap changes no echo (RFC 7323 section 4.3), so
-//! that every SACK of a probe would seem to be of the original. A duplicate ACK without SACK (section 7.4.2, case 2) is
-//! any ACK that neither moves SND.UNA nor SACKs. Without PRR, the first octets lost go again at once, as in RFC 6675
-//! section 5 (4.3).
+//! # Departures
+//!
+//! - RACK_sent_after compares transmission numbers; the RFC compares positions if two segments were sent at the same
+//!   time.
+//! - D-SACKs that answer a probe do not increase the reordering window, because they say nothing about reordering (as
+//!   in Linux).
+//! - `RACK.min_RTT` is taken from segments, not from the retransmission timer, which rounds.
+//! - Timestamps detect a spurious retransmission (section 6.2 step 2) only if it is acknowledged cumulatively. Data
+//!   above a gap does not change the echo (RFC 7323 section 4.3), so every SACK of a probe would seem to belong to the
+//!   original.
+//! - A duplicate ACK without SACK (section 7.4.2, case 2) is any ACK that neither advances SND.UNA nor SACKs data.
+//! - Without PRR, the first lost octets are resent at once, as in RFC 6675 section 5 (4.3).
 
 use bentpipe_units::{Duration, Instant};
 
@@ -25,15 +29,15 @@ use super::sent::{Segments, SentSegment, Verdict};
 use super::{Config, Sack, Segment, Timestamps};
 use crate::rtt::MIN_TIMER;
 
-/// How long the least round trip counts, at least; at most twice as long. RFC 8985 section 6.2 step 1 asks for
-/// recent ones; Linux takes as much.
+/// Minimum time for which a minimum RTT stays valid; the maximum is twice as long. RFC 8985 section 6.2 step 1 asks for
+/// recent samples; Linux uses the same time.
 const MIN_RTT_WINDOW: Duration = Duration::from_secs(300);
 
-/// TLP.max_ack_delay, WCDelAckT of its drafts: how long a receiver may delay the ACK of a single segment. Linux allows
-/// for as much.
+/// TLP.max_ack_delay, WCDelAckT in its drafts: maximum delay of the ACK of a single segment. Same as in Linux.
 const MAX_ACK_DELAY: Duration = Duration::from_millis(200);
 
-/// Recoveries without a DSACK after which the reordering window is what it was, RFC 8985 section 6.2 step 4.
+/// Recoveries without a D-SACK after which the reordering window returns to its initial size, RFC 8985 section 6.2 step
+/// 4.
 const REO_WND_PERSIST: u8 = 16;
 
 /// State of RFC 8985 section 5.3.
@@ -43,22 +47,22 @@ pub(super) struct Rack {
     delivered: Delivered,
     /// RACK.reo_wnd.
     reo_wnd: Duration,
-    /// RACK.dsack_round; zero is none.
+    /// RACK.dsack_round; zero if none.
     dsack_round: u64,
     /// RACK.reo_wnd_mult and RACK.reo_wnd_persist.
     reo_wnd_mult: u64,
     reo_wnd_persist: u8,
     /// TLP.is_retrans.
     tlp_is_retrans: bool,
-    /// A round trip was measured since the last probe.
+    /// An RTT was measured since the last probe.
     rtt_measured: bool,
-    /// TLP.end_seq; zero is none.
+    /// TLP.end_seq; zero if none.
     tlp_end_seq: u64,
-    /// When the retransmission timer would go off if none had taken its place.
+    /// Expiry of the retransmission timer, had another not taken its place.
     rto_at: Instant,
-    /// When the window was last reduced.
+    /// Time of the last window reduction.
     reduced_at: Instant,
-    /// What there was before a timeout, until it is known whether it was one.
+    /// State before a timeout, until it is known whether the timeout was spurious.
     saved: Option<Box<SavedState>>,
 }
 
@@ -88,10 +92,10 @@ impl Default for Rack {
     }
 }
 
-/// The state that a timeout changes.
+/// State that a timeout changes.
 #[derive(Clone, Debug)]
 struct SavedState {
-    /// RetransmitTS of RFC 3522: timestamps of what was sent again are no earlier.
+    /// RetransmitTS of RFC 3522: timestamps of retransmissions are not earlier.
     stamp: u32,
     /// pipe_prev of RFC 4015.
     ssthresh: u64,
@@ -101,14 +105,14 @@ struct SavedState {
     reduced: u64,
 }
 
-/// What is known from the segments delivered.
+/// Knowledge gained from delivered segments.
 #[derive(Clone, Debug)]
 struct Delivered {
-    /// Which of them was sent last, in place of RACK.xmit_ts and RACK.end_seq.
+    /// Highest transmission number delivered, instead of RACK.xmit_ts and RACK.end_seq.
     order: u64,
     /// RACK.rtt.
     rtt: Duration,
-    /// RACK.min_RTT, of this interval and of the one before, and when this one began.
+    /// RACK.min_RTT of this interval and of the previous one, and the start of this one.
     min_rtts: [Duration; 2],
     since: Instant,
     /// RACK.fack.
@@ -117,14 +121,14 @@ struct Delivered {
     reordered: bool,
 }
 
-/// An ACK while the segments it delivers are gone through.
+/// An ACK while its segments are processed.
 struct AckContext {
     now: Instant,
-    /// Its timestamp's echo; zero is none.
+    /// Its timestamp echo; zero if none.
     echo: u32,
-    /// RACK.fack before it.
+    /// RACK.fack before this ACK.
     fack: u64,
-    /// The segment sent last of those it delivers: which it is, and when that was.
+    /// Number and time of the latest transmission that it delivers.
     latest: (u64, Instant),
 }
 
@@ -132,26 +136,26 @@ struct AckContext {
 struct ReorderingInfo {
     una: u64,
     max: u64,
-    /// It has a DSACK.
+    /// It carries a D-SACK.
     duplicate: bool,
-    /// A recovery is under way, or was until this ACK.
+    /// A recovery is in progress, or ended with this ACK.
     recovering: bool,
     recovered: bool,
 }
 
-/// What was found lost.
+/// Result of loss detection.
 #[derive(Clone, Copy, Debug, Default)]
 struct Detection {
-    /// Anything.
+    /// At least one segment was found lost.
     lost: bool,
-    /// A segment that was sent again after the window was reduced.
+    /// A segment resent after the window reduction was found lost.
     again: bool,
-    /// How long to wait until more can be said; zero: there is nothing to wait for.
+    /// Time until the next segment may be found lost; zero if there is none.
     wait: Duration,
 }
 
 impl Delivered {
-    /// RACK.min_RTT, once known.
+    /// RACK.min_RTT; `None` before the first sample.
     fn min_rtt(&self) -> Option<Duration> {
         let least = self.min_rtts[0].min(self.min_rtts[1]);
         (least != Duration::MAX).then_some(least)
@@ -163,8 +167,8 @@ impl Delivered {
         let rtt = context.now - segment.at;
         let mut valid = true;
         if segment.resent {
-            // Step 2: which of the two was delivered is not known; but not the later one, if the timestamp says
-            // so, or if it was sent less than a round trip ago.
+            // Step 2: it is not known which transmission was delivered. It was not the later one if the timestamp says
+            // so, or if that was sent less than an RTT ago.
             let stamp = Timestamps::new(segment.at, 0).value;
             let echo_is_earlier = context.echo != 0 && (context.echo.wrapping_sub(stamp) as i32) < 0;
             valid = !echo_is_earlier && self.min_rtt().is_none_or(|least| rtt >= least);
@@ -176,16 +180,16 @@ impl Delivered {
             }
             self.min_rtts[0] = self.min_rtts[0].min(rtt);
         }
-        // Step 2: RACK.rtt is that of the segment sent last.
+        // Step 2: RACK.rtt belongs to the segment sent last.
         if valid {
             context.latest = context.latest.max((segment.order, segment.at));
         }
-        // Step 3. The segments of one ACK have no order.
+        // Step 3. The segments of one ACK have no order among themselves.
         self.fack = self.fack.max(segment.end());
         self.reordered |= segment.end() < context.fack && !segment.resent;
     }
 
-    /// All segments of the ACK are gone through.
+    /// Ends the processing of the segments of an ACK.
     fn on_end(&mut self, context: &AckContext) {
         let (order, at) = context.latest;
         if order > 0 {
@@ -196,8 +200,8 @@ impl Delivered {
 }
 
 impl Rack {
-    /// A round trip was measured for the retransmission timer. The first, of the SYN, is all that is known of
-    /// them until data is delivered.
+    /// Takes note of an RTT measured for the retransmission timer. The first, of the SYN, serves as the minimum RTT
+    /// until data is delivered.
     pub(super) fn on_measured(&mut self, srtt: Option<Duration>) {
         self.rtt_measured = true;
         if let (None, Some(srtt)) = (self.delivered.min_rtt(), srtt) {
@@ -205,7 +209,7 @@ impl Rack {
         }
     }
 
-    /// The conditions of RFC 8985 section 7.3 for a probe.
+    /// Conditions of RFC 8985 section 7.3 for a probe.
     fn may_send_tlp(&self) -> bool {
         self.tlp_end_seq == 0 && self.rtt_measured
     }
@@ -242,7 +246,7 @@ impl Rack {
         self.segments.classify(|segment| {
             // RACK_sent_after().
             if segment.order > delivered {
-                // All others were sent later still.
+                // All others were sent later.
                 return Verdict::Stop;
             }
             let lost_at = segment.at + lost_after;
@@ -267,7 +271,7 @@ impl Rack {
         self.on_reduced(now);
     }
 
-    /// The window is reduced at `now`, for a recovery. RFC 8985 section 7.1: no probe counts any more.
+    /// Takes note of a window reduction for a recovery. RFC 8985 section 7.1: it cancels a probe.
     fn on_reduced(&mut self, now: Instant) {
         self.tlp_end_seq = 0;
         self.reduced_at = now;
@@ -275,7 +279,7 @@ impl Rack {
 }
 
 impl Scoreboard {
-    /// As [`update`](Self::update), with the segments it is about.
+    /// As [`update`](Self::update), for the records of segments too.
     fn update_segments(
         &mut self,
         context: &mut AckContext,
@@ -291,7 +295,7 @@ impl Scoreboard {
             }
         }
         self.sacked_bytes -= self.ranges.trim_below(una);
-        // RFC 7323 section 4.3: data ahead of a gap changes no echo, which says nothing about what is SACKed.
+        // RFC 7323 section 4.3: data above a gap does not change the echo, which says nothing about SACKed data.
         context.echo = 0;
         let mut fresh = 0;
         for (start, end) in sack.blocks(ack) {
@@ -299,7 +303,7 @@ impl Scoreboard {
             if start >= end || end > max {
                 continue;
             }
-            // Where the block is context. Beyond a few gaps, segments are looked at once too often.
+            // The parts of the block that are new. With more than a few gaps, the rest is examined as one.
             let mut gaps = [(end, end); 4];
             let mut from = start;
             for gap in &mut gaps {
@@ -321,14 +325,14 @@ impl Scoreboard {
         fresh
     }
 
-    /// The retransmission timer went off. Whether it is known by time what is lost.
+    /// Handles the retransmission timeout. Returns true if RACK decides what is lost.
     pub(super) fn on_rto(&mut self, now: Instant, una: u64) -> bool {
         let Some(rack) = &mut self.rack else {
             self.clear();
             return false;
         };
         if self.ranges.containing(una).is_some() {
-            // RFC 2018 section 8: the receiver has thrown away what it SACKed.
+            // RFC 2018 section 8: the receiver has discarded SACKed data.
             self.ranges.clear();
             self.sacked_bytes = 0;
             rack.segments.renege();
@@ -338,7 +342,7 @@ impl Scoreboard {
         true
     }
 
-    /// Octets in the network: neither SACKed nor lost and not sent again.
+    /// Octets in flight: neither SACKed nor lost and not resent.
     pub(super) fn in_flight(&self, una: u64, max: u64) -> u64 {
         let lost = self.rack.as_ref().map_or(0, |rack| rack.segments.lost);
         (max - una).saturating_sub(self.sacked_bytes + lost)
@@ -346,13 +350,13 @@ impl Scoreboard {
 }
 
 impl Connection {
-    /// The state of loss detection by time, where there is any.
+    /// RACK state, if enabled.
     #[inline]
     pub(super) fn rack(&mut self) -> Option<&mut Rack> {
         self.sack.as_mut()?.rack.as_deref_mut()
     }
 
-    /// Takes in an ACK, RFC 8985 section 6.2.
+    /// Processes an ACK, RFC 8985 section 6.2.
     pub(super) fn on_ack_with_rack(
         &mut self,
         cfg: &Config,
@@ -408,7 +412,7 @@ impl Connection {
         }
     }
 
-    /// Keeps what a timeout is about to change, at the first of several in a row.
+    /// Saves the state that a timeout is about to change, at the first of consecutive timeouts.
     pub(super) fn save_before_rto(&mut self, cfg: &Config, now: Instant) {
         if !cfg.eifel || !self.timestamps || cfg.algorithm.sets_cwnd() || self.rack().is_none() {
             return;
@@ -427,8 +431,8 @@ impl Connection {
         }
     }
 
-    /// The timeout was none, as an ACK of `acked` bytes says that moves SND.UNA to `una`: RFC 4015 section 3.2, steps
-    /// 5 and 6.
+    /// Undoes a spurious timeout, detected by an ACK of `acked` bytes that advances SND.UNA to `una`: RFC 4015 section
+    /// 3.2, steps 5 and 6.
     fn undo_spurious_rto(&mut self, cfg: &Config, before: &SavedState, una: u64, acked: u64) {
         self.algorithm = before.algorithm.clone();
         self.window.ssthresh = before.ssthresh;
@@ -444,8 +448,8 @@ impl Connection {
         }
     }
 
-    /// Finds what is lost by now, recovers from it, and sets the timer: RACK_detect_loss_and_arm_timer() of RFC
-    /// 8985 section 6.2. `delivered` bytes arrived; `advanced`: SND.UNA moved.
+    /// Detects losses, recovers from them and sets the timer: RACK_detect_loss_and_arm_timer() of RFC 8985 section 6.2.
+    /// `delivered`: newly delivered bytes; `advanced`: SND.UNA advanced.
     fn detect(&mut self, cfg: &Config, now: Instant, delivered: u64, advanced: bool) {
         let Some(board) = &mut self.sack else { return };
         let Some(rack) = &mut board.rack else { return };
@@ -453,8 +457,8 @@ impl Connection {
         match self.phase {
             Phase::SackRecovery => {
                 if found.again && !cfg.prr {
-                    // RFC 8985 section 9.3: the loss of what was sent again is another indication of congestion
-                    // (RFC 5681 section 4.3).
+                    // RFC 8985 section 9.3: a lost retransmission is another indication of congestion (RFC 5681 section
+                    // 4.3).
                     rack.on_reduced(now);
                     let flight = self.window.cwnd;
                     self.reduce(cfg, now, flight);
@@ -464,7 +468,7 @@ impl Connection {
                     self.update_prr(cfg, delivered, advanced && !found.lost);
                 }
             }
-            // RFC 8985 section 6.2: what is lost starts a fast recovery, be it only one segment.
+            // RFC 8985 section 6.2: even a single lost segment starts fast recovery.
             Phase::Open if rack.segments.lost > 0 => {
                 rack.on_reduced(now);
                 board.begin_recovery(self.una, self.max, delivered);
@@ -492,20 +496,20 @@ impl Connection {
         }
     }
 
-    /// The congestion window by RFC 9937 section 6.2.
+    /// Sets the congestion window by RFC 9937 section 6.2.
     fn update_prr(&mut self, cfg: &Config, delivered: u64, safe: bool) {
         let (una, max, smss) = (self.una, self.max, cfg.smss());
         let Some(board) = &mut self.sack else { return };
         let pipe = board.in_flight(una, max);
         let mut cwnd = board.prr.cwnd(delivered, pipe, self.window.ssthresh, smss, safe);
         if delivered == 0 {
-            // The timer found a loss, and there may be no further ACK to send for.
+            // The timer detected the loss, and there may be no further ACK to release a segment.
             cwnd = cwnd.max(pipe + smss);
         }
         self.window.cwnd = cwnd.max(smss);
     }
 
-    /// Position and payload of the next segment in recovery: what is lost goes first, RFC 8985 section 4.
+    /// Position and payload length of the next segment in recovery: lost segments first, RFC 8985 section 4.
     #[cold]
     pub(super) fn next_rack_segment(&mut self, cfg: &Config) -> Option<(u64, u64)> {
         let smss = cfg.smss();
@@ -514,7 +518,7 @@ impl Connection {
         let cwnd = self.window.cwnd.min(cfg.max_window.max(smss));
         let lost = board.rack.as_mut()?.segments.next_lost();
         if let Some(lost) = lost {
-            // RFC 8985 section 9.3: when congestion control lets it go.
+            // RFC 8985 section 9.3: when congestion control allows it.
             let go = board.first_due || pipe + smss <= cwnd;
             return go.then(|| (lost.start, lost.end().min(self.written).saturating_sub(lost.start)));
         }
@@ -525,7 +529,7 @@ impl Connection {
         go.then(|| (self.max, unsent.min(smss)))
     }
 
-    /// A segment leaves, `seq..end`.
+    /// Records the transmission of `seq..end`.
     #[inline]
     pub(super) fn on_segment_sent(&mut self, now: Instant, seq: u64, end: u64, again: bool) {
         let recovering = self.phase != Phase::Open;
@@ -540,7 +544,7 @@ impl Connection {
         }
     }
 
-    /// When the retransmission timer goes off, or would if no other were in its place.
+    /// Expiry of the retransmission timer, also while another timer runs in its place.
     fn rto_at(&mut self) -> Instant {
         let (timer, at) = (self.timer, self.timer_at);
         match self.rack() {
@@ -549,16 +553,16 @@ impl Connection {
         }
     }
 
-    /// Sets the timer for a loss probe, RFC 8985 section 7.2.
+    /// Sets the timer for a tail loss probe, RFC 8985 section 7.2.
     fn schedule_tlp(&mut self, now: Instant) {
         let rto_at = self.rto_at();
-        // Without SRTT no round trip was measured, and no probe may go.
+        // Without SRTT no RTT was measured, and no probe may be sent.
         let Some(srtt) = self.rto.srtt() else { return };
         let allowed = self.phase == Phase::Open
             && matches!(self.timer, Timer::Retransmission | Timer::Probe)
             && !self.loss_probe_due;
-        // Not where (1) a probe is under way or (2) no round trip was measured since the last, section 7.3, for the
-        // retransmission timer would have to take its place.
+        // Section 7.3: not if (1) a probe is outstanding or (2) no RTT was measured since the last one; the
+        // retransmission timer would have to replace it.
         let may = |rack: &&mut Rack| allowed && rack.segments.sacked == 0 && rack.may_send_tlp();
         let Some(rack) = self.rack().filter(may) else { return };
         rack.rto_at = rto_at;
@@ -568,24 +572,24 @@ impl Connection {
         self.set_timer(Timer::Probe, (now + pto).min(rto_at).max(now + MIN_TIMER));
     }
 
-    /// Nothing was heard in time, RFC 8985 section 7.3.
+    /// Handles the expiry of the probe timer, RFC 8985 section 7.3.
     pub(super) fn on_probe_timer(&mut self, now: Instant) {
         self.loss_probe_due = self.rack().is_some_and(|rack| rack.may_send_tlp());
-        // Probe or not, next is the retransmission timer.
+        // With or without a probe, the retransmission timer is next.
         self.set_timer(Timer::Retransmission, now + self.rto.interval());
     }
 
-    /// Time has passed since a segment was delivered that was sent after others.
+    /// Handles the expiry of the reordering timer.
     pub(super) fn on_reordering_timer(&mut self, cfg: &Config, now: Instant) {
         let cwnd = self.window.cwnd;
         self.detect(cfg, now, 0, false);
         if cfg.algorithm.sets_cwnd() {
-            // It hears of the loss with the next ACK.
+            // It learns of the loss with the next ACK.
             self.window.cwnd = cwnd;
         }
     }
 
-    /// The loss probe, TLP_send_probe() of RFC 8985 section 7.3.
+    /// The tail loss probe, TLP_send_probe() of RFC 8985 section 7.3.
     #[cold]
     pub(super) fn poll_loss_probe(&mut self, cfg: &Config, now: Instant) -> Option<Segment> {
         if self.hold_back(now) {
@@ -611,8 +615,8 @@ impl Connection {
         segment
     }
 
-    /// TLP_process_ack() of RFC 8985 section 7.4.2. `None`: this is no answer to a probe that was sent twice;
-    /// else, whether the probe repaired a loss.
+    /// TLP_process_ack() of RFC 8985 section 7.4.2. Returns `None` if the ACK does not answer a retransmitted probe,
+    /// else whether the probe repaired a loss.
     fn on_tlp_ack(&mut self, cfg: &Config, now: Instant, ack: u64, sack: &Sack) -> Option<bool> {
         let (una, written) = (self.una, self.written);
         let rack = self.rack().filter(|rack| rack.tlp_end_seq != 0 && ack >= rack.tlp_end_seq)?;
@@ -621,9 +625,9 @@ impl Connection {
             rack.tlp_end_seq = 0;
             return None;
         }
-        // Case 1: both arrived, the receiver says so. The FIN is in no block.
+        // Case 1: both arrived, and a D-SACK reports it. No block covers a FIN.
         let told = sack.dsack(ack).is_some_and(|duplicate| duplicate.1 == end.min(written));
-        // Case 2: both arrived, and the second ACK is like the first.
+        // Case 2: both arrived, and the second ACK repeats the first.
         if told || (ack == una && *sack == Sack::NONE) {
             rack.tlp_end_seq = 0;
             return told.then_some(false);
@@ -631,7 +635,8 @@ impl Connection {
         if ack == end {
             return None;
         }
-        // An ACK of what was sent after the probe: one of the two was lost, and congestion control is to know.
+        // The ACK covers data sent after the probe: one of the two transmissions was lost, which congestion control
+        // must know.
         rack.on_reduced(now);
         if una >= self.reduced {
             let flight = self.flight();

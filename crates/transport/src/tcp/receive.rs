@@ -1,49 +1,49 @@
-//! The receiving half: reassembly, the window advertised, and when to acknowledge.
+//! Receive half: reassembly, the advertised window, and when to acknowledge.
 
 use bentpipe_units::{Duration, Instant};
 
 use super::Config;
 use super::Ranges;
 
-/// State of the receiving half.
+/// State of the receive half.
 #[derive(Clone, Debug)]
 pub(super) struct Receiver {
-    /// RCV.NXT: the next position expected.
+    /// RCV.NXT: next position expected.
     pub(super) next: u64,
-    /// Right edge of the window advertised: RCV.NXT + RCV.WND.
+    /// Right edge of the advertised window: RCV.NXT + RCV.WND.
     pub(super) edge: u64,
-    /// In-order bytes waiting for the application.
+    /// In-order data waiting for the application [bytes].
     pub(super) unread: u64,
-    /// RCV.NXT in the last segment sent.
+    /// RCV.NXT in the last segment sent; Last.ACK.sent of RFC 7323 section 4.3.
     last_ack_sent: u64,
-    /// When a delayed ACK must go.
+    /// Latest time of a delayed ACK.
     pub(super) ack_at: Instant,
-    /// Position of the peer's FIN.
+    /// Position of the peer's FIN; `u64::MAX` if unknown.
     pub(super) fin_at: u64,
-    /// What arrived ahead of `next`.
+    /// Data received out of order, above `next`.
     pub(super) ahead: Ranges,
-    /// Where the latest of that lies.
+    /// Position of the latest out-of-order data.
     pub(super) newest: u64,
-    /// How much of the buffer is offered by now [bytes].
+    /// Part of the buffer offered so far [bytes].
     offered: u32,
     /// The host's limit on the buffer [bytes].
     limit: u32,
     /// An ACK is due.
     pub(super) ack_now: bool,
-    /// The application made room since the window was last advertised.
+    /// The application has read data or changed the limit since the window was last advertised.
     may_update_window: bool,
-    /// The peer's FIN arrived, and all before it.
+    /// The peer's FIN and all data before it have arrived.
     pub(super) finished: bool,
-    /// ACKs carry the echo of a congestion mark.
+    /// ACKs carry ECN-Echo.
     pub(super) echo: bool,
-    /// Windows are multiples of `1 << shift`, RFC 7323 section 2; `UNSCALED`: they are what they are.
+    /// Windows are multiples of `1 << shift`, RFC 7323 section 2; with `UNSCALED`, any number.
     shift: u8,
 }
 
-/// No shift: windows have no unit, and 32 bits.
+/// No window scaling: windows are any 32-bit number.
 const UNSCALED: u8 = u8::MAX;
 
-/// The largest window in units, for the field has 16 bits.
+/// Largest value of the 16-bit window field.
 const MAX_FIELD: u64 = 65_535;
 
 impl Receiver {
@@ -63,7 +63,7 @@ impl Receiver {
             may_update_window: false,
             finished: false,
             echo: false,
-            // RFC 7323 section 2.3: no scale but where both ends offered one.
+            // RFC 7323 section 2.3: no scaling unless both ends offered it.
             shift: cfg.shift().map_or(UNSCALED, |_| 0),
         }
     }
@@ -80,24 +80,24 @@ impl Receiver {
         self.may_update_window = true;
     }
 
-    /// Payload received in order [bytes].
+    /// Payload received in order, read or not [bytes].
     #[inline]
     pub(super) fn received(&self) -> u64 {
         self.next.saturating_sub(1 + u64::from(self.finished))
     }
 
-    /// RCV.NXT in the last segment sent, Last.ACK.sent of RFC 7323 section 4.3.
+    /// Last.ACK.sent of RFC 7323 section 4.3.
     #[inline]
     pub(super) fn last_ack_sent(&self) -> u64 {
         self.last_ack_sent
     }
 
-    /// Both ends offered to scale windows.
+    /// Enables window scaling, which both ends offered.
     pub(super) fn set_scale(&mut self, cfg: &Config) {
         self.shift = cfg.shift().unwrap_or(UNSCALED);
     }
 
-    /// The first part of `len` bytes from `seq` on that arrived before, RFC 2883 section 4.
+    /// The first part of the `len` bytes from `seq` on that has arrived before, RFC 2883 section 4.
     pub(super) fn duplicate_part(&self, seq: u64, len: u32) -> Option<(u64, u64)> {
         let end = seq.saturating_add(u64::from(len));
         if seq < self.next {
@@ -108,26 +108,26 @@ impl Receiver {
         self.ahead.containing(from).map(|range| (from, range.1.min(end))).filter(|part| part.0 < part.1)
     }
 
-    /// No ACK is to be sent any more.
+    /// Cancels all pending ACKs.
     pub(super) fn stop(&mut self) {
         self.ack_at = Instant::FAR_FUTURE;
         self.ack_now = false;
         self.may_update_window = false;
     }
 
-    /// The peer's SYN arrived.
+    /// Processes the peer's SYN.
     pub(super) fn synchronize(&mut self) {
         self.next = 1;
         self.last_ack_sent = 1;
         self.edge = self.edge.max(1);
     }
 
-    /// Takes in `len` bytes from `seq` on, and a FIN behind them where `fin`. Whether the peer has finished
-    /// with this segment.
+    /// Processes `len` bytes from `seq` on, followed by a FIN if `fin`. Returns true if everything up to the peer's FIN
+    /// has arrived with this segment.
     #[inline]
     pub(super) fn on_data(&mut self, cfg: &Config, now: Instant, seq: u64, len: u32, fin: bool) -> bool {
         let end = seq.saturating_add(u64::from(len));
-        // RFC 9293 section 3.10.7.4: what lies outside the window is trimmed off, a FIN as well.
+        // RFC 9293 section 3.10.7.4: what lies outside the window is trimmed, including a FIN.
         let end_kept = end.min(self.edge).min(self.fin_at);
         if fin && end < self.edge && end >= self.next && end < self.fin_at {
             self.fin_at = end;
@@ -161,8 +161,8 @@ impl Receiver {
         if self.fin_at == self.next {
             return self.finish();
         }
-        // RFC 5681 section 4.2: an ACK at once for a segment that fills all or part of a gap, and for every
-        // second full segment; for others within the time allowed.
+        // RFC 5681 section 4.2: an immediate ACK for a segment that fills all or part of a gap and for every second
+        // full segment; a delayed ACK for others.
         match cfg.delayed_ack {
             Some(delay)
                 if !fills && !grows && end_kept == end && self.next - self.last_ack_sent < 2 * cfg.smss() =>
@@ -180,7 +180,7 @@ impl Receiver {
         }
     }
 
-    /// The FIN is next.
+    /// Processes the FIN, which is next in order.
     fn finish(&mut self) -> bool {
         self.next += 1;
         self.finished = true;
@@ -189,13 +189,13 @@ impl Receiver {
         true
     }
 
-    /// The receive buffer [bytes].
+    /// Size of the receive buffer [bytes].
     #[inline]
     fn buffer(&self, cfg: &Config) -> u64 {
         u64::from(cfg.receive_window.min(self.limit).min(self.offered))
     }
 
-    /// `window` in whole units, as far as the field goes.
+    /// `window` rounded down to whole units, up to the largest value of the field.
     #[inline]
     fn scaled(&self, window: u64) -> u64 {
         match self.shift {
@@ -204,30 +204,30 @@ impl Receiver {
         }
     }
 
-    /// The window that the peer knows of.
+    /// The window known to the peer [bytes].
     ///
-    /// RFC 7323 section 2.4: what does not fill a unit is not known_window, so that a right edge may seem to move back
-    /// by less than one. What was known_window stays in the window, and data in it is accepted.
+    /// RFC 7323 section 2.4: the field leaves out a fraction of a unit, so the right edge may seem to move back by less
+    /// than one unit. The edge advertised before stays valid, and data below it is accepted.
     #[inline]
     fn known_window(&self) -> u64 {
         self.scaled(self.edge - self.next)
     }
 
-    /// How far the right edge that the peer knows of could move, where that is worth it.
+    /// How far the right edge known to the peer can advance; zero if that is not worth announcing [bytes].
     #[inline]
     fn edge_gain(&self, cfg: &Config) -> u64 {
         let buffer = self.buffer(cfg);
         let mut window = self.scaled(buffer.saturating_sub(self.unread));
         if window == 0 && self.unread == 0 && buffer > 0 {
-            // A buffer of less than a unit counts as one, for a window that never opens is worth nothing.
+            // A buffer of less than one unit counts as one, or the window would never open.
             window = 1 << self.shift;
         }
         let gain = window.saturating_sub(self.known_window());
-        // RFC 9293 section 3.8.6.2.2: the edge stays until it can move by min(RCV.BUFF / 2, SMSS).
+        // RFC 9293 section 3.8.6.2.2: the edge stays until it can advance by min(RCV.BUFF / 2, SMSS).
         if gain >= (buffer / 2).min(cfg.smss()) { gain } else { 0 }
     }
 
-    /// The window a SYN advertises, which the peer reckons from its first byte of data.
+    /// The window to advertise in a SYN, which the peer counts from the first data byte.
     pub(super) fn first_window(&mut self, cfg: &Config) -> u32 {
         // RFC 7323 section 2.2: a SYN's window is not scaled.
         let most = if self.shift == UNSCALED { u64::from(u32::MAX) } else { MAX_FIELD };
@@ -237,25 +237,25 @@ impl Receiver {
         (self.edge - 1).min(most) as u32
     }
 
-    /// Whether the window must be announced although nothing else is to be sent.
+    /// Returns true if a window update must be sent on its own.
     #[inline]
     pub(super) fn update_due(&mut self, cfg: &Config) -> bool {
         if !self.may_update_window {
             return false;
         }
         self.may_update_window = false;
-        // The peer learns of more room from the ACKs of what is under way. Only where the window it knows of
-        // has shrunk to half of what there is, or to nothing, could it be waiting.
+        // ACKs of data in flight announce more room too. The peer can be blocked only if its window has shrunk to half
+        // of the available one, or to zero.
         let known = self.known_window();
         let gain = self.edge_gain(cfg);
         !self.finished && gain > 0 && gain >= known
     }
 
-    /// An acknowledgement leaves: its window.
+    /// Records that an ACK is sent and returns its window [bytes].
     #[inline]
     pub(super) fn on_ack_sent(&mut self, cfg: &Config, update: bool) -> u32 {
-        // A duplicate ACK leaves the edge alone, for RFC 5681 section 2 has the peer count it only if the
-        // window is what it was.
+        // A duplicate ACK keeps the edge, because by RFC 5681 section 2 the peer counts it only if the window is
+        // unchanged.
         let duplicate = self.next == self.last_ack_sent && !self.ahead.is_empty() && !update;
         if !duplicate {
             let gain = self.edge_gain(cfg);

@@ -1,42 +1,42 @@
-//! The retransmission timeout, RFC 6298, with timestamps by RFC 7323 section 4; or as in Linux, or as in 4.4BSD.
+//! Retransmission timeout: RFC 6298, with timestamps by RFC 7323 section 4; or as in Linux, or as in 4.4BSD.
 
 use bentpipe_units::{Duration, Instant};
 
 use super::{Config, Estimator, Timestamps};
 use crate::rtt::{MIN_TIMER, SmoothedRtt, weighted};
 
-/// What `tcp_rtt_estimator()` of Linux keeps besides SRTT and RTTVAR, whose K is in them: all are four times the
+/// State of Linux `tcp_rtt_estimator()` besides SRTT and RTTVAR. It includes the factor K: all are four times the
 /// deviation.
 #[derive(Clone, Debug)]
 struct Linux {
-    /// `mdev`: the mean deviation.
+    /// `mdev`: mean deviation.
     mdev: Duration,
-    /// `mdev_max`: the largest that it was in this round, `min_rto` at least.
+    /// `mdev_max`: largest `mdev` of this round, at least `min_rto`.
     mdev_max: Duration,
-    /// `rtt_seq`: an ACK beyond it ends the round.
+    /// `rtt_seq`: an ACK above it ends the round.
     rtt_seq: u64,
 }
 
-/// Estimator of the round trip and what follows from it.
+/// RTT estimator and retransmission timeout.
 #[derive(Clone, Debug)]
 pub(super) struct Rto {
     smoothed: SmoothedRtt,
-    /// The latest measurement; zero before the first.
+    /// Latest measurement; zero before the first.
     latest: Duration,
     linux: Option<Box<Linux>>,
     /// RTO without backoff.
     rto: Duration,
-    /// When the segment being timed left.
+    /// Transmission time of the segment being timed.
     timed_at: Instant,
-    /// The ACK number that ends the measurement; zero where none is under way.
+    /// ACK number that completes the measurement; zero if none is in progress.
     timed_end: u64,
-    /// RTO as backed off.
+    /// RTO with backoff.
     interval: Duration,
 }
 
 impl Rto {
     pub(super) fn new(cfg: &Config) -> Self {
-        // RFC 6298 (2.1): until a round trip has been measured, RTO is the initial one.
+        // RFC 6298 (2.1): the initial RTO applies until an RTT has been measured.
         let rto = bounded(cfg.initial_rto, Duration::ZERO, cfg.max_rto);
         Self {
             smoothed: SmoothedRtt::default(),
@@ -50,25 +50,25 @@ impl Rto {
         }
     }
 
-    /// A segment that was never sent before leaves, up to (not including) `end`.
+    /// Takes note of a new segment that ends before `end`.
     #[inline]
     pub(super) fn on_sent(&mut self, now: Instant, end: u64) {
-        // RFC 6298 (3): one measurement per round trip is enough; there is one at a time.
+        // RFC 6298 (3): one measurement per RTT is enough; only one is in progress at a time.
         if self.timed_end == 0 {
             self.timed_end = end;
             self.timed_at = now;
         }
     }
 
-    /// Something is sent again.
+    /// Takes note of a retransmission.
     #[inline]
     pub(super) fn on_resent(&mut self) {
-        // RFC 6298 (3), Karn's algorithm: no sample may be taken from what was retransmitted. The ACK of the
-        // timed segment may have waited for the one sent again, so it is given up whichever that was.
+        // RFC 6298 (3), Karn's algorithm: no sample from retransmitted segments. The ACK of the timed segment may have
+        // waited for the retransmission, so any retransmission cancels the measurement.
         self.timed_end = 0;
     }
 
-    /// Everything before `ack` is acknowledged. Whether that completed a measurement.
+    /// Processes an ACK of everything before `ack`. Returns true if it completed a measurement.
     #[inline]
     pub(super) fn on_ack(&mut self, cfg: &Config, now: Instant, ack: u64) -> bool {
         if self.timed_end == 0 || ack < self.timed_end {
@@ -77,17 +77,17 @@ impl Rto {
         self.timed_end = 0;
         let mut r = now - self.timed_at;
         if cfg.estimator == Estimator::Bsd {
-            // The ticks that the clock made meanwhile.
+            // Number of clock ticks in between.
             let tick = cfg.clock_granularity.as_nanos().max(1);
             r = Duration::from_nanos((now.as_nanos() / tick - self.timed_at.as_nanos() / tick) * tick);
         }
-        // There is one at a time, so each ends a round.
+        // One measurement at a time, so each ends a round.
         self.measured(cfg, r, 1, (ack, 0));
         true
     }
 
-    /// An ACK of all below `ack` carried the timestamp `echo` back, while what lies in `una..max` was outstanding.
-    /// Whether that is a measurement.
+    /// Processes an ACK of everything below `ack` that echoes the timestamp `echo` while `una..max` was outstanding.
+    /// Returns true if it gives a measurement.
     #[inline]
     pub(super) fn on_echo(
         &mut self,
@@ -97,20 +97,20 @@ impl Rto {
         ack: u64,
         (una, max): (u64, u64),
     ) -> bool {
-        // Modulo 2^32, as clocks wrap. What lies more than half of that back is none of ours.
+        // Modulo 2^32, as the clock wraps. An echo more than half of that back is not one of ours.
         let micros = Timestamps::new(now, 0).value.wrapping_sub(echo);
         if echo == 0 || micros > u32::MAX / 2 {
             return false;
         }
-        // RFC 7323 section 4.2 and appendix G: with a sample for every second segment, the weights are divided
-        // by as many as a window gives, or the history would shrink to a part of a round trip.
+        // RFC 7323 section 4.2 and appendix G: with a sample for every second segment, the gains are divided by the
+        // number of samples per window; otherwise the history would shrink to a fraction of an RTT.
         let expected = (max - una).div_ceil(2 * cfg.smss()).max(1);
         self.measured(cfg, Duration::from_micros(u64::from(micros)), expected, (ack, max));
         true
     }
 
-    /// Takes in a round trip of `r`, one of `expected` in a window, when all below `una` is acknowledged of what was sent
-    /// below `max`.
+    /// Processes a measurement `r`, one of `expected` per window; everything below `una` is acknowledged and everything
+    /// below `max` was sent.
     fn measured(&mut self, cfg: &Config, r: Duration, expected: u64, (una, max): (u64, u64)) {
         let g = cfg.clock_granularity;
         let r = match g.as_nanos() {
@@ -134,7 +134,7 @@ impl Rto {
                 linux.on_round(cfg, &mut self.smoothed.rttvar, max);
             }
             self.smoothed.srtt = if first { r } else { weighted(self.smoothed.srtt, r, 8) };
-            // __tcp_set_rto(), with no bound below.
+            // `__tcp_set_rto()`, without a lower bound.
             self.rto = bounded(self.smoothed.srtt + self.smoothed.rttvar, Duration::ZERO, cfg.max_rto);
             self.interval = self.rto;
             return;
@@ -147,11 +147,12 @@ impl Rto {
         // RFC 6298 (2.2), (2.3): RTO <- SRTT + max(G, K RTTVAR), K = 4.
         self.rto =
             bounded(self.smoothed.srtt + self.smoothed.rttvar.times(4).max(g), cfg.min_rto, cfg.max_rto);
-        // RFC 6298 (5.7), note: a measurement may collapse the RTO after it was backed off.
+        // RFC 6298 (5.7), note: a measurement may reset the RTO after backoff.
         self.interval = self.rto;
     }
 
-    /// Takes in a round trip of `r`, in whole ticks as all arithmetic is: SRTT in eighths of a tick, RTTVAR in quarters.
+    /// Processes a measurement `r` with integer arithmetic in ticks, as BSD does: SRTT in eighths of a tick, RTTVAR in
+    /// quarters.
     fn measure_in_ticks(&mut self, r: Duration, tick: Duration) {
         let scaled = |time: Duration, by: u64| {
             let (time, tick) = (u128::from(time.as_nanos()) * u128::from(by), u128::from(tick.as_nanos()));
@@ -171,41 +172,41 @@ impl Rto {
         self.rto = tick.times((rttvar + srtt / 8) as u64);
     }
 
-    /// The interval to set the timer to: RTO, doubled for each timeout since the last measurement.
+    /// Interval of the retransmission timer: RTO, doubled for each timeout since the last measurement.
     #[inline]
     pub(super) fn interval(&self) -> Duration {
         self.interval
     }
 
-    /// The interval before the next window probe: RTO doubled `times` times, no more than the largest.
+    /// Interval before the next window probe: RTO doubled `times` times, up to the maximum.
     pub(super) fn persist_interval(&self, cfg: &Config, times: u8) -> Duration {
         bounded(self.interval.times(1 << times.min(62)), Duration::ZERO, cfg.max_rto)
     }
 
-    /// The timer went off.
+    /// Doubles the interval after a timeout.
     pub(super) fn back_off(&mut self, cfg: &Config) {
         // RFC 6298 (5.5): RTO <- 2 RTO, up to the maximum of (2.5).
         self.interval = bounded(self.interval.times(2), Duration::ZERO, cfg.max_rto);
     }
 
-    /// Data never sent twice was acknowledged.
+    /// Ends the backoff: data that was never resent was acknowledged.
     #[inline]
     pub(super) fn clear_backoff(&mut self) {
         self.interval = self.rto;
     }
 
-    /// The handshake is over. `lost`: its SYN had to be sent again.
+    /// Ends the handshake. `lost`: the SYN had to be resent.
     pub(super) fn on_established(&mut self, cfg: &Config, lost: bool) {
         if lost {
-            // RFC 6298 (5.7): the timer went off waiting for the ACK of a SYN, so an RTO below 3 s is
-            // re-initialized to 3 s when data transmission begins.
+            // RFC 6298 (5.7): the timer expired while waiting for the ACK of a SYN, so an RTO below 3 s is set to 3 s
+            // when data transmission starts.
             self.rto = self.rto.max(bounded(Duration::from_secs(3), cfg.min_rto, cfg.max_rto));
         }
         self.interval = self.rto;
     }
 
-    /// The timeout was none: round trips are longer than `before` it was believed. RFC 4015 section 3.2, steps 0 and
-    /// 8.
+    /// Adapts the RTO after a spurious timeout: the RTT is longer than the estimate `before` it. RFC 4015 section 3.2,
+    /// steps 0 and 8.
     pub(super) fn on_spurious(&mut self, cfg: &Config, before: &Self) {
         self.smoothed.srtt = (before.smoothed.srtt + cfg.clock_granularity.times(2)).max(self.latest);
         self.smoothed.rttvar = before.smoothed.rttvar.max(self.latest.part(2));
@@ -214,22 +215,22 @@ impl Rto {
         self.interval = self.rto;
     }
 
-    /// The latest round trip measured, if any.
+    /// Latest RTT measured; `None` before the first.
     pub(super) fn latest(&self) -> Option<Duration> {
         (!self.latest.is_zero()).then_some(self.latest)
     }
 
-    /// SRTT, once there was a measurement.
+    /// SRTT; `None` before the first measurement.
     pub(super) fn srtt(&self) -> Option<Duration> {
         (!self.smoothed.srtt.is_zero()).then_some(self.smoothed.srtt)
     }
 }
 
 impl Linux {
-    /// Takes in a round trip of `r`, where the smoothed one was `srtt`; zero before the first.
+    /// Processes a measurement `r`, with smoothed RTT `srtt`; zero before the first.
     fn on_deviation(&mut self, cfg: &Config, rttvar: &mut Duration, srtt: Duration, r: Duration) {
         if srtt.is_zero() {
-            // So that RTO is three round trips.
+            // The RTO is then three RTTs.
             self.mdev = r.times(2);
             self.mdev_max = self.mdev.max(cfg.min_rto);
             *rttvar = self.mdev_max;
@@ -237,7 +238,7 @@ impl Linux {
         }
         let deviation = r.saturating_sub(srtt) + srtt.saturating_sub(r);
         let quarter = self.mdev.part(4);
-        // A round trip that falls raises it by an eighth only.
+        // A decreasing RTT counts with one eighth only.
         let gain = if r < srtt && deviation > quarter {
             quarter + deviation.saturating_sub(quarter).part(8)
         } else {
@@ -248,7 +249,7 @@ impl Linux {
         *rttvar = (*rttvar).max(self.mdev_max);
     }
 
-    /// A round is over: RTTVAR falls towards the largest deviation that was in it.
+    /// Ends a round: RTTVAR decreases towards the largest deviation of the round.
     fn on_round(&mut self, cfg: &Config, rttvar: &mut Duration, max: u64) {
         *rttvar = rttvar.saturating_sub(rttvar.saturating_sub(self.mdev_max).part(4));
         self.rtt_seq = max;
@@ -256,7 +257,7 @@ impl Linux {
     }
 }
 
-/// RFC 6298 (2.4), (2.5): no less than `min`, no more than `max`.
+/// RFC 6298 (2.4), (2.5): limits the RTO to `min..=max`.
 fn bounded(rto: Duration, min: Duration, max: Duration) -> Duration {
     rto.max(min).min(max).max(MIN_TIMER)
 }

@@ -1,7 +1,7 @@
-//! Loss detection and recovery with selective acknowledgements: RFC 6675 section 5, RFC 9937.
+//! Loss detection and recovery with SACK: RFC 6675 section 5, RFC 9937.
 //!
-//! Departure: an ACK that is no duplicate in the sense of RFC 6675 section 2, because it SACKs nothing, is
-//! none here, however many there are.
+//! Departure: ACKs that SACK nothing new are not duplicate ACKs in the sense of RFC 6675 section 2 and are not counted,
+//! however many arrive.
 
 use bentpipe_units::Instant;
 
@@ -10,7 +10,7 @@ use super::scoreboard::{DUP_THRESH, Rule};
 use super::{Config, Sack};
 
 impl Connection {
-    /// Takes in an ACK on a connection with SACK.
+    /// Processes an ACK on a connection with SACK.
     pub(super) fn on_ack_with_sack(
         &mut self,
         cfg: &Config,
@@ -29,7 +29,7 @@ impl Connection {
         let before = board.sacked_bytes;
         let max = self.max.max(una);
         let fresh = board.update(ack, &sack, una, max);
-        // RFC 9937 section 6.2, DeliveredData: what is newly acknowledged, less what of it was SACKed before.
+        // RFC 9937 section 6.2, DeliveredData: the newly acknowledged data, less the part that was SACKed before.
         let delivered = (acked + board.sacked_bytes).saturating_sub(before);
         let further = board.find_lost(una, cfg.smss());
         if acked > 0 {
@@ -50,13 +50,13 @@ impl Connection {
         if self.phase == Phase::RtoResend {
             return self.end_rto_resend();
         }
-        // RFC 6675 section 2: a duplicate ACK is one that SACKs what no other did.
+        // RFC 6675 section 2: a duplicate ACK SACKs data that no earlier one did.
         if fresh == 0 || self.phase != Phase::Open || self.una == self.max {
             return;
         }
         self.duplicate_acks = self.duplicate_acks.saturating_add(1);
-        // RFC 6675 section 5 (1), (2), and section 5.1: no recovery before all is acknowledged that was sent
-        // before a timeout.
+        // RFC 6675 section 5 (1), (2) and section 5.1: no recovery until all data sent before a timeout is
+        // acknowledged.
         let lost = self.duplicate_acks >= DUP_THRESH as u32 || board.lost_below > self.una;
         if !lost || self.una < self.recover {
             return;
@@ -75,10 +75,10 @@ impl Connection {
         }
     }
 
-    /// An ACK of new data in recovery.
+    /// Processes an ACK of new data in SACK recovery.
     pub(super) fn on_ack_in_sack_recovery(&mut self, cfg: &Config, ack: u64) {
-        // RFC 6675 section 5 (A): all that was sent before the loss was found is acknowledged. RFC 9937
-        // section 6.4: cwnd is ssthresh then.
+        // RFC 6675 section 5 (A): everything sent before the loss was detected is acknowledged. RFC 9937 section 6.4:
+        // cwnd is then ssthresh.
         if ack >= self.recover {
             self.window.cwnd = self.window.ssthresh.max(cfg.smss());
             self.phase = Phase::Open;
@@ -86,7 +86,7 @@ impl Connection {
         }
     }
 
-    /// Position and payload of the next segment in recovery, RFC 6675 section 5 (4.3) and (C).
+    /// Position and payload length of the next segment in recovery, RFC 6675 section 5 (4.3) and (C).
     #[cold]
     pub(super) fn next_recovery_segment(&mut self, cfg: &Config) -> Option<(u64, u64)> {
         let smss = cfg.smss();
@@ -104,16 +104,16 @@ impl Connection {
         Some((seq, len))
     }
 
-    /// What was chosen left, `seq..end`.
+    /// Records that the chosen segment `seq..end` was sent.
     #[cold]
     pub(super) fn on_sent_in_recovery(&mut self, seq: u64, end: u64) {
         let Some(board) = &mut self.sack else { return };
-        // (C.4), and prr_out of RFC 9937.
+        // (C.4) of RFC 6675 section 5, and prr_out of RFC 9937.
         board.pipe += end - seq;
         board.prr.out += end - seq;
         match board.rule {
             Rule::First => {
-                // (4.3): nor is it to be rescued at once.
+                // (4.3): it is not rescued at once either.
                 board.high_rxt = board.high_rxt.max(end);
                 board.rescue_rxt = end;
                 board.first_due = false;
@@ -121,7 +121,7 @@ impl Connection {
             // (C.2).
             Rule::Retransmit => board.high_rxt = board.high_rxt.max(end),
             Rule::Unsent => {}
-            // Once in a recovery, and HighRxt stays.
+            // Once per recovery; HighRxt is unchanged.
             Rule::Rescue => board.rescue_rxt = self.recover,
         }
     }
@@ -132,18 +132,18 @@ impl Connection {
         let board = self.sack.as_ref()?;
         let size = |start: u64, end: u64| smss.min(end.min(self.written).saturating_sub(start));
         let (start, end) = board.ranges.gap(board.high_rxt.max(self.una), self.max);
-        // (1) The first octets not sent again, if lost.
+        // (1) The first octets not yet resent, if lost.
         if start < board.lost_below {
             return Some((Rule::Retransmit, start, size(start, end)));
         }
-        // (2) Data never sent, as far as both windows go; a FIN alone takes one.
+        // (2) New data, as far as both windows allow; a FIN alone takes one position.
         let unsent = self.written.saturating_sub(self.max);
         let wanted = unsent.min(smss).max(1);
         let most = self.edge.min(self.una.saturating_add(cfg.max_window.max(smss)));
         if self.max < self.stream_end() && self.max + wanted <= most {
             return Some((Rule::Unsent, self.max, unsent.min(smss)));
         }
-        // (3) As (1), lost or not, if anything beyond it was SACKed.
+        // (3) As (1), lost or not, if data above it was SACKed.
         if board.ranges.as_slice().last().is_some_and(|highest| start < highest.0) {
             return Some((Rule::Retransmit, start, size(start, end)));
         }
@@ -156,8 +156,8 @@ impl Connection {
         Some((Rule::Rescue, start, size(start, end)))
     }
 
-    /// Position and payload of the next segment after a timeout: what was sent before it and is not SACKed
-    /// goes again, RFC 6675 section 5.1.
+    /// Position and payload length of the next segment after a timeout: data sent before it and not SACKed is resent,
+    /// RFC 6675 section 5.1.
     #[cold]
     pub(super) fn next_rto_segment(&mut self, cfg: &Config) -> Option<(u64, u64)> {
         let board = self.sack.as_ref()?;
@@ -171,7 +171,7 @@ impl Connection {
         Some((seq, len))
     }
 
-    /// Leaves it to the windows again what is sent, once no gap is left to fill.
+    /// Ends the retransmissions after a timeout once no gap is left.
     #[cold]
     pub(super) fn end_rto_resend(&mut self) {
         let Some(board) = &self.sack else { return };

@@ -1,12 +1,11 @@
-//! What a sender knows of selective acknowledgements: the scoreboard of RFC 6675 section 4 and the counters
-//! of RFC 9937.
+//! SACK state of the sender: the scoreboard of RFC 6675 section 4 and the counters of RFC 9937.
 //!
-//! Positions are half open here as everywhere, so `HighRxt` and `RescueRxt` lie one past the RFC's.
+//! Ranges are half-open here as everywhere, so `HighRxt` and `RescueRxt` lie one above the RFC's.
 //!
-//! - IsLost: octets below a gap end are lost when three separate parts above it were SACKed, or more than
-//!   two segments' worth of octets. Both only become truer further down, so one position divides the lost
-//!   from the others, and it is found from the highest three parts.
-//! - SetPipe: octets not SACKed count once if not lost, and once if sent again.
+//! - IsLost: octets below a gap are lost once three separate ranges above it were SACKed, or more than two segments'
+//!   worth of octets. This holds for everything below as well, so one position separates lost octets from the others.
+//!   It is found from the highest three ranges.
+//! - SetPipe: octets not SACKed count once if not lost, and once if resent.
 
 use super::Ranges;
 use super::rack::Rack;
@@ -15,76 +14,76 @@ use super::segment::Sack;
 /// DupThresh of RFC 6675 section 2.
 pub(super) const DUP_THRESH: usize = 3;
 
-/// What the segment chosen in recovery is, by the rules of NextSeg().
+/// Rule of NextSeg() that selected a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Rule {
-    /// The first retransmission of the recovery.
+    /// First retransmission of the recovery.
     #[default]
     First,
-    /// What is lost, or may be: rules 1 and 3.
+    /// Data that is lost or may be: rules 1 and 3.
     Retransmit,
-    /// Data never sent: rule 2.
+    /// New data: rule 2.
     Unsent,
-    /// The rescue retransmission: rule 4.
+    /// Rescue retransmission: rule 4.
     Rescue,
 }
 
-/// State of a connection that only one with SACK has.
+/// SACK state of a connection.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scoreboard {
-    /// What was SACKed between SND.UNA and SND.MAX.
+    /// SACKed data between SND.UNA and SND.MAX.
     pub(super) ranges: Ranges,
-    /// Its size [bytes].
+    /// Total size of `ranges` [bytes].
     pub(super) sacked_bytes: u64,
-    /// Octets below that are not SACKed are lost.
+    /// Octets below this position that are not SACKed are lost.
     pub(super) lost_below: u64,
     /// HighRxt.
     pub(super) high_rxt: u64,
     /// RescueRxt.
     pub(super) rescue_rxt: u64,
-    /// Pipe: octets thought to be in the network.
+    /// Pipe: octets considered in flight.
     pub(super) pipe: u64,
-    /// The first retransmission of the recovery is yet to leave.
+    /// The first retransmission of the recovery has not been sent yet.
     pub(super) first_due: bool,
-    /// The rule that chose the segment about to leave.
+    /// Rule that selected the segment to be sent next.
     pub(super) rule: Rule,
     pub(super) prr: Prr,
-    /// Loss detection by time, where it is on.
+    /// State of RACK-TLP, if enabled.
     pub(super) rack: Option<Box<Rack>>,
-    /// As a receiver: what arrived twice and is yet to be reported.
+    /// Receive side: duplicate data to report in the next D-SACK.
     pub(super) dsack: Option<(u64, u64)>,
-    /// As a receiver: a position in each of the parts reported first of late, the latest first.
+    /// Receive side: a position in each of the ranges that recent ACKs reported first, the latest first.
     recent: [u64; Sack::MAX_BLOCKS + 1],
 }
 
 /// Proportional rate reduction, RFC 9937 section 6.2.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Prr {
-    /// RecoverFS: what was outstanding when the recovery began [bytes].
+    /// RecoverFS: data outstanding at the start of the recovery [bytes].
     pub(super) recover_fs: u64,
-    /// prr_delivered: what arrived since [bytes].
+    /// prr_delivered: data delivered since then [bytes].
     pub(super) delivered: u64,
-    /// prr_out: what was sent since [bytes].
+    /// prr_out: data sent since then [bytes].
     pub(super) out: u64,
 }
 
 impl Prr {
-    /// cwnd for an ACK that tells of `delivered` bytes more, in a recovery towards `ssthresh`. `safe`: it
-    /// moved SND.UNA and told of no further loss.
+    /// Returns cwnd after an ACK that delivers `delivered` bytes in a recovery towards `ssthresh`. `safe`: it advanced
+    /// SND.UNA and indicated no further loss.
     pub(super) fn cwnd(&mut self, delivered: u64, pipe: u64, ssthresh: u64, smss: u64, safe: bool) -> u64 {
         self.delivered += delivered;
         let mut count = if pipe > ssthresh {
-            // Proportional: sent in the ratio of ssthresh to RecoverFS to what arrives.
+            // Proportional: data sent to data delivered as ssthresh to RecoverFS.
             let due = u128::from(self.delivered) * u128::from(ssthresh);
             let due = due.div_ceil(u128::from(self.recover_fs.max(1)));
             due.saturating_sub(u128::from(self.out)).min(u128::from(u64::MAX)) as u64
         } else {
-            // PRR-CRB, as many as arrive, or PRR-SSRB, one segment more, up to ssthresh.
+            // PRR-CRB, as much as was delivered, or PRR-SSRB, one segment more, up to ssthresh.
             let bound = self.delivered.saturating_sub(self.out).max(delivered) + if safe { smss } else { 0 };
             bound.min(ssthresh - pipe)
         };
         if self.out == 0 && count == 0 {
-            // The fast retransmit goes whatever the above says.
+            // The fast retransmit is always sent.
             count = smss;
         }
         pipe.saturating_add(count)
@@ -92,18 +91,18 @@ impl Prr {
 }
 
 impl Scoreboard {
-    /// `by_time`: losses are found by RFC 8985.
+    /// `by_time`: losses are detected by RFC 8985.
     pub(super) fn new(by_time: bool) -> Self {
         Self { rack: by_time.then(Box::default), ..Self::default() }
     }
 
-    /// Update() of RFC 6675 section 4: takes in an ACK; how many octets it is the first to SACK.
+    /// Update() of RFC 6675 section 4. Returns how many octets the ACK is the first to SACK.
     pub(super) fn update(&mut self, ack: u64, sack: &Sack, una: u64, max: u64) -> u64 {
         self.sacked_bytes -= self.ranges.trim_below(una);
         self.high_rxt = self.high_rxt.max(una);
         let mut fresh = 0;
         for (start, end) in sack.blocks(ack) {
-            // Nothing below SND.UNA is asked for, and a peer cannot have what was never sent.
+            // Data below SND.UNA is acknowledged, and a peer cannot have data that was never sent.
             let start = start.max(una);
             if start < end && end <= max {
                 fresh += self.ranges.insert(start, end);
@@ -113,13 +112,13 @@ impl Scoreboard {
         fresh
     }
 
-    /// Finds what is lost. Whether that is more than it was.
+    /// Updates `lost_below`. Returns true if more octets are lost than before.
     pub(super) fn find_lost(&mut self, una: u64, smss: u64) -> bool {
         let mut above = 0;
         let mut lost = 0;
         for (parts, &(start, end)) in self.ranges.as_slice().iter().rev().enumerate() {
             above += end - start;
-            // IsLost() of RFC 6675 section 4, for the octets before this part.
+            // IsLost() of RFC 6675 section 4, for the octets below this range.
             if parts + 1 >= DUP_THRESH || above > (DUP_THRESH as u64 - 1) * smss {
                 lost = start;
                 break;
@@ -135,27 +134,26 @@ impl Scoreboard {
         self.pipe = self.in_network(una, max);
     }
 
-    /// What SetPipe() finds [bytes].
+    /// The value of Pipe by SetPipe() [bytes].
     pub(super) fn in_network(&self, una: u64, max: u64) -> u64 {
         let lost = self.lost_below.clamp(una, max);
         let again = self.high_rxt.clamp(una, max);
-        // (a) not lost, (b) sent again; some are both.
+        // (a) not lost, (b) resent; some octets are both.
         let a = max - lost - self.ranges.covered(lost, max);
         let b = again - una - self.ranges.covered(una, again);
         a + b
     }
 
-    /// A recovery begins, with an ACK that tells of `delivered` bytes.
+    /// Starts a recovery with an ACK that delivers `delivered` bytes.
     pub(super) fn begin_recovery(&mut self, una: u64, max: u64, delivered: u64) {
-        // RFC 9937 section 6.1, RecoverFS: what was SACKed before does not count, what this very ACK tells of
-        // does.
+        // RFC 9937 section 6.1, RecoverFS: excludes data SACKed before, includes data that this ACK delivers.
         self.prr.recover_fs = (max - una + delivered).saturating_sub(self.sacked_bytes);
         self.prr.delivered = 0;
         self.prr.out = 0;
         self.first_due = true;
     }
 
-    /// Forgets all, as RFC 2018 section 8 asks for after a timeout: the receiver may have discarded it.
+    /// Clears the scoreboard after a timeout, RFC 2018 section 8: the receiver may have discarded SACKed data.
     pub(super) fn clear(&mut self) {
         self.ranges.clear();
         self.sacked_bytes = 0;
@@ -163,16 +161,16 @@ impl Scoreboard {
         self.first_due = false;
     }
 
-    /// The blocks of an ACK of `next`, RFC 2018 section 4, where `ahead` arrived beyond it and `newest` was
-    /// the latest to. A FIN at `fin_at` is in the block that reaches it.
+    /// The blocks of an ACK of `next`, RFC 2018 section 4. `ahead` has arrived above it, `newest` most recently. A FIN
+    /// at `fin_at` is part of the block that reaches it.
     #[cold]
     pub(super) fn sack_blocks(&mut self, next: u64, ahead: &Ranges, newest: u64, fin_at: u64) -> Sack {
-        // The first block is the one with the segment that caused this ACK. The others repeat those that were
-        // first in the ACKs before, so that each is reported several times.
+        // The first block contains the segment that caused this ACK. The others repeat the first blocks of earlier
+        // ACKs, so that each is reported several times.
         if let Some((start, end)) = ahead.containing(newest) {
             let mut place = 0;
             let mut before = newest;
-            // Moves the others back by one, as far as the place of one that is in the same part.
+            // Moves the other positions back by one, up to one that lies in the same range.
             while let Some(position) = self.recent.get_mut(place) {
                 std::mem::swap(position, &mut before);
                 if (start..end).contains(&before) {
@@ -191,7 +189,7 @@ impl Scoreboard {
             }
         }
         let sack = Sack::new(next, &blocks[..count]);
-        // RFC 2883 section 4: what arrived twice comes first, and is reported once.
+        // RFC 2883 section 4: the D-SACK block comes first and is sent once.
         match self.dsack.take() {
             Some(duplicate) => sack.with_dsack(next, duplicate),
             None => sack,

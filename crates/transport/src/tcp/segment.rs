@@ -1,49 +1,49 @@
-//! What two connections exchange.
+//! Segments, the unit of exchange between two connections.
 
 use std::fmt;
 use std::ops::{BitOr, BitOrAssign};
 
 use bentpipe_units::Instant;
 
-/// The control bits of a segment, RFC 9293 section 3.1 and RFC 3168.
+/// Control bits of a segment, RFC 9293 section 3.1 and RFC 3168.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Flags(u8);
 
 impl Flags {
-    /// No bit.
+    /// No bits set.
     pub const NONE: Self = Self(0);
-    /// No more data from the sender.
+    /// FIN: no more data from the sender.
     pub const FIN: Self = Self(0x01);
-    /// Synchronize sequence numbers.
+    /// SYN: synchronize sequence numbers.
     pub const SYN: Self = Self(0x02);
-    /// Reset the connection.
+    /// RST: reset the connection.
     pub const RST: Self = Self(0x04);
-    /// The acknowledgement number counts.
+    /// ACK: the acknowledgement number is valid.
     pub const ACK: Self = Self(0x10);
-    /// ECN echo.
+    /// ECE: ECN echo.
     pub const ECE: Self = Self(0x40);
-    /// Congestion window reduced.
+    /// CWR: congestion window reduced.
     pub const CWR: Self = Self(0x80);
-    /// Accurate ECN (RFC 9768), which stands in the byte before these; here in the place of URG.
+    /// AE: accurate ECN (RFC 9768). In the header it is a bit of the previous byte; here it takes the place of URG.
     pub const AE: Self = Self(0x20);
     /// The bits of the ACE field, RFC 9768 section 3.2.2.
     const ACE: Self = Self(0xe0);
 
-    /// Whether any bit of `bits` is set.
+    /// True if any of `bits` is set.
     #[inline]
     #[must_use]
     pub const fn has(self, bits: Self) -> bool {
         self.0 & bits.0 != 0
     }
 
-    /// These bits and, where `condition` holds, those of `bits`.
+    /// This set with `bits` added if `condition` is true.
     #[inline]
     #[must_use]
     pub const fn with(self, bits: Self, condition: bool) -> Self {
         if condition { Self(self.0 | bits.0) } else { self }
     }
 
-    /// The ACE field, RFC 9768 section 3.2.2: AE, CWR and ECE as a number, the last the lowest bit.
+    /// The ACE field, RFC 9768 section 3.2.2: AE, CWR and ECE as a number, with ECE as the lowest bit.
     #[inline]
     #[must_use]
     pub const fn ace(self) -> u8 {
@@ -51,7 +51,7 @@ impl Flags {
         (ae as u8) << 2 | (cwr as u8) << 1 | ece as u8
     }
 
-    /// These bits with the lowest three of `count` in the ACE field.
+    /// This set with the lowest three bits of `count` in the ACE field.
     #[inline]
     #[must_use]
     pub const fn with_ace(self, count: u8) -> Self {
@@ -61,7 +61,7 @@ impl Flags {
             .with(Self::ECE, count & 1 != 0)
     }
 
-    /// The bits as they stand in the header's second control byte (RFC 9293 section 3.1).
+    /// The bits as in the second control byte of the header (RFC 9293 section 3.1).
     #[must_use]
     pub const fn bits(self) -> u8 {
         self.0 & !Self::AE.0
@@ -82,7 +82,7 @@ impl BitOrAssign for Flags {
 }
 
 impl fmt::Debug for Flags {
-    /// As tcpdump would write them: `S.` is a SYN with an ACK; `-` is none.
+    /// As tcpdump prints them: `S.` is SYN and ACK, `-` no bit.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if *self == Self::NONE {
             return f.write_str("-");
@@ -104,30 +104,29 @@ impl fmt::Debug for Flags {
     }
 }
 
-/// The ECN field of the packet that a segment travels in, RFC 3168 section 5.
+/// ECN field of the packet that carries a segment, RFC 3168 section 5.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Ecn {
-    /// The network must not mark it.
+    /// Not ECN-capable: the network must not mark it.
     #[default]
     NotEct,
-    /// ECT(1): the network may mark it, and early, for the sender reduces its window in proportion (RFC 9331).
+    /// ECT(1): the network may mark it early, because the sender reduces its window in proportion (RFC 9331).
     Ect1,
-    /// ECT(0): the network may mark it where it would else drop it.
+    /// ECT(0): the network may mark it instead of dropping it.
     Ect0,
-    /// It was marked.
+    /// CE: congestion experienced.
     Ce,
 }
 
-/// The selective acknowledgements of a segment, RFC 2018: up to three blocks, as many as fit beside timestamps.
-/// In a SYN, which has none, what it offers: them, and a scale for windows (RFC 7323 section 2).
+/// SACK blocks of a segment, RFC 2018: up to three, as many as fit next to timestamps. In a SYN, which has none, the
+/// options it offers: SACK and window scaling (RFC 7323 section 2).
 ///
-/// They are kept as distances from the segment's ACK number, which 32 bits hold as they hold the window.
-/// Where both are the same they are no block: 1 in the first is the option "SACK-permitted", and the shift
-/// plus 1 in the second the window scale option.
+/// Blocks are stored as 32-bit distances from the segment's ACK number. A block whose ends are equal is not a block: 1
+/// in the first is the option "SACK-permitted", and in the second the window scale shift plus 1.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sack([Block; Self::MAX_BLOCKS]);
 
-/// Where a block begins and ends, in one word, which is moved faster than two.
+/// Start and end of a block in one word, which is faster to move than two.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 struct Block(u64);
 
@@ -152,15 +151,15 @@ impl Block {
 }
 
 impl Sack {
-    /// The most blocks there are in a segment.
+    /// Maximum number of blocks in a segment.
     pub const MAX_BLOCKS: usize = 3;
-    /// No block, and no offer.
+    /// No blocks and no options.
     pub const NONE: Self = Self([Block::NONE; Self::MAX_BLOCKS]);
     /// The option "SACK-permitted" of a SYN, RFC 2018 section 2.
     pub const PERMITTED: Self = Self([Block::new(1, 1), Block::NONE, Block::NONE]);
 
-    /// The blocks of an ACK of `ack`, half open, the most recent first. Those that do not lie in the 4 GiB
-    /// beyond it, and all after the third, are left out.
+    /// The blocks of an ACK of `ack`, half-open, the most recent first. Blocks outside the 4 GiB above `ack`, and all
+    /// after the third, are left out.
     #[must_use]
     pub fn new(ack: u64, blocks: &[(u64, u64)]) -> Self {
         let mut sack = Self::NONE;
@@ -172,14 +171,14 @@ impl Sack {
         sack
     }
 
-    /// Whether it is the option of a SYN.
+    /// True if this is the option "SACK-permitted" of a SYN.
     #[inline]
     #[must_use]
     pub const fn is_permitted(&self) -> bool {
         self.0[0].0 == Block::new(1, 1).0
     }
 
-    /// The same, with the window scale option of a SYN, where there is a `shift`.
+    /// Adds the window scale option of a SYN, if there is a `shift`.
     #[must_use]
     pub const fn with_scale(mut self, shift: Option<u8>) -> Self {
         if let Some(shift) = shift {
@@ -188,7 +187,7 @@ impl Sack {
         self
     }
 
-    /// The shift in the window scale option of a SYN, RFC 7323 section 2.2.
+    /// Shift of the window scale option of a SYN, RFC 7323 section 2.2; `None` without the option.
     #[inline]
     #[must_use]
     pub const fn scale(&self) -> Option<u8> {
@@ -199,9 +198,9 @@ impl Sack {
         }
     }
 
-    /// What the options take in the header [bytes], padded to whole words.
+    /// Length of the options in the header, padded to whole words [bytes].
     const fn len(&self, timestamps: bool) -> u32 {
-        // RFC 2018 section 3: two bytes, and eight for each block; and two of padding.
+        // RFC 2018 section 3: two bytes, eight for each block, two of padding.
         let mut blocks = 0;
         let mut place = 0;
         while place < Self::MAX_BLOCKS {
@@ -209,15 +208,15 @@ impl Sack {
             place += 1;
         }
         let blocks = if blocks > 0 { 4 + 8 * blocks } else { 0 };
-        // RFC 2018 section 2: two bytes, which take the place of the timestamps' padding where there are any.
+        // RFC 2018 section 2: two bytes, which replace the padding of the timestamps if present.
         let permitted = if self.is_permitted() && !timestamps { 4 } else { 0 };
         // RFC 7323 section 2.2: three bytes.
         let scale = if self.scale().is_some() { 4 } else { 0 };
         blocks + permitted + scale
     }
 
-    /// The same with a block before the others that says what arrived twice, RFC 2883 section 4, in a segment
-    /// that acknowledges `ack`. Before `ack` its distances count backwards.
+    /// Puts a D-SACK block before the others, RFC 2883 section 4: what arrived twice, in a segment that acknowledges
+    /// `ack`. Distances of a block below `ack` count backwards.
     #[must_use]
     pub fn with_dsack(mut self, ack: u64, (start, end): (u64, u64)) -> Self {
         let offset = |position: u64| u32::try_from(position.abs_diff(ack)).ok();
@@ -231,7 +230,8 @@ impl Sack {
         self
     }
 
-    /// What the first block says arrived twice, RFC 2883 section 4: it lies before `ack`, or in the second.
+    /// The D-SACK block, RFC 2883 section 4: the first block if it lies below `ack` or within the second. `ack` is the
+    /// segment's ACK number.
     #[must_use]
     pub fn dsack(&self, ack: u64) -> Option<(u64, u64)> {
         let [first, second, _] = self.0;
@@ -243,12 +243,12 @@ impl Sack {
         within.then(|| (ack.saturating_add(u64::from(start)), ack.saturating_add(u64::from(end))))
     }
 
-    /// The blocks as they stand in the header, one before `ack` as well.
+    /// All blocks in header order, including a D-SACK block below `ack`.
     pub fn wire_blocks(&self, ack: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.dsack(ack).filter(|duplicate| duplicate.1 <= ack).into_iter().chain(self.blocks(ack))
     }
 
-    /// The blocks beyond `ack`, in a segment that acknowledges it.
+    /// The blocks above `ack`, the segment's ACK number.
     pub fn blocks(&self, ack: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
         let filled = self.0.iter().filter(|block| block.start() < block.end());
         filled.map(move |block| {
@@ -270,16 +270,16 @@ impl fmt::Debug for Sack {
     }
 }
 
-/// The timestamps option, RFC 7323 section 3, in ticks of a microsecond that wrap.
+/// Timestamps option, RFC 7323 section 3, in microseconds modulo 2^32.
 ///
-/// Its ticks are shorter than the millisecond that section 5.4 there asks for, so that round trips are not
-/// rounded by it ([`Config::clock_granularity`](super::Config::clock_granularity) does that). The section's
-/// reason, protection against wrapped sequence numbers (PAWS), does not apply: positions do not wrap here.
+/// Section 5.4 asks for ticks of at least one millisecond. Shorter ones do not round the RTT here
+/// ([`Config::clock_granularity`](super::Config::clock_granularity) does), and the section's reason, protection against
+/// wrapped sequence numbers (PAWS), does not apply because positions never wrap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Timestamps {
-    /// TSval: when the segment left. Zero: it has no timestamps.
+    /// TSval: departure time of the segment. Zero: no option.
     pub value: u32,
-    /// TSecr: TSval of the segment that is answered; zero in a SYN.
+    /// TSecr: TSval of the segment that this one answers; zero in a SYN.
     pub echo: u32,
 }
 
@@ -287,14 +287,14 @@ impl Timestamps {
     /// No option.
     pub const NONE: Self = Self { value: 0, echo: 0 };
 
-    /// The option of a segment that leaves at `now`.
+    /// The option of a segment sent at `now`.
     #[inline]
     #[must_use]
     pub fn new(now: Instant, echo: u32) -> Self {
         Self { value: ((now.as_nanos() / 1000) as u32).max(1), echo }
     }
 
-    /// Whether the segment has it.
+    /// True if the segment has the option.
     #[inline]
     #[must_use]
     pub const fn is_some(self) -> bool {
@@ -302,37 +302,34 @@ impl Timestamps {
     }
 }
 
-/// A TCP segment without its payload, whose length is all a simulator needs.
+/// A TCP segment without its payload, of which only the length is kept.
 ///
-/// Positions in the stream are 64 bits wide and never wrap: a SYN is 0, the first byte of data is 1, and a
-/// FIN takes one after the last. Initial sequence numbers are thus always zero.
+/// Positions in the stream have 64 bits and never wrap: the SYN is at 0, the first data byte at 1, and a FIN takes the
+/// position after the last byte. All initial sequence numbers are zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Position of the first byte (or of the SYN).
+    /// Position of the first byte, or of the SYN.
     pub seq: u64,
-    /// Position of the next byte expected; counts where [`Flags::ACK`] is set.
+    /// Next position expected; valid if [`Flags::ACK`] is set.
     pub ack: u64,
     /// Payload [bytes].
     pub len: u32,
-    /// Advertised window [bytes]: the field of the header after scaling.
+    /// Advertised window after scaling [bytes].
     pub window: u32,
-    /// Congestion window of the sender when the segment left [bytes]. No part of the protocol: schedulers
-    /// read it.
+    /// Congestion window of the sender at departure [bytes]. Not part of the protocol; schedulers read it.
     pub cwnd: u32,
-    /// Selective acknowledgements, or what a SYN offers.
+    /// SACK blocks, or the options of a SYN.
     pub sack: Sack,
-    /// Timestamps.
     pub timestamps: Timestamps,
-    /// Control bits.
     pub flags: Flags,
-    /// Whether all or part of it was sent before. No part of the protocol: traces read it.
+    /// True if any part of it was sent before. Not part of the protocol; traces read it.
     pub retransmission: bool,
-    /// Whether the network may mark it instead of dropping it, or did.
+    /// ECN field of the packet.
     pub ecn: Ecn,
 }
 
 impl Segment {
-    /// One past the last position the segment takes: payload, and one each for SYN and FIN.
+    /// Position after the last one the segment takes: payload, and one each for SYN and FIN.
     #[inline]
     #[must_use]
     pub fn end(&self) -> u64 {
@@ -341,9 +338,8 @@ impl Segment {
             .saturating_add(u64::from(self.flags.has(Flags::SYN)) + u64::from(self.flags.has(Flags::FIN)))
     }
 
-    /// What the options take in the header [bytes], of the 40 there are: the segment size in a SYN (four bytes,
-    /// RFC 9293 section 3.7.1), timestamps (ten and two of padding, RFC 7323 section 3.2), selective
-    /// acknowledgements and the window scale.
+    /// Length of the options in the header, at most 40 [bytes]: MSS in a SYN (four bytes, RFC 9293 section 3.7.1),
+    /// timestamps (ten and two of padding, RFC 7323 section 3.2), SACK and window scale.
     #[inline]
     #[must_use]
     pub const fn options_len(&self) -> u32 {

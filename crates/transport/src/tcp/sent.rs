@@ -1,29 +1,29 @@
-//! What was sent and is not acknowledged, segment by segment: when, and what became of it.
+//! Record of every segment sent and not acknowledged: transmission time, and whether it is SACKed or lost.
 //!
-//! The segments are kept in order of position, without gaps. Those in flight, neither SACKed nor lost, form a
-//! list in order of time as well, so that finding those sent long ago takes no search (RFC 8985 section 6.2,
-//! step 5). Its links are distances, for positions in the ring change.
+//! Segments are stored in order of position, without gaps. Those in flight, neither SACKed nor lost, also form a list
+//! in order of transmission, so that finding the oldest needs no search (RFC 8985 section 6.2, step 5). Its links are
+//! distances, because positions in the ring change.
 
 use std::collections::VecDeque;
 
 use bentpipe_units::Instant;
 
-/// A segment.
+/// A segment sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SentSegment {
     pub(super) start: u64,
-    /// When it was last sent, Segment.xmit_ts.
+    /// Segment.xmit_ts: time of the last transmission.
     pub(super) at: Instant,
-    /// How many were sent until then, those sent again counted anew.
+    /// Serial number of the last transmission, counting retransmissions.
     pub(super) order: u64,
-    /// What it takes of the stream [bytes], with the one of a FIN.
+    /// Sequence space taken, including a FIN [bytes].
     len: u32,
-    /// How many segments on, or back, the next one sent after it and the one before it are; 0: none.
+    /// Distances in the ring to the next and the previous segment in order of transmission; 0 at the ends of the list.
     later: i32,
     earlier: i32,
     pub(super) resent: bool,
     pub(super) sacked: bool,
-    /// Lost, and not sent again since.
+    /// Lost and not resent since.
     pub(super) lost: bool,
 }
 
@@ -34,27 +34,27 @@ impl SentSegment {
     }
 }
 
-/// No segment.
+/// Marks the end of the list.
 const NONE: u64 = u64::MAX;
 
-/// All there are.
+/// All segments sent and not acknowledged.
 #[derive(Clone, Debug)]
 pub(super) struct Segments {
     ring: VecDeque<SentSegment>,
-    /// Number of the first in the ring; they are counted from the beginning of the connection.
+    /// Number of the first segment in the ring, counted from the start of the connection.
     first: u64,
-    /// How many were sent.
+    /// Number of transmissions so far.
     sent: u64,
-    /// Numbers of the ends of the list by time.
+    /// Numbers of the first and the last segment in order of transmission.
     oldest: u64,
     latest: u64,
     /// No segment before this position is lost.
     lost_hint: u64,
-    /// Size of those lost [bytes].
+    /// Lost and not resent [bytes].
     pub(super) lost: u64,
-    /// Size of those found lost since that was asked for [bytes].
+    /// Found lost since the last [`take_newly_lost`](Self::take_newly_lost) [bytes].
     newly_lost: u64,
-    /// How many are SACKed, RACK.segs_sacked.
+    /// RACK.segs_sacked: number of SACKed segments.
     pub(super) sacked: usize,
 }
 
@@ -90,7 +90,7 @@ impl Segments {
         self.sent
     }
 
-    /// Appends a segment to the list by time.
+    /// Appends a segment to the transmission order.
     #[inline]
     fn link(&mut self, number: u64) {
         let latest = self.latest;
@@ -107,7 +107,7 @@ impl Segments {
         self.latest = number;
     }
 
-    /// Takes a segment off the list by time.
+    /// Removes a segment from the transmission order.
     #[inline]
     fn unlink(&mut self, number: u64) {
         let Some(&SentSegment { earlier, later, .. }) = self.get(number) else { return };
@@ -122,7 +122,7 @@ impl Segments {
         }
     }
 
-    /// What lies from `seq` to `end` leaves, not or not all of it for the first time.
+    /// Records the transmission of `seq..end`, some or all of which may have been sent before.
     #[inline]
     pub(super) fn on_sent(&mut self, now: Instant, seq: u64, end: u64) {
         let known = self.ring.back().map_or(seq, SentSegment::end);
@@ -165,13 +165,13 @@ impl Segments {
         }
     }
 
-    /// Takes off the next segment that all of is before `una`, where there is one, as it was.
+    /// Removes and returns the first segment if it lies entirely below `una`; a segment that `una` splits is shortened.
     #[inline]
     pub(super) fn pop_acked(&mut self, una: u64) -> Option<SentSegment> {
         let front = *self.ring.front()?;
         if front.end() > una {
             if front.start < una {
-                // What is left of it.
+                // Keep the part above `una`.
                 if front.lost {
                     self.lost -= una - front.start;
                 }
@@ -188,7 +188,7 @@ impl Segments {
         Some(front)
     }
 
-    /// A segment is neither in flight nor lost any more.
+    /// Removes a segment from those in flight or lost.
     #[inline]
     fn leave_flight(&mut self, number: u64, segment: &SentSegment) {
         if segment.lost {
@@ -198,7 +198,8 @@ impl Segments {
         }
     }
 
-    /// The segments from `from` to `to` that `is_sacked` are, and were not before: marks each, and hands it on.
+    /// Marks the segments of `from..to` that `is_sacked` accepts and that were not SACKed before, and passes each to
+    /// `each`.
     pub(super) fn mark_sacked(
         &mut self,
         from: u64,
@@ -220,8 +221,8 @@ impl Segments {
         }
     }
 
-    /// Walks through the segments in flight from the one sent first on, and marks those lost that `classify` says
-    /// are, until it says to stop.
+    /// Visits the segments in flight in order of transmission and marks those lost that `classify` calls lost, until it
+    /// returns `Stop`.
     pub(super) fn classify(&mut self, mut classify: impl FnMut(&SentSegment) -> Verdict) {
         let mut number = self.oldest;
         while let Some(&segment) = self.get(number) {
@@ -244,12 +245,12 @@ impl Segments {
         }
     }
 
-    /// Size of those found lost since the last call [bytes].
+    /// Returns the bytes found lost since the last call.
     pub(super) fn take_newly_lost(&mut self) -> u64 {
         std::mem::take(&mut self.newly_lost)
     }
 
-    /// The first segment that is lost.
+    /// The first lost segment.
     pub(super) fn next_lost(&mut self) -> Option<SentSegment> {
         if self.lost == 0 {
             self.lost_hint = NONE;
@@ -261,7 +262,7 @@ impl Segments {
         lost
     }
 
-    /// Whether there is but one.
+    /// True if exactly one segment is outstanding.
     pub(super) fn is_single(&self) -> bool {
         self.ring.len() == 1
     }
@@ -271,7 +272,7 @@ impl Segments {
         self.ring.back().copied()
     }
 
-    /// What was lost and not sent again is in flight after all.
+    /// Puts lost segments that were not resent back in flight.
     pub(super) fn unmark_lost(&mut self) {
         let mut numbers: Vec<(u64, u64)> = (self.first..)
             .zip(&self.ring)
@@ -288,7 +289,7 @@ impl Segments {
         }
     }
 
-    /// What was SACKed is not any more, and lost: the receiver threw it away.
+    /// Marks SACKed segments as lost: the receiver discarded them.
     pub(super) fn renege(&mut self) {
         for segment in self.ring.iter_mut().filter(|s| s.sacked) {
             (segment.sacked, segment.lost) = (false, true);
@@ -299,12 +300,12 @@ impl Segments {
     }
 }
 
-/// What a segment in flight is found to be.
+/// Classification of a segment in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     InFlight,
     Lost,
-    /// As are all sent after it: in flight.
+    /// In flight, as are all segments sent after it.
     Stop,
 }
 
@@ -312,7 +313,7 @@ pub(super) enum Verdict {
 mod tests {
     use super::*;
 
-    /// A segment as the list must know it: start, end, order of sending; SACKed, lost.
+    /// A segment in the reference model: start, end, transmission number, SACKed, lost.
     type Plain = (u64, u64, u64, bool, bool);
 
     fn in_order_of_time(segments: &mut Segments) -> Vec<u64> {
