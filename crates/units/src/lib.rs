@@ -1,9 +1,9 @@
-//! The vocabulary of every other crate: time in integer nanoseconds, rates, and random
-//! numbers that are the same on every machine.
+//! Basic types of all other crates: time in integer nanoseconds, bit rates, and random numbers that are the same on
+//! every machine.
 //!
-//! Nothing here reads a clock or the system's randomness. An [`Instant`] is handed in by whoever
-//! drives a component (the simulator's agenda, the live gateway's clock), and an [`Rng`] is one
-//! stream of a run's seed, so any run can be replayed byte for byte.
+//! No function reads a clock or the system's randomness. An [`Instant`] comes from the driver of a component (the
+//! simulator's event queue, the live gateway's clock), and an [`Rng`] is one stream of a run's seed, so any run can be
+//! reproduced byte for byte.
 
 mod rate;
 mod rng;

@@ -27,7 +27,7 @@ impl Rate {
         self.0 as f64 / 8.0
     }
 
-    /// Time to send `bytes`, rounded up to a nanosecond. At rate zero it never ends.
+    /// Time to send `bytes`, rounded up to a nanosecond; [`Duration::MAX`] at rate zero.
     #[must_use]
     pub const fn time_to_send(self, bytes: u64) -> Duration {
         match (bytes.checked_mul(8_000_000_000), self.0) {
@@ -42,7 +42,7 @@ impl Rate {
 }
 
 impl fmt::Display for Rate {
-    /// In the largest unit that needs no decimals, as a scenario file would write it.
+    /// Formats in the largest unit without decimals, as in a scenario file.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             0 => f.write_str("0 bps"),

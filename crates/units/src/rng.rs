@@ -1,17 +1,17 @@
-//! Reproducible random numbers: one stream per component, entity and purpose.
+//! Reproducible random numbers: one stream for each component, entity and purpose.
 
 use rand_core::{Rng as _, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// One stream of pseudo-random numbers (xoshiro256++, Blackman & Vigna 2021).
+/// A stream of pseudo-random numbers (xoshiro256++, Blackman & Vigna 2021).
 ///
-/// Streams of one seed are told apart by name, so two runs that differ in their queue alone meet the
-/// same traffic, and their comparison is paired.
+/// Streams of the same seed are distinguished by name, so two runs that differ only in their queue see the same traffic
+/// and can be compared pairwise.
 #[derive(Clone, Debug)]
 pub struct Rng(Xoshiro256PlusPlus);
 
 impl Rng {
-    /// The stream of `seed` that belongs to the `entity`-th part of `component`, for `purpose`.
+    /// The stream of `seed` for the `entity`-th part of `component` and a `purpose`.
     #[must_use]
     pub fn stream(seed: u64, component: &str, entity: u64, purpose: &str) -> Self {
         let mut key = mix(seed);
@@ -39,20 +39,20 @@ impl Rng {
         low + (high - low) * self.uniform()
     }
 
-    /// Uniform among 0, 1, … n - 1 (Lemire 2019, without the rejection step: the bias is below
-    /// n / 2^64). Zero where `n` is zero.
+    /// Uniform among 0, 1, … n - 1 (Lemire 2019 without the rejection step, with a bias below n / 2^64). Zero if `n` is
+    /// zero.
     #[inline]
     pub fn below(&mut self, n: u64) -> u64 {
         ((u128::from(self.bits()) * u128::from(n)) >> 64) as u64
     }
 
-    /// Exponential with the given mean.
+    /// Exponential with mean `mean`.
     #[inline]
     pub fn exponential(&mut self, mean: f64) -> f64 {
         -mean * libm::log(1.0 - self.uniform())
     }
 
-    /// Normal with mean 0 and variance 1 (Box & Muller 1958; of each pair one number is used).
+    /// Normal with mean 0 and variance 1 (Box & Muller 1958; one number of each pair is used).
     #[inline]
     pub fn normal(&mut self) -> f64 {
         let radius = (-2.0 * libm::log(1.0 - self.uniform())).sqrt();
@@ -79,7 +79,7 @@ fn fnv1a(name: &str) -> u64 {
 mod tests {
     use super::*;
 
-    /// The reference implementation's first outputs for the state 1, 2, 3, 4.
+    /// First outputs of the reference implementation for the state 1, 2, 3, 4.
     #[test]
     fn agrees_with_the_published_generator() {
         let mut state = [0u8; 32];
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_are_told_apart_by_every_part_of_their_name() {
+    fn streams_differ_in_every_part_of_their_name() {
         let first = |seed, c, e, p| Rng::stream(seed, c, e, p).bits();
         let base = first(1, "link", 0, "loss");
         assert_eq!(base, first(1, "link", 0, "loss"));
@@ -115,11 +115,11 @@ mod tests {
     }
 
     #[test]
-    fn draws_have_the_means_they_should() {
+    fn draws_have_the_expected_means() {
         let mut rng = Rng::stream(7, "test", 0, "means");
         let n = 200_000;
         let mean = |draw: &mut dyn FnMut() -> f64| (0..n).map(|_| draw()).sum::<f64>() / f64::from(n);
-        // Standard errors: 0.00065, 0.0045, 0.0064, 0.0022 and 0.0032; the bounds are five of each.
+        // Standard errors: 0.00065, 0.0045, 0.0064, 0.0022 and 0.0032; the tolerances are five times that.
         assert!((mean(&mut || rng.uniform()) - 0.5).abs() < 0.0033);
         assert!((mean(&mut || rng.exponential(2.0)) - 2.0).abs() < 0.023);
         assert!((mean(&mut || rng.below(10) as f64) - 4.5).abs() < 0.032);

@@ -1,47 +1,47 @@
-//! Points in time and spans of time, in integer nanoseconds.
+//! Points in time and durations, in integer nanoseconds.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
 
-/// A point in time [ns since the run began].
+/// A point in time [ns since the start of the run].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Instant(u64);
 
-/// A span of time [ns], never negative.
+/// A duration, never negative [ns].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Duration(u64);
 
 impl Instant {
-    /// The beginning of the run.
+    /// Start of the run.
     pub const ZERO: Self = Self(0);
-    /// Later than anything that happens.
+    /// Later than any event; stands for "never".
     pub const FAR_FUTURE: Self = Self(u64::MAX);
 
-    /// The point `ns` nanoseconds after the beginning.
+    /// The point `ns` nanoseconds after the start of the run.
     #[must_use]
     pub const fn from_nanos(ns: u64) -> Self {
         Self(ns)
     }
 
-    /// Nanoseconds since the beginning.
+    /// Nanoseconds since the start of the run.
     #[must_use]
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// Seconds since the beginning.
+    /// Seconds since the start of the run.
     #[must_use]
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
 
-    /// The span from `earlier` to here; zero where `earlier` lies later.
+    /// Duration since `earlier`; zero if `earlier` is later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration(self.0.saturating_sub(earlier.0))
     }
 
-    /// The first multiple of `step` (counted from the beginning) at or after this point.
+    /// First multiple of `step`, counted from the start of the run, at or after this point.
     #[must_use]
     pub const fn round_up_to(self, step: Duration) -> Self {
         match step.0 {
@@ -52,81 +52,81 @@ impl Instant {
 }
 
 impl Duration {
-    /// No time at all.
+    /// Zero.
     pub const ZERO: Self = Self(0);
-    /// The longest span there is.
+    /// Longest duration.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// A span of `ns` nanoseconds.
+    /// A duration of `ns` nanoseconds.
     #[must_use]
     pub const fn from_nanos(ns: u64) -> Self {
         Self(ns)
     }
 
-    /// A span of `us` microseconds.
+    /// A duration of `us` microseconds.
     #[must_use]
     pub const fn from_micros(us: u64) -> Self {
         Self(us * 1_000)
     }
 
-    /// A span of `ms` milliseconds.
+    /// A duration of `ms` milliseconds.
     #[must_use]
     pub const fn from_millis(ms: u64) -> Self {
         Self(ms * 1_000_000)
     }
 
-    /// A span of `s` seconds.
+    /// A duration of `s` seconds.
     #[must_use]
     pub const fn from_secs(s: u64) -> Self {
         Self(s * 1_000_000_000)
     }
 
-    /// A span of `s` seconds, to the nearest nanosecond; negative and NaN become zero.
+    /// A duration of `s` seconds, rounded to the nearest nanosecond; zero for negative numbers and NaN.
     #[must_use]
     pub fn from_secs_f64(s: f64) -> Self {
         Self((s * 1e9).round() as u64)
     }
 
-    /// Nanoseconds in this span.
+    /// Nanoseconds.
     #[must_use]
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// Seconds in this span.
+    /// Seconds.
     #[must_use]
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
 
-    /// Whether the span is empty.
+    /// True if the duration is zero.
     #[must_use]
     pub const fn is_zero(self) -> bool {
         self.0 == 0
     }
 
-    /// `n` times this span, as long as can be told.
+    /// This duration times `n`, saturating at [`Self::MAX`].
     #[must_use]
     pub const fn times(self, n: u64) -> Self {
         Self(self.0.saturating_mul(n))
     }
 
-    /// This span times a factor, to the nearest nanosecond; a negative factor gives zero.
+    /// This duration times `factor`, rounded to the nearest nanosecond; zero for a negative factor.
     #[must_use]
     pub fn scaled(self, factor: f64) -> Self {
         Self((self.0 as f64 * factor).round() as u64)
     }
 
-    /// What is left of this span after `other`; zero where `other` is longer.
+    /// This duration minus `other`; zero if `other` is longer.
     #[must_use]
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 
-    /// The n-th part of this span, rounded down.
+    /// This duration divided by `n`, rounded down.
     ///
     /// # Panics
-    /// Where `n` is zero.
+    /// If `n` is zero.
     #[must_use]
     pub const fn part(self, n: u64) -> Self {
         Self(self.0 / n)
@@ -168,7 +168,7 @@ impl AddAssign for Duration {
 }
 
 impl fmt::Display for Duration {
-    /// In the largest unit that needs no decimals, as a scenario file would write it.
+    /// Formats in the largest unit without decimals, as in a scenario file.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             0 => f.write_str("0 s"),
@@ -206,20 +206,20 @@ mod tests {
     }
 
     #[test]
-    fn shows_the_largest_unit_without_decimals() {
+    fn displays_the_largest_unit_without_decimals() {
         assert_eq!(Duration::from_millis(1500).to_string(), "1500 ms");
         assert_eq!(Duration::from_secs(20).to_string(), "20 s");
         assert_eq!(Duration::from_nanos(8_320_001).to_string(), "8320001 ns");
     }
 
     #[test]
-    fn seconds_are_the_nearest_number_there_is() {
+    fn seconds_are_the_nearest_float() {
         assert_eq!(Duration::from_secs(120).as_secs_f64(), 120.0);
         assert_eq!(Instant::from_nanos(300_000_000).as_secs_f64(), 0.3);
     }
 
     #[test]
-    fn differences_are_never_negative() {
+    fn durations_are_never_negative() {
         let early = Instant::from_nanos(1);
         assert_eq!(early - Instant::from_nanos(5), Duration::ZERO);
         assert_eq!(Duration::from_secs_f64(-1.0), Duration::ZERO);

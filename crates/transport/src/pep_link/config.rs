@@ -1,31 +1,31 @@
-//! What a host sets.
+//! Configuration of an association.
 
 use bentpipe_units::Duration;
 
-/// How an association behaves; both ends are given the same.
+/// Configuration of an association; both ends must have the same.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Most payload in a packet [bytes].
+    /// Maximum payload of a packet [bytes].
     pub max_payload: u32,
     /// Headers of a packet [bytes].
     pub header_len: u32,
-    /// Most packet bytes in flight over the whole association, headers included: at least one satellite round trip's
-    /// worth [bytes].
+    /// Maximum amount in flight over the whole association, including headers [bytes]: at least the bandwidth-delay
+    /// product of a satellite round trip.
     pub window: u64,
-    /// Most bytes of a stream that the receiving host has not consumed, in each direction [bytes].
+    /// Maximum data of a stream that the receiving host has not consumed, in each direction [bytes].
     pub stream_window: u64,
-    /// A packet is lost when one sent this many later has arrived (RFC 9002, 6.1.1) [packets].
+    /// A packet is lost once one sent this many later has arrived (RFC 9002, 6.1.1) [packets].
     pub packet_threshold: u32,
-    /// One acknowledgement for this many data packets.
+    /// Number of data packets per acknowledgement.
     pub ack_every: u32,
-    /// An acknowledgement waits no longer than this.
+    /// Maximum delay of an acknowledgement.
     pub ack_delay: Duration,
-    /// The round-trip time supposed before the first measurement.
+    /// RTT assumed before the first measurement.
     pub initial_rtt: Duration,
 }
 
 impl Default for Config {
-    /// A geostationary link of some hundred Mbit/s: 1391-byte packets, 16 MiB in flight, 4 MiB a stream.
+    /// A geostationary link of some hundred Mbit/s: 1391-byte packets, 16 MiB in flight, 4 MiB per stream.
     fn default() -> Self {
         Self {
             max_payload: 1360,

@@ -1,10 +1,10 @@
-//! What a host is told: events one by one, and counters.
+//! Events and counters for the host.
 
 use bentpipe_units::Duration;
 
 use super::StreamId;
 
-/// What a host is told.
+/// An event of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The peer opened a stream.
@@ -12,67 +12,67 @@ pub enum Event {
         /// The stream.
         stream: StreamId,
     },
-    /// More of the peer's bytes are there in order.
+    /// More of the peer's data can be read in order.
     Readable {
         /// The stream.
         stream: StreamId,
-        /// How many more [bytes].
+        /// Additional data [bytes].
         bytes: u64,
     },
-    /// The peer has more of our bytes; each is counted once.
+    /// The peer acknowledged more of our data; each byte is reported once.
     Acked {
         /// The stream.
         stream: StreamId,
-        /// How many more [bytes].
+        /// Additional data [bytes].
         bytes: u64,
     },
-    /// The peer's last byte is there in order; comes after every `Readable`.
+    /// All data up to the peer's FIN can be read; follows every `Readable`.
     Finished {
         /// The stream.
         stream: StreamId,
     },
-    /// The peer abandoned the stream; `Closed` follows.
+    /// The peer reset the stream; `Closed` follows.
     Reset {
         /// The stream.
         stream: StreamId,
     },
-    /// The stream is over and this end has forgotten it: both directions were finished and acknowledged, or the peer
-    /// reset it, or it has acknowledged our reset. The last event of a stream.
+    /// The stream is closed and this end has forgotten it: both directions were finished and acknowledged, or the peer
+    /// reset it, or acknowledged our reset. The last event of a stream.
     Closed {
         /// The stream.
         stream: StreamId,
     },
 }
 
-/// What an end has done so far, and how the path looks to it.
+/// Counters and path state of one end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Stats {
-    /// Data packets sent, retransmissions among them.
+    /// Data packets sent, including retransmissions.
     pub sent: u64,
-    /// Data packets sent whose content went out before.
+    /// Retransmitted data packets.
     pub retransmissions: u64,
-    /// Data packets given up as lost, by a threshold or a probe.
+    /// Data packets declared lost, by a threshold or a probe timeout.
     pub lost: u64,
-    /// Data packets sent that were acknowledged.
+    /// Data packets sent and acknowledged.
     pub acked: u64,
-    /// Data packets received, duplicates among them.
+    /// Data packets received, including duplicates.
     pub received: u64,
-    /// Data packets received that brought nothing: their number or all their content had come before.
+    /// Duplicate data packets received: their number or all their content had arrived before.
     pub duplicates: u64,
     /// Acknowledgements sent.
     pub acks_sent: u64,
     /// Acknowledgements received.
     pub acks_received: u64,
-    /// Times the probe timeout passed (RFC 9002, 6.2).
+    /// Probe timeouts (RFC 9002, 6.2).
     pub probe_timeouts: u64,
-    /// Packets sent to ask for a stream's window.
+    /// Window probes sent.
     pub window_probes: u64,
-    /// In flight, headers included [bytes].
+    /// In flight, including headers [bytes].
     pub in_flight: u64,
-    /// Smoothed round-trip time; `Config::initial_rtt` before the first measurement.
+    /// Smoothed RTT; `Config::initial_rtt` before the first measurement.
     pub srtt: Duration,
-    /// Its mean deviation.
+    /// Mean deviation of the RTT.
     pub rttvar: Duration,
-    /// The least round-trip time measured; zero before the first.
+    /// Minimum RTT measured; zero before the first measurement.
     pub min_rtt: Duration,
 }

@@ -1,18 +1,18 @@
-//! The reliable transport between the two ends of a satellite gateway: many streams over one association.
+//! Reliable transport between the two ends of a satellite gateway in the simulator: many streams over one association.
 //!
-//! A performance-enhancing proxy ends TCP on the ground and carries the bytes across the satellite by a protocol made
-//! for it. This one is QUIC's reliability (RFC 9002) with the parts left out that a link of known rate does not need:
-//! no handshake, no encryption, and no congestion control. The regulator in front of the link paces what
-//! [`Endpoint::poll_transmit`] gives out, and [`Config::window`] bounds what is in flight.
+//! A performance-enhancing proxy terminates TCP on the ground and carries the data across the satellite with a protocol
+//! made for it. This one is the loss recovery of QUIC (RFC 9002) without the parts that a link of known rate does not
+//! need: no handshake, no encryption and no congestion control. The regulator in front of the link paces the packets of
+//! [`Endpoint::poll_transmit`], and [`Config::window`] limits the amount in flight.
 //!
 //! ```text
 //!  host ── open, write, finish, reset, consume ──▶ Endpoint ── poll_transmit ──▶ link
 //!  host ◀── poll_event ────────────────────────── Endpoint ◀── on_packet ────── link
-//!                              timer, handle_timeout
+//!                          poll_timeout, handle_timeout
 //! ```
 //!
-//! After any call that changes it, a host takes the events, sends while the link takes packets, and comes back at
-//! [`Endpoint::poll_timeout`]. Nothing here reads a clock, and the same calls give the same packets.
+//! After any call that changes it, a host takes the events, sends while the link accepts packets, and returns at
+//! [`Endpoint::poll_timeout`]. No clock is read, and the same calls give the same packets.
 //!
 //! ```
 //! use bentpipe_transport::pep_link::{Config, Endpoint, Event};
@@ -29,17 +29,17 @@
 //! assert_eq!(terminal.poll_event(), Some(Event::Readable { stream: 0, bytes: 2000 }));
 //! ```
 //!
-//! *Layout*: `config` and `report` are what a host sets and is told, `packet` what travels, `stream` the two halves of
-//! a stream, `recovery` the packets in flight and their timers, `rtt` the path, `received` the numbers that arrived,
-//! `spans` the set of numbers the receiving side uses.
+//! *Files*: `config` is what the host sets and `event` what it is told; `packet` is the wire format; `stream` holds the
+//! two directions of a stream, `recovery` the packets in flight and their timers, `rtt` the RTT estimate, `received`
+//! the packet numbers that arrived and the pending acknowledgement.
 //!
 //! # Departures from RFC 9002
-//! - A probe (6.2.4) takes the oldest packets out of flight and sends their content under new numbers, so that a byte
+//! - A probe (6.2.4) removes the oldest packets from flight and sends their content under new numbers, so that a byte
 //!   is never in flight twice; acknowledgements of the old numbers no longer count.
-//! - The probe timeout never falls below 2 s or three initial round trips, plus the ack delay: a regulator's queue of
-//!   half a second must not look like a loss. Its backoff ends at 32 times, or one minute.
-//! - Acknowledgements travel alone and unnumbered; instead of having them acknowledged, a data packet carries the
-//!   number below which its sender no longer needs any.
+//! - The probe timeout is at least 2 s or three initial RTTs, plus the ack delay: half a second of queueing at the
+//!   regulator must not look like a loss. Its backoff ends at a factor of 32, or one minute.
+//! - Acknowledgements are separate packets without numbers; instead of having them acknowledged, each data packet
+//!   carries the number below which its sender needs none.
 
 mod config;
 mod event;
@@ -60,18 +60,18 @@ use received::ReceivedPackets;
 use recovery::{Frame, Recovery};
 use stream::{Fin, Phase, Stream};
 
-/// A stream's id: a dense index chosen by the host, unique among live streams.
+/// Stream id: a dense index chosen by the host, unique among open streams.
 ///
-/// A host may use one again when it got [`Event::Closed`] for it at both ends. What is still on its way by then does
-/// no harm: packets name the generation they belong to.
+/// A host may reuse it once both ends have reported [`Event::Closed`]. Packets still in flight then do no harm, because
+/// they carry the generation of their stream.
 pub type StreamId = u32;
 
-/// Ids at and above this are ignored, so that a stray packet cannot make an end fill the memory.
+/// Ids at and above this are ignored, so that a stray packet cannot exhaust memory.
 pub const MAX_STREAMS: u32 = 1 << 20;
 
-/// How many acknowledgements carry each window update, for they may be lost.
+/// Number of acknowledgements that carry each window update, because they may be lost.
 const WINDOW_REPEATS: u8 = 3;
-/// The wait between window probes doubles at most this often.
+/// Maximum number of times the interval between window probes doubles.
 const MAX_WINDOW_BACKOFF: u32 = 3;
 
 /// One end of an association.
@@ -81,21 +81,21 @@ pub struct Endpoint {
     streams: Vec<Stream>,
     recovery: Recovery,
     received: ReceivedPackets,
-    /// Streams that have something to send, in the order they get their turn.
+    /// Streams with something to send, in round-robin order.
     ready: VecDeque<StreamId>,
-    /// Streams whose host has something to be told.
+    /// Streams with pending events.
     events: VecDeque<StreamId>,
-    /// Streams whose window is to be told to the peer, and how many of them for the first time.
+    /// Streams with a window update to send, and how many of them have not sent it yet.
     window_updates: VecDeque<StreamId>,
     unsent_updates: usize,
-    /// Streams that wait for the peer to open the window, and when the first of them may ask.
+    /// Streams blocked by the peer's window, and the time of the next window probe.
     blocked: Vec<StreamId>,
     window_probe_at: Option<Instant>,
     stats: Stats,
 }
 
 impl Endpoint {
-    /// An end with no streams.
+    /// An endpoint without streams.
     #[must_use]
     pub fn new(cfg: Config) -> Self {
         let cfg = Config { max_payload: cfg.max_payload.max(1), ..cfg };
@@ -114,13 +114,13 @@ impl Endpoint {
         }
     }
 
-    /// How this end behaves.
+    /// The configuration.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.cfg
     }
 
-    /// Opens a stream. Without bytes, an empty packet tells the peer. No effect where the stream lives already.
+    /// Opens a stream and announces it to the peer, with an empty packet if there is no data. No effect if it is open.
     pub fn open(&mut self, s: StreamId) {
         let window = self.cfg.stream_window;
         let Some(stream) = stream_slot(&mut self.streams, s) else { return };
@@ -130,7 +130,7 @@ impl Endpoint {
         }
     }
 
-    /// Hands over `bytes` more to be sent. No effect where the stream does not live, or was finished or reset.
+    /// Writes `bytes` to a stream. No effect unless it is [writable](Self::is_writable).
     pub fn write(&mut self, s: StreamId, bytes: u64) {
         if let Some(stream) = live_stream(&mut self.streams, s).filter(|stream| stream.fin == Fin::Unset) {
             stream.written = stream.written.saturating_add(bytes);
@@ -138,7 +138,7 @@ impl Endpoint {
         }
     }
 
-    /// Ends our direction of a stream after what was written.
+    /// Ends our direction of a stream after the data written.
     pub fn finish(&mut self, s: StreamId) {
         if let Some(stream) = live_stream(&mut self.streams, s).filter(|stream| stream.fin == Fin::Unset) {
             stream.fin = Fin::Wanted;
@@ -146,7 +146,7 @@ impl Endpoint {
         }
     }
 
-    /// Abandons a stream in both directions: nothing more of it is sent, delivered or reported but `Closed`, once the
+    /// Resets a stream in both directions: nothing more of it is sent, delivered or reported except `Closed`, once the
     /// peer has acknowledged the reset.
     pub fn reset(&mut self, s: StreamId) {
         if let Some(stream) = live_stream(&mut self.streams, s) {
@@ -155,8 +155,8 @@ impl Endpoint {
         }
     }
 
-    /// Whether a stream lives and still takes [`Self::write`]: it was neither finished nor reset here, nor by the peer
-    /// reset or closed.
+    /// True if a stream accepts [`Self::write`]: it is open, this end has not finished it, and neither end has reset
+    /// it.
     #[must_use]
     pub fn is_writable(&self, s: StreamId) -> bool {
         self.streams
@@ -164,20 +164,20 @@ impl Endpoint {
             .is_some_and(|stream| stream.phase == Phase::Live && stream.fin == Fin::Unset)
     }
 
-    /// Tells that the host took `bytes` of a stream, which lets the peer send as many more. The peer hears of it when
-    /// half of the stream's window is used up. No effect where the stream does not live.
+    /// Consumes `bytes` of a stream, which opens its window. The peer is told when half of the window is used up. No
+    /// effect if the stream is not open.
     pub fn consume(&mut self, s: StreamId, bytes: u64) {
         let window = self.cfg.stream_window;
         let Some(stream) = live_stream(&mut self.streams, s) else { return };
         stream.consumed = stream.consumed.saturating_add(bytes).min(stream.next);
         let limit = stream.consumed.saturating_add(window);
-        // Where the end is known, so is that the window was wide enough.
+        // If the end of the stream is known, the window was wide enough.
         if stream.end.is_none() && limit - stream.advertised >= window.div_ceil(2).max(1) {
             self.advertise(s);
         }
     }
 
-    /// The next packet to send, acknowledgements first, or `None` where nothing is due or the window is full.
+    /// Returns the next packet to send, acknowledgements first; `None` if nothing is due or the window is full.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Packet> {
         match self.poll_ack(now) {
             Some(ack) => Some(Packet::Ack(ack)),
@@ -185,7 +185,7 @@ impl Endpoint {
         }
     }
 
-    /// The acknowledgement that is due, if one is.
+    /// Returns the acknowledgement that is due, if any.
     pub fn poll_ack(&mut self, now: Instant) -> Option<Ack> {
         let mut ack = self.received.take_ack(now)?;
         for _ in 0..self.window_updates.len().min(MAX_ACK_WINDOWS) {
@@ -206,30 +206,30 @@ impl Endpoint {
         if self.unsent_updates > 0 {
             self.received.ack_at_once();
         } else if !self.window_updates.is_empty() {
-            // A blocked sender gives no occasion for acknowledgements, so the repeats make their own.
+            // A blocked sender triggers no acknowledgements, so the repetitions schedule their own.
             self.received.ack_later(now);
         }
         self.stats.acks_sent += 1;
         Some(ack)
     }
 
-    /// The next data packet, lost ones first, or `None` where there is none or the window is full.
+    /// Returns the next data packet, lost ones first; `None` if there is none or the window is full.
     pub fn poll_data(&mut self, now: Instant) -> Option<Data> {
         let mut data = self.poll_unnumbered(now)?;
         self.assign_number(now, &mut data);
         Some(data)
     }
 
-    /// The same for a host with a queue in front of the link: the packet fills the window from now on, but it has no number
-    /// until [`Self::assign_number`]. A queue that changes the order of packets, or discards some, is not taken for a loss or a
-    /// detour of the link then.
+    /// Like [`Self::poll_data`], for a host with a queue in front of the link: the packet counts as in flight from now
+    /// on, but has no number until [`Self::assign_number`]. A queue that reorders or drops packets is then not mistaken
+    /// for loss or reordering on the link.
     #[inline]
     pub fn poll_unnumbered(&mut self, now: Instant) -> Option<Data> {
-        // Hosts ask until nothing is left, so there is nothing more often than not.
+        // Hosts poll until nothing is left, so most calls find nothing.
         if self.recovery.lost.is_empty() && self.ready.is_empty() { None } else { self.poll_pending(now) }
     }
 
-    /// The same where something may wait to be sent.
+    /// Like [`Self::poll_unnumbered`], after the fast path.
     fn poll_pending(&mut self, now: Instant) -> Option<Data> {
         while let Some(frame) = self.recovery.lost.front().copied() {
             let wanted = self
@@ -258,7 +258,7 @@ impl Endpoint {
                 }
                 stream.on_sent(&frame);
             }
-            // Round robin: a stream with more to send goes to the back.
+            // Round robin: a stream with more to send goes to the end.
             stream.queued.ready = stream.next_frame(s, self.cfg.max_payload).is_some();
             if self.ready.len() > 1 || !stream.queued.ready {
                 self.ready.pop_front();
@@ -277,7 +277,7 @@ impl Endpoint {
         None
     }
 
-    /// Takes in a packet of the peer.
+    /// Processes a packet from the peer.
     pub fn on_packet(&mut self, now: Instant, p: &Packet) {
         match p {
             Packet::Data(data) => self.on_data(now, data),
@@ -285,13 +285,13 @@ impl Endpoint {
         }
     }
 
-    /// Takes in a data packet of the peer.
+    /// Processes a data packet from the peer.
     pub fn on_data(&mut self, now: Instant, data: &Data) {
         let window = self.cfg.stream_window;
         let Some(stream) = stream_slot(&mut self.streams, data.stream) else { return };
         let newer = data.generation.wrapping_sub(stream.generation).cast_signed() > 0;
         if newer && stream.phase != Phase::Idle {
-            // A host that used the id again too early. Left unacknowledged, the packet comes back.
+            // The peer's host reused the id too early. The packet is left unacknowledged and will be resent.
             return;
         }
         self.stats.received += 1;
@@ -300,7 +300,7 @@ impl Endpoint {
             return;
         }
         if newer {
-            // Any packet begins the stream, for the one marked `open` may be lost or late.
+            // Any packet opens the stream, because the one marked `open` may be lost or late.
             stream.start(data.generation, window, false);
         } else if data.generation != stream.generation || stream.phase == Phase::Idle {
             self.stats.duplicates += 1;
@@ -316,7 +316,7 @@ impl Endpoint {
         self.queue_event(data.stream);
     }
 
-    /// Takes in an acknowledgement of the peer.
+    /// Processes an acknowledgement from the peer.
     pub fn on_ack(&mut self, now: Instant, ack: &Ack) {
         self.stats.acks_received += 1;
         let (streams, events) = (&mut self.streams, &mut self.events);
@@ -341,7 +341,7 @@ impl Endpoint {
         }
     }
 
-    /// When to call [`Self::handle_timeout`], or `None` where nothing is being waited for. Changes with every call.
+    /// When to call [`Self::handle_timeout`]; `None` if no timer runs. Any call may change it.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let earlier = |a: Option<Instant>, b: Option<Instant>| match (a, b) {
@@ -351,7 +351,8 @@ impl Endpoint {
         earlier(earlier(self.received.poll_timeout(), self.recovery.poll_timeout()), self.window_probe_at)
     }
 
-    /// Carries out what is due; early calls do nothing. [`Self::poll_transmit`] then has what there is to send.
+    /// Handles the timers that have expired at `now`; early calls have no effect. [`Self::poll_transmit`] then returns
+    /// the packets to send.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.received.poll_timeout().is_some_and(|at| at <= now) {
             self.received.ack_at_once();
@@ -365,7 +366,7 @@ impl Endpoint {
         }
     }
 
-    /// The next thing that happened to a stream.
+    /// Returns the next event of a stream.
     pub fn poll_event(&mut self) -> Option<Event> {
         while let Some(&s) = self.events.front() {
             if let Some(stream) = self.streams.get_mut(s as usize) {
@@ -379,7 +380,7 @@ impl Endpoint {
         None
     }
 
-    /// What this end has done so far.
+    /// Counters and path state.
     #[must_use]
     pub fn stats(&self) -> Stats {
         let rtt = &self.recovery.rtt;
@@ -400,8 +401,8 @@ impl Endpoint {
         Data { number, least_unacked, offset, stream, generation, len, open, fin, reset, retransmission }
     }
 
-    /// A packet of [`Self::poll_unnumbered`] goes to the link, in this moment: gives it its number. A host that discards it
-    /// calls this too; it is then lost like any other that does not arrive.
+    /// Numbers a packet of [`Self::poll_unnumbered`] as it leaves for the link. A host that drops the packet must call
+    /// this too; it then counts as lost like any other that does not arrive.
     pub fn assign_number(&mut self, now: Instant, data: &mut Data) {
         let &mut Data { offset, stream, generation, len, open, fin, reset, .. } = data;
         data.number = self.recovery.on_sent(now, Frame { offset, stream, generation, len, open, fin, reset });
@@ -425,7 +426,7 @@ impl Endpoint {
         }
     }
 
-    /// Has the next acknowledgements carry a stream's window.
+    /// Sends a stream's window with the next acknowledgements.
     fn advertise(&mut self, s: StreamId) {
         let Some(stream) = self.streams.get_mut(s as usize) else { return };
         stream.advertised = stream.consumed.saturating_add(self.cfg.stream_window);
@@ -437,11 +438,11 @@ impl Endpoint {
         self.received.ack_at_once();
     }
 
-    /// Arranges for a blocked stream to ask for its window, should the peer's update be lost.
+    /// Schedules a window probe of a blocked stream, in case the peer's update is lost.
     fn schedule_window_probe(&mut self, now: Instant, s: StreamId) {
         let Some(stream) = self.streams.get_mut(s as usize) else { return };
         if stream.probe_from == Some(stream.sent) {
-            // It has not moved since, so the wait goes on.
+            // The stream has not advanced since, so the interval continues.
             return;
         }
         stream.probe_from = Some(stream.sent);
@@ -488,7 +489,7 @@ fn window_probe_wait(recovery: &Recovery, probes: u32) -> Duration {
     recovery.rtt.probe_timeout().times(1 << probes)
 }
 
-/// The slot of an id, made where it is missing; `None` where the id is out of range.
+/// Returns the slot of a stream, created if missing; `None` if the id is out of range.
 fn stream_slot(streams: &mut Vec<Stream>, s: StreamId) -> Option<&mut Stream> {
     let index = s as usize;
     if index >= streams.len() {
@@ -500,7 +501,7 @@ fn stream_slot(streams: &mut Vec<Stream>, s: StreamId) -> Option<&mut Stream> {
     streams.get_mut(index)
 }
 
-/// The stream of an id, where one lives.
+/// Returns the stream if it is open.
 fn live_stream(streams: &mut [Stream], s: StreamId) -> Option<&mut Stream> {
     streams.get_mut(s as usize).filter(|stream| stream.phase == Phase::Live)
 }

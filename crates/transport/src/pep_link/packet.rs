@@ -1,73 +1,73 @@
-//! What travels between the two ends: numbered data packets, and acknowledgements that are not numbered themselves.
+//! Wire format: numbered data packets, and acknowledgements without numbers.
 
 use bentpipe_units::Duration;
 
 use super::{Config, StreamId};
 
-/// The most ranges of packet numbers one [`Ack`] reports; older ranges wait for the sender to give them up.
+/// Maximum number of packet number ranges in an [`Ack`]; older ranges are left out until the sender declares them lost.
 pub const MAX_ACK_RANGES: usize = 32;
-/// The most stream windows one [`Ack`] opens; further ones follow in the next.
+/// Maximum number of window updates in an [`Ack`]; more follow in the next one.
 pub const MAX_ACK_WINDOWS: usize = 8;
 
 /// Largest number, delay and range count of an acknowledgement on the wire [bytes].
 const ACK_FIXED: u32 = 8;
-/// Gap and length of each range after the first, as variable-length integers (RFC 9000, 19.3.1) [bytes].
+/// Gap and length of each further range, as variable-length integers (RFC 9000, 19.3.1) [bytes].
 const ACK_RANGE: u32 = 4;
 /// Stream and limit of a window update (RFC 9000, 19.10) [bytes].
 const ACK_WINDOW: u32 = 8;
 
-/// A numbered packet of one stream. Payload is virtual: only its place and length are here.
+/// A numbered packet of one stream. Payload is virtual: only offset and length are kept.
 ///
-/// A packet with no bytes and no flag is a *window probe*: its sender has bytes at `offset` that the stream's window
-/// does not let out, and asks to be told the window again.
+/// A packet without data and flags is a *window probe*: its sender is blocked by the stream's window at `offset` and
+/// asks for an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Data {
-    /// Packet number: counts every data packet of this direction from 0, and is never used twice.
+    /// Packet number: counts the data packets of this direction from 0, never reused.
     pub number: u64,
-    /// Every number below this is settled at its sender: acknowledged, or given up and sent again under another.
+    /// All numbers below are settled at the sender: acknowledged, or declared lost and resent under a new number.
     pub least_unacked: u64,
-    /// Place of the first payload byte in the stream [bytes].
+    /// Offset of the first payload byte in the stream [bytes].
     pub offset: u64,
     /// The stream.
     pub stream: StreamId,
-    /// Which of the successive streams under this id is meant; a late packet of an earlier one is told apart by it.
+    /// Generation of the stream, which distinguishes successive streams with the same id.
     pub generation: u32,
     /// Payload [bytes].
     pub len: u32,
-    /// The first packet of a stream, from the end that opened it.
+    /// First packet of a stream, from the end that opened it.
     pub open: bool,
-    /// The stream ends in this direction after this payload.
+    /// Last packet of the stream in this direction.
     pub fin: bool,
-    /// The stream is abandoned in both directions.
+    /// The stream is reset in both directions.
     pub reset: bool,
-    /// The payload and flags were sent before under another number.
+    /// The content was sent before under another number.
     pub retransmission: bool,
 }
 
-/// Packet numbers that arrived without a hole, both ends included.
+/// A contiguous range of packet numbers received, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct AckRange {
-    /// The lowest number.
+    /// Lowest number.
     pub first: u64,
-    /// The highest number.
+    /// Highest number.
     pub last: u64,
 }
 
-/// How far a stream's sender may go.
+/// Flow control limit of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct WindowUpdate {
     /// The stream.
     pub stream: StreamId,
-    /// Which of the successive streams under this id is meant.
+    /// Generation of the stream.
     pub generation: u32,
-    /// The offset that must not be passed, from the beginning of the stream [bytes].
+    /// Offset that the sender must not exceed, from the start of the stream [bytes].
     pub limit: u64,
 }
 
-/// An acknowledgement. It is not acknowledged itself: the next one says everything again.
+/// An acknowledgement. It is not acknowledged itself; the next one repeats its content.
 #[derive(Clone, Copy, Debug)]
 pub struct Ack {
-    /// From the arrival of the largest number to this acknowledgement.
+    /// Time from the arrival of the largest number to this acknowledgement.
     pub delay: Duration,
     pub(super) range_count: u8,
     pub(super) window_count: u8,
@@ -76,7 +76,7 @@ pub struct Ack {
 }
 
 impl Ack {
-    /// An acknowledgement of nothing yet, `delay` after the largest number arrived.
+    /// An empty acknowledgement, sent `delay` after the arrival of the largest number.
     #[must_use]
     pub fn new(delay: Duration) -> Self {
         Self {
@@ -88,7 +88,7 @@ impl Ack {
         }
     }
 
-    /// Adds a range below those already there; `false` where the packet is full.
+    /// Adds a range below the previous ones. Returns false if the packet is full.
     pub fn push_range(&mut self, range: AckRange) -> bool {
         let Some(place) = self.ranges.get_mut(usize::from(self.range_count)) else { return false };
         *place = range;
@@ -96,7 +96,7 @@ impl Ack {
         true
     }
 
-    /// Adds a window update; `false` where the packet is full.
+    /// Adds a window update. Returns false if the packet is full.
     pub fn push_window(&mut self, window: WindowUpdate) -> bool {
         let Some(place) = self.windows.get_mut(usize::from(self.window_count)) else { return false };
         *place = window;
@@ -104,25 +104,25 @@ impl Ack {
         true
     }
 
-    /// The ranges of numbers that arrived, highest first.
+    /// Ranges of packet numbers received, highest first.
     #[must_use]
     pub fn ranges(&self) -> &[AckRange] {
         self.ranges.get(..usize::from(self.range_count)).unwrap_or(&self.ranges)
     }
 
-    /// The stream windows it opens.
+    /// Window updates.
     #[must_use]
     pub fn windows(&self) -> &[WindowUpdate] {
         self.windows.get(..usize::from(self.window_count)).unwrap_or(&self.windows)
     }
 
-    /// The largest number that arrived, or `None` where nothing has.
+    /// Largest number received; `None` without any range.
     #[must_use]
     pub fn largest(&self) -> Option<u64> {
         self.ranges().first().map(|range| range.last)
     }
 
-    /// Size on the wire [bytes].
+    /// Length on the wire [bytes].
     #[must_use]
     pub fn wire_len(&self, cfg: &Config) -> u32 {
         let further = u32::from(self.range_count).saturating_sub(1);
@@ -132,34 +132,34 @@ impl Ack {
 }
 
 impl Data {
-    /// Size on the wire [bytes].
+    /// Length on the wire [bytes].
     #[must_use]
     pub fn wire_len(&self, cfg: &Config) -> u32 {
         cfg.header_len.saturating_add(self.len)
     }
 
-    /// Whether it neither carries nor says anything: it asks for a window.
-    // Out of the way of other packets, for which looking at the flags costs more than all else here.
+    /// True for a window probe.
+    // Kept out of the hot path, where testing the flags would dominate.
     #[cold]
     pub(super) fn is_probe(&self) -> bool {
         self.len == 0 && !(self.open || self.fin || self.reset)
     }
 }
 
-/// Whatever one end sends the other.
+/// A packet of either kind.
 #[derive(Clone, Copy, Debug)]
-// An acknowledgement is sixteen times as big as data, but comes once in tens of packets; a host that stores packets
-// takes the two from `Endpoint::poll_ack` and `Endpoint::poll_data` and keeps them apart.
+// An acknowledgement is sixteen times the size of data, but one comes for tens of data packets; a host that stores
+// packets keeps the results of `Endpoint::poll_ack` and `Endpoint::poll_data` separately.
 #[allow(clippy::large_enum_variant)]
 pub enum Packet {
-    /// Bytes or flags of one stream.
+    /// Data or flags of one stream.
     Data(Data),
-    /// What arrived, and what may be sent.
+    /// Received packets and window updates.
     Ack(Ack),
 }
 
 impl Packet {
-    /// Size on the wire, headers included [bytes].
+    /// Length on the wire, including headers [bytes].
     #[must_use]
     pub fn wire_len(&self, cfg: &Config) -> u32 {
         match self {

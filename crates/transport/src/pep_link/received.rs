@@ -1,20 +1,20 @@
-//! Which packet numbers arrived, and when they are to be acknowledged.
+//! Packet numbers received, and the acknowledgement to send.
 
 use bentpipe_units::{Duration, Instant};
 
 use super::{Ack, AckRange, Config, Data};
 use crate::ranges::Ranges;
 
-/// Ranges remembered, so that a packet that comes twice is known; the oldest beyond them are forgotten.
+/// Number of ranges remembered to detect duplicates; the oldest are forgotten.
 const MAX_RANGES: usize = 256;
 
-/// The receiving end's record of one direction.
+/// Record of the packets received in one direction.
 ///
-/// One acknowledgement goes out for every `ack_every` packets, or `ack_delay` after the first that has none, and at
-/// once where the sender can act on it: when `packet_threshold` packets have followed a hole, which is when the sender may call
-/// it a loss (as the "reordering threshold" of the ACK frequency extension), and when a packet comes late, before it is
-/// called one (RFC 9000, 13.2.1). A fin or a reset waits like everything else, for nobody waits for its
-/// acknowledgement but to forget the stream.
+/// An acknowledgement is sent for every `ack_every` packets, or `ack_delay` after the first unacknowledged one, and at
+/// once if the sender can react to it: when `packet_threshold` packets have followed a gap, at which point the sender
+/// may declare a loss (the "reordering threshold" of the ACK frequency extension), and when a late packet arrives,
+/// before it is declared lost (RFC 9000, 13.2.1). A FIN or reset is not urgent, because its acknowledgement only lets
+/// the sender forget the stream.
 #[derive(Clone, Debug)]
 pub(super) struct ReceivedPackets {
     arrived: Ranges,
@@ -23,7 +23,7 @@ pub(super) struct ReceivedPackets {
     waiting: u32,
     ack_at: Option<Instant>,
     ack_now: bool,
-    /// The numbers at which the first and the last hole not yet reported are to be.
+    /// Packet numbers at which the first and the last unreported gap must be reported.
     report_at: Option<(u64, u64)>,
     every: u32,
     delay: Duration,
@@ -46,14 +46,14 @@ impl ReceivedPackets {
         }
     }
 
-    /// Records a packet; `false` where its number came before.
+    /// Records a packet. Returns false if its number arrived before.
     pub(super) fn on_data(&mut self, now: Instant, data: &Data) -> bool {
-        // `Ranges` is half-open, so the very last number could not be held: no sender gets there.
+        // `Ranges` is half-open and cannot hold the very last number, which no sender reaches.
         let number = data.number.min(u64::MAX - 1);
         if self.arrived.insert(number, number + 1) == 0 {
             return false;
         }
-        // Below the least_unacked the sender no longer listens, so those numbers are only kept from crowding the record.
+        // The sender ignores numbers below this; forgetting them keeps the record short.
         self.arrived.remove_below(data.least_unacked.min(number));
         if self.arrived.as_slice().len() > MAX_RANGES {
             self.arrived.remove_first();
@@ -63,7 +63,7 @@ impl ReceivedPackets {
             self.largest = Some(number);
             self.largest_at = now;
             if number > expected && number > data.least_unacked {
-                // The hole ends just before this packet.
+                // The gap ends just before this packet.
                 let report = (number - 1).saturating_add(self.packet_threshold);
                 self.report_at = Some((self.report_at.map_or(report, |(first, _)| first), report));
             }
@@ -83,22 +83,22 @@ impl ReceivedPackets {
         true
     }
 
-    /// Asks for an acknowledgement within the agreed delay.
+    /// Schedules an acknowledgement within the maximum delay.
     pub(super) fn ack_later(&mut self, now: Instant) {
         self.ack_at = self.ack_at.or(Some(now + self.delay));
     }
 
-    /// Asks for an acknowledgement at the next chance.
+    /// Schedules an acknowledgement at the next opportunity.
     pub(super) fn ack_at_once(&mut self) {
         self.ack_now = true;
     }
 
-    /// When an acknowledgement is due, where one is being put off.
+    /// When the delayed acknowledgement is due; `None` if there is none.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         self.ack_at.filter(|_| !self.ack_now)
     }
 
-    /// The acknowledgement that is due, if one is.
+    /// Returns the acknowledgement that is due, if any.
     pub(super) fn take_ack(&mut self, now: Instant) -> Option<Ack> {
         if !self.ack_now && self.ack_at.is_none_or(|at| at > now) {
             return None;

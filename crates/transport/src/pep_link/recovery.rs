@@ -1,4 +1,4 @@
-//! What is in flight, and when it counts as lost (RFC 9002, section 6).
+//! Packets in flight and loss detection (RFC 9002, section 6).
 
 use std::collections::VecDeque;
 
@@ -7,14 +7,14 @@ use bentpipe_units::{Duration, Instant};
 use super::rtt::Rtt;
 use super::{Ack, Config, Stats, StreamId};
 
-/// The probe timeout doubles at most this often (RFC 9002, 6.2.1 lets it grow without end).
+/// Maximum number of times the probe timeout doubles (RFC 9002, 6.2.1 sets no limit).
 const MAX_BACKOFF: u32 = 5;
-/// No probe waits longer, so that an outage of minutes is noticed to be over.
+/// Maximum probe timeout, so that the end of a long outage is noticed.
 const MAX_PROBE: Duration = Duration::from_secs(60);
-/// Packets sent again when the probe timer fires (RFC 9002, 6.2.4 allows two, against the loss of one).
+/// Packets resent at a probe timeout (RFC 9002, 6.2.4 allows two, in case one is lost).
 const PROBES: u32 = 2;
 
-/// One data packet's content.
+/// Content of a data packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frame {
     pub(super) offset: u64,
@@ -27,13 +27,13 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    /// Whether the peer must get it: all but a window probe.
+    /// True unless it is a window probe, which need not be retransmitted.
     pub(super) fn must_arrive(&self) -> bool {
         self.len > 0 || self.open || self.fin || self.reset
     }
 }
 
-/// A frame under its number, from sending until it is acknowledged or given up.
+/// A numbered frame, from its transmission until it is acknowledged or declared lost.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     at: Instant,
@@ -41,25 +41,25 @@ struct Sent {
     in_flight: bool,
 }
 
-/// The packets in flight, the timers over them, and the frames to be sent again.
+/// Packets in flight, their timers, and the frames to resend.
 ///
-/// A frame is in exactly one place: in flight under one number, or waiting to be sent again, or acknowledged. So every
-/// stream byte is acknowledged once without a record of which ones were. The price is that the late acknowledgement of
-/// a packet already given up is of no use: the copy's is waited for.
+/// A frame is in exactly one place: in flight under one number, or waiting to be resent, or acknowledged. So every
+/// stream byte is acknowledged once without a record of acknowledged bytes. In return, a late acknowledgement of a
+/// packet already declared lost is useless: that of the copy is needed.
 #[derive(Clone, Debug)]
 pub(super) struct Recovery {
     sent: VecDeque<Sent>,
-    /// Number of the packet at the front of `sent`.
+    /// Number of the first packet in `sent`.
     base: u64,
     largest_acked: Option<u64>,
     in_flight: u64,
-    /// Packets on their way to the link, in the host's queue.
+    /// Packets in the host's queue, not yet numbered.
     queued: u64,
-    /// Those packets and those in flight.
+    /// Size of the packets queued and in flight.
     pub(super) bytes_in_flight: u64,
     pub(super) lost: VecDeque<Frame>,
     loss_at: Option<Instant>,
-    /// The latest sending or new acknowledgement: the probe timer counts from here.
+    /// Latest transmission or new acknowledgement, from which the probe timeout counts.
     last_progress: Instant,
     backoff: u32,
     pub(super) rtt: Rtt,
@@ -86,24 +86,24 @@ impl Recovery {
         }
     }
 
-    /// Every number below this is settled.
+    /// All numbers below are settled.
     pub(super) fn least_unacked(&self) -> u64 {
         self.base
     }
 
-    /// Whether a packet of `len` payload bytes may join those in flight. One always may where there is none, or a
-    /// window smaller than a packet would stop everything.
+    /// True if a packet of `len` payload bytes fits into the window. One always fits if nothing is in flight, or a
+    /// window smaller than a packet would block forever.
     pub(super) fn has_room(&self, len: u32, window: u64) -> bool {
         self.in_flight + self.queued == 0 || self.bytes_in_flight + self.header_len + u64::from(len) <= window
     }
 
-    /// A packet is on its way to the link.
+    /// Counts a packet that is on its way to the link.
     pub(super) fn reserve(&mut self, len: u32) {
         self.queued += 1;
         self.bytes_in_flight += self.header_len + u64::from(len);
     }
 
-    /// Records such a packet as sent and gives its number.
+    /// Records the transmission of a packet and returns its number.
     pub(super) fn on_sent(&mut self, now: Instant, frame: Frame) -> u64 {
         let number = self.base + self.sent.len() as u64;
         self.sent.push_back(Sent { at: now, frame, in_flight: true });
@@ -118,7 +118,7 @@ impl Recovery {
         self.bytes_in_flight -= self.header_len + u64::from(len);
     }
 
-    /// Takes in an acknowledgement: `acked` sees every newly acknowledged frame, and what is thereby lost joins
+    /// Processes an acknowledgement: `acked` is called for every newly acknowledged frame, and frames found lost join
     /// `lost`.
     pub(super) fn on_ack(
         &mut self,
@@ -129,13 +129,13 @@ impl Recovery {
     ) {
         let Some(largest) = ack.largest() else { return };
         if largest >= self.base + self.sent.len() as u64 {
-            // RFC 9000, 13.1: such a number was never sent, so nothing here can be believed.
+            // RFC 9000, 13.1: this number was never sent, so the acknowledgement is invalid.
             return;
         }
         let mut progress = false;
         for range in ack.ranges() {
             let last = range.last.min(largest);
-            // Ranges come highest first, and everything below the base is settled.
+            // Ranges are in descending order, and everything below the base is settled.
             if last < self.base {
                 break;
             }
@@ -150,7 +150,7 @@ impl Recovery {
                 stats.acked += 1;
                 progress = true;
                 if number == largest {
-                    // RFC 9002, 5.1: a sample only where the largest number is newly acknowledged.
+                    // RFC 9002, 5.1: a sample only if the largest number is newly acknowledged.
                     self.rtt.sample(now - sent.at, ack.delay);
                 }
                 acked(&sent.frame);
@@ -158,17 +158,18 @@ impl Recovery {
         }
         self.largest_acked = self.largest_acked.max(Some(largest));
         if progress {
-            // RFC 9002, 6.2.1: the probe timer restarts, and its backoff ends.
+            // RFC 9002, 6.2.1: restart the probe timer and end its backoff.
             self.last_progress = self.last_progress.max(now);
             self.backoff = 0;
             self.detect(now, stats);
         }
     }
 
-    /// RFC 9002, 6.1: a packet in flight is lost where one sent `packet_threshold` later, or long enough later, has arrived.
+    /// RFC 9002, 6.1: a packet in flight is lost once one sent `packet_threshold` later, or a certain time later, has
+    /// arrived.
     ///
-    /// Whatever is below the largest acknowledged number by the packet threshold leaves here, so each call looks at
-    /// fewer packets than have been settled by it plus that threshold.
+    /// Everything below the largest acknowledged number less the packet threshold leaves the record, so each call
+    /// examines fewer packets than it settles plus that threshold.
     fn detect(&mut self, now: Instant, stats: &mut Stats) {
         self.loss_at = None;
         let Some(largest) = self.largest_acked.filter(|&largest| largest >= self.base) else { return };
@@ -189,7 +190,7 @@ impl Recovery {
         self.pop_settled();
     }
 
-    /// Takes a packet out of flight and puts what matters of it up for sending again.
+    /// Removes a packet from flight and queues its content for retransmission.
     fn mark_lost(&mut self, index: usize, stats: &mut Stats) -> Option<Frame> {
         let sent = self.sent.get_mut(index).filter(|sent| sent.in_flight)?;
         sent.in_flight = false;
@@ -209,7 +210,7 @@ impl Recovery {
         }
     }
 
-    /// When to call [`Self::handle_timeout`].
+    /// When to call [`Self::handle_timeout`]; `None` if no timer runs.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         // RFC 9002, 6.2.1: no probe while the time threshold is running.
         self.loss_at.or_else(|| {
@@ -218,7 +219,7 @@ impl Recovery {
         })
     }
 
-    /// Carries out whichever timer has run out. `live` tells whether a frame is still worth sending.
+    /// Handles the timer that has expired. `live` returns true if a frame must still be delivered.
     pub(super) fn handle_timeout(&mut self, now: Instant, stats: &mut Stats, live: impl Fn(&Frame) -> bool) {
         if self.poll_timeout().is_none_or(|at| at > now) {
             return;
@@ -227,7 +228,7 @@ impl Recovery {
             self.detect(now, stats);
             return;
         }
-        // RFC 9002, 6.2.4: the oldest packets go out again. They leave the flight, so the window has room for them.
+        // RFC 9002, 6.2.4: the oldest packets are resent. They leave the flight, so the window has room for them.
         stats.probe_timeouts += 1;
         self.backoff = (self.backoff + 1).min(MAX_BACKOFF);
         self.last_progress = now;

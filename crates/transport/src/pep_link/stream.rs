@@ -1,4 +1,4 @@
-//! One stream's two halves, and what its host has yet to be told of it.
+//! Both directions of a stream, and its pending events.
 
 use bentpipe_units::Instant;
 
@@ -6,20 +6,20 @@ use super::recovery::Frame;
 use super::{Data, Event, StreamId};
 use crate::ranges::Ranges;
 
-/// Where a stream id stands.
+/// Phase of a stream id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(super) enum Phase {
-    /// No stream lives under it.
+    /// No stream.
     #[default]
     Idle,
     Live,
-    /// Reset by this end, which waits for the reset to be acknowledged and hears nothing else.
+    /// Reset by this end, waiting for the acknowledgement of the reset.
     Resetting,
-    /// Over; forgotten as soon as the host has taken the last event.
+    /// Closed; forgotten once the host has taken the last event.
     Closed,
 }
 
-/// How far the end of the sending half has come.
+/// Progress of the FIN in the sending direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(super) enum Fin {
     #[default]
@@ -29,55 +29,55 @@ pub(super) enum Fin {
     Acked,
 }
 
-/// The queues of the endpoint that hold this stream's id.
+/// Queues of the endpoint that contain this stream's id.
 ///
-/// They outlive the stream: an id left behind in a queue is served to whoever lives under it by then, so that no queue
-/// is ever searched and none holds an id twice.
+/// They outlive the stream: an id left in a queue then stands for the next stream with this id, so no queue needs to be
+/// searched and none contains an id twice.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Queued {
     pub(super) ready: bool,
     pub(super) events: bool,
-    /// How many more acknowledgements carry the window; while any do, the id is in the queue for them.
+    /// Number of further acknowledgements that carry the window; the id is in their queue while it is positive.
     pub(super) window_updates: u8,
     pub(super) blocked: bool,
 }
 
-/// The stream under one id. Slots are kept and used again; the generation counts who lived in it.
+/// The stream of an id. Slots are reused; the generation counts the streams.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stream {
     pub(super) phase: Phase,
     pub(super) generation: u32,
     pub(super) queued: Queued,
 
-    /// Bytes the host has written, sent, and had acknowledged.
+    /// Data written by the host, sent, and acknowledged [bytes].
     pub(super) written: u64,
     pub(super) sent: u64,
     pub(super) acked: u64,
-    /// The offset the peer lets us go up to.
+    /// Offset up to which the peer allows sending [bytes].
     pub(super) limit: u64,
     pub(super) open_wanted: bool,
     pub(super) fin: Fin,
     pub(super) reset_wanted: bool,
-    /// A window probe is due, how many were since the window last opened, when the next is, and where the stream
-    /// stood when the wait for it began.
+    /// A window probe is due; the number of probes since the window last opened; the time of the next one; the stream's
+    /// offset when the interval began.
     pub(super) probe_wanted: bool,
     pub(super) probes: u32,
     pub(super) probe_at: Instant,
     pub(super) probe_from: Option<u64>,
 
-    /// The next byte in order, the final one where known, and what came out of order.
+    /// Next byte expected, the offset of the end if known, and out-of-order data.
     pub(super) next: u64,
     pub(super) end: Option<u64>,
     finished: bool,
     pub(super) ahead: Ranges,
-    /// Bytes the host took, and the offset the peer was last allowed.
+    /// Data consumed by the host, and the offset last allowed to the peer [bytes].
     pub(super) consumed: u64,
     pub(super) advertised: u64,
 
     pub(super) pending: PendingEvents,
 }
 
-/// What the host has yet to be told.
+/// Events not yet reported to the host.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PendingEvents {
     opened: bool,
@@ -88,7 +88,7 @@ pub(super) struct PendingEvents {
 }
 
 impl Stream {
-    /// Begins a life under this id.
+    /// Starts a new stream with this id.
     pub(super) fn start(&mut self, generation: u32, window: u64, by_us: bool) {
         let (queued, mut ahead) = (self.queued, std::mem::take(&mut self.ahead));
         ahead.clear();
@@ -105,7 +105,7 @@ impl Stream {
         };
     }
 
-    /// The next packet's content, or `None` where there is nothing that may go.
+    /// Content of the next packet; `None` if nothing may be sent.
     pub(super) fn next_frame(&self, id: StreamId, max_payload: u32) -> Option<Frame> {
         let frame = Frame {
             offset: self.sent,
@@ -130,7 +130,7 @@ impl Stream {
         }
     }
 
-    /// Marks a frame of [`Self::next_frame`] as sent.
+    /// Records that a frame of [`Self::next_frame`] was sent.
     pub(super) fn on_sent(&mut self, frame: &Frame) {
         self.sent += u64::from(frame.len);
         self.open_wanted = false;
@@ -141,12 +141,12 @@ impl Stream {
         }
     }
 
-    /// Whether bytes wait for the peer to open the window.
+    /// True if data waits for the peer to open the window.
     pub(super) fn is_blocked(&self) -> bool {
         self.phase == Phase::Live && self.written > self.sent && self.sent >= self.limit
     }
 
-    /// Whether a lost frame of this stream still has to reach the peer.
+    /// True if a lost frame of this stream must still reach the peer.
     pub(super) fn needs_retransmission(&self, frame: &Frame) -> bool {
         self.generation == frame.generation
             && match self.phase {
@@ -156,7 +156,7 @@ impl Stream {
             }
     }
 
-    /// Takes in the acknowledgement of a frame of this generation.
+    /// Processes the acknowledgement of a frame of this generation.
     pub(super) fn on_acked(&mut self, frame: &Frame) {
         match self.phase {
             Phase::Live => {
@@ -172,7 +172,7 @@ impl Stream {
         }
     }
 
-    /// Takes in bytes and flags of the peer, and tells whether there was anything in them that had not come before.
+    /// Processes a packet from the peer. Returns true if it contained anything new.
     pub(super) fn on_data(&mut self, data: &Data) -> bool {
         if data.reset {
             let known = self.phase == Phase::Closed;
@@ -192,7 +192,7 @@ impl Stream {
         }
         let mut fresh = false;
         if start <= self.next && self.ahead.is_empty() {
-            // In order, as nearly always.
+            // The common case: in order.
             if end > start {
                 self.advance(end);
                 fresh = true;
@@ -225,20 +225,20 @@ impl Stream {
         }
     }
 
-    /// Abandons the stream on the host's behalf: whatever it was still to be told but the end is dropped.
+    /// Resets the stream on behalf of the host and drops all pending events except `Opened`.
     pub(super) fn abandon(&mut self) {
         self.phase = Phase::Resetting;
         self.reset_wanted = true;
         self.pending = PendingEvents { opened: self.pending.opened, ..PendingEvents::default() };
     }
 
-    /// Whether the host has something to be told.
+    /// True if the host has an event to take.
     pub(super) fn has_event(&self) -> bool {
         let PendingEvents { opened, readable, acked, finished, reset } = self.pending;
         opened || readable > 0 || acked > 0 || finished || reset || self.phase == Phase::Closed
     }
 
-    /// The next thing to tell, in the order things happen to a stream.
+    /// Returns the next event, in the order in which they happen to a stream.
     pub(super) fn next_event(&mut self, stream: StreamId) -> Option<Event> {
         let pending = &mut self.pending;
         if std::mem::take(&mut pending.opened) {

@@ -1,40 +1,40 @@
-//! What all flows of a kind have in common.
+//! Configuration that many flows share.
 
 use bentpipe_units::{Duration, Rate};
 
 use crate::rtt::MIN_TIMER;
 
-/// Parameters shared by many flows, handed by reference into each call.
+/// Configuration, passed by reference into each call so that many flows can share it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// IP and UDP headers of a packet [bytes]; 28 for IPv4.
     pub udp_header_len: u32,
     /// Length of the canonical name in each RTCP packet [bytes], RFC 3550 section 6.5.1.
     pub cname_len: u32,
-    /// Ticks of the RTP timestamp in a second: 90,000 for video, 8,000 for telephony (RFC 3551).
+    /// Frequency of the RTP timestamp [Hz]: 90,000 for video, 8,000 for telephony (RFC 3551).
     pub clock_rate: u32,
-    /// Time between two reports of one end. Zero is taken as one microsecond.
+    /// Time between two reports of an end. Zero counts as one microsecond.
     pub rtcp_interval: Duration,
-    /// How the rate follows the loss. `None`: it stays.
+    /// Rate adaptation; `None`: constant rate.
     pub adaptation: Option<Adaptation>,
 }
 
-/// A linear regulator with a dead zone, Busse et al. 1996.
+/// Parameters of a linear regulator with a dead zone, Busse et al. 1996.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Adaptation {
-    /// Weight of a report in the smoothed loss, alpha.
+    /// alpha: weight of a report in the smoothed loss.
     pub smoothing: f64,
-    /// Smoothed loss up to which the rate grows.
+    /// Smoothed loss up to which the rate increases.
     pub unloaded: f64,
-    /// Smoothed loss from which on the rate shrinks.
+    /// Smoothed loss from which the rate decreases.
     pub congested: f64,
-    /// Factor by which it does.
+    /// Factor of a decrease.
     pub decrease: f64,
-    /// Summand by which it grows.
+    /// Step of an increase.
     pub increase: Rate,
-    /// Bounds of the rate.
+    /// Minimum rate.
     pub min_rate: Rate,
-    /// See `min_rate`. `None`: what the source produces by itself.
+    /// Maximum rate. `None`: the nominal rate of the source.
     pub max_rate: Option<Rate>,
 }
 

@@ -1,11 +1,11 @@
-//! RTP over UDP with RTCP (RFC 3550), and a rate that follows the loss that is reported.
+//! RTP over UDP with RTCP (RFC 3550), and a rate that adapts to the reported loss.
 //!
-//! A [`Sender`] numbers and stamps the packets of one medium, and a [`Receiver`] keeps the statistics of which it
-//! reports, so often as [`Config::rtcp_interval`] says. Both send RTCP: [`Sender::poll_report`] and
-//! [`Receiver::poll_report`], when [`Sender::next_report`] and [`Receiver::next_report`] say. Payload is virtual.
+//! A [`Sender`] numbers and timestamps the packets of one medium, and a [`Receiver`] keeps the statistics and reports
+//! them every [`Config::rtcp_interval`]. Both send RTCP: the host calls [`Sender::poll_report`] at
+//! [`Sender::next_report`] and [`Receiver::poll_report`] at [`Receiver::next_report`]. Payload is virtual.
 //!
 //! The rate: Busse, Deffner & Schulzrinne, *Dynamic QoS control of multimedia applications based on RTP*, Computer
-//! Communications 19 (1996), a linear regulator with a dead zone. For each report of a loss fraction b
+//! Communications 19 (1996), a linear regulator with a dead zone. For each report with a loss fraction b
 //!
 //! ```text
 //! lambda <- (1 - alpha) lambda + alpha b
@@ -13,14 +13,14 @@
 //! lambda <= unloaded:   rate <- min(rate + increase, max_rate)
 //! ```
 //!
-//! and in between the rate stays. *Departures*: the interval of RTCP is fixed and the same for both ends, where RFC
-//! 3550 section 6.2 makes it grow with the session and draws it at random; there are two members, one of them silent;
-//! neither says BYE.
+//! and in between the rate is unchanged. *Departures*: the RTCP interval is fixed and the same for both ends, where RFC
+//! 3550 section 6.2 makes it grow with the session and randomizes it; there are two members, one of them silent; no BYE
+//! is sent.
 //!
-//! | file | what | source |
+//! | file | contents | source |
 //! |---|---|---|
 //! | `packet` | packets and reports, and their lengths | RFC 3550 sections 5.1, 6.4, 6.5 |
-//! | `sender` | numbers, sender reports, the round trip, the rate | RFC 3550 sections 5.1, 6.4.1; Busse et al. |
+//! | `sender` | sequence numbers, sender reports, RTT, rate | RFC 3550 sections 5.1, 6.4.1; Busse et al. |
 //! | `receiver` | statistics and receiver reports | RFC 3550 section 6.4, appendices A.1, A.3, A.8 |
 
 mod config;

@@ -12,7 +12,7 @@ const HEADER: u32 = 12;
 pub struct Packet {
     /// Sequence number.
     pub seq: u16,
-    /// When its medium was sampled [ticks of the media clock].
+    /// Sampling time of the medium [ticks of the media clock].
     pub timestamp: u32,
 }
 
@@ -27,7 +27,7 @@ impl Packet {
 /// A sender report without report blocks, RFC 3550 section 6.4.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SenderReport {
-    /// The middle 32 bits of the NTP timestamp: when it was sent [2^-16 s].
+    /// Middle 32 bits of the NTP timestamp at departure [2^-16 s].
     pub ntp: u32,
     /// Packets sent.
     pub packets: u32,
@@ -36,7 +36,7 @@ pub struct SenderReport {
 }
 
 impl SenderReport {
-    /// Length on the wire, with the canonical name [bytes].
+    /// Length on the wire, including the canonical name [bytes].
     #[must_use]
     pub fn wire_len(cfg: &Config) -> u32 {
         cfg.udp_header_len + 28 + sdes(cfg)
@@ -46,12 +46,12 @@ impl SenderReport {
 /// A receiver report, RFC 3550 section 6.4.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceiverReport {
-    /// What came since the last report; none where nothing did.
+    /// Report on the packets received since the last report; `None` without any.
     pub block: Option<ReportBlock>,
 }
 
 impl ReceiverReport {
-    /// Length on the wire, with the canonical name [bytes].
+    /// Length on the wire, including the canonical name [bytes].
     #[must_use]
     pub fn wire_len(&self, cfg: &Config) -> u32 {
         cfg.udp_header_len + 8 + if self.block.is_some() { 24 } else { 0 } + sdes(cfg)
@@ -63,29 +63,30 @@ impl ReceiverReport {
 pub struct ReportBlock {
     /// Fraction lost since the last block [1/256].
     pub fraction_lost: u8,
-    /// Packets expected and not received since the beginning, in 24 bits.
+    /// Packets expected and not received since the start, in 24 bits.
     pub cumulative_lost: i32,
-    /// Highest sequence number received, with the count of its cycles above it.
+    /// Extended highest sequence number received: the number of cycles in the upper 16 bits.
     pub highest_seq: u32,
     /// Interarrival jitter [ticks of the media clock].
     pub jitter: u32,
-    /// LSR: the timestamp of the last sender report received; zero where there was none [2^-16 s].
+    /// LSR: timestamp of the last sender report received; zero if none [2^-16 s].
     pub lsr: u32,
-    /// DLSR: time since then [2^-16 s].
+    /// DLSR: time since the last sender report [2^-16 s].
     pub dlsr: u32,
 }
 
-/// Section 6.5: packet header, source, and the name with its type, its length and at least one zero, in words.
+/// Length of an SDES packet, section 6.5: header, source, and the name with its type, its length and at least one zero,
+/// padded to words [bytes].
 fn sdes(cfg: &Config) -> u32 {
     8 + (2 + cfg.cname_len.min(255) + 1).next_multiple_of(4)
 }
 
-/// The middle 32 bits of an NTP timestamp.
+/// Middle 32 bits of the NTP timestamp [2^-16 s].
 pub(super) fn ntp(at: Instant) -> u32 {
     ((u128::from(at.as_nanos()) << 16) / 1_000_000_000) as u32
 }
 
-/// A time in ticks of the media clock, which wrap.
+/// Time in ticks of the media clock, modulo 2^32.
 pub(super) fn ticks(cfg: &Config, at: Instant) -> u32 {
     (u128::from(at.as_nanos()) * u128::from(cfg.clock_rate) / 1_000_000_000) as u32
 }

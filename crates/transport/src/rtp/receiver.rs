@@ -5,28 +5,28 @@ use bentpipe_units::Instant;
 use super::packet::{ntp, ticks};
 use super::{Config, Packet, ReceiverReport, ReportBlock, SenderReport};
 
-/// A.1: a number so far ahead, or so little behind, is no new beginning.
+/// A.1: a sequence number less than this ahead, or this much behind, is not a restart.
 const MAX_DROPOUT: u16 = 3000;
 const MAX_MISORDER: u16 = 100;
 
-/// The end that a medium is for.
+/// Receiver of a medium.
 #[derive(Clone, Debug)]
 pub struct Receiver {
-    /// A.1: highest number seen, the cycles before it times 2^16, the first number, and the number after one that lay
-    /// too far off.
+    /// A.1: highest sequence number, cycles times 2^16, first sequence number, and the number expected after an
+    /// implausible one.
     max_seq: u16,
     cycles: u32,
     base_seq: u32,
     bad_seq: u32,
     started: bool,
     received: u64,
-    /// A.3: as they were at the last block.
+    /// A.3: values at the last report block.
     expected_prior: u64,
     received_prior: u64,
     /// A.8: relative transit time of the last packet, and the jitter times 16.
     transit: u32,
     jitter: u32,
-    /// The last sender report: its stamp, and when it came.
+    /// Timestamp and arrival time of the last sender report.
     lsr: u32,
     lsr_at: Instant,
     report_at: Instant,
@@ -53,7 +53,7 @@ impl Default for Receiver {
 }
 
 impl Receiver {
-    /// Takes in a packet. The first starts the reports.
+    /// Processes a packet. The first one starts the reports.
     pub fn on_packet(&mut self, cfg: &Config, now: Instant, packet: &Packet) {
         if !self.update_seq(packet.seq) {
             return;
@@ -61,7 +61,7 @@ impl Receiver {
         if self.report_at == Instant::FAR_FUTURE {
             self.report_at = now + cfg.interval();
         }
-        // A.8, in integers: J += |D| - (J + 8) / 16, J being sixteen times the jitter.
+        // A.8, in integers: J += |D| - (J + 8) / 16, where J is 16 times the jitter.
         let transit = ticks(cfg, now).wrapping_sub(packet.timestamp);
         if self.received > 1 {
             let d = (transit.wrapping_sub(self.transit) as i32).unsigned_abs();
@@ -70,7 +70,7 @@ impl Receiver {
         self.transit = transit;
     }
 
-    /// A.1, for a source that needs no probation. Whether the packet counts.
+    /// A.1, for a source without probation. Returns true if the packet is valid.
     fn update_seq(&mut self, seq: u16) -> bool {
         if !self.started {
             self.started = true;
@@ -79,19 +79,19 @@ impl Receiver {
         let delta = seq.wrapping_sub(self.max_seq);
         if delta < MAX_DROPOUT {
             if seq < self.max_seq {
-                // The numbers wrapped: another cycle.
+                // The sequence number wrapped: another cycle.
                 self.cycles = self.cycles.wrapping_add(1 << 16);
             }
             self.max_seq = seq;
         } else if delta <= u16::MAX - MAX_MISORDER + 1 {
-            // A large jump: two in a row, and the source began anew.
+            // A large jump: after two consecutive packets, the source has restarted.
             if u32::from(seq) != self.bad_seq {
                 self.bad_seq = u32::from(seq.wrapping_add(1));
                 return false;
             }
             self.restart(seq);
         }
-        // Else it is a duplicate or came late.
+        // Otherwise it is a duplicate or late.
         self.received += 1;
         true
     }
@@ -102,24 +102,24 @@ impl Receiver {
         (self.expected_prior, self.received_prior) = (0, 0);
     }
 
-    /// Takes in a sender report.
+    /// Processes a sender report.
     pub fn on_report(&mut self, now: Instant, report: &SenderReport) {
         (self.lsr, self.lsr_at) = (report.ntp, now);
     }
 
-    /// When to call [`poll_report`](Self::poll_report).
+    /// When to call [`poll_report`](Self::poll_report); `None` before the first packet.
     #[must_use]
     pub fn next_report(&self) -> Option<Instant> {
         (self.report_at != Instant::FAR_FUTURE).then_some(self.report_at)
     }
 
-    /// The report that is due at `now`, where one is.
+    /// Returns the report that is due at `now`, if any.
     pub fn poll_report(&mut self, cfg: &Config, now: Instant) -> Option<ReceiverReport> {
         if now < self.report_at {
             return None;
         }
         self.report_at = now + cfg.interval();
-        // Section 6.4: a block for a source that was heard since the last.
+        // Section 6.4: a block if packets have arrived since the last report.
         let block = (self.received != self.received_prior).then(|| self.block(now));
         Some(ReceiverReport { block })
     }
@@ -145,7 +145,7 @@ impl Receiver {
         }
     }
 
-    /// Packets that counted.
+    /// Valid packets received.
     #[must_use]
     pub fn received(&self) -> u64 {
         self.received

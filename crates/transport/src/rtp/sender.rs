@@ -1,28 +1,28 @@
-//! Numbers, sender reports, the round trip and the rate.
+//! Sequence numbers, sender reports, RTT and rate.
 
 use bentpipe_units::{Duration, Instant, Rate};
 
 use super::packet::{ntp, ticks};
 use super::{Adaptation, Config, Packet, ReceiverReport, SenderReport};
 
-/// The end that a medium comes from.
+/// Sender of a medium.
 #[derive(Clone, Debug)]
 pub struct Sender {
     seq: u16,
     packets: u32,
     octets: u32,
     report_at: Instant,
-    /// What the source produces by itself, and the rate it is to keep to now.
+    /// Rate that the source produces by itself, and the rate allowed now.
     nominal: Rate,
     rate: Rate,
-    /// Smoothed loss.
+    /// Smoothed loss fraction.
     loss: f64,
     rtt: Option<Duration>,
 }
 
 impl Sender {
-    /// A source that produces `nominal` by itself: its rate before the first report, within its bounds. `seq` is the
-    /// number of its first packet.
+    /// A source with rate `nominal`, which, within the limits of the configuration, is also the rate before the first
+    /// report. `seq` is the first sequence number.
     #[must_use]
     pub fn new(cfg: &Config, now: Instant, nominal: Rate, seq: u16) -> Self {
         let rate = cfg.adaptation.map_or(nominal, |a| bounded(&a, nominal, nominal.as_bps()));
@@ -38,7 +38,7 @@ impl Sender {
         }
     }
 
-    /// Sends a packet with `len` bytes of a medium sampled at `sampled`.
+    /// Sends a packet with `len` bytes of the medium sampled at `sampled`.
     pub fn send(&mut self, cfg: &Config, sampled: Instant, len: u32) -> Packet {
         let packet = Packet { seq: self.seq, timestamp: ticks(cfg, sampled) };
         self.seq = self.seq.wrapping_add(1);
@@ -47,13 +47,13 @@ impl Sender {
         packet
     }
 
-    /// Takes in a receiver report.
+    /// Processes a receiver report.
     pub fn on_report(&mut self, cfg: &Config, now: Instant, report: &ReceiverReport) {
         let Some(block) = &report.block else { return };
         if block.lsr != 0 {
             // Section 6.4.1: A - LSR - DLSR.
             let units = ntp(now).wrapping_sub(block.lsr).wrapping_sub(block.dlsr);
-            // A clock in steps of 2^-16 s may run back by one of them.
+            // A clock with steps of 2^-16 s may seem to run backwards by one step.
             let units = if units > u32::MAX / 2 { 0 } else { units };
             self.rtt = Some(Duration::from_nanos((u64::from(units) * 1_000_000_000) >> 16));
         }
@@ -72,7 +72,7 @@ impl Sender {
         self.report_at
     }
 
-    /// The report that is due at `now`, where one is.
+    /// Returns the report that is due at `now`, if any.
     pub fn poll_report(&mut self, cfg: &Config, now: Instant) -> Option<SenderReport> {
         if now < self.report_at {
             return None;
@@ -81,32 +81,32 @@ impl Sender {
         Some(SenderReport { ntp: ntp(now), packets: self.packets, octets: self.octets })
     }
 
-    /// The rate that the source is to keep to.
+    /// Rate allowed to the source.
     #[must_use]
     pub fn rate(&self) -> Rate {
         self.rate
     }
 
-    /// … as a share of what it produces by itself.
+    /// Allowed rate as a fraction of the nominal rate.
     #[must_use]
     pub fn rate_ratio(&self) -> f64 {
         self.rate.as_bps() as f64 / self.nominal.as_bps().max(1) as f64
     }
 
-    /// Smoothed loss.
+    /// Smoothed loss fraction.
     #[must_use]
     pub fn loss(&self) -> f64 {
         self.loss
     }
 
-    /// The round trip by the last report that told of one.
+    /// RTT by the last report that allowed a measurement; `None` before it.
     #[must_use]
     pub fn rtt(&self) -> Option<Duration> {
         self.rtt
     }
 }
 
-/// A rate within its bounds; the upper one counts more.
+/// Limits a rate; the maximum takes precedence.
 fn bounded(a: &Adaptation, nominal: Rate, bps: u64) -> Rate {
     let most = a.max_rate.unwrap_or(nominal).as_bps();
     Rate::from_bps(bps.max(a.min_rate.as_bps()).min(most).max(1))

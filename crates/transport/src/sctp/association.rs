@@ -1,4 +1,4 @@
-//! One endpoint of an association: its state, and what its host may do with it.
+//! One endpoint of an association: its state and the interface to its host.
 
 use std::collections::VecDeque;
 
@@ -9,13 +9,13 @@ use super::receive::Receiver;
 use super::rto::Rto;
 use super::{Config, Cookie};
 
-/// The most an application can write in all [bytes].
+/// Maximum amount of data an application can write in total [bytes].
 const MAX_WRITTEN: u64 = u64::MAX / 4;
 
 /// States of RFC 9260 section 4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// There is no association; with `listening`, one may come about.
+    /// No association; with `listening`, a peer may set one up.
     Closed,
     CookieWait,
     CookieEchoed,
@@ -26,7 +26,7 @@ pub(super) enum State {
     ShutdownAckSent,
 }
 
-/// What is known of a DATA chunk that was sent.
+/// State of a DATA chunk that was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ChunkState {
     Outstanding,
@@ -43,9 +43,9 @@ pub(super) struct Chunk {
     pub(super) begin: bool,
     pub(super) end: bool,
     pub(super) state: ChunkState,
-    /// Miss indications in a row.
+    /// Consecutive miss indications.
     pub(super) misses: u8,
-    /// It was retransmitted fast, and will not be again.
+    /// Fast retransmitted, which happens at most once.
     pub(super) fast_retransmitted: bool,
 }
 
@@ -56,7 +56,7 @@ impl Chunk {
     }
 }
 
-/// Messages of one length that wait to be sent.
+/// Queued messages of the same length.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Messages {
     pub(super) len: u32,
@@ -66,43 +66,44 @@ pub(super) struct Messages {
 /// One endpoint of an association.
 #[derive(Clone, Debug)]
 pub struct Association {
-    /// The first TSN not cumulatively acknowledged: that of the first of `chunks`.
+    /// First TSN not cumulatively acknowledged: that of the first of `chunks`.
     pub(super) first: u64,
     pub(super) chunks: VecDeque<Chunk>,
-    /// Messages to be sent, and how much of the first one has been.
+    /// Queued messages, and how much of the first one has been sent.
     pub(super) queue: VecDeque<Messages>,
     pub(super) offset: u32,
-    /// Total size of the DATA chunks outstanding (section 2.3), and the user data in them [bytes].
+    /// Total size of the outstanding DATA chunks (section 2.3), and the user data in them [bytes].
     pub(super) flight: u64,
     pub(super) flight_data: u64,
-    /// Chunks marked for retransmission, none of them before `lost_from`; chunks acknowledged by gap ack blocks.
+    /// Number of chunks marked for retransmission, none of them before `lost_from`, and of chunks acknowledged by gap
+    /// ack blocks.
     pub(super) lost: usize,
     pub(super) lost_from: u64,
     pub(super) gap_acked: usize,
-    /// What the peer has room for [bytes].
+    /// The peer's receive window [bytes].
     pub(super) rwnd: u64,
     pub(super) cwnd: u64,
     pub(super) ssthresh: u64,
     pub(super) partial_bytes_acked: u64,
     /// Fast Recovery, until all TSNs up to this one are acknowledged.
     pub(super) recovery: Option<u64>,
-    /// One packet of chunks marked for retransmission goes whatever the window.
+    /// One packet of retransmissions may be sent regardless of the window.
     pub(super) fast_due: bool,
-    /// After a timeout: one packet in flight, until DATA is acknowledged.
+    /// After a timeout: one packet in flight until DATA is acknowledged.
     pub(super) one_packet_in_flight: bool,
-    /// Packets of new DATA that may still go at this time.
+    /// Packets of new DATA that may still be sent at this time.
     pub(super) burst: u32,
-    /// The DATA outstanding probes a closed window, and a SACK came since it was last sent.
+    /// The outstanding DATA probes a closed window, and a SACK has arrived since it was last sent.
     pub(super) probing: bool,
     pub(super) answered: bool,
     pub(super) rto: Rto,
-    /// T1-init or T1-cookie, T2-shutdown, or T3-rtx: whichever the state has.
+    /// Expiry of T1-init or T1-cookie, T2-shutdown, or T3-rtx, depending on the state.
     pub(super) timer_at: Instant,
-    /// Timeouts in a row: attempts of the set-up, later the error counter of section 8.1.
+    /// Consecutive timeouts: attempts during setup, later the error counter of section 8.1.
     pub(super) errors: u32,
     pub(super) rx: Receiver,
     pub(super) data_sent_at: Instant,
-    /// A chunk that manages the association and is to be sent.
+    /// Control chunk to send.
     pub(super) control_due: Control,
     pub(super) cookie: Cookie,
     pub(super) state: State,
@@ -115,7 +116,7 @@ pub struct Association {
     pub(super) stats: Counters,
 }
 
-/// What is counted.
+/// Event counters.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counters {
     pub(super) retransmissions: u64,
@@ -125,18 +126,18 @@ pub(super) struct Counters {
     pub(super) packets_received: u64,
 }
 
-/// Counters and state of an association, for reports.
+/// Counters and state of an association.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Stats {
-    /// DATA chunks sent again.
+    /// Retransmitted DATA chunks.
     pub retransmissions: u64,
-    /// Times T1, T2 or T3 went off.
+    /// Expiries of T1, T2 and T3.
     pub timeouts: u64,
-    /// Times Fast Recovery was entered.
+    /// Fast Recovery entries.
     pub fast_retransmits: u64,
-    /// Packets sent, of whatever chunks.
+    /// Packets sent.
     pub packets_sent: u64,
-    /// Packets received, whatever became of them.
+    /// Packets received, including those discarded.
     pub packets_received: u64,
     /// Congestion window [bytes of DATA chunks].
     pub cwnd: u64,
@@ -144,20 +145,20 @@ pub struct Stats {
     pub ssthresh: u64,
     /// `partial_bytes_acked` of section 7.2.2 [bytes of DATA chunks].
     pub partial_bytes_acked: u64,
-    /// What the peer has room for, as far as is known [bytes].
+    /// The peer's receive window, as far as known [bytes].
     pub rwnd: u64,
-    /// The latest round trip measured, if any.
+    /// Latest RTT measured; `None` before the first.
     pub rtt: Option<Duration>,
-    /// Smoothed round trip, once measured.
+    /// Smoothed RTT; `None` before the first measurement.
     pub srtt: Option<Duration>,
-    /// Retransmission timeout, as backed off.
+    /// Retransmission timeout, including backoff.
     pub rto: Duration,
-    /// DATA chunks outstanding [bytes].
+    /// Outstanding DATA chunks [bytes].
     pub in_flight: u64,
 }
 
 impl Association {
-    /// Opens actively: [`poll_transmit`](Self::poll_transmit) yields the INIT.
+    /// Active open: [`poll_transmit`](Self::poll_transmit) returns the INIT.
     #[must_use]
     pub fn connect(cfg: &Config) -> Self {
         let mut association = Self::new(cfg, State::CookieWait);
@@ -165,7 +166,7 @@ impl Association {
         association
     }
 
-    /// Opens passively: waits for an INIT.
+    /// Passive open: waits for an INIT.
     #[must_use]
     pub fn listen(cfg: &Config) -> Self {
         let mut association = Self::new(cfg, State::Closed);
@@ -212,7 +213,7 @@ impl Association {
         }
     }
 
-    /// When to call [`handle_timeout`](Self::handle_timeout).
+    /// When to call [`handle_timeout`](Self::handle_timeout); `None` if no timer runs.
     #[inline]
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
@@ -220,8 +221,8 @@ impl Association {
         (at != Instant::FAR_FUTURE).then_some(at)
     }
 
-    /// The application hands over `bytes`, cut into messages of [`Config::message_len`]. Nothing after a
-    /// [`close`](Self::close), nor beyond `u64::MAX / 4` in all.
+    /// Writes `bytes`, split into messages of [`Config::message_len`]. Ignored after [`close`](Self::close); the total
+    /// is limited to `u64::MAX / 4`.
     pub fn write(&mut self, cfg: &Config, bytes: u64) {
         let message = cfg.message_len.max(1);
         let bytes = bytes.min(MAX_WRITTEN - self.written);
@@ -230,7 +231,7 @@ impl Association {
         self.burst = cfg.max_burst;
     }
 
-    /// The application hands over a message of `len` bytes.
+    /// Writes a message of `len` bytes.
     pub fn send(&mut self, cfg: &Config, len: u32) {
         if u64::from(len) <= MAX_WRITTEN - self.written {
             self.enqueue(len, 1);
@@ -250,8 +251,8 @@ impl Association {
         }
     }
 
-    /// The application has written all it will. Once all of it is acknowledged, both directions are shut down
-    /// (section 9.2): SCTP knows no association that is open in one of them.
+    /// Closes the association. Once everything written is acknowledged, both directions are shut down (section 9.2):
+    /// SCTP has no half-open associations.
     pub fn close(&mut self) {
         self.closing = true;
         if self.state == State::Established {
@@ -259,7 +260,7 @@ impl Association {
         }
     }
 
-    /// Gives the association up, section 9.1: an ABORT goes out where the peer knows of it.
+    /// Aborts the association, section 9.1. An ABORT is sent if the peer knows the association.
     pub fn abort(&mut self) {
         let known = !matches!(self.state, State::Closed | State::CookieWait);
         self.terminate();
@@ -268,69 +269,69 @@ impl Association {
         }
     }
 
-    /// In-order bytes of whole messages waiting for the application [bytes].
+    /// In-order data of complete messages waiting for the application [bytes].
     #[inline]
     #[must_use]
     pub fn readable(&self) -> u64 {
         self.rx.unread
     }
 
-    /// The application takes `n` bytes, or as many as there are.
+    /// Reads `n` bytes, or as many as are waiting.
     #[inline]
     pub fn read(&mut self, n: u64) {
         self.rx.read(n);
     }
 
-    /// Whether the set-up is done and the association not closed.
+    /// True once the setup is complete and until the association is closed.
     #[inline]
     #[must_use]
     pub fn is_established(&self) -> bool {
         !matches!(self.state, State::Closed | State::CookieWait | State::CookieEchoed)
     }
 
-    /// Whether the peer has shut the association down, and all it sent before has come.
+    /// True once the peer has shut the association down and all data it sent has arrived.
     #[inline]
     #[must_use]
     pub fn peer_closed(&self) -> bool {
         self.peer_closed
     }
 
-    /// Whether there is nothing left to send or wait for: the association was shut down, failed or was aborted.
+    /// True once nothing is left to send or to wait for: the association was shut down, failed or was aborted.
     #[inline]
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.state == State::Closed && !self.listening && self.control_due == Control::None
     }
 
-    /// Whether the peer aborted the association, or left too many packets unanswered.
+    /// True if the peer aborted the association or left too many packets unanswered.
     #[inline]
     #[must_use]
     pub fn failed(&self) -> bool {
         self.failed
     }
 
-    /// User data the peer acknowledged cumulatively [bytes].
+    /// User data cumulatively acknowledged by the peer [bytes].
     #[inline]
     #[must_use]
     pub fn acked(&self) -> u64 {
         self.acked
     }
 
-    /// User data written and not acknowledged [bytes].
+    /// User data written and not yet acknowledged [bytes].
     #[inline]
     #[must_use]
     pub fn send_queue(&self) -> u64 {
         self.written - self.acked
     }
 
-    /// User data received in order [bytes], read or not.
+    /// User data received in order, read or not [bytes].
     #[inline]
     #[must_use]
     pub fn received(&self) -> u64 {
         self.rx.received
     }
 
-    /// Counters and state.
+    /// Counters and current state.
     #[must_use]
     pub fn stats(&self) -> Stats {
         Stats {
@@ -350,13 +351,13 @@ impl Association {
         }
     }
 
-    /// The TSN of the next DATA chunk that was never sent.
+    /// TSN of the next new DATA chunk.
     #[inline]
     pub(super) fn next_tsn(&self) -> u64 {
         self.first + self.chunks.len() as u64
     }
 
-    /// Ends the association, with nothing more to do.
+    /// Closes the association at once.
     pub(super) fn terminate(&mut self) {
         self.state = State::Closed;
         self.listening = false;
@@ -366,7 +367,7 @@ impl Association {
         self.control_due = Control::None;
     }
 
-    /// Ends the association because of the peer.
+    /// Closes the association because the peer aborted it or does not answer.
     pub(super) fn fail(&mut self) {
         self.terminate();
         self.failed = true;

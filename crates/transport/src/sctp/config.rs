@@ -1,31 +1,31 @@
-//! What all associations of a kind have in common.
+//! Configuration that many associations share.
 
 use bentpipe_units::Duration;
 
 use super::packet::{COMMON_HEADER, DATA_HEADER, SACK_HEADER};
 
-/// Parameters shared by many associations, handed by reference into each call. Those of RFC 9260 section 16 have its
-/// names and its values.
+/// Configuration, passed by reference into each call so that many associations can share it. The parameters of RFC 9260
+/// section 16 have its names and default values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// The longest packet the path takes, with its IP header [bytes]: PMTU.
+    /// PMTU: longest packet that the path carries, including the IP header [bytes].
     pub pmtu: u32,
     /// IP header of a packet [bytes]; 20 for IPv4, 40 for IPv6.
     pub ip_header: u32,
-    /// The message that bytes written without a boundary are cut into [bytes]. Messages longer than a packet are
-    /// fragmented (section 6.9), and several short ones share one (section 6.10).
+    /// Length of the messages that bytes written without boundaries are split into [bytes]. Messages longer than a
+    /// packet are fragmented (section 6.9), and short ones are bundled (section 6.10).
     pub message_len: u32,
-    /// Length of the state cookie [bytes]; counts on the wire alone.
+    /// Length of the state cookie on the wire [bytes].
     pub cookie_len: u32,
-    /// Receive buffer, offered in full at first [bytes].
+    /// Receive buffer, advertised in full at first [bytes].
     pub a_rwnd: u32,
-    /// Slow start threshold before the first loss [bytes]; section 7.2.1 lets it be "arbitrarily high".
+    /// Initial slow start threshold [bytes]; section 7.2.1 allows "arbitrarily high".
     pub initial_ssthresh: u64,
-    /// L of section 7.2.1: no more than so many PMDCS a SACK in slow start. It asks for 1.
+    /// L of section 7.2.1: maximum growth per SACK in slow start [PMDCS]. The RFC has 1.
     pub slow_start_limit: u32,
-    /// G of section 6.3.1: what RTTVAR is where it would be zero.
+    /// G of section 6.3.1: replaces an RTTVAR of zero.
     pub clock_granularity: Duration,
-    /// SACKs are due for every so many packets with DATA, section 6.2.
+    /// Number of packets with DATA per SACK, section 6.2.
     pub sack_every: u32,
     /// RTO.Initial.
     pub rto_initial: Duration,
@@ -35,9 +35,9 @@ pub struct Config {
     pub rto_max: Duration,
     /// Max.Burst [packets of new DATA at a time].
     pub max_burst: u32,
-    /// One over RTO.Alpha.
+    /// Reciprocal of RTO.Alpha.
     pub rto_alpha: u32,
-    /// One over RTO.Beta.
+    /// Reciprocal of RTO.Beta.
     pub rto_beta: u32,
     /// Valid.Cookie.Life.
     pub valid_cookie_life: Duration,
@@ -50,7 +50,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// PMDCS of section 7.2: the largest DATA chunk that fits into a packet, header and padding included [bytes].
+    /// PMDCS of section 7.2: largest DATA chunk that fits into a packet, including header and padding [bytes].
     #[inline]
     #[must_use]
     pub fn pmdcs(&self) -> u64 {
@@ -71,17 +71,17 @@ impl Config {
         (4 * pmdcs).min((2 * pmdcs).max(4404))
     }
 
-    /// The most gap ack blocks that fit into a packet beside nothing else.
+    /// Maximum number of gap ack blocks in a packet without other chunks.
     pub(super) fn max_gap_blocks(&self) -> usize {
         (self.pmdcs() as usize - SACK_HEADER as usize) / 4
     }
 }
 
 impl Default for Config {
-    /// RFC 9260 section 16, on an Ethernet with IPv4.
+    /// RFC 9260 section 16, on Ethernet with IPv4.
     ///
-    /// Where it leaves the choice: messages that fill a packet, a cookie of 100 bytes, a receive buffer of 4 MiB, a
-    /// clock of 1 ms.
+    /// Where it leaves a choice: messages that fill a packet, a cookie of 100 bytes, a receive buffer of 4 MiB, a clock
+    /// granularity of 1 ms.
     fn default() -> Self {
         Self {
             pmtu: 1500,

@@ -1,4 +1,4 @@
-//! What an arriving packet changes: set-up and shutdown, RFC 9260 sections 5, 8.4 and 9.
+//! Arriving packets: association setup and shutdown, RFC 9260 sections 5, 8.4 and 9.
 
 use bentpipe_units::Instant;
 
@@ -6,9 +6,9 @@ use super::association::{Association, State};
 use super::{Config, Control, Cookie, Packet};
 
 impl Association {
-    /// Takes in a packet that arrived.
+    /// Processes an arriving packet.
     ///
-    /// Whatever it holds, nothing worse happens than that the association is aborted.
+    /// No packet, whatever it contains, can do worse than abort the association.
     pub fn on_packet(&mut self, cfg: &Config, now: Instant, packet: &Packet) {
         self.stats.packets_received += 1;
         self.burst = cfg.max_burst;
@@ -25,22 +25,22 @@ impl Association {
                 self.establish(now);
             }
             Control::StaleCookie if self.state == State::CookieEchoed => {
-                // Section 5.2.6 (1): the peer is asked for another cookie.
+                // Section 5.2.6 (1): request a new cookie.
                 self.state = State::CookieWait;
                 self.control_due = Control::Init { a_rwnd: cfg.a_rwnd };
             }
             Control::Abort => return self.on_abort(),
             _ => {}
         }
-        // Section 6: DATA is for these states; SACKs, for those in which there is DATA to acknowledge.
+        // Section 6: DATA is accepted in these states; SACKs in those with DATA to acknowledge.
         let data = packet.data();
         if matches!(self.state, State::Established | State::ShutdownPending | State::ShutdownSent)
             && !data.is_empty()
         {
             self.rx.on_data(cfg, now, data);
             if self.state == State::ShutdownSent {
-                // Section 9.2: each packet with DATA is answered with a SHUTDOWN, and T2-shutdown restarted. A SACK
-                // goes with it: it must where gaps or duplicates are to be reported, and it alone tells of the window.
+                // Section 9.2: each packet with DATA is answered with a SHUTDOWN and restarts T2-shutdown. A SACK goes
+                // with it: it is required to report gaps or duplicates, and it alone carries the window.
                 self.rx.sack_now = true;
                 self.control_due = Control::Shutdown { cum_tsn_ack: self.rx.cum_tsn_ack };
             }
@@ -58,7 +58,7 @@ impl Association {
                 self.terminate();
                 self.control_due = Control::ShutdownComplete;
             }
-            // Section 8.5.1 (E): one that belongs to an association that was never set up is answered all the same.
+            // Section 8.5.1 (E): a SHUTDOWN ACK of an association that was never set up is answered too.
             Control::ShutdownAck if matches!(self.state, State::CookieWait | State::CookieEchoed) => {
                 self.control_due = Control::ShutdownComplete;
             }
@@ -67,10 +67,10 @@ impl Association {
         }
     }
 
-    /// Section 8.4: a packet for an association that is no more.
+    /// Section 8.4: a packet for a closed association.
     fn on_packet_closed(&mut self, packet: &Packet) {
         self.control_due = match packet.control {
-            // (5): whose SHUTDOWN COMPLETE was lost.
+            // (5): the SHUTDOWN COMPLETE was lost.
             Control::ShutdownAck => Control::ShutdownComplete,
             // (8).
             Control::None | Control::Init { .. } | Control::Shutdown { .. } => Control::Abort,
@@ -78,11 +78,11 @@ impl Association {
         };
     }
 
-    /// Sections 5.1 (B), 5.2.1 and 5.2.2: an INIT is answered in every state, and nothing is kept of it.
+    /// Sections 5.1 (B), 5.2.1 and 5.2.2: an INIT is answered in every state, without keeping state.
     fn on_init(&mut self, cfg: &Config, now: Instant, control: &Control) {
         let &Control::Init { a_rwnd } = control else { return };
         if self.control_due == Control::None {
-            // Section 9.2: but with the SHUTDOWN ACK where that has been sent.
+            // Section 9.2: with the SHUTDOWN ACK if that has been sent.
             self.control_due = if self.state == State::ShutdownAckSent {
                 Control::ShutdownAck
             } else {
@@ -93,12 +93,12 @@ impl Association {
 
     /// Section 5.1 (C).
     fn on_init_ack(&mut self, cfg: &Config, now: Instant, a_rwnd: u32, cookie: Cookie) {
-        // Section 5.2.3: an INIT ACK that is not waited for is discarded.
+        // Section 5.2.3: an unexpected INIT ACK is discarded.
         if self.state != State::CookieWait {
             return;
         }
         self.rto.on_acked(cfg, now, 0);
-        // T1-init is stopped; T1-cookie starts anew.
+        // T1-init is stopped; T1-cookie is started.
         self.errors = 0;
         self.timer_at = Instant::FAR_FUTURE;
         self.rwnd = a_rwnd.into();
@@ -119,8 +119,8 @@ impl Association {
                 self.establish(now);
                 self.control_due = Control::CookieAck;
             }
-            // Section 5.2.4 (D): the COOKIE ACK was lost, or the cookie came twice.
-            // A peer that waits for it also waits with the SHUTDOWN it may have got meanwhile.
+            // Section 5.2.4 (D): the COOKIE ACK was lost, or the cookie was duplicated. A peer waiting for the COOKIE
+            // ACK also delays its answer to a SHUTDOWN.
             State::Established
             | State::ShutdownPending
             | State::ShutdownReceived
@@ -131,7 +131,7 @@ impl Association {
         }
     }
 
-    /// Both ends know of the association: data may flow.
+    /// Completes the setup: both ends know the association.
     fn establish(&mut self, now: Instant) {
         self.state = if self.closing { State::ShutdownPending } else { State::Established };
         self.listening = false;
@@ -141,7 +141,7 @@ impl Association {
         self.data_sent_at = now;
     }
 
-    /// Section 9.2: the peer has sent all it will.
+    /// Section 9.2: the peer has no more data to send.
     fn on_shutdown(&mut self, cfg: &Config, now: Instant, cum_tsn_ack: u64) {
         match self.state {
             State::Established | State::ShutdownPending | State::ShutdownReceived => {
@@ -151,7 +151,7 @@ impl Association {
                 self.rx.sack_at = Instant::FAR_FUTURE;
                 self.on_cumulative_ack(cfg, now, cum_tsn_ack);
             }
-            // Both ends shut down at once.
+            // Both ends shut down at the same time.
             State::ShutdownSent | State::ShutdownAckSent => {
                 self.peer_closed = true;
                 self.state = State::ShutdownAckSent;
@@ -165,7 +165,7 @@ impl Association {
     fn on_abort(&mut self) {
         match self.state {
             State::Closed => {}
-            // All data of both ends is known to have come: the peer has only forgotten the association.
+            // All data of both ends has arrived: the peer has only forgotten the association.
             State::ShutdownAckSent => self.terminate(),
             _ => self.fail(),
         }

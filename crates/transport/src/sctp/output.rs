@@ -1,4 +1,4 @@
-//! What may be sent, and when: RFC 9260 sections 6.1, 6.3, 6.9 and 6.10.
+//! Packets to send and timers: RFC 9260 sections 6.1, 6.3, 6.9 and 6.10.
 
 use bentpipe_units::Instant;
 
@@ -7,7 +7,7 @@ use super::packet::{SACK_HEADER, size};
 use super::{Config, Control, Data, Packet};
 
 impl Association {
-    /// The next packet to send at `now`, or `None` where there is none. To be called until then.
+    /// Returns the next packet to send at `now`. Call it until it returns `None`.
     pub fn poll_transmit(&mut self, cfg: &Config, now: Instant) -> Option<Packet> {
         let packet = self.poll(cfg, now)?;
         self.stats.packets_sent += 1;
@@ -23,7 +23,7 @@ impl Association {
             if let Some(packet) = self.poll_data(cfg, now) {
                 return Some(packet);
             }
-            // Section 9.2: all is sent and acknowledged.
+            // Section 9.2: everything is sent and acknowledged.
             let done = self.chunks.is_empty() && self.queue.is_empty();
             if done && self.state == State::ShutdownPending {
                 self.state = State::ShutdownSent;
@@ -44,12 +44,12 @@ impl Association {
         None
     }
 
-    /// Sends a control chunk, and sets the timer that waits for its answer.
+    /// Sends a control chunk and sets the timer that waits for its answer.
     fn send_control(&mut self, cfg: &Config, now: Instant, control: Control) -> Packet {
         let mut packet = Packet::control(control);
         match control {
             Control::Init { .. } | Control::CookieEcho { .. } => {
-                // Section 5.1 (A), (C): T1-init, T1-cookie. C1: the set-up measures a round trip too.
+                // Section 5.1 (A), (C): T1-init, T1-cookie. C1: the setup measures an RTT too.
                 if self.errors == 0 {
                     self.rto.on_sent(now, 0);
                 } else {
@@ -77,8 +77,8 @@ impl Association {
         }
         let fast = std::mem::take(&mut self.fast_due);
         if self.lost > 0 {
-            // Section 6.1 (C): what is marked for retransmission goes first, as far as cwnd allows; section 7.2.4 (3):
-            // the first packet of a fast retransmit whatever cwnd is.
+            // Section 6.1 (C): retransmissions go first, as far as cwnd allows; section 7.2.4 (3): the first packet of
+            // a fast retransmit regardless of cwnd.
             return (fast || self.flight < self.cwnd).then(|| self.resend(cfg, now));
         }
         // (D): Max.Burst.
@@ -88,7 +88,7 @@ impl Association {
         if self.chunks.is_empty() {
             self.reduce_after_idle(cfg, now);
         }
-        // (B): not with cwnd or more outstanding; one packet may go beyond.
+        // (B): not with cwnd or more outstanding; one packet may exceed it.
         if self.flight >= self.cwnd {
             return None;
         }
@@ -108,19 +108,20 @@ impl Association {
         Some(packet)
     }
 
-    /// Takes the next fragment off the queue and sends it, where it fits into `left` bytes and the peer has room.
+    /// Takes the next fragment from the queue, if it fits into `left` bytes and into the peer's window.
     fn next_fragment(&mut self, cfg: &Config, first: bool, place: bool, left: u32) -> Option<Data> {
         let messages = self.queue.front_mut()?;
-        // Section 6.9: a message longer than a packet goes in fragments that fill one; what follows its end or fits
-        // as a whole may share the packet (section 6.10).
+        // Section 6.9: a message longer than a packet is sent in fragments that fill one; the last fragment and whole
+        // messages may be bundled (section 6.10).
         let rest = messages.len - self.offset;
         let len = rest.min(cfg.max_fragment()) as u16;
         if !place || size(len) > left {
             return None;
         }
         if self.rwnd < u64::from(len) {
-            // (A): not beyond the peer's room. But whatever that is, one chunk may be in flight, where all others are
-            // acknowledged: it probes a closed window. The first at once; T3-rtx then doubles the interval.
+            // (A): not beyond the peer's window. Regardless of it, one chunk may be in flight if all others are
+            // acknowledged: it probes a closed window. The first probe is sent at once; T3-rtx then doubles the
+            // interval.
             if !(first && self.chunks.is_empty()) {
                 return None;
             }
@@ -149,7 +150,7 @@ impl Association {
         Some(Data { tsn, len, begin, end })
     }
 
-    /// Sends again the earliest chunks that are marked, as many as fit into a packet.
+    /// Resends the earliest marked chunks, as many as fit into a packet.
     fn resend(&mut self, cfg: &Config, now: Instant) -> Packet {
         let mut packet = Packet::default();
         packet.retransmission = true;
@@ -166,7 +167,7 @@ impl Association {
                 left -= size(chunk.len);
                 chunk.state = ChunkState::Outstanding;
                 chunk.misses = 0;
-                // Section 7.2.4 (4): the first chunk outstanding is retransmitted fast, so T3-rtx starts anew.
+                // Section 7.2.4 (4): the first outstanding chunk is fast retransmitted, so T3-rtx is restarted.
                 restart |= place == 0 && chunk.fast_retransmitted;
                 packet.push(Data { tsn, len: chunk.len, begin: chunk.begin, end: chunk.end });
                 self.flight += chunk.size();
@@ -184,9 +185,9 @@ impl Association {
         packet
     }
 
-    /// Section 6.1: DATA that was received and not acknowledged is, in the same packet where that has room.
+    /// Section 6.1: bundles a SACK for unacknowledged DATA if the packet has room.
     fn bundle_sack(&mut self, cfg: &Config, packet: &mut Packet, left: u32) {
-        // Without gaps, for a report of them may be as long as a packet; those are SACKed at once anyway.
+        // Not with gaps, whose report may be as long as a packet; they are SACKed at once anyway.
         if self.rx.unacknowledged() && !self.rx.has_gaps() && left >= SACK_HEADER {
             let mut sack = self.rx.sack(cfg);
             sack.duplicates = sack.duplicates.min(((left - SACK_HEADER) / 4) as u16);
@@ -194,7 +195,7 @@ impl Association {
         }
     }
 
-    /// DATA leaves: section 6.3.2, R1.
+    /// Records that DATA is sent: section 6.3.2, R1.
     fn on_data_sent(&mut self, now: Instant, restart: bool) {
         self.answered = false;
         self.data_sent_at = now;
@@ -216,10 +217,10 @@ impl Association {
         }
     }
 
-    /// Does what is due at `now`; nothing where nothing is.
+    /// Handles the timers that have expired at `now`; early calls have no effect.
     pub fn handle_timeout(&mut self, cfg: &Config, now: Instant) {
         if now >= self.rx.sack_at {
-            // Section 6.2: SACK.Delay is over.
+            // Section 6.2: SACK.Delay has passed.
             self.rx.sack_at = Instant::FAR_FUTURE;
             self.rx.sack_now = true;
         }
@@ -229,12 +230,12 @@ impl Association {
         self.burst = cfg.max_burst;
         self.timer_at = Instant::FAR_FUTURE;
         self.stats.timeouts += 1;
-        // Section 6.1 (A): a probe that a SACK answers says nothing against the peer.
+        // Section 6.1 (A): an answered window probe does not count against the peer.
         if !(self.probing && self.answered) {
             self.errors += 1;
         }
         let setup = matches!(self.state, State::CookieWait | State::CookieEchoed);
-        // Sections 4 (2), (3) and 8.1: too often in a row, and the association is given up.
+        // Sections 4 (2), (3) and 8.1: too many consecutive timeouts, so the association fails.
         if self.errors > if setup { cfg.max_init_retransmits } else { cfg.association_max_retrans } {
             return self.fail();
         }
@@ -249,7 +250,7 @@ impl Association {
         }
     }
 
-    /// Section 6.3.3: T3-rtx went off.
+    /// Section 6.3.3: handles the expiry of T3-rtx.
     fn on_t3(&mut self, cfg: &Config) {
         // E1, with section 7.2.3.
         self.reduce(cfg);
@@ -257,8 +258,8 @@ impl Association {
         self.one_packet_in_flight = true;
         self.recovery = None;
         self.fast_due = false;
-        // E3, and the note after it: all that is outstanding is marked; the earliest go at once, for nothing is in
-        // flight any more.
+        // E3, and the note after it: all outstanding chunks are marked; the earliest are resent at once, because
+        // nothing is in flight any more.
         for chunk in self.chunks.iter_mut().filter(|chunk| chunk.state == ChunkState::Outstanding) {
             chunk.state = ChunkState::Lost;
             self.lost += 1;

@@ -1,4 +1,4 @@
-//! What two associations exchange.
+//! Packets, the unit of exchange between two associations.
 
 use bentpipe_units::Instant;
 
@@ -11,13 +11,13 @@ pub(super) const DATA_HEADER: u32 = 16;
 /// SACK chunk without blocks, section 3.3.4 [bytes].
 pub(super) const SACK_HEADER: u32 = 16;
 
-/// The most DATA chunks in a packet: more would fit where messages are very short, but are not bundled.
+/// Maximum number of DATA chunks in a packet. More very short messages would fit, but are not bundled.
 pub const MAX_CHUNKS: usize = 16;
 
-/// Chunks that manage the association, and come first in a packet.
+/// Control chunk of a packet, which comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Control {
-    /// None.
+    /// No control chunk.
     #[default]
     None,
     /// INIT, section 3.3.2.
@@ -29,12 +29,12 @@ pub enum Control {
     InitAck {
         /// The sender's receive buffer [bytes].
         a_rwnd: u32,
-        /// The state of an association that is not yet one.
+        /// State cookie.
         cookie: Cookie,
     },
     /// COOKIE ECHO, section 3.3.11.
     CookieEcho {
-        /// The cookie, unchanged.
+        /// The cookie, returned unchanged.
         cookie: Cookie,
     },
     /// COOKIE ACK, section 3.3.12.
@@ -54,30 +54,30 @@ pub enum Control {
     Abort,
 }
 
-/// What an endpoint that keeps no state needs to know again, section 5.1.3.
+/// State cookie, section 5.1.3: what an endpoint without state needs to set up the association.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Cookie {
-    /// The receive buffer that the INIT offered [bytes].
+    /// Receive buffer offered in the INIT [bytes].
     pub a_rwnd: u32,
-    /// When it was made.
+    /// Creation time.
     pub created_at: Instant,
 }
 
 /// A DATA chunk without its payload, section 3.3.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Data {
-    /// Transmission sequence number, from one on.
+    /// Transmission sequence number, starting at one.
     pub tsn: u64,
     /// User data [bytes].
     pub len: u16,
-    /// Whether it is the first fragment of a message (B), and the last (E).
+    /// B bit: first fragment of a message.
     pub begin: bool,
-    /// See `begin`.
+    /// E bit: last fragment of a message.
     pub end: bool,
 }
 
 impl Data {
-    /// Length on the wire, header and padding included [bytes].
+    /// Length on the wire, including header and padding [bytes].
     #[inline]
     #[must_use]
     pub fn size(&self) -> u32 {
@@ -94,15 +94,15 @@ pub(super) fn size(len: u16) -> u32 {
 /// A selective acknowledgement, section 3.3.4.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Sack {
-    /// The last TSN before which none is missing.
+    /// Cumulative TSN ack: last TSN before the first missing one.
     pub cum_tsn_ack: u64,
-    /// Room in the receive buffer [bytes].
+    /// Free receive buffer [bytes].
     pub a_rwnd: u32,
-    /// Gap ack blocks: first and last TSN received, as distances from `cum_tsn_ack`, in ascending order.
+    /// Gap ack blocks: first and last TSN received, as offsets from `cum_tsn_ack`, in ascending order.
     pub blocks: Vec<(u16, u16)>,
-    /// Duplicate TSNs reported, and the bytes of their chunks, which a sender would know from their numbers.
+    /// Number of duplicate TSNs reported.
     pub duplicates: u16,
-    /// See `duplicates`.
+    /// Size of their chunks, which a real sender would know from the TSNs [bytes].
     pub duplicate_bytes: u32,
 }
 
@@ -114,35 +114,35 @@ impl Sack {
     }
 }
 
-/// An SCTP packet without its payload, whose length is all a simulator needs.
+/// An SCTP packet without its payload, of which only the length is kept.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Packet {
-    /// The chunk that manages the association, if any.
+    /// Control chunk, if any.
     pub control: Control,
-    /// The SACK, if any.
+    /// SACK, if any.
     pub sack: Option<Sack>,
-    /// DATA chunks; of use are the first `count`.
+    /// DATA chunks; only the first `count` are valid.
     chunks: [Data; MAX_CHUNKS],
     count: u8,
-    /// Whether its DATA was sent before. No part of the protocol: traces read it.
+    /// True if its DATA was sent before. Not part of the protocol; traces read it.
     pub retransmission: bool,
 }
 
 impl Packet {
-    /// A packet with a control chunk alone.
+    /// A packet with only a control chunk.
     #[must_use]
     pub fn control(control: Control) -> Self {
         Self { control, ..Self::default() }
     }
 
-    /// Its DATA chunks.
+    /// DATA chunks.
     #[inline]
     #[must_use]
     pub fn data(&self) -> &[Data] {
         &self.chunks[..usize::from(self.count)]
     }
 
-    /// Adds a DATA chunk; whether there was a place for it.
+    /// Adds a DATA chunk. Returns false if the packet is full.
     pub fn push(&mut self, chunk: Data) -> bool {
         let Some(place) = self.chunks.get_mut(usize::from(self.count)) else { return false };
         *place = chunk;
@@ -150,19 +150,19 @@ impl Packet {
         true
     }
 
-    /// Whether there is a place for another DATA chunk.
+    /// True if another DATA chunk may be added.
     pub(super) fn has_space(&self) -> bool {
         usize::from(self.count) < MAX_CHUNKS
     }
 
-    /// Length on the wire, IP header included [bytes].
+    /// Length on the wire, including the IP header [bytes].
     #[must_use]
     pub fn wire_len(&self, cfg: &Config) -> u32 {
         let control = match self.control {
             Control::None => 0,
             // Section 3.3.2: 20 bytes and no parameters.
             Control::Init { .. } => 20,
-            // Section 3.3.3: as INIT, and the cookie as a parameter.
+            // Section 3.3.3: as INIT, with the cookie as a parameter.
             Control::InitAck { .. } => 24 + cfg.cookie_len.next_multiple_of(4),
             Control::CookieEcho { .. } => 4 + cfg.cookie_len.next_multiple_of(4),
             Control::Shutdown { .. } => 8,

@@ -1,4 +1,4 @@
-//! The receiver: RFC 9260 sections 6.2, 6.7 and 6.9.
+//! Receive half: RFC 9260 sections 6.2, 6.7 and 6.9.
 
 use std::collections::VecDeque;
 
@@ -7,10 +7,10 @@ use bentpipe_units::Instant;
 use super::packet::SACK_HEADER;
 use super::{Config, Data, Sack};
 
-/// The furthest a TSN may lie ahead: a gap ack block counts in 16 bits.
+/// Maximum offset of a TSN from `cum_tsn_ack`: gap ack blocks have 16 bits.
 const MAX_OFFSET: u64 = u16::MAX as u64;
 
-/// A TSN that came ahead of others; of no length where it is itself missing.
+/// A TSN received out of order; of length zero if missing.
 #[derive(Clone, Copy, Debug, Default)]
 struct AheadChunk {
     len: u16,
@@ -19,30 +19,30 @@ struct AheadChunk {
 
 #[derive(Clone, Debug)]
 pub(super) struct Receiver {
-    /// The last TSN before which none is missing.
+    /// Last TSN before the first missing one.
     pub(super) cum_tsn_ack: u64,
-    /// The TSNs after it, up to the highest that came; never begins or ends with a missing one.
+    /// The TSNs after it, up to the highest received; neither the first nor the last is missing.
     ahead: VecDeque<AheadChunk>,
-    /// Bytes that came ahead.
+    /// Data received out of order [bytes].
     ahead_bytes: u64,
-    /// Bytes in order of a message whose end has not come.
+    /// In-order data of an incomplete message [bytes].
     partial: u64,
-    /// Bytes in order that wait for the application.
+    /// In-order data waiting for the application [bytes].
     pub(super) unread: u64,
-    /// Bytes in order, read or not.
+    /// In-order data, read or not [bytes].
     pub(super) received: u64,
     duplicates: u16,
     duplicate_bytes: u32,
     /// Packets with DATA since the last SACK.
     packets: u32,
-    /// A SACK is due, now or at a time.
+    /// A SACK is due now, or at a time.
     pub(super) sack_now: bool,
     pub(super) sack_at: Instant,
     /// `a_rwnd` as last advertised.
     advertised: u64,
 }
 
-/// What became of a chunk.
+/// Result of processing a chunk.
 enum ReceiveOutcome {
     Accepted,
     Duplicate,
@@ -67,17 +67,17 @@ impl Receiver {
         }
     }
 
-    /// Room in the buffer [bytes].
+    /// Free receive buffer [bytes].
     fn room(&self, cfg: &Config) -> u64 {
         u64::from(cfg.a_rwnd).saturating_sub(self.unread + self.partial + self.ahead_bytes)
     }
 
-    /// Whether TSNs are missing.
+    /// True if TSNs are missing.
     pub(super) fn has_gaps(&self) -> bool {
         !self.ahead.is_empty()
     }
 
-    /// Takes in the DATA chunks of a packet.
+    /// Processes the DATA chunks of a packet.
     pub(super) fn on_data(&mut self, cfg: &Config, now: Instant, chunks: &[Data]) {
         let gaps = self.has_gaps();
         let first = self.cum_tsn_ack == 0 && !gaps;
@@ -93,9 +93,9 @@ impl Receiver {
             }
         }
         self.packets += 1;
-        // Section 6.2: at once for what was dropped, for nothing but duplicates, and for every second packet; section
-        // 6.7: for every packet while TSNs are missing. The packet that fills the gap is one of them. Section 5.1:
-        // for the first.
+        // Section 6.2: an immediate SACK for dropped chunks, for duplicates only, and for every second packet; section
+        // 6.7: for every packet while TSNs are missing, including the one that fills the gap. Section 5.1: for the
+        // first packet.
         if dropped || !accepted || gaps || self.has_gaps() || first || self.packets >= cfg.sack_every.max(1) {
             self.sack_now = true;
         } else {
@@ -116,7 +116,8 @@ impl Receiver {
             return ReceiveOutcome::Dropped;
         }
         while self.room(cfg) == 0 {
-            // Section 6.2: without room, a TSN beyond the highest is dropped; for one before it, that is.
+            // Section 6.2: without room, a TSN above the highest is dropped; for one below, the highest is dropped
+            // instead.
             match self.ahead.back() {
                 Some(highest) if place < self.ahead.len() => {
                     self.ahead_bytes -= u64::from(highest.len);
@@ -143,32 +144,32 @@ impl Receiver {
             }
         }
         if self.room(cfg) == 0 {
-            // Section 6.9: a message that does not fit is handed over in parts.
+            // Section 6.9: a message that does not fit is delivered in parts.
             self.unread += std::mem::take(&mut self.partial);
         }
         ReceiveOutcome::Accepted
     }
 
-    /// Takes missing TSNs off the end.
+    /// Removes missing TSNs from the end.
     fn trim(&mut self) {
         while self.ahead.back().is_some_and(|last| last.len == 0) {
             self.ahead.pop_back();
         }
     }
 
-    /// The application takes `n` bytes, or as many as there are.
+    /// Reads `n` bytes, or as many as are waiting.
     #[inline]
     pub(super) fn read(&mut self, n: u64) {
         self.unread -= n.min(self.unread);
     }
 
-    /// Whether DATA came that no SACK has told of.
+    /// True if DATA has arrived that no SACK has reported.
     #[inline]
     pub(super) fn unacknowledged(&self) -> bool {
         self.packets > 0 || self.sack_now
     }
 
-    /// RFC 1122 section 4.2.3.3, as RFC 9260 section 6.2 has it: a window that has opened is announced once it is worth
+    /// RFC 1122 section 4.2.3.3, as in RFC 9260 section 6.2: a window that has opened is announced once it is worth
     /// half of the buffer or two packets.
     #[inline]
     pub(super) fn update_due(&self, cfg: &Config) -> bool {
@@ -176,12 +177,12 @@ impl Receiver {
         self.advertised < cfg.pmdcs() && self.room(cfg) >= self.advertised + worth
     }
 
-    /// The SACK to send, with what fits into a packet.
+    /// The SACK to send, limited to a packet.
     pub(super) fn sack(&mut self, cfg: &Config) -> Sack {
         self.sack_beside(cfg, 0)
     }
 
-    /// … that holds `other` bytes beside it.
+    /// The SACK to send, limited to a packet with `other` bytes of other chunks.
     pub(super) fn sack_beside(&mut self, cfg: &Config, other: u32) -> Sack {
         self.packets = 0;
         self.sack_now = false;
@@ -199,7 +200,7 @@ impl Receiver {
         }
     }
 
-    /// Gap ack blocks, the lowest first.
+    /// Gap ack blocks in ascending order.
     fn blocks(&self, most: usize) -> Vec<(u16, u16)> {
         let mut blocks = Vec::new();
         let mut start = None;

@@ -1,30 +1,30 @@
-//! The retransmission timeout, RFC 9260 section 6.3.1.
+//! Retransmission timeout, RFC 9260 section 6.3.1.
 
 use bentpipe_units::{Duration, Instant};
 
 use super::Config;
 use crate::rtt::{MIN_TIMER, SmoothedRtt};
 
-/// Estimator of the round trip and what follows from it.
+/// RTT estimator and retransmission timeout.
 #[derive(Clone, Debug)]
 pub(super) struct Rto {
     smoothed: SmoothedRtt,
-    /// The latest measurement; zero before the first.
+    /// Latest measurement; zero before the first.
     latest: Duration,
-    /// RTO, as backed off.
+    /// RTO, including backoff.
     interval: Duration,
-    /// The TSN being timed and when it left; zero for the set-up.
+    /// TSN being timed, zero for the setup, and its transmission time.
     timed: Option<(u64, Instant)>,
 }
 
 impl Rto {
     pub(super) fn new(cfg: &Config) -> Self {
-        // C1: until a round trip has been measured, RTO.Initial.
+        // C1: RTO.Initial applies until an RTT has been measured.
         let interval = cfg.rto_initial.min(cfg.rto_max).max(MIN_TIMER);
         Self { smoothed: SmoothedRtt::default(), latest: Duration::ZERO, interval, timed: None }
     }
 
-    /// A TSN leaves for the first time. C4: one measurement per round trip.
+    /// Takes note of a new TSN. C4: one measurement per RTT.
     #[inline]
     pub(super) fn on_sent(&mut self, now: Instant, tsn: u64) {
         if self.timed.is_none() {
@@ -32,7 +32,7 @@ impl Rto {
         }
     }
 
-    /// A TSN is sent again. C5, Karn's rule: no measurement from what was retransmitted.
+    /// Takes note of a retransmitted TSN. C5, Karn's rule: retransmissions give no measurement.
     #[inline]
     pub(super) fn on_resent(&mut self, tsn: u64) {
         if self.timed.is_some_and(|(timed, _)| timed == tsn) {
@@ -40,7 +40,7 @@ impl Rto {
         }
     }
 
-    /// A TSN is acknowledged.
+    /// Takes note of an acknowledged TSN.
     #[inline]
     pub(super) fn on_acked(&mut self, cfg: &Config, now: Instant, tsn: u64) {
         if let Some((timed, at)) = self.timed
@@ -51,7 +51,7 @@ impl Rto {
         }
     }
 
-    /// Takes in a round trip of `r`.
+    /// Processes a measurement `r`.
     fn measured(&mut self, cfg: &Config, r: Duration) {
         let r = r.max(Duration::from_nanos(1));
         self.latest = r;
@@ -62,16 +62,16 @@ impl Rto {
             // C3.
             self.smoothed.update(r, cfg.rto_alpha.max(1).into(), cfg.rto_beta.max(1).into());
         }
-        // G1: a deviation of zero is one of the clock.
+        // G1: an RTTVAR of zero becomes the clock granularity.
         if self.smoothed.rttvar.is_zero() {
             self.smoothed.rttvar = cfg.clock_granularity;
         }
-        // C2, C3: RTO <- SRTT + 4 RTTVAR; C6, C7: its bounds. It collapses again after doubling (section 6.3.3).
+        // C2, C3: RTO <- SRTT + 4 RTTVAR; C6, C7: its limits. A measurement ends the backoff (section 6.3.3).
         let rto = self.smoothed.srtt + self.smoothed.rttvar.times(4);
         self.interval = rto.max(cfg.rto_min).min(cfg.rto_max).max(MIN_TIMER);
     }
 
-    /// E2: RTO <- 2 RTO, no more than RTO.Max.
+    /// E2: RTO <- 2 RTO, at most RTO.Max.
     pub(super) fn back_off(&mut self, cfg: &Config) {
         self.interval = self.interval.times(2).min(cfg.rto_max).max(MIN_TIMER);
     }
@@ -81,12 +81,12 @@ impl Rto {
         self.interval
     }
 
-    /// The latest round trip measured, if any.
+    /// Latest RTT measured; `None` before the first.
     pub(super) fn latest(&self) -> Option<Duration> {
         (!self.latest.is_zero()).then_some(self.latest)
     }
 
-    /// SRTT, once there was a measurement.
+    /// SRTT; `None` before the first measurement.
     pub(super) fn srtt(&self) -> Option<Duration> {
         (!self.smoothed.srtt.is_zero()).then_some(self.smoothed.srtt)
     }

@@ -1,28 +1,28 @@
-//! What a SACK changes: RFC 9260 sections 6.2.1, 6.3.2 and 7.2.
+//! SACK processing: RFC 9260 sections 6.2.1, 6.3.2 and 7.2.
 
 use bentpipe_units::Instant;
 
 use super::association::{Association, ChunkState};
 use super::{Config, Sack};
 
-/// Miss indications that tell of a loss, section 7.2.4.
+/// Miss indications that indicate a loss, section 7.2.4.
 const MISS_THRESHOLD: u8 = 3;
 
-/// What a SACK says of the DATA chunks outstanding.
+/// Changes that a SACK makes to the outstanding DATA chunks.
 #[derive(Default)]
 struct AckSummary {
-    /// Size of the DATA chunks newly acknowledged [bytes].
+    /// Size of the newly acknowledged DATA chunks [bytes].
     acked: u64,
-    /// HTNA of section 7.2.4: the highest TSN newly acknowledged.
+    /// HTNA of section 7.2.4: highest TSN newly acknowledged.
     highest: u64,
-    /// Whether the Cumulative TSN Ack Point advanced.
+    /// True if the Cumulative TSN Ack Point advanced.
     advanced: bool,
 }
 
 impl Association {
-    /// Takes in a SACK.
+    /// Processes a SACK.
     pub(super) fn on_sack(&mut self, cfg: &Config, now: Instant, sack: &Sack) {
-        // Section 6.2.1 (D) i: it is older than another. What was never sent cannot be acknowledged.
+        // Section 6.2.1 (D) i: an outdated SACK. A TSN that was never sent cannot be acknowledged.
         if sack.cum_tsn_ack < self.first - 1 || sack.cum_tsn_ack >= self.next_tsn() {
             return;
         }
@@ -37,7 +37,7 @@ impl Association {
         self.count_misses(cfg, &summary, reported);
     }
 
-    /// The cumulative TSN ack of a SHUTDOWN.
+    /// Processes the cumulative TSN ack of a SHUTDOWN.
     pub(super) fn on_cumulative_ack(&mut self, cfg: &Config, now: Instant, cum_tsn_ack: u64) {
         if cum_tsn_ack < self.first - 1 || cum_tsn_ack >= self.next_tsn() {
             return;
@@ -48,7 +48,7 @@ impl Association {
         self.update_timer(now, &summary);
     }
 
-    /// All TSNs up to `cum_tsn_ack` are acknowledged.
+    /// Acknowledges all TSNs up to `cum_tsn_ack`.
     fn ack_cumulative(&mut self, cfg: &Config, now: Instant, cum_tsn_ack: u64) -> AckSummary {
         let mut summary = AckSummary { advanced: cum_tsn_ack >= self.first, ..AckSummary::default() };
         while self.first <= cum_tsn_ack {
@@ -75,13 +75,13 @@ impl Association {
         summary
     }
 
-    /// Gap ack blocks. Up to which TSN they report.
+    /// Processes gap ack blocks and returns the last TSN they report.
     fn ack_gap_blocks(&mut self, cfg: &Config, now: Instant, sack: &Sack, summary: &mut AckSummary) -> u64 {
         if sack.blocks.is_empty() && self.gap_acked == 0 {
             return sack.cum_tsn_ack;
         }
         let last = sack.blocks.last().map_or(sack.cum_tsn_ack, |block| sack.cum_tsn_ack + u64::from(block.1));
-        // A report that fills its packet is silent on what lies beyond its last block.
+        // A report that fills its packet says nothing about TSNs after its last block.
         let full = sack.blocks.len() >= cfg.max_gap_blocks();
         let mut blocks = sack
             .blocks
@@ -109,7 +109,7 @@ impl Association {
                     self.rto.on_acked(cfg, now, tsn);
                 }
             } else if chunk.state == ChunkState::Acked && (tsn <= last || !full) {
-                // Section 6.2.1 (D) iii: the receiver took its word back. One miss indication, and T3-rtx runs.
+                // Section 6.2.1 (D) iii: the receiver reneged. One miss indication, and T3-rtx runs.
                 chunk.state = ChunkState::Outstanding;
                 chunk.misses = chunk.misses.saturating_add(1);
                 self.gap_acked -= 1;
@@ -120,7 +120,7 @@ impl Association {
                 }
             }
             tsn += 1;
-            // Beyond the report nothing changes but what is taken back.
+            // Beyond the report, only reneged chunks change.
             if tsn > last && (full || known == 0) {
                 break;
             }
@@ -128,15 +128,15 @@ impl Association {
         last
     }
 
-    /// Sections 7.2.1 and 7.2.2: the window grows. `before`: what was outstanding before the SACK.
+    /// Sections 7.2.1 and 7.2.2: increases the window. `before`: outstanding data before the SACK [bytes].
     fn grow(&mut self, cfg: &Config, before: u64, summary: &AckSummary, duplicate_bytes: u64) {
         if summary.acked > 0 {
-            // Section 7.2.3: there may be more than one packet again; section 8.1: the peer answers.
+            // Section 7.2.3: more than one packet may be in flight again; section 8.1: the peer answers.
             self.one_packet_in_flight = false;
             self.errors = 0;
             let pmdcs = cfg.pmdcs();
             if self.cwnd <= self.ssthresh {
-                // Slow start: only where the window was fully used, and not in Fast Recovery.
+                // Slow start: only if the window was fully used, and not in Fast Recovery.
                 if before >= self.cwnd && self.recovery.is_none() {
                     self.cwnd += summary.acked.min(u64::from(cfg.slow_start_limit.max(1)) * pmdcs);
                 }
@@ -155,25 +155,25 @@ impl Association {
         }
     }
 
-    /// Timers, and the end of Fast Recovery.
+    /// Updates the timer and ends Fast Recovery.
     fn update_timer(&mut self, now: Instant, summary: &AckSummary) {
         // Section 6.2.1 (D) iv.
         if self.recovery.is_some_and(|exit| self.first > exit) {
             self.recovery = None;
         }
         if self.chunks.is_empty() {
-            // Section 6.3.2, R2: all is acknowledged.
+            // Section 6.3.2, R2: everything is acknowledged.
             self.timer_at = Instant::FAR_FUTURE;
         } else if summary.advanced {
-            // R3: the earliest TSN outstanding is acknowledged.
+            // R3: the earliest outstanding TSN is acknowledged.
             self.timer_at = now + self.rto.interval();
         }
     }
 
-    /// Section 7.2.4: counts what the SACK reports missing.
+    /// Section 7.2.4: counts miss indications.
     fn count_misses(&mut self, cfg: &Config, summary: &AckSummary, reported: u64) {
-        // For TSNs before the highest newly acknowledged; in Fast Recovery, where the Cumulative TSN Ack Point
-        // advanced, for all that are reported missing.
+        // For TSNs below the highest newly acknowledged; in Fast Recovery, if the Cumulative TSN Ack Point advanced,
+        // for all that are reported missing.
         let upto = if self.recovery.is_some() && summary.advanced { reported } else { summary.highest };
         let missing = upto.saturating_sub(self.first) as usize;
         let mut found = false;
@@ -183,7 +183,7 @@ impl Association {
             }
             chunk.misses = chunk.misses.saturating_add(1);
             if chunk.misses >= MISS_THRESHOLD {
-                // (1), (5): marked, once. Section 6.2.1 (C): the peer's room is its own again.
+                // (1), (5): marked, once. Section 6.2.1 (C): its size is added to rwnd.
                 chunk.state = ChunkState::Lost;
                 chunk.fast_retransmitted = true;
                 self.flight -= chunk.size();

@@ -387,6 +387,7 @@ impl Connection {
         self.rx.received()
     }
 
+    /// Counters and current state.
     #[must_use]
     pub fn stats(&self) -> Stats {
         Stats {

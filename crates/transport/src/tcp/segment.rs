@@ -320,7 +320,9 @@ pub struct Segment {
     pub cwnd: u32,
     /// SACK blocks, or the options of a SYN.
     pub sack: Sack,
+    /// Timestamps option.
     pub timestamps: Timestamps,
+    /// Control bits.
     pub flags: Flags,
     /// True if any part of it was sent before. Not part of the protocol; traces read it.
     pub retransmission: bool,

@@ -1,17 +1,18 @@
 //! BBR, version 1 (draft-cardwell-iccrg-bbr-congestion-control-00): the window follows a model of the path.
 //!
-//! - `BtlBw`: the largest delivery rate of the last 10 round trips, section 4.1.1; `RTprop`: the least round trip of
-//!   the last 10 s, section 4.1.2;
-//! - pacing: `pacing_gain BtlBw`, section 4.2.1; window: up to `cwnd_gain BtlBw RTprop` and three quanta, 4.2.3;
-//! - Startup, gains 2/ln 2, until `BtlBw` grew by less than a quarter in three round trips, section 4.3.2; Drain, the
-//!   inverse pacing gain, until no more than a window is in flight, 4.3.3;
+//! - `BtlBw`: maximum delivery rate of the last 10 RTTs, section 4.1.1; `RTprop`: minimum RTT of the last 10 s, section
+//!   4.1.2;
+//! - pacing: `pacing_gain BtlBw`, section 4.2.1; window: up to `cwnd_gain BtlBw RTprop` and three quanta, section
+//!   4.2.3;
+//! - Startup, gains 2/ln 2, until `BtlBw` grew by less than a quarter in three RTTs, section 4.3.2; Drain, inverse
+//!   pacing gain, until no more than a window is in flight, section 4.3.3;
 //! - ProbeBW, `cwnd_gain` 2: pacing gains 5/4, 3/4 and six times 1, for `RTprop` each, section 4.3.4;
-//! - ProbeRTT: where `RTprop` is 10 s old, four segments for a round trip and at least 200 ms, section 4.3.5;
-//! - losses: a round trip of packet conservation, then the window grows again; the one before comes back with the end
-//!   of recovery, section 4.2.3.4. Marks are not heeded.
+//! - ProbeRTT: when `RTprop` is 10 s old, four segments for one RTT and at least 200 ms, section 4.3.5;
+//! - losses: one RTT of packet conservation, then the window grows again; it is restored at the end of recovery,
+//!   section 4.2.3.4. Marks are ignored.
 //!
-//! Departures: the phase that ProbeBW begins with is drawn, section 4.3.4.3; here it is a hash of the time, so that
-//! runs can be repeated and flows differ. Each segment is paced by itself, not a quantum at a time.
+//! Departures: the first phase of ProbeBW is a hash of the time instead of a random number (section 4.3.4.3), so that
+//! runs are reproducible and flows differ. Each segment is paced separately, not a quantum at a time.
 
 use bentpipe_units::{Duration, Instant, Rate, mix};
 
@@ -19,9 +20,9 @@ use super::super::Config;
 use super::super::delivery::{LossState, Sample};
 use super::{Acked, Control, Window};
 
-/// BBRHighGain, 2 / ln 2: the least that doubles the rate each round trip.
+/// BBRHighGain, 2 / ln 2: the smallest gain that doubles the rate each RTT.
 const HIGH_GAIN: f64 = 2.885_390_081_777_927;
-/// BtlBwFilterLen [round trips].
+/// BtlBwFilterLen [RTTs].
 const ROUNDS: u64 = 10;
 /// RTpropFilterLen.
 const RT_PROP_LIFE: Duration = Duration::from_secs(10);
@@ -44,12 +45,12 @@ enum Mode {
 pub(in crate::tcp) struct Bbr {
     mode: Mode,
     btl_bw: Rate,
-    /// The largest rate of each of the last round trips, with their numbers.
+    /// Maximum rate of each of the last rounds, with their numbers.
     filter: [(u64, Rate); ROUNDS as usize],
     round_count: u64,
     next_round_delivered: u64,
     round_start: bool,
-    /// `MAX` before the first round trip.
+    /// `MAX` before the first sample.
     rt_prop: Duration,
     rt_prop_stamp: Instant,
     pacing_gain: f64,
@@ -61,12 +62,12 @@ pub(in crate::tcp) struct Bbr {
     full_bw_count: u32,
     cycle_index: usize,
     cycle_stamp: Instant,
-    /// When ProbeRTT may end, once so little is in flight.
+    /// Earliest end of ProbeRTT; `None` until few enough segments are in flight.
     probe_rtt_done: Option<Instant>,
     probe_rtt_round_done: bool,
     prior_cwnd: u64,
     packet_conservation: bool,
-    /// How the sender stood towards losses at the last ACK.
+    /// Loss recovery state at the last ACK.
     loss_state: LossState,
     idle_restart: bool,
 }
@@ -164,7 +165,7 @@ impl Bbr {
     fn enter_probe_bw(&mut self, now: Instant) {
         self.mode = Mode::ProbeBw;
         self.cwnd_gain = 2.0;
-        // Any phase but that of 3/4, which is for what the one before built up.
+        // Any phase except 3/4, which drains the queue of the phase before.
         self.cycle_index = CYCLE.len() - 1 - (mix(now.as_nanos()) % 7) as usize;
         self.advance_cycle_phase(now);
     }
@@ -196,7 +197,8 @@ impl Bbr {
         }
     }
 
-    /// BBRUpdateRTprop() and BBRCheckProbeRTT(), sections 4.1.2 and 4.3.5. Whether samples are to be marked.
+    /// BBRUpdateRTprop() and BBRCheckProbeRTT(), sections 4.1.2 and 4.3.5. Returns true if samples must be marked as
+    /// application-limited.
     fn check_probe_rtt(&mut self, window: &mut Window, sample: &Sample, cfg: &Config, now: Instant) -> bool {
         let known = self.rt_prop < Duration::MAX;
         let expired = known && now > self.rt_prop_stamp + RT_PROP_LIFE;
@@ -261,7 +263,7 @@ impl Bbr {
         }
         let before = std::mem::replace(&mut self.loss_state, sample.loss_state);
         if sample.loss_state == LossState::Recovery && before != LossState::Recovery {
-            // On entering fast recovery: for one round trip no more leaves than arrives.
+            // On entering fast recovery: for one RTT, no more is sent than is delivered.
             self.packet_conservation = true;
             self.next_round_delivered = sample.total;
             window.cwnd = sample.in_flight + sample.delivered.max(cfg.smss());
@@ -298,7 +300,7 @@ impl Control for Bbr {
 
     fn on_congestion(&mut self, window: &mut Window, _flight: u64, _smss: u64, _now: Instant) {
         self.save_cwnd(window);
-        // What the end of recovery makes of the window, should another begin with the same ACK.
+        // The window that the end of recovery restores, if another recovery begins with the same ACK.
         window.ssthresh = self.prior_cwnd;
     }
 
@@ -337,9 +339,9 @@ impl Control for Bbr {
         if self.pacing_rate.as_bps() > 0 {
             return Some(self.pacing_rate);
         }
-        // BBRInitPacingRate(), section 4.2.1: the initial window in a round trip, or in 1 ms where none was measured.
+        // BBRInitPacingRate(), section 4.2.1: the initial window per RTT, or per 1 ms without a measurement.
         let rtt = srtt.unwrap_or(Duration::from_millis(1)).as_secs_f64();
-        // At least some rate, for at none nothing would ever leave.
+        // At least 1 bit/s, because with a rate of zero nothing would be sent.
         Some(Rate::from_bps(((HIGH_GAIN * window.cwnd as f64 * 8.0 / rtt) as u64).max(1)))
     }
 }
@@ -350,7 +352,7 @@ mod tests {
 
     const MBPS: u64 = 1_000_000;
 
-    /// A connection with BBR, segments of 1000 bytes and a round trip of 100 ms, told of samples.
+    /// A connection with BBR, segments of 1000 bytes and an RTT of 100 ms, driven by samples.
     struct Run {
         bbr: Bbr,
         window: Window,
@@ -366,7 +368,7 @@ mod tests {
             Self { bbr: Bbr::default(), window, cfg, now: Instant::ZERO, total: 0 }
         }
 
-        /// After `ms`, an ACK of a segment at `rate`, one round trip after the last where `round`.
+        /// After `ms`, an ACK of one segment at `rate`, one RTT after the last if `round`.
         fn ack(&mut self, ms: u64, rate: u64, round: bool, in_flight: u64) {
             self.now += Duration::from_millis(ms);
             self.total += 1000;
@@ -386,7 +388,7 @@ mod tests {
             self.bbr.on_sample(&mut self.window, &sample, &self.cfg, srtt, self.now);
         }
 
-        /// Out of Startup and Drain, at 8 Mbit/s: a path of 100 kB.
+        /// After Startup and Drain, at 8 Mbit/s: a bandwidth-delay product of 100 kB.
         fn steady() -> Self {
             let mut run = Self::new();
             for _ in 0..4 {
@@ -399,7 +401,7 @@ mod tests {
         }
     }
 
-    /// Section 4.3.2.2: 8 is a quarter more than 6.4, 9.9 is less than a quarter more than 8.
+    /// Section 4.3.2.2: 8 is a quarter more than 6.4; 9.9 is less than a quarter more than 8.
     #[test]
     fn startup_ends_after_three_round_trips_without_growth() {
         let mut run = Run::new();
@@ -413,10 +415,10 @@ mod tests {
         }
         run.ack(100, 9 * MBPS, true, 200_000);
         assert_eq!(run.bbr.mode, Mode::Drain);
-        // The window stays, what leaves does not.
+        // The window is kept, the pacing rate is not.
         assert_eq!(run.bbr.cwnd_gain, HIGH_GAIN);
         assert_eq!(run.bbr.pacing_rate.as_bps(), (9.9 / HIGH_GAIN * MBPS as f64) as u64);
-        // 9.9 Mbit/s times 100 ms are 123 750 bytes; at 3.4 Mbit/s a quantum is two segments, so 6000 more.
+        // 9.9 Mbit/s times 100 ms is 123 750 bytes; at 3.4 Mbit/s a quantum is two segments, so 6000 more.
         run.ack(10, 9 * MBPS, false, 129_751);
         assert_eq!(run.bbr.mode, Mode::Drain);
         run.ack(10, 9 * MBPS, false, 129_750);
@@ -424,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn growth_while_the_application_is_slow_does_not_count() {
+    fn acks_within_a_round_do_not_end_startup() {
         let mut run = Run::new();
         for _ in 0..10 {
             run.ack(100, MBPS, false, 1000);
@@ -432,10 +434,10 @@ mod tests {
         assert_eq!(run.bbr.mode, Mode::Startup);
     }
 
-    /// Section 4.3.4: a phase lasts for more than RTprop = 100 ms, eleven ACKs at 10 ms; that of 5/4 until as much is
-    /// in flight, that of 3/4 until the queue is gone.
+    /// Section 4.3.4: a phase lasts for more than RTprop = 100 ms, eleven ACKs at 10 ms; the phase of 5/4 until as much
+    /// is in flight, the phase of 3/4 until the queue is drained.
     #[test]
-    fn gains_cycle() {
+    fn pacing_gain_cycles_through_eight_phases() {
         let mut run = Run::steady();
         while run.bbr.cycle_index != 7 {
             run.ack(10, 8 * MBPS, false, 100_000);
@@ -454,7 +456,7 @@ mod tests {
             (run.bbr.pacing_gain, run.bbr.pacing_rate.as_bps())
         };
         assert_eq!(go(100_000, 11), (1.25, 10 * MBPS));
-        // 125 000 and three quanta of two segments are to be in flight.
+        // The target in flight is 125 000 and three quanta of two segments.
         assert_eq!(go(130_999, 20), (1.25, 10 * MBPS));
         assert_eq!(go(131_000, 1), (0.75, 6 * MBPS));
         assert_eq!(go(106_001, 10), (0.75, 6 * MBPS));
@@ -464,13 +466,13 @@ mod tests {
         assert_eq!(go(131_000, 11), (0.75, 6 * MBPS));
         assert_eq!(go(106_000, 1), (1.0, 8 * MBPS));
         assert_eq!(phases, [(1.0, 10), (1.25, 21), (0.75, 11), (1.0, 66), (1.25, 11), (0.75, 1), (1.0, 1)]);
-        // Twice the path, and three quanta.
+        // Twice the bandwidth-delay product, and three quanta.
         assert!(run.window.cwnd <= 206_000);
     }
 
-    /// Section 4.1.1: the largest rate is forgotten after ten round trips.
+    /// Section 4.1.1: the maximum expires after ten RTTs.
     #[test]
-    fn the_bandwidth_is_the_largest_of_ten_round_trips() {
+    fn btl_bw_is_the_maximum_of_ten_round_trips() {
         let mut run = Run::steady();
         for _ in 0..9 {
             run.ack(100, 5 * MBPS, true, 100_000);
@@ -480,10 +482,10 @@ mod tests {
         assert_eq!(run.bbr.btl_bw.as_bps(), 5 * MBPS);
     }
 
-    /// Section 4.3.5: RTprop is 10 s old, so four segments are in flight for 200 ms and a round trip; then the window
-    /// is what it was.
+    /// Section 4.3.5: RTprop is 10 s old, so four segments are in flight for 200 ms and one RTT; then the window is
+    /// restored.
     #[test]
-    fn the_round_trip_is_probed_every_ten_seconds() {
+    fn probe_rtt_starts_after_ten_seconds() {
         let mut run = Run::steady();
         while run.now <= Instant::ZERO + Duration::from_millis(10_080) {
             run.ack(10, 8 * MBPS, true, 131_000);
@@ -495,19 +497,19 @@ mod tests {
         run.ack(20, 8 * MBPS, false, 100_000);
         assert_eq!((run.bbr.mode, run.window.cwnd), (Mode::ProbeRtt, 4000));
         assert_eq!(run.bbr.rt_prop, Duration::from_millis(101));
-        // The 200 ms begin when no more than four segments are in flight.
+        // The 200 ms begin once at most four segments are in flight.
         run.ack(500, 8 * MBPS, false, 4001);
         run.ack(10, 8 * MBPS, false, 4000);
         run.ack(100, 8 * MBPS, true, 4000);
         run.ack(100, 8 * MBPS, false, 4000);
         assert_eq!((run.bbr.mode, run.window.cwnd), (Mode::ProbeRtt, 4000));
         run.ack(1, 8 * MBPS, false, 4000);
-        // What this ACK told of included.
+        // Includes the bytes delivered by this ACK.
         assert_eq!((run.bbr.mode, run.window.cwnd), (Mode::ProbeBw, before + 1000));
     }
 
-    /// Section 4.2.3.4: as much leaves as arrives for a round trip; then the window grows again, and after recovery it
-    /// is what it was.
+    /// Section 4.2.3.4: for one RTT, as much is sent as is delivered; then the window grows again, and after recovery
+    /// it is restored.
     #[test]
     fn recovery_begins_with_packet_conservation() {
         let mut run = Run::steady();
@@ -535,7 +537,7 @@ mod tests {
         assert_eq!(ack(&sample), 119_000);
         sample.lost = 0;
         assert_eq!(ack(&sample), 119_000);
-        // The round trip is over.
+        // The RTT is over.
         sample.prior_delivered = sample.total;
         assert_eq!(ack(&sample), 120_000);
         sample.loss_state = LossState::Open;

@@ -1,16 +1,16 @@
-//! CUBIC, RFC 9438: the window is a cubic function of the time since it was last reduced.
+//! CUBIC, RFC 9438: the window is a cubic function of the time since the last reduction.
 //!
 //! With windows in segments, `C` = 0.4 and `beta` = 0.7:
 //! - slow start as in RFC 5681;
 //! - `W_cubic(t) = C (t - K)^3 + W_max`, eq. (1), where `K = cbrt((W_max - cwnd_epoch) / C)`, eq. (2);
-//! - `cwnd += (target - cwnd) / cwnd` for each ACK, `target` being `W_cubic(t + RTT)` between `cwnd` and 1.5
-//!   `cwnd`, section 4.2;
-//! - no less than Reno's: `W_est += alpha segments_acked / cwnd`, eq. (4), section 4.3;
-//! - loss: `ssthresh = max(beta FlightSize, 2)`, section 4.6, and `W_max` less than `cwnd` where the window
-//!   did not reach the one before: fast convergence, section 4.7.
+//! - `cwnd += (target - cwnd) / cwnd` for each ACK, where `target` is `W_cubic(t + RTT)` limited to between `cwnd` and
+//!   1.5 `cwnd`, section 4.2;
+//! - at least Reno's window: `W_est += alpha segments_acked / cwnd`, eq. (4), section 4.3;
+//! - loss: `ssthresh = max(beta FlightSize, 2)`, section 4.6, and `W_max` is reduced below `cwnd` if the window did not
+//!   reach the previous one: fast convergence, section 4.7.
 //!
-//! Departures: of a pause between ACKs only one round trip counts as time, for the window was not in use then
-//! (section 5.8 leaves open how that is found). There is no HyStart++.
+//! Departures: an idle time between ACKs counts as one RTT at most, because the window is not used during it (section
+//! 5.8 leaves its detection open). No HyStart++.
 
 use bentpipe_units::Instant;
 
@@ -18,7 +18,7 @@ use super::{Acked, Control, Window};
 
 const C: f64 = 0.4;
 const BETA: f64 = 0.7;
-/// alpha_cubic of section 4.3: as fast as Reno on the average, in spite of `BETA`.
+/// alpha_cubic of section 4.3: as fast as Reno on average in spite of `BETA`.
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 
 /// State of CUBIC; windows in segments.
@@ -29,13 +29,13 @@ pub(in crate::tcp) struct Cubic {
     k: f64,
     w_est: f64,
     cwnd_prior: f64,
-    /// What whole bytes of cwnd leave out [bytes].
+    /// Fraction of a byte of cwnd carried to the next ACK [bytes].
     fraction: f64,
-    /// When this stage of congestion avoidance began; far in the future before its first ACK.
+    /// Start of this stage of congestion avoidance; far in the future before its first ACK.
     epoch: Instant,
-    /// The last ACK.
+    /// Time of the last ACK.
     last: Instant,
-    /// Slow start leads to the next stage.
+    /// The next stage follows slow start.
     slow: bool,
 }
 
@@ -60,8 +60,8 @@ impl Cubic {
         self.last = now;
         self.w_est = cwnd;
         if self.slow || self.w_max <= cwnd {
-            // RFC 9438 section 4.8: in the first stage after a timeout K = 0 and W_max is the window it begins
-            // with; section 4.10, also where slow start ended without a loss.
+            // RFC 9438 section 4.8: in the first stage after a timeout K = 0 and W_max is the window at its start;
+            // section 4.10: also if slow start ended without a loss.
             self.k = 0.0;
             self.w_max = cwnd;
         } else {
@@ -103,7 +103,7 @@ impl Control for Cubic {
             // RFC 9438 section 4.3: the Reno-friendly region.
             self.w_est
         } else {
-            // RFC 9438 sections 4.4, 4.5: the concave and the convex region.
+            // RFC 9438 sections 4.4, 4.5: the concave and convex regions.
             let target = self.w_cubic(t + ack.rtt.as_secs_f64()).clamp(cwnd, 1.5 * cwnd);
             cwnd + (target - cwnd) / cwnd
         };
@@ -114,7 +114,8 @@ impl Control for Cubic {
 
     fn on_congestion(&mut self, window: &mut Window, flight: u64, smss: u64, _now: Instant) {
         let cwnd = window.cwnd as f64 / smss as f64;
-        // RFC 9438 section 4.7: a window that did not reach the last W_max makes room for others.
+        // RFC 9438 section 4.7, fast convergence: a window that did not reach the last W_max releases bandwidth to
+        // other flows.
         self.w_max = if cwnd < self.w_max { cwnd * (1.0 + BETA) / 2.0 } else { cwnd };
         self.cwnd_prior = cwnd;
         // RFC 9438 section 4.6.
@@ -131,7 +132,7 @@ mod tests {
 
     use super::*;
 
-    /// ACKs of a segment each, a window of them per round trip of `rtt` ms, for `ms` from `now` on.
+    /// ACKs of one segment each, a window of them per RTT of `rtt` ms, for `ms` from `now` on.
     fn run(cubic: &mut Cubic, window: &mut Window, now: &mut Instant, rtt: u64, ms: u64) {
         let end = *now + Duration::from_millis(ms);
         while *now < end {
@@ -153,10 +154,10 @@ mod tests {
         window
     }
 
-    /// From 1000 segments: ssthresh 700, K = cbrt(300 / 0.4) = 9.086 s. At K the window is W_max again, at 2 K
-    /// it is W_max + 300. It never is above the curve a round trip ahead.
+    /// From 1000 segments: ssthresh 700, K = cbrt(300 / 0.4) = 9.086 s. At K the window is W_max again, at 2 K it is
+    /// W_max + 300. It never exceeds the curve one RTT ahead.
     #[test]
-    fn follows_the_curve() {
+    fn window_follows_the_cubic_curve() {
         let mut cubic = Cubic::default();
         let mut window = reduced(&mut cubic, 1_000_000);
         assert_eq!(window.ssthresh, 700_000);
@@ -169,9 +170,9 @@ mod tests {
         }
     }
 
-    /// At a round trip of 10 ms and 20 segments Reno is faster: alpha segments per round trip up to W_max.
+    /// With an RTT of 10 ms and 20 segments Reno is faster: alpha segments per RTT up to W_max.
     #[test]
-    fn is_no_slower_than_reno() {
+    fn never_slower_than_reno() {
         let mut cubic = Cubic::default();
         let mut window = reduced(&mut cubic, 20_000);
         run(&mut cubic, &mut window, &mut Instant::ZERO.clone(), 10, 100);
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn fast_convergence() {
+    fn fast_convergence_lowers_w_max() {
         let mut cubic = Cubic::default();
         reduced(&mut cubic, 100_000);
         assert_eq!(cubic.w_max, 100.0);
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_is_no_time() {
+    fn idle_time_is_not_counted() {
         let mut cubic = Cubic::default();
         let mut window = reduced(&mut cubic, 1_000_000);
         let mut now = Instant::ZERO;

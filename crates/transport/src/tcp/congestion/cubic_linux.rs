@@ -1,26 +1,26 @@
-//! CUBIC as `net/ipv4/tcp_cubic.c` of Linux 6 has it, with its HyStart: between Ha, Rhee and Xu 2008 and RFC 9438.
+//! CUBIC with HyStart as in `net/ipv4/tcp_cubic.c` of Linux 6: between Ha, Rhee and Xu 2008 and RFC 9438.
 //!
-//! Windows are whole segments. What differs from RFC 9438:
+//! Windows are whole segments. Differences from RFC 9438:
 //! - `ssthresh = max(floor(717/1024 cwnd), 2)`, of `cwnd` and not of FlightSize; section 4.6 allows either;
-//! - `cwnd` grows by a segment for every `cnt` acknowledged: `cwnd / (target - cwnd)`, or `100 cwnd` where `target` is no
-//!   more than `cwnd`, at least 2; at most 20 before the first loss;
-//! - `target` is the curve the least round trip from now, not the smoothed one;
-//! - next to it Reno's window grows by a segment for every `15/8 cwnd`, whatever it was before (alpha does not become 1);
-//! - `cnt` is reckoned anew when the window has changed, or after 1/32 s;
-//! - a timeout forgets `W_max`.
+//! - `cwnd` grows by one segment per `cnt` acknowledged: `cwnd / (target - cwnd)`, or `100 cwnd` if `target` does not
+//!   exceed `cwnd`; at least 2, and at most 20 before the first loss;
+//! - `target` is the curve one minimum RTT ahead, not one smoothed RTT;
+//! - the Reno window grows by one segment per `15/8 cwnd`, whatever it was before (alpha does not become 1);
+//! - `cnt` is updated when the window has changed, or after 1/32 s;
+//! - a timeout clears `W_max`.
 //!
-//! Departures: times are not rounded to jiffies; the least round trip is that of the smoothed ones.
+//! Departures: times are not rounded to jiffies; the minimum RTT is that of smoothed RTTs.
 
 use bentpipe_units::{Duration, Instant};
 
 use super::hystart_linux::HyStart;
 use super::{Acked, Control, Window};
 
-/// `beta` of 1024.
+/// `beta`, in units of 1/1024.
 const BETA: u64 = 717;
-/// C, `bic_scale` times 10 of 1024.
+/// C: `bic_scale` times 10, in units of 1/1024.
 const C: f64 = 410.0 / 1024.0;
-/// `beta_scale`, eighths: 8 (1024 + beta) / 3 / (1024 - beta).
+/// `beta_scale`, in eighths: 8 (1024 + beta) / 3 / (1024 - beta).
 const RENO: u64 = 15;
 
 /// State of Linux's CUBIC; windows in segments.
@@ -37,16 +37,16 @@ pub(in crate::tcp) struct CubicLinux {
     epoch: Instant,
     /// `cnt`.
     count: u64,
-    /// `tcp_cwnd`: Reno's window.
+    /// `tcp_cwnd`: Reno window.
     reno: u64,
-    /// `ack_cnt`: acknowledged since `reno` grew [bytes].
+    /// `ack_cnt`: acknowledged since `reno` last grew [bytes].
     reno_acked: u64,
-    /// `snd_cwnd_cnt`: acknowledged since the window grew [bytes].
+    /// `snd_cwnd_cnt`: acknowledged since the window last grew [bytes].
     acked: u64,
-    /// `last_cwnd` and `last_time`: when `cnt` was reckoned.
+    /// `last_cwnd` and `last_time`: state at the last update of `cnt`.
     last_cwnd: u64,
     last_at: Instant,
-    /// The last ACK.
+    /// Time of the last ACK.
     last_ack: Instant,
     /// `delay_min`.
     min_rtt: Duration,
@@ -116,7 +116,7 @@ impl Control for CubicLinux {
     fn on_ack(&mut self, window: &mut Window, ack: &Acked, smss: u64, now: Instant) {
         let mut acked = ack.avoidance;
         if window.cwnd < window.ssthresh {
-            // tcp_slow_start(): up to ssthresh; the rest counts for congestion avoidance.
+            // `tcp_slow_start()`: up to ssthresh; the rest counts for congestion avoidance.
             let grown = (window.cwnd + ack.slow_start).min(window.ssthresh);
             acked = acked.min(ack.slow_start).saturating_sub(grown - window.cwnd);
             window.cwnd = grown;
@@ -125,7 +125,7 @@ impl Control for CubicLinux {
             }
         }
         if self.epoch != Instant::FAR_FUTURE {
-            // CA_EVENT_TX_START: a time without anything to send is no time.
+            // CA_EVENT_TX_START: idle time is not counted.
             self.epoch += (now - self.last_ack).saturating_sub(ack.rtt);
         }
         self.last_ack = now;
@@ -133,7 +133,7 @@ impl Control for CubicLinux {
             self.min_rtt = self.min_rtt.min(ack.rtt);
         }
         self.update(window.cwnd / smss, acked, smss, now);
-        // tcp_cong_avoid_ai(): what was counted towards a longer step counts for one segment only.
+        // `tcp_cong_avoid_ai()`: credit collected for a larger step counts for one segment only.
         let step = self.count * smss;
         if self.acked >= step {
             self.acked = 0;
@@ -174,7 +174,7 @@ impl Control for CubicLinux {
 mod tests {
     use super::*;
 
-    /// ACKs of a segment each, a window of them per round trip of `rtt` ms, for `ms` from `now` on.
+    /// ACKs of one segment each, a window of them per RTT of `rtt` ms, for `ms` from `now` on.
     fn run(cubic: &mut CubicLinux, window: &mut Window, now: &mut Instant, rtt: u64, ms: u64) {
         let end = *now + Duration::from_millis(ms);
         while *now < end {
@@ -198,16 +198,16 @@ mod tests {
 
     /// 717/1024 of 12 is 8.4, of 100 it is 70.02, of 2 it is 1.4.
     #[test]
-    fn what_is_left_is_whole_segments() {
+    fn ssthresh_is_in_whole_segments() {
         for (before, after) in [(12, 8), (100, 70), (2, 2)] {
             assert_eq!(reduced(&mut CubicLinux::default(), before).ssthresh, after * 1000);
         }
     }
 
-    /// From 1000 segments to 700: K = cbrt(300 x 1024 / 410) = 9.082 s. The window is W_max at K, and W_max + 300 at 2 K,
-    /// less what it takes to get there: a segment for `cwnd / (target - cwnd)` lags the curve by about a round trip.
+    /// From 1000 segments to 700: K = cbrt(300 x 1024 / 410) = 9.082 s. The window is W_max at K, and W_max + 300 at 2
+    /// K, less about one RTT by which a segment for each `cwnd / (target - cwnd)` lags the curve.
     #[test]
-    fn follows_the_curve() {
+    fn window_follows_the_cubic_curve() {
         let mut cubic = CubicLinux::default();
         let mut window = reduced(&mut cubic, 1000);
         let mut now = Instant::ZERO;
@@ -217,9 +217,9 @@ mod tests {
         }
     }
 
-    /// Before the first loss: a segment for 20 that are acknowledged, though the curve is flat yet.
+    /// Before the first loss: one segment per 20 acknowledged, although the curve is still flat.
     #[test]
-    fn grows_by_a_twentieth_at_first() {
+    fn grows_by_one_twentieth_before_the_first_loss() {
         let mut cubic = CubicLinux::default();
         let mut window = Window { cwnd: 100_000, ssthresh: 100_000 };
         let ack = Acked { bytes: 1000, slow_start: 1000, avoidance: 1000, rtt: Duration::from_millis(100) };
@@ -229,10 +229,10 @@ mod tests {
         assert_eq!(window.cwnd, 105_000);
     }
 
-    /// 14 segments (of 20) and a round trip of 10 ms: Reno's window grows by one for 26 acknowledged, then 28, 30, 31 and
-    /// 33, so within 148 it is five more.
+    /// 14 segments (of 20) and an RTT of 10 ms: Reno's window grows by one for 26 acknowledged, then 28, 30, 31 and 33,
+    /// so by five within 148.
     #[test]
-    fn is_no_slower_than_its_reno() {
+    fn never_slower_than_its_reno_window() {
         let mut cubic = CubicLinux::default();
         let mut window = reduced(&mut cubic, 20);
         assert_eq!(window.cwnd, 14_000);
@@ -245,9 +245,9 @@ mod tests {
         assert!((18_000..=19_000).contains(&window.cwnd), "{}", window.cwnd);
     }
 
-    /// 80 after 100 makes room: W_max = floor(80 x 1741 / 2048) = 68. A timeout forgets it.
+    /// 80 after 100 releases bandwidth: W_max = floor(80 x 1741 / 2048) = 68. A timeout clears it.
     #[test]
-    fn fast_convergence_and_timeouts() {
+    fn fast_convergence_lowers_w_max_and_a_timeout_clears_it() {
         let mut cubic = CubicLinux::default();
         reduced(&mut cubic, 100);
         reduced(&mut cubic, 80);
@@ -256,7 +256,7 @@ mod tests {
         assert_eq!(cubic.w_max, 0);
     }
 
-    /// Slow start goes up to ssthresh; what an ACK covers beyond it counts for congestion avoidance.
+    /// Slow start ends at ssthresh; the rest of the ACK counts for congestion avoidance.
     #[test]
     fn slow_start_ends_at_ssthresh() {
         let mut cubic = CubicLinux::default();

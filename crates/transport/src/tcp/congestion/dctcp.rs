@@ -1,44 +1,44 @@
-//! DCTCP, RFC 8257: the window shrinks in proportion to how many packets were marked.
+//! DCTCP, RFC 8257: the window is reduced in proportion to the fraction of marked packets.
 //!
 //! - growth: as RFC 5681;
-//! - once a window: `alpha = (1 - g) alpha + g M`, where `M` is the marked share of what was acknowledged, section 3.3
-//!   (7), and `g` = 1/16;
-//! - marks: `cwnd = cwnd (1 - alpha / 2)`, once a window of data, section 3.3 (9);
+//! - once per window: `alpha = (1 - g) alpha + g M`, where `M` is the marked fraction of the acknowledged bytes,
+//!   section 3.3 (7), and `g` = 1/16;
+//! - marks: `cwnd = cwnd (1 - alpha / 2)`, once per window of data, section 3.3 (9);
 //! - loss: as RFC 5681, section 3.5.
 //!
-//! Departures: what was marked comes from accurate feedback (RFC 9768), not from the receiver's echo of section 3.2; a
-//! peer without it gets the response of RFC 3168.
+//! Departures: marks come from accurate ECN feedback (RFC 9768), not from the receiver's echo of section 3.2; without
+//! it, the response is that of RFC 3168.
 
 use bentpipe_units::{Duration, Instant};
 
 use super::reno::Reno;
 use super::{Acked, Control, Window};
 
-/// g: the weight of the latest window.
+/// g: weight of the latest window.
 const G: f64 = 1.0 / 16.0;
 
-/// The share of marks: DCTCP.Alpha and the counters it is made of.
+/// DCTCP.Alpha and its counters.
 #[derive(Clone, Debug)]
 pub(super) struct MarkFraction {
     pub(super) alpha: f64,
     acked: u64,
     marked: u64,
-    /// The observation window ends with the ACK of more than this.
+    /// The observation window ends with an ACK above this.
     window_end: u64,
-    /// When it began.
+    /// Start of the observation window.
     since: Instant,
 }
 
 impl Default for MarkFraction {
-    /// RFC 8257 section 3.3: alpha begins with 1, so that the first mark halves the window.
+    /// RFC 8257 section 3.3: alpha starts at 1, so the first mark halves the window.
     fn default() -> Self {
         Self { alpha: 1.0, acked: 0, marked: 0, window_end: 0, since: Instant::ZERO }
     }
 }
 
 impl MarkFraction {
-    /// An ACK up to `una` tells of `acked` bytes, `marked` of them with a mark; a window takes no less than `least`.
-    /// Whether it ended one.
+    /// Processes an ACK up to `una` of `acked` bytes, `marked` of them with a mark; a window lasts at least `least`.
+    /// Returns true if it ended one.
     pub(super) fn update(
         &mut self,
         acked: u64,
@@ -60,7 +60,7 @@ impl MarkFraction {
         true
     }
 
-    /// The window after a reduction.
+    /// Window after a reduction [bytes].
     pub(super) fn reduced(&self, cwnd: u64, smss: u64) -> u64 {
         ((cwnd as f64 * (1.0 - self.alpha / 2.0)) as u64).max(2 * smss)
     }
@@ -71,7 +71,7 @@ impl MarkFraction {
 pub(in crate::tcp) struct Dctcp {
     reno: Reno,
     mark_fraction: MarkFraction,
-    /// Marks on what was sent before this were responded to.
+    /// Marks on data sent before this position have been responded to.
     reduced: u64,
 }
 
@@ -101,7 +101,7 @@ impl Control for Dctcp {
 mod tests {
     use super::*;
 
-    /// A window of ten segments, of which `marked` are marked; each ACK tells of one.
+    /// A window of ten segments, `marked` of them marked; each ACK covers one.
     fn round(dctcp: &mut Dctcp, una: &mut u64, marked: u64) {
         for i in 0..10 {
             *una += 1000;
@@ -110,10 +110,10 @@ mod tests {
         }
     }
 
-    /// By hand, g = 1/16: an observation window takes eleven ACKs, for its end is the ACK of more than was sent when it
-    /// began. All ten unmarked: 15/16; then two of eleven marked.
+    /// Worked out by hand, g = 1/16: an observation window takes eleven ACKs, because it ends with the ACK of more than
+    /// was sent at its start. Ten unmarked: 15/16; then two of eleven marked.
     #[test]
-    fn alpha_follows_the_share_of_marks() {
+    fn alpha_follows_the_fraction_of_marks() {
         let mut dctcp = Dctcp::default();
         let mut una = 1;
         // The very first ACK ends the first window.
@@ -125,7 +125,7 @@ mod tests {
         round(&mut dctcp, &mut una, 0);
         let expected = 15.0 / 16.0 * 15.0 / 16.0 + 2.0 / 11.0 / 16.0;
         assert!((dctcp.mark_fraction.alpha - expected).abs() < 1e-12, "{}", dctcp.mark_fraction.alpha);
-        // Where nothing is marked it fades: fifteen sixteenths a window.
+        // Without marks, alpha falls to 15/16 per window.
         for _ in 0..110 {
             round(&mut dctcp, &mut una, 0);
         }
@@ -133,7 +133,7 @@ mod tests {
         assert!((faded - libm::pow(15.0 / 16.0, 100.0)).abs() < 1e-6, "{faded}");
     }
 
-    /// alpha = 1/4: an eighth less, once for a window of data; a loss halves.
+    /// alpha = 1/4: reduced by one eighth, once per window of data; a loss halves.
     #[test]
     fn a_mark_reduces_by_half_of_alpha() {
         let mut dctcp = Dctcp::default();

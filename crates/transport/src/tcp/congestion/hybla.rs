@@ -1,22 +1,21 @@
-//! TCP Hybla (Caini and Firrincieli, "TCP Hybla: a TCP enhancement for heterogeneous networks", Int. J.
-//! Satell. Commun. Network. 22, 2004): over a long round trip the window grows as that of a connection whose
-//! round trip is `RTT0` = 25 ms.
+//! TCP Hybla (Caini and Firrincieli, "TCP Hybla: a TCP enhancement for heterogeneous networks", Int. J. Satell. Commun.
+//! Network. 22, 2004): over a long RTT the window grows like that of a connection with an RTT of `RTT0` = 25 ms.
 //!
 //! With `rho = max(RTT / RTT0, 1)`, section 3.1:
 //! - slow start: `cwnd += (2^rho - 1) SMSS` for each ACK;
 //! - congestion avoidance: `cwnd += rho^2 SMSS^2 / cwnd` for each ACK;
 //! - loss: as RFC 5681;
-//! - the first slow start ends at what the path holds, as its first ACKs show: the rate at which they follow each
-//!   other times the round trip (section 4; Hoe, "Improving the start-up behavior of a congestion control scheme for
-//!   TCP", SIGCOMM 1996). Before that the window grows as in RFC 5681.
+//! - the first slow start ends at the capacity of the path estimated from its first ACKs: their rate times the RTT
+//!   (section 4; Hoe, "Improving the start-up behavior of a congestion control scheme for TCP", SIGCOMM 1996). Until
+//!   then the window grows as in RFC 5681.
 //!
-//! Departures: RTT is the least smoothed round trip so far, as in Linux, so that a queue does not speed it
-//! up; slow start ends at ssthresh exactly and its `rho` is 16 at the most, as in Linux, for a single ACK may
-//! be worth thousands of segments. The initial window is the configured one, not `rho` times as much; a threshold
-//! that is configured stands in place of the estimate.
+//! Departures: RTT is the minimum smoothed RTT so far, as in Linux, so that a queue does not speed up the growth; slow
+//! start ends at ssthresh exactly and its `rho` is at most 16, as in Linux, because a single ACK may be worth thousands
+//! of segments. The initial window is the configured one, not `rho` times as much; a configured threshold replaces the
+//! estimate.
 //!
-//! Use it with SACK, timestamps and pacing, as the paper does: `rho^2` segments more in each round trip overrun a queue
-//! by hundreds, and NewReno repeats one in a round trip.
+//! Use it with SACK, timestamps and pacing, as the paper does: `rho^2` more segments per RTT overrun a queue by
+//! hundreds, and NewReno resends one per RTT.
 
 use bentpipe_units::{Duration, Instant};
 
@@ -27,18 +26,18 @@ const RTT0: Duration = Duration::from_millis(25);
 /// State of Hybla.
 #[derive(Clone, Debug, Default)]
 pub(in crate::tcp) struct Hybla {
-    /// The least round trip; zero before the first.
+    /// Minimum RTT; zero before the first measurement.
     min_rtt: Duration,
-    /// What whole bytes of cwnd leave out [bytes].
+    /// Fraction of a byte of cwnd carried to the next ACK [bytes].
     fraction: f64,
-    /// ACKs that the path's rate was estimated from, and the last of them.
+    /// Number of ACKs used for the rate estimate, and the time of the last one.
     acks: u32,
     last: Instant,
-    /// The largest rate between two of them [bytes/s].
+    /// Largest rate between two of these ACKs [bytes/s].
     rate: f64,
 }
 
-/// ACKs that tell of the path's rate: the first two that follow another.
+/// ACKs needed for the rate estimate: one and the two that follow it.
 const PROBES: u32 = 3;
 
 impl Hybla {
@@ -49,7 +48,7 @@ impl Hybla {
         (self.min_rtt.as_nanos() as f64 / RTT0.as_nanos() as f64).max(1.0)
     }
 
-    /// Sets ssthresh to what the path holds, once enough ACKs of new data have arrived. Whether they have.
+    /// Sets ssthresh to the estimated capacity of the path. Returns true once enough ACKs of new data have arrived.
     fn estimate(&mut self, window: &mut Window, ack: &Acked, smss: u64, now: Instant) -> bool {
         let apart = (now - self.last).as_secs_f64();
         if self.acks > 0 && apart > 0.0 {
@@ -117,10 +116,10 @@ mod tests {
         }
     }
 
-    /// ACKs of a segment each, 1 ms and 2 ms after the one before: a segment in 1 ms for a round trip of 100 ms is 100
-    /// segments, and the third ACK's 15 end there.
+    /// ACKs of one segment each, after 1 ms and 2 ms: one segment per 1 ms times an RTT of 100 ms is 100 segments,
+    /// where slow start, which grows by 15 with the third ACK, ends.
     #[test]
-    fn the_first_acks_tell_where_slow_start_ends() {
+    fn first_acks_set_ssthresh() {
         let mut hybla = Hybla::default();
         let mut window = Window { cwnd: 10_000, ssthresh: u64::MAX };
         let mut at = |ms: u64, window: &mut Window| {
@@ -136,9 +135,9 @@ mod tests {
         assert_eq!(at(104, &mut window), (100_000, 100_000));
     }
 
-    /// Below RTT0 it is Reno.
+    /// Below RTT0 it equals Reno.
     #[test]
-    fn is_reno_on_a_short_path() {
+    fn equals_reno_below_rtt0() {
         let mut hybla = Hybla::default();
         let mut window = Window { cwnd: 9000, ssthresh: 10_000 };
         for expected in [10_000, 10_100] {
@@ -149,9 +148,9 @@ mod tests {
         assert_eq!(window.ssthresh, 5000);
     }
 
-    /// A queue that makes the round trip longer does not make it faster.
+    /// A queue that increases the RTT does not speed up the growth.
     #[test]
-    fn the_least_round_trip_counts() {
+    fn rho_uses_the_minimum_rtt() {
         let mut hybla = Hybla::default();
         let mut window = Window { cwnd: 100_000, ssthresh: 100_000 };
         ack(&mut hybla, &mut window, 50);

@@ -1,16 +1,15 @@
-//! HyStart++, RFC 9406: slow start ends where the round trip grows, before anything is lost.
+//! HyStart++, RFC 9406: slow start ends when the RTT increases, before a loss.
 //!
-//! A round ends with the ACK of what was sent as it began. Of rounds with at least `N_RTT_SAMPLE` round trips, section
-//! 4.2:
+//! A round ends with the ACK of data sent at its start. For rounds with at least `N_RTT_SAMPLE` samples, section 4.2:
 //! - `RttThresh = clamp(lastRoundMinRTT / 8, 4 ms, 16 ms)`;
-//! - `currentRoundMinRTT >= lastRoundMinRTT + RttThresh`: conservative slow start begins, and the window grows by a
-//!   quarter of what it would;
-//! - `currentRoundMinRTT < cssBaselineMinRtt` in it: that was mistaken, and slow start goes on;
-//! - after `CSS_ROUNDS` of it, congestion avoidance begins at `cwnd`.
+//! - `currentRoundMinRTT >= lastRoundMinRTT + RttThresh`: conservative slow start (CSS) begins, and the window grows at
+//!   a quarter of the rate;
+//! - `currentRoundMinRTT < cssBaselineMinRtt` in CSS: the increase was spurious, and slow start resumes;
+//! - after `CSS_ROUNDS` rounds of CSS, congestion avoidance begins at `cwnd`.
 //!
-//! It ends the first slow start only (section 4.3), and none once there was a loss or a mark.
+//! It applies to the first slow start only (section 4.3), and not after a loss or a mark.
 //!
-//! Departure: the round trip that an ACK measured is looked at before the window grows for that ACK, not after.
+//! Departure: the RTT sample of an ACK is processed before the window grows for that ACK, not after.
 
 use bentpipe_units::Duration;
 
@@ -23,7 +22,7 @@ const DIVISOR: u64 = 8;
 const N_RTT_SAMPLE: u32 = 8;
 const CSS_GROWTH_DIVISOR: u64 = 4;
 const CSS_ROUNDS: u32 = 5;
-/// L without pacing [segments]; with it, there is no limit.
+/// L without pacing [segments]; with pacing, there is no limit.
 const L: u64 = 8;
 
 /// State of HyStart++.
@@ -36,11 +35,11 @@ pub(in crate::tcp) struct HyStart {
     current: Duration,
     /// rttSampleCount.
     samples: u32,
-    /// cssBaselineMinRtt, in conservative slow start.
+    /// cssBaselineMinRtt; `None` outside conservative slow start.
     baseline: Option<Duration>,
-    /// Rounds of it that have ended.
+    /// Rounds of conservative slow start completed.
     rounds: u32,
-    /// The first slow start is over.
+    /// The first slow start has ended.
     over: bool,
 }
 
@@ -59,7 +58,7 @@ impl Default for HyStart {
 }
 
 impl HyStart {
-    /// All below `una` is acknowledged and all below `nxt` was sent; one of the segments took `rtt`.
+    /// Processes an ACK up to `una` with an RTT sample `rtt`, if any; everything below `nxt` was sent.
     pub(in crate::tcp) fn on_ack(&mut self, window: &mut Window, rtt: Option<Duration>, una: u64, nxt: u64) {
         if self.over || window.cwnd >= window.ssthresh {
             self.over = true;
@@ -93,7 +92,7 @@ impl HyStart {
         self.current = Duration::MAX;
         self.samples = 0;
         if self.baseline.is_some() {
-            // Where it began in the middle of a round, that one counts.
+            // If it began in the middle of a round, that round counts.
             self.rounds += 1;
             if self.rounds == CSS_ROUNDS {
                 window.ssthresh = window.cwnd;
@@ -102,14 +101,15 @@ impl HyStart {
         }
     }
 
-    /// What an ACK of `acked` bytes counts for in slow start, in place of RFC 5681 eq. (2) [bytes].
+    /// Amount that an ACK of `acked` bytes counts for in slow start, instead of RFC 5681 eq. (2) [bytes]; `None` once
+    /// slow start has ended.
     pub(in crate::tcp) fn growth(&self, acked: u64, smss: u64, paced: bool) -> Option<u64> {
         let counted = if paced { acked } else { acked.min(L * smss) };
         let divisor = if self.baseline.is_some() { CSS_GROWTH_DIVISOR } else { 1 };
         (!self.over).then_some(counted / divisor)
     }
 
-    /// There was a loss or a mark: section 4.2 ends it.
+    /// Ends HyStart++ after a loss or a mark, section 4.2.
     pub(in crate::tcp) fn stop(&mut self) {
         self.over = true;
     }
@@ -119,8 +119,8 @@ impl HyStart {
 mod tests {
     use super::*;
 
-    /// A round of `n` ACKs of a segment each, with a round trip of `ms`, at whose end as much has been sent; the window
-    /// grows as it says.
+    /// A round of `n` ACKs of one segment each, with an RTT of `ms`, at whose end as much has been sent; the window
+    /// grows as computed.
     fn round(h: &mut HyStart, window: &mut Window, una: &mut u64, n: u64, ms: u64) {
         for i in 1..=n {
             let sent = if i < n { n } else { 2 * n };
@@ -134,9 +134,9 @@ mod tests {
         (HyStart::default(), Window { cwnd: 10_000, ssthresh: u64::MAX }, 1)
     }
 
-    /// The threshold of 40 ms is 5 ms, of 10 ms it is 4 ms and of 400 ms 16 ms.
+    /// The threshold is 5 ms for 40 ms, 4 ms for 10 ms and 16 ms for 400 ms.
     #[test]
-    fn the_threshold_is_an_eighth_of_the_round_trip_within_bounds() {
+    fn rtt_threshold_is_an_eighth_of_the_rtt_within_bounds() {
         for (before, after, begins) in [
             (40, 44, false),
             (40, 45, true),
@@ -150,23 +150,22 @@ mod tests {
             assert_eq!(window.cwnd, 20_000);
             round(&mut h, &mut window, &mut una, 10, after);
             assert_eq!(h.baseline.is_some(), begins, "{before} {after}");
-            // From the eighth round trip on: 7 segments, then 3 quarters.
+            // From the eighth sample on: 7 segments, then 3 quarters.
             assert_eq!(window.cwnd, if begins { 27_750 } else { 30_000 });
         }
     }
 
-    /// Seven round trips are too few to tell.
     #[test]
-    fn a_round_needs_eight_round_trips() {
+    fn a_round_needs_eight_rtt_samples() {
         let (mut h, mut window, mut una) = start();
         round(&mut h, &mut window, &mut una, 10, 100);
         round(&mut h, &mut window, &mut una, 7, 200);
         assert!(h.baseline.is_none());
     }
 
-    /// The round it begins in and four more: then ssthresh is cwnd.
+    /// The round in which it begins and four more; then ssthresh is cwnd.
     #[test]
-    fn five_rounds_of_conservative_slow_start_end_it() {
+    fn five_css_rounds_end_slow_start() {
         let (mut h, mut window, mut una) = start();
         round(&mut h, &mut window, &mut una, 10, 100);
         for _ in 0..4 {
@@ -174,14 +173,15 @@ mod tests {
             assert_eq!(window.ssthresh, u64::MAX);
         }
         round(&mut h, &mut window, &mut una, 10, 120);
-        // 20 after the first round, then 27.75, three times 2.5 and in the last round 9 quarters: its last ACK ends it.
+        // 20 after the first round, then 27.75, three times 2.5, and 9 quarters in the last round: its last ACK ends
+        // slow start.
         assert_eq!((window.ssthresh, window.cwnd), (37_500, 37_500));
         assert_eq!(h.growth(1000, 1000, false), None);
     }
 
-    /// The round trip was longer by chance.
+    /// A spurious increase of the RTT.
     #[test]
-    fn a_shorter_round_trip_resumes_slow_start() {
+    fn a_shorter_rtt_resumes_slow_start() {
         let (mut h, mut window, mut una) = start();
         round(&mut h, &mut window, &mut una, 10, 100);
         round(&mut h, &mut window, &mut una, 10, 120);

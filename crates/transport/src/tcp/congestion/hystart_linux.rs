@@ -1,16 +1,16 @@
-//! HyStart of Ha and Rhee ("Taming the elephants: New TCP slow start", Computer Networks 55, 2011, section 4), as
-//! `net/ipv4/tcp_cubic.c` of Linux 6 has it: slow start ends, once `cwnd` is 16 segments, by either of two signs.
+//! HyStart of Ha and Rhee ("Taming the elephants: New TCP slow start", Computer Networks 55, 2011, section 4), as in
+//! `net/ipv4/tcp_cubic.c` of Linux 6: once `cwnd` is 16 segments, either of two conditions ends slow start.
 //!
-//! A round ends with an ACK beyond what had been sent as it began. In a round:
-//! - ACK train: ACKs that follow each other within 2 ms have come for longer than half of `D_min + 1 ms`, that is,
-//!   the window is as long as the path one way;
-//! - delay: the least of the round trips is, with the ninth or later, more than `D_min + clamp(D_min / 8, 4 ms, 16 ms)`.
+//! A round ends with an ACK of data sent after its start. Within a round:
+//! - ACK train: ACKs at most 2 ms apart have arrived for longer than half of `D_min + 1 ms`, so the window fills the
+//!   path in one direction;
+//! - delay: the minimum RTT, from the ninth sample on, exceeds `D_min + clamp(D_min / 8, 4 ms, 16 ms)`.
 //!
-//! `D_min` is the least round trip since the connection began or a timeout. After a timeout, it may end the slow start
-//! that follows too; having ended one, it ends none before the next timeout.
+//! `D_min` is the minimum RTT since the connection began or since a timeout. After a timeout HyStart may end the
+//! following slow start too; it ends only one slow start per timeout.
 //!
-//! Departures: Linux has less than the 1 ms where 256 KiB are sent in less, above 2 Gbit/s; it doubles the time of the
-//! train where the kernel paces the window.
+//! Departures: Linux uses less than the 1 ms if 256 KiB take less time to send, above 2 Gbit/s; it doubles the train
+//! time if the kernel paces the window.
 
 use bentpipe_units::{Duration, Instant};
 
@@ -18,9 +18,9 @@ use super::Window;
 
 /// `hystart_low_window` [segments].
 const LOW_WINDOW: u64 = 16;
-/// `hystart_ack_delta_us`: ACKs of a train follow each other within it.
+/// `hystart_ack_delta_us`: maximum spacing of the ACKs of a train.
 const ACK_DELTA: Duration = Duration::from_millis(2);
-/// `hystart_ack_delay()`: what segments sent as one may be apart when they are acknowledged.
+/// `hystart_ack_delay()`: spread of the ACKs of segments sent together.
 const ACK_DELAY: Duration = Duration::from_millis(1);
 /// `HYSTART_MIN_SAMPLES`.
 const SAMPLES: u32 = 8;
@@ -30,15 +30,15 @@ const THRESHOLD: [Duration; 2] = [Duration::from_millis(4), Duration::from_milli
 /// State of HyStart.
 #[derive(Clone, Debug)]
 pub(in crate::tcp) struct HyStart {
-    /// `end_seq`: an ACK beyond it begins the next round.
+    /// `end_seq`: an ACK above it starts the next round.
     end: u64,
     round_start: Instant,
-    /// The last ACK of the train.
+    /// Time of the last ACK of the train.
     last_ack: Instant,
-    /// The least round trip of the round; `MAX` before there is one.
+    /// Minimum RTT of the round; `MAX` before the first sample.
     current: Duration,
     samples: u32,
-    /// D_min; `MAX` before there is one.
+    /// D_min; `MAX` before the first sample.
     min_rtt: Duration,
     found: bool,
 }
@@ -46,7 +46,7 @@ pub(in crate::tcp) struct HyStart {
 impl Default for HyStart {
     fn default() -> Self {
         Self {
-            // The SYN's position: the first ACK of data begins a round.
+            // Position of the SYN: the first ACK of data starts a round.
             end: 1,
             round_start: Instant::ZERO,
             last_ack: Instant::ZERO,
@@ -59,7 +59,8 @@ impl Default for HyStart {
 }
 
 impl HyStart {
-    /// An ACK of new data below `una`, which took `rtt`, before the window grows for it; all below `nxt` was sent.
+    /// Processes an ACK of new data up to `una` with an RTT of `rtt`, before the window grows for it; everything below
+    /// `nxt` was sent.
     pub(in crate::tcp) fn on_ack(
         &mut self,
         window: &mut Window,
@@ -99,7 +100,7 @@ impl HyStart {
         }
     }
 
-    /// A timeout: `bictcp_reset()` and `bictcp_hystart_reset()`.
+    /// Resets after a timeout: `bictcp_reset()` and `bictcp_hystart_reset()`.
     pub(in crate::tcp) fn on_timeout(&mut self, nxt: u64, now: Instant) {
         *self = Self { end: nxt, round_start: now, last_ack: now, ..Self::default() };
     }
@@ -109,7 +110,8 @@ impl HyStart {
 mod tests {
     use super::*;
 
-    /// A round of ACKs of a segment each, `(ms, rtt in ms)`, from `una` segments on; where slow start ended.
+    /// A round of ACKs of one segment each, `(ms, rtt in ms)`, from `una` segments on. Returns the index of the ACK
+    /// that ended slow start.
     fn round(h: &mut HyStart, window: &mut Window, una: u64, acks: &[(u64, u64)]) -> Option<usize> {
         let nxt = (una + acks.len() as u64) * 1000 + 1;
         acks.iter().enumerate().find_map(|(i, &(ms, rtt))| {
@@ -123,16 +125,16 @@ mod tests {
         (HyStart::default(), Window { cwnd: segments * 1000, ssthresh: u64::MAX })
     }
 
-    /// Round trip 40 ms: the train is long enough once it has lasted for more than 20.5 ms.
+    /// RTT 40 ms: the train suffices once it has lasted for more than 20.5 ms.
     #[test]
-    fn a_train_of_half_a_round_trip_ends_it() {
+    fn an_ack_train_of_half_an_rtt_ends_slow_start() {
         let (mut h, mut window) = start(16);
         let acks: Vec<_> = (0..30).map(|i| (100 + 2 * i, 40)).collect();
         assert_eq!(round(&mut h, &mut window, 0, &acks), Some(11));
         assert_eq!(window.ssthresh, 16_000);
     }
 
-    /// A gap of 3 ms is the end of the train.
+    /// A gap of 3 ms ends the train.
     #[test]
     fn a_gap_breaks_the_train() {
         let (mut h, mut window) = start(16);
@@ -140,9 +142,9 @@ mod tests {
         assert_eq!(round(&mut h, &mut window, 0, &acks), None);
     }
 
-    /// 100 ms before, so 112.5 ms is the bound: not 112, but 113, and with the ninth round trip.
+    /// 100 ms before, so the threshold is 112.5 ms: 113 ms exceeds it, with the ninth sample.
     #[test]
-    fn longer_round_trips_end_it() {
+    fn longer_rtts_end_slow_start() {
         for (rtt, ended) in [(112, None), (113, Some(8))] {
             let (mut h, mut window) = start(16);
             assert_eq!(round(&mut h, &mut window, 0, &[(100, 100)]), None);
@@ -151,9 +153,9 @@ mod tests {
         }
     }
 
-    /// With 15 segments nothing is looked at, and having ended one slow start it ends the next after a timeout only.
+    /// With 15 segments it is inactive; having ended one slow start, it ends another only after a timeout.
     #[test]
-    fn not_below_sixteen_segments_and_once_before_a_timeout() {
+    fn inactive_below_16_segments_and_after_ending_slow_start_once() {
         let acks: Vec<_> = (0..30).map(|i| (100 + 2 * i, 40)).collect();
         let (mut h, mut window) = start(15);
         assert_eq!(round(&mut h, &mut window, 0, &acks), None);

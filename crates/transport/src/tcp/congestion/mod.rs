@@ -1,9 +1,9 @@
-//! Congestion control algorithms, and the windows they steer.
+//! Congestion control algorithms and the windows they control.
 //!
-//! Loss detection and recovery (RFC 6582, RFC 3042) are the connection's; an algorithm says how the window
-//! grows and what is left of it after congestion. One that goes by a model of the path sets the window itself,
-//! with every ACK. To add one, write its file and its line in the registry below, which also says what ends its
-//! fast recovery. State of more than a word is boxed, for every connection takes as much as the largest.
+//! Loss detection and recovery (RFC 6582, RFC 3042) belong to the connection; an algorithm decides how the window grows
+//! and how far congestion reduces it. An algorithm with a model of the path sets the window itself with every ACK. To
+//! add one, write its file and its line in the registry below, which also says what ends its fast recovery. State
+//! larger than a word is boxed, because every connection reserves room for the largest one.
 
 mod bbr;
 mod cubic;
@@ -20,7 +20,7 @@ use bentpipe_units::{Duration, Instant, Rate};
 use super::Config;
 use super::delivery::Sample;
 
-/// The windows of a sender.
+/// Windows of a sender.
 #[derive(Clone, Debug)]
 pub(super) struct Window {
     /// Congestion window [bytes], never below one segment.
@@ -29,39 +29,39 @@ pub(super) struct Window {
     pub(super) ssthresh: u64,
 }
 
-/// What ends a fast recovery without SACK.
+/// Event that ends fast recovery without SACK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Recovery {
     /// Any ACK of new data, RFC 5681 section 3.2 step 6.
     NewAck,
-    /// The ACK of all that was sent before the loss was found; those of a part of it keep it going, RFC 6582.
+    /// An ACK of everything sent before the loss was detected; partial ACKs continue recovery, RFC 6582.
     FullAck,
 }
 
 /// An ACK of new data.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Acked {
-    /// What it acknowledged [bytes].
+    /// Newly acknowledged [bytes].
     pub(super) bytes: u64,
-    /// What it counts for in slow start [bytes]: `min(N, SMSS)` of RFC 5681 eq. (2), or `min(N, L SMSS)` of
-    /// RFC 3465 section 2.2.
+    /// Amount that counts in slow start [bytes]: `min(N, SMSS)` of RFC 5681 eq. (2), or `min(N, L SMSS)` of RFC 3465
+    /// section 2.2.
     pub(super) slow_start: u64,
-    /// What it counts for in congestion avoidance [bytes]: a segment, or with RFC 3465 section 2.1 `bytes`.
+    /// Amount that counts in congestion avoidance [bytes]: one segment, or `bytes` with RFC 3465 section 2.1.
     pub(super) avoidance: u64,
-    /// Smoothed round trip; zero before the first measurement.
+    /// Smoothed RTT; zero before the first measurement.
     pub(super) rtt: Duration,
 }
 
-/// What an algorithm decides.
+/// Interface of an algorithm.
 trait Control {
-    /// New data was acknowledged while `cwnd` was what held the sender back.
+    /// An ACK of new data arrived while the congestion window limited the sender.
     fn on_ack(&mut self, window: &mut Window, ack: &Acked, smss: u64, now: Instant);
 
-    /// Loss or a mark, with `flight` bytes outstanding: sets `ssthresh`.
+    /// Loss or mark with `flight` bytes outstanding: sets `ssthresh`.
     fn on_congestion(&mut self, window: &mut Window, flight: u64, smss: u64, now: Instant);
 
-    /// An ACK arrived, where the algorithm [sets its window itself](Algorithm::sets_cwnd); `srtt` is the smoothed round
-    /// trip. Whether rate samples of what is now in the network say nothing about the path.
+    /// An ACK arrived, for an algorithm that [sets its window itself](Algorithm::sets_cwnd); `srtt` is the smoothed
+    /// RTT. Returns true if rate samples of data now in flight must be marked as application-limited.
     fn on_sample(
         &mut self,
         _window: &mut Window,
@@ -73,26 +73,26 @@ trait Control {
         false
     }
 
-    /// An ACK up to `una` tells of `acked` bytes, `marked` of which arrived with a mark, where the feedback is accurate;
-    /// data up to `nxt` has been sent.
+    /// An ACK up to `una` with accurate ECN feedback reports `acked` bytes, `marked` of them with a mark; data up to
+    /// `nxt` has been sent.
     fn on_ecn_feedback(&mut self, _acked: u64, _marked: u64, _una: u64, _nxt: u64, _now: Instant) {}
 
-    /// Such an ACK told of marks, where the algorithm [reduces in proportion](State::is_proportional): it may reduce the window.
-    /// Data up to `max` has been sent.
+    /// Such an ACK reports marks, for an algorithm that [reduces in proportion](State::is_proportional): it may reduce
+    /// the window. Data up to `max` has been sent.
     fn on_mark(&mut self, _window: &mut Window, _una: u64, _max: u64, _smss: u64, _now: Instant) {}
 
-    /// The application has something to send again, after a pause.
+    /// The application sends again after an idle time.
     fn on_restart(&mut self) {}
 
-    /// How fast payload may leave, where the algorithm says.
+    /// Pacing rate of payload; `None` if the algorithm has none.
     fn pacing_rate(&self, _window: &Window, _srtt: Option<Duration>) -> Option<Rate> {
         None
     }
 
-    /// A timeout, after [`Self::on_congestion`]; all below `nxt` was sent.
+    /// A timeout, after [`Self::on_congestion`]; everything below `nxt` was sent.
     fn on_timeout(&mut self, _nxt: u64, _now: Instant) {}
 
-    /// An ACK of what lies below `una` measured a round trip, before [`Self::on_ack`]; all below `nxt` was sent.
+    /// An ACK up to `una` measured an RTT, before [`Self::on_ack`]; everything below `nxt` was sent.
     fn on_round_trip(
         &mut self,
         _window: &mut Window,
@@ -105,7 +105,7 @@ trait Control {
     }
 }
 
-/// Makes, of one line for each algorithm, the names users choose from and the state a connection holds.
+/// Generates the public enum of algorithms and the state of a connection from one line per algorithm.
 macro_rules! registry {
     ($($(#[$doc:meta])* $name:ident = $state:ty, $text:literal, $recovery:ident;)+) => {
         /// A congestion control algorithm.
@@ -113,40 +113,40 @@ macro_rules! registry {
         pub enum Algorithm { $($(#[$doc])* $name,)+ }
 
         impl Algorithm {
-            /// All there are.
+            /// All algorithms.
             pub const ALL: &'static [Self] = &[$(Self::$name),+];
 
-            /// Its name in a scenario.
+            /// Name in scenario files.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$name => $text,)+ }
             }
 
-            /// Whether it sets the window itself with every ACK, in recovery and out of it.
+            /// True if it sets the window itself with every ACK, in and out of recovery.
             #[inline]
             pub(super) const fn sets_cwnd(self) -> bool {
                 matches!(self, Self::Bbr)
             }
 
-            /// Whether it says how fast data may leave.
+            /// True if it has a pacing rate.
             #[inline]
             pub(super) const fn has_pacing_rate(self) -> bool {
                 matches!(self, Self::Bbr | Self::Prague)
             }
 
-            /// Whether its packets may be marked early: RFC 9331.
+            /// True if its packets are L4S and may be marked early, RFC 9331.
             pub(super) const fn is_l4s(self) -> bool {
                 matches!(self, Self::Prague)
             }
 
-            /// Whether its slow start is that of RFC 5681, which HyStart++ may end.
+            /// True if its slow start is that of RFC 5681, which HyStart++ may end.
             #[must_use]
             pub const fn has_slow_start(self) -> bool {
                 matches!(self, Self::Reno | Self::NewReno | Self::Cubic)
             }
         }
 
-        /// State of the algorithm chosen.
+        /// State of the selected algorithm.
         #[derive(Clone, Debug)]
         pub(super) enum State { $($name($state),)+ }
 
@@ -174,7 +174,7 @@ macro_rules! registry {
                 matches!(self, Self::Bbr(_))
             }
 
-            /// Whether it reduces its window in proportion to accurate feedback.
+            /// True if it reduces its window in proportion to accurate ECN feedback.
             pub(super) fn is_proportional(&self) -> bool {
                 matches!(self, Self::Dctcp(_) | Self::Prague(_))
             }
@@ -227,15 +227,15 @@ macro_rules! registry {
 }
 
 registry! {
-    /// RFC 5681 alone: one loss for each fast recovery.
+    /// RFC 5681 without partial ACKs: fast recovery repairs one loss.
     Reno = reno::Reno, "reno", NewAck;
     /// RFC 5681 with the recovery of RFC 6582.
     NewReno = reno::Reno, "newreno", FullAck;
     /// CUBIC, RFC 9438.
     Cubic = Box<cubic::Cubic>, "cubic", FullAck;
-    /// CUBIC and HyStart as Linux has them.
+    /// CUBIC and HyStart as in Linux.
     CubicLinux = Box<cubic_linux::CubicLinux>, "cubic-linux", FullAck;
-    /// Hybla, made for satellites (Caini and Firrincieli 2004).
+    /// Hybla, designed for satellite links (Caini and Firrincieli 2004).
     Hybla = Box<hybla::Hybla>, "hybla", FullAck;
     /// BBR, version 1 (draft-cardwell-iccrg-bbr-congestion-control-00).
     Bbr = Box<bbr::Bbr>, "bbr", FullAck;

@@ -1,17 +1,16 @@
-//! Prague (draft-briscoe-iccrg-prague-congestion-control-04): DCTCP made fit for the Internet, for L4S (RFC 9331).
+//! Prague (draft-briscoe-iccrg-prague-congestion-control-04): DCTCP for the Internet and L4S (RFC 9331).
 //!
-//! - `alpha` as DCTCP's, from the first mark on, once in `max(RTT, RTT_virt)`, where `RTT_virt` = 25 ms;
-//! - marks: `cwnd = cwnd (1 - alpha / 2)`, no more often, either;
-//! - growth: `min(RTT / RTT_virt, 1)^2 SMSS^2 / cwnd` for each ACK, so that below 25 ms rates do not hang on the round
-//!   trip; slow start as RFC 5681; both for what arrived without a mark;
+//! - `alpha` as in DCTCP, from the first mark on, once per `max(RTT, RTT_virt)`, where `RTT_virt` = 25 ms;
+//! - marks: `cwnd = cwnd (1 - alpha / 2)`, no more often either;
+//! - growth: `min(RTT / RTT_virt, 1)^2 SMSS^2 / cwnd` for each ACK, so that rates below 25 ms do not depend on the RTT;
+//!   slow start as in RFC 5681; both for unmarked bytes only;
 //! - loss: half, as Reno (RFC 9331 section 4.3, item 2);
 //! - pacing at `cwnd / SRTT`, twice that in slow start up to half of ssthresh.
 //!
-//! Independence of the round trip begins 500 of them after slow start, so that short transfers are not slowed. Data is
-//! sent with ECT(1).
+//! RTT independence starts 500 RTTs after slow start, so that short transfers are not slowed. Data is sent with ECT(1).
 //!
-//! Departures: windows below two segments, and finding out that a queue marks as RFC 3168 has it, are left out. A peer
-//! without accurate feedback gets ECT(0) and Reno's responses.
+//! Departures: no windows below two segments and no detection of RFC 3168 queues. A peer without accurate feedback gets
+//! ECT(0) and Reno's responses.
 
 use bentpipe_units::{Duration, Instant, Rate};
 
@@ -19,21 +18,21 @@ use super::dctcp::MarkFraction;
 use super::{Acked, Control, Window};
 
 const RTT_VIRT: Duration = Duration::from_millis(25);
-/// Round trips after slow start before independence of them.
+/// RTTs after slow start before RTT independence.
 const TRANSITION: u32 = 500;
 
 /// State of Prague.
 #[derive(Clone, Debug, Default)]
 pub(in crate::tcp) struct Prague {
     mark_fraction: MarkFraction,
-    /// A mark was seen, so alpha means something.
+    /// A mark has been seen, so alpha is valid.
     marked: bool,
-    /// Round trips since slow start.
+    /// RTTs since slow start.
     rounds: u32,
-    /// Marks on what was sent before this were responded to, last at that time.
+    /// Position and time of the last response to marks: marks on data sent before need no further response.
     reduced: u64,
     reduced_at: Instant,
-    /// What whole bytes of cwnd leave out [bytes].
+    /// Fraction of a byte of cwnd carried to the next ACK [bytes].
     fraction: f64,
 }
 
@@ -42,7 +41,7 @@ impl Prague {
         self.rounds >= TRANSITION
     }
 
-    /// The least time between two updates or reductions.
+    /// Minimum time between two updates or reductions.
     fn period(&self) -> Duration {
         if self.is_independent() { RTT_VIRT } else { Duration::ZERO }
     }
@@ -106,9 +105,9 @@ impl Control for Prague {
 mod tests {
     use super::*;
 
-    /// 500 round trips of 5 ms without slow start: growth is a 25th of Reno's, a segment in 25 windows.
+    /// 500 RTTs of 5 ms after slow start: growth is 1/25 of Reno's, one segment in 25 windows.
     #[test]
-    fn a_short_round_trip_grows_as_one_of_25_ms_in_the_end() {
+    fn short_rtts_grow_like_25_ms_after_500_rounds() {
         let mut prague = Prague::default();
         let mut window = Window { cwnd: 100_000, ssthresh: 100_000 };
         let ack = Acked { bytes: 1000, slow_start: 1000, avoidance: 1000, rtt: Duration::from_millis(5) };
@@ -119,17 +118,17 @@ mod tests {
         for _ in 0..100 {
             prague.on_ack(&mut window, &ack, 1000, Instant::ZERO);
         }
-        // 100 times 0.4 bytes, a little less as the window grows.
+        // 100 times 0.4 bytes, slightly less as the window grows.
         assert_eq!(window.cwnd, 100_039);
-        // Of 50 ms it is Reno's.
+        // With 50 ms it equals Reno's.
         let long = Acked { rtt: Duration::from_millis(50), ..ack };
         prague.on_ack(&mut window, &long, 1000, Instant::ZERO);
         assert_eq!(window.cwnd, 100_049);
     }
 
-    /// The first mark finds alpha at 1, however long nothing was marked; then it follows the share of marks.
+    /// The first mark finds alpha at 1, however long nothing was marked; then alpha follows the fraction of marks.
     #[test]
-    fn alpha_begins_with_the_first_mark() {
+    fn alpha_is_one_at_the_first_mark() {
         let mut prague = Prague::default();
         for i in 1..100u64 {
             prague.on_ecn_feedback(1000, 0, i * 1000, i * 1000, Instant::ZERO);
@@ -140,9 +139,9 @@ mod tests {
         assert_eq!(prague.mark_fraction.alpha, 15.0 / 16.0);
     }
 
-    /// Once independent, no more often than in 25 ms.
+    /// With RTT independence, at most once per 25 ms.
     #[test]
-    fn reductions_are_25_ms_apart() {
+    fn reductions_are_at_least_25_ms_apart() {
         let mut prague = Prague { rounds: TRANSITION, ..Prague::default() };
         prague.mark_fraction.alpha = 0.5;
         let mut window = Window { cwnd: 64_000, ssthresh: 64_000 };

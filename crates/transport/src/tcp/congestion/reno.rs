@@ -4,20 +4,20 @@
 //! - congestion avoidance: `cwnd += SMSS * SMSS / cwnd` for each ACK of new data, eq. (3);
 //! - loss: `ssthresh = max(FlightSize / 2, 2 SMSS)`, eq. (4).
 //!
-//! With appropriate byte counting, RFC 3465, an ACK counts for up to two segments in slow start, and for what
-//! it covers in congestion avoidance.
+//! With appropriate byte counting, RFC 3465, an ACK counts for up to two segments in slow start, and for the bytes it
+//! covers in congestion avoidance.
 //!
-//! Departures: the remainder of the division in eq. (3) is carried to the next ACK, for whole bytes alone
-//! would slow the growth of windows of hundreds of segments by up to half.
+//! Departures: the remainder of the division in eq. (3) is carried to the next ACK. Rounding to whole bytes alone would
+//! slow the growth of windows of hundreds of segments by up to half.
 
 use bentpipe_units::Instant;
 
 use super::{Acked, Control, Window};
 
-/// State of Reno, and of NewReno, which differ in recovery alone.
+/// State of Reno and NewReno, which differ only in recovery.
 #[derive(Clone, Debug, Default)]
 pub(in crate::tcp) struct Reno {
-    /// What eq. (3) left over [bytes^2].
+    /// Remainder of eq. (3) [bytes^2].
     remainder: u64,
 }
 
