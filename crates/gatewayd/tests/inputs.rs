@@ -1,7 +1,7 @@
 //! Random input for the parsers of packets, netlink messages and spacelink frames.
 
 #[path = "../../../fuzz/src/inputs.rs"]
-mod inputs;
+mod fuzzed;
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -11,7 +11,7 @@ proptest! {
 
     #[test]
     fn any_bytes_are_parsed_without_contradiction(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        prop_assert_eq!(inputs::run(&bytes), Ok(()));
+        prop_assert_eq!(fuzzed::run(&bytes), Ok(()));
     }
 
     /// Spacelink frames: random bytes behind each valid first byte.
@@ -19,6 +19,6 @@ proptest! {
     fn parsed_frames_encode_to_the_same_bytes(
         first in prop::sample::select(&[0u8, 1, 2, 0x44, 0x46, 0x64, 0x66][..]), bytes in prop::collection::vec(any::<u8>(), 0..60),
     ) {
-        prop_assert_eq!(inputs::run(&[&[4, first][..], &bytes].concat()), Ok(()));
+        prop_assert_eq!(fuzzed::run(&[&[4, first][..], &bytes].concat()), Ok(()));
     }
 }

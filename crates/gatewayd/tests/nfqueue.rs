@@ -92,7 +92,7 @@ fn come(socket: &UdpSocket, count: usize) -> Vec<(u32, u8)> {
 fn receiver(b: &crate::common::Namespace, at: &str) -> UdpSocket {
     let at: SocketAddr = format!("{at}:9").parse().expect("an address");
     b.run(move || {
-        let socket = UdpSocket::bind(at).expect("a socket");
+        let socket = crate::common::bound(|| UdpSocket::bind(at));
         setsockopt(&socket, sockopt::RcvBuf, &(8 << 20)).expect("as large a buffer as is allowed");
         if at.is_ipv4() {
             setsockopt(&socket, sockopt::IpRecvTos, &true).expect("ECN to be told");
@@ -262,7 +262,7 @@ fn transfer<T: Send + 'static>(
     asked: impl FnOnce(&TcpStream) -> T + Send + 'static,
 ) -> T {
     let at: SocketAddr = format!("{at}:80").parse().expect("an address");
-    let listener = b.run(move || TcpListener::bind(at).expect("a listener"));
+    let listener = b.run(move || crate::common::bound(|| TcpListener::bind(at)));
     let receiving = b.spawn(move || {
         let (mut stream, _) = listener.accept().expect("a connection");
         let mut buffer = vec![0; 1 << 16];

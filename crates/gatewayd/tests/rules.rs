@@ -95,15 +95,7 @@ fn listener(namespace: &Namespace, at: &str, any: bool) -> TcpListener {
     let at: SocketAddr = at.parse().expect("an address");
     namespace.run(move || {
         if !any {
-            // A command that another test just starts may hold an earlier one's descriptor for a moment.
-            for _ in 0..100 {
-                match TcpListener::bind(at) {
-                    Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
-                        std::thread::sleep(Duration::from_millis(10));
-                    }
-                    other => return other.expect("a listener"),
-                }
-            }
+            return crate::common::bound(|| TcpListener::bind(at));
         }
         let fd = transparent(family(at.ip()));
         bind(fd.as_raw_fd(), &SockaddrStorage::from(at)).expect("an address");
@@ -562,7 +554,7 @@ fn servers_see_clients_and_their_packets_are_judged() {
 
             // A datagram in three fragments.
             let user: SocketAddr = user.parse().expect("an address");
-            let end = u.run(move || UdpSocket::bind(user).expect("a socket"));
+            let end = u.run(move || crate::common::bound(|| UdpSocket::bind(user)));
             end.set_read_timeout(Some(Duration::from_millis(200))).expect("a limit");
             let come = (0..20).find_map(|_| {
                 s.run(move || {

@@ -1,7 +1,7 @@
 //! Random sequences of operations over random algorithms and parameters: what `make fuzz` does, for a moment.
 
 #[path = "../../../fuzz/src/operations.rs"]
-mod operations;
+mod fuzzed;
 
 use bentpipe_queue::registry::{AQMS, SCHEDULERS};
 use proptest::prelude::*;
@@ -17,7 +17,7 @@ proptest! {
 
     #[test]
     fn no_operations_break_an_algorithm(bytes in prop::collection::vec(any::<u8>(), 0..800)) {
-        if let Err(problem) = operations::run(&bytes) {
+        if let Err(problem) = fuzzed::run(&bytes) {
             prop_assert!(false, "{problem}");
         }
     }
@@ -36,7 +36,7 @@ fn none_is_left_out() {
                 (state >> 24) as u8
             });
             let bytes: Vec<u8> = [aqm as u8, scheduler as u8].into_iter().chain(noise).collect();
-            operations::run(&bytes).unwrap();
+            fuzzed::run(&bytes).unwrap();
         }
     }
 }

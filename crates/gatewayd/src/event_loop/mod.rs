@@ -751,6 +751,8 @@ impl Daemon {
     /// Looks after what changes slowly.
     fn care(&mut self) {
         self.next_care = self.now + CARE;
+        // Learns which commands have ended.
+        self.is_settled();
         self.listen(true);
         self.give_up_idle();
         self.mind_flood();

@@ -158,6 +158,8 @@ pub struct Rules {
     setup: Setup,
     /// Whether new connections go by; none where a command that was to change it has failed.
     bypassing: Option<bool>,
+    /// What the commands that have ended came to.
+    in_effect: bool,
     /// Commands that have not ended.
     running: Vec<Child>,
 }
@@ -176,7 +178,7 @@ impl Rules {
             let _ = remove(&setup);
             return Err(error);
         }
-        Ok(Self { setup, bypassing: Some(false), running: Vec::new() })
+        Ok(Self { setup, bypassing: Some(false), in_effect: false, running: Vec::new() })
     }
 
     /// Lets users' new connections go by, or takes them again. The commands that do it are started and not waited for;
@@ -203,10 +205,10 @@ impl Rules {
         Ok(())
     }
 
-    /// Whether new connections go by, or will as soon as the commands have ended.
+    /// True while new connections go by; a change counts once [`Rules::settle`] has seen its commands end.
     #[must_use]
     pub fn bypassing(&self) -> bool {
-        self.bypassing == Some(true)
+        self.in_effect
     }
 
     /// Looks after started commands. True if none is left.
@@ -224,6 +226,9 @@ impl Rules {
                 self.bypassing = None;
                 return Err(error);
             }
+        }
+        if self.running.is_empty() {
+            self.in_effect = self.bypassing.unwrap_or(self.in_effect);
         }
         Ok(self.running.is_empty())
     }

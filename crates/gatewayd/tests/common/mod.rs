@@ -6,7 +6,7 @@
 #![allow(clippy::print_stdout, reason = "a test that cannot run says so")]
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Stdio};
@@ -25,6 +25,20 @@ pub fn ready(what: &impl AsFd, how: PollFlags, milliseconds: u16) -> bool {
             other => return other.expect("to wait") > 0,
         }
     }
+}
+
+/// Binds a socket to an address that an earlier one had. A process that another test starts holds the earlier one's descriptor
+/// until it executes its program.
+pub fn bound<T>(bind: impl Fn() -> io::Result<T>) -> T {
+    for _ in 0..6000 {
+        match bind() {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                thread::sleep(Duration::from_millis(10));
+            }
+            other => return other.expect("a socket"),
+        }
+    }
+    panic!("the address is in use for a minute");
 }
 
 /// A network namespace.
