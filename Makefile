@@ -6,7 +6,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help run live live-programs live-packages unit-packages live-bench test check-rust check-python test-rust test-python kernel coverage cluster cluster-costs bench fuzz fmt docs choosing reproduction delay gateway-models series lock setup clean
+.PHONY: help run live live-programs live-packages unit-packages live-bench test test-often check check-rust check-python build-tests test-packages test-rust test-namespaces test-python kernel coverage cluster cluster-costs bench fuzz fmt docs choosing reproduction delay gateway-models series lock setup clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -19,6 +19,8 @@ export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 export PYO3_BUILD_EXTENSION_MODULE := 1
 # Chromium comes from Debian.
 export PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD := 1
+
+PYTHON_SOURCES := python examples tools
 
 LIVE := python/bentpipe/bin/bentpipe-gateway python/bentpipe/bin/bentpipe-testbed
 
@@ -69,27 +71,46 @@ live-packages:
 unit-packages:
 	@command -v systemd-analyze >/dev/null || { $(call debian,systemd,the gateway's unit is tried under it); }
 
-test: $(CORE) $(VENV)/.dev ## set up, then run every linter and test, Rust and Python
-	@$(MAKE) check-rust test-rust check-python test-python
+# What is compiled comes first, by itself: cargo lets one build at a time into target. Much of test-namespaces waits for real time,
+# so that it runs beside test-python.
+test: $(CORE) $(LIVE) $(VENV)/.dev test-packages ## set up, run every linter and test, Rust and Python, and print what each part took
+	@$(BIN)/python tools/run_parts.py "check-rust build-tests" "test-namespaces test-rust | check-python test-python"
+
+RUNS ?= 10
+test-often: $(VENV)/.created ## run `make test` RUNS (10) times in fresh clones, each second one on a busy machine, and print the results: hours
+	@$(BIN)/python tools/test_often.py $(RUNS) $(OFTEN)
+
+check: $(VENV)/.dev ## run formatters, linters and type checks: under a minute once they have run
+	@$(BIN)/python tools/run_parts.py "check-rust | check-python"
 
 check-rust: | $(VENV)/.created
 	cargo fmt --all --check
-	cargo clippy --locked --workspace --all-targets -- -D warnings
-
-test-rust: | $(VENV)/.created
-	@[ "$$(id -u)" != 0 ] || { command -v iptables-nft && command -v ip; } >/dev/null || { $(call debian,iptables iproute2,the live gateway's tests need them); }
-	@[ "$$(id -u)" != 0 ] || $(MAKE) unit-packages
-	cargo test --locked --workspace --quiet
+	cargo clippy --locked --workspace --all-targets --quiet -- -D warnings
 
 check-python: $(VENV)/.dev
-	$(BIN)/ruff check python examples tools
-	$(BIN)/ruff format --check python examples tools
+	$(BIN)/ruff check --quiet $(PYTHON_SOURCES)
+	$(BIN)/ruff format --check --quiet $(PYTHON_SOURCES)
 	$(BIN)/mypy
 
-test-python: $(CORE) $(LIVE) $(VENV)/.dev
+build-tests: | $(VENV)/.created
+	cargo test --locked --workspace --quiet --no-run
+
+# Programs are chosen by name and not by crate, or cargo compiles dependencies with other features.
+test-rust: | $(VENV)/.created
+	cargo test --locked --workspace --quiet --lib --bins --test '[!n]*'
+	cargo test --locked --workspace --quiet --doc
+
+# Tests in network namespaces, with real sockets and timers. Four at a time, for most of them wait.
+test-namespaces: | $(VENV)/.created
+	cargo test --locked --workspace --quiet --test namespaces -- --test-threads 4
+
+test-packages:
+	@[ "$$(id -u)" != 0 ] || { command -v iptables-nft && command -v ip; } >/dev/null || { $(call debian,iptables iproute2,the live gateway's tests need them); }
 	@command -v chromium >/dev/null || { $(call debian,chromium,the report's test opens it in a browser); }
 	@command -v tshark >/dev/null || { $(call debian,tshark,the captures' test reads them with Wireshark); }
 	@[ "$$(id -u)" != 0 ] || $(MAKE) live-packages unit-packages
+
+test-python: $(CORE) $(LIVE) $(VENV)/.dev test-packages
 	$(BIN)/pytest -n logical --dist loadfile
 
 kernel: $(CORE) $(VENV)/.dev ## compare our TCP with the TCP of this machine's kernel, as root: four minutes

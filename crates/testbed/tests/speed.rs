@@ -1,4 +1,4 @@
-//! What the emulator costs, and how late it is: `cargo test --release -p bentpipe-testbed --test all -- speed --ignored --nocapture`.
+//! What the emulator costs, and how late it is: `cargo test --release -p bentpipe-testbed --test namespaces -- speed --ignored --nocapture`.
 
 use std::net::UdpSocket;
 use std::time::Duration;

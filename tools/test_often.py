@@ -1,0 +1,152 @@
+"""Runs `make test` again and again in fresh clones, and prints a table of times and results.
+
+    python tools/test_often.py [RUNS] [--share-builds] [--folder FOLDER] [--keep]
+
+Of ten runs two are below /tmp and one is in a path with a space; each second run shares the machine with four
+busy loops. The logs stay in FOLDER. Exit code 1 if a run failed.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+BUSY_LOOPS = 4
+_FAILED = re.compile(
+    r"^(?:FAILED|ERROR) (\S+)|^test (\S+).* \.\.\. FAILED|^---- (\S+) stdout ----", re.MULTILINE
+)
+
+
+@dataclass
+class Run:
+    """One `make test` in a clone."""
+
+    number: int
+    place: Path
+    busy: bool
+    code: int = -1
+    seconds: float = 0.0
+    failed: tuple[str, ...] = ()
+
+
+def planned(count: int, folder: Path, below_tmp: Path) -> list[Run]:
+    """Return where each run takes place, and whether beside busy loops."""
+    runs = []
+    for number in range(1, count + 1):
+        name = "with a space" if number % 10 == 3 else "clone"
+        parent = below_tmp if number % 5 == 1 else folder
+        runs.append(Run(number, parent / f"run-{number}" / name, busy=number % 2 == 0))
+    return runs
+
+
+@contextmanager
+def busy_loops(count: int) -> Iterator[None]:
+    """Keep the processors busy meanwhile."""
+    loops = [subprocess.Popen(["yes"], stdout=subprocess.DEVNULL) for _ in range(count)]  # noqa: S607
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+
+
+def make_test(run: Run, log: Path, target: Path | None) -> None:
+    """Clone, test, and note how it went."""
+    run.place.parent.mkdir(parents=True)
+    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(run.place)], check=True)  # noqa: S603, S607
+    if target is not None:
+        target.mkdir(exist_ok=True)
+        (run.place / "target").symlink_to(target)
+    # Nothing of a `make` around this one, nor of an activated virtual environment.
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in {"MAKEFLAGS", "MFLAGS", "MAKELEVEL", "VIRTUAL_ENV", "PYTHONPATH", "PYO3_PYTHON"}
+    }
+    begin = time.monotonic()
+    with log.open("wb") as output, busy_loops(BUSY_LOOPS if run.busy else 0):
+        process = subprocess.Popen(
+            ["make", "test"],  # noqa: S607
+            cwd=run.place,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            start_new_session=True,
+        )
+        try:
+            run.code = process.wait()
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
+    run.seconds = time.monotonic() - begin
+    if run.code:
+        found = _FAILED.findall(log.read_text(errors="replace"))
+        run.failed = tuple(dict.fromkeys(name for names in found for name in names if name))
+
+
+def show(runs: list[Run]) -> None:
+    """Print the table of the runs so far."""
+    width = max(len(str(run.place)) for run in runs)
+    print(f"\nrun  {'clone':{width}}  busy loops  result  time [s]  failed")
+    for run in runs:
+        result = "passed" if run.code == 0 else "failed"
+        loops = BUSY_LOOPS if run.busy else 0
+        print(
+            f"{run.number:3}  {run.place!s:{width}}  {loops:10}  {result:6}  {run.seconds:8.0f}"
+            f"  {', '.join(run.failed)}",
+            flush=True,
+        )
+
+
+def main() -> int:
+    """Run as the command line says."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("runs", nargs="?", type=int, default=10, help="number of runs (default: 10)")
+    parser.add_argument("--folder", type=Path, help="folder for clones and logs (default: one in ~/.cache)")
+    parser.add_argument(
+        "--share-builds",
+        action="store_true",
+        help="give all clones one target folder, so that dependencies are compiled once",
+    )
+    parser.add_argument("--keep", action="store_true", help="keep the clones")
+    given = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    parent = given.folder or cache
+    parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix="bentpipe-test-often-", dir=parent)).resolve()
+    below_tmp = Path(tempfile.mkdtemp(prefix="bentpipe-test-often-", dir="/tmp"))
+    done: list[Run] = []
+    try:
+        for run in planned(given.runs, folder, below_tmp):
+            log = folder / f"run-{run.number}.log"
+            print(f"run {run.number} of {given.runs}: {run.place}, log in {log}", flush=True)
+            done.append(run)
+            make_test(run, log, folder / "target" if given.share_builds else None)
+            if not given.keep:
+                shutil.rmtree(run.place.parent)
+            show(done)
+    except KeyboardInterrupt:
+        return 130
+    finally:
+        if not given.keep:
+            shutil.rmtree(below_tmp, ignore_errors=True)
+            shutil.rmtree(folder / "target", ignore_errors=True)
+    return int(any(run.code for run in done))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
