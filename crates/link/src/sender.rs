@@ -2,7 +2,7 @@
 //!
 //! Whoever holds the queue asks [`Sender::ready`] when the packet at its head may go; then, at that time, takes it from
 //! the queue and tells [`Sender::send`]; and when that says the packet has gone, asks for the next. Where nothing waits
-//! any more it says so by [`Sender::rest`].
+//! any more it says so by [`Sender::on_idle`].
 
 use bentpipe_scenario as scenario;
 use bentpipe_scenario::{Direction, Modulation};
@@ -116,15 +116,15 @@ impl Sender {
     }
 
     /// Nothing waits any more.
-    pub fn rest(&mut self) {
+    pub fn on_idle(&mut self) {
         if let Capacity::Trace(trace) = &mut self.capacity {
-            trace.rest();
+            trace.on_idle();
         }
     }
 
     /// Its capacity, where that changes with time: a copy that shows what it will be, without sending anything.
     #[must_use]
-    pub fn changing(&self) -> Option<Capacity> {
+    pub fn variable_capacity(&self) -> Option<Capacity> {
         let changes = matches!(
             self.capacity,
             Capacity::Steps(_) | Capacity::Drawn(_) | Capacity::Fade(_) | Capacity::Trace(_)
@@ -154,16 +154,16 @@ impl Capacity {
 
     /// When to ask first what it is.
     #[must_use]
-    pub const fn first_told(&self) -> Instant {
+    pub const fn first_update(&self) -> Instant {
         match self {
             Self::Trace(_) => Instant::from_nanos(TOLD.as_nanos()),
             _ => Instant::ZERO,
         }
     }
 
-    /// The capacity at `now`, and when to ask again; only of a [`Sender::changing`] copy, at the times it asks for. Of a
+    /// The capacity at `now`, and when to ask again; only of a [`Sender::variable_capacity`] copy, at the times it asks for. Of a
     /// trace, what it let through in the last second.
-    pub fn tell(&mut self, now: Instant) -> (Rate, Instant) {
+    pub fn update(&mut self, now: Instant) -> (Rate, Instant) {
         match self {
             Self::Steps(steps) => steps.at(now),
             Self::Drawn(drawn) => drawn.at(now),

@@ -104,7 +104,7 @@ impl Trace {
     }
 
     /// Nothing waits any more.
-    pub fn rest(&mut self) {
+    pub fn on_idle(&mut self) {
         self.idle = true;
         self.left = 0;
     }
@@ -152,7 +152,7 @@ mod tests {
         for (comes, bytes) in [(0, 1500), (5, 1000), (6, 1000), (7, 1000), (10, 500), (21, 2000), (22, 500)] {
             if at(comes) >= free {
                 // The queue was found empty after the last packet.
-                t.rest();
+                t.on_idle();
             }
             let now = t.ready(at(comes).max(free));
             free = t.send(bytes, now);
@@ -167,13 +167,13 @@ mod tests {
         let times: Vec<u32> = (1..=100).map(|i| 10 * i).collect();
         let mut t = trace(&times);
         for n in 0..30 {
-            t.rest();
+            t.on_idle();
             let now = t.ready(at(100 * n));
             assert_eq!(now, at(100 * n + 10));
             assert_eq!(t.send(1500, now), now);
         }
         // Whole rounds are passed over.
-        t.rest();
+        t.on_idle();
         assert_eq!(t.ready(at(1_000_005)), at(1_000_010));
     }
 

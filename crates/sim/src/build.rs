@@ -1,9 +1,7 @@
 //! From a scenario to a world.
 
-use bentpipe_link::{Satellite, Sender};
-use bentpipe_queue::{
-    Aqm, FlowTable, Limit, Marking, Queue, QueueConfig, Scheduler, aqm::droptail::DropTail, sched::fifo::Fifo,
-};
+use bentpipe_link::{DelayLine, LinkEngine, Names};
+use bentpipe_queue::{Aqm, FlowTable};
 use bentpipe_scenario as scenario;
 use bentpipe_scenario::{Congestion, Ecn, Protocol, Scenario, Subject, TrafficKind, Transport};
 use bentpipe_transport::{pep_link, rtp, sctp, tcp};
@@ -12,7 +10,7 @@ use bentpipe_units::{Duration, Instant, Rate, Rng};
 use crate::MakeAqm;
 use crate::agenda::{Agenda, Event, MAX_INDEX};
 use crate::circuit::{LegPlan, Member, OwnDelay, Plan, Step};
-use crate::network::{Discarded, Hop, Line, Link, Path, Port, Slab};
+use crate::network::{Discarded, Hop, Link, Path, Slab};
 use crate::recorder::{self, Recorder};
 use crate::traffic::{Carrier, Group, Kind, Session, Source, Traffic, present};
 use crate::watch::{Tracer, members};
@@ -26,7 +24,7 @@ pub struct Error(pub String);
 pub fn build(scenario: &Scenario, seed: u64, make_aqm: Option<MakeAqm<'_>>) -> Result<World, Error> {
     let mut builder =
         Builder { scenario, seed, make_aqm, first_links: Vec::new(), lines: Vec::new(), hops: Vec::new() };
-    let (links, ports) = builder.links()?;
+    let links = builder.links()?;
     let stations = builder.stations(&links)?;
     let mut hosts = Vec::new();
     let (mut sctp_configs, mut rtp_configs) = (Vec::new(), Vec::new());
@@ -42,14 +40,13 @@ pub fn build(scenario: &Scenario, seed: u64, make_aqm: Option<MakeAqm<'_>>) -> R
         .collect();
     let subject = match scenario.subject {
         Subject::Gateway(gateway) => (true, gateway as u32),
-        Subject::Link(link) => (false, links[builder.first_links[link] as usize].port.unwrap_or(0)),
+        Subject::Link(link) => (false, builder.first_links[link]),
     };
     let recorder = Recorder::new(&recorder::Setup {
         warmup: scenario.run.warmup,
         duration: scenario.run.duration,
         interval: scenario.run.sample_interval,
         gateways,
-        ports: &ports,
         links: &links,
         subject,
     });
@@ -62,7 +59,6 @@ pub fn build(scenario: &Scenario, seed: u64, make_aqm: Option<MakeAqm<'_>>) -> R
         hops: builder.hops,
         links,
         lines: builder.lines,
-        ports,
         stations,
         conns: Vec::new(),
         associations: Vec::new(),
@@ -93,48 +89,27 @@ struct Builder<'a, 'b> {
     make_aqm: Option<MakeAqm<'b>>,
     /// The first of each scenario link's links; each member takes two places, forward and reverse.
     first_links: Vec<u32>,
-    lines: Vec<Line>,
+    lines: Vec<DelayLine<u32>>,
     hops: Vec<Hop>,
 }
 
 impl Builder<'_, '_> {
-    fn links(&mut self) -> Result<(Vec<Link>, Vec<Port>), Error> {
-        let (mut links, mut ports) = (Vec::new(), Vec::new());
+    fn links(&mut self) -> Result<Vec<Link>, Error> {
+        let mut links = Vec::new();
         for (number, link) in self.scenario.links.iter().enumerate() {
             self.first_links.push(links.len() as u32);
             let members = members(self.scenario, link);
             for member in 0..members {
                 for (direction, suffix) in [(&link.forward, ""), (&link.reverse, " reverse")] {
                     let is_subject = suffix.is_empty() && self.scenario.subject == Subject::Link(number);
-                    let index = links.len() as u32;
-                    let base = match members {
-                        1 => link.name.clone(),
-                        _ => format!("{}.{member}", link.name),
-                    };
-                    let name = format!("{base}{suffix}");
-                    let satellite = link.handover.map(|h| Satellite::new(h, self.seed, &base));
-                    let sender = Sender::new(direction, satellite.as_ref(), self.seed, &name);
-                    let queue = match &direction.queue {
-                        Some(spec) => Some(self.queue(spec, is_subject, direction.mean_rate(), &name)?),
-                        None if sender.is_some() => Some(self.plain_queue(direction.mean_rate(), &name)),
-                        None => None,
-                    };
-                    let port = queue.map(|queue| {
-                        let has_sender = sender.is_some();
-                        let wake_at = Instant::FAR_FUTURE;
-                        ports.push(Port {
-                            queue,
-                            link: index,
-                            busy: false,
-                            wake_at,
-                            has_sender,
-                            partly: None,
-                        });
-                        ports.len() as u32 - 1
-                    });
+                    let names = Names::new(&link.name, (members > 1).then_some(member), suffix.is_empty());
+                    let seed = self.seed;
+                    let make_aqm = |spec: &scenario::AqmSpec| self.aqm(spec, is_subject);
+                    let engine = LinkEngine::new(direction, link.handover, &names, seed, None, make_aqm)
+                        .map_err(Error)?;
                     let line = self.lines.len() as u32;
-                    self.lines.push(Line::default());
-                    let mut new = Link::new(name, direction, sender, satellite, line, port, self.seed);
+                    self.lines.push(DelayLine::default());
+                    let mut new = Link::new(names.direction, engine, line);
                     if let Some(scenario::Capacity::Carrier(carrier)) = &direction.capacity
                         && let scenario::Modulation::Hosts { group, .. } = carrier.modulation
                     {
@@ -150,19 +125,7 @@ impl Builder<'_, '_> {
                 links.len()
             )));
         }
-        Ok((links, ports))
-    }
-
-    /// A queue that nothing watches, first in, first out, without limit.
-    fn plain_queue(&self, rate: Option<Rate>, name: &str) -> Queue {
-        let setup = QueueConfig {
-            marking: Marking::Drop,
-            limit: Limit::NONE,
-            capacity: rate.unwrap_or_default(),
-            seed: self.seed,
-            name: name.to_owned(),
-        };
-        Queue::new(Box::<Fifo>::default(), Box::new(DropTail), &setup)
+        Ok(links)
     }
 
     /// The first host of a group, among all.
@@ -170,29 +133,11 @@ impl Builder<'_, '_> {
         self.scenario.hosts[..group].iter().map(|host| host.count).sum()
     }
 
-    fn queue(
-        &mut self,
-        spec: &scenario::QueueSpec,
-        is_subject: bool,
-        rate: Option<Rate>,
-        name: &str,
-    ) -> Result<Queue, Error> {
-        let aqm = self.aqm(&spec.aqm, is_subject, name)?;
-        let setup = QueueConfig {
-            marking: spec.marking,
-            limit: spec.limit,
-            capacity: rate.unwrap_or_default(),
-            seed: self.seed,
-            name: name.to_owned(),
-        };
-        Ok(Queue::new(scheduler(&spec.scheduler, name)?, aqm, &setup))
-    }
-
     /// The AQM that the scenario describes, or, in the subject's place, the one that was given instead.
-    fn aqm(&mut self, spec: &scenario::AqmSpec, is_subject: bool, name: &str) -> Result<Box<dyn Aqm>, Error> {
+    fn aqm(&mut self, spec: &scenario::AqmSpec, is_subject: bool) -> Result<Box<dyn Aqm>, String> {
         match self.make_aqm.as_mut().filter(|_| is_subject) {
             Some(make) => Ok(spec.controlled(make())),
-            None => spec.build().map_err(|e| Error(format!("{name}: {e}"))),
+            None => spec.build().map_err(|e| e.to_string()),
         }
     }
 
@@ -203,7 +148,7 @@ impl Builder<'_, '_> {
 
     fn station(&mut self, number: usize, g: &scenario::Gateway, links: &[Link]) -> Result<Station, Error> {
         let is_subject = self.scenario.subject == Subject::Gateway(number);
-        let judge = self.aqm(&g.aqm, is_subject, &g.name)?;
+        let judge = self.aqm(&g.aqm, is_subject).map_err(|e| Error(format!("{}: {e}", g.name)))?;
         let config = g.config().map_err(|e| Error(format!("{}: {e}", g.name)))?;
         let (gateway, buffers) = config.build(judge, self.seed);
         let s = &g.spacelink;
@@ -367,7 +312,9 @@ impl Builder<'_, '_> {
         leg.up.reverse();
         for steps in [&mut leg.down, &mut leg.up] {
             let trivial = |step: &Step| match *step {
-                Step::Link { base, reverse, .. } => links[(base + u32::from(reverse)) as usize].is_trivial(),
+                Step::Link { base, reverse, .. } => {
+                    links[(base + u32::from(reverse)) as usize].engine.is_transparent()
+                }
                 Step::Gateway { .. } => false,
             };
             let is_link = |step: &&Step| matches!(step, Step::Link { .. });
@@ -397,7 +344,7 @@ impl Builder<'_, '_> {
         let base = self.first_links[hop.link];
         let (there, back) = (u32::from(!hop.forward), u32::from(hop.forward));
         let per_connection =
-            [there, back].map(|direction| links[(base + direction) as usize].is_per_connection());
+            [there, back].map(|direction| links[(base + direction) as usize].engine.has_own_delays());
         let own = per_connection.contains(&true).then(|| {
             plan.own_delays.push(OwnDelay { base, forward: hop.forward, shared: link.shared_delay });
             2 * (plan.own_delays.len() as u32 - 1)
@@ -452,12 +399,12 @@ impl World {
         for (source, at) in first_transfers {
             self.plan_transfer(source, at);
         }
-        for port in 0..self.ports.len() as u32 {
-            self.arm_port(port);
+        for link in 0..self.links.len() as u32 {
+            self.arm_link(link);
         }
         for (link, l) in self.links.iter().enumerate() {
-            if let Some(capacity) = &l.capacity {
-                self.agenda.at(capacity.first_told(), Event::Capacity(link as u32));
+            if let Some(at) = l.engine.first_update() {
+                self.agenda.at(at, Event::Capacity(link as u32));
             }
         }
         for station in 0..self.stations.len() as u32 {
@@ -472,10 +419,6 @@ fn ramp_start(ramp: &scenario::Ramp, number: u32) -> Duration {
     let (step, place) = (number / ramp.sessions.max(1), number % ramp.sessions.max(1));
     let within = ramp.over.times(u64::from(place)).part(u64::from(ramp.sessions.max(1)));
     (ramp.over + ramp.pause).times(u64::from(step)) + within
-}
-
-fn scheduler(spec: &scenario::SchedulerSpec, name: &str) -> Result<Box<dyn Scheduler>, Error> {
-    (spec.discipline.build)(&spec.values).map_err(|e| Error(format!("{name}: {e}")))
 }
 
 fn tcp_config(t: &scenario::Tcp, pacing: Option<Rate>) -> tcp::Config {

@@ -4,12 +4,13 @@
 //! `up` nearer the sender and `down` nearer the receiver; where a gateway splits, a stream of its spacelink joins
 //! the `down` of one leg to the `up` of the next.
 
+use bentpipe_link::DelayLine;
 use bentpipe_queue::{FlowEvent, Packet};
 use bentpipe_transport::{pep_link, tcp};
 use bentpipe_units::Instant;
 
 use crate::agenda::{Event, MAX_INDEX};
-use crate::network::{Body, Hop, Line, Path};
+use crate::network::{Body, Hop, Path};
 use crate::traffic::{Carrier, Kind};
 use crate::transit::Transit;
 use crate::world::{NONE, Relay, World};
@@ -243,7 +244,7 @@ impl World {
         let mut own_lines = Vec::new();
         for _ in &plan.own_delays {
             let first = self.lines.len() as u32;
-            self.lines.extend([Line::default(), Line::default()]);
+            self.lines.extend([DelayLine::default(), DelayLine::default()]);
             own_lines.push((first, first + 1));
         }
         let mut room = |steps: &[Step]| {
@@ -352,8 +353,12 @@ impl World {
                 _ => &mut self.sources[c.owner as usize].rng,
             };
             let (first, second) = (own.base + u32::from(!own.forward), own.base + u32::from(own.forward));
-            let there = self.links[first as usize].delay.draw(rng);
-            let back = if own.shared { there } else { self.links[second as usize].delay.draw(rng) };
+            let there = self.links[first as usize].engine.delay_distribution().draw(rng);
+            let back = if own.shared {
+                there
+            } else {
+                self.links[second as usize].engine.delay_distribution().draw(rng)
+            };
             self.lines[with as usize].delay = there;
             self.lines[against as usize].delay = back;
         }

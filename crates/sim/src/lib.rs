@@ -13,7 +13,6 @@ mod media;
 mod network;
 mod queued;
 mod recorder;
-mod sender;
 mod traffic;
 mod transit;
 mod watch;
@@ -178,7 +177,7 @@ pub fn run_with(
     progress.now.store(end.as_nanos(), Ordering::Relaxed);
     world.observations.drain(..).for_each(|observation| see(&observation));
     world.check_traced().map_err(Error::NotFound)?;
-    world.recorder.finish(end, &world.ports, &world.stations);
+    world.recorder.finish(end, &world.links, &world.stations);
     world.check().map_err(Error::Inconsistent)?;
     let mut pep_link = PepLinkCounters::default();
     for end in world.stations.iter().flat_map(|s| [&s.near, &s.far]) {

@@ -1,12 +1,8 @@
 //! Links, the packets on them, and the paths these take.
 
-use std::collections::VecDeque;
-
-use bentpipe_link::{Capacity, Loss, Satellite, Sender};
-use bentpipe_queue::{DropHandler, DropReason, Packet, Queue};
-use bentpipe_scenario::{Delay, Direction, LossAt, LossOf, Per};
+use bentpipe_link::LinkEngine;
+use bentpipe_queue::{DropHandler, DropReason, Packet};
 use bentpipe_transport::{pep_link, rtp, tcp};
-use bentpipe_units::{Duration, Instant, Rate, Rng};
 
 use crate::world::NONE;
 
@@ -159,44 +155,18 @@ impl<T: Default> Slab<T> {
     }
 }
 
-/// How long packets are under way on a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// All as long.
-    Fixed(Duration),
-    /// Each as long as is drawn for it, in order or not.
-    Drawn { ordered: bool },
-    /// Each as long as all of its connection.
-    Connection,
-}
-
-/// One direction of a link.
+/// One direction of a link, with what the run keeps of it.
 pub struct Link {
     pub name: String,
-    pub rate: Option<Rate>,
-    pub way: Way,
-    /// Whether packets are lost before the queue.
-    pub loses_early: bool,
-    /// Whether anything but time befalls packets on the way, or they are seen there.
+    pub engine: LinkEngine,
+    /// True if the channel may affect packets, or they are observed when sent.
     pub is_eventful: bool,
-    /// What befalls packets, if anything does.
-    pub channel: Option<Box<Channel>>,
-    pub delay: Box<Delay>,
-    /// What sends on it, where that is more than a rate; there is a port then.
-    pub sender: Option<Box<Sender>>,
-    /// What its capacity will be, where that changes with time.
-    pub capacity: Option<Box<Capacity>>,
-    /// The hosts whose packets take times of their own: the first, and how many.
+    /// The hosts whose packets have a rate each: the first, and how many.
     pub hosts: (u32, u32),
-    /// The managed queue in front of it, if any.
-    pub port: Option<u32>,
-    /// Its own delay line, unless each connection has one.
+    /// Its delay line, unless each connection has one.
     pub line: u32,
-    /// When it has sent all that it was given; only without a port.
-    busy_until: Instant,
-    delay_rng: Rng,
     pub counters: LinkCounters,
-    /// The interfaces that see what enters it and what leaves it, if any.
+    /// The interfaces at which sent and arriving packets are observed.
     pub seen_leaving: u32,
     pub seen_arriving: u32,
 }
@@ -211,130 +181,18 @@ pub struct LinkCounters {
 }
 
 impl Link {
-    pub fn new(
-        name: String,
-        direction: &Direction,
-        sender: Option<Sender>,
-        satellite: Option<Satellite>,
-        line: u32,
-        port: Option<u32>,
-        seed: u64,
-    ) -> Self {
-        let (delay, loss) = (direction.delay.clone(), &direction.loss);
-        let channel = Channel {
-            loss: Loss::new(loss),
-            of: loss.of,
-            at: loss.at,
-            satellite,
-            rng: Rng::stream(seed, &name, 0, "loss"),
-        };
-        let has_channel = !loss.is_none() || channel.satellite.is_some();
+    pub fn new(name: String, engine: LinkEngine, line: u32) -> Self {
         Self {
-            rate: direction.rate,
-            way: match (delay.per, delay.fixed()) {
-                (Per::Connection, _) => Way::Connection,
-                (Per::Packet { ordered: true }, Some(delay)) => Way::Fixed(delay),
-                (Per::Packet { ordered }, _) => Way::Drawn { ordered },
-            },
-            delay: Box::new(delay),
-            loses_early: !loss.is_none() && loss.at == LossAt::BeforeQueue,
-            is_eventful: has_channel,
-            channel: has_channel.then(|| Box::new(channel)),
-            capacity: sender.as_ref().and_then(Sender::changing).map(Box::new),
-            sender: sender.map(Box::new),
+            name,
+            is_eventful: engine.has_channel(),
+            engine,
             hosts: (0, 0),
-            port,
             line,
-            busy_until: Instant::ZERO,
-            delay_rng: Rng::stream(seed, &name, 0, "delay"),
             counters: LinkCounters::default(),
             seen_leaving: NONE,
             seen_arriving: NONE,
-            name,
         }
     }
-
-    /// When a packet of `len` bytes that comes at `now` has been sent.
-    #[inline]
-    pub fn send(&mut self, len: u32, now: Instant) -> Instant {
-        let Some(rate) = self.rate else { return now };
-        self.busy_until = self.busy_until.max(now) + rate.time_to_send(u64::from(len));
-        self.busy_until
-    }
-
-    /// The delay of one packet, where it is drawn.
-    pub fn draw_delay(&mut self) -> Duration {
-        self.delay.draw(&mut self.delay_rng)
-    }
-
-    /// Whether each connection has its own delay on this link.
-    pub fn is_per_connection(&self) -> bool {
-        self.way == Way::Connection
-    }
-
-    /// Whether a packet passes it as if it were not there.
-    pub fn is_trivial(&self) -> bool {
-        self.rate.is_none()
-            && self.delay.is_none()
-            && self.sender.is_none()
-            && self.channel.is_none()
-            && self.port.is_none()
-            && !self.is_per_connection()
-    }
-}
-
-/// What befalls packets on a link.
-pub struct Channel {
-    loss: Loss,
-    of: LossOf,
-    at: LossAt,
-    /// The satellites that it goes over, where they change.
-    satellite: Option<Satellite>,
-    rng: Rng,
-}
-
-impl Channel {
-    /// Whether it loses a packet, at `now`.
-    pub fn loses(&mut self, flight: &Flight, now: Instant) -> bool {
-        let counts = self.of == LossOf::All || flight.body.has_payload();
-        counts && self.loss.loses(flight.len, now, &mut self.rng)
-    }
-
-    /// What befalls a packet on the way that has been sent up to `sent`: when it would have been sent if the satellite
-    /// were as near as ever, or that it is lost.
-    pub fn befall(&mut self, flight: &Flight, sent: Instant) -> Option<Instant> {
-        if self.at == LossAt::AfterQueue && self.loses(flight, sent) {
-            return None;
-        }
-        let Some(satellite) = &mut self.satellite else { return Some(sent) };
-        if satellite.loses() && satellite.outage(sent).is_some() {
-            return None;
-        }
-        Some(sent + satellite.delay(sent))
-    }
-}
-
-/// Packets under way that arrive in the order in which they left; only the first is on the agenda.
-#[derive(Debug, Default)]
-pub struct Line {
-    pub flights: VecDeque<(Instant, u32)>,
-    /// Arrival of the last packet.
-    pub last: Instant,
-    /// The delay of the connection that it belongs to.
-    pub delay: Duration,
-}
-
-/// A managed queue in front of a link.
-pub struct Port {
-    pub queue: Queue,
-    pub link: u32,
-    pub busy: bool,
-    /// When the agenda next wakes the queue.
-    pub wake_at: Instant,
-    /// Whether its link is more than a rate.
-    pub has_sender: bool,
-    /// A packet that has been sent in part, and what is left of it [bytes].
-    pub partly: Option<(Packet, u32)>,
 }
 
 /// Collects what a queue discards.

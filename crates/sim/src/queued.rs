@@ -97,10 +97,8 @@ impl World {
         for hop in path.start..path.end {
             match self.hops[hop as usize] {
                 Hop::Link { link, .. } => {
-                    if let Some(port) = self.links[link as usize].port {
-                        self.ports[port as usize].queue.flow(flow, event, self.now);
-                        self.arm_port(port);
-                    }
+                    self.links[link as usize].engine.announce(flow, event, self.now);
+                    self.arm_link(link);
                 }
                 Hop::Gateway { station, .. } => self.announce_at(station, circuit, event),
             }

@@ -5,7 +5,7 @@ use bentpipe_queue::{Counters, DropReason, Packet, Queue};
 use bentpipe_units::{Duration, Instant};
 use hdrhistogram::Histogram;
 
-use crate::network::{Link, Port};
+use crate::network::Link;
 use crate::world::Station;
 
 /// A quantity sampled at regular times.
@@ -172,7 +172,7 @@ struct Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PlaceKind {
     Gateway(u32),
-    Port(u32),
+    Link(u32),
 }
 
 #[derive(Clone, Copy, Default)]
@@ -205,11 +205,16 @@ struct Queues<'a> {
 
 impl Place {
     /// The place as it stands.
-    fn look<'a>(&self, now: Instant, ports: &'a [Port], stations: &'a [Station]) -> (Snapshot, Queues<'a>) {
+    fn look<'a>(
+        &self,
+        now: Instant,
+        links: &'a [Link],
+        stations: &'a [Station],
+    ) -> Option<(Snapshot, Queues<'a>)> {
         let mut limits = None;
         let (watched, at_mark, other, shown, arrived_bytes, gateway) = match self.kind {
-            PlaceKind::Port(port) => {
-                let queue = &ports[port as usize].queue;
+            PlaceKind::Link(link) => {
+                let queue = links[link as usize].engine.queue()?;
                 (queue, queue, None, queue, 0, None)
             }
             PlaceKind::Gateway(station) => {
@@ -235,7 +240,7 @@ impl Place {
             packet_seconds: shown.packet_seconds(now),
             arrived_bytes,
         };
-        (snapshot, Queues { watched, shown, gateway, limits })
+        Some((snapshot, Queues { watched, shown, gateway, limits }))
     }
 }
 
@@ -290,7 +295,7 @@ pub struct Recorder {
     samples: u64,
     places: Vec<Place>,
     /// The place of each port and each gateway.
-    of_port: Vec<usize>,
+    of_link: Vec<usize>,
     of_gateway: Vec<usize>,
     subject: usize,
     pub place_names: Vec<String>,
@@ -309,7 +314,6 @@ pub struct Setup<'a> {
     pub interval: Duration,
     /// Name and gateway of each station, whether its regulator's rate changes, and whether marks cut its windows.
     pub gateways: Vec<(&'a str, &'a Gateway, bool, bool)>,
-    pub ports: &'a [Port],
     pub links: &'a [Link],
     /// Whether the subject is a gateway, and its number among the gateways or ports.
     pub subject: (bool, u32),
@@ -318,7 +322,7 @@ pub struct Setup<'a> {
 /// Queueing delays are told apart up to here [ns]; longer ones count as this.
 const LONGEST_DELAY: u64 = 1_000_000_000_000;
 
-const PORT_SERIES: [&str; 6] = [
+const LINK_SERIES: [&str; 6] = [
     "offered_load",
     "utilization_out",
     "transmit_queue",
@@ -344,7 +348,7 @@ impl Recorder {
             measuring: false,
             samples: 0,
             places: Vec::new(),
-            of_port: Vec::new(),
+            of_link: Vec::new(),
             of_gateway: Vec::new(),
             subject: 0,
             place_names: Vec::new(),
@@ -363,13 +367,13 @@ impl Recorder {
             let series = series(&SERIES, changes, limits);
             recorder.add(kind, name, &names, queue, &series, setup.subject);
         }
-        for (port, p) in setup.ports.iter().enumerate() {
+        for (index, link) in setup.links.iter().enumerate() {
             let place = recorder.places.len();
-            recorder.of_port.push(place);
-            let link = &setup.links[p.link as usize];
-            let (kind, names) = (PlaceKind::Port(port as u32), [link.name.clone()]);
-            let series = series(&PORT_SERIES, link.capacity.is_some(), false);
-            recorder.add(kind, &link.name, &names, &p.queue, &series, setup.subject);
+            recorder.of_link.push(place);
+            let Some(queue) = link.engine.queue() else { continue };
+            let (kind, names) = (PlaceKind::Link(index as u32), [link.name.clone()]);
+            let series = series(&LINK_SERIES, link.engine.first_update().is_some(), false);
+            recorder.add(kind, &link.name, &names, queue, &series, setup.subject);
         }
         recorder.first_link_name = recorder.place_names.len();
         recorder.place_names.extend(setup.links.iter().map(|link| link.name.clone()));
@@ -387,7 +391,7 @@ impl Recorder {
     ) {
         let is_subject = match kind {
             PlaceKind::Gateway(g) => subject == (true, g),
-            PlaceKind::Port(p) => subject == (false, p),
+            PlaceKind::Link(l) => subject == (false, l),
         };
         if is_subject {
             self.subject = self.places.len();
@@ -485,8 +489,8 @@ impl Recorder {
     }
 
     #[inline]
-    pub fn left_port(&mut self, port: u32, delay: Duration) {
-        self.left(self.of_port[port as usize], delay);
+    pub fn left_link(&mut self, link: u32, delay: Duration) {
+        self.left(self.of_link[link as usize], delay);
     }
 
     #[inline]
@@ -523,8 +527,8 @@ impl Recorder {
         }
     }
 
-    pub fn dropped_at_port(&mut self, now: Instant, port: u32, pkt: &Packet, reason: DropReason) {
-        let place = self.of_port[port as usize];
+    pub fn dropped_at_link(&mut self, now: Instant, link: u32, pkt: &Packet, reason: DropReason) {
+        let place = self.of_link[link as usize];
         let name = self.places[place].names[0];
         self.note(now, place, name, true, pkt, reason);
     }
@@ -590,14 +594,14 @@ impl Recorder {
 
     /// Takes a sample; gives the time of the next. The one that begins the measurement only notes where the
     /// counters stand.
-    pub fn sample(&mut self, now: Instant, ports: &[Port], stations: &[Station]) -> Option<Instant> {
+    pub fn sample(&mut self, now: Instant, links: &[Link], stations: &[Station]) -> Option<Instant> {
         let began = self.measuring;
         self.measuring = true;
         if began {
             self.series[0].values.push((now - self.warmup).as_secs_f64());
         }
         for place in &mut self.places {
-            let (snapshot, queues) = place.look(now, ports, stations);
+            let Some((snapshot, queues)) = place.look(now, links, stations) else { continue };
             let Queues { watched: queue, shown, gateway: extra, limits } = queues;
             if !began {
                 (place.begin, place.last) = (snapshot, snapshot);
@@ -649,10 +653,10 @@ impl Recorder {
     }
 
     /// Works out the summary, at the end of the run.
-    pub fn finish(&mut self, now: Instant, ports: &[Port], stations: &[Station]) {
+    pub fn finish(&mut self, now: Instant, links: &[Link], stations: &[Station]) {
         let place = &mut self.places[self.subject];
         place.detail.runs.close();
-        let (end, _) = place.look(now, ports, stations);
+        let Some((end, _)) = place.look(now, links, stations) else { return };
         let begin = &place.begin;
         let seconds = (now - self.warmup).as_secs_f64();
         let delays = place.detail.delays.as_ref();

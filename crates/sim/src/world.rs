@@ -1,6 +1,7 @@
 //! Everything there is in a run, and what moves it.
 
 use bentpipe_gateway::{Event as GatewayEvent, Gateway, PepBuffers};
+use bentpipe_link::{DelayLine, Progress, Release, Service};
 use bentpipe_queue::{FlowTable, Packet};
 use bentpipe_scenario::FlowKey;
 use bentpipe_transport::{pep_link, rtp, sctp, tcp};
@@ -10,7 +11,7 @@ use crate::agenda::{Agenda, Event, MAX_INDEX};
 use crate::association::Association;
 use crate::circuit::{Circuit, Conn, Role};
 use crate::media::Medium;
-use crate::network::{Body, Discarded, Flight, Hop, Line, Link, Path, Port, Slab, Way};
+use crate::network::{Body, Discarded, Flight, Hop, Link, Path, Slab};
 use crate::recorder::Recorder;
 use crate::traffic::{Session, Source, Traffic};
 use crate::transit::Transit;
@@ -72,8 +73,7 @@ pub struct World {
     pub acks: Slab<pep_link::Ack>,
     pub hops: Vec<Hop>,
     pub links: Vec<Link>,
-    pub lines: Vec<Line>,
-    pub ports: Vec<Port>,
+    pub lines: Vec<DelayLine<u32>>,
     pub stations: Vec<Station>,
     pub conns: Vec<Conn>,
     pub configs: Vec<tcp::Config>,
@@ -104,7 +104,7 @@ impl World {
         let mut countdown = 0u32;
         while let Some((time, event)) = self.agenda.next(end) {
             self.now = time;
-            self.happen(event);
+            self.dispatch(event);
             countdown = countdown.wrapping_sub(1) & 0xfff;
             if countdown == 0 {
                 if self.flights.len() > MOST_FLIGHTS {
@@ -120,12 +120,12 @@ impl World {
     }
 
     #[inline]
-    fn happen(&mut self, event: Event) {
+    fn dispatch(&mut self, event: Event) {
         match event {
             Event::Line(line) => self.line_head(line),
             Event::Flight(flight) => self.arrive(flight),
-            Event::Port(port) => self.serve_port(port),
-            Event::PortWake(port) => self.wake_port(port),
+            Event::Port(link) => self.serve_link(link),
+            Event::PortWake(link) => self.wake_link(link),
             Event::Timer(conn) => self.conn_timer(conn),
             Event::Pace(conn) => self.conn_pace(conn),
             Event::Gateway(station) => self.wake_gateway(station),
@@ -135,7 +135,7 @@ impl World {
             Event::Association(end) => self.association_timer(end),
             Event::Report(end) => self.report_due(end / 2, end % 2 == 1),
             Event::Sample => self.sample(),
-            Event::Capacity(link) => self.change_capacity(link),
+            Event::Capacity(link) => self.update_capacity(link),
         }
     }
 
@@ -166,10 +166,9 @@ impl World {
     }
 
     fn line_head(&mut self, line: u32) {
-        let flights = &mut self.lines[line as usize].flights;
-        let Some((_, flight)) = flights.pop_front() else { return };
-        if let Some(&(time, _)) = flights.front() {
-            self.agenda.at(time, Event::Line(line));
+        let Some((flight, next)) = self.lines[line as usize].pop() else { return };
+        if let Some(at) = next {
+            self.agenda.at(at, Event::Line(line));
         }
         self.arrive(flight);
     }
@@ -209,106 +208,135 @@ impl World {
 
     fn enter_link(&mut self, index: u32, len: u32, link: u32, line: u32) {
         let l = &mut self.links[link as usize];
-        if l.loses_early
-            && let Some(channel) = &mut l.channel
-            && channel.loses(self.flights.get(index), self.now)
-        {
+        if l.engine.loses_on_arrival(len, || self.flights.get(index).body.has_payload(), self.now) {
             return self.lose(index, len, link);
         }
-        let Some(port) = l.port else {
-            let sent = l.send(len, self.now);
+        if l.engine.queue().is_none() {
+            let sent = l.engine.transmit(len, self.now);
             return self.propagate(index, len, link, line, sent);
-        };
+        }
         let mut pkt = self.packet(index);
-        let p = &mut self.ports[port as usize];
-        if p.queue.offer(&mut pkt, self.now, &mut self.discarded) {
-            self.enter_port(pkt, port);
+        if self.links[link as usize].engine.offer(&mut pkt, self.now, &mut self.discarded) {
+            self.enqueue(pkt, link);
         }
-        if !self.discarded.0.is_empty() {
-            self.bury_at_port(port);
-        }
-        self.arm_port(port);
+        self.drop_at_link(link);
+        self.arm_link(link);
     }
 
-    /// A packet that may go on enters a port's queue.
-    fn enter_port(&mut self, pkt: Packet, port: u32) {
+    /// An admitted packet enters a link's queue.
+    fn enqueue(&mut self, pkt: Packet, link: u32) {
         self.note_mark(pkt);
-        let p = &mut self.ports[port as usize];
-        p.queue.enqueue(pkt, self.now, &mut self.discarded);
-        if !p.busy {
-            self.serve_port(port);
+        if self.links[link as usize].engine.enqueue(pkt, self.now, &mut self.discarded) {
+            self.serve_link(link);
         }
     }
 
-    /// A port's link is free: sends the next packet.
-    fn serve_port(&mut self, port: u32) {
-        let p = &mut self.ports[port as usize];
-        if p.has_sender {
-            return self.serve_by_sender(port);
-        }
-        let next = p.queue.dequeue(self.now, &mut self.discarded);
-        p.busy = next.is_some();
-        let link = p.link;
-        if let Some(pkt) = next {
-            self.recorder.left_port(port, self.now - pkt.arrival);
-            let rate = self.links[link as usize].rate.unwrap_or_default();
-            let sent = self.now + rate.time_to_send(u64::from(pkt.len));
-            self.agenda.at(sent, Event::Port(port));
-            self.note_mark(pkt);
-            let hop = self.flights.get(pkt.handle).hop;
-            if let Hop::Link { line, .. } = self.hops[hop as usize] {
-                self.propagate(pkt.handle, pkt.len, link, line, sent);
+    /// A link is free: sends the next packet.
+    fn serve_link(&mut self, link: u32) {
+        let l = &mut self.links[link as usize];
+        let (flights, circuits, traffic) = (&self.flights, &self.circuits, &self.traffic);
+        let hosts = l.hosts;
+        let terminal = |pkt: &Packet| host_of(flights.get(pkt.handle).circuit, hosts, circuits, traffic);
+        match l.engine.serve(self.now, &mut self.discarded, terminal) {
+            Service::Idle => {}
+            Service::Blocked(until) => return self.agenda.at(until, Event::Port(link)),
+            Service::Sending { pkt, dequeued, next, progress } => {
+                if dequeued {
+                    self.recorder.left_link(link, self.now - pkt.arrival);
+                }
+                self.agenda.at(next, Event::Port(link));
+                self.note_mark(pkt);
+                match progress {
+                    Progress::Partial => {}
+                    Progress::Sent(sent) => {
+                        let hop = self.flights.get(pkt.handle).hop;
+                        if let Hop::Link { line, .. } = self.hops[hop as usize] {
+                            self.propagate(pkt.handle, pkt.len, link, line, sent);
+                        }
+                    }
+                    Progress::Lost => self.lost_at_sender(pkt, link),
+                }
             }
         }
-        if !self.discarded.0.is_empty() {
-            self.bury_at_port(port);
-        }
+        self.drop_at_link(link);
     }
 
-    fn wake_port(&mut self, port: u32) {
-        if self.ports[port as usize].wake_at != self.now {
+    /// A link layer has given up a packet.
+    #[inline(never)]
+    fn lost_at_sender(&mut self, pkt: Packet, link: u32) {
+        let l = &mut self.links[link as usize];
+        l.counters.sent += 1;
+        l.counters.sent_bytes += u64::from(pkt.len);
+        l.counters.lost += 1;
+        if l.seen_leaving != NONE {
+            let interface = l.seen_leaving;
+            self.observe(interface, pkt.handle, true);
+        }
+        self.lose(pkt.handle, pkt.len, link);
+    }
+
+    fn wake_link(&mut self, link: u32) {
+        if !self.links[link as usize].engine.wake(self.now) {
             return;
         }
-        self.ports[port as usize].wake_at = Instant::FAR_FUTURE;
-        while self.ports[port as usize].queue.wake_at().is_some_and(|at| at <= self.now) {
-            if let Some(pkt) = self.ports[port as usize].queue.wake(self.now, &mut self.discarded) {
-                self.enter_port(pkt, port);
+        loop {
+            match self.links[link as usize].engine.release(self.now, &mut self.discarded) {
+                Release::Done => break,
+                Release::None => {}
+                Release::Packet(pkt) => self.enqueue(pkt, link),
             }
-            if !self.discarded.0.is_empty() {
-                self.bury_at_port(port);
-            }
+            self.drop_at_link(link);
         }
-        self.arm_port(port);
+        self.arm_link(link);
     }
 
-    /// Puts a port's next wish on the agenda.
-    pub fn arm_port(&mut self, port: u32) {
-        let p = &mut self.ports[port as usize];
-        if let Some(at) = p.queue.wake_at()
-            && at < p.wake_at
-        {
-            p.wake_at = at;
-            self.agenda.at(at, Event::PortWake(port));
+    /// Schedules a link's queue.
+    pub fn arm_link(&mut self, link: u32) {
+        if let Some(at) = self.links[link as usize].engine.next_wake() {
+            self.agenda.at(at, Event::PortWake(link));
         }
     }
 
-    /// Records what a port discarded.
-    pub fn bury_at_port(&mut self, port: u32) {
+    /// A link has another capacity: a gateway in front follows it.
+    fn update_capacity(&mut self, link: u32) {
+        let Some((rate, next)) = self.links[link as usize].engine.update_capacity(self.now) else { return };
+        if let Some(next) = next {
+            self.agenda.at(next, Event::Capacity(link));
+        }
+        for station in 0..self.stations.len() as u32 {
+            let s = &mut self.stations[station as usize];
+            if s.follows == Some(link) {
+                s.gateway.set_rate(rate, self.now);
+                self.arm_gateway(station);
+            }
+        }
+    }
+
+    /// Drops the packets that a link's queue discarded.
+    #[inline]
+    fn drop_at_link(&mut self, link: u32) {
+        if !self.discarded.0.is_empty() {
+            self.drop_discarded(link);
+        }
+    }
+
+    #[inline(never)]
+    fn drop_discarded(&mut self, link: u32) {
         let mut discarded = std::mem::take(&mut self.discarded.0);
         for (pkt, reason) in discarded.drain(..) {
-            self.recorder.dropped_at_port(self.now, port, &pkt, reason);
-            self.bury(pkt.handle);
+            self.recorder.dropped_at_link(self.now, link, &pkt, reason);
+            self.drop(pkt.handle);
         }
         // Nothing is discarded meanwhile; the room is kept.
         self.discarded.0 = discarded;
     }
 
     /// A packet has been discarded.
-    fn bury(&mut self, index: u32) {
+    fn drop(&mut self, index: u32) {
         let flight = self.land(index);
         match flight.body {
-            Body::SpaceAck { ack, .. } => drop(self.acks.remove(ack)),
-            Body::Sctp { packet, .. } => drop(self.sctp_packets.take(packet)),
+            Body::SpaceAck { ack, .. } => std::mem::drop(self.acks.remove(ack)),
+            Body::Sctp { packet, .. } => std::mem::drop(self.sctp_packets.take(packet)),
             _ => {}
         }
         if flight.circuit != NONE {
@@ -325,39 +353,28 @@ impl World {
         l.counters.sent += 1;
         l.counters.sent_bytes += u64::from(len);
         if l.is_eventful {
-            match self.befall(index, len, link, sent) {
+            match self.apply_channel(index, len, link, sent) {
                 Some(late) => sent = late,
                 None => return,
             }
             l = &mut self.links[link as usize];
         }
-        let delay = match l.way {
-            Way::Fixed(delay) => delay,
-            Way::Drawn { ordered: true } => l.draw_delay(),
-            Way::Drawn { ordered: false } => {
-                let arrival = sent + l.draw_delay();
-                return self.agenda.at(arrival, Event::Flight(index));
-            }
-            Way::Connection => self.lines[line as usize].delay,
-        };
-        let line_state = &mut self.lines[line as usize];
-        let arrival = (sent + delay).max(line_state.last);
-        line_state.last = arrival;
-        line_state.flights.push_back((arrival, index));
-        if line_state.flights.len() == 1 {
-            self.agenda.at(arrival, Event::Line(line));
+        let (delay, ordered) = l.engine.delay(|| self.lines[line as usize].delay);
+        if !ordered {
+            return self.agenda.at(sent + delay, Event::Flight(index));
+        }
+        if let Some(at) = self.lines[line as usize].push(sent + delay, index) {
+            self.agenda.at(at, Event::Line(line));
         }
     }
 
     /// What befalls a packet on a link where something may: when it would have been sent if the satellite were as near as
     /// ever; none where it is lost.
     #[inline(never)]
-    fn befall(&mut self, index: u32, len: u32, link: u32, sent: Instant) -> Option<Instant> {
+    fn apply_channel(&mut self, index: u32, len: u32, link: u32, sent: Instant) -> Option<Instant> {
         let l = &mut self.links[link as usize];
-        let fate = match &mut l.channel {
-            None => Some(sent),
-            Some(channel) => channel.befall(self.flights.get(index), sent),
-        };
+        let has_payload = self.flights.get(index).body.has_payload();
+        let fate = l.engine.apply_channel(len, has_payload, sent).ok();
         if l.seen_leaving != NONE {
             let interface = l.seen_leaving;
             self.observe(interface, index, fate.is_none());
@@ -373,7 +390,7 @@ impl World {
     pub fn lose(&mut self, index: u32, len: u32, link: u32) {
         let flow = self.flow_of(index);
         self.recorder.lost(self.now, link, flow, len);
-        self.bury(index);
+        self.drop(index);
     }
 
     /// A packet has come to the end of its path.
@@ -498,7 +515,7 @@ impl World {
                     let gateway = &self.stations[station as usize].gateway;
                     self.recorder.dropped_at_gateway(self.now, station, gateway, &pkt, reason, place);
                     self.number(station, pkt.handle);
-                    self.bury(pkt.handle);
+                    self.drop(pkt.handle);
                 }
             }
         }
@@ -740,7 +757,7 @@ impl World {
     // ----- the end -------------------------------------------------------------------------------------------
 
     fn sample(&mut self) {
-        let next = self.recorder.sample(self.now, &self.ports, &self.stations);
+        let next = self.recorder.sample(self.now, &self.links, &self.stations);
         if let Some(at) = next {
             self.agenda.at(at, Event::Sample);
         }
@@ -755,15 +772,10 @@ impl World {
         for l in &self.links {
             let c = l.counters;
             let on_way = c.sent - c.lost - c.arrived;
-            let queued = l.port.map_or(0, |p| {
-                let port = &self.ports[p as usize];
-                let queue = port.queue.state();
-                u64::from(queue.packets) + u64::from(queue.held) + u64::from(port.partly.is_some())
-            });
-            held += on_way + queued;
-        }
-        for port in &self.ports {
-            port.queue.check().map_err(|e| format!("{}: {e}", self.links[port.link as usize].name))?;
+            held += on_way + l.engine.queued();
+            if let Some(queue) = l.engine.queue() {
+                queue.check().map_err(|e| format!("{}: {e}", l.name))?;
+            }
         }
         for station in &self.stations {
             let g = &station.gateway;
@@ -786,6 +798,24 @@ impl World {
         }
         self.recorder.check()
     }
+}
+
+/// The host of a group that a packet goes to or comes from, counted within the group.
+fn host_of(
+    circuit: u32,
+    (first, count): (u32, u32),
+    circuits: &[Circuit],
+    traffic: &[Traffic],
+) -> Option<u32> {
+    if count == 0 || circuit == NONE {
+        return None;
+    }
+    let c = &circuits[circuit as usize];
+    let t = &traffic[c.traffic as usize];
+    [t.to.first + c.hosts.1, t.from.first + c.hosts.0]
+        .into_iter()
+        .filter_map(|host| host.checked_sub(first))
+        .find(|host| *host < count)
 }
 
 /// IPv4 and UDP headers of a datagram [bytes] (RFC 791, RFC 768).

@@ -10,7 +10,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("transport", &["units"]),
     ("packet", &["units", "queue"]),
     ("scenario", &["units", "queue", "gateway"]),
-    ("link", &["units", "scenario"]),
+    ("link", &["units", "queue", "scenario"]),
     ("traffic", &["units", "scenario"]),
     ("gateway", &["units", "queue"]),
     ("model", &["units", "queue", "scenario"]),

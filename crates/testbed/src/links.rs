@@ -1,25 +1,20 @@
-//! Links that packets pass one after the other, without an engine of their own: whoever holds the packets' way in and
-//! out tells the time.
+//! Links in a row, without IO: the host passes packets and time.
 //!
-//! A link is the scenario's: its queue with what watches it, its rate or what its capacity comes to, its losses and its
-//! delay, by the simulator's own models. What happens, happens at its own time, however late [`Links::advance`] is
-//! called: being late does not add up from one link to the next.
+//! Each direction of a link is the simulator's [`LinkEngine`]. Events are handled at their own time, however late
+//! [`Links::advance`] is called, so that lateness does not add up from one link to the next.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::collections::BinaryHeap;
 use std::net::IpAddr;
 
-use bentpipe_link::{Capacity, Loss, Satellite, Sender, Sent};
-use bentpipe_packet::{Info, set_ce};
-use bentpipe_queue::aqm::droptail::DropTail;
-use bentpipe_queue::sched::fifo::Fifo;
-use bentpipe_queue::{DropHandler, DropReason, Ecn, Limit, Marking, Packet, Queue, QueueConfig};
-use bentpipe_scenario as scenario;
-use bentpipe_scenario::{Delay, Direction, LossAt, LossOf, Modulation, Per, Scenario};
+use bentpipe_link::{DelayLine, Impairments, LinkEngine, LossCause, Names, Progress, Release, Service};
+use bentpipe_queue::{DropHandler, DropReason, Ecn, Packet};
+use bentpipe_scenario::{Capacity, Modulation, Scenario};
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 
 use crate::plan::{Extras, Plan, PlanError};
+use bentpipe_packet::{Info, set_ce};
 
 /// Bytes of packets that are held at most; more are dropped, whatever the scenario says.
 const MOST_BYTES: u64 = 512 << 20;
@@ -43,6 +38,18 @@ pub enum Cause {
     Overflow,
     /// The emulation itself held too much.
     Memory,
+}
+
+impl From<LossCause> for Cause {
+    fn from(cause: LossCause) -> Self {
+        match cause {
+            LossCause::Loss => Self::Loss,
+            LossCause::Outage => Self::Outage,
+            LossCause::Impairment => Self::Extra,
+            LossCause::Handover => Self::Handover,
+            LossCause::LinkLayer => Self::Access,
+        }
+    }
 }
 
 /// All causes, with their names in statistics.
@@ -114,14 +121,16 @@ struct Held {
     came: Instant,
 }
 
-/// What happens.
+/// Event of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// A packet reaches the end of its link.
+    /// A packet reaches the end of its link, out of order.
     Arrive(u32),
-    /// A lane has sent its packet.
+    /// The first packet of a lane's delay line reaches the end of its link.
+    Line(u32),
+    /// A lane's sender is free.
     Free(u32),
-    /// A lane's AQM wants to be called.
+    /// A lane's queue wants to be woken.
     Wake(u32),
     /// A lane's capacity changes.
     Capacity(u32),
@@ -136,38 +145,17 @@ struct Hop {
     row: u32,
 }
 
-/// One way of one link.
+/// One direction of one link.
 struct Lane {
     row: u32,
-    rate: Option<Rate>,
-    delay: Delay,
-    fixed: Option<Duration>,
-    /// What draws of connections hang on.
+    engine: LinkEngine,
+    line: DelayLine<u32>,
     draws: Draws,
-    loss: Loss,
-    of: LossOf,
-    at: LossAt,
-    satellite: Option<Satellite>,
-    extras: Extras,
-    queue: Option<Queue>,
-    sender: Option<Sender>,
-    capacity: Option<Capacity>,
-    /// The group whose hosts have rates of their own.
+    /// The group whose hosts have a rate each.
     rates_of: Option<u32>,
-    /// A packet that has been sent in part, and what is left of it [bytes].
-    partly: Option<(Packet, u32)>,
-    busy: bool,
-    /// When it has sent all that it was given, where there is no queue.
-    busy_until: Instant,
-    wake_at: Instant,
-    /// When the last packet arrives, for none is to overtake another.
-    last: Instant,
-    loss_rng: Rng,
-    delay_rng: Rng,
-    extra_rng: Rng,
 }
 
-/// Where a connection's own delay comes from.
+/// Random streams of the delays that connections have each.
 struct Draws {
     seed: u64,
     name: String,
@@ -266,21 +254,18 @@ impl Links {
             self.counts.push(Counts::default());
             hops.push(Hop { first: self.lanes.len() as u32, group: group.map(|g| g as u32), row });
             for member in 0..members {
-                let base = match members {
-                    1 => link.name.clone(),
-                    _ => format!("{}.{member}", link.name),
-                };
-                let name = if is_forward { base.clone() } else { format!("{base} reverse") };
-                let satellite = link.handover.map(|handover| Satellite::new(handover, seed, &base));
-                let sender = Sender::new(direction, satellite.as_ref(), seed, &name);
-                let queue = queue(direction, sender.is_some(), seed, &name)?;
-                let capacity = sender.as_ref().and_then(Sender::changing);
+                let names = Names::new(&link.name, (members > 1).then_some(member), is_forward);
+                let engine =
+                    LinkEngine::new(direction, link.handover, &names, seed, impairments(extras), |spec| {
+                        spec.build().map_err(|e| e.to_string())
+                    })
+                    .map_err(PlanError)?;
                 let lane = self.lanes.len() as u32;
-                if let Some(capacity) = &capacity {
-                    self.enter(capacity.first_told(), Event::Capacity(lane));
+                if let Some(at) = engine.first_update() {
+                    self.enter(at, Event::Capacity(lane));
                 }
                 let rates_of = match &direction.capacity {
-                    Some(scenario::Capacity::Carrier(carrier)) => match carrier.modulation {
+                    Some(Capacity::Carrier(carrier)) => match carrier.modulation {
                         Modulation::Hosts { group, .. } => Some(group as u32),
                         _ => None,
                     },
@@ -289,31 +274,8 @@ impl Links {
                 // Where the way back has no delay of its own, a connection has one for both ways.
                 let purpose =
                     if is_forward || link.shared_delay { "connection" } else { "connection reverse" };
-                let stream = |purpose| Rng::stream(seed, &name, 0, purpose);
-                self.lanes.push(Lane {
-                    row,
-                    rate: direction.rate,
-                    fixed: direction.delay.fixed().filter(|_| direction.delay.per != Per::Connection),
-                    delay: direction.delay.clone(),
-                    draws: Draws { seed, name: base, purpose },
-                    loss: Loss::new(&direction.loss),
-                    of: direction.loss.of,
-                    at: direction.loss.at,
-                    satellite,
-                    extras: extras.clone(),
-                    queue,
-                    sender,
-                    capacity,
-                    rates_of,
-                    partly: None,
-                    busy: false,
-                    busy_until: Instant::ZERO,
-                    wake_at: Instant::FAR_FUTURE,
-                    last: Instant::ZERO,
-                    loss_rng: stream("loss"),
-                    delay_rng: stream("delay"),
-                    extra_rng: stream("extra"),
-                });
+                let draws = Draws { seed, name: names.link, purpose };
+                self.lanes.push(Lane { row, engine, line: DelayLine::default(), draws, rates_of });
                 self.arm(lane);
             }
         }
@@ -410,11 +372,21 @@ impl Links {
             self.events.pop();
             match event {
                 Event::Arrive(index) => self.reach(index, at, out),
+                Event::Line(lane) => self.pop_line(lane, at, out),
                 Event::Free(lane) => self.serve(lane, at),
                 Event::Wake(lane) => self.wake(lane, at),
                 Event::Capacity(lane) => self.change(lane, at),
             }
         }
+    }
+
+    /// The first packet of a delay line is at the end of its link.
+    fn pop_line(&mut self, lane: u32, now: Instant, out: &mut Vec<Passed>) {
+        let Some((index, next)) = self.lanes[lane as usize].line.pop() else { return };
+        if let Some(at) = next {
+            self.enter(at, Event::Line(lane));
+        }
+        self.reach(index, now, out);
     }
 
     /// A packet is at the end of its link.
@@ -458,120 +430,79 @@ impl Links {
         let Some(held) = &self.held[index as usize] else { return };
         let (len, info) = (held.packet.len() as u32, held.info);
         let l = &mut self.lanes[lane as usize];
-        if l.at == LossAt::BeforeQueue && l.loses(len, &info, now) {
+        if l.engine.loses_on_arrival(len, || info.has_payload(), now) {
             return self.lose(index, Cause::Loss);
         }
-        let Some(queue) = &mut l.queue else {
-            if let Some(rate) = l.rate {
-                l.busy_until = l.busy_until.max(now) + rate.time_to_send(u64::from(len));
-            }
-            let sent = if l.rate.is_some() { l.busy_until } else { now };
+        if l.engine.queue().is_none() {
+            let sent = l.engine.transmit(len, now);
             return self.propagate(index, lane, sent);
-        };
+        }
         // Queues know connections by 32 bits: of ten thousand, two have the same number with a probability of 1 %.
         let mut pkt = Packet { ecn: info.ecn, ..Packet::new(len, info.connection() as u32, index) };
-        if queue.offer(&mut pkt, now, &mut self.discarded) {
-            self.enter_queue(pkt, lane, now);
+        if l.engine.offer(&mut pkt, now, &mut self.discarded) {
+            self.enqueue(pkt, lane, now);
         }
-        self.bury();
+        self.drop_discarded();
         self.arm(lane);
     }
 
-    fn enter_queue(&mut self, pkt: Packet, lane: u32, now: Instant) {
+    /// Puts an admitted packet in a lane's queue.
+    fn enqueue(&mut self, pkt: Packet, lane: u32, now: Instant) {
         self.note_mark(pkt);
-        let l = &mut self.lanes[lane as usize];
-        let Some(queue) = &mut l.queue else { return };
-        queue.enqueue(pkt, now, &mut self.discarded);
-        if !l.busy {
+        if self.lanes[lane as usize].engine.enqueue(pkt, now, &mut self.discarded) {
             self.serve(lane, now);
         }
     }
 
-    /// A lane is free: sends the next packet, or what is left of one.
+    /// Sends a lane's next packet, or the rest of one.
     fn serve(&mut self, lane: u32, now: Instant) {
         let l = &mut self.lanes[lane as usize];
-        let Some(queue) = &mut l.queue else { return };
-        l.busy = true;
-        if let Some(sender) = &mut l.sender
-            && (l.partly.is_some() || queue.peek().is_some())
-        {
-            let backlog = queue.state().bytes + l.partly.map_or(0, |(_, left)| u64::from(left));
-            let ready = sender.ready(now, backlog);
-            if ready > now {
-                return self.enter(ready, Event::Free(lane));
-            }
-        }
-        let next = l.partly.take().or_else(|| {
-            let pkt = queue.dequeue(now, &mut self.discarded)?;
-            Some((pkt, pkt.len))
-        });
-        match next {
-            Some((pkt, left)) => self.send(lane, pkt, left, now),
-            None => {
-                l.busy = false;
-                if let Some(sender) = &mut l.sender {
-                    sender.rest();
+        let (held, hosts, rates_of) = (&self.held, &self.hosts, l.rates_of);
+        let terminal = |pkt: &Packet| host_of(hosts, &held[pkt.handle as usize].as_ref()?.info, rates_of?);
+        match l.engine.serve(now, &mut self.discarded, terminal) {
+            Service::Idle => {}
+            Service::Blocked(until) => self.enter(until, Event::Free(lane)),
+            Service::Sending { pkt, next, progress, .. } => {
+                self.note_mark(pkt);
+                self.enter(next, Event::Free(lane));
+                match progress {
+                    Progress::Partial => {}
+                    Progress::Sent(sent) => self.propagate(pkt.handle, lane, sent),
+                    Progress::Lost => self.lose(pkt.handle, Cause::Access),
                 }
             }
         }
-        self.bury();
+        self.drop_discarded();
     }
 
-    /// Sends what is left of a packet, as far as the lane can.
-    fn send(&mut self, lane: u32, pkt: Packet, left: u32, now: Instant) {
-        self.note_mark(pkt);
-        let l = &mut self.lanes[lane as usize];
-        let Some(sender) = &mut l.sender else {
-            let sent = now + l.rate.map_or(Duration::ZERO, |rate| rate.time_to_send(u64::from(left)));
-            self.enter(sent, Event::Free(lane));
-            return self.propagate(pkt.handle, lane, sent);
-        };
-        let info = self.held[pkt.handle as usize].as_ref().map(|held| held.info);
-        let host = l.rates_of.zip(info).and_then(|(group, info)| host_of(&self.hosts, &info, group));
-        match sender.send(left, host, now) {
-            Sent::Part { left, again } => {
-                l.partly = Some((pkt, left));
-                self.enter(again, Event::Free(lane));
-            }
-            Sent::Whole { at, delay, lost } => {
-                self.enter(at, Event::Free(lane));
-                if lost {
-                    self.lose(pkt.handle, Cause::Access);
-                } else {
-                    self.propagate(pkt.handle, lane, at + delay);
-                }
-            }
-        }
-    }
-
-    /// A packet travels that has been sent up to `sent`.
+    /// Sends a packet on its way that left the sender at `sent`.
     fn propagate(&mut self, index: u32, lane: u32, sent: Instant) {
         let Some(held) = &self.held[index as usize] else { return };
         let (len, info) = (held.packet.len() as u32, held.info);
-        let l = &mut self.lanes[lane as usize];
-        let sent = match l.befall(len, &info, sent) {
+        let Lane { row, engine, line, draws, .. } = &mut self.lanes[lane as usize];
+        let sent = match engine.apply_channel(len, info.has_payload(), sent) {
             Ok(sent) => sent,
-            Err(cause) => return self.lose(index, cause),
+            Err(cause) => return self.lose(index, cause.into()),
         };
-        let delay = l.draw_delay(info.connection());
-        let arrival = sent + delay;
-        let is_late = l.extras.reorder.0 > 0.0 && l.extra_rng.uniform() < l.extras.reorder.0;
-        let arrival = if is_late {
-            arrival.max(l.last) + l.extras.reorder.1
-        } else if l.delay.per == (Per::Packet { ordered: false }) {
-            arrival
-        } else if l.delay.per == Per::Connection {
-            // A connection's own packets keep their order, for all take as long.
-            arrival
-        } else {
-            l.last = l.last.max(arrival);
-            l.last
+        let own = engine.has_own_delays().then(|| draws.delay(engine, info.connection()));
+        let (delay, ordered) = engine.delay(|| own.unwrap_or_default());
+        // A connection's packets keep their order anyway, for all have the same delay.
+        let ordered = ordered && own.is_none();
+        let held_back = engine.held_back();
+        let arrival = match held_back {
+            Some(time) => (sent + delay).max(line.last_arrival()) + time,
+            None if ordered => (sent + delay).max(line.last_arrival()),
+            None => sent + delay,
         };
-        let is_double = l.extras.duplicate > 0.0 && l.extra_rng.uniform() < l.extras.duplicate;
-        let counts = &mut self.counts[l.row as usize];
-        counts.reordered += u64::from(is_late);
+        let is_double = engine.duplicates();
+        let counts = &mut self.counts[*row as usize];
+        counts.reordered += u64::from(held_back.is_some());
         counts.duplicated += u64::from(is_double);
-        self.enter(arrival, Event::Arrive(index));
+        if held_back.is_some() || !ordered {
+            self.enter(arrival, Event::Arrive(index));
+        } else if let Some(at) = line.push(arrival, index) {
+            self.enter(at, Event::Line(lane));
+        }
         if is_double {
             self.double(index, arrival);
         }
@@ -596,8 +527,8 @@ impl Links {
         self.give_back(held.packet);
     }
 
-    /// Forgets what queues have discarded.
-    fn bury(&mut self) {
+    /// Drops the packets that queues discarded.
+    fn drop_discarded(&mut self) {
         while let Some((pkt, reason)) = self.discarded.0.pop() {
             let cause = match reason {
                 DropReason::Aqm => Cause::Aqm,
@@ -619,82 +550,51 @@ impl Links {
     }
 
     fn wake(&mut self, lane: u32, now: Instant) {
-        if self.lanes[lane as usize].wake_at != now {
+        if !self.lanes[lane as usize].engine.wake(now) {
             return;
         }
-        self.lanes[lane as usize].wake_at = Instant::FAR_FUTURE;
-        while let Some(queue) = &mut self.lanes[lane as usize].queue
-            && queue.wake_at().is_some_and(|at| at <= now)
-        {
-            if let Some(pkt) = queue.wake(now, &mut self.discarded) {
-                self.enter_queue(pkt, lane, now);
+        loop {
+            match self.lanes[lane as usize].engine.release(now, &mut self.discarded) {
+                Release::Done => break,
+                Release::None => {}
+                Release::Packet(pkt) => self.enqueue(pkt, lane, now),
             }
-            self.bury();
+            self.drop_discarded();
         }
         self.arm(lane);
     }
 
-    /// Enters a queue's next wish.
+    /// Schedules a lane's queue.
     fn arm(&mut self, lane: u32) {
-        let l = &mut self.lanes[lane as usize];
-        if let Some(at) = l.queue.as_ref().and_then(Queue::wake_at)
-            && at < l.wake_at
-        {
-            l.wake_at = at;
+        if let Some(at) = self.lanes[lane as usize].engine.next_wake() {
             self.enter(at, Event::Wake(lane));
         }
     }
 
-    /// A lane has another capacity: its queue learns of it.
+    /// Updates a lane's capacity.
     fn change(&mut self, lane: u32, now: Instant) {
         let l = &mut self.lanes[lane as usize];
-        let Some(capacity) = &mut l.capacity else { return };
-        let (rate, next) = capacity.tell(now);
+        let Some((rate, next)) = l.engine.update_capacity(now) else { return };
         self.changed.push((l.row, rate));
-        if let Some(queue) = l.queue.as_mut().filter(|_| rate.as_bps() > 0) {
-            queue.set_capacity(rate);
-        }
-        if next != Instant::FAR_FUTURE {
+        if let Some(next) = next {
             self.enter(next, Event::Capacity(lane));
         }
     }
 }
 
-impl Lane {
-    fn loses(&mut self, len: u32, info: &Info, now: Instant) -> bool {
-        let counts = self.of == LossOf::All || info.has_payload();
-        counts && !self.loss.is_nothing() && self.loss.loses(len, now, &mut self.loss_rng)
+impl Draws {
+    /// Delay of a connection, the same at each call.
+    fn delay(&self, engine: &LinkEngine, connection: u64) -> Duration {
+        let Self { seed, name, purpose } = self;
+        engine.delay_distribution().draw(&mut Rng::stream(*seed, name, connection, purpose))
     }
+}
 
-    /// What befalls a packet on the way that has been sent up to `sent`: when it would have been sent if the satellite
-    /// were as near as ever, or why it is lost.
-    fn befall(&mut self, len: u32, info: &Info, sent: Instant) -> Result<Instant, Cause> {
-        if self.at == LossAt::AfterQueue && self.loses(len, info, sent) {
-            return Err(Cause::Loss);
-        }
-        if self.extras.outages.iter().any(|(from, to)| (*from..*to).contains(&sent)) {
-            return Err(Cause::Outage);
-        }
-        if self.extras.loss > 0.0 && self.extra_rng.uniform() < self.extras.loss {
-            return Err(Cause::Extra);
-        }
-        let Some(satellite) = &mut self.satellite else { return Ok(sent) };
-        if satellite.loses() && satellite.outage(sent).is_some() {
-            return Err(Cause::Handover);
-        }
-        Ok(sent + satellite.delay(sent))
-    }
-
-    fn draw_delay(&mut self, connection: u64) -> Duration {
-        if let Some(delay) = self.fixed {
-            return delay;
-        }
-        if self.delay.per != Per::Connection {
-            return self.delay.draw(&mut self.delay_rng);
-        }
-        let Draws { seed, name, purpose } = &self.draws;
-        self.delay.draw(&mut Rng::stream(*seed, name, connection, purpose))
-    }
+/// Impairments that a plan adds; `None` if it adds none.
+fn impairments(extras: &Extras) -> Option<Impairments> {
+    let Extras { outages, loss, reorder, duplicate } = extras.clone();
+    let has_any = !outages.is_empty() || loss > 0.0 || reorder.0 > 0.0 || duplicate > 0.0;
+    has_any.then_some(Impairments { outages, loss, reorder, duplicate })
 }
 
 /// The host of a group that a packet comes from or goes to, counted within the group.
@@ -704,20 +604,4 @@ fn host_of(hosts: &BTreeMap<IpAddr, (u32, u32)>, info: &Info, group: u32) -> Opt
         .filter_map(|end| hosts.get(&end.ip()))
         .find(|(of, _)| *of == group)
         .map(|(_, host)| *host)
-}
-
-/// The queue in front of a lane; none where nothing needs one.
-fn queue(direction: &Direction, has_sender: bool, seed: u64, name: &str) -> Result<Option<Queue>, PlanError> {
-    let rate = direction.mean_rate().unwrap_or_default();
-    let name = name.to_owned();
-    let Some(spec) = &direction.queue else {
-        let (marking, limit) = (Marking::Drop, Limit::NONE);
-        let setup = QueueConfig { marking, limit, capacity: rate, seed, name };
-        return Ok(has_sender.then(|| Queue::new(Box::<Fifo>::default(), Box::new(DropTail), &setup)));
-    };
-    let fault = |e: &dyn std::fmt::Display| PlanError(format!("{name}: {e}"));
-    let scheduler = (spec.scheduler.discipline.build)(&spec.scheduler.values).map_err(|e| fault(&e))?;
-    let aqm = spec.aqm.build().map_err(|e| fault(&e))?;
-    let setup = QueueConfig { marking: spec.marking, limit: spec.limit, capacity: rate, seed, name };
-    Ok(Some(Queue::new(scheduler, aqm, &setup)))
 }

@@ -1,0 +1,407 @@
+//! One direction of a link, without IO.
+//!
+//! ```text
+//! arrival ─▶ loss ─▶ AQM ─▶ queue ─▶ sender ─▶ loss, outage, handover ─▶ delay ─▶
+//! ```
+//!
+//! The host owns the packets and the clock. For each packet it calls
+//!
+//! 1. [`LinkEngine::loses_on_arrival`];
+//! 2. [`LinkEngine::transmit`] if the link [has no queue](LinkEngine::queue); otherwise [`LinkEngine::offer`], then
+//!    [`LinkEngine::enqueue`] if the AQM admits the packet, then [`LinkEngine::serve`] if the sender is free;
+//! 3. [`LinkEngine::apply_channel`] and [`LinkEngine::delay`] when the packet has been sent.
+//!
+//! It schedules three timers: when `serve` wants to be called again, when the queue [wants to be
+//! woken](LinkEngine::next_wake), and when the [capacity changes](LinkEngine::update_capacity).
+
+use bentpipe_queue::aqm::droptail::DropTail;
+use bentpipe_queue::sched::fifo::Fifo;
+use bentpipe_queue::{Aqm, DropHandler, FlowEvent, FlowId, Limit, Marking, Packet, Queue, QueueConfig};
+use bentpipe_scenario::{AqmSpec, Delay, Direction, Handover};
+use bentpipe_units::{Duration, Instant, Rate};
+
+use crate::channel::Channel;
+use crate::delay::Propagation;
+use crate::{Capacity, DelayModel, Impairments, LossCause, Satellite, Sender, Sent};
+
+/// Names of one direction of a link, from which its random streams derive.
+#[derive(Clone, Debug)]
+pub struct Names {
+    /// The link, the same in both directions.
+    pub link: String,
+    /// The direction.
+    pub direction: String,
+}
+
+impl Names {
+    /// Names of a direction of `link`; `member` counts the links of a group of hosts.
+    #[must_use]
+    pub fn new(link: &str, member: Option<u32>, is_forward: bool) -> Self {
+        let link = member.map_or_else(|| link.to_owned(), |member| format!("{link}.{member}"));
+        let direction = if is_forward { link.clone() } else { format!("{link} reverse") };
+        Self { link, direction }
+    }
+}
+
+/// One direction of a link.
+pub struct LinkEngine {
+    rate: Option<Rate>,
+    /// True if the channel loses packets before the queue.
+    loses_on_arrival: bool,
+    channel: Option<Box<Channel>>,
+    propagation: Box<Propagation>,
+    /// Delay if it is the same for every packet: a copy, as this is the usual case.
+    fixed_delay: Option<Duration>,
+    egress: Option<Box<Egress>>,
+    /// Time at which the link has sent every packet it was given; only without a queue.
+    busy_until: Instant,
+}
+
+/// A queue, and what drains it.
+struct Egress {
+    queue: Queue,
+    /// `None` if the link's rate drains the queue.
+    sender: Option<Sender>,
+    /// A copy of the sender's capacity that announces its changes.
+    capacity: Option<Capacity>,
+    is_busy: bool,
+    /// Time for which the host has scheduled the queue.
+    wake_at: Instant,
+    /// A packet that has been sent in part, and the rest of it [bytes].
+    partial: Option<(Packet, u32)>,
+}
+
+/// Result of [`LinkEngine::serve`].
+#[derive(Debug)]
+pub enum Service {
+    /// The queue is empty.
+    Idle,
+    /// The next packet may go at this time: call `serve` again then.
+    Blocked(Instant),
+    /// A packet is being sent.
+    Sending {
+        /// The packet.
+        pkt: Packet,
+        /// True if it has just left the queue; false if the rest of it is being sent.
+        dequeued: bool,
+        /// Time at which to call `serve` again.
+        next: Instant,
+        /// Progress of the packet.
+        progress: Progress,
+    },
+}
+
+/// Progress of a packet at the sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Part of it has been sent.
+    Partial,
+    /// All of it has been sent at this time, delays of the link layer included.
+    Sent(Instant),
+    /// The link layer has given it up ([`LossCause::LinkLayer`]).
+    Lost,
+}
+
+/// A packet that the queue's AQM held back, and releases.
+#[derive(Debug)]
+pub enum Release {
+    /// No more packets are due.
+    Done,
+    /// The AQM dropped a packet, or changed its state.
+    None,
+    /// The packet may enter the queue.
+    Packet(Packet),
+}
+
+impl LinkEngine {
+    /// One direction of a link as the scenario describes it; `make_aqm` makes the AQM of its queue.
+    ///
+    /// # Errors
+    /// Parameters that the AQM or the scheduler refuses.
+    pub fn new(
+        direction: &Direction,
+        handover: Option<Handover>,
+        names: &Names,
+        seed: u64,
+        impairments: Option<Impairments>,
+        make_aqm: impl FnOnce(&AqmSpec) -> Result<Box<dyn Aqm>, String>,
+    ) -> Result<Self, String> {
+        let name = &names.direction;
+        let satellite = handover.map(|handover| Satellite::new(handover, seed, &names.link));
+        let sender = Sender::new(direction, satellite.as_ref(), seed, name);
+        let queue = queue(direction, sender.is_some(), seed, name, make_aqm)?;
+        let egress = queue.map(|queue| {
+            let capacity = sender.as_ref().and_then(Sender::variable_capacity);
+            let wake_at = Instant::FAR_FUTURE;
+            Box::new(Egress { queue, sender, capacity, is_busy: false, wake_at, partial: None })
+        });
+        let channel = Channel::new(&direction.loss, satellite, impairments, seed, name);
+        let propagation = Propagation::new(&direction.delay, seed, name);
+        Ok(Self {
+            rate: direction.rate,
+            loses_on_arrival: channel.as_ref().is_some_and(Channel::loses_on_arrival),
+            channel: channel.map(Box::new),
+            fixed_delay: if let DelayModel::Fixed(delay) = propagation.model { Some(delay) } else { None },
+            propagation: Box::new(propagation),
+            egress,
+            busy_until: Instant::ZERO,
+        })
+    }
+
+    // ----- arrival -------------------------------------------------------------------------------------------
+
+    /// Decides whether the channel loses a packet before it reaches the queue.
+    #[inline]
+    pub fn loses_on_arrival(&mut self, len: u32, has_payload: impl FnOnce() -> bool, now: Instant) -> bool {
+        self.loses_on_arrival
+            && self.channel.as_mut().is_some_and(|channel| channel.loses(len, has_payload(), now))
+    }
+
+    /// The queue; `None` if packets are sent one after the other, however many wait.
+    #[inline]
+    #[must_use]
+    pub fn queue(&self) -> Option<&Queue> {
+        self.egress.as_ref().map(|egress| &egress.queue)
+    }
+
+    /// Sends a packet over a link without a queue; returns the time at which its last bit leaves.
+    #[inline]
+    pub fn transmit(&mut self, len: u32, now: Instant) -> Instant {
+        let Some(rate) = self.rate else { return now };
+        self.busy_until = self.busy_until.max(now) + rate.time_to_send(u64::from(len));
+        self.busy_until
+    }
+
+    /// Offers a packet to the queue's AQM. Returns true if the packet may enter now; otherwise it was dropped, and `out`
+    /// has it, or is held back for [`LinkEngine::release`].
+    #[inline]
+    pub fn offer(&mut self, pkt: &mut Packet, now: Instant, out: &mut dyn DropHandler) -> bool {
+        self.egress.as_mut().is_none_or(|egress| egress.queue.offer(pkt, now, out))
+    }
+
+    /// Puts a packet in the queue. Returns true if the sender is free, so that the host calls [`LinkEngine::serve`].
+    #[inline]
+    pub fn enqueue(&mut self, pkt: Packet, now: Instant, out: &mut dyn DropHandler) -> bool {
+        let Some(egress) = &mut self.egress else { return false };
+        egress.queue.enqueue(pkt, now, out);
+        !egress.is_busy
+    }
+
+    // ----- departure -----------------------------------------------------------------------------------------
+
+    /// Sends the next packet, or the rest of one. `terminal` is the host of a packet, for a capacity that differs from
+    /// host to host.
+    #[inline]
+    pub fn serve(
+        &mut self,
+        now: Instant,
+        out: &mut dyn DropHandler,
+        terminal: impl FnOnce(&Packet) -> Option<u32>,
+    ) -> Service {
+        let Some(egress) = &mut self.egress else { return Service::Idle };
+        if egress.sender.is_some() {
+            return egress.serve_by_sender(now, out, terminal);
+        }
+        let next = egress.queue.dequeue(now, out);
+        egress.is_busy = next.is_some();
+        let Some(pkt) = next else { return Service::Idle };
+        let sent = self.rate.map_or(now, |rate| now + rate.time_to_send(u64::from(pkt.len)));
+        Service::Sending { pkt, dequeued: true, next: sent, progress: Progress::Sent(sent) }
+    }
+
+    // ----- timers --------------------------------------------------------------------------------------------
+
+    /// Time at which the queue wants to be woken; `None` if the host has already scheduled it for that time or earlier.
+    #[inline]
+    pub fn next_wake(&mut self) -> Option<Instant> {
+        let egress = self.egress.as_mut()?;
+        let at = egress.queue.wake_at().filter(|at| *at < egress.wake_at)?;
+        egress.wake_at = at;
+        Some(at)
+    }
+
+    /// Begins a wake-up that was scheduled for `now`; false if it is out of date.
+    pub fn wake(&mut self, now: Instant) -> bool {
+        self.egress.as_mut().is_some_and(|egress| {
+            let is_due = egress.wake_at == now;
+            if is_due {
+                egress.wake_at = Instant::FAR_FUTURE;
+            }
+            is_due
+        })
+    }
+
+    /// Lets the AQM act on one packet that it held back until `now`. The host calls it until it is done.
+    pub fn release(&mut self, now: Instant, out: &mut dyn DropHandler) -> Release {
+        match &mut self.egress {
+            Some(egress) if egress.queue.wake_at().is_some_and(|at| at <= now) => {
+                egress.queue.wake(now, out).map_or(Release::None, Release::Packet)
+            }
+            _ => Release::Done,
+        }
+    }
+
+    /// Time of the first [`LinkEngine::update_capacity`]; `None` if the capacity is constant.
+    #[must_use]
+    pub fn first_update(&self) -> Option<Instant> {
+        self.egress.as_ref()?.capacity.as_ref().map(Capacity::first_update)
+    }
+
+    /// Tells the queue of a new capacity; returns it, and the time of the next update.
+    pub fn update_capacity(&mut self, now: Instant) -> Option<(Rate, Option<Instant>)> {
+        let egress = self.egress.as_mut()?;
+        let (rate, next) = egress.capacity.as_mut()?.update(now);
+        if rate.as_bps() > 0 {
+            egress.queue.set_capacity(rate);
+        }
+        Some((rate, (next != Instant::FAR_FUTURE).then_some(next)))
+    }
+
+    /// Announces to the queue that a flow begins or ends.
+    pub fn announce(&mut self, flow: FlowId, event: FlowEvent, now: Instant) {
+        if let Some(egress) = &mut self.egress {
+            egress.queue.flow(flow, event, now);
+        }
+    }
+
+    // ----- on the way ----------------------------------------------------------------------------------------
+
+    /// True if [`LinkEngine::apply_channel`] may have an effect.
+    #[inline]
+    #[must_use]
+    pub fn has_channel(&self) -> bool {
+        self.channel.is_some()
+    }
+
+    /// Applies the channel to a packet sent at `sent`; returns `sent` plus the delay that the satellite adds.
+    ///
+    /// # Errors
+    /// The reason for which the packet is lost.
+    #[inline]
+    pub fn apply_channel(
+        &mut self,
+        len: u32,
+        has_payload: bool,
+        sent: Instant,
+    ) -> Result<Instant, LossCause> {
+        self.channel.as_mut().map_or(Ok(sent), |channel| channel.apply(len, has_payload, sent))
+    }
+
+    /// Draws the propagation delay of a packet, and whether it keeps its order; `own` is the delay of its connection,
+    /// where each connection has its own.
+    #[inline(always)]
+    pub fn delay(&mut self, own: impl FnOnce() -> Duration) -> (Duration, bool) {
+        match self.fixed_delay {
+            Some(delay) => (delay, true),
+            None => match self.propagation.model {
+                DelayModel::Drawn { ordered } => (self.propagation.draw(), ordered),
+                _ => (own(), true),
+            },
+        }
+    }
+
+    /// Draws whether the impairments hold a packet back, and for how long.
+    pub fn held_back(&mut self) -> Option<Duration> {
+        self.channel.as_mut().and_then(|channel| channel.held_back())
+    }
+
+    /// Draws whether the impairments duplicate a packet.
+    pub fn duplicates(&mut self) -> bool {
+        self.channel.as_mut().is_some_and(|channel| channel.duplicates())
+    }
+
+    // ----- properties ----------------------------------------------------------------------------------------
+
+    /// Distribution of the propagation delay.
+    #[must_use]
+    pub fn delay_distribution(&self) -> &Delay {
+        &self.propagation.distribution
+    }
+
+    /// True if each connection has its own delay.
+    #[must_use]
+    pub fn has_own_delays(&self) -> bool {
+        matches!(self.propagation.model, DelayModel::PerConnection)
+    }
+
+    /// True if packets pass it without any effect.
+    #[must_use]
+    pub fn is_transparent(&self) -> bool {
+        self.rate.is_none()
+            && self.egress.is_none()
+            && self.channel.is_none()
+            && self.propagation.distribution.is_none()
+            && !self.has_own_delays()
+    }
+
+    /// Packets in the queue, held back by its AQM, or sent in part.
+    #[must_use]
+    pub fn queued(&self) -> u64 {
+        self.egress.as_ref().map_or(0, |egress| {
+            let state = egress.queue.state();
+            u64::from(state.packets) + u64::from(state.held) + u64::from(egress.partial.is_some())
+        })
+    }
+}
+
+impl Egress {
+    /// [`LinkEngine::serve`] where the link is more than a constant rate.
+    #[inline(never)]
+    fn serve_by_sender(
+        &mut self,
+        now: Instant,
+        out: &mut dyn DropHandler,
+        terminal: impl FnOnce(&Packet) -> Option<u32>,
+    ) -> Service {
+        let Some(sender) = &mut self.sender else { return Service::Idle };
+        self.is_busy = true;
+        if self.partial.is_some() || self.queue.peek().is_some() {
+            let backlog = self.queue.state().bytes + self.partial.map_or(0, |(_, rest)| u64::from(rest));
+            let ready = sender.ready(now, backlog);
+            if ready > now {
+                return Service::Blocked(ready);
+            }
+        }
+        let dequeued = self.partial.is_none();
+        let next = self.partial.take().or_else(|| self.queue.dequeue(now, out).map(|pkt| (pkt, pkt.len)));
+        let Some((pkt, rest)) = next else {
+            sender.on_idle();
+            self.is_busy = false;
+            return Service::Idle;
+        };
+        let (next, progress) = match sender.send(rest, terminal(&pkt), now) {
+            Sent::Part { left, again } => {
+                self.partial = Some((pkt, left));
+                (again, Progress::Partial)
+            }
+            Sent::Whole { at, lost: true, .. } => (at, Progress::Lost),
+            Sent::Whole { at, delay, lost: false } => (at, Progress::Sent(at + delay)),
+        };
+        Service::Sending { pkt, dequeued, next, progress }
+    }
+}
+
+/// The queue of one direction; `None` if it needs none.
+fn queue(
+    direction: &Direction,
+    has_sender: bool,
+    seed: u64,
+    name: &str,
+    make_aqm: impl FnOnce(&AqmSpec) -> Result<Box<dyn Aqm>, String>,
+) -> Result<Option<Queue>, String> {
+    let mut setup = QueueConfig {
+        marking: Marking::Drop,
+        limit: Limit::NONE,
+        capacity: direction.mean_rate().unwrap_or_default(),
+        seed,
+        name: name.to_owned(),
+    };
+    let Some(spec) = &direction.queue else {
+        return Ok(has_sender.then(|| Queue::new(Box::<Fifo>::default(), Box::new(DropTail), &setup)));
+    };
+    (setup.marking, setup.limit) = (spec.marking, spec.limit);
+    let aqm = make_aqm(&spec.aqm).map_err(|e| format!("{name}: {e}"))?;
+    let scheduler =
+        (spec.scheduler.discipline.build)(&spec.scheduler.values).map_err(|e| format!("{name}: {e}"))?;
+    Ok(Some(Queue::new(scheduler, aqm, &setup)))
+}
