@@ -1,6 +1,6 @@
 //! A TOML file that is not a scenario but has a scenario's gateway in it: the live gateway's configuration.
 //!
-//! Its other sections are the reader's own structs, made of [`crate::quantity`]; mistakes in them are told as a scenario's
+//! Its other sections are the reader's own structs, made of [`crate::schema::quantity`]; mistakes in them are told as a scenario's
 //! are, with their places.
 
 use std::path::Path as FilePath;
@@ -9,16 +9,18 @@ use std::sync::Arc;
 use bentpipe_units::{Duration, Rate};
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::de::Reader;
-use crate::effective;
+use crate::effective::{self, Effective, Notes};
 use crate::error::{Error, Location};
-use crate::files::Files;
-use crate::gateway::Gateway;
-use crate::quantity::TIME;
-use crate::resolve::{self, Cx, Input};
-use crate::scenario::{Effective, read_text};
-use crate::source::{Source, read_toml};
-use crate::tree::{At, Entry, Node, Step, Value, bare_or_quoted};
+use crate::model::Gateway;
+use crate::reader::de::Reader;
+use crate::reader::files::{Files, read_text};
+
+use crate::reader::Input;
+use crate::resolve;
+use crate::schema::quantity::TIME;
+
+use crate::reader::source::{Source, read_toml};
+use crate::reader::tree::{At, Entry, Node, Step, Value, bare_or_quoted};
 
 /// A TOML file with a section `[gateway]`.
 #[derive(Debug)]
@@ -81,7 +83,7 @@ impl Document {
             let path: Vec<Step> = wrong.way.into_iter().rev().collect();
             let problem = match wrong.problem.as_str() {
                 "missing" => {
-                    let key = crate::tree::dotted(&self.input.base, &path);
+                    let key = crate::reader::tree::dotted(&self.input.base, &path);
                     let what = required.iter().find(|(name, _)| *name == key).map(|(_, what)| *what);
                     format!("missing; required: {}", what.unwrap_or("it has no default"))
                 }
@@ -101,10 +103,14 @@ impl Document {
     #[must_use]
     pub fn effective<T: Serialize>(&self, file: &T) -> Vec<Effective> {
         let Ok(serde_json::Value::Object(sections)) = serde_json::to_value(file) else { return Vec::new() };
-        let cx = Cx::of(&self.input, &self.input.base, "");
         let mut rows = Vec::new();
         for (name, value) in &sections {
-            effective::flatten(&cx, &[Step::Key(name.clone())], value, &mut rows);
+            effective::flatten(
+                (&self.input.base, &Notes::new()),
+                &[Step::Key(name.clone())],
+                value,
+                &mut rows,
+            );
         }
         rows
     }
@@ -185,7 +191,7 @@ mod tests {
     use serde::de::IgnoredAny;
 
     use super::*;
-    use crate::quantity::{Size, Span};
+    use crate::schema::quantity::{Size, Span};
 
     #[derive(Debug, Deserialize)]
     #[serde(deny_unknown_fields)]

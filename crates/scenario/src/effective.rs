@@ -1,32 +1,66 @@
-//! The list of keys in effect: what a file says with every default filled in.
+//! Effective keys: the keys of a file with every default filled in.
 
+use std::collections::BTreeMap;
+
+use serde::Serialize;
 use serde_json::Value;
 use toml::de::DeValue;
 
-use crate::file::{File, LAWS};
-use crate::resolve::{Cx, step};
-use crate::scenario::{Effective, Origin};
-use crate::tree::{At, Path, Step, Value as NodeValue, bare_or_quoted, dotted};
+use crate::reader::tree::{At, Node, Path, Step, Value as NodeValue, bare_or_quoted, dotted, step};
+use crate::schema::file::File;
+use crate::schema::forms::DISTRIBUTIONS;
+
+/// A key of a scenario with the value in effect.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Effective {
+    /// The key, dotted as `--set` takes it.
+    pub key: String,
+    /// The value with its unit, as `--set` takes it; "none" where the key has no value and needs none.
+    pub value: String,
+    /// Where the value comes from.
+    pub origin: Origin,
+    /// How it came about, where there is more to say; else empty.
+    pub note: String,
+}
+
+/// Where a value comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    /// The scenario file.
+    Given,
+    /// An override.
+    Override,
+    /// The setting that was asked for.
+    Setting,
+    /// The preset that the AQM names.
+    Preset,
+    /// The default.
+    Default,
+}
+
+/// Origin and explanation of values, by dotted key.
+pub type Notes = BTreeMap<String, (Option<Origin>, String)>;
 
 /// Every key of `file`, in which defaults are filled in.
-pub fn list(cx: &Cx<'_>, file: &File) -> Vec<Effective> {
+pub fn list((root, notes): (&Node, &Notes), file: &File) -> Vec<Effective> {
     let mut out = Vec::new();
     let sections = serde_json::to_value(file).unwrap_or_default();
     let section = |out: &mut Vec<Effective>, name: &str| {
         if let Some(value) = sections.get(name) {
-            flatten(cx, &[Step::Key(name.to_owned())], value, out);
+            flatten((root, notes), &[Step::Key(name.to_owned())], value, out);
         }
     };
     for name in ["run", "host", "router", "link"] {
         section(&mut out, name);
     }
-    let several = matches!(cx.root.get("gateway").map(|n| &n.value), Some(NodeValue::Array(_)));
+    let several = matches!(root.get("gateway").map(|n| &n.value), Some(NodeValue::Array(_)));
     for (i, gateway) in file.gateway.0.iter().enumerate() {
         let mut path = vec![Step::Key("gateway".to_owned())];
         if several {
             path.push(Step::Index(i));
         }
-        flatten(cx, &path, &serde_json::to_value(gateway).unwrap_or_default(), &mut out);
+        flatten((root, notes), &path, &serde_json::to_value(gateway).unwrap_or_default(), &mut out);
     }
     for name in ["transport", "traffic", "model"] {
         section(&mut out, name);
@@ -34,17 +68,17 @@ pub fn list(cx: &Cx<'_>, file: &File) -> Vec<Effective> {
     out
 }
 
-pub fn flatten(cx: &Cx<'_>, path: &Path, value: &Value, out: &mut Vec<Effective>) {
+pub fn flatten((root, notes): (&Node, &Notes), path: &Path, value: &Value, out: &mut Vec<Effective>) {
     match value {
         Value::Object(table) if !is_one_value(table) => {
             for (key, value) in table {
-                flatten(cx, &step(path, key), value, out);
+                flatten((root, notes), &step(path, key), value, out);
             }
         }
         _ => {
-            let key = dotted(cx.root, path);
-            let (origin, note) = cx.notes.get(&key).cloned().unwrap_or_default();
-            let origin = origin.unwrap_or_else(|| origin_of(cx, path));
+            let key = dotted(root, path);
+            let (origin, note) = notes.get(&key).cloned().unwrap_or_default();
+            let origin = origin.unwrap_or_else(|| origin_of(root, path));
             out.push(Effective { key, value: written(value), origin, note });
         }
     }
@@ -53,16 +87,16 @@ pub fn flatten(cx: &Cx<'_>, path: &Path, value: &Value, out: &mut Vec<Effective>
 /// Whether a table is one value, set as a whole: a distribution, a law of loss, a capacity, or a limit with both bounds.
 fn is_one_value(table: &serde_json::Map<String, Value>) -> bool {
     const MORE: [&str; 6] = ["jitter", "probability", "nth", "gilbert_elliott", "bit_error_rate", "modcod"];
-    let law = |key: &String| LAWS.contains(&key.as_str()) || MORE.contains(&key.as_str());
+    let law = |key: &String| DISTRIBUTIONS.contains(&key.as_str()) || MORE.contains(&key.as_str());
     let limit = |key: &String| matches!(key.as_str(), "packets" | "bytes");
     // Traffic, which has a kind, may be given by a trace too.
     (table.keys().any(law) && !table.contains_key("kind")) || (!table.is_empty() && table.keys().all(limit))
 }
 
-fn origin_of(cx: &Cx<'_>, path: &Path) -> Origin {
+fn origin_of(root: &Node, path: &Path) -> Origin {
     let Some((last, around)) = path.split_last() else { return Origin::Default };
     let is_last = |key: &str| matches!(last, Step::Key(k) if k == key);
-    let at = cx.root.find(around).and_then(|table| match table.value {
+    let at = root.find(around).and_then(|table| match table.value {
         // A scheduler or a marking method that is given by its name alone.
         NodeValue::Text(_) => (is_last("algorithm") || is_last("method")).then_some(table.at),
         _ => table.entries().iter().find(|e| is_last(&e.key)).map(|e| e.node.at),

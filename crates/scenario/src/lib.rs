@@ -1,57 +1,40 @@
-//! What a scenario file means: nodes, links, gateways, traffic and how to measure them; no engine.
+//! Scenario files: topology, links, gateways, traffic and measurement, independent of any engine.
 //!
-//! A file passes through four stages, each a module:
+//! A file passes through three stages, each a room:
 //!
-//! 1. `source` and `tree`: TOML text becomes a tree whose every node knows its place; overrides and a setting change
-//!    the tree.
-//! 2. `file`: the tree becomes the structs that describe what a file may say ([`json_schema`] follows from
-//!    them), read by `de`.
-//! 3. `resolve`: names are looked up, defaults worked out and what is impossible refused.
-//! 4. `model`: the outcome, which an engine runs.
+//! 1. `reader`: TOML text becomes a tree whose nodes know their position in the file; overrides and settings change the tree.
+//! 2. `schema`: the tree becomes structs that describe the file format. [`json_schema`] derives from them.
+//! 3. `resolve`: names are resolved, defaults filled in, contradictions rejected.
 //!
-//! Any mistake on the way is one [`Error`] with its place.
+//! The result is the `model`: plain data that an engine runs, wrapped in a [`Scenario`]. Any mistake on the way is one
+//! [`Error`] with its location.
 
-mod canonical;
-mod capture;
-mod channel;
-mod de;
-mod distribution;
 mod document;
 mod effective;
 mod error;
-mod file;
-mod files;
-mod gateway;
-mod modcod;
+mod load;
 mod model;
-mod models;
-mod packets;
-pub mod quantity;
+mod reader;
 mod resolve;
 mod scenario;
 mod schema;
-mod source;
-mod traffic;
-mod tree;
-mod video;
+mod settings;
 
 pub use bentpipe_gateway::{GatewayQueue, Sharing};
-pub use channel::{
-    Access, Capacity, Carrier, Clock, Demand, Drawn, Fade, GilbertElliott, Handover, Loss, LossAt, LossModel,
-    LossOf, Modulation, Steps, Trace,
-};
-pub use distribution::{Distribution, Samples};
 pub use document::{Document, Section};
+pub use effective::{Effective, Origin};
 pub use error::{Error, Location};
-pub use files::Digest;
-pub use modcod::{MODCODS, Modcod};
+pub use load::Packed;
 pub use model::{
-    AqmSpec, Bulk, Congestion, ConnectionPer, Delay, Direction, Ecn, Files, FlowKey, Gateway, Hop, Host,
-    Link, MarkingSpec, Pages, Pep, Per, Printed, Protocol, QueueSpec, Ramp, ReceiveQueue, Regulator, Rto,
-    Rtp, Run, SchedulerSpec, Sctp, Setting, Spacelink, Subject, Tcp, Traffic, TrafficKind, TransmitQueue,
-    Transport,
+    Absence, Access, AqmSpec, Bulk, Capacity, Capture, Carrier, Clock, Congestion, ConnectionPer,
+    DATAGRAM_HEADER, Delay, Demand, Digest, Direction, Distribution, Drawn, Ecn, Equations, Fade, Feedback,
+    Files, FlowKey, Fourier, Frames, Gateway, GilbertElliott, Gop, Handover, Hop, Host, Laws, Link, Loss,
+    LossAt, LossModel, LossOf, MODCODS, MarkingSpec, MeasuredSeries, Modcod, ModelKind, Models, Modulation,
+    Movie, Packets, Pages, Pattern, Pep, Per, Printed, Protocol, QueueSpec, Ramp, ReceiveQueue, Regulator,
+    Rto, Rtp, Run, Samples, SchedulerSpec, Sctp, Spacelink, State, Steps, Subject, Tcp, Trace, Traffic,
+    TrafficKind, TransmitQueue, Transport,
 };
-pub use models::{Equations, Feedback, Fourier, Laws, MeasuredSeries, ModelKind, Models};
-pub use packets::{Absence, Capture, DATAGRAM_HEADER, Frames, Gop, Movie, Packets, Pattern, State};
-pub use scenario::{Effective, Origin, Packed, Scenario};
-pub use schema::json_schema;
+pub use scenario::Scenario;
+pub use schema::json::json_schema;
+pub use schema::quantity;
+pub use settings::Setting;

@@ -54,13 +54,13 @@ fn the_table_of_access_links_is_right() {
         assert!(PAGE.contains(&row), "{row}");
     };
     let time = |t: bentpipe_units::Duration| {
-        if t.is_zero() { "none".to_owned() } else { format!("`\"{t}\"`") }
+        if t.is_zero() { "–".to_owned() } else { format!("`\"{t}\"`") }
     };
     row("overhead", &|a| match a.overhead {
-        (_, high) if high.is_zero() => "none".to_owned(),
+        (_, high) if high.is_zero() => "–".to_owned(),
         (low, high) => format!("`[\"{low}\", \"{high}\"]`"),
     });
-    row("header", &|a| if a.header == 0 { "none".to_owned() } else { format!("`\"{} B\"`", a.header) });
+    row("header", &|a| if a.header == 0 { "–".to_owned() } else { format!("`\"{} B\"`", a.header) });
     row("frame_loss", &|a| a.frame_loss.to_string());
     row("tries", &|a| a.tries.to_string());
     row("try_delay", &|a| time(a.try_delay));

@@ -1,19 +1,21 @@
 //! Gateways: where their AQM stands, and what fits together.
 
-use bentpipe_gateway::{GatewayQueue, Sharing};
+use bentpipe_gateway::GatewayQueue;
 use bentpipe_queue::descriptor::Placement;
 use bentpipe_queue::{Link as AqmLink, Marking};
 use bentpipe_units::Duration;
 
-use super::nodes::Nodes;
-use super::{Cx, aqm, limit, marking, scheduler, step};
+use super::cx::Cx;
+use super::nodes::{Nodes, named};
+use super::queue::limit;
+use super::{aqm, marking, scheduler, threshold};
 use crate::error::{Error, quoted};
-use crate::file::{self, PlaceName, ProtocolName, RateOrLink};
-use crate::gateway::{
-    Gateway, MarkingSpec, Pep, Protocol, ReceiveQueue, Regulator, Spacelink, TransmitQueue, watched_rate,
+use crate::model::{
+    AqmSpec, Direction, FlowKey, Gateway, Link, MarkingSpec, Pep, ReceiveQueue, Regulator, Spacelink,
+    TransmitQueue, watched_rate,
 };
-use crate::model::{AqmSpec, Direction, Link};
-use crate::tree::{Path, Step, Value};
+use crate::reader::tree::{Path, Step, Value, step};
+use crate::schema::gateway::{self as file, RateOrLink};
 
 /// The path of the i-th gateway: an element where there are several, else the table itself.
 pub fn path_of(cx: &Cx<'_>, i: usize) -> Vec<Step> {
@@ -35,13 +37,12 @@ pub fn gateway(
     let path = path_of(cx, i);
     let at = |key: &str| step(&path, key);
     let (link, link_forward) = nodes.satellite(cx, &at("terminal"), &raw.name, &raw.terminal)?;
-    let (watch, mark) = (place(raw.watch), place(raw.mark));
+    let (watch, mark) = (GatewayQueue::from(raw.watch), GatewayQueue::from(raw.mark));
     if (watch, mark) == (GatewayQueue::Receive, GatewayQueue::Transmit) {
         let problem = "found \"transmit\"; allowed: \"receive\" where watch = \"receive\", for a packet that is \
                        marked in the transmit queue has left the receive queue long ago";
         return Err(cx.error(&at("mark"), problem.to_owned()));
     }
-    let split: Vec<_> = raw.pep.split.iter().map(|ProtocolName::Tcp| Protocol::Tcp).collect();
     let receive_rate = raw.receive_queue.rate.map(|r| r.rate());
     if watch == GatewayQueue::Receive && receive_rate.is_none() {
         cx.warn(
@@ -90,13 +91,10 @@ pub fn gateway(
             rate: receive_rate,
         },
         pep: Pep {
-            split,
+            split: raw.pep.split.clone(),
             delay: raw.pep.delay.time(),
             buffer: raw.pep.buffer.0,
-            buffer_per: match raw.pep.buffer_per {
-                file::BufferPer::User => Sharing::PerUser,
-                file::BufferPer::Connection => Sharing::PerConnection,
-            },
+            buffer_per: raw.pep.buffer_per.into(),
         },
         transmit_queue: TransmitQueue {
             scheduler: scheduler::resolve(
@@ -127,7 +125,7 @@ pub fn gateway(
             marking::check(cx, &path, gateway.marking.method.name, gateway.marking.method, &gateway)?;
         }
     }
-    aqm::check_threshold(cx, &at("aqm"), &gateway.aqm, gateway.watched_limit())?;
+    threshold::check_threshold(cx, &at("aqm"), &gateway.aqm, gateway.watched_limit())?;
     if gateway.signals_behind_pep() {
         let signals = gateway.transmit_queue.scheduler.discipline.signals;
         let key = if signals { [at("transmit_queue"), at_key("scheduler")].concat() } else { at("mark") };
@@ -153,13 +151,6 @@ pub fn gateway(
 
 fn at_key(key: &str) -> Vec<Step> {
     vec![Step::Key(key.to_owned())]
-}
-
-fn place(name: PlaceName) -> GatewayQueue {
-    match name {
-        PlaceName::Receive => GatewayQueue::Receive,
-        PlaceName::Transmit => GatewayQueue::Transmit,
-    }
 }
 
 /// Refuses an AQM that acts on packets in the watched queue where it is to mark elsewhere.
@@ -229,7 +220,7 @@ fn spacelink(cx: &Cx<'_>, path: &Path, raw: &file::Spacelink) -> Result<Spacelin
 fn sequences_of_many(cx: &mut Cx<'_>, path: &Path, g: &Gateway) {
     let scheduler = &g.transmit_queue.scheduler;
     let by_sequence = scheduler.discipline.name == "ssf" && scheduler.values.name("position") == "sequence";
-    if by_sequence && g.flow_key != file::FlowKey::Connection {
+    if by_sequence && g.flow_key != FlowKey::Connection {
         cx.warn(
             &[step(path, "transmit_queue"), at_key("scheduler")].concat(),
             "the sequence numbers of several connections tell nothing together; with flow_key = \"user\" or \"prefix\" \
@@ -243,7 +234,7 @@ fn satellite(cx: &mut Cx<'_>, path: &Path, g: &Gateway, links: &mut [Link]) -> R
     let Some(link) = links.get(g.link) else { return Ok(()) };
     let (down, up) =
         if g.link_forward { (&link.forward, &link.reverse) } else { (&link.reverse, &link.forward) };
-    let link_path = super::nodes::named("link", &link.name);
+    let link_path = named("link", &link.name);
     let link_path = if g.link_forward { link_path } else { step(&link_path, "reverse") };
     if down.queue.is_some() {
         let problem = format!(

@@ -1,13 +1,17 @@
 //! Links: both of their directions.
 
-use super::channel;
+use bentpipe_units::Duration;
+
+use super::cx::{Cx, falling, one_of};
 use super::nodes::named;
-use super::{Cx, falling, queue, step, traffic};
-use crate::distribution::Distribution;
+use super::queue::queue;
+use super::{access, capacity, distribution, loss};
 use crate::error::{Error, quoted};
-use crate::file::{self, Either, PerName};
-use crate::model::{Delay, Direction, Gateway, Host, Link, Per};
-use crate::tree::Path;
+use crate::model::{Delay, Direction, Distribution, Gateway, Host, Link, Per};
+use crate::reader::tree::{Path, step};
+use crate::schema::forms::Either;
+use crate::schema::link::{self as file, PerName};
+use crate::schema::quantity::Quantity;
 
 pub fn link(
     cx: &mut Cx<'_>,
@@ -21,21 +25,21 @@ pub fn link(
     let at = |key: &str| step(&path, key);
     let back_at = |key: &str| step(&back, key);
     inherit(cx, &back, raw);
-    let access = channel::access(cx, &at("access"), &mut raw.access, &mut raw.rate)?;
+    let access = access::access(cx, &at("access"), &mut raw.access, &mut raw.rate)?;
     let mut forward = Direction {
         rate: raw.rate.map(|r| r.rate()),
-        capacity: channel::capacity(cx, &at("capacity"), raw.capacity.as_ref(), hosts)?,
+        capacity: capacity::capacity(cx, &at("capacity"), raw.capacity.as_ref(), hosts)?,
         demand: None,
         access,
         delay: delay(cx, &at("delay"), &mut raw.delay)?,
-        loss: channel::loss(cx, &at("loss"), &mut raw.loss)?,
+        loss: loss::loss(cx, &at("loss"), &mut raw.loss)?,
         queue: None,
     };
     let shared_delay = raw.reverse.delay.is_none() && forward.delay.per == Per::Connection;
-    let access = channel::access(cx, &back_at("access"), &mut raw.reverse.access, &mut raw.reverse.rate)?;
+    let access = access::access(cx, &back_at("access"), &mut raw.reverse.access, &mut raw.reverse.rate)?;
     let mut reverse = Direction {
         rate: raw.reverse.rate.map(|r| r.rate()),
-        capacity: channel::capacity(cx, &back_at("capacity"), raw.reverse.capacity.as_ref(), hosts)?,
+        capacity: capacity::capacity(cx, &back_at("capacity"), raw.reverse.capacity.as_ref(), hosts)?,
         demand: None,
         access,
         delay: match &mut raw.reverse.delay {
@@ -43,7 +47,7 @@ pub fn link(
             None => forward.delay.clone(),
         },
         loss: match &mut raw.reverse.loss {
-            Some(raw) => channel::loss(cx, &back_at("loss"), raw)?,
+            Some(raw) => loss::loss(cx, &back_at("loss"), raw)?,
             None => forward.loss.clone(),
         },
         queue: None,
@@ -52,10 +56,10 @@ pub fn link(
         raw.reverse.delay = Some(raw.delay.clone());
     }
     let round_trip = forward.delay.longest() + reverse.delay.longest();
-    forward.demand = channel::demand(cx, &at("demand"), raw.demand.as_mut(), round_trip);
-    reverse.demand = channel::demand(cx, &back_at("demand"), raw.reverse.demand.as_mut(), round_trip);
+    forward.demand = access::demand(cx, &at("demand"), raw.demand.as_mut(), round_trip);
+    reverse.demand = access::demand(cx, &back_at("demand"), raw.reverse.demand.as_mut(), round_trip);
     for (path, direction) in [(&path, &forward), (&back, &reverse)] {
-        channel::one_capacity(cx, path, direction)?;
+        capacity::one_capacity(cx, path, direction)?;
     }
     let mut link = Link {
         name: name.to_owned(),
@@ -63,7 +67,7 @@ pub fn link(
         forward,
         reverse,
         shared_delay,
-        handover: channel::handover(cx, &at("handover"), raw.handover.as_mut())?,
+        handover: access::handover(cx, &at("handover"), raw.handover.as_mut())?,
     };
     let rates = [link.forward.mean_rate(), link.reverse.mean_rate()];
     link.forward.queue = queue(cx, &path, raw.queue.as_mut(), rates[0], mean_packet)?;
@@ -97,11 +101,7 @@ fn delay(cx: &Cx<'_>, path: &Path, raw: &mut file::Delay) -> Result<Delay, Error
     let table = match raw {
         Either::Plain(fixed) => {
             let per = Per::Packet { ordered: true };
-            return Ok(Delay {
-                fixed: fixed.time(),
-                jitter: Distribution::Fixed(bentpipe_units::Duration::ZERO),
-                per,
-            });
+            return Ok(Delay { fixed: fixed.time(), jitter: Distribution::Fixed(Duration::ZERO), per });
         }
         Either::Table(table) => table,
     };
@@ -122,7 +122,7 @@ fn delay(cx: &Cx<'_>, path: &Path, raw: &mut file::Delay) -> Result<Delay, Error
             Distribution::Normal { mean: normal.mean.time(), std: normal.std.time() }
         }
         (None, None, Some(_), Some(jitter)) => {
-            traffic::law(cx, &step(path, "jitter"), jitter, crate::quantity::Quantity::time)?
+            distribution::distribution(cx, &step(path, "jitter"), jitter, Quantity::time)?
         }
         (uniform, normal, fixed, jitter) => {
             let keys = [
@@ -131,7 +131,7 @@ fn delay(cx: &Cx<'_>, path: &Path, raw: &mut file::Delay) -> Result<Delay, Error
                 ("fixed", fixed.is_some()),
                 ("jitter", jitter.is_some()),
             ];
-            return Err(channel::one_of(cx, path, &keys, "uniform, normal, fixed with jitter"));
+            return Err(one_of(cx, path, &keys, "uniform, normal, fixed with jitter"));
         }
     };
     let fixed = fixed.unwrap_or_default();

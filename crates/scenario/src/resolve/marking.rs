@@ -5,14 +5,14 @@ use bentpipe_queue::descriptor::{MarkingMethod, Preset};
 use bentpipe_queue::registry;
 use bentpipe_queue::{Default as ParamDefault, Link, Marking};
 
-use super::aqm::{parameters, scalar, shown};
-use super::{Cx, step};
+use super::cx::Cx;
+use super::param::parameters;
+use crate::effective::Origin;
 use crate::error::{Error, choices, quoted};
-use crate::file;
-use crate::file::Scalar;
-use crate::gateway::{Gateway, MarkingSpec};
-use crate::scenario::Origin;
-use crate::tree::Path;
+use crate::model::{Gateway, MarkingSpec};
+use crate::reader::tree::{Path, step};
+use crate::schema::aqm::{self as file, Scalar};
+use crate::schema::param::{scalar, shown};
 
 /// The method that `raw` describes, at `path`, else the one that belongs to the AQM's `preset`, for the AQM's `link`. Leaves
 /// every parameter in `raw`. With it, the parameters that are given beside the preset, or by an override.

@@ -1,9 +1,11 @@
 //! How the models see a scenario.
 
+use super::cx::Cx;
 use crate::error::Error;
-use crate::file;
-use crate::models::{self, Models};
-use crate::resolve::{Cx, step};
+use crate::model::Models;
+use crate::reader::series;
+use crate::reader::tree::step;
+use crate::schema::models as file;
 
 /// The steps of an integration that a unit of time, or the time it remembers, may hold.
 const MOST_STEPS: u64 = 1_000_000;
@@ -25,7 +27,7 @@ pub fn models(cx: &Cx<'_>, raw: Option<&file::Models>) -> Result<Models, Error> 
     let series = match &raw.series {
         Some(name) => {
             let what = "measured series, a file of `bentpipe model capture`";
-            Some(cx.read(&step(&path, "series"), name, what, models::series))
+            Some(cx.read(&step(&path, "series"), name, what, series::series))
         }
         None => None,
     };

@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-use super::{Cx, step};
+use super::cx::Cx;
 use crate::error::{Error, choices, quoted};
 use crate::model::{Gateway, Hop, Host, Link};
-use crate::tree::{Path, Step};
+use crate::reader::tree::{Path, Step, step};
 
 /// What a node is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

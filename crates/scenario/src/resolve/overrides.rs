@@ -6,13 +6,14 @@
 use bentpipe_queue::descriptor::{Algorithm, MarkingMethod, SchedulerAlgorithm};
 use bentpipe_queue::registry;
 
-use super::Input;
 use super::aqm::unknown_parameter;
 use super::marking::unknown_parameter as no_parameter_of;
 use super::scheduler::no_such_parameter;
 use crate::error::{Error, choices};
-use crate::source::Override;
-use crate::tree::{At, Node, Path, Step, Value};
+use crate::model::NO_AQM;
+use crate::reader::Input;
+use crate::reader::source::Override;
+use crate::reader::tree::{At, Node, Path, Step, Value};
 
 /// A setting: what takes the place of keys of the file.
 #[derive(Clone, Debug)]
@@ -85,7 +86,7 @@ pub fn apply(input: &Input, choice: Option<&Choice>) -> Result<(Node, Vec<Error>
 }
 
 fn fault(root: &Node, change: &Override, path: &Path, problem: String) -> Error {
-    Error { place: change.place(), key: crate::tree::dotted(root, path), problem }
+    Error { place: change.place(), key: crate::reader::tree::dotted(root, path), problem }
 }
 
 /// Puts an override in place. Naming another algorithm or preset does away with the parameters that the file gives.
@@ -168,7 +169,7 @@ fn algorithm(aqm: Option<&Node>) -> Option<&'static Algorithm> {
     match (text("algorithm"), text("preset")) {
         (Some(name), _) => registry::aqm(name),
         (None, Some(name)) => registry::preset(name).map(|(algorithm, _)| algorithm),
-        (None, None) => registry::aqm(super::aqm::NONE),
+        (None, None) => registry::aqm(NO_AQM),
     }
 }
 

@@ -4,18 +4,18 @@ use std::sync::Arc;
 
 use bentpipe_units::Duration;
 
+use super::cx::Cx;
+use super::distribution::distribution;
 use super::nodes::named;
-use super::traffic::law;
-use super::{Cx, step};
-use crate::capture;
-use crate::distribution::Distribution;
 use crate::error::{Error, quoted};
-use crate::file::packets as file;
-use crate::file::{File, Traffic};
-use crate::packets::{Absence, Capture, Frames, Gop, Movie, Pattern, State};
-use crate::quantity::{PacketSizeKind, Quantity, Time};
-use crate::tree::{Path, Step};
-use crate::video;
+use crate::model::{Absence, Capture, DATAGRAM_HEADER, Distribution, Frames, Gop, Movie, Pattern, State};
+use crate::reader::tree::{Path, Step, step};
+use crate::reader::{capture, video};
+use crate::schema::file::File;
+use crate::schema::forms;
+use crate::schema::packets as file;
+use crate::schema::quantity::{PacketSizeKind, Quantity, Time};
+use crate::schema::traffic::Traffic;
 
 /// What the packet sources among the traffic send; none for other traffic.
 pub fn patterns(cx: &mut Cx<'_>, file: &mut File) -> Result<Vec<Option<Arc<Pattern>>>, Error> {
@@ -36,8 +36,8 @@ fn pattern(cx: &mut Cx<'_>, path: &Path, raw: &mut Traffic) -> Result<Option<Pat
         Traffic::OnOff(t) => Pattern::OnOff {
             rate: t.rate.rate(),
             packet: packet(cx, path, &t.packet)?,
-            on: law(cx, &at("on"), &t.on, Quantity::time)?,
-            off: law(cx, &at("off"), &t.off, Quantity::time)?,
+            on: distribution(cx, &at("on"), &t.on, Quantity::time)?,
+            off: distribution(cx, &at("off"), &t.off, Quantity::time)?,
         },
         Traffic::Mmpp(t) => mmpp(cx, path, t)?,
         Traffic::Video(t) => film(cx, path, t)?,
@@ -53,9 +53,9 @@ fn pattern(cx: &mut Cx<'_>, path: &Path, raw: &mut Traffic) -> Result<Option<Pat
 fn packet(
     cx: &Cx<'_>,
     path: &Path,
-    raw: &crate::file::Distribution<PacketSizeKind>,
+    raw: &forms::Distribution<PacketSizeKind>,
 ) -> Result<Distribution<u64>, Error> {
-    law(cx, &step(path, "packet"), raw, |q| q.0)
+    distribution(cx, &step(path, "packet"), raw, |q| q.0)
 }
 
 fn mmpp(cx: &Cx<'_>, path: &Path, t: &file::Mmpp) -> Result<Pattern, Error> {
@@ -130,7 +130,7 @@ fn unreachable(transitions: &[Vec<f64>]) -> Option<(usize, usize)> {
 
 fn film(cx: &mut Cx<'_>, path: &Path, t: &mut file::Video) -> Result<Pattern, Error> {
     let at = |key: &str| step(path, key);
-    let least = crate::packets::DATAGRAM_HEADER + 1;
+    let least = DATAGRAM_HEADER + 1;
     if t.packet.0 < least {
         let problem = format!("found \"{:?}\"; allowed: at least {least} B, for 28 B are headers", t.packet);
         return Err(cx.error(&at("packet"), problem));
@@ -206,7 +206,7 @@ fn pictures(cx: &Cx<'_>, path: &Path, raw: &file::Gop, interval: Duration) -> Re
     let mut laws = [Distribution::Fixed(1), Distribution::Fixed(1), Distribution::Fixed(1)];
     for (law_of, (key, size)) in laws.iter_mut().zip(sizes) {
         match size {
-            Some(size) => *law_of = law(cx, &at(key), size, |q| q.0)?,
+            Some(size) => *law_of = distribution(cx, &at(key), size, |q| q.0)?,
             None if raw.pattern.contains(&key.to_uppercase()) => {
                 let problem =
                     format!("missing; the size of a frame of type {}, or of all by rate", key.to_uppercase());
@@ -236,8 +236,8 @@ fn voip(cx: &Cx<'_>, path: &Path, t: &file::Voip) -> Result<Pattern, Error> {
     Ok(Pattern::Voip {
         packet: VOICE_HEADER + per_frame * (interval.as_nanos() / frame.as_nanos()),
         interval,
-        talk: law(cx, &at("talk"), &t.talk, Quantity::time)?,
-        silence: law(cx, &at("silence"), &t.silence, Quantity::time)?,
+        talk: distribution(cx, &at("talk"), &t.talk, Quantity::time)?,
+        silence: distribution(cx, &at("silence"), &t.silence, Quantity::time)?,
     })
 }
 

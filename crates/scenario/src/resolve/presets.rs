@@ -1,46 +1,8 @@
-//! Transports that are known by name: what they say takes the place of keys that a scenario does not give.
+//! Fills in the presets of transports.
 
-use crate::source::read_toml;
-use crate::tree::{Node, Path, Step, Value};
-
-/// A transport that is known by name.
-pub struct Preset {
-    /// Its name.
-    pub name: &'static str,
-    /// What it is, in a line.
-    pub title: &'static str,
-    /// The keys of `[transport.NAME]`, with their source in a comment ahead of them.
-    text: &'static str,
-}
-
-/// All there are.
-pub const PRESETS: &[Preset] = &[
-    Preset {
-        name: "reno-2003",
-        title: "Reno of about 2003: no SACK, timeouts of a second at least",
-        text: include_str!("../presets/reno-2003.toml"),
-    },
-    Preset {
-        name: "byun2007",
-        title: "the terrestrial TCP of [B07] chapter 4",
-        text: include_str!("../presets/byun2007.toml"),
-    },
-    Preset {
-        name: "ns2",
-        title: "NewReno of ns-2.35 with its defaults",
-        text: include_str!("../presets/ns2.toml"),
-    },
-    Preset {
-        name: "linux",
-        title: "TCP as Linux has it by default",
-        text: include_str!("../presets/linux.toml"),
-    },
-];
-
-/// The preset of that name.
-pub fn preset(name: &str) -> Option<&'static Preset> {
-    PRESETS.iter().find(|p| p.name == name)
-}
+use crate::reader::source::read_toml;
+use crate::reader::tree::{Node, Path, Step, Value};
+use crate::schema::presets::{Preset, preset};
 
 /// Fills in what presets say, where a transport names one or traffic names a transport that is one. Gives the paths of the
 /// keys filled in, with their presets. What is filled in stands where the preset was named.
@@ -80,7 +42,7 @@ pub fn fill(root: &mut Node) -> Vec<(Vec<Step>, &'static Preset)> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::schema::presets::PRESETS;
 
     #[test]
     fn every_preset_is_one() {

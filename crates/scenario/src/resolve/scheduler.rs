@@ -5,12 +5,13 @@ use bentpipe_queue::registry;
 use bentpipe_queue::{Default as ParamDefault, Link};
 use bentpipe_units::Rate;
 
-use super::aqm::{parameters, scalar, shown};
-use super::{Cx, step};
+use super::cx::Cx;
+use super::param::parameters;
 use crate::error::{Error, choices, quoted};
-use crate::file::{Aqm, Scalar, Scheduler};
 use crate::model::SchedulerSpec;
-use crate::tree::Path;
+use crate::reader::tree::{Path, step};
+use crate::schema::aqm::{Aqm, Scalar, Scheduler};
+use crate::schema::param::{scalar, shown};
 
 /// What is wrong with a key that `discipline` does not have.
 pub fn no_such_parameter(discipline: &SchedulerAlgorithm, key: &str) -> String {

@@ -1,11 +1,169 @@
-//! Transports other than TCP.
+//! Transports.
 
+use super::cx::Cx;
 use super::nodes::{check_name, named};
-use super::{Cx, step};
 use crate::error::Error;
-use crate::file;
-use crate::model::{Rtp, Sctp};
-use crate::quantity::Size;
+use crate::model::{Congestion, Ecn, Rtp, Sctp, Tcp, Transport};
+use crate::reader::tree::step;
+use crate::schema::file::File;
+use crate::schema::forms::OneOf;
+use crate::schema::presets;
+use crate::schema::quantity::{Size, Whole};
+use crate::schema::transport::{self as file, Window};
+
+/// The name of the TCP of traffic that names none.
+pub const DEFAULT: &str = "default";
+
+/// The longest packet there is [bytes].
+const LONGEST: u64 = 65_535;
+
+/// The most that options take in a TCP header [bytes].
+const OPTIONS: u64 = 40;
+
+/// The file's transports, and the default one where traffic needs it.
+pub fn transports(cx: &mut Cx<'_>, file: &mut File) -> Result<Vec<Transport>, Error> {
+    let uses_default = file.traffic.iter().any(|(_, t)| t.transport() == Some(DEFAULT));
+    if uses_default && !file.transport.names().any(|name| name == DEFAULT) {
+        file.transport.0.push((DEFAULT.to_owned(), file::Transport::default()));
+    }
+    let mut transports = Vec::new();
+    for (name, raw) in &mut file.transport.0 {
+        transports.push(match raw {
+            file::Transport::Tcp(raw) => Transport::Tcp(Box::new(tcp(cx, name, raw)?)),
+            file::Transport::Sctp(raw) => Transport::Sctp(Box::new(sctp(cx, name, raw)?)),
+            file::Transport::Rtp(raw) => Transport::Rtp(Box::new(rtp(cx, name, raw)?)),
+        });
+    }
+    Ok(transports)
+}
+
+fn tcp(cx: &mut Cx<'_>, name: &str, raw: &mut file::Tcp) -> Result<Tcp, Error> {
+    let path = named("transport", name);
+    check_name(cx, &path, name)?;
+    if let Some(name) = &raw.preset
+        && presets::preset(name).is_none()
+    {
+        return Err(cx.unknown(&step(&path, "preset"), name, presets::PRESETS.iter().map(|p| p.name)));
+    }
+    let mss = raw.mss.0;
+    let refuse = |key: &str, found: String, allowed: String| {
+        Err(cx.error(&step(&path, key), format!("found \"{found}\"; allowed: {allowed}")))
+    };
+    let options = if raw.option_bytes { OPTIONS } else { 0 };
+    if mss + raw.header.0 + options > LONGEST {
+        let and = if raw.option_bytes { " and 40 B of options" } else { "" };
+        let allowed = format!("together with the header (\"{:?}\"){and}, at most {LONGEST} B", raw.header);
+        return refuse("mss", format!("{:?}", raw.mss), allowed);
+    }
+    let windows = [
+        ("receive_window", Some(raw.receive_window)),
+        ("initial_receive_window", raw.initial_receive_window),
+        ("max_window", raw.max_window),
+    ];
+    for (key, window) in windows {
+        if let Some(window) = window
+            && bytes(window, mss) < mss
+        {
+            return refuse(key, window_text(window), format!("at least a segment (\"{:?}\")", raw.mss));
+        }
+    }
+    if raw.rack && !raw.sack {
+        let problem = "found true; allowed: true only where sack is".to_owned();
+        return Err(cx.error(&step(&path, "rack"), problem));
+    }
+    if raw.eifel && !(raw.rack && raw.timestamps) {
+        let problem = "found true; allowed: true only where rack and timestamps are".to_owned();
+        return Err(cx.error(&step(&path, "eifel"), problem));
+    }
+    if let Some(shift) = raw.window_scale
+        && bytes(raw.receive_window, mss) >> shift.0 == 0
+    {
+        let allowed = format!("at least 2^window_scale B ({} B)", 1u64 << shift.0);
+        return refuse("receive_window", window_text(raw.receive_window), allowed);
+    }
+    for (key, rto) in [("min_rto", raw.min_rto), ("initial_rto", raw.initial_rto)] {
+        if rto.0 > raw.max_rto.0 {
+            return refuse(key, format!("{rto:?}"), format!("at most max_rto (\"{:?}\")", raw.max_rto));
+        }
+    }
+    let algorithm = raw.algorithm;
+    if raw.hystart && !matches!(algorithm, Congestion::Reno | Congestion::NewReno | Congestion::Cubic) {
+        let allowed =
+            format!("false where algorithm = \"{}\", which has no slow start of RFC 5681", algorithm.name());
+        return Err(cx.error(&step(&path, "hystart"), format!("found true; allowed: {allowed}")));
+    }
+    if matches!(algorithm, Congestion::Dctcp | Congestion::Prague) && raw.ecn != Ecn::Accurate {
+        let found = if raw.ecn == Ecn::Off { "false" } else { "\"classic\"" };
+        let allowed = format!("\"accurate\" where algorithm = \"{}\"", algorithm.name());
+        return Err(cx.error(&step(&path, "ecn"), format!("found {found}; allowed: {allowed}")));
+    }
+    let initial_window = raw.initial_window.map_or_else(|| initial_window(mss), |w| w.0);
+    if raw.initial_window.is_none() {
+        raw.initial_window = Some(Whole(initial_window));
+        cx.note(
+            &step(&path, "initial_window"),
+            None,
+            "RFC 6928: min(10 mss, max(2 mss, 14600 B))".to_owned(),
+        );
+    }
+    Ok(Tcp {
+        name: name.to_owned(),
+        algorithm: raw.algorithm,
+        mss,
+        header: raw.header.0,
+        option_bytes: raw.option_bytes,
+        initial_window,
+        receive_window: bytes(raw.receive_window, mss),
+        initial_receive_window: raw.initial_receive_window.map(|w| bytes(w, mss)),
+        max_window: raw.max_window.map(|w| bytes(w, mss)),
+        initial_ssthresh: raw.initial_ssthresh.map(|w| bytes(w, mss)),
+        initial_rto: raw.initial_rto.time(),
+        min_rto: raw.min_rto.time(),
+        rto: raw.rto,
+        max_rto: raw.max_rto.time(),
+        clock_granularity: raw.clock_granularity.time(),
+        limited_transmit: raw.limited_transmit,
+        sack: raw.sack,
+        prr: raw.prr,
+        abc: raw.abc,
+        delayed_ack: raw.delayed_ack.map(|t| t.time()),
+        impatient: raw.impatient,
+        half_of_cwnd: raw.half_of_cwnd,
+        ns2_recovery: raw.ns2_recovery,
+        go_back_n: raw.go_back_n,
+        slow_start_restart: raw.slow_start_restart,
+        hystart: raw.hystart,
+        pacing: raw.pacing,
+        ecn: raw.ecn,
+        rack: raw.rack,
+        eifel: raw.eifel,
+        timestamps: raw.timestamps,
+        window_scale: raw.window_scale.map(|shift| shift.0 as u8),
+        overhead: raw.overhead.time(),
+        syn_retries: raw.syn_retries.0,
+        retries: raw.retries.0,
+    })
+}
+
+/// RFC 6928, section 2, in whole segments.
+fn initial_window(mss: u64) -> u32 {
+    let bytes = (10 * mss).min((2 * mss).max(14_600));
+    u32::try_from(bytes / mss).unwrap_or(1).max(1)
+}
+
+fn bytes(window: Window, mss: u64) -> u64 {
+    match window {
+        OneOf::First(bytes) => bytes.0,
+        OneOf::Second(segments) => segments.0 * mss,
+    }
+}
+
+fn window_text(window: Window) -> String {
+    match window {
+        OneOf::First(bytes) => format!("{bytes:?}"),
+        OneOf::Second(segments) => format!("{segments:?}"),
+    }
+}
 
 /// Headers of a packet and a DATA chunk beside the IP header, and the shortest payload (RFC 9260, 3.1, 3.3.1) [bytes].
 const SCTP_LEAST: u64 = 12 + 16 + 4;

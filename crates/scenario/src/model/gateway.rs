@@ -1,0 +1,206 @@
+//! Satellite gateways.
+
+use bentpipe_gateway::{Config, FlowControl, GatewayQueue, Sharing};
+use bentpipe_queue::{Limit, Marking, ParamError};
+use bentpipe_units::{Duration, Rate};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::aqm::{AqmSpec, MarkingSpec, SchedulerSpec};
+use super::canonical::{bps, bps_opt, is_off, limit, ns, ns_opt, queue, sharing};
+
+/// A satellite gateway with the terminal at the far end of its satellite link.
+#[derive(Clone, Debug, Serialize)]
+pub struct Gateway {
+    /// Name of the gateway's node.
+    pub name: String,
+    /// Name of the terminal's node.
+    pub terminal: String,
+    /// Satellite link: the one link between the two nodes (index).
+    pub link: usize,
+    /// True if the satellite link's forward direction leads from the gateway to the terminal.
+    pub link_forward: bool,
+    /// AQM of the watched queue.
+    pub aqm: AqmSpec,
+    /// Mean packet length that the defaults of the AQM are derived from [bytes].
+    #[serde(skip)]
+    pub mean_packet: f64,
+    /// Queue that the AQM watches.
+    #[serde(serialize_with = "queue")]
+    pub watch: GatewayQueue,
+    /// Queue at whose entry the AQM marks.
+    #[serde(serialize_with = "queue")]
+    pub mark: GatewayQueue,
+    /// Marking method.
+    pub marking: MarkingSpec,
+    /// Aggregation of packets into flows.
+    #[serde(skip_serializing_if = "FlowKey::is_connection")]
+    pub flow_key: FlowKey,
+    /// Queue ahead of the PEP.
+    pub receive_queue: ReceiveQueue,
+    /// Performance enhancing proxy.
+    pub pep: Pep,
+    /// Queue behind the PEP.
+    pub transmit_queue: TransmitQueue,
+    /// Rate limiter into the satellite link.
+    pub regulator: Regulator,
+    /// Transport between gateway and terminal.
+    pub spacelink: Spacelink,
+}
+
+impl Gateway {
+    /// Returns true if congestion is signalled behind the PEP, with packets whose senders already have the acknowledgement:
+    /// by an AQM that marks there, or by the scheduler.
+    #[must_use]
+    pub fn signals_behind_pep(&self) -> bool {
+        let aqm = self.mark == GatewayQueue::Transmit && !self.aqm.is_none();
+        !self.pep.split.is_empty() && (aqm || self.transmit_queue.scheduler.discipline.signals)
+    }
+
+    /// Returns the service rate of the watched queue: the receive queue's if it has one, else the regulator's.
+    #[must_use]
+    pub fn watched_rate(&self) -> Rate {
+        watched_rate(self.watch, self.receive_queue.rate, self.regulator.rate)
+    }
+
+    /// Returns the capacity of the watched queue.
+    #[must_use]
+    pub fn watched_limit(&self) -> Limit {
+        match self.watch {
+            GatewayQueue::Receive => self.receive_queue.limit,
+            GatewayQueue::Transmit => self.transmit_queue.limit,
+        }
+    }
+
+    /// Returns the configuration from which a host builds the gateway.
+    ///
+    /// # Errors
+    /// A contradiction between two values of the scheduler, which resolving the scenario has excluded.
+    pub fn config(&self) -> Result<Config, ParamError> {
+        let scheduler = &self.transmit_queue.scheduler;
+        let (marking, values) = (self.marking.method.marking, &self.marking.values);
+        Ok(Config {
+            name: self.name.clone(),
+            watch: self.watch,
+            mark: self.mark,
+            marking,
+            receive_limit: self.receive_queue.limit,
+            receive_rate: self.receive_queue.rate,
+            scheduler: (scheduler.discipline.build)(&scheduler.values)?,
+            transmit_limit: self.transmit_queue.limit,
+            rate: self.regulator.rate,
+            tick: self.regulator.tick,
+            processing: self.pep.delay,
+            buffer: self.pep.buffer,
+            sharing: self.pep.buffer_per,
+            flow_control: (marking == Marking::Window).then(|| FlowControl {
+                decr: values.number("decr"),
+                incr: values.number("incr"),
+                freeze: Duration::from_secs_f64(values.number("freeze")),
+            }),
+        })
+    }
+}
+
+/// See [`Gateway::watched_rate`].
+pub(crate) fn watched_rate(watch: GatewayQueue, receive: Option<Rate>, regulator: Rate) -> Rate {
+    match (watch, receive) {
+        (GatewayQueue::Receive, Some(rate)) => rate,
+        _ => regulator,
+    }
+}
+
+/// Aggregation of packets into flows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FlowKey {
+    /// A flow per connection.
+    #[default]
+    Connection,
+    /// A flow per user: all packets to one receiving host.
+    User,
+    /// A flow per address prefix: all packets to one group of hosts.
+    Prefix,
+}
+
+impl FlowKey {
+    fn is_connection(&self) -> bool {
+        *self == Self::Connection
+    }
+}
+
+/// Queue ahead of the PEP.
+#[derive(Clone, Debug, Serialize)]
+pub struct ReceiveQueue {
+    /// Capacity of the queue.
+    #[serde(serialize_with = "limit")]
+    pub limit: Limit,
+    /// Service rate; `None` if packets pass at once.
+    #[serde(serialize_with = "bps_opt")]
+    pub rate: Option<Rate>,
+}
+
+/// Performance enhancing proxy.
+#[derive(Clone, Debug, Serialize)]
+pub struct Pep {
+    /// Protocols whose connections the PEP splits.
+    pub split: Vec<Protocol>,
+    /// Processing time between the receive queue and the transmit queue.
+    #[serde(serialize_with = "ns")]
+    pub delay: Duration,
+    /// Size of a buffer [bytes].
+    pub buffer: u64,
+    /// Connections that share a buffer.
+    #[serde(serialize_with = "sharing")]
+    pub buffer_per: Sharing,
+}
+
+/// A protocol that a PEP can split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Protocol {
+    /// TCP.
+    Tcp,
+}
+
+/// Queue behind the PEP.
+#[derive(Clone, Debug, Serialize)]
+pub struct TransmitQueue {
+    /// Scheduler.
+    pub scheduler: SchedulerSpec,
+    /// Capacity of the queue.
+    #[serde(serialize_with = "limit")]
+    pub limit: Limit,
+}
+
+/// Rate limiter into the satellite link.
+#[derive(Clone, Debug, Serialize)]
+pub struct Regulator {
+    /// Rate on the wire; if it follows the satellite link, that link's mean rate.
+    #[serde(serialize_with = "bps")]
+    pub rate: Rate,
+    /// True if the rate follows the satellite link's capacity.
+    #[serde(skip_serializing_if = "is_off")]
+    pub follows_link: bool,
+    /// Time between two bursts, each of the packets that the rate allows; `None` if packets leave one by one.
+    #[serde(serialize_with = "ns_opt")]
+    pub tick: Option<Duration>,
+}
+
+/// Transport between gateway and terminal.
+#[derive(Clone, Debug, Serialize)]
+pub struct Spacelink {
+    /// Length of a full packet on the wire, headers included [bytes].
+    pub packet: u64,
+    /// Length of the headers of a packet [bytes].
+    pub header: u64,
+    /// Window of the connection: bytes in flight over all streams [bytes].
+    pub window: u64,
+    /// Window of a stream [bytes].
+    pub stream_window: u64,
+    /// Number of packets per acknowledgement.
+    pub ack_every: u32,
+    /// Maximum delay of an acknowledgement.
+    #[serde(serialize_with = "ns")]
+    pub ack_delay: Duration,
+}

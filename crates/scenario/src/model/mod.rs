@@ -1,0 +1,37 @@
+//! The resolved scenario as plain data: every default filled in, every name replaced by an index.
+//!
+//! The values are checked: rates are positive, names exist, routes are connected. Nothing here knows how a file is read.
+//! The structs serialize to the canonical form, which holds all that determines the result of a run and nothing else
+//! (see [`Scenario::canonical_json`](crate::Scenario::canonical_json)): times are integers in nanoseconds, rates in
+//! bit/s, sizes in bytes.
+
+mod aqm;
+mod canonical;
+mod channel;
+mod digest;
+mod distribution;
+mod fluid;
+mod gateway;
+mod link;
+mod modcod;
+mod packets;
+mod run;
+mod traffic;
+mod transport;
+
+pub use aqm::{AqmSpec, MarkingSpec, NO_AQM, SchedulerSpec};
+pub use channel::{
+    Access, Capacity, Carrier, Clock, Demand, Drawn, Fade, GilbertElliott, Handover, Loss, LossAt, LossModel,
+    LossOf, Modulation, Steps, Trace,
+};
+pub use digest::Digest;
+pub use distribution::{Distribution, Samples};
+pub use fluid::{Equations, Feedback, Fourier, Laws, MeasuredSeries, ModelKind, Models};
+pub(crate) use gateway::watched_rate;
+pub use gateway::{FlowKey, Gateway, Pep, Protocol, ReceiveQueue, Regulator, Spacelink, TransmitQueue};
+pub use link::{Delay, Direction, Link, Per, QueueSpec};
+pub use modcod::{MODCODS, Modcod};
+pub use packets::{Absence, Capture, DATAGRAM_HEADER, Frames, Gop, Movie, Packets, Pattern, State};
+pub use run::{Host, Printed, Run, Subject};
+pub use traffic::{Bulk, ConnectionPer, Files, Hop, Pages, Ramp, Traffic, TrafficKind};
+pub use transport::{Congestion, Ecn, Rto, Rtp, Sctp, Tcp, Transport};

@@ -1,0 +1,249 @@
+//! Packet sources: times and lengths of an application's packets, whatever the transport.
+
+use std::sync::Arc;
+
+use bentpipe_units::{Duration, Rate};
+use serde::{Serialize, Serializer};
+
+use super::canonical::{bps, ns};
+use super::digest::Digest;
+use super::distribution::Distribution;
+
+/// Flows of a packet source.
+#[derive(Clone, Debug, Serialize)]
+pub struct Packets {
+    /// Transport (index); `None` for datagrams.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transport: Option<usize>,
+    /// Number of flows.
+    pub flows: u32,
+    /// Packet pattern of a flow.
+    #[serde(flatten, serialize_with = "shared")]
+    pub pattern: Arc<Pattern>,
+    /// Start time, since the beginning of the run.
+    pub start: Distribution<Duration>,
+    /// Periods of absence.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub away: Vec<Absence>,
+}
+
+fn shared<S: Serializer>(pattern: &Arc<Pattern>, to: S) -> Result<S::Ok, S::Error> {
+    pattern.as_ref().serialize(to)
+}
+
+/// A period during which traffic is absent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Absence {
+    /// Departure, since the beginning of the run.
+    #[serde(serialize_with = "ns")]
+    pub from: Duration,
+    /// Return, since the beginning of the run.
+    #[serde(serialize_with = "ns")]
+    pub until: Duration,
+}
+
+/// Packet pattern of a source. Lengths are those of datagrams on the wire, headers included [bytes].
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
+pub enum Pattern {
+    /// Constant bit rate.
+    Cbr {
+        /// Rate.
+        #[serde(serialize_with = "bps")]
+        rate: Rate,
+        /// Packet length.
+        #[serde(serialize_with = "length")]
+        packet: Distribution<u64>,
+    },
+    /// Exponential interarrival times.
+    Poisson {
+        /// Mean rate.
+        #[serde(serialize_with = "bps")]
+        rate: Rate,
+        /// Packet length.
+        #[serde(serialize_with = "length")]
+        packet: Distribution<u64>,
+    },
+    /// Alternation between a constant bit rate and silence.
+    OnOff {
+        /// Rate in the on state.
+        #[serde(serialize_with = "bps")]
+        rate: Rate,
+        /// Packet length.
+        #[serde(serialize_with = "length")]
+        packet: Distribution<u64>,
+        /// Duration of the on state.
+        on: Distribution<Duration>,
+        /// Duration of the off state.
+        off: Distribution<Duration>,
+    },
+    /// Markov-modulated Poisson process.
+    Mmpp {
+        /// States; at least two.
+        states: Vec<State>,
+        /// Transition probabilities, one row per state.
+        transitions: Vec<Vec<f64>>,
+        /// Packet length.
+        #[serde(serialize_with = "length")]
+        packet: Distribution<u64>,
+    },
+    /// Video frames at regular times, each split into packets.
+    Video {
+        /// Frames.
+        frames: Frames,
+        /// Time between two frames.
+        #[serde(serialize_with = "ns")]
+        interval: Duration,
+        /// Maximum packet length [bytes].
+        packet: u64,
+        /// True if the packets of a frame are spread over the frame interval.
+        spread: bool,
+        /// True if each flow starts at a random frame.
+        random_start: bool,
+    },
+    /// Voice: packets at regular times during talk spurts.
+    Voip {
+        /// Packet length [bytes].
+        packet: u64,
+        /// Time between two packets.
+        #[serde(serialize_with = "ns")]
+        interval: Duration,
+        /// Duration of a talk spurt.
+        talk: Distribution<Duration>,
+        /// Duration of a silence.
+        silence: Distribution<Duration>,
+    },
+    /// Replay of a packet capture, once.
+    Replay {
+        /// Capture.
+        capture: Capture,
+    },
+}
+
+/// IPv4 and UDP headers of a datagram (RFC 791, RFC 768) [bytes].
+pub const DATAGRAM_HEADER: u64 = 28;
+
+impl Pattern {
+    /// Returns the value of the key `kind` in a scenario file.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Cbr { .. } => "cbr",
+            Self::Poisson { .. } => "poisson",
+            Self::OnOff { .. } => "on_off",
+            Self::Mmpp { .. } => "mmpp",
+            Self::Video { .. } => "video",
+            Self::Voip { .. } => "voip",
+            Self::Replay { .. } => "replay",
+        }
+    }
+
+    /// Returns the mean rate on the wire while the source is active: of MMPP the rate of the fastest state; of video and
+    /// voice the rate of the frames.
+    #[must_use]
+    pub fn nominal_rate(&self) -> Rate {
+        let over = |bytes: f64, time: Duration| 8.0 * bytes / time.as_secs_f64().max(1e-9);
+        let bps = match self {
+            Self::Cbr { rate, .. } | Self::Poisson { rate, .. } | Self::OnOff { rate, .. } => return *rate,
+            Self::Mmpp { states, .. } => {
+                return states.iter().map(|state| state.rate).max().unwrap_or_default();
+            }
+            Self::Video { frames: Frames::Trace(movie), interval, .. } => {
+                let sum: f64 = movie.sizes.iter().map(|&size| f64::from(size)).sum();
+                over(sum / movie.sizes.len().max(1) as f64, *interval)
+            }
+            Self::Video { frames: Frames::Gop(gop), interval, .. } => {
+                let sizes = gop.pattern.chars().map(|kind| match kind {
+                    'I' | 'i' => gop.i.mean(),
+                    'P' | 'p' => gop.p.mean(),
+                    _ => gop.b.mean(),
+                });
+                over(sizes.sum::<f64>() / gop.pattern.len().max(1) as f64, *interval)
+            }
+            Self::Voip { packet, interval, .. } => over(*packet as f64, *interval),
+            Self::Replay { capture } => {
+                let sum: f64 = capture.packets.iter().map(|&(_, len)| f64::from(len)).sum();
+                over(sum, capture.packets.last().map_or(Duration::ZERO, |last| last.0))
+            }
+        };
+        Rate::from_bps((bps as u64).max(1))
+    }
+
+    /// Returns the mean packet length; of video, the maximum [bytes].
+    #[must_use]
+    pub fn typical_packet(&self) -> f64 {
+        match self {
+            Self::Cbr { packet, .. }
+            | Self::Poisson { packet, .. }
+            | Self::OnOff { packet, .. }
+            | Self::Mmpp { packet, .. } => packet.mean(),
+            Self::Video { packet, .. } | Self::Voip { packet, .. } => *packet as f64,
+            Self::Replay { capture } => {
+                let sum: f64 = capture.packets.iter().map(|&(_, len)| f64::from(len)).sum();
+                sum / capture.packets.len() as f64
+            }
+        }
+    }
+}
+
+/// Serializes a constant packet length as a number.
+fn length<S: Serializer>(packet: &Distribution<u64>, to: S) -> Result<S::Ok, S::Error> {
+    match packet {
+        Distribution::Fixed(bytes) => bytes.serialize(to),
+        packet => packet.serialize(to),
+    }
+}
+
+/// A state of an MMPP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct State {
+    /// Mean rate.
+    #[serde(serialize_with = "bps")]
+    pub rate: Rate,
+    /// Mean sojourn time, exponential.
+    #[serde(serialize_with = "ns")]
+    pub sojourn: Duration,
+}
+
+/// Source of video frames.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Frames {
+    /// Frame sizes of a file, repeated from the start.
+    Trace(Movie),
+    /// Random frame sizes by position in a group of pictures.
+    Gop(Gop),
+}
+
+/// Frame sizes of a file.
+#[derive(Clone, Debug, Serialize)]
+pub struct Movie {
+    /// Frame sizes; at least one is positive [bytes].
+    #[serde(skip)]
+    pub sizes: Arc<[u32]>,
+    /// Identity of the file.
+    pub digest: Digest,
+}
+
+/// A group of pictures.
+#[derive(Clone, Debug, Serialize)]
+pub struct Gop {
+    /// Sequence of frame types: I, P and B.
+    pub pattern: String,
+    /// Size of an I frame [bytes].
+    pub i: Distribution<u64>,
+    /// Size of a P frame [bytes].
+    pub p: Distribution<u64>,
+    /// Size of a B frame [bytes].
+    pub b: Distribution<u64>,
+}
+
+/// Packets of a capture.
+#[derive(Clone, Debug, Serialize)]
+pub struct Capture {
+    /// Time since the first packet, and length [bytes], in order of time.
+    #[serde(skip)]
+    pub packets: Arc<[(Duration, u32)]>,
+    /// Identity of the file.
+    pub digest: Digest,
+}

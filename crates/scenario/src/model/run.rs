@@ -1,0 +1,66 @@
+//! Measurement, hosts and reference values.
+
+use bentpipe_units::Duration;
+use serde::Serialize;
+
+use super::canonical::ns;
+
+/// Length, sampling and seed of the runs.
+#[derive(Clone, Debug, Serialize)]
+pub struct Run {
+    /// Warm-up: simulated time before the measurement.
+    #[serde(serialize_with = "ns")]
+    pub warmup: Duration,
+    /// Measured simulated time, after the warm-up.
+    #[serde(serialize_with = "ns")]
+    pub duration: Duration,
+    /// Time between two samples of a time series.
+    #[serde(serialize_with = "ns")]
+    pub sample_interval: Duration,
+    /// Seed of the first run; run i after it has `seed + i`.
+    pub seed: u64,
+    /// Number of runs.
+    #[serde(skip)]
+    pub runs: u32,
+    /// Settings that a comparison uses if none are named.
+    #[serde(skip)]
+    pub settings: Vec<String>,
+}
+
+/// A group of hosts.
+#[derive(Clone, Debug, Serialize)]
+pub struct Host {
+    /// Name of the group.
+    pub name: String,
+    /// Number of hosts.
+    pub count: u32,
+}
+
+/// The queue that settings apply to and that metrics describe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Subject {
+    /// The watched queue of a gateway (index).
+    Gateway(usize),
+    /// The queue of a link's forward direction (index).
+    Link(usize),
+}
+
+/// A published value to compare results with.
+#[derive(Clone, Debug)]
+pub struct Printed {
+    /// Setting that the value was measured with.
+    pub setting: String,
+    /// Metric.
+    pub metric: String,
+    /// Value [`unit`](Self::unit).
+    pub value: f64,
+    /// Unit of the value.
+    pub unit: String,
+    /// Standard deviation if published [`unit`](Self::unit).
+    pub std: Option<f64>,
+    /// Source: where the value is printed.
+    pub source: String,
+    /// True if inputs of the scenario were fitted to this value, so that agreement is no evidence.
+    pub calibrated: bool,
+}

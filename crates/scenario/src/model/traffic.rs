@@ -1,0 +1,168 @@
+//! Traffic. Packet sources are in [`packets`](super::packets).
+
+use bentpipe_units::{Duration, Rate};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::canonical::{bps_opt, ns};
+use super::distribution::Distribution;
+use super::packets::{Absence, Packets};
+
+/// Traffic between two groups of hosts. Flow i goes from host `i mod count(from)` to host `i mod count(to)`.
+#[derive(Clone, Debug, Serialize)]
+pub struct Traffic {
+    /// Name.
+    pub name: String,
+    /// Group of hosts that sends the data (index).
+    pub from: usize,
+    /// Group of hosts that receives the data (index).
+    pub to: usize,
+    /// Route of the data; acknowledgements take it in reverse.
+    pub route: Vec<Hop>,
+    /// Kind of traffic.
+    pub kind: TrafficKind,
+}
+
+/// A hop of a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Hop {
+    /// Link (index).
+    pub link: usize,
+    /// True if the hop leads from the link's first node to its second.
+    pub forward: bool,
+}
+
+/// Kinds of traffic.
+#[derive(Clone, Debug)]
+pub enum TrafficKind {
+    /// Web pages.
+    Pages(Pages),
+    /// Transfers with random start times.
+    Files(Files),
+    /// Long-lived transfers.
+    Bulk(Bulk),
+    /// Packet sources.
+    Packets(Packets),
+}
+
+impl TrafficKind {
+    /// Returns the transport (index); `None` for datagrams.
+    #[must_use]
+    pub fn transport(&self) -> Option<usize> {
+        match self {
+            Self::Pages(t) => Some(t.transport),
+            Self::Files(t) => Some(t.transport),
+            Self::Bulk(t) => Some(t.transport),
+            Self::Packets(t) => t.transport,
+        }
+    }
+}
+
+impl Serialize for TrafficKind {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Pages(t) => to.serialize_newtype_variant("TrafficKind", 0, "pages", t),
+            Self::Files(t) => to.serialize_newtype_variant("TrafficKind", 1, "files", t),
+            Self::Bulk(t) => to.serialize_newtype_variant("TrafficKind", 2, "bulk", t),
+            Self::Packets(t) => to.serialize_newtype_variant("TrafficKind", 3, t.pattern.name(), t),
+        }
+    }
+}
+
+/// Web traffic: clients (the hosts of `to`) fetch pages from servers (the hosts of `from`). Each session alternates between
+/// one page and a think time.
+#[derive(Clone, Debug, Serialize)]
+pub struct Pages {
+    /// TCP (index).
+    pub transport: usize,
+    /// Number of sessions.
+    pub sessions: u32,
+    /// Size of an object [bytes].
+    pub object_size: Distribution<u64>,
+    /// Number of objects per page.
+    pub objects_per_page: u32,
+    /// Use of connections.
+    pub connection_per: ConnectionPer,
+    /// Think time between two pages of a session.
+    pub think_time: Distribution<Duration>,
+    /// Size of a request [bytes].
+    pub request_size: u64,
+    /// Rate limit of a connection, enforced by the server's pacing; `None` without a limit.
+    #[serde(serialize_with = "bps_opt")]
+    pub rate_cap: Option<Rate>,
+    /// Ramp of session starts; `None` if all start at once.
+    pub ramp: Option<Ramp>,
+    /// Periods without new pages.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub away: Vec<Absence>,
+}
+
+/// Use of connections by web pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ConnectionPer {
+    /// One connection per page, its objects in sequence.
+    Page,
+    /// One connection per object, those of a page in parallel.
+    Object,
+}
+
+/// Staggered starts of sessions or transfers.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Ramp {
+    /// Number of starts per step.
+    pub sessions: u32,
+    /// Duration of a step, over which its starts are spread evenly.
+    #[serde(serialize_with = "ns")]
+    pub over: Duration,
+    /// Pause after a step.
+    #[serde(serialize_with = "ns")]
+    pub pause: Duration,
+}
+
+/// Long-lived transfers.
+#[derive(Clone, Debug, Serialize)]
+pub struct Bulk {
+    /// TCP or SCTP (index).
+    pub transport: usize,
+    /// Number of transfers.
+    pub flows: u32,
+    /// Start time, since the beginning of the run.
+    pub start: Distribution<Duration>,
+    /// Ramp of transfer starts, to which `start` is added; `None` if all start at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ramp: Option<Ramp>,
+    /// Lifetime of a connection, which a new one replaces; `None` if it lasts to the end of the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lifetime: Option<Distribution<Duration>>,
+    /// Size of a transfer [bytes]; `None` if unlimited.
+    pub bytes: Option<u64>,
+    /// Rate limit of a connection, enforced by the sender's pacing; `None` without a limit.
+    #[serde(serialize_with = "bps_opt")]
+    pub rate_cap: Option<Rate>,
+    /// Periods of absence: transfers are aborted at the start and restarted at the end.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub away: Vec<Absence>,
+}
+
+/// Transfers with random start times, one connection each. Source i belongs to host i of `to`; its transfers come from hosts
+/// i, i + 1 and so on of `from`, modulo the sizes of the groups.
+#[derive(Clone, Debug, Serialize)]
+pub struct Files {
+    /// TCP or SCTP (index).
+    pub transport: usize,
+    /// Number of sources.
+    pub sources: u32,
+    /// Time between the starts of two transfers of a source.
+    pub interval: Distribution<Duration>,
+    /// Size of a file [bytes].
+    pub size: Distribution<u64>,
+    /// Rate limit of a connection, enforced by the sender's pacing; `None` without a limit.
+    #[serde(serialize_with = "bps_opt")]
+    pub rate_cap: Option<Rate>,
+    /// Start time of a source, since the beginning of the run.
+    pub start: Distribution<Duration>,
+    /// Periods without new transfers.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub away: Vec<Absence>,
+}

@@ -1,0 +1,261 @@
+//! A scenario as a tree whose every node knows its place.
+
+use std::borrow::Cow;
+use std::fmt::{self, Write as _};
+
+use toml::de::{DeTable, DeValue};
+
+/// A value and its place.
+#[derive(Clone, Debug)]
+pub struct Node {
+    pub value: Value,
+    pub at: At,
+}
+
+/// What a node holds.
+#[derive(Clone, Debug)]
+pub enum Value {
+    Text(String),
+    Integer(i64),
+    Float(f64),
+    Flag(bool),
+    /// What no key takes, as written: a date, or a whole number of more than 64 bits.
+    Other(String),
+    Array(Vec<Node>),
+    Table(Vec<Entry>),
+}
+
+/// A key with its value. The entries of a table are in the order of the file.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    pub key: String,
+    pub at: At,
+    pub node: Node,
+}
+
+/// Where a node comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum At {
+    /// The scenario file, so many bytes from its beginning.
+    File(usize),
+    /// The override of that index.
+    Override(usize),
+    /// The setting that was asked for.
+    Setting,
+}
+
+/// One step from a table to a value in it, or from an array to an element.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    Key(String),
+    Index(usize),
+}
+
+/// The way from the root to a node.
+pub type Path = [Step];
+
+impl Node {
+    pub fn table(at: At) -> Self {
+        Self { value: Value::Table(Vec::new()), at }
+    }
+
+    pub fn text(text: &str, at: At) -> Self {
+        Self { value: Value::Text(text.to_owned()), at }
+    }
+
+    /// The entries of a table; of anything else, none.
+    pub fn entries(&self) -> &[Entry] {
+        match &self.value {
+            Value::Table(entries) => entries,
+            _ => &[],
+        }
+    }
+
+    pub fn get(&self, key: &str) -> Option<&Self> {
+        self.entries().iter().find(|e| e.key == key).map(|e| &e.node)
+    }
+
+    pub fn get_text(&self, key: &str) -> Option<&str> {
+        match &self.get(key)?.value {
+            Value::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    pub fn step(&self, step: &Step) -> Option<&Self> {
+        match (step, &self.value) {
+            (Step::Key(key), _) => self.get(key),
+            (Step::Index(i), Value::Array(items)) => items.get(*i),
+            _ => None,
+        }
+    }
+
+    pub fn find(&self, path: &Path) -> Option<&Self> {
+        path.iter().try_fold(self, |node, step| node.step(step))
+    }
+
+    pub fn find_mut(&mut self, path: &Path) -> Option<&mut Self> {
+        path.iter().try_fold(self, |node, step| match (step, &mut node.value) {
+            (Step::Key(key), Value::Table(entries)) => {
+                entries.iter_mut().find(|e| e.key == *key).map(|e| &mut e.node)
+            }
+            (Step::Index(i), Value::Array(items)) => items.get_mut(*i),
+            _ => None,
+        })
+    }
+
+    /// Sets what `path` leads to. Tables on the way are made where they are missing, or where something else
+    /// stands in their place.
+    pub fn set(&mut self, path: &Path, node: Self) {
+        let at = node.at;
+        let Some((step, rest)) = path.split_first() else {
+            *self = node;
+            return;
+        };
+        match (step, &mut self.value) {
+            (Step::Index(i), Value::Array(items)) => {
+                if let Some(item) = items.get_mut(*i) {
+                    item.set(rest, node);
+                }
+            }
+            (Step::Index(_), _) => {}
+            (Step::Key(key), Value::Table(entries)) => {
+                if let Some(entry) = entries.iter_mut().find(|e| e.key == *key) {
+                    if rest.is_empty() {
+                        entry.at = at;
+                    }
+                    entry.node.set(rest, node);
+                } else {
+                    let mut entry = Entry { key: key.clone(), at, node: Self::table(at) };
+                    entry.node.set(rest, node);
+                    entries.push(entry);
+                }
+            }
+            (Step::Key(_), _) => {
+                *self = Self::table(at);
+                self.set(path, node);
+            }
+        }
+    }
+
+    /// Removes the entries of a table for which `keep` does not hold.
+    pub fn retain(&mut self, keep: impl FnMut(&Entry) -> bool) {
+        if let Value::Table(entries) = &mut self.value {
+            entries.retain(keep);
+        }
+    }
+
+    /// The same value, every node of it at one place.
+    pub fn moved_to(mut self, at: At) -> Self {
+        self.at = at;
+        match &mut self.value {
+            Value::Array(items) => {
+                for item in items {
+                    *item = std::mem::replace(item, Self::table(at)).moved_to(at);
+                }
+            }
+            Value::Table(entries) => {
+                for entry in entries {
+                    entry.at = at;
+                    entry.node = std::mem::replace(&mut entry.node, Self::table(at)).moved_to(at);
+                }
+            }
+            _ => {}
+        }
+        self
+    }
+
+    pub fn from_toml(value: &DeValue<'_>, span: usize) -> Self {
+        let value = match value {
+            DeValue::String(text) => Value::Text(text.clone().into_owned()),
+            DeValue::Integer(number) => match i64::from_str_radix(number.as_str(), number.radix()) {
+                Ok(number) => Value::Integer(number),
+                Err(_) => Value::Other(number.to_string()),
+            },
+            DeValue::Float(number) => match number.as_str().parse() {
+                Ok(number) => Value::Float(number),
+                Err(_) => Value::Other(number.to_string()),
+            },
+            DeValue::Boolean(flag) => Value::Flag(*flag),
+            DeValue::Datetime(date) => Value::Other(date.to_string()),
+            DeValue::Array(items) => {
+                Value::Array(items.iter().map(|i| Self::from_toml(i.get_ref(), i.span().start)).collect())
+            }
+            DeValue::Table(table) => Value::Table(entries_of(table)),
+        };
+        Self { value, at: At::File(span) }
+    }
+}
+
+pub fn entries_of(table: &DeTable<'_>) -> Vec<Entry> {
+    let mut entries: Vec<_> = table
+        .iter()
+        .map(|(key, value)| Entry {
+            key: key.get_ref().clone().into_owned(),
+            at: At::File(key.span().start),
+            node: Node::from_toml(value.get_ref(), value.span().start),
+        })
+        .collect();
+    entries.sort_by_key(|e| match e.at {
+        At::File(place) => place,
+        _ => usize::MAX,
+    });
+    entries
+}
+
+impl fmt::Display for Node {
+    /// As a file would write it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.value {
+            Value::Text(text) => write!(f, "{text:?}"),
+            Value::Integer(x) => write!(f, "{x}"),
+            Value::Float(x) => write!(f, "{x}"),
+            Value::Flag(x) => write!(f, "{x}"),
+            Value::Other(text) => f.write_str(text),
+            Value::Array(items) => {
+                let items: Vec<_> = items.iter().map(ToString::to_string).collect();
+                write!(f, "[{}]", items.join(", "))
+            }
+            Value::Table(entries) => {
+                let entries: Vec<_> =
+                    entries.iter().map(|e| format!("{} = {}", bare_or_quoted(&e.key), e.node)).collect();
+                write!(f, "{{ {} }}", entries.join(", "))
+            }
+        }
+    }
+}
+
+/// A key as TOML writes it.
+pub fn bare_or_quoted(key: &str) -> Cow<'_, str> {
+    let bare = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if !key.is_empty() && key.chars().all(bare) {
+        Cow::Borrowed(key)
+    } else {
+        // TOML's escapes are JSON's.
+        Cow::Owned(serde_json::Value::from(key).to_string())
+    }
+}
+
+/// Returns the path of `key` in the table at `path`.
+pub fn step(path: &Path, key: &str) -> Vec<Step> {
+    [path, &[Step::Key(key.to_owned())]].concat()
+}
+
+/// A path as `--set` takes it.
+pub fn dotted(root: &Node, path: &Path) -> String {
+    let mut text = String::new();
+    let mut node = Some(root);
+    for (i, step) in path.iter().enumerate() {
+        node = node.and_then(|n| n.step(step));
+        let dot = if text.is_empty() { "" } else { "." };
+        let _ = match step {
+            Step::Key(key) => write!(text, "{dot}{}", bare_or_quoted(key)),
+            // Gateways are told apart by their names.
+            Step::Index(n) => match node.and_then(|n| n.get_text("name")) {
+                Some(name) if i == 1 => write!(text, "{dot}{}", bare_or_quoted(name)),
+                _ => write!(text, "[{}]", n + 1),
+            },
+        };
+    }
+    text
+}

@@ -1,0 +1,222 @@
+//! Variable capacities.
+
+use bentpipe_units::{Duration, Rate};
+
+use super::cx::{Cx, falling, one_of};
+use crate::error::{Error, quoted};
+use crate::model::{
+    Capacity, Carrier, Direction, Drawn, Fade, Host, MODCODS, Modcod, Modulation, Steps, Trace,
+};
+use crate::reader::files::Data;
+use crate::reader::tree::{Path, Step, step};
+use crate::schema::channel as file;
+use crate::schema::quantity::{Rate as RawRate, Span};
+
+pub fn capacity(
+    cx: &Cx<'_>,
+    path: &Path,
+    raw: Option<&file::Capacity>,
+    hosts: &[Host],
+) -> Result<Option<Capacity>, Error> {
+    let Some(raw) = raw else { return Ok(None) };
+    let only = |key: &str, with: &str| {
+        Err(cx.key_error(&step(path, key), format!("allowed: only beside {with}, which it is for")))
+    };
+    if raw.repeat.is_some() && raw.steps.is_none() {
+        return only("repeat", "steps");
+    }
+    if raw.every.is_some() && raw.uniform.is_none() {
+        return only("every", "uniform");
+    }
+    if raw.symbol_rate.is_none() {
+        for (key, given) in [("modcod", raw.modcod.is_some()), ("fade", raw.fade.is_some())] {
+            if given {
+                return only(key, "symbol_rate");
+            }
+        }
+    }
+    if raw.of.is_some() && raw.modcod.is_none() {
+        return only("of", "modcod");
+    }
+    Ok(Some(match (&raw.trace, &raw.steps, raw.uniform, raw.symbol_rate) {
+        (Some(name), None, None, None) => {
+            Capacity::Trace(cx.read(&step(path, "trace"), name, TRACE, trace)?)
+        }
+        (None, Some(_), None, None) => Capacity::Steps(steps(cx, path, raw)?),
+        (None, None, Some(rates), None) => Capacity::Drawn(drawn(cx, path, rates, raw.every)?),
+        (None, None, None, Some(symbol_rate)) => Capacity::Carrier(Carrier {
+            symbol_rate: symbol_rate.0,
+            modulation: modulation(cx, path, raw, hosts)?,
+        }),
+        (trace, steps, uniform, symbol_rate) => {
+            let keys = [
+                ("trace", trace.is_some()),
+                ("steps", steps.is_some()),
+                ("uniform", uniform.is_some()),
+                ("symbol_rate", symbol_rate.is_some()),
+            ];
+            return Err(one_of(cx, path, &keys, "trace, steps, uniform, symbol_rate"));
+        }
+    }))
+}
+
+/// What a trace of capacity is.
+const TRACE: &str =
+    "a trace in mahimahi's format, with the time of an opportunity to send 1500 bytes in each line";
+
+fn trace(data: &Data) -> Result<Trace, String> {
+    const ALLOWED: &str = "a time in whole milliseconds";
+    let mut times: Vec<u32> = Vec::new();
+    for line in data.lines() {
+        let (line, text) = line?;
+        let Ok(time) = text.parse() else { return Err(data.at_line(line, &quoted(text), ALLOWED)) };
+        if let Some(last) = times.last().filter(|last| **last > time) {
+            let found = format!("{time} after {last}");
+            return Err(data.at_line(line, &found, "times that never fall"));
+        }
+        times.push(time);
+    }
+    match times.last() {
+        None => Err(data.whole("no time", TRACE)),
+        Some(0) => {
+            Err(data.whole("no time above 0", "a last time above 0, which is when the trace begins again"))
+        }
+        Some(_) => Ok(Trace { times: times.into(), digest: data.digest }),
+    }
+}
+
+fn steps(cx: &Cx<'_>, path: &Path, raw: &file::Capacity) -> Result<Steps, Error> {
+    let list = step(path, "steps");
+    let at = |i: usize| [&list[..], &[Step::Index(i), Step::Index(0)]].concat();
+    let steps: Vec<(Duration, Rate)> =
+        raw.steps.iter().flatten().map(|(from, rate)| (from.time(), rate.rate())).collect();
+    match steps.first() {
+        None => {
+            let problem = "found an empty array; allowed: times and rates, such as [[\"0 s\", \"20 Mbps\"]]";
+            return Err(cx.error(&list, problem.to_owned()));
+        }
+        Some((from, _)) if !from.is_zero() => {
+            return Err(cx.error(&at(0), format!("found \"{from}\"; allowed: \"0 s\" for the first")));
+        }
+        Some(_) => {}
+    }
+    for (i, pair) in steps.windows(2).enumerate() {
+        let (before, after) = (pair[0].0, pair[1].0);
+        if after <= before {
+            let problem = format!("found \"{after}\" after \"{before}\"; allowed: rising times");
+            return Err(cx.error(&at(i + 1), problem));
+        }
+    }
+    let last = steps.last().map(|step| step.0).unwrap_or_default();
+    let repeat = raw.repeat.map(|t| t.time());
+    if let Some(repeat) = repeat.filter(|repeat| *repeat <= last) {
+        let problem = format!("found \"{repeat}\"; allowed: later than the last step (\"{last}\")");
+        return Err(cx.error(&step(path, "repeat"), problem));
+    }
+    let goes_on = |steps: &[(Duration, Rate)]| steps.iter().any(|step| step.1.as_bps() > 0);
+    if !goes_on(if repeat.is_some() { &steps } else { &steps[steps.len() - 1..] }) {
+        let problem = "found \"0 bps\" for ever; allowed: a rate above 0 in the end".to_owned();
+        return Err(cx.error(&list, problem));
+    }
+    Ok(Steps { steps, repeat })
+}
+
+fn drawn(cx: &Cx<'_>, path: &Path, [low, high]: [RawRate; 2], every: Option<Span>) -> Result<Drawn, Error> {
+    if low.0 > high.0 {
+        return Err(falling(cx, &step(path, "uniform"), &format!("{low:?}"), &format!("{high:?}")));
+    }
+    let Some(every) = every else {
+        let problem = "missing; uniform needs how long each rate holds, such as \"1 s\"";
+        return Err(cx.error(&step(path, "every"), problem.to_owned()));
+    };
+    Ok(Drawn { uniform: (low.rate(), high.rate()), every: every.time() })
+}
+
+fn modulation(cx: &Cx<'_>, path: &Path, raw: &file::Capacity, hosts: &[Host]) -> Result<Modulation, Error> {
+    let names = match (&raw.modcod, &raw.fade) {
+        (Some(names), None) => names,
+        (None, Some(fade)) => return fade_of(cx, &step(path, "fade"), fade).map(Modulation::Fade),
+        (names, fade) => {
+            let keys = [("modcod", names.is_some()), ("fade", fade.is_some())];
+            return Err(one_of(cx, path, &keys, "modcod, fade"));
+        }
+    };
+    let list = step(path, "modcod");
+    let mut modcods = Vec::new();
+    for (i, name) in names.iter().enumerate() {
+        let path = [&list[..], &[Step::Index(i)]].concat();
+        let known = MODCODS.iter().map(|m| m.name);
+        modcods.push(Modcod::find(name).ok_or_else(|| cx.unknown(&path, name, known))?);
+    }
+    let Some(name) = &raw.of else {
+        return match modcods.as_slice() {
+            [modcod] => Ok(Modulation::Fixed(modcod)),
+            _ => {
+                let found = modcods.len();
+                let problem = format!("found an array of {found}; allowed: one, or of = the group it is for");
+                Err(cx.error(&list, problem))
+            }
+        };
+    };
+    if modcods.is_empty() {
+        return Err(cx.error(&list, "found an empty array; allowed: one at least".to_owned()));
+    }
+    let known = hosts.iter().map(|h| h.name.as_str());
+    let group = hosts.iter().position(|h| h.name == *name);
+    let group = group.ok_or_else(|| cx.unknown(&step(path, "of"), name, known))?;
+    Ok(Modulation::Hosts { group, modcods })
+}
+
+fn fade_of(cx: &Cx<'_>, path: &Path, raw: &file::Fade) -> Result<Fade, Error> {
+    let within = |key: &str, value: f64, above: Option<f64>, least: f64, most: f64| {
+        let is_low = above.is_some_and(|above| value <= above) || value < least;
+        if !is_low && value <= most {
+            return Ok(value);
+        }
+        let least = above.map_or_else(|| format!("at least {least}"), |above| format!("above {above}"));
+        let problem = format!("found {value}; allowed: a number, {least} and at most {most}");
+        Err(cx.error(&step(path, key), problem))
+    };
+    let fade = Fade {
+        clear_sky: within("clear_sky", raw.clear_sky, None, -10.0, 40.0)?,
+        median: within("median", raw.median, Some(0.0), 0.0, 100.0)?,
+        sigma: within("sigma", raw.sigma, Some(0.0), 0.0, 5.0)?,
+        correlation_time: raw.correlation_time.time(),
+        rain: raw.rain.0,
+        margin: within("margin", raw.margin, None, 0.0, 20.0)?,
+        step: raw.step.time(),
+    };
+    if Modcod::best(fade.clear_sky - fade.margin).is_none() {
+        let least = MODCODS.first().map_or(0.0, |m| m.threshold);
+        let problem = format!(
+            "found {}, of which margin takes {}; allowed: so much that the most robust modulation works without \
+             rain, which needs {least}",
+            fade.clear_sky, fade.margin
+        );
+        return Err(cx.error(&step(path, "clear_sky"), problem));
+    }
+    Ok(fade)
+}
+
+/// Refuses two answers to how fast a direction is.
+pub fn one_capacity(cx: &Cx<'_>, path: &Path, direction: &Direction) -> Result<(), Error> {
+    let refuse = |key: &str, problem: &str| Err(cx.key_error(&step(path, key), problem.to_owned()));
+    if direction.capacity.is_some() {
+        let given = |key: &str| cx.root.find(&step(path, key)).is_some();
+        for key in ["rate", "access", "demand"] {
+            if given(key) {
+                return refuse(key, "allowed: only without capacity, which says how fast packets are sent");
+            }
+        }
+    }
+    if direction.demand.is_some() && direction.access.is_some() {
+        return refuse("demand", "allowed: only without access, which has its own way to share the link");
+    }
+    if direction.demand.is_some() && direction.rate.is_none() {
+        return refuse(
+            "rate",
+            "missing; demand needs the rate at which packets are sent, such as \"20 Mbps\"",
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,64 @@
+//! Loss models of a channel.
+
+use super::cx::{Cx, one_of};
+use crate::error::Error;
+use crate::model::{Clock, GilbertElliott, Loss, LossAt, LossModel, LossOf};
+use crate::reader::tree::{Path, Step, step};
+use crate::schema::channel as file;
+use crate::schema::forms::Either;
+
+pub fn loss(cx: &Cx<'_>, path: &Path, raw: &mut file::Loss) -> Result<Loss, Error> {
+    let table = match raw {
+        Either::Plain(share) => return Ok(Loss::independent(share.0)),
+        Either::Table(table) => table,
+    };
+    let model = match (table.probability, &table.nth, &table.gilbert_elliott, table.bit_error_rate) {
+        (Some(share), None, None, None) => LossModel::Probability(share.0),
+        (None, Some(numbers), None, None) => {
+            let path = step(path, "nth");
+            for (i, pair) in numbers.windows(2).enumerate() {
+                let [before, after] = [pair[0].0, pair[1].0];
+                if before >= after {
+                    let problem = format!("found {after} after {before}; allowed: rising numbers");
+                    return Err(cx.error(&[&path[..], &[Step::Index(i + 1)]].concat(), problem));
+                }
+            }
+            LossModel::Nth(numbers.iter().map(|n| n.0).collect())
+        }
+        (None, None, Some(raw), None) => {
+            LossModel::GilbertElliott(gilbert_elliott(cx, &step(path, "gilbert_elliott"), raw)?)
+        }
+        (None, None, None, Some(rate)) => LossModel::BitErrorRate(rate.0),
+        (probability, nth, gilbert_elliott, bits) => {
+            let keys = [
+                ("probability", probability.is_some()),
+                ("nth", nth.is_some()),
+                ("gilbert_elliott", gilbert_elliott.is_some()),
+                ("bit_error_rate", bits.is_some()),
+            ];
+            return Err(one_of(cx, path, &keys, "probability, nth, gilbert_elliott, bit_error_rate"));
+        }
+    };
+    let of = *table.of.get_or_insert(LossOf::All);
+    let at = *table.at.get_or_insert(LossAt::AfterQueue);
+    Ok(Loss { model, of, at })
+}
+
+fn gilbert_elliott(cx: &Cx<'_>, path: &Path, raw: &file::GilbertElliott) -> Result<GilbertElliott, Error> {
+    let clock = match (raw.p, raw.r, raw.good, raw.bad) {
+        (Some(p), Some(r), None, None) => {
+            if p.0 + r.0 == 0.0 {
+                let problem = "found 0, and so is p; allowed: one of them above 0".to_owned();
+                return Err(cx.error(&step(path, "r"), problem));
+            }
+            Clock::Packet { p: p.0, r: r.0 }
+        }
+        (None, None, Some(good), Some(bad)) => Clock::Time { good: good.time(), bad: bad.time() },
+        (p, r, good, bad) => {
+            let keys =
+                [("p", p.is_some()), ("r", r.is_some()), ("good", good.is_some()), ("bad", bad.is_some())];
+            return Err(one_of(cx, path, &keys, "p and r, good and bad"));
+        }
+    };
+    Ok(GilbertElliott { clock, loss_good: raw.loss_good.0, loss_bad: raw.loss_bad.0 })
+}

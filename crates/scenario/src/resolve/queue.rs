@@ -1,0 +1,84 @@
+//! Queues in front of links.
+
+use bentpipe_queue::descriptor::Preset;
+use bentpipe_queue::{Limit, Marking};
+use bentpipe_units::Rate;
+
+use super::cx::Cx;
+use super::{aqm, scheduler, threshold};
+use crate::error::{Error, quoted};
+use crate::model::QueueSpec;
+use crate::reader::tree::{Path, step};
+use crate::schema::forms::{Either, OneOf};
+use crate::schema::link as file;
+use crate::schema::link::MarkingName;
+
+pub fn queue(
+    cx: &mut Cx<'_>,
+    link: &Path,
+    raw: Option<&mut file::Queue>,
+    rate: Option<Rate>,
+    mean_packet: f64,
+) -> Result<Option<QueueSpec>, Error> {
+    let Some(raw) = raw else { return Ok(None) };
+    let path = step(link, "queue");
+    let Some(rate) = rate else {
+        let problem =
+            "missing; a queue needs the rate at which it is worked off, such as \"20 Mbps\", or a capacity";
+        return Err(cx.error(&step(link, "rate"), problem.to_owned()));
+    };
+    let scheduler = scheduler::resolve(cx, &step(&path, "scheduler"), &mut raw.scheduler, rate, mean_packet)?;
+    let limit = limit(cx, &step(&path, "limit"), raw.limit.as_ref(), mean_packet)?;
+    let aqm = aqm::resolve(cx, &step(&path, "aqm"), &mut raw.aqm, rate, mean_packet)?;
+    without_marking(cx, &step(&path, "aqm"), aqm.preset)?;
+    threshold::check_threshold(cx, &step(&path, "aqm"), &aqm.spec, limit)?;
+    Ok(Some(QueueSpec {
+        scheduler,
+        limit,
+        marking: plain_marking(raw.marking),
+        aqm: aqm.spec,
+        mean_packet: aqm.mean_packet,
+    }))
+}
+
+pub fn limit(
+    cx: &mut Cx<'_>,
+    path: &Path,
+    raw: Option<&file::Limit>,
+    mean_packet: f64,
+) -> Result<Limit, Error> {
+    // A limit fits in 32 bits: the file's own bound on packets says so.
+    let packets = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+    let limit = match raw {
+        None => Limit::NONE,
+        Some(Either::Plain(OneOf::First(n))) => Limit { packets: packets(n.0), ..Limit::NONE },
+        Some(Either::Plain(OneOf::Second(bytes))) => Limit { bytes: bytes.0, ..Limit::NONE },
+        Some(Either::Table(both)) => Limit {
+            packets: both.packets.map_or(u32::MAX, |n| packets(n.0)),
+            bytes: both.bytes.map_or(u64::MAX, |bytes| bytes.0),
+        },
+    };
+    if (limit.bytes as f64) < mean_packet {
+        cx.warn(path, "less than the longest packet, which will never pass");
+    }
+    Ok(limit)
+}
+
+/// Refuses a preset that a marking method belongs to where no gateway ends connections.
+fn without_marking(cx: &Cx<'_>, path: &Path, preset: Option<&'static Preset>) -> Result<(), Error> {
+    let Some((preset, (method, _))) = preset.and_then(|p| Some((p, p.marking?))) else { return Ok(()) };
+    let problem = format!(
+        "found {}; allowed: at a gateway, for its marks cut advertised windows (marking = {}), and no connection ends at a \
+         link's queue",
+        quoted(preset.name),
+        quoted(method.name)
+    );
+    Err(cx.error(&step(path, "preset"), problem))
+}
+
+fn plain_marking(name: MarkingName) -> Marking {
+    match name {
+        MarkingName::Drop => Marking::Drop,
+        MarkingName::Ecn => Marking::Ecn,
+    }
+}

@@ -1,0 +1,61 @@
+//! Warnings about combinations that work but rarely make sense.
+
+use bentpipe_queue::Marking;
+use bentpipe_units::Duration;
+
+use super::cx::Cx;
+use super::gateway;
+use super::nodes::named;
+use crate::model::{Bulk, Ecn, Gateway, Link, Pages, Traffic, TrafficKind, Transport};
+use crate::reader::tree::step;
+
+/// Warns of marks that no transport understands, so that each is a drop.
+pub fn unheard_marks(cx: &mut Cx<'_>, links: &[Link], gateways: &[Gateway], transports: &[Transport]) {
+    if transports.iter().any(|t| matches!(t, Transport::Tcp(tcp) if tcp.ecn != Ecn::Off)) {
+        return;
+    }
+    let text = "no transport has ecn = true, so every mark is a drop";
+    for link in links {
+        let path = named("link", &link.name);
+        for (path, direction) in [(path.clone(), &link.forward), (step(&path, "reverse"), &link.reverse)] {
+            if direction.queue.as_ref().is_some_and(|q| q.marking == Marking::Ecn) {
+                cx.warn(&step(&step(&path, "queue"), "marking"), text);
+            }
+        }
+    }
+    for (i, gateway) in gateways.iter().enumerate() {
+        if gateway.marking.method.marking == Marking::Ecn {
+            cx.warn(&step(&gateway::path_of(cx, i), "marking"), text);
+        }
+    }
+}
+
+/// Warns of windows that are nobody's, because no connection passes that the gateway splits: then each mark is a drop.
+pub fn unheard_windows(cx: &mut Cx<'_>, gateways: &[Gateway], traffic: &[Traffic], transports: &[Transport]) {
+    let is_tcp = |t: &Traffic| t.kind.transport().is_some_and(|i| transports[i].tcp().is_some());
+    for (i, g) in gateways.iter().enumerate() {
+        let is_split = |t: &Traffic| is_tcp(t) && t.route.iter().any(|hop| hop.link == g.link);
+        if g.marking.method.marking == Marking::Window && !traffic.iter().any(is_split) {
+            let text = "no connection that the gateway splits passes it, so every mark is a drop";
+            cx.warn(&step(&gateway::path_of(cx, i), "marking"), text);
+        }
+    }
+}
+
+/// Warns of sessions and transfers of a ramp that start only while it is measured.
+pub fn late_sessions(cx: &mut Cx<'_>, traffic: &[Traffic], warmup: Duration) {
+    for t in traffic {
+        let (number, ramp, what) = match &t.kind {
+            TrafficKind::Pages(Pages { sessions, ramp: Some(ramp), .. }) => (*sessions, ramp, "session"),
+            TrafficKind::Bulk(Bulk { flows, ramp: Some(ramp), .. }) => (*flows, ramp, "transfer"),
+            _ => continue,
+        };
+        let steps = u64::from(number.div_ceil(ramp.sessions));
+        let last = (ramp.over + ramp.pause).times(steps.saturating_sub(1)) + ramp.over;
+        if last > warmup {
+            let text =
+                format!("the last {what} starts after the warm-up (\"{warmup}\"), at up to \"{last}\"");
+            cx.warn(&step(&named("traffic", &t.name), "ramp"), &text);
+        }
+    }
+}

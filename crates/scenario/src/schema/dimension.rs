@@ -1,0 +1,231 @@
+//! Dimensions: the units of quantities.
+
+use bentpipe_units::{Duration, Rate as BitRate};
+use schemars::{Schema, json_schema};
+
+/// A dimension: what a quantity's units are, and how it is spoken of.
+pub struct Dimension {
+    /// With its article: "a rate".
+    pub name: &'static str,
+    /// As a file would write one.
+    pub example: &'static str,
+    /// The units, each with its size in base units; those that are not to be advertised last.
+    pub units: &'static [(&'static str, f64)],
+    /// How many of the units are advertised.
+    pub advertised: usize,
+    /// The greatest that makes sense, in base units.
+    pub max: f64,
+    /// The unit of bare numbers in files, and its size in base units.
+    pub in_files: (&'static str, f64),
+    /// How a number in base units is written.
+    pub write: fn(u64) -> String,
+}
+
+/// Rates in bit/s.
+pub const RATE: Dimension = Dimension {
+    name: "a rate",
+    example: "20 Mbps",
+    units: &[
+        ("bps", 1.0),
+        ("kbps", 1e3),
+        ("Mbps", 1e6),
+        ("Gbps", 1e9),
+        ("bit/s", 1.0),
+        ("kbit/s", 1e3),
+        ("Mbit/s", 1e6),
+        ("Gbit/s", 1e9),
+    ],
+    advertised: 4,
+    max: 1e15,
+    in_files: ("bit/s", 1.0),
+    write: |bps| BitRate::from_bps(bps).to_string(),
+};
+
+/// Symbol rates in 1/s.
+pub const SYMBOLS: Dimension = Dimension {
+    name: "a symbol rate",
+    example: "20 Mbaud",
+    units: &[("baud", 1.0), ("kbaud", 1e3), ("Mbaud", 1e6), ("Gbaud", 1e9)],
+    advertised: 4,
+    max: 1e12,
+    in_files: ("symbols per second", 1.0),
+    write: |baud| BitRate::from_bps(baud).to_string().replace("bps", "baud"),
+};
+
+/// Times in nanoseconds.
+pub const TIME: Dimension = Dimension {
+    name: "a time",
+    example: "300 ms",
+    units: &[("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9), ("min", 60e9), ("h", 3600e9), ("µs", 1e3)],
+    advertised: 6,
+    max: 1e18,
+    in_files: ("seconds", 1e9),
+    write: |ns| Duration::from_nanos(ns).to_string(),
+};
+
+/// Sizes in bytes.
+pub const SIZE: Dimension = Dimension {
+    name: "a size",
+    example: "1400 B",
+    units: &[
+        ("B", 1.0),
+        ("KB", 1e3),
+        ("MB", 1e6),
+        ("GB", 1e9),
+        ("KiB", 1024.0),
+        ("MiB", 1_048_576.0),
+        ("GiB", 1_073_741_824.0),
+        ("kB", 1e3),
+    ],
+    advertised: 7,
+    max: 1e15,
+    in_files: ("bytes", 1.0),
+    write: write_size,
+};
+
+/// Numbers of packets.
+pub const PACKETS: Dimension = Dimension {
+    name: "a number of packets",
+    example: "100 packets",
+    units: &[("packets", 1.0), ("packet", 1.0)],
+    advertised: 1,
+    max: 4e9,
+    in_files: ("packets", 1.0),
+    write: |n| format!("{n} packets"),
+};
+
+/// Numbers of segments.
+pub const SEGMENTS: Dimension = Dimension {
+    name: "a number of segments",
+    example: "64 segments",
+    units: &[("segments", 1.0), ("segment", 1.0)],
+    advertised: 1,
+    max: 4e9,
+    in_files: ("segments", 1.0),
+    write: |n| format!("{n} segments"),
+};
+
+fn write_size(bytes: u64) -> String {
+    match bytes {
+        0 => "0 B".to_owned(),
+        b if b % 1_000_000_000 == 0 => format!("{} GB", b / 1_000_000_000),
+        b if b % 1_000_000 == 0 => format!("{} MB", b / 1_000_000),
+        b if b % 1_000 == 0 => format!("{} KB", b / 1_000),
+        b => format!("{b} B"),
+    }
+}
+
+impl Dimension {
+    /// What a file may write: `a rate such as "20 Mbps" (bps, kbps, Mbps, Gbps)`.
+    pub fn allowed(&self) -> String {
+        let units: Vec<_> = self.units.iter().take(self.advertised).map(|(unit, _)| *unit).collect();
+        format!("{} such as \"{}\" ({})", self.name, self.example, units.join(", "))
+    }
+
+    /// The number that `text` stands for, in base units and not rounded; none where it is not a quantity of this
+    /// dimension.
+    pub fn read(&self, text: &str) -> Option<f64> {
+        let text = text.trim();
+        let number = text.trim_end_matches(|c: char| c.is_alphabetic() || c == '/');
+        let unit = text.get(number.len()..)?;
+        let number = number.trim_end();
+        // "inf", "nan" and "1e3" are numbers to Rust, but not to a scenario.
+        let plain = |c: char| c.is_ascii_digit() || c == '.' || c == '-';
+        if number.is_empty() || !number.chars().all(plain) {
+            return None;
+        }
+        let (_, size) = self.units.iter().find(|(name, _)| *name == unit)?;
+        Some(number.parse::<f64>().ok()? * size)
+    }
+
+    /// As [`Self::read`], rounded and between `min` and the greatest that makes sense.
+    ///
+    /// # Errors
+    /// What is allowed instead.
+    pub fn read_within(&self, text: &str, min: u64, max: u64) -> Result<u64, String> {
+        let found = self.read(text).ok_or_else(|| self.allowed())?;
+        let max = (max as f64).min(self.max);
+        // Half a base unit is rounded up to one, but must not pass for "above zero" from below.
+        let rounded = found.round();
+        if rounded < min as f64 || rounded > max || found < 0.0 {
+            return Err(self.range(min, max as u64));
+        }
+        Ok(rounded as u64)
+    }
+
+    /// Returns the permitted range in words.
+    pub fn range(&self, min: u64, max: u64) -> String {
+        let most = (self.write)(max);
+        match min {
+            1 => format!("{} above 0 and at most {most}, such as \"{}\"", self.name, self.example),
+            _ => format!("{} of at least {} and at most {most}", self.name, (self.write)(min)),
+        }
+    }
+
+    /// The schema of a text in this dimension.
+    pub fn schema(&self, bounds: &str) -> Schema {
+        let units: Vec<_> = self.units.iter().map(|(unit, _)| *unit).collect();
+        json_schema!({
+            "type": "string",
+            "pattern": format!("^\\s*[0-9]*\\.?[0-9]+\\s*({})\\s*$", units.join("|")),
+            "examples": [self.example],
+            "$comment": bounds,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_mean_what_they_say() {
+        for (dimension, text, number) in [
+            (&RATE, "20 Mbps", 20e6),
+            (&RATE, "20Mbit/s", 20e6),
+            (&RATE, "0.5 kbps", 500.0),
+            (&TIME, "8.32 ms", 8_320_000.0),
+            (&TIME, "20 min", 1.2e12),
+            (&SIZE, "625 KB", 625_000.0),
+            (&SIZE, "4 KiB", 4096.0),
+            (&PACKETS, "1 packet", 1.0),
+        ] {
+            assert_eq!(dimension.read_within(text, 0, u64::MAX), Ok(number as u64), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_quantity_is_refused() {
+        for text in [
+            "",
+            "20",
+            "Mbps",
+            "20 Mbs",
+            "20 mbps",
+            "nan Mbps",
+            "inf bps",
+            "1e3 bps",
+            "2 0 bps",
+            "--1 bps",
+            "1.2.3 bps",
+        ] {
+            assert_eq!(RATE.read(text), None, "{text}");
+        }
+        assert_eq!(
+            RATE.read_within("-1 bps", 1, u64::MAX),
+            Err("a rate above 0 and at most 1000000 Gbps, such as \"20 Mbps\"".to_owned())
+        );
+        assert_eq!(
+            SIZE.read_within("70 KB", 0, 65_535),
+            Err("a size of at least 0 B and at most 65535 B".to_owned())
+        );
+        assert!(TIME.read_within("1000000001 s", 0, u64::MAX).is_err());
+    }
+
+    #[test]
+    fn what_is_written_can_be_read() {
+        for bytes in [0, 1, 1391, 625_000, 4_000_000, 3_000_000_000] {
+            assert_eq!(SIZE.read(&write_size(bytes)), Some(bytes as f64));
+        }
+    }
+}

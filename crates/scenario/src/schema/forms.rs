@@ -1,0 +1,385 @@
+//! Forms that values of several keys share.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::value::{
+    BoolDeserializer, F64Deserializer, I64Deserializer, MapAccessDeserializer, StrDeserializer,
+};
+use serde::de::{Deserialize, Deserializer, Error, IntoDeserializer as _, MapAccess, Unexpected, Visitor};
+use serde::{Serialize, Serializer};
+
+use super::quantity::{Kind, Quantity, Whole};
+
+/// A plain value, or a table that says more.
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
+pub enum Either<P, T> {
+    Plain(P),
+    Table(T),
+}
+
+impl<'de, P: Deserialize<'de>, T: Deserialize<'de>> Deserialize<'de> for Either<P, T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Reader<P, T>(PhantomData<(P, T)>);
+        impl<'de, P: Deserialize<'de>, T: Deserialize<'de>> Visitor<'de> for Reader<P, T> {
+            type Value = Either<P, T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a value with its unit, or a table")
+            }
+
+            fn visit_str<E: Error>(self, x: &str) -> Result<Self::Value, E> {
+                let from: StrDeserializer<'_, E> = x.into_deserializer();
+                P::deserialize(from).map(Either::Plain)
+            }
+
+            fn visit_i64<E: Error>(self, x: i64) -> Result<Self::Value, E> {
+                let from: I64Deserializer<E> = x.into_deserializer();
+                P::deserialize(from).map(Either::Plain)
+            }
+
+            fn visit_f64<E: Error>(self, x: f64) -> Result<Self::Value, E> {
+                let from: F64Deserializer<E> = x.into_deserializer();
+                P::deserialize(from).map(Either::Plain)
+            }
+
+            fn visit_bool<E: Error>(self, x: bool) -> Result<Self::Value, E> {
+                let from: BoolDeserializer<E> = x.into_deserializer();
+                P::deserialize(from).map(Either::Plain)
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map)).map(Either::Table)
+            }
+        }
+        from.deserialize_any(Reader(PhantomData))
+    }
+}
+
+impl<P: JsonSchema, T: JsonSchema> JsonSchema for Either<P, T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        format!("{}Or{}", P::schema_name(), T::schema_name()).into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [generator.subschema_for::<P>(), generator.subschema_for::<T>()] })
+    }
+}
+
+/// A quantity of one kind or of another; its unit tells which.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(untagged, bound = "")]
+pub enum OneOf<A: Kind, B: Kind> {
+    First(Quantity<A>),
+    Second(Quantity<B>),
+}
+
+impl<'de, A: Kind, B: Kind> Deserialize<'de> for OneOf<A, B> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Reader<A, B>(PhantomData<(A, B)>);
+        impl<A: Kind, B: Kind> Visitor<'_> for Reader<A, B> {
+            type Value = OneOf<A, B>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}, or {}", A::DIMENSION.allowed(), B::DIMENSION.allowed())
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
+                let wrong = |allowed: &str| E::invalid_value(Unexpected::Str(text), &allowed);
+                if A::DIMENSION.read(text).is_some() {
+                    let number = A::DIMENSION.read_within(text, A::MIN, A::MAX);
+                    return number.map(|n| OneOf::First(Quantity::of(n))).map_err(|allowed| wrong(&allowed));
+                }
+                if B::DIMENSION.read(text).is_some() {
+                    let number = B::DIMENSION.read_within(text, B::MIN, B::MAX);
+                    return number.map(|n| OneOf::Second(Quantity::of(n))).map_err(|allowed| wrong(&allowed));
+                }
+                Err(E::invalid_value(Unexpected::Str(text), &self))
+            }
+
+            fn visit_i64<E: Error>(self, x: i64) -> Result<Self::Value, E> {
+                Err(E::invalid_value(Unexpected::Other(&format!("{x}, without a unit")), &self))
+            }
+
+            fn visit_f64<E: Error>(self, x: f64) -> Result<Self::Value, E> {
+                Err(E::invalid_value(Unexpected::Other(&format!("{x}, without a unit")), &self))
+            }
+        }
+        from.deserialize_any(Reader(PhantomData))
+    }
+}
+
+impl<A: Kind, B: Kind> JsonSchema for OneOf<A, B> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "OneOf".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [Quantity::<A>::text_schema(), Quantity::<B>::text_schema()] })
+    }
+}
+
+/// How a quantity is distributed.
+pub type Distribution<K> = Either<Quantity<K>, Box<DistributionTable<K>>>;
+
+/// A distribution: one of the keys.
+#[derive(Clone, Debug, serde::Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, bound = "")]
+#[schemars(inline, bound = "K: Kind")]
+pub struct DistributionTable<K: Kind> {
+    /// Uniform between the two.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uniform: Option<[Quantity<K>; 2]>,
+    /// Exponential with this mean.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exponential: Option<Quantity<K>>,
+    /// Normal, drawn again where it is below zero.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub normal: Option<Normal<K>>,
+    /// Erlang: the sum of several exponentials.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub erlang: Option<Erlang<K>>,
+    /// Pareto: with a tail that falls as a power.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pareto: Option<Pareto<K>>,
+    /// One of these, each a value or a distribution.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "choice::<K>")]
+    pub choice: Option<Vec<Distribution<K>>>,
+    /// How likely each of `choice` is, in relation to the others. Absent: each as likely.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weights: Option<Vec<f64>>,
+    /// A file with one number in each line, of which each is as likely: bytes, or seconds. `#` begins a comment.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace: Option<String>,
+}
+
+impl<K: Kind> Distribution<K> {
+    /// Exponential with this mean.
+    pub fn exponential(mean: Quantity<K>) -> Self {
+        Self::Table(Box::new(DistributionTable {
+            uniform: None,
+            exponential: Some(mean),
+            normal: None,
+            erlang: None,
+            pareto: None,
+            choice: None,
+            weights: None,
+            trace: None,
+        }))
+    }
+}
+
+/// The keys of which a [`DistributionTable`] has one.
+pub const DISTRIBUTIONS: [&str; 7] =
+    ["uniform", "exponential", "normal", "erlang", "pareto", "choice", "trace"];
+
+/// What a choice is between: a value, or a distribution of its own. Its keys are those of the table that it stands in.
+fn choice<K: Kind>(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "minItems": 1,
+        "items": { "anyOf": [Quantity::<K>::text_schema(), { "type": "object" }] },
+    })
+}
+
+/// A normal distribution.
+#[derive(Clone, Debug, serde::Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, bound = "")]
+#[schemars(inline, bound = "K: Kind")]
+pub struct Normal<K: Kind> {
+    /// The mean of the whole bell.
+    pub mean: Quantity<K>,
+    /// Its standard deviation.
+    pub std: Quantity<K>,
+}
+
+/// An Erlang distribution.
+#[derive(Clone, Debug, serde::Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, bound = "")]
+#[schemars(inline, bound = "K: Kind")]
+pub struct Erlang<K: Kind> {
+    /// How many exponentials it is the sum of.
+    pub shape: Whole<1, 1000>,
+    /// The mean of the sum.
+    pub mean: Quantity<K>,
+}
+
+/// A Pareto distribution.
+#[derive(Clone, Debug, serde::Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, bound = "")]
+#[schemars(inline, bound = "K: Kind")]
+pub struct Pareto<K: Kind> {
+    /// The exponent of the tail, above 1; at 2 and below there is no variance.
+    #[schemars(range(min = 1.0))]
+    pub shape: f64,
+    /// The mean.
+    pub mean: Quantity<K>,
+}
+
+/// Tables by name, in the order of the file.
+#[derive(Clone, Debug)]
+pub struct Named<T>(pub Vec<(String, T)>);
+
+impl<T> Default for Named<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T> Named<T> {
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &T)> + Clone {
+        self.0.iter().map(|(name, x)| (name.as_str(), x))
+    }
+
+    pub fn names(&self) -> impl Iterator<Item = &str> + Clone {
+        self.iter().map(|(name, _)| name)
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Named<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Reader<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Reader<T> {
+            type Value = Vec<(String, T)>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a table")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut named = Vec::new();
+                while let Some(entry) = map.next_entry()? {
+                    named.push(entry);
+                }
+                Ok(named)
+            }
+        }
+        from.deserialize_map(Reader(PhantomData)).map(Self)
+    }
+}
+
+impl<T: Serialize> Serialize for Named<T> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_map(self.iter())
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for Named<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        format!("NamedOf{}", T::schema_name()).into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "object", "additionalProperties": generator.subschema_for::<T>() })
+    }
+}
+
+/// A share of a whole, below 1.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[serde(transparent)]
+pub struct Share(pub f64);
+
+/// A probability, 1 perhaps.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[serde(transparent)]
+pub struct Chance(pub f64);
+
+/// A number from 0 to 1, of which 1 itself may be left out.
+struct Unit {
+    with_one: bool,
+}
+
+impl Visitor<'_> for Unit {
+    type Value = f64;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.with_one { "a number from 0 to 1" } else { "a number, at least 0 and below 1" })
+    }
+
+    fn visit_i64<E: Error>(self, x: i64) -> Result<f64, E> {
+        match x {
+            0 => Ok(0.0),
+            1 if self.with_one => Ok(1.0),
+            _ => Err(E::invalid_value(Unexpected::Signed(x), &self)),
+        }
+    }
+
+    fn visit_f64<E: Error>(self, x: f64) -> Result<f64, E> {
+        if (0.0..1.0).contains(&x) || (self.with_one && x == 1.0) {
+            Ok(x)
+        } else {
+            Err(E::invalid_value(Unexpected::Float(x), &self))
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Share {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(Unit { with_one: false }).map(Self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Chance {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(Unit { with_one: true }).map(Self)
+    }
+}
+
+impl JsonSchema for Share {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Share".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "number", "minimum": 0, "exclusiveMaximum": 1 })
+    }
+}
+
+impl JsonSchema for Chance {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Chance".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "number", "minimum": 0, "maximum": 1 })
+    }
+}
+
+/// The schema of a table that says by `key` which one it is.
+pub fn tagged(mut schema: Schema, key: &str, name: &str, description: &str) -> Schema {
+    let tag = serde_json::json!({ "const": name, "description": description });
+    if let Some(properties) = schema.get_mut("properties").and_then(|p| p.as_object_mut()) {
+        properties.insert(key.to_owned(), tag);
+    }
+    match schema.get_mut("required").and_then(|r| r.as_array_mut()) {
+        Some(required) => required.insert(0, key.into()),
+        None => {
+            schema.insert("required".to_owned(), serde_json::json!([key]));
+        }
+    }
+    schema
+}
