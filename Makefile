@@ -49,7 +49,7 @@ run: $(CORE) ## set up, compare RED 4, AVQ and AVQRED on the 2007 satellite gate
 live: $(CORE) $(LIVE) live-packages ## run a scenario on real connections, as root, and show its simulation beside it: half a minute
 	@$(BIN)/bentpipe live live-smoke --setting red --out results/live-smoke --force
 	@$(BIN)/bentpipe compare live-smoke --settings red --runs 1 --out results/live-smoke-simulated --force >/dev/null
-	@$(BIN)/bentpipe compare results/live-smoke-simulated results/live-smoke --metric utilization,queue_mean,drop_rate,goodput_mean
+	@$(BIN)/bentpipe compare results/live-smoke-simulated results/live-smoke --metric throughput,queue_mean,drop_rate,goodput_mean
 
 live-programs: $(LIVE) ## build the live gateway and what a live run has around it
 

@@ -20,7 +20,7 @@ __all__ = ["FIGURES", "renew", "table"]
 
 FIGURES = ("delay-operation", "delay-queue", "delay-timeouts")
 """The figures of byun2007 that the page shows."""
-_MEASURES = ("utilization", "cv")
+_MEASURES = ("throughput", "cv")
 _WIDTH = 390
 PAGE = "delay.md"
 

@@ -36,7 +36,7 @@ class Found:
 
     load: float
     """Offered load [Mbit/s]."""
-    utilization: float
+    throughput: float
     """[Mbit/s]."""
     p: float
     """Share that is dropped [%]."""
@@ -66,7 +66,7 @@ def simulated(change: Change, settings: tuple[str, ...] = SETTINGS) -> dict[str,
         for row in result.rows()
         if row["mean"] is not None
     }
-    metrics = ("offered_load", "utilization", "drop_rate", "queue_mean", "queue_std")
+    metrics = ("offered_load", "throughput", "drop_rate", "queue_mean", "queue_std")
     return {each: Found(*(rows[each, metric] for metric in metrics)) for each in settings}
 
 
@@ -80,7 +80,7 @@ def modelled(change: Change, settings: tuple[str, ...] = SETTINGS) -> dict[str, 
         load_, marked = table["offered_load"], table["offered_load"] * table["mark_probability"]
         found[each] = Found(
             moments[each, "offered_load"][0],
-            moments[each, "utilization"][0],
+            moments[each, "throughput"][0],
             100.0 * float(marked.fill_nan(0.0).sum()) / float(load_.sum()),
             *moments[each, "queue"],
         )
@@ -164,7 +164,7 @@ def _summary(found: Mapping[tuple[int, int], Mapping[str, Mapping[str, Found]]])
 
     kinds = (
         ("load", "offered load [%]", True),
-        ("utilization", "utilization [%]", True),
+        ("throughput", "throughput [%]", True),
         ("p", "p [% of it]", True),
         ("queue", "queue [packets]", False),
         ("std", "its deviation [packets]", False),

@@ -48,9 +48,9 @@ def true(rate: float) -> dict[str, float]:
     """Return the true value of each metric at a link of `rate` [bit/s]."""
     share, service = LOAD / rate, 8 * PACKET / rate
     return {
-        "utilization": LOAD * 1e-6,
+        "throughput": LOAD * 1e-6,
         "queue_mean": share**2 / (1 - share),
-        "queue_time_mean": share**2 / (1 - share),
+        "queue_time_average": share**2 / (1 - share),
         "queue_delay_mean": 1e3 * service * share / (1 - share),
     }
 

@@ -6,7 +6,7 @@ from bentpipe.advice.rules import Candidate, Decision, Rule, decide, front, sent
 from bentpipe.stats.objectives import Limit, Objective, limits_from
 from bentpipe.tuning.holdout import Samples
 
-OBJECTIVES = (Objective("utilization", "max"), Objective("queue_delay_mean", "min"))
+OBJECTIVES = (Objective("throughput", "max"), Objective("queue_delay_mean", "min"))
 RED = Candidate("RED 4", "red", "present")
 DROPTAIL = Candidate("droptail", "droptail", "reference")
 TABLE = {"algorithm": '"avqred"', "min_th": "20", "max_th": "60"}
@@ -17,13 +17,13 @@ TRAFFIC = (-0.3, 0.1, 0.0, 0.25, -0.15, 0.1)
 
 
 def made(**settings: tuple[float, float]) -> dict[str, dict[str, list[float | None]]]:
-    """Return six runs of each setting around a utilization and a delay: common traffic, and some noise."""
+    """Return six runs of each setting around a throughput and a delay: common traffic, and some noise."""
     found: dict[str, dict[str, list[float | None]]] = {}
-    for index, (name, (utilization, delay)) in enumerate(settings.items()):
+    for index, (name, (throughput, delay)) in enumerate(settings.items()):
         noise = [0.01 * (((index + 2) * (run + 3)) % 5 - 2) for run in range(6)]
         found[name.replace("_", " ")] = {
-            "utilization": [
-                utilization * (1 + 0.02 * each) + own for each, own in zip(TRAFFIC, noise, strict=True)
+            "throughput": [
+                throughput * (1 + 0.02 * each) + own for each, own in zip(TRAFFIC, noise, strict=True)
             ],
             "queue_delay_mean": [
                 delay * (1 + 0.1 * each) + own for each, own in zip(TRAFFIC, noise, strict=True)
@@ -47,7 +47,7 @@ def test_a_clear_winner() -> None:
     assert (decision.answer, decision.first, decision.alike) == ("avqred tuned", "avqred tuned", ())
     assert decision.shares["avqred tuned"] == 1
     assert words["answer"] == [
-        "Use avqred with min_th = 20, max_th = 60. Against RED 4, which is there now: utilization 19.9 → 19.8"
+        "Use avqred with min_th = 20, max_th = 60. Against RED 4, which is there now: throughput 19.9 → 19.8"
         " Mbit/s (−0.49 %, 95 % interval −0.57 to −0.42); queueing delay 31 → 18 ms (−41.9 %, 95 %"
         " interval −42.8 to −41.1)."
     ]
@@ -109,7 +109,7 @@ def test_a_limit_that_nothing_keeps_is_said() -> None:
 def test_the_winners_curse() -> None:
     """What the search saw of gkvq was luck: it is judged by the fresh runs alone, and both figures stay."""
     lucky = Candidate(
-        "gkvq tuned", "gkvq", "tuned", GKVQ.table, {"utilization": 19.9, "queue_delay_mean": 9.0}, 100
+        "gkvq tuned", "gkvq", "tuned", GKVQ.table, {"throughput": 19.9, "queue_delay_mean": 9.0}, 100
     )
     samples = made(RED_4=(19.9, 31.0), avqred_tuned=(19.8, 18.0), gkvq_tuned=(19.5, 24.0))
     decision, _ = told([RED, AVQRED, lucky], samples)
@@ -136,7 +136,7 @@ def powered(**settings: tuple[float, float]) -> dict[str, dict[str, list[float |
         noise = [0.005 * (((index + 2) * (run + 3)) % 5 - 2) for run in range(6)]
         both = zip(TRAFFIC, noise, strict=True)
         rates = [rate * (1 + 0.02 * each) + own for each, own in both]
-        found[name.replace("_", " ")] = {"utilization": list(rates), "pep_delay": [response] * 6}
+        found[name.replace("_", " ")] = {"throughput": list(rates), "pep_sojourn_time": [response] * 6}
     return found
 
 
@@ -146,7 +146,7 @@ def test_power_prices_a_shorter_queue() -> None:
         RED_4=(20.0, 0.8), droptail=(20.0, 32.0), avqred_tuned=(19.5, 0.76), gkvq_tuned=(19.4, 0.76)
     )
     candidates = [RED, DROPTAIL, AVQRED, GKVQ]
-    objectives = (Objective("utilization", "max"), Objective("pep_delay", "min"))
+    objectives = (Objective("throughput", "max"), Objective("pep_sojourn_time", "min"))
     decision = decide(candidates, samples, Rule(objectives, power=True))
     assert (decision.answer, decision.near, decision.alike) == ("avqred tuned", ["gkvq tuned"], ())
     assert [1 / each.total for each in decision.order] == pytest.approx([25.66, 25.53, 25, 0.625], abs=0.02)
@@ -154,7 +154,7 @@ def test_power_prices_a_shorter_queue() -> None:
         "Almost as good, with a power at most 1 % lower: gkvq tuned."
         in sentences(decision, candidates, 6)["sure"]
     )
-    within = decide(candidates, samples, Rule(objectives, (Limit("utilization", ">=", 19.8),), power=True))
+    within = decide(candidates, samples, Rule(objectives, (Limit("throughput", ">=", 19.8),), power=True))
     assert within.answer == "RED 4"
 
 
@@ -168,11 +168,11 @@ def test_the_same_power_cannot_be_told_apart() -> None:
 def test_the_front_by_hand() -> None:
     """c is beaten by b in both, d by a in one and equal in the other, e has no delay."""
     values: dict[str, dict[str, float | None]] = {
-        "a": {"utilization": 20.0, "queue_delay_mean": 30.0},
-        "b": {"utilization": 19.0, "queue_delay_mean": 10.0},
-        "c": {"utilization": 18.0, "queue_delay_mean": 12.0},
-        "d": {"utilization": 20.0, "queue_delay_mean": 31.0},
-        "e": {"utilization": 21.0, "queue_delay_mean": None},
+        "a": {"throughput": 20.0, "queue_delay_mean": 30.0},
+        "b": {"throughput": 19.0, "queue_delay_mean": 10.0},
+        "c": {"throughput": 18.0, "queue_delay_mean": 12.0},
+        "d": {"throughput": 20.0, "queue_delay_mean": 31.0},
+        "e": {"throughput": 21.0, "queue_delay_mean": None},
     }
     assert front(values, OBJECTIVES) == ["a", "b"]
     assert [
@@ -185,12 +185,12 @@ def test_the_front_by_hand() -> None:
 def test_the_middle_of_the_front_is_picked_whatever_is_behind_it() -> None:
     """Three points on the front; many that are beaten crowd around one end and change nothing."""
     values: dict[str, dict[str, float | None]] = {
-        "full": {"utilization": 20.0, "queue_delay_mean": 40.0},
-        "middle": {"utilization": 19.5, "queue_delay_mean": 20.0},
-        "short": {"utilization": 17.0, "queue_delay_mean": 10.0},
+        "full": {"throughput": 20.0, "queue_delay_mean": 40.0},
+        "middle": {"throughput": 19.5, "queue_delay_mean": 20.0},
+        "short": {"throughput": 17.0, "queue_delay_mean": 10.0},
     }
     crowd: dict[str, dict[str, float | None]] = {
-        f"beaten {n}": {"utilization": 17.0 - 0.1 * n, "queue_delay_mean": 10.0 + n} for n in range(9)
+        f"beaten {n}": {"throughput": 17.0 - 0.1 * n, "queue_delay_mean": 10.0 + n} for n in range(9)
     }
     del crowd["beaten 0"]
     assert Rule(OBJECTIVES).pick({**crowd, **values})[0].name == "middle"

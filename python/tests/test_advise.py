@@ -132,7 +132,7 @@ def test_the_command_prints_the_answer_or_json(tmp_path: Path) -> None:
         "2",
         "--search-runs",
     ]
-    words += ["1", "--runs", "2", "--out", str(tmp_path / "a"), "--metrics", "utilization,queue_delay_mean"]
+    words += ["1", "--runs", "2", "--out", str(tmp_path / "a"), "--metrics", "throughput,queue_delay_mean"]
     words += ["--limit", "queue_delay_p95<=400"]
     done = CliRunner().invoke(cli, [*words, "--format", "json"])
     assert done.exit_code == 0, done.output

@@ -17,7 +17,7 @@ PAIR = ["--settings", "red,avqred", "--runs", "2"]
 
 def test_compare_writes_a_result_and_prints_the_table(bentpipe: Command, tmp_path: Path) -> None:
     done = bentpipe("compare", *QUICK, *PAIR, check=0)
-    assert "utilization" in done.stdout
+    assert "throughput" in done.stdout
     assert "red" in done.stdout
     assert "avqred" in done.stdout
     (folder,) = (tmp_path / "results").iterdir()
@@ -71,7 +71,7 @@ def test_overrides_reach_the_simulation(bentpipe: Command) -> None:
     slow = bentpipe("run", *QUICK, "--set", "gateway.regulator.rate=100 kbps", "--format", "json", check=0)
     fast = bentpipe("run", *QUICK, "--format", "json", check=0)
     rates = [
-        next(row["mean"] for row in json.loads(done.stdout) if row["metric"] == "utilization")
+        next(row["mean"] for row in json.loads(done.stdout) if row["metric"] == "throughput")
         for done in (slow, fast)
     ]
     assert rates[0] <= 0.105

@@ -31,7 +31,7 @@ def values(result: bp.Result, setting: str, metric: str) -> list[float]:
 
 
 def test_each_setting_is_compared_with_each_and_corrected_over_all(three: bp.Result) -> None:
-    table = three.comparisons(["queue_mean", "utilization"])
+    table = three.comparisons(["queue_mean", "throughput"])
     rows = table.rows(named=True)
     assert [(row["a"], row["b"], row["metric"]) for row in rows[::2]] == [
         ("red", "avqred", "queue_mean"),
@@ -99,7 +99,7 @@ def test_differences_correct_over_the_metrics_that_are_asked_for(three: bp.Resul
 def test_one_long_run_has_intervals_of_means_over_samples(tmp_path: Path) -> None:
     scenario = bp.load("mmpp-queue", set={"run.duration": "120 s"})
     found = {row["metric"]: row for row in bp.run(scenario, out=tmp_path / "one").rows()}
-    rate, share = found["utilization"], found["utilization_share"]
+    rate, share = found["throughput"], found["utilization"]
     assert rate["method"] == share["method"] == "batch means"
     # The same rate in another unit: 10 Mbit/s are 100 %.
     assert share["ci95"] == pytest.approx(10 * rate["ci95"])
@@ -125,7 +125,7 @@ def test_the_command_says_what_a_result_shows(bentpipe: Command, folders: list[s
 
 
 def test_the_command_compares_two_results(bentpipe: Command, folders: list[str]) -> None:
-    done = bentpipe("compare", *folders, "--metric", "utilization", "--format", "json", check=0)
+    done = bentpipe("compare", *folders, "--metric", "throughput", "--format", "json", check=0)
     found = json.loads(done.stdout)
     assert (found["correction"], found["family"], found["level"]) == ("holm", 2, 0.05)
     # AVQRED has no max_p: both results hold the same runs of it.
@@ -137,7 +137,7 @@ def test_the_command_compares_two_results(bentpipe: Command, folders: list[str])
 def test_a_simulation_can_be_asked_for_a_metric(bentpipe: Command) -> None:
     quick = ("compare", "small-gateway", "--duration", "10 s", "--settings", "red,droptail", "--runs", "2")
     done = bentpipe(*quick, "--metric", "queue_mean", "--out", "here", check=0)
-    assert "pep_delay" in done.stdout
+    assert "pep_sojourn_time" in done.stdout
     assert "over 1 comparison." in done.stdout
     done = bentpipe(*quick, "--metric", "queue_mean", "--format", "json", check=0)
     assert json.loads(done.stdout)["family"] == 1

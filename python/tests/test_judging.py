@@ -14,13 +14,13 @@ from bentpipe.stats.intervals import paired
 from bentpipe.stats.objectives import Limit, Objective, by_power, judged, kept, limits_from, objectives_from
 from bentpipe.tuning.holdout import APART, figures, fresh_seeds, means, rerun, winners
 
-UTILIZATION = Objective("utilization", "max")
+THROUGHPUT = Objective("throughput", "max")
 DELAY = Objective("queue_delay_mean", "min")
-STEADY = Objective("utilization_std", "min")
+STEADY = Objective("throughput_std", "min")
 
 
 def table(**settings: tuple[float | None, float | None, float | None]) -> dict[str, dict[str, float | None]]:
-    names = ("utilization", "queue_delay_mean", "utilization_std")
+    names = ("throughput", "queue_delay_mean", "throughput_std")
     return {name: dict(zip(names, row, strict=True)) for name, row in settings.items()}
 
 
@@ -30,7 +30,7 @@ FOUR = table(a=(20.0, 40.0, 0.1), b=(19.0, 10.0, 0.3), c=(19.0, 20.0, 0.1), d=(1
 def test_rank_sums_by_hand() -> None:
     """Ranks and sums, with ties and a missing value.
 
-    |   | utilization | delay   | deviation | sum of 2^rank   |
+    |   | throughput | delay   | deviation | sum of 2^rank   |
     | a | 20 → 1      | 40 → 3  | 0.1 → 1   | 2 + 8 + 2 = 12  |
     | b | 19 → 2      | 10 → 1  | 0.3 → 4   | 4 + 2 + 16 = 22 |
     | c | 19 → 2      | 20 → 2  | 0.1 → 1   | 4 + 4 + 2 = 10  |
@@ -38,7 +38,7 @@ def test_rank_sums_by_hand() -> None:
 
     The mean ranks of a and c are equal (5/3): the powers of two tell them apart.
     """
-    order = judged(FOUR, [UTILIZATION, DELAY, STEADY])
+    order = judged(FOUR, [THROUGHPUT, DELAY, STEADY])
     assert [(each.name, each.place, each.total) for each in order] == [
         ("c", 1, 10),
         ("a", 2, 12),
@@ -60,7 +60,7 @@ def test_rank_sums_by_hand() -> None:
 def test_equal_sums_share_a_place_and_keep_their_order() -> None:
     """By hand: x has ranks 1 and 2, y has 2 and 1, z is last in both."""
     order = judged(
-        table(z=(1.0, 9.0, None), y=(2.0, 1.0, None), x=(3.0, 2.0, None)), [UTILIZATION, DELAY, STEADY]
+        table(z=(1.0, 9.0, None), y=(2.0, 1.0, None), x=(3.0, 2.0, None)), [THROUGHPUT, DELAY, STEADY]
     )
     assert [(each.name, each.place, each.total) for each in order] == [
         ("y", 1, 4 + 2 + 2),
@@ -71,9 +71,9 @@ def test_equal_sums_share_a_place_and_keep_their_order() -> None:
 
 def test_many_settings_have_exact_sums() -> None:
     """2^200 + 2 and 2^200 + 4 are the same number in floating point."""
-    values = {f"s{n}": {"utilization": float(-n), "queue_delay_mean": 0.0} for n in range(200)}
+    values = {f"s{n}": {"throughput": float(-n), "queue_delay_mean": 0.0} for n in range(200)}
     values["s199"]["queue_delay_mean"] = None  # type: ignore[assignment]
-    order = judged(values, [UTILIZATION, DELAY])
+    order = judged(values, [THROUGHPUT, DELAY])
     assert (order[0].name, order[-1].total) == ("s0", 2**200 + 2**200)
     assert order[1].total == 2**2 + 2
 
@@ -84,7 +84,7 @@ def test_within_the_limits_comes_first_and_is_ranked_by_itself() -> None:
     Among those two the ranks are (1, 1, 2) and (1, 2, 1). Of the others, a is 100 % outside, and d's delay
     is not known.
     """
-    order = judged(FOUR, [UTILIZATION, DELAY, STEADY], limits_from(["queue_delay_mean<=20"]))
+    order = judged(FOUR, [THROUGHPUT, DELAY, STEADY], limits_from(["queue_delay_mean<=20"]))
     assert [(each.name, each.place, each.total, each.excess) for each in order] == [
         ("b", 1, 8, 0.0),
         ("c", 1, 8, 0.0),
@@ -95,8 +95,8 @@ def test_within_the_limits_comes_first_and_is_ranked_by_itself() -> None:
 
 def test_a_margin_makes_small_differences_none() -> None:
     """19 is 5 % below 20: with a margin of 5 % a is not better than b and c."""
-    order = judged(FOUR, [UTILIZATION], margin=0.05)
-    assert {each.name: each.ranks["utilization"] for each in order} == {"a": 1, "b": 1, "c": 1, "d": 4}
+    order = judged(FOUR, [THROUGHPUT], margin=0.05)
+    assert {each.name: each.ranks["throughput"] for each in order} == {"a": 1, "b": 1, "c": 1, "d": 4}
 
 
 def test_power_by_hand() -> None:
@@ -105,7 +105,7 @@ def test_power_by_hand() -> None:
     With a round trip of 0.5 s and queues of 40, 10 and 20 ms: 20 / 0.54 = 37.0, 19 / 0.51 = 37.3,
     16 / 0.52 = 30.8; the last one has no queueing delay.
     """
-    names = ("utilization", "pep_delay", "queue_delay_mean")
+    names = ("throughput", "pep_sojourn_time", "queue_delay_mean")
     rows = {
         "full": (20.0, 0.8, 40.0),
         "both": (19.0, 0.75, 10.0),
@@ -120,7 +120,7 @@ def test_power_by_hand() -> None:
     assert [each.name for each in order] == ["both", "full", "short", "none"]
     assert [1 / each.total for each in order[:3]] == pytest.approx([19 / 0.51, 20 / 0.54, 16 / 0.52])
     assert order[3].total == float("inf")
-    within = by_power(values, limits=limits_from(["utilization>=19.5"]))
+    within = by_power(values, limits=limits_from(["throughput>=19.5"]))
     assert [(each.name, each.place) for each in within] == [
         ("full", 1),
         ("none", 2),
@@ -130,12 +130,12 @@ def test_power_by_hand() -> None:
 
 
 def test_objectives_are_read() -> None:
-    assert objectives_from("utilization:max, queue_delay_mean:min,utilization_std:min") == [
-        UTILIZATION,
+    assert objectives_from("throughput:max, queue_delay_mean:min,throughput_std:min") == [
+        THROUGHPUT,
         DELAY,
         STEADY,
     ]
-    assert objectives_from(["utilization", "loss_rate"]) == [UTILIZATION, Objective("loss_rate", "min")]
+    assert objectives_from(["throughput", "loss_rate"]) == [THROUGHPUT, Objective("loss_rate", "min")]
 
 
 @pytest.mark.parametrize(
@@ -147,9 +147,9 @@ def test_objectives_are_read() -> None:
         ),
         ("xyzzy", r'there is no metric "xyzzy"; docs/results.md lists them'),
         ("queue_mean", r"queue_mean: found no direction, .*; allowed: queue_mean:max, queue_mean:min"),
-        ("utilization:up", r'utilization:up: found the direction "up"; allowed: max, min'),
-        ("utilization:", r'found the direction ""; allowed: max, min'),
-        ("utilization,utilization:min", r"objective utilization: found twice; allowed: each metric once"),
+        ("throughput:up", r'throughput:up: found the direction "up"; allowed: max, min'),
+        ("throughput:", r'found the direction ""; allowed: max, min'),
+        ("throughput,throughput:min", r"objective throughput: found twice; allowed: each metric once"),
         ("", r'objective \(empty\): there is no metric ""'),
     ],
 )
@@ -159,10 +159,10 @@ def test_objectives_that_make_no_sense(text: str, message: str) -> None:
 
 
 def test_limits_are_read_in_the_metrics_unit() -> None:
-    assert limits_from(["queue_delay_p95<=50", "queue_delay_p95 <= 0.05 s", "utilization>=1.5e3 kbit/s"]) == [
+    assert limits_from(["queue_delay_p95<=50", "queue_delay_p95 <= 0.05 s", "throughput>=1.5e3 kbit/s"]) == [
         Limit("queue_delay_p95", "<=", 50.0),
         Limit("queue_delay_p95", "<=", 50.0),
-        Limit("utilization", ">=", 1.5),
+        Limit("throughput", ">=", 1.5),
     ]
     assert str(Limit("queue_delay_p95", "<=", 50.0)) == "queue_delay_p95 <= 50 ms"
 
@@ -175,6 +175,8 @@ def test_limits_are_read_in_the_metrics_unit() -> None:
         ("queue_delay_p95<=many", "found the bound many; allowed"),
         ("queue_delay_p95<=nan", "found the bound nan; allowed"),
         ("queue_delay_p95<=50 KB", "found the unit KB; allowed: ms"),
+        ("utilization>=19 Mbit/s", "utilization is a share .*, at most 100 %; limit throughput for a rate"),
+        ("utilization>=500", "utilization is a share of the link's capacity, at most 100 %"),
     ],
 )
 def test_limits_that_make_no_sense(text: str, message: str) -> None:
@@ -194,20 +196,18 @@ def test_fresh_seeds_are_none_of_the_search() -> None:
 def test_both_figures_and_the_corrected_difference() -> None:
     """Two differences by hand: their p-values are doubled or kept, the smaller one doubled."""
     samples: dict[str, dict[str, list[float | None]]] = {
-        "old": {"utilization": [10.0, 12.0, 11.0], "queue_delay_mean": [30.0, 31.0, 33.0]},
-        "new": {"utilization": [10.5, 12.0, 11.6], "queue_delay_mean": [20.0, 21.0, 22.0]},
+        "old": {"throughput": [10.0, 12.0, 11.0], "queue_delay_mean": [30.0, 31.0, 33.0]},
+        "new": {"throughput": [10.5, 12.0, 11.6], "queue_delay_mean": [20.0, 21.0, 22.0]},
     }
     found = figures(
-        samples, ["utilization", "queue_delay_mean"], {"new": {"utilization": 12.5}}, baseline="old"
+        samples, ["throughput", "queue_delay_mean"], {"new": {"throughput": 12.5}}, baseline="old"
     )
     rows = {(each.setting, each.metric): each for each in found}
-    new = rows["new", "utilization"]
+    new = rows["new", "throughput"]
     assert new.searched == 12.5
     assert new.found.mean == pytest.approx(34.1 / 3)
-    assert rows["old", "utilization"].against is None
-    both = [
-        paired(samples["new"][name], samples["old"][name]) for name in ("utilization", "queue_delay_mean")
-    ]
+    assert rows["old", "throughput"].against is None
+    both = [paired(samples["new"][name], samples["old"][name]) for name in ("throughput", "queue_delay_mean")]
     assert new.against == both[0]
     assert both[1].p is not None
     assert both[0].p is not None
@@ -220,29 +220,29 @@ def test_both_figures_and_the_corrected_difference() -> None:
 def test_winners_of_two_runs() -> None:
     """By hand: of the draws (1,1), (1,2), (2,1) and (2,2), b has the higher mean in the last only."""
     samples: dict[str, dict[str, list[float | None]]] = {
-        "a": {"utilization": [12.0, 10.0]},
-        "b": {"utilization": [11.0, 10.5]},
+        "a": {"throughput": [12.0, 10.0]},
+        "b": {"throughput": [11.0, 10.5]},
     }
-    shares = winners(samples, partial(judged, objectives=[UTILIZATION]))
+    shares = winners(samples, partial(judged, objectives=[THROUGHPUT]))
     assert shares["a"] == pytest.approx(3 / 4, abs=0.05)
     assert sum(shares.values()) == pytest.approx(1)
 
 
 def test_equal_settings_share_the_win_and_a_setting_outside_a_limit_has_none() -> None:
     run: dict[str, list[float | None]] = {
-        "utilization": [12.0, 10.0, None],
+        "throughput": [12.0, 10.0, None],
         "queue_delay_mean": [5.0, 6.0, 7.0],
     }
     slow: dict[str, list[float | None]] = {
-        "utilization": [20.0, 20.0, 20.0],
+        "throughput": [20.0, 20.0, 20.0],
         "queue_delay_mean": [50.0, 60.0, 70.0],
     }
-    judge = partial(judged, objectives=[UTILIZATION], limits=limits_from(["queue_delay_mean<=9"]))
+    judge = partial(judged, objectives=[THROUGHPUT], limits=limits_from(["queue_delay_mean<=9"]))
     shares = winners({"a": run, "b": dict(run), "slow": slow}, judge)
     assert shares == pytest.approx({"a": 0.5, "b": 0.5, "slow": 0.0}, abs=0.03)
     assert shares["slow"] == 0
     with pytest.raises(UsageError, match="different numbers of runs"):
-        winners({"a": run, "b": {"utilization": [1.0]}}, judge)
+        winners({"a": run, "b": {"throughput": [1.0]}}, judge)
 
 
 def test_chosen_settings_run_again_as_compare_would_run_them(tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ def test_chosen_settings_run_again_as_compare_would_run_them(tmp_path: Path) -> 
     chosen = {each.name: Run((), each.name, each.scenario, each.digest, 1) for each in plan.settings}
     seeds = fresh_seeds(plan.seeds, 2)
     with Dataset(tmp_path / "d", (), {}) as dataset:
-        samples, failures = rerun(chosen, seeds, ["utilization", "queue_delay_mean"], dataset, Threads(1))
+        samples, failures = rerun(chosen, seeds, ["throughput", "queue_delay_mean"], dataset, Threads(1))
     assert not failures
     for each in plan.settings:
         expected = [measure(each.scenario, seed, Progress()) for seed in seeds]
@@ -259,6 +259,6 @@ def test_chosen_settings_run_again_as_compare_would_run_them(tmp_path: Path) -> 
             assert values == [row[metric] for row in expected]
     told: list[tuple[int, int, int]] = []
     with Dataset(tmp_path / "d", (), {}) as dataset:
-        again, _ = rerun(chosen, seeds, ["utilization"], dataset, Threads(1), lambda *each: told.append(each))
+        again, _ = rerun(chosen, seeds, ["throughput"], dataset, Threads(1), lambda *each: told.append(each))
     assert told == [(4, 4, 0)]
-    assert again["red"]["utilization"] == samples["red"]["utilization"]
+    assert again["red"]["throughput"] == samples["red"]["throughput"]

@@ -257,7 +257,7 @@ def test_both_ends_are_told_the_same_scenario_and_each_other() -> None:
 NAMES = [
     "time",
     "offered_load",
-    "utilization_out",
+    "throughput",
     "transmit_queue",
     "queue_delay",
     "mark_probability",
@@ -272,7 +272,7 @@ SUMMARY = {
     "drops_elsewhere": 2,
     "sent_packets": 93,
     "sent_bytes": 139_500,
-    "queue_time_mean": 2.5,
+    "queue_time_average": 2.5,
     "queue_delay": [0.1, 0.09, 0.2, 0.3, 0.4],
     "jitter": 0.002,
     "drop_runs": [[1, 3], [2, 2]],
@@ -344,7 +344,7 @@ def test_metrics_of_a_record_are_those_worked_out_by_hand(tmp_path: Path) -> Non
     into.note(plan.settings[0], 1, 8.0, 0.1, run.live)
     made = bp.Result(tmp_path / "result", unfinished=True)
     values = {name: per[0] for name, per in made.values()[plan.settings[0].name].items()}
-    assert values["utilization"] == pytest.approx(3)
+    assert values["throughput"] == pytest.approx(3)
     assert values["queue_mean"] == pytest.approx(4)
     assert values["drop_rate"] == pytest.approx(7)
     assert values["drop_run_mean"] == pytest.approx((3 + 2 * 2) / 5)
@@ -416,7 +416,7 @@ def test_a_run_on_a_machine_that_was_busy_says_so(tmp_path: Path) -> None:
 
 def test_live_and_simulated_runs_are_compared_by_engine(tmp_path: Path) -> None:
     simulated = bp.run(bp.load("live-smoke"), out=tmp_path / "simulated")
-    found = between(simulated, live_result(tmp_path), chosen(["utilization"]))
+    found = between(simulated, live_result(tmp_path), chosen(["throughput"]))
     assert [(each.a, each.b) for each in found] == [("simulator: red", "live: red")]
     assert found[0].pairing == "paired by seed"
     assert found[0].mean_b == pytest.approx(3)
@@ -617,7 +617,7 @@ def check_run(made: bp.Result) -> None:
     assert made.engine == "live"
     assert made.invalid == []
     values = {name: per[0] or 0.0 for name, per in made.values()["red"].items()}
-    assert 0.5 < values["utilization"] <= 5 * 1.001
+    assert 0.5 < values["throughput"] <= 5 * 1.001
     assert values["completed"] >= 5
     assert values["failed"] == 0
     series, drops = made.one("series", "red", 1), made.one("drops", "red", 1)
@@ -636,7 +636,7 @@ def check_run(made: bp.Result) -> None:
     assert len(drops) == counters["dropped_packets"] + counters["drops_elsewhere"] > 0
     # The samples, each for its time, and the counters say the same of the measured time.
     spans = [to - begin for begin, to in zip([measured["begin_s"], *times], times, strict=False)]
-    for column, counter in (("offered_load", "offered_bytes"), ("utilization_out", "sent_bytes")):
+    for column, counter in (("offered_load", "offered_bytes"), ("throughput", "sent_bytes")):
         sampled = sum(rate * span for rate, span in zip(series[column], spans, strict=True))
         assert sampled == pytest.approx(counters[counter] * 8, rel=1e-9)
     # Drops are those of connections that there were, and each of these tells how many.
@@ -660,7 +660,7 @@ def check_run(made: bp.Result) -> None:
 def test_a_short_run_gives_a_result_like_a_simulation_s_and_leaves_nothing(tmp_path: Path) -> None:
     done = run_cli(*SHORT, "--out", "result", "--keep", "kept", "--format", "json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert {row["metric"] for row in json.loads(done.stdout)} >= {"utilization", "queue_mean"}
+    assert {row["metric"] for row in json.loads(done.stdout)} >= {"throughput", "queue_mean"}
     made = bp.open(tmp_path / "result")
     check_run(made)
     assert made.manifest["versions"]["kernel"] == os.uname().release
@@ -718,7 +718,7 @@ def test_tcp_that_is_not_split_is_judged_and_comes_through_whole(tmp_path: Path)
     made = bp.live(bp.load("live-smoke", set=changes), "red", out=tmp_path / "result")
     assert made.invalid == []
     values = {name: per[0] or 0.0 for name, per in made.values()["red"].items()}
-    assert values["utilization"] > 1
+    assert values["throughput"] > 1
     assert values["completed"] >= 5
     assert values["failed"] == 0
     live = made.manifest["runs"][0]["live"]
@@ -819,7 +819,7 @@ def test_a_gateway_follows_what_its_satellite_can_carry() -> None:
 
     def mean(start: float, end: float) -> float:
         there = run.series.filter(pl.col("time").is_between(start, end, closed="right"))
-        return sum(there["utilization_out"]) / len(there)
+        return sum(there["throughput"]) / len(there)
 
     # Times are those since measuring began; half a second for what was let go before. RED lets thirty users
     # have two thirds of the high rate, and all of the low one but for a moment now and then.

@@ -93,7 +93,7 @@ def test_loss_costs_no_more_than_what_goes_again() -> None:
     assert (web["failed"], web["corrupt"]) == (0, 0)
     assert run.live["spacelink"]["lost_packets"] > 200
     # What the regulator let go besides what went again, of 98 % that the channel leaves.
-    goodput = run.series["utilization_out"].mean()
+    goodput = run.series["throughput"].mean()
     assert isinstance(goodput, float)
     assert 0.95 * 20e6 < goodput < 0.99 * 20e6
 

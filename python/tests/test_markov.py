@@ -137,10 +137,10 @@ def test_the_simulator_fed_by_the_same_mmpp_agrees() -> None:
     result = bp.compare(scenario, [bp.Setting("spy", aqm=Spy())], runs=RUNS)
     books = [spy for spy in Spy.copies if sum(spy.arrived)]
     assert len(books) == RUNS
-    holds(per_run(result, "queue_time_mean"), found.queue.queue_mean)
+    holds(per_run(result, "queue_time_average"), found.queue.queue_mean)
     holds(per_run(result, "drop_rate"), 100 * found.queue.loss)
     holds(per_run(result, "queue_delay_mean"), 1e3 * found.queue.wait)
-    holds(per_run(result, "utilization"), found.queue.utilization)
+    holds(per_run(result, "throughput"), found.queue.utilization)
     for i, one in enumerate(found.queue.classes):
         holds([book.arrived[i] / 1600 for book in books], one.offered)
         holds([book.lost[i] / book.arrived[i] for book in books], one.loss)
@@ -154,7 +154,7 @@ def test_the_simulator_agrees_under_threshold_control(threshold: float) -> None:
     found = markov.of(scenario)
     assert found.threshold == threshold
     result = bp.run(scenario, runs=RUNS)
-    holds(per_run(result, "queue_time_mean"), found.queue.queue_mean)
+    holds(per_run(result, "queue_time_average"), found.queue.queue_mean)
     holds(per_run(result, "drop_rate"), 100 * found.queue.loss)
     holds(per_run(result, "mark_rate"), 100 * found.queue.marked)
     holds(per_run(result, "queue_delay_mean"), 1e3 * found.queue.wait)
@@ -256,7 +256,7 @@ def test_rows_name_what_they_hold() -> None:
     assert all(math.isfinite(row["value"]) for row in rows)
     assert len({(row["class"], row["quantity"]) for row in rows}) == len(rows)
     by = {(row["class"], row["quantity"]): row for row in rows}
-    assert by["all", "utilization"]["value"] == pytest.approx(found.queue.utilization)
+    assert by["all", "throughput"]["value"] == pytest.approx(found.queue.utilization)
     assert by["all", "offered_load"]["value"] == pytest.approx(found.queue.offered * 8e-3)
     assert by["rough", "delay"]["unit"] == "s"
     # What stands for a metric has its unit.
@@ -396,7 +396,7 @@ def test_units_by_a_birth_and_death_chain(threshold: float | None) -> None:
     mean = sum(x * max(n - 1, 0) for n, x in enumerate(p))
     square = sum(x * max(n - 1, 0) ** 2 for n, x in enumerate(p))
     expected = {
-        "utilization": 1 - p[0],
+        "throughput": 1 - p[0],
         "offered_load": 2.0,
         "queue": mean,
         "queue_delay": 1e3 * sum(n * x for n, x in enumerate(taken)) / 125 / sum(taken),
@@ -410,7 +410,7 @@ def test_units_by_a_birth_and_death_chain(threshold: float | None) -> None:
     assert compared["queue"]["std"] == pytest.approx(math.sqrt(square - mean**2), rel=1e-9)
     rows = {row["quantity"]: row["value"] for row in model.rows() if row["class"] == "all"}
     for name, other in (
-        ("utilization", "utilization"),
+        ("throughput", "throughput"),
         ("offered_load", "offered_load"),
         ("queue_mean", "queue"),
         ("queue_delay_mean", "queue_delay"),

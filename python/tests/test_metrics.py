@@ -9,7 +9,7 @@ from bentpipe.runs.metrics import GROUPS, METRICS, Recorded, evaluate
 COUNTERS: dict[str, float | None] = {
     "offered_packets": 1000.0,
     "dropped_packets": 200.0,
-    "queue_time_mean": 12.5,
+    "queue_time_average": 12.5,
     "queue_delay_mean": 0.010,
     "queue_delay_p50": 0.008,
     "queue_delay_p95": 0.030,
@@ -32,7 +32,7 @@ def recorded(
         {
             "time": [0.1, 0.2, 0.3, 0.4],
             "offered_load": [24e6, 26e6, 24e6, 26e6],
-            "utilization_out": [20e6, 18e6, 20e6, 18e6],
+            "throughput": [20e6, 18e6, 20e6, 18e6],
             "transmit_queue": [0.0, 10.0, 20.0, 50.0],
         }
     )
@@ -53,16 +53,16 @@ def recorded(
 
 def test_link_and_queue_by_hand() -> None:
     values = evaluate(recorded())
-    assert values["utilization"] == pytest.approx(19.0)
-    assert values["utilization_std"] == pytest.approx(2 / math.sqrt(3))  # sum of squares 4, over 3
-    assert values["utilization_share"] == pytest.approx(95.0)
+    assert values["throughput"] == pytest.approx(19.0)
+    assert values["throughput_std"] == pytest.approx(2 / math.sqrt(3))  # sum of squares 4, over 3
+    assert values["utilization"] == pytest.approx(95.0)
     assert values["offered_load"] == pytest.approx(25.0)
     assert values["queue_mean"] == 20.0
     assert values["queue_std"] == pytest.approx(math.sqrt((400 + 100 + 0 + 900) / 3))
     assert values["queue_p50"] == 15.0
     assert values["queue_p95"] == pytest.approx(45.5)  # 85 % of the way from 20 to 50
     assert values["queue_max"] == 50.0
-    assert values["queue_time_mean"] == 12.5
+    assert values["queue_time_average"] == 12.5
 
 
 def test_delays_are_in_milliseconds() -> None:
@@ -150,10 +150,10 @@ def test_a_real_run_agrees_with_itself(result: bp.Result) -> None:
             assert values["drops"] == len(drops)
             packets = (run.drop_runs["length"].cast(pl.UInt64) * run.drop_runs["count"]).sum()
             assert packets == len(drops.filter(pl.col("reason").cast(pl.String) == "aqm"))
-            assert values["utilization_share"] is not None
-            assert 0 < values["utilization_share"] <= 100.5
+            assert values["utilization"] is not None
+            assert 0 < values["utilization"] <= 100.5
             seconds = run.counters["measured_seconds"]
             sent = run.counters["sent_bytes"]
             assert seconds == pytest.approx(20.0)
             assert sent is not None
-            assert values["utilization"] == pytest.approx(sent * 8e-6 / 20.0, rel=0.02)
+            assert values["throughput"] == pytest.approx(sent * 8e-6 / 20.0, rel=0.02)

@@ -114,7 +114,7 @@ def test_moments_are_those_of_the_samples() -> None:
     named = {each.name: each for each in QUANTITIES}
     assert moments(table, named["queue"]) == pytest.approx((3.0, math.sqrt(7)))
     assert moments(table, named["mark_probability"]) == (None, None)
-    assert moments(table, named["utilization"]) == (None, None)
+    assert moments(table, named["throughput"]) == (None, None)
 
 
 def _run(*arguments: str) -> int:
@@ -130,7 +130,7 @@ def test_the_command_prints_a_row_a_quantity(tmp_path: Path, capsys: pytest.Capt
     text = capsys.readouterr().out
     assert "RED slow" in text
     assert str(out) in text
-    assert {"Utilization", "Queue", "Mark"} <= set(text.split())
+    assert {"Throughput", "Queue", "Mark"} <= set(text.split())
     comparison = json.loads((out / "comparison.json").read_text())
     assert [row["setting"] for row in comparison[:: len(QUANTITIES)]] == ["RED slow", "pi"]
     # What is there is kept, unless it is a model's and --force says so.

@@ -134,7 +134,7 @@ def test_both_pages_draw_offline_and_without_complaint(
         over_time = {"over-time-red-60-120", "over-time-droptail"}
         assert ids == over_time | ({"ratios"} if engines == 2 else set())
         charts = page.query_selector_all("[data-chart]")
-        # Whole and magnified: queue, utilization, load and marks, under RED its average as well.
+        # Whole and magnified: queue, throughput, load and marks, under RED its average as well.
         assert len(charts) == 2 * (5 + 4) + (1 if engines == 2 else 0)
         for chart in charts:
             ink = [
@@ -154,8 +154,8 @@ def test_the_page_says_what_was_computed(browser: Browser, both: bp.Validation) 
     assert "seeds 1, 2" in text
     assert "fluid equations: end_to_end" in text
     assert page.query_selector(".warnings") is None
-    row = page.locator("table.metrics tr", has_text="Utilization").first.inner_text()
-    found = next(row for row in both.rows() if row["quantity"] == "utilization")
+    row = page.locator("table.metrics tr", has_text="Throughput").first.inner_text()
+    found = next(row for row in both.rows() if row["quantity"] == "throughput")
     assert f"{found['model']['mean']:.2f}" in row
     assert "±" in row
     page.close()
@@ -190,9 +190,9 @@ def test_a_markov_scenario_is_validated_too(browser: Browser, tmp_path: Path) ->
     both = bp.validate(scenario, ["drop tail"], runs=2, out=tmp_path / "out")
     assert isinstance(both.model, Stationary)
     rows = {row["quantity"]: row for row in both.rows()}
-    assert {"utilization", "queue", "queue_delay", "loss_rate"} <= set(rows)
+    assert {"throughput", "queue", "queue_delay", "loss_rate"} <= set(rows)
     assert rows["queue"]["model"]["std"] > 0
-    assert rows["utilization"]["model"]["std"] is None
+    assert rows["throughput"]["model"]["std"] is None
     page, complaints, _ = opened(browser, both.report(), 390)
     assert complaints == []
     assert "has no time series" in page.inner_text("main")

@@ -27,12 +27,12 @@ def test_only_a_certain_difference_counts() -> None:
     """By hand: b - a is 1, 1, 1 (certain); c - a is 3, -1, 0: mean 2/3, half-width 5.2 (nothing seen)."""
     order = ranked(
         {
-            "a": {"utilization": [10.0, 12.0, 11.0]},
-            "b": {"utilization": [11.0, 13.0, 12.0]},
-            "c": {"utilization": [13.0, 11.0, 11.0]},
+            "a": {"throughput": [10.0, 12.0, 11.0]},
+            "b": {"throughput": [11.0, 13.0, 12.0]},
+            "c": {"throughput": [13.0, 11.0, 11.0]},
         }
     )
-    assert {each.setting: each.ranks["utilization"] for each in order} == {"a": 2, "b": 1, "c": 1}
+    assert {each.setting: each.ranks["throughput"] for each in order} == {"a": 2, "b": 1, "c": 1}
     assert [(each.setting, each.place) for each in order] == [("b", 1), ("c", 1), ("a", 3)]
     assert order[2].mean == pytest.approx(1 + 1 / len(CRITERIA))
 
@@ -56,7 +56,7 @@ def test_a_single_run_is_ranked_by_its_value() -> None:
     full = {name: {metric.name: [value] for metric in CRITERIA} for name, value in (("a", 1.0), ("b", 2.0))}
     stub = SimpleNamespace(settings=["a", "b"], values=lambda: full)
     ranks = {each.setting: each.ranks for each in ranking(cast("bp.Result", cast("Any", stub)))}
-    assert (ranks["a"]["utilization"], ranks["a"]["loss_rate"]) == (2, 1)
+    assert (ranks["a"]["throughput"], ranks["a"]["loss_rate"]) == (2, 1)
 
 
 def test_all_stands_for_every_algorithm(bentpipe: Command) -> None:

@@ -15,7 +15,7 @@ from bentpipe.report.traces import trace_figures
 
 FIGURES = {
     "operating-points",
-    "utilization",
+    "throughput",
     "queue",
     "window",
     "mark-probability",
@@ -146,7 +146,7 @@ def test_a_scenario_without_a_gateway_has_a_report_too(browser: Browser, tmp_pat
     page, complaints, _ = opened(browser, result.report(), 1280)
     assert complaints == []
     ids = {figure.get_attribute("id") for figure in page.query_selector_all("figure")}
-    assert {"utilization", "queue", "goodput"} <= ids
+    assert {"throughput", "queue", "goodput"} <= ids
     assert "completion-time" not in ids
     page.close()
 

@@ -99,9 +99,9 @@ def test_the_goodput_of_flows_leaves_out_other_traffic_and_what_did_not_complete
 def test_rates_are_averaged_before_their_deviation_is_taken() -> None:
     # Means over 1 s: 2, 4 and 6 Mbit/s. What is left over does not count, nor what varies within a second.
     rate = [1e6, 3e6] * 5 + [3e6, 5e6] * 5 + [5e6, 7e6] * 5 + [99e6] * 4
-    series = pl.DataFrame({"time": [0.1 * (n + 1) for n in range(len(rate))], "utilization_out": rate})
+    series = pl.DataFrame({"time": [0.1 * (n + 1) for n in range(len(rate))], "throughput": rate})
     run = Seen(Recorded(series, pl.DataFrame(), pl.DataFrame(), {}, 1e6), 3.4)
-    given = {"kind": "averaged_std", "label": "x", "of": "utilization_out", "seconds": 1}
+    given = {"kind": "averaged_std", "label": "x", "of": "throughput", "seconds": 1}
     assert measure_from("x", Table(given, "here")).of(run) == pytest.approx(2.0)
 
 
@@ -246,7 +246,7 @@ def test_every_figure_is_drawn_and_named(short: Reproduction) -> None:
         panels[picture.name] = drawn.panels
         assert f'id="{picture.name}"' in page
     counts = {name: len(drawn) for name, drawn in panels.items()}
-    assert counts["utilization-4"] == counts["queue-4"] == 6
+    assert counts["throughput-4"] == counts["queue-4"] == 6
     assert counts["flows-5"] == counts["queue-5"] == 9
     assert counts["queue-6"] == 12
     assert counts["models-4"] == 3 * 3
@@ -313,7 +313,7 @@ def test_a_model_is_held_against_the_simulator_s_mean(short: Reproduction) -> No
 def test_the_models_figures_are_judged_by_the_claims_about_them(short: Reproduction) -> None:
     found = {each.name: each for each in short.judged.items}
     for chapter, numbers in (("4", range(12, 15)), ("6", range(33, 40))):
-        claims = [found[f"model-{chapter}-{what}"] for what in ("utilization", "queue", "marks")]
+        claims = [found[f"model-{chapter}-{what}"] for what in ("throughput", "queue", "marks")]
         assert all(each.verdict in (REPRODUCED, NOT_REPRODUCED) for each in claims)
         worst = NOT_REPRODUCED if any(each.verdict == NOT_REPRODUCED for each in claims) else REPRODUCED
         for number in numbers:
@@ -359,7 +359,7 @@ def test_wrong_keys_of_figures_and_relations_are_named(tmp_path: Path) -> None:
         ('quantity = "transmit_queue"', 'quantity = "queue"', "found 'queue'; allowed: transmit_queue"),
         ("span = [50, 100]", "span = [100, 50]", "the first the lesser"),
         ('to = "AVQRED", rule = "drops-ratio"', 'to = "BLUE", rule = "drops-ratio"', "found 'BLUE'"),
-        ('rule = "drops-ratio" }', 'rule = "order" }', "found 'order'; allowed: utilization-ratio"),
+        ('rule = "drops-ratio" }', 'rule = "order" }', "found 'order'; allowed: throughput-ratio"),
         ('engine = "model"', 'engine = "markov"', "found 'markov'; allowed: simulator, model"),
         ('against = "chapter-4"', 'against = "chapter-9"', "found 'chapter-9'; allowed: chapter-4"),
         (
@@ -372,7 +372,7 @@ def test_wrong_keys_of_figures_and_relations_are_named(tmp_path: Path) -> None:
             'experiment = "chapter-4", label',
             "found 'chapter-4'; allowed: model",
         ),
-        ('"offered_load", "mark', '"load", "mark', "quantities: found 'load'; allowed: utilization"),
+        ('"offered_load", "mark', '"load", "mark', "quantities: found 'load'; allowed: throughput"),
     ):
         assert old in text
         path.write_text(text.replace(old, new, 1))

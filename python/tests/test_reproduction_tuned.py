@@ -27,7 +27,7 @@ title = "Small"
 source = "nobody"
 
 [tuning.ranks]
-objectives = ["utilization:max", "queue_delay_mean:min"]
+objectives = ["throughput:max", "queue_delay_mean:min"]
 runs = 2
 seed = 5
 keep = 2
@@ -72,7 +72,7 @@ kind = "gains"
 experiment = "best"
 cases = ["PI"]
 than = ["RED"]
-objectives = ["utilization:max", "queue_delay_mean:min"]
+objectives = ["throughput:max", "queue_delay_mean:min"]
 together = true
 
 [[figure]]
@@ -81,7 +81,7 @@ title = "Means"
 caption = "Ours."
 kind = "bars"
 experiment = "best"
-measures = ["utilization", "queue_delay_mean"]
+measures = ["throughput", "queue_delay_mean"]
 """
 
 
@@ -121,7 +121,7 @@ def test_the_lowest_rank_sums_run_again_and_the_best_across_aqms_is_compared(sma
         "PI: q_ref 22, a 0.001",
     ]
     assert {cell.seeds for cell in search.first} == {(5, 6)}
-    # Utilization and delay. RED ranks 3 and 1, 1 and 2, 2 and 3: 2^3 + 2^1 = 10, 2 + 4 = 6, 4 + 8 = 12.
+    # Throughput and delay. RED ranks 3 and 1, 1 and 2, 2 and 3: 2^3 + 2^1 = 10, 2 + 4 = 6, 4 + 8 = 12.
     # PI ranks 4 and 1, 1 and 3, 2 and 2, 3 and 4: 18, 10, 8, 24.
     values = [(1.0, 1.0), (3.0, 2.0), (2.0, 3.0), (1.0, 1.0), (4.0, 3.0), (3.0, 2.0), (2.0, 4.0)]
     again = search.again(Known(dict(zip(names, values, strict=True))))  # type: ignore[arg-type]
@@ -165,9 +165,9 @@ def test_a_small_one_from_end_to_end(small: Path, tmp_path: Path, monkeypatch: p
     runs = [_core.simulate(scenario, seed, _core.Progress()) for seed in (5, 6)]
     means = [
         math.fsum(rates) / len(rates)
-        for rates in (pl.DataFrame(r.series)["utilization_out"].to_list() for r in runs)
+        for rates in (pl.DataFrame(r.series)["throughput"].to_list() for r in runs)
     ]
-    assert trial.values["utilization"] == pytest.approx(1e-6 * math.fsum(means) / 2)
+    assert trial.values["throughput"] == pytest.approx(1e-6 * math.fsum(means) / 2)
     # The best of each AQM are those of the second round, and were simulated with seeds of their own.
     chosen = {each.aqm: each.parameters for each in tuned.again if each.chosen}
     assert set(chosen) == {"RED", "PI"}
@@ -312,11 +312,11 @@ def test_both_readings_of_the_capacity_are_tuned_and_judged(paper: Paper) -> Non
         for claim in claims:
             assert {check.more for check in claim.checks} == {"AVQRED"}
             assert {check.than for check in claim.checks} == {"RED", "ARED", "BLUE", "GKVQ", "AVQ", "PI"}
-    # Utilization, queueing delay and loss, the mean and the deviation of each, are what ranks.
+    # Throughput, queueing delay and loss, the mean and the deviation of each, are what ranks.
     (tuning,) = {each.tuning for each in paper.experiments.values() if each.tuning is not None}
     ranked = [(aim.measure.name, aim.less) for aim in tuning.aims]
     assert ranked == [
-        ("utilization", False),
+        ("throughput", False),
         *((name, True) for name in ("stability", "delay", "delay-std", "loss", "loss-std")),
     ]
 

@@ -206,8 +206,8 @@ def test_intervals_of_paired_differences_hold_the_true_one() -> None:
 def test_intervals_of_the_simulator_s_own_results_hold_the_true_length() -> None:
     """What `make coverage` does at length: two hundred times five short runs of an M/M/1 queue."""
     runs = known_queue.all_runs(known_queue.RATE, 20, 1000)
-    lengths = [metrics["queue_time_mean"] for metrics, _ in runs]
+    lengths = [metrics["queue_time_average"] for metrics, _ in runs]
     found = [summarise(lengths[5 * n : 5 * n + 5]) for n in range(200)]
     assert {each.method for each in found} == {STUDENT}
-    _, good = known_queue.line("queue", known_queue.true(known_queue.RATE)["queue_time_mean"], found)
+    _, good = known_queue.line("queue", known_queue.true(known_queue.RATE)["queue_time_average"], found)
     assert good

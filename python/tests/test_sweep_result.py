@@ -37,7 +37,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> SweepResult:
         runs=4,
         set=SHORT,
         out=tmp_path_factory.mktemp("sweep") / "s",
-        metrics=["queue_mean", "utilization"],
+        metrics=["queue_mean", "throughput"],
     )
 
 
@@ -46,7 +46,7 @@ def test_a_folder_is_opened_again_with_all_that_it_was(swept: SweepResult) -> No
     assert again.frame().equals(swept.frame())
     assert again.factors == ("gateway.pep.delay",)
     assert again.settings == ["red", "avqred"]
-    assert again.metrics == ("queue_mean", "utilization")
+    assert again.metrics == ("queue_mean", "throughput")
     assert again.complete
     assert again.failures == []
     assert again.of_other_builds() == 0
@@ -271,9 +271,9 @@ def test_a_dataset_with_fewer_metrics_is_read(tmp_path: Path) -> None:
     result = execute(plan_of(DELAYS[:1]), tmp_path / "s")
     part = next((tmp_path / "s" / "data").rglob("*.parquet"))
     pl.read_parquet(part).drop("jain_index").write_parquet(part)
-    rows = {row["metric"]: row for row in result.rows(["jain_index", "utilization"])}
+    rows = {row["metric"]: row for row in result.rows(["jain_index", "throughput"])}
     assert rows["jain_index"]["mean"] is None
-    assert rows["utilization"]["runs"] == 2
+    assert rows["throughput"]["runs"] == 2
 
 
 def test_a_dataset_that_is_damaged_is_one_message(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_a_run_is_what_compare_simulates(whole: Path) -> None:
         )
     )
     for row in frame.iter_rows(named=True):
-        for name in ("utilization", "queue_mean", "drops", "fct_p95"):
+        for name in ("throughput", "queue_mean", "drops", "fct_p95"):
             assert row[name] == expected[row["seed"], name]
 
 
@@ -178,7 +178,7 @@ def test_seeds_and_runs_are_no_factors(tmp_path: Path, key: str) -> None:
 
 
 def test_runs_are_added_until_the_interval_is_narrow(tmp_path: Path) -> None:
-    aim = Precision("utilization", 0.03, 12)
+    aim = Precision("throughput", 0.03, 12)
     result = sweep(
         "small-gateway",
         {"gateway.pep.delay": "0 ms,40 ms"},
@@ -188,7 +188,7 @@ def test_runs_are_added_until_the_interval_is_narrow(tmp_path: Path) -> None:
         out=tmp_path / "s",
         precision=aim,
     )
-    for row in result.rows(["utilization"]):
+    for row in result.rows(["throughput"]):
         assert row["runs"] == aim.most or row["ci95"] <= aim.share * row["mean"]
         assert row["runs"] >= 2
     seeds = result.frame().group_by("gateway.pep.delay").agg(pl.col("seed").sort())
@@ -211,7 +211,7 @@ def test_impossible_points_and_strange_folders_are_one_message(tmp_path: Path) -
         small(tmp_path / "c", precision=Precision("speed", 0.1))
     for text in ("2 percent", "0%", "150%"):
         with pytest.raises(UsageError):
-            precision_from(text, "utilization", 10)
+            precision_from(text, "throughput", 10)
     assert precision_from("2%", "drops", 10) == Precision("drops", 0.02, 10)
 
 
@@ -277,7 +277,7 @@ def test_nobody_is_shown_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) ->
 
 
 class _Values(Threads):
-    """Workers whose utilization is given by seed: no simulation."""
+    """Workers whose throughput is given by seed: no simulation."""
 
     def __init__(self, value: Callable[[int], float | None], failing: int = 0) -> None:
         super().__init__(1)
@@ -291,12 +291,12 @@ class _Values(Threads):
                 yield run, SimulationError("it failed")
             else:
                 empty: dict[str, float | None] = {metric.name: None for metric in METRICS}
-                yield run, empty | {"utilization": self.value(run.seed)}
+                yield run, empty | {"throughput": self.value(run.seed)}
 
 
 def added(folder: Path, workers: _Values, most: int = 12, seed: int = 1) -> SweepResult:
     plan = Sweep.plan("small-gateway", {}, settings=["red"], runs=2, seed=seed, overrides=SHORT)
-    return execute(plan, folder, workers=workers, precision=Precision("utilization", 0.1, most))
+    return execute(plan, folder, workers=workers, precision=Precision("throughput", 0.1, most))
 
 
 @pytest.mark.parametrize(
@@ -349,13 +349,13 @@ def test_runs_of_another_build_are_simulated_again(tmp_path: Path) -> None:
     workers = _Values(lambda _: 2.0)
     result = added(tmp_path / "s", workers)
     assert workers.seeds == [1, 2]
-    assert result.frame()["utilization"].to_list() == [2.0, 2.0]
+    assert result.frame()["throughput"].to_list() == [2.0, 2.0]
 
 
 def test_progress_counts_on_when_runs_are_added(tmp_path: Path) -> None:
     seen: list[tuple[int, int, int]] = []
     plan = Sweep.plan("small-gateway", {}, settings=["red"], runs=2, overrides=SHORT)
-    aim = Precision("utilization", 0.1, 8)
+    aim = Precision("throughput", 0.1, 8)
     workers = _Values(lambda seed: float((-1) ** (seed // 2)), failing=2)
     execute(plan, tmp_path / "s", workers=workers, precision=aim, told=lambda *each: seen.append(each))
     assert seen[-1] == (8, 8, 1)

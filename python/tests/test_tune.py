@@ -32,7 +32,7 @@ from bentpipe.tuning.space import Space
 from bentpipe.tuning.study import COMPLETE, Proposal, Trial
 from bentpipe.tuning.tune import Tuning, tune
 
-TWO = "utilization:max,queue_delay_mean:min"
+TWO = "throughput:max,queue_delay_mean:min"
 VARY = ("w_q=0.001:0.1:log", "max_p=0.1:1:linear")
 FIX = ("min_th=10", "max_th=20", "gentle=false", "bytes=false")
 Function = Callable[[float, float, int], tuple[float | None, float | None]]
@@ -61,7 +61,7 @@ class Known:
             self.runs.append((run.point, run.setting, run.seed))
             x, y = shares(run.point)
             found: dict[str, float | None] = dict.fromkeys(metric.name for metric in METRICS)
-            found["utilization"], found["queue_delay_mean"] = self.function(x, y, run.seed)
+            found["throughput"], found["queue_delay_mean"] = self.function(x, y, run.seed)
             yield run, found
 
     def close(self) -> None:
@@ -175,7 +175,7 @@ def test_the_front_found_is_the_known_one(tmp_path: Path) -> None:
 
 
 def test_one_objective_finds_its_optimum_and_the_pruner_stops_what_is_worse(tmp_path: Path) -> None:
-    result = known(tmp_path / "a", metrics="utilization:max", trials=60, runs=6)
+    result = known(tmp_path / "a", metrics="throughput:max", trials=60, runs=6)
     winner = result.winner
     assert winner is not None
     assert math.log(float(winner["point"]["w_q"]) / 0.001) / math.log(100) == pytest.approx(0.3, abs=0.06)
@@ -230,7 +230,7 @@ def test_a_small_search_of_the_simulator(tmp_path: Path) -> None:
 
     seed, *values = result.winner["runs"][0]
     found = measure(pasted, seed, _core.Progress())
-    assert [found["utilization"], found["queue_delay_mean"]] == values
+    assert [found["throughput"], found["queue_delay_mean"]] == values
 
 
 def _scenario(name: str) -> str:
@@ -255,7 +255,7 @@ def trial(number: int, *runs: tuple[float, float]) -> Trial:
 
 def test_the_front_by_hand() -> None:
     objectives = objectives_from(TWO)
-    # More utilization and less delay are better: 1 is worse than 0 in both, 3 worse than 2 in one.
+    # More throughput and less delay are better: 1 is worse than 0 in both, 3 worse than 2 in one.
     trials = [trial(0, (3, 3)), trial(1, (2, 4)), trial(2, (1, 1)), trial(3, (1, 2)), trial(4, (3, 3))]
     assert [each.number for each in front(trials, objectives)] == [0, 2, 4]
 
@@ -384,7 +384,7 @@ def test_the_search_flatters_its_winner_and_fresh_seeds_do_not(tmp_path: Path) -
     def flat(x: float, y: float, seed: int) -> tuple[float, float]:
         return noise(x, y, seed), 0.0
 
-    result = known(tmp_path / "a", flat, metrics="utilization:max", trials=40, runs=3, fresh=40)
+    result = known(tmp_path / "a", flat, metrics="throughput:max", trials=40, runs=3, fresh=40)
     row = result.figures().row(0, named=True)
     # The best of forty means of three: some 2.2 / sqrt 3 above the truth, which is 0.
     assert row["searched"] > 0.8
@@ -500,7 +500,7 @@ def test_going_on_with_something_else_is_refused(tmp_path: Path, monkeypatch: py
     known(tmp_path / "a", trials=2, runs=1, fresh=2)
     refused: list[tuple[dict[str, Any], str]] = [
         ({"runs": 2}, "has not the same seeds: found 1, 1, wanted 1, 2; allowed: the same, or another"),
-        ({"metrics": "utilization:max"}, "the same objectives: found utilization:max, queue_delay_mean:min"),
+        ({"metrics": "throughput:max"}, "the same objectives: found throughput:max, queue_delay_mean:min"),
         ({"generation": 5}, "the same generation: found 10, wanted 5"),
         ({"vary": ("w_q=0.001:0.05:log", "max_p=0.1:1")}, "the same space: found"),
         ({"sampler": "random"}, "the same sampler: found tpe, wanted random"),
@@ -539,14 +539,14 @@ def test_going_on_with_something_else_is_refused(tmp_path: Path, monkeypatch: py
         (["--generation", "0"], "--generation 0: at least 1 is needed"),
         (["--storage", "postgres9://x/y"], "cannot be opened"),
         (["--storage", "/nowhere/study"], "--storage /nowhere/study: cannot be opened: No such file"),
-        (["--metrics", "utilisation:max"], "did you mean utilization"),
+        (["--metrics", "utilisation:max"], "did you mean throughput"),
     ],
 )
 def test_messages(tmp_path: Path, options: list[str], message: str) -> None:
     given = ["tune", "small-gateway", "--out", str(tmp_path / "out"), "--jobs", "1"]
     for option, value in (
         ("--aqm", "red"),
-        ("--metrics", "utilization:max"),
+        ("--metrics", "throughput:max"),
         ("--trials", "1"),
         ("--runs", "1"),
     ):
@@ -579,7 +579,7 @@ def test_the_command_prints_its_result(tmp_path: Path) -> None:
 
 
 def test_a_search_without_a_winner_is_told_with_its_reason(tmp_path: Path) -> None:
-    given = ["tune", "small-gateway", "--duration", "1 s", "--aqm", "red", "--metrics", "utilization:max"]
+    given = ["tune", "small-gateway", "--duration", "1 s", "--aqm", "red", "--metrics", "throughput:max"]
     given += ["--vary", "w_q=2,3", "--trials", "2", "--runs", "1", "--out", str(tmp_path / "a")]
     with pytest.raises(Failed, match=r"no trial came to its end; the first is impossible: .*w_q: found"):
         CliRunner().invoke(cli, given, catch_exceptions=False)

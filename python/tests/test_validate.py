@@ -36,7 +36,7 @@ def test_rows_are_those_worked_out_by_hand() -> None:
     # Two runs of 10 and 14 packets: mean 12, deviation √8 between them, and with Student's 12.706 for one
     # degree of freedom a half-width of 12.7062 √8 / √2 = 25.4124.
     ours = account("simulator", queue=[(10.0, 3.0), (14.0, 5.0)], offered_load=[(20.0, 1.0)] * 2)
-    model = account("model", queue=[(6.0, 0.5)], utilization=[(19.0, 1.0)])
+    model = account("model", queue=[(6.0, 0.5)], throughput=[(19.0, 1.0)])
     printed = [
         {"setting": "A", "metric": "queue_mean", "value": 11.0, "unit": "packets", "std": None,
          "source": "Table 1", "calibrated": False},
@@ -125,7 +125,7 @@ def test_every_row_is_whole(both: Validation) -> None:
     rows = both.rows()
     assert json.loads(json.dumps(rows, allow_nan=False)) == rows
     assert {row["setting"] for row in rows} == {"RED 60/120", "droptail"}
-    names = {"utilization", "offered_load", "queue", "queue_delay", "mark_probability", "loss_rate"}
+    names = {"throughput", "offered_load", "queue", "queue_delay", "mark_probability", "loss_rate"}
     assert {row["quantity"] for row in rows if row["setting"] == "droptail"} == names
     assert {row["quantity"] for row in rows if row["setting"] == "RED 60/120"} == names | {"aqm.avg"}
     for row in rows:

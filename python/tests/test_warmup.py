@@ -18,7 +18,7 @@ def table(seed: int, rise: int) -> pl.DataFrame:
     ramp = np.minimum(1.0, np.arange(1, 2001) / max(rise, 1))
     queue = pl.Series((50 * ramp + random.normal(0, 2, 2000)).round()).cast(pl.UInt32, strict=False)
     rate = pl.Series([None, *(random.normal(4e6, 1e5, 1999))], dtype=pl.Float64)
-    return pl.DataFrame({"utilization_out": rate, "transmit_queue": queue.fill_null(0)})
+    return pl.DataFrame({"throughput": rate, "transmit_queue": queue.fill_null(0)})
 
 
 def test_a_queue_that_grows_into_the_measured_time_is_told_with_numbers() -> None:
@@ -28,9 +28,9 @@ def test_a_queue_that_grows_into_the_measured_time_is_told_with_numbers() -> Non
         ["slow", "quick"], [1, 2, 3], lambda s, n: tables[s, n], {"warmup": 10.0, "sample_interval": INTERVAL}
     )
     assert [(each.setting, each.quantity.series) for each in found] == [
-        ("slow", "utilization_out"),
+        ("slow", "throughput"),
         ("slow", "transmit_queue"),
-        ("quick", "utilization_out"),
+        ("quick", "throughput"),
         ("quick", "transmit_queue"),
     ]
     slow = found[1]
@@ -57,7 +57,7 @@ def test_a_queue_that_grows_all_the_time_does_not_settle() -> None:
 def test_the_manifest_and_the_frame_say_what_was_detected(result: bp.Result) -> None:
     frame = result.warmup()
     assert frame.rows(named=True) == read_manifest(result.folder)["warmup"]
-    assert set(frame["series"]) == {"utilization_out", "transmit_queue", "pep_buffers"}
+    assert set(frame["series"]) == {"throughput", "transmit_queue", "pep_buffers"}
     assert set(frame["discarded"]) == {10.0}
     assert set(frame["runs"]) == {2}
     for row in frame.drop_nulls("detected").iter_rows(named=True):

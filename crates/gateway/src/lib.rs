@@ -30,8 +30,8 @@ pub use regulator::Regulator;
 /// The names of what is sampled of a gateway, in a simulation and on a live one alike, behind the time.
 pub const SERIES: [&str; 10] = [
     "offered_load",
-    "utilization_in",
-    "utilization_out",
+    "arrival_rate",
+    "throughput",
     "receive_queue",
     "transmit_queue",
     "transmit_queue_bytes",

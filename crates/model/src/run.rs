@@ -31,7 +31,7 @@ impl Table {
 }
 
 /// Solves the equations of `scenario` under its subject's AQM, over its warm-up and its duration, and samples them over the
-/// duration. The columns are those of a simulation: `time` [s], `offered_load` [bit/s], `utilization_out` [bit/s],
+/// duration. The columns are those of a simulation: `time` [s], `offered_load` [bit/s], `throughput` [bit/s],
 /// `transmit_queue` [packets], `queue_delay` [s], `mark_probability`, `capacity` [bit/s], and the law's state as `aqm.NAME`;
 /// and `loss_rate`, which a simulation counts: what a mark or a full queue discards per packet offered.
 /// Rates are means over a sample. `seed` draws what is random in the capacity.
@@ -67,7 +67,7 @@ fn solve<const N: usize>(system: &System, scenario: &Scenario) -> Result<Table, 
     let names = [
         "time",
         "offered_load",
-        "utilization_out",
+        "throughput",
         "transmit_queue",
         "queue_delay",
         "mark_probability",

@@ -117,7 +117,7 @@ fn avqred_rests_where_gain_and_loss_balance() {
     close(mean(&table, "aqm.VQ"), 60.0 + 60.0 * p, 1e-6);
     close(mean(&table, "offered_load"), 8.0 * 1400.0 * accepted / (1.0 - p), 1e-6);
     // Each accepted segment is one packet on the link, nine bytes shorter.
-    close(mean(&table, "utilization_out"), 20e6 * 1391.0 / 1400.0, 1e-6);
+    close(mean(&table, "throughput"), 20e6 * 1391.0 / 1400.0, 1e-6);
     assert!(mean(&table, "transmit_queue") < 1e-6);
     close(mean(&table, "aqm.v_cap"), 20e6, 1e-12);
 }
@@ -134,7 +134,7 @@ fn nothing_is_lost_or_made_on_the_way() {
         pairs.map(|(load, p)| if p.is_nan() { 0.0 } else { load * p }).sum::<f64>() * 0.1
     };
     let accepted = (sum("offered_load") - marked) / (8.0 * 1400.0);
-    let sent = sum("utilization_out") / (8.0 * 1391.0);
+    let sent = sum("throughput") / (8.0 * 1391.0);
     let waiting = table.column("transmit_queue").unwrap().last().unwrap();
     let held = accepted - sent - waiting;
     let last = table.column("offered_load").unwrap().last().unwrap() / (8.0 * 1400.0);
@@ -154,7 +154,7 @@ fn end_to_end_rests_at_the_square_root_law() {
     let w = (r + q / c) * c / n;
     close(w * w * p, 2.0, 1e-3);
     close(p, 0.05 * (q - 10.0) / 900.0, 1e-3);
-    close(mean(&table, "utilization_out"), 10e6, 1e-6);
+    close(mean(&table, "throughput"), 10e6, 1e-6);
     close(mean(&table, "queue_delay"), q / c, 1e-9);
 }
 
@@ -176,7 +176,7 @@ fn a_full_queue_loses_what_it_cannot_hold() {
     let most = table.column("transmit_queue").unwrap().iter().fold(0.0, |a, b| f64::max(a, *b));
     assert!((49.0..=50.0).contains(&most), "{most}");
     assert!(
-        mean(&table, "utilization_out") > 0.8 * 10e6 && mean(&table, "utilization_out") < 10e6 * (1.0 + 1e-9)
+        mean(&table, "throughput") > 0.8 * 10e6 && mean(&table, "throughput") < 10e6 * (1.0 + 1e-9)
     );
 }
 
@@ -194,7 +194,7 @@ fn the_single_queue_has_the_lengths_of_queueing_theory() {
             "link.bottleneck.queue.marking=drop",
         ],
     );
-    let rho = mean(&table, "utilization_out") / 10e6;
+    let rho = mean(&table, "throughput") / 10e6;
     close(mean(&table, "transmit_queue"), rho / (1.0 - rho), 1e-6);
     close(mean(&table, "aqm.VQ"), rho + rho * rho / (2.0 * (1.0 - rho)), 1e-6);
     assert!(rho > 0.9 && rho < 1.0, "{rho}");
@@ -254,7 +254,7 @@ fn datagrams_do_not_slow_down() {
     let system = System::of(&scenario(&more, &[]), 1).unwrap();
     close(system.background, 2e6 / (8.0 * 1040.0), 1e-12);
     let table = solved(&more, &[]);
-    close(mean(&table, "utilization_out"), 10e6, 1e-6);
+    close(mean(&table, "throughput"), 10e6, 1e-6);
 }
 
 fn refused(text: &str, changes: &[&str]) -> String {

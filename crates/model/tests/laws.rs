@@ -60,7 +60,7 @@ fn every_aqm_is_solved_or_refused() {
         let found = with_aqm(&format!("{{ algorithm = \"{}\" }}", algorithm.name));
         match (algorithm.fluid, found) {
             (Some(_), Ok(table)) => {
-                let mean = mean(&table, "utilization_out");
+                let mean = mean(&table, "throughput");
                 assert!(mean > 1e6 && mean <= 20.001e6, "{}: {mean} bit/s", algorithm.name);
             }
             (None, Err(message)) => {

@@ -247,7 +247,7 @@ fn losses_are_what_is_not_sent() {
     let of = |name: &str, changes: &[&str]| {
         let changes: Vec<String> = changes.iter().map(|c| (*c).to_owned()).collect();
         let table = run(&Scenario::load(format!("{folder}{name}.toml"), &changes).unwrap(), 1).unwrap();
-        let columns = ["offered_load", "utilization_out", "mark_probability", "loss_rate"];
+        let columns = ["offered_load", "throughput", "mark_probability", "loss_rate"];
         columns.map(|name| *table.column(name).unwrap().last().unwrap())
     };
     let gateway = [

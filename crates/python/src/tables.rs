@@ -177,7 +177,7 @@ pub fn counters(results: &Results) -> Vec<(&'static str, f64)> {
         ("marked_packets", s.marked_packets as f64),
         ("sent_packets", s.sent_packets as f64),
         ("sent_bytes", s.sent_bytes as f64),
-        ("queue_time_mean", s.queue_time_mean),
+        ("queue_time_average", s.queue_time_average),
         ("queue_delay_mean", mean),
         ("queue_delay_p50", p50),
         ("queue_delay_p95", p95),

@@ -100,7 +100,7 @@ fn the_2007_gateway_is_as_described() {
         let row = s.printed.iter().find(|p| p.setting == setting && p.metric == metric).expect("a row");
         (row.value, row.unit.as_str(), row.calibrated)
     };
-    assert_eq!(printed("RED 4", "utilization_std"), (0.107, "Mbit/s", false));
+    assert_eq!(printed("RED 4", "throughput_std"), (0.107, "Mbit/s", false));
     assert_eq!(printed("AVQRED", "queue_mean"), (29.62, "packets", true));
     assert_eq!(printed("AVQ", "drops"), (484_639.0, "packets", true));
 }

@@ -139,7 +139,7 @@ pub struct Summary {
     /// Bytes that left over the link.
     pub sent_bytes: u64,
     /// Mean over time [packets].
-    pub queue_time_mean: f64,
+    pub queue_time_average: f64,
     /// Queueing delay of packets that left [s]: mean, percentiles 50, 95, 99, greatest.
     pub queue_delay: [f64; 5],
     /// Mean difference between the queueing delays of successive packets (RFC 3393) [s].
@@ -324,7 +324,7 @@ const LONGEST_DELAY: u64 = 1_000_000_000_000;
 
 const LINK_SERIES: [&str; 6] = [
     "offered_load",
-    "utilization_out",
+    "throughput",
     "transmit_queue",
     "transmit_queue_bytes",
     "queue_delay",
@@ -670,7 +670,7 @@ impl Recorder {
             drops_elsewhere: end.elsewhere - begin.elsewhere,
             sent_packets: end.sent - begin.sent,
             sent_bytes: end.sent_bytes - begin.sent_bytes,
-            queue_time_mean: (end.packet_seconds - begin.packet_seconds) / seconds,
+            queue_time_average: (end.packet_seconds - begin.packet_seconds) / seconds,
             queue_delay: match delays {
                 Some(d) if !d.is_empty() => [
                     d.mean() * 1e-9,

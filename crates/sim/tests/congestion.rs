@@ -52,7 +52,7 @@ fn goodput(r: &Results) -> f64 {
 fn cubic_and_bbr_fill_a_path_of_600_ms() {
     for (algorithm, least) in [("cubic", 0.99), ("bbr", 0.9)] {
         let r = results(&bulk(&format!("algorithm = \"{algorithm}\"\nsack = true"), &[]), 1);
-        let used = mean(&r, "utilization_out") / 20e6;
+        let used = mean(&r, "throughput") / 20e6;
         assert!(used >= least, "{algorithm}: {used} of the link");
     }
 }
@@ -92,7 +92,7 @@ fn dctcp_keeps_a_queue_near_the_step_that_marks() {
         let r = results(&bulk(transport, &overrides), 1);
         let packets = |seconds: f64| seconds * 100e6 / (8.0 * 1040.0);
         let delay = r.summary.queue_delay;
-        (packets(delay[0]), packets(delay[4]), mean(&r, "utilization_out") / 100e6)
+        (packets(delay[0]), packets(delay[4]), mean(&r, "throughput") / 100e6)
     };
     let (k, path) = (40.0, 100e6 * 0.01 / (8.0 * 1040.0));
     for flows in [1, 2, 4] {
@@ -186,7 +186,7 @@ fn cubic_leaves_a_short_queue_idle_as_its_curve_says() {
     }
     let expected = used / time;
     let r = results(&bulk("algorithm = \"cubic\"\nsack = true", &["link.wire.queue.limit=250 KB"]), 1);
-    let measured = mean(&r, "utilization_out") / 20e6;
+    let measured = mean(&r, "throughput") / 20e6;
     assert!((0.97..0.98).contains(&expected), "{expected}");
     assert!((measured - expected).abs() < 0.01, "{measured}, not {expected}");
 }

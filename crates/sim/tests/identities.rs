@@ -219,7 +219,7 @@ start = "2 s"
     for seed in 1..=6 {
         let r = results(&scenario, seed);
         failed += r.flows.iter().filter(|f| f.closed.is_some()).count();
-        let out = &r.series.iter().find(|s| s.name == "utilization_out").unwrap().values;
+        let out = &r.series.iter().find(|s| s.name == "throughput").unwrap().values;
         let last: f64 = out[200..].iter().sum();
         assert!(last > 0.0, "seed {seed}: nothing is sent any more");
     }

@@ -74,7 +74,7 @@ fn prague_and_cubic_share_a_link_behind_a_coupled_dual_queue() {
             ["scheduler = \"dualpi2\"", "scheduler = { algorithm = \"dualpi2\", scheduler = \"ts_fifo\" }"]
         {
             let r = results(&beside(n, rtt, queue), 1);
-            let (ratio, used) = (ratio(&r), mean(&r, "utilization_out") / 40e6);
+            let (ratio, used) = (ratio(&r), mean(&r, "throughput") / 40e6);
             assert!((0.5..2.0).contains(&ratio), "{n} flows each over {rtt} ms, {queue}: {ratio}");
             assert!(used > 0.95, "{n} flows each over {rtt} ms, {queue}: {used} of the link");
         }

@@ -254,7 +254,7 @@ fn a_regulator_can_follow_its_satellite() {
     let r = results(&Scenario::parse(text, "rain.toml", &[]).unwrap_or_else(|e| panic!("{e}")), 1);
     let series =
         |name: &str| &r.series.iter().find(|s| s.name == name).unwrap_or_else(|| panic!("{name}")).values;
-    for (i, out) in series("utilization_out").iter().enumerate() {
+    for (i, out) in series("throughput").iter().enumerate() {
         let expected = if i < 5 { 1e6 } else { 5e5 };
         assert!((out - expected).abs() <= 16_000.0, "{i}: {out}");
     }
@@ -293,7 +293,7 @@ fn a_gateway_in_the_rain_keeps_its_queue() {
     let r = results(&shipped("rain-fade", &["run.duration=60 s"]), 1);
     let series =
         |name: &str| &r.series.iter().find(|s| s.name == name).unwrap_or_else(|| panic!("{name}")).values;
-    let out = series("utilization_out");
+    let out = series("throughput");
     assert!(out.iter().all(|rate| *rate <= 6.7e6 * 1.1), "{out:?}");
     let mean = out.iter().sum::<f64>() / out.len() as f64;
     assert!(mean > 0.5e6, "{mean}");

@@ -49,7 +49,7 @@ fn at(seconds: f64) -> Instant {
 
 /// What went over the wire in each second [bit/s].
 fn wire(r: &Results) -> &[f64] {
-    &r.series.iter().find(|s| s.name == "utilization_out").unwrap().values
+    &r.series.iter().find(|s| s.name == "throughput").unwrap().values
 }
 
 /// JM section IV: transfers every 2 s in the mean, half of 10 KB and half of 100 KB. In 4000 s there are 2000 ± 45 of

@@ -76,7 +76,7 @@ fn bulk(name: &str, transport: &str, flows: u32) -> String {
 #[test]
 fn sctp_fills_a_link() {
     let r = results(&scenario(&format!("{DUMBBELL}{}", bulk("one", "sctp", 1))), 1);
-    let share = mean(&r, "utilization_out") / 10e6;
+    let share = mean(&r, "throughput") / 10e6;
     assert!(share > 0.95, "{share}");
     let goodput = r.flows[0].goodput(r.begin, r.end) / 10e6;
     assert!((goodput / (share * 1452.0 / 1500.0) - 1.0).abs() < 0.01, "{goodput} of {share}");

@@ -25,14 +25,14 @@ fn marks_drop_nothing_and_deeper_cuts_leave_less_load() {
             let s = &r.summary;
             assert_eq!((s.aqm_drops, s.overflow_drops, r.drops.time.len()), (0, 0, 0), "{base} {number}");
             assert!(s.marked_packets > 0, "{base} {number}");
-            mean(&r, "utilization_in") / 1e6
+            mean(&r, "arrival_rate") / 1e6
         });
         let loads: Vec<f64> = loads.collect();
         assert!(loads[..4].windows(2).all(|pair| pair[0] > pair[1] + 0.5), "{base}: {loads:?}");
         assert!(loads[4] < loads[2] - 0.5, "{base}: {loads:?}");
         // Dropping the same marks leaves a load above the capacity.
         let dropping = results(&chapter_6(if base == "RED" { "RED 4" } else { base }, "120 s"), 1);
-        assert!(mean(&dropping, "utilization_in") / 1e6 > 20.0 && dropping.summary.aqm_drops > 0);
+        assert!(mean(&dropping, "arrival_rate") / 1e6 > 20.0 && dropping.summary.aqm_drops > 0);
         assert!(loads[0] < 20.1, "{base}: {loads:?}");
     }
 }

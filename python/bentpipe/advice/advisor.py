@@ -21,6 +21,7 @@ from bentpipe.advice.rules import MARGIN, Candidate, Rule, decide, rows, sentenc
 from bentpipe.errors import ResultError, UsageError
 from bentpipe.format import clock
 from bentpipe.runs.dataset import Dataset, Failure, Run
+from bentpipe.runs.former_names import present_document
 from bentpipe.runs.plan import load, overrides_from, scenario_path, slug
 from bentpipe.runs.workers import Teller, Threads, Workers
 from bentpipe.stats.objectives import Limit, Objective, kept, limits_from, objectives_from
@@ -104,7 +105,7 @@ class Advising:
         unused = fresh_seeds(seeds, _AGAIN + fresh)
         short = _short(base)
         changes = [*_without(overrides, _DURATION), f"{_DURATION}={short}"]
-        wanted = objectives_from(["utilization", _response(split=split)]) if rule.power else objectives
+        wanted = objectives_from(["throughput", _response(split=split)]) if rule.power else objectives
         wanted += _searched_for(wanted, bounds)
         searches = {
             name: _search(scenario, name, wanted, changes, trials=trials, runs=runs, seed=first)
@@ -186,7 +187,7 @@ class Advice:
             raise ResultError(f"{self.folder}: holds no advice: {error}") from None
         if not isinstance(found, dict) or found.get("format") != "bentpipe-advice":
             raise ResultError(f"{self.folder}: holds no advice")
-        self.found: dict[str, Any] = found
+        self.found: dict[str, Any] = present_document(found) if found["format_version"] == 1 else found
         """All of it, as `advice.json` has it."""
 
     def __repr__(self) -> str:
@@ -241,7 +242,7 @@ def advise(
 
     `aqms` are algorithms or settings, by default a list for links with a PEP or one for those without.
     They are judged by their power, see `judging.by_power`, or by the rank sums of `metrics`, objectives as
-    `"utilization:max,queue_delay_mean:min"`; `limits`, as `["queue_delay_p95<=50"]`, come first. `trials`
+    `"throughput:max,queue_delay_mean:min"`; `limits`, as `["queue_delay_p95<=50"]`, come first. `trials`
     points of each AQM are searched with `search_runs` short runs each; `runs` of full length, on seeds that
     the search never used, decide. What is in the folder `out` already is not simulated again. Raises
     `UsageError` and `ScenarioError` before anything runs.
@@ -313,7 +314,7 @@ def execute(
     words["warnings"] += [f"A run failed and is left out: {text}" for text in failed]
     document = {
         "format": "bentpipe-advice",
-        "format_version": 1,
+        "format_version": 2,
         "core": {"version": _core.__version__},
         "finished": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "scenario": {
@@ -371,12 +372,12 @@ def execute(
 
 def _metrics(*, split: bool) -> list[str]:
     """Return what is judged by default."""
-    return ["utilization", "queue_delay_mean", "loss_rate", *(["pep_delay"] if split else [])]
+    return ["throughput", "queue_delay_mean", "loss_rate", *(["pep_sojourn_time"] if split else [])]
 
 
 def _response(*, split: bool) -> str:
     """Return the metric that the response time grows with."""
-    return "pep_delay" if split else "queue_delay_mean"
+    return "pep_sojourn_time" if split else "queue_delay_mean"
 
 
 def _round_trip(scenario: _core.Scenario) -> float:

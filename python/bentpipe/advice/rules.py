@@ -340,7 +340,7 @@ def _cells(
 ) -> dict[str, dict[str, Cell]]:
     # What is shown beside them has a way too, if it ranks settings.
     extra = [name for name in metrics if named_metric(name, "advice").better]
-    ways = {each.metric: each for each in (*objectives_from(extra or ["utilization"]), *objectives)}
+    ways = {each.metric: each for each in (*objectives_from(extra or ["throughput"]), *objectives)}
     averages = means(samples)
     found: dict[tuple[str, str], Summary | None] = {}
     bests: dict[str, str | None] = {}

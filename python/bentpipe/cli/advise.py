@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @click.option(
     "--metrics",
     metavar="METRIC:max|min,…",
-    help="Judge by rank sums of these, for example utilization:max,queue_delay_p95:min; default: by the rate"
+    help="Judge by rank sums of these, for example throughput:max,queue_delay_p95:min; default: by the rate"
     " on the link over the response time.",
 )
 @click.option(
@@ -82,7 +82,7 @@ def advise(
     Examples:
       bentpipe advise byun2007-gateway
       bentpipe advise small-gateway --aqms red,pi,avqred --limit "queue_delay_p95<=50"
-      bentpipe advise my-link.toml --metrics utilization:max,queue_delay_mean:min,loss_rate:min
+      bentpipe advise my-link.toml --metrics throughput:max,queue_delay_mean:min,loss_rate:min
     """
     from bentpipe.advice import advisor as advising
     from bentpipe.cli import console

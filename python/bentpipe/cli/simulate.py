@@ -89,7 +89,7 @@ def compare(
       bentpipe compare byun2007-gateway --settings all
       bentpipe compare byun2007-gateway --out results/red-avqred --resume
       bentpipe compare byun2007-gateway --settings AVQRED,mypkg.MyAqm
-      bentpipe compare results/red-avqred --metric queue_mean --metric utilization
+      bentpipe compare results/red-avqred --metric queue_mean --metric throughput
       bentpipe compare results/before results/after --metric queue_delay_p95
     """
     from bentpipe.stats.differences import chosen

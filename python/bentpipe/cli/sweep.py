@@ -46,7 +46,7 @@ _MOST_WARNINGS = 10
     "metrics",
     multiple=True,
     metavar="NAME",
-    help="Metric to print; may be repeated. Default: utilization, queue_delay_mean.",
+    help="Metric to print; may be repeated. Default: throughput, queue_delay_mean.",
 )
 @click.option(
     "--until-ci",

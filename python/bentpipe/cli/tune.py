@@ -37,7 +37,7 @@ _SHOWN = 12
     "--metrics",
     required=True,
     metavar="METRIC:max|min,…",
-    help="Objectives, for example utilization:max,queue_delay_mean:min.",
+    help="Objectives, for example throughput:max,queue_delay_mean:min.",
 )
 @click.option(
     "--trials", type=int, metavar="N", help="Points to try; default: 100, of a grid all its points."
@@ -129,9 +129,9 @@ def tune(
 
     \b
     Examples:
-      bentpipe tune byun2007-gateway --aqm red --metrics utilization:max,queue_delay_mean:min
+      bentpipe tune byun2007-gateway --aqm red --metrics throughput:max,queue_delay_mean:min
       bentpipe tune small-gateway --aqm pi --metrics queue_delay_p95:min --vary q_ref=5:40 --fix w=170
-      bentpipe tune byun-generic --aqm blue --metrics utilization:max,queue_std:min --judge rank
+      bentpipe tune byun-generic --aqm blue --metrics throughput:max,queue_std:min --judge rank
     """
     from bentpipe.cli import console
     from bentpipe.runs.plan import slug

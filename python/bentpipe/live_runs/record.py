@@ -49,7 +49,7 @@ _COUNTED = (
     "marked_packets",
     "sent_packets",
     "sent_bytes",
-    "queue_time_mean",
+    "queue_time_average",
     "jitter",
 )
 _DELAYS = ("mean", "p50", "p95", "p99", "max")

@@ -36,10 +36,10 @@ class Quantity:
 
 
 QUANTITIES: tuple[Quantity, ...] = (
-    Quantity("utilization", "utilization_out", "Utilization", "Mbit/s", 1e-6),
+    Quantity("throughput", "throughput", "Throughput", "Mbit/s", 1e-6),
     Quantity("offered_load", "offered_load", "Offered load", "Mbit/s", 1e-6),
     Quantity("queue", "transmit_queue", "Queue", "packets", 1.0),
-    Quantity("queue_delay", "queue_delay", "Queueing delay", "ms", 1e3, "utilization_out"),
+    Quantity("queue_delay", "queue_delay", "Queueing delay", "ms", 1e3, "throughput"),
     Quantity("mark_probability", "mark_probability", "Mark probability", "%", 100.0, "offered_load"),
     Quantity("loss_rate", "loss_rate", "Loss rate", "%", 100.0, "offered_load"),
 )
@@ -49,7 +49,7 @@ LOSS = "loss_rate."
 """What the name of a quantity begins with that is the loss of a class of traffic, whose name follows."""
 
 METRICS: dict[str, tuple[str, str | None]] = {
-    "utilization": ("utilization", "utilization_std"),
+    "throughput": ("throughput", "throughput_std"),
     "offered_load": ("offered_load", None),
     "queue": ("queue_mean", "queue_std"),
     "queue_delay": ("queue_delay_mean", None),

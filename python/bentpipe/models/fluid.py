@@ -13,6 +13,7 @@ import polars as pl
 from bentpipe import _core, files
 from bentpipe.errors import ModelError, ResultError, UsageError
 from bentpipe.models.engines import QUANTITIES, Account, Moments, moments, quantities
+from bentpipe.runs.former_names import present_printed, present_table
 from bentpipe.runs.plan import Setting, load, make_plan
 from bentpipe.runs.store import REPORT
 
@@ -91,7 +92,8 @@ class ModelResult:
 
 FORMAT = "bentpipe-model"
 MARKOV_FORMAT = "bentpipe-markov"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
+"""Version 2 has former names of metrics and series (`former_names`)."""
 MANIFEST = "manifest.json"
 COMPARISON = "comparison.json"
 
@@ -102,14 +104,15 @@ def open_model(folder: Path) -> ModelResult:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
             raise ResultError(f"{folder}: is not a model's result")
-        if manifest["format_version"] != FORMAT_VERSION:
+        if manifest["format_version"] not in (2, FORMAT_VERSION):
             found = manifest["format_version"]
             raise ResultError(
-                f"{folder}: has format {found}, but this Bentpipe reads format {FORMAT_VERSION}"
+                f"{folder}: has format {found}, but this Bentpipe reads formats 2 and {FORMAT_VERSION}"
             )
+        manifest["printed"] = present_printed(manifest.get("printed", []))
         runs = {
             entry["name"]: [
-                pl.read_parquet(path)
+                present_table(pl.read_parquet(path))
                 for seed in manifest["seeds"]
                 if (path := folder / f"{entry['slug']}-{seed}.parquet").exists()
             ]
@@ -157,7 +160,7 @@ def describe(scenario: _core.Scenario, settings: Sequence[Setting], seeds: Seque
         },
         "seeds": list(seeds),
         "model": scenario.models(),
-        "printed": scenario.printed(),
+        "printed": present_printed(scenario.printed()),
         "settings": [
             {
                 "name": each.name,

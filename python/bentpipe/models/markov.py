@@ -71,7 +71,7 @@ class MarkovResult:
         """
         q, bits = self.queue, 8 * self.packet * 1e-6
         rows: list[tuple[str, str, float, float | None]] = [
-            ("utilization", "Mbit/s", q.utilization * self.capacity * 1e-6, None),
+            ("throughput", "Mbit/s", q.utilization * self.capacity * 1e-6, None),
             ("offered_load", "Mbit/s", q.offered * bits, None),
             ("queue", "packets", q.queue_mean, q.queue_std),
             ("queue_delay", "ms", 1e3 * q.wait, None),
@@ -89,8 +89,8 @@ class MarkovResult:
         q, bits = self.queue, 8 * self.packet * 1e-6
         whole = [
             ("offered_load", "Mbit/s", q.offered * bits),
-            ("utilization", "Mbit/s", q.utilization * self.capacity * 1e-6),
-            ("utilization_share", "%", 100 * q.utilization),
+            ("throughput", "Mbit/s", q.utilization * self.capacity * 1e-6),
+            ("utilization", "%", 100 * q.utilization),
             ("queue_mean", "packets", q.queue_mean),
             ("queue_std", "packets", q.queue_std),
             ("queue_p50", "packets", float(q.waiting(0.5))),

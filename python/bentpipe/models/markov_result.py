@@ -25,7 +25,7 @@ __all__ = ["Solution", "solve"]
 
 _WHOLE = (
     "offered_load",
-    "utilization",
+    "throughput",
     "queue_mean",
     "queue_std",
     "queue_p95",
@@ -35,7 +35,7 @@ _WHOLE = (
 _CLASS = ("offered", "loss", "packets", "delay")
 _LABELS = {
     "offered_load": "Offered load",
-    "utilization": "Utilization",
+    "throughput": "Throughput",
     "queue_mean": "Queue, mean",
     "queue_std": "Queue, std",
     "queue_p95": "Queue, 95th percentile",
@@ -132,7 +132,7 @@ class Solution:
     def _manifest(self) -> dict[str, Any]:
         return {
             "format": MARKOV_FORMAT,
-            "format_version": 1,
+            "format_version": 2,
             "core": {"version": _core.__version__},
             "scenario": {"name": self.scenario.name, "title": self.scenario.title},
             "overrides": self.scenario.overrides,

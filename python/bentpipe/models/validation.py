@@ -24,6 +24,7 @@ from bentpipe.models.engines import LOSS, Account, Moments, compared, moments, q
 from bentpipe.models.fluid import MARKOV_FORMAT, ModelResult, describe, kind_of, open_model, solve
 from bentpipe.runs import store
 from bentpipe.runs.experiment import checked_jobs, execute
+from bentpipe.runs.former_names import present_document
 from bentpipe.runs.metrics import find
 from bentpipe.runs.plan import ALL, Plan, load, make_plan
 from bentpipe.runs.result import Result
@@ -110,6 +111,8 @@ def _open_model(folder: Path) -> ModelResult | Stationary:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         if isinstance(manifest, dict) and manifest.get("format") == MARKOV_FORMAT:
             rows = json.loads((folder / COMPARISON).read_text(encoding="utf-8"))
+            if manifest["format_version"] == 1:
+                rows = present_document(rows)
             return Stationary(rows, manifest["notes"])
     except (OSError, ValueError) as error:
         raise ResultError(f"{folder}: cannot be read: {error}") from None

@@ -98,7 +98,7 @@ def figures(result: Result, width: Width = "container") -> list[Figure]:
     made = [
         book.operating_points(),
         book.over_time(
-            "utilization", "utilization_out", "Utilization over time", "Rate sent on the link", "Mbit/s", 1e-6
+            "throughput", "throughput", "Throughput over time", "Rate sent on the link", "Mbit/s", 1e-6
         ),
         book.over_time(
             "queue", "transmit_queue", "Queue over time", "Length of the transmit queue", "packets"
@@ -231,7 +231,7 @@ class _Book:
         if not known:
             return None
         thinned = {setting: thin(table) for setting, table in known.items()}
-        limits = dict(self.capacity) if column == "utilization_out" else {}
+        limits = dict(self.capacity) if column == "throughput" else {}
         changing = self._changing(limits, (0.0, self.duration))
         fixed = [limit for setting, limit in limits.items() if setting not in changing]
         domain = bounds([*thinned.values(), *changing.values()], fixed, from_zero=not limits)
@@ -282,7 +282,7 @@ class _Book:
         if self.duration < end:
             start, end = max(0.0, self.duration - (end - start)), self.duration
         parts: list[tuple[str, str, float, float, str, dict[str, float]]] = [
-            ("utilization_out", "Mbit/s", 1e-6, 1, "link utilization", self.capacity),
+            ("throughput", "Mbit/s", 1e-6, 1, "throughput", self.capacity),
             ("transmit_queue", "packets", 1, 0, "transmit queue", {}),
         ]
         tables: dict[tuple[str, str], pl.DataFrame] = {}
@@ -331,16 +331,16 @@ class _Book:
         return Figure("window", f"Magnified: {start:g} to {end:g} s", caption, tuple(panels), columns)
 
     def operating_points(self) -> Figure | None:
-        """Utilization against queue length, with intervals, beside the printed values."""
+        """Throughput against queue length, with intervals, beside the printed values."""
         points_of: list[tuple[str, dict[str, float]]] = []
         printed_of: list[tuple[str, dict[str, float]]] = []
         for setting in self.all:
-            queue, rate = self.stats[setting, "queue_mean"], self.stats[setting, "utilization"]
+            queue, rate = self.stats[setting, "queue_mean"], self.stats[setting, "throughput"]
             if queue["mean"] is None or rate["mean"] is None:
                 continue
             both = _cross("x", queue) | _cross("y", rate)
             points_of.append((setting, both))
-            at = {"x": self._printed(setting, "queue_mean"), "y": self._printed(setting, "utilization")}
+            at = {"x": self._printed(setting, "queue_mean"), "y": self._printed(setting, "throughput")}
             known = {axis: value for axis, value in at.items() if value is not None}
             if len(known) == 2:
                 printed_of.append((setting, known))
@@ -376,7 +376,7 @@ class _Book:
             )
 
         def y(field: str) -> alt.Y:
-            return alt.Y(f"{field}:Q", title="link utilization [Mbit/s]", scale=y_scale)
+            return alt.Y(f"{field}:Q", title="throughput [Mbit/s]", scale=y_scale)
 
         colour = alt.Color(
             "setting:N",
@@ -386,7 +386,7 @@ class _Book:
         tooltip = [
             alt.Tooltip("setting:N"),
             alt.Tooltip("x:Q", title="queue [packets]", format=".1f"),
-            alt.Tooltip("y:Q", title="utilization [Mbit/s]", format=".2f"),
+            alt.Tooltip("y:Q", title="throughput [Mbit/s]", format=".2f"),
         ]
         base = alt.Chart(
             alt.InlineData(values=[point | {"setting": name} for name, point in points_of])
@@ -443,10 +443,10 @@ class _Book:
         )
         hollow = " Hollow diamonds are the printed values." if printed else ""
         caption = (
-            "What each setting pays in queue for its utilization: the better, the nearer to the upper left."
+            "What each setting pays in queue for its throughput: the better, the nearer to the upper left."
             f" Dots are means, {bars}.{hollow}{self._which_settings}"
         )
-        return Figure("operating-points", "Utilization against queue", caption, (Panel(chart),))
+        return Figure("operating-points", "Throughput against queue", caption, (Panel(chart),))
 
     def _printed(self, setting: str, metric: str) -> float | None:
         """Return what the source prints for a metric, in the metric's unit."""

@@ -19,7 +19,7 @@ from bentpipe.runs.plan import slug
 __all__ = ["curves", "engine_colours", "known", "over_time", "ratios"]
 
 _WINDOW = (50.0, 100.0)
-_SHOWN = ("queue", "utilization", "offered_load", "mark_probability")
+_SHOWN = ("queue", "throughput", "offered_load", "mark_probability")
 _LEAST = 0.02
 """Least share of a value that an axis spans: less of it are rounding errors."""
 _CLOSE = 7.0
@@ -84,8 +84,8 @@ def _setting(
             if (table := known(account.series[setting], quantity)) is not None
         }
         whole = {engine: thin(table) for engine, table in series.items()}
-        rate = quantity.name in ("utilization", "offered_load")
-        from_zero = quantity.name != "utilization"
+        rate = quantity.name in ("throughput", "offered_load")
+        from_zero = quantity.name != "throughput"
         domain = bounds(list(whole.values()), [capacity] if rate else [], from_zero=from_zero)
         if domain[1] - domain[0] < _LEAST * domain[1]:
             domain = (1 - _LEAST) * domain[1], (1 + _LEAST) * domain[1]

@@ -120,7 +120,7 @@ def tuning_from(name: str, given: Table, measured: Callable[[Table, str, str], M
 
 
 def aims_from(given: Table, measured: Callable[[Table, str, str], Measure]) -> tuple[Aim, ...]:
-    """Read `objectives`: measures with the way that is better, `["utilization:max", "delay:min"]`."""
+    """Read `objectives`: measures with the way that is better, `["throughput:max", "delay:min"]`."""
     found = []
     for text in given.texts("objectives"):
         name, _, way = text.partition(":")

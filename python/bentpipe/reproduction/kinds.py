@@ -31,8 +31,8 @@ class Quantity:
 
 QUANTITIES: Mapping[str, Quantity] = {
     "transmit_queue": Quantity("transmit queue", "packets"),
-    "utilization_out": Quantity("rate on the satellite", "Mbit/s", 1e-6, from_zero=False),
-    "utilization_in": Quantity("rate arriving at the gateway", "Mbit/s", 1e-6, from_zero=False),
+    "throughput": Quantity("rate on the satellite", "Mbit/s", 1e-6, from_zero=False),
+    "arrival_rate": Quantity("rate arriving at the gateway", "Mbit/s", 1e-6, from_zero=False),
     "mark_probability": Quantity("marked share of the packets", "%", 100.0),
     "queue_delay": Quantity("queueing delay", "ms", 1e3),
 }

@@ -174,7 +174,7 @@ def _flow_goodput(given: Table) -> tuple[str, str, Callable[[Seen], float | None
 
 def _averaged(given: Table) -> tuple[str, str, Callable[[Seen], float | None]]:
     """Take the standard deviation of a rate's means over so many seconds each."""
-    rates = ("utilization_out", "utilization_in")
+    rates = ("throughput", "arrival_rate")
     column, seconds = given.choice("of", rates), given.take("seconds", float)
     if not seconds > 0:
         raise given.wrong("seconds", seconds, "above 0 s")

@@ -348,7 +348,7 @@ def _target(row: _Row, metric: str, unit: str, column: str, relative: float, dev
 
 def _queue_figures(run: Run) -> dict[str, float]:
     drops, sent = run.counters["dropped_packets"], run.counters["sent_packets"]
-    return {"queue": run.counters["queue_time_mean"], "drop_rate": drops / (drops + sent)}
+    return {"queue": run.counters["queue_time_average"], "drop_rate": drops / (drops + sent)}
 
 
 def _head(title: str, *, warmup: int, duration: int) -> str:

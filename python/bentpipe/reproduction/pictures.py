@@ -293,7 +293,7 @@ def models(judged: Judged, picture: Picture) -> Figure:
                 samples = max(samples, math.ceil(len(inside) / max(1, len(tables[label]))))
                 during = seen.recorded.series.filter(pl.col("time").is_between(*ends, closed="right"))
                 notes.append(f"{label} {_moments(*moments(during, named[name]))}")
-            domain = bounds(list(tables.values()), [], from_zero=name != "utilization")
+            domain = bounds(list(tables.values()), [], from_zero=name != "throughput")
             if named[name].unit == "%":
                 domain = domain[0], min(100.0, domain[1])
             drawing = curves(

@@ -19,6 +19,7 @@ import polars as pl
 
 from bentpipe import _core, files
 from bentpipe.errors import ResultError, UsageError
+from bentpipe.runs.former_names import present_table
 from bentpipe.runs.metrics import METRICS
 from bentpipe.runs.store import build_digest
 
@@ -38,6 +39,8 @@ __all__ = [
 ]
 
 FORMAT = "bentpipe-sweep"
+FORMAT_VERSION = 2
+"""Version 1 has former names of metrics (`former_names`)."""
 MANIFEST, DATA, JOURNAL, FAILURES = "manifest.json", "data", "journal", "failures.json"
 _SETTING = "setting="
 """Beginning of the name of a setting's folder, as readers of partitions want it."""
@@ -226,7 +229,7 @@ class Dataset:
             self.folder / MANIFEST,
             {
                 "format": FORMAT,
-                "format_version": 1,
+                "format_version": FORMAT_VERSION,
                 "status": status,
                 "core": {"version": _core.__version__, "sha256": self._core},
                 "factors": list(self.keys),
@@ -273,7 +276,7 @@ def _read(folder: Path, parts: Sequence[Path], keys: tuple[str, ...]) -> pl.Data
 
 def _part(path: Path) -> pl.DataFrame:
     # Polars takes the setting 007 for a number, and what is above the dataset for partitions too.
-    table = pl.read_parquet(path, hive_partitioning=False)
+    table = present_table(pl.read_parquet(path, hive_partitioning=False))
     # What an earlier version did not measure has no value.
     later = [name for name in _METRIC_NAMES if name not in table.columns]
     table = table.with_columns(pl.lit(None, pl.Float64).alias(name) for name in later)

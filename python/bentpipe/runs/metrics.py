@@ -1,6 +1,6 @@
-"""Every metric of a run: its name, unit, meaning and computation, described once in `METRICS`.
+"""The metrics of a run: name, unit, description and computation of each, in the one table `METRICS`.
 
-The command line, the report and docs/results.md are made from that table.
+The command line, the reports and docs/results.md are generated from that table.
 """
 
 import difflib
@@ -14,11 +14,21 @@ import polars as pl
 
 from bentpipe.errors import UsageError
 
-__all__ = ["GROUPS", "METRICS", "Metric", "Recorded", "evaluate", "find", "markdown", "named_metric"]
+__all__ = [
+    "DEPRECATED",
+    "GROUPS",
+    "METRICS",
+    "Metric",
+    "Recorded",
+    "evaluate",
+    "find",
+    "markdown",
+    "named_metric",
+]
 
 
 class Recorded:
-    """What the metrics are computed from: one run's tables and counters."""
+    """Tables and counters of one run, from which its metrics are computed."""
 
     def __init__(
         self,
@@ -28,7 +38,7 @@ class Recorded:
         counters: Mapping[str, float | None],
         capacity: float,
     ) -> None:
-        """Take one run's tables, its counters, and the rate of the subject's link [bit/s]."""
+        """Take the tables and counters of one run; `capacity` is that of the subject's link [bit/s]."""
         self.series = series
         self.flows = flows
         self.drop_runs = drop_runs
@@ -36,19 +46,19 @@ class Recorded:
         self.capacity = capacity
 
     def samples(self, column: str) -> pl.Series:
-        """Return the known samples of one column of the series; none if the subject has no such column."""
+        """Return the finite samples of one column of the series, empty if the subject has no such column."""
         return (
             _known(self.series[column]) if column in self.series.columns else pl.Series([], dtype=pl.Float64)
         )
 
     @cached_property
     def goodput(self) -> pl.Series:
-        """Goodput of each flow that counts [bit/s]."""
+        """Goodput of each flow that has one [bit/s]."""
         return _known(self.flows["goodput"])
 
     @cached_property
     def closed(self) -> pl.DataFrame:
-        """The flows that were closed within the measured time, whenever they were opened."""
+        """Flows that closed within the measured time, including those opened during the warm-up."""
         return self.flows.filter(pl.col("closed") >= 0)
 
     @cached_property
@@ -58,7 +68,7 @@ class Recorded:
 
     @property
     def drop_share(self) -> float | None:
-        """Dropped packets over offered packets, 0 to 1; None if nothing was offered."""
+        """Share of the offered packets that were dropped at the mark point, 0 to 1; None without packets."""
         offered, dropped = self.counters["offered_packets"], self.counters["dropped_packets"]
         return dropped / offered if offered and dropped is not None else None
 
@@ -107,8 +117,8 @@ def _sum(value: float | None, other: float | None) -> float | None:
     return value if other is None else None if value is None else value + other
 
 
-def _held(run: Recorded) -> float | None:
-    held, rate = _mean(run.samples("pep_buffers")), _mean(run.samples("utilization_out"))
+def _pep_sojourn_time(run: Recorded) -> float | None:
+    held, rate = _mean(run.samples("pep_buffers")), _mean(run.samples("throughput"))
     return 8 * held / rate if held is not None and rate else None
 
 
@@ -135,24 +145,24 @@ def _independent_run(run: Recorded) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A number that a run is judged by."""
+    """One figure of a run."""
 
     name: str
-    """What it is called in files, tables and on the command line."""
+    """Name in files, tables and on the command line."""
     label: str
-    """What it is called in the report."""
+    """Name in reports."""
     unit: str
     """Unit; empty for a pure number."""
     group: str
     doc: str
     of: Callable[[Recorded], float | None]
-    """Its value for one run; None if the run has none, for example a completion time without flows."""
+    """Computes the value of one run; None if the run has none (a completion time without flows)."""
     headline: bool = False
-    """Whether the terminal's table shows it; the report and the files hold them all."""
+    """True if the terminal's table shows it; reports and files hold every metric."""
     better: Literal["more", "less"] | None = None
-    """Which values are the better ones, where it ranks settings; None if it does not."""
+    """Better direction, for metrics that rank settings; None for the others."""
     mean_of: str | None = None
-    """The column of the series whose mean it is, in another unit perhaps; None if it is something else."""
+    """Column of the series whose mean the metric is, up to a factor; None for other metrics."""
 
 
 def _series(
@@ -169,49 +179,49 @@ LINK, QUEUE, DELAY, DROPS, FLOWS = GROUPS = ("Link", "Queue", "Delay", "Drops", 
 
 METRICS: tuple[Metric, ...] = (
     Metric(
-        "utilization",
-        "Utilization",
+        "throughput",
+        "Throughput",
         "Mbit/s",
         LINK,
         "Rate sent on the subject's link: mean over the samples.",
-        _series("utilization_out", _mean, 1e-6),
+        _series("throughput", _mean, 1e-6),
         headline=True,
         better="more",
-        mean_of="utilization_out",
+        mean_of="throughput",
     ),
     Metric(
-        "utilization_std",
-        "Utilization, std",
+        "throughput_std",
+        "Throughput, std",
         "Mbit/s",
         LINK,
-        "Standard deviation of the rate sent, between samples.",
-        _series("utilization_out", _std, 1e-6),
+        "Standard deviation of the throughput between samples.",
+        _series("throughput", _std, 1e-6),
     ),
     Metric(
-        "utilization_share",
-        "Utilization, share of capacity",
+        "utilization",
+        "Utilization",
         "%",
         LINK,
-        "Mean rate sent as a share of the link's capacity, or of the long-term mean of one that changes.",
-        lambda run: _scaled(_mean(run.samples("utilization_out")), 100 / run.capacity),
-        mean_of="utilization_out",
+        "Mean throughput as a share of the link's capacity, or of the long-term mean of a varying capacity.",
+        lambda run: _scaled(_mean(run.samples("throughput")), 100 / run.capacity),
+        mean_of="throughput",
     ),
     Metric(
-        "utilization_in",
-        "Input utilization",
+        "arrival_rate",
+        "Arrival rate",
         "Mbit/s",
         LINK,
         "Rate arriving at the gateway from the internet, before any drop: mean over the samples.",
-        _series("utilization_in", _mean, 1e-6),
-        mean_of="utilization_in",
+        _series("arrival_rate", _mean, 1e-6),
+        mean_of="arrival_rate",
     ),
     Metric(
-        "utilization_in_std",
-        "Input utilization, std",
+        "arrival_rate_std",
+        "Arrival rate, std",
         "Mbit/s",
         LINK,
-        "Standard deviation of the rate arriving, between samples.",
-        _series("utilization_in", _std, 1e-6),
+        "Standard deviation of the arrival rate between samples.",
+        _series("arrival_rate", _std, 1e-6),
     ),
     Metric(
         "offered_load",
@@ -238,7 +248,7 @@ METRICS: tuple[Metric, ...] = (
         "Queue, std",
         "packets",
         QUEUE,
-        "Standard deviation of the transmit queue's length, between samples.",
+        "Standard deviation of the transmit queue's length between samples.",
         _series("transmit_queue", _std),
         headline=True,
         better="less",
@@ -248,7 +258,7 @@ METRICS: tuple[Metric, ...] = (
         "Queue, median",
         "packets",
         QUEUE,
-        "Median of the sampled length.",
+        "Median of the sampled queue length.",
         _series("transmit_queue", lambda values: _quantile(values, 0.5)),
     ),
     Metric(
@@ -256,7 +266,7 @@ METRICS: tuple[Metric, ...] = (
         "Queue, 95th percentile",
         "packets",
         QUEUE,
-        "95th percentile of the sampled length.",
+        "95th percentile of the sampled queue length.",
         _series("transmit_queue", lambda values: _quantile(values, 0.95)),
     ),
     Metric(
@@ -264,7 +274,7 @@ METRICS: tuple[Metric, ...] = (
         "Queue, 99th percentile",
         "packets",
         QUEUE,
-        "99th percentile of the sampled length.",
+        "99th percentile of the sampled queue length.",
         _series("transmit_queue", lambda values: _quantile(values, 0.99)),
     ),
     Metric(
@@ -272,23 +282,23 @@ METRICS: tuple[Metric, ...] = (
         "Queue, maximum",
         "packets",
         QUEUE,
-        "Longest sampled length.",
+        "Maximum of the sampled queue length.",
         _series("transmit_queue", _max),
     ),
     Metric(
-        "queue_time_mean",
-        "Queue, mean over time",
+        "queue_time_average",
+        "Queue, time average",
         "packets",
         QUEUE,
-        "Length of the transmit queue weighted by the time it lasted, without sampling.",
-        _counter("queue_time_mean"),
+        "Time average of the transmit queue's length, exact: every change counts, not the samples.",
+        _counter("queue_time_average"),
     ),
     Metric(
         "pep_buffers_mean",
         "PEP buffers, mean",
         "KB",
         QUEUE,
-        "Bytes that the PEP holds, until the terminal has acknowledged them: mean over the samples.",
+        "Bytes held by the PEP until the terminal acknowledges them: mean over the samples.",
         _series("pep_buffers", _mean, 1e-3),
         mean_of="pep_buffers",
     ),
@@ -297,7 +307,7 @@ METRICS: tuple[Metric, ...] = (
         "PEP buffers, 95th percentile",
         "KB",
         QUEUE,
-        "95th percentile of those bytes.",
+        "95th percentile of the bytes held by the PEP.",
         _series("pep_buffers", lambda values: _quantile(values, 0.95), 1e-3),
     ),
     Metric(
@@ -305,7 +315,7 @@ METRICS: tuple[Metric, ...] = (
         "Queueing delay, mean",
         "ms",
         DELAY,
-        "Time a packet spends in the transmit queue: mean over the packets that left.",
+        "Sojourn time in the transmit queue: mean over the departed packets.",
         _counter("queue_delay_mean", 1e3),
         headline=True,
         better="less",
@@ -315,7 +325,7 @@ METRICS: tuple[Metric, ...] = (
         "Queueing delay, median",
         "ms",
         DELAY,
-        "Median of the time that a packet spends in the transmit queue.",
+        "Median of the sojourn time in the transmit queue.",
         _counter("queue_delay_p50", 1e3),
     ),
     Metric(
@@ -323,7 +333,7 @@ METRICS: tuple[Metric, ...] = (
         "Queueing delay, 95th percentile",
         "ms",
         DELAY,
-        "95th percentile of the time that a packet spends in the transmit queue.",
+        "95th percentile of the sojourn time in the transmit queue.",
         _counter("queue_delay_p95", 1e3),
         headline=True,
     ),
@@ -332,18 +342,17 @@ METRICS: tuple[Metric, ...] = (
         "Queueing delay, 99th percentile",
         "ms",
         DELAY,
-        "99th percentile of the time that a packet spends in the transmit queue.",
+        "99th percentile of the sojourn time in the transmit queue.",
         _counter("queue_delay_p99", 1e3),
     ),
     Metric(
-        "pep_delay",
-        "Delay behind the PEP",
+        "pep_sojourn_time",
+        "PEP sojourn time",
         "s",
         DELAY,
-        "Time from the PEP's taking a byte to the terminal's acknowledging it: mean bytes held over the mean"
-        " rate sent on the link (Little's law). The satellite's round trip is in it, and so is what waits"
-        " to be sent again.",
-        _held,
+        "Time from a byte's arrival at the PEP to its acknowledgement by the terminal: mean bytes held over"
+        " the mean throughput (Little's law). It includes the satellite's round trip and retransmissions.",
+        _pep_sojourn_time,
         headline=True,
         better="less",
     ),
@@ -352,7 +361,7 @@ METRICS: tuple[Metric, ...] = (
         "Jitter",
         "ms",
         DELAY,
-        "Mean difference between the queueing delays of packets that left one after the other (RFC 3393).",
+        "Mean absolute difference between the queueing delays of successive departures (RFC 3393).",
         _counter("jitter", 1e3),
     ),
     Metric(
@@ -360,7 +369,7 @@ METRICS: tuple[Metric, ...] = (
         "Drops",
         "packets",
         DROPS,
-        "Packets dropped at the mark point: by the AQM, or because its queue was full.",
+        "Packets dropped at the mark point: by the AQM, or by tail drop.",
         _counter("dropped_packets"),
         headline=True,
     ),
@@ -369,16 +378,17 @@ METRICS: tuple[Metric, ...] = (
         "Drop rate",
         "%",
         DROPS,
-        "Those drops as a share of the offered packets.",
+        "Packets dropped at the mark point, as a share of the packets offered to it.",
         lambda run: _share(run, "dropped_packets"),
         headline=True,
     ),
     Metric(
         "drops_elsewhere",
-        "Drops elsewhere",
+        "Drops at the other queue",
         "packets",
         DROPS,
-        "Packets dropped at the gateway's other queue; behind the PEP, they are sent again to the satellite.",
+        "Packets dropped at the gateway's queue that is not the mark point. The satellite link retransmits"
+        " those dropped behind the PEP.",
         _counter("drops_elsewhere"),
     ),
     Metric(
@@ -386,7 +396,7 @@ METRICS: tuple[Metric, ...] = (
         "Loss rate",
         "%",
         DROPS,
-        "Packets dropped at either of the gateway's queues, as a share of the offered packets.",
+        "Packets dropped at either of the gateway's queues, as a share of those offered to the mark point.",
         lambda run: _sum(_share(run, "dropped_packets"), _share(run, "drops_elsewhere")),
         better="less",
     ),
@@ -395,33 +405,33 @@ METRICS: tuple[Metric, ...] = (
         "Mark rate",
         "%",
         DROPS,
-        "Packets that the AQM signalled congestion with, dropped or not, as a share of the offered packets.",
+        "Packets marked or dropped early by the AQM, as a share of the packets offered to the mark point.",
         lambda run: _share(run, "marked_packets"),
     ),
     Metric(
         "drop_run_mean",
-        "Run of drops, mean",
+        "Drop run length, mean",
         "packets",
         DROPS,
-        "Mean run of consecutive drops at the mark point. Above `drop_run_independent`, drops come in"
-        " bursts: the sign of global synchronization.",
+        "Mean number of consecutive drops at the mark point. Above `drop_run_independent`, drops come in"
+        " bursts, a sign of global synchronization.",
         _run_mean,
         headline=True,
     ),
     Metric(
         "drop_run_p95",
-        "Run of drops, 95th percentile",
+        "Drop run length, 95th percentile",
         "packets",
         DROPS,
-        "95th percentile of the runs of consecutive drops.",
+        "95th percentile of the number of consecutive drops.",
         lambda run: _run_quantile(run, 0.95),
     ),
     Metric(
         "drop_run_independent",
-        "Run of drops, if independent",
+        "Drop run length, if independent",
         "packets",
         DROPS,
-        "The mean run that independent drops at the same rate would give: 1 / (1 - drop rate).",
+        "Mean run length of independent drops at the same rate: 1 / (1 - drop rate).",
         _independent_run,
         headline=True,
     ),
@@ -430,8 +440,8 @@ METRICS: tuple[Metric, ...] = (
         "Goodput per flow, mean",
         "kbit/s",
         FLOWS,
-        "Goodput of a flow: mean over the flows that count (finite ones that were completed within"
-        " the measured time; endless ones by what they moved in it).",
+        "Goodput of a flow: mean over the flows. A finite flow counts if it completed within the measured"
+        " time; an endless flow counts with the bytes it moved in that time.",
         lambda run: _scaled(_mean(run.goodput), 1e-3),
         headline=True,
     ),
@@ -440,7 +450,7 @@ METRICS: tuple[Metric, ...] = (
         "Goodput per flow, std",
         "kbit/s",
         FLOWS,
-        "Standard deviation of goodput between those flows.",
+        "Standard deviation of the goodput between those flows.",
         lambda run: _scaled(_std(run.goodput), 1e-3),
         headline=True,
     ),
@@ -449,45 +459,45 @@ METRICS: tuple[Metric, ...] = (
         "Jain's fairness index",
         "",
         FLOWS,
-        "Jain's fairness index over the goodput of those flows: 1 if all are equal.",
+        "Jain's fairness index of the goodput of those flows: 1 if all are equal.",
         lambda run: _jain(run.goodput),
         headline=True,
         better="more",
     ),
     Metric(
         "fct_mean",
-        "Completion time, mean",
+        "Flow completion time, mean",
         "s",
         FLOWS,
-        "Completion time of a flow, from opening to the last byte: mean over the flows that completed within"
-        " the measured time.",
+        "Time from opening a flow to its last byte: mean over the flows that completed within the measured"
+        " time.",
         lambda run: _mean(run.completion),
     ),
     Metric(
         "fct_p50",
-        "Completion time, median",
+        "Flow completion time, median",
         "s",
         FLOWS,
-        "Median of the completion time.",
+        "Median of the flow completion time.",
         lambda run: _quantile(run.completion, 0.5),
         headline=True,
     ),
     Metric(
         "fct_p95",
-        "Completion time, 95th percentile",
+        "Flow completion time, 95th percentile",
         "s",
         FLOWS,
-        "95th percentile of the completion time.",
+        "95th percentile of the flow completion time.",
         lambda run: _quantile(run.completion, 0.95),
         headline=True,
         better="less",
     ),
     Metric(
         "fct_p99",
-        "Completion time, 99th percentile",
+        "Flow completion time, 99th percentile",
         "s",
         FLOWS,
-        "99th percentile of the completion time.",
+        "99th percentile of the flow completion time.",
         lambda run: _quantile(run.completion, 0.99),
     ),
     Metric(
@@ -504,7 +514,7 @@ METRICS: tuple[Metric, ...] = (
         "Unfinished flows",
         "flows",
         FLOWS,
-        "Flows still open at the end: completion times and goodput of finite flows say nothing of them.",
+        "Flows still open at the end. Completion times and the goodput of finite flows exclude them.",
         lambda run: _number(run.flows["closed"].is_null().sum()),
     ),
     Metric(
@@ -512,12 +522,25 @@ METRICS: tuple[Metric, ...] = (
         "Failed flows",
         "flows",
         FLOWS,
-        "Flows that gave up within the measured time.",
+        "Flows that failed within the measured time.",
         lambda run: _number(run.closed["failed"].sum()),
     ),
 )
 
 _BY_NAME = {metric.name: metric for metric in METRICS}
+
+DEPRECATED = {
+    "utilization_std": "throughput_std",
+    "utilization_share": "utilization",
+    "utilization_in": "arrival_rate",
+    "utilization_in_std": "arrival_rate_std",
+    "queue_time_mean": "queue_time_average",
+    "pep_delay": "pep_sojourn_time",
+}
+"""Former names of metrics, by which they are no longer found, and their present names.
+
+The former `utilization` [Mbit/s] is `throughput`; `utilization` now names a share [%].
+"""
 
 
 def find(name: str) -> Metric | None:
@@ -526,23 +549,26 @@ def find(name: str) -> Metric | None:
 
 
 def named_metric(name: str, where: str = "") -> Metric:
-    """Return the metric called `name`; `UsageError`, which begins with `where`, if there is none."""
+    """Return the metric called `name`; raise `UsageError`, which begins with `where`, if there is none."""
     metric = find(name)
     if metric is None:
         near = difflib.get_close_matches(name, _BY_NAME, n=3)
-        hint = f"did you mean {', '.join(near)}?" if near else "docs/results.md lists them"
+        if name in DEPRECATED:
+            hint = f"it is now called {DEPRECATED[name]}"
+        else:
+            hint = f"did you mean {', '.join(near)}?" if near else "docs/results.md lists them"
         raise UsageError(f'{where}{": " if where else ""}there is no metric "{name}"; {hint}')
     return metric
 
 
 def evaluate(run: Recorded) -> dict[str, float | None]:
-    """Return every metric of one run, in the order of `METRICS`; None where the run has no value."""
+    """Return every metric of one run, in the order of `METRICS`; None for a metric without a value."""
     values = ((metric.name, metric.of(run)) for metric in METRICS)
     return {name: value if value is None or math.isfinite(value) else None for name, value in values}
 
 
 def markdown() -> str:
     """Return the table of metrics for docs/results.md."""
-    lines = ["| metric | unit | what it is |", "| --- | --- | --- |"]
+    lines = ["| metric | unit | description |", "| --- | --- | --- |"]
     lines += [f"| `{metric.name}` | {metric.unit or '–'} | {metric.doc} |" for metric in METRICS]
     return "\n".join(lines) + "\n"

@@ -13,6 +13,8 @@ import polars as pl
 
 from bentpipe.errors import ResultError, UsageError
 from bentpipe.format import plural
+from bentpipe.runs.former_names import SERIES as FORMER_SERIES
+from bentpipe.runs.former_names import present_counters, present_table
 from bentpipe.runs.metrics import METRICS, Recorded, evaluate
 from bentpipe.runs.store import (
     COUNTERS,
@@ -359,15 +361,14 @@ class Result:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=3)
             hint = f"did you mean {', '.join(near)}?" if near else f"there are {', '.join(known)}"
+            if name in FORMER_SERIES:
+                hint = f"it is now called {FORMER_SERIES[name]}"
             raise ResultError(f'there is no series "{name}"; {hint}')
         return self._gather("series", lambda table: table.select("time", pl.col(name).alias("value")))
 
     def series_names(self) -> list[str]:
         """Return the columns that every run's time series have, `time` apart."""
-        columns = [
-            list(pl.read_parquet_schema(self._run(setting, self.seeds[0]) / "series.parquet"))
-            for setting in self.settings
-        ]
+        columns = [self._read(setting, self.seeds[0], "series").columns for setting in self.settings]
         return [name for name in columns[0] if name != "time" and all(name in other for other in columns)]
 
     def flows(self) -> pl.DataFrame:
@@ -456,12 +457,12 @@ class Result:
             counters: dict[str, float | None] = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise ResultError(f"{path}: cannot be read: {error}") from None
-        return counters
+        return present_counters(counters)
 
     def _read(self, setting: str, seed: int, table: str) -> pl.DataFrame:
         path = self._run(setting, seed) / f"{table}.parquet"
         try:
-            return pl.read_parquet(path)
+            return present_table(pl.read_parquet(path))
         except (OSError, pl.exceptions.PolarsError) as error:
             raise ResultError(f"{path}: cannot be read: {error}") from None
 

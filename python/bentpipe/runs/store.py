@@ -26,6 +26,7 @@ import polars as pl
 from bentpipe import _core, files
 from bentpipe.errors import ResultError, UsageError
 from bentpipe.runs import metrics
+from bentpipe.runs.former_names import present_printed
 from bentpipe.runs.plan import Plan, Setting
 
 __all__ = ["FIGURES", "LIVE", "MANIFEST", "REPORT", "SIMULATOR", "TABLES", "TRACE", "Store", "read_manifest"]
@@ -34,7 +35,8 @@ SIMULATOR, LIVE = ENGINES = ("simulator", "live")
 """What the runs of a result come from."""
 
 FORMAT = "bentpipe-result"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""Version 1 has former names of metrics, series and counters (`former_names`)."""
 MANIFEST = "manifest.json"
 METRICS = "metrics.parquet"
 COMPARISON = "comparison.json"
@@ -84,11 +86,12 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         raise ResultError(f"{folder}: is the dataset of a sweep; bentpipe.open_sweep opens it")
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise ResultError(f"{folder}: is not a Bentpipe result: its {MANIFEST} is something else's")
-    if manifest.get("format_version") != FORMAT_VERSION:
+    if manifest.get("format_version") not in (1, FORMAT_VERSION):
         raise ResultError(
             f"{folder}: has result format {manifest.get('format_version')}, but this Bentpipe"
-            f" ({_core.__version__}) reads format {FORMAT_VERSION}"
+            f" ({_core.__version__}) reads formats 1 and {FORMAT_VERSION}"
         )
+    manifest["printed"] = present_printed(manifest.get("printed", []))
     return manifest
 
 
@@ -410,7 +413,7 @@ def _manifest(
         ],
         "seeds": list(plan.seeds),
         "trace": list(plan.trace),
-        "printed": [] if _is_changed(scenario) else scenario.printed(),
+        "printed": [] if _is_changed(scenario) else present_printed(scenario.printed()),
         "runs": [],
         "started": _now(),
         "finished": None,

@@ -106,7 +106,7 @@ class Judged:
 
 
 def objectives_from(given: str | Sequence[str | Objective]) -> list[Objective]:
-    """Read objectives: `utilization:max,queue_delay_mean:min`, as a text or a list of such parts.
+    """Read objectives: `throughput:max,queue_delay_mean:min`, as a text or a list of such parts.
 
     Where a metric ranks settings (docs/results.md) the direction may be left out. Raises `UsageError` for a
     metric that is unknown, given twice or without a direction, and if there is none.
@@ -119,7 +119,7 @@ def objectives_from(given: str | Sequence[str | Objective]) -> list[Objective]:
             raise UsageError(f"objective {objective.metric}: found twice; allowed: each metric once")
         found.append(objective)
     if not found:
-        raise UsageError("no objective is named; allowed: metrics, as utilization:max,queue_delay_mean:min")
+        raise UsageError("no objective is named; allowed: metrics, as throughput:max,queue_delay_mean:min")
     return found
 
 
@@ -158,6 +158,11 @@ def _limit(text: str) -> Limit:
         raise UsageError(f'limit "{text}": found the bound {written}; allowed: {allowed}')
     bound, unit = number
     changed = convert(bound, unit, metric.unit) if unit else bound
+    if metric.name == "utilization" and (changed is None or changed > 100):
+        raise UsageError(
+            f'limit "{text}": utilization is a share of the link\'s capacity, at most 100 %; limit throughput'
+            " for a rate [Mbit/s]"
+        )
     if changed is None:
         raise UsageError(f'limit "{text}": found the unit {unit}; allowed: {metric.unit or "none"}')
     return Limit(metric.name, "<=" if sign == "<=" else ">=", changed)
@@ -202,11 +207,11 @@ Judge = Callable[[Values], list[Judged]]
 
 
 def by_power(values: Values, round_trip: float | None = None, limits: Sequence[Limit] = ()) -> list[Judged]:
-    """Judge settings by their power, the best first.
+    """Order settings by their power, the best first.
 
-    The rate is `utilization`. The response time is `pep_delay`, or where there is no PEP the mean queueing
-    delay and `round_trip` [s], which is that without queues. A setting without a value comes last. Settings
-    that keep all limits come before those that do not, which are in the order of how far they are outside.
+    The rate is `throughput`. The response time is `pep_sojourn_time`, or without a PEP the mean queueing
+    delay plus `round_trip`, the round-trip time without queues [s]. Settings without a value come last.
+    Settings that meet all limits rank first; the others follow in the order of their excess.
     """
     found: list[tuple[tuple[float, float], str]] = []
     for name, mine in values.items():
@@ -220,8 +225,8 @@ def by_power(values: Values, round_trip: float | None = None, limits: Sequence[L
 
 def inverse_power(values: Mapping[str, float | None], round_trip: float | None) -> float:
     """Return the response time over the rate [s per Mbit/s], see `by_power`; infinite without a value."""
-    rate, queue = values.get("utilization"), values.get("queue_delay_mean")
-    response = values.get("pep_delay")
+    rate, queue = values.get("throughput"), values.get("queue_delay_mean")
+    response = values.get("pep_sojourn_time")
     if round_trip is not None:
         response = None if queue is None else round_trip + 1e-3 * queue
     return math.inf if not rate or response is None else response / rate

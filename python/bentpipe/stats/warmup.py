@@ -22,7 +22,7 @@ class Quantity:
 
 
 QUANTITIES = (
-    Quantity("utilization_out", "rate sent on the link", "Mbit/s", 1e-6),
+    Quantity("throughput", "rate sent on the link", "Mbit/s", 1e-6),
     Quantity("transmit_queue", "transmit queue", "packets", 1),
     Quantity("pep_buffers", "PEP buffers", "KB", 1e-3),
 )

@@ -9,13 +9,14 @@ import polars as pl
 
 from bentpipe.errors import ResultError, UsageError
 from bentpipe.runs.dataset import FORMAT, MANIFEST, failures_of, read_all
+from bentpipe.runs.former_names import present_document
 from bentpipe.runs.metrics import Metric, named_metric
 from bentpipe.stats.differences import PAIRED, Comparison, corrected
 from bentpipe.stats.intervals import paired, summarise
 
 __all__ = ["DEFAULT_METRICS", "SweepResult", "check_metrics", "is_sweep", "narrow", "open_sweep"]
 
-DEFAULT_METRICS = ("utilization", "queue_delay_mean")
+DEFAULT_METRICS = ("throughput", "queue_delay_mean")
 _MEANS = {
     "metric": pl.String,
     "unit": pl.String,
@@ -244,4 +245,4 @@ def _manifest(folder: Path) -> dict[str, Any]:
         what = "is not a sweep's" if folder.is_dir() else "there is no such folder"
         raise ResultError(f"{folder}: {what}")
     manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    return manifest
+    return present_document(manifest) if manifest.get("format_version") == 1 else manifest

@@ -11,6 +11,7 @@ import polars as pl
 from bentpipe import files
 from bentpipe.errors import ResultError
 from bentpipe.format import measured, plural, quantity
+from bentpipe.runs.former_names import present_document
 from bentpipe.runs.store import REPORT
 from bentpipe.stats.intervals import Summary, summarise
 from bentpipe.stats.objectives import Objective
@@ -48,7 +49,7 @@ class TuneResult:
             raise ResultError(f"{self.folder}: is not the result of a search: {error}") from None
         if not isinstance(found, dict) or found.get("format") != "bentpipe-tune":
             raise ResultError(f"{self.folder}: is not the result of a search")
-        self.found: dict[str, Any] = found
+        self.found: dict[str, Any] = present_document(found) if found["format_version"] == 1 else found
         """All of it, as `tune.json` has it."""
 
     def __repr__(self) -> str:

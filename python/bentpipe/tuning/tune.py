@@ -229,7 +229,7 @@ def tune(
 ) -> TuneResult:
     """Search the parameters of `aqm` for the best `metrics`, into the folder `out`.
 
-    `aqm` is an algorithm or a setting; `metrics` are objectives, as `"utilization:max,queue_delay_mean:min"`.
+    `aqm` is an algorithm or a setting; `metrics` are objectives, as `"throughput:max,queue_delay_mean:min"`.
     `trials` (100) points of the registry's ranges are tried, each with `runs` seeds, the same for all; `vary`
     restricts a parameter (`{"w_q": "0.01:0.2:log"}`), `fix` keeps one. The winner is what `judge` makes best,
     and is simulated again with `fresh` seeds. A folder, or a study in `storage`, that is there already
@@ -503,7 +503,7 @@ class _Work:
         given = plan.space.as_given()
         return {
             "format": "bentpipe-tune",
-            "format_version": 1,
+            "format_version": 2,
             "core": {"version": _core.__version__, "sha256": build_digest()},
             "finished": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
             "scenario": {

@@ -303,7 +303,7 @@ class Bench:
         change = {"run.warmup": "10 s", "run.duration": "10 s"} if self.quick else {}
         scenario = bp.load(str(ROOT / "scenarios" / "live-gateway.toml"), set=change)
         metrics = {
-            "utilization": ("Mbit/s", 3),
+            "throughput": ("Mbit/s", 3),
             "queue_mean": ("packets", 30),
             LATER: ("packets", 30),
             "drop_rate": ("%", 20),

@@ -363,7 +363,7 @@ impl Recorder {
             "drops_elsewhere": end.elsewhere - begin.elsewhere,
             "sent_packets": end.sent - begin.sent,
             "sent_bytes": end.sent_bytes - begin.sent_bytes,
-            "queue_time_mean": (end.packet_seconds - begin.packet_seconds) / seconds,
+            "queue_time_average": (end.packet_seconds - begin.packet_seconds) / seconds,
             "queue_delay": self.delays.five(),
             "jitter": self.jitter.0 as f64 * 1e-9 / self.jitter.1 as f64,
             "drop_runs": runs,

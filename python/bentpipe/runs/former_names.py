@@ -1,0 +1,70 @@
+"""Former names of metrics, series and counters, in the files of earlier versions.
+
+Readers of these files pass what they have read through this module; the rest of the package knows only the
+present names.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import polars as pl
+
+from bentpipe.format import convert
+from bentpipe.runs.metrics import DEPRECATED
+
+__all__ = ["COUNTERS", "SERIES", "present_counters", "present_document", "present_printed", "present_table"]
+
+_METRICS: Mapping[str, str] = {**DEPRECATED, "utilization": "throughput"}
+"""In files of the first format `utilization` is a rate [Mbit/s]."""
+SERIES: Mapping[str, str] = {"utilization_out": "throughput", "utilization_in": "arrival_rate"}
+COUNTERS: Mapping[str, str] = {"queue_time_mean": "queue_time_average"}
+
+
+def present_document(document: Any) -> Any:  # noqa: ANN401
+    """Return a JSON document of the first format with the present names of metrics.
+
+    Metrics are named by keys of tables, by the values of `metric` and `quantity`, and by the items of
+    `metrics`.
+    """
+    if isinstance(document, dict):
+        return {_METRICS.get(key, key): _value(key, value) for key, value in document.items()}
+    if isinstance(document, list):
+        return [present_document(each) for each in document]
+    return document
+
+
+def _value(key: str, value: Any) -> Any:  # noqa: ANN401
+    if key in {"metric", "quantity"} and isinstance(value, str):
+        return _METRICS.get(value, value)
+    if key == "metrics" and isinstance(value, list):
+        return [
+            _METRICS.get(each, each) if isinstance(each, str) else present_document(each) for each in value
+        ]
+    return present_document(value)
+
+
+def present_printed(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return printed values of a scenario with the present names of metrics.
+
+    `utilization` in a unit of rate is the throughput.
+    """
+    return [{**row, "metric": _printed(row["metric"], row["unit"])} for row in rows]
+
+
+def _printed(metric: str, unit: str) -> str:
+    if metric == "utilization":
+        return "throughput" if convert(1.0, unit, "Mbit/s") is not None else metric
+    return DEPRECATED.get(metric, metric)
+
+
+def present_table(table: pl.DataFrame) -> pl.DataFrame:
+    """Return a time series, or a table with a column for each metric, with the present names of columns."""
+    names = set(table.columns)
+    if names & {"utilization_share", "queue_time_mean"}:
+        return table.rename({name: _METRICS[name] for name in table.columns if name in _METRICS})
+    return table.rename({name: SERIES[name] for name in table.columns if name in SERIES})
+
+
+def present_counters(counters: Mapping[str, float | None]) -> dict[str, float | None]:
+    """Return the counters of a run with their present names."""
+    return {COUNTERS.get(name, name): value for name, value in counters.items()}
