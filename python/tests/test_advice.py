@@ -136,7 +136,7 @@ def powered(**settings: tuple[float, float]) -> dict[str, dict[str, list[float |
         noise = [0.005 * (((index + 2) * (run + 3)) % 5 - 2) for run in range(6)]
         both = zip(TRAFFIC, noise, strict=True)
         rates = [rate * (1 + 0.02 * each) + own for each, own in both]
-        found[name.replace("_", " ")] = {"throughput": list(rates), "pep_sojourn_time": [response] * 6}
+        found[name.replace("_", " ")] = {"throughput": list(rates), "pep_sojourn": [response] * 6}
     return found
 
 
@@ -146,7 +146,7 @@ def test_power_prices_a_shorter_queue() -> None:
         RED_4=(20.0, 0.8), droptail=(20.0, 32.0), avqred_tuned=(19.5, 0.76), gkvq_tuned=(19.4, 0.76)
     )
     candidates = [RED, DROPTAIL, AVQRED, GKVQ]
-    objectives = (Objective("throughput", "max"), Objective("pep_sojourn_time", "min"))
+    objectives = (Objective("throughput", "max"), Objective("pep_sojourn", "min"))
     decision = decide(candidates, samples, Rule(objectives, power=True))
     assert (decision.answer, decision.near, decision.alike) == ("avqred tuned", ["gkvq tuned"], ())
     assert [1 / each.total for each in decision.order] == pytest.approx([25.66, 25.53, 25, 0.625], abs=0.02)

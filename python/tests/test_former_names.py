@@ -78,7 +78,7 @@ def test_names_in_a_document_of_format_1_are_replaced_wherever_metrics_are_named
     assert present_document(document) == {
         "objectives": [{"metric": "throughput", "direction": "max"}],
         "metrics": ["utilization", "queue_mean"],
-        "order": [{"trial": 3, "ranks": {"throughput": 1, "pep_sojourn_time": 2}}],
+        "order": [{"trial": 3, "ranks": {"throughput": 1, "pep_sojourn": 2}}],
         "aqm": "red",
     }
 

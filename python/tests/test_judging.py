@@ -105,7 +105,7 @@ def test_power_by_hand() -> None:
     With a round trip of 0.5 s and queues of 40, 10 and 20 ms: 20 / 0.54 = 37.0, 19 / 0.51 = 37.3,
     16 / 0.52 = 30.8; the last one has no queueing delay.
     """
-    names = ("throughput", "pep_sojourn_time", "queue_delay_mean")
+    names = ("throughput", "pep_sojourn", "queue_delay_mean")
     rows = {
         "full": (20.0, 0.8, 40.0),
         "both": (19.0, 0.75, 10.0),

@@ -372,12 +372,12 @@ def execute(
 
 def _metrics(*, split: bool) -> list[str]:
     """Return what is judged by default."""
-    return ["throughput", "queue_delay_mean", "loss_rate", *(["pep_sojourn_time"] if split else [])]
+    return ["throughput", "queue_delay_mean", "loss_rate", *(["pep_sojourn"] if split else [])]
 
 
 def _response(*, split: bool) -> str:
     """Return the metric that the response time grows with."""
-    return "pep_sojourn_time" if split else "queue_delay_mean"
+    return "pep_sojourn" if split else "queue_delay_mean"
 
 
 def _round_trip(scenario: _core.Scenario) -> float:

@@ -117,7 +117,7 @@ def _sum(value: float | None, other: float | None) -> float | None:
     return value if other is None else None if value is None else value + other
 
 
-def _pep_sojourn_time(run: Recorded) -> float | None:
+def _pep_sojourn(run: Recorded) -> float | None:
     held, rate = _mean(run.samples("pep_buffers")), _mean(run.samples("throughput"))
     return 8 * held / rate if held is not None and rate else None
 
@@ -346,13 +346,13 @@ METRICS: tuple[Metric, ...] = (
         _counter("queue_delay_p99", 1e3),
     ),
     Metric(
-        "pep_sojourn_time",
+        "pep_sojourn",
         "PEP sojourn time",
         "s",
         DELAY,
         "Time from a byte's arrival at the PEP to its acknowledgement by the terminal: mean bytes held over"
         " the mean throughput (Little's law). It includes the satellite's round trip and retransmissions.",
-        _pep_sojourn_time,
+        _pep_sojourn,
         headline=True,
         better="less",
     ),
@@ -535,7 +535,7 @@ DEPRECATED = {
     "utilization_in": "arrival_rate",
     "utilization_in_std": "arrival_rate_std",
     "queue_time_mean": "queue_time_average",
-    "pep_delay": "pep_sojourn_time",
+    "pep_delay": "pep_sojourn",
 }
 """Former names of metrics, by which they are no longer found, and their present names.
 

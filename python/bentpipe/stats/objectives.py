@@ -209,7 +209,7 @@ Judge = Callable[[Values], list[Judged]]
 def by_power(values: Values, round_trip: float | None = None, limits: Sequence[Limit] = ()) -> list[Judged]:
     """Order settings by their power, the best first.
 
-    The rate is `throughput`. The response time is `pep_sojourn_time`, or without a PEP the mean queueing
+    The rate is `throughput`. The response time is `pep_sojourn`, or without a PEP the mean queueing
     delay plus `round_trip`, the round-trip time without queues [s]. Settings without a value come last.
     Settings that meet all limits rank first; the others follow in the order of their excess.
     """
@@ -226,7 +226,7 @@ def by_power(values: Values, round_trip: float | None = None, limits: Sequence[L
 def inverse_power(values: Mapping[str, float | None], round_trip: float | None) -> float:
     """Return the response time over the rate [s per Mbit/s], see `by_power`; infinite without a value."""
     rate, queue = values.get("throughput"), values.get("queue_delay_mean")
-    response = values.get("pep_sojourn_time")
+    response = values.get("pep_sojourn")
     if round_trip is not None:
         response = None if queue is None else round_trip + 1e-3 * queue
     return math.inf if not rate or response is None else response / rate
