@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use bentpipe_gatewayd::intercept::nfqueue::{Lost, Queue, Settings, Verdict};
+use bentpipe_gatewayd::intercept::nfqueue::{Lost, PacketId, Queue, Settings, Verdict};
 use nix::poll::PollFlags;
 use nix::sys::socket::{setsockopt, sockopt};
 
@@ -30,7 +30,11 @@ fn readable(what: &impl AsFd, milliseconds: u16) -> bool {
 }
 
 /// Judges packets until told to stop, and 20 ms after the last.
-fn judge(queue: &mut Queue, stop: &AtomicBool, each: &mut dyn FnMut(u32, &mut [u8]) -> Verdict) -> usize {
+fn judge(
+    queue: &mut Queue,
+    stop: &AtomicBool,
+    each: &mut dyn FnMut(PacketId, &mut [u8]) -> Verdict,
+) -> usize {
     let mut packets = 0;
     loop {
         if readable(queue, 20) {

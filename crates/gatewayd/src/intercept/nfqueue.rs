@@ -57,6 +57,10 @@ impl Default for Settings {
     }
 }
 
+/// Number of a packet in its queue, given by the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PacketId(pub(crate) u32);
+
 /// What becomes of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -294,7 +298,7 @@ impl Queue {
     ///
     /// # Errors
     /// Only those that the socket will not recover from.
-    pub fn receive(&mut self, each: &mut dyn FnMut(u32, &mut [u8]) -> Verdict) -> io::Result<usize> {
+    pub fn receive(&mut self, each: &mut dyn FnMut(PacketId, &mut [u8]) -> Verdict) -> io::Result<usize> {
         match self.batch(each, &mut None) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
             other => other,
@@ -303,7 +307,7 @@ impl Queue {
 
     fn batch(
         &mut self,
-        each: &mut dyn FnMut(u32, &mut [u8]) -> Verdict,
+        each: &mut dyn FnMut(PacketId, &mut [u8]) -> Verdict,
         answer: &mut Option<i32>,
     ) -> io::Result<usize> {
         let mut lengths = [0; BATCH];
@@ -319,7 +323,7 @@ impl Queue {
                         packets += 1;
                         self.left_out += u64::from(self.decisions.shown(id));
                         let packet = &mut bytes[at..at + len];
-                        match each(id, packet) {
+                        match each(PacketId(id), packet) {
                             Verdict::Later => {}
                             Verdict::Drop => self.decisions.decide(id, Decision::Drop),
                             Verdict::Changed if len == whole => self.decisions.decide_changed(id, packet),
@@ -338,18 +342,18 @@ impl Queue {
     }
 
     /// Lets a packet go on about which `each` said [`Verdict::Later`].
-    pub fn accept(&mut self, id: u32) {
-        self.decisions.decide(id, Decision::Accept);
+    pub fn accept(&mut self, id: PacketId) {
+        self.decisions.decide(id.0, Decision::Accept);
     }
 
     /// Drops a packet about which `each` said [`Verdict::Later`].
-    pub fn drop_packet(&mut self, id: u32) {
-        self.decisions.decide(id, Decision::Drop);
+    pub fn drop_packet(&mut self, id: PacketId) {
+        self.decisions.decide(id.0, Decision::Drop);
     }
 
     /// Lets a packet about which `each` said [`Verdict::Later`] go on as these bytes, all of it from its IP header on.
-    pub fn accept_changed(&mut self, id: u32, packet: &[u8]) {
-        self.decisions.decide_changed(id, packet);
+    pub fn accept_changed(&mut self, id: PacketId, packet: &[u8]) {
+        self.decisions.decide_changed(id.0, packet);
     }
 
     /// Tells the kernel what was decided.
@@ -413,7 +417,7 @@ impl Drop for Queue {
     /// Packets that wait go on; the kernel would drop them.
     fn drop(&mut self) {
         for place in 0..self.decisions.list.len() {
-            self.accept(self.decisions.first.wrapping_add(place as u32));
+            self.accept(PacketId(self.decisions.first.wrapping_add(place as u32)));
         }
         // Nobody is left to be told.
         let _ = self.flush();

@@ -2,8 +2,11 @@
 
 pub mod bottleneck;
 pub mod cause;
+pub mod counters;
 pub mod http;
 pub mod log;
 pub mod metrics;
+pub mod observer;
+pub mod publisher;
 pub mod record;
 pub mod state;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use bentpipe_gatewayd::intercept::nfqueue::{Lost, Queue, Settings, Verdict};
+use bentpipe_gatewayd::intercept::nfqueue::{Lost, PacketId, Queue, Settings, Verdict};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::common::Namespace;
@@ -49,7 +49,7 @@ impl Satellite {
         namespace.spawn(move || {
             let mut queue = Queue::open(NUMBER, &Settings::default()).expect("a queue");
             opened.send(()).expect("a test that waits");
-            let mut waiting: VecDeque<(Instant, u32)> = VecDeque::new();
+            let mut waiting: VecDeque<(Instant, PacketId)> = VecDeque::new();
             while !stop.load(Ordering::Relaxed) {
                 let next =
                     waiting.front().map_or(100, |(due, _)| due.saturating_duration_since(now()).as_millis());

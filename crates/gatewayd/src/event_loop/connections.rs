@@ -1,0 +1,342 @@
+//! Relayed connections: opening, moving bytes in turn, ending, and the limits.
+
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+
+use bentpipe_queue::{FlowEvent, Packet};
+use bentpipe_spacelink::{Open, StreamKey};
+use nix::sys::epoll::EpollFlags;
+
+use super::Daemon;
+use super::flows::tcp_pair;
+use super::gateway_host::Item;
+use super::sources::{Generation, Source};
+use crate::observe::cause::Cause;
+use crate::observe::log;
+use crate::relay::RelayId;
+use crate::relay::admission::{Decision, Load};
+use crate::relay::connection::{Input, Relay};
+use crate::sys;
+
+/// Connections served in one turn.
+const MOST_SERVED: usize = 64;
+/// Connections accepted in one turn.
+const MOST_ACCEPTED: usize = 64;
+
+impl Daemon {
+    // ----- opening --------------------------------------------------------------------------------------------
+
+    /// Accepts connections of users.
+    pub(super) fn accept(&mut self, listener: u8) {
+        for _ in 0..MOST_ACCEPTED {
+            let Some(listener) = self.admission.listeners.get(usize::from(listener)) else { return };
+            let (socket, client, server) = match sys::accept(listener) {
+                Ok(accepted) => accepted,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
+                Err(e) if e.kind() == io::ErrorKind::ConnectionAborted => continue,
+                Err(_) => {
+                    // Most likely no descriptor is left. New connections bypass the PEP, and those that wait here do so
+                    // until the next maintenance, or the loop would be woken for them again and again.
+                    self.observer.counters.refused += 1;
+                    self.set_bypass(true);
+                    self.listen(false);
+                    return;
+                }
+            };
+            let Some(key) = self.spacelink.link.open(&Open { client, server }) else {
+                self.observer.counters.refused += 1;
+                self.observer.connection_reset(Cause::Limit, client, server, "no stream");
+                sys::abort(socket);
+                continue;
+            };
+            self.open_relay(key, [client, server], socket, true);
+        }
+        self.update_bypass();
+    }
+
+    /// Waits for new connections, or stops waiting.
+    pub(super) fn listen(&mut self, on: bool) {
+        if std::mem::replace(&mut self.admission.listening, on) == on {
+            return;
+        }
+        for (index, listener) in (0..).zip(&self.admission.listeners) {
+            let done = if on {
+                self.sources.add(listener, Source::Listener(index), EpollFlags::EPOLLIN)
+            } else {
+                self.sources.remove(listener)
+            };
+            self.observer.counters.faults += u64::from(done.is_err());
+        }
+    }
+
+    /// Connects to a server for a stream that the peer opened.
+    pub(super) fn connect(&mut self, key: StreamKey, header: Open) {
+        let Open { client, server } = header;
+        self.admission.unchecked = true;
+        if self.admission.is_exhausted(self.relays.open()) {
+            self.observer.counters.refused += 1;
+            self.observer.connection_reset(Cause::Limit, client, server, "limits.connections");
+            return self.spacelink.link.reset(key);
+        }
+        // The peer has accepted its client already, so the connection waits for those before it.
+        if !self.admission.may_connect(self.relays.connecting()) {
+            return self.admission.waiting.push_back((key, header));
+        }
+        match sys::connect_as(client, server, &self.tcp_options) {
+            Ok(socket) => self.open_relay(key, [client, server], socket, false),
+            Err(e) => {
+                self.observer.counters.unreachable += 1;
+                self.observer.connection_reset(Cause::of(&e, false), client, server, &e.to_string());
+                self.spacelink.link.reset(key);
+            }
+        }
+    }
+
+    /// Connects to servers that had to wait until fewer connections are half-open.
+    pub(super) fn connect_waiting(&mut self) {
+        if std::mem::take(&mut self.admission.unchecked) {
+            self.update_bypass();
+        }
+        while self.admission.may_connect(self.relays.connecting())
+            && let Some((key, header)) = self.admission.waiting.pop_front()
+        {
+            self.connect(key, header);
+        }
+    }
+
+    fn open_relay(&mut self, key: StreamKey, ends: [SocketAddr; 2], socket: TcpStream, connected: bool) {
+        let (id, [client, server]) = (RelayId::of(key), ends);
+        self.remove(id);
+        let generation = self.relays.next_generation();
+        let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT | EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLET;
+        if let Err(e) = self.sources.add(&socket, Source::Relay { id, generation }, flags) {
+            self.observer.counters.refused += 1;
+            self.observer.connection_reset(Cause::Limit, client, server, e.desc());
+            self.spacelink.link.reset(key);
+            return sys::abort(socket);
+        }
+        let segment = Relay::segment_of(&socket, connected);
+        let user = self.relays.enter_user(client.ip());
+        let buffer = (self.memory.open(id, user, segment), self.memory.ring());
+        let relay = Relay::new(key, ends, (socket, connected), buffer, generation, self.now);
+        self.relays.insert(Box::new(relay));
+        self.observer.counters.opened += 1;
+        let flow = self.flows.tcp_flow(client, server);
+        self.host.gateway.flow(flow, FlowEvent::Opened, self.host.at);
+        self.relays.mark_ready(id);
+    }
+
+    // ----- bytes, in turn -------------------------------------------------------------------------------------
+
+    /// Notes events of a relay's socket.
+    pub(super) fn on_socket(&mut self, id: RelayId, generation: Generation, events: EpollFlags) {
+        if self.relays.get(id).is_some_and(|relay| relay.generation == generation) {
+            self.relays.update(id, |relay| relay.on_events(events));
+        }
+    }
+
+    /// Serves connections in the ready list, each a piece.
+    pub(super) fn serve_relays(&mut self) {
+        for _ in 0..MOST_SERVED.min(self.relays.ready()) {
+            let Some(id) = self.relays.next_ready() else { return };
+            match self.serve_relay(id) {
+                Ok(true) => self.relays.mark_ready(id),
+                Ok(false) => {}
+                Err(e) => self.fail_with(id, &e),
+            }
+        }
+    }
+
+    /// Moves a piece each way. Returns true if there is more to do at once.
+    fn serve_relay(&mut self, id: RelayId) -> io::Result<bool> {
+        let Some(relay) = self.relays.get_mut(id) else { return Ok(false) };
+        if relay.may_be_connected() {
+            if let Some(e) = relay.connect_error()? {
+                self.observer.counters.unreachable += 1;
+                return Err(e);
+            }
+            relay.set_connected();
+            self.relays.count_connected();
+        }
+        let Some(relay) = self.relays.get_mut(id).filter(|relay| relay.is_connected()) else {
+            return Ok(false);
+        };
+        let (bytes, inward) = relay.move_inward(&mut self.spacelink.link, &mut self.scratch, self.now);
+        self.observer.counters.written_bytes += bytes;
+        let inward = inward?;
+        let outward = self.read_relay(id)?;
+        Ok(inward || outward)
+    }
+
+    /// Reads a piece from a relay's socket for the PEP. Returns true if there is more to read at once.
+    fn read_relay(&mut self, id: RelayId) -> io::Result<bool> {
+        let Some(relay) = self.relays.get_mut(id).filter(|relay| relay.is_readable()) else {
+            return Ok(false);
+        };
+        let most = match self.memory.readable(id, relay) {
+            Ok(most) => most,
+            Err(reason) => {
+                self.memory.wait(id, relay, reason);
+                return Ok(false);
+            }
+        };
+        let read = match relay.read(most, &mut self.scratch, self.now)? {
+            Input::Bytes(read) => read,
+            Input::Nothing => return Ok(false),
+            Input::Again => return Ok(true),
+            Input::End => {
+                relay.finish_stream(&mut self.spacelink.link);
+                return Ok(false);
+            }
+        };
+        self.observer.counters.read_bytes += read as u64;
+        self.memory.take(id, read as u64);
+        if let Some(first) = relay.first_seq {
+            let ack = first.wrapping_add(relay.out.read() as u32);
+            self.host.senders.acknowledged(tcp_pair(relay.client, relay.server), ack, self.now);
+        }
+        let more = relay.is_readable();
+        let item = self.host.insert(Item::Read { key: relay.key, bytes: read as u64 });
+        let len = u32::try_from(read).unwrap_or(u32::MAX);
+        let pkt = Packet { arrival: self.host.at, ..Packet::new(len, 0, item.handle()) };
+        self.host.gateway.process(pkt, self.host.at);
+        Ok(more)
+    }
+
+    // ----- the end --------------------------------------------------------------------------------------------
+
+    fn fail_with(&mut self, id: RelayId, error: &io::Error) {
+        let Some(relay) = self.relays.get(id) else { return };
+        let cause = Cause::of(error, relay.is_connected());
+        self.fail(id, cause, &error.to_string());
+    }
+
+    /// Resets a connection at both ends.
+    pub(super) fn fail(&mut self, id: RelayId, cause: Cause, why: &str) {
+        let Some(key) = self.relays.get(id).map(|relay| relay.key) else { return };
+        self.spacelink.link.reset(key);
+        self.abort(id, cause, why);
+    }
+
+    /// Resets the connection of a stream that the peer reset, or lost.
+    pub(super) fn on_stream_reset(&mut self, key: StreamKey, cause: Cause) {
+        if self.relays.by_key(key).is_some() {
+            self.abort(RelayId::of(key), cause, "");
+        }
+        self.admission.forget(key);
+    }
+
+    /// Removes the connection of a stream that both ends have closed.
+    pub(super) fn on_stream_closed(&mut self, key: StreamKey) {
+        if self.relays.by_key(key).is_some() {
+            self.observer.counters.closed += 1;
+            self.remove(RelayId::of(key));
+        }
+    }
+
+    fn abort(&mut self, id: RelayId, cause: Cause, why: &str) {
+        let Some(relay) = self.relays.get(id) else { return };
+        self.observer.counters.reset += 1;
+        self.observer.connection_reset(cause, relay.client, relay.server, why);
+        if let Some(socket) = self.remove(id) {
+            sys::abort(socket);
+        }
+    }
+
+    /// Removes a connection; its socket is the caller's.
+    fn remove(&mut self, id: RelayId) -> Option<TcpStream> {
+        let relay = self.relays.remove(id)?;
+        let (client, server, pool) = (relay.client, relay.server, relay.pool);
+        let (socket, out) = relay.into_parts();
+        self.chunks.remove(out.in_flight());
+        self.memory.close(id, out.held());
+        self.host.senders.forget(tcp_pair(client, server));
+        self.interceptor.windows.forget(client, server);
+        let flow = self.flows.tcp_flow(client, server);
+        self.host.gateway.flow(flow, FlowEvent::Closed, self.host.at);
+        self.memory.recycle(out.ring);
+        self.memory.wake_memory_waiters(&mut self.relays);
+        self.memory.wake_buffer_waiters(pool, &mut self.relays);
+        Some(socket)
+    }
+
+    /// Resets connections that were idle for too long, and those to servers that do not answer.
+    pub(super) fn reset_idle(&mut self) {
+        let (idle, connect) = (self.config.tcp.idle_timeout.time(), self.config.tcp.connect_timeout.time());
+        for id in self.relays.ids() {
+            let Some(relay) = self.relays.get(id) else { continue };
+            if relay.unanswered(self.now).is_some_and(|time| time > connect) {
+                self.observer.counters.unreachable += 1;
+                self.fail(id, Cause::Unanswered, "tcp.connect_timeout");
+            } else if relay.idle(self.now) > idle {
+                self.fail(id, Cause::Idle, "tcp.idle_timeout");
+            }
+        }
+    }
+
+    /// Resets all connections.
+    pub(super) fn reset_all(&mut self) {
+        for id in self.relays.ids() {
+            self.fail(id, Cause::Stopped, "");
+        }
+    }
+
+    // ----- limits ---------------------------------------------------------------------------------------------
+
+    /// Checks the listeners for a SYN flood.
+    pub(super) fn check_syn_flood(&mut self) {
+        if self.admission.check_syn_flood(self.now) {
+            let problem = "a listener's queue of half-open connections overflowed";
+            log::warn("syn_flood", &[("problem", problem.into())]);
+        }
+    }
+
+    /// Bypasses the PEP while the peer is down or a limit is reached at either end.
+    pub(super) fn update_bypass(&mut self) {
+        let open = self.relays.open();
+        let is_far = self.admission.is_far_from_handshakes(open);
+        let half_open = if is_far { 0 } else { self.survey().half_open };
+        let load = Load { open, half_open, memory: self.memory.buffers().occupied() };
+        match self.admission.decide(load, self.steering.up, self.now) {
+            None => {}
+            Some(Decision::Bypass(on)) => self.set_bypass(on),
+            Some(Decision::TellPeer(full)) => self.spacelink.link.tell_full(full),
+        }
+    }
+
+    /// Bypasses the PEP for new connections, or ends that. While an earlier change of the rules is under way nothing
+    /// happens; the next check tries again.
+    fn set_bypass(&mut self, on: bool) {
+        if !self.rules_settled() {
+            return;
+        }
+        if let Err(e) = self.steering.bypass(on) {
+            self.observer.fault(&format!("rules: {e}"));
+        }
+    }
+
+    /// Looks at all connections.
+    pub(super) fn survey(&self) -> Survey {
+        let mut survey = Survey::default();
+        for (id, relay) in self.relays.iter() {
+            survey.half_open += u64::from(!relay.is_open());
+            survey.full_buffers += u64::from(self.memory.buffers().room(id.0) == 0);
+            survey.window_limited += u64::from(self.chunks.is_stream_limited(&relay.out));
+            survey.in_flight += relay.out.under_way();
+        }
+        survey
+    }
+}
+
+/// Result of a look at all connections.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Survey {
+    /// Connections that are not open at both ends yet.
+    pub half_open: u64,
+    /// Connections with a full buffer.
+    pub full_buffers: u64,
+    /// Connections held back by the window of their stream.
+    pub window_limited: u64,
+    /// Bytes written to streams and not delivered yet.
+    pub in_flight: u64,
+}

@@ -1,0 +1,110 @@
+//! Events of the gateway: packets that leave its queues.
+
+use std::net::SocketAddr;
+
+use bentpipe_gateway::{Event, GatewayQueue};
+use bentpipe_queue::{DropReason, Packet};
+
+use super::Daemon;
+use super::gateway_host::{Item, ItemId};
+use crate::intercept::interceptor::Held;
+use crate::intercept::nfqueue::PacketId;
+
+/// Wake-ups of the gateway before datagrams are sent.
+const MOST_WAKES: usize = 256;
+
+impl Daemon {
+    /// Lets the gateway do everything that is due, each thing at its time.
+    pub(super) fn run_gateway(&mut self) {
+        let mut wakes = 0;
+        while self.host.wake_if_due(self.now) {
+            self.handle_gateway_events();
+            wakes += 1;
+            if wakes % MOST_WAKES == 0 {
+                self.flush_spacelink();
+            }
+        }
+        if wakes > 0 {
+            self.flush_spacelink();
+        }
+    }
+
+    fn handle_gateway_events(&mut self) {
+        while let Some(event) = self.host.poll() {
+            self.handle_gateway_event(event);
+        }
+    }
+
+    pub(super) fn handle_gateway_event(&mut self, event: Event) {
+        match event {
+            Event::Received(pkt) => self.release_held(pkt),
+            Event::Processed(pkt) => self.on_processed(pkt),
+            Event::Sent(pkt) => self.on_sent(pkt),
+            Event::Dropped(pkt, reason, place) => {
+                if let Some(id) = self.on_dropped(pkt, reason, place) {
+                    self.interceptor.decide(id, Held::Drop);
+                }
+            }
+        }
+    }
+
+    /// The PEP has processed bytes or a packet: they go on to the transmit queue.
+    fn on_processed(&mut self, pkt: Packet) {
+        let id = ItemId::of(&pkt);
+        match self.host.item(id) {
+            Some(&Item::Read { key, bytes }) => {
+                self.host.take(id);
+                self.on_bytes_processed(key, bytes, pkt.arrival);
+            }
+            Some(Item::Datagram(_)) => {
+                self.observer.transit(self.host.at - pkt.arrival);
+                self.host.gateway.transmit(pkt, self.host.at);
+            }
+            _ => {}
+        }
+    }
+
+    /// The regulator has released a packet.
+    fn on_sent(&mut self, pkt: Packet) {
+        self.observer.packet_sent(self.host.at - pkt.arrival);
+        self.host.count_released(pkt.len);
+        match self.host.take(ItemId::of(&pkt)) {
+            Some(Item::Chunk { key, bytes }) => self.send_chunk(key, bytes),
+            Some(Item::Datagram(bytes)) => self.send_datagram(pkt, bytes),
+            _ => {}
+        }
+    }
+
+    /// A queue has dropped a packet. Returns the number of a packet that netfilter holds.
+    pub(super) fn on_dropped(
+        &mut self,
+        pkt: Packet,
+        reason: DropReason,
+        place: GatewayQueue,
+    ) -> Option<PacketId> {
+        let ends = self.ends(ItemId::of(&pkt));
+        self.observer.packet_dropped(&pkt, ends, (reason, place), &self.host.gateway, self.host.at);
+        match self.host.take(ItemId::of(&pkt))? {
+            Item::Intercepted { id, bytes, .. } => {
+                self.observer.counters.dropped += 1;
+                self.host.recycle(bytes);
+                return Some(id);
+            }
+            Item::Chunk { key, bytes } => self.on_chunk_dropped(key, bytes),
+            Item::Datagram(bytes) => self.host.recycle(bytes),
+            Item::Read { .. } => {}
+        }
+        None
+    }
+
+    /// Client and server of a packet.
+    fn ends(&self, id: ItemId) -> Option<(SocketAddr, SocketAddr)> {
+        match self.host.item(id)? {
+            Item::Intercepted { ends, .. } => Some(*ends),
+            Item::Read { key, .. } | Item::Chunk { key, .. } => {
+                self.relays.by_key(*key).map(|relay| (relay.client, relay.server))
+            }
+            Item::Datagram(bytes) => self.datagram_ends(bytes),
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! Packets as packets: those that netfilter holds for the AQM, and those that cross the satellite without splitting.
+
+use std::io;
+use std::net::SocketAddr;
+
+use bentpipe_gateway::Event;
+use bentpipe_packet::{Info, flag};
+use bentpipe_queue::{Ecn, Packet, Tcp};
+
+use super::Daemon;
+use super::flows::{pair_number, tcp_pair};
+use super::gateway_host::{Item, ItemId};
+use crate::config::Role;
+use crate::intercept::interceptor::{Held, Interceptor};
+use crate::intercept::nfqueue::{PacketId, Verdict};
+use crate::relay::RelayId;
+
+/// Packets read from the TUN device in one turn.
+const MOST_PACKETS: usize = 128;
+/// Longest IP packet [bytes].
+const LONGEST: usize = 65_535;
+/// Datagrams that a terminal's transmit queue may hold: half a second's, or this if it is more [bytes].
+const LEAST_BACKLOG: u64 = 64 << 10;
+
+impl Daemon {
+    // ----- packets that netfilter holds -----------------------------------------------------------------------
+
+    /// Reads packets for clients and offers them to the gateway.
+    pub(super) fn receive_intercepted(&mut self) {
+        // Taken out for the duration, so that packets can be handled by the rest of the daemon.
+        let Some(mut queue) = self.interceptor.packets.take() else { return };
+        let read = Interceptor::receive(&mut queue, &mut |id, packet| self.offer_packet(id, packet));
+        self.interceptor.packets = Some(queue);
+        if let Err(e) = read {
+            self.observer.fault(&format!("NFQUEUE: {e}"));
+        }
+        // At once: senders wait for the packets held here.
+        self.flush_verdicts();
+    }
+
+    fn offer_packet(&mut self, id: PacketId, packet: &mut [u8]) -> Verdict {
+        let Some(info) = bentpipe_packet::parse(packet) else {
+            self.observer.counters.unparsed += 1;
+            return Verdict::Accept;
+        };
+        self.observer.counters.intercepted += 1;
+        let (server, client) = (info.src, info.dst);
+        let relay = info.tcp.and_then(|_| self.relays.by_ends(client, server));
+        let bypasses = relay.is_some() && self.bypasses_aqm(info.tcp.map_or(0, |tcp| tcp.payload));
+        let item = self.host.insert(Item::Intercepted { id, ends: (client, server), bytes: Vec::new() });
+        let flow = self.flows.flow(client, server, info.protocol);
+        let mut pkt =
+            Packet { ecn: info.ecn, split: relay.is_some(), ..Packet::new(info.len, flow, item.handle()) };
+        pkt.tcp = self.on_server_segment(&info, relay);
+        if bypasses {
+            self.observer.counters.aqm_bypassed += 1;
+            self.host.gateway.admit(pkt, self.host.at);
+        } else {
+            self.host.gateway.arrive(pkt, self.host.at);
+        }
+        let mut verdict = None;
+        while let Some(event) = self.host.poll() {
+            match event {
+                Event::Received(own) if ItemId::of(&own) == item => {
+                    self.host.take(item);
+                    let changed = self.mark(&own, packet);
+                    verdict = Some(if changed { Verdict::Changed } else { Verdict::Accept });
+                    self.apply_window_mark(&own, client, server);
+                }
+                Event::Dropped(own, reason, place) if ItemId::of(&own) == item => {
+                    self.on_dropped(own, reason, place);
+                    verdict = Some(Verdict::Drop);
+                }
+                other => self.handle_gateway_event(other),
+            }
+        }
+        verdict.unwrap_or_else(|| {
+            // It waits. A packet that may have to be marked by then is kept, if all of it is here.
+            if pkt.ecn != Ecn::NotEct && info.len as usize == packet.len() {
+                let mut copy = self.host.buffer();
+                copy.extend_from_slice(packet);
+                if let Some(Item::Intercepted { bytes, .. }) = self.host.item_mut(item) {
+                    *bytes = copy;
+                }
+            }
+            Verdict::Later
+        })
+    }
+
+    /// Updates what is known of a server by its segment. Returns what the AQM sees of it.
+    fn on_server_segment(&mut self, info: &Info, relay: Option<RelayId>) -> Option<Tcp> {
+        let tcp = info.tcp?;
+        self.interceptor.windows.incoming(info);
+        let syn = tcp.flags & flag::SYN != 0;
+        let ends = u32::from(syn) + u32::from(tcp.flags & flag::FIN != 0);
+        let number = pair_number(info.dst, info.src, info.protocol);
+        let window = self.host.senders.segment(number, tcp.seq, tcp.payload + ends, syn, self.now);
+        if let Some(relay) = relay.and_then(|id| self.relays.get_mut(id)) {
+            relay.server_in_flight = window;
+            if syn {
+                relay.first_seq = Some(tcp.seq.wrapping_add(1));
+            }
+        }
+        Some(Tcp { window, seq: tcp.seq, syn })
+    }
+
+    /// True if a packet of a split connection bypasses the AQM.
+    ///
+    /// During an outage of the satellite the transmit queue stands still. An AQM to which it is too long would drop every
+    /// packet until the end, and a server that loses all segments for half a minute backs off for as long again, or gives
+    /// up a handshake. So handshakes and acknowledgements pass, and data while the spacelink's window has room for it: the
+    /// PEP's buffers then hold servers back without loss.
+    fn bypasses_aqm(&self, payload: u32) -> bool {
+        self.spacelink.link.is_silent()
+            && self.host.gateway.judges_ahead()
+            && (payload == 0 || self.chunks.has_room(u64::from(payload)))
+    }
+
+    /// A packet leaves the receive queue some time after its arrival.
+    pub(super) fn release_held(&mut self, pkt: Packet) {
+        let Some(Item::Intercepted { id, ends: (client, server), mut bytes }) =
+            self.host.take(ItemId::of(&pkt))
+        else {
+            return;
+        };
+        let verdict = if !bytes.is_empty() && self.mark(&pkt, &mut bytes) {
+            Held::AcceptChanged(bytes)
+        } else {
+            self.host.recycle(bytes);
+            Held::Accept
+        };
+        self.observer.packet_received(self.now - pkt.arrival);
+        self.interceptor.decide(id, verdict);
+        self.apply_window_mark(&pkt, client, server);
+    }
+
+    /// Sets CE in a packet that the AQM marked. Returns true if that changed the packet.
+    fn mark(&mut self, pkt: &Packet, bytes: &mut [u8]) -> bool {
+        let marked = pkt.ecn == Ecn::Ce
+            && bentpipe_packet::parse(bytes).is_some_and(|info| info.ecn != Ecn::Ce)
+            && bentpipe_packet::set_ce(bytes);
+        self.observer.counters.ce_marked += u64::from(marked);
+        marked
+    }
+
+    /// Tells the kernel all verdicts.
+    pub(super) fn flush_verdicts(&mut self) {
+        let host = &mut self.host;
+        if self.interceptor.flush_verdicts(|bytes| host.recycle(bytes)).is_err() {
+            self.observer.counters.faults += 1;
+        }
+    }
+
+    // ----- windows of servers ---------------------------------------------------------------------------------
+
+    /// Moves the limit of a split connection's buffer by a packet, marked or not, and tells the server.
+    fn apply_window_mark(&mut self, pkt: &Packet, client: SocketAddr, server: SocketAddr) {
+        if !pkt.split || !self.memory.buffers().has_control() {
+            return;
+        }
+        let Some(id) = self.relays.by_ends(client, server) else { return };
+        if self.memory.buffers_mut().heed(id.0, pkt.marked, self.host.at) {
+            self.offer_window(id);
+        }
+    }
+
+    /// Sends a server a window update that the kernel would not send.
+    pub(super) fn offer_window(&mut self, id: RelayId) {
+        let room = self.memory.window(id, &self.relays);
+        let Some(relay) = self.relays.get(id) else { return };
+        match self.interceptor.send_window_update(relay.client, relay.server, room) {
+            None => {}
+            Some(sent) => {
+                self.observer.counters.window_updates += 1;
+                self.observer.counters.faults += u64::from(sent.is_err());
+            }
+        }
+    }
+
+    /// Cuts the windows of acknowledgements on their way to servers.
+    pub(super) fn cut_windows(&mut self) {
+        let (relays, memory) = (&self.relays, &self.memory);
+        let (cut, read, told) = self.interceptor.cut_windows(&mut |client, server| {
+            let id = relays.by_ends(client, server)?;
+            Some(memory.window(id, relays))
+        });
+        self.observer.counters.windows_cut += cut;
+        self.observer.counters.faults += u64::from(told.is_err());
+        if let Err(e) = read {
+            self.observer.fault(&format!("NFQUEUE: {e}"));
+        }
+    }
+
+    // ----- packets that are not split -------------------------------------------------------------------------
+
+    /// Reads packets that were routed into the TUN device.
+    pub(super) fn read_tun(&mut self) {
+        for _ in 0..MOST_PACKETS {
+            let mut bytes = self.host.buffer();
+            bytes.resize(LONGEST.min(self.config.satellite.mtu.0 as usize + 64), 0);
+            match self.tun.read(&mut bytes) {
+                Ok(len) => {
+                    bytes.truncate(len);
+                    self.observer.counters.tunnel_in += 1;
+                    self.process_datagram(bytes);
+                }
+                Err(e) => {
+                    self.host.recycle(bytes);
+                    if e.kind() != io::ErrorKind::WouldBlock {
+                        self.observer.counters.faults += 1;
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Hands a packet from the TUN device to the gateway.
+    fn process_datagram(&mut self, bytes: Vec<u8>) {
+        let Some(info) = bentpipe_packet::parse(&bytes).filter(|_| self.may_queue_datagram()) else {
+            self.observer.counters.tunnel_drops += 1;
+            return self.host.recycle(bytes);
+        };
+        let (client, server) = self.client_and_server(&info);
+        let flow = self.flows.flow(client, server, info.protocol);
+        let tcp =
+            info.tcp.map(|tcp| Tcp { window: tcp.payload, seq: tcp.seq, syn: tcp.flags & flag::SYN != 0 });
+        let id = self.host.insert(Item::Datagram(bytes));
+        let new = Packet::new(info.len, flow, id.handle());
+        let pkt = Packet { ecn: info.ecn, tcp, arrival: self.host.at, ..new };
+        self.host.gateway.process(pkt, self.host.at);
+    }
+
+    /// True while datagrams may enter the transmit queue. A terminal's queue has no limit, since chunks must not be lost
+    /// there, so datagrams are limited here.
+    fn may_queue_datagram(&self) -> bool {
+        let backlog = self.host.gateway.transmit_queue().state();
+        let most = (backlog.capacity.bytes_per_sec() / 2.0).max(LEAST_BACKLOG as f64);
+        let is_full = self.config.role == Role::Terminal && backlog.bytes as f64 > most;
+        self.spacelink.link.is_up() && !is_full
+    }
+
+    /// Sends a packet over the satellite.
+    pub(super) fn send_datagram(&mut self, pkt: Packet, mut bytes: Vec<u8>) {
+        self.mark(&pkt, &mut bytes);
+        if self.spacelink.link.datagram(&bytes).is_ok() {
+            self.observer.datagram(&bytes, true);
+        } else {
+            self.observer.counters.tunnel_drops += 1;
+        }
+        self.host.recycle(bytes);
+    }
+
+    /// Writes a packet from the peer to the TUN device.
+    pub(super) fn deliver_datagram(&mut self, packet: &[u8]) {
+        self.observer.datagram(packet, false);
+        if self.config.role == Role::Gateway
+            && let Some(Info { src, dst, tcp: Some(tcp), .. }) = bentpipe_packet::parse(packet)
+            && tcp.flags & flag::ACK != 0
+        {
+            self.host.senders.acknowledged(tcp_pair(src, dst), tcp.ack, self.now);
+        }
+        match self.tun.write(packet) {
+            Ok(()) => self.observer.counters.tunnel_out += 1,
+            Err(_) => self.observer.counters.faults += 1,
+        }
+    }
+
+    /// Client and server of a packet from the TUN device.
+    pub(super) fn datagram_ends(&self, bytes: &[u8]) -> Option<(SocketAddr, SocketAddr)> {
+        bentpipe_packet::parse(bytes).map(|info| self.client_and_server(&info))
+    }
+
+    fn client_and_server(&self, info: &Info) -> (SocketAddr, SocketAddr) {
+        match self.config.role {
+            Role::Gateway => (info.dst, info.src),
+            Role::Terminal => (info.src, info.dst),
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! Setup of the daemon: everything that the loop needs, the rules last.
+
+use std::io;
+use std::os::fd::AsFd as _;
+use std::path::{Path, PathBuf};
+
+use bentpipe_gateway::{Gateway, GatewayQueue, PepBuffers, Regulator, Setup};
+use bentpipe_queue::aqm::droptail::DropTail;
+use bentpipe_queue::sched::fifo::Fifo;
+use bentpipe_queue::{Limit, Marking, Queue, QueueConfig};
+use bentpipe_scenario::Protocol;
+use bentpipe_units::{Duration, Rate};
+
+use super::Daemon;
+use super::flows::FlowClassifier;
+use super::gateway_host::GatewayHost;
+use super::sources::{Source, Sources};
+use crate::config::{Config, Role};
+use crate::intercept::inject::Injector;
+use crate::intercept::interceptor::Interceptor;
+use crate::intercept::steering::Steering;
+use crate::intercept::{nfqueue, rules};
+use crate::observe::observer::Observer;
+use crate::observe::publisher::Publisher;
+use crate::observe::record::Recorder;
+use crate::relay::admission::Admission;
+use crate::relay::chunks::Chunks;
+use crate::relay::connection::PIECE;
+use crate::relay::memory::PepMemory;
+use crate::relay::spacelink_socket::SpacelinkSocket;
+use crate::relay::table::Relays;
+use crate::sys::clock::Clock;
+use crate::sys::modem::Modem;
+use crate::sys::tun::Tun;
+use crate::sys::{self, TcpOptions};
+
+/// Unsent bytes that the kernel holds for a relayed connection (TCP_NOTSENT_LOWAT).
+const UNSENT: u32 = 128 << 10;
+
+/// Reason for the daemon not to start, or to end.
+#[derive(Debug)]
+pub struct Failure(pub String);
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// Names `what` failed in front of an error.
+pub fn failed(what: &str) -> impl FnOnce(io::Error) -> Failure + '_ {
+    move |e| Failure(format!("{what}: {e}"))
+}
+
+/// Names `what` failed in front of an error number.
+pub fn failed_nix(what: &str) -> impl FnOnce(nix::Error) -> Failure + '_ {
+    move |e| Failure(format!("{what}: {e}"))
+}
+
+/// Folder for the file with changed settings: one for each network namespace.
+fn state_folder() -> PathBuf {
+    let namespace = std::fs::read_link("/proc/thread-self/ns/net").unwrap_or_default();
+    let number: String = namespace.to_string_lossy().chars().filter(char::is_ascii_digit).collect();
+    Path::new("/run/bentpipe").join(number)
+}
+
+/// Rules and routes that an end with this configuration installs.
+#[must_use]
+pub fn rules_setup(config: &Config) -> rules::Setup {
+    let (interface, clients, side) = match (&config.internet, &config.users) {
+        (Some(internet), _) => {
+            let queue = internet.queue.0 as u16;
+            let windows = config.gateway.marking.method.marking == Marking::Window;
+            let side = rules::Side::Internet { queue, windows: windows.then_some(queue + 1) };
+            (internet.device.0.clone(), internet.clients.clone(), side)
+        }
+        (None, Some(users)) => {
+            // Without splitting there is no listener, so no connections are taken.
+            let splits = config.gateway.pep.split.contains(&Protocol::Tcp);
+            let side = rules::Side::Users { port: if splits { users.port.0 as u16 } else { 0 } };
+            (users.device.0.clone(), users.clients.clone(), side)
+        }
+        (None, None) => return rules_left(config.role),
+    };
+    rules::Setup {
+        interface,
+        side,
+        clients,
+        tunnel: Some(config.tunnel.name.0.clone()),
+        ecn: config.gateway.marking.method.marking == Marking::Ecn,
+        offload: true,
+        ..rules_left(config.role)
+    }
+}
+
+/// Enough of an end's rules to remove them, whatever its configuration says.
+#[must_use]
+pub fn rules_left(role: Role) -> rules::Setup {
+    rules::Setup {
+        name: role.name().to_owned(),
+        folder: state_folder(),
+        interface: String::new(),
+        side: rules::Side::Users { port: 0 },
+        clients: Vec::new(),
+        tunnel: None,
+        ecn: false,
+        offload: false,
+        table: 9800,
+    }
+}
+
+/// Gateway and buffers of the return direction at a terminal: first in, first out, without AQM.
+fn terminal_gateway(config: &Config, rate: Rate) -> (Gateway, PepBuffers) {
+    let queue = |name: &str| {
+        let setup = QueueConfig {
+            marking: Marking::Drop,
+            limit: Limit::NONE,
+            capacity: rate,
+            seed: config.seed,
+            name: format!("{} {name}", config.gateway.terminal),
+        };
+        Queue::new(Box::<Fifo>::default(), Box::new(DropTail), &setup)
+    };
+    let gateway = Gateway::new(Setup {
+        receive: queue("receive"),
+        receive_rate: None,
+        transmit: queue("transmit"),
+        watch: GatewayQueue::Transmit,
+        mark: GatewayQueue::Receive,
+        processing: Duration::ZERO,
+        regulator: Regulator::new(rate, Duration::ZERO),
+    });
+    (gateway, PepBuffers::new(config.gateway.pep.buffer, config.gateway.pep.buffer_per))
+}
+
+impl Daemon {
+    /// Opens everything that the loop needs, the rules last.
+    ///
+    /// # Errors
+    /// If the system refuses something; names what.
+    pub fn new(config: Config) -> Result<Self, Failure> {
+        let clock = Clock::start();
+        let now = clock.now();
+        let descriptors = sys::raise_descriptors();
+        let sources = Sources::open()?;
+
+        let rate = config.rate();
+        let (gateway, buffers) = match config.role {
+            Role::Gateway => {
+                let aqm = config.gateway.aqm.build().map_err(|e| Failure(format!("gateway.aqm: {e}")))?;
+                let setup = config.gateway.config().map_err(|e| Failure(format!("gateway: {e}")))?;
+                setup.build(aqm, config.seed)
+            }
+            Role::Terminal => terminal_gateway(&config, GatewayHost::rate_or_unlimited(rate)),
+        };
+        let spacelink = SpacelinkSocket::open(&config, rate, &clock, now)?;
+        let s = &config.gateway.spacelink;
+        // A full packet of the scenario, unless the satellite's packets are smaller.
+        let payload = (s.packet - s.header).min(spacelink.link.max_chunk() as u64).max(1);
+        let chunks = Chunks::new(payload, s.header, s.window, s.stream_window);
+        let tun = Tun::open(&config.tunnel.name.0, config.satellite.mtu.0 as u32)
+            .map_err(failed(&format!("TUN device {}", config.tunnel.name)))?;
+        let rules = rules_setup(&config);
+        let recorder = match &config.record {
+            Some(record) => {
+                let limits = buffers.has_control();
+                let made = Recorder::new(record, &config.gateway.name, &clock, now, &gateway, limits);
+                Some(made.map_err(failed(&record.file.display().to_string()))?)
+            }
+            None => None,
+        };
+        let tcp_options = TcpOptions {
+            congestion: config.tcp.congestion.clone(),
+            receive_buffer: usize::try_from(config.tcp.receive_buffer.0).unwrap_or(usize::MAX),
+            unsent: UNSENT,
+            keepalive: config.tcp.keepalive.time(),
+            user_timeout: config.tcp.user_timeout.time(),
+        };
+        let mut daemon = Self {
+            clock,
+            now,
+            sources,
+            host: GatewayHost::new(gateway, rate, now),
+            modem: None,
+            flows: FlowClassifier::new(config.gateway.flow_key, rules.clients.clone()),
+            chunks,
+            spacelink,
+            tun,
+            interceptor: Interceptor::default(),
+            steering: Steering::new(rules),
+            relays: Relays::default(),
+            memory: PepMemory::new(buffers, config.gateway.pep.buffer_per, config.limits.memory.0),
+            admission: Admission::new(&config, descriptors, now),
+            tcp_options,
+            observer: Observer::new(recorder, now),
+            publisher: Publisher::new(&config, now),
+            scratch: vec![0; PIECE],
+            next_maintenance: now,
+            stopping: false,
+            config,
+        };
+        daemon.open_outside()?;
+        Ok(daemon)
+    }
+
+    /// Opens queues and listeners, registers all sources and installs the rules that lead packets here.
+    fn open_outside(&mut self) -> Result<(), Failure> {
+        self.sources.add_readable(self.spacelink.as_fd(), Source::Spacelink)?;
+        self.sources.add_readable(self.tun.as_fd(), Source::Tun)?;
+        if let Some(path) = &self.config.modem {
+            let modem = Modem::open(path).map_err(failed(&format!("satellite.modem: {}", path.display())))?;
+            self.sources.add_readable(&modem, Source::Modem)?;
+            self.modem = Some(modem);
+        }
+        match self.steering.setup.side {
+            rules::Side::Internet { queue, windows } => self.open_queues(queue, windows)?,
+            rules::Side::Users { port: port @ 1.. } => {
+                for v6 in [false, true] {
+                    match sys::listener(v6, port, &self.tcp_options) {
+                        Ok(listener) => self.admission.listeners.push(listener),
+                        // A machine without IPv6.
+                        Err(e) if v6 && e.raw_os_error() == Some(nix::libc::EAFNOSUPPORT) => {}
+                        Err(e) => return Err(Failure(format!("port {port} for TPROXY: {e}"))),
+                    }
+                }
+                self.listen(true);
+            }
+            rules::Side::Users { .. } => {}
+        }
+        let folder = &self.steering.setup.folder;
+        std::fs::create_dir_all(folder).map_err(failed(&folder.display().to_string()))?;
+        self.steering.install().map_err(failed("rules"))?;
+        self.set_up(false);
+        Ok(())
+    }
+
+    fn open_queues(&mut self, packets: u16, acks: Option<u16>) -> Result<(), Failure> {
+        let settings = nfqueue::Settings::default();
+        let open =
+            |number| nfqueue::Queue::open(number, &settings).map_err(failed(&format!("NFQUEUE {number}")));
+        let interceptor = &mut self.interceptor;
+        let queue = interceptor.packets.insert(open(packets)?);
+        self.sources.add_readable(queue, Source::Packets)?;
+        if let Some(number) = acks {
+            let queue = interceptor.acks.insert(open(number)?);
+            interceptor.injector = Some(Injector::open().map_err(failed("raw socket"))?);
+            self.sources.add_readable(queue, Source::Acks)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,51 @@
+//! Steering of packets to the daemon: the installed rules, the bypass, and whether the peer is reachable.
+
+use std::io;
+
+use crate::intercept::rules::{Rules, Setup};
+
+/// The rules of this end.
+#[derive(Debug)]
+pub struct Steering {
+    /// What is installed.
+    pub setup: Setup,
+    rules: Option<Rules>,
+    /// True while the peer is reachable and packets are led to it.
+    pub up: bool,
+    /// True until the change to `up` is reported, which happens once the rules are in place.
+    pub report_up: bool,
+}
+
+impl Steering {
+    /// Nothing installed.
+    pub fn new(setup: Setup) -> Self {
+        Self { setup, rules: None, up: false, report_up: false }
+    }
+
+    /// Installs the rules.
+    pub fn install(&mut self) -> io::Result<()> {
+        self.rules = Some(Rules::install(self.setup.clone())?);
+        Ok(())
+    }
+
+    /// Removes the rules.
+    pub fn remove(&mut self) -> io::Result<()> {
+        self.rules.take().map_or(Ok(()), Rules::remove)
+    }
+
+    /// True once no command that changes the rules is running.
+    pub fn is_settled(&mut self) -> io::Result<bool> {
+        self.rules.as_mut().map_or(Ok(true), Rules::settle)
+    }
+
+    /// Starts to bypass the PEP for new connections, or ends it.
+    pub fn bypass(&mut self, on: bool) -> io::Result<()> {
+        self.rules.as_mut().map_or(Ok(()), |rules| rules.bypass(on))
+    }
+
+    /// True if new connections bypass the PEP, or will once the running commands have ended.
+    #[must_use]
+    pub fn is_bypassing(&self) -> bool {
+        self.rules.as_ref().is_some_and(Rules::bypassing)
+    }
+}

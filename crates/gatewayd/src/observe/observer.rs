@@ -1,0 +1,181 @@
+//! What the loop reports of itself: counters, delays and drops for the metrics, and the recorded run.
+
+use std::io;
+use std::net::SocketAddr;
+
+use bentpipe_gateway::{Gateway, GatewayQueue, PepBuffers};
+use bentpipe_queue::{DropReason, Packet};
+use bentpipe_units::{Duration, Instant};
+
+use crate::observe::cause::Cause;
+use crate::observe::counters::Counters;
+use crate::observe::log;
+use crate::observe::metrics::{Histogram, Traffic};
+use crate::observe::record::Recorder;
+
+/// Of the receive queue and the transmit queue.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PerQueue<T> {
+    receive: T,
+    transmit: T,
+}
+
+impl<T> PerQueue<T> {
+    /// The value of a queue.
+    pub fn of(&self, place: GatewayQueue) -> &T {
+        match place {
+            GatewayQueue::Receive => &self.receive,
+            GatewayQueue::Transmit => &self.transmit,
+        }
+    }
+
+    fn of_mut(&mut self, place: GatewayQueue) -> &mut T {
+        match place {
+            GatewayQueue::Receive => &mut self.receive,
+            GatewayQueue::Transmit => &mut self.transmit,
+        }
+    }
+}
+
+/// Packets that a queue dropped.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Drops {
+    /// By the AQM.
+    pub aqm: u64,
+    /// For lack of room.
+    pub overflow: u64,
+}
+
+/// Collects what the loop reports.
+pub struct Observer {
+    /// Totals since the start.
+    pub counters: Counters,
+    /// Delays of packets that left a queue.
+    pub delays: PerQueue<Histogram>,
+    /// Dropped packets.
+    pub drops: PerQueue<Drops>,
+    /// UDP over the satellite.
+    pub udp: Traffic,
+    /// Other packets that are not split.
+    pub other: Traffic,
+    /// Bytes of relayed connections that the peer delivered.
+    pub delivered: u64,
+    /// Time during which the window of all streams held data back.
+    pub window_limited: Duration,
+    recorder: Option<Recorder>,
+    last_turn: Instant,
+}
+
+impl Observer {
+    /// Nothing observed yet. A `recorder` writes a file.
+    pub fn new(recorder: Option<Recorder>, now: Instant) -> Self {
+        Self {
+            counters: Counters::default(),
+            delays: PerQueue::default(),
+            drops: PerQueue::default(),
+            udp: Traffic::default(),
+            other: Traffic::default(),
+            delivered: 0,
+            window_limited: Duration::ZERO,
+            recorder,
+            last_turn: now,
+        }
+    }
+
+    /// A turn begins. `window_limited` is true if data has waited for the spacelink's window since the last turn, `late_ns`
+    /// the delay of the gateway's wake-up.
+    pub fn turn(&mut self, now: Instant, window_limited: bool, late_ns: Option<u64>) {
+        self.counters.turns += 1;
+        if window_limited {
+            self.window_limited += now - self.last_turn;
+        }
+        self.last_turn = now;
+        self.counters.latest_ns = self.counters.latest_ns.max(late_ns.unwrap_or(0));
+    }
+
+    /// A packet has left the receive queue after `delay`.
+    pub fn packet_received(&mut self, delay: Duration) {
+        self.delays.of_mut(GatewayQueue::Receive).observe(delay);
+    }
+
+    /// A packet has left the transmit queue after `delay`.
+    pub fn packet_sent(&mut self, delay: Duration) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.left(delay);
+        }
+        self.delays.of_mut(GatewayQueue::Transmit).observe(delay);
+    }
+
+    /// A queue has dropped a packet between a client and a server.
+    pub fn packet_dropped(
+        &mut self,
+        pkt: &Packet,
+        ends: Option<(SocketAddr, SocketAddr)>,
+        (reason, place): (DropReason, GatewayQueue),
+        gateway: &Gateway,
+        now: Instant,
+    ) {
+        let drops = self.drops.of_mut(place);
+        *(if reason == DropReason::Overflow { &mut drops.overflow } else { &mut drops.aqm }) += 1;
+        if let Some(recorder) = &mut self.recorder {
+            recorder.dropped(pkt, ends, reason, place, gateway, now);
+        }
+    }
+
+    /// Bytes enter the transmit queue `time` after they came to the gateway.
+    pub fn transit(&mut self, time: Duration) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.passed(time);
+        }
+    }
+
+    /// The peer has delivered bytes of relayed connections.
+    pub fn delivered(&mut self, bytes: u64) {
+        self.delivered += bytes;
+    }
+
+    /// A packet that is not split was sent to the peer, or received from it.
+    pub fn datagram(&mut self, packet: &[u8], sent: bool) {
+        let is_udp = bentpipe_packet::parse(packet).is_some_and(|info| info.protocol == bentpipe_packet::UDP);
+        let class = if is_udp { &mut self.udp } else { &mut self.other };
+        let bytes = packet.len() as u64;
+        if sent { class.sent += bytes } else { class.received += bytes }
+    }
+
+    /// Counts and logs the reset of a connection.
+    pub fn connection_reset(&mut self, cause: Cause, client: SocketAddr, server: SocketAddr, why: &str) {
+        self.counters.resets[cause as usize] += 1;
+        let write = if cause.is_usual() { log::debug } else { log::info };
+        let fields = [
+            ("cause", cause.name().into()),
+            ("client", client.to_string().into()),
+            ("server", server.to_string().into()),
+            ("why", why.into()),
+        ];
+        write("reset", &fields[..fields.len() - usize::from(why.is_empty())]);
+    }
+
+    /// Counts and logs an error that does not end the process.
+    pub fn fault(&mut self, problem: &str) {
+        self.counters.faults += 1;
+        log::warn("fault", &[("problem", problem.into())]);
+    }
+
+    /// Time of the recorder's next sample.
+    #[must_use]
+    pub fn next_sample(&self) -> Option<Instant> {
+        self.recorder.as_ref().and_then(Recorder::next)
+    }
+
+    /// Records a sample if one is due.
+    pub fn sample(&mut self, now: Instant, gateway: &Gateway, buffers: &PepBuffers) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.sample(now, gateway, buffers);
+        }
+    }
+
+    /// Ends the recorded run, with `more` in its last line.
+    pub fn finish(&mut self, now: Instant, gateway: &Gateway, more: serde_json::Value) -> io::Result<()> {
+        self.recorder.take().map_or(Ok(()), |recorder| recorder.finish(now, gateway, more))
+    }
+}

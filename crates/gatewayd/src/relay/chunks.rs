@@ -1,0 +1,124 @@
+//! Chunks: how relayed bytes are cut for the transmit queue, and how many may be in flight.
+
+use std::collections::VecDeque;
+
+use bentpipe_spacelink::StreamKey;
+use bentpipe_units::Instant;
+
+use super::outbound::Outbound;
+
+/// A chunk that the transmit queue dropped.
+#[derive(Clone, Copy, Debug)]
+pub struct Retry {
+    /// When it is sent again.
+    pub at: Instant,
+    /// Its stream.
+    pub key: StreamKey,
+    /// Its payload [bytes].
+    pub bytes: u64,
+}
+
+/// The spacelink's send window, counted in chunks that are queued or under way.
+pub struct Chunks {
+    /// Payload of a full chunk [bytes].
+    pub payload: u64,
+    /// What a chunk has beyond its payload [bytes].
+    pub header: u64,
+    /// Most bytes in flight.
+    pub window: u64,
+    /// Most bytes in flight of one stream.
+    pub stream_window: u64,
+    in_flight: u64,
+    /// Streams that wait for the window.
+    waiting: Vec<StreamKey>,
+    retries: VecDeque<Retry>,
+}
+
+/// Reason for a connection to send no chunk now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blocked {
+    /// It has none, or its stream's window is full.
+    Stream,
+    /// The window of all streams is full.
+    Window,
+}
+
+impl Chunks {
+    /// Chunks of `payload` and `header` bytes, within the two windows [bytes].
+    pub fn new(payload: u64, header: u64, window: u64, stream_window: u64) -> Self {
+        Self {
+            payload,
+            header,
+            window,
+            stream_window,
+            in_flight: 0,
+            waiting: Vec::new(),
+            retries: VecDeque::new(),
+        }
+    }
+
+    /// Payload of the next chunk of a connection [bytes].
+    pub fn next(&self, out: &Outbound) -> Result<u64, Blocked> {
+        match out.next_chunk(self.payload) {
+            Some(bytes) if out.in_flight() + bytes > self.stream_window => Err(Blocked::Stream),
+            Some(bytes) if !self.has_room(bytes) => Err(Blocked::Window),
+            Some(bytes) => Ok(bytes),
+            None => Err(Blocked::Stream),
+        }
+    }
+
+    /// True if a connection has a chunk that its stream's window holds back.
+    #[must_use]
+    pub fn is_stream_limited(&self, out: &Outbound) -> bool {
+        out.next_chunk(self.payload).is_some_and(|bytes| out.in_flight() + bytes > self.stream_window)
+    }
+
+    /// True if the window of all streams has room for `bytes` more.
+    #[must_use]
+    pub fn has_room(&self, bytes: u64) -> bool {
+        self.in_flight + bytes <= self.window
+    }
+
+    /// Counts a chunk as in flight.
+    pub fn add(&mut self, bytes: u64) {
+        self.in_flight += bytes;
+    }
+
+    /// Counts bytes as not in flight any more.
+    pub fn remove(&mut self, bytes: u64) {
+        self.in_flight = self.in_flight.saturating_sub(bytes);
+    }
+
+    /// Has a stream wait for the window of all streams.
+    pub fn wait(&mut self, key: StreamKey) {
+        self.waiting.push(key);
+    }
+
+    /// Number of waiting streams.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Takes the stream that began to wait last.
+    pub fn pop_waiting(&mut self) -> Option<StreamKey> {
+        self.waiting.pop()
+    }
+
+    /// Has a dropped chunk sent again later, after those that wait already.
+    pub fn retry(&mut self, retry: Retry) {
+        self.retries.push_back(retry);
+    }
+
+    /// Time of the first retry.
+    #[must_use]
+    pub fn next_retry(&self) -> Option<Instant> {
+        self.retries.front().map(|retry| retry.at)
+    }
+
+    /// Takes the first retry if it is due.
+    pub fn pop_retry(&mut self, now: Instant) -> Option<Retry> {
+        let due = self.next_retry().is_some_and(|at| at <= now);
+        due.then(|| self.retries.pop_front()).flatten()
+    }
+}

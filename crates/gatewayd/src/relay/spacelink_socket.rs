@@ -1,0 +1,194 @@
+//! The spacelink's UDP socket.
+
+use std::io::{self, IoSliceMut};
+use std::net::UdpSocket;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration as StdDuration, Instant as StdInstant};
+
+use bentpipe_spacelink::{Certificate, Identity, KeyError, Setup, Spacelink, Transmit};
+use bentpipe_units::{Instant, Rate};
+use nix::libc::ECONNREFUSED;
+use quinn_udp::{BATCH_SIZE, EcnCodepoint, RecvMeta, UdpSocketState};
+use serde_json::json;
+
+use crate::config::{Config, Role};
+use crate::event_loop::setup::{Failure, failed};
+use crate::sys::{self, clock::Clock};
+
+/// Batches of datagrams read in one turn.
+pub const MOST_BATCHES: usize = 4;
+/// ICMP errors read at once.
+const MOST_ERRORS: usize = 64;
+/// Kernel buffer for received datagrams [bytes].
+const RECEIVE_BUFFER: usize = 16 << 20;
+/// Kernel buffer for datagrams to send [bytes].
+const SEND_BUFFER: usize = 4 << 20;
+
+/// The spacelink and its socket.
+pub struct SpacelinkSocket {
+    /// The sans-IO end of the spacelink.
+    pub link: Spacelink,
+    socket: UdpSocket,
+    state: UdpSocketState,
+    /// Datagrams sent by one call: as many as the kernel segments, and as fit an IP packet.
+    most: usize,
+    /// Space for a received batch.
+    batch: Vec<Vec<u8>>,
+    /// Datagrams to send.
+    out: Vec<u8>,
+    /// Describes `out` while the kernel has not taken it.
+    unsent: Option<Transmit>,
+}
+
+impl SpacelinkSocket {
+    /// Opens the socket, and listens or begins to connect. The link towards the peer has `rate`, or no limit.
+    pub fn open(config: &Config, rate: Option<Rate>, clock: &Clock, now: Instant) -> Result<Self, Failure> {
+        let (own, other) = match config.role {
+            Role::Gateway => ("gateway", "terminal"),
+            Role::Terminal => ("terminal", "gateway"),
+        };
+        let at = |name: &str, end: &str| config.keys.join(format!("{name}.{end}"));
+        let key = |e: KeyError| Failure(format!("satellite.keys: {e}"));
+        let identity = Identity::read(&at(own, "key"), &at(own, "crt")).map_err(key)?;
+        let peer = Certificate::read(&at(other, "crt")).map_err(key)?;
+        let (local, to) = (config.satellite.local.0, config.satellite.peer.0);
+        let std_time = |time: bentpipe_units::Duration| StdDuration::from_nanos(time.as_nanos());
+        let mut setup = Setup::new(identity, peer, rate, std_time(config.satellite.round_trip.time()));
+        let headers = if local.is_ipv4() { 28 } else { 48 };
+        setup.mtu = u16::try_from(config.satellite.mtu.0.saturating_sub(headers)).unwrap_or(u16::MAX);
+        setup.streams = config.limits.connections.0.saturating_add(1000);
+        setup.ack_every = config.gateway.spacelink.ack_every;
+        setup.ack_delay = std_time(config.gateway.spacelink.ack_delay);
+        let now = clock.std(now);
+        let link = match config.role {
+            Role::Gateway => Spacelink::listen(&setup, now),
+            Role::Terminal => Spacelink::connect(&setup, to, now),
+        };
+        let socket = UdpSocket::bind(local).map_err(failed(&format!("UDP {local}")))?;
+        sys::deepen(socket.as_fd(), RECEIVE_BUFFER, SEND_BUFFER);
+        let state = UdpSocketState::new((&socket).into()).map_err(failed("UDP"))?;
+        state.enable_transport_errors((&socket).into()).map_err(failed("UDP"))?;
+        let room = state.gro_segments().max(1) * usize::from(setup.mtu);
+        let most = state.max_gso_segments().min(65_000 / usize::from(setup.mtu)).max(1);
+        Ok(Self {
+            link: link.map_err(key)?,
+            most,
+            batch: (0..BATCH_SIZE).map(|_| vec![0; room.max(65_536)]).collect(),
+            socket,
+            state,
+            out: Vec::new(),
+            unsent: None,
+        })
+    }
+
+    /// Time of the spacelink's next timer.
+    pub fn next_timer(&mut self, clock: &Clock) -> Option<Instant> {
+        self.link.timer().map(|at| clock.from_std(at))
+    }
+
+    /// Runs the spacelink's timers that are due.
+    pub fn run_timers(&mut self, now: StdInstant) {
+        if self.link.timer().is_some_and(|due| due <= now) {
+            self.link.on_timer(now);
+        }
+    }
+
+    /// True if the kernel did not take all datagrams.
+    #[must_use]
+    pub fn is_blocked(&self) -> bool {
+        self.unsent.is_some()
+    }
+
+    /// Counters of the spacelink as JSON.
+    #[must_use]
+    pub fn report(&self) -> serde_json::Value {
+        let s = self.link.stats();
+        json!({
+            "up": s.up,
+            "round_trip_s": s.round_trip.as_secs_f64(),
+            "connections": s.connections,
+            "sent_datagrams": s.sent_datagrams,
+            "sent_bytes": s.sent_bytes,
+            "received_datagrams": s.received_datagrams,
+            "received_bytes": s.received_bytes,
+            "sent_packets": s.sent_packets,
+            "lost_packets": s.lost_packets,
+            "lost_bytes": s.lost_bytes,
+            "streams_opened": s.opened,
+            "written_bytes": s.written_bytes,
+            "read_bytes": s.read_bytes,
+            "sent_ip": s.sent_ip,
+            "received_ip": s.received_ip,
+            "fragmented_ip": s.fragmented_ip,
+            "unassembled_ip": s.unassembled_ip,
+            "malformed": s.malformed,
+        })
+    }
+
+    /// Reads pending ICMP errors, which the next call on the socket would report otherwise.
+    pub fn read_errors(&mut self, now: StdInstant) {
+        for _ in 0..MOST_ERRORS {
+            let Ok(Some(error)) = self.state.recv_transport_error((&self.socket).into()) else { return };
+            if let (Some(host), ECONNREFUSED) = (error.addr, error.raw_errno) {
+                self.link.unreachable(now, host.ip());
+            }
+        }
+    }
+
+    /// Sends the spacelink's datagrams until the kernel takes no more. Returns the number of calls whose datagrams were lost.
+    pub fn flush(&mut self, now: StdInstant) -> u64 {
+        let (mut lost, mut again) = (0, true);
+        loop {
+            let transmit = match self.unsent.take() {
+                Some(transmit) => transmit,
+                None => match self.link.transmit(now, self.most, &mut self.out) {
+                    Some(transmit) => transmit,
+                    None => return lost,
+                },
+            };
+            let datagrams = quinn_udp::Transmit {
+                destination: transmit.to,
+                ecn: EcnCodepoint::from_bits(transmit.ecn),
+                contents: &self.out,
+                segment_size: transmit.segment,
+                src_ip: transmit.from,
+            };
+            match self.state.try_send((&self.socket).into(), &datagrams) {
+                Ok(()) => again = true,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    self.unsent = Some(transmit);
+                    return lost;
+                }
+                // The error may belong to an earlier datagram.
+                Err(_) if again => {
+                    again = false;
+                    self.unsent = Some(transmit);
+                    self.read_errors(now);
+                }
+                // Lost as on the way: the spacelink retransmits.
+                Err(_) => lost += 1,
+            }
+        }
+    }
+
+    /// Reads a batch of datagrams.
+    pub fn receive(&mut self, now: StdInstant) -> io::Result<()> {
+        let mut meta = [RecvMeta::default(); BATCH_SIZE];
+        let mut slices: Vec<_> = self.batch.iter_mut().map(|bytes| IoSliceMut::new(bytes)).collect();
+        let count = self.state.recv((&self.socket).into(), &mut slices, &mut meta)?;
+        drop(slices);
+        for (meta, bytes) in meta.iter().zip(&self.batch).take(count) {
+            let ecn = meta.ecn.map_or(0, |ecn| ecn as u8);
+            for datagram in bytes[..meta.len].chunks(meta.stride.max(1)) {
+                self.link.receive(now, meta.addr, meta.dst_ip, ecn, datagram);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl AsFd for SpacelinkSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}

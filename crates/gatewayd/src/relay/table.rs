@@ -1,0 +1,207 @@
+//! The table of relayed connections: slots, users, and the list of those that are ready.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+
+use bentpipe_queue::FlowTable;
+use bentpipe_spacelink::StreamKey;
+
+use super::connection::Relay;
+use crate::event_loop::flows::tcp_pair;
+use crate::event_loop::sources::Generation;
+
+/// Slot of a relayed connection: the slot of its stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RelayId(pub u32);
+
+impl RelayId {
+    /// The slot of a stream.
+    #[must_use]
+    pub fn of(key: StreamKey) -> Self {
+        Self(key.slot() as u32)
+    }
+
+    fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Number of a user, from 0 on; reused after the user's last connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UserId(pub u32);
+
+/// All relayed connections.
+#[derive(Default)]
+pub struct Relays {
+    slots: Vec<Option<Box<Relay>>>,
+    ready: VecDeque<RelayId>,
+    /// Connections by [`tcp_pair`].
+    pairs: FlowTable<RelayId>,
+    users: Users,
+    generation: Generation,
+    open: u32,
+    connecting: u32,
+}
+
+impl Relays {
+    /// Number of connections.
+    #[must_use]
+    pub fn open(&self) -> u32 {
+        self.open
+    }
+
+    /// Number of connections whose server has not answered yet.
+    #[must_use]
+    pub fn connecting(&self) -> u32 {
+        self.connecting
+    }
+
+    /// A connection.
+    #[must_use]
+    pub fn get(&self, id: RelayId) -> Option<&Relay> {
+        self.slots.get(id.index())?.as_deref()
+    }
+
+    /// A connection, to change it.
+    pub fn get_mut(&mut self, id: RelayId) -> Option<&mut Relay> {
+        self.slots.get_mut(id.index())?.as_deref_mut()
+    }
+
+    /// The connection of a stream.
+    #[must_use]
+    pub fn by_key(&self, key: StreamKey) -> Option<&Relay> {
+        self.get(RelayId::of(key)).filter(|relay| relay.key == key)
+    }
+
+    /// The connection of a stream, to change it.
+    pub fn by_key_mut(&mut self, key: StreamKey) -> Option<&mut Relay> {
+        self.get_mut(RelayId::of(key)).filter(|relay| relay.key == key)
+    }
+
+    /// The connection between a client and a server.
+    #[must_use]
+    pub fn by_ends(&self, client: SocketAddr, server: SocketAddr) -> Option<RelayId> {
+        let id = *self.pairs.get(tcp_pair(client, server))?;
+        let relay = self.get(id)?;
+        (relay.client == client && relay.server == server).then_some(id)
+    }
+
+    /// All connections with their slots.
+    pub fn iter(&self) -> impl Iterator<Item = (RelayId, &Relay)> {
+        (0..).map(RelayId).zip(&self.slots).filter_map(|(id, slot)| Some((id, slot.as_deref()?)))
+    }
+
+    /// All slots, in use or not.
+    pub fn ids(&self) -> impl Iterator<Item = RelayId> + use<> {
+        (0..self.slots.len() as u32).map(RelayId)
+    }
+
+    /// The generation for the next connection.
+    pub fn next_generation(&mut self) -> Generation {
+        self.generation = self.generation.next();
+        self.generation
+    }
+
+    /// The number of a user with one more connection.
+    pub fn enter_user(&mut self, address: IpAddr) -> UserId {
+        self.users.enter(address)
+    }
+
+    /// Adds a connection in its stream's slot, which is free.
+    pub fn insert(&mut self, relay: Box<Relay>) {
+        let (id, pair) = (RelayId::of(relay.key), tcp_pair(relay.client, relay.server));
+        if self.slots.len() <= id.index() {
+            self.slots.resize_with(id.index() + 1, || None);
+        }
+        self.open += 1;
+        self.connecting += u32::from(!relay.is_connected());
+        self.slots[id.index()] = Some(relay);
+        self.pairs.remove(pair);
+        self.pairs.get_or_insert_with(pair, || id);
+    }
+
+    /// Counts a connection as connected.
+    pub fn count_connected(&mut self) {
+        self.connecting -= 1;
+    }
+
+    /// Removes a connection and its user's share.
+    pub fn remove(&mut self, id: RelayId) -> Option<Relay> {
+        let relay = *self.slots.get_mut(id.index())?.take()?;
+        self.users.leave(relay.client.ip());
+        self.pairs.remove(tcp_pair(relay.client, relay.server));
+        self.open -= 1;
+        self.connecting -= u32::from(!relay.is_connected());
+        Some(relay)
+    }
+
+    /// Appends a connection to the ready list if it is not there yet.
+    pub fn mark_ready(&mut self, id: RelayId) {
+        let Some(relay) = self.slots.get_mut(id.index()).and_then(Option::as_deref_mut) else { return };
+        if !std::mem::replace(&mut relay.is_listed, true) {
+            self.ready.push_back(id);
+        }
+    }
+
+    /// Changes a connection and marks it ready.
+    pub fn update(&mut self, id: RelayId, change: impl FnOnce(&mut Relay)) {
+        if let Some(relay) = self.get_mut(id) {
+            change(relay);
+            self.mark_ready(id);
+        }
+    }
+
+    /// Changes the connection of a stream and marks it ready.
+    pub fn update_by_key(&mut self, key: StreamKey, change: impl FnOnce(&mut Relay)) {
+        if self.by_key(key).is_some() {
+            self.update(RelayId::of(key), change);
+        }
+    }
+
+    /// Number of ready connections.
+    #[must_use]
+    pub fn ready(&self) -> usize {
+        self.ready.len()
+    }
+
+    /// Takes the first connection off the ready list. Its slot may be empty by now.
+    pub fn next_ready(&mut self) -> Option<RelayId> {
+        let id = self.ready.pop_front()?;
+        if let Some(relay) = self.get_mut(id) {
+            relay.is_listed = false;
+        }
+        Some(id)
+    }
+}
+
+/// Users by address, with the number of their connections.
+#[derive(Debug, Default)]
+struct Users {
+    known: BTreeMap<IpAddr, (UserId, u32)>,
+    free: Vec<UserId>,
+    next: u32,
+}
+
+impl Users {
+    fn enter(&mut self, address: IpAddr) -> UserId {
+        if let Some((user, connections)) = self.known.get_mut(&address) {
+            *connections += 1;
+            return *user;
+        }
+        let user = self.free.pop().unwrap_or_else(|| {
+            self.next += 1;
+            UserId(self.next - 1)
+        });
+        self.known.insert(address, (user, 1));
+        user
+    }
+
+    fn leave(&mut self, address: IpAddr) {
+        let Some((user, connections)) = self.known.get_mut(&address) else { return };
+        *connections -= 1;
+        if *connections == 0 {
+            self.free.push(*user);
+            self.known.remove(&address);
+        }
+    }
+}
