@@ -498,7 +498,7 @@ mod tests {
         let mut recorder = recorder(&record, &gateway);
         for ms in (0..3000).step_by(10) {
             let now = Instant::ZERO + Duration::from_millis(ms);
-            gateway.transmit(Packet::new(1000, 0, 0), now);
+            gateway.arrive(Packet::new(1000, 0, 0), now);
             while gateway.poll().is_some() {}
             // Due at 1 s, 1.5 s and 2 s.
             if [1230, 1510, 2170].contains(&ms) {
