@@ -1,9 +1,8 @@
-//! A congestion controller that trusts the regulator.
+//! A congestion controller that leaves the rate to the regulator.
 //!
-//! The satellite's rate is the gateway's to share, and its regulator shares it: what is lost is lost to the channel, and
-//! sending less for it would leave the link idle. The window is larger than anything that is ever in flight (streams are
-//! bounded by the send window, datagrams by [`super::Spacelink::datagram`]); above 2^32 - 1 bytes quinn's pacer lets
-//! everything pass as well.
+//! The gateway's regulator shares the satellite's rate, so losses come from the channel, and slowing down for them would
+//! leave the link idle. The window exceeds everything ever in flight (streams are limited by the send window, datagrams by
+//! [`super::Spacelink::datagram`]); above 2^32 - 1 bytes quinn's pacer does not delay packets either.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -16,7 +15,7 @@ use quinn_proto::{Connection, RttEstimator};
 /// The window [bytes].
 const WINDOW: u64 = 1 << 40;
 
-/// What controllers count, over all connections of an end.
+/// Counters of all connections of an end.
 #[derive(Debug, Default)]
 pub struct Ledger {
     acked: AtomicU64,
@@ -25,26 +24,26 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Bytes of packets that the far end acknowledged.
+    /// Bytes of acknowledged packets.
     pub fn acked(&self) -> u64 {
         self.acked.load(Relaxed)
     }
 
-    /// Bytes of packets that were found lost.
+    /// Bytes of packets declared lost.
     pub fn lost(&self) -> u64 {
         self.lost.load(Relaxed)
     }
 
-    /// How often the far end told of ECN marks on packets.
+    /// Number of ECN marks that the peer reported.
     pub fn marks(&self) -> u64 {
         self.marks.load(Relaxed)
     }
 }
 
-/// Makes controllers that count in one ledger.
-pub struct Trusting(pub Arc<Ledger>);
+/// Builds controllers that share one ledger.
+pub struct Uncontrolled(pub Arc<Ledger>);
 
-impl ControllerFactory for Trusting {
+impl ControllerFactory for Uncontrolled {
     fn build(self: Arc<Self>, _now: Instant, _mtu: u16) -> Box<dyn Controller> {
         Box::new(Counting { ledger: self.0.clone(), acked: 0 })
     }
@@ -53,11 +52,11 @@ impl ControllerFactory for Trusting {
 #[derive(Clone)]
 struct Counting {
     ledger: Arc<Ledger>,
-    /// Bytes acknowledged of this connection.
+    /// Acknowledged bytes of this connection.
     acked: u64,
 }
 
-/// Bytes of a connection's packets that the far end acknowledged.
+/// Bytes of a connection's packets that were acknowledged.
 pub fn acked(conn: &Connection) -> u64 {
     conn.congestion_state().clone_box().into_any().downcast::<Counting>().map_or(0, |it| it.acked)
 }

@@ -1,4 +1,4 @@
-//! One end of the spacelink: see the module's page.
+//! One end of the spacelink, described on the crate's page.
 
 mod credits;
 mod packets;
@@ -7,13 +7,13 @@ mod streams;
 
 use super::*;
 
-/// IP and UDP header towards `to` [bytes].
+/// Length of the IP and UDP headers towards `to` [bytes].
 fn header(to: SocketAddr) -> u64 {
     if to.ip().to_canonical().is_ipv4() { 28 } else { 48 }
 }
 
-/// What the peer has been asked that it has to answer: frames that elicit an acknowledgement.
-fn asks(sent: &FrameStats) -> u64 {
+/// Number of ack-eliciting frames sent.
+fn ack_eliciting(sent: &FrameStats) -> u64 {
     sent.stream
         + sent.datagram
         + sent.ping
@@ -28,61 +28,66 @@ fn asks(sent: &FrameStats) -> u64 {
         + sent.ack_frequency
 }
 
-/// A QUIC connection: the one in use, one that is being made, or one that is over.
+/// A QUIC connection: in use, being made, or closed.
 struct Link {
     handle: ConnectionHandle,
     conn: Connection,
-    /// Whether the peer's greeting came: only then it is known to take us for its peer as well.
+    /// True once the peer's greeting arrived, which shows that it accepted this end.
     greeted: bool,
     over: bool,
-    /// When it must have been greeted.
-    until: Instant,
-    /// Our control stream and the peer's.
-    control: [Option<StreamId>; 2],
-    /// What waits to be written to ours, and what was read of theirs and is not a whole frame yet.
-    buffers: [Vec<u8>; 2],
-    /// When to look next whether an answer is overdue.
-    look: Instant,
-    /// How many bytes the peer had acknowledged when a look last found more of them, and how much had been asked by then.
+    /// Deadline for the greeting.
+    greeting_deadline: Instant,
+    /// This end's control stream, and the peer's.
+    control_out: Option<StreamId>,
+    control_in: Option<StreamId>,
+    /// Bytes to write to this end's control stream.
+    control_pending: Vec<u8>,
+    /// Incomplete frame read from the peer's control stream.
+    control_input: Vec<u8>,
+    /// Time of the next check for overdue answers.
+    check_at: Instant,
+    /// Bytes that the peer had acknowledged when a check last found progress, and ack-eliciting frames sent by then.
     answered: u64,
     asked: u64,
-    /// When a look first found that more had been asked since.
-    since: Option<Instant>,
-    /// Whether an answer is overdue.
+    /// Time of the first check that found more of them sent since; `None` if none were.
+    unanswered_since: Option<Instant>,
+    /// True while an answer is overdue.
     silent: bool,
-    /// When the network last said that nobody listens at the peer's port.
+    /// Time of the last ICMP error that says nobody listens at the peer's port.
     unreachable: Option<Instant>,
-    /// From when on a new connection is to say something by itself, and how often.
-    hail_at: Instant,
-    hails: u32,
+    /// Time of a new connection's next ping, and number of those to come.
+    ping_at: Instant,
+    pings: u32,
 }
 
-/// A stream that is open.
+/// An open stream.
 struct Stream {
     serial: u32,
     id: StreamId,
-    /// What came of the header of a stream that the peer opened; none once it is complete.
+    /// Received part of the header of a stream that the peer opened; `None` once complete.
     header: Option<Vec<u8>>,
-    /// Whether the host was told that there is something to read, and has not read since.
-    told: bool,
-    /// What came and was not read.
+    /// True if the host was told that it can read and has not read since.
+    readable_reported: bool,
+    /// Received data that was not read.
     inbox: Inbox,
-    /// Whether all has come, and whether all of it was read.
+    /// True once everything has arrived (`complete`), and once all of it was read (`ended`).
     complete: bool,
     ended: bool,
-    /// Whether all of ours was sent and acknowledged.
+    /// True once everything written was sent and acknowledged.
     sent: bool,
     written: u64,
-    /// Of these, how much the far end delivered.
+    /// Bytes that the peer delivered.
     acknowledged: u64,
     received: u64,
-    /// Of these, how much was delivered here, how much the peer was told, and how much for certain.
+    /// Received bytes that were delivered here, announced by a credit, and announced on the control stream.
     delivered: u64,
     credited: u64,
-    settled: u64,
+    confirmed: u64,
     credited_at: Instant,
-    /// Whether it is in the lists of credits to tell, and to repeat.
-    listed: [bool; 2],
+    /// True while in the list of credits to send.
+    to_send: bool,
+    /// True while in the list of credits to repeat.
+    to_repeat: bool,
 }
 
 enum Side {
@@ -90,14 +95,14 @@ enum Side {
     Connecting {
         config: Box<ClientConfig>,
         peer: SocketAddr,
-        /// When to come again, and how long to wait the next time.
+        /// Time of the next attempt, and delay before the one after it.
         again: Option<Instant>,
         wait: Duration,
     },
     Stopped,
 }
 
-/// How reading from a stream ended.
+/// State of a stream after reading.
 enum End {
     Open,
     Finished,
@@ -113,65 +118,65 @@ pub struct Spacelink {
     most_streams: u32,
     mtu: u16,
     round_trip: Duration,
-    ask_again: Duration,
+    ping_interval: Duration,
     ack_every: u32,
     ack_delay: Duration,
-    /// Bytes that wait in streams' inboxes for others before them, and the window they were bounded by.
+    /// Bytes in inboxes behind a gap, and the window that limits them.
     scattered: u64,
     window: u64,
     streams: Slab<Stream>,
     slots: BTreeMap<StreamId, usize>,
     serial: u32,
-    /// How many streams of the peer were taken, and those which it reset before.
+    /// Number of streams accepted from the peer, and those that it reset before they arrived.
     taken: u64,
-    unborn: Vec<StreamId>,
+    early_resets: Vec<StreamId>,
     events: VecDeque<Event>,
     responses: VecDeque<(Transmit, Vec<u8>)>,
     shaper: Shaper,
-    /// Whether the shaper holds packets back.
+    /// True while the shaper holds packets back.
     held: bool,
-    /// Lost bytes that have not gone again, as far as is known, and how many were known to be lost.
+    /// Lost bytes not retransmitted yet, as far as known, and lost bytes counted so far.
     owed: u64,
     lost_seen: u64,
-    /// What [`Spacelink::charge`] subtracted so far, and when it last did.
+    /// Bytes that [`Spacelink::charge`] has accounted for, and the time of the last call.
     charged: u64,
     charged_at: Instant,
-    /// Streams of which a credit has to be told, for how many bytes, and when; those to be repeated, and when.
+    /// Streams with a credit to send, for how many bytes, and when; streams whose credit is to be repeated, and when.
     credits: Vec<StreamKey>,
     credit_bytes: u64,
     credit_at: Option<Instant>,
-    tail: Vec<StreamKey>,
-    settle_at: Option<Instant>,
+    to_repeat: Vec<StreamKey>,
+    repeat_at: Option<Instant>,
     reassembly: Reassembly,
     packet: u16,
     ledger: Arc<Ledger>,
-    /// Totals, of connections that are gone where QUIC counts them.
+    /// Totals; QUIC's own counters are those of closed connections.
     stats: Stats,
     now: Instant,
 }
 
 impl Spacelink {
-    /// The listening end.
+    /// Creates the listening end.
     ///
     /// # Errors
-    /// If the key and the certificate do not belong together.
+    /// If key and certificate do not match.
     pub fn listen(setup: &Setup, now: Instant) -> Result<Self, KeyError> {
         Self::new(setup, Side::Listening, now)
     }
 
-    /// The connecting end, which begins to connect to `peer` at once.
+    /// Creates the connecting end, which begins to connect to `peer` at once.
     ///
     /// # Errors
-    /// If the key and the certificate do not belong together.
+    /// If key and certificate do not match.
     pub fn connect(setup: &Setup, peer: SocketAddr, now: Instant) -> Result<Self, KeyError> {
         let config = Box::new(ClientConfig::new(Arc::new(keys::client(&setup.identity, &setup.peer)?)));
-        Self::new(setup, Side::Connecting { config, peer, again: Some(now), wait: AGAIN[0] }, now)
+        Self::new(setup, Side::Connecting { config, peer, again: Some(now), wait: RECONNECT[0] }, now)
     }
 
     fn new(setup: &Setup, mut side: Side, now: Instant) -> Result<Self, KeyError> {
         let ledger = Arc::new(Ledger::default());
         let transport = Arc::new(setup.transport(&ledger));
-        // From the key, so that an end that was started anew knows what it forgot, and tells the peer so.
+        // Derived from the key, so that a restarted end recognizes connections of its predecessor and resets them.
         let reset = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, setup.identity.secret("reset").as_ref());
         let ids = setup.identity.secret("connections");
         let ids = u64::from_be_bytes(*ids.as_ref().first_chunk().unwrap_or(&[0; 8]));
@@ -179,7 +184,7 @@ impl Spacelink {
         config
             .cid_generator(move || Box::new(HashedConnectionIdGenerator::from_key(ids)))
             .rng_seed(setup.seed);
-        // Only fails outside of QUIC's own bounds, where its default stands.
+        // Fails only outside QUIC's own bounds; the default then stays.
         let _ = config.max_udp_payload_size(setup.mtu.max(1472));
         let server = match &mut side {
             Side::Connecting { config, .. } => {
@@ -201,7 +206,7 @@ impl Spacelink {
             most_streams: setup.streams,
             mtu: setup.mtu.clamp(1200, 65_527),
             round_trip: setup.round_trip,
-            ask_again: setup.ask_again.max(Duration::from_millis(10)),
+            ping_interval: setup.ping_interval.max(Duration::from_millis(10)),
             ack_every: setup.ack_every.max(1),
             ack_delay: setup.ack_delay,
             scattered: 0,
@@ -210,7 +215,7 @@ impl Spacelink {
             slots: BTreeMap::new(),
             serial: 0,
             taken: 0,
-            unborn: Vec::new(),
+            early_resets: Vec::new(),
             events: VecDeque::new(),
             responses: VecDeque::new(),
             shaper: Shaper::new(setup.rate),
@@ -222,8 +227,8 @@ impl Spacelink {
             credits: Vec::new(),
             credit_bytes: 0,
             credit_at: None,
-            tail: Vec::new(),
-            settle_at: None,
+            to_repeat: Vec::new(),
+            repeat_at: None,
             reassembly: Reassembly::default(),
             packet: 0,
             ledger,
@@ -234,30 +239,30 @@ impl Spacelink {
         Ok(this)
     }
 
-    /// Whether the peer is there.
+    /// True while the peer is connected.
     #[must_use]
     pub fn is_up(&self) -> bool {
         self.current.is_some()
     }
 
-    /// Whether an answer is overdue: an outage of the link.
+    /// True while an answer is overdue: an outage of the link.
     #[must_use]
     pub fn is_silent(&self) -> bool {
         self.active().is_some_and(|at| self.links[at].silent)
     }
 
-    /// The peer's address, while it is there.
+    /// The peer's address while it is connected.
     #[must_use]
     pub fn peer(&self) -> Option<SocketAddr> {
         self.active().map(|at| self.links[at].conn.remote_address())
     }
 
-    /// The link towards the peer has this rate from now on, or is not shaped.
+    /// Sets the rate of the link towards the peer; `None` disables shaping.
     pub fn set_rate(&mut self, rate: Option<Rate>) {
         self.shaper.set_rate(rate);
     }
 
-    /// Ends the connection, and comes not again. What [`Spacelink::transmit`] then gives tells the peer.
+    /// Closes the connection for good. [`Spacelink::transmit`] then returns the message to the peer.
     pub fn close(&mut self, now: Instant) {
         self.now = now;
         self.side = Side::Stopped;
@@ -270,8 +275,8 @@ impl Spacelink {
         }
     }
 
-    /// A UDP datagram came `from` there, to our address `to` where that is known, with the two bits of `ecn`. Anything may
-    /// come: what is not the peer's is dropped.
+    /// Handles a UDP datagram from `from`, to the address `to` if it is known, with the two bits of `ecn`. Datagrams that are
+    /// not the peer's are dropped.
     pub fn receive(&mut self, now: Instant, from: SocketAddr, to: Option<IpAddr>, ecn: u8, datagram: &[u8]) {
         self.now = now;
         self.stats.received_datagrams += 1;
@@ -288,14 +293,14 @@ impl Spacelink {
             Some(DatagramEvent::Response(transmit)) => self.respond(&transmit, answer),
             Some(DatagramEvent::NewConnection(incoming)) => self.incoming(now, incoming, answer),
         }
-        self.pump(now);
+        self.handle_quic_events(now);
         if let Some(at) = self.active().filter(|&at| self.links[at].silent) {
-            self.look(now, at);
+            self.check_answers(now, at);
         }
     }
 
-    /// The network says that nobody listens at a port of `host` that something was sent to (ICMP: port unreachable). Anybody may
-    /// say so: the peer is asked, and taken for gone only when its answer is overdue as well.
+    /// Handles an ICMP error: nobody listens at a port of `host`. As anybody can forge it, the peer is pinged, and given up only
+    /// when its answer is overdue as well.
     pub fn unreachable(&mut self, now: Instant, host: IpAddr) {
         self.now = now;
         let Some(at) = self.active() else { return };
@@ -306,7 +311,7 @@ impl Spacelink {
         }
     }
 
-    /// Keeps an answer to a stranger, if there are not too many.
+    /// Queues a reply to another host, unless there are too many.
     fn respond(&mut self, transmit: &quinn_proto::Transmit, mut bytes: Vec<u8>) {
         if self.responses.len() < RESPONSES {
             bytes.truncate(transmit.size);
@@ -320,8 +325,8 @@ impl Spacelink {
         }
     }
 
-    /// The next UDP datagrams to send, written into `out`: up to `most` of one length at once where the system can segment
-    /// them. To be called until it gives none, after anything else was.
+    /// Writes the next UDP datagrams to send into `out`: up to `most` of equal length if the system can segment them. Call it
+    /// after everything else, until it returns `None`.
     pub fn transmit(&mut self, now: Instant, most: usize, out: &mut Vec<u8>) -> Option<Transmit> {
         self.now = now;
         out.clear();
@@ -347,13 +352,13 @@ impl Spacelink {
             self.count(now, &transmit, sent.size);
             return Some(transmit);
         }
-        // Nothing waits, so nothing that was lost does.
+        // Nothing waits, so no lost bytes do.
         self.lost_seen = self.ledger.lost();
         self.owed = 0;
         None
     }
 
-    /// So many bytes go to the wire.
+    /// Counts bytes that are sent.
     fn count(&mut self, now: Instant, transmit: &Transmit, size: usize) {
         let datagrams = transmit.segment.map_or(1, |segment| size.div_ceil(segment.max(1))) as u64;
         let bytes = size as u64 + datagrams * header(transmit.to);
@@ -363,21 +368,21 @@ impl Spacelink {
         self.owed = (self.owed + self.lost_since()).saturating_sub(bytes);
     }
 
-    /// Bytes that were found lost since this was last asked.
+    /// Bytes declared lost since the last call.
     fn lost_since(&mut self) -> u64 {
         let lost = self.ledger.lost();
         lost - std::mem::replace(&mut self.lost_seen, lost)
     }
 
-    /// Bytes to charge to the regulator, which let go `counted` bytes since the last call: what went over the link beyond
-    /// these (headers, acknowledgements, and what was lost and goes again or has yet to).
+    /// Returns the bytes to charge to the regulator, which released `counted` bytes since the last call: those that the link
+    /// carries beyond them (headers, acknowledgements, retransmissions sent or to come).
     ///
-    /// To be asked whenever something was sent or received, also with nothing counted: what was lost is charged as soon as it
-    /// is known, so that the regulator waits while it goes again, and not after. What was counted and did not go is
-    /// subtracted from later charges, so that over time exactly the wire's bytes count.
+    /// Call it whenever something was sent or received, also with nothing counted: lost bytes are charged as soon as they are
+    /// known, so that the regulator waits during the retransmission and not after it. Counted bytes that were not sent reduce
+    /// later charges, so that over time exactly the bytes on the wire count.
     ///
-    /// In an outage the link carries nothing, and all that it would have carried is charged: the regulator lets nothing go, and
-    /// what comes waits in the transmit queue, where it is seen.
+    /// During an outage everything that the link would have carried is charged: the regulator releases nothing, and data waits
+    /// in the transmit queue, where it is visible.
     pub fn charge(&mut self, counted: u64) -> u64 {
         self.owed += self.lost_since();
         self.charged += counted;
@@ -389,13 +394,13 @@ impl Spacelink {
         beyond + idle
     }
 
-    /// Whether packets wait for the link's rate. What is charged makes the regulator wait as well; this is for those who look.
+    /// True while packets wait for the shaper. The charge makes the regulator wait as well; this is for observers.
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.held
     }
 
-    /// When [`Self::on_timer`] and then [`Self::transmit`] have to be called, if nothing else happens before.
+    /// Time at which to call [`Self::on_timer`] and then [`Self::transmit`], if nothing else happens before.
     #[must_use]
     pub fn timer(&mut self) -> Option<Instant> {
         let mut at = None;
@@ -403,7 +408,7 @@ impl Spacelink {
         for link in &mut self.links {
             earlier(link.conn.poll_timeout());
             if !link.over {
-                earlier(Some(if link.greeted { link.look } else { link.until }));
+                earlier(Some(if link.greeted { link.check_at } else { link.greeting_deadline }));
             }
         }
         if let Side::Connecting { again, .. } = self.side {
@@ -413,12 +418,12 @@ impl Spacelink {
             earlier(self.shaper.ready_at());
         }
         earlier(self.credit_at);
-        earlier(self.settle_at);
+        earlier(self.repeat_at);
         earlier(self.reassembly.timer());
         at
     }
 
-    /// The time that [`Self::timer`] gave has come, or any other time.
+    /// Runs the timers that are due.
     pub fn on_timer(&mut self, now: Instant) {
         self.now = now;
         for at in 0..self.links.len() {
@@ -428,10 +433,10 @@ impl Spacelink {
             if self.links[at].over {
                 continue;
             }
-            if !self.links[at].greeted && self.links[at].until <= now {
+            if !self.links[at].greeted && self.links[at].greeting_deadline <= now {
                 self.give_up(now, at, STOPPED, Reason::Silent);
-            } else if self.links[at].greeted && self.links[at].look <= now {
-                self.look(now, at);
+            } else if self.links[at].greeted && self.links[at].check_at <= now {
+                self.check_answers(now, at);
             }
         }
         if let Side::Connecting { config, peer, again, .. } = &mut self.side
@@ -442,32 +447,32 @@ impl Spacelink {
                 Ok((handle, conn)) => self.add(now, handle, conn),
                 Err(error) => {
                     self.events.push_back(Event::Failed(Reason::Failed(error.to_string())));
-                    self.come_again(now);
+                    self.schedule_reconnect(now);
                 }
             }
         }
         if self.credit_at.is_some_and(|due| due <= now) {
-            self.tell_credits(now);
+            self.send_credits(now);
         }
-        if self.settle_at.is_some_and(|due| due <= now) {
-            self.settle(now);
+        if self.repeat_at.is_some_and(|due| due <= now) {
+            self.repeat_credits(now);
         }
         self.reassembly.expire(now);
-        self.pump(now);
+        self.handle_quic_events(now);
     }
 
-    /// What happened next.
+    /// The next event.
     pub fn poll(&mut self) -> Option<Event> {
         if self.credit_bytes >= u64::from(self.ack_every) * u64::from(self.mtu) {
-            self.tell_credits(self.now);
+            self.send_credits(self.now);
         }
         if self.events.is_empty() {
-            self.pump(self.now);
+            self.handle_quic_events(self.now);
         }
         self.events.pop_front()
     }
 
-    /// What was counted so far.
+    /// The counters.
     #[must_use]
     pub fn stats(&self) -> Stats {
         let mut stats = self.stats;

@@ -1,23 +1,23 @@
-//! What the two ends say to each other inside QUIC: bytes and nothing else.
+//! Encoding of what the two ends exchange inside QUIC.
 //!
-//! - A stream for a connection begins with [`Open`]: a byte for the two addresses' families (`0x44`, `0x66`, …), then
-//!   client and server, each its IP address and port in network byte order.
-//! - The control stream (one in each direction) begins with [`HELLO`]; then come credits, each the byte 1, a stream's
-//!   number and how many bytes of it have been delivered since it was opened, resets, each the byte 2 and a stream's number, and whether
-//!   its end has room for further connections, the byte 3 (no) or 4 (again).
-//! - A QUIC datagram begins with its kind: an IP packet (0), a fragment of one (1: two bytes packet number, index, count),
-//!   or credits (2: pairs as above).
+//! - A stream of a connection begins with [`Open`]: a byte for the address families (`0x44`, `0x66`, …), then client and
+//!   server, each its IP address and port in network byte order.
+//! - The control stream (one in each direction) begins with [`HELLO`]. Frames follow: credits (the byte 1, a stream ID and the
+//!   bytes of the stream delivered in all), resets (the byte 2 and a stream ID), and whether its end has room for further
+//!   connections (the byte 3 for no, 4 for yes).
+//! - A QUIC datagram begins with its type: an IP packet (0), a fragment of one (1, then two bytes packet number, index and
+//!   count), or credits (2, then pairs as above).
 //!
-//! Numbers without a fixed length are QUIC's variable-length integers (RFC 9000, 16). Parsers take what comes from outside:
-//! they allocate nothing, never panic, and say [`Malformed`] or "more bytes needed".
+//! Other numbers are QUIC's variable-length integers (RFC 9000, section 16). Parsers of untrusted input allocate nothing,
+//! never panic, and return [`Malformed`] or "more bytes needed".
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// The first bytes on a control stream: a name, and the version of what follows.
+/// First bytes of a control stream: a name and the protocol version.
 pub const HELLO: [u8; 4] = *b"BPS\x02";
-/// Most fragments that an IP packet may be cut into.
+/// Most fragments of an IP packet.
 pub const MAX_FRAGMENTS: usize = 64;
-/// Length of a fragment's header, its kind included [bytes].
+/// Length of a fragment's header with its type [bytes].
 pub const FRAGMENT_HEADER: usize = 5;
 /// Longest [`Open`] [bytes].
 pub const MAX_OPEN: usize = 1 + 2 * 18;
@@ -30,21 +30,21 @@ const PACKET: u8 = 0;
 const FRAGMENT: u8 = 1;
 const CREDITS: u8 = 2;
 
-/// Bytes that are none of ours.
+/// Error: bytes that are no valid frame or datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
-/// What a stream carries: the connection between these two.
+/// Header of a stream: the connection that it carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Open {
-    /// The user's address and port.
+    /// The client's address.
     pub client: SocketAddr,
-    /// The address and port that the user wants to reach.
+    /// The server's address.
     pub server: SocketAddr,
 }
 
 impl Open {
-    /// Appends its bytes to `out`.
+    /// Appends the encoding to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let family = |a: &SocketAddr| if a.is_ipv4() { 4u8 } else { 6 };
         out.push(family(&self.client) << 4 | family(&self.server));
@@ -57,7 +57,7 @@ impl Open {
         }
     }
 
-    /// Length of the header that begins with `first` [bytes].
+    /// Length of the header whose first byte is `first` [bytes].
     ///
     /// # Errors
     /// If no header begins so.
@@ -70,10 +70,10 @@ impl Open {
         Ok(1 + family(first >> 4)? + family(first & 0xf)?)
     }
 
-    /// The header at the beginning of `bytes` and its length, or none where bytes are still missing.
+    /// Parses the header at the beginning of `bytes`. Returns it with its length, or `None` if bytes are missing.
     ///
     /// # Errors
-    /// If it is none.
+    /// If the bytes are no header.
     pub fn parse(bytes: &[u8]) -> Result<Option<(Self, usize)>, Malformed> {
         let Some(&first) = bytes.first() else { return Ok(None) };
         let length = Self::length(first)?;
@@ -84,7 +84,7 @@ impl Open {
     }
 }
 
-/// Takes an address and a port off `bytes`.
+/// Takes an address and a port from the beginning of `bytes`.
 fn address(family: u8, bytes: &mut &[u8]) -> Option<SocketAddr> {
     let ip = if family == 4 {
         let (octets, rest) = bytes.split_first_chunk::<4>()?;
@@ -100,19 +100,19 @@ fn address(family: u8, bytes: &mut &[u8]) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip, u16::from_be_bytes(*port)))
 }
 
-/// So much of a stream has been delivered since it was opened.
+/// Number of a stream's bytes that were delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credit {
-    /// The QUIC stream's number.
+    /// QUIC stream ID.
     pub stream: u64,
-    /// Bytes delivered in all.
+    /// Bytes delivered since the stream was opened.
     pub delivered: u64,
 }
 
 /// Largest value of a variable-length integer.
 pub const MAX_VARINT: u64 = (1 << 62) - 1;
 
-/// Appends `value` to `out`; what is above [`MAX_VARINT`] as that.
+/// Appends `value` to `out`, at most [`MAX_VARINT`].
 pub fn put_varint(value: u64, out: &mut Vec<u8>) {
     let value = value.min(MAX_VARINT);
     match value {
@@ -123,7 +123,7 @@ pub fn put_varint(value: u64, out: &mut Vec<u8>) {
     }
 }
 
-/// Takes an integer off `bytes`, or leaves them as they are where some are missing.
+/// Takes an integer from the beginning of `bytes`. Leaves them unchanged if some are missing.
 pub fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
     let length = 1usize << (bytes.first()? >> 6);
     let taken = bytes.get(..length)?;
@@ -146,19 +146,19 @@ impl Credit {
     }
 }
 
-/// What is said on a control stream.
+/// Frame of a control stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Control {
     /// Bytes were delivered.
     Credit(Credit),
-    /// The stream of this number is reset.
+    /// The stream with this ID is reset.
     Reset(u64),
-    /// No further connections, or again some.
+    /// The end has no room for further connections (true), or room again (false).
     Full(bool),
 }
 
 impl Control {
-    /// Appends it to `out`.
+    /// Appends the encoding to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::Credit(credit) => {
@@ -173,10 +173,10 @@ impl Control {
         }
     }
 
-    /// What is said at the beginning of `bytes` and its length, or none where bytes are still missing.
+    /// Parses the frame at the beginning of `bytes`. Returns it with its length, or `None` if bytes are missing.
     ///
     /// # Errors
-    /// If it is nothing of ours.
+    /// If the bytes are no frame.
     pub fn parse(bytes: &[u8]) -> Result<Option<(Self, usize)>, Malformed> {
         let Some((&kind, mut rest)) = bytes.split_first() else { return Ok(None) };
         let frame = match kind {
@@ -189,7 +189,7 @@ impl Control {
     }
 }
 
-/// Credits for one datagram of at most `limit` bytes: takes from the end of `credits` what fits.
+/// Encodes credits as a datagram of at most `limit` bytes: takes as many as fit from the end of `credits`.
 pub fn credits_datagram(credits: &mut Vec<Credit>, limit: usize) -> Vec<u8> {
     let mut out = vec![CREDITS];
     while out.len() + 16 <= limit {
@@ -199,7 +199,7 @@ pub fn credits_datagram(credits: &mut Vec<Credit>, limit: usize) -> Vec<u8> {
     out
 }
 
-/// A datagram with a whole IP packet.
+/// Encodes an IP packet as a datagram.
 #[must_use]
 pub fn packet_datagram(packet: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(1 + packet.len());
@@ -208,7 +208,7 @@ pub fn packet_datagram(packet: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A datagram with fragment `index` of the `count` of IP packet number `packet`.
+/// Encodes fragment `index` of `count` of IP packet number `packet` as a datagram.
 #[must_use]
 pub fn fragment_datagram(packet: u16, index: u8, count: u8, data: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(FRAGMENT_HEADER + data.len());
@@ -219,31 +219,31 @@ pub fn fragment_datagram(packet: u16, index: u8, count: u8, data: &[u8]) -> Vec<
     out
 }
 
-/// A QUIC datagram of ours.
+/// A QUIC datagram of the spacelink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Datagram<'a> {
     /// A whole IP packet.
     Packet(&'a [u8]),
-    /// A part of one.
+    /// A fragment of one.
     Fragment {
         /// Number of the packet.
         packet: u16,
-        /// Which of its parts.
+        /// Index of the fragment.
         index: u8,
-        /// How many parts it has: more than `index`, at most [`MAX_FRAGMENTS`].
+        /// Number of fragments: more than `index`, at most [`MAX_FRAGMENTS`].
         count: u8,
-        /// The part.
+        /// Bytes of the fragment.
         data: &'a [u8],
     },
-    /// Credits, to be read with [`Credits`].
+    /// Credits.
     Credits(Credits<'a>),
 }
 
 impl<'a> Datagram<'a> {
-    /// What `bytes` are.
+    /// Parses a datagram.
     ///
     /// # Errors
-    /// If they are nothing of ours.
+    /// If the bytes are no datagram of the spacelink.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         match bytes.split_first() {
             Some((&PACKET, packet)) if !packet.is_empty() => Ok(Self::Packet(packet)),
@@ -261,7 +261,7 @@ impl<'a> Datagram<'a> {
     }
 }
 
-/// The credits of a datagram, up to the first that is cut off.
+/// The credits of a datagram, up to a truncated one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credits<'a>(&'a [u8]);
 
@@ -292,7 +292,7 @@ mod tests {
 
     /// The examples of RFC 9000, A.1.
     #[test]
-    fn integers_are_those_of_the_rfc() {
+    fn integers_match_the_rfc_examples() {
         for (bytes, value) in [
             (&[0xc2, 0x19, 0x7c, 0x5e, 0xff, 0x14, 0xe8, 0x8c][..], 151_288_809_941_952_652),
             (&[0x9d, 0x7f, 0x3e, 0x7d], 494_878_333),
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn credits_that_do_not_fit_stay() {
+    fn credits_beyond_the_limit_stay() {
         let mut credits: Vec<Credit> = (0..100).map(|stream| Credit { stream, delivered: 1 << 40 }).collect();
         let bytes = credits_datagram(&mut credits, 200);
         assert!(bytes.len() <= 200);
@@ -328,7 +328,7 @@ mod tests {
         #![proptest_config(ProptestConfig { rng_seed: proptest::test_runner::RngSeed::Fixed(1), ..ProptestConfig::default() })]
 
         #[test]
-        fn what_was_opened_is_read(client in any_address(), server in any_address(), more in 0usize..5) {
+        fn headers_survive_encoding(client in any_address(), server in any_address(), more in 0usize..5) {
             let open = Open { client, server };
             let mut bytes = bytes_of(&open);
             let length = bytes.len();
@@ -341,7 +341,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_said_is_read(stream in 0..=MAX_VARINT, delivered in 0..=MAX_VARINT) {
+        fn control_frames_survive_encoding(stream in 0..=MAX_VARINT, delivered in 0..=MAX_VARINT) {
             for frame in [Control::Credit(Credit { stream, delivered }), Control::Reset(stream), Control::Full(stream % 2 == 0)] {
                 let mut bytes = Vec::new();
                 frame.encode(&mut bytes);

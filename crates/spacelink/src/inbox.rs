@@ -1,31 +1,31 @@
-//! What came of a stream and was not read yet, in order.
+//! Received data of a stream, put in order.
 //!
-//! QUIC's implementation would put it in order itself, but holds at most 1024 pieces, and ends the connection where a stream
-//! has more: one that fills 200 Mbit/s over 600 ms has 550 gaps at a time where a packet of twenty is lost. So the pieces
-//! are taken out as they come, and put in order here.
+//! quinn would reorder it, but holds at most 1024 pieces and closes the connection if a stream has more: a stream that fills
+//! 200 Mbit/s over 600 ms has 550 gaps at a time if one packet in twenty is lost. So pieces are taken from quinn as they
+//! arrive and ordered here.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::{Buf, Bytes};
 
-/// The bytes of a stream that were not read yet.
+/// Data of a stream that was not read yet.
 #[derive(Default)]
 pub struct Inbox {
-    /// Offset of the first byte that is missing [bytes].
+    /// Offset of the first missing byte [bytes].
     next: u64,
-    /// What comes before it.
+    /// Data before it.
     ready: VecDeque<Bytes>,
-    /// What comes behind it, by offset.
+    /// Data behind it, by offset.
     scattered: BTreeMap<u64, Bytes>,
     scattered_bytes: u64,
 }
 
 impl Inbox {
-    /// Bytes came that belong at `offset`.
+    /// Adds data at `offset`.
     pub fn insert(&mut self, offset: u64, bytes: Bytes) {
         if offset > self.next {
             self.scattered_bytes += bytes.len() as u64;
-            // None of it came before: QUIC gives no byte twice.
+            // Never data received before: QUIC delivers no byte twice.
             if let Some(other) = self.scattered.insert(offset, bytes) {
                 self.scattered_bytes -= other.len() as u64;
             }
@@ -50,17 +50,17 @@ impl Inbox {
         }
     }
 
-    /// Whether there is nothing to read now.
+    /// True if nothing can be read now.
     pub fn is_empty(&self) -> bool {
         self.ready.is_empty()
     }
 
-    /// Bytes that wait for others before them.
+    /// Bytes behind a gap.
     pub fn scattered(&self) -> u64 {
         self.scattered_bytes
     }
 
-    /// Reads what there is room for, and gives how much.
+    /// Reads into `out`. Returns the number of bytes read.
     pub fn read(&mut self, out: &mut [u8]) -> usize {
         let mut read = 0;
         while read < out.len()
@@ -87,7 +87,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { rng_seed: proptest::test_runner::RngSeed::Fixed(2), ..ProptestConfig::default() })]
 
-        /// Pieces of a stream in any order, with or without overlap, and reads of any length between them.
+        /// Pieces of a stream in any order, with or without overlap, and reads of any length in between.
         #[test]
         fn bytes_come_out_in_order(
             pieces in proptest::collection::vec((0usize..200, 1usize..40, 0usize..50), 1..60),
@@ -95,7 +95,7 @@ mod tests {
             let stream: Vec<u8> = (0..=255).collect();
             let (mut inbox, mut out, mut came) = (Inbox::default(), Vec::new(), [false; 256]);
             for (offset, length, read) in pieces {
-                // Quinn gives each byte once; what overlaps here may only be at the front.
+                // Quinn delivers each byte once; overlap is only possible at the front.
                 if came[offset..offset + length].iter().any(|&b| b) && offset as u64 > inbox.next {
                     continue;
                 }

@@ -1,7 +1,7 @@
-//! Who the two ends are: a key and a self-signed certificate each, and each trusts the other's certificate and no other.
+//! Authentication of the two ends: each has a key and a self-signed certificate, and trusts only the other's certificate.
 //!
-//! A certificate is a way to carry a public key and no more: it is compared byte by byte, so names and dates in it say
-//! nothing, and a clock that is wrong locks nobody out. That the far end holds the key is proved by TLS 1.3 as usual.
+//! A certificate only carries a public key. It is compared byte by byte, so its names and dates mean nothing, and a wrong
+//! clock locks nobody out. TLS 1.3 proves that the peer holds the key.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -19,20 +19,20 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 
-/// Name of the protocol in the TLS handshake.
+/// ALPN protocol name.
 const ALPN: &[u8] = b"bentpipe-spacelink/1";
 
-/// One end's key and certificate.
+/// Key and certificate of an end.
 pub struct Identity {
     pub(super) certificate: CertificateDer<'static>,
     pub(super) key: PrivateKeyDer<'static>,
 }
 
-/// The far end's certificate.
+/// Certificate of the peer.
 #[derive(Clone)]
 pub struct Certificate(pub(super) CertificateDer<'static>);
 
-/// What is wrong with a key or a certificate: the file, and what is wrong with it.
+/// Error in a key or a certificate: the file and the problem.
 #[derive(Debug)]
 pub struct KeyError(String);
 
@@ -51,49 +51,49 @@ impl KeyError {
 }
 
 impl Identity {
-    /// A new one, for `name`.
+    /// Generates a key and a certificate for `name`.
     ///
     /// # Errors
-    /// If the system has no randomness.
+    /// If the system provides no randomness.
     pub fn generate(name: &str) -> Result<Self, KeyError> {
         let (certificate, key) = make(name).map_err(|e| KeyError(e.to_string()))?;
         let key = PrivateKeyDer::try_from(key.serialize_der()).map_err(|e| KeyError(e.to_owned()))?;
         Ok(Self { certificate: certificate.der().clone(), key })
     }
 
-    /// The one in two files, as [`keygen`] makes them.
+    /// Reads the two files that [`keygen`] writes.
     ///
     /// # Errors
-    /// If a file cannot be read or is none.
+    /// If a file cannot be read or parsed.
     pub fn read(key: &Path, certificate: &Path) -> Result<Self, KeyError> {
         let Certificate(certificate) = Certificate::read(certificate)?;
         let key = PrivateKeyDer::from_pem_file(key).map_err(|e| KeyError::of(key, &e))?;
         Ok(Self { certificate, key })
     }
 
-    /// Its certificate, for the far end.
+    /// The certificate, for the peer.
     #[must_use]
     pub fn certificate(&self) -> Certificate {
         Certificate(self.certificate.clone())
     }
 
-    /// A secret for `purpose` that only the key gives: the same after a restart.
+    /// A secret for `purpose`, derived from the key: the same after a restart.
     pub(super) fn secret(&self, purpose: &str) -> hmac::Tag {
         hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, self.key.secret_der()), purpose.as_bytes())
     }
 }
 
 impl Certificate {
-    /// The one in a file (PEM).
+    /// Reads a certificate (PEM).
     ///
     /// # Errors
-    /// If the file cannot be read or is none.
+    /// If the file cannot be read or parsed.
     pub fn read(path: &Path) -> Result<Self, KeyError> {
         CertificateDer::from_pem_file(path).map(Self).map_err(|e| KeyError::of(path, &e))
     }
 }
 
-/// Ed25519: signatures of one length, so that handshakes are of one length as well.
+/// Ed25519 signatures, and so handshakes, have a fixed length.
 fn make(name: &str) -> Result<(rcgen::Certificate, rcgen::KeyPair), rcgen::Error> {
     let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519)?;
     let mut parameters = rcgen::CertificateParams::new(vec![])?;
@@ -101,11 +101,11 @@ fn make(name: &str) -> Result<(rcgen::Certificate, rcgen::KeyPair), rcgen::Error
     Ok((parameters.self_signed(&key)?, key))
 }
 
-/// Writes `NAME.key` (mode 0600) and `NAME.crt` into the folder `dir`, which is made if it is not there, and gives their
-/// paths. What is there already stays, unless `overwrite` says otherwise.
+/// Writes `NAME.key` (mode 0600) and `NAME.crt` into the folder `dir`, which is created if missing. Returns their paths.
+/// Existing files are kept unless `overwrite` is true.
 ///
 /// # Errors
-/// If one of the two is there, or cannot be written.
+/// If a file exists or cannot be written.
 pub fn keygen(dir: &Path, name: &str, overwrite: bool) -> io::Result<[PathBuf; 2]> {
     fs::create_dir_all(dir)?;
     let (certificate, key) = make(name).map_err(io::Error::other)?;
@@ -113,7 +113,7 @@ pub fn keygen(dir: &Path, name: &str, overwrite: bool) -> io::Result<[PathBuf; 2
     if !overwrite && let Some(there) = paths.iter().find(|path| path.exists()) {
         return Err(io::Error::new(
             io::ErrorKind::AlreadyExists,
-            format!("{} is there already", there.display()),
+            format!("{} exists already", there.display()),
         ));
     }
     for (path, text, mode) in [(&paths[0], key.serialize_pem(), 0o600), (&paths[1], certificate.pem(), 0o644)]
@@ -123,7 +123,7 @@ pub fn keygen(dir: &Path, name: &str, overwrite: bool) -> io::Result<[PathBuf; 2
     Ok(paths)
 }
 
-/// Writes a file that nobody else may read before its mode says so.
+/// Writes a file that has its mode from the beginning.
 fn write(path: &Path, bytes: &[u8], mode: u32, overwrite: bool) -> io::Result<()> {
     let create = |path: &Path| -> io::Result<File> {
         let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
@@ -145,7 +145,7 @@ fn write(path: &Path, bytes: &[u8], mode: u32, overwrite: bool) -> io::Result<()
     fs::rename(&beside, path)
 }
 
-/// Trusts one certificate.
+/// Verifier that trusts one certificate.
 #[derive(Debug)]
 struct Pinned {
     certificate: CertificateDer<'static>,
@@ -261,7 +261,7 @@ fn pinned(peer: &Certificate) -> (Arc<Pinned>, Arc<CryptoProvider>) {
     (Arc::new(Pinned { certificate: peer.0.clone(), provider: provider.clone() }), provider)
 }
 
-/// TLS at the listening end.
+/// TLS configuration of the listening end.
 pub(super) fn server(identity: &Identity, peer: &Certificate) -> Result<QuicServerConfig, KeyError> {
     let (pinned, provider) = pinned(peer);
     let mut config = rustls::ServerConfig::builder_with_provider(provider)
@@ -273,12 +273,12 @@ pub(super) fn server(identity: &Identity, peer: &Certificate) -> Result<QuicServ
         })
         .map_err(|e| KeyError(e.to_string()))?;
     config.alpn_protocols = vec![ALPN.to_vec()];
-    // Every handshake proves both keys: nothing is resumed.
+    // No resumption: every handshake authenticates both ends.
     config.send_tls13_tickets = 0;
     QuicServerConfig::try_from(config).map_err(|e| KeyError(e.to_string()))
 }
 
-/// TLS at the connecting end.
+/// TLS configuration of the connecting end.
 pub(super) fn client(identity: &Identity, peer: &Certificate) -> Result<QuicClientConfig, KeyError> {
     let (pinned, provider) = pinned(peer);
     let mut config = rustls::ClientConfig::builder_with_provider(provider)
@@ -301,7 +301,7 @@ mod tests {
 
     use super::*;
 
-    /// Lets two ends shake hands, each with a certificate and a key, and the certificate that it trusts; says why not.
+    /// Runs a handshake between two ends, each with a certificate, a key and the trusted certificate.
     fn shake(server: (&Identity, &Identity), client: (&Identity, &Identity)) -> Result<(), Error> {
         let certified = |own: &Identity, key: &Identity| {
             let key = rustls::crypto::ring::sign::any_supported_type(&key.key).unwrap();
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_is_worth_nothing_without_its_key() {
+    fn a_certificate_without_its_key_is_refused() {
         let [server, client, thief] =
             ["server", "client", "thief"].map(|name| Identity::generate(name).unwrap());
         shake((&server, &server), (&client, &client)).unwrap();
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_written_once_and_for_nobody_else() {
+    fn keys_are_private_and_not_overwritten() {
         let dir = std::env::temp_dir().join(format!("bentpipe-keygen-{}", std::process::id()));
         let [key, certificate] = keygen(&dir, "gateway", false).unwrap();
         assert_eq!(
@@ -364,13 +364,13 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
         assert!(error.to_string().contains("gateway.key"));
         assert_eq!(fs::read(&key).unwrap(), before);
-        // A certificate alone is kept as well.
+        // A certificate alone is not overwritten either.
         fs::remove_file(&key).unwrap();
         assert!(keygen(&dir, "gateway", false).is_err());
         keygen(&dir, "gateway", true).unwrap();
         assert_ne!(fs::read(&key).unwrap(), before);
         assert_eq!(mode(&key), 0o600);
-        // What was written can be read, and is a pair.
+        // The files can be read and match.
         let identity = Identity::read(&key, &certificate).unwrap();
         server(&identity, &identity.certificate()).unwrap();
         let other = Identity::generate("other").unwrap();

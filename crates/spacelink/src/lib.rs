@@ -1,9 +1,9 @@
-//! The spacelink: one QUIC connection between the two ends, a stream for each TCP connection that is split, and datagrams
-//! for IP packets that are not.
+//! The spacelink: one QUIC connection between the two ends of the gateway. It has a stream for each split TCP connection
+//! and datagrams for IP packets that are not split.
 //!
-//! No socket and no clock inside. The host gives it UDP datagrams ([`Spacelink::receive`]) and the time, sends what
-//! [`Spacelink::transmit`] gives, calls [`Spacelink::on_timer`] when [`Spacelink::timer`] says so, and after each of these
-//! takes what came of it from [`Spacelink::poll`]:
+//! It has no socket and no clock. The host passes in UDP datagrams ([`Spacelink::receive`]) and the time, sends what
+//! [`Spacelink::transmit`] returns, calls [`Spacelink::on_timer`] at [`Spacelink::timer`], and after each of these handles
+//! the events of [`Spacelink::poll`]:
 //!
 //! ```text
 //!  socket ─▶ receive ─┐            ┌─▶ poll ─▶ Event::{Up, Opened, Readable, Acknowledged, …}
@@ -11,17 +11,16 @@
 //!  write, finish, … ──┘            └─▶ transmit ─▶ socket
 //! ```
 //!
-//! - The *listening* end is the gateway, the *connecting* end the terminal, which comes again by itself whenever the
-//!   connection is lost. There is one connection at a time: a new one from the same peer replaces the old. When one goes,
-//!   its streams are told as [`Event::Lost`] before [`Event::Down`], and their keys mean nothing any more.
-//! - Both ends prove who they are with a key whose certificate the other has ([`keys`]).
-//! - Rate: nothing in here slows down for what is lost (`controller`); the regulator says how much is written, and
-//!   [`Spacelink::charge`] what else goes over the link and has to be subtracted there. A shaper at the link's rate spreads
-//!   what goes again after an outage (`shaper`).
-//! - Credits: a QUIC acknowledgement says that the far *process* has a packet. What frees a sender's buffer is that the far
-//!   *client* took the bytes: [`Spacelink::delivered`] there becomes [`Event::Acknowledged`] here. Credits are totals and go
-//!   in datagrams, so that one that is lost holds up nothing, since the next one says more; the last is repeated on a
-//!   stream.
+//! - The *listening* end is the gateway, the *connecting* end the terminal, which reconnects whenever the connection is lost.
+//!   There is one connection at a time: a new one from the same peer replaces the old. When a connection ends, each of its
+//!   streams gets [`Event::Lost`] before [`Event::Down`], and their keys become invalid.
+//! - Both ends authenticate with a key whose certificate the other end has ([`keys`]).
+//! - Rate: congestion control never slows down for losses (`controller`), since the gateway's regulator decides how much is
+//!   written. [`Spacelink::charge`] tells it which bytes the link carries beyond those. A shaper at the link's rate spreads
+//!   retransmissions after an outage (`shaper`).
+//! - Credits: a QUIC acknowledgement says that the peer's *process* has a packet. A sender's buffer is freed only when the
+//!   peer's *client* has taken the bytes: [`Spacelink::delivered`] there becomes [`Event::Acknowledged`] here. Credits are
+//!   totals, sent in datagrams, so a lost credit delays nothing: the next one includes it. The last is repeated on a stream.
 
 mod controller;
 mod end;
@@ -45,7 +44,7 @@ use quinn_proto::{
 };
 use slab::Slab;
 
-use controller::{Ledger, Trusting};
+use controller::{Ledger, Uncontrolled};
 use frames::{Control, Credit, Datagram, FRAGMENT_HEADER, HELLO, MAX_FRAGMENTS};
 use inbox::Inbox;
 use reassembly::Reassembly;
@@ -55,75 +54,75 @@ pub use end::Spacelink;
 pub use frames::Open;
 pub use keys::{Certificate, Identity, KeyError, keygen};
 
-/// A credit goes after this part of a round trip, so that a buffer's rate is its size over the round trip, less 3 % …
-const CREDIT_PART: u32 = 32;
-/// … but not sooner, for each takes some 70 bytes of the way back.
-const CREDIT_LEAST: Duration = Duration::from_millis(5);
-/// A credit that no other followed is repeated on the control stream after so long.
-const SETTLE: Duration = Duration::from_millis(500);
-/// Connections of which not both ends are known yet, from which on a stranger has to prove its address, …
+/// Share of a round trip after which a credit is sent: a buffer's rate is its size over the round trip, less 3 %.
+const CREDITS_PER_ROUND_TRIP: u32 = 32;
+/// Shortest interval between credits: each takes some 70 bytes of the return link.
+const CREDIT_INTERVAL: Duration = Duration::from_millis(5);
+/// Time after which a credit is repeated on the control stream if no other followed it.
+const REPEAT: Duration = Duration::from_millis(500);
+/// Unauthenticated connections from which on a new peer must prove its address (QUIC Retry).
 const HALF_OPEN_RETRY: usize = 2;
-/// … and from which on nobody gets in.
+/// Most unauthenticated connections.
 const HALF_OPEN_MOST: usize = 8;
-/// How long the connecting end waits before it comes again: at first, and at most.
-const AGAIN: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(2)];
-/// An answer that is overdue for so long, and by as much as is usual, means an outage.
+/// Delay before a reconnect: the first and the longest.
+const RECONNECT: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(2)];
+/// Delay of an answer beyond the usual that means an outage.
 const SILENCE: Duration = Duration::from_millis(300);
-/// How often an end that is greeted says something by itself, from a round trip later on. For quinn-proto 0.11 stops its timer for
-/// acknowledgements when it sends those of the handshake, starts it again only after others, and adds these to a packet no
-/// sooner: an end with nothing to say would let 31 packets wait, and seem silent.
-const HAILS: u32 = 3;
-/// Streams that a peer may open before its key is proved.
-const STREAMS_UNPROVED: u32 = 16;
-/// Streams that the peer reset before they came, and that are kept in mind.
-const MOST_UNBORN: usize = 1024;
-/// Answers to strangers that wait for being sent.
+/// Pings of a new connection, from a round trip after the handshake on. quinn-proto 0.11 stops its ACK timer when it sends
+/// the handshake's acknowledgements, restarts it only after others, and adds acknowledgements to a packet no sooner: an end
+/// without data would leave 31 packets unacknowledged and seem silent.
+const FIRST_PINGS: u32 = 3;
+/// Streams that a peer may open before it is authenticated.
+const STREAMS_UNAUTHENTICATED: u32 = 16;
+/// Most resets kept of streams that have not arrived yet.
+const MOST_EARLY_RESETS: usize = 1024;
+/// Most replies to unknown peers that wait to be sent.
 const RESPONSES: usize = 16;
-/// Code with which a connection is closed by one who stops.
+/// Close code of an end that stops.
 const STOPPED: u32 = 0;
-/// Code with which a connection is closed when another replaces it.
+/// Close code of a connection that a new one replaces.
 const REPLACED: u32 = 1;
-/// Code with which a connection is closed whose peer says what is none of ours.
+/// Close code for a peer that violates the protocol.
 const MALFORMED: u32 = 2;
-/// Code of a stream's reset.
+/// Reset code of streams.
 const RESET: VarInt = VarInt::from_u32(0);
 
-/// How an end is built. Times and sizes have the defaults of [`Setup::new`].
+/// Setup of an end. Times and sizes have the defaults of [`Setup::new`].
 pub struct Setup {
     /// This end's key and certificate.
     pub identity: Identity,
-    /// The certificate of the one peer that is let in.
+    /// The certificate of the only accepted peer.
     pub peer: Certificate,
-    /// Largest UDP payload, the same at both ends [bytes, 1200 to 65527]: 1472 where the link carries IPv4 packets of 1500.
+    /// Largest UDP payload, the same at both ends [bytes, 1200 to 65527]: 1472 if the link carries IPv4 packets of 1500.
     pub mtu: u16,
-    /// Rate of the link towards the peer, IP headers included, or none for no shaping.
+    /// Rate of the link towards the peer, IP headers included; `None` disables shaping.
     pub rate: Option<Rate>,
-    /// Round trip that is expected. It sizes windows and the first time-outs; what is measured later counts from then on.
+    /// Expected round trip. It sizes windows and the first time-outs, until a round trip is measured.
     pub round_trip: Duration,
-    /// How much the peer may send on one stream beyond what was read here [bytes].
+    /// Bytes of one stream that the peer may send ahead of the reader.
     pub stream_window: u64,
-    /// The same over all streams, and how much is held for the peer until it acknowledges [bytes]: the most memory an end uses
-    /// for each direction.
+    /// Bytes of all streams that the peer may send ahead of the readers, and that are held until it acknowledges: the most
+    /// memory of an end in each direction.
     pub window: u64,
     /// Most streams at a time.
     pub streams: u32,
-    /// After so long without a sign of life the connection is given up. Longer than any outage that is to be sat out.
+    /// Time without any packet from the peer after which the connection is given up. Longer than any outage to be survived.
     pub idle: Duration,
-    /// After so long without traffic a sign of life is asked for.
+    /// Time without traffic after which a keep-alive is sent.
     pub keep_alive: Duration,
-    /// How often an answer is asked for again while none comes.
-    pub ask_again: Duration,
-    /// Packets for which one acknowledgement is asked for, and bytes of as many for which a credit goes.
+    /// Interval of pings while an answer is overdue.
+    pub ping_interval: Duration,
+    /// Packets that one acknowledgement covers. A credit is sent after as many packets' worth of bytes.
     pub ack_every: u32,
-    /// How long an acknowledgement may wait; credits wait no longer.
+    /// Longest delay of an acknowledgement. Credits are not delayed longer.
     pub ack_delay: Duration,
-    /// Seed of QUIC's own random choices, for tests that are to be repeated; none for the system's randomness.
+    /// Seed of QUIC's random numbers, for repeatable tests; `None` for the system's randomness.
     pub seed: Option<[u8; 32]>,
 }
 
 impl Setup {
-    /// The setup for a link of `rate` towards the peer and `round_trip`, with windows for 200 Mbit/s from the peer or for `rate`,
-    /// whichever is more: [`Self::receives`] sets those for another rate.
+    /// The setup for a link of `rate` towards the peer. The windows suit `rate` or 200 Mbit/s from the peer, whichever is more;
+    /// [`Self::receives`] sets them for another rate.
     #[must_use]
     pub fn new(identity: Identity, peer: Certificate, rate: Option<Rate>, round_trip: Duration) -> Self {
         let least = Rate::from_bps(200_000_000);
@@ -138,7 +137,7 @@ impl Setup {
             streams: 20_000,
             idle: Duration::from_secs(180),
             keep_alive: Duration::from_secs(5),
-            ask_again: Duration::from_millis(100),
+            ping_interval: Duration::from_millis(100),
             ack_every: 32,
             ack_delay: Duration::from_millis(50),
             seed: None,
@@ -146,8 +145,8 @@ impl Setup {
         .receives(rate.map_or(Rate::from_bps(1_000_000_000), |rate| rate.max(least)))
     }
 
-    /// Windows for `rate` from the peer: four round trips for a stream, but at least 1 MB, and four times that for all, but at
-    /// least 64 MB. No stream waits for the window then, not even while a packet is lost three times.
+    /// Windows for `rate` from the peer: four round trips per stream (at least 1 MB), four times that in all (at least 64 MB).
+    /// No stream then waits for its window, even if a packet is lost three times.
     #[must_use]
     pub fn receives(self, rate: Rate) -> Self {
         let trips = u128::from(rate.as_bps() / 8) * 4 * self.round_trip.as_nanos() / 1_000_000_000;
@@ -158,14 +157,14 @@ impl Setup {
     fn transport(&self, ledger: &Arc<Ledger>) -> TransportConfig {
         let bounded = |value: u64| VarInt::from_u64(value).unwrap_or(VarInt::MAX);
         let mut acks = AckFrequencyConfig::default();
-        // A gap is no reason for another, for it is told by the next.
+        // A gap needs no immediate acknowledgement: the next one reports it.
         acks.ack_eliciting_threshold(VarInt::from_u32(self.ack_every.saturating_sub(1)))
             .max_ack_delay(Some(self.ack_delay.max(Duration::from_millis(1))))
             .reordering_threshold(VarInt::from_u32(0));
         let mut config = TransportConfig::default();
         config
-            .congestion_controller_factory(Arc::new(Trusting(ledger.clone())))
-            .max_concurrent_bidi_streams(VarInt::from_u32(STREAMS_UNPROVED.min(self.streams)))
+            .congestion_controller_factory(Arc::new(Uncontrolled(ledger.clone())))
+            .max_concurrent_bidi_streams(VarInt::from_u32(STREAMS_UNAUTHENTICATED.min(self.streams)))
             .max_concurrent_uni_streams(VarInt::from_u32(1))
             .max_idle_timeout(IdleTimeout::try_from(self.idle).ok())
             .keep_alive_interval(Some(self.keep_alive))
@@ -174,7 +173,7 @@ impl Setup {
             .send_window(self.window)
             .send_fairness(false)
             .initial_rtt(self.round_trip.max(Duration::from_millis(10)))
-            // Both the same: a loss of several packets in a row is no sign of a smaller path here.
+            // Equal, so that quinn does not take a burst of losses for a smaller path MTU.
             .initial_mtu(self.mtu)
             .min_mtu(self.mtu)
             .mtu_discovery_config(None)
@@ -186,7 +185,7 @@ impl Setup {
     }
 }
 
-/// A stream, for as long as it is open: a later stream in its slot has another key.
+/// An open stream. A later stream in the same slot has another key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamKey {
     slot: u32,
@@ -194,29 +193,29 @@ pub struct StreamKey {
 }
 
 impl StreamKey {
-    /// Index for the host's own arrays, less than [`Setup::streams`]; used again when the stream is gone.
+    /// Index for the host's own arrays, less than [`Setup::streams`]; reused after the stream is gone.
     #[must_use]
     pub fn slot(self) -> usize {
         self.slot as usize
     }
 }
 
-/// Why a connection ended or was not made.
+/// Reason for a connection to end or not to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// One of the ends stopped on purpose.
+    /// One of the ends stopped.
     Closed,
     /// The peer made a new connection.
     Replaced,
-    /// The peer has forgotten the connection: it was started anew.
+    /// The peer does not know the connection: it was restarted.
     Restarted,
-    /// The peer does not listen any more, says its host, and it does not answer.
+    /// The peer's host reports that nobody listens (ICMP), and the peer does not answer.
     Gone,
-    /// No sign of life for too long.
+    /// No packet from the peer for too long.
     Silent,
-    /// Somebody did not prove to be the peer; what TLS says about it.
+    /// Authentication failed; TLS's message.
     Refused(String),
-    /// Something else, in words.
+    /// Another failure; QUIC's message.
     Failed(String),
 }
 
@@ -226,57 +225,57 @@ impl std::fmt::Display for Reason {
             Self::Closed => f.write_str("closed"),
             Self::Replaced => f.write_str("replaced by a new connection of the peer"),
             Self::Restarted => f.write_str("the peer was restarted"),
-            Self::Gone => f.write_str("the peer does not listen any more"),
-            Self::Silent => f.write_str("no sign of life from the peer"),
+            Self::Gone => f.write_str("the peer does not listen"),
+            Self::Silent => f.write_str("no packet from the peer"),
             Self::Refused(what) => write!(f, "refused: {what}"),
             Self::Failed(what) => write!(f, "failed: {what}"),
         }
     }
 }
 
-/// What the host has to act on.
+/// An event that the host handles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The peer is there, and has proved it.
+    /// The peer is connected and authenticated.
     Up,
-    /// It is not any more. All its streams were told as lost.
+    /// The peer is not connected any more. All its streams got [`Event::Lost`] before.
     Down(Reason),
-    /// A connection was tried, by this end or by somebody else, and was not made.
+    /// A connection attempt of this end or of another host failed.
     Failed(Reason),
     /// The peer opened a stream.
     Opened {
         /// The stream.
         stream: StreamKey,
-        /// Whose connection it carries.
+        /// The connection that it carries.
         header: Open,
     },
-    /// There is something to read: [`Spacelink::read`] until it gives less than there is room for.
+    /// Data can be read: call [`Spacelink::read`] until it fills less than the buffer.
     Readable(StreamKey),
-    /// A stream on which less was written than given takes more.
+    /// A stream that did not take all data takes more.
     Writable(StreamKey),
-    /// The peer has written all, and all of it was read: half-close.
+    /// The peer has finished the stream and all of it was read (half-close).
     Finished(StreamKey),
-    /// The peer has reset the stream. The key is void.
+    /// The peer has reset the stream. The key is invalid.
     Reset(StreamKey),
-    /// The connection to the peer is gone, and the stream with it. The key is void.
+    /// The connection to the peer is gone and the stream with it. The key is invalid.
     Lost(StreamKey),
-    /// The far end delivered so many more bytes of what was written here.
+    /// The peer has delivered more of the bytes written here.
     Acknowledged {
         /// The stream.
         stream: StreamKey,
-        /// How many more [bytes].
+        /// Their number [bytes].
         bytes: u64,
     },
-    /// Both ends finished, and all was delivered on both sides. The key is void.
+    /// Both ends finished the stream and everything was delivered. The key is invalid.
     Closed(StreamKey),
-    /// An IP packet.
+    /// An IP packet from the peer.
     Datagram(Vec<u8>),
-    /// The peer takes no further connections, or again some.
+    /// The peer has no room for further connections (true), or room again (false).
     Full(bool),
 }
 
 impl Event {
-    /// The stream that it is about, if it is about one.
+    /// The stream of the event, if it has one.
     #[must_use]
     pub fn stream(&self) -> Option<StreamKey> {
         match *self {
@@ -293,64 +292,64 @@ impl Event {
     }
 }
 
-/// Why an IP packet was not sent.
+/// Reason for an IP packet not to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotSent {
     /// There is no connection.
     Down,
-    /// Nothing has come from the peer for longer than a round trip: an outage.
+    /// An answer of the peer is overdue: an outage.
     Silent,
-    /// Nothing, or longer than an IP packet can be.
+    /// The packet is empty or longer than an IP packet can be.
     Length,
 }
 
-/// A UDP datagram to be sent, or several of one length.
+/// A UDP datagram to send, or several of one length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transmit {
-    /// Where to.
+    /// Destination.
     pub to: SocketAddr,
-    /// The address to send it from, where the socket has several.
+    /// Source address, for a socket with several.
     pub from: Option<IpAddr>,
-    /// Length of each datagram but the last, which may be shorter; none where there is one [bytes].
+    /// Length of every datagram but the last, which may be shorter [bytes]; `None` for a single datagram.
     pub segment: Option<usize>,
-    /// The two bits of ECN.
+    /// The two ECN bits.
     pub ecn: u8,
 }
 
-/// What an end has counted since it was built.
+/// Counters of an end since it was built.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Whether the peer is there.
+    /// True while the peer is connected.
     pub up: bool,
-    /// Whether an answer is overdue: an outage of the link.
+    /// True while an answer is overdue: an outage of the link.
     pub silent: bool,
-    /// Round trip, smoothed; zero while down.
+    /// Smoothed round trip; zero while down.
     pub round_trip: Duration,
-    /// Connections that came up.
+    /// Connections made.
     pub connections: u64,
     /// UDP datagrams sent.
     pub sent_datagrams: u64,
     /// Bytes sent, UDP and IP headers included.
     pub sent_bytes: u64,
-    /// UDP datagrams received, strangers' included.
+    /// UDP datagrams received, including those of other hosts.
     pub received_datagrams: u64,
     /// Bytes received, UDP and IP headers included.
     pub received_bytes: u64,
     /// QUIC packets sent.
     pub sent_packets: u64,
-    /// QUIC packets found lost.
+    /// QUIC packets declared lost.
     pub lost_packets: u64,
     /// Their UDP payload [bytes].
     pub lost_bytes: u64,
     /// UDP payload of packets that the peer acknowledged [bytes].
     pub acknowledged_bytes: u64,
-    /// How often the peer told of ECN marks.
+    /// ECN marks reported by the peer.
     pub marks: u64,
-    /// Streams open now.
+    /// Open streams.
     pub streams: u64,
     /// Streams opened, by either end.
     pub opened: u64,
-    /// Streams refused for there were too many.
+    /// Streams refused because there were too many.
     pub refused_streams: u64,
     /// Bytes written to streams.
     pub written_bytes: u64,
@@ -362,10 +361,10 @@ pub struct Stats {
     pub received_ip: u64,
     /// IP packets that were cut into fragments.
     pub fragmented_ip: u64,
-    /// IP packets given up for a fragment that did not come.
+    /// IP packets given up because a fragment is missing.
     pub unassembled_ip: u64,
-    /// IP packets not sent for an outage.
+    /// IP packets not sent because of an outage.
     pub silenced_ip: u64,
-    /// Frames and datagrams from the peer that were none of ours.
+    /// Malformed frames and datagrams from the peer.
     pub malformed: u64,
 }

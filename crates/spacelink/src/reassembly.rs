@@ -1,28 +1,28 @@
-//! Puts IP packets together that were longer than a datagram.
+//! Reassembly of IP packets that were sent in several datagrams.
 
 use std::time::{Duration, Instant};
 
 use super::frames::MAX_FRAGMENTS;
 
-/// Most packets that are put together at a time.
+/// Most incomplete packets at a time.
 const MOST: usize = 64;
-/// Most bytes that are held for them.
+/// Most bytes of incomplete packets.
 const MOST_BYTES: usize = 1 << 20;
-/// After so long without its last fragment a packet is given up.
+/// Time after which an incomplete packet is given up.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A packet of which some fragments came.
+/// An incomplete packet.
 struct Partial {
     packet: u16,
     count: u8,
-    /// Which fragments are there, a bit each.
+    /// Bit set of the fragments received.
     have: u64,
     pieces: Vec<Vec<u8>>,
     bytes: usize,
     since: Instant,
 }
 
-/// Packets that miss fragments, the oldest first.
+/// Incomplete packets, the oldest first.
 #[derive(Default)]
 pub struct Reassembly {
     partials: Vec<Partial>,
@@ -31,7 +31,7 @@ pub struct Reassembly {
 }
 
 impl Reassembly {
-    /// A fragment came: the packet, if it was the last that missed. `index` is less than `count`, and that at most
+    /// Adds a fragment. Returns the packet if this completes it. `index` is less than `count`, and `count` at most
     /// [`MAX_FRAGMENTS`].
     pub fn fragment(
         &mut self,
@@ -47,7 +47,7 @@ impl Reassembly {
         if let Some(at) = known
             && self.partials[at].count != count
         {
-            // Numbers begin again after 2^16: this is another packet.
+            // Packet numbers wrap at 2^16: this is another packet.
             self.give_up(at);
         }
         let at = match self.partials.iter().position(|p| p.packet == packet) {
@@ -80,19 +80,19 @@ impl Reassembly {
         None
     }
 
-    /// Gives up what has waited too long.
+    /// Gives up packets that are incomplete for too long.
     pub fn expire(&mut self, now: Instant) {
         while self.partials.first().is_some_and(|p| now.saturating_duration_since(p.since) >= PATIENCE) {
             self.give_up(0);
         }
     }
 
-    /// When [`Self::expire`] is due.
+    /// Time of the next [`Self::expire`].
     pub fn timer(&self) -> Option<Instant> {
         self.partials.first().map(|p| p.since + PATIENCE)
     }
 
-    /// Packets given up so far.
+    /// Number of packets given up.
     pub fn given_up(&self) -> u64 {
         self.given_up
     }
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_misses_a_fragment_is_given_up() {
+    fn incomplete_packets_expire() {
         let now = Instant::now();
         let mut reassembly = Reassembly::default();
         reassembly.fragment(now, 1, 0, 2, b"a");
@@ -131,12 +131,12 @@ mod tests {
         assert_eq!(due, now + PATIENCE);
         reassembly.expire(due);
         assert_eq!((reassembly.given_up(), reassembly.bytes, reassembly.timer()), (1, 0, None));
-        // Its number is free for another.
+        // Its number is free for another packet.
         assert_eq!(reassembly.fragment(due, 1, 1, 2, b"b"), None);
     }
 
     #[test]
-    fn memory_is_bounded_whatever_comes() {
+    fn memory_is_bounded() {
         let now = Instant::now();
         let mut reassembly = Reassembly::default();
         for packet in 0..10_000 {

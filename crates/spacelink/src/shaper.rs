@@ -1,20 +1,20 @@
-//! How fast packets may leave: a virtual clock for the link (the leaky bucket of ITU-T I.371, there called GCRA).
+//! Shaping of packets to the link's rate by a virtual clock: the leaky bucket of ITU-T I.371 (GCRA).
 //!
-//! The regulator lets go as much as the link carries, and what QUIC sends on its own account (acknowledgements, and above
-//! all what was lost and goes again) comes on top. After an outage that is several round trips' worth of data at once; this
-//! clock lets it go at the link's rate, while what the regulator lets go in time passes without waiting.
+//! The regulator releases as much as the link carries, and QUIC's own packets (acknowledgements, above all retransmissions)
+//! come on top. After an outage these are several round trips' worth of data at once. The shaper sends them at the link's
+//! rate; data that the regulator releases in time passes without waiting.
 
 use std::time::{Duration, Instant};
 
 use bentpipe_units::Rate;
 
-/// How far ahead of the link's rate packets may go.
+/// Time by which packets may run ahead of the link's rate.
 const BURST: Duration = Duration::from_millis(20);
 
-/// The link's clock.
+/// The virtual clock.
 pub struct Shaper {
     rate: Option<Rate>,
-    /// When the link has sent all it was given.
+    /// Time at which the link will have sent everything.
     free_at: Option<Instant>,
 }
 
@@ -28,7 +28,7 @@ impl Shaper {
         self.free_at = None;
     }
 
-    /// How many packets of `bytes` may go now: none where the link is too far behind.
+    /// Number of packets of `bytes` that may be sent now, at most `most`.
     pub fn allowed(&self, now: Instant, bytes: u64, most: usize) -> usize {
         let Some(rate) = self.rate else { return most };
         let ahead = self.free_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(now));
@@ -37,21 +37,21 @@ impl Shaper {
         ((room.as_nanos() as u64 / each) as usize).clamp(1, most)
     }
 
-    /// When the next may go, where none may now.
+    /// Time at which the next packet may be sent; `None` if it may be sent now.
     pub fn ready_at(&self) -> Option<Instant> {
-        // A nanosecond later than the bound, at which there is room again.
+        // A nanosecond after the bound, when there is room again.
         self.free_at.and_then(|at| at.checked_sub(BURST)).map(|at| at + Duration::from_nanos(1))
     }
 
-    /// How many bytes the link carries in `time`; none where its rate is not known.
+    /// Bytes that the link carries in `time`; 0 if its rate is unknown.
     pub fn carries(&self, time: Duration) -> u64 {
         self.rate.map_or(0, |rate| (u128::from(rate.as_bps()) * time.as_nanos() / 8_000_000_000) as u64)
     }
 
-    /// `bytes` have gone.
+    /// Counts sent bytes.
     pub fn sent(&mut self, now: Instant, bytes: u64) {
         let Some(rate) = self.rate else { return };
-        // At rate zero an hour is as good as forever, and no overflow.
+        // At rate zero an hour stands for ever, without overflow.
         let time = Duration::from_nanos(rate.time_to_send(bytes).as_nanos()).min(Duration::from_secs(3600));
         let from = self.free_at.map_or(now, |at| at.max(now));
         self.free_at = Some(from + time);
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "an origin for the test's times")]
-    fn over_time_no_more_goes_than_the_rate() {
+    fn the_rate_is_never_exceeded_over_time() {
         let start = Instant::now();
         let mut shaper = Shaper::new(Some(Rate::from_bps(8_000_000)));
         let (mut now, mut sent) = (start, 0);
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "an origin for the test's times")]
-    fn a_burst_is_cut_to_what_there_is_room_for() {
+    fn a_burst_is_limited() {
         let now = Instant::now();
         let mut shaper = Shaper::new(Some(Rate::from_bps(8_000_000)));
         assert_eq!(shaper.allowed(now, 1000, 64), 20);

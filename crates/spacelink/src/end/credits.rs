@@ -1,9 +1,9 @@
-//! Credits and the control stream: see the spacelink's page.
+//! Credits and the control stream, described on the crate's page.
 
 use super::*;
 
 impl Spacelink {
-    /// Tells the far end that `bytes` more of what was read have been delivered.
+    /// Announces that `bytes` more of what was read were delivered.
     pub fn delivered(&mut self, key: StreamKey, bytes: u64) {
         let Some((_, slot)) = self.find(key) else { return };
         let stream = &mut self.streams[slot];
@@ -12,33 +12,33 @@ impl Spacelink {
         self.list(key);
     }
 
-    /// A credit has to be told.
+    /// Lists a stream whose credit has to be sent.
     pub(super) fn list(&mut self, key: StreamKey) {
         let stream = &mut self.streams[key.slot()];
-        if stream.listed[0] || stream.settled == stream.delivered {
+        if stream.to_send || stream.confirmed == stream.delivered {
             return;
         }
-        stream.listed[0] = true;
+        stream.to_send = true;
         self.credits.push(key);
         let at = self.now + self.credit_delay();
         self.credit_at.get_or_insert(at);
     }
 
-    /// How long a credit may wait.
+    /// Longest delay of a credit.
     fn credit_delay(&self) -> Duration {
         let trip = self.active().map_or(self.round_trip, |at| self.links[at].conn.rtt());
-        (trip / CREDIT_PART).max(CREDIT_LEAST).min(self.ack_delay)
+        (trip / CREDITS_PER_ROUND_TRIP).max(CREDIT_INTERVAL).min(self.ack_delay)
     }
 
-    /// Tells the peer that this end takes no further connections, or again some. It forgets when the connection to it goes.
-    pub fn tell_full(&mut self, full: bool) {
+    /// Tells the peer whether this end has room for further connections. The peer forgets it when the connection ends.
+    pub fn set_full(&mut self, full: bool) {
         let Some(at) = self.active() else { return };
-        Control::Full(full).encode(&mut self.links[at].buffers[0]);
+        Control::Full(full).encode(&mut self.links[at].control_pending);
         self.write_control(at);
     }
 
-    /// The peer says something on the control stream.
-    fn told(&mut self, at: usize, frame: Control) {
+    /// Handles a frame of the peer's control stream.
+    fn on_frame(&mut self, at: usize, frame: Control) {
         match frame {
             Control::Credit(credit) => self.credited(credit),
             Control::Full(full) => self.events.push_back(Event::Full(full)),
@@ -50,7 +50,7 @@ impl Spacelink {
         }
     }
 
-    /// The far end has delivered.
+    /// Handles a credit of the peer.
     pub(super) fn credited(&mut self, credit: Credit) {
         let id = VarInt::from_u64(credit.stream).map(StreamId::from);
         let Some(&slot) = id.ok().and_then(|id| self.slots.get(&id)) else { return };
@@ -63,12 +63,12 @@ impl Spacelink {
         if credit.delivered > stream.acknowledged {
             let bytes = credit.delivered - std::mem::replace(&mut stream.acknowledged, credit.delivered);
             self.events.push_back(Event::Acknowledged { stream: key, bytes });
-            self.finish_off(slot);
+            self.remove_if_done(slot);
         }
     }
 
-    /// Tells the far end what was delivered.
-    pub(super) fn tell_credits(&mut self, now: Instant) {
+    /// Sends credits for what was delivered.
+    pub(super) fn send_credits(&mut self, now: Instant) {
         (self.credit_bytes, self.credit_at) = (0, None);
         let listed = std::mem::take(&mut self.credits);
         let Some(at) = self.active() else { return };
@@ -77,21 +77,21 @@ impl Spacelink {
         for key in listed {
             let Some((_, slot)) = self.find(key) else { continue };
             let stream = &mut self.streams[slot];
-            stream.listed[0] = false;
+            stream.to_send = false;
             stream.credited = stream.delivered;
             stream.credited_at = now;
             let credit = Credit { stream: stream.id.into(), delivered: stream.delivered };
-            // The last credit of all is told for certain, and at once.
+            // The last credit of a stream goes on the control stream at once.
             if limit.is_none() || stream.ended && stream.delivered == stream.received {
-                stream.settled = stream.delivered;
-                Control::Credit(credit).encode(&mut self.links[at].buffers[0]);
-                self.finish_off(slot);
+                stream.confirmed = stream.delivered;
+                Control::Credit(credit).encode(&mut self.links[at].control_pending);
+                self.remove_if_done(slot);
                 continue;
             }
             credits.push(credit);
-            if !std::mem::replace(&mut stream.listed[1], true) {
-                self.tail.push(key);
-                self.settle_at.get_or_insert(now + SETTLE);
+            if !std::mem::replace(&mut stream.to_repeat, true) {
+                self.to_repeat.push(key);
+                self.repeat_at.get_or_insert(now + REPEAT);
             }
         }
         while !credits.is_empty() {
@@ -101,40 +101,40 @@ impl Spacelink {
         self.write_control(at);
     }
 
-    /// Repeats on the control stream the credits that no other followed.
-    pub(super) fn settle(&mut self, now: Instant) {
-        self.settle_at = None;
+    /// Repeats credits on the control stream that no other followed.
+    pub(super) fn repeat_credits(&mut self, now: Instant) {
+        self.repeat_at = None;
         let Some(at) = self.active() else { return };
-        let mut tail = std::mem::take(&mut self.tail);
-        tail.retain(|&key| {
+        let mut to_repeat = std::mem::take(&mut self.to_repeat);
+        to_repeat.retain(|&key| {
             let Some((_, slot)) = self.find(key) else { return false };
             let stream = &mut self.streams[slot];
-            let wait = stream.listed[0] || stream.credited_at + SETTLE > now;
+            let wait = stream.to_send || stream.credited_at + REPEAT > now;
             if !wait {
-                stream.listed[1] = false;
-                if stream.settled != stream.credited {
-                    stream.settled = stream.credited;
+                stream.to_repeat = false;
+                if stream.confirmed != stream.credited {
+                    stream.confirmed = stream.credited;
                     let credit = Credit { stream: stream.id.into(), delivered: stream.credited };
-                    Control::Credit(credit).encode(&mut self.links[at].buffers[0]);
-                    self.finish_off(slot);
+                    Control::Credit(credit).encode(&mut self.links[at].control_pending);
+                    self.remove_if_done(slot);
                 }
             }
             wait
         });
-        self.tail = tail;
-        if !self.tail.is_empty() {
-            self.settle_at = Some(now + SETTLE);
+        self.to_repeat = to_repeat;
+        if !self.to_repeat.is_empty() {
+            self.repeat_at = Some(now + REPEAT);
         }
         self.write_control(at);
     }
 
-    /// Writes what waits for the control stream.
+    /// Writes pending bytes to the control stream.
     pub(super) fn write_control(&mut self, at: usize) {
         let link = &mut self.links[at];
-        let Some(id) = link.control[0] else { return };
-        while !link.buffers[0].is_empty() {
-            match link.conn.send_stream(id).write(&link.buffers[0]) {
-                Ok(written @ 1..) => drop(link.buffers[0].drain(..written)),
+        let Some(id) = link.control_out else { return };
+        while !link.control_pending.is_empty() {
+            match link.conn.send_stream(id).write(&link.control_pending) {
+                Ok(written @ 1..) => drop(link.control_pending.drain(..written)),
                 _ => break,
             }
         }
@@ -142,7 +142,7 @@ impl Spacelink {
 
     /// Reads the peer's control stream.
     pub(super) fn read_control(&mut self, now: Instant, at: usize) {
-        let Some(id) = self.links[at].control[1] else { return };
+        let Some(id) = self.links[at].control_in else { return };
         let mut bytes = [0; 2048];
         loop {
             let (read, end) = take(&mut self.links[at].conn, id, &mut bytes);
@@ -153,7 +153,7 @@ impl Spacelink {
             if read == 0 {
                 return;
             }
-            let mut buffer = std::mem::take(&mut self.links[at].buffers[1]);
+            let mut buffer = std::mem::take(&mut self.links[at].control_input);
             buffer.extend_from_slice(&bytes[..read]);
             let mut done = 0;
             if !self.links[at].greeted {
@@ -162,7 +162,7 @@ impl Spacelink {
                         self.malformed(now, at);
                         return;
                     }
-                    self.links[at].buffers[1] = buffer;
+                    self.links[at].control_input = buffer;
                     continue;
                 }
                 done = HELLO.len();
@@ -173,7 +173,7 @@ impl Spacelink {
                     Ok(Some((frame, length))) => {
                         done += length;
                         if self.current == Some(self.links[at].handle) {
-                            self.told(at, frame);
+                            self.on_frame(at, frame);
                         }
                     }
                     Ok(None) => break,
@@ -184,12 +184,12 @@ impl Spacelink {
                 }
             }
             buffer.drain(..done);
-            self.links[at].buffers[1] = buffer;
+            self.links[at].control_input = buffer;
         }
     }
 }
 
-/// Reads in order from a QUIC stream.
+/// Reads from a QUIC stream, in order.
 pub(super) fn take(conn: &mut Connection, id: StreamId, out: &mut [u8]) -> (usize, End) {
     let mut stream = conn.recv_stream(id);
     let Ok(mut chunks) = stream.read(true) else { return (0, End::Gone) };

@@ -3,14 +3,14 @@
 use super::*;
 
 impl Spacelink {
-    /// Longest IP packet that goes as one datagram; longer ones are cut [bytes]. None while the peer is not there.
+    /// Longest IP packet that fits one datagram [bytes]; longer ones are fragmented. `None` while the peer is not connected.
     #[must_use]
     pub fn max_datagram(&mut self) -> Option<usize> {
         let at = self.active()?;
         self.links[at].conn.datagrams().max_size().map(|size| size - 1)
     }
 
-    /// Sends an IP packet, in fragments where it is longer than [`Self::max_datagram`]. What is lost stays lost.
+    /// Sends an IP packet, in fragments if it is longer than [`Self::max_datagram`]. Lost packets are not retransmitted.
     ///
     /// # Errors
     /// If it cannot be sent now, or at all.
@@ -19,7 +19,7 @@ impl Spacelink {
         if packet.is_empty() || packet.len() > usize::from(u16::MAX) {
             return Err(NotSent::Length);
         }
-        // In an outage it would be lost anyway, and only kept in mind.
+        // In an outage it would be lost, and only take memory.
         if self.links[at].silent {
             self.stats.silenced_ip += 1;
             return Err(NotSent::Silent);
@@ -35,7 +35,7 @@ impl Spacelink {
         if pieces > MAX_FRAGMENTS {
             return Err(NotSent::Length);
         }
-        // All of about one length: the shaper spreads them better.
+        // Fragments of equal length, which the shaper spreads better.
         let each = packet.len().div_ceil(pieces);
         for (index, data) in packet.chunks(each).enumerate() {
             let piece = frames::fragment_datagram(self.packet, index as u8, pieces as u8, data);
@@ -46,7 +46,7 @@ impl Spacelink {
         Ok(())
     }
 
-    /// Takes IP packets and credits that came as datagrams.
+    /// Takes IP packets and credits that arrived as datagrams.
     pub(super) fn take_datagrams(&mut self, now: Instant, at: usize) {
         if self.current != Some(self.links[at].handle) {
             return;

@@ -1,9 +1,9 @@
-//! The peer: how it comes, goes, is silent, and what QUIC says of it.
+//! The peer: connecting, losing it, detecting outages, and QUIC's events.
 
 use super::*;
 
 impl Spacelink {
-    /// Somebody wants to connect.
+    /// Handles a connection attempt.
     pub(super) fn incoming(&mut self, now: Instant, incoming: Incoming, mut answer: Vec<u8>) {
         answer.clear();
         let half_open = self.links.iter().filter(|link| !link.greeted && !link.over).count();
@@ -34,21 +34,23 @@ impl Spacelink {
             conn,
             greeted: false,
             over: false,
-            until: now + 3 * self.round_trip + Duration::from_secs(2),
-            control: [None, None],
-            buffers: [Vec::new(), Vec::new()],
-            look: now,
+            greeting_deadline: now + 3 * self.round_trip + Duration::from_secs(2),
+            control_out: None,
+            control_in: None,
+            control_pending: Vec::new(),
+            control_input: Vec::new(),
+            check_at: now,
             answered: 0,
             asked: 0,
-            since: None,
+            unanswered_since: None,
             silent: false,
             unreachable: None,
-            hail_at: now,
-            hails: HAILS,
+            ping_at: now,
+            pings: FIRST_PINGS,
         });
     }
 
-    /// The peer has greeted: this connection is the one in use from now on.
+    /// The peer has sent its greeting: this connection is in use from now on.
     pub(super) fn greeted(&mut self, now: Instant, at: usize) {
         if let Some(old) = self.active() {
             let link = &mut self.links[old];
@@ -57,14 +59,14 @@ impl Spacelink {
             self.down(Reason::Replaced);
         }
         if let Side::Connecting { wait, .. } = &mut self.side {
-            *wait = AGAIN[0];
+            *wait = RECONNECT[0];
         }
         let link = &mut self.links[at];
         link.greeted = true;
-        link.look = now + self.ask_again;
-        link.hail_at = now + link.conn.rtt() + self.ack_delay;
-        // The limit is ours to keep. QUIC's is above it, for it tells of an eighth of it late, and forgets a stream a round trip
-        // after us.
+        link.check_at = now + self.ping_interval;
+        link.ping_at = now + link.conn.rtt() + self.ack_delay;
+        // This end enforces the limit. QUIC's is higher: it announces closed streams with a delay of an eighth of the limit,
+        // and forgets a stream a round trip after this end.
         link.conn.set_max_concurrent_streams(Dir::Bi, VarInt::from_u32(self.most_streams.saturating_mul(2)));
         self.current = Some(link.handle);
         self.stats.connections += 1;
@@ -73,7 +75,7 @@ impl Spacelink {
         self.take_datagrams(now, at);
     }
 
-    /// The connection in use is gone.
+    /// The connection in use is lost.
     pub(super) fn down(&mut self, reason: Reason) {
         for (slot, stream) in &self.streams {
             if stream.header.is_none() {
@@ -82,15 +84,15 @@ impl Spacelink {
         }
         self.streams.clear();
         (self.scattered, self.taken) = (0, 0);
-        self.unborn.clear();
+        self.early_resets.clear();
         self.slots.clear();
         self.credits.clear();
-        self.tail.clear();
-        (self.credit_bytes, self.credit_at, self.settle_at) = (0, None, None);
+        self.to_repeat.clear();
+        (self.credit_bytes, self.credit_at, self.repeat_at) = (0, None, None);
         self.events.push_back(Event::Down(reason));
     }
 
-    /// A connection is over that was in use or was to be.
+    /// A connection has ended, whether it was in use or not.
     pub(super) fn ended(&mut self, now: Instant, at: usize, reason: Reason) {
         if std::mem::replace(&mut self.links[at].over, true) {
             return;
@@ -101,7 +103,7 @@ impl Spacelink {
         } else {
             self.events.push_back(Event::Failed(reason));
         }
-        self.come_again(now);
+        self.schedule_reconnect(now);
     }
 
     pub(super) fn give_up(&mut self, now: Instant, at: usize, code: u32, reason: Reason) {
@@ -109,10 +111,10 @@ impl Spacelink {
         self.ended(now, at, reason);
     }
 
-    pub(super) fn come_again(&mut self, now: Instant) {
+    pub(super) fn schedule_reconnect(&mut self, now: Instant) {
         if let Side::Connecting { again, wait, .. } = &mut self.side {
             *again = Some(now + *wait);
-            *wait = (2 * *wait).min(AGAIN[1]);
+            *wait = (2 * *wait).min(RECONNECT[1]);
         }
     }
 
@@ -121,42 +123,41 @@ impl Spacelink {
         self.give_up(now, at, MALFORMED, Reason::Failed("the peer speaks another protocol".to_owned()));
     }
 
-    /// Looks whether the peer owes an answer, be it heard or not, for the way to it alone may be out; and asks again if it does:
-    /// quinn waits twice as long each time, and after an
-    /// outage would find out late that it is over.
-    pub(super) fn look(&mut self, now: Instant, at: usize) {
+    /// Checks whether an answer is overdue, and pings the peer if so. Packets from the peer alone are no answer: the link
+    /// towards it may be down. quinn doubles its probe interval each time and would notice the end of an outage late.
+    pub(super) fn check_answers(&mut self, now: Instant, at: usize) {
         let patience = self.patience(at);
         let link = &mut self.links[at];
-        link.look = now + self.ask_again;
-        if link.hails > 0 && link.hail_at <= now {
-            link.hails -= 1;
+        link.check_at = now + self.ping_interval;
+        if link.pings > 0 && link.ping_at <= now {
+            link.pings -= 1;
             link.conn.ping();
         }
-        let asked = asks(&link.conn.stats().frame_tx);
+        let asked = ack_eliciting(&link.conn.stats().frame_tx);
         let answered = controller::acked(&link.conn);
         if answered != link.answered {
             (link.answered, link.asked) = (answered, asked);
-            (link.since, link.silent) = (None, false);
+            (link.unanswered_since, link.silent) = (None, false);
         } else if asked != link.asked {
-            // From the question on: before, nobody had to say anything.
-            let silence = now.saturating_duration_since(*link.since.get_or_insert(now));
+            // Silence begins with the unanswered packet: nobody had to answer before.
+            let silence = now.saturating_duration_since(*link.unanswered_since.get_or_insert(now));
             link.silent = silence >= patience + SILENCE;
             if silence >= patience {
                 link.conn.ping();
             }
-            if link.silent && link.unreachable >= link.since {
+            if link.silent && link.unreachable >= link.unanswered_since {
                 self.give_up(now, at, STOPPED, Reason::Gone);
             }
         }
     }
 
-    /// How long an answer may take.
+    /// Longest usual delay of an answer.
     pub(super) fn patience(&self, at: usize) -> Duration {
         self.links[at].conn.rtt() * 5 / 4 + 2 * self.ack_delay
     }
 
-    /// Takes from QUIC what happened.
-    pub(super) fn pump(&mut self, now: Instant) {
+    /// Handles QUIC's events.
+    pub(super) fn handle_quic_events(&mut self, now: Instant) {
         let mut at = 0;
         while at < self.links.len() {
             loop {
@@ -177,7 +178,7 @@ impl Spacelink {
                 }
             }
             if self.links[at].conn.is_drained() {
-                // Not said before where it was closed from here.
+                // Without effect if the end is known already.
                 self.ended(now, at, Reason::Closed);
                 let gone = self.links.remove(at).conn.stats().path;
                 self.stats.sent_packets += gone.sent_packets;
@@ -194,15 +195,15 @@ impl Spacelink {
             Quic::HandshakeDataReady | Quic::DatagramsUnblocked => {}
             Quic::Connected => {
                 let link = &mut self.links[at];
-                link.control[0] = link.conn.streams().open(Dir::Uni);
-                link.buffers[0].extend_from_slice(&HELLO);
+                link.control_out = link.conn.streams().open(Dir::Uni);
+                link.control_pending.extend_from_slice(&HELLO);
                 self.write_control(at);
             }
-            Quic::ConnectionLost { reason } => self.ended(now, at, why(reason)),
+            Quic::ConnectionLost { reason } => self.ended(now, at, reason_of(reason)),
             Quic::DatagramReceived => self.take_datagrams(now, at),
             Quic::Stream(StreamEvent::Opened { dir: Dir::Uni }) => {
                 while let Some(id) = self.links[at].conn.streams().accept(Dir::Uni) {
-                    if self.links[at].control[1].replace(id).is_some() {
+                    if self.links[at].control_in.replace(id).is_some() {
                         self.malformed(now, at);
                         return;
                     }
@@ -210,7 +211,7 @@ impl Spacelink {
                 self.read_control(now, at);
             }
             Quic::Stream(StreamEvent::Opened { dir: Dir::Bi }) => self.accept(at),
-            Quic::Stream(StreamEvent::Readable { id }) if self.links[at].control[1] == Some(id) => {
+            Quic::Stream(StreamEvent::Readable { id }) if self.links[at].control_in == Some(id) => {
                 self.read_control(now, at);
             }
             Quic::Stream(StreamEvent::Readable { id }) => {
@@ -218,7 +219,7 @@ impl Spacelink {
                     self.readable(at, slot);
                 }
             }
-            Quic::Stream(StreamEvent::Writable { id }) if self.links[at].control[0] == Some(id) => {
+            Quic::Stream(StreamEvent::Writable { id }) if self.links[at].control_out == Some(id) => {
                 self.write_control(at)
             }
             Quic::Stream(StreamEvent::Writable { id }) => {
@@ -229,28 +230,28 @@ impl Spacelink {
             Quic::Stream(StreamEvent::Finished { id }) => {
                 if let Some(slot) = self.slot_of(at, id) {
                     self.streams[slot].sent = true;
-                    self.finish_off(slot);
+                    self.remove_if_done(slot);
                 }
             }
             Quic::Stream(StreamEvent::Stopped { id, .. }) => {
                 if let Some(slot) = self.slot_of(at, id) {
-                    self.gone(slot);
+                    self.on_reset(slot);
                 }
             }
             Quic::Stream(StreamEvent::Available { .. }) => {}
         }
     }
 
-    /// The slot of a QUIC stream of the connection in use.
+    /// Slot of a QUIC stream of the connection in use.
     pub(super) fn slot_of(&self, at: usize, id: StreamId) -> Option<usize> {
         (self.current == Some(self.links[at].handle)).then_some(())?;
         self.slots.get(&id).copied()
     }
 }
 
-/// Why QUIC says a connection is lost.
-fn why(error: ConnectionError) -> Reason {
-    // TLS alerts are the codes 0x100 to 0x1ff (RFC 9001, 4.8).
+/// Reason of a lost connection.
+fn reason_of(error: ConnectionError) -> Reason {
+    // TLS alerts have the codes 0x100 to 0x1ff (RFC 9001, section 4.8).
     let or_refused = |code: quinn_proto::TransportErrorCode, what: String| match u64::from(code) {
         0x100..0x200 => Reason::Refused(what),
         _ => Reason::Failed(what),

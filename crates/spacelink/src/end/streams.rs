@@ -1,16 +1,16 @@
-//! Streams: what the host opens, writes and reads, and what the peer does.
+//! Streams: operations of the host, and what the peer does.
 
 use super::*;
 
 impl Spacelink {
-    /// Most bytes of a stream that go into one UDP datagram, whatever QUIC's numbers have grown to: flags, connection,
-    /// packet number and tag; frame type, stream, offset and length.
+    /// Most bytes of a stream in one UDP datagram, however large QUIC's numbers are: without flags, connection ID, packet number
+    /// and tag; frame type, stream ID, offset and length.
     #[must_use]
     pub fn max_chunk(&self) -> usize {
         usize::from(self.mtu) - (1 + 8 + 4 + 16) - (1 + 8 + 8 + 8)
     }
 
-    /// Opens a stream for a connection; none while the peer is not there or there are too many.
+    /// Opens a stream for a connection; `None` while the peer is not connected or if there are too many streams.
     pub fn open(&mut self, header: &Open) -> Option<StreamKey> {
         let at = self.active()?;
         if self.streams.len() >= self.most_streams as usize {
@@ -23,17 +23,17 @@ impl Spacelink {
         };
         let mut bytes = Vec::with_capacity(frames::MAX_OPEN);
         header.encode(&mut bytes);
-        // A new stream's window is far larger; one that the connection's window leaves no room for would be useless.
+        // A new stream's window is far larger. A stream for which the connection's window has no room is useless.
         if self.links[at].conn.send_stream(id).write(&bytes) != Ok(bytes.len()) {
-            self.abandon(at, id);
+            self.reset_stream(at, id);
             self.stats.refused_streams += 1;
             return None;
         }
         Some(self.insert(id, None))
     }
 
-    /// Writes what QUIC takes of `data` and gives how much that was: less than given where the peer has not read enough yet,
-    /// or holds no more; [`Event::Writable`] says when to go on.
+    /// Writes `data`. Returns how much QUIC took: less if the peer's window or this end's is full; then [`Event::Writable`] says
+    /// when to continue.
     pub fn write(&mut self, key: StreamKey, data: &[u8]) -> usize {
         let Some((at, slot)) = self.find(key) else { return 0 };
         let id = self.streams[slot].id;
@@ -43,7 +43,7 @@ impl Spacelink {
                 Ok(0) => break,
                 Ok(more) => written += more,
                 Err(WriteError::Stopped(_)) => {
-                    self.gone(slot);
+                    self.on_reset(slot);
                     break;
                 }
                 Err(_) => break,
@@ -56,26 +56,26 @@ impl Spacelink {
         written
     }
 
-    /// Says that nothing more will be written: half-close.
+    /// Finishes the stream: nothing more will be written (half-close).
     pub fn finish(&mut self, key: StreamKey) {
         if let Some((at, slot)) = self.find(key) {
-            // Fails where it was finished before, or where the peer's reset is on its way to the host.
+            // Fails if it is finished already, or if the peer's reset has not reached the host yet.
             let _ = self.links[at].conn.send_stream(self.streams[slot].id).finish();
         }
     }
 
-    /// Ends the stream in both directions; what was not delivered is lost. The key is void, and no event names it any more.
+    /// Resets the stream in both directions; undelivered data is lost. The key is invalid, and no later event names it.
     pub fn reset(&mut self, key: StreamKey) {
         if let Some((at, slot)) = self.find(key) {
             let id = self.streams[slot].id;
-            self.abandon(at, id);
+            self.reset_stream(at, id);
             self.remove(slot);
         }
         self.events.retain(|event| event.stream() != Some(key));
     }
 
-    /// Reads into `out` and gives how much: less than there is room for where no more has come. Then, or later,
-    /// [`Event::Readable`], [`Event::Finished`], [`Event::Reset`] or [`Event::Lost`] says how it goes on.
+    /// Reads into `out`. Returns the number of bytes read: less than `out` holds if no more has arrived. Later
+    /// [`Event::Readable`], [`Event::Finished`], [`Event::Reset`] or [`Event::Lost`] follows.
     pub fn read(&mut self, key: StreamKey, out: &mut [u8]) -> usize {
         let Some((at, slot)) = self.find(key) else { return 0 };
         if self.streams[slot].ended || self.streams[slot].header.is_some() {
@@ -93,19 +93,19 @@ impl Spacelink {
         let Some(stream) = self.streams.get_mut(slot).filter(|stream| stream.serial == key.serial) else {
             return read;
         };
-        stream.told = false;
+        stream.readable_reported = false;
         stream.received += read as u64;
         if stream.complete && stream.inbox.is_empty() {
             stream.ended = true;
             self.events.push_back(Event::Finished(key));
             self.list(key);
-            self.finish_off(slot);
+            self.remove_if_done(slot);
         }
         read
     }
 
-    /// Takes from QUIC what came of a stream, where all of before was read: else QUIC keeps it, and the peer has to wait.
-    /// False where the stream is gone.
+    /// Takes arrived data from QUIC once everything before was read; until then QUIC holds it, and the peer has to wait.
+    /// Returns false if the stream is gone.
     pub(super) fn collect(&mut self, at: usize, slot: usize) -> bool {
         let stream = &mut self.streams[slot];
         if stream.complete || !stream.inbox.is_empty() {
@@ -114,7 +114,7 @@ impl Spacelink {
         let before = stream.inbox.scattered();
         let mut of = self.links[at].conn.recv_stream(stream.id);
         let Ok(mut chunks) = of.read(false) else {
-            self.gone(slot);
+            self.on_reset(slot);
             return false;
         };
         let reset = loop {
@@ -131,28 +131,28 @@ impl Spacelink {
         let _ = chunks.finalize();
         self.scattered = self.scattered + stream.inbox.scattered() - before;
         if reset || self.scattered > 2 * self.window {
-            // A peer that never sends what is missing.
-            self.gone(slot);
+            // The peer does not send what is missing.
+            self.on_reset(slot);
             return false;
         }
         true
     }
 
-    /// Takes the streams that the peer opened.
+    /// Accepts the streams that the peer opened.
     pub(super) fn accept(&mut self, at: usize) {
         if self.current != Some(self.links[at].handle) {
             return;
         }
         while let Some(id) = self.links[at].conn.streams().accept(Dir::Bi) {
             self.taken = id.index() + 1;
-            let unborn = self.unborn.iter().position(|other| *other == id);
-            if let Some(which) = unborn {
-                self.unborn.swap_remove(which);
-                self.abandon(at, id);
+            let early_resets = self.early_resets.iter().position(|other| *other == id);
+            if let Some(which) = early_resets {
+                self.early_resets.swap_remove(which);
+                self.reset_stream(at, id);
                 continue;
             }
             if self.streams.len() >= self.most_streams as usize {
-                self.abandon(at, id);
+                self.reset_stream(at, id);
                 self.stats.refused_streams += 1;
                 continue;
             }
@@ -161,11 +161,11 @@ impl Spacelink {
         }
     }
 
-    /// Something came on a stream.
+    /// Handles arrived data of a stream.
     pub(super) fn readable(&mut self, at: usize, slot: usize) {
         let key = self.key(slot);
         if let Ok(Some(_)) = self.links[at].conn.recv_stream(self.streams[slot].id).received_reset() {
-            self.gone(slot);
+            self.on_reset(slot);
             return;
         }
         if !self.collect(at, slot) {
@@ -180,7 +180,7 @@ impl Spacelink {
                     Some(Ok(length)) => length - header.len(),
                     Some(Err(_)) => {
                         self.stats.malformed += 1;
-                        self.gone(slot);
+                        self.on_reset(slot);
                         return;
                     }
                 };
@@ -192,7 +192,7 @@ impl Spacelink {
                 if read == 0 {
                     if stream.complete {
                         self.stats.malformed += 1;
-                        self.gone(slot);
+                        self.on_reset(slot);
                     }
                     return;
                 }
@@ -204,7 +204,7 @@ impl Spacelink {
         if stream.inbox.is_empty() && !stream.complete {
             return;
         }
-        if !std::mem::replace(&mut stream.told, true) {
+        if !std::mem::replace(&mut stream.readable_reported, true) {
             self.events.push_back(Event::Readable(key));
         }
     }
@@ -225,7 +225,7 @@ impl Spacelink {
             serial: self.serial,
             id,
             header,
-            told: false,
+            readable_reported: false,
             inbox: Inbox::default(),
             complete: false,
             ended: false,
@@ -235,9 +235,10 @@ impl Spacelink {
             received: 0,
             delivered: 0,
             credited: 0,
-            settled: 0,
+            confirmed: 0,
             credited_at: self.now,
-            listed: [false; 2],
+            to_send: false,
+            to_repeat: false,
         });
         self.slots.insert(id, slot);
         self.stats.opened += 1;
@@ -250,34 +251,34 @@ impl Spacelink {
         self.slots.remove(&stream.id);
     }
 
-    /// Resets both directions of a QUIC stream, as far as they are still open, and says so on the control stream: where QUIC has
-    /// brought all bytes to the other end, it is over for QUIC, but not for those who have to deliver them.
-    pub(super) fn abandon(&mut self, at: usize, id: StreamId) {
+    /// Resets a QUIC stream in both directions, as far as they are open, and says so on the control stream: for QUIC a stream
+    /// is over once all bytes have reached the peer, but not for the process that has to deliver them.
+    pub(super) fn reset_stream(&mut self, at: usize, id: StreamId) {
         let link = &mut self.links[at];
         let _ = link.conn.send_stream(id).reset(RESET);
         let _ = link.conn.recv_stream(id).stop(RESET);
-        Control::Reset(id.into()).encode(&mut link.buffers[0]);
+        Control::Reset(id.into()).encode(&mut link.control_pending);
         self.write_control(at);
     }
 
-    /// The peer says that it has reset a stream: one that is open, or one of which nothing has come yet.
+    /// The peer has reset a stream, one that is open or one that has not arrived yet.
     pub(super) fn reset_by_peer(&mut self, at: usize, id: StreamId) {
         if let Some(&slot) = self.slots.get(&id) {
-            self.gone(slot);
+            self.on_reset(slot);
         } else if id.dir() == Dir::Bi
             && id.initiator() != self.links[at].conn.side()
             && id.index() >= self.taken
-            && self.unborn.len() < MOST_UNBORN
+            && self.early_resets.len() < MOST_EARLY_RESETS
         {
-            self.unborn.push(id);
+            self.early_resets.push(id);
         }
     }
 
     /// The peer has reset a stream.
-    pub(super) fn gone(&mut self, slot: usize) {
+    pub(super) fn on_reset(&mut self, slot: usize) {
         let key = self.key(slot);
         if let Some(at) = self.active() {
-            self.abandon(at, self.streams[slot].id);
+            self.reset_stream(at, self.streams[slot].id);
         }
         if self.streams[slot].header.is_none() {
             self.events.push_back(Event::Reset(key));
@@ -285,10 +286,10 @@ impl Spacelink {
         self.remove(slot);
     }
 
-    /// Forgets a stream with which all is done.
-    pub(super) fn finish_off(&mut self, slot: usize) {
+    /// Removes a stream that is done.
+    pub(super) fn remove_if_done(&mut self, slot: usize) {
         let stream = &self.streams[slot];
-        let all = stream.acknowledged == stream.written && stream.settled == stream.received;
+        let all = stream.acknowledged == stream.written && stream.confirmed == stream.received;
         if stream.ended && stream.sent && all {
             self.events.push_back(Event::Closed(self.key(slot)));
             self.remove(slot);
