@@ -1,4 +1,4 @@
-//! A flow allocates nothing per packet, with losses or without.
+//! No allocation per packet, with and without losses.
 
 mod counting;
 
@@ -8,24 +8,24 @@ use bentpipe_transport::pep_link::{Config, Data, Endpoint, Event};
 use bentpipe_units::{Duration, Instant, Rng};
 use counting::allocations;
 
-/// An association, what is under way on it for the next 500 ms, and what decides over losses.
+/// An association, the packets in transit for the next 500 ms, and the random losses.
 struct Flow {
     ends: [Endpoint; 2],
-    way: VecDeque<Option<Data>>,
+    in_transit: VecDeque<Option<Data>>,
     now: Instant,
-    fate: Rng,
+    losses: Rng,
 }
 
 impl Flow {
-    /// Passes a packet a millisecond from the first end to the second.
+    /// Carries one packet per millisecond from the first end to the second.
     fn run(&mut self, steps: u64, loss: f64) {
         let [near, far] = &mut self.ends;
         for _ in 0..steps {
             self.now += Duration::from_millis(1);
-            self.way.push_back(near.poll_data(self.now));
-            if self.way.len() > 500
-                && let Some(Some(data)) = self.way.pop_front()
-                && self.fate.uniform() >= loss
+            self.in_transit.push_back(near.poll_data(self.now));
+            if self.in_transit.len() > 500
+                && let Some(Some(data)) = self.in_transit.pop_front()
+                && self.losses.uniform() >= loss
             {
                 far.on_data(self.now, &data);
             }
@@ -46,7 +46,7 @@ impl Flow {
 }
 
 #[test]
-fn a_flow_allocates_nothing_per_packet() {
+fn no_allocation_per_packet() {
     for loss in [0.0, 0.02, 0.15] {
         let cfg = Config { stream_window: 1 << 20, ..Config::default() };
         let mut ends = [Endpoint::new(cfg.clone()), Endpoint::new(cfg)];
@@ -54,9 +54,9 @@ fn a_flow_allocates_nothing_per_packet() {
             ends[0].open(s);
             ends[0].write(s, 1 << 40);
         }
-        let fate = Rng::stream(1, "path", 0, "loss");
-        let mut flow = Flow { ends, way: VecDeque::with_capacity(1000), now: Instant::ZERO, fate };
-        // Heavier losses first, so that every queue has grown to what it will need.
+        let losses = Rng::stream(1, "path", 0, "loss");
+        let mut flow = Flow { ends, in_transit: VecDeque::with_capacity(1000), now: Instant::ZERO, losses };
+        // Heavy losses first, so that every queue has reached its maximum size.
         flow.run(30_000, 0.3);
         let before = allocations();
         let sent = flow.ends[0].stats().sent;

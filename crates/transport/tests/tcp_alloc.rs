@@ -1,4 +1,4 @@
-//! Bulk transfer allocates nothing per packet.
+//! No allocation per packet in a bulk transfer.
 
 mod counting;
 
@@ -6,7 +6,7 @@ use bentpipe_transport::tcp::{Algorithm, Config, Connection};
 use bentpipe_units::{Duration, Instant};
 use counting::allocations;
 
-/// Passes segments both ways until `packets` of data have been sent, dropping every `lose`-th.
+/// Exchanges segments until `packets` data segments have been sent, dropping every `lose`-th.
 fn exchange(ends: &mut [Connection; 2], cfg: &Config, now: &mut Instant, packets: u64, lose: u64) {
     let mut data = 0;
     while data < packets {
@@ -32,7 +32,7 @@ fn exchange(ends: &mut [Connection; 2], cfg: &Config, now: &mut Instant, packets
 }
 
 #[test]
-fn nothing_is_allocated_in_steady_state() {
+fn no_allocation_in_steady_state() {
     let cfg = Config { receive_window: 200_000, ..Config::default() };
     check(&cfg);
     check(&Config { sack: true, ..cfg.clone() });
@@ -46,7 +46,7 @@ fn check(cfg: &Config) {
     let mut now = Instant::ZERO;
     let mut ends = [Connection::connect(cfg, now), Connection::listen(cfg)];
     ends[0].write(u64::MAX);
-    // Losses make the list of what arrived ahead as long as it gets, and windows that of what was sent.
+    // Losses let the reassembly queue reach its maximum size, and windows the list of segments sent.
     let losses = [u64::MAX, 100, 7];
     for lose in losses {
         exchange(&mut ends, cfg, &mut now, 20_000, lose);

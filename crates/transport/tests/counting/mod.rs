@@ -1,4 +1,4 @@
-//! Counts what a test's thread allocates.
+//! Counts the allocations of a test's thread.
 
 #![allow(unsafe_code)] // an allocator cannot be counted otherwise
 
@@ -11,7 +11,7 @@ thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-// SAFETY: everything is passed on to the system's allocator; counting touches no memory of its own making.
+// SAFETY: every call is forwarded to the system allocator; counting touches no other memory.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
@@ -31,7 +31,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Allocations of this thread so far.
+/// Number of allocations of this thread so far.
 pub fn allocations() -> u64 {
     ALLOCATIONS.with(Cell::get)
 }

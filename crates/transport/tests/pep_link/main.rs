@@ -1,6 +1,6 @@
-//! Two ends of a spacelink association against each other.
+//! Two ends of a PEP link association against each other.
 
-mod calls;
-mod facts;
+mod api;
 mod net;
+mod paths;
 mod properties;

@@ -1,27 +1,27 @@
-//! Two endpoints with a path between them, on a virtual clock, and hosts that hold them to their word.
+//! Two endpoints connected by a path, on a virtual clock, and hosts that check their events.
 //!
-//! The path keeps its own record of which bytes it brought, so what an endpoint calls readable or acknowledged is
-//! checked against what travelled, not against the endpoint's own books.
+//! The path records which bytes it delivered, so readable and acknowledged bytes are compared with what was
+//! transmitted, not with the endpoint's own counters.
 
 use std::collections::BTreeMap;
 
 use bentpipe_transport::pep_link::{Config, Data, Endpoint, Event, Packet, StreamId};
 use bentpipe_units::{Duration, Instant, Rate};
 
-/// What the path does to a packet.
+/// Treatment of a packet by the path.
 #[derive(Clone, Copy, Debug)]
-pub enum Fate {
+pub enum Treatment {
     Arrive(Duration),
     Twice(Duration, Duration),
     Lost,
 }
 
-/// Decides over a packet sent at a time by an end.
-type Judge = dyn FnMut(Instant, usize, &Packet) -> Fate;
+/// Decides about a packet sent by an end at a time.
+type Treat = dyn FnMut(Instant, usize, &Packet) -> Treatment;
 
-/// One host's view of one life of a stream.
+/// A host's view of a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct StreamView {
     pub opened: bool,
     pub written: u64,
     pub readable: u64,
@@ -32,17 +32,17 @@ pub struct Seen {
     pub closed: u32,
 }
 
-/// Which bytes of a stream, in its latest life, reached an end.
+/// Bytes of the latest stream with an id that reached an end.
 #[derive(Default)]
-struct Arrived {
+struct Delivered {
     generation: u32,
     bits: Vec<bool>,
-    /// Bytes there, in all and without a hole from the beginning.
+    /// Bytes received, in total and in order.
     total: u64,
     in_order: u64,
 }
 
-impl Arrived {
+impl Delivered {
     fn add(&mut self, data: &Data) {
         if data.generation > self.generation {
             *self = Self { generation: data.generation, ..Self::default() };
@@ -61,9 +61,9 @@ impl Arrived {
 
 #[derive(Default)]
 pub struct Side {
-    pub seen: BTreeMap<StreamId, Seen>,
-    arrived: BTreeMap<StreamId, Arrived>,
-    /// When the regulator's queue in front of this end's link is empty.
+    pub seen: BTreeMap<StreamId, StreamView>,
+    arrived: BTreeMap<StreamId, Delivered>,
+    /// Time when the regulator's queue in front of this end's link becomes empty.
     clear_at: Instant,
     wake_at: Option<Instant>,
     last_arrival: Instant,
@@ -75,14 +75,14 @@ pub struct Net {
     pub sides: [Side; 2],
     pub rate: Rate,
     pub max_queue: Duration,
-    /// Keeps the order of arrival whatever the delays.
+    /// Preserve the order of packets whatever the delays.
     pub in_order: bool,
-    /// The hosts take bytes as they come.
+    /// The hosts consume data as it arrives.
     pub consume: bool,
-    fate: Box<Judge>,
-    /// Every data packet sent, by end.
+    treat: Box<Treat>,
+    /// All data packets sent by each end.
     pub log: [Vec<Data>; 2],
-    flying: BTreeMap<(Instant, u64), (usize, Packet)>,
+    in_transit: BTreeMap<(Instant, u64), (usize, Packet)>,
     order: u64,
     cfg: Config,
 }
@@ -96,7 +96,7 @@ pub fn at(n: u64) -> Instant {
 }
 
 impl Net {
-    pub fn new(cfg: Config, fate: impl FnMut(Instant, usize, &Packet) -> Fate + 'static) -> Self {
+    pub fn new(cfg: Config, treat: impl FnMut(Instant, usize, &Packet) -> Treatment + 'static) -> Self {
         Self {
             now: Instant::ZERO,
             ends: [Endpoint::new(cfg.clone()), Endpoint::new(cfg.clone())],
@@ -105,9 +105,9 @@ impl Net {
             max_queue: ms(500),
             in_order: true,
             consume: true,
-            fate: Box::new(fate),
+            treat: Box::new(treat),
             log: [Vec::new(), Vec::new()],
-            flying: BTreeMap::new(),
+            in_transit: BTreeMap::new(),
             order: 0,
             cfg,
         }
@@ -122,7 +122,7 @@ impl Net {
         self.pump(end);
     }
 
-    /// Writes without giving the endpoint a chance to send.
+    /// Writes without polling the endpoint.
     pub fn append(&mut self, end: usize, s: StreamId, bytes: u64) {
         self.ends[end].write(s, bytes);
         self.sides[end].seen.entry(s).or_default().written += bytes;
@@ -149,11 +149,11 @@ impl Net {
         self.pump(end);
     }
 
-    pub fn seen(&self, end: usize, s: StreamId) -> &Seen {
+    pub fn seen(&self, end: usize, s: StreamId) -> &StreamView {
         &self.sides[end].seen[&s]
     }
 
-    /// Forgets a stream's record, so that its id can be used again.
+    /// Forgets a stream, so that its id can be reused.
     pub fn forget(&mut self, s: StreamId) {
         for side in &mut self.sides {
             side.seen.remove(&s);
@@ -161,13 +161,13 @@ impl Net {
     }
 
     fn next_time(&self) -> Option<Instant> {
-        let flying = self.flying.keys().next().map(|key| key.0);
+        let in_transit = self.in_transit.keys().next().map(|key| key.0);
         let timers = self.ends.iter().filter_map(Endpoint::poll_timeout);
         let wakes = self.sides.iter().filter_map(|side| side.wake_at);
-        flying.into_iter().chain(timers).chain(wakes).min()
+        in_transit.into_iter().chain(timers).chain(wakes).min()
     }
 
-    /// Runs to a point in time.
+    /// Runs until the given time.
     pub fn run_until(&mut self, until: Instant) {
         while let Some(next) = self.next_time().filter(|&next| next <= until) {
             self.step(next);
@@ -175,21 +175,25 @@ impl Net {
         self.now = until;
     }
 
-    /// Runs until nothing is left to happen; panics where that takes too long.
+    /// Runs until nothing is left to do. Panics if that takes too long.
     pub fn run_out(&mut self) {
         let mut steps = 0;
         while let Some(next) = self.next_time() {
             self.step(next);
             steps += 1;
-            assert!(steps < 2_000_000, "does not come to rest, at {:?}", self.now);
+            assert!(steps < 2_000_000, "not idle at {:?}", self.now);
         }
     }
 
     fn step(&mut self, next: Instant) {
         assert!(next >= self.now, "a timer in the past: {next:?} at {:?}", self.now);
-        assert!(next - self.now <= Duration::from_secs(61), "a timer far off: {next:?} at {:?}", self.now);
+        assert!(
+            next - self.now <= Duration::from_secs(61),
+            "a timer too far ahead: {next:?} at {:?}",
+            self.now
+        );
         self.now = next;
-        while let Some(entry) = self.flying.first_entry().filter(|entry| entry.key().0 <= next) {
+        while let Some(entry) = self.in_transit.first_entry().filter(|entry| entry.key().0 <= next) {
             let (to, packet) = entry.remove();
             self.deliver(to, &packet);
         }
@@ -230,7 +234,7 @@ impl Net {
             assert_eq!(seen.closed, 0, "{event:?} after the end");
             match event {
                 Event::Opened { .. } => {
-                    assert!(!seen.opened && *seen == Seen::default(), "opened late: {seen:?}");
+                    assert!(!seen.opened && *seen == StreamView::default(), "opened late: {seen:?}");
                     seen.opened = true;
                 }
                 Event::Readable { bytes, .. } => {
@@ -276,22 +280,22 @@ impl Net {
             let wire = u64::from(packet.wire_len(&self.cfg));
             let leaves = self.sides[end].clear_at.max(self.now) + self.rate.time_to_send(wire);
             self.sides[end].clear_at = leaves;
-            match (self.fate)(self.now, end, &packet) {
-                Fate::Arrive(delay) => self.fly(end, leaves + delay, packet),
-                Fate::Twice(first, second) => {
-                    self.fly(end, leaves + first, packet);
-                    self.fly(end, leaves + second, packet);
+            match (self.treat)(self.now, end, &packet) {
+                Treatment::Arrive(delay) => self.transmit(end, leaves + delay, packet),
+                Treatment::Twice(first, second) => {
+                    self.transmit(end, leaves + first, packet);
+                    self.transmit(end, leaves + second, packet);
                 }
-                Fate::Lost => {}
+                Treatment::Lost => {}
             }
         }
     }
 
-    fn fly(&mut self, from: usize, arrival: Instant, packet: Packet) {
+    fn transmit(&mut self, from: usize, arrival: Instant, packet: Packet) {
         let last = self.sides[from].last_arrival;
         let arrival = if self.in_order { arrival.max(last) } else { arrival };
         self.sides[from].last_arrival = arrival;
-        self.flying.insert((arrival, self.order), (1 - from, packet));
+        self.in_transit.insert((arrival, self.order), (1 - from, packet));
         self.order += 1;
     }
 }

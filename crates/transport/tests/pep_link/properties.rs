@@ -1,11 +1,11 @@
-//! Whatever the path does, every byte arrives once and in order, and both ends come to rest.
+//! Whatever the path does, every byte arrives once and in order, and both ends become idle.
 
 use bentpipe_transport::pep_link::{Ack, AckRange, Config, Data, Endpoint, Packet, WindowUpdate};
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
-use crate::net::{Fate, Net, ms};
+use crate::net::{Net, Treatment, ms};
 
 #[derive(Clone, Debug)]
 struct Path {
@@ -44,7 +44,8 @@ fn config() -> impl Strategy<Value = Config> {
     )
 }
 
-/// A stream's two directions [bytes], who opens it, when [ms], and who resets it how much later, if anyone [ms].
+/// Data of a stream in both directions [bytes], the end that opens it, when [ms], and the end that resets it after how
+/// long [ms], if any.
 type Plan = (u64, u64, usize, u64, Option<(usize, u64)>);
 
 fn plans() -> impl Strategy<Value = Vec<Plan>> {
@@ -59,11 +60,11 @@ fn build(cfg: Config, path: &Path) -> Net {
         let mut delay = || ms(300 + rng.below(jitter + 1));
         let (first, second) = (delay(), delay());
         if rng.uniform() < loss {
-            Fate::Lost
+            Treatment::Lost
         } else if rng.uniform() < duplication {
-            Fate::Twice(first, second)
+            Treatment::Twice(first, second)
         } else {
-            Fate::Arrive(first)
+            Treatment::Arrive(first)
         }
     });
     net.in_order = in_order;
@@ -72,7 +73,7 @@ fn build(cfg: Config, path: &Path) -> Net {
     net
 }
 
-/// Lets both hosts carry out their plans: each writes in two parts, and finishes when it wrote all.
+/// Carries out the plans at both hosts: each writes in two parts and then finishes.
 fn play(net: &mut Net, plans: &[Plan]) {
     let mut acts: Vec<(u64, usize, usize, u8)> = Vec::new();
     for (s, &(_, _, opener, start, reset)) in plans.iter().enumerate() {
@@ -90,7 +91,7 @@ fn play(net: &mut Net, plans: &[Plan]) {
         match act {
             0 => net.open(end, s as u32, bytes / 3, false),
             1 => {
-                // An end that has reset the stream, or seen it reset, cannot write any more.
+                // An end cannot write after a reset.
                 if !net.ends[end].is_writable(s as u32) {
                     continue;
                 }
@@ -100,7 +101,7 @@ fn play(net: &mut Net, plans: &[Plan]) {
             _ => net.reset(end, s as u32),
         }
     }
-    // The other end answers as soon as it may.
+    // The other end answers as soon as it can.
     let mut answered = vec![false; plans.len()];
     let mut rounds = 0;
     loop {
@@ -152,15 +153,15 @@ proptest! {
     }
 
     #[test]
-    fn an_id_can_be_used_again_while_strays_are_on_their_way(path in path(), packet_threshold in 1..4u32) {
+    fn a_stream_id_can_be_reused_with_packets_in_transit(path in path(), packet_threshold in 1..4u32) {
         let mut net = build(Config { packet_threshold, stream_window: 6000, ..Config::default() }, &path);
         let mut rng = Rng::stream(path.seed, "hosts", 0, "lives");
-        for life in 0..8 {
+        for generation in 0..8 {
             for s in 0..2 {
                 let (opener, bytes) = (rng.below(2) as usize, rng.below(9000));
                 net.open(opener, s, bytes, true);
                 let mut rounds = 0;
-                // The next life begins as soon as both ends have closed this one.
+                // The id is reused as soon as both ends have closed the stream.
                 while !(0..2).all(|end| net.sides[end].seen.get(&s).is_some_and(|seen| seen.closed == 1)) {
                     net.run_until(net.now + ms(5));
                     if net.sides[1 - opener].seen.contains_key(&s) && net.ends[1 - opener].is_writable(s) {
@@ -168,7 +169,7 @@ proptest! {
                         net.finish(1 - opener, s);
                     }
                     rounds += 1;
-                    prop_assert!(rounds < 200_000, "life {life} does not end");
+                    prop_assert!(rounds < 200_000, "generation {generation} does not close");
                 }
                 prop_assert_eq!(net.seen(opener, s).readable, 2 * bytes);
                 prop_assert_eq!(net.seen(1 - opener, s).readable, bytes);
@@ -190,7 +191,7 @@ proptest! {
     }
 
     #[test]
-    fn no_packet_makes_it_panic(seed in any::<u64>()) {
+    fn malformed_packets_never_panic(seed in any::<u64>()) {
         let mut rng = Rng::stream(seed, "noise", 0, "packets");
         let mut end = Endpoint::new(Config {
             window: rng.below(9000),
@@ -202,7 +203,7 @@ proptest! {
         let mut now = Instant::ZERO;
         for _ in 0..300 {
             now += Duration::from_nanos(rng.bits() >> (24 + rng.below(40)));
-            // Small numbers often, huge ones too.
+            // Mostly small numbers, some very large.
             let mut number = || match rng.below(8) {
                 0 => u64::MAX - rng.below(3),
                 1 => rng.bits(),

@@ -1,5 +1,5 @@
-//! RTP against the text of RFC 3550: its appendices worked out by hand, and counts over a channel that loses, reorders
-//! and duplicates.
+//! RTP against the text of RFC 3550: its appendices worked out by hand, and counters over a channel that loses,
+//! reorders and duplicates.
 
 use bentpipe_transport::rtp::{
     Adaptation, Config, Packet, Receiver, ReceiverReport, ReportBlock, Sender, SenderReport,
@@ -12,7 +12,7 @@ fn ms(ms: u64) -> Instant {
     Instant::ZERO + Duration::from_millis(ms)
 }
 
-/// Telephony: 8 ticks in a millisecond.
+/// Telephony: 8 ticks per millisecond.
 fn config() -> Config {
     Config { clock_rate: 8000, ..Config::default() }
 }
@@ -29,7 +29,7 @@ fn block(receiver: &mut Receiver, cfg: &Config, at: u64) -> ReportBlock {
 
 /// Appendix A.3.
 #[test]
-fn losses_are_counted_by_interval_and_in_all() {
+fn losses_are_counted_per_interval_and_in_total() {
     let (cfg, mut receiver) = (config(), Receiver::default());
     assert_eq!(receiver.next_report(), None);
     for seq in [0u16, 1, 3, 4, 6, 8, 9] {
@@ -39,13 +39,13 @@ fn losses_are_counted_by_interval_and_in_all() {
     let report = block(&mut receiver, &cfg, 900);
     assert_eq!((report.fraction_lost, report.cumulative_lost, report.highest_seq), (76, 3, 9));
     assert_eq!((report.lsr, report.dlsr), (0, 0));
-    // Four more, each of them twice: none lost, and four more received than sent.
+    // Four more, each of them duplicated: none lost, and four more received than sent.
     for seq in [10u16, 10, 11, 11, 12, 12, 13, 13] {
         receiver.on_packet(&cfg, ms(1000), &packet(seq, 0));
     }
     let report = block(&mut receiver, &cfg, 1800);
     assert_eq!((report.fraction_lost, report.cumulative_lost, report.highest_seq), (0, -1, 13));
-    // Section 6.4: nothing came, so there is no block; what is lost meanwhile is told with the next.
+    // Section 6.4: nothing arrived, so there is no block; losses meanwhile are reported in the next one.
     assert_eq!(receiver.poll_report(&cfg, ms(2699)), None);
     assert_eq!(receiver.poll_report(&cfg, ms(2700)), Some(ReceiverReport { block: None }));
     receiver.on_packet(&cfg, ms(2800), &packet(17, 0));
@@ -55,14 +55,14 @@ fn losses_are_counted_by_interval_and_in_all() {
 
 /// Appendix A.1.
 #[test]
-fn numbers_wrap_and_jump() {
+fn sequence_numbers_wrap_and_jump() {
     let (cfg, mut receiver) = (config(), Receiver::default());
     for seq in [65_533u16, 65_534, 0, 65_535, 1] {
         receiver.on_packet(&cfg, ms(0), &packet(seq, 0));
     }
     let report = block(&mut receiver, &cfg, 900);
     assert_eq!((report.fraction_lost, report.cumulative_lost, report.highest_seq), (0, 0, 65_537));
-    // A jump counts when it is confirmed, and then as a new beginning.
+    // A jump counts once it is confirmed, and then as a restart.
     receiver.on_packet(&cfg, ms(1000), &packet(20_000, 0));
     assert_eq!(receiver.received(), 5);
     receiver.on_packet(&cfg, ms(1000), &packet(20_001, 0));
@@ -73,23 +73,23 @@ fn numbers_wrap_and_jump() {
 
 /// Appendix A.8, with a clock of 8 kHz.
 #[test]
-fn jitter_is_smoothed_in_sixteenths() {
+fn jitter_is_smoothed_with_gain_one_sixteenth() {
     let (cfg, mut receiver) = (config(), Receiver::default());
     receiver.on_packet(&cfg, ms(100), &packet(0, 0));
-    // 5 ms later than the one before: D = 40, J = 40.
+    // 5 ms later than the previous one: D = 40, J = 40.
     receiver.on_packet(&cfg, ms(125), &packet(1, 20));
     assert_eq!(block(&mut receiver, &cfg, 1000).jitter, 40 >> 4);
     // 5 ms earlier again: D = -40, J = 40 + 40 - 48 / 16 = 77.
     receiver.on_packet(&cfg, ms(1100), &packet(2, 1000));
     assert_eq!(block(&mut receiver, &cfg, 1900).jitter, 77 >> 4);
-    // As late as that one: D = 0, J = 77 - 85 / 16 = 72.
+    // As late as the previous one: D = 0, J = 77 - 85 / 16 = 72.
     receiver.on_packet(&cfg, ms(2100), &packet(3, 2000));
     assert_eq!(block(&mut receiver, &cfg, 2800).jitter, 72 >> 4);
 }
 
-/// Section 6.4.1, with 300 ms each way, and 200 ms between the two reports.
+/// Section 6.4.1, with 300 ms in each direction, and 200 ms between the two reports.
 #[test]
-fn the_round_trip_is_what_the_reports_took() {
+fn rtt_follows_from_lsr_and_dlsr() {
     let cfg = config();
     let mut sender = Sender::new(&cfg, ms(0), Rate::from_bps(64_000), 7);
     let mut receiver = Receiver::default();
@@ -109,7 +109,7 @@ fn the_round_trip_is_what_the_reports_took() {
     assert!(error.abs() < 3.0 / 65_536.0, "{error}");
 }
 
-/// Busse et al. 1996, by hand: alpha 0.3, unloaded up to 2 %, congested from 4 %.
+/// Busse et al. 1996, worked out by hand: alpha 0.3, unloaded up to 2 %, congested from 4 %.
 #[test]
 fn the_rate_follows_the_smoothed_loss() {
     let adaptation = Adaptation {
@@ -128,7 +128,7 @@ fn the_rate_follows_the_smoothed_loss() {
         (26, 1_000_000),
         (26, 875_000),
         (26, 800_000), // 765,625 is below the least
-        // None: 0.0467, 0.0327, 0.0229, 0.0160.
+        // No loss: 0.0467, 0.0327, 0.0229, 0.0160.
         (0, 800_000),
         (0, 800_000),
         (0, 800_000),
@@ -145,7 +145,7 @@ fn the_rate_follows_the_smoothed_loss() {
         assert_eq!(sender.rate().as_bps(), bps, "step {step}");
         assert_eq!(sender.rate_ratio(), bps as f64 / 1e6);
     }
-    // Nothing heard says nothing of loss.
+    // A report without a block says nothing about loss.
     sender.on_report(&cfg, ms(0), &ReceiverReport { block: None });
     assert_eq!(sender.rate().as_bps(), 1_000_000);
     let fixed = Config { adaptation: None, ..cfg };
@@ -158,7 +158,7 @@ fn the_rate_follows_the_smoothed_loss() {
 
 /// RFC 3550 sections 5.1, 6.4 and 6.5, RFC 768, RFC 791.
 #[test]
-fn packets_have_their_sizes() {
+fn packet_sizes_follow_the_rfc() {
     let cfg = Config::default();
     assert_eq!(Packet::header_len(&cfg), 20 + 8 + 12);
     // A name of 16 bytes, its type, its length and a zero: 19, padded to 20; with header and source 28.
@@ -172,10 +172,10 @@ fn packets_have_their_sizes() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, rng_seed: RngSeed::Fixed(1), ..ProptestConfig::default() })]
 
-    /// Whatever a channel does, the reports add up: what was sent up to the highest number is what came, less
-    /// duplicates, and what is lost; and the rate keeps its bounds.
+    /// Whatever a channel does, the reports are consistent: packets sent up to the highest number are those received,
+    /// less duplicates, plus those lost; and the rate stays within its limits.
     #[test]
-    fn reports_add_up(
+    fn reports_are_consistent(
         loss in 0.0..0.5,
         duplication in 0.0..0.3,
         jitter in 0u64..400,
@@ -189,7 +189,7 @@ proptest! {
         let mut arrivals: Vec<(u64, u64, Packet)> = Vec::new();
         for i in 0..PACKETS {
             let packet = sender.send(&cfg, ms(10 * i), 1000);
-            // The first one and the last come, so that the ends are known.
+            // The first and the last packet arrive, so that the ends are known.
             let ends = i == 0 || i == PACKETS - 1;
             let copies = match (ends, rng.uniform() < loss) {
                 (false, true) => 0,
@@ -218,7 +218,7 @@ proptest! {
         let end = receiver.next_report().expect("it has begun");
         last = receiver.poll_report(&cfg, end).expect("it is due").block.or(last);
         let block = last.expect("packets came");
-        // 30 s and a report each 900 ms.
+        // 30 s with a report every 900 ms.
         prop_assert!((33..=34).contains(&reports), "{reports}");
         prop_assert_eq!(block.highest_seq, u32::from(first) + PACKETS as u32 - 1);
         prop_assert_eq!(i64::from(block.cumulative_lost), PACKETS as i64 - came as i64);

@@ -1,8 +1,8 @@
-//! Runs traces in the manner of packetdrill against one end of a transport.
+//! Runs traces in the style of packetdrill against one endpoint of a transport.
 
 use bentpipe_units::Instant;
 
-/// An end, as traces see it.
+/// An endpoint under test.
 pub trait Endpoint: Sized {
     type Config;
     type Sent;
@@ -10,17 +10,17 @@ pub trait Endpoint: Sized {
     fn open(cfg: &Self::Config, now: Instant, passive: bool) -> Self;
     fn poll_timeout(&self) -> Option<Instant>;
     fn handle_timeout(&mut self, cfg: &Self::Config, now: Instant);
-    /// Carries out an event. Whether there is such a one.
+    /// Carries out an event. Returns false if there is no such event.
     fn on_event(&mut self, cfg: &Self::Config, now: Instant, event: &[&str]) -> bool;
     fn poll(&mut self, cfg: &Self::Config, now: Instant) -> Option<Self::Sent>;
     fn words(sent: &Self::Sent) -> Vec<String>;
-    /// Whether what was sent is what a line expects.
+    /// Returns true if the words of a packet match the expected ones.
     fn matches(sent: &[String], expected: &[&str]) -> bool;
-    /// What its interface says of `key`, where it has that.
+    /// Returns the state `key`; `None` if there is no such state.
     fn state(&self, key: &str) -> Option<String>;
 }
 
-/// Runs a trace; panics, with the line, where the end differs.
+/// Runs a trace. Panics at the first line where the endpoint differs.
 pub fn run<E: Endpoint>(cfg: &E::Config, trace: &str) -> E {
     let mut run = Run { cfg, end: None::<E>, now: Instant::ZERO, sent: Vec::new(), at: String::new() };
     for (number, line) in trace.lines().enumerate() {
@@ -101,7 +101,7 @@ fn millis(word: &str) -> Instant {
     Instant::from_nanos((ms * 1e6).round() as u64)
 }
 
-/// A time in a trace, where there is one [ms].
+/// Formats a time [ms]; "none" without one.
 pub fn ms(at: Option<Instant>) -> String {
     at.map_or_else(|| "none".into(), |at| format!("{}", at.as_nanos() as f64 / 1e6))
 }

@@ -1,4 +1,4 @@
-//! Sections 6.1, 6.9, 6.10, 7.2.1 and 7.2.2: what may be sent, and how the window grows.
+//! Packets to send and window growth: sections 6.1, 6.9, 6.10, 7.2.1 and 7.2.2.
 
 use bentpipe_transport::sctp::Config;
 
@@ -8,7 +8,7 @@ const FOUR: &str = "200 write 100000\n > data 1:984\n > data 2:984\n > data 3:98
 
 /// Section 7.2.1.
 #[test]
-fn slow_start_grows_by_what_is_acknowledged_at_most_a_chunk_each() {
+fn slow_start_adds_at_most_one_chunk_per_sack() {
     let trace = "
          300  < sack 1
               > data 5:984
@@ -40,9 +40,9 @@ fn slow_start_grows_by_what_is_acknowledged_at_most_a_chunk_each() {
     established(&config(), 65_535, &format!("{FOUR}{trace}"));
 }
 
-/// Section 7.2.1: L may be larger.
+/// Section 7.2.1: a larger L.
 #[test]
-fn slow_start_may_be_told_to_count_more() {
+fn slow_start_limit_allows_more_chunks_per_sack() {
     let cfg = Config { slow_start_limit: 2, ..config() };
     let trace = "300 < sack 3
                  > data 5:984\n> data 6:984\n> data 7:984\n> data 8:984\n = cwnd 6000";
@@ -51,7 +51,7 @@ fn slow_start_may_be_told_to_count_more() {
 
 /// Section 7.2.2.
 #[test]
-fn congestion_avoidance_adds_a_chunk_for_each_window() {
+fn congestion_avoidance_adds_a_chunk_per_window() {
     let cfg = Config { initial_ssthresh: 3999, ..config() };
     let trace = "
          300  < sack 1
@@ -74,10 +74,10 @@ fn congestion_avoidance_adds_a_chunk_for_each_window() {
     established(&cfg, 65_535, &format!("{FOUR}{trace}"));
 }
 
-/// Section 7.2.2: no more than cwnd is saved up while less than that is outstanding, and nothing when all is
+/// Section 7.2.2: partial_bytes_acked is at most cwnd while less than that is outstanding, and zero once everything is
 /// acknowledged.
 #[test]
-fn an_idle_sender_saves_nothing_up() {
+fn partial_bytes_acked_is_limited_while_the_window_is_unused() {
     let cfg = Config { initial_ssthresh: 3999, ..config() };
     established(
         &cfg,
@@ -99,11 +99,11 @@ fn an_idle_sender_saves_nothing_up() {
     );
 }
 
-/// Section 7.2.1: cwnd <- max(cwnd / 2, 4 PMDCS) for each RTO without data; ssthresh <- cwnd before.
+/// Section 7.2.1: cwnd <- max(cwnd / 2, 4 PMDCS) for each RTO without data, after ssthresh <- cwnd.
 #[test]
-fn an_unused_window_decays() {
+fn cwnd_is_halved_for_each_idle_rto() {
     let cfg = Config { max_burst: 100, ..config() };
-    // Windows of 4, 5, 6, 7 and 8 chunks, 30 in all; the last leaves at 600 ms.
+    // Windows of 4, 5, 6, 7 and 8 chunks, 30 in total; the last is sent at 600 ms.
     let mut trace = format!("200 write {}\n", 30 * 984);
     let mut next = 1;
     for (i, window) in (4..=8).enumerate() {
@@ -128,7 +128,7 @@ fn an_unused_window_decays() {
     established(&cfg, 65_535, &format!("{trace}2600 write 100000\n{first}= cwnd 4000\n= ssthresh 9000"));
 }
 
-/// Section 6.9: fragments fill a packet; section 6.10: what fits shares one.
+/// Section 6.9: fragments fill a packet; section 6.10: short messages are bundled.
 #[test]
 fn messages_are_fragmented_and_bundled() {
     run(
@@ -159,7 +159,7 @@ fn messages_are_fragmented_and_bundled() {
 
 /// Section 6.1 (A).
 #[test]
-fn a_closed_window_is_probed_as_long_as_the_peer_answers() {
+fn a_closed_window_is_probed_while_the_peer_answers() {
     let cfg = Config { association_max_retrans: 1, ..config() };
     let closed = "
          200  write 5000

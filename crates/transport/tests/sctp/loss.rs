@@ -1,4 +1,4 @@
-//! Sections 6.2.1, 6.3 and 7.2.3, 7.2.4: timeouts, fast retransmit, and receivers that take their word back.
+//! Timeouts, fast retransmit and reneging: sections 6.2.1, 6.3, 7.2.3 and 7.2.4.
 
 use bentpipe_transport::sctp::Config;
 use bentpipe_units::Duration;
@@ -9,7 +9,7 @@ const FOUR: &str = "200 write 100000\n > data 1:984\n > data 2:984\n > data 3:98
 
 /// Sections 6.3.3 and 7.2.3.
 #[test]
-fn a_timeout_begins_anew_with_one_packet() {
+fn a_timeout_restarts_with_one_packet() {
     let trace = "
               = timer 1200
          1200 timer
@@ -101,9 +101,9 @@ fn three_miss_indications_start_a_fast_retransmit() {
     established(&config(), 65_535, &format!("{FOUR}{trace}"));
 }
 
-/// Section 7.2.4 (3), (5): what does not fit into the first packet goes as cwnd allows.
+/// Section 7.2.4 (3), (5): what does not fit into the first packet is sent as cwnd allows.
 #[test]
-fn what_is_marked_waits_for_the_window() {
+fn retransmissions_respect_cwnd() {
     let trace = "
          300  < sack 0 g3-3
               > data 5:984
@@ -125,16 +125,16 @@ fn what_is_marked_waits_for_the_window() {
               > data 11:984
               > data 12:984
               = fast_retransmits 1";
-    // 430: one was outstanding, so three more fill a window of 4000.
+    // 430: one is outstanding, so three more fill a window of 4000.
     let trace = trace
         .replace("= retransmissions 2\n", "\n")
         .replace("= fast_retransmits 1", "= fast_retransmits 1\n= retransmissions 2");
     established(&config(), 65_535, &format!("{FOUR}{trace}"));
 }
 
-/// Section 7.2.4, the HTNA algorithm: only TSNs before the highest newly acknowledged miss.
+/// Section 7.2.4, the HTNA algorithm: only TSNs below the highest newly acknowledged get a miss indication.
 #[test]
-fn a_sack_without_news_is_no_miss_indication() {
+fn a_sack_without_new_data_is_not_a_miss_indication() {
     let trace = "
          300  < sack 0 g2-2
               > data 5:984
@@ -165,9 +165,9 @@ fn a_sack_without_news_is_no_miss_indication() {
     established(&config(), 65_535, &format!("{FOUR}{trace}"));
 }
 
-/// Section 7.2.4: in Fast Recovery, a SACK that advances counts for all that it reports missing.
+/// Section 7.2.4: in Fast Recovery, a SACK that advances the ack point counts for all TSNs it reports missing.
 #[test]
-fn in_fast_recovery_an_advance_counts_for_all() {
+fn in_fast_recovery_an_advance_counts_for_all_missing_tsns() {
     let trace = "
          300  < sack 0 g2-2,4-4      # 1 and 3 miss once
               > data 5:984
@@ -194,9 +194,9 @@ fn in_fast_recovery_an_advance_counts_for_all() {
     established(&config(), 65_535, &format!("{FOUR}{trace}"));
 }
 
-/// A chunk that was retransmitted fast is not again: (5). T3-rtx sees to it.
+/// Section 7.2.4 (5): a fast retransmitted chunk is not fast retransmitted again; T3-rtx resends it.
 #[test]
-fn a_fast_retransmit_happens_once() {
+fn a_chunk_is_fast_retransmitted_once() {
     let trace = "
          300  < sack 0 g2-2\n > data 5:984\n > data 6:984
          310  < sack 0 g2-3\n > data 7:984\n > data 8:984
@@ -216,7 +216,7 @@ fn a_fast_retransmit_happens_once() {
 
 /// Section 6.2.1 (D) iii.
 #[test]
-fn a_receiver_may_take_its_word_back() {
+fn reneged_chunks_are_outstanding_again() {
     let trace = "
          300  < sack 0 g2-3
               > data 5:984
@@ -237,7 +237,7 @@ fn a_receiver_may_take_its_word_back() {
 
 /// Section 6.3.1 C2, C3, C6, C7 and G1, without a minimum.
 #[test]
-fn the_timeout_follows_the_round_trip() {
+fn rto_follows_the_rtt() {
     let cfg = Config { rto_min: Duration::ZERO, ..config() };
     established(
         &cfg,

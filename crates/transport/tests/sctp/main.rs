@@ -1,6 +1,7 @@
-//! SCTP against the text of RFC 9260: traces worked out by hand, and properties over channels that lose, reorder and
+//! SCTP against the text of RFC 9260: hand-worked traces, and properties over channels that lose, reorder and
 //! duplicate.
 
+#[path = "../channel/mod.rs"]
 mod channel;
 mod congestion;
 mod loss;
@@ -10,3 +11,4 @@ mod receiver;
 mod script;
 mod setup;
 mod trace;
+mod transfer;

@@ -1,14 +1,15 @@
-//! Whatever a channel does, every byte arrives once and in order, and the association comes to its end.
+//! Whatever a channel does, every byte arrives once and in order, and the association closes.
 
 use bentpipe_transport::sctp::{Association, Config, Control, Cookie, Data, Packet, Sack};
 use bentpipe_units::{Duration, Instant};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
-use crate::channel::{Application, Channel, transfer};
+use crate::channel::Channel;
+use crate::transfer::{Application, transfer};
 
 fn configs() -> impl Strategy<Value = Config> {
-    // Messages no longer than the buffer of the other end: others are handed over in parts.
+    // Messages no longer than the peer's buffer; longer ones are delivered in parts.
     let sizes = (100u32..=1500, 1u32..6000, 1000u32..100_000, 2u64..=200);
     let times = (50u64..=1000, 1u64..=500, 1u32..=4);
     (sizes, times, 1u32..=8).prop_map(|((pmtu, message, a_rwnd, ssthresh), (min, delay, every), burst)| {
@@ -34,6 +35,7 @@ fn channels() -> impl Strategy<Value = Channel> {
     (0.0..0.3, 0.0..0.2, 0u64..300, 0u64..300).prop_map(|(loss, duplication, delay, jitter)| Channel {
         loss,
         duplication,
+        marking: 0.0,
         delay: Duration::from_millis(delay),
         jitter: Duration::from_millis(jitter),
     })
@@ -55,7 +57,7 @@ proptest! {
         channel in channels(),
         seed in any::<u64>(),
     ) {
-        // The path has one MTU.
+        // A path has a single MTU.
         let cfgs = (cfgs.0.clone(), Config { pmtu: cfgs.0.pmtu, ..cfgs.1 });
         let bytes = [apps.0.bytes, apps.1.bytes];
         let limit = Duration::from_secs(1_000_000);
@@ -63,15 +65,15 @@ proptest! {
         for (i, end) in outcome.ends.iter().enumerate() {
             prop_assert_eq!(end.read, bytes[1 - i]);
             prop_assert_eq!(end.association.acked(), bytes[i]);
-            // No storm: a timer goes off for something sent or received.
+            // No timer storm: a timer expires only after something was sent or received.
             let stats = end.association.stats();
             prop_assert!(end.timer_calls <= 2 * (stats.packets_sent + stats.packets_received));
         }
     }
 
-    /// No packet, however ill-formed, harms an end.
+    /// No packet, however malformed, causes a panic.
     #[test]
-    fn nothing_that_arrives_brings_an_end_down(
+    fn malformed_packets_never_panic(
         cfg in configs(),
         active in any::<bool>(),
         events in proptest::collection::vec((0u64..8, 0u64..40, 0u64..40, any::<u16>(), any::<u8>()), 1..200),
@@ -127,24 +129,29 @@ proptest! {
     }
 }
 
-/// Without loss a receive buffer of W bytes moves W per round trip; with losses spread at random, a chunk times
-/// sqrt(3 / (2 p)), as any sender that halves its window and adds a packet for each round trip (Mathis et al. 1997).
+/// Without loss a receive buffer of W bytes carries W per RTT; with random losses, a chunk times sqrt(3 / (2 p)), as
+/// for any sender that halves its window and adds a packet per RTT (Mathis et al. 1997).
 #[test]
-fn throughput_is_what_the_window_allows() {
+fn throughput_follows_window_and_loss_rate() {
     const BYTES: u64 = 300_000_000;
     let cfg = Config { pmtu: 1032, message_len: 984, a_rwnd: 49_200, sack_every: 1, ..Config::default() };
     let bulk = Application { bytes: BYTES, read: u64::MAX, read_every: Duration::ZERO };
     let idle = Application { bytes: 0, ..bulk.clone() };
     let run = |cfg: &Config, loss: f64| {
-        let channel =
-            Channel { loss, duplication: 0.0, delay: Duration::from_millis(50), jitter: Duration::ZERO };
+        let channel = Channel {
+            loss,
+            duplication: 0.0,
+            marking: 0.0,
+            delay: Duration::from_millis(50),
+            jitter: Duration::ZERO,
+        };
         let limit = Duration::from_secs(100_000);
         let outcome = transfer([cfg, cfg], [bulk.clone(), idle.clone()], &channel, 1, limit);
         BYTES as f64 / outcome.took.as_secs_f64()
     };
     let full = run(&cfg, 0.0);
     assert!((full / 492_000.0 - 1.0).abs() < 0.05, "{full} bytes/s");
-    // The law is one of the long run: the first slow start, up to the first loss, is left out.
+    // The formula holds in the long run: the first slow start, up to the first loss, is excluded.
     let wide = Config { a_rwnd: 4_000_000, initial_ssthresh: 30_000, ..cfg };
     for p in [0.0005f64, 0.002, 0.008] {
         let law = 984.0 * (1.5 / p).sqrt() / 0.1;

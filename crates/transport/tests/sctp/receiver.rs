@@ -1,4 +1,4 @@
-//! Sections 6.2, 6.7 and 6.9: SACKs, gaps and the receiver's buffer.
+//! SACKs, gaps and the receive buffer: sections 6.2, 6.7 and 6.9.
 
 use bentpipe_transport::sctp::Config;
 
@@ -9,7 +9,7 @@ fn delayed() -> Config {
 }
 
 #[test]
-fn every_second_packet_is_acknowledged_at_once_and_others_in_time() {
+fn every_second_packet_is_acknowledged_at_once() {
     established(
         &delayed(),
         9000,
@@ -51,9 +51,9 @@ fn gaps_and_duplicates_are_reported_at_once() {
     );
 }
 
-/// Section 6.1: a SACK rides on DATA where it fits.
+/// Section 6.1: a SACK is bundled with DATA if it fits.
 #[test]
-fn a_sack_is_bundled_where_there_is_room() {
+fn a_sack_is_bundled_if_it_fits() {
     established(
         &delayed(),
         9000,
@@ -72,9 +72,9 @@ fn a_sack_is_bundled_where_there_is_room() {
     );
 }
 
-/// Section 6.2: what is in the buffer is not offered; without room, a new TSN is dropped.
+/// Section 6.2: the window excludes buffered data; without room, a new TSN is dropped.
 #[test]
-fn the_window_is_what_is_left() {
+fn the_window_is_the_free_buffer() {
     let cfg = Config { a_rwnd: 3000, ..config() };
     established(
         &cfg,
@@ -97,9 +97,9 @@ fn the_window_is_what_is_left() {
     );
 }
 
-/// Section 6.2: for a TSN before it, the highest one is dropped.
+/// Section 6.2: the highest TSN is dropped to make room for a lower one.
 #[test]
-fn a_full_buffer_gives_way_to_what_is_missing() {
+fn a_full_buffer_makes_room_for_missing_tsns() {
     let cfg = Config { a_rwnd: 2000, ..config() };
     established(
         &cfg,
@@ -117,9 +117,9 @@ fn a_full_buffer_gives_way_to_what_is_missing() {
     );
 }
 
-/// Section 6.9: whole messages are handed over, or parts of what would never fit.
+/// Section 6.9: complete messages are delivered, or parts of messages that would never fit.
 #[test]
-fn messages_are_put_together() {
+fn messages_are_reassembled() {
     let cfg = Config { a_rwnd: 2000, ..config() };
     established(
         &cfg,

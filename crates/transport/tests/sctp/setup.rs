@@ -1,12 +1,12 @@
-//! Sections 4, 5, 8 and 9: how an association begins and ends, and the sizes of its packets.
+//! Setup and shutdown of an association, and packet sizes: sections 4, 5, 8 and 9.
 
 use bentpipe_transport::sctp::{Config, Control, Cookie, Data, Packet, Sack};
 
 use crate::trace::{config, established, run};
 
-/// Section 5.1, and 6.3.1 C1-C3: the set-up measures the round trip.
+/// Section 5.1, and 6.3.1 C1-C3: the setup measures the RTT.
 #[test]
-fn four_packets_set_it_up() {
+fn setup_takes_four_packets() {
     run(
         &config(),
         "0    connect
@@ -28,9 +28,9 @@ fn four_packets_set_it_up() {
     );
 }
 
-/// Section 5.1.3: nothing is kept of an INIT; section 5.2.4 (D): a cookie may come twice.
+/// Section 5.1.3: an INIT leaves no state; section 5.2.4 (D): a cookie may be duplicated.
 #[test]
-fn the_passive_end_keeps_no_state() {
+fn the_passive_end_keeps_no_state_before_the_cookie() {
     run(
         &config(),
         "0    listen
@@ -51,19 +51,19 @@ fn the_passive_end_keeps_no_state() {
     );
 }
 
-/// Sections 4 (2) and 6.3.3 E2: after Max.Init.Retransmits it is given up.
+/// Sections 4 (2) and 6.3.3 E2: the association fails after Max.Init.Retransmits.
 #[test]
-fn an_init_is_repeated_eight_times() {
+fn an_init_is_resent_eight_times() {
     let trace = "0 connect\n> init\n1000 timer\n> init\n3000 timer\n> init\n7000 timer\n> init\n15000 timer\n> init
                  31000 timer\n> init\n63000 timer\n> init\n123000 timer\n> init\n183000 timer\n> init\n= failed false
                  243000 timer\n= failed true\n= closed true\n= timer none\n= timeouts 9";
     run(&config(), trace);
 }
 
-/// Section 5.2.4 (D): so it may where the COOKIE ACK was lost and the SHUTDOWN after it found the peer not yet set up;
-/// else neither end would ever get on. RTO = RTO.Initial, for the passive end has measured nothing; doubled at 1200.
+/// Section 5.2.4 (D): the COOKIE ACK was lost and the SHUTDOWN after it found the peer in setup; otherwise neither end
+/// could proceed. RTO = RTO.Initial, because the passive end has no measurement; doubled at 1200.
 #[test]
-fn a_cookie_is_answered_after_a_shutdown() {
+fn a_cookie_echo_is_answered_after_a_shutdown() {
     run(
         &config(),
         "0    listen
@@ -86,7 +86,7 @@ fn a_cookie_is_answered_after_a_shutdown() {
     );
 }
 
-/// Section 5.1.5: a cookie older than Valid.Cookie.Life; section 5.2.6 (1): another one is asked for.
+/// Section 5.1.5: a cookie older than Valid.Cookie.Life; section 5.2.6 (1): a new one is requested.
 #[test]
 fn a_stale_cookie_is_refused() {
     run(
@@ -110,9 +110,9 @@ fn a_stale_cookie_is_refused() {
     );
 }
 
-/// Section 5.2.1: both ends open at once.
+/// Section 5.2.1: both ends open at the same time.
 #[test]
-fn an_init_may_cross_another() {
+fn simultaneous_inits_set_up_one_association() {
     run(
         &config(),
         "0    connect\n> init
@@ -125,7 +125,7 @@ fn an_init_may_cross_another() {
 
 /// Section 9.2.
 #[test]
-fn a_shutdown_waits_for_all_to_be_acknowledged() {
+fn shutdown_waits_until_everything_is_acknowledged() {
     established(
         &config(),
         9000,
@@ -160,7 +160,7 @@ fn a_shutdown_waits_for_all_to_be_acknowledged() {
 }
 
 #[test]
-fn a_shutdown_is_answered_once_all_is_acknowledged() {
+fn shutdown_is_answered_once_everything_is_acknowledged() {
     established(
         &config(),
         9000,
@@ -181,7 +181,7 @@ fn a_shutdown_is_answered_once_all_is_acknowledged() {
 }
 
 #[test]
-fn both_ends_may_shut_down_at_once() {
+fn simultaneous_shutdown() {
     established(
         &config(),
         9000,
@@ -193,14 +193,14 @@ fn both_ends_may_shut_down_at_once() {
 
 /// Section 9.1.
 #[test]
-fn an_abort_ends_it_at_once() {
+fn abort_closes_at_once() {
     established(&config(), 9000, "300 abort\n> abort\n= closed true\n= failed false");
     established(&config(), 9000, "300 < abort\n= closed true\n= failed true");
 }
 
-/// Section 8.1: the counter is that of timeouts in a row.
+/// Section 8.1: the counter counts consecutive timeouts.
 #[test]
-fn an_unreachable_peer_is_given_up() {
+fn association_fails_if_the_peer_is_unreachable() {
     let cfg = Config { association_max_retrans: 2, ..config() };
     established(
         &cfg,
@@ -220,7 +220,7 @@ fn an_unreachable_peer_is_given_up() {
 
 /// Sections 3.1 and 3.3, with 20 bytes of IPv4.
 #[test]
-fn packets_have_their_sizes() {
+fn packet_sizes_follow_the_rfc() {
     let cfg = Config::default();
     let cookie = Cookie::default();
     for (control, length) in [

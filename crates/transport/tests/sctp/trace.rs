@@ -1,25 +1,27 @@
-//! Traces in the manner of packetdrill: what happens to an association, line by line, and what it must answer.
+//! Traces in the style of packetdrill: the events of an association, line by line, and the expected packets.
 //!
 //! ```text
 //! 0    connect                  an event, at a time [ms]
-//!      > init w65535            all it sends then, in this order and no more
+//!      > init w65535            all packets it sends then, in this order
 //! 100  < init-ack w9000         a packet arrives
 //!      > cookie-echo
-//!      = cwnd 4000              what its interface must say now
+//!      = cwnd 4000              expected state
 //! ```
 //!
 //! A packet is its chunks: `init wN`, `init-ack wN`, `cookie-echo`, `cookie-ack`, `shutdown N`, `shutdown-ack`,
-//! `shutdown-complete`, `abort`, `stale`; `sack N wN gF-L,F-L dN` (cumulative TSN ack, a_rwnd, gaps as TSNs, duplicates;
-//! an expected window may be left out); `data N:LEN`, with `-` before the TSN of a fragment that another comes before,
-//! and after the length where another follows. `rtx` marks a packet of retransmissions. `timer` demands that the association asked to be called at that very time; at any other event a
-//! timer that is due is an error. `#` begins a comment.
+//! `shutdown-complete`, `abort`, `stale`; `sack N wN gF-L,F-L dN` (cumulative TSN ack, a_rwnd, gaps as TSNs,
+//! duplicates; an expected window may be left out); `data N:LEN`, with `-` before the TSN unless it is the first
+//! fragment of a message, and after the length unless it is the last. `rtx` marks a packet of retransmissions. `timer`
+//! expects that the association asked to be called at that time; at any other event a timer that is due is an error.
+//! `#` begins a comment.
 
 use bentpipe_transport::sctp::{Association, Config, Control, Cookie, Data, Packet, Sack};
 use bentpipe_units::Instant;
 
 use crate::script::{self, Endpoint, ms, number};
 
-/// RFC values with round numbers: DATA chunks of at most 1000 bytes on the wire, 984 of them data, SACKs at once.
+/// Values of the RFC with round numbers: DATA chunks of at most 1000 bytes on the wire, 984 of them data, immediate
+/// SACKs.
 pub fn config() -> Config {
     Config { pmtu: 1032, message_len: 984, a_rwnd: 65_535, sack_every: 1, ..Config::default() }
 }
@@ -29,8 +31,7 @@ pub fn run(cfg: &Config, trace: &str) -> Association {
     script::run(cfg, trace)
 }
 
-/// A trace after the set-up, which took 100 ms for each of its two round trips from time 0 on, with a peer's buffer of
-/// `window`.
+/// Runs a trace after a setup that took two RTTs of 100 ms from time 0 on, with a peer's buffer of `window`.
 pub fn established(cfg: &Config, window: u32, trace: &str) -> Association {
     let setup = format!("0 connect\n> init\n100 < init-ack w{window}\n> cookie-echo\n200 < cookie-ack\n");
     run(cfg, &(setup + trace))
@@ -76,7 +77,7 @@ impl Endpoint for Association {
     }
 
     fn matches(sent: &[String], expected: &[&str]) -> bool {
-        // Windows are compared where they are given.
+        // Windows are compared only if given.
         let plain = sent.iter().filter(|w| !w.starts_with('w') || expected.contains(&w.as_str()));
         plain.map(String::as_str).eq(expected.iter().copied())
     }
@@ -147,7 +148,7 @@ fn words(packet: &Packet) -> Vec<String> {
     words
 }
 
-/// The packet that arrives at `now`; its cookie was made `-N` [ms] before, where `cookie-echo` says so.
+/// Parses a packet that arrives at `now`. `cookie-echo -N`: its cookie was created N ms before.
 fn parse(words: &[&str], now: Instant) -> Packet {
     let mut packet = Packet::default();
     let mut words = words.iter().peekable();
@@ -205,7 +206,7 @@ fn parse(words: &[&str], now: Instant) -> Packet {
     packet
 }
 
-/// `TSN:LEN`, with `-` before it where a fragment came before, and after it where one follows.
+/// Parses `TSN:LEN`, with `-` before it unless it is the first fragment, and after it unless it is the last.
 fn chunk(word: &str) -> Data {
     let (begin, end) = (!word.starts_with('-'), !word.ends_with('-'));
     let (tsn, len) = word.trim_matches('-').split_once(':').expect("TSN:LEN");

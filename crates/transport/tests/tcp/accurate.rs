@@ -9,10 +9,10 @@ fn accurate() -> Config {
     Config { ecn: true, accurate_ecn: true, initial_window: 8, ..config() }
 }
 
-/// RFC 9768 table 2, as a client: what the SYN-ACK says of the SYN, the ACK of it, and the first data. A peer without it
-/// is spoken to as RFC 3168 has it, or without ECN.
+/// RFC 9768 table 2, as a client: the SYN-ACK's answer to the SYN, the ACK of it, and the first data. With a peer that
+/// does not support it, the connection uses RFC 3168 or no ECN.
 #[test]
-fn clients_negotiate() {
+fn client_negotiates_accurate_ecn() {
     for (answer, ack, data) in [
         ("SW.", "W.", "EA. 1:2 ect"),
         ("SEW.", "W.", "EA. 1:2 ect"),
@@ -41,9 +41,9 @@ fn clients_negotiate() {
     }
 }
 
-/// As a server: the SYN-ACK gives the ECN field of the SYN.
+/// As a server: the SYN-ACK returns the ECN field of the SYN.
 #[test]
-fn servers_negotiate() {
+fn server_negotiates_accurate_ecn() {
     let passive = |cfg: &Config, offer: &str, answer: &str, ack: &str, data: &str| {
         let trace = format!(
             "0 listen\n 0 < {offer}\n > {answer} 0:0\n 1 < {ack} 1:1 a1 w9000\n 1 write 1\n > {data}"
@@ -54,9 +54,9 @@ fn servers_negotiate() {
     passive(&cfg, "SEWA 0:0 w9000", "SW.", "W.", "EA. 1:2 ect");
     passive(&cfg, "SEWA 0:0 w9000 ect", "SA.", "W.", "EA. 1:2 ect");
     passive(&cfg, "SEWA 0:0 w9000 ect1", "SEW.", "W.", "EA. 1:2 ect");
-    // Section 3.2.2.2: a mark on a SYN is not counted but told.
+    // Section 3.2.2.2: a mark on a SYN is not counted but returned.
     passive(&cfg, "SEWA 0:0 w9000 ce", "SWA.", "W.", "EA. 1:2 ect");
-    // What a later version may say.
+    // Reserved for later versions.
     passive(&cfg, "SEA 0:0 w9000", "SW.", "W.", "EA. 1:2 ect");
     passive(&cfg, "SEW 0:0 w9000", "SE.", ".", ". 1:2 ect");
     passive(&cfg, "S 0:0 w9000", "S.", ".", ". 1:2");
@@ -68,9 +68,9 @@ fn negotiated(cfg: &Config, trace: &str) {
     run(cfg, &format!("0 connect\n > SEWA 0:0\n 100 < SW. 0:0 a1 w65535\n > W. 1:1\n {trace}"));
 }
 
-/// r.cep begins with 5, and its lowest three bits are told: 6, 7, 0, 1.
+/// r.cep starts at 5, and ACKs carry its lowest three bits: 6, 7, 0, 1.
 #[test]
-fn a_receiver_counts_marks() {
+fn receiver_counts_marks_modulo_eight() {
     negotiated(
         &accurate(),
         "200  < EA. 1:1001 a1 w65535 ect ce
@@ -88,7 +88,7 @@ fn a_receiver_counts_marks() {
     );
 }
 
-/// Section 3.2.2.5.1: a mark after none, and every second one, waits for no other segment.
+/// Section 3.2.2.5.1: the first mark after unmarked packets and every second mark are acknowledged at once.
 #[test]
 fn marks_are_acknowledged_at_once() {
     negotiated(
@@ -109,9 +109,9 @@ const EIGHT: &str = "200  write 100000
      > EA. 1:1001 ect\n > EA. 1001:2001 ect\n > EA. 2001:3001 ect\n > EA. 3001:4001 ect
      > EA. 4001:5001 ect\n > EA. 5001:6001 ect\n > EA. 6001:7001 ect\n > EA. 7001:8001 ect\n";
 
-/// NewReno halves once for a window of data, however many marks there are, and sends no CWR.
+/// NewReno halves once per window of data, however many marks arrive, and sends no CWR.
 #[test]
-fn newreno_responds_once_a_window() {
+fn newreno_reduces_once_per_window() {
     negotiated(
         &accurate(),
         &format!(
@@ -132,11 +132,10 @@ fn newreno_responds_once_a_window() {
     );
 }
 
-/// DCTCP: alpha is 15/16 after the first ACK, which is without a mark and grows the window by a segment; so the mark
-/// after it leaves 9000 (1 - 15/32) = 4781. The feedback of one mark in a window of more than what it acknowledged is
-/// the next alpha.
+/// DCTCP: the first ACK, without a mark, sets alpha to 15/16 and increases the window by a segment; the mark after it
+/// leaves 9000 (1 - 15/32) = 4781. The next alpha reflects one mark in the window.
 #[test]
-fn dctcp_responds_in_proportion() {
+fn dctcp_reduces_in_proportion_to_the_marks() {
     negotiated(
         &Config { algorithm: Algorithm::Dctcp, ..accurate() },
         &format!(
@@ -154,10 +153,10 @@ fn dctcp_responds_in_proportion() {
     );
 }
 
-/// RFC 9331 section 4.1: ECT(1), and ECT(0) with a peer that cannot tell how much was marked. It is paced at twice the
-/// window in a round trip: 100 ms / 16.
+/// RFC 9331 section 4.1: ECT(1), or ECT(0) with a peer without accurate feedback. Paced at twice the window per RTT:
+/// 100 ms / 16.
 #[test]
-fn prague_is_l4s() {
+fn prague_sends_ect1_and_paces() {
     let cfg = Config { algorithm: Algorithm::Prague, ..accurate() };
     negotiated(
         &cfg,

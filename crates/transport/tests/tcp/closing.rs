@@ -6,7 +6,7 @@ use crate::trace::{config, established, run};
 
 /// RFC 9293 section 3.6, case 1.
 #[test]
-fn the_local_end_closes_first() {
+fn active_close() {
     established(
         &config(),
         9000,
@@ -36,7 +36,7 @@ fn the_local_end_closes_first() {
 
 /// RFC 9293 section 3.6, case 2.
 #[test]
-fn the_peer_closes_first() {
+fn passive_close() {
     established(
         &config(),
         9000,
@@ -59,7 +59,7 @@ fn the_peer_closes_first() {
 
 /// RFC 9293 section 3.6, case 3: both FINs cross.
 #[test]
-fn both_ends_close_at_once() {
+fn simultaneous_close() {
     established(
         &config(),
         9000,
@@ -74,7 +74,7 @@ fn both_ends_close_at_once() {
 }
 
 #[test]
-fn a_fin_queued_with_the_last_data_rides_on_it() {
+fn fin_is_sent_with_the_last_data() {
     run(
         &config(),
         "0    connect
@@ -91,7 +91,7 @@ fn a_fin_queued_with_the_last_data_rides_on_it() {
 }
 
 #[test]
-fn a_lost_fin_is_sent_again() {
+fn a_lost_fin_is_resent() {
     established(
         &config(),
         9000,
@@ -108,9 +108,9 @@ fn a_lost_fin_is_sent_again() {
     );
 }
 
-/// The FIN is sent again with the data it follows.
+/// The FIN is resent with the data before it.
 #[test]
-fn data_and_fin_lost_together_are_sent_again_together() {
+fn data_and_fin_lost_together_are_resent_together() {
     established(
         &config(),
         9000,
@@ -126,7 +126,7 @@ fn data_and_fin_lost_together_are_sent_again_together() {
 }
 
 #[test]
-fn data_behind_a_hole_waits_and_so_does_the_fin() {
+fn data_and_fin_above_a_gap_wait() {
     established(
         &config(),
         9000,
@@ -141,12 +141,12 @@ fn data_behind_a_hole_waits_and_so_does_the_fin() {
 }
 
 #[test]
-fn nothing_is_written_after_close() {
+fn writes_after_close_are_ignored() {
     established(&config(), 9000, "200 close\n > F. 1:1\n 300 write 100\n = send_queue 0");
 }
 
 #[test]
-fn an_abort_sends_a_reset() {
+fn abort_sends_a_reset() {
     established(
         &config(),
         9000,
@@ -163,11 +163,11 @@ fn an_abort_sends_a_reset() {
 }
 
 #[test]
-fn a_reset_counts_only_at_the_next_position() {
+fn a_reset_is_accepted_only_at_the_next_position() {
     let trace = |seq| format!("200 < . 1:101 a1 w9000\n > . 1:1 a101\n 300 < R {seq}:{seq}\n");
-    // RFC 5961 section 3.2: exactly there.
+    // RFC 5961 section 3.2: exactly the next position.
     established(&config(), 9000, &(trace(101) + "= failed true\n= closed true\n= timer none"));
-    // In the window: a challenge ACK.
+    // Elsewhere in the window: a challenge ACK.
     established(&config(), 9000, &(trace(102) + "> . 1:1 a101\n= failed false"));
     // Outside the window.
     established(&config(), 9000, &(trace(100) + "= failed false"));
@@ -175,7 +175,7 @@ fn a_reset_counts_only_at_the_next_position() {
 
 /// RFC 9293 section 3.10.7.1.
 #[test]
-fn what_arrives_for_a_closed_connection_is_answered_with_a_reset() {
+fn segments_for_a_closed_connection_are_answered_with_a_reset() {
     established(
         &config(),
         9000,
@@ -193,7 +193,7 @@ fn what_arrives_for_a_closed_connection_is_answered_with_a_reset() {
 
 /// RFC 9293 section 3.8.3.
 #[test]
-fn the_connection_fails_when_no_retransmission_is_answered() {
+fn connection_fails_after_unanswered_retransmissions() {
     let cfg = Config { retries: 2, ..config() };
     established(
         &cfg,

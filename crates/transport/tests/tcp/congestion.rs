@@ -1,4 +1,4 @@
-//! Growth of the window: RFC 5681 sections 3.1 and 4.1, RFC 7661.
+//! Window growth: RFC 5681 sections 3.1 and 4.1, RFC 7661.
 
 use bentpipe_transport::tcp::{Config, Ecn, Flags, Sack, Segment, Timestamps};
 use bentpipe_units::{Duration, Instant};
@@ -9,9 +9,9 @@ fn window(segments: u32) -> Config {
     Config { initial_window: segments, ..config() }
 }
 
-/// RFC 5681 eq. (2): a segment more for each ACK, however much it covers.
+/// RFC 5681 eq. (2): one segment per ACK, however much it covers.
 #[test]
-fn slow_start() {
+fn slow_start_adds_a_segment_per_ack() {
     established(
         &window(2),
         65_535,
@@ -36,10 +36,10 @@ fn slow_start() {
     );
 }
 
-/// RFC 5681 eq. (3), by hand: 4000 + 250, then 1e6 / 4250 = 235 and 1250 left over, (1e6 + 1250) / 4485 = 223
-/// and 1095, (1e6 + 1095) / 4708 = 212.
+/// RFC 5681 eq. (3), worked out by hand: 4000 + 250, then 1e6 / 4250 = 235 remainder 1250, (1e6 + 1250) / 4485 = 223
+/// remainder 1095, (1e6 + 1095) / 4708 = 212.
 #[test]
-fn congestion_avoidance() {
+fn congestion_avoidance_adds_a_segment_per_rtt() {
     let cfg = Config { initial_ssthresh: 4000, ..window(4) };
     established(
         &cfg,
@@ -64,10 +64,9 @@ fn congestion_avoidance() {
     );
 }
 
-/// A window of 600 segments grows by one segment per round trip, not by the 600 bytes that whole bytes would
-/// give.
+/// A window of 600 segments grows by one segment per RTT, not by the 600 bytes that rounding to whole bytes would give.
 #[test]
-fn a_large_window_grows_by_a_segment_per_round_trip() {
+fn a_large_window_grows_by_a_segment_per_rtt() {
     let cfg = Config { initial_ssthresh: 600_000, receive_window: 2_000_000, ..window(600) };
     let mut c = established(&cfg, 2_000_000, "");
     let now = Instant::ZERO + Duration::from_millis(100);
@@ -95,7 +94,7 @@ fn a_large_window_grows_by_a_segment_per_round_trip() {
 
 /// RFC 5681 section 4.1: nothing sent for more than an RTO (1 s), so cwnd is RW = min(IW, cwnd).
 #[test]
-fn slow_start_after_idle() {
+fn window_is_restarted_after_an_idle_rto() {
     let grown = "100  write 6000
                       > . 1:1001
                       > . 1001:2001
@@ -108,7 +107,7 @@ fn slow_start_after_idle() {
                  300  < . 1:1 a6001 w65535
                       = cwnd 5000
                  ";
-    // The last segment left at 200 ms; 1200 ms is not yet more than an RTO later.
+    // The last segment was sent at 200 ms; 1200 ms is not more than an RTO later.
     let five = "> . 6001:7001\n > . 7001:8001\n > . 8001:9001\n > . 9001:10001\n > . 10001:11001\n";
     let two = "> . 6001:7001\n > . 7001:8001\n = cwnd 2000";
     established(&window(2), 65_535, &format!("{grown}\n 1200 write 10000\n {five}"));
@@ -119,7 +118,7 @@ fn slow_start_after_idle() {
 
 /// RFC 5681 section 4.1: RW = min(IW, cwnd).
 #[test]
-fn idling_opens_no_window() {
+fn idle_restart_does_not_increase_the_window() {
     established(
         &window(4),
         65_535,
@@ -135,7 +134,7 @@ fn idling_opens_no_window() {
     );
 }
 
-/// RFC 7661 section 4: a window that is not used does not grow.
+/// RFC 7661 section 4: an unused window does not grow.
 #[test]
 fn an_unused_window_does_not_grow() {
     established(
@@ -151,7 +150,7 @@ fn an_unused_window_does_not_grow() {
 }
 
 #[test]
-fn the_senders_own_limit_holds() {
+fn max_window_limits_the_sender() {
     let cfg = Config { max_window: 3000, ..window(2) };
     established(
         &cfg,
@@ -172,14 +171,14 @@ fn the_senders_own_limit_holds() {
               > . 8001:9001
               > . 9001:10001
               > . 10001:11001
-              = cwnd 4000           # and no more, for it is not used",
+              = cwnd 4000           # unused, so no growth",
     );
 }
 
-/// RFC 3465 section 2.2: in slow start an ACK counts for two segments at the most. Section 2.1: in congestion
-/// avoidance for all it covers, 6500 + 1000 * 2000 / 6500.
+/// RFC 3465 section 2.2: in slow start an ACK counts for at most two segments. Section 2.1: in congestion avoidance it
+/// counts for all it covers, 6500 + 1000 * 2000 / 6500.
 #[test]
-fn appropriate_byte_counting() {
+fn byte_counting_uses_the_acknowledged_bytes() {
     let cfg = Config { abc: true, initial_ssthresh: 6500, ..window(4) };
     established(
         &cfg,
@@ -206,10 +205,9 @@ fn appropriate_byte_counting() {
     );
 }
 
-/// RFC 3465 section 2.3: after a timeout an ACK counts for one segment, until all is acknowledged that was
-/// sent before.
+/// RFC 3465 section 2.3: after a timeout an ACK counts for one segment until all data sent before is acknowledged.
 #[test]
-fn byte_counting_after_a_timeout() {
+fn byte_counting_after_a_timeout_counts_one_segment_per_ack() {
     let cfg = Config { abc: true, ..window(4) };
     established(
         &cfg,

@@ -8,15 +8,15 @@ fn ecn() -> Config {
     Config { ecn: true, initial_window: 8, ..config() }
 }
 
-/// A connection that negotiated ECN.
+/// Runs a trace on a connection that negotiated ECN.
 fn negotiated(trace: &str) {
     run(&ecn(), &format!("0 connect\n > SEW 0:0\n 100 < SE. 0:0 a1 w65535\n > . 1:1\n {trace}"));
 }
 
 /// RFC 3168 section 6.1.1.
 #[test]
-fn negotiation() {
-    // The peer does not accept, or repeats the offer as a broken one does.
+fn ecn_is_negotiated_in_the_handshake() {
+    // The peer declines, or reflects the offer like a broken server.
     for answer in ["S.", "SEW."] {
         run(
             &ecn(),
@@ -36,9 +36,9 @@ fn negotiation() {
     passive(&config(), "SEW", "S.", "");
 }
 
-/// RFC 3168 section 6.1.2: once for a window of data, and the window does not grow for an echo.
+/// RFC 3168 section 6.1.2: one reduction per window of data, and no growth for an ACK with ECN-Echo.
 #[test]
-fn one_reduction_for_a_window_of_data() {
+fn marks_reduce_once_per_window() {
     let eight: String = (0..8).map(|i| format!("> . {}:{} ect\n", 1 + i * 1000, 1001 + i * 1000)).collect();
     negotiated(&format!(
         "200  write 100000
@@ -64,8 +64,8 @@ fn one_reduction_for_a_window_of_data() {
     ));
 }
 
-/// RFC 3168 section 6.1.2: a loss in a window that was reduced for a mark reduces nothing; what is sent again
-/// is not ECN-capable (6.1.5).
+/// RFC 3168 section 6.1.2: a loss in a window already reduced for a mark causes no reduction; retransmissions are not
+/// ECN-capable (6.1.5).
 #[test]
 fn a_loss_after_a_mark_does_not_reduce_again() {
     let eight: String = (0..8).map(|i| format!("> . {}:{} ect\n", 1 + i * 1000, 1001 + i * 1000)).collect();
@@ -83,7 +83,7 @@ fn a_loss_after_a_mark_does_not_reduce_again() {
     ));
 }
 
-/// A timeout is a reduction as well; and CWR goes with data.
+/// A timeout counts as a reduction too; CWR is sent with data.
 #[test]
 fn a_mark_after_a_timeout_does_not_reduce_again() {
     let eight: String = (0..8).map(|i| format!("> . {}:{} ect\n", 1 + i * 1000, 1001 + i * 1000)).collect();
@@ -102,7 +102,7 @@ fn a_mark_after_a_timeout_does_not_reduce_again() {
 
 /// RFC 3168 section 6.1.3.
 #[test]
-fn a_mark_is_echoed_until_the_sender_has_reduced() {
+fn marks_are_echoed_until_cwr() {
     negotiated(
         "200  < . 1:1001 a1 w65535 ect
               > . 1:1 a1001

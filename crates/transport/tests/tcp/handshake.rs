@@ -1,4 +1,4 @@
-//! Opening a connection: RFC 9293 section 3.5, RFC 6298 (5.7), RFC 5681 section 3.1.
+//! Handshake: RFC 9293 section 3.5, RFC 6298 (5.7), RFC 5681 section 3.1.
 
 use bentpipe_transport::tcp::Config;
 use bentpipe_units::Duration;
@@ -40,9 +40,9 @@ fn passive_open() {
     );
 }
 
-/// Data handed over before the handshake goes with its third segment, which it acknowledges.
+/// Data written before the handshake is sent with its third segment.
 #[test]
-fn data_written_early_rides_on_the_last_ack() {
+fn data_written_early_is_sent_with_the_last_ack() {
     run(
         &config(),
         "0    connect
@@ -65,14 +65,14 @@ fn simultaneous_open() {
               = established false
          100  < S. 0:0 a1 w9000
               = established true
-              = srtt none          # which of the two SYNs was acknowledged cannot be told
+              = srtt none          # it is unknown which of the two SYNs was acknowledged
          100  write 10
               > . 1:11 a1",
     );
 }
 
 #[test]
-fn a_lost_syn_is_sent_again_with_doubled_intervals() {
+fn a_lost_syn_is_resent_at_doubling_intervals() {
     run(
         &config(),
         "0     connect
@@ -84,7 +84,7 @@ fn a_lost_syn_is_sent_again_with_doubled_intervals() {
                = timer 7000
          3100  < S. 0:0 a1 w65535
                > . 1:1 a1
-               = srtt none         # RFC 6298 (3): a SYN sent again measures nothing
+               = srtt none         # RFC 6298 (3): no sample from a retransmitted SYN
                = rto 3000          # RFC 6298 (5.7)
                = cwnd 1000         # RFC 5681 3.1: one segment after a lost SYN
          3200  write 5000
@@ -94,7 +94,7 @@ fn a_lost_syn_is_sent_again_with_doubled_intervals() {
 }
 
 #[test]
-fn a_lost_syn_ack_is_sent_again() {
+fn a_lost_syn_ack_is_resent() {
     run(
         &config(),
         "0     listen
@@ -108,7 +108,7 @@ fn a_lost_syn_ack_is_sent_again() {
     );
 }
 
-/// An RTO that was 3 s or more keeps its value, RFC 6298 (5.7).
+/// RFC 6298 (5.7): an RTO of 3 s or more is kept.
 #[test]
 fn a_long_initial_rto_is_kept_after_a_lost_syn() {
     let cfg = Config { initial_rto: Duration::from_secs(5), ..config() };
@@ -125,7 +125,7 @@ fn a_long_initial_rto_is_kept_after_a_lost_syn() {
 }
 
 #[test]
-fn the_open_fails_when_no_syn_is_answered() {
+fn open_fails_after_unanswered_syns() {
     let cfg = Config { syn_retries: 2, ..config() };
     run(
         &cfg,
@@ -158,9 +158,9 @@ fn an_ack_of_anything_but_the_syn_is_ignored() {
     );
 }
 
-/// RFC 9293 section 3.10.7.4 and RFC 5961 section 4: the peer lacks our ACK.
+/// RFC 9293 section 3.10.7.4 and RFC 5961 section 4: the peer has not received our ACK.
 #[test]
-fn a_syn_ack_that_comes_twice_is_acknowledged_again() {
+fn a_duplicate_syn_ack_is_acknowledged_again() {
     run(
         &config(),
         "0    connect
@@ -173,7 +173,7 @@ fn a_syn_ack_that_comes_twice_is_acknowledged_again() {
 }
 
 #[test]
-fn the_initial_window_is_what_the_configuration_says() {
+fn initial_window_follows_the_configuration() {
     for segments in [1u32, 2, 3, 10] {
         let cfg = Config { initial_window: segments, ..config() };
         let sent: String =

@@ -9,14 +9,14 @@ fn eight() -> Config {
     Config { initial_window: 8, limited_transmit: false, ..config() }
 }
 
-/// The eight segments leave at 200 ms.
+/// A trace after eight segments were sent at 200 ms.
 fn sent(trace: &str) -> String {
     let segments: String = (0..8).map(|i| format!("> . {}:{}\n", 1 + i * 1000, 1001 + i * 1000)).collect();
     format!("200 write 100000\n {segments} {trace}")
 }
 
 #[test]
-fn fast_retransmit_at_the_third_duplicate() {
+fn fast_retransmit_at_the_third_duplicate_ack() {
     established(
         &eight(),
         65_535,
@@ -47,7 +47,7 @@ fn fast_retransmit_at_the_third_duplicate() {
 }
 
 #[test]
-fn limited_transmit() {
+fn limited_transmit_sends_new_data_on_two_duplicate_acks() {
     let cfg = Config { limited_transmit: true, ..eight() };
     established(
         &cfg,
@@ -66,9 +66,9 @@ fn limited_transmit() {
     );
 }
 
-/// RFC 3042 section 2: only as far as the peer's window allows.
+/// RFC 3042 section 2: limited by the peer's window.
 #[test]
-fn limited_transmit_keeps_to_the_peers_window() {
+fn limited_transmit_respects_the_peers_window() {
     let cfg = Config { limited_transmit: true, ..eight() };
     established(
         &cfg,
@@ -79,7 +79,7 @@ fn limited_transmit_keeps_to_the_peers_window() {
 
 /// Segments 1 and 3 are lost.
 #[test]
-fn a_partial_ack_resends_the_next_hole() {
+fn a_partial_ack_resends_the_next_gap() {
     established(
         &eight(),
         65_535,
@@ -116,7 +116,7 @@ fn a_partial_ack_resends_the_next_hole() {
 
 /// Segments 1, 3 and 5 are lost. RFC 6582 section 4: which partial ACKs restart the timer.
 #[test]
-fn impatient_or_slow_but_steady() {
+fn impatient_restarts_the_timer_only_once() {
     for (impatient, timer) in [(true, 1400), (false, 1500)] {
         let cfg = Config { impatient, ..eight() };
         established(
@@ -140,9 +140,9 @@ fn impatient_or_slow_but_steady() {
     }
 }
 
-/// A partial ACK of less than a segment gives nothing back, RFC 6582 section 3.2 step 3.
+/// RFC 6582 section 3.2 step 3: a partial ACK of less than a segment adds nothing back.
 #[test]
-fn a_small_partial_ack_deflates_by_all_it_covers() {
+fn a_small_partial_ack_deflates_by_its_full_size() {
     established(
         &eight(),
         65_535,
@@ -158,9 +158,9 @@ fn a_small_partial_ack_deflates_by_all_it_covers() {
     );
 }
 
-/// RFC 5681 section 2: what is no duplicate ACK.
+/// RFC 5681 section 2: ACKs that are not duplicates.
 #[test]
-fn only_duplicate_acks_count() {
+fn only_duplicate_acks_are_counted() {
     for other in [
         ". 1:11 a1 w65535\n > . 8001:8001 a11", // (b) carries data
         ". 1:1 a1 w65534",                      // (e) another window
@@ -186,10 +186,9 @@ fn only_duplicate_acks_count() {
     established(&eight(), 9000, &format!("{}= fast_retransmits 0", same.repeat(5)));
 }
 
-/// RFC 6582 section 3.2 step 2: duplicates of an ACK that does not cover more than `recover` come from
-/// segments sent twice.
+/// RFC 6582 section 3.2 step 2: duplicates of an ACK that does not cover more than `recover` answer duplicate segments.
 #[test]
-fn no_second_fast_retransmit_in_a_window() {
+fn at_most_one_fast_retransmit_per_window() {
     established(
         &eight(),
         65_535,
@@ -222,7 +221,7 @@ fn no_second_fast_retransmit_in_a_window() {
 }
 
 #[test]
-fn no_fast_retransmit_of_what_was_sent_before_a_timeout() {
+fn no_fast_retransmit_of_data_sent_before_a_timeout() {
     established(
         &eight(),
         65_535,
@@ -238,7 +237,7 @@ fn no_fast_retransmit_of_what_was_sent_before_a_timeout() {
     );
 }
 
-/// A timeout ends fast recovery, RFC 6582 section 3.2 step 4.
+/// RFC 6582 section 3.2 step 4: a timeout ends fast recovery.
 #[test]
 fn a_timeout_ends_fast_recovery() {
     established(
@@ -261,9 +260,9 @@ fn a_timeout_ends_fast_recovery() {
     );
 }
 
-/// RFC 3042 section 2: limited transmit is for data never sent before.
+/// RFC 3042 section 2: limited transmit applies to new data only.
 #[test]
-fn limited_transmit_sends_nothing_again() {
+fn limited_transmit_resends_nothing() {
     let cfg = Config { limited_transmit: true, ..eight() };
     established(
         &cfg,
@@ -278,9 +277,9 @@ fn limited_transmit_sends_nothing_again() {
     );
 }
 
-/// RFC 3042 section 2: two segments, however many duplicates follow that start no fast retransmit.
+/// RFC 3042 section 2: two segments, however many duplicates follow without a fast retransmit.
 #[test]
-fn limited_transmit_ends_with_the_second_duplicate() {
+fn limited_transmit_ends_with_the_second_duplicate_ack() {
     let cfg = Config { limited_transmit: true, ..eight() };
     established(
         &cfg,
@@ -308,10 +307,10 @@ fn limited_transmit_ends_with_the_second_duplicate() {
     );
 }
 
-/// Segments 1 and 3 are lost. RFC 5681 section 3.2 step 6: the ACK of new data ends fast recovery, though it
-/// is one of a part; duplicates of it start no other, for they do not cover more than was sent before.
+/// Segments 1 and 3 are lost. RFC 5681 section 3.2 step 6: an ACK of new data ends fast recovery, even a partial one;
+/// its duplicates start no other, because they do not cover more than was sent before.
 #[test]
-fn reno_leaves_fast_recovery_with_the_first_new_ack() {
+fn reno_leaves_fast_recovery_at_the_first_new_ack() {
     let cfg = Config { algorithm: Algorithm::Reno, ..eight() };
     established(
         &cfg,
@@ -349,7 +348,7 @@ fn reno_leaves_fast_recovery_with_the_first_new_ack() {
     );
 }
 
-/// RFC 9438: ssthresh is 0.7 of FlightSize; then, as K = cbrt(2.4 / 0.4) = 1.8 s is long, the window grows as
+/// RFC 9438: ssthresh is 0.7 FlightSize; then, because K = cbrt(2.4 / 0.4) = 1.8 s is long, the window grows like
 /// Reno's, by alpha = 0.9 / 1.7 of a segment per window: 5600 + 529.4 / 5.6.
 #[test]
 fn cubic_reduces_by_three_tenths() {

@@ -1,7 +1,8 @@
-//! TCP against the texts of the RFCs: traces worked out by hand, and properties over channels that lose,
-//! reorder and duplicate.
+//! TCP against the texts of the RFCs: hand-worked traces, and properties over channels that lose, reorder and
+//! duplicate.
 
 mod accurate;
+#[path = "../channel/mod.rs"]
 mod channel;
 mod closing;
 mod congestion;
@@ -17,17 +18,18 @@ mod sack;
 mod script;
 mod timeout;
 mod trace;
+mod transfer;
 mod window;
 
 use bentpipe_transport::tcp::{Connection, Segment};
 
-/// What SACK needs lies apart, and what BBR and HyStart++ do, for those connections only that use it.
+/// State for SACK, BBR and HyStart++ is allocated separately, only for connections that use it.
 #[test]
 fn a_connection_takes_no_more_than_368_bytes() {
     assert!(size_of::<Connection>() <= 368, "{}", size_of::<Connection>());
 }
 
-/// Of which three SACK blocks take 24: a cache line.
+/// One cache line, of which three SACK blocks take 24 bytes.
 #[test]
 fn a_segment_takes_no_more_than_64_bytes() {
     assert!(size_of::<Segment>() <= 64, "{}", size_of::<Segment>());

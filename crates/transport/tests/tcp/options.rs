@@ -1,4 +1,4 @@
-//! Options: timestamps and window scaling, RFC 7323, and what they take on the wire.
+//! TCP options: timestamps and window scaling, RFC 7323, and their length on the wire.
 
 use bentpipe_transport::tcp::Config;
 use bentpipe_units::Duration;
@@ -9,7 +9,7 @@ fn stamped() -> Config {
     Config { timestamps: true, min_rto: Duration::ZERO, ..config() }
 }
 
-/// A trace after a handshake from 1 ms on that took 100 ms: SRTT = 100, RTTVAR = 50, RTO = 300.
+/// Runs a trace after a handshake that began at 1 ms and took 100 ms: SRTT = 100, RTTVAR = 50, RTO = 300.
 fn agreed(cfg: &Config, trace: &str) {
     run(
         cfg,
@@ -19,9 +19,9 @@ fn agreed(cfg: &Config, trace: &str) {
     );
 }
 
-/// RFC 7323 section 3.2: only with both ends, and then in every segment; one without is dropped.
+/// RFC 7323 section 3.2: only if both ends offer them, then in every segment; a segment without them is dropped.
 #[test]
-fn timestamps_are_agreed_on() {
+fn timestamps_are_negotiated_in_the_handshake() {
     agreed(
         &stamped(),
         "200  < . 1:1001 a1 w65535
@@ -38,11 +38,11 @@ fn timestamps_are_agreed_on() {
     run(&config(), "1 listen\n 101 < S 0:0 w9000 ts7:0\n > S. 0:0 a1\n 201 < . 1:11 a1 w9000\n > . 1:1 a11");
 }
 
-/// RFC 7323 section 4: what was sent again is measured too, for the echo tells which of the two arrived. By hand:
-/// R' = 350 and RTTVAR = 3/4 x 50 + 1/4 x 250, SRTT = 7/8 x 100 + 1/8 x 350, or R' = 50 and RTTVAR = 3/4 x 50 +
-/// 1/4 x 50, SRTT = 7/8 x 100 + 1/8 x 50; RTO = SRTT + 4 RTTVAR, no longer backed off.
+/// RFC 7323 section 4: retransmissions are measured too, because the echo tells which transmission arrived. Worked out
+/// by hand: R' = 350 and RTTVAR = 3/4 x 50 + 1/4 x 250, SRTT = 7/8 x 100 + 1/8 x 350, or R' = 50 and RTTVAR = 3/4 x 50
+/// + 1/4 x 50, SRTT = 7/8 x 100 + 1/8 x 50; RTO = SRTT + 4 RTTVAR, without backoff.
 #[test]
-fn retransmissions_are_measured() {
+fn timestamps_measure_retransmissions() {
     for (echo, srtt, rto) in [("200", "131.25", "531.25"), ("500", "93.75", "293.75")] {
         agreed(
             &stamped(),
@@ -60,10 +60,10 @@ fn retransmissions_are_measured() {
     }
 }
 
-/// RFC 7323 appendix G: ExpectedSamples = ceil(FlightSize / 2 SMSS) is 2 for both ACKs, so the weights are 1/16 and
-/// 1/8. R' = 200: RTTVAR = 7/8 x 50 + 1/8 x 100, SRTT = 15/16 x 100 + 1/16 x 200; and once more.
+/// RFC 7323 appendix G: ExpectedSamples = ceil(FlightSize / 2 SMSS) is 2 for both ACKs, so the gains are 1/16 and 1/8.
+/// R' = 200: RTTVAR = 7/8 x 50 + 1/8 x 100, SRTT = 15/16 x 100 + 1/16 x 200; then again.
 #[test]
-fn every_ack_is_measured_with_less_weight() {
+fn frequent_samples_have_smaller_gains() {
     let cfg = Config { initial_window: 4, ..stamped() };
     agreed(
         &cfg,
@@ -81,9 +81,10 @@ fn every_ack_is_measured_with_less_weight() {
     );
 }
 
-/// RFC 7323 section 4.1: an ACK that does not move SND.UNA measures nothing, nor does an echo of nothing sent.
+/// RFC 7323 section 4.1: no measurement from an ACK that does not advance SND.UNA, nor from an echo of a timestamp
+/// never sent.
 #[test]
-fn what_is_not_measured() {
+fn old_acks_and_invalid_echoes_are_not_measured() {
     agreed(
         &stamped(),
         "200  write 10
@@ -95,10 +96,10 @@ fn what_is_not_measured() {
     );
 }
 
-/// RFC 7323 section 4.3, the two examples: delayed ACKs echo the earlier of two segments, and with a hole the
-/// ACK echoes the last segment that moved RCV.NXT.
+/// RFC 7323 section 4.3, both examples: a delayed ACK echoes the earlier of two segments, and with a gap an ACK echoes
+/// the last segment that advanced RCV.NXT.
 #[test]
-fn what_is_echoed() {
+fn ts_recent_follows_rfc_7323_examples() {
     agreed(
         &Config { delayed_ack: Some(Duration::from_millis(200)), ..stamped() },
         "200  < . 1:1001 a1 w65535 ts600:101
@@ -124,10 +125,10 @@ fn scaled(shift: u8, receive_window: u32) -> Config {
     Config { window_scale: Some(shift), receive_window, ..config() }
 }
 
-/// RFC 7323 sections 2.2 and 2.3: a SYN's window is as it is; others are whole units of 1 << shift, 65 535 of them at
-/// the most; and without the peer's option they are of one byte.
+/// RFC 7323 sections 2.2 and 2.3: the window of a SYN is not scaled; others are whole units of 1 << shift, at most 65
+/// 535 of them; without the peer's option the unit is one byte.
 #[test]
-fn windows_are_scaled_where_both_ends_do() {
+fn windows_are_scaled_if_both_ends_offer_it() {
     let (seven, zero) = (scaled(7, 1_000_000), scaled(0, 1_000_000));
     for (cfg, offer, answer, window) in [
         (&seven, "scale7", "scale3", 999_936), // 7812 x 128
@@ -149,10 +150,10 @@ fn windows_are_scaled_where_both_ends_do() {
     run(&seven, "0 listen\n 10 < S 0:0 w9000\n > S. 0:0 a1 w65535");
 }
 
-/// RFC 7323 section 2.4: the right edge seems to move back, by less than a unit: 999 937 at first, then 1001 + 7804 x
-/// 128 = 999 913. What was told counts: a segment up to it is taken.
+/// RFC 7323 section 2.4: the right edge seems to move back by less than a unit: first 999 937, then 1001 + 7804 x 128 =
+/// 999 913. The edge advertised counts: a segment up to it is accepted.
 #[test]
-fn the_edge_told_is_honoured() {
+fn data_up_to_the_advertised_edge_is_accepted() {
     run(
         &scaled(7, 1_000_000),
         "0    connect
@@ -169,9 +170,9 @@ fn the_edge_told_is_honoured() {
     );
 }
 
-/// A buffer of less than two units. What is left of it is not worth a unit until it is read.
+/// A buffer of less than two units: the rest is not worth a unit until it is read.
 #[test]
-fn a_window_of_less_than_a_unit_is_none() {
+fn a_window_below_one_unit_is_advertised_as_zero() {
     run(
         &scaled(9, 1000),
         "0    connect
@@ -183,14 +184,14 @@ fn a_window_of_less_than_a_unit_is_none() {
          300  read 512
               > . 1:1 a513 w512",
     );
-    // And a buffer of less than one is told as one, rather than as none for ever.
+    // A buffer of less than one unit is advertised as one; otherwise the window would never open.
     run(&scaled(10, 600), "0 connect\n > S 0:0 w600 scale10\n 9 < S. 0:0 a1 w9 scale0\n > . 1:1 a1 w1024");
 }
 
-/// By the lengths in RFC 9293 section 3.7.1, RFC 2018 sections 2 and 3, and RFC 7323 sections 2.2 and 3.2 with the
-/// padding of its appendix A; 20 bytes are what Linux's SYN has, and 40 the most there can be.
+/// Lengths by RFC 9293 section 3.7.1, RFC 2018 sections 2 and 3, and RFC 7323 sections 2.2 and 3.2 with the padding of
+/// its appendix A; 20 bytes are those of Linux's SYN, and 40 is the maximum.
 #[test]
-fn options_have_their_length() {
+fn options_len_follows_the_rfcs() {
     for (text, options) in [
         ("S 0:0", 4),
         ("S 0:0 sackOK", 8),

@@ -11,7 +11,7 @@ fn paced() -> Config {
 }
 
 #[test]
-fn segments_leave_at_the_rate() {
+fn segments_are_paced_at_the_configured_rate() {
     established(
         &paced(),
         65_535,
@@ -33,9 +33,9 @@ fn segments_leave_at_the_rate() {
     );
 }
 
-/// A window that holds data back is not for pacing to open.
+/// Pacing does not ask to be called while the window blocks the data.
 #[test]
-fn pacing_asks_only_for_what_may_go() {
+fn no_pacing_deadline_while_the_window_blocks() {
     let cfg = Config { initial_window: 1, ..paced() };
     established(
         &cfg,
@@ -52,7 +52,7 @@ fn pacing_asks_only_for_what_may_go() {
 }
 
 #[test]
-fn acks_are_not_paced_but_retransmissions_are() {
+fn retransmissions_are_paced_and_acks_are_not() {
     established(
         &paced(),
         65_535,
@@ -74,9 +74,9 @@ fn acks_are_not_paced_but_retransmissions_are() {
     );
 }
 
-/// A pause does not save up for a burst.
+/// Idle time does not accumulate credit for a burst.
 #[test]
-fn an_idle_rate_is_lost() {
+fn idle_time_gives_no_burst_credit() {
     established(
         &paced(),
         65_535,
@@ -90,10 +90,10 @@ fn an_idle_rate_is_lost() {
     );
 }
 
-/// The initial window leaves at once. Then three segments of 1000 bytes in a round trip of 100 ms: at twice that rate in
-/// slow start one leaves every 100 / 6 ms; at 1.2 times, once the window is half of ssthresh, every 100 / 3.6 ms.
+/// The initial window is sent at once. Then three segments of 1000 bytes per RTT of 100 ms: at factor 2 in slow start,
+/// one every 100 / 6 ms; at factor 1.2, once the window is half of ssthresh, one every 100 / 3.6 ms.
 #[test]
-fn a_window_is_spread_over_its_round_trip() {
+fn window_is_paced_over_the_rtt() {
     let spread = Config { pace_window: true, initial_window: 2, ..config() };
     let trace = |next: &str| {
         format!(
@@ -104,16 +104,16 @@ fn a_window_is_spread_over_its_round_trip() {
     established(&spread, 65_535, &trace("216.666667"));
     let near = Config { initial_ssthresh: 6000, ..spread.clone() };
     established(&near, 65_535, &trace("227.777778"));
-    // A fixed rate of 10 kbit/s lets one go each 800 ms, if that is slower.
+    // A fixed rate of 10 kbit/s allows one per 800 ms, if that is slower.
     let capped = Config { header_len: 0, pacing: Some(Rate::from_bps(10_000)), ..spread };
     established(&capped, 65_535, "100 write 2000\n > . 1:1001\n = pace 900\n 900 pace\n > . 1001:2001");
 }
 
-/// draft-cardwell-iccrg-bbr-congestion-control-00 section 4.2.1: 2 / ln 2 times the initial window in a round trip, so
-/// ten segments take 100 ms ln 2 / 2, each 3.465 736 ms, or a nanosecond
-/// more at a whole number of bits per second, and their headers do not count.
+/// draft-cardwell-iccrg-bbr-congestion-control-00 section 4.2.1: 2 / ln 2 times the initial window per RTT, so ten
+/// segments take 100 ms ln 2 / 2, 3.465 736 ms each, or a nanosecond more at a whole number of bits per second; headers
+/// do not count.
 #[test]
-fn bbr_begins_at_its_high_gain() {
+fn bbr_starts_at_the_high_gain() {
     let cfg = Config { algorithm: Algorithm::Bbr, ..config() };
     established(
         &cfg,

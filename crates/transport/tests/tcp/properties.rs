@@ -1,4 +1,4 @@
-//! Whatever a channel does, every byte arrives once and in order, and the connection comes to its end.
+//! Whatever a channel does, every byte arrives once and in order, and the connection closes.
 
 use bentpipe_transport::tcp::{
     Algorithm, Config, Connection, Ecn, Estimator, Flags, Sack, Segment, Timestamps,
@@ -7,7 +7,8 @@ use bentpipe_units::{Duration, Instant, Rate};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
-use crate::channel::{Application, Channel, transfer};
+use crate::channel::Channel;
+use crate::transfer::{Application, transfer};
 
 fn configs() -> impl Strategy<Value = Config> {
     let sizes = (100u32..=1500, 1u32..=10, 1u32..=100, 1u64..=50, 2u64..=200);
@@ -25,7 +26,7 @@ fn configs() -> impl Strategy<Value = Config> {
         )| Config {
             mss,
             initial_window,
-            // From a single byte, and below a segment, on.
+            // From a single byte, less than a segment.
             receive_window: receive * receive * mss / 30,
             max_window: most * most * u64::from(mss),
             initial_ssthresh: ssthresh * u64::from(mss),
@@ -45,7 +46,7 @@ fn configs() -> impl Strategy<Value = Config> {
             timestamps: switches[8],
             rack: switches[13],
             eifel: switches[14],
-            // A unit is no more than the buffer.
+            // A unit does not exceed the buffer.
             window_scale: scale.map(|shift: u8| shift.min((receive * receive * mss / 30).ilog2() as u8)),
             hystart: switches[9],
             pace_window: switches[10],
@@ -83,7 +84,8 @@ fn applications() -> impl Strategy<Value = Application> {
     )
 }
 
-/// … with segments of a few bytes, windows of one, timeouts of nothing, and clocks from perfect to half a second.
+/// Extreme configurations: segments of a few bytes, windows of one segment, zero timeouts, and clock granularities from
+/// zero to half a second.
 fn extremes() -> impl Strategy<Value = Config> {
     let pick = (0usize..4, 0usize..3, 0usize..3, any::<[bool; 2]>());
     (configs(), 1u32..=20, 0u32..4, pick).prop_map(
@@ -126,15 +128,15 @@ proptest! {
             prop_assert_eq!(end.read, bytes[1 - i]);
             prop_assert_eq!(end.connection.acked(), bytes[i]);
             prop_assert!(end.connection.peer_closed());
-            // No storm: a timer goes off for something sent or received.
+            // No timer storm: a timer expires only after something was sent or received.
             let stats = end.connection.stats();
             prop_assert!(end.timer_calls <= 2 * (stats.segments_sent + stats.segments_received));
         }
     }
 
-    /// Nor do extremes keep any from it, over paths of up to two minutes there and back.
+    /// Also with extreme configurations, over paths with an RTT of up to two minutes.
     #[test]
-    fn extremes_only_take_longer(
+    fn extreme_configurations_deliver_every_byte(
         cfgs in (extremes(), extremes()),
         bytes in (0u64..3000, 0u64..300),
         (chunk, every) in (1u64..1000, 0u64..500),
@@ -159,9 +161,9 @@ proptest! {
         }
     }
 
-    /// No segment, however ill-formed, harms an end.
+    /// No segment, however malformed, causes a panic.
     #[test]
-    fn nothing_that_arrives_brings_an_end_down(
+    fn malformed_segments_never_panic(
         cfg in configs(),
         active in any::<bool>(),
         events in proptest::collection::vec(
@@ -219,11 +221,11 @@ proptest! {
             }
             c.handle_timeout(&cfg, now);
             prop_assert!(c.poll_timeout().is_none_or(|at| at > now));
-            // The window may hold millions of segments: a part of them will do.
+            // The window may hold millions of segments; some of them suffice.
             for _ in 0..10_000 {
                 let Some(segment) = c.poll_transmit(&cfg, now) else { break };
                 if !segment.flags.has(Flags::RST | Flags::SYN) {
-                    // RFC 7323 section 2.4: but by less than a unit.
+                    // RFC 7323 section 2.4: the edge may seem to move back by less than one unit.
                     let unit = 1u64 << cfg.window_scale.unwrap_or(0);
                     prop_assert!(segment.ack + u64::from(segment.window) + unit > edge);
                     edge = edge.max(segment.ack + u64::from(segment.window));
@@ -235,10 +237,10 @@ proptest! {
     }
 }
 
-/// Without loss a window of W bytes moves W per round trip; with losses spread at random, W = SMSS sqrt(3 /
-/// (2 p)) (Mathis et al. 1997).
+/// Without loss a window of W bytes carries W per RTT; with random losses, W = SMSS sqrt(3 / (2 p)) (Mathis et al.
+/// 1997).
 #[test]
-fn throughput_is_what_the_window_allows() {
+fn throughput_follows_window_and_loss_rate() {
     const BYTES: u64 = 300_000_000;
     let cfg = Config { mss: 1000, receive_window: 50_000, delayed_ack: None, ..Config::default() };
     let bulk = Application { bytes: BYTES, chunk: 1_000_000, read: u64::MAX, read_every: Duration::ZERO };
@@ -271,7 +273,7 @@ fn throughput_is_what_the_window_allows() {
         for p in [0.0005f64, 0.002, 0.008] {
             let law = 1000.0 * (1.5 / p).sqrt() / 0.1;
             let (measured, again) = run(&wide, p);
-            // What was lost goes again, and nothing else.
+            // Only lost segments are resent.
             assert!(!sack || (0.8..1.2).contains(&(again / p)), "p = {p}, {prr} {rack}: {again} again");
             let share = measured / law;
             assert!(
@@ -282,10 +284,11 @@ fn throughput_is_what_the_window_allows() {
     }
 }
 
-/// Segments overtake each other by up to 20 ms each way, and none is lost. Counting takes most of it for loss; time does
-/// until it has seen that segments come late, and duplicates have let its window grow (RFC 8985 section 6.2, step 4).
+/// Segments overtake each other by up to 20 ms in each direction, and none is lost. Detection by count takes most of it
+/// for loss; detection by time does so only until it has seen late segments and D-SACKs have increased its window (RFC
+/// 8985 section 6.2, step 4).
 #[test]
-fn reordering_is_not_loss() {
+fn rack_does_not_take_reordering_for_loss() {
     const BYTES: u64 = 20_000_000;
     let bulk = Application { bytes: BYTES, chunk: 1_000_000, read: u64::MAX, read_every: Duration::ZERO };
     let idle = Application { bytes: 0, ..bulk.clone() };
@@ -312,6 +315,6 @@ fn reordering_is_not_loss() {
     };
     let ((by_count, slow), (by_time, fast)) = (run(false), run(true));
     assert!(by_count > 100 && by_time < 10, "{by_count} and {by_time} sent again");
-    // 200 windows of 100 segments, each in little more than a mean round trip of 120 ms.
+    // 200 windows of 100 segments, each in slightly more than the mean RTT of 120 ms.
     assert!(slow > 60.0 && fast < 32.0, "{slow} s and {fast} s");
 }

@@ -1,6 +1,6 @@
-//! Loss detection by time: RACK-TLP, RFC 8985, and reports of duplicates, RFC 2883.
+//! Loss detection by time: RACK-TLP, RFC 8985, and D-SACK, RFC 2883.
 //!
-//! The handshake took 100 ms, so SRTT is 100 ms and RTO its minimum, 1 s. The segments leave at 200 ms.
+//! The handshake took 100 ms, so SRTT is 100 ms and RTO its minimum, 1 s. The segments are sent at 200 ms.
 
 use bentpipe_transport::tcp::Config;
 use bentpipe_units::Duration;
@@ -12,9 +12,10 @@ fn timed(initial_window: u32) -> Config {
     Config { rack: true, prr: true, limited_transmit: true, ..selective(initial_window) }
 }
 
-/// RFC 2883 sections 4.1 and 4.2: what came twice is reported first and once; beyond the ACK with the block it lies in.
+/// RFC 2883 sections 4.1 and 4.2: a duplicate is reported first and once; above the ACK, together with the block that
+/// contains it.
 #[test]
-fn duplicates_are_reported() {
+fn duplicates_are_reported_by_dsack() {
     sent(
         &timed(4),
         0,
@@ -42,10 +43,10 @@ fn duplicates_are_reported() {
 }
 
 /// RFC 8985 section 6.2, step 5. The second segment arrived: RACK.rtt = RACK.min_RTT = 100, RACK.reo_wnd = 100 / 4, so
-/// the first is lost at 200 + 100 + 25. RFC 9937 section 6.2 with DeliveredData = 0: one segment is let go, on Pipe =
-/// 9 - 1 SACKed - 1 lost.
+/// the first is lost at 200 + 100 + 25. RFC 9937 section 6.2 with DeliveredData = 0: one segment may be sent, with Pipe
+/// = 9 - 1 SACKed - 1 lost.
 #[test]
-fn a_segment_is_lost_a_quarter_round_trip_late() {
+fn a_segment_is_lost_after_a_quarter_rtt() {
     sent(
         &timed(8),
         100_000,
@@ -71,10 +72,10 @@ fn a_segment_is_lost_a_quarter_round_trip_late() {
     );
 }
 
-/// Section 6.2, step 4: without reordering so far, three segments SACKed leave no doubt: RACK.reo_wnd = 0. CRB: Pipe =
-/// 8 - 3 - 1 is ssthresh, so that only the forced retransmission goes.
+/// Section 6.2, step 4: without reordering so far, three SACKed segments suffice: RACK.reo_wnd = 0. CRB: Pipe = 8 - 3 -
+/// 1 is ssthresh, so only the forced retransmission is sent.
 #[test]
-fn three_segments_are_enough_where_nothing_was_reordered() {
+fn three_sacked_segments_suffice_without_reordering() {
     sent(
         &timed(8),
         100_000,
@@ -86,10 +87,10 @@ fn three_segments_are_enough_where_nothing_was_reordered() {
     );
 }
 
-/// Step 3: the first segment comes after the second, and was not sent again. From then on DupThresh does not count:
-/// the third is lost at 200 + RACK.rtt 120 + RACK.reo_wnd 25. SRTT = 7/8 x 100 + 1/8 x 110 for the PTO.
+/// Step 3: the first segment arrives after the second, and was not resent. From then on DupThresh does not count: the
+/// third is lost at 200 + RACK.rtt 120 + RACK.reo_wnd 25. SRTT = 7/8 x 100 + 1/8 x 110 for the PTO.
 #[test]
-fn reordering_once_seen_is_waited_for() {
+fn reordering_enables_the_reordering_window() {
     sent(
         &timed(8),
         8000,
@@ -107,10 +108,10 @@ fn reordering_once_seen_is_waited_for() {
     );
 }
 
-/// As long as it is waited for, each segment SACKed lets another out; those are no part of FlightSize (RFC 5681 section
-/// 3.2 step 2, RFC 3042): of the 12 outstanding at 345, the last three. Without limited transmit there are none, of nine.
+/// While RACK waits, each SACKed segment releases another; those do not count in FlightSize (RFC 5681 section 3.2 step
+/// 2, RFC 3042): of the 12 outstanding at 345, the last three. Without limited transmit there are none, of nine.
 #[test]
-fn what_limited_transmit_sent_does_not_count() {
+fn limited_transmit_segments_are_not_in_flight_size() {
     let trace = |sixth: &str, last: &str| {
         format!(
             "300  < . 1:1 a1 w65535 sack1001:2001
@@ -143,10 +144,10 @@ fn what_limited_transmit_sent_does_not_count() {
     sent(&Config { limited_transmit: false, ..timed(8) }, 100_000, 8, &without);
 }
 
-/// Step 4: the retransmission at 325 was for nothing, as its DSACK says, so RACK.reo_wnd_mult = 2, and the next loss
-/// takes 2 x 100 / 4 to be found.
+/// Step 4: the retransmission at 325 was spurious, as its D-SACK shows, so RACK.reo_wnd_mult = 2, and the next loss is
+/// detected after 2 x 100 / 4.
 #[test]
-fn the_window_for_reordering_grows_with_duplicates() {
+fn reordering_window_grows_with_dsacks() {
     sent(
         &timed(8),
         8000,
@@ -170,9 +171,9 @@ fn the_window_for_reordering_grows_with_duplicates() {
     );
 }
 
-/// Once for a round trip: a second DSACK before SND.UNA has moved past RACK.dsack_round counts for nothing.
+/// Once per RTT: a second D-SACK before SND.UNA has passed RACK.dsack_round is ignored.
 #[test]
-fn the_window_for_reordering_grows_once_a_round_trip() {
+fn reordering_window_grows_at_most_once_per_rtt() {
     sent(
         &timed(8),
         8000,
@@ -185,10 +186,10 @@ fn the_window_for_reordering_grows_once_a_round_trip() {
     );
 }
 
-/// What was sent again and lost again is found by what was sent after it: here the ninth segment. Of Pipe nothing is
-/// left: 6 SACKed, 3 lost. CRB: 6000 arrived, 2000 were sent.
+/// A lost retransmission is detected by what was sent after it: here the ninth segment. Pipe is zero: 6 SACKed, 3 lost.
+/// CRB: 6000 delivered, 2000 sent.
 #[test]
-fn a_lost_retransmission_is_found() {
+fn a_lost_retransmission_is_detected() {
     let trace = |end: &str| {
         format!(
             "300  < . 1:1 a1 w65535 sack1001:4001
@@ -217,11 +218,11 @@ fn a_lost_retransmission_is_found() {
     );
 }
 
-/// Section 6.2, step 2: an ACK within a round trip of the retransmission is for the original, and says nothing of what
-/// was sent before it. Later, it is for the retransmission; with timestamps as well, for data ahead of a gap does not
-/// change the echo (RFC 7323 section 4.3), which stays that of the SYN here.
+/// Section 6.2, step 2: an ACK less than an RTT after the retransmission belongs to the original and says nothing about
+/// segments sent before the retransmission. A later one belongs to the retransmission; with timestamps too, because
+/// data above a gap does not change the echo (RFC 7323 section 4.3), which here stays that of the SYN.
 #[test]
-fn an_ack_of_the_original_is_no_news_of_the_retransmission() {
+fn an_early_ack_after_a_retransmission_belongs_to_the_original() {
     sent(
         &timed(4),
         4000,
@@ -261,10 +262,10 @@ fn an_ack_of_the_original_is_no_news_of_the_retransmission() {
     );
 }
 
-/// Section 7: the last three of eight are lost. PTO = 2 SRTT after the last ACK; the probe's SACK lets RACK find the
-/// others, for they were sent 300 ms earlier.
+/// Section 7: the last three of eight are lost. PTO = 2 SRTT after the last ACK; the SACK of the probe lets RACK detect
+/// the others, which were sent 300 ms earlier.
 #[test]
-fn a_lost_tail_is_found_by_a_probe() {
+fn a_lost_tail_is_detected_by_a_probe() {
     sent(
         &timed(8),
         8000,
@@ -287,10 +288,10 @@ fn a_lost_tail_is_found_by_a_probe() {
     );
 }
 
-/// Section 7.2: with one segment in flight, the receiver may delay its ACK: PTO = 2 SRTT + 200 ms. Section 7.4.2: an ACK
-/// beyond the probe without a DSACK says that it repaired a loss, which counts as one.
+/// Section 7.2: with one segment in flight, the receiver may delay its ACK: PTO = 2 SRTT + 200 ms. Section 7.4.2: an
+/// ACK beyond the probe without a D-SACK shows that the probe repaired a loss, which counts as one.
 #[test]
-fn a_loss_repaired_by_a_probe_counts() {
+fn a_loss_repaired_by_a_probe_reduces_the_window() {
     let trace = |answer: &str, end: &str| {
         format!(
             "300   < . 1:1 a3001 w65535
@@ -308,16 +309,16 @@ fn a_loss_repaired_by_a_probe_counts() {
         )
     };
     sent(&timed(4), 4000, 4, &trace("", "= ssthresh 2000\n = cwnd 2000"));
-    // Case 1: both arrived. Case 2: the same, from a receiver that does not say so.
+    // Case 1: both arrived. Case 2: the same, with a receiver without D-SACK.
     for answer in ["810 < . 1:1 a4001 w65535 dsack3001:4001", "810 < . 1:1 a4001 w65535"] {
         sent(&timed(4), 4000, 4, &trace(answer, "= cwnd 5000"));
     }
 }
 
-/// Section 7.3: what was never sent goes rather, though the congestion window is used up; section 7.4.2: its ACK says
-/// nothing about a loss.
+/// Section 7.3: new data is preferred, even if the congestion window is used up; section 7.4.2: its ACK says nothing
+/// about a loss.
 #[test]
-fn a_probe_is_new_data_where_there_is_any() {
+fn a_probe_carries_new_data_if_available() {
     sent(
         &timed(4),
         100_000,
@@ -344,9 +345,9 @@ fn a_probe_is_new_data_where_there_is_any() {
     );
 }
 
-/// Section 7.3: one probe at a time, and none before a round trip was measured: the retransmission timer stays.
+/// Section 7.3: one probe at a time, and none until an RTT was measured; the retransmission timer stays.
 #[test]
-fn a_probe_is_not_repeated() {
+fn no_second_probe_before_an_rtt_sample() {
     sent(
         &timed(4),
         4000,
@@ -372,17 +373,17 @@ fn a_probe_is_not_repeated() {
     );
 }
 
-/// Section 7.2: the probe timer does not outlast the retransmission timer.
+/// Section 7.2: the probe timer does not exceed the retransmission timer.
 #[test]
-fn a_probe_goes_before_a_timeout() {
+fn a_probe_is_sent_no_later_than_the_rto() {
     let cfg = Config { min_rto: Duration::ZERO, ..timed(4) };
     sent(&cfg, 1000, 1, "500 timer\n > . 1:1001 rtx\n = timer 800\n = timeouts 0");
 }
 
-/// Section 6.3: after a timeout the first segment is lost, and those sent RACK.rtt + RACK.reo_wnd ago: not the one of
-/// 50 ms before. Slow start sends them again.
+/// Section 6.3: after a timeout the first segment is lost, and those sent at least RACK.rtt + RACK.reo_wnd ago: not the
+/// one sent 50 ms before. Slow start resends them.
 #[test]
-fn a_timeout_leaves_what_was_sent_just_now() {
+fn a_timeout_does_not_resend_recent_segments() {
     sent(
         &timed(4),
         1000,
@@ -408,9 +409,9 @@ fn a_timeout_leaves_what_was_sent_just_now() {
     );
 }
 
-/// Section 6.3, with all of them old.
+/// Section 6.3, with all segments old.
 #[test]
-fn a_timeout_loses_all_that_is_old() {
+fn a_timeout_resends_all_old_segments() {
     sent(
         &timed(4),
         4000,
@@ -432,9 +433,9 @@ fn a_timeout_loses_all_that_is_old() {
     );
 }
 
-/// RFC 2018 section 8: what was SACKed and then asked for again, the receiver has thrown away.
+/// RFC 2018 section 8: SACKed data that is requested again was discarded by the receiver.
 #[test]
-fn a_receiver_may_change_its_mind() {
+fn reneged_data_is_resent_after_a_timeout() {
     sent(
         &timed(4),
         4000,
@@ -452,11 +453,11 @@ fn a_receiver_may_change_its_mind() {
     );
 }
 
-/// RFC 3522 section 3.2: the echo of the first ACK after a timeout is that of the original, which came late, not of what
-/// was sent again at 1400. RFC 4015 section 3.2: cwnd is FlightSize + min(bytes acked, IW), ssthresh as before; R' =
-/// 1250 is SRTT then, R' / 2 RTTVAR.
+/// RFC 3522 section 3.2: the first ACK after a timeout echoes the timestamp of the original, which was late, not of the
+/// retransmission at 1400. RFC 4015 section 3.2: cwnd is FlightSize + min(bytes acked, IW), ssthresh is restored; R' =
+/// 1250 becomes SRTT, and R' / 2 RTTVAR.
 #[test]
-fn a_timeout_that_was_none_is_undone() {
+fn a_spurious_timeout_is_undone() {
     let cfg = Config { timestamps: true, eifel: true, clock_granularity: Duration::ZERO, ..timed(4) };
     let trace = |end: &str| {
         format!(
@@ -499,10 +500,10 @@ fn a_timeout_that_was_none_is_undone() {
     }
 }
 
-/// RFC 2018 section 3: a block ends behind the last position it has, which a FIN takes. A probe with the FIN is thus known
-/// to have arrived, and the two segments before it to be lost.
+/// RFC 2018 section 3: a block ends after its last position, which a FIN takes. A probe with the FIN is thus known to
+/// have arrived, and the two segments before it are known to be lost.
 #[test]
-fn a_fin_is_in_its_block() {
+fn a_sack_block_covers_the_fin() {
     sent(
         &timed(4),
         0,

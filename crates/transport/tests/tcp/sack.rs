@@ -1,15 +1,15 @@
-//! Selective acknowledgements: RFC 2018, and recovery by them, RFC 6675 and RFC 9937.
+//! SACK: RFC 2018, and recovery with it, RFC 6675 and RFC 9937.
 
 use bentpipe_transport::tcp::Config;
 
 use crate::trace::{config, run};
 
-/// So many segments at once, no limited transmit.
+/// A configuration with SACK and an initial window of so many segments, no limited transmit.
 pub fn selective(initial_window: u32) -> Config {
     Config { sack: true, initial_window, limited_transmit: false, ..config() }
 }
 
-/// A trace after a handshake that agreed on SACK; `segments` of the `bytes` written leave at 200 ms.
+/// Runs a trace after a handshake that negotiated SACK; `segments` of the `bytes` written are sent at 200 ms.
 pub fn sent(cfg: &Config, bytes: u64, segments: u64, trace: &str) {
     let segments: String =
         (0..segments).map(|i| format!("> . {}:{}\n", 1 + i * 1000, 1001 + i * 1000)).collect();
@@ -24,7 +24,7 @@ pub fn sent(cfg: &Config, bytes: u64, segments: u64, trace: &str) {
 
 /// RFC 2018 section 2.
 #[test]
-fn both_ends_must_permit() {
+fn sack_needs_both_ends() {
     let (with, without) = (selective(4), config());
     run(&with, "0 listen\n 10 < S 0:0 w9000 sackOK\n > S. 0:0 a1 sackOK");
     run(&with, "0 listen\n 10 < S 0:0 w9000\n > S. 0:0 a1");
@@ -48,8 +48,8 @@ fn both_ends_must_permit() {
     }
 }
 
-/// RFC 2018 section 7, case 3: the second, fourth, sixth and eighth of eight segments are lost; then the
-/// fourth comes, then the second.
+/// RFC 2018 section 7, case 3: the second, fourth, sixth and eighth of eight segments are lost; then the fourth
+/// arrives, then the second.
 #[test]
 fn the_most_recent_block_comes_first() {
     sent(
@@ -71,9 +71,9 @@ fn the_most_recent_block_comes_first() {
     );
 }
 
-/// Three fit; those that are left out are the oldest.
+/// Three blocks fit; the oldest are left out.
 #[test]
-fn no_more_than_three_blocks() {
+fn at_most_three_blocks_are_reported() {
     sent(
         &selective(4),
         0,
@@ -91,9 +91,9 @@ fn no_more_than_three_blocks() {
     );
 }
 
-/// Segments 1 and 3 are lost. RFC 6675 section 5, Pipe by hand in the comments.
+/// Segments 1 and 3 are lost. RFC 6675 section 5; the comments work out Pipe.
 #[test]
-fn two_holes_are_filled_in_one_recovery() {
+fn two_gaps_are_filled_in_one_recovery() {
     sent(
         &selective(8),
         100_000,
@@ -128,12 +128,12 @@ fn two_holes_are_filled_in_one_recovery() {
 
 /// RFC 6675 section 5 (2): more than two segments' worth was SACKed, in however few ACKs.
 #[test]
-fn one_ack_may_tell_of_a_loss() {
+fn one_ack_can_start_recovery() {
     for (block, lost) in [("1001:3001", false), ("1001:3002", true), ("6001:8001", false)] {
         let resent = if lost { "> . 1:1001 rtx" } else { "" };
         sent(&selective(8), 100_000, 8, &format!("300 < . 1:1 a1 w65535 sack{block}\n {resent}"));
     }
-    // Three separate parts, however small.
+    // Three separate ranges, however small.
     sent(
         &selective(8),
         100_000,
@@ -144,9 +144,9 @@ fn one_ack_may_tell_of_a_loss() {
     );
 }
 
-/// RFC 6675 section 2: a duplicate SACKs what no other ACK did. Section 5 (3): limited transmit goes by Pipe.
+/// RFC 6675 section 2: a duplicate SACKs data that no earlier ACK did. Section 5 (3): limited transmit follows Pipe.
 #[test]
-fn limited_transmit_goes_by_pipe() {
+fn limited_transmit_follows_pipe() {
     let cfg = Config { limited_transmit: true, ..selective(8) };
     sent(
         &cfg,
@@ -167,9 +167,9 @@ fn limited_transmit_goes_by_pipe() {
     );
 }
 
-/// NextSeg rule 3: what may be lost goes again where there is nothing else to send.
+/// NextSeg rule 3: data that may be lost is resent if there is nothing else to send.
 #[test]
-fn a_hole_with_little_above_it_is_filled_for_want_of_data() {
+fn a_possible_loss_is_resent_if_there_is_no_new_data() {
     sent(
         &selective(8),
         6000,
@@ -179,7 +179,7 @@ fn a_hole_with_little_above_it_is_filled_for_want_of_data() {
          300  < . 1:1 a1 w65535 sack4001:5001,1001:3001
               > . 1:1001 rtx
               = cwnd 3000
-              = in_flight 3000                              # 1, sent again, 3001 and 5001
+              = in_flight 3000                              # 1, resent, 3001 and 5001
          300  < . 1:1 a1 w65535 sack4001:6001,1001:3001     # 1000 + 1000
               > . 3001:4001 rtx
          400  < . 1:1 a6001 w65535
@@ -188,9 +188,9 @@ fn a_hole_with_little_above_it_is_filled_for_want_of_data() {
     );
 }
 
-/// NextSeg rule 4: the first and the last of eight are lost. The last is rescued, once.
+/// NextSeg rule 4: the first and the last of eight are lost. The last is rescued once.
 #[test]
-fn a_lost_tail_is_rescued() {
+fn a_lost_tail_is_rescued_once() {
     sent(
         &selective(8),
         8000,
@@ -211,10 +211,10 @@ fn a_lost_tail_is_rescued() {
     );
 }
 
-/// RFC 9937 section 6. Segment 1 of 16 is lost: ssthresh is 8000, RecoverFS 14000 (2000 were SACKed before),
-/// so 4 are sent for 7 that arrive, the fast retransmit among them.
+/// RFC 9937 section 6. Segment 1 of 16 is lost: ssthresh is 8000, RecoverFS 14000 (2000 were SACKed before), so 4 are
+/// sent for 7 delivered, including the fast retransmit.
 #[test]
-fn proportional_rate_reduction() {
+fn prr_sends_in_proportion_to_delivered_data() {
     let cfg = Config { prr: true, ..selective(16) };
     sent(
         &cfg,
@@ -251,10 +251,10 @@ fn proportional_rate_reduction() {
     );
 }
 
-/// PRR-SSRB: with less outstanding than ssthresh, an ACK that moves SND.UNA and tells of no further loss lets
-/// out a segment more than arrived. Segments 1, 3 to 9 of 12 are lost, so that Pipe is 2000 of ssthresh 6000.
+/// PRR-SSRB: with less outstanding than ssthresh, an ACK that advances SND.UNA without indicating further loss releases
+/// one segment more than was delivered. Segments 1 and 3 to 9 of 12 are lost, so Pipe is 2000 with ssthresh 6000.
 #[test]
-fn reduction_bound_in_slow_start() {
+fn prr_slow_start_bound_adds_one_segment() {
     let cfg = Config { prr: true, ..selective(12) };
     sent(
         &cfg,
@@ -280,9 +280,9 @@ fn reduction_bound_in_slow_start() {
     );
 }
 
-/// RFC 2018 section 8: a timeout forgets what was SACKed. What is SACKed after it is not sent again.
+/// RFC 2018 section 8: a timeout clears the scoreboard. Data SACKed after it is not resent.
 #[test]
-fn after_a_timeout_the_gaps_are_filled() {
+fn after_a_timeout_only_gaps_are_resent() {
     sent(
         &selective(8),
         100_000,
@@ -310,9 +310,9 @@ fn after_a_timeout_the_gaps_are_filled() {
     );
 }
 
-/// RFC 6675 section 5.1: no recovery before all is acknowledged that was sent before the timeout.
+/// RFC 6675 section 5.1: no recovery until all data sent before the timeout is acknowledged.
 #[test]
-fn no_recovery_below_the_timeouts_recovery_point() {
+fn no_recovery_for_data_sent_before_a_timeout() {
     sent(
         &selective(8),
         100_000,

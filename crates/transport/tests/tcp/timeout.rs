@@ -1,4 +1,4 @@
-//! The retransmission timer: RFC 6298, RFC 5681 section 3.1.
+//! Retransmission timer: RFC 6298, RFC 5681 section 3.1.
 
 use bentpipe_transport::tcp::{Config, Estimator};
 use bentpipe_units::Duration;
@@ -9,11 +9,13 @@ fn quick() -> Config {
     Config { min_rto: Duration::ZERO, ..config() }
 }
 
-/// By hand: the SYN took R = 100 ms, so SRTT = 100, RTTVAR = 50, RTO = 100 + 4 x 50.
-/// R' = 200: RTTVAR = 3/4 x 50 + 1/4 x 100 = 62.5, SRTT = 7/8 x 100 + 1/8 x 200 = 112.5, RTO = 112.5 + 250.
-/// R' = 112.5: RTTVAR = 46.875, SRTT = 112.5, RTO = 300.
+/// Worked out by hand:
+///
+/// - the SYN took R = 100 ms, so SRTT = 100, RTTVAR = 50, RTO = 100 + 4 x 50;
+/// - R' = 200: RTTVAR = 3/4 x 50 + 1/4 x 100 = 62.5, SRTT = 7/8 x 100 + 1/8 x 200 = 112.5, RTO = 112.5 + 250;
+/// - R' = 112.5: RTTVAR = 46.875, SRTT = 112.5, RTO = 300.
 #[test]
-fn rto_by_hand() {
+fn rto_follows_rfc_6298() {
     established(
         &quick(),
         9000,
@@ -34,20 +36,21 @@ fn rto_by_hand() {
 
 /// RFC 6298 (2.4).
 #[test]
-fn rto_is_no_less_than_the_minimum() {
+fn min_rto_limits_the_rto() {
     let cfg = Config { min_rto: Duration::from_millis(350), ..config() };
     established(&cfg, 9000, "100 write 10\n > . 1:11\n = rto 350\n = timer 450");
 }
 
-/// As in Linux, by hand; deviations are four times the mean one. The SYN took 100: SRTT = 100, mdev = 200, which is the
-/// least RTTVAR as well, RTO = 300.
-/// 200: mdev = 3/4 x 200 + 100 = 250 = RTTVAR, SRTT = 112.5. A round ended, with 250 in it: RTTVAR stays.
-/// 112.5: mdev = 187.5. In this round it was no more than 200, so RTTVAR = 250 - 50/4 = 237.5.
-/// 104.5: 8 less, which is less than mdev / 4 = 46.875: mdev = 140.625 + 8, SRTT = 111.5, RTTVAR = 237.5 - 37.5/4.
-/// 31.5: 80 less, of which 37.15625 are mdev / 4: mdev = 111.46875 + 37.15625 + 42.84375 / 8 = 153.98, SRTT = 101.5,
-/// RTTVAR = 228.125 - 28.125/4.
+/// As in Linux, worked out by hand; deviations are four times the mean one.
+///
+/// - The SYN took 100: SRTT = 100, mdev = 200, which is also the minimum RTTVAR, RTO = 300.
+/// - 200: mdev = 3/4 x 200 + 100 = 250 = RTTVAR, SRTT = 112.5. The round ends with a maximum of 250: RTTVAR stays.
+/// - 112.5: mdev = 187.5. The maximum of this round is 200, so RTTVAR = 250 - 50/4 = 237.5.
+/// - 104.5: 8 less, which is less than mdev / 4 = 46.875: mdev = 140.625 + 8, SRTT = 111.5, RTTVAR = 237.5 - 37.5/4.
+/// - 31.5: 80 less, of which 37.15625 are mdev / 4: mdev = 111.46875 + 37.15625 + 42.84375 / 8 = 153.98, SRTT = 101.5,
+///   RTTVAR = 228.125 - 28.125/4.
 #[test]
-fn rto_of_linux_by_hand() {
+fn rto_follows_linux() {
     let cfg = Config { min_rto: Duration::from_millis(200), estimator: Estimator::Linux, ..config() };
     established(
         &cfg,
@@ -76,12 +79,13 @@ fn rto_of_linux_by_hand() {
     );
 }
 
-/// As in 4.4BSD, by hand, with ticks of 10: the SYN took 100, so SRTT = 80/8 and RTTVAR = 20/4 ticks, RTO = 10 + 20 ticks.
-/// From 100 to 205 the clock ticks 10 times (at 110 … 200): no deviation, RTTVAR = (20 - 5)/4, RTO = 10 + 15. From 205 to
-/// 310 it ticks 11 times: SRTT = 81/8, RTTVAR = (15 + 1 - 3)/4, RTO = 10 + 13. Then 10 times each: SRTT = 81/8 stays, for 81/8
-/// is 10 in whole ticks, and RTTVAR falls 13, 10, 8, 6, 5, 4, 3 and no further, for 3/4 is nothing in whole ticks.
+/// As in 4.4BSD, worked out by hand, with ticks of 10: the SYN took 100, so SRTT = 80/8 and RTTVAR = 20/4 ticks, RTO =
+/// 10 + 20 ticks. From 100 to 205 the clock ticks 10 times (at 110 … 200): no deviation, RTTVAR = (20 - 5)/4, RTO = 10
+/// + 15. From 205 to 310 it ticks 11 times: SRTT = 81/8, RTTVAR = (15 + 1 - 3)/4, RTO = 10 + 13. Then 10 times each:
+/// SRTT stays at 81/8, which is 10 in whole ticks, and RTTVAR falls 13, 10, 8, 6, 5, 4, 3 and no further, because 3/4
+/// is zero in whole ticks.
 #[test]
-fn rto_of_bsd_by_hand() {
+fn rto_follows_bsd() {
     let tick = Duration::from_millis(10);
     let cfg = Config { clock_granularity: tick, estimator: Estimator::Bsd, ..quick() };
     let mut trace = String::from("100 write 1\n > . 1:2\n = rto 300\n");
@@ -110,25 +114,25 @@ fn rto_of_bsd_by_hand() {
 
 /// RFC 6298 (2.3): RTO = SRTT + max(G, 4 RTTVAR), and samples are whole ticks.
 #[test]
-fn the_clock_has_ticks() {
+fn samples_are_rounded_to_clock_ticks() {
     let cfg = Config { clock_granularity: Duration::from_millis(40), ..quick() };
-    // 100 ms are 2.5 ticks, to the nearest 3.
+    // 100 ms are 2.5 ticks, rounded to 3.
     let mut trace = String::from("100 write 1\n > . 1:2\n = srtt 120\n = rto 360\n");
-    // Steady round trips of 3 ticks let RTTVAR vanish: 60 x (3/4)^n < 10 from n = 7 on.
+    // With constant RTTs of 3 ticks RTTVAR vanishes: 60 x (3/4)^n < 10 from n = 7 on.
     for n in 0..7 {
         let at = 100 + n * 130;
         let next = n + 2;
         trace += &format!("{} < . 1:1 a{next} w9000\n {0} write 1\n > . {next}:{}\n", at + 130, next + 1);
     }
     established(&cfg, 9000, &(trace + "= srtt 120\n = rto 160"));
-    // No sample is less than a tick.
+    // A sample is at least one tick.
     let cfg = Config { clock_granularity: Duration::from_secs(1), ..quick() };
     established(&cfg, 9000, "100 write 1\n > . 1:2\n = srtt 1000\n = rto 3000");
 }
 
 /// RFC 6298 (5.5) and Karn's algorithm, (3).
 #[test]
-fn backoff_stays_until_something_is_measured() {
+fn backoff_lasts_until_the_next_sample() {
     established(
         &config(),
         9000,
@@ -157,7 +161,7 @@ fn backoff_stays_until_something_is_measured() {
 
 /// RFC 6298 (2.5).
 #[test]
-fn rto_is_no_more_than_the_maximum() {
+fn max_rto_limits_the_rto() {
     let cfg = Config { max_rto: Duration::from_millis(1500), ..config() };
     established(
         &cfg,
@@ -175,7 +179,7 @@ fn rto_is_no_more_than_the_maximum() {
 
 /// One measurement at a time: the second segment is not timed.
 #[test]
-fn one_measurement_per_round_trip() {
+fn one_sample_per_rtt() {
     established(
         &quick(),
         9000,
@@ -194,7 +198,7 @@ fn one_measurement_per_round_trip() {
 
 /// RFC 6298 (5.1)-(5.3).
 #[test]
-fn what_starts_and_stops_the_timer() {
+fn data_starts_the_timer_and_its_ack_stops_it() {
     established(
         &config(),
         9000,
@@ -217,9 +221,9 @@ fn four() -> Config {
 
 const FOUR: &str = "200 write 100000\n > . 1:1001\n > . 1001:2001\n > . 2001:3001\n > . 3001:4001\n";
 
-/// RFC 5681 section 3.1: cwnd is one segment, ssthresh half of what was outstanding; then slow start.
+/// RFC 5681 section 3.1: cwnd is one segment, ssthresh half of the outstanding data; then slow start.
 #[test]
-fn going_back_after_a_timeout() {
+fn go_back_n_resends_everything_after_a_timeout() {
     established(
         &four(),
         65_535,
@@ -233,7 +237,7 @@ fn going_back_after_a_timeout() {
                      > . 1001:2001 rtx
                      > . 2001:3001 rtx
                      = cwnd 2000
-               1400  < . 1:1 a4001 w65535   # past what was sent again
+               1400  < . 1:1 a4001 w65535   # beyond the retransmission
                      > . 4001:5001
                      > . 5001:6001
                      = cwnd 2500
@@ -242,7 +246,7 @@ fn going_back_after_a_timeout() {
 }
 
 #[test]
-fn without_going_back_a_segment_for_each_hole() {
+fn without_go_back_n_each_ack_resends_one_gap() {
     let cfg = Config { go_back_n: false, ..four() };
     established(
         &cfg,
@@ -261,9 +265,9 @@ fn without_going_back_a_segment_for_each_hole() {
     );
 }
 
-/// RFC 5681 section 3.1: ssthresh is held when the timer goes off again for the same segment.
+/// RFC 5681 section 3.1: ssthresh is unchanged if the timer expires again for the same segment.
 #[test]
-fn ssthresh_is_held_at_the_second_timeout() {
+fn ssthresh_is_kept_at_the_second_timeout() {
     let cfg = Config { initial_window: 8, ..config() };
     let eight: String = (0..8).map(|i| format!("> . {}:{}\n", 1 + i * 1000, 1001 + i * 1000)).collect();
     established(
@@ -282,9 +286,9 @@ fn ssthresh_is_held_at_the_second_timeout() {
     );
 }
 
-/// SND.NXT lies before what the peer expects then, so an ACK tells SND.MAX.
+/// SND.NXT lies before what the peer expects, so an ACK carries SND.MAX.
 #[test]
-fn an_ack_after_going_back_is_in_the_peers_window() {
+fn acks_after_going_back_carry_snd_max() {
     established(
         &four(),
         65_535,
@@ -297,7 +301,7 @@ fn an_ack_after_going_back_is_in_the_peers_window() {
 }
 
 #[test]
-fn a_timer_called_early_does_nothing() {
+fn early_handle_timeout_has_no_effect() {
     let mut c = established(&config(), 9000, "200 write 500\n > . 1:501");
     let before = format!("{c:?}");
     c.handle_timeout(&config(), bentpipe_units::Instant::from_nanos(1_199_999_999));

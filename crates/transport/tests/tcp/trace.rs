@@ -1,25 +1,26 @@
-//! Traces in the manner of packetdrill: what happens to a connection, line by line, and what it must answer.
+//! Traces in the style of packetdrill: the events of a connection, line by line, and the expected segments.
 //!
 //! ```text
 //! 0    connect                 an event, at a time [ms]
-//!      > S 0:0 w65535          all it sends then, in this order and no more
+//!      > S 0:0 w65535          all segments it sends then, in this order
 //! 100  < S. 0:0 a1 w9000       a segment arrives
 //!      > . 1:1 a1
-//!      = cwnd 10000            what its interface must say now
+//!      = cwnd 10000            expected state
 //! ```
 //!
-//! Segments are flags as tcpdump writes them (`S`, `F`, `R`, `E`, `W`, `.`, and `A` for AE), first and last position of the
-//! payload, and words: `aN` ack, `wN` window, `rtx` retransmission, `ect`, `ect1`, `ce`, `sackOK` and `scaleN` on a
-//! SYN, `sackN:M,N:M` the blocks in their order, `dsackN:M` the one before them that says what came twice, and `tsV:E` timestamp and echo [ms]. Of an expected segment
-//! `aN`, `wN` and `tsV:E` may be left out; the others may not. `timer` and `pace` demand that the connection asked to
-//! be called at that very time; at any other event a timer that is due is an error. `#` begins a comment.
+//! Segments are flags as tcpdump prints them (`S`, `F`, `R`, `E`, `W`, `.`, and `A` for AE), first and last position of
+//! the payload, and words: `aN` ack, `wN` window, `rtx` retransmission, `ect`, `ect1`, `ce`, `sackOK` and `scaleN` on a
+//! SYN, `sackN:M,N:M` the blocks in order, `dsackN:M` the D-SACK block before them, and `tsV:E` timestamp and echo
+//! [ms]. An expected segment may leave out `aN`, `wN` and `tsV:E`, but no other word. `timer` and `pace` expect that
+//! the connection asked to be called at that time; at any other event a timer that is due is an error. `#` begins a
+//! comment.
 
 use bentpipe_transport::tcp::{Config, Connection, Ecn, Flags, Sack, Segment, Timestamps};
 use bentpipe_units::{Duration, Instant};
 
 use crate::script::{self, Endpoint, ms, number};
 
-/// RFC values with round numbers: segments of 1000 bytes, and ACKs at once.
+/// Values of the RFCs with round numbers: segments of 1000 bytes and immediate ACKs.
 pub fn config() -> Config {
     Config {
         mss: 1000,
@@ -35,7 +36,7 @@ pub fn run(cfg: &Config, trace: &str) -> Connection {
     script::run(cfg, trace)
 }
 
-/// A trace after the handshake, which took 100 ms from time 0 on, with a peer's window of `window`.
+/// Runs a trace after a handshake that took 100 ms from time 0 on, with a peer's window of `window`.
 pub fn established(cfg: &Config, window: u32, trace: &str) -> Connection {
     run(cfg, &format!("0 connect\n> S 0:0\n100 < S. 0:0 a1 w{window}\n> . 1:1 a1\n{trace}"))
 }
@@ -148,7 +149,7 @@ fn words(segment: &Segment) -> Vec<String> {
     words
 }
 
-/// A segment from its words.
+/// Parses a segment.
 pub fn parse(words: &[&str]) -> Segment {
     let [letters, range, rest @ ..] = words else { panic!("a segment has flags and a range") };
     let mut flags = Flags::NONE;

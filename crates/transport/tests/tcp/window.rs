@@ -1,4 +1,4 @@
-//! The receiver's window and its ACKs: RFC 9293 section 3.8.6, RFC 5681 section 4.2.
+//! Receive window and ACKs: RFC 9293 section 3.8.6, RFC 5681 section 4.2.
 
 use bentpipe_transport::tcp::Config;
 use bentpipe_units::Duration;
@@ -10,7 +10,7 @@ fn delayed() -> Config {
 }
 
 #[test]
-fn every_second_segment_is_acknowledged_at_once_and_others_in_time() {
+fn every_second_segment_is_acknowledged_at_once() {
     established(
         &delayed(),
         9000,
@@ -33,9 +33,10 @@ fn every_second_segment_is_acknowledged_at_once_and_others_in_time() {
     );
 }
 
-/// As in Linux: two segments more with each, and an ACK for each, until the window is all there is.
+/// As in Linux: each segment increases the window by two and is acknowledged at once, until the window has its full
+/// size.
 #[test]
-fn a_window_that_grows_is_told_at_once() {
+fn a_growing_window_is_announced_at_once() {
     let cfg = Config { initial_receive_window: Some(4000), receive_window: 7000, ..delayed() };
     run(
         &cfg,
@@ -58,7 +59,7 @@ fn a_window_that_grows_is_told_at_once() {
 
 /// RFC 5681 section 4.2.
 #[test]
-fn gaps_are_acknowledged_at_once() {
+fn out_of_order_data_is_acknowledged_at_once() {
     established(
         &delayed(),
         9000,
@@ -81,9 +82,9 @@ fn gaps_are_acknowledged_at_once() {
     );
 }
 
-/// Overlapping and repeated pieces, in an order that merges them from both sides.
+/// Overlapping and repeated segments, in an order that merges ranges from both sides.
 #[test]
-fn pieces_are_put_together() {
+fn overlapping_segments_are_reassembled() {
     established(
         &config(),
         9000,
@@ -111,7 +112,7 @@ fn pieces_are_put_together() {
 }
 
 #[test]
-fn an_ack_rides_on_data() {
+fn data_carries_the_pending_ack() {
     established(
         &delayed(),
         9000,
@@ -119,7 +120,7 @@ fn an_ack_rides_on_data() {
     );
 }
 
-/// RFC 9293 section 3.8.6.1: first after an RTO, then at intervals that double, as long as the peer answers.
+/// RFC 9293 section 3.8.6.1: first after an RTO, then at doubling intervals as long as the peer answers.
 #[test]
 fn a_closed_window_is_probed() {
     let cfg = Config { retries: 2, ..config() };
@@ -161,7 +162,7 @@ fn a_closed_window_is_probed() {
 }
 
 #[test]
-fn the_byte_of_a_probe_may_be_taken() {
+fn the_byte_of_a_window_probe_can_be_accepted() {
     established(
         &config(),
         1000,
@@ -178,7 +179,7 @@ fn the_byte_of_a_probe_may_be_taken() {
 }
 
 #[test]
-fn a_fin_that_does_not_fit_is_probed_with() {
+fn a_fin_beyond_the_window_is_sent_as_a_probe() {
     established(
         &config(),
         1000,
@@ -196,9 +197,9 @@ fn a_fin_that_does_not_fit_is_probed_with() {
     );
 }
 
-/// It waits, so that the segment it would have ridden on is not cut at the window's edge.
+/// The FIN waits, so that its segment is not cut at the edge of the window.
 #[test]
-fn a_fin_that_does_not_fit_does_not_ride() {
+fn a_fin_beyond_the_window_is_not_sent_with_data() {
     run(
         &config(),
         "0     connect
@@ -213,7 +214,7 @@ fn a_fin_that_does_not_fit_does_not_ride() {
 }
 
 #[test]
-fn probes_without_an_answer_end_the_connection() {
+fn unanswered_window_probes_fail_the_connection() {
     let cfg = Config { retries: 2, ..config() };
     established(
         &cfg,
@@ -230,10 +231,9 @@ fn probes_without_an_answer_end_the_connection() {
     );
 }
 
-/// RFC 9293 section 3.8.6.2.1: less than a segment waits, unless it is half of the largest window, or all
-/// there is.
+/// RFC 9293 section 3.8.6.2.1: less than a segment waits, unless it is half of the largest window or all there is.
 #[test]
-fn the_sender_avoids_silly_segments() {
+fn sender_avoids_silly_windows() {
     established(
         &config(),
         1500,
@@ -249,9 +249,9 @@ fn the_sender_avoids_silly_segments() {
     established(&config(), 1500, "100 write 1400\n > . 1:1001\n > . 1001:1401");
 }
 
-/// RFC 9293 section 3.8.6: what was sent in a window that shrank is sent again.
+/// RFC 9293 section 3.8.6: data sent into a window that shrank is resent.
 #[test]
-fn a_window_that_shrank_holds_back_only_new_data() {
+fn a_shrunk_window_blocks_only_new_data() {
     established(
         &config(),
         2000,
@@ -269,7 +269,7 @@ fn a_window_that_shrank_holds_back_only_new_data() {
 }
 
 #[test]
-fn a_fin_sent_before_the_window_shrank_is_sent_again() {
+fn a_fin_sent_before_the_window_shrank_is_resent() {
     run(
         &config(),
         "0     connect
@@ -284,9 +284,9 @@ fn a_fin_sent_before_the_window_shrank_is_sent_again() {
     );
 }
 
-/// An old segment that comes late does not bring its window back.
+/// A late old segment does not restore its window.
 #[test]
-fn the_window_is_taken_from_the_newest_segment() {
+fn only_the_newest_segment_updates_the_window() {
     established(
         &config(),
         1000,
@@ -305,7 +305,7 @@ fn small() -> Config {
     Config { receive_window: 4000, ..config() }
 }
 
-/// Four segments fill the buffer. RFC 9293 section 3.8.6.2.2: the window reopens by no less than a segment.
+/// Four segments fill the buffer. RFC 9293 section 3.8.6.2.2: the window reopens by at least a segment.
 #[test]
 fn a_reopened_window_is_announced() {
     established(
@@ -337,7 +337,7 @@ fn a_reopened_window_is_announced() {
 }
 
 #[test]
-fn bytes_unread_count_against_the_window() {
+fn unread_bytes_reduce_the_window() {
     established(
         &small(),
         9000,
@@ -358,9 +358,9 @@ fn bytes_unread_count_against_the_window() {
     );
 }
 
-/// RFC 9293 section 3.8.6: a right edge that was advertised is never taken back.
+/// RFC 9293 section 3.8.6: an advertised right edge is never moved back.
 #[test]
-fn a_smaller_buffer_leaves_the_edge() {
+fn a_smaller_buffer_keeps_the_edge() {
     established(
         &small(),
         9000,
@@ -384,10 +384,10 @@ fn a_smaller_buffer_leaves_the_edge() {
     );
 }
 
-/// What is read but held elsewhere, as a gateway does, leaves less than the buffer; a mark leaves nothing. The edge stays
-/// where it was, a probe finds the window closed, and the host's word opens it again, once that is worth telling.
+/// The host reads the data but limits the buffer, as a gateway does, down to zero. The edge stays, a probe finds the
+/// window closed, and a larger limit reopens it once that is worth announcing.
 #[test]
-fn a_limit_closes_the_window_and_opens_it_again() {
+fn the_buffer_limit_closes_and_reopens_the_window() {
     established(
         &small(),
         9000,
@@ -420,14 +420,14 @@ fn a_limit_closes_the_window_and_opens_it_again() {
 }
 
 #[test]
-fn the_first_window_keeps_to_the_limit() {
+fn the_first_window_respects_the_limit() {
     run(&small(), "0 connect\n > S 0:0 w4000");
     run(&small(), "0 listen\n 0 window 1500\n 1 < S 0:0 w9000\n > S. 0:0 a1 w1500");
 }
 
-/// A peer that used up the window stands at its edge, and its ACKs count.
+/// A peer that used up the window stands at its edge, and its ACKs are valid.
 #[test]
-fn an_ack_at_the_edge_of_the_window_counts() {
+fn an_ack_at_the_window_edge_is_valid() {
     established(
         &small(),
         9000,
@@ -441,7 +441,7 @@ fn an_ack_at_the_edge_of_the_window_counts() {
 }
 
 #[test]
-fn a_fin_outside_the_window_is_trimmed_off() {
+fn a_fin_outside_the_window_is_trimmed() {
     established(
         &small(),
         9000,
@@ -458,7 +458,7 @@ fn a_fin_outside_the_window_is_trimmed_off() {
 }
 
 #[test]
-fn no_window_is_announced_to_a_peer_that_has_finished() {
+fn no_window_update_after_the_peers_fin() {
     established(
         &small(),
         9000,
@@ -469,9 +469,9 @@ fn no_window_is_announced_to_a_peer_that_has_finished() {
     );
 }
 
-/// A peer that the window holds back is told, whether a gap is open or not.
+/// A peer blocked by the window gets an update, with or without a gap.
 #[test]
-fn a_reopened_window_is_announced_across_a_gap() {
+fn a_reopened_window_is_announced_despite_a_gap() {
     established(
         &small(),
         9000,
@@ -485,7 +485,7 @@ fn a_reopened_window_is_announced_across_a_gap() {
 }
 
 #[test]
-fn a_segment_cut_at_the_edge_is_acknowledged_at_once() {
+fn a_segment_trimmed_at_the_edge_is_acknowledged_at_once() {
     let cfg = Config { receive_window: 1500, ..delayed() };
     established(
         &cfg,
@@ -497,9 +497,9 @@ fn a_segment_cut_at_the_edge_is_acknowledged_at_once() {
     );
 }
 
-/// While a gap is open ACKs are duplicates, which RFC 5681 section 2 has count only with an unchanged window.
+/// While a gap is open ACKs are duplicates, which by RFC 5681 section 2 count only with an unchanged window.
 #[test]
-fn a_gap_leaves_the_edge() {
+fn the_edge_is_kept_while_a_gap_is_open() {
     established(
         &small(),
         9000,
@@ -516,7 +516,7 @@ fn a_gap_leaves_the_edge() {
 }
 
 #[test]
-fn what_lies_outside_the_window_is_dropped_and_answered() {
+fn segments_outside_the_window_are_dropped_and_acknowledged() {
     established(
         &small(),
         9000,

@@ -1,4 +1,4 @@
-//! What must hold on paths made up for the purpose.
+//! Loss recovery, flow control and streams on constructed paths.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -6,7 +6,7 @@ use std::rc::Rc;
 use bentpipe_transport::pep_link::{Config, Packet};
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 
-use crate::net::{Fate, Net, at, ms};
+use crate::net::{Net, Treatment, at, ms};
 
 const FULL: u64 = 1360;
 
@@ -14,12 +14,12 @@ fn cfg() -> Config {
     Config::default()
 }
 
-/// A path that loses the packets `lost` picks and takes 350 ms for the others.
+/// A path that drops the packets selected by `lost` and delays the others by 350 ms.
 fn steady(mut lost: impl FnMut(Instant, usize, &Packet) -> bool + 'static) -> Net {
     Net::new(
         cfg(),
         move |now, from, packet| {
-            if lost(now, from, packet) { Fate::Lost } else { Fate::Arrive(ms(350)) }
+            if lost(now, from, packet) { Treatment::Lost } else { Treatment::Arrive(ms(350)) }
         },
     )
 }
@@ -39,16 +39,16 @@ fn assert_whole(net: &Net, streams: std::ops::Range<u32>) {
 }
 
 #[test]
-fn nothing_is_sent_twice_where_nothing_is_lost() {
+fn no_retransmissions_without_loss() {
     for (seed, rate) in [(1, 3_000_000), (2, 20_000_000), (3, 90_000_000), (4, 20_000_000)] {
         let mut jitter = Rng::stream(seed, "path", 0, "delay");
-        let mut net = Net::new(cfg(), move |_, _, _| Fate::Arrive(ms(300 + jitter.below(101))));
+        let mut net = Net::new(cfg(), move |_, _, _| Treatment::Arrive(ms(300 + jitter.below(101))));
         net.rate = Rate::from_bps(rate);
         let mut load = Rng::stream(seed, "hosts", 0, "load");
         let mut time = Instant::ZERO;
         let streams = 60;
         for s in 0..streams {
-            // Bursts of up to half a second of the link with pauses between, of up to ten seconds now and then.
+            // Bursts of up to half a second of the link rate, with pauses of up to ten seconds.
             let most = rate / 8;
             for end in 0..2 {
                 net.open(end, s, 1 + load.below(most), false);
@@ -75,8 +75,8 @@ fn nothing_is_sent_twice_where_nothing_is_lost() {
 }
 
 #[test]
-fn a_long_steady_path_does_not_make_the_probe_hasty() {
-    // The variation dies away over 40 s of small packets; then a burst goes behind half a second of queue.
+fn a_long_steady_rtt_causes_no_early_probe() {
+    // The RTT variation vanishes during 40 s of small packets; then a burst meets half a second of queueing.
     let mut net = steady(|_, _, _| false);
     net.open(0, 0, 100, false);
     for n in 1..400 {
@@ -93,12 +93,12 @@ fn a_long_steady_path_does_not_make_the_probe_hasty() {
 }
 
 #[test]
-fn acknowledgements_are_as_rare_as_agreed() {
-    let mut net = Net::new(Config { stream_window: 32 << 20, ..cfg() }, |_, _, _| Fate::Arrive(ms(350)));
+fn acknowledgements_follow_ack_every_and_ack_delay() {
+    let mut net = Net::new(Config { stream_window: 32 << 20, ..cfg() }, |_, _, _| Treatment::Arrive(ms(350)));
     net.open(0, 0, 3200 * FULL, true);
     net.run_out();
     assert_eq!((net.ends[0].stats().sent, net.ends[1].stats().acks_sent), (3200, 100));
-    // A lone packet gets its own after the delay.
+    // A single packet is acknowledged after the ack delay.
     let start = net.now;
     net.write(1, 0, 1);
     net.run_until(start + ms(400));
@@ -108,40 +108,40 @@ fn acknowledgements_are_as_rare_as_agreed() {
 }
 
 #[test]
-fn one_lost_packet_is_sent_again_once() {
+fn one_lost_packet_is_resent_once() {
     let mut net = steady(|_, from, packet| matches!(packet, Packet::Data(d) if from == 0 && d.number == 50));
     net.open(0, 0, 400 * FULL, true);
     net.ends[1].finish(0);
     net.run_out();
-    let again: Vec<_> = net.log[0].iter().filter(|data| data.retransmission).collect();
-    assert_eq!(again.len(), 1);
-    assert_eq!((again[0].offset, again[0].len, again[0].number), (50 * FULL, 1360, 400));
+    let resent: Vec<_> = net.log[0].iter().filter(|data| data.retransmission).collect();
+    assert_eq!(resent.len(), 1);
+    assert_eq!((resent[0].offset, resent[0].len, resent[0].number), (50 * FULL, 1360, 400));
     assert_eq!((net.ends[0].stats().retransmissions, net.ends[0].stats().probe_timeouts), (1, 0));
     assert_eq!(net.seen(1, 0).readable, 400 * FULL);
     assert_eq!(net.seen(0, 0).acked, 400 * FULL);
 }
 
 #[test]
-fn a_hole_is_reported_as_soon_as_the_threshold_is_reached() {
-    // 11 ms a packet: the next regular acknowledgement would come 50 ms after the first packet, which is the fifth.
+fn a_gap_is_reported_at_the_packet_threshold() {
+    // 11 ms per packet: the next regular acknowledgement would be sent 50 ms after the first packet, with the fifth.
     let mut net = steady(|_, from, packet| matches!(packet, Packet::Data(d) if from == 0 && d.number == 7));
     net.rate = Rate::from_bps(1_000_000);
     net.max_queue = Duration::MAX;
     net.open(0, 0, 40 * FULL, true);
-    // Packet 10 is the third after the hole. It has arrived after eleven packets' time, and so has its report.
+    // Packet 10 is the third after the gap. It arrives after the time of eleven packets, and so does its report.
     let arrived = Instant::ZERO + net.rate.time_to_send(1391).times(11) + ms(350);
     let reported = arrived + net.rate.time_to_send(31 + 8 + 4) + ms(350);
     net.run_until(Instant::from_nanos(reported.as_nanos() - 1));
     assert_eq!(net.ends[0].stats().lost, 0);
     net.run_until(reported);
     assert_eq!(net.ends[0].stats().lost, 1);
-    let again: Vec<_> =
+    let resent: Vec<_> =
         net.log[0].iter().filter(|data| data.retransmission).map(|data| data.offset).collect();
-    assert_eq!(again, [7 * FULL]);
+    assert_eq!(resent, [7 * FULL]);
 }
 
 #[test]
-fn a_loss_near_the_tail_is_found_by_time() {
+fn a_loss_near_the_tail_is_detected_by_time() {
     // Only one packet follows the lost one, so the threshold of three is never reached.
     let mut net = steady(|_, from, packet| matches!(packet, Packet::Data(d) if from == 0 && d.number == 8));
     net.open(0, 0, 10 * FULL, true);
@@ -153,7 +153,7 @@ fn a_loss_near_the_tail_is_found_by_time() {
 }
 
 #[test]
-fn a_queue_of_seconds_is_no_loss_while_acknowledgements_come() {
+fn a_long_queue_is_not_loss_while_acks_arrive() {
     let mut net = steady(|_, _, _| false);
     (net.rate, net.max_queue) = (Rate::from_bps(1_000_000), Duration::MAX);
     net.open(0, 0, 500 * FULL, true);
@@ -163,7 +163,7 @@ fn a_queue_of_seconds_is_no_loss_while_acknowledgements_come() {
 }
 
 #[test]
-fn repaired_holes_are_not_reported_for_ever() {
+fn repaired_gaps_are_no_longer_reported() {
     let longest = Rc::new(Cell::new(0));
     let seen = longest.clone();
     let mut net = steady(move |now, from, packet| {
@@ -180,8 +180,8 @@ fn repaired_holes_are_not_reported_for_ever() {
 }
 
 #[test]
-fn lost_acknowledgements_do_no_harm() {
-    // Every other one, and a second's worth in a row.
+fn lost_acknowledgements_cause_few_retransmissions() {
+    // Every second one, and all of one second.
     let mut turn = 0;
     let mut net = steady(move |now, _, packet| {
         turn += u32::from(matches!(packet, Packet::Ack(_)));
@@ -196,7 +196,7 @@ fn lost_acknowledgements_do_no_harm() {
 }
 
 #[test]
-fn a_lost_tail_is_repaired_by_the_probe() {
+fn a_lost_tail_is_repaired_by_a_probe() {
     let mut net = steady(|now, from, packet| {
         matches!(packet, Packet::Data(d) if from == 0 && d.number >= 97) && now < at(1500)
     });
@@ -206,13 +206,13 @@ fn a_lost_tail_is_repaired_by_the_probe() {
     net.run_until(at(5000));
     assert_eq!(net.seen(1, 0).readable, 100 * FULL);
     assert!(net.seen(1, 0).finished);
-    // The probe takes the two oldest; their acknowledgement shows the third to be lost.
+    // The probe resends the two oldest; their acknowledgement shows that the third is lost.
     let stats = net.ends[0].stats();
     assert_eq!((stats.probe_timeouts, stats.retransmissions, stats.lost), (1, 3, 3));
 }
 
 #[test]
-fn probes_back_off_through_an_outage_and_the_rest_follows_it() {
+fn probes_back_off_during_an_outage() {
     let mut net = steady(|now, _, _| now > at(1000) && now < at(60_000));
     net.open(0, 0, 50 * FULL, false);
     net.run_until(at(2000));
@@ -228,10 +228,10 @@ fn probes_back_off_through_an_outage_and_the_rest_follows_it() {
 }
 
 #[test]
-fn an_id_can_be_used_again() {
+fn a_stream_id_can_be_reused() {
     let mut net = steady(|_, _, packet| matches!(packet, Packet::Data(d) if d.number % 3 == 1));
-    for life in 0..20 {
-        let (here, bytes) = ((life % 2) as usize, 1 + life * 700);
+    for generation in 0..20 {
+        let (here, bytes) = ((generation % 2) as usize, 1 + generation * 700);
         net.open(here, 5, bytes, true);
         net.run_until(net.now + ms(400));
         if net.sides[1 - here].seen.get(&5).is_none_or(|seen| !seen.opened) {
@@ -247,12 +247,12 @@ fn an_id_can_be_used_again() {
 }
 
 #[test]
-fn late_packets_of_an_earlier_life_are_told_apart() {
-    // The first life's only packet is held back for ten seconds, is sent again meanwhile, and comes after the stream
-    // under the same id began anew.
+fn late_packets_of_an_earlier_generation_are_ignored() {
+    // The only packet of the first stream is delayed by ten seconds, is resent meanwhile, and arrives after the id was
+    // reused.
     let mut net = Net::new(cfg(), |_, from, packet| match packet {
-        Packet::Data(d) if from == 0 && d.number == 0 => Fate::Arrive(ms(10_000)),
-        _ => Fate::Arrive(ms(350)),
+        Packet::Data(d) if from == 0 && d.number == 0 => Treatment::Arrive(ms(10_000)),
+        _ => Treatment::Arrive(ms(350)),
     });
     net.in_order = false;
     net.open(0, 0, 1000, true);
@@ -269,9 +269,9 @@ fn late_packets_of_an_earlier_life_are_told_apart() {
 }
 
 #[test]
-fn acknowledgements_of_an_earlier_life_do_not_count_for_a_later_one() {
-    // The far end resets in the middle of a flow; the id begins anew with the flow's last packets unacknowledged, and
-    // every seventh of them lost.
+fn acknowledgements_of_an_earlier_generation_are_ignored() {
+    // The peer resets in the middle of a transfer; the id is reused while the last packets are unacknowledged, and
+    // every seventh of them is lost.
     let mut net =
         steady(|_, from, packet| matches!(packet, Packet::Data(d) if from == 0 && d.number % 7 == 3));
     net.open(0, 0, 3_000_000, false);
@@ -291,7 +291,7 @@ fn acknowledgements_of_an_earlier_life_do_not_count_for_a_later_one() {
 }
 
 #[test]
-fn a_probe_passes_over_what_nobody_wants_any_more() {
+fn a_probe_skips_frames_of_reset_streams() {
     let mut net = steady(|now, _, _| now < at(500));
     net.open(0, 0, 5 * FULL, false);
     net.open(0, 1, FULL, true);
@@ -302,10 +302,10 @@ fn a_probe_passes_over_what_nobody_wants_any_more() {
 }
 
 #[test]
-fn a_host_that_keeps_writing_does_not_put_off_the_question_for_the_window() {
+fn writes_do_not_postpone_window_probes() {
     let mut net = Net::new(Config { stream_window: 4000, ..cfg() }, |now, _, packet| match packet {
-        Packet::Ack(ack) if !ack.windows().is_empty() && now < at(1500) => Fate::Lost,
-        _ => Fate::Arrive(ms(350)),
+        Packet::Ack(ack) if !ack.windows().is_empty() && now < at(1500) => Treatment::Lost,
+        _ => Treatment::Arrive(ms(350)),
     });
     net.open(0, 0, 5000, false);
     for n in 1..20 {
@@ -323,9 +323,9 @@ fn flow_control_blocks_and_resumes() {
         let mut net = Net::new(Config { stream_window: window, ..cfg() }, move |_, _, packet| match packet {
             Packet::Ack(ack) if !ack.windows().is_empty() && left > 0 => {
                 left -= 1;
-                Fate::Lost
+                Treatment::Lost
             }
-            _ => Fate::Arrive(ms(350)),
+            _ => Treatment::Arrive(ms(350)),
         });
         net.consume = false;
         net.open(0, 0, 50 * FULL, true);
@@ -339,7 +339,7 @@ fn flow_control_blocks_and_resumes() {
         assert_eq!(net.ends[1].stats().acks_sent, acks);
         net.consume(1, 0, 1);
         assert_eq!(net.ends[1].stats().acks_sent, acks + 1);
-        // Two repeats follow the update by 50 ms each; if none comes through, the sender asks after its probe timeout.
+        // The update is repeated twice at 50 ms; if none arrives, the sender probes after its probe timeout.
         net.run_until(at(if updates_lost < 3 { 2750 } else { 20_000 }));
         assert_eq!(net.seen(1, 0).readable, window * 3 / 2, "{updates_lost} lost");
         net.consume(1, 0, window);
@@ -353,7 +353,7 @@ fn flow_control_blocks_and_resumes() {
 }
 
 #[test]
-fn a_host_that_never_takes_its_bytes_is_asked_rarely() {
+fn window_probes_to_a_stalled_host_are_rare() {
     let mut net = steady(|_, _, _| false);
     net.consume = false;
     net.open(0, 0, 10 << 20, true);
@@ -364,8 +364,8 @@ fn a_host_that_never_takes_its_bytes_is_asked_rarely() {
 }
 
 #[test]
-fn the_window_bounds_what_is_in_flight() {
-    let mut net = Net::new(Config { window: 10 * 1391 + 5, ..cfg() }, |_, _, _| Fate::Arrive(ms(350)));
+fn the_window_limits_the_packets_in_flight() {
+    let mut net = Net::new(Config { window: 10 * 1391 + 5, ..cfg() }, |_, _, _| Treatment::Arrive(ms(350)));
     net.open(0, 0, 100 * FULL, true);
     assert_eq!(net.log[0].len(), 10);
     assert_eq!(net.ends[0].stats().in_flight, 13_910);
@@ -374,7 +374,7 @@ fn the_window_bounds_what_is_in_flight() {
 }
 
 #[test]
-fn streams_take_turns() {
+fn streams_are_served_round_robin() {
     let mut net = steady(|_, _, _| false);
     net.max_queue = Duration::MAX;
     for s in 0..4 {
@@ -387,18 +387,18 @@ fn streams_take_turns() {
 }
 
 #[test]
-fn flags_ride_on_data() {
+fn flags_are_sent_with_data() {
     let mut net = steady(|_, _, _| false);
-    // All in one.
+    // Everything in one packet.
     net.ends[0].open(0);
     net.append(0, 0, 10);
     net.finish(0, 0);
-    // An empty open, and each small write a packet of its own.
+    // An empty open, and a packet for each small write.
     net.open(0, 1, 0, false);
     net.write(0, 1, 7);
     net.write(0, 1, 8);
     net.finish(0, 1);
-    // Open on the first and fin on the last.
+    // Open flag on the first packet and FIN on the last.
     net.ends[0].open(2);
     net.append(0, 2, 2 * FULL + 1);
     net.finish(0, 2);
@@ -427,8 +427,8 @@ fn flags_ride_on_data() {
 }
 
 #[test]
-fn a_reset_ends_the_stream_at_both_ends() {
-    // The reset itself is lost once; another stream goes on.
+fn a_reset_closes_the_stream_at_both_ends() {
+    // The reset itself is lost once; another stream continues.
     let mut resets = 0;
     let mut net = steady(move |_, _, packet| {
         let reset = matches!(packet, Packet::Data(d) if d.reset);
@@ -441,19 +441,19 @@ fn a_reset_ends_the_stream_at_both_ends() {
     net.write(1, 0, 1_000_000);
     net.run_until(at(1000));
     net.reset(0, 0);
-    let (sent, told) = (net.log[0].len(), net.seen(0, 0).clone());
+    let (sent, before) = (net.log[0].len(), net.seen(0, 0).clone());
     net.run_until(at(5000));
     assert!(net.log[0][sent..].iter().all(|data| data.stream != 0 || data.reset));
     assert!(net.seen(1, 0).reset && net.seen(1, 0).closed == 1);
     assert_eq!((net.seen(0, 0).closed, net.seen(0, 0).reset), (1, false));
-    assert_eq!((net.seen(0, 0).readable, net.seen(0, 0).acked), (told.readable, told.acked));
+    assert_eq!((net.seen(0, 0).readable, net.seen(0, 0).acked), (before.readable, before.acked));
     net.finish(1, 1);
     net.run_out();
     assert_whole(&net, 1..2);
 }
 
 #[test]
-fn a_stream_reset_before_it_was_sent_is_still_told() {
+fn a_stream_reset_before_sending_is_announced() {
     let mut net = steady(|_, _, _| false);
     net.ends[0].open(0);
     net.append(0, 0, 10);
@@ -466,7 +466,7 @@ fn a_stream_reset_before_it_was_sent_is_still_told() {
 }
 
 #[test]
-fn both_ends_may_reset_at_once() {
+fn simultaneous_resets_close_the_stream() {
     let mut net = steady(|_, _, _| false);
     net.open(0, 0, 100, false);
     net.run_until(at(1000));

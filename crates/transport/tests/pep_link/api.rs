@@ -1,4 +1,4 @@
-//! What single calls do, without a path in between.
+//! Single calls, without a path in between.
 
 use bentpipe_transport::pep_link::{Config, Data, Endpoint, Event};
 use bentpipe_units::Instant;
@@ -23,18 +23,19 @@ fn a_late_packet_is_acknowledged_at_once() {
     let sent = send_all(&mut near);
     far.on_data(NOW, &sent[0]);
     far.on_data(NOW, &sent[2]);
-    assert!(far.poll_ack(NOW).is_none(), "one packet over a hole proves nothing");
+    assert!(far.poll_ack(NOW).is_none(), "one packet above a gap is not enough");
     assert_eq!(far.poll_timeout(), Some(at(50)));
     far.on_data(at(9), &sent[1]);
-    let ack = far.poll_ack(at(10)).expect("the late packet asks for it");
+    let ack = far.poll_ack(at(10)).expect("a late packet is acknowledged at once");
     assert_eq!((ack.largest(), ack.ranges().len(), ack.delay), (Some(2), 1, ms(10)));
     assert_eq!(far.poll_timeout(), None);
 }
 
-/// A queue in front of the link sends packets backwards and discards one: numbers count what leaves it, a packet waiting
-/// there is neither lost nor probed for, and only the discarded one is sent again, when three later ones have arrived.
+/// A queue in front of the link sends packets in reverse order and drops one: packets are numbered as they leave the
+/// queue, a packet waiting there is neither lost nor probed for, and only the dropped one is resent, once three later
+/// ones have arrived.
 #[test]
-fn a_queue_may_change_the_order() {
+fn reordering_in_the_host_queue_is_not_loss() {
     let [mut near, mut far] = ends(Config { max_payload: 100, ack_every: 1, ..Config::default() });
     near.open(0);
     near.write(0, 1000);
@@ -51,13 +52,13 @@ fn a_queue_may_change_the_order() {
     while let Some(ack) = far.poll_ack(at(300)) {
         near.on_ack(at(600), &ack);
     }
-    let again: Vec<_> =
+    let resent: Vec<_> =
         std::iter::from_fn(|| near.poll_unnumbered(at(600))).map(|data| data.offset).collect();
-    assert_eq!(again, [500]);
+    assert_eq!(resent, [500]);
 }
 
 #[test]
-fn every_window_that_opened_is_told_at_once() {
+fn window_updates_are_sent_at_once() {
     let cfg = Config { stream_window: 1000, ..Config::default() };
     let [mut near, mut far] = ends(cfg);
     for s in 0..20 {
@@ -79,7 +80,7 @@ fn every_window_that_opened_is_told_at_once() {
 }
 
 #[test]
-fn no_more_is_consumed_than_was_there() {
+fn consume_is_limited_to_the_data_received() {
     let [mut near, mut far] = ends(Config { stream_window: 1000, ..Config::default() });
     near.open(0);
     near.write(0, 5000);
@@ -92,7 +93,7 @@ fn no_more_is_consumed_than_was_there() {
 }
 
 #[test]
-fn a_window_below_a_packet_still_lets_one_through() {
+fn a_window_below_a_packet_allows_one_packet() {
     let [mut near, mut far] = ends(Config { window: 10, ..Config::default() });
     near.open(0);
     near.write(0, 2000);
@@ -104,7 +105,7 @@ fn a_window_below_a_packet_still_lets_one_through() {
 }
 
 #[test]
-fn a_packet_of_a_life_to_come_is_left_unacknowledged() {
+fn a_packet_of_a_later_generation_is_left_unacknowledged() {
     let [mut near, mut far] = ends(Config::default());
     near.open(0);
     let open = send_all(&mut near)[0];
@@ -116,19 +117,19 @@ fn a_packet_of_a_life_to_come_is_left_unacknowledged() {
 }
 
 #[test]
-fn numbers_never_sent_acknowledge_nothing() {
+fn acks_of_numbers_never_sent_are_ignored() {
     let [mut near, mut far] = ends(Config::default());
     near.open(0);
     near.write(0, 100);
     let sent = send_all(&mut near)[0];
     far.on_data(NOW, &Data { number: 1, ..sent });
     far.on_data(NOW, &sent);
-    near.on_ack(NOW, &far.poll_ack(NOW).expect("the late packet asks for it"));
+    near.on_ack(NOW, &far.poll_ack(NOW).expect("a late packet is acknowledged at once"));
     assert_eq!((near.poll_event(), near.stats().acked), (None, 0));
 }
 
 #[test]
-fn ids_beyond_the_last_are_ignored() {
+fn stream_ids_out_of_range_are_ignored() {
     let [mut near, _] = ends(Config::default());
     near.open(u32::MAX);
     near.write(u32::MAX, 10);
@@ -137,7 +138,7 @@ fn ids_beyond_the_last_are_ignored() {
 }
 
 #[test]
-fn the_probe_timer_counts_from_the_latest_progress() {
+fn probe_timeout_counts_from_the_latest_progress() {
     let [mut near, mut far] = ends(Config { max_payload: 100, ..Config::default() });
     near.open(0);
     near.write(0, 200);
@@ -145,7 +146,7 @@ fn the_probe_timer_counts_from_the_latest_progress() {
     assert_eq!(near.poll_timeout(), Some(at(2150)), "three initial round trips and the delay");
     far.on_data(at(350), &sent[0]);
     near.on_ack(at(700), &far.poll_ack(at(400)).expect("the delay is over"));
-    // 700 ms and four times half of it, and the delay, from 700 ms on.
+    // 700 ms and four times half of it, and the ack delay, counted from 700 ms.
     assert_eq!(near.poll_timeout(), Some(at(700 + 2150)));
     near.handle_timeout(at(2849));
     assert_eq!(near.poll_data(at(2849)), None);
