@@ -100,14 +100,14 @@ impl<const MAX: usize> Ranges<MAX> {
         self.0.get(at).copied().filter(|range| range.0 <= position)
     }
 
-    /// How many numbers of `from..to` are in the set.
+    /// Number of elements of `from..to` in the set.
     pub(crate) fn covered(&self, from: u64, to: u64) -> u64 {
         let first = self.0.partition_point(|range| range.1 <= from);
         let within = self.0[first..].iter().take_while(|range| range.0 < to);
         within.map(|&(start, end)| end.min(to) - start.max(from)).sum()
     }
 
-    /// The first gap in `from..to`; `(to, to)` if there is none.
+    /// The first gap in `from..to`; `(to, to)` without a gap.
     pub(crate) fn gap(&self, from: u64, to: u64) -> (u64, u64) {
         let mut at = self.0.partition_point(|range| range.1 <= from);
         let mut start = from;
@@ -145,9 +145,9 @@ mod tests {
                 let start = floor + rng.below(60 - floor);
                 let end = (start + rng.below(10)).min(64);
                 let (from, to) = (start as usize, end as usize);
-                let fresh = (from..to).filter(|&n| !bits[n]).count() as u64;
+                let new = (from..to).filter(|&n| !bits[n]).count() as u64;
                 bits[from..to].fill(true);
-                assert_eq!(ranges.insert(start, end), fresh);
+                assert_eq!(ranges.insert(start, end), new);
                 if rng.below(8) == 0 {
                     floor += rng.below(4).min(50 - floor.min(50));
                     let below = bits[..floor as usize].iter().filter(|&&bit| bit).count() as u64;

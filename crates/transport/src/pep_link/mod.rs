@@ -213,7 +213,7 @@ impl Endpoint {
         Some(ack)
     }
 
-    /// Returns the next data packet, lost ones first; `None` if there is none or the window is full.
+    /// Returns the next data packet, lost ones first; `None` without data to send or if the window is full.
     pub fn poll_data(&mut self, now: Instant) -> Option<Data> {
         let mut data = self.poll_unnumbered(now)?;
         self.assign_number(now, &mut data);
@@ -476,8 +476,8 @@ impl Endpoint {
             }
             self.window_probe_at =
                 Some(self.window_probe_at.map_or(stream.probe_at, |at| at.min(stream.probe_at)));
-            if let Some(place) = self.blocked.get_mut(kept) {
-                *place = s;
+            if let Some(slot) = self.blocked.get_mut(kept) {
+                *slot = s;
             }
             kept += 1;
         }

@@ -90,16 +90,16 @@ impl Ack {
 
     /// Adds a range below the previous ones. Returns false if the packet is full.
     pub fn push_range(&mut self, range: AckRange) -> bool {
-        let Some(place) = self.ranges.get_mut(usize::from(self.range_count)) else { return false };
-        *place = range;
+        let Some(slot) = self.ranges.get_mut(usize::from(self.range_count)) else { return false };
+        *slot = range;
         self.range_count += 1;
         true
     }
 
     /// Adds a window update. Returns false if the packet is full.
     pub fn push_window(&mut self, window: WindowUpdate) -> bool {
-        let Some(place) = self.windows.get_mut(usize::from(self.window_count)) else { return false };
-        *place = window;
+        let Some(slot) = self.windows.get_mut(usize::from(self.window_count)) else { return false };
+        *slot = window;
         self.window_count += 1;
         true
     }

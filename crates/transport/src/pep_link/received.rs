@@ -93,7 +93,7 @@ impl ReceivedPackets {
         self.ack_now = true;
     }
 
-    /// When the delayed acknowledgement is due; `None` if there is none.
+    /// Due time of the delayed acknowledgement; `None` without one.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         self.ack_at.filter(|_| !self.ack_now)
     }

@@ -190,28 +190,28 @@ impl Stream {
         if let Some(last) = self.end {
             end = end.min(last);
         }
-        let mut fresh = false;
+        let mut any_new = false;
         if start <= self.next && self.ahead.is_empty() {
             // The common case: in order.
             if end > start {
                 self.advance(end);
-                fresh = true;
+                any_new = true;
             }
         } else if end > start {
-            fresh = self.ahead.insert(start, end) > 0;
+            any_new = self.ahead.insert(start, end) > 0;
             let next = self.ahead.take_from(self.next);
             self.advance(next);
         }
         if data.fin && self.end.is_none() {
             self.end = Some(end.max(self.next));
-            fresh = true;
+            any_new = true;
         }
         if self.end == Some(self.next) && !self.finished {
             self.finished = true;
             self.pending.finished = true;
             self.close_if_done();
         }
-        fresh
+        any_new
     }
 
     fn advance(&mut self, end: u64) {

@@ -108,6 +108,6 @@ impl Sender {
 
 /// Limits a rate; the maximum takes precedence.
 fn bounded(a: &Adaptation, nominal: Rate, bps: u64) -> Rate {
-    let most = a.max_rate.unwrap_or(nominal).as_bps();
-    Rate::from_bps(bps.max(a.min_rate.as_bps()).min(most).max(1))
+    let max = a.max_rate.unwrap_or(nominal).as_bps();
+    Rate::from_bps(bps.max(a.min_rate.as_bps()).min(max).max(1))
 }

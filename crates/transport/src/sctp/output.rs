@@ -109,13 +109,13 @@ impl Association {
     }
 
     /// Takes the next fragment from the queue, if it fits into `left` bytes and into the peer's window.
-    fn next_fragment(&mut self, cfg: &Config, first: bool, place: bool, left: u32) -> Option<Data> {
+    fn next_fragment(&mut self, cfg: &Config, first: bool, has_space: bool, left: u32) -> Option<Data> {
         let messages = self.queue.front_mut()?;
         // Section 6.9: a message longer than a packet is sent in fragments that fill one; the last fragment and whole
         // messages may be bundled (section 6.10).
         let rest = messages.len - self.offset;
         let len = rest.min(cfg.max_fragment()) as u16;
-        if !place || size(len) > left {
+        if !has_space || size(len) > left {
             return None;
         }
         if self.rwnd < u64::from(len) {
@@ -158,8 +158,8 @@ impl Association {
         let mut tsn = self.lost_from.max(self.first);
         let mut restart = false;
         while self.lost > 0 && packet.has_space() {
-            let place = (tsn - self.first) as usize;
-            let Some(chunk) = self.chunks.get_mut(place) else { break };
+            let index = (tsn - self.first) as usize;
+            let Some(chunk) = self.chunks.get_mut(index) else { break };
             if chunk.state == ChunkState::Lost {
                 if size(chunk.len) > left {
                     break;
@@ -168,7 +168,7 @@ impl Association {
                 chunk.state = ChunkState::Outstanding;
                 chunk.misses = 0;
                 // Section 7.2.4 (4): the first outstanding chunk is fast retransmitted, so T3-rtx is restarted.
-                restart |= place == 0 && chunk.fast_retransmitted;
+                restart |= index == 0 && chunk.fast_retransmitted;
                 packet.push(Data { tsn, len: chunk.len, begin: chunk.begin, end: chunk.end });
                 self.flight += chunk.size();
                 self.flight_data += u64::from(chunk.len);

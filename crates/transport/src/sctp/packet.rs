@@ -144,8 +144,8 @@ impl Packet {
 
     /// Adds a DATA chunk. Returns false if the packet is full.
     pub fn push(&mut self, chunk: Data) -> bool {
-        let Some(place) = self.chunks.get_mut(usize::from(self.count)) else { return false };
-        *place = chunk;
+        let Some(slot) = self.chunks.get_mut(usize::from(self.count)) else { return false };
+        *slot = chunk;
         self.count += 1;
         true
     }

@@ -108,8 +108,8 @@ impl Receiver {
             return ReceiveOutcome::Duplicate;
         }
         let offset = chunk.tsn - self.cum_tsn_ack - 1;
-        let place = offset as usize;
-        if self.ahead.get(place).is_some_and(|held| held.len > 0) {
+        let index = offset as usize;
+        if self.ahead.get(index).is_some_and(|held| held.len > 0) {
             return ReceiveOutcome::Duplicate;
         }
         if offset >= MAX_OFFSET || chunk.len == 0 {
@@ -119,7 +119,7 @@ impl Receiver {
             // Section 6.2: without room, a TSN above the highest is dropped; for one below, the highest is dropped
             // instead.
             match self.ahead.back() {
-                Some(highest) if place < self.ahead.len() => {
+                Some(highest) if index < self.ahead.len() => {
                     self.ahead_bytes -= u64::from(highest.len);
                     self.ahead.pop_back();
                     self.trim();
@@ -127,10 +127,10 @@ impl Receiver {
                 _ => return ReceiveOutcome::Dropped,
             }
         }
-        if place >= self.ahead.len() {
-            self.ahead.resize(place + 1, AheadChunk::default());
+        if index >= self.ahead.len() {
+            self.ahead.resize(index + 1, AheadChunk::default());
         }
-        self.ahead[place] = AheadChunk { len: chunk.len, end: chunk.end };
+        self.ahead[index] = AheadChunk { len: chunk.len, end: chunk.end };
         self.ahead_bytes += u64::from(chunk.len);
         while let Some(next) = self.ahead.front().copied().filter(|next| next.len > 0) {
             self.ahead.pop_front();
@@ -188,9 +188,9 @@ impl Receiver {
         self.sack_now = false;
         self.sack_at = Instant::FAR_FUTURE;
         self.advertised = self.room(cfg);
-        let places = (cfg.pmdcs() as u32).saturating_sub(SACK_HEADER + other) / 4;
-        let blocks = self.blocks(places as usize);
-        let left = places - blocks.len() as u32;
+        let capacity = (cfg.pmdcs() as u32).saturating_sub(SACK_HEADER + other) / 4;
+        let blocks = self.blocks(capacity as usize);
+        let left = capacity - blocks.len() as u32;
         Sack {
             cum_tsn_ack: self.cum_tsn_ack,
             a_rwnd: u32::try_from(self.advertised).unwrap_or(u32::MAX),
@@ -201,11 +201,11 @@ impl Receiver {
     }
 
     /// Gap ack blocks in ascending order.
-    fn blocks(&self, most: usize) -> Vec<(u16, u16)> {
+    fn blocks(&self, max: usize) -> Vec<(u16, u16)> {
         let mut blocks = Vec::new();
         let mut start = None;
         let missing = std::iter::once(&AheadChunk { len: 0, end: false });
-        if most == 0 {
+        if max == 0 {
             return blocks;
         }
         for (offset, held) in (1u16..).zip(self.ahead.iter().chain(missing)) {
@@ -213,7 +213,7 @@ impl Receiver {
                 None if held.len > 0 => start = Some(offset),
                 Some(from) if held.len == 0 => {
                     blocks.push((from, offset - 1));
-                    if blocks.len() == most {
+                    if blocks.len() == max {
                         break;
                     }
                     start = None;

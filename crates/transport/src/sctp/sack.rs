@@ -174,8 +174,8 @@ impl Association {
     fn count_misses(&mut self, cfg: &Config, summary: &AckSummary, reported: u64) {
         // For TSNs below the highest newly acknowledged; in Fast Recovery, if the Cumulative TSN Ack Point advanced,
         // for all that are reported missing.
-        let upto = if self.recovery.is_some() && summary.advanced { reported } else { summary.highest };
-        let missing = upto.saturating_sub(self.first) as usize;
+        let limit = if self.recovery.is_some() && summary.advanced { reported } else { summary.highest };
+        let missing = limit.saturating_sub(self.first) as usize;
         let mut found = false;
         for (tsn, chunk) in (self.first..).zip(self.chunks.iter_mut().take(missing)) {
             if chunk.state != ChunkState::Outstanding || chunk.fast_retransmitted {

@@ -117,8 +117,8 @@ impl Connection {
     #[cold]
     pub(super) fn ace_flags(&mut self, pure: bool) -> Flags {
         self.ace.unreported = 0;
-        let greets = std::mem::take(&mut self.ace.handshake_ecn_due) && pure;
-        Flags::ACK.with_ace(if greets {
+        let in_handshake = std::mem::take(&mut self.ace.handshake_ecn_due) && pure;
+        Flags::ACK.with_ace(if in_handshake {
             encode_handshake_ecn(self.ace.handshake_ecn)
         } else {
             self.ace.received
@@ -158,15 +158,15 @@ impl Connection {
         let smss = cfg.smss();
         let acked = seg.ack - self.una;
         // Data received out of order was acknowledged earlier, with its marks.
-        let told = match &self.sack {
+        let known = match &self.sack {
             Some(board) => board.ranges.covered(self.una, seg.ack),
             None => u64::from(self.duplicate_acks) * smss,
         };
-        let packets = acked.saturating_sub(told).div_ceil(smss);
-        let least = u64::from(seg.flags.ace().wrapping_sub(self.ace.sent) & 7);
+        let packets = acked.saturating_sub(known).div_ceil(smss);
+        let min_marks = u64::from(seg.flags.ace().wrapping_sub(self.ace.sent) & 7);
         // Section 3.2.2.5.2: the ACE field of an ACK of more packets than it can count may have wrapped; the largest
         // possible number of marks is assumed.
-        let marks = if packets > 7 { packets - (packets - least) % 8 } else { least };
+        let marks = if packets > 7 { packets - (packets - min_marks) % 8 } else { min_marks };
         self.ace.sent = self.ace.sent.wrapping_add(marks as u8);
         self.ace.new_marks = marks.min(255) as u8;
         let marked = marks * smss;
@@ -187,7 +187,7 @@ impl Connection {
     /// 6.1.2, or the unmarked part [bytes].
     pub(super) fn unmarked_bytes(&self, cfg: &Config, acked: u64) -> u64 {
         match self.ace.new_marks {
-            told @ 1..=254 if cfg.algorithm.is_l4s() => acked.saturating_sub(u64::from(told) * cfg.smss()),
+            marks @ 1..=254 if cfg.algorithm.is_l4s() => acked.saturating_sub(u64::from(marks) * cfg.smss()),
             _ => 0,
         }
     }

@@ -172,8 +172,8 @@ impl Connection {
             if cfg.abc {
                 // RFC 3465 section 2.3: L = 2, but 1 in the slow start after a timeout until all data sent before is
                 // acknowledged.
-                let most = if self.una > self.recover { 2 * smss } else { smss };
-                (ack.slow_start, ack.avoidance) = (acked.min(most), acked);
+                let limit = if self.una > self.recover { 2 * smss } else { smss };
+                (ack.slow_start, ack.avoidance) = (acked.min(limit), acked);
             }
             if let Some(hystart) = self.delivery.as_ref().and_then(|delivery| delivery.hystart.as_ref()) {
                 ack.slow_start = hystart.growth(acked, smss, cfg.paces()).unwrap_or(ack.slow_start);
@@ -211,8 +211,8 @@ impl Connection {
         // RFC 5681 section 3.2 step 2: segments sent by limited transmit do not count as outstanding. With RACK they
         // may be more than two.
         let beyond = self.flight().saturating_sub(self.window.cwnd.min(cfg.max_window)).div_ceil(cfg.smss());
-        let most = if self.rack().is_some() { u64::MAX } else { 2 };
-        let flight = self.flight().saturating_sub(beyond.min(most) * cfg.smss());
+        let limit = if self.rack().is_some() { u64::MAX } else { 2 };
+        let flight = self.flight().saturating_sub(beyond.min(limit) * cfg.smss());
         // RFC 3168 section 6.1.2: one reduction per window of data, for marks and losses together.
         if self.una >= self.reduced {
             self.reduce(cfg, now, flight);

@@ -107,7 +107,7 @@ pub enum Estimator {
     /// RFC 6298.
     Rfc6298,
     /// Linux `tcp_rtt_estimator()`: with timestamps every RTT counts with full weight, RTTVAR follows the largest
-    /// deviation of a round, and `min_rto` is the minimum of what is added to SRTT.
+    /// deviation of a round, and `min_rto` is the minimum of RTTVAR, which is added to SRTT.
     Linux,
     /// 4.4BSD and ns-2: in whole clock ticks, which keep the deviation at three quarters of a tick or more (Wright &
     /// Stevens, TCP/IP Illustrated, volume 2, section 25.10).

@@ -417,6 +417,11 @@ impl Connection {
         self.written + u64::from(self.closing)
     }
 
+    /// Position up to which the peer's window and [`Config::max_window`] allow sending.
+    pub(super) fn send_limit(&self, cfg: &Config) -> u64 {
+        self.edge.min(self.una.saturating_add(cfg.max_window.max(cfg.smss())))
+    }
+
     /// Closes the connection at once.
     pub(super) fn terminate(&mut self) {
         self.state = State::Closed;

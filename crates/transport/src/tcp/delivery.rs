@@ -54,7 +54,7 @@ pub(super) enum LossState {
     Loss,
 }
 
-/// What an ACK reports about the path: the rate sample of section 3.3 and the other inputs of BBR.
+/// Information of an ACK about the path: the rate sample of section 3.3 and the other inputs of BBR.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sample {
     /// Newly delivered [bytes].
@@ -169,12 +169,12 @@ impl Delivery {
                 // Ranges that earlier ACKs reported are skipped.
                 let mut at = start.max(una);
                 while at < end {
-                    let (fresh, upto) = known.gap(at, end);
-                    let first = self.ring.partition_point(|r| r.end <= fresh);
-                    let mut place = first;
-                    while self.ring.get(place).is_some_and(|r| r.end <= upto) {
-                        self.on_arrived(now, place);
-                        place += 1;
+                    let (start, upto) = known.gap(at, end);
+                    let first = self.ring.partition_point(|r| r.end <= start);
+                    let mut index = first;
+                    while self.ring.get(index).is_some_and(|r| r.end <= upto) {
+                        self.on_arrived(now, index);
+                        index += 1;
                     }
                     at = upto.max(at + 1);
                 }
@@ -187,8 +187,8 @@ impl Delivery {
         self.lost_below = self.lost_below.max(seg.ack);
     }
 
-    fn on_arrived(&mut self, now: Instant, place: usize) {
-        let Some(record) = self.ring.get_mut(place).filter(|r| !r.arrived) else { return };
+    fn on_arrived(&mut self, now: Instant, index: usize) {
+        let Some(record) = self.ring.get_mut(index).filter(|r| !r.arrived) else { return };
         record.arrived = true;
         let record = *record;
         self.delivered += u64::from(record.len);
@@ -197,7 +197,7 @@ impl Delivery {
         if !record.retransmitted {
             // Of several segments, the one sent last counts: the others waited for the ACK.
             let rtt = now - record.sent_at;
-            self.rtt = Some(self.rtt.map_or(rtt, |least| least.min(rtt)));
+            self.rtt = Some(self.rtt.map_or(rtt, |min_rtt| min_rtt.min(rtt)));
             self.min_rtt = self.min_rtt.min(rtt);
         }
         if self.newest.is_none_or(|newest| record.delivered >= newest.delivered) {

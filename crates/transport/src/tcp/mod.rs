@@ -12,8 +12,8 @@
 //!
 //! `Connection` owns the send variables of RFC 9293 (SND.UNA, SND.NXT, the peer's window), the connection state, the
 //! one timer of the sender and the flags for what must be sent next. Its `impl` is spread over the files below by RFC,
-//! which is why these files refer to each other. The remaining state lies in parts with an interface of their own,
-//! which know nothing of `Connection`.
+//! which is why these files refer to each other. The remaining state lies in parts that do not depend
+//! on `Connection`.
 //!
 //! | `impl Connection` | contents | source |
 //! |---|---|---|

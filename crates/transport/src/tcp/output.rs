@@ -110,8 +110,8 @@ impl Connection {
             // RFC 9293 section 3.8.6.2.1: new data of less than a full segment, unless it is all there is, is sent only
             // if it is at least half of the largest window seen, or when the timer overrides.
             len = room;
-            let silly = self.nxt == self.max && room < u64::from(self.largest_window / 2);
-            if room == 0 || (silly && !self.probe_due) {
+            let avoid_silly_window = self.nxt == self.max && room < u64::from(self.largest_window / 2);
+            if room == 0 || (avoid_silly_window && !self.probe_due) {
                 return self.poll_probe(cfg, now, flight);
             }
         }
@@ -231,9 +231,9 @@ impl Connection {
         let data_end = seq + len;
         let fin = self.closing && data_end == self.written && (data_end < self.edge || data_end < self.max);
         let end = data_end + u64::from(fin);
-        let again = seq < self.max;
+        let is_retransmission = seq < self.max;
         let mut flags = self.ack_flags(false).with(Flags::FIN, fin);
-        if again {
+        if is_retransmission {
             self.retransmissions = self.retransmissions.saturating_add(1);
             self.rto.on_resent();
         } else {
@@ -261,16 +261,16 @@ impl Connection {
         self.cwnd_limited = self.flight() + cfg.smss() > self.window.cwnd;
         self.data_sent_at = now;
         if self.sack.is_some() {
-            self.on_segment_sent(now, seq, end, again);
+            self.on_segment_sent(now, seq, end, is_retransmission);
         }
         let window = self.rx.on_ack_sent(cfg, false);
         let mut segment = self.segment(now, seq, len as u32, flags, window);
         if cfg.paces() {
             self.set_pace(cfg, now, len, cfg.wire_len(&segment));
         }
-        segment.retransmission = again;
+        segment.retransmission = is_retransmission;
         // RFC 3168 section 6.1.5: retransmissions are not ECN-capable.
-        if self.ecn != EcnMode::Off && !again && len > 0 {
+        if self.ecn != EcnMode::Off && !is_retransmission && len > 0 {
             // RFC 9331 section 4.1: ECT(1) is for senders that reduce their window in proportion.
             let early = self.ecn == EcnMode::Accurate && cfg.algorithm.is_l4s();
             segment.ecn = if early { Ecn::Ect1 } else { Ecn::Ect0 };
@@ -290,8 +290,8 @@ impl Connection {
     /// Sends the SYN, or the SYN-ACK once the peer's SYN has arrived.
     fn send_syn(&mut self, cfg: &Config, now: Instant) -> Segment {
         self.syn_due = false;
-        let again = self.max > 0;
-        if again {
+        let is_retransmission = self.max > 0;
+        if is_retransmission {
             // Also if a SYN crossed the peer's and is resent with an ACK: the peer's ACK does not say which of the two
             // it answers.
             self.rto.on_resent();
@@ -306,7 +306,7 @@ impl Connection {
         let answer = self.state == State::SynReceived;
         let flags = self.syn_flags(cfg, answer);
         let mut segment = self.segment(now, 0, 0, flags, window);
-        segment.retransmission = again && self.syn_retransmitted;
+        segment.retransmission = is_retransmission && self.syn_retransmitted;
         // RFC 2018 section 2: offered in a SYN, and in a SYN-ACK if the peer offered it.
         if if answer { self.sack.is_some() } else { cfg.sack } {
             segment.sack = Sack::PERMITTED;
@@ -403,8 +403,8 @@ impl Connection {
             self.reduce(cfg, now, flight);
             if cfg.half_of_cwnd {
                 // 4.3BSD and ns-2 keep ssthresh in whole segments.
-                let whole = self.window.ssthresh / cfg.smss() * cfg.smss();
-                self.window.ssthresh = whole.max(2 * cfg.smss());
+                let whole_segments = self.window.ssthresh / cfg.smss() * cfg.smss();
+                self.window.ssthresh = whole_segments.max(2 * cfg.smss());
             }
             self.algorithm.on_timeout(self.max, now);
         }
@@ -424,7 +424,7 @@ impl Connection {
         if let Some(board) = &mut self.sack
             && board.on_rto(now, self.una)
         {
-            // RFC 8985 section 6.3: what is lost is resent.
+            // RFC 8985 section 6.3: lost segments are resent.
             self.phase = Phase::RtoResend;
             self.resend_due = true;
         } else if cfg.go_back_n {

@@ -132,7 +132,7 @@ struct AckContext {
     latest: (u64, Instant),
 }
 
-/// What an ACK means for the reordering window.
+/// Input of an ACK to the reordering window.
 struct ReorderingInfo {
     una: u64,
     max: u64,
@@ -149,16 +149,16 @@ struct Detection {
     /// At least one segment was found lost.
     lost: bool,
     /// A segment resent after the window reduction was found lost.
-    again: bool,
-    /// Time until the next segment may be found lost; zero if there is none.
+    retransmission: bool,
+    /// Time until the next segment may be found lost; zero without one.
     wait: Duration,
 }
 
 impl Delivered {
     /// RACK.min_RTT; `None` before the first sample.
     fn min_rtt(&self) -> Option<Duration> {
-        let least = self.min_rtts[0].min(self.min_rtts[1]);
-        (least != Duration::MAX).then_some(least)
+        let min_rtt = self.min_rtts[0].min(self.min_rtts[1]);
+        (min_rtt != Duration::MAX).then_some(min_rtt)
     }
 
     /// RFC 8985 section 6.2, steps 1 to 3, for a segment just delivered.
@@ -167,11 +167,11 @@ impl Delivered {
         let rtt = context.now - segment.at;
         let mut valid = true;
         if segment.resent {
-            // Step 2: it is not known which transmission was delivered. It was not the later one if the timestamp says
+            // Step 2: it is unknown which transmission was delivered. It was not the later one if the timestamp says
             // so, or if that was sent less than an RTT ago.
             let stamp = Timestamps::new(segment.at, 0).value;
             let echo_is_earlier = context.echo != 0 && (context.echo.wrapping_sub(stamp) as i32) < 0;
-            valid = !echo_is_earlier && self.min_rtt().is_none_or(|least| rtt >= least);
+            valid = !echo_is_earlier && self.min_rtt().is_none_or(|min_rtt| rtt >= min_rtt);
         } else {
             // Step 1.
             if context.now - self.since > MIN_RTT_WINDOW {
@@ -231,8 +231,8 @@ impl Rack {
         }
         let certain = ack.recovering || self.segments.sacked >= DUP_THRESH;
         self.reo_wnd = match self.delivered.min_rtt() {
-            Some(least) if self.delivered.reordered || !certain => {
-                least.times(self.reo_wnd_mult).part(4).min(srtt.unwrap_or(least))
+            Some(min_rtt) if self.delivered.reordered || !certain => {
+                min_rtt.times(self.reo_wnd_mult).part(4).min(srtt.unwrap_or(min_rtt))
             }
             _ => Duration::ZERO,
         };
@@ -255,7 +255,7 @@ impl Rack {
                 return Verdict::InFlight;
             }
             found.lost = true;
-            found.again |= segment.resent && segment.at >= reduced_at;
+            found.retransmission |= segment.resent && segment.at >= reduced_at;
             Verdict::Lost
         });
         found
@@ -297,7 +297,7 @@ impl Scoreboard {
         self.sacked_bytes -= self.ranges.trim_below(una);
         // RFC 7323 section 4.3: data above a gap does not change the echo, which says nothing about SACKed data.
         context.echo = 0;
-        let mut fresh = 0;
+        let mut newly_sacked = 0;
         for (start, end) in sack.blocks(ack) {
             let start = start.max(una);
             if start >= end || end > max {
@@ -311,21 +311,21 @@ impl Scoreboard {
                 from = gap.1;
             }
             gaps[3].1 = end;
-            fresh += self.ranges.insert(start, end);
+            newly_sacked += self.ranges.insert(start, end);
             let ranges = &self.ranges;
             for (from, to) in gaps.into_iter().filter(|gap| gap.0 < gap.1) {
-                let whole =
+                let fully_sacked =
                     |s: &SentSegment| ranges.containing(s.start).is_some_and(|range| range.1 >= s.end());
-                rack.segments.mark_sacked(from, to, whole, |s| rack.delivered.on_segment(context, s));
+                rack.segments.mark_sacked(from, to, fully_sacked, |s| rack.delivered.on_segment(context, s));
             }
         }
-        self.sacked_bytes += fresh;
+        self.sacked_bytes += newly_sacked;
         rack.delivered.on_end(context);
         self.rack = Some(rack);
-        fresh
+        newly_sacked
     }
 
-    /// Handles the retransmission timeout. Returns true if RACK decides what is lost.
+    /// Handles the retransmission timeout. Returns true if RACK decides which segments are lost.
     pub(super) fn on_rto(&mut self, now: Instant, una: u64) -> bool {
         let Some(rack) = &mut self.rack else {
             self.clear();
@@ -456,7 +456,7 @@ impl Connection {
         let found = rack.detect(now);
         match self.phase {
             Phase::SackRecovery => {
-                if found.again && !cfg.prr {
+                if found.retransmission && !cfg.prr {
                     // RFC 8985 section 9.3: a lost retransmission is another indication of congestion (RFC 5681 section
                     // 4.3).
                     rack.on_reduced(now);
@@ -519,19 +519,20 @@ impl Connection {
         let lost = board.rack.as_mut()?.segments.next_lost();
         if let Some(lost) = lost {
             // RFC 8985 section 9.3: when congestion control allows it.
-            let go = board.first_due || pipe + smss <= cwnd;
-            return go.then(|| (lost.start, lost.end().min(self.written).saturating_sub(lost.start)));
+            let allowed = board.first_due || pipe + smss <= cwnd;
+            return allowed.then(|| (lost.start, lost.end().min(self.written).saturating_sub(lost.start)));
         }
         let unsent = self.written.saturating_sub(self.max);
         let wanted = unsent.min(smss).max(1);
-        let most = self.edge.min(self.una.saturating_add(cfg.max_window.max(smss)));
-        let go = self.max < self.stream_end() && self.max + wanted <= most && pipe + wanted <= cwnd;
-        go.then(|| (self.max, unsent.min(smss)))
+        let allowed = self.max < self.stream_end()
+            && self.max + wanted <= self.send_limit(cfg)
+            && pipe + wanted <= cwnd;
+        allowed.then(|| (self.max, unsent.min(smss)))
     }
 
     /// Records the transmission of `seq..end`.
     #[inline]
-    pub(super) fn on_segment_sent(&mut self, now: Instant, seq: u64, end: u64, again: bool) {
+    pub(super) fn on_segment_sent(&mut self, now: Instant, seq: u64, end: u64, is_retransmission: bool) {
         let recovering = self.phase != Phase::Open;
         let Some(board) = self.sack.as_mut() else { return };
         let Some(rack) = &mut board.rack else { return };
@@ -539,7 +540,7 @@ impl Connection {
         if recovering {
             board.prr.out += end - seq;
             board.first_due = false;
-        } else if !again {
+        } else if !is_retransmission {
             self.schedule_tlp(now);
         }
     }
@@ -598,9 +599,8 @@ impl Connection {
         let smss = cfg.smss();
         let unsent = self.written.saturating_sub(self.max).min(smss);
         let wanted = unsent.max(1);
-        let most = self.edge.min(self.una.saturating_add(cfg.max_window.max(smss)));
-        let fresh = self.max < self.stream_end() && self.max + wanted <= most;
-        let chosen = if fresh {
+        let is_new_data = self.max < self.stream_end() && self.max + wanted <= self.send_limit(cfg);
+        let chosen = if is_new_data {
             Some((self.max, unsent))
         } else {
             let last = self.rack().and_then(|rack| rack.segments.last());
@@ -610,7 +610,7 @@ impl Connection {
         self.loss_probe_due = false;
         let max = self.max;
         if let Some(rack) = self.rack().filter(|_| segment.is_some()) {
-            (rack.tlp_end_seq, rack.tlp_is_retrans, rack.rtt_measured) = (max, !fresh, false);
+            (rack.tlp_end_seq, rack.tlp_is_retrans, rack.rtt_measured) = (max, !is_new_data, false);
         }
         segment
     }
@@ -626,11 +626,11 @@ impl Connection {
             return None;
         }
         // Case 1: both arrived, and a D-SACK reports it. No block covers a FIN.
-        let told = sack.dsack(ack).is_some_and(|duplicate| duplicate.1 == end.min(written));
+        let reported = sack.dsack(ack).is_some_and(|duplicate| duplicate.1 == end.min(written));
         // Case 2: both arrived, and the second ACK repeats the first.
-        if told || (ack == una && *sack == Sack::NONE) {
+        if reported || (ack == una && *sack == Sack::NONE) {
             rack.tlp_end_seq = 0;
-            return told.then_some(false);
+            return reported.then_some(false);
         }
         if ack == end {
             return None;

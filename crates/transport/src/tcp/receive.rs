@@ -213,7 +213,7 @@ impl Receiver {
         self.scaled(self.edge - self.next)
     }
 
-    /// How far the right edge known to the peer can advance; zero if that is not worth announcing [bytes].
+    /// Distance by which the right edge known to the peer can advance; zero if not worth announcing [bytes].
     #[inline]
     fn edge_gain(&self, cfg: &Config) -> u64 {
         let buffer = self.buffer(cfg);
@@ -230,11 +230,11 @@ impl Receiver {
     /// The window to advertise in a SYN, which the peer counts from the first data byte.
     pub(super) fn first_window(&mut self, cfg: &Config) -> u32 {
         // RFC 7323 section 2.2: a SYN's window is not scaled.
-        let most = if self.shift == UNSCALED { u64::from(u32::MAX) } else { MAX_FIELD };
-        self.edge = self.edge.max(1 + self.buffer(cfg).min(most));
+        let max_window = if self.shift == UNSCALED { u64::from(u32::MAX) } else { MAX_FIELD };
+        self.edge = self.edge.max(1 + self.buffer(cfg).min(max_window));
         self.last_ack_sent = self.next;
         self.stop();
-        (self.edge - 1).min(most) as u32
+        (self.edge - 1).min(max_window) as u32
     }
 
     /// Returns true if a window update must be sent on its own.

@@ -28,7 +28,7 @@ impl Connection {
         let acked = una - self.una;
         let before = board.sacked_bytes;
         let max = self.max.max(una);
-        let fresh = board.update(ack, &sack, una, max);
+        let newly_sacked = board.update(ack, &sack, una, max);
         // RFC 9937 section 6.2, DeliveredData: the newly acknowledged data, less the part that was SACKed before.
         let delivered = (acked + board.sacked_bytes).saturating_sub(before);
         let further = board.find_lost(una, cfg.smss());
@@ -51,7 +51,7 @@ impl Connection {
             return self.end_rto_resend();
         }
         // RFC 6675 section 2: a duplicate ACK SACKs data that no earlier one did.
-        if fresh == 0 || self.phase != Phase::Open || self.una == self.max {
+        if newly_sacked == 0 || self.phase != Phase::Open || self.una == self.max {
             return;
         }
         self.duplicate_acks = self.duplicate_acks.saturating_add(1);
@@ -139,8 +139,7 @@ impl Connection {
         // (2) New data, as far as both windows allow; a FIN alone takes one position.
         let unsent = self.written.saturating_sub(self.max);
         let wanted = unsent.min(smss).max(1);
-        let most = self.edge.min(self.una.saturating_add(cfg.max_window.max(smss)));
-        if self.max < self.stream_end() && self.max + wanted <= most {
+        if self.max < self.stream_end() && self.max + wanted <= self.send_limit(cfg) {
             return Some((Rule::Unsent, self.max, unsent.min(smss)));
         }
         // (3) As (1), lost or not, if data above it was SACKed.

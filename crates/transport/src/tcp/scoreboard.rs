@@ -100,16 +100,16 @@ impl Scoreboard {
     pub(super) fn update(&mut self, ack: u64, sack: &Sack, una: u64, max: u64) -> u64 {
         self.sacked_bytes -= self.ranges.trim_below(una);
         self.high_rxt = self.high_rxt.max(una);
-        let mut fresh = 0;
+        let mut newly_sacked = 0;
         for (start, end) in sack.blocks(ack) {
             // Data below SND.UNA is acknowledged, and a peer cannot have data that was never sent.
             let start = start.max(una);
             if start < end && end <= max {
-                fresh += self.ranges.insert(start, end);
+                newly_sacked += self.ranges.insert(start, end);
             }
         }
-        self.sacked_bytes += fresh;
-        fresh
+        self.sacked_bytes += newly_sacked;
+        newly_sacked
     }
 
     /// Updates `lost_below`. Returns true if more octets are lost than before.
@@ -168,15 +168,15 @@ impl Scoreboard {
         // The first block contains the segment that caused this ACK. The others repeat the first blocks of earlier
         // ACKs, so that each is reported several times.
         if let Some((start, end)) = ahead.containing(newest) {
-            let mut place = 0;
+            let mut index = 0;
             let mut before = newest;
             // Moves the other positions back by one, up to one that lies in the same range.
-            while let Some(position) = self.recent.get_mut(place) {
+            while let Some(position) = self.recent.get_mut(index) {
                 std::mem::swap(position, &mut before);
                 if (start..end).contains(&before) {
                     break;
                 }
-                place += 1;
+                index += 1;
             }
         }
         let mut blocks = [(0, 0); Sack::MAX_BLOCKS];

@@ -165,8 +165,8 @@ impl Sack {
         let mut sack = Self::NONE;
         let offset = |position: u64| position.checked_sub(ack).and_then(|offset| u32::try_from(offset).ok());
         let offsets = blocks.iter().filter_map(|&(start, end)| Some((offset(start)?, offset(end)?)));
-        for (place, (start, end)) in sack.0.iter_mut().zip(offsets.filter(|(start, end)| start < end)) {
-            *place = Block::new(start, end);
+        for (slot, (start, end)) in sack.0.iter_mut().zip(offsets.filter(|(start, end)| start < end)) {
+            *slot = Block::new(start, end);
         }
         sack
     }
@@ -202,10 +202,10 @@ impl Sack {
     const fn len(&self, timestamps: bool) -> u32 {
         // RFC 2018 section 3: two bytes, eight for each block, two of padding.
         let mut blocks = 0;
-        let mut place = 0;
-        while place < Self::MAX_BLOCKS {
-            blocks += !self.0[place].is_none() as u32;
-            place += 1;
+        let mut index = 0;
+        while index < Self::MAX_BLOCKS {
+            blocks += !self.0[index].is_none() as u32;
+            index += 1;
         }
         let blocks = if blocks > 0 { 4 + 8 * blocks } else { 0 };
         // RFC 2018 section 2: two bytes, which replace the padding of the timestamps if present.

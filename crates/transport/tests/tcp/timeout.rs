@@ -79,11 +79,13 @@ fn rto_follows_linux() {
     );
 }
 
-/// As in 4.4BSD, worked out by hand, with ticks of 10: the SYN took 100, so SRTT = 80/8 and RTTVAR = 20/4 ticks, RTO =
-/// 10 + 20 ticks. From 100 to 205 the clock ticks 10 times (at 110 … 200): no deviation, RTTVAR = (20 - 5)/4, RTO = 10
-/// + 15. From 205 to 310 it ticks 11 times: SRTT = 81/8, RTTVAR = (15 + 1 - 3)/4, RTO = 10 + 13. Then 10 times each:
-/// SRTT stays at 81/8, which is 10 in whole ticks, and RTTVAR falls 13, 10, 8, 6, 5, 4, 3 and no further, because 3/4
-/// is zero in whole ticks.
+/// As in 4.4BSD, worked out by hand, with ticks of 10.
+///
+/// - The SYN took 100, so SRTT = 80/8 and RTTVAR = 20/4 ticks, RTO is 10 and 20 ticks.
+/// - From 100 to 205 the clock ticks 10 times (at 110 … 200): no deviation, RTTVAR = (20 - 5)/4, RTO is 10 and 15.
+/// - From 205 to 310 it ticks 11 times: SRTT = 81/8, RTTVAR = (15 + 1 - 3)/4, RTO is 10 and 13.
+/// - Then 10 times each: SRTT stays at 81/8, which is 10 in whole ticks, and RTTVAR falls 13, 10, 8, 6, 5, 4, 3 and no
+///   further, because 3/4 is zero in whole ticks.
 #[test]
 fn rto_follows_bsd() {
     let tick = Duration::from_millis(10);

@@ -113,10 +113,10 @@ impl Bbr {
         let Some(rate) = sample.rate else { return };
         if rate >= self.btl_bw || !sample.app_limited {
             let round = self.round_count;
-            let place = &mut self.filter[(round % ROUNDS) as usize];
-            *place = (round, if place.0 == round { place.1.max(rate) } else { rate });
-            let fresh = self.filter.iter().filter(|entry| entry.0 + ROUNDS > round);
-            self.btl_bw = fresh.map(|entry| entry.1).max().unwrap_or_default();
+            let slot = &mut self.filter[(round % ROUNDS) as usize];
+            *slot = (round, if slot.0 == round { slot.1.max(rate) } else { rate });
+            let recent = self.filter.iter().filter(|entry| entry.0 + ROUNDS > round);
+            self.btl_bw = recent.map(|entry| entry.1).max().unwrap_or_default();
         }
     }
 
@@ -244,8 +244,8 @@ impl Bbr {
 
     /// BBRSaveCwnd(), section 4.2.3.3.
     fn save_cwnd(&mut self, window: &Window) {
-        let whole = self.loss_state == LossState::Open && self.mode != Mode::ProbeRtt;
-        self.prior_cwnd = if whole { window.cwnd } else { self.prior_cwnd.max(window.cwnd) };
+        let is_current = self.loss_state == LossState::Open && self.mode != Mode::ProbeRtt;
+        self.prior_cwnd = if is_current { window.cwnd } else { self.prior_cwnd.max(window.cwnd) };
     }
 
     /// BBRSetPacingRateWithGain(), section 4.2.1.
@@ -278,7 +278,7 @@ impl Bbr {
 
     /// BBRSetCwnd(), section 4.2.3.6.
     fn set_cwnd(&mut self, window: &mut Window, sample: &Sample, cfg: &Config) {
-        let least = MIN_PIPE * cfg.smss();
+        let min_cwnd = MIN_PIPE * cfg.smss();
         let target = self.inflight(self.cwnd_gain, cfg);
         self.modulate_for_recovery(window, sample, cfg);
         if !self.packet_conservation {
@@ -287,10 +287,10 @@ impl Bbr {
             } else if window.cwnd < target || sample.total < cfg.iw() {
                 window.cwnd += sample.delivered;
             }
-            window.cwnd = window.cwnd.max(least);
+            window.cwnd = window.cwnd.max(min_cwnd);
         }
         if self.mode == Mode::ProbeRtt {
-            window.cwnd = window.cwnd.min(least);
+            window.cwnd = window.cwnd.min(min_cwnd);
         }
     }
 }
@@ -443,8 +443,8 @@ mod tests {
             run.ack(10, 8 * MBPS, false, 100_000);
         }
         let mut phases = vec![(1.0, 0)];
-        let mut go = |in_flight: u64, acks: u64| {
-            for _ in 0..acks {
+        let mut acks = |in_flight: u64, count: u64| {
+            for _ in 0..count {
                 run.ack(10, 8 * MBPS, false, in_flight);
                 let last = phases.last_mut().unwrap();
                 if last.0 == run.bbr.pacing_gain {
@@ -455,16 +455,16 @@ mod tests {
             }
             (run.bbr.pacing_gain, run.bbr.pacing_rate.as_bps())
         };
-        assert_eq!(go(100_000, 11), (1.25, 10 * MBPS));
+        assert_eq!(acks(100_000, 11), (1.25, 10 * MBPS));
         // The target in flight is 125 000 and three quanta of two segments.
-        assert_eq!(go(130_999, 20), (1.25, 10 * MBPS));
-        assert_eq!(go(131_000, 1), (0.75, 6 * MBPS));
-        assert_eq!(go(106_001, 10), (0.75, 6 * MBPS));
-        assert_eq!(go(106_001, 1), (1.0, 8 * MBPS));
-        assert_eq!(go(106_000, 6 * 11 - 1), (1.0, 8 * MBPS));
-        assert_eq!(go(131_000, 1), (1.25, 10 * MBPS));
-        assert_eq!(go(131_000, 11), (0.75, 6 * MBPS));
-        assert_eq!(go(106_000, 1), (1.0, 8 * MBPS));
+        assert_eq!(acks(130_999, 20), (1.25, 10 * MBPS));
+        assert_eq!(acks(131_000, 1), (0.75, 6 * MBPS));
+        assert_eq!(acks(106_001, 10), (0.75, 6 * MBPS));
+        assert_eq!(acks(106_001, 1), (1.0, 8 * MBPS));
+        assert_eq!(acks(106_000, 6 * 11 - 1), (1.0, 8 * MBPS));
+        assert_eq!(acks(131_000, 1), (1.25, 10 * MBPS));
+        assert_eq!(acks(131_000, 11), (0.75, 6 * MBPS));
+        assert_eq!(acks(106_000, 1), (1.0, 8 * MBPS));
         assert_eq!(phases, [(1.0, 10), (1.25, 21), (0.75, 11), (1.0, 66), (1.25, 11), (0.75, 1), (1.0, 1)]);
         // Twice the bandwidth-delay product, and three quanta.
         assert!(run.window.cwnd <= 206_000);

@@ -46,11 +46,11 @@ impl MarkFraction {
         una: u64,
         nxt: u64,
         now: Instant,
-        least: Duration,
+        min_period: Duration,
     ) -> bool {
         self.acked += acked;
         self.marked += marked;
-        if una <= self.window_end || now < self.since + least {
+        if una <= self.window_end || now < self.since + min_period {
             return false;
         }
         // RFC 8257 section 3.3 (6), (7).
@@ -129,8 +129,8 @@ mod tests {
         for _ in 0..110 {
             round(&mut dctcp, &mut una, 0);
         }
-        let faded = dctcp.mark_fraction.alpha / expected;
-        assert!((faded - libm::pow(15.0 / 16.0, 100.0)).abs() < 1e-6, "{faded}");
+        let ratio = dctcp.mark_fraction.alpha / expected;
+        assert!((ratio - libm::pow(15.0 / 16.0, 100.0)).abs() < 1e-6, "{ratio}");
     }
 
     /// alpha = 1/4: reduced by one eighth, once per window of data; a loss halves.

@@ -50,9 +50,9 @@ impl Hybla {
 
     /// Sets ssthresh to the estimated capacity of the path. Returns true once enough ACKs of new data have arrived.
     fn estimate(&mut self, window: &mut Window, ack: &Acked, smss: u64, now: Instant) -> bool {
-        let apart = (now - self.last).as_secs_f64();
-        if self.acks > 0 && apart > 0.0 {
-            self.rate = self.rate.max(ack.bytes as f64 / apart);
+        let elapsed = (now - self.last).as_secs_f64();
+        if self.acks > 0 && elapsed > 0.0 {
+            self.rate = self.rate.max(ack.bytes as f64 / elapsed);
         }
         self.acks = self.acks.saturating_add(1);
         self.last = now;
@@ -75,8 +75,8 @@ impl Control for Hybla {
         let slow = window.cwnd < window.ssthresh;
         let grown = if slow {
             // An ACK of less than a segment counts for less, as in RFC 5681 eq. (2).
-            let most = window.ssthresh as f64;
-            (cwnd + (libm::exp2(rho.min(16.0)) - 1.0) * ack.slow_start as f64).min(most)
+            let limit = window.ssthresh as f64;
+            (cwnd + (libm::exp2(rho.min(16.0)) - 1.0) * ack.slow_start as f64).min(limit)
         } else {
             cwnd + rho * rho * smss as f64 * ack.avoidance as f64 / cwnd.max(1.0)
         };
