@@ -1,22 +1,27 @@
-"""AVQRED, written in Python: the same as the built-in one, packet by packet.
+"""AVQRED written in Python: packet by packet the same as the built-in one.
 
-RED's lottery on a virtual queue that follows the measured output rate ([B07] 4.2). To compare the two:
+RED's uniform dropper on a virtual queue that follows the measured output rate ([B07] 4.2). To compare the
+two, to vary a parameter, and to search the parameters:
 
     cd examples
     bentpipe compare byun2007-gateway --settings AVQRED,avqred.AvqRed --duration "2 min"
+    bentpipe sweep byun2007-gateway --settings avqred.AvqRed --vary gateway.aqm.alpha=0.01:0.1:5
+    bentpipe tune byun2007-gateway --aqm avqred.AvqRed --metrics utilization:max,queue_delay_mean:min
 
-Their results are equal byte for byte, because each does the same arithmetic in the same order and takes
-its random numbers from the simulator. See docs/python.md, "An AQM of your own".
+The results are equal byte for byte, because both do the same arithmetic in the same order and take their
+random numbers from the simulator. See docs/python.md, "An AQM of your own".
 """
+
+from typing import ClassVar
 
 import bentpipe as bp
 
 MEASURE_NS = 1_000_000
-"""The rate is measured over no less than this."""
+"""Least interval of a rate measurement."""
 
 
-class Lottery:
-    """Marks by a level between two thresholds, evenly in time (Floyd & Jacobson 1993, section IV)."""
+class UniformDropper:
+    """Marks by a level between two thresholds, with uniform gaps (Floyd & Jacobson 1993, section IV)."""
 
     def __init__(self, min_th: float, max_th: float) -> None:
         self.min_th = float(min_th)
@@ -24,10 +29,10 @@ class Lottery:
         self.count = -1
         """Packets since the last mark; -1 while the level is below `min_th`."""
         self.p = 0.0
-        """The probability of the last decision."""
+        """Probability of the last decision."""
 
     def draw(self, x: float, rng: bp.Rng) -> bool:
-        """Return whether the packet that meets the level `x` is marked."""
+        """Return True if the packet that arrives at level `x` is marked."""
         if x < self.min_th:
             self.count = -1
             self.p = 0.0
@@ -47,7 +52,28 @@ class Lottery:
 
 
 class AvqRed(bp.Aqm):
-    """Adaptive virtual queue random early detection, by default as [B07] Table 3.1 has it."""
+    """Adaptive virtual queue random early detection, with the defaults of [B07] Table 3.1."""
+
+    params: ClassVar = [
+        bp.Param("min_th", 60.0, "packets", (0, 1e9), tuning=(6, 240), scale="log", doc="No marks below"),
+        bp.Param(
+            "max_th", 120.0, "packets", (1e-9, 1e9), tuning=(12, 480), scale="log", doc="All marked from here"
+        ),
+        bp.Param(
+            "alpha",
+            0.05,
+            "",
+            (0, 1),
+            tuning=(0.001, 0.5),
+            scale="log",
+            doc="Weight of the newest output rate",
+        ),
+        bp.Param("min_capacity", 20e6, "bit/s", (0, 1e12), doc="Least virtual capacity"),
+        bp.Param("max_capacity", 20e6, "bit/s", (0, 1e12), doc="Greatest virtual capacity"),
+        bp.Param(
+            "mean_packet", 1400.0, "B", (1, 65535), doc="Packet length in which the virtual queue is counted"
+        ),
+    ]
 
     def __init__(
         self,
@@ -63,18 +89,18 @@ class AvqRed(bp.Aqm):
         self.min_capacity = min_capacity / 8.0
         self.max_capacity = max_capacity / 8.0
         self.mean_packet = mean_packet
-        self.lottery = Lottery(min_th, max_th)
+        self.dropper = UniformDropper(min_th, max_th)
         self.v_cap = self.max_capacity
         """Virtual capacity [bytes/s]."""
         self.vq = 0.0
         """Virtual queue [bytes]."""
         self.last_ns = 0
-        """The last measurement."""
+        """Time of the last measurement [ns]."""
         self.sent = 0
-        """Bytes transmitted up to then."""
+        """Bytes sent up to then."""
 
-    def arrive(self, pkt: bp.Packet, cx: bp.Cx) -> bp.Verdict:
-        """Serve the virtual queue, at most once a millisecond, then draw."""
+    def arrive(self, pkt: bp.Packet, cx: bp.Context) -> bp.Verdict:
+        """Serve the virtual queue, at most once per millisecond, then draw."""
         now_ns = cx.now_ns
         if now_ns - self.last_ns > MEASURE_NS:
             delta = (now_ns - self.last_ns) / 1e9
@@ -85,13 +111,13 @@ class AvqRed(bp.Aqm):
             self.vq = max(self.vq - self.v_cap * delta, 0.0)
             self.last_ns = now_ns
             self.sent = sent
-        marked = self.lottery.draw(self.vq / self.mean_packet, cx.rng)
+        marked = self.dropper.draw(self.vq / self.mean_packet, cx.rng)
         return bp.Verdict.MARK if marked else bp.Verdict.PASS
 
-    def admit(self, pkt: bp.Packet, cx: bp.Cx) -> None:
-        """Let the packet join the virtual queue, marked or not."""
+    def admit(self, pkt: bp.Packet, cx: bp.Context) -> None:
+        """Add the packet to the virtual queue, marked or not."""
         self.vq += pkt.len
 
     def probe(self) -> dict[str, float]:
         """Return the virtual queue [packets], its capacity [bit/s] and the last probability."""
-        return {"VQ": self.vq / self.mean_packet, "v_cap": 8.0 * self.v_cap, "p": self.lottery.p}
+        return {"VQ": self.vq / self.mean_packet, "v_cap": 8.0 * self.v_cap, "p": self.dropper.p}

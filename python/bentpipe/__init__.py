@@ -41,7 +41,17 @@ from bentpipe.models.fluid import ModelResult, model
 from bentpipe.models.validation import Validation, validate
 from bentpipe.runs.capture import Capture
 from bentpipe.runs.plan import load
-from bentpipe.runs.python_aqm import Aqm, Cx, Packet, QueueState, Rng, Setting, Spot, Verdict
+from bentpipe.runs.python_aqm import (
+    Aqm,
+    Context,
+    Packet,
+    Param,
+    QueueSlot,
+    QueueState,
+    Rng,
+    Setting,
+    Verdict,
+)
 from bentpipe.runs.result import Result
 from bentpipe.runs.result import open_result as open  # noqa: A004
 from bentpipe.sweeps.result import SweepResult, open_sweep
@@ -57,12 +67,14 @@ __all__ = [
     "Aqm",
     "BentpipeError",
     "Capture",
-    "Cx",
+    "Context",
     "LiveError",
     "ModelError",
     "ModelResult",
     "Packet",
+    "Param",
     "Precision",
+    "QueueSlot",
     "QueueState",
     "Result",
     "ResultError",
@@ -71,7 +83,6 @@ __all__ = [
     "ScenarioError",
     "Setting",
     "SimulationError",
-    "Spot",
     "SweepResult",
     "TuneResult",
     "UsageError",

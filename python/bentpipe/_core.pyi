@@ -1,11 +1,13 @@
-"""The compiled core: scenarios, the packet-level simulator, the registry of algorithms.
+"""The compiled core: scenarios, the packet-level simulator, the fluid models and the registry of algorithms.
 
-Tables are offered as Arrow C streams (the PyCapsule interface), so polars, pandas and pyarrow take
-them without a copy.
+Tables are offered as Arrow C streams (PyCapsule interface), so that polars, pandas and pyarrow take them
+without a copy.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, final
+
+from bentpipe.runs.python_aqm import PythonAqm
 
 __version__: str
 
@@ -13,50 +15,53 @@ class ScenarioError(Exception):
     """A scenario, an override or a setting is wrong; the message is complete and meant for the user."""
 
 class SimulationError(Exception):
-    """The simulator contradicted itself, for example a counter identity does not hold."""
+    """The results of a run contradict each other, for example a counter identity does not hold."""
 
 class ModelError(Exception):
-    """A model cannot solve the scenario: where, what was found and what is allowed."""
+    """A model cannot solve the scenario; the message says where, what was found and what is allowed."""
 
 class Cancelled(Exception):  # noqa: N818
     """The run was stopped through its `Progress`."""
 
 class AlgorithmError(Exception):
-    """An AQM written in Python raised an exception, which is the cause, or broke the rules; says when."""
+    """An AQM written in Python raised an exception (`__cause__`) or returned an invalid value."""
 
 class WatchError(Exception):
-    """There is no such link or flow to look at."""
+    """The scenario has no such link or flow to watch."""
 
 @final
 class Scenario:
     """A scenario, read and checked; immutable."""
 
     @staticmethod
-    def load(path: str, overrides: list[str]) -> Scenario:
-        """Read the scenario at `path`, each override being `key=value`; `ScenarioError` if it is wrong."""
+    def load(path: str, overrides: list[str], parameters: list[str] = ...) -> Scenario:
+        """Read the scenario at `path`; each override is `key=value`. `ScenarioError` if something is wrong.
+
+        `parameters` are names that overrides of an AQM's table may have beside those in the registry.
+        """
 
     @staticmethod
     def parse(text: str, name: str, overrides: list[str]) -> Scenario:
-        """Like `load`, from `text`; `name` stands for the file in messages."""
+        """Read a scenario from `text`; messages refer to it as `name`."""
 
     @property
     def name(self) -> str:
-        """The file's stem."""
+        """Stem of the file."""
     @property
     def text(self) -> str:
-        """The file's text, overrides not applied."""
+        """Text of the file, without overrides."""
     @property
     def overrides(self) -> list[str]:
-        """The overrides that it was read with, as they were given."""
+        """Overrides that it was read with, unchanged."""
     @property
     def title(self) -> str:
-        """One line saying what it is."""
+        """One-line description."""
     @property
     def description(self) -> str:
-        """A paragraph or more."""
+        """One or more paragraphs."""
     @property
     def source(self) -> str:
-        """Where the parameters come from; may be empty."""
+        """Source of the parameters; may be empty."""
     @property
     def seed(self) -> int:
         """Seed of the first run."""
@@ -68,27 +73,31 @@ class Scenario:
         """Measured time [s]."""
     @property
     def warmup(self) -> float:
-        """Simulated time before measuring begins [s]."""
+        """Simulated time before the measurement [s]."""
     @property
     def sample_interval(self) -> float:
-        """Time between samples of the series [s]."""
+        """Time between two samples of the series [s]."""
     @property
     def settings(self) -> list[str]:
-        """What a comparison compares by default."""
+        """Settings of a comparison by default."""
     @property
     def setting_names(self) -> list[str]:
-        """The settings that there are, beside AQMs written in Python."""
+        """Names of all settings, AQMs written in Python excepted."""
     @property
     def warnings(self) -> list[str]:
-        """What is accepted but doubtful."""
+        """Accepted but doubtful parts, including overrides without effect."""
     @property
     def aqm(self) -> str:
         """Label of the subject's AQM, for example `RED 4`."""
     @property
-    def behind_pep(self) -> bool: ...
+    def python_aqm(self) -> PythonAqm | None:
+        """The subject's AQM if it is written in Python."""
+    @property
+    def behind_pep(self) -> bool:
+        """True if congestion is signalled with packets behind the PEP, which has acknowledged them."""
     @property
     def capacity(self) -> float:
-        """Rate of the subject's link [bit/s]."""
+        """Capacity of the subject's link [bit/s]."""
 
     @property
     def subject_link(self) -> str:
@@ -97,61 +106,69 @@ class Scenario:
     def check_watch(self, trace: list[str], links: list[str]) -> None:
         """Raise `WatchError` unless these flows can be traced and these links captured.
 
-        Whether there are the flows, only a run tells.
+        Only a run shows whether the flows exist.
         """
 
     def with_setting(self, name: str) -> Scenario:
-        """Return the same scenario under another setting; `ScenarioError` names the nearest if unknown."""
+        """Return the scenario under another setting; `ScenarioError` suggests the nearest name if unknown."""
 
     def with_settings(self, names: list[str]) -> list[Scenario]:
-        """Return the same scenario under each setting.
+        """Return the scenario under each setting.
 
         `ScenarioError` if one is unknown or given twice, or if an override has no effect under any of them.
         """
 
-    def all_settings(self) -> tuple[list[str], list[str]]: ...
-    def with_outside(self, label: str, marks_anywhere: bool, keys: list[tuple[str, str, str]]) -> Scenario:
-        """Return the same scenario with the subject's queue left to an AQM written in Python.
+    def all_settings(self) -> tuple[list[str], list[str]]:
+        """Return the names of all settings that fit the subject, and the reasons why others do not fit."""
 
-        `keys`, with values and notes, stand for it among the scenario's; the first one is its name.
-        """
+    def with_python_aqm(self, algorithm: PythonAqm) -> Scenario:
+        """Return the scenario with the subject's queue left to an AQM written in Python."""
 
-    def check_overrides(self) -> None:
-        """Raise `ScenarioError` unless every override has its effect."""
+    def aqm_overrides(self) -> list[tuple[str, str]]:
+        """Return overrides of parameters of the subject's AQM, as names and values."""
+
+    def check_overrides(self, others: Sequence[Scenario] = ...) -> None:
+        """Raise `ScenarioError` unless each override has an effect here or in one of `others`."""
 
     def effective(self) -> list[dict[str, str]]:
-        """Return every parameter in force: `key`, `value` with its unit, `origin`, `note`."""
+        """Return each key in effect: `key`, `value` with its unit, `origin`, `note`."""
 
     def printed(self) -> list[dict[str, Any]]:
         """Return the source's figures: setting, metric, value, unit, std (or None), source, calibrated."""
 
     def models(self) -> dict[str, Any]:
-        """Return the table `model` with its defaults: `kind`, `equations`, times in ns and so on."""
+        """Return the table `model`, defaults filled in: `kind`, `equations`, times in ns and so on."""
 
     def canonical(self) -> str:
-        """Return, as JSON, all that determines a result."""
+        """Return everything that determines a result, as JSON."""
 
-    def packed(self) -> tuple[str, str, list[str], str | None, list[tuple[str, str]]] | None:
-        """Return what it was read from, to be read again elsewhere; None where its AQM is written in Python.
+    def packed(self) -> tuple[str, str, list[str], str | None, list[str], list[tuple[str, str]]] | None:
+        """Return the source of the scenario, without an AQM written in Python, for `unpack`.
 
-        That is: file, text, overrides, setting, and of each file that it names the path and the SHA-256.
+        That is: file, text, overrides, setting, parameter names, and path and SHA-256 of each file that it
+        names.
         """
 
     def file(self, path: str) -> bytes | None:
-        """Return what was in a file that the scenario names."""
+        """Return the content of a file that the scenario names."""
 
     @staticmethod
     def unpack(
-        file: str, text: str, overrides: list[str], setting: str | None, files: Mapping[str, bytes]
+        file: str,
+        text: str,
+        overrides: list[str],
+        setting: str | None,
+        parameters: list[str],
+        files: Mapping[str, bytes],
     ) -> Scenario:
-        """Read a scenario again that was packed elsewhere, with what is in its files by their paths.
+        """Read a packed scenario; `files` holds the content of its files by path.
 
-        Nothing is read from the disk; `ScenarioError` if a file did not come along.
+        Nothing is read from the disk; `ScenarioError` if a file is missing.
         """
 
 @final
 class Progress:
-    """How far a run has come, and the way to stop it; may be used from any thread."""
+    """Progress of a run, and the way to stop it; may be used from any thread."""
 
     def __init__(self) -> None: ...
     def fraction(self) -> float:
@@ -169,7 +186,7 @@ class Table:
 
 @final
 class Run:
-    """What one run recorded, from the moment measuring began."""
+    """Results of a run, from the beginning of the measurement."""
 
     @property
     def series(self) -> Table:
@@ -182,19 +199,19 @@ class Run:
         """One row per flow."""
     @property
     def drop_runs(self) -> Table:
-        """How often each length of consecutive drops occurred."""
+        """Number of runs of consecutive drops, one row per length."""
     @property
     def trace(self) -> Table | None:
-        """What the traced flows' senders knew, one row per change; None where nothing was to be traced."""
+        """Senders' state of the traced flows, one row per change; None without traced flows."""
     @property
     def captured(self) -> list[tuple[int, int, int]]:
-        """For each capture: packets written, left out, and retransmissions among those written."""
+        """For each capture: packets written, packets left out, retransmissions among the packets written."""
     @property
     def counters(self) -> dict[str, float]:
-        """Totals."""
+        """Counters of the subject, by name."""
     @property
     def cpu_seconds(self) -> float:
-        """Processor time the run took [s]."""
+        """Processor time of the run [s]."""
 
 def simulate(
     scenario: Scenario,
@@ -205,28 +222,26 @@ def simulate(
     captures: list[tuple[str, str]] = ...,
     snap: int | None = None,
     packets: int = ...,
-    aqm: Callable[[], Mapping[str, Callable[..., Any]]] | None = None,
 ) -> Run:
-    """Run `scenario` with `seed` without holding the interpreter's lock.
+    """Run `scenario` with `seed`, without the interpreter's lock unless its AQM is written in Python.
 
-    `trace` are flows to trace, `captures` links with the files to write their packets to, which must not
-    exist; `snap` limits the bytes of a packet and `packets` the packets of a file. `aqm` makes the methods of
-    an AQM written in Python, which keeps the lock most of the time; it raises `AlgorithmError` if that fails.
-    Raises `WatchError` if
-    there is no such flow or link, `OSError` if a file cannot be written, `SimulationError` if the simulator
-    contradicts itself, `Cancelled` if `progress` says so.
+    `trace` are flows to trace, `captures` links with the files for their packets, which must not exist;
+    `snap` limits the bytes of a packet and `packets` the packets of a file. Raises `AlgorithmError` if an AQM
+    written in Python fails, `WatchError` if there is no such flow or link, `OSError` if a file cannot be
+    written, `SimulationError` if the results contradict each other, and `Cancelled` if `progress` asks for a
+    stop.
     """
 
 def fluid(scenario: Scenario, seed: int) -> Table:
-    """Solve the fluid equations of `scenario` without holding the interpreter's lock: one row a sample.
+    """Solve the fluid equations of `scenario` without the interpreter's lock: one row per sample.
 
-    `seed` draws what is random in the capacity. Raises `ModelError` if the equations do not cover it.
+    `seed` draws random capacities. Raises `ModelError` if the equations do not cover the scenario.
     """
 
 def fluid_inputs(scenario: Scenario, seed: int) -> str:
-    """Return, as JSON, the name of the `equations` that answer `scenario` and the `inputs` they are given.
+    """Return, as JSON, the name of the `equations` for `scenario` and their `inputs`.
 
-    Each input has `symbol`, `what`, `value` (null: without bound) and `unit`. Raises `ModelError` if the
+    Each input has `symbol`, `what`, `value` (null: unbounded) and `unit`. Raises `ModelError` if the
     equations do not cover the scenario.
     """
 
@@ -236,99 +251,100 @@ def stability(
     points: Sequence[tuple[float | None, float | None, float | None]],
     threads: int,
 ) -> list[dict[str, Any]]:
-    """Say how far the fluid equations of `scenario` are from oscillation at each of `points`.
+    """Compute the stability margins of the fluid equations of `scenario` at each of `points`.
 
-    A point is connections, round trip [s] and PEP delay [s], each `None` for the scenario's. For each there
-    is a dictionary of `p`, `queue` [packets], `offered` [packets/s], `window` [segments] and `round_trip` [s]
-    at the operating point, `unstable_roots`, `gain_margin`, `phase_margin` [degrees], `delay_margin` [s],
+    A point is connections, round trip [s] and PEP delay [s], each `None` for the scenario's. Each result is a
+    dictionary of `p`, `queue` [packets], `offered` [packets/s], `window` [segments] and `round_trip` [s] at
+    the operating point, `unstable_roots`, `gain_margin`, `phase_margin` [degrees], `delay_margin` [s],
     `crossover` [rad/s], `growth` [1/s] and `period` [s] of the rightmost root, and `pep_in_loop`; or only
-    `error` where there is no operating point. The interpreter's lock is not held. Raises `ModelError` if the
+    `error` if there is no operating point. The interpreter's lock is not held. Raises `ModelError` if the
     equations do not cover the scenario.
     """
 
 @final
 class Verdict:
-    """What an AQM says of a packet."""
+    """Decision of an AQM about a packet."""
 
     PASS: ClassVar[Verdict]
-    """Nothing to signal."""
+    """No signal."""
     MARK: ClassVar[Verdict]
-    """Signal congestion, in the way of the marking method: drop it, set its ECN field, or cut its window."""
+    """Signal congestion by the marking method: drop the packet, set its ECN field, or cut its sender's
+    window."""
     DROP: ClassVar[Verdict]
-    """Discard it, whatever the marking method."""
+    """Drop the packet, whatever the marking method."""
 
     @staticmethod
     def hold(seconds: float) -> Verdict:
-        """Keep it out of the queue for so long, then ask again; only in `arrive`."""
+        """Hold the packet back for so long, then call `arrive` again; only in `arrive`."""
 
     @staticmethod
-    def drop_both(spot: Spot) -> Verdict:
-        """Discard it, and the waiting packet that `Cx.sample` has shown in this call; only in `arrive`."""
+    def drop_both(slot: QueueSlot) -> Verdict:
+        """Drop the packet and the one that `Context.sample` returned in this call; only in `arrive`."""
 
 @final
-class Spot:
-    """Where a waiting packet stands, during the call in which `Cx.sample` has shown it."""
+class QueueSlot:
+    """Position of a waiting packet, valid during the call in which `Context.sample` returned it."""
 
 @final
 class Packet:
-    """What an AQM is told of a packet; immutable."""
+    """A packet as the AQM sees it; immutable."""
 
     @property
     def len(self) -> int:
         """Length on the wire [bytes]."""
     @property
     def flow(self) -> int:
-        """Number of the flow that it belongs to."""
+        """Number of its flow."""
     @property
     def number(self) -> int:
-        """How many packets had been judged before it."""
+        """Number of packets offered to the AQM before it."""
     @property
     def arrival(self) -> float:
-        """When it entered the watched queue [s]; 0 before."""
+        """Time when it entered the watched queue [s]; 0 before."""
     @property
     def arrival_ns(self) -> int:
-        """When it entered the watched queue [ns]; 0 before."""
+        """Time when it entered the watched queue [ns]; 0 before."""
     @property
     def ecn(self) -> Literal["not-ect", "ect", "ect1", "ce"]:
-        """Its ECN field (RFC 3168): no ECN, ECT(0), ECT(1) (RFC 9331), or marked."""
+        """ECN field (RFC 3168): no ECN, ECT(0), ECT(1) (RFC 9331), or CE."""
     @property
     def split(self) -> bool:
-        """Whether its connection ends at the gateway, so that its sender's window can be cut."""
+        """True if its connection is split at the gateway, so that its sender's window can be cut."""
     @property
     def marked(self) -> bool:
-        """Whether it tells the gateway to cut that window."""
+        """True if it tells the gateway to cut that window."""
     @property
     def tcp_window(self) -> int | None:
-        """Its sender's congestion window [bytes]; None if it carries no data of TCP's."""
+        """Congestion window of its sender [bytes]; None without TCP data."""
     @property
     def tcp_seq(self) -> int | None:
-        """Sequence number of its first byte; None if it carries no data of TCP's."""
+        """Sequence number of its first byte; None without TCP data."""
     @property
     def tcp_syn(self) -> bool | None:
-        """Whether it opens its connection; None if it carries no data of TCP's."""
+        """True if it opens its connection; None without TCP data."""
 
 @final
-class Cx:
-    """All that an AQM may see, for the length of a call; afterwards it raises `RuntimeError`."""
+class Context:
+    """Time, queue state and random numbers, valid during one call; afterwards it raises `RuntimeError`."""
 
     @property
     def now(self) -> float:
-        """The simulated time [s]."""
+        """Simulated time [s]."""
     @property
     def now_ns(self) -> int:
-        """The simulated time [ns]; differences of it are exact."""
+        """Simulated time [ns]; differences are exact."""
     @property
     def queue(self) -> QueueState:
         """The watched queue."""
     @property
     def rng(self) -> Rng:
-        """The AQM's own random stream, which follows from the run's seed."""
-    def sample(self) -> tuple[Spot, Packet] | None:
-        """Return one of the waiting packets, each as likely; only in `arrive`, if the scheduler can."""
+        """The AQM's random stream, determined by the run's seed."""
+    def sample(self) -> tuple[QueueSlot, Packet] | None:
+        """Return a waiting packet drawn uniformly; only in `arrive`, None if the scheduler cannot."""
 
 @final
 class QueueState:
-    """The watched queue as a packet finds it, the packet itself not counted."""
+    """The watched queue as a packet finds it, without the packet itself."""
 
     @property
     def packets(self) -> int:
@@ -341,22 +357,22 @@ class QueueState:
         """Packets held back at the mark point."""
     @property
     def limit_packets(self) -> int | None:
-        """How many packets it may hold; None: any number."""
+        """Maximum number of packets; None without limit."""
     @property
     def limit_bytes(self) -> int | None:
-        """How many bytes it may hold; None: any number."""
+        """Maximum number of bytes; None without limit."""
     @property
     def capacity(self) -> float:
         """Capacity of the link that drains it [bytes/s]."""
     @property
     def sent_bytes(self) -> int:
-        """Bytes that have left it over its link since the run began."""
+        """Bytes sent over its link since the start of the run."""
     @property
     def idle_since(self) -> float | None:
-        """Since when its link has had nothing to send [s]; None while it has."""
+        """Time since which its link has been idle [s]; None while it is busy."""
     @property
     def idle_since_ns(self) -> int | None:
-        """Since when its link has had nothing to send [ns]; None while it has."""
+        """Time since which its link has been idle [ns]; None while it is busy."""
 
 @final
 class Rng:
@@ -369,9 +385,9 @@ class Rng:
     def below(self, n: int) -> int:
         """Return one of 0, 1, … n - 1."""
     def exponential(self, mean: float) -> float:
-        """Return a number of the exponential law with this mean."""
+        """Return an exponentially distributed number with this mean."""
     def normal(self) -> float:
-        """Return a number of the normal law with mean 0 and variance 1."""
+        """Return a normally distributed number with mean 0 and variance 1."""
     def bits(self) -> int:
         """Return 64 random bits."""
 
@@ -379,4 +395,4 @@ def registry() -> str:
     """Return the algorithms as JSON: `aqms` with parameters and presets, `schedulers` and `markings`."""
 
 def schema() -> str:
-    """Return the JSON Schema of a scenario file."""
+    """Return the JSON Schema of scenario files."""

@@ -105,7 +105,7 @@ def child() -> None:
 
 def directly(runs: Sequence[Run]) -> Cost:
     """Return what processes take for their shares of the runs with nothing between them."""
-    packed = {run.digest: packed[:4] for run in runs[:100] if (packed := run.scenario.packed())}
+    packed = {run.digest: packed[:5] for run in runs[:100] if (packed := run.scenario.packed())}
     shares = [[(run.digest, run.seed) for run in runs[n::PROCESSES]] for n in range(PROCESSES)]
     processes = [
         subprocess.Popen(

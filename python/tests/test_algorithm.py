@@ -18,7 +18,7 @@ from conftest import ROOT, Command, command_line, digests, environment
 import bentpipe as bp
 from bentpipe import _core
 from bentpipe.runs.plan import make_plan
-from bentpipe.runs.python_aqm import Algorithm, imported, is_path
+from bentpipe.runs.python_aqm import PythonAqm, imported, is_path
 
 PASS, MARK, DROP = bp.Verdict.PASS, bp.Verdict.MARK, bp.Verdict.DROP
 
@@ -57,8 +57,8 @@ def simulated(scenario: bp.Scenario, aqm: object, seed: int = 1) -> _core.Run:
     """Return a run of `scenario` with an AQM of our own."""
     plan = make_plan(scenario, settings=[bp.Setting("mine", aqm)], runs=1, seed=seed)  # type: ignore[arg-type]
     (setting,) = plan.settings
-    assert setting.algorithm is not None
-    return _core.simulate(setting.scenario, seed, _core.Progress(), aqm=setting.algorithm.methods)
+    assert setting.scenario.python_aqm is not None
+    return _core.simulate(setting.scenario, seed, _core.Progress())
 
 
 # ----- the same as what is built in ---------------------------------------------------------------------
@@ -121,13 +121,13 @@ class Pi:
         self.next_ns = self.every_ns
         self.p = self.q_old = 0.0
 
-    def arrive(self, pkt: bp.Packet, cx: bp.Cx) -> bp.Verdict:
+    def arrive(self, pkt: bp.Packet, cx: bp.Context) -> bp.Verdict:
         return MARK if cx.rng.uniform() < self.p else PASS
 
     def wake_at(self) -> float:
         return self.next_ns / 1e9
 
-    def wake(self, cx: bp.Cx) -> None:
+    def wake(self, cx: bp.Context) -> None:
         assert cx.now_ns == self.next_ns
         q = cx.queue.packets
         change = self.a * (q - self.q_ref) - self.b * (self.q_old - self.q_ref)
@@ -159,7 +159,7 @@ class Listener:
 
     heard: Counter[str] = Counter()  # noqa: RUF012
 
-    def arrive(self, pkt: bp.Packet, cx: bp.Cx) -> bp.Verdict:
+    def arrive(self, pkt: bp.Packet, cx: bp.Context) -> bp.Verdict:
         self.heard["arrive"] += 1
         assert pkt.number + 1 == self.heard["arrive"]
         assert cx.now * 1e9 == pytest.approx(cx.now_ns)
@@ -173,21 +173,21 @@ class Listener:
         assert pkt.len == 40 or pkt.tcp_window is not None
         return PASS
 
-    def admit(self, pkt: bp.Packet, cx: bp.Cx) -> None:
+    def admit(self, pkt: bp.Packet, cx: bp.Context) -> None:
         self.heard["admit"] += 1
 
-    def enqueued(self, pkt: bp.Packet, cx: bp.Cx) -> None:
+    def enqueued(self, pkt: bp.Packet, cx: bp.Context) -> None:
         self.heard["enqueued"] += 1
 
-    def depart(self, pkt: bp.Packet, cx: bp.Cx) -> bp.Verdict:
+    def depart(self, pkt: bp.Packet, cx: bp.Context) -> bp.Verdict:
         self.heard["depart"] += 1
         assert 0 <= pkt.arrival <= cx.now
         return PASS
 
-    def overflowed(self, pkt: bp.Packet, cx: bp.Cx) -> None:
+    def overflowed(self, pkt: bp.Packet, cx: bp.Context) -> None:
         self.heard["overflowed"] += 1
 
-    def flow(self, flow: int, event: str, cx: bp.Cx) -> None:
+    def flow(self, flow: int, event: str, cx: bp.Context) -> None:
         self.heard[event] += 1
 
 
@@ -209,10 +209,10 @@ def test_every_method_is_called_when_it_should_be() -> None:
 
 def test_a_method_that_is_not_defined_is_not_called(brief: bp.Scenario) -> None:
     class Least(bp.Aqm):
-        def arrive(self, pkt: bp.Packet, cx: bp.Cx) -> bp.Verdict:
+        def arrive(self, pkt: bp.Packet, cx: bp.Context) -> bp.Verdict:
             return PASS
 
-    assert set(Algorithm("least", Least).methods()) == {"arrive"}
+    assert set(PythonAqm("least", Least).methods()) == {"arrive"}
     bare = simulated(brief, Least)
     for table, frame in tables(_core.simulate(brief.with_setting("droptail"), 1, _core.Progress())).items():
         assert frame.equals(tables(bare)[table]), table
@@ -224,7 +224,7 @@ class Refuser:
     def __init__(self, verdict: bp.Verdict) -> None:
         self.verdict = verdict
 
-    def arrive(self, pkt: bp.Packet, cx: bp.Cx) -> bp.Verdict:
+    def arrive(self, pkt: bp.Packet, cx: bp.Context) -> bp.Verdict:
         return self.verdict if pkt.number % 100 == 99 else PASS
 
 
@@ -247,7 +247,7 @@ class Holder:
     def __init__(self) -> None:
         self.seen = -1
 
-    def arrive(self, pkt: bp.Packet, cx: bp.Cx) -> bp.Verdict:
+    def arrive(self, pkt: bp.Packet, cx: bp.Context) -> bp.Verdict:
         if pkt.number > self.seen:
             self.seen = pkt.number
             return bp.Verdict.hold(0.01)
@@ -271,7 +271,7 @@ class Pairs:
 
     pairs = 0
 
-    def arrive(self, pkt: bp.Packet, cx: bp.Cx) -> bp.Verdict:
+    def arrive(self, pkt: bp.Packet, cx: bp.Context) -> bp.Verdict:
         if pkt.number % 100 != 99:
             return PASS
         found = cx.sample()
@@ -301,18 +301,18 @@ class Late:
         self.what = what
         self.method = method
 
-    def _do(self, method: str, cx: bp.Cx | None, otherwise: object) -> Any:  # noqa: ANN401
+    def _do(self, method: str, cx: bp.Context | None, otherwise: object) -> Any:  # noqa: ANN401
         if method != self.method or (cx is not None and cx.now < 1):
             return otherwise
         if isinstance(self.what, BaseException):
             raise self.what
         return self.what
 
-    def arrive(self, pkt: bp.Packet, cx: bp.Cx) -> bp.Verdict:
+    def arrive(self, pkt: bp.Packet, cx: bp.Context) -> bp.Verdict:
         found: bp.Verdict = self._do("arrive", cx, PASS)
         return found
 
-    def depart(self, pkt: bp.Packet, cx: bp.Cx) -> bp.Verdict:
+    def depart(self, pkt: bp.Packet, cx: bp.Context) -> bp.Verdict:
         found: bp.Verdict = self._do("depart", cx, PASS)
         return found
 
@@ -324,7 +324,7 @@ class Late:
         found: float | None = self._do("wake_at", None, None)
         return found
 
-    def wake(self, cx: bp.Cx) -> None:
+    def wake(self, cx: bp.Context) -> None:
         self._do("wake", cx, None)
 
 
@@ -367,11 +367,11 @@ def test_finished_runs_are_kept(brief: bp.Scenario, tmp_path: Path) -> None:
             "depart returned Verdict.hold(0.5); allowed: Verdict.PASS, Verdict.MARK or",
         ),
         ("depart", None, "depart returned None; allowed"),
-        ("wake_at", float("nan"), "wake_at returned nan; allowed: a time [s], or None"),
+        ("wake_at", float("nan"), "wake_at returned nan; allowed: a time [s] or None"),
         ("wake_at", float("inf"), "wake_at returned inf; allowed"),
         ("wake_at", -1.0, "wake_at returned -1.0; allowed"),
         ("wake_at", "soon", "wake_at returned 'soon'; allowed"),
-        ("wake_at", 0.75, "wake_at returned 0.75 after a wake at that very time; allowed: a later one"),
+        ("wake_at", 0.75, "wake_at returned 0.75 after a wake at the same time; allowed: a later time"),
         ("wake_at", 0.0, "wake_at returned 0.0"),
         ("probe", {"p": float("nan")}, "probe returned NaN for p; allowed: a finite number"),
         ("probe", {"p": "x"}, "probe returned {'p': 'x'}; allowed: a dictionary of names and numbers"),
@@ -394,30 +394,30 @@ def test_the_names_of_what_it_shows_stay_the_same(brief: bp.Scenario) -> None:
             self.calls += 1
             return {"a": 1.0} if self.calls < 20 else {"b": 1.0}
 
-    with pytest.raises(bp.AlgorithmError, match="probe returned b, but a at first"):
+    with pytest.raises(bp.AlgorithmError, match="probe returned b, but a in the first call"):
         simulated(brief, Fickle(PASS))
 
 
-def test_a_spot_of_an_earlier_call_is_refused() -> None:
+def test_a_slot_of_an_earlier_call_is_refused() -> None:
     class Stale:
-        spot: bp.Spot | None = None
+        slot: bp.QueueSlot | None = None
 
-        def arrive(self, pkt: bp.Packet, cx: bp.Cx) -> bp.Verdict:
-            if self.spot is not None:
-                return bp.Verdict.drop_both(self.spot)
+        def arrive(self, pkt: bp.Packet, cx: bp.Context) -> bp.Verdict:
+            if self.slot is not None:
+                return bp.Verdict.drop_both(self.slot)
             found = cx.sample()
-            self.spot = found[0] if found else None
+            self.slot = found[0] if found else None
             return PASS
 
-    with pytest.raises(bp.AlgorithmError, match="a spot of an earlier call"):
+    with pytest.raises(bp.AlgorithmError, match="a slot from an earlier call"):
         simulated(bp.load("red-dumbbell", set={"run.duration": "5 s"}), Stale)
 
 
 def test_what_it_is_handed_cannot_be_used_later(brief: bp.Scenario) -> None:
-    kept: list[bp.Cx] = []
+    kept: list[bp.Context] = []
 
     class Keeper:
-        def arrive(self, pkt: bp.Packet, cx: bp.Cx) -> bp.Verdict:
+        def arrive(self, pkt: bp.Packet, cx: bp.Context) -> bp.Verdict:
             kept[:] = [cx]
             return PASS
 
@@ -449,14 +449,14 @@ class Unsuited:
 
 
 class Half(Refuser):
-    def wake(self, cx: bp.Cx) -> None:
+    def wake(self, cx: bp.Context) -> None:
         pass
 
 
 class Misplaced(bp.Aqm):
     placement = "somewhere"  # type: ignore[assignment]
 
-    def arrive(self, pkt: bp.Packet, cx: bp.Cx) -> bp.Verdict:
+    def arrive(self, pkt: bp.Packet, cx: bp.Context) -> bp.Verdict:
         return PASS
 
 
@@ -468,13 +468,13 @@ class Locked(Refuser):
 @pytest.mark.parametrize(
     ("aqm", "words"),
     [
-        (Unsuited(), "is no AQM, for it has no method arrive(pkt, cx)"),
-        (None, "builtins.NoneType is no AQM"),
-        (Half(PASS), "has one of wake_at and wake; allowed: both or none"),
+        (Unsuited(), "is not an AQM: it has no method arrive(pkt, cx)"),
+        (None, "builtins.NoneType is not an AQM"),
+        (Half(PASS), "has only one of wake_at and wake; allowed: both or neither"),
         (Misplaced(), "placement is 'somewhere'; allowed: anywhere, watched queue"),
-        (Locked(), "cannot be copied, and every run needs a copy of its own: TypeError"),
-        (Refuser, "Refuser() cannot be made without arguments: TypeError"),
-        (bp.Aqm, "cannot be made without arguments"),
+        (Locked(), "cannot be copied, and each run needs a copy: TypeError"),
+        (Refuser, "Refuser() failed: TypeError"),
+        (bp.Aqm, "Aqm() failed: TypeError"),
     ],
 )
 def test_what_is_no_aqm_is_refused_before_anything_runs(
@@ -501,17 +501,18 @@ def test_settings_are_names_or_settings(scenario: bp.Scenario) -> None:
 def test_an_override_that_no_setting_takes_is_refused(avqred: ModuleType) -> None:
     scenario = bp.load("small-gateway", set={"gateway.aqm.max_p": 0.3})
     mine = bp.Setting("mine", avqred.AvqRed)
-    with pytest.raises(bp.ScenarioError, match="max_p: no parameter of mine, which is made outside"):
+    with pytest.raises(bp.ScenarioError, match="max_p: no parameter of mine; allowed: min_th, max_th"):
         make_plan(scenario, settings=[mine])
     plan = make_plan(scenario, settings=[mine, "red"])
     assert [setting.name for setting in plan.settings] == ["mine", "red"]
     assert "no effect under mine" in plan.settings[0].scenario.warnings[0]
 
 
-def test_a_scenario_whose_aqm_is_made_outside_does_not_run_without(brief: bp.Scenario) -> None:
-    outside = brief.with_outside("mine", True, [("algorithm", "mine", "")])
-    with pytest.raises(bp.ScenarioError, match="mine is made outside"):
-        _core.simulate(outside, 1, _core.Progress())
+def test_another_setting_replaces_the_aqm(brief: bp.Scenario, avqred: ModuleType) -> None:
+    mine = brief.with_python_aqm(PythonAqm("mine", avqred.AvqRed))
+    assert mine.python_aqm is not None
+    assert mine.with_setting("red").python_aqm is None
+    assert mine.canonical() != brief.canonical()
 
 
 # ----- each run for itself, and each result its own -----------------------------------------------------
@@ -519,11 +520,11 @@ def test_a_scenario_whose_aqm_is_made_outside_does_not_run_without(brief: bp.Sce
 
 def test_runs_do_not_share_state(brief: bp.Scenario, avqred: ModuleType) -> None:
     mine = avqred.AvqRed(min_th=5, max_th=20, min_capacity=3e6, max_capacity=4e6)
-    before = copy.deepcopy(vars(mine.lottery))
+    before = copy.deepcopy(vars(mine.dropper))
     one, two = (bp.compare(brief, [bp.Setting("mine", mine)], runs=3, jobs=jobs) for jobs in (1, 3))
     assert digests(one.folder) == digests(two.folder)
     assert one.drops().height > 0
-    assert vars(mine.lottery) == before
+    assert vars(mine.dropper) == before
 
 
 def test_results_say_what_made_them(brief: bp.Scenario, avqred: ModuleType) -> None:
@@ -531,7 +532,7 @@ def test_results_say_what_made_them(brief: bp.Scenario, avqred: ModuleType) -> N
     built_in, mine = result.manifest["settings"]
     assert built_in["python"] is None
     assert mine["python"]["class"] == "avqred.AvqRed"
-    assert mine["python"]["state"]["lottery"]["min_th"] == 60
+    assert mine["python"]["state"]["dropper"]["min_th"] == 60
     assert len(mine["python"]["source_sha256"]) == 64
     effective = {row["key"]: row["value"] for row in mine["effective"]}
     assert effective["gateway.aqm.algorithm"] == "avqred.AvqRed"
@@ -549,7 +550,8 @@ def test_state_and_source_are_part_of_what_a_result_is_known_by(
     scenario: bp.Scenario, avqred: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = digest(scenario, avqred.AvqRed())
-    assert first == digest(scenario, avqred.AvqRed) == digest(scenario, avqred.AvqRed(min_th=60.0))
+    assert first == digest(scenario, avqred.AvqRed(min_th=60.0))
+    assert digest(scenario, avqred.AvqRed) == digest(scenario, avqred.AvqRed) != first
     assert first != digest(scenario, avqred.AvqRed(min_th=61))
     assert first != make_plan(scenario, settings=["droptail"], runs=1).settings[0].digest
     monkeypatch.syspath_prepend(tmp_path)
@@ -571,12 +573,12 @@ def test_what_cannot_be_identified_is_known_as_such() -> None:
             self.held = held
 
     for held in ({1, 2}, bytearray(b"x"), print, Path(), object(), {1: 2}):
-        assert not Algorithm("mine", Holding(held)).identified, held
+        assert not PythonAqm("mine", Holding(held)).identified, held
     for known in (None, 1, 2.5, "x", [1, (2,)], {"a": {"b": [float("nan")]}}, Refuser(DROP), MARK):
-        assert Algorithm("mine", Holding(known)).identified, known
+        assert PythonAqm("mine", Holding(known)).identified, known
     made: dict[str, Any] = {}
     exec("class Typed:\n    def arrive(self, pkt, cx): return None\n", {"__name__": "nowhere"}, made)  # noqa: S102
-    assert not Algorithm("mine", made["Typed"]).identified
+    assert not PythonAqm("mine", made["Typed"]).identified
 
 
 # ----- by name, from the command line -------------------------------------------------------------------
@@ -652,10 +654,10 @@ def test_the_traceback_is_shown_with_the_time_and_the_run(
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("nopkg.Mine", ["nor a Python module nopkg", "bentpipe list aqms", "MODULE.CLASS"]),
+        ("nopkg.Mine", ["no Python module is called nopkg", "bentpipe list aqms", "MODULE.CLASS"]),
         ("mypkg.Mime", ["module mypkg has no Mime", "allowed: Broken, Holding, Mine, tuned", "mypkg.Mine?"]),
-        ("mypkg.other.Mine", ["nor a Python module mypkg.other"]),
-        ("mypkg.mine", ["mypkg.mine", "is no AQM"]),
+        ("mypkg.other.Mine", ["no Python module is called mypkg.other"]),
+        ("mypkg.mine", ["mypkg.mine", "is not an AQM"]),
         ("wrong.Mine", ["wrong cannot be imported: SyntaxError", "line 2"]),
         ("lacking.Mine", ["lacking cannot be imported: ModuleNotFoundError", "'nothing_of_the_kind'"]),
         ("failing.Mine", ["failing cannot be imported: KeyError: 'x'", "failing.py, line 1"]),
@@ -687,7 +689,7 @@ def test_only_the_same_algorithm_can_be_resumed(bentpipe: Command, mine: Path) -
     holding = ["compare", *QUICK, "--settings", "mypkg.Holding", "--out", "holding"]
     bentpipe(*holding, check=0)
     refused = bentpipe(*holding, "--resume", check=2).stderr
-    assert "what it holds does not say whether mypkg.mine.Holding is still the same" in refused
+    assert "its state does not show whether mypkg.mine.Holding is still the same" in refused
 
 
 def test_a_scenario_file_names_no_python(bentpipe: Command, mine: Path) -> None:

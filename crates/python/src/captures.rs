@@ -10,7 +10,7 @@ use bentpipe_sim::{Interface, Observation, Watch, interfaces};
 use pyo3::PyErr;
 use pyo3::exceptions::PyOSError;
 
-use crate::WatchError;
+use crate::errors::WatchError;
 
 /// Files that are being written, one for each watched link.
 pub struct Captures {

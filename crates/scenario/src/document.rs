@@ -64,7 +64,9 @@ impl Document {
             return Err(Error { place: Location::WholeFile(file.to_owned()), key: String::new(), problem });
         }
         let (source, base) = Source::parse(file, text, &[])?;
-        Ok(Self { input: Arc::new(Input { source, base, files: Files::around(file) }) })
+        Ok(Self {
+            input: Arc::new(Input { source, base, files: Files::around(file), parameters: Vec::new() }),
+        })
     }
 
     /// Whether it has a key, dotted.

@@ -24,7 +24,7 @@ pub use bentpipe_gateway::{GatewayQueue, Sharing};
 pub use document::{Document, Section};
 pub use effective::{Effective, Origin};
 pub use error::{Error, Location};
-pub use load::Packed;
+pub use load::{OutsideKey, Packed};
 pub use model::{
     Absence, Access, AqmSpec, Bulk, Capacity, Capture, Carrier, Clock, Congestion, ConnectionPer,
     DATAGRAM_HEADER, Delay, Demand, Digest, Direction, Distribution, Drawn, Ecn, Equations, Fade, Feedback,

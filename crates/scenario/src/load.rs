@@ -31,8 +31,23 @@ pub struct Packed {
     pub overrides: Vec<String>,
     /// Applied setting; `None` for the scenario's own algorithms.
     pub setting: Option<String>,
+    /// Parameter names of AQMs outside the registry, which the overrides may name.
+    pub parameters: Vec<String>,
     /// Files that the scenario names: path and SHA-256 of the content.
     pub files: Vec<(String, Digest)>,
+}
+
+/// A key of an AQM that is implemented outside.
+#[derive(Clone, Debug)]
+pub struct OutsideKey {
+    /// Name within the AQM's table.
+    pub key: String,
+    /// Value as a scenario file has it.
+    pub value: String,
+    /// Source of the value.
+    pub origin: Origin,
+    /// Explanation; may be empty.
+    pub note: String,
 }
 
 impl Scenario {
@@ -42,8 +57,21 @@ impl Scenario {
     /// # Errors
     /// The file cannot be read, or the errors of [`Scenario::parse`].
     pub fn load(path: impl AsRef<Path>, overrides: &[String]) -> Result<Self, Error> {
+        Self::load_with_parameters(path, overrides, Vec::new())
+    }
+
+    /// Like [`Scenario::load`]; overrides may also name `parameters` of AQMs outside the registry.
+    ///
+    /// # Errors
+    /// As [`Scenario::load`].
+    pub fn load_with_parameters(
+        path: impl AsRef<Path>,
+        overrides: &[String],
+        parameters: Vec<String>,
+    ) -> Result<Self, Error> {
         let path = path.as_ref();
-        Self::parse(&read_text(path, "a scenario")?, &path.display().to_string(), overrides)
+        let (text, file) = (read_text(path, "a scenario")?, path.display().to_string());
+        Self::parse_with(Files::around(&file), &text, &file, overrides, parameters)
     }
 
     /// Parses a scenario. `file` is its name in messages.
@@ -51,12 +79,18 @@ impl Scenario {
     /// # Errors
     /// The first mistake in the text or in an override.
     pub fn parse(text: &str, file: &str, overrides: &[String]) -> Result<Self, Error> {
-        Self::parse_with(Files::around(file), text, file, overrides)
+        Self::parse_with(Files::around(file), text, file, overrides, Vec::new())
     }
 
-    fn parse_with(files: Files, text: &str, file: &str, overrides: &[String]) -> Result<Self, Error> {
+    fn parse_with(
+        files: Files,
+        text: &str,
+        file: &str,
+        overrides: &[String],
+        parameters: Vec<String>,
+    ) -> Result<Self, Error> {
         let (source, base) = Source::parse(file, text, overrides)?;
-        resolve::resolve(&Arc::new(Input { source, base, files }), None)
+        resolve::resolve(&Arc::new(Input { source, base, files, parameters }), None)
     }
 
     /// Packs everything that the scenario was read from, to be read again on another machine. Later changes of fields are
@@ -72,6 +106,7 @@ impl Scenario {
             text: self.text().to_owned(),
             overrides: self.overrides().map(str::to_owned).collect(),
             setting: self.setting.clone(),
+            parameters: self.input.parameters.clone(),
             files: files.iter().map(|data| (data.name.clone(), data.digest)).collect(),
         })
     }
@@ -91,7 +126,8 @@ impl Scenario {
         files: impl IntoIterator<Item = (String, Vec<u8>)>,
     ) -> Result<Self, Error> {
         let files = Files::packed(&packed.file, files);
-        let scenario = Self::parse_with(files, &packed.text, &packed.file, &packed.overrides)?;
+        let (text, file) = (&packed.text, &packed.file);
+        let scenario = Self::parse_with(files, text, file, &packed.overrides, packed.parameters.clone())?;
         packed.setting.as_ref().map_or(Ok(scenario.clone()), |name| scenario.with_setting(name))
     }
 
@@ -119,7 +155,8 @@ impl Scenario {
     }
 
     /// Returns the scenario with an AQM at the subject that is implemented outside and called `label`. `keys` identify it,
-    /// its name first: key, value and note.
+    /// its name first. Overrides of its `parameters` are in use; the caller applies their values
+    /// ([`Scenario::aqm_overrides`]).
     ///
     /// # Errors
     /// An AQM that cannot be used at the subject.
@@ -127,26 +164,48 @@ impl Scenario {
         &self,
         label: &str,
         placement: Placement,
-        keys: &[(String, String, String)],
+        keys: &[OutsideKey],
+        parameters: &[String],
     ) -> Result<Self, Error> {
         let mut new = self.with_found(Found::aqm(label, "algorithm", NO_AQM, placement))?;
         let path = dotted(&self.input.base, &[self.subject_path(), steps(&["aqm"])].concat());
         if let Some(aqm) = new.subject_aqm_mut() {
-            aqm.outside = keys.iter().map(|(key, value, _)| (key.clone(), value.clone())).collect();
+            aqm.outside = keys.iter().map(|row| (row.key.clone(), row.value.clone())).collect();
         }
-        for unused in new.unused_overrides.iter_mut().filter(|e| e.key.starts_with(&format!("{path}."))) {
-            unused.problem = format!("{label} is implemented outside and has no parameters in a scenario");
+        let own =
+            |e: &Error| e.key.strip_prefix(&path).and_then(|key| key.strip_prefix('.')).map(str::to_owned);
+        new.unused_overrides.retain(|e| own(e).is_none_or(|name| !parameters.contains(&name)));
+        for unused in &mut new.unused_overrides {
+            let Some(name) = own(unused) else { continue };
+            unused.problem = if parameters.is_empty() {
+                format!("{label} has no parameters")
+            } else {
+                format!("no parameter of {label}; {}", choices(&name, parameters.iter().map(String::as_str)))
+            };
         }
-        let rows = keys.iter().map(|(key, value, note)| Effective {
-            key: format!("{path}.{key}"),
-            value: value.clone(),
-            origin: Origin::Setting,
-            note: note.clone(),
+        let rows = keys.iter().map(|row| Effective {
+            key: format!("{path}.{}", row.key),
+            value: row.value.clone(),
+            origin: row.origin,
+            note: row.note.clone(),
         });
         if let Some(at) = new.effective.iter().position(|row| row.key == format!("{path}.algorithm")) {
             new.effective.splice(at..=at, rows);
         }
         Ok(new)
+    }
+
+    /// Returns the overrides of parameters of the subject's AQM, as names and values in the order of the overrides.
+    #[must_use]
+    pub fn aqm_overrides(&self) -> Vec<(String, String)> {
+        let of = [self.subject_path(), steps(&["aqm"])].concat();
+        let found = self.input.source.overrides.iter().filter_map(|change| {
+            let path = resolve::overrides::path_of(&self.input.base, change).ok()?;
+            let Some((Step::Key(name), owner)) = path.split_last() else { return None };
+            let (_, value) = change.text.split_once('=')?;
+            (owner == of.as_slice()).then(|| (name.clone(), value.trim().to_owned()))
+        });
+        found.collect()
     }
 
     fn with_found(&self, found: Found) -> Result<Self, Error> {
@@ -214,13 +273,19 @@ impl Scenario {
             all.push(next);
         }
         if let Some((first, others)) = all.split_first() {
-            let everywhere =
-                |e: &&Error| others.iter().all(|s| s.unused_overrides.iter().any(|u| u.place == e.place));
-            if let Some(unused) = first.unused_overrides.iter().find(everywhere) {
-                return Err(unused.clone());
-            }
+            first.used_with(others.iter())?;
         }
         Ok(all)
+    }
+
+    /// Checks that each override has an effect in this scenario or in one of `others`.
+    ///
+    /// # Errors
+    /// The first override without effect.
+    pub fn used_with<'a>(&self, others: impl Iterator<Item = &'a Self> + Clone) -> Result<(), Error> {
+        let everywhere =
+            |e: &&Error| others.clone().all(|s| s.unused_overrides.iter().any(|u| u.place == e.place));
+        self.unused_overrides.iter().find(everywhere).map_or(Ok(()), |unused| Err(unused.clone()))
     }
 
     /// Returns the route with the fewest links between two nodes; among equals the one through the earlier link of the file.

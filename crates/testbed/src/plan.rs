@@ -372,7 +372,8 @@ impl Source {
             }
         }
         let Self { file, overrides, setting, .. } = self;
-        let packed = Packed { file, text, overrides, setting, files: Vec::new() };
+        let (parameters, files_named) = (Vec::new(), Vec::new());
+        let packed = Packed { file, text, overrides, setting, parameters, files: files_named };
         Scenario::unpack(&packed, files).map_err(|e| e.to_string())
     }
 }

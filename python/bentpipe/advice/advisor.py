@@ -22,7 +22,8 @@ from bentpipe.errors import ResultError, UsageError
 from bentpipe.format import clock
 from bentpipe.runs.dataset import Dataset, Failure, Run
 from bentpipe.runs.former_names import present_document
-from bentpipe.runs.plan import load, overrides_from, scenario_path, slug
+from bentpipe.runs.plan import is_python, load, overrides_from, scenario_path, slug
+from bentpipe.runs.python_aqm import PythonAqm, imported, is_path
 from bentpipe.runs.workers import Teller, Threads, Workers
 from bentpipe.stats.objectives import Limit, Objective, kept, limits_from, objectives_from
 from bentpipe.tuning.holdout import fresh_seeds, means, rerun
@@ -91,7 +92,7 @@ class Advising:
         ):
             if not least <= value <= most:
                 raise UsageError(f"{option} {value}: allowed: from {least} to {most}")
-        base = load(scenario, overrides)
+        base = load(scenario, overrides, aqms or ())
         split = base.with_setting("codel").behind_pep
         names = tuple(each.strip() for each in aqms) if aqms is not None else BEHIND if split else PLAIN
         _check_names(base, names)
@@ -164,11 +165,19 @@ class Advising:
             "seeds": [*self.seeds, *self.again, *self.fresh],
         }
 
-    def run(self, name: str, duration: str, change: str = "", setting: str | None = None) -> Run:
+    def run(
+        self,
+        name: str,
+        duration: str,
+        change: str = "",
+        setting: str | PythonAqm | None = None,
+    ) -> Run:
         """Return a run of `duration` under a setting, or as the scenario is, with the first seed."""
         changes = [*_without(self.overrides, _DURATION), f"{_DURATION}={duration}"]
-        scenario = load(self.scenario, [*changes, *([change] if change else [])])
-        if setting is not None:
+        scenario = load(self.scenario, [*changes, *([change] if change else [])], self.aqms)
+        if isinstance(setting, PythonAqm):
+            scenario = scenario.with_python_aqm(setting)
+        elif setting is not None:
             scenario = scenario.with_setting(setting)
         digest = hashlib.sha256(scenario.canonical().encode()).hexdigest()
         return Run((duration,), name, scenario, digest, self.seeds[0])
@@ -422,7 +431,9 @@ def _without(overrides: Sequence[str], key: str) -> list[str]:
 def _check_names(base: _core.Scenario, names: Sequence[str]) -> None:
     known = base.setting_names
     for index, name in enumerate(names):
-        if name not in known:
+        if is_python(base, name):
+            PythonAqm(name, imported(name))
+        elif name not in known:
             near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
             hint = f"did you mean {', '.join(near)}?" if near else "bentpipe list aqms shows them"
             raise UsageError(f'--aqms: there is no AQM "{name}"; {hint}')
@@ -458,13 +469,23 @@ def _search(
     fixed = {entry["name"] for entry in known["schedulers"]} | {
         entry["name"] for entry in known["aqms"] if not any(each["tune"] for each in entry["params"])
     }
-    if name in fixed:
+    if name in fixed or (is_path(name) and not _is_searched(name)):
         return None
     from bentpipe.tuning.tune import Tuning
 
     return Tuning.plan(
         scenario, name, objectives, trials=trials, runs=runs, seed=seed, overrides=overrides, fresh=2
     )
+
+
+def _is_searched(path: str) -> bool:
+    """Return True if the class at `path` declares a parameter to search."""
+    try:
+        aqm = imported(path)
+    except UsageError:
+        # A setting of the scenario that has the form of a class's path.
+        return True
+    return isinstance(aqm, type) and any(each.tuning for each in PythonAqm(path, aqm).params)
 
 
 def _tuned(
@@ -488,6 +509,7 @@ def _tuned(
             points[key].table,
             points[key].values,
             cost["trials"],
+            python="" if search.space.source is None else name,
         )
         for key in names
     ]
@@ -495,7 +517,8 @@ def _tuned(
 
 
 def _as_it_is(plan: Advising, name: str) -> Candidate:
-    return _with_doubts(plan, Candidate(name, name, "as it is"))
+    python = name if is_python(plan.base, name) else ""
+    return _with_doubts(plan, Candidate(name, name, "as it is", python=python))
 
 
 def _named(plan: Advising, name: str, candidate: Candidate) -> Candidate:
@@ -519,6 +542,10 @@ def _references(plan: Advising) -> list[Candidate]:
 def _run(plan: Advising, candidate: Candidate) -> Run:
     if candidate.role == "present":
         return plan.run(candidate.name, plan.long)
+    if candidate.python:
+        values = {**dict(plan.base.aqm_overrides()), **candidate.values}
+        aqm = PythonAqm(candidate.name, imported(candidate.python), values, "setting")
+        return plan.run(candidate.name, plan.long, setting=aqm)
     return plan.run(candidate.name, plan.long, candidate.override, candidate.name)
 
 
@@ -536,9 +563,11 @@ def _command(plan: Advising, answer: Candidate) -> str:
         words += ["--set", each]
     if answer.override:
         words += ["--set", answer.override]
+    for name, value in answer.values.items() if answer.python else ():
+        words += ["--set", f"{plan.table}.aqm.{name}={value}"]
     present = plan.base.aqm
     named = present in plan.base.setting_names
     same = named and plan.run("", plan.long, setting=present).digest == plan.run("", plan.long).digest
-    names = [answer.name] if answer.role != "present" else []
+    names = [answer.python or answer.name] if answer.role != "present" else []
     names = list(dict.fromkeys([*names, *([present] if same else []), "droptail"]))
     return shlex.join([*words, "--settings", ",".join(names)])

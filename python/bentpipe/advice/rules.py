@@ -102,6 +102,8 @@ class Candidate:
     behind_pep: bool = False
     """Whether it drops packets whose senders were told that they arrived."""
     warnings: tuple[str, ...] = ()
+    python: str = ""
+    """Class of an AQM written in Python, `mypkg.MyAqm`; such an AQM cannot be named in a scenario file."""
 
     @property
     def parameters(self) -> int:
@@ -111,19 +113,24 @@ class Candidate:
     @property
     def toml(self) -> str:
         """The table of its setting; empty for one that needs none."""
-        lines = [f"{key} = {value}" for key, value in self.table.items()]
+        lines = [] if self.python else [f"{key} = {value}" for key, value in self.table.items()]
         return "\n".join([f"[setting.{json.dumps(self.name, ensure_ascii=False)}]", *lines]) if lines else ""
 
     @property
     def override(self) -> str:
         """The same as an override; empty for one that needs none."""
-        return f"setting.{json.dumps(self.name, ensure_ascii=False)}={self.inline}" if self.table else ""
+        return f"setting.{json.dumps(self.name, ensure_ascii=False)}={self.inline}" if self.inline else ""
 
     @property
     def inline(self) -> str:
         """The table on one line, as an AQM's is in a scenario; empty for what needs none."""
         inside = ", ".join(f"{key} = {value}" for key, value in self.table.items())
-        return f"{{ {inside} }}" if inside else ""
+        return f"{{ {inside} }}" if inside and not self.python else ""
+
+    @property
+    def values(self) -> dict[str, str]:
+        """Values of its parameters, without quotes."""
+        return {key: value.strip('"') for key, value in self.table.items() if key != "algorithm"}
 
 
 def _is_certain(found: Summary | None, p: float | None) -> bool:

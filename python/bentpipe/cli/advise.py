@@ -14,6 +14,7 @@ from bentpipe.cli.options import (
     cluster_option,
     format_option,
     jobs_option,
+    look_here,
     scenario_options,
 )
 
@@ -89,9 +90,11 @@ def advise(
     from bentpipe.runs.store import default_folder
     from bentpipe.runs.workers import workers_from
 
+    names = None if aqms is None else aqms.split(",")
+    look_here(names or [])
     plan = advising.Advising.plan(
         scenario,
-        aqms=None if aqms is None else aqms.split(","),
+        aqms=names,
         metrics=metrics,
         limits=limits,
         overrides=[*overrides, *([f"run.duration={duration}"] if duration is not None else [])],

@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -147,7 +147,7 @@ def given(context: click.Context) -> list[str]:
     ]
 
 
-def look_here(names: list[str]) -> None:
+def look_here(names: Iterable[str]) -> None:
     """Let modules of the current folder be found, as `python -m` does, if a name may mean a class in one."""
     from bentpipe.runs.python_aqm import is_path
 
@@ -187,14 +187,16 @@ def kept(context: click.Context, folder: Path) -> str:
     return f"what is finished is kept. To go on:\n    {again(context, folder).removesuffix(' --resume')}"
 
 
-def load_scenario(scenario: str, overrides: tuple[str, ...], duration: str | None) -> _core.Scenario:
-    """Read a scenario with what the command line overrides."""
+def load_scenario(
+    scenario: str, overrides: tuple[str, ...], duration: str | None, settings: Iterable[str] = ()
+) -> _core.Scenario:
+    """Read a scenario with overrides, which may name parameters of `settings` written in Python."""
     from bentpipe.runs.plan import load
 
     changed = list(overrides)
     if duration is not None:
         changed.append(f"run.duration={duration}")
-    return load(scenario, changed)
+    return load(scenario, changed, settings)
 
 
 def check_counts(runs: int | None, jobs: int | None, *, force: bool, resume: bool, out: Path | None) -> None:

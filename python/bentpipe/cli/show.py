@@ -168,10 +168,10 @@ def show(
     from bentpipe.format import paragraphs
     from bentpipe.runs.plan import under
 
-    loaded = load_scenario(scenario, overrides, duration)
+    look_here([] if setting is None else [setting])
+    loaded = load_scenario(scenario, overrides, duration, [] if setting is None else [setting])
     if setting is not None:
-        look_here([setting])
-        loaded, _ = under(loaded, setting)
+        loaded = under(loaded, setting)
     rows = loaded.effective()
     if form == "json":
         click.echo(json.dumps(rows, indent=2, ensure_ascii=False))

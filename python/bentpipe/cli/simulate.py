@@ -206,10 +206,10 @@ def _simulate(
         )
     if warmup is not None:
         overrides = (*overrides, f"run.warmup={warmup}")
-    loaded = load_scenario(scenario, overrides, duration)
+    look_here(settings or [])
+    loaded = load_scenario(scenario, overrides, duration, settings or ())
     # None: the scenario as it is; no names: those that the scenario compares.
     names = loaded.settings if settings == [] else settings
-    look_here(names or [])
     plan = make_plan(loaded, settings=names, runs=runs, seed=seed, trace=trace)
     if metrics is not None and len(plan.settings) < 2:
         raise UsageError(f"--metric compares settings, but there is only {plan.settings[0].name}")

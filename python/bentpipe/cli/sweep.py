@@ -13,6 +13,7 @@ from bentpipe.cli.options import (
     format_option,
     jobs_option,
     kept,
+    look_here,
     scenario_options,
 )
 from bentpipe.errors import ClusterError
@@ -110,11 +111,13 @@ def sweep(
     from bentpipe.sweeps.result import check_metrics
 
     check_metrics(metrics)
+    names = None if settings is None else settings.split(",")
+    look_here(names or [])
     asked = request(
         scenario,
         vary,
         [*overrides, *([f"run.duration={duration}"] if duration is not None else [])],
-        settings=None if settings is None else settings.split(","),
+        settings=names,
         runs=runs,
         seed=seed,
         design=design,

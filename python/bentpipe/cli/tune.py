@@ -14,6 +14,7 @@ from bentpipe.cli.options import (
     format_option,
     jobs_option,
     kept,
+    look_here,
     scenario_options,
 )
 
@@ -140,6 +141,7 @@ def tune(
     from bentpipe.tuning import tune as tuning
 
     changes = [*overrides, *([f"run.duration={duration}"] if duration is not None else [])]
+    look_here([aqm])
     plan = tuning.Tuning.plan(scenario, aqm, metrics, overrides=changes, **options)
     folder = out if out is not None else default_folder(f"{Path(plan.scenario).stem}-tune-{slug(aqm, ())}")
     err = console.stderr()

@@ -138,7 +138,7 @@ def check(plan: Plan) -> Chain:
 
 
 def _of_setting(setting: Setting) -> Chain:
-    if setting.algorithm is not None:
+    if setting.scenario.python_aqm is not None:
         raise UsageError(
             f"{setting.name} cannot be live: it is written in Python, and the live gateway runs those of"
             " `bentpipe list aqms`"

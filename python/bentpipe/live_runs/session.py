@@ -428,9 +428,9 @@ class Session:
 def told(scenario: Scenario) -> dict[str, Any]:
     """Return a scenario as a plan has it; `LiveError` if its AQM is written in Python."""
     packed = scenario.packed()
-    if packed is None:
+    if packed is None or scenario.python_aqm is not None:
         raise LiveError(f"{scenario.name}: an AQM written in Python cannot be live")
-    file, text, overrides, setting, files = packed
+    file, text, overrides, setting, _, files = packed
     contents = {path: base64.b64encode(scenario.file(path) or b"").decode() for path, _ in files}
     return {"file": file, "text": text, "overrides": overrides, "setting": setting, "files": contents}
 

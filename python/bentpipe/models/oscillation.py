@@ -96,8 +96,7 @@ def simulated(
 
 
 def _digest(scenario: _core.Scenario, setting: str) -> str:
-    one, _ = under(scenario, setting)
-    text = json.dumps([core_digest(), scenario.seed, one.canonical()])
+    text = json.dumps([core_digest(), scenario.seed, under(scenario, setting).canonical()])
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -477,11 +477,13 @@ class _Sweep:
             if run.digest not in sources:
                 packed = run.scenario.packed()
                 if packed is None:
-                    raise UsageError(f"setting {run.setting}: written in Python; a cluster allows the others")
-                file, text, overrides, setting, files = packed
+                    raise UsageError(f"setting {run.setting}: its scenario cannot be sent to a cluster")
+                file, text, overrides, setting, parameters, files = packed
+                aqm = run.scenario.python_aqm
+                code = None if aqm is None else aqm.packed()
                 base = bases.setdefault((file, text, tuple(files)), len(bases))
                 sources[run.digest] = len(listed)
-                listed.append((base, tuple(overrides), setting, run.digest))
+                listed.append((base, tuple(overrides), setting, tuple(parameters), code, run.digest))
                 for path, digest in files:
                     if digest not in self.files and (content := run.scenario.file(path)) is not None:
                         missing[digest] = content

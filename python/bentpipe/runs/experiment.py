@@ -129,10 +129,9 @@ def _run(store: Store, job: _Job, captures: Captures | None) -> tuple[float, flo
     """Simulate and write one run; return its wall and processor time [s]."""
     start = time.perf_counter()
     trace = list(store.plan.trace)
-    aqm = job.setting.algorithm.methods if job.setting.algorithm else None
     try:
         if captures is None:
-            run = simulate(job.setting.scenario, job.seed, job.progress, trace=trace, aqm=aqm)
+            run = simulate(job.setting.scenario, job.seed, job.progress, trace=trace)
             store.add(job.setting, job.seed, run)
         else:
             with captures.files(job.setting, job.seed) as writing:
@@ -144,7 +143,6 @@ def _run(store: Store, job: _Job, captures: Captures | None) -> tuple[float, flo
                     captures=writing.targets,
                     snap=captures.capture.snap,
                     packets=captures.capture.packets,
-                    aqm=aqm,
                 )
                 store.add(job.setting, job.seed, run)
                 writing.keep(run)

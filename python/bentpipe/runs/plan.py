@@ -11,8 +11,8 @@ from pathlib import Path
 
 from bentpipe._core import Scenario, WatchError
 from bentpipe.errors import UsageError
-from bentpipe.runs import python_aqm as algorithm
-from bentpipe.runs.python_aqm import Algorithm
+from bentpipe.runs import python_aqm
+from bentpipe.runs.python_aqm import PythonAqm, declared, imported, is_path
 
 __all__ = [
     "Plan",
@@ -40,8 +40,6 @@ class Setting:
     slug: str
     """The name as a folder is called."""
     scenario: Scenario
-    algorithm: Algorithm | None = None
-    """Its AQM, where that is written in Python."""
 
     @property
     def digest(self) -> str:
@@ -117,19 +115,24 @@ def _within(value: object) -> str:
     return str(value)
 
 
-def load(path: str | Path, set: Mapping[str, object] | Iterable[str] | None = None) -> Scenario:  # noqa: A002
+def load(
+    path: str | Path,
+    set: Mapping[str, object] | Iterable[str] | None = None,  # noqa: A002
+    settings: Iterable[str | python_aqm.Setting] = (),
+) -> Scenario:
     """Read a scenario: a file, or a shipped one by its name.
 
-    `set` overrides keys, as a mapping `{"run.duration": "2 min"}` or as texts `"run.duration=2 min"`.
+    `set` overrides keys, as a mapping `{"run.duration": "2 min"}` or as texts `"run.duration=2 min"`. It may
+    name parameters of AQMs in the registry, and of those written in Python among `settings`.
     Raises `ScenarioError` if the file or an override is wrong, `UsageError` if there is no such scenario.
     """
-    return Scenario.load(str(scenario_path(path)), overrides_from(set))
+    return Scenario.load(str(scenario_path(path)), overrides_from(set), declared(settings))
 
 
 def make_plan(
     scenario: Scenario,
     *,
-    settings: Sequence[str | algorithm.Setting] | None,
+    settings: Sequence[str | python_aqm.Setting] | None,
     runs: int | None = None,
     seed: int | None = None,
     trace: Sequence[str] = (),
@@ -149,7 +152,7 @@ def make_plan(
     left_out: tuple[str, ...] = ()
     if settings is None:
         scenario.check_overrides()
-        variants: list[tuple[Scenario, Algorithm | None]] = [(scenario, None)]
+        variants = [scenario]
     elif not settings:
         raise UsageError(f"{scenario.name} lists no settings to compare: name them, for example RED 4,AVQ")
     else:
@@ -158,9 +161,9 @@ def make_plan(
     traced = tuple(dict.fromkeys(trace))
     check_watch(scenario, traced, ())
     chosen: list[Setting] = []
-    for variant, written in variants:
+    for variant in variants:
         name = variant.aqm or scenario.name
-        chosen.append(Setting(name, slug(name, {other.slug for other in chosen}), variant, written))
+        chosen.append(Setting(name, slug(name, {other.slug for other in chosen}), variant))
     return Plan(scenario, tuple(chosen), tuple(range(first, first + runs)), traced, left_out)
 
 
@@ -169,56 +172,56 @@ ALL = "all"
 
 
 def expanded(
-    scenario: Scenario, settings: Sequence[str | algorithm.Setting]
-) -> tuple[list[str | algorithm.Setting], tuple[str, ...]]:
+    scenario: Scenario, settings: Sequence[str | python_aqm.Setting]
+) -> tuple[list[str | python_aqm.Setting], tuple[str, ...]]:
     """Return the settings with `all` spelled out, and why some of those are left out."""
     entries = [each.strip() if isinstance(each, str) else each for each in settings]
     entries = [ALL if isinstance(each, str) and each.lower() == ALL else each for each in entries]
     if ALL not in entries:
         return entries, ()
     able, unable = scenario.all_settings()
-    found: list[str | algorithm.Setting] = []
+    found: list[str | python_aqm.Setting] = []
     for each in entries:
         found += [new for new in (able if each == ALL else [each]) if new not in found]
     return found, tuple(unable)
 
 
-def under(scenario: Scenario, setting: str | algorithm.Setting) -> tuple[Scenario, Algorithm | None]:
-    """Return `scenario` under a setting: one of a name, or an AQM written in Python."""
-    if isinstance(setting, str) and not _is_python(scenario, setting):
-        return scenario.with_setting(setting), None
+def under(scenario: Scenario, setting: str | python_aqm.Setting) -> Scenario:
+    """Return `scenario` under a setting: one of a name, or an AQM written in Python.
+
+    Overrides of `scenario` apply to the parameters that such an AQM declares.
+    """
+    if isinstance(setting, str) and not is_python(scenario, setting):
+        return scenario.with_setting(setting)
     if isinstance(setting, str):
-        label = setting.strip()
-        written = Algorithm(label, algorithm.imported(label))
-    else:
-        label, written = setting.name, Algorithm(setting.name, setting.aqm)
-    return scenario.with_outside(label, written.placement == "anywhere", written.keys()), written
+        setting = python_aqm.Setting(setting.strip(), imported(setting.strip()))
+    values = dict(scenario.aqm_overrides())
+    return scenario.with_python_aqm(PythonAqm(setting.name, setting.aqm, values))
 
 
-def _is_python(scenario: Scenario, name: str) -> bool:
-    return algorithm.is_path(name.strip()) and name.strip() not in scenario.setting_names
+def is_python(scenario: Scenario, name: str) -> bool:
+    """Return True if `name` is a class in a Python module and not a setting of `scenario`."""
+    return is_path(name.strip()) and name.strip() not in scenario.setting_names
 
 
-def _under_all(
-    scenario: Scenario, settings: Sequence[str | algorithm.Setting]
-) -> list[tuple[Scenario, Algorithm | None]]:
+def _under_all(scenario: Scenario, settings: Sequence[str | python_aqm.Setting]) -> list[Scenario]:
     for each in settings:
-        if not isinstance(each, str | algorithm.Setting):
+        if not isinstance(each, str | python_aqm.Setting):
             raise UsageError(
                 f"the list of settings has {each!r}; allowed: names, and bentpipe.Setting(name, aqm)"
             )
         if not (each if isinstance(each, str) else each.name).strip():
             raise UsageError("the list of settings has an empty entry")
-    names = [each for each in settings if isinstance(each, str) and not _is_python(scenario, each)]
-    named = iter(scenario.with_settings(names) if names else ())
-    variants: list[tuple[Scenario, Algorithm | None]] = []
+    names = [each for each in settings if isinstance(each, str) and not is_python(scenario, each)]
+    named = iter(scenario.with_settings(names) if names and len(names) == len(settings) else ())
+    variants: list[Scenario] = []
     for each in settings:
-        variants.append((next(named), None) if each in names else under(scenario, each))
-        label = variants[-1][0].aqm
-        if any(other.aqm == label for other, _ in variants[:-1]):
+        variants.append(next(named, None) or under(scenario, each))
+        label = variants[-1].aqm
+        if any(other.aqm == label for other in variants[:-1]):
             raise UsageError(f"setting {label}: found twice; allowed: each setting once")
-    if not names:
-        variants[0][0].check_overrides()
+    if len(names) < len(settings):
+        variants[0].check_overrides(variants[1:])
     return variants
 
 

@@ -141,10 +141,11 @@ class Store:
         if manifest.get("engine", SIMULATOR) != SIMULATOR:
             raise UsageError(f"{folder}: cannot be resumed: its runs are {manifest['engine']}, not simulated")
         for setting in plan.settings:
-            if setting.algorithm is not None and not setting.algorithm.identified:
-                what = "its source file" if setting.algorithm.source is None else "what it holds"
+            aqm = setting.scenario.python_aqm
+            if aqm is not None and not aqm.identified:
+                what = "its source file" if aqm.source is None else "its state"
                 raise UsageError(
-                    f"{folder}: cannot be resumed: {what} does not say whether {setting.algorithm.name} is"
+                    f"{folder}: cannot be resumed: {what} does not show whether {aqm.name} is"
                     " still the same; repeat the comparison without --resume"
                 )
         _check_same(folder, manifest, _manifest(plan))
@@ -422,10 +423,15 @@ def _manifest(
 
 def _written(setting: Setting) -> dict[str, Any] | None:
     """Return what identifies an AQM that is written in Python; None for the others."""
-    if setting.algorithm is None:
+    aqm = setting.scenario.python_aqm
+    if aqm is None:
         return None
-    written = setting.algorithm
-    return {"class": written.name, "source_sha256": written.source, "state": written.state}
+    return {
+        "class": aqm.name,
+        "source_sha256": aqm.source,
+        "state": aqm.state,
+        "params": [each.entry() | {"value": aqm.values[each.name]} for each in aqm.params],
+    }
 
 
 def _is_changed(scenario: _core.Scenario) -> bool:

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bentpipe import _core
-from bentpipe.errors import Cancelled, ScenarioError, SimulationError, UsageError
+from bentpipe.errors import AlgorithmError, Cancelled, ScenarioError, SimulationError, UsageError
 from bentpipe.runs.metrics import METRICS
+from bentpipe.runs.python_aqm import unpacked
 from bentpipe.runs.store import build_digest
 from bentpipe.runs.workers import Outcome, measure
 
@@ -31,8 +32,9 @@ _CACHED = 2000
 Base = tuple[str, str, tuple[tuple[str, str], ...]]
 """What many scenarios have in common: file, text, and the paths and digests of the files that they name."""
 
-Source = tuple[int, tuple[str, ...], str | None, str]
-"""A scenario: the index of its base, its overrides and setting, and the digest that it must have."""
+Source = tuple[int, tuple[str, ...], str | None, tuple[str, ...], bytes | None, str]
+"""A scenario: index of its base, overrides, setting, parameter names and pickle of an AQM written in Python,
+and the digest that it must have."""
 
 Packed = tuple[float | None, ...] | tuple[bool, str]
 """An outcome as it is sent: metrics without their names; or whether the scenario is at fault, and why."""
@@ -179,7 +181,7 @@ def _outcome(job: Job, source: int, seed: int) -> Outcome:
         _under_way.setdefault(job.sweep, set()).add(progress)
     try:
         return measure(_scenario(job, source), seed, progress)
-    except (SimulationError, ScenarioError) as error:
+    except (SimulationError, ScenarioError, AlgorithmError) as error:
         return error
     finally:
         with _lock:
@@ -187,7 +189,7 @@ def _outcome(job: Job, source: int, seed: int) -> Outcome:
 
 
 def _scenario(job: Job, index: int) -> _core.Scenario:
-    base, overrides, setting, digest = job.sources[index]
+    base, overrides, setting, parameters, aqm, digest = job.sources[index]
     with _lock:
         if digest in _scenarios:
             _scenarios.move_to_end(digest)
@@ -195,7 +197,9 @@ def _scenario(job: Job, index: int) -> _core.Scenario:
     file, text, named = job.bases[base]
     with _lock:
         files = {path: _files[job.sweep, content] for path, content in named}
-    scenario = _core.Scenario.unpack(file, text, list(overrides), setting, files)
+    scenario = _core.Scenario.unpack(file, text, list(overrides), setting, list(parameters), files)
+    if aqm is not None:
+        scenario = scenario.with_python_aqm(unpacked(aqm))
     there = hashlib.sha256(scenario.canonical().encode()).hexdigest()
     if there != digest:
         raise UsageError(
@@ -209,7 +213,7 @@ def _scenario(job: Job, index: int) -> _core.Scenario:
 
 
 def _packed(outcome: Outcome) -> Packed:
-    if isinstance(outcome, SimulationError | ScenarioError):
+    if isinstance(outcome, Exception):
         return type(outcome) is ScenarioError, str(outcome)
     return tuple(outcome[metric.name] for metric in METRICS)
 

@@ -10,7 +10,7 @@ from typing import Protocol
 import polars as pl
 
 from bentpipe import _core
-from bentpipe.errors import ScenarioError, SimulationError, UsageError
+from bentpipe.errors import AlgorithmError, ScenarioError, SimulationError, UsageError
 from bentpipe.runs.dataset import Dataset, Failure, Run
 from bentpipe.runs.experiment import checked_jobs
 from bentpipe.runs.metrics import Recorded, evaluate
@@ -23,7 +23,7 @@ _FLUSH_SECONDS = 2.0
 Teller = Callable[[int, int, int], None]
 """Is told how many runs are done, wanted and failed: when that changes, and now and then in between."""
 
-Outcome = dict[str, float | None] | SimulationError | ScenarioError
+Outcome = dict[str, float | None] | SimulationError | ScenarioError | AlgorithmError
 """Every metric of a run, or why it has none."""
 
 
@@ -106,7 +106,7 @@ def workers_from(jobs: int | None, cluster: str | None) -> Workers:
 def _outcome(run: Run, progress: _core.Progress) -> Outcome:
     try:
         return measure(run.scenario, run.seed, progress)
-    except (SimulationError, ScenarioError) as error:
+    except (SimulationError, ScenarioError, AlgorithmError) as error:
         return error
 
 

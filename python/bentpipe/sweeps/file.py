@@ -12,7 +12,8 @@ from typing import Any
 
 from bentpipe import _core
 from bentpipe.errors import ScenarioError, UsageError
-from bentpipe.runs.plan import overrides_from, scenario_path, shipped
+from bentpipe.runs.plan import is_python, load, overrides_from, scenario_path, shipped
+from bentpipe.runs.python_aqm import is_path
 from bentpipe.sweeps.factors import DESIGNS, Factor, factors_from
 from bentpipe.sweeps.result import DEFAULT_METRICS, check_metrics
 from bentpipe.sweeps.sweep import MOST_ADDED, Precision, Sweep, precision_from
@@ -231,6 +232,12 @@ class _File:
             except UsageError as error:
                 raise self.wrong(("vary", *key.split(".")), str(error).removeprefix("--vary ")) from None
         scenario = self._scenario(sweep["scenario"])
+        for name in _names(sweep.get("settings")) or ():
+            if is_path(name) and is_python(load(scenario), name):
+                raise self.wrong(
+                    ("sweep", "settings"),
+                    f"found {name}, Python code, which a file cannot name; use --settings {name}",
+                )
         metrics = _names(sweep.get("metrics"))
         until = sweep.get("until_ci")
         asked = Request(

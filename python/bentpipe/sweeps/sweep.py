@@ -13,6 +13,7 @@ from bentpipe import _core
 from bentpipe.errors import UsageError
 from bentpipe.runs.dataset import Dataset, Run
 from bentpipe.runs.plan import load, make_plan, overrides_from, scenario_path
+from bentpipe.runs.python_aqm import Setting
 from bentpipe.runs.workers import Teller, Threads, Workers, simulate, workers_from
 from bentpipe.stats.intervals import summarise
 from bentpipe.sweeps.factors import Factor, factors_from, points
@@ -71,7 +72,7 @@ class Sweep:
         scenario: str | Path,
         vary: Sequence[str | Factor] | Mapping[str, str | Sequence[object]],
         *,
-        settings: Sequence[str] | None = None,
+        settings: Sequence[str | Setting] | None = None,
         overrides: Sequence[str] = (),
         runs: int | None = None,
         seed: int | None = None,
@@ -86,7 +87,7 @@ class Sweep:
         """
         shown = list(dict.fromkeys(DEFAULT_METRICS if metrics is None else metrics))
         check_metrics(shown)
-        base = load(scenario, overrides)
+        base = load(scenario, overrides, settings or ())
         factors = factors_from(vary)
         for factor in factors:
             if factor.key in _OF_THE_SWEEP:
@@ -101,13 +102,11 @@ class Sweep:
         warnings, left_out = dict[str, None](), dict[str, None]()
         for point in chosen:
             changes = [f"{each.key}={value}" for each, value in zip(factors, point, strict=True)]
-            loaded = load(scenario, [*overrides, *changes])
+            loaded = load(scenario, [*overrides, *changes], names)
             plan = make_plan(loaded, settings=names or None, runs=runs, seed=seed)
             seeds = list(plan.seeds)
             left_out |= dict.fromkeys(plan.left_out)
             for each in plan.settings:
-                if each.algorithm is not None:
-                    raise UsageError(f"setting {each.name}: written in Python; a sweep allows the others")
                 warnings |= dict.fromkeys(each.scenario.warnings)
                 # A factor that a setting does not know makes no difference to it: one run stands for all.
                 cells[each.name, f"{point} {each.digest}"] = (point, each.name, each.scenario, each.digest)
@@ -168,7 +167,7 @@ def sweep(
     vary: Sequence[str] | Mapping[str, str | Sequence[object]] = (),
     *,
     out: str | Path,
-    settings: Sequence[str] | None = None,
+    settings: Sequence[str | Setting] | None = None,
     set: Mapping[str, object] | Sequence[str] = (),  # noqa: A002
     runs: int | None = None,
     seed: int | None = None,

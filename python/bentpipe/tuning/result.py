@@ -2,6 +2,7 @@
 
 import io
 import json
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -166,7 +167,10 @@ class TuneResult:
         }
 
     def best(self) -> str:
-        """Return the winner as a table that can be pasted into a scenario; empty without one."""
+        """Return the winner as a table to paste into a scenario; empty without one.
+
+        Of an AQM written in Python, options for the command line as comments.
+        """
         winner, found = self.winner, self.found
         if winner is None:
             return ""
@@ -179,6 +183,12 @@ class TuneResult:
                 unit = Objective(row["metric"], "min").known.unit
                 aim = next(each for each in self.objectives if each.metric == row["metric"])
                 lines.append(f"#   {aim}  {measured(row)} {unit}".rstrip())
+        if found.get("python"):
+            given = {key: value for key, value in found["setting"].items() if key != "algorithm"}
+            changes = [key + "=" + value.strip('"') for key, value in given.items()]
+            options = " ".join(f"--set {shlex.quote(found['prefix'] + '.' + each)}" for each in changes)
+            lines += ["# A scenario file cannot name an AQM written in Python. To use it:"]
+            return "\n".join([*lines, f"#   --settings {found['aqm']} {options}"]) + "\n"
         lines += ["", f"[setting.{json.dumps(self.setting)}]"]
         lines += [f"{key} = {value}" for key, value in found["setting"].items()]
         return "\n".join(lines) + "\n"

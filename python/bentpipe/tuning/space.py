@@ -14,7 +14,8 @@ from typing import Any
 from bentpipe import _core
 from bentpipe.errors import ScenarioError, UsageError
 from bentpipe.format import UNITS, number_of
-from bentpipe.runs.plan import load
+from bentpipe.runs.plan import load, under
+from bentpipe.runs.python_aqm import PythonAqm, imported
 
 __all__ = ["Parameter", "Space", "written"]
 
@@ -117,6 +118,8 @@ class Space:
     parameters: tuple[Parameter, ...]
     setting: Mapping[str, str] = field(default_factory=dict)
     """What the setting that the search begins from has other than the algorithm's default."""
+    source: str | None = None
+    """Of an AQM written in Python, which `aqm` then names: SHA-256 of its files, or "unknown"."""
 
     @classmethod
     def of(
@@ -134,10 +137,23 @@ class Space:
         list (`w_q=0.01,0.1`), or adds one that the registry has no range for; `fix` keeps one at a value.
         Raises `UsageError` and `ScenarioError` for what cannot be.
         """
-        base = load(scenario, overrides)
-        effective = {row["key"]: row for row in base.with_setting(aqm).effective()}
+        base = load(scenario, overrides, [aqm])
+        started = under(base, aqm)
+        effective = {row["key"]: row for row in started.effective()}
         prefix, algorithm = _table(base, aqm)
         known = {entry["name"]: entry for entry in json.loads(_core.registry())["aqms"]}
+        if started.python_aqm is not None:
+            if not started.python_aqm.params and not isinstance(imported(aqm), type):
+                raise UsageError(
+                    f"--aqm {aqm}: is an object, whose parameters are fixed; allowed: its class"
+                    f" {started.python_aqm.name}, with params = [bentpipe.Param(…), …]"
+                )
+            if not any(each.tuning for each in started.python_aqm.params) and not vary:
+                raise UsageError(
+                    f"--aqm {aqm}: {algorithm} declares no parameters to search; allowed: a class with"
+                    " params = [bentpipe.Param(…, tuning=(low, high)), …] (docs/python.md)"
+                )
+            known[algorithm] = started.python_aqm.entry()
         if algorithm not in known and prefix.endswith("scheduler"):
             raise UsageError(
                 f"--aqm {aqm}: {algorithm} is a scheduler, whose parameters a setting cannot have;"
@@ -146,7 +162,7 @@ class Space:
         if algorithm not in known:
             raise UsageError(
                 f"--aqm {aqm}: is no AQM with parameters to search; allowed: {', '.join(_tunable(known))},"
-                " or a setting of one"
+                " a setting of one, or a class as MODULE.CLASS"
             )
         params = {entry["name"]: entry for entry in known[algorithm]["params"]}
         rows = {
@@ -154,7 +170,8 @@ class Space:
             for key, row in effective.items()
             if key.startswith(f"{prefix}.")
         }
-        plain = load(scenario, _without(overrides, prefix)).with_setting(algorithm)
+        plain = load(scenario, _without(overrides, prefix))
+        plain = under(plain, aqm) if started.python_aqm is not None else plain.with_setting(algorithm)
         there = {row["key"].removeprefix(f"{prefix}."): row["value"] for row in plain.effective()}
         defaults = {name: there[name].removesuffix(" packets") for name in params}
         given = {
@@ -190,6 +207,7 @@ class Space:
             defaults,
             tuple(found),
             given,
+            None if started.python_aqm is None else started.python_aqm.source or "unknown",
         )
         return replace(space, parameters=tuple(space._in_order(each) for each in found))
 
@@ -302,6 +320,10 @@ class Space:
         return load(self.scenario, list(self.overrides))
 
     def _under(self, table: Mapping[str, str]) -> _core.Scenario:
+        if self.source is not None:
+            values = {name: text.strip('"') for name, text in table.items() if name != "algorithm"}
+            aqm = PythonAqm(f"{self.aqm} tuned", imported(self.aqm), values, "setting")
+            return self.as_given().with_python_aqm(aqm)
         name = f"{self.algorithm} tuned"
         inside = ", ".join(f"{key} = {value}" for key, value in table.items())
         change = f"setting.{json.dumps(name)}={{ {inside} }}"
@@ -320,8 +342,9 @@ def _table(base: _core.Scenario, aqm: str) -> tuple[str, str]:
     """Return the key of the table that a setting fills, and the algorithm in it."""
     registry = json.loads(_core.registry())["aqms"]
     presets = {preset["name"]: entry["name"] for entry in registry for preset in entry["presets"]}
-    values = {row["key"]: row["value"] for row in base.with_setting(aqm).effective()}
-    origins = {row["key"]: row["origin"] for row in base.with_setting(aqm).effective()}
+    rows = under(base, aqm).effective()
+    values = {row["key"]: row["value"] for row in rows}
+    origins = {row["key"]: row["origin"] for row in rows}
     for key, origin in origins.items():
         # A scheduler's setting has droptail beside it.
         if key.endswith(".scheduler.algorithm") and origin == "setting":
@@ -457,6 +480,8 @@ def _is_log(tune: Mapping[str, Any] | None) -> bool:
 def _is_whole(entry: Mapping[str, Any]) -> bool:
     """Return whether a parameter counts something: a number of no unit, of which the registry has wholes."""
     tune, default = entry["tune"], entry["default"]
+    if "whole" in entry:
+        return bool(entry["whole"])
     if entry["unit"] or isinstance(default, str | bool) or not tune or "low" not in tune:
         return False
     return all(float(each).is_integer() and each >= 1 for each in (default, tune["low"], tune["high"]))

@@ -144,7 +144,7 @@ class Tuning:
         """Return all that determines a trial, under the names that a message has for it."""
         return {
             "scenario": self.digest(),
-            "AQM": self.space.algorithm,
+            "AQM": " ".join(filter(None, [self.space.algorithm, self.space.source])),
             "core": build_digest(),
             "objectives": [str(each) for each in self.objectives],
             "seeds": [self.seeds[0], self.seeds[-1]],
@@ -520,6 +520,7 @@ class _Work:
             "aqm": plan.space.aqm,
             "algorithm": plan.space.algorithm,
             "prefix": plan.space.prefix,
+            "python": plan.space.source is not None,
             "space": [each.row() | {"doc": each.doc} for each in plan.space.parameters],
             "fixed": dict(plan.space.given),
             "objectives": [{"metric": each.metric, "direction": each.direction} for each in plan.objectives],

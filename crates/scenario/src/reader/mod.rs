@@ -17,4 +17,6 @@ pub struct Input {
     pub base: tree::Node,
     /// Files around the scenario file.
     pub files: files::Files,
+    /// Parameter names of AQMs outside the registry, which overrides may name.
+    pub parameters: Vec<String>,
 }

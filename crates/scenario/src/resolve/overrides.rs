@@ -65,7 +65,8 @@ pub fn apply(input: &Input, choice: Option<&Choice>) -> Result<(Node, Vec<Error>
             })
         } else {
             algorithm(root.find(owner)).and_then(|algorithm| {
-                let known = registry::AQMS.iter().any(|a| a.params.iter().any(|p| p.name == name));
+                let known = registry::AQMS.iter().any(|a| a.params.iter().any(|p| p.name == name))
+                    || input.parameters.iter().any(|known| known == name);
                 let has = name == "mean_packet" || algorithm.params.iter().any(|p| p.name == name);
                 (known && !has).then(|| unknown_parameter(algorithm, name))
             })
@@ -174,7 +175,7 @@ fn algorithm(aqm: Option<&Node>) -> Option<&'static Algorithm> {
 }
 
 /// Where an override leads: gateways are named by their names where there are several.
-fn path_of(root: &Node, change: &Override) -> Result<Vec<Step>, Error> {
+pub fn path_of(root: &Node, change: &Override) -> Result<Vec<Step>, Error> {
     let keys: Vec<&str> = change.keys.iter().map(String::as_str).collect();
     let fault = |key: &str, problem| Error { place: change.place(), key: key.to_owned(), problem };
     let steps = |keys: &[&str]| keys.iter().map(|k| Step::Key((*k).to_owned())).collect::<Vec<_>>();

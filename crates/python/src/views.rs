@@ -1,0 +1,325 @@
+//! The objects that the methods of an AQM written in Python receive and return.
+
+use std::hint::spin_loop;
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+use bentpipe_queue as queue;
+use bentpipe_queue::{Ecn, FlowId, Limit};
+use bentpipe_units::{Duration, Instant};
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+
+/// Decision of an AQM about a packet.
+#[pyclass(frozen, eq, module = "bentpipe")]
+#[derive(Clone, Copy, PartialEq)]
+pub struct Verdict(pub Action);
+
+/// The action of a [`Verdict`].
+#[derive(Clone, Copy, PartialEq)]
+pub enum Action {
+    Pass,
+    Mark,
+    Drop,
+    /// Drops a waiting packet too, sampled in the call of that number.
+    DropBoth(queue::QueueSlot, u64),
+    Hold(Duration),
+}
+
+/// Verdicts allowed in `arrive`, for messages.
+pub const VERDICTS: &str =
+    "Verdict.PASS, Verdict.MARK, Verdict.DROP, Verdict.hold(seconds) or Verdict.drop_both(slot)";
+
+#[pymethods]
+impl Verdict {
+    /// No signal.
+    #[classattr]
+    const PASS: Self = Self(Action::Pass);
+    /// Signal congestion by the marking method.
+    #[classattr]
+    const MARK: Self = Self(Action::Mark);
+    /// Drop the packet, whatever the marking method.
+    #[classattr]
+    const DROP: Self = Self(Action::Drop);
+
+    /// Hold the packet back for `seconds` [s], then call `arrive` again.
+    #[staticmethod]
+    fn hold(seconds: f64) -> PyResult<Self> {
+        if seconds.is_finite() && seconds >= 1e-9 {
+            return Ok(Self(Action::Hold(Duration::from_secs_f64(seconds))));
+        }
+        Err(PyValueError::new_err(format!("hold({seconds}): allowed: a time of at least 1e-9 s")))
+    }
+
+    /// Drop the packet and the waiting packet that `Context.sample` returned in this call.
+    #[staticmethod]
+    fn drop_both(slot: &QueueSlot) -> Self {
+        Self(Action::DropBoth(slot.slot, slot.call))
+    }
+
+    fn __repr__(&self) -> String {
+        match self.0 {
+            Action::Pass => "Verdict.PASS".to_owned(),
+            Action::Mark => "Verdict.MARK".to_owned(),
+            Action::Drop => "Verdict.DROP".to_owned(),
+            Action::DropBoth(..) => "Verdict.drop_both(slot)".to_owned(),
+            Action::Hold(time) => format!("Verdict.hold({})", time.as_secs_f64()),
+        }
+    }
+
+    fn __deepcopy__<'py>(this: Bound<'py, Self>, _memo: &Bound<'py, PyAny>) -> Bound<'py, Self> {
+        this
+    }
+}
+
+/// Position of a waiting packet.
+#[pyclass(frozen, module = "bentpipe")]
+pub struct QueueSlot {
+    slot: queue::QueueSlot,
+    /// The call in which it was sampled.
+    call: u64,
+}
+
+/// A packet as the AQM sees it.
+#[pyclass(frozen, module = "bentpipe")]
+pub struct Packet(pub queue::Packet);
+
+#[pymethods]
+impl Packet {
+    /// Length on the wire [bytes].
+    #[getter]
+    fn len(&self) -> u32 {
+        self.0.len
+    }
+
+    #[getter]
+    fn flow(&self) -> FlowId {
+        self.0.flow
+    }
+
+    #[getter]
+    fn number(&self) -> u64 {
+        self.0.number
+    }
+
+    /// [s]
+    #[getter]
+    fn arrival(&self) -> f64 {
+        self.0.arrival.as_secs_f64()
+    }
+
+    #[getter]
+    fn arrival_ns(&self) -> u64 {
+        self.0.arrival.as_nanos()
+    }
+
+    #[getter]
+    fn ecn(&self) -> &'static str {
+        match self.0.ecn {
+            Ecn::NotEct => "not-ect",
+            Ecn::Ect => "ect",
+            Ecn::Ect1 => "ect1",
+            Ecn::Ce => "ce",
+        }
+    }
+
+    #[getter]
+    fn split(&self) -> bool {
+        self.0.split
+    }
+
+    #[getter]
+    fn marked(&self) -> bool {
+        self.0.marked
+    }
+
+    /// [bytes]
+    #[getter]
+    fn tcp_window(&self) -> Option<u32> {
+        self.0.tcp.map(|tcp| tcp.window)
+    }
+
+    #[getter]
+    fn tcp_seq(&self) -> Option<u32> {
+        self.0.tcp.map(|tcp| tcp.seq)
+    }
+
+    #[getter]
+    fn tcp_syn(&self) -> Option<bool> {
+        self.0.tcp.map(|tcp| tcp.syn)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<Packet {}: {} B of flow {}>", self.0.number, self.0.len, self.0.flow)
+    }
+}
+
+/// The simulator's context, accessible from Python during one call.
+#[derive(Default)]
+pub struct Lent {
+    /// Null between calls and while it is in use.
+    at: AtomicPtr<queue::Context<'static>>,
+    /// Number of the call.
+    call: AtomicU64,
+}
+
+impl Lent {
+    /// Runs `call` with `cx` accessible.
+    pub fn lend<R>(&self, cx: &mut queue::Context<'_>, call: impl FnOnce() -> R) -> R {
+        self.call.fetch_add(1, Ordering::Relaxed);
+        self.at.store(ptr::from_mut(cx).cast(), Ordering::Release);
+        let done = call();
+        // Another thread started by the algorithm may be using it.
+        while self.at.swap(ptr::null_mut(), Ordering::Acquire).is_null() {
+            spin_loop();
+        }
+        done
+    }
+
+    /// Number of the current call.
+    pub fn call(&self) -> u64 {
+        self.call.load(Ordering::Relaxed)
+    }
+
+    /// Applies `read` to the current context.
+    fn look<R>(&self, read: impl FnOnce(&mut queue::Context<'_>) -> R) -> PyResult<R> {
+        let shown = self.at.swap(ptr::null_mut(), Ordering::Acquire);
+        if shown.is_null() {
+            let why = "cx, cx.queue and cx.rng can be used only during the call that received them";
+            return Err(PyRuntimeError::new_err(why));
+        }
+        // SAFETY: `lend` stored the pointer and holds the only other reference, which it does not use before it has swapped
+        // the pointer back. While the pointer is taken out here, neither `lend` nor another `look` can get it. The lifetimes
+        // in `Context` end with `lend`; `read` accepts any lifetime, so it cannot keep a reference beyond this call.
+        #[allow(unsafe_code)]
+        let found = read(unsafe { &mut *shown });
+        self.at.store(shown, Ordering::Release);
+        Ok(found)
+    }
+}
+
+/// Time, queue state and random numbers, valid during one call.
+#[pyclass(frozen, module = "bentpipe")]
+pub struct Context {
+    lent: Arc<Lent>,
+    #[pyo3(get)]
+    queue: Py<QueueState>,
+    #[pyo3(get)]
+    rng: Py<Rng>,
+}
+
+impl Context {
+    /// A context that shows what `lent` lends.
+    pub fn new(py: Python<'_>, lent: &Arc<Lent>) -> PyResult<Self> {
+        Ok(Self {
+            queue: Py::new(py, QueueState(Arc::clone(lent)))?,
+            rng: Py::new(py, Rng(Arc::clone(lent)))?,
+            lent: Arc::clone(lent),
+        })
+    }
+}
+
+#[pymethods]
+impl Context {
+    /// [s]
+    #[getter]
+    fn now(&self) -> PyResult<f64> {
+        self.lent.look(|cx| cx.now.as_secs_f64())
+    }
+
+    #[getter]
+    fn now_ns(&self) -> PyResult<u64> {
+        self.lent.look(|cx| cx.now.as_nanos())
+    }
+
+    fn sample(&self) -> PyResult<Option<(QueueSlot, Packet)>> {
+        let call = self.lent.call();
+        self.lent.look(|cx| cx.sample().map(|(slot, pkt)| (QueueSlot { slot, call }, Packet(*pkt))))
+    }
+}
+
+/// The watched queue.
+#[pyclass(frozen, module = "bentpipe")]
+pub struct QueueState(Arc<Lent>);
+
+#[pymethods]
+impl QueueState {
+    #[getter]
+    fn packets(&self) -> PyResult<u32> {
+        self.0.look(|cx| cx.queue.packets)
+    }
+
+    #[getter]
+    fn bytes(&self) -> PyResult<u64> {
+        self.0.look(|cx| cx.queue.bytes)
+    }
+
+    #[getter]
+    fn held(&self) -> PyResult<u32> {
+        self.0.look(|cx| cx.queue.held)
+    }
+
+    #[getter]
+    fn limit_packets(&self) -> PyResult<Option<u32>> {
+        self.0.look(|cx| Some(cx.queue.limit.packets).filter(|n| *n != Limit::NONE.packets))
+    }
+
+    #[getter]
+    fn limit_bytes(&self) -> PyResult<Option<u64>> {
+        self.0.look(|cx| Some(cx.queue.limit.bytes).filter(|n| *n != Limit::NONE.bytes))
+    }
+
+    /// [bytes/s]
+    #[getter]
+    fn capacity(&self) -> PyResult<f64> {
+        self.0.look(|cx| cx.queue.capacity.bytes_per_sec())
+    }
+
+    #[getter]
+    fn sent_bytes(&self) -> PyResult<u64> {
+        self.0.look(|cx| cx.queue.sent_bytes)
+    }
+
+    /// [s]
+    #[getter]
+    fn idle_since(&self) -> PyResult<Option<f64>> {
+        self.0.look(|cx| cx.queue.idle_since.map(Instant::as_secs_f64))
+    }
+
+    #[getter]
+    fn idle_since_ns(&self) -> PyResult<Option<u64>> {
+        self.0.look(|cx| cx.queue.idle_since.map(Instant::as_nanos))
+    }
+}
+
+/// The AQM's random stream.
+#[pyclass(frozen, module = "bentpipe")]
+pub struct Rng(Arc<Lent>);
+
+#[pymethods]
+impl Rng {
+    fn uniform(&self) -> PyResult<f64> {
+        self.0.look(|cx| cx.rng.uniform())
+    }
+
+    fn uniform_in(&self, low: f64, high: f64) -> PyResult<f64> {
+        self.0.look(|cx| cx.rng.uniform_in(low, high))
+    }
+
+    fn below(&self, n: u64) -> PyResult<u64> {
+        self.0.look(|cx| cx.rng.below(n))
+    }
+
+    fn exponential(&self, mean: f64) -> PyResult<f64> {
+        self.0.look(|cx| cx.rng.exponential(mean))
+    }
+
+    fn normal(&self) -> PyResult<f64> {
+        self.0.look(|cx| cx.rng.normal())
+    }
+
+    fn bits(&self) -> PyResult<u64> {
+        self.0.look(|cx| cx.rng.bits())
+    }
+}
