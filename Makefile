@@ -146,8 +146,8 @@ fuzz: ## look for what breaks an algorithm (FUZZ=operations) or the live gateway
 
 fmt: $(VENV)/.dev ## format all code
 	cargo fmt --all
-	$(BIN)/ruff check --fix --quiet python examples tools
-	$(BIN)/ruff format python examples tools
+	$(BIN)/ruff check --fix --quiet $(PYTHON_SOURCES)
+	$(BIN)/ruff format $(PYTHON_SOURCES)
 
 docs: $(CORE) ## renew the generated parts of the docs
 	$(BIN)/python tools/reference.py docs

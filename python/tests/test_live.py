@@ -494,7 +494,7 @@ def test_what_a_killed_run_leaves_is_removed_by_the_next_and_nothing_else() -> N
     # A run that makes a network with a process in it, which outlives its parent.
     code = """
 import subprocess, sys, time
-from bentpipe.realtime.namespaces import Network
+from bentpipe.live_runs.namespaces import Network
 network = Network()
 network.__enter__()
 inside = ["nsenter", f"--net={network.path('clients')}", "setsid", "sleep", "600"]
@@ -534,8 +534,8 @@ def test_a_child_ends_with_the_thread_that_started_it(tmp_path: Path) -> None:
     code = f"""
 import os, signal, sys
 from pathlib import Path
-from bentpipe.realtime.namespaces import Network
-from bentpipe.realtime.processes import Child
+from bentpipe.live_runs.namespaces import Network
+from bentpipe.live_runs.processes import Child
 with Network() as network:
     child = Child("sleeper", ["sleep", "600"], network.path("servers"), Path({str(tmp_path)!r}))
     while Path(f"/proc/{{child.process.pid}}/comm").read_text() != "sleep\\n":
