@@ -151,6 +151,7 @@ fmt: $(VENV)/.dev ## format all code
 
 docs: $(CORE) ## renew the generated parts of the docs
 	$(BIN)/python tools/reference.py docs
+	$(BIN)/python tools/architecture_figure.py
 
 choosing: $(CORE) ## run every algorithm on the 2007 gateway and renew the table of docs/choosing.md: three minutes
 	$(BIN)/bentpipe compare scenarios/byun2007-gateway.toml --settings all --out results/choosing --force

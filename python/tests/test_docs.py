@@ -8,6 +8,7 @@ import pytest
 from conftest import ROOT
 
 import algorithm_pages as algorithms
+import architecture_figure
 import bentpipe
 import reference
 from bentpipe.cli.app import cli
@@ -37,6 +38,12 @@ def test_the_page_of_the_markov_model_works() -> None:
 def test_generated_pages_are_current(name: str) -> None:
     text = (DOCS / name).read_text(encoding="utf-8")
     assert text == reference.updated(name, text), "run `make docs`"
+
+
+def test_the_architecture_figure_is_current() -> None:
+    assert architecture_figure.FIGURE.read_text(encoding="utf-8") == architecture_figure.svg(), (
+        "run `make docs`"
+    )
 
 
 ALGORITHMS = {page.name: page for page in algorithms.pages()}
