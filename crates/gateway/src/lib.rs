@@ -1,16 +1,16 @@
-//! The satellite gateway without any IO.
+//! The forward direction of a satellite gateway, sans-IO.
 //!
-//! A [`Gateway`] places what the queue crate defines ([B07] Fig. 1.2):
+//! A [`Gateway`] connects the queues of the queue crate ([B07] Fig. 1.2):
 //!
 //! ```text
 //! internet ─▶ receive queue ─▶ PEP ─▶ transmit queue ─▶ regulator ─▶ satellite
 //! ```
 //!
-//! Its host (the simulator, or a daemon with sockets) moves packets in by [`Gateway::arrive`],
-//! [`Gateway::process`] and [`Gateway::transmit`], calls [`Gateway::wake`] when [`Gateway::wake_at`] says so, and
-//! after each of these takes what came of it from [`Gateway::poll`]. The TCP connections that a performance
-//! enhancing proxy (PEP) ends are the host's; [`PepBuffers`] says how much each may still send, and with
-//! [`FlowControl`] less for each packet that [`Event::Received`] gives as marked.
+//! Its host (the simulator, or a daemon with sockets) passes packets in with [`Gateway::arrive`], [`Gateway::process`]
+//! and [`Gateway::transmit`], calls [`Gateway::wake`] at [`Gateway::wake_at`], and after each of these takes the events
+//! from [`Gateway::poll`]. The host owns the TCP connections that the performance-enhancing proxy (PEP) terminates;
+//! [`PepBuffers`] gives the window of each, which [`FlowControl`] reduces for each packet that [`Event::Received`]
+//! reports as marked.
 
 mod config;
 mod flight;
@@ -27,7 +27,7 @@ pub use flight::InFlight;
 pub use pep::{Connection, FlowControl, PepBuffers, Sharing};
 pub use regulator::Regulator;
 
-/// The names of what is sampled of a gateway, in a simulation and on a live one alike, behind the time.
+/// Names of the sampled series of a gateway, after the time, in simulations and live runs.
 pub const SERIES: [&str; 10] = [
     "offered_load",
     "arrival_rate",
@@ -41,56 +41,56 @@ pub const SERIES: [&str; 10] = [
     "transit_time",
 ];
 
-/// Further names where marks cut windows.
+/// Names of the additional series with flow control.
 pub const LIMIT_SERIES: [&str; 2] = ["window_limit", "windows_closed"];
 
 /// One of the gateway's two queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GatewayQueue {
-    /// The receive queue, ahead of the PEP.
+    /// Receive queue, in front of the PEP.
     Receive,
-    /// The transmit queue, behind the PEP.
+    /// Transmit queue, behind the PEP.
     Transmit,
 }
 
-/// What the gateway's host has to act on.
+/// An event for the gateway's host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The packet has passed the receive queue: end its connection here, or hand it to [`Gateway::process`].
+    /// The packet has left the receive queue: terminate its connection, or pass it to [`Gateway::process`].
     Received(Packet),
-    /// The PEP has finished with it: make satellite packets of it, and hand them to [`Gateway::transmit`].
+    /// The PEP has processed the packet: make satellite packets of it and pass them to [`Gateway::transmit`].
     Processed(Packet),
-    /// The packet leaves for the satellite.
+    /// The packet is sent to the satellite.
     Sent(Packet),
-    /// The packet was discarded.
+    /// The packet was dropped, at this queue.
     Dropped(Packet, DropReason, GatewayQueue),
 }
 
-/// How a gateway is built.
+/// Parts of a gateway.
 pub struct Setup {
-    /// The receive queue.
+    /// Receive queue.
     pub receive: Queue,
-    /// How fast the receive queue is worked off; at once where none.
+    /// Service rate of the receive queue; `None` if packets pass it at once.
     pub receive_rate: Option<Rate>,
-    /// The transmit queue.
+    /// Transmit queue.
     pub transmit: Queue,
-    /// The queue whose Aqm judges.
+    /// Queue that the AQM watches.
     pub watch: GatewayQueue,
-    /// Where it judges.
+    /// Mark point: the queue at whose entry the AQM decides.
     pub mark: GatewayQueue,
-    /// From leaving the receive queue to entering the transmit queue.
+    /// Processing time of the PEP, between the two queues.
     pub processing: Duration,
-    /// What drains the transmit queue.
+    /// Regulator, which drains the transmit queue.
     pub regulator: Regulator,
 }
 
-/// A satellite gateway's forward direction.
+/// The forward direction of a satellite gateway.
 pub struct Gateway {
     receive: Queue,
     receive_rate: Option<Rate>,
-    /// The packet that the receive queue's server works on, and when it will be done.
+    /// The packet in service at the receive queue, and when its service ends.
     serving: Option<(Instant, Packet)>,
-    /// What the PEP works on, oldest first, and when it will be done.
+    /// Packets being processed by the PEP, oldest first, and when that ends.
     processing: VecDeque<(Instant, Packet)>,
     delay: Duration,
     transmit: Queue,
@@ -120,90 +120,90 @@ impl Gateway {
         }
     }
 
-    /// A packet comes in from the internet.
+    /// Accepts a packet from the internet.
     pub fn arrive(&mut self, mut pkt: Packet, now: Instant) {
         self.arrived_bytes += u64::from(pkt.len);
-        if self.passes(&mut pkt, now, GatewayQueue::Receive) {
+        if self.offer(&mut pkt, now, GatewayQueue::Receive) {
             self.receive(pkt, now);
         }
     }
 
-    /// A packet comes in from the internet that no Aqm is asked about ahead of the PEP: while the satellite is out, the queue
-    /// behind it says nothing of the load.
+    /// Accepts a packet from the internet that bypasses the AQM in front of the PEP: during an outage, the queue behind
+    /// the PEP says nothing about the load.
     pub fn admit(&mut self, pkt: Packet, now: Instant) {
         self.arrived_bytes += u64::from(pkt.len);
         self.receive(pkt, now);
     }
 
-    /// A packet that may go on enters the receive queue, and leaves it at once where that has no rate.
+    /// Puts a packet that the AQM let pass into the receive queue; without a service rate it leaves at once.
     fn receive(&mut self, mut pkt: Packet, now: Instant) {
         if self.receive_rate.is_none() {
             pkt.arrival = now;
             self.events.push_back(Event::Received(pkt));
             return;
         }
-        self.receive.enqueue(pkt, now, &mut Drops { events: &mut self.events, place: GatewayQueue::Receive });
+        self.receive.enqueue(pkt, now, &mut Drops { events: &mut self.events, queue: GatewayQueue::Receive });
         if self.serving.is_none() {
             self.serve_receive(now);
         }
     }
 
-    /// The PEP takes something over that is to go out over the satellite.
+    /// Passes a packet to the PEP, which will send it over the satellite.
     pub fn process(&mut self, pkt: Packet, now: Instant) {
-        // Work is handed on when the regulator looks for it: at its ticks.
-        let done = self.regulator.next_look(now + self.delay);
+        // The PEP delivers at the ticks of the regulator.
+        let done = self.regulator.next_tick(now + self.delay);
         self.processing.push_back((done, pkt));
     }
 
-    /// A packet enters the transmit queue.
+    /// Passes a packet to the transmit queue.
     pub fn transmit(&mut self, mut pkt: Packet, now: Instant) {
-        if self.passes(&mut pkt, now, GatewayQueue::Transmit) {
-            self.queue_up(pkt, now);
+        if self.offer(&mut pkt, now, GatewayQueue::Transmit) {
+            self.enqueue_transmit(pkt, now);
         }
     }
 
-    /// A packet that may go on enters the transmit queue.
-    fn queue_up(&mut self, pkt: Packet, now: Instant) {
+    /// Puts a packet that the AQM let pass into the transmit queue.
+    fn enqueue_transmit(&mut self, pkt: Packet, now: Instant) {
         self.transmit.enqueue(
             pkt,
             now,
-            &mut Drops { events: &mut self.events, place: GatewayQueue::Transmit },
+            &mut Drops { events: &mut self.events, queue: GatewayQueue::Transmit },
         );
         if self.transmit.peek().is_some() {
-            self.regulator.want(now);
+            self.regulator.request(now);
         }
     }
 
-    /// A flow begins or is over.
+    /// Reports the start or the end of a flow to the queues.
     pub fn flow(&mut self, flow: FlowId, event: FlowEvent, now: Instant) {
         self.receive.flow(flow, event, now);
         self.transmit.flow(flow, event, now);
     }
 
-    /// The satellite has another rate from now on; at rate zero, none at all.
+    /// Sets the rate of the satellite link; zero during an outage.
     pub fn set_rate(&mut self, rate: Rate, now: Instant) {
         self.regulator.set_rate(rate);
         if rate.as_bps() > 0 {
             self.transmit.set_capacity(rate);
             if self.transmit.peek().is_some() {
-                self.regulator.want(now);
+                self.regulator.request(now);
             }
         }
     }
 
-    /// `bytes` have gone over the satellite that no packet stands for: headers, acknowledgements, what was sent again. The
-    /// regulator makes up for them.
+    /// Charges `bytes` sent over the satellite without passing the transmit queue: headers, acknowledgements,
+    /// retransmissions. The regulator compensates for them.
     pub fn charge(&mut self, bytes: u64, now: Instant) {
         self.regulator.charge(bytes, now);
     }
 
-    /// What has gone over the satellite, and the regulator's rate has not made up for by `now` [bytes].
+    /// Bytes sent over the satellite that the regulator's rate has not compensated for by `now` [bytes].
     #[must_use]
     pub fn debt(&self, now: Instant) -> u64 {
         self.regulator.debt(now)
     }
 
-    /// Another Aqm watches and judges from `now` on, where the one before did.
+    /// Replaces the AQM at the watched queue from `now` on.
     pub fn set_aqm(&mut self, aqm: Box<dyn Aqm>, now: Instant) {
         match self.watch {
             GatewayQueue::Receive => self.receive.set_aqm(aqm, now),
@@ -211,7 +211,7 @@ impl Gateway {
         }
     }
 
-    /// When [`Gateway::wake`] wants to be called next.
+    /// When to call [`Gateway::wake`] next; `None` if there is nothing to do.
     #[must_use]
     pub fn wake_at(&self) -> Option<Instant> {
         let mut next = self.serving.map(|(done, _)| done);
@@ -229,7 +229,7 @@ impl Gateway {
         next
     }
 
-    /// The time asked for has come. Call it again, after [`Gateway::poll`] has been emptied, while
+    /// Does everything due at `now`. Take the events from [`Gateway::poll`] and call it again while
     /// [`Gateway::wake_at`] is not later than `now`.
     pub fn wake(&mut self, now: Instant) {
         for queue in [GatewayQueue::Receive, GatewayQueue::Transmit] {
@@ -248,30 +248,30 @@ impl Gateway {
             self.processing.pop_front();
             self.events.push_back(Event::Processed(pkt));
         }
-        // What the PEP has just finished goes out with this tick already, so the host comes first.
+        // Packets just processed by the PEP still go with this tick, so the host handles them first.
         if self.events.len() == before && self.regulator.wake_at().is_some_and(|at| at <= now) {
             self.serve_transmit(now);
         }
     }
 
-    /// What there is to act on.
+    /// Returns the next event.
     pub fn poll(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// The receive queue.
+    /// Receive queue.
     #[must_use]
     pub fn receive_queue(&self) -> &Queue {
         &self.receive
     }
 
-    /// The transmit queue.
+    /// Transmit queue.
     #[must_use]
     pub fn transmit_queue(&self) -> &Queue {
         &self.transmit
     }
 
-    /// The queue whose Aqm judges.
+    /// Queue that the AQM watches.
     #[must_use]
     pub fn watched_queue(&self) -> &Queue {
         match self.watch {
@@ -280,58 +280,59 @@ impl Gateway {
         }
     }
 
-    /// Whether packets ahead of the PEP are judged by the queue behind it.
+    /// True if the AQM watches the transmit queue and decides at the receive queue, in front of the PEP.
     #[must_use]
-    pub fn judges_ahead(&self) -> bool {
+    pub fn marks_before_pep(&self) -> bool {
         (self.watch, self.mark) == (GatewayQueue::Transmit, GatewayQueue::Receive)
     }
 
-    /// Where the Aqm judges.
+    /// Mark point: the queue at whose entry the AQM decides.
     #[must_use]
     pub fn mark_point(&self) -> GatewayQueue {
         self.mark
     }
 
-    /// Bytes that have come in from the internet since the run began.
+    /// Bytes received from the internet since the start of the run.
     #[must_use]
     pub fn arrived_bytes(&self) -> u64 {
         self.arrived_bytes
     }
 
-    /// Packets that the PEP or the receive queue's server works on.
+    /// Packets in service at the receive queue or being processed by the PEP.
     #[must_use]
     pub fn in_work(&self) -> usize {
         self.processing.len() + usize::from(self.serving.is_some())
     }
 
-    /// Whether a packet may go on; it may if this is not the mark point.
-    fn passes(&mut self, pkt: &mut Packet, now: Instant, place: GatewayQueue) -> bool {
-        if self.mark != place {
+    /// Offers a packet to the AQM. Returns true if it passes, which it always does if this is not the mark point.
+    fn offer(&mut self, pkt: &mut Packet, now: Instant, which: GatewayQueue) -> bool {
+        if self.mark != which {
             return true;
         }
         let queue = match self.watch {
             GatewayQueue::Receive => &mut self.receive,
             GatewayQueue::Transmit => &mut self.transmit,
         };
-        queue.offer(pkt, now, &mut Drops { events: &mut self.events, place })
+        queue.offer(pkt, now, &mut Drops { events: &mut self.events, queue: which })
     }
 
-    /// What a queue has to do by `now`; packets that it held back at the mark point go on from there.
-    fn wake_queue(&mut self, place: GatewayQueue, now: Instant) {
+    /// Does what is due at a queue by `now`; packets that the AQM held at the mark point continue from there.
+    fn wake_queue(&mut self, which: GatewayQueue, now: Instant) {
         loop {
-            let queue = match place {
+            let queue = match which {
                 GatewayQueue::Receive => &mut self.receive,
                 GatewayQueue::Transmit => &mut self.transmit,
             };
             if queue.wake_at().is_none_or(|at| at > now) {
                 return;
             }
-            // Only the watched queue's Aqm holds packets back and drops them here; a scheduler drops where it stands.
-            let at = if place == self.watch { self.mark } else { place };
-            let released = queue.wake(now, &mut Drops { events: &mut self.events, place: at });
+            // Only the AQM of the watched queue holds packets and drops them at the mark point; a scheduler drops at
+            // its own queue.
+            let at = if which == self.watch { self.mark } else { which };
+            let released = queue.wake(now, &mut Drops { events: &mut self.events, queue: at });
             match (released, self.mark) {
                 (Some(pkt), GatewayQueue::Receive) => self.receive(pkt, now),
-                (Some(pkt), GatewayQueue::Transmit) => self.queue_up(pkt, now),
+                (Some(pkt), GatewayQueue::Transmit) => self.enqueue_transmit(pkt, now),
                 (None, _) => {}
             }
         }
@@ -339,14 +340,14 @@ impl Gateway {
 
     fn serve_receive(&mut self, now: Instant) {
         let next =
-            self.receive.dequeue(now, &mut Drops { events: &mut self.events, place: GatewayQueue::Receive });
+            self.receive.dequeue(now, &mut Drops { events: &mut self.events, queue: GatewayQueue::Receive });
         let rate = self.receive_rate.unwrap_or_default();
         self.serving = next.map(|pkt| (now + rate.time_to_send(u64::from(pkt.len)), pkt));
     }
 
     fn serve_transmit(&mut self, now: Instant) {
         self.regulator.tick(now);
-        let mut out = Drops { events: &mut self.events, place: GatewayQueue::Transmit };
+        let mut out = Drops { events: &mut self.events, queue: GatewayQueue::Transmit };
         loop {
             match self.transmit.peek().map(|head| head.len) {
                 Some(len) if self.regulator.allows(len, now) => {
@@ -355,30 +356,30 @@ impl Gateway {
                         out.events.push_back(Event::Sent(pkt));
                     }
                 }
-                Some(_) => return self.regulator.want(now),
+                Some(_) => return self.regulator.request(now),
                 None if self.regulator.is_busy(now) => {
-                    self.regulator.rest();
-                    return self.regulator.want(now);
+                    self.regulator.clear_credit();
+                    return self.regulator.request(now);
                 }
                 None => {
-                    // Asked in vain, the queue learns that its link is idle.
+                    // An unsuccessful dequeue tells the queue that its link is idle.
                     let nothing = self.transmit.dequeue(now, &mut out);
                     debug_assert!(nothing.is_none(), "a scheduler that showed no packet gave one");
-                    return self.regulator.rest();
+                    return self.regulator.clear_credit();
                 }
             }
         }
     }
 }
 
-/// Hears what a queue discards.
+/// Reports the packets that a queue drops.
 struct Drops<'a> {
     events: &'a mut VecDeque<Event>,
-    place: GatewayQueue,
+    queue: GatewayQueue,
 }
 
 impl DropHandler for Drops<'_> {
     fn dropped(&mut self, pkt: Packet, reason: DropReason) {
-        self.events.push_back(Event::Dropped(pkt, reason, self.place));
+        self.events.push_back(Event::Dropped(pkt, reason, self.queue));
     }
 }

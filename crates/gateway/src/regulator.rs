@@ -1,38 +1,38 @@
-//! The rate regulator behind the transmit queue.
+//! Rate regulator behind the transmit queue.
 
 use bentpipe_units::{Duration, Instant, Rate};
 
-/// Credit for one byte [bit/s ns]: counted so, no rate and no tick leaves a rounding error behind.
+/// Credit for one byte [bit/s ns]; in this unit no rate and no tick causes a rounding error.
 const BYTE: i64 = 8_000_000_000;
 
-/// Lets packets go at a rate: at regular ticks, each a burst of what a tick earns, or one by one.
+/// Releases packets at a rate: at regular ticks, a burst of the credit of each tick, or one by one.
 ///
-/// Credit that an empty queue leaves unused is lost.
+/// Credit that an empty queue does not use is lost.
 #[derive(Debug)]
 pub struct Regulator {
     rate: Rate,
-    /// Zero: packets go one by one.
+    /// Zero: packets are released one by one.
     tick: Duration,
-    /// What may still go at this tick [bit/s ns]. Below zero where an Aqm discarded the packet that was looked at
-    /// and a longer one went in its place: the next tick pays for it.
+    /// Credit left at this tick [bit/s ns]. Negative if an AQM dropped the packet that was checked and a longer one was
+    /// sent instead: the next tick pays for it.
     credit: i64,
-    /// The last tick, or none yet.
+    /// Last tick; `None` before the first.
     last: Option<Instant>,
-    /// Whether the last tick sent anything, which keeps the link busy up to the next.
+    /// True if the last tick sent a packet, which keeps the link busy until the next tick.
     sent: bool,
-    /// One by one: when the packet that went last has been sent.
+    /// One by one: when the transmission of the last packet ends.
     free_at: Instant,
     wake_at: Option<Instant>,
 }
 
 impl Regulator {
-    /// One that lets `rate` go, at every multiple of `tick`, or packet by packet where that is zero.
+    /// A regulator with rate `rate`, at every multiple of `tick`, or packet by packet if that is zero.
     #[must_use]
     pub fn new(rate: Rate, tick: Duration) -> Self {
         Self { rate, tick, credit: 0, last: None, sent: false, free_at: Instant::ZERO, wake_at: None }
     }
 
-    /// From now on it lets `rate` go; at rate zero, nothing, until it is told another.
+    /// Sets the rate. At rate zero nothing is released until the next call.
     pub fn set_rate(&mut self, rate: Rate) {
         self.rate = rate;
         if rate.as_bps() == 0 {
@@ -40,20 +40,20 @@ impl Regulator {
         }
     }
 
-    /// The first time, from `now` on, at which this regulator looks for work.
+    /// First tick at or after `now`.
     #[must_use]
-    pub fn next_look(&self, now: Instant) -> Instant {
+    pub fn next_tick(&self, now: Instant) -> Instant {
         now.round_up_to(self.tick)
     }
 
-    /// When it wants to let packets go.
+    /// When to call [`Self::tick`]; `None` if no packet waits.
     #[must_use]
     pub fn wake_at(&self) -> Option<Instant> {
         self.wake_at
     }
 
-    /// A packet waits to go.
-    pub fn want(&mut self, now: Instant) {
+    /// Requests a tick for a waiting packet.
+    pub fn request(&mut self, now: Instant) {
         if self.wake_at.is_some() || self.rate.as_bps() == 0 {
             return;
         }
@@ -63,12 +63,12 @@ impl Regulator {
             match self.last {
                 // This instant's tick is over.
                 Some(last) if last >= now => last + self.tick,
-                _ => self.next_look(now),
+                _ => self.next_tick(now),
             }
         });
     }
 
-    /// The time asked for has come: a tick earns its credit.
+    /// Starts a tick and adds its credit.
     pub fn tick(&mut self, now: Instant) {
         self.wake_at = None;
         if !self.tick.is_zero() {
@@ -79,19 +79,19 @@ impl Regulator {
         }
     }
 
-    /// Whether what went last is still being sent: a packet, or a tick's burst, which takes up to a tick.
+    /// True while the last packet, or the burst of the last tick, is being sent; a burst takes up to a tick.
     #[must_use]
     pub fn is_busy(&self, now: Instant) -> bool {
         self.free_at > now || self.sent
     }
 
-    /// Whether a packet of `len` bytes may go now.
+    /// True if a packet of `len` bytes may be sent now.
     #[must_use]
     pub fn allows(&self, len: u32, now: Instant) -> bool {
         if self.tick.is_zero() { self.free_at <= now } else { i64::from(len) * BYTE <= self.credit }
     }
 
-    /// A packet of `len` bytes goes.
+    /// Records that a packet of `len` bytes is sent.
     pub fn spend(&mut self, len: u32, now: Instant) {
         if self.tick.is_zero() {
             self.free_at = now + self.rate.time_to_send(u64::from(len));
@@ -101,7 +101,7 @@ impl Regulator {
         }
     }
 
-    /// `bytes` have gone without asking: what comes next waits until they are paid for.
+    /// Charges `bytes` sent without permission: the next packets wait until they are paid for.
     pub fn charge(&mut self, bytes: u64, now: Instant) {
         if self.rate.as_bps() == 0 {
             return;
@@ -116,7 +116,7 @@ impl Regulator {
         }
     }
 
-    /// What it has let go, or was charged for, and the rate has not made up for by `now` [bytes].
+    /// Bytes released or charged for which the rate has not compensated by `now` [bytes].
     #[must_use]
     pub fn debt(&self, now: Instant) -> u64 {
         if self.tick.is_zero() {
@@ -127,8 +127,8 @@ impl Regulator {
         }
     }
 
-    /// Nothing waits any more.
-    pub fn rest(&mut self) {
+    /// Drops unused credit: no packet waits any more.
+    pub fn clear_credit(&mut self) {
         self.credit = self.credit.min(0);
     }
 }
@@ -143,13 +143,13 @@ mod tests {
         Instant::ZERO + Duration::from_micros(us)
     }
 
-    /// 20 Mbit/s in 5 ms are 12 500 bytes: eight packets of 1391 bytes (11 128), and with what is left (1372)
-    /// and the next tick's 12 500 nine more (12 519), then 1353 are left.
+    /// 20 Mbit/s in 5 ms are 12 500 bytes: eight packets of 1391 bytes (11 128); the remaining 1372 and the next tick's
+    /// 12 500 allow nine more (12 519), then 1353 remain.
     #[test]
-    fn a_tick_lets_go_what_it_has_earned() {
+    fn a_tick_releases_its_credit() {
         let mut regulator = Regulator::new(Rate::from_bps(20 * MBPS), Duration::from_millis(5));
         let mut burst = |now| {
-            regulator.want(now);
+            regulator.request(now);
             let due = regulator.wake_at().unwrap();
             regulator.tick(due);
             let mut sent = 0;
@@ -167,39 +167,39 @@ mod tests {
     #[test]
     fn an_empty_queue_loses_its_credit() {
         let mut regulator = Regulator::new(Rate::from_bps(20 * MBPS), Duration::from_millis(5));
-        regulator.want(at(0));
+        regulator.request(at(0));
         regulator.tick(at(0));
-        regulator.rest();
-        regulator.want(at(12_000));
+        regulator.clear_credit();
+        regulator.request(at(12_000));
         assert_eq!(regulator.wake_at(), Some(at(15_000)));
         regulator.tick(at(15_000));
         assert!(regulator.allows(12_500, at(15_000)) && !regulator.allows(12_501, at(15_000)));
     }
 
     #[test]
-    fn at_rate_zero_it_waits_to_be_told_another() {
+    fn rate_zero_releases_nothing_until_a_new_rate() {
         let mut regulator = Regulator::new(Rate::from_bps(20 * MBPS), Duration::ZERO);
-        regulator.want(at(7));
+        regulator.request(at(7));
         regulator.set_rate(Rate::from_bps(0));
         assert_eq!(regulator.wake_at(), None);
-        regulator.want(at(8));
+        regulator.request(at(8));
         assert_eq!(regulator.wake_at(), None);
         regulator.set_rate(Rate::from_bps(10 * MBPS));
-        regulator.want(at(9));
+        regulator.request(at(9));
         assert_eq!(regulator.wake_at(), Some(at(9)));
         // 1250 bytes take 1 ms at 10 Mbit/s.
         regulator.tick(at(9));
         regulator.spend(1250, at(9));
-        regulator.want(at(9));
+        regulator.request(at(9));
         assert_eq!(regulator.wake_at(), Some(at(1009)));
     }
 
-    /// 2500 bytes that nobody asked for take 1 ms at 20 Mbit/s: a packet that was to go at 7 µs goes at 1007. With ticks of
-    /// 5 ms they leave 10 000 of the next tick's 12 500.
+    /// 2500 charged bytes take 1 ms at 20 Mbit/s: a packet due at 7 µs is sent at 1007. With ticks of 5 ms they leave
+    /// 10 000 of the next tick's 12 500.
     #[test]
-    fn what_was_not_asked_for_is_paid_for() {
+    fn charged_bytes_delay_the_next_packets() {
         let mut regulator = Regulator::new(Rate::from_bps(20 * MBPS), Duration::ZERO);
-        regulator.want(at(7));
+        regulator.request(at(7));
         regulator.charge(2500, at(7));
         assert_eq!(regulator.wake_at(), Some(at(1007)));
         regulator.tick(at(1007));
@@ -211,23 +211,23 @@ mod tests {
         let mut regulator = Regulator::new(Rate::from_bps(20 * MBPS), Duration::from_millis(5));
         regulator.charge(2500, at(1));
         assert_eq!(regulator.debt(at(1)), 2500);
-        regulator.rest();
-        regulator.want(at(1));
+        regulator.clear_credit();
+        regulator.request(at(1));
         regulator.tick(at(5_000));
         assert!(regulator.allows(10_000, at(5_000)) && !regulator.allows(10_001, at(5_000)));
     }
 
     /// 1250 bytes take 0.5 ms at 20 Mbit/s.
     #[test]
-    fn without_ticks_packets_go_one_by_one() {
+    fn without_ticks_packets_are_released_one_by_one() {
         let mut regulator = Regulator::new(Rate::from_bps(20 * MBPS), Duration::ZERO);
-        regulator.want(at(7));
+        regulator.request(at(7));
         assert_eq!(regulator.wake_at(), Some(at(7)));
         regulator.tick(at(7));
         assert!(regulator.allows(1250, at(7)));
         regulator.spend(1250, at(7));
         assert!(!regulator.allows(1, at(506)));
-        regulator.want(at(100));
+        regulator.request(at(100));
         assert_eq!(regulator.wake_at(), Some(at(507)));
         assert!(regulator.allows(1250, at(507)));
     }

@@ -175,9 +175,7 @@ fn a_full_queue_loses_what_it_cannot_hold() {
     );
     let most = table.column("transmit_queue").unwrap().iter().fold(0.0, |a, b| f64::max(a, *b));
     assert!((49.0..=50.0).contains(&most), "{most}");
-    assert!(
-        mean(&table, "throughput") > 0.8 * 10e6 && mean(&table, "throughput") < 10e6 * (1.0 + 1e-9)
-    );
+    assert!(mean(&table, "throughput") > 0.8 * 10e6 && mean(&table, "throughput") < 10e6 * (1.0 + 1e-9));
 }
 
 /// The single queue at rest: served as an M/M/1 queue, it holds ρ / (1 - ρ) packets at its own utilization ρ; AVQRED's virtual

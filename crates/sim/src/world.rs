@@ -573,7 +573,7 @@ impl World {
     fn heed(&mut self, station: u32, pkt: Packet) {
         let Body::Tcp { to, .. } = self.flights.get(pkt.handle).body else { return };
         let Role::Relay { stream, .. } = self.conns[to as usize].role else { return };
-        if self.stations[station as usize].buffers.heed(stream, pkt.marked, self.now) {
+        if self.stations[station as usize].buffers.on_packet(stream, pkt.marked, self.now) {
             self.offer_window(station, stream);
         }
     }

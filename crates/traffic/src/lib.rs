@@ -1,8 +1,8 @@
-//! What applications send when, whatever carries it: generators of packets, without an engine.
+//! Traffic generators: when applications send packets and of which length, independent of transport and engine.
 //!
-//! A [`Generator`] is asked for one step after the other. Each says how long after the one before it comes, and how long
-//! its packet is; time and randomness are the caller's. Every step is a bounded amount of work: where nothing is sent
-//! for a while, a step without a packet says so.
+//! A [`Generator`] is asked for one step after the other: the time since the last one, and the length of its packet;
+//! time and randomness come from the caller. Every step is a bounded amount of work: during a silence, a step has no
+//! packet.
 
 mod mmpp;
 mod on_off;
@@ -15,15 +15,15 @@ use bentpipe_units::{Duration, Rng};
 
 pub use mmpp::stationary;
 
-/// The longest packet [bytes].
-pub const LONGEST: u64 = 65_535;
+/// Maximum length of a packet [bytes].
+pub const MAX_PACKET: u64 = 65_535;
 
-/// What comes next.
+/// A step of a generator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// How long after the last step; after the start, for the first.
+    /// Time since the last step; for the first, since the start.
     pub gap: Duration,
-    /// Length of the packet that is sent then, as a datagram on the wire; 0: none is [bytes].
+    /// Length of the packet sent at this time, as a datagram on the wire; 0 without a packet [bytes].
     pub len: u32,
 }
 
@@ -34,23 +34,23 @@ impl Step {
     }
 }
 
-/// Sends the packets of one flow.
+/// Generator of the packets of a flow.
 #[derive(Clone, Debug)]
 pub enum Generator {
-    /// At a constant rate, or with exponential times between them.
+    /// Constant rate, or exponential times between packets.
     Steady(steady::Steady),
-    /// At a constant rate, with pauses.
+    /// Constant rate with pauses.
     OnOff(on_off::OnOff),
-    /// At the rate of a Markov chain's state.
+    /// Rate of the state of a Markov chain.
     Mmpp(mmpp::Mmpp),
-    /// In frames.
+    /// Video frames.
     Video(video::Video),
-    /// As they were captured.
+    /// Packets of a capture.
     Replay(replay::Replay),
 }
 
 impl Generator {
-    /// A flow of that pattern, at its start.
+    /// A flow of this pattern, at its start.
     #[must_use]
     pub fn new(pattern: &Pattern, rng: &mut Rng) -> Self {
         use on_off::{OnOff, Spacing};
@@ -77,7 +77,7 @@ impl Generator {
         }
     }
 
-    /// The next step; none where nothing is ever sent again.
+    /// Returns the next step; `None` if nothing will be sent any more.
     #[inline]
     pub fn next(&mut self, rng: &mut Rng) -> Option<Step> {
         match self {
@@ -90,7 +90,7 @@ impl Generator {
     }
 }
 
-/// A packet's length, drawn and cut to what a packet can be [bytes].
-fn length(law: &Distribution<u64>, rng: &mut Rng) -> u32 {
-    law.draw(rng).clamp(1, LONGEST) as u32
+/// Draws the length of a packet and limits it to the possible lengths [bytes].
+fn length(distribution: &Distribution<u64>, rng: &mut Rng) -> u32 {
+    distribution.draw(rng).clamp(1, MAX_PACKET) as u32
 }

@@ -1,5 +1,5 @@
-//! The Markov-modulated Poisson process: exponential times between packets, at the rate of the state that a Markov chain
-//! is in (W. Fischer, K. Meier-Hellstern: The Markov-modulated Poisson process cookbook, Performance Evaluation 18, 1993).
+//! Markov-modulated Poisson process: exponential times between packets, at the rate of the state of a Markov chain (W.
+//! Fischer, K. Meier-Hellstern: The Markov-modulated Poisson process cookbook, Performance Evaluation 18, 1993).
 
 use std::sync::Arc;
 
@@ -9,29 +9,28 @@ use bentpipe_units::{Duration, Rng};
 use crate::steady::mean_gap;
 use crate::{Step, length};
 
-/// A source with a Markov chain.
+/// An MMPP source.
 #[derive(Clone, Debug)]
 pub struct Mmpp {
     packet: Distribution<u64>,
-    states: Arc<[Hold]>,
-    /// A row for each state: the probabilities of those that follow.
+    states: Arc<[StateParameters]>,
+    /// Transition probabilities, one row per state.
     transitions: Arc<[Vec<f64>]>,
     state: usize,
-    /// How long it stays in it.
+    /// Time left in the state.
     left: Duration,
 }
 
-/// What a state is to the generator [s].
+/// Parameters of a state [s].
 #[derive(Clone, Copy, Debug)]
-struct Hold {
-    /// Mean time between packets; none: there are none.
+struct StateParameters {
+    /// Mean time between packets; `None` if the state sends no packets.
     gap: Option<f64>,
     sojourn: f64,
 }
 
-/// The share of time that a chain spends in each state, which leads from each to each: of its jumps by the algorithm of
-/// Grassmann, Taksar and Heyman (Operations Research 33, 1985), which never subtracts; then weighted by how long the
-/// states last.
+/// Share of time that an irreducible chain spends in each state: the shares of its jumps by the algorithm of Grassmann,
+/// Taksar and Heyman (Operations Research 33, 1985), which never subtracts, weighted by the mean sojourn times.
 #[must_use]
 pub fn stationary(transitions: &[Vec<f64>], sojourns: &[f64]) -> Vec<f64> {
     let n = transitions.len();
@@ -55,21 +54,21 @@ pub fn stationary(transitions: &[Vec<f64>], sojourns: &[f64]) -> Vec<f64> {
     weights.into_iter().map(|weight| weight / sum).collect()
 }
 
-/// One of several, drawn with its probability.
+/// Draws an index with the given probabilities.
 fn pick(probabilities: &[f64], rng: &mut Rng) -> usize {
-    let mut place = rng.uniform();
+    let mut position = rng.uniform();
     for (i, probability) in probabilities.iter().enumerate() {
-        if place < *probability {
+        if position < *probability {
             return i;
         }
-        place -= probability;
+        position -= probability;
     }
-    // The probabilities sum up to 1 but for rounding.
+    // The probabilities sum up to 1 except for rounding.
     probabilities.iter().rposition(|p| *p > 0.0).unwrap_or(0)
 }
 
 impl Mmpp {
-    /// A source in a state drawn by the share of time that the chain spends in it.
+    /// A source in a state drawn from the stationary distribution.
     #[must_use]
     pub fn new(
         states: &[State],
@@ -77,19 +76,19 @@ impl Mmpp {
         packet: &Distribution<u64>,
         rng: &mut Rng,
     ) -> Self {
-        let hold = |s: &State| Hold {
+        let hold = |s: &State| StateParameters {
             gap: (s.rate.as_bps() > 0).then(|| mean_gap(s.rate, packet)),
             sojourn: s.sojourn.as_secs_f64(),
         };
-        let states: Arc<[Hold]> = states.iter().map(hold).collect();
+        let states: Arc<[StateParameters]> = states.iter().map(hold).collect();
         let sojourns: Vec<f64> = states.iter().map(|s| s.sojourn).collect();
         let state = pick(&stationary(transitions, &sojourns), rng);
         let left = Duration::from_secs_f64(rng.exponential(sojourns[state]));
         Self { packet: packet.clone(), states, transitions: transitions.into(), state, left }
     }
 
-    /// The next packet, or the next state. Exponential times have no memory, so the time to the next packet is drawn anew
-    /// in each.
+    /// Returns the next packet or change of state. Exponential times have no memory, so the time to the next packet is
+    /// drawn again in each state.
     #[inline]
     pub fn next(&mut self, rng: &mut Rng) -> Step {
         if let Some(mean) = self.states[self.state].gap {
@@ -110,10 +109,11 @@ impl Mmpp {
 mod tests {
     use super::*;
 
-    /// Of two states in turn, the share is that of the sojourns. Of three, where 1 leads to 2, 2 to 1 or 3 alike, and 3 to
-    /// 1: the visits are v2 = v1 and v3 = v2 / 2, hence 2 : 2 : 1, times the sojourns 1, 2 and 4 s: 2 : 4 : 4.
+    /// With two alternating states, the shares are those of the sojourns. With three, where 1 leads to 2, 2 to 1 or 3
+    /// alike, and 3 to 1: the visits are v2 = v1 and v3 = v2 / 2, hence 2 : 2 : 1, times the sojourns 1, 2 and 4 s: 2 :
+    /// 4 : 4.
     #[test]
-    fn shares_of_time_solve_the_balance_equations() {
+    fn stationary_shares_solve_the_balance_equations() {
         let two = [vec![0.0, 1.0], vec![1.0, 0.0]];
         let close =
             |found: &[f64], expected: &[f64]| found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-12);

@@ -1,23 +1,23 @@
 //! Packets at a constant rate while a source is on, none while it is off.
 //!
-//! The source has a clock that runs only while it is on, and by that clock packets are as far apart as ever. So its mean
-//! rate is the rate while it is on times the share of time that it is on, however short it is on at a time.
+//! The source has a clock that runs only while it is on, and by that clock packets are equally spaced. So its mean rate
+//! is the rate while on times the share of time that it is on, even if the on times are shorter than the spacing.
 
 use bentpipe_scenario::Distribution;
 use bentpipe_units::{Duration, Rate, Rng};
 
 use crate::{Step, length};
 
-/// How far apart packets are.
+/// Spacing of packets.
 #[derive(Clone, Copy, Debug)]
 pub enum Spacing {
-    /// As long as a packet takes at this rate.
+    /// Transmission time of a packet at this rate.
     Rate(Rate),
-    /// Always as long.
+    /// Constant time.
     Time(Duration),
 }
 
-/// A source that is on and off.
+/// A source that alternates between on and off.
 #[derive(Clone, Debug)]
 pub struct OnOff {
     spacing: Spacing,
@@ -25,14 +25,14 @@ pub struct OnOff {
     on: Distribution<Duration>,
     off: Distribution<Duration>,
     is_on: bool,
-    /// How long it stays as it is.
+    /// Time left in this state.
     left: Duration,
-    /// When the next packet is due, by the clock that runs while it is on.
+    /// Time to the next packet by the clock that runs while the source is on.
     due: Duration,
 }
 
 impl OnOff {
-    /// A source that is on with the probability that it is on at any time, for a whole time.
+    /// A source that is on with its stationary probability, at the start of a complete on or off time.
     #[must_use]
     pub fn new(
         spacing: Spacing,
@@ -48,7 +48,7 @@ impl OnOff {
         Self { spacing, packet, on, off, is_on, left, due: Duration::ZERO }
     }
 
-    /// The next packet, or the end of the time that it is on or off.
+    /// Returns the next packet or the end of the on or off time.
     #[inline]
     pub fn next(&mut self, rng: &mut Rng) -> Step {
         if self.is_on && self.due <= self.left {

@@ -1,4 +1,4 @@
-//! The packets of a capture, once, each at its time.
+//! The packets of a capture, once, at their times.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use bentpipe_units::Duration;
 
 use crate::Step;
 
-/// A source that repeats what was captured.
+/// A source that replays a capture.
 #[derive(Clone, Debug)]
 pub struct Replay {
     packets: Arc<[(Duration, u32)]>,
@@ -16,13 +16,13 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// At the first packet.
+    /// A source at the first packet.
     #[must_use]
     pub fn new(capture: &Capture) -> Self {
         Self { packets: capture.packets.clone(), next: 0, last: Duration::ZERO }
     }
 
-    /// The next packet; none at the end.
+    /// Returns the next packet; `None` at the end.
     pub fn next(&mut self) -> Option<Step> {
         let &(time, len) = self.packets.get(self.next)?;
         self.next += 1;

@@ -1,11 +1,11 @@
-//! Packets at one rate: a constant one, or one with exponential times between packets.
+//! Packets at one rate: constant, or with exponential times between packets.
 
 use bentpipe_scenario::Distribution;
 use bentpipe_units::{Duration, Rate, Rng};
 
 use crate::{Step, length};
 
-/// A source that neither pauses nor changes its rate.
+/// A source without pauses and rate changes.
 #[derive(Clone, Debug)]
 pub struct Steady {
     packet: Distribution<u64>,
@@ -14,31 +14,31 @@ pub struct Steady {
 
 #[derive(Clone, Debug)]
 enum Times {
-    /// The next packet follows when the last would have been sent at this rate; the first comes at once.
+    /// The next packet follows after the transmission time of the last one at this rate; the first is sent at once.
     Constant { rate: Rate, last: Option<u32> },
     /// Mean time to the next packet [s].
     Exponential(f64),
 }
 
-/// The mean time between packets that makes the rate [s].
+/// Mean time between packets for a rate [s].
 pub(crate) fn mean_gap(rate: Rate, packet: &Distribution<u64>) -> f64 {
     packet.mean() / rate.bytes_per_sec()
 }
 
 impl Steady {
-    /// At a constant rate.
+    /// A source with a constant rate.
     #[must_use]
     pub fn constant(rate: Rate, packet: &Distribution<u64>) -> Self {
         Self { packet: packet.clone(), times: Times::Constant { rate, last: None } }
     }
 
-    /// A Poisson process of that mean rate.
+    /// A Poisson process with this mean rate.
     #[must_use]
     pub fn poisson(rate: Rate, packet: &Distribution<u64>) -> Self {
         Self { packet: packet.clone(), times: Times::Exponential(mean_gap(rate, packet)) }
     }
 
-    /// The next packet.
+    /// Returns the next packet.
     #[inline]
     pub fn next(&mut self, rng: &mut Rng) -> Step {
         let gap = match &self.times {

@@ -1,33 +1,33 @@
-//! Video: frames at regular times, each cut into packets.
+//! Video: frames at regular times, each split into packets.
 
 use bentpipe_scenario::{DATAGRAM_HEADER, Frames};
 use bentpipe_units::{Duration, Rng};
 
 use crate::Step;
 
-/// A source of frames.
+/// A source of video frames.
 #[derive(Clone, Debug)]
 pub struct Video {
     frames: Frames,
-    /// The next frame.
+    /// Index of the next frame.
     next: usize,
     interval: Duration,
-    /// What a packet carries of a frame at most [bytes].
+    /// Maximum part of a frame in a packet [bytes].
     payload: u64,
     spread: bool,
     /// Packets of the current frame, and how many of them have been sent.
     packets: u64,
     sent: u64,
-    /// What is left of it [bytes].
+    /// Rest of the current frame [bytes].
     left: u64,
-    /// How long after the beginning of the current frame the last step was.
+    /// Time from the start of the current frame to the last step.
     since: Duration,
-    /// Whether there was a frame yet.
+    /// True once the first frame has started.
     begun: bool,
 }
 
 impl Video {
-    /// A source that begins at a frame that is drawn, or at the first. Packets are of at most `packet` bytes.
+    /// A source that starts at a random frame, or at the first. `packet` is the maximum length of a packet [bytes].
     #[must_use]
     pub fn new(
         frames: &Frames,
@@ -55,12 +55,12 @@ impl Video {
         }
     }
 
-    /// The next packet, or a frame without any.
+    /// Returns the next packet, or an empty frame.
     #[inline]
     pub fn next(&mut self, rng: &mut Rng) -> Step {
         let before = self.since;
         if self.sent == self.packets {
-            // The time to the next frame, from the last step of this one.
+            // Time to the next frame, from the last step of this one.
             let wait = if self.begun { self.interval.saturating_sub(before) } else { Duration::ZERO };
             self.begun = true;
             self.left = self.size(rng);
@@ -78,7 +78,7 @@ impl Video {
         Step { gap, len: self.cut() }
     }
 
-    /// Cuts a packet off the current frame: its length, headers included [bytes].
+    /// Takes a packet from the current frame and returns its length, including headers [bytes].
     fn cut(&mut self) -> u32 {
         let carried = self.left.min(self.payload);
         self.left -= carried;
@@ -86,7 +86,7 @@ impl Video {
         (carried + DATAGRAM_HEADER) as u32
     }
 
-    /// The size of the next frame [bytes].
+    /// Draws or looks up the size of the next frame [bytes].
     fn size(&mut self, rng: &mut Rng) -> u64 {
         let frame = self.next;
         match &self.frames {

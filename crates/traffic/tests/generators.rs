@@ -1,4 +1,4 @@
-//! Generators against what they are to be: mean rates in closed form, bytes conserved, times exact.
+//! Generators against closed forms: mean rates, conserved bytes, exact times.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ fn rng(number: u64) -> Rng {
     Rng::stream(1, "test", number, "generator")
 }
 
-/// Bits per second that flows of a pattern send within `seconds` each: the mean over the flows, and its standard error.
+/// Rate at which flows of a pattern send for `seconds` each: the mean over the flows, and its standard error [bit/s].
 fn rate(pattern: &Pattern, flows: u32, seconds: u64) -> (f64, f64) {
     let end = Duration::from_secs(seconds);
     let rates: Vec<f64> = (0..flows)
@@ -36,7 +36,7 @@ fn rate(pattern: &Pattern, flows: u32, seconds: u64) -> (f64, f64) {
     (mean, (variance / n).sqrt())
 }
 
-/// The mean rate lies within three standard errors of the expected, and these are small.
+/// Checks that the mean rate is within three standard errors of the expected one, and that these are small.
 fn check_rate(pattern: &Pattern, expected: f64) {
     let (found, error) = rate(pattern, 50, 1000);
     assert!((found - expected).abs() <= 3.0 * error.max(1e-4 * expected), "{found} ± {error}: {expected}");
@@ -50,27 +50,27 @@ fn secs(s: f64) -> Duration {
 const MBPS: Rate = Rate::from_bps(1_000_000);
 
 #[test]
-fn a_constant_and_a_poisson_rate_are_what_they_say() {
+fn constant_and_poisson_sources_have_their_rates() {
     let packet = Distribution::Erlang { shape: 3, mean: 700 };
     check_rate(&Pattern::Cbr { rate: MBPS, packet: packet.clone() }, 1e6);
     check_rate(&Pattern::Poisson { rate: MBPS, packet }, 1e6);
 }
 
-/// R11: 800 ms on, 200 ms off: four fifths of the rate, also where a packet takes longer than it is on.
+/// R11: 800 ms on, 200 ms off: four fifths of the rate, even if a packet takes longer than the on time.
 #[test]
-fn on_and_off_share_the_time() {
+fn on_off_rate_is_the_on_share_of_the_rate() {
     for (on, off, bytes) in [(0.8, 0.2, 1000), (0.008, 0.002, 2000)] {
         let on_off = |on, off| Pattern::OnOff { rate: MBPS, packet: Distribution::Fixed(bytes), on, off };
         check_rate(&on_off(Distribution::Exponential(secs(on)), Distribution::Exponential(secs(off))), 0.8e6);
         check_rate(&on_off(Distribution::Fixed(secs(on)), Distribution::Fixed(secs(off))), 0.8e6);
     }
-    // With a shape of 3 there is a variance, so that a standard error says something.
+    // With a shape of 3 the variance is finite, so the standard error is meaningful.
     let pareto = |mean| Distribution::Pareto { shape: 3.0, mean: secs(mean) };
     let packet = Distribution::Fixed(1000);
     check_rate(&Pattern::OnOff { rate: MBPS, packet, on: pareto(0.8), off: pareto(0.2) }, 0.8e6);
 }
 
-/// Times on, from the steps of a source that sends a packet every 10 ms while it is on [packets].
+/// On times, from the steps of a source that sends a packet every 10 ms while it is on [packets].
 fn bursts(on: Distribution<Duration>) -> Vec<u32> {
     let pattern = Pattern::Voip {
         packet: 200,
@@ -94,8 +94,8 @@ fn bursts(on: Distribution<Duration>) -> Vec<u32> {
     all
 }
 
-/// With a mean of 1 s and shape 1.5 the least is 1/3 s: longer than 10 s is one in 30^1.5 = 164, and of exponential times
-/// one in e^10 = 22000. Both have the median that their law says: 0.529 s and 0.693 s.
+/// With a mean of 1 s and shape 1.5 the minimum is 1/3 s: one in 30^1.5 = 164 exceeds 10 s, and of exponential times
+/// one in e^10 = 22000. Both have their theoretical medians: 0.529 s and 0.693 s.
 #[test]
 fn pareto_bursts_have_the_heavier_tail() {
     let share = |bursts: &[u32], longer: u32| {
@@ -103,16 +103,16 @@ fn pareto_bursts_have_the_heavier_tail() {
     };
     let pareto = bursts(Distribution::Pareto { shape: 1.5, mean: secs(1.0) });
     let exponential = bursts(Distribution::Exponential(secs(1.0)));
-    // Standard errors: 0.00039, 0.0025, 0.000034 and 0.0025; four of each.
+    // Standard errors: 0.00039, 0.0025, 0.000034 and 0.0025; the tolerances are four of each.
     assert!((share(&pareto, 1000) - 1.0 / 164.3).abs() < 0.0016, "{}", share(&pareto, 1000));
     assert!((share(&pareto, 53) - 0.5).abs() < 0.015, "{}", share(&pareto, 53));
     assert!(share(&exponential, 1000) < 0.0002);
     assert!((share(&exponential, 69) - 0.5).abs() < 0.015, "{}", share(&exponential, 69));
 }
 
-/// P.59: a voice talks 1.004 s of every 2.591 s. G.711 in packets of 200 bytes every 20 ms is 80 kbit/s.
+/// P.59: a speaker talks 1.004 s of every 2.591 s. G.711 in packets of 200 bytes every 20 ms is 80 kbit/s.
 #[test]
-fn a_voice_talks_its_share_of_the_time() {
+fn voice_rate_is_the_talk_share_of_the_rate() {
     let voip = Pattern::Voip {
         packet: 200,
         interval: Duration::from_millis(20),
@@ -122,9 +122,9 @@ fn a_voice_talks_its_share_of_the_time() {
     check_rate(&voip, 80_000.0 * 1.004 / 2.591);
 }
 
-/// Three states: by hand (see the chain's own test) two, four and four tenths of the time.
+/// Three states: two, four and four tenths of the time (see the test of the chain).
 #[test]
-fn a_modulated_rate_is_the_mean_over_the_states() {
+fn mmpp_rate_is_the_mean_over_the_states() {
     let state = |bps, sojourn| State { rate: Rate::from_bps(bps), sojourn: secs(sojourn) };
     let mmpp = Pattern::Mmpp {
         states: vec![state(0, 0.1), state(500_000, 0.2), state(2_000_000, 0.4)],
@@ -134,10 +134,10 @@ fn a_modulated_rate_is_the_mean_over_the_states() {
     check_rate(&mmpp, 0.4 * 0.5e6 + 0.4 * 2e6);
 }
 
-/// The index of dispersion of counts of a two-state process that is silent half of the time, each state for a second:
-/// 1 + λ_on² π(1-π) 2 τ (1 - (1 - e^(-t/τ)) τ/t) / λ, with τ = 0.5 s the time in which the states are forgotten.
+/// Index of dispersion of counts of a two-state process that is silent half of the time, each state for a second: 1 +
+/// λ_on² π(1-π) 2 τ (1 - (1 - e^(-t/τ)) τ/t) / λ, where τ = 0.5 s is the relaxation time of the chain.
 #[test]
-fn a_modulated_rate_is_as_bursty_as_its_chain() {
+fn mmpp_dispersion_matches_the_closed_form() {
     let on = 100.0;
     let pattern = Pattern::Mmpp {
         states: vec![
@@ -179,16 +179,17 @@ fn video(sizes: &[u32], spread: bool, random_start: bool) -> Pattern {
     Pattern::Video { frames: Frames::Trace(movie), interval, packet: 1028, spread, random_start }
 }
 
-/// The steps of a fresh flow.
+/// The first steps of a new flow.
 fn steps(pattern: &Pattern, number: u64, count: usize) -> Vec<Step> {
     let mut rng = rng(number);
     let mut generator = Generator::new(pattern, &mut rng);
     (0..count).map_while(|_| generator.next(&mut rng)).collect()
 }
 
-/// Frames of 2500, 0, 1000 and 1 bytes make packets of 1000, 1000 and 500, none, 1000, and 1 byte with 28 of headers.
+/// Frames of 2500, 0, 1000 and 1 bytes give packets of 1000, 1000 and 500, none, 1000, and 1 byte, plus 28 bytes of
+/// headers each.
 #[test]
-fn a_video_s_frames_leave_at_their_times_with_every_byte() {
+fn video_frames_are_sent_completely_at_their_times() {
     let ms = |ms: u64| Duration::from_millis(ms);
     let step = |gap, payload: u32| Step { gap, len: payload + if payload > 0 { 28 } else { 0 } };
     let burst = [
@@ -215,7 +216,7 @@ fn a_video_s_frames_leave_at_their_times_with_every_byte() {
 }
 
 #[test]
-fn a_video_conserves_its_bytes_wherever_it_begins() {
+fn video_bytes_are_conserved_from_any_start() {
     let sizes: Vec<u32> = (0..500).map(|i| i * 37 % 7001).collect();
     let total: u64 = sizes.iter().map(|s| u64::from(*s)).sum();
     let mut firsts = Vec::new();
@@ -228,7 +229,7 @@ fn a_video_conserves_its_bytes_wherever_it_begins() {
             loop {
                 let step = generator.next(&mut rng).expect("it never ends");
                 now += step.gap;
-                // One whole turn of 500 frames, 40 ms each.
+                // One complete cycle of 500 frames of 40 ms each.
                 if now >= Duration::from_secs(20) {
                     break;
                 }
@@ -239,12 +240,12 @@ fn a_video_conserves_its_bytes_wherever_it_begins() {
         firsts.push(steps(&video(&sizes, false, true), number, 20));
     }
     firsts.dedup();
-    assert!(firsts.len() > 6, "flows begin at frames of their own");
+    assert!(firsts.len() > 6, "flows start at different frames");
 }
 
 /// I, P and B frames of 1600, 600 and 300 bytes, in the order of the group.
 #[test]
-fn a_group_of_pictures_gives_each_type_its_size() {
+fn gop_frames_have_the_size_of_their_type() {
     let gop = Gop {
         pattern: "IBBP".to_owned(),
         i: Distribution::Fixed(1600),
@@ -263,7 +264,7 @@ fn a_group_of_pictures_gives_each_type_its_size() {
 }
 
 #[test]
-fn a_replay_repeats_times_and_lengths_exactly_and_ends() {
+fn replay_repeats_times_and_lengths_exactly() {
     let times = [0, 7, 7, 1_000_000_123, 86_400_000_000_000];
     let packets: Arc<[_]> =
         times.iter().zip([60, 1514, 40, 1, 65_535]).map(|(t, len)| (Duration::from_nanos(*t), len)).collect();
@@ -279,9 +280,9 @@ fn a_replay_repeats_times_and_lengths_exactly_and_ends() {
     assert_eq!(sent, *packets);
 }
 
-/// However odd the numbers, a step is soon taken.
+/// A step takes bounded time whatever the parameters.
 #[test]
-fn steps_are_bounded_work_at_the_ends_of_every_range() {
+fn steps_are_bounded_work_at_extreme_parameters() {
     let tick = Distribution::Fixed(Duration::from_nanos(1));
     let packet = Distribution::Fixed(65_535);
     let slow = Rate::from_bps(1);

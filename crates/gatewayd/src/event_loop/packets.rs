@@ -112,7 +112,7 @@ impl Daemon {
     /// PEP's buffers then hold servers back without loss.
     fn bypasses_aqm(&self, payload: u32) -> bool {
         self.spacelink.link.is_silent()
-            && self.host.gateway.judges_ahead()
+            && self.host.gateway.marks_before_pep()
             && (payload == 0 || self.chunks.has_room(u64::from(payload)))
     }
 
@@ -159,7 +159,7 @@ impl Daemon {
             return;
         }
         let Some(id) = self.relays.by_ends(client, server) else { return };
-        if self.memory.buffers_mut().heed(id.0, pkt.marked, self.host.at) {
+        if self.memory.buffers_mut().on_packet(id.0, pkt.marked, self.host.at) {
             self.offer_window(id);
         }
     }

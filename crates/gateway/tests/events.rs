@@ -1,4 +1,4 @@
-//! What happens where, worked out by hand: 20 Mbit/s and ticks of 5 ms let 12 500 bytes go at a time.
+//! Event sequences of a gateway, worked out by hand: 20 Mbit/s and ticks of 5 ms release 12 500 bytes at a time.
 
 use bentpipe_gateway::{Event, Gateway, GatewayQueue, Regulator, Setup};
 use bentpipe_queue::{
@@ -7,7 +7,7 @@ use bentpipe_queue::{
 };
 use bentpipe_units::{Duration, Instant, Rate};
 
-/// Marks whatever finds packets in the watched queue.
+/// Marks packets if the watched queue is not empty.
 struct MarkIfBusy;
 
 impl Aqm for MarkIfBusy {
@@ -28,12 +28,12 @@ fn queue(aqm: Box<dyn Aqm>, packets: u32) -> Queue {
 }
 
 fn gateway(watch: GatewayQueue, mark: GatewayQueue, receive_rate: Option<Rate>) -> Gateway {
-    let judge =
-        |place| -> Box<dyn Aqm> { if watch == place { Box::new(MarkIfBusy) } else { Box::new(DropTail) } };
+    let aqm =
+        |queue| -> Box<dyn Aqm> { if watch == queue { Box::new(MarkIfBusy) } else { Box::new(DropTail) } };
     Gateway::new(Setup {
-        receive: queue(judge(GatewayQueue::Receive), 2),
+        receive: queue(aqm(GatewayQueue::Receive), 2),
         receive_rate,
-        transmit: queue(judge(GatewayQueue::Transmit), 1000),
+        transmit: queue(aqm(GatewayQueue::Transmit), 1000),
         watch,
         mark,
         processing: Duration::from_millis(12),
@@ -49,7 +49,7 @@ fn packet(handle: u32) -> Packet {
     Packet::new(1000, 0, handle)
 }
 
-/// A host that passes everything on; what happened until `end`: when, what, which packet.
+/// A host that passes everything on. Returns the events until `end`: time, kind, packet.
 fn drive(gateway: &mut Gateway, end: Instant) -> Vec<(u64, &'static str, u32)> {
     let mut log = Vec::new();
     let mut note = |gateway: &mut Gateway, now: Instant| {
@@ -78,9 +78,9 @@ fn drive(gateway: &mut Gateway, end: Instant) -> Vec<(u64, &'static str, u32)> {
     log
 }
 
-/// 12 ms of processing end between two ticks, so the packet is handed on at 15 ms, and goes with that very tick.
+/// 12 ms of processing end between two ticks, so the packet is delivered at 15 ms and sent with that tick.
 #[test]
-fn work_is_handed_on_at_a_tick_and_goes_with_it() {
+fn processed_packets_are_sent_with_the_same_tick() {
     let mut gateway = gateway(GatewayQueue::Transmit, GatewayQueue::Receive, None);
     gateway.arrive(packet(7), at(0));
     let log = drive(&mut gateway, at(100_000));
@@ -89,9 +89,9 @@ fn work_is_handed_on_at_a_tick_and_goes_with_it() {
     assert_eq!(gateway.arrived_bytes(), 1000);
 }
 
-/// Fifteen packets of 1000 bytes: twelve go with one tick, three wait for the next.
+/// Fifteen packets of 1000 bytes: twelve are sent with one tick, three wait for the next.
 #[test]
-fn a_tick_sends_no_more_than_it_earns() {
+fn a_tick_sends_no_more_than_its_credit() {
     let mut gateway = gateway(GatewayQueue::Transmit, GatewayQueue::Receive, None);
     for handle in 0..15 {
         gateway.process(packet(handle), at(0));
@@ -101,9 +101,9 @@ fn a_tick_sends_no_more_than_it_earns() {
     assert_eq!([sent(15_000), sent(20_000), sent(25_000)], [12, 3, 0]);
 }
 
-/// The verdict falls ahead of the PEP, by what waits behind it.
+/// The AQM decides in front of the PEP, by the backlog behind it.
 #[test]
-fn the_mark_point_may_lie_ahead_of_the_watched_queue() {
+fn aqm_of_the_transmit_queue_marks_at_the_receive_queue() {
     let mut gateway = gateway(GatewayQueue::Transmit, GatewayQueue::Receive, None);
     gateway.transmit(packet(1), at(0));
     gateway.arrive(packet(2), at(0));
@@ -112,9 +112,9 @@ fn the_mark_point_may_lie_ahead_of_the_watched_queue() {
     assert_eq!(gateway.transmit_queue().counters().dropped_on_arrival, 1);
 }
 
-/// At 8 Mbit/s a packet takes a millisecond: one is served, two wait, the fourth finds no room.
+/// At 8 Mbit/s a packet takes a millisecond: one is served, two wait, the fourth overflows.
 #[test]
-fn a_receive_queue_with_a_rate_is_worked_off_one_by_one() {
+fn a_receive_queue_with_a_rate_is_served_one_by_one() {
     let rate = Some(Rate::from_bps(8_000_000));
     let mut gateway = gateway(GatewayQueue::Transmit, GatewayQueue::Receive, rate);
     for handle in 0..4 {
@@ -127,9 +127,9 @@ fn a_receive_queue_with_a_rate_is_worked_off_one_by_one() {
     );
 }
 
-/// A watched receive queue judges what arrives by what waits there: the third packet finds the second waiting.
+/// An AQM that watches the receive queue decides by the backlog there: the third packet finds the second waiting.
 #[test]
-fn a_watched_receive_queue_judges_by_itself() {
+fn aqm_of_the_receive_queue_marks_by_its_backlog() {
     let rate = Some(Rate::from_bps(8_000_000));
     let mut gateway = gateway(GatewayQueue::Receive, GatewayQueue::Receive, rate);
     for handle in 0..3 {
@@ -139,12 +139,13 @@ fn a_watched_receive_queue_judges_by_itself() {
     assert_eq!(gateway.watched_queue().counters().offered, 3);
 }
 
-/// REDFC watches the transmit queue and holds packets for 10 ms ahead of the PEP. 40 packets wait there; the ticks from
-/// 0 ms on send 12, 13 (with what was left over), 12 and 3. So packet 100, which comes at 1 ms, is held until 11 ms, finds
-/// three packets then, and is held until 21 ms. The link has been idle since 20 ms: it goes on, is through the PEP at 33 ms,
-/// and is sent with the tick after that. Packet 101 comes half a millisecond before that and overtakes it.
+/// REDFC watches the transmit queue and holds packets for 10 ms in front of the PEP. 40 packets wait there; the ticks
+/// from 0 ms on send 12, 13 (with the remaining credit), 12 and 3. So packet 100, which arrives at 1 ms, is held until
+/// 11 ms, finds three packets then, and is held until 21 ms. The link has been idle since 20 ms: the packet continues,
+/// has passed the PEP at 33 ms, and is sent with the tick after that. Packet 101 arrives half a millisecond before that
+/// and overtakes it.
 #[test]
-fn a_packet_held_ahead_of_the_pep_comes_out_later() {
+fn a_packet_held_before_the_pep_is_sent_later() {
     let link = Link { capacity: Rate::from_bps(20_000_000), mean_packet: 1000.0 };
     let given = |name: &str| match name {
         "min_th" => Some(Value::Number(1.0)),
@@ -191,12 +192,12 @@ fn a_packet_held_ahead_of_the_pep_comes_out_later() {
     gateway.transmit_queue().check().unwrap();
 }
 
-/// What is admitted passes while the Aqm would mark it, waits for the receive queue's server as all do, and counts as come.
+/// Admitted packets pass although the AQM would mark them, wait for service at the receive queue, and count as arrived.
 #[test]
-fn what_is_admitted_is_not_judged() {
+fn admitted_packets_bypass_the_aqm() {
     let mut gateway = gateway(GatewayQueue::Transmit, GatewayQueue::Receive, Some(Rate::from_bps(8_000_000)));
-    assert!(gateway.judges_ahead());
-    // Nothing leaves: two packets stand in the transmit queue.
+    assert!(gateway.marks_before_pep());
+    // During the outage two packets wait in the transmit queue.
     gateway.set_rate(Rate::from_bps(0), at(0));
     for handle in 0..2 {
         gateway.transmit(packet(handle), at(0));
