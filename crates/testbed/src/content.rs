@@ -1,24 +1,26 @@
-//! What is in the objects that users fetch: bytes that tell their place, so that any that are lost, changed, repeated or out
-//! of order are found.
+//! Content of the objects that users fetch: each byte depends on its position, so that lost, changed, repeated and
+//! reordered bytes are detected.
 
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 
 use bentpipe_units::mix;
 
 const WORD: u64 = 8;
+/// Bytes per call of write(2).
+const CHUNK: usize = 16 << 10;
 
-/// The byte at a place.
+/// The byte at a position.
 #[must_use]
 pub fn byte(at: u64) -> u8 {
     mix(at / WORD).to_le_bytes()[(at % WORD) as usize]
 }
 
-/// Fills a buffer with what is from `at` on.
+/// Fills a buffer with the content from `at` on.
 pub fn fill(mut at: u64, buffer: &mut [u8]) {
     let lead = ((WORD - at % WORD) % WORD).min(buffer.len() as u64) as usize;
     let (first, rest) = buffer.split_at_mut(lead);
-    for place in first {
-        *place = byte(at);
+    for slot in first {
+        *slot = byte(at);
         at += 1;
     }
     for chunk in rest.chunks_mut(WORD as usize) {
@@ -28,7 +30,7 @@ pub fn fill(mut at: u64, buffer: &mut [u8]) {
     }
 }
 
-/// Whether a buffer holds what is from `at` on.
+/// True if a buffer holds the content from `at` on.
 #[must_use]
 pub fn is_intact(mut at: u64, buffer: &[u8]) -> bool {
     let lead = ((WORD - at % WORD) % WORD).min(buffer.len() as u64) as usize;
@@ -37,15 +39,15 @@ pub fn is_intact(mut at: u64, buffer: &[u8]) -> bool {
     at += lead as u64;
     starts
         && rest.chunks(WORD as usize).zip(at / WORD..).all(|(chunk, word)| {
-            // As good as always a whole word.
+            // Only the last word can be incomplete.
             chunk == &mix(word).to_le_bytes()[..chunk.len()]
         })
 }
 
-/// Writes the first `bytes` of it.
+/// Writes the first `bytes` of the content.
 ///
 /// # Errors
-/// Where `out` cannot be written.
+/// If `out` cannot be written.
 pub fn write(bytes: u64, out: &mut dyn Write) -> io::Result<()> {
     let mut buffer = vec![0; 1 << 16];
     let mut at = 0;
@@ -58,12 +60,32 @@ pub fn write(bytes: u64, out: &mut dyn Write) -> io::Result<()> {
     out.flush()
 }
 
+/// Sends up to `limit` bytes of the content from `*at` on, until a non-blocking stream has no space. Advances `*at` by the
+/// bytes sent, also if an error follows.
+///
+/// # Errors
+/// Those of the stream.
+pub fn send(stream: &mut impl Write, at: &mut u64, limit: u64) -> io::Result<()> {
+    let mut chunk = [0; CHUNK];
+    let end = at.saturating_add(limit);
+    while *at < end {
+        let len = (end - *at).min(CHUNK as u64) as usize;
+        fill(*at, &mut chunk[..len]);
+        match stream.write(&chunk[..len]) {
+            Ok(len) => *at += len as u64,
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => break,
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn any_part_is_known_and_any_change_is_found() {
+    fn every_change_of_any_part_is_detected() {
         for (at, len) in [(0, 100), (1, 20), (7, 1), (8, 9), (13, 0), (100_003, 77)] {
             let mut part = vec![0; len];
             fill(at, &mut part);
@@ -78,7 +100,7 @@ mod tests {
         let mut whole = Vec::new();
         write(200_000, &mut whole).unwrap();
         assert!(whole.len() == 200_000 && is_intact(0, &whole));
-        // A piece that is missing, of whatever length.
+        // A gap of any length.
         assert!((1..5000).all(|gap| !is_intact(1000, &whole[1000 + gap..1100 + gap])));
     }
 }

@@ -1,63 +1,65 @@
-//! Datagrams of the scenario's flows of packets, and what becomes of them.
+//! Datagrams of the scenario's packet flows, sent and received over UDP sockets.
 //!
-//! A datagram begins with the time when it was sent (CLOCK_MONOTONIC [ns], 8 bytes), its number (4) and how often its source
-//! has come (4), as far as it is long enough; a shorter one counts, and says nothing. Its flow is told by the client's port.
+//! A datagram begins with its send time (CLOCK_MONOTONIC [ns], 8 bytes), its sequence number (4 bytes) and the generation of
+//! its source, the number of times the source has started (4 bytes). A datagram too short for this header is counted
+//! without delay. The client's port identifies the flow.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 
 use bentpipe_scenario::TrafficKind;
-use bentpipe_units::{Duration, Instant};
+use bentpipe_units::Instant;
 
 use crate::flows::{End, Flow, Flows};
-use crate::plan::{Load, Plan, PlanError};
+use crate::plan::{Plan, PlanError, Side, Workload};
 use crate::sys;
-use crate::users::{self, Users};
+use crate::users::{self, UserId, Users};
 
-/// The client's port of the first flow.
+/// Client port of the first flow.
 const FIRST_PORT: u32 = 20_000;
-/// Received in one turn from one socket at most.
+/// Maximum number of datagrams received from a socket before others get their turn.
 const BATCH: usize = 256;
-/// What a socket holds that has come [bytes].
-const HELD: usize = 4 << 20;
-const HEADER: usize = 16;
+/// Receive buffer of a socket [bytes].
+const RECEIVE_BUFFER: usize = 4 << 20;
+/// Longest UDP payload over IPv4 [bytes].
+const MAX_PAYLOAD: usize = 65_507;
 
-/// Whether traffic is datagrams.
+/// True if a workload consists of datagrams.
 #[must_use]
-pub fn is_datagrams(plan: &Plan, load: &Load) -> bool {
-    matches!(&plan.traffic(load).kind, TrafficKind::Packets(packets) if packets.transport.is_none())
+pub fn is_datagrams(plan: &Plan, workload: &Workload) -> bool {
+    matches!(&plan.traffic(workload).kind, TrafficKind::Packets(packets) if packets.transport.is_none())
 }
 
-/// The first client's port of each load of a plan, of those that are datagrams.
+/// First client port of each workload.
 fn first_ports(plan: &Plan) -> Result<Vec<u32>, PlanError> {
     let mut next = FIRST_PORT;
     let mut first = Vec::new();
-    for load in &plan.traffic {
+    for workload in &plan.workloads {
         first.push(next);
-        next += if is_datagrams(plan, load) { users::count(&plan.traffic(load).kind) } else { 0 };
+        next += if is_datagrams(plan, workload) { users::count(&plan.traffic(workload).kind) } else { 0 };
         if next > 1 << 16 {
-            let name = &plan.traffic(load).name;
-            let room = (1 << 16) - FIRST_PORT;
+            let name = &plan.traffic(workload).name;
+            let ports = (1 << 16) - FIRST_PORT;
             return Err(PlanError(format!(
-                "traffic.{name}: found more flows of datagrams than ports; allowed: {room}"
+                "traffic.{name}: found more datagram flows than ports; allowed: {ports} in total"
             )));
         }
     }
     Ok(first)
 }
 
-/// The ends of a flow: the sending host's address and port, and the receiving one's.
-fn ends(plan: &Plan, load: &Load, number: u32, first: u32) -> Option<(SocketAddr, SocketAddr)> {
-    let traffic = plan.traffic(load);
+/// Addresses and ports of a flow: sender and receiver.
+fn ends(plan: &Plan, workload: &Workload, number: u32, first_port: u32) -> Option<(SocketAddr, SocketAddr)> {
+    let traffic = plan.traffic(workload);
     let count = |group: usize| plan.scenario.hosts[group].count;
-    let from = plan.address(traffic.from, number % count(traffic.from), load.ipv6)?;
-    let to = plan.address(traffic.to, number % count(traffic.to), load.ipv6)?;
-    let client = (first + number) as u16;
-    let (from_port, to_port) = if load.upload { (client, load.port) } else { (load.port, client) };
+    let from = plan.address(traffic.from, number % count(traffic.from), workload.ipv6)?;
+    let to = plan.address(traffic.to, number % count(traffic.to), workload.ipv6)?;
+    let (client, server) = ((first_port + number) as u16, workload.port);
+    let (from_port, to_port) = if workload.upload { (client, server) } else { (server, client) };
     Some((SocketAddr::new(from, from_port), SocketAddr::new(to, to_port)))
 }
 
-/// Sockets, each for an address of its own.
+/// Sockets, one per local address.
 #[derive(Default)]
 struct Sockets {
     addresses: Vec<SocketAddr>,
@@ -65,200 +67,218 @@ struct Sockets {
 }
 
 impl Sockets {
-    /// The socket bound to an address, made where there is none yet.
-    fn at(&mut self, address: SocketAddr) -> io::Result<usize> {
-        if let Some(known) = self.addresses.iter().position(|other| *other == address) {
-            return Ok(known);
+    /// Index of the socket bound to an address; binds one if necessary.
+    fn bind(&mut self, address: SocketAddr) -> io::Result<usize> {
+        if let Some(index) = self.addresses.iter().position(|other| *other == address) {
+            return Ok(index);
         }
         let socket = UdpSocket::bind(address)
-            .map_err(|e| io::Error::new(e.kind(), format!("{address}, for datagrams: {e}")))?;
+            .map_err(|e| io::Error::new(e.kind(), format!("datagram socket {address}: {e}")))?;
         socket.set_nonblocking(true)?;
-        // More than a host may ask for by itself; without, what it may.
-        let _ = nix::sys::socket::setsockopt(&socket, nix::sys::socket::sockopt::RcvBufForce, &HELD);
+        // Exceeds net.core.rmem_max; without CAP_NET_ADMIN the default size stays.
+        let _ =
+            nix::sys::socket::setsockopt(&socket, nix::sys::socket::sockopt::RcvBufForce, &RECEIVE_BUFFER);
         self.addresses.push(address);
         self.sockets.push(socket);
         Ok(self.sockets.len() - 1)
     }
 }
 
+/// Outgoing flow of a user.
+struct Outgoing {
+    socket: usize,
+    to: SocketAddr,
+    next_number: u32,
+    generation: u32,
+}
+
 /// Sends the datagrams of a side's users.
-pub struct Outlets {
+pub struct DatagramSenders {
     sockets: Sockets,
-    /// For each user its socket, the receiver, the number of its next datagram, and how often it has come.
-    flows: Vec<Option<(usize, SocketAddr, u32, u32)>>,
+    /// Flow of each user; `None` for users that do not send datagrams.
+    flows: Vec<Option<Outgoing>>,
     packet: Vec<u8>,
-    /// Datagrams sent, and refused by the system.
+    /// Datagrams that the system accepted.
     pub sent: u64,
-    /// … and refused by the system.
+    /// Datagrams that the system rejected.
     pub refused: u64,
 }
 
-impl Outlets {
-    /// Sockets for those users that send datagrams.
+impl DatagramSenders {
+    /// Opens sockets for the users that send datagrams.
     ///
     /// # Errors
-    /// Where a host's address is not there, or there are too many flows.
+    /// If an address is not local, or flows outnumber ports.
     pub fn new(plan: &Plan, users: &Users) -> Result<Self, Box<dyn std::error::Error>> {
-        let first = first_ports(plan)?;
+        let first_ports = first_ports(plan)?;
         let mut sockets = Sockets::default();
         let mut flows = Vec::new();
-        for user in 0..users.len() as u32 {
-            let (load, number) = users.who(user);
-            let place = plan.traffic.iter().position(|other| other.traffic == load.traffic).unwrap_or(0);
-            let ends = is_datagrams(plan, load).then(|| ends(plan, load, number, first[place])).flatten();
-            let flow = match ends {
-                Some((from, to)) => Some((sockets.at(from)?, to, 0, 0)),
-                None => None,
+        for user in users.ids() {
+            let (id, number) = users.workload(user);
+            let workload = plan.workload(id);
+            let ends = is_datagrams(plan, workload)
+                .then(|| ends(plan, workload, number, first_ports[id.index()]))
+                .flatten();
+            let flow = |(from, to)| {
+                let socket = sockets.bind(from)?;
+                Ok::<_, io::Error>(Outgoing { socket, to, next_number: 0, generation: 0 })
             };
-            flows.push(flow);
+            flows.push(ends.map(flow).transpose()?);
         }
         Ok(Self { sockets, flows, packet: Vec::new(), sent: 0, refused: 0 })
     }
 
-    /// Whether a user sends datagrams.
+    /// True if a user sends datagrams.
     #[must_use]
-    pub fn has(&self, user: u32) -> bool {
-        self.flows.get(user as usize).is_some_and(Option::is_some)
+    pub fn has(&self, user: UserId) -> bool {
+        self.flows.get(user.index()).is_some_and(Option::is_some)
     }
 
-    /// A user begins anew.
-    pub fn begin(&mut self, user: u32) {
-        if let Some(Some((_, _, number, begun))) = self.flows.get_mut(user as usize) {
-            (*number, *begun) = (0, *begun + 1);
+    /// Starts the next generation of a user's flow.
+    pub fn restart(&mut self, user: UserId) {
+        if let Some(Some(flow)) = self.flows.get_mut(user.index()) {
+            flow.next_number = 0;
+            flow.generation += 1;
         }
     }
 
-    /// Sends a user's next datagram, of so many bytes on the wire.
-    pub fn send(&mut self, user: u32, len: u32) {
-        let Some(Some((socket, to, number, begun))) = self.flows.get_mut(user as usize) else { return };
-        let headers = if to.is_ipv6() { 48 } else { 28 };
+    /// Sends a user's next datagram, of `len` bytes with IP and UDP headers.
+    pub fn send(&mut self, user: UserId, len: u32) {
+        let Some(Some(flow)) = self.flows.get_mut(user.index()) else { return };
+        let headers = if flow.to.is_ipv6() { 48 } else { 28 };
         self.packet.clear();
         self.packet.extend(sys::monotonic().to_be_bytes());
-        self.packet.extend(number.to_be_bytes());
-        self.packet.extend(begun.to_be_bytes());
-        self.packet.resize((len as usize).saturating_sub(headers).min(65_507), 0);
-        *number += 1;
-        match self.sockets.sockets[*socket].send_to(&self.packet, *to) {
+        self.packet.extend(flow.next_number.to_be_bytes());
+        self.packet.extend(flow.generation.to_be_bytes());
+        self.packet.resize((len as usize).saturating_sub(headers).min(MAX_PAYLOAD), 0);
+        flow.next_number += 1;
+        match self.sockets.sockets[flow.socket].send_to(&self.packet, flow.to) {
             Ok(_) => self.sent += 1,
             Err(_) => self.refused += 1,
         }
     }
 }
 
-/// A flow that comes in.
-struct Coming {
-    traffic: String,
+/// Header of a datagram.
+struct Header {
+    /// CLOCK_MONOTONIC [ns].
+    sent: u64,
     number: u32,
-    /// How often its source had come, and what has come since.
-    now: Option<(u32, Flow)>,
+    generation: u32,
 }
 
-/// Receives the datagrams for a side.
-pub struct Inlets {
+impl Header {
+    fn parse(packet: &[u8]) -> Option<Self> {
+        let (sent, rest) = packet.split_first_chunk()?;
+        let (number, rest) = rest.split_first_chunk()?;
+        let (generation, _) = rest.split_first_chunk()?;
+        Some(Self {
+            sent: u64::from_be_bytes(*sent),
+            number: u32::from_be_bytes(*number),
+            generation: u32::from_be_bytes(*generation),
+        })
+    }
+}
+
+/// Incoming flow.
+struct Incoming {
+    traffic: String,
+    number: u32,
+    /// Current generation of the source, and its flow; `None` before the first datagram.
+    current: Option<(u32, Flow)>,
+}
+
+/// Receives the datagrams of a side.
+pub struct DatagramReceivers {
     sockets: Sockets,
-    /// Flows by the client's port, from [`FIRST_PORT`] on.
-    flows: Vec<Option<Coming>>,
+    /// Flows by client port, from [`FIRST_PORT`] on.
+    flows: Vec<Option<Incoming>>,
     buffer: Vec<u8>,
     /// CLOCK_MONOTONIC at time zero [ns].
     origin: u64,
 }
 
-impl Inlets {
-    /// Sockets for the traffic that comes to clients, or to servers.
+impl DatagramReceivers {
+    /// Opens sockets for the datagrams to one side.
     ///
     /// # Errors
-    /// Where a host's address is not there, or there are too many flows.
-    pub fn new(plan: &Plan, at_servers: bool, origin: u64) -> Result<Self, Box<dyn std::error::Error>> {
-        let first = first_ports(plan)?;
-        let mut inlets =
+    /// If an address is not local, or flows outnumber ports.
+    pub fn new(plan: &Plan, side: Side, origin: u64) -> Result<Self, Box<dyn std::error::Error>> {
+        let first_ports = first_ports(plan)?;
+        let mut receivers =
             Self { sockets: Sockets::default(), flows: Vec::new(), buffer: vec![0; 1 << 16], origin };
-        for (load, first) in plan.traffic.iter().zip(first) {
-            if !is_datagrams(plan, load) || load.upload != at_servers {
+        for (workload, first_port) in plan.workloads.iter().zip(first_ports) {
+            if !is_datagrams(plan, workload) || workload.upload != (side == Side::Servers) {
                 continue;
             }
-            let traffic = plan.traffic(load);
+            let traffic = plan.traffic(workload);
             for number in 0..users::count(&traffic.kind) {
-                let Some((_, to)) = ends(plan, load, number, first) else { continue };
-                inlets.sockets.at(to)?;
-                let place = (first + number - FIRST_PORT) as usize;
-                inlets.flows.resize_with(inlets.flows.len().max(place + 1), || None);
-                inlets.flows[place] = Some(Coming { traffic: traffic.name.clone(), number, now: None });
+                let Some((_, to)) = ends(plan, workload, number, first_port) else { continue };
+                receivers.sockets.bind(to)?;
+                let slot = (first_port + number - FIRST_PORT) as usize;
+                receivers.flows.resize_with(receivers.flows.len().max(slot + 1), || None);
+                receivers.flows[slot] =
+                    Some(Incoming { traffic: traffic.name.clone(), number, current: None });
             }
         }
-        Ok(inlets)
+        Ok(receivers)
     }
 
-    /// The sockets to wait for.
+    /// All sockets.
     #[must_use]
     pub fn sockets(&self) -> &[UdpSocket] {
         &self.sockets.sockets
     }
 
-    /// Takes what has come to a socket.
+    /// Receives from the socket with this index.
     ///
     /// # Errors
-    /// Where rows cannot be written.
-    pub fn take(&mut self, socket: usize, flows: &mut Flows, now: Instant) -> io::Result<()> {
+    /// If flow records cannot be written.
+    pub fn receive(&mut self, socket: u32, flows: &mut Flows, now: Instant) -> io::Result<()> {
+        let socket = socket as usize;
         let Some(own) = self.sockets.addresses.get(socket).copied() else { return Ok(()) };
         for _ in 0..BATCH {
             let Ok((len, from)) = self.sockets.sockets[socket].recv_from(&mut self.buffer) else { break };
-            // The one of the two whose port is a client's.
             let (client, server) =
                 if u32::from(own.port()) >= FIRST_PORT { (own, from) } else { (from, own) };
-            let place = u32::from(client.port()).checked_sub(FIRST_PORT).map(|place| place as usize);
-            let Some(Some(coming)) = place.and_then(|place| self.flows.get_mut(place)) else { continue };
-            let field = |at: usize, len: usize| {
-                self.buffer[at..at + len].iter().fold(0u64, |sum, byte| sum << 8 | u64::from(*byte))
-            };
-            let is_told = len >= HEADER;
-            let (sent, number, begun) =
-                if is_told { (field(0, 8), field(8, 4), field(12, 4) as u32) } else { (0, 0, 0) };
-            if coming.now.as_ref().is_some_and(|(known, _)| is_told && *known < begun)
-                && let Some((_, flow)) = coming.now.take()
+            let slot = u32::from(client.port()).checked_sub(FIRST_PORT).map(|slot| slot as usize);
+            let Some(Some(incoming)) = slot.and_then(|slot| self.flows.get_mut(slot)) else { continue };
+            let header = Header::parse(&self.buffer[..len]);
+            if let Some(header) = &header
+                && let Some((_, flow)) =
+                    incoming.current.take_if(|(generation, _)| *generation < header.generation)
             {
                 flows.close(&flow, End::Left, now)?;
             }
-            let opened = if is_told { Instant::from_nanos(sent.saturating_sub(self.origin)) } else { now };
-            let (known, flow) = coming
-                .now
-                .get_or_insert_with(|| (begun, flows.open(&coming.traffic, coming.number, false, opened)));
-            if *known != begun {
-                // A late one of a flow that is over.
+            let current = incoming.current.as_ref().map_or(0, |(generation, _)| *generation);
+            let header = header.unwrap_or(Header {
+                sent: self.origin.saturating_add(now.as_nanos()),
+                number: 0,
+                generation: current,
+            });
+            let opened = Instant::from_nanos(header.sent.saturating_sub(self.origin));
+            let (generation, flow) = incoming.current.get_or_insert_with(|| {
+                (header.generation, flows.open(&incoming.traffic, incoming.number, false, opened))
+            });
+            // A late datagram of an earlier generation.
+            if *generation != header.generation {
                 continue;
             }
             flow.ends = Some((client, server));
-            let arrived = self.origin.saturating_add(now.as_nanos());
-            let delay = if is_told { arrived.saturating_sub(sent) } else { 0 };
-            let number = if is_told { number } else { 0 };
-            flows.came(flow, len as u64, number, delay, now);
+            let delay = self.origin.saturating_add(now.as_nanos()).saturating_sub(header.sent);
+            flows.deliver_datagram(flow, len as u64, header.number.into(), delay, now);
         }
         Ok(())
     }
 
-    /// All is over: rows of what still goes on.
+    /// Closes the flows that are still open at the end of the run.
     ///
     /// # Errors
-    /// Where rows cannot be written.
+    /// If flow records cannot be written.
     pub fn finish(&mut self, flows: &mut Flows, now: Instant) -> io::Result<()> {
-        for (_, flow) in self.flows.iter_mut().flatten().filter_map(|coming| coming.now.take()) {
+        for (_, flow) in self.flows.iter_mut().flatten().filter_map(|incoming| incoming.current.take()) {
             flows.close(&flow, End::Open, now)?;
         }
         Ok(())
-    }
-}
-
-/// How long to wait for the earlier of two times.
-#[must_use]
-pub fn wait(clock: sys::Clock, times: impl IntoIterator<Item = Option<Instant>>) -> Option<Duration> {
-    times.into_iter().flatten().min().map(|at| clock.until(at))
-}
-
-/// The family's address that stands for all of a host's.
-#[must_use]
-pub const fn any(ipv6: bool) -> IpAddr {
-    if ipv6 {
-        IpAddr::V6(std::net::Ipv6Addr::UNSPECIFIED)
-    } else {
-        IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED)
     }
 }

@@ -1,16 +1,16 @@
-//! What a live run has around the gateway: links that delay, limit and lose packets as the scenario says, and users who
-//! fetch pages over them.
+//! Testbed for live runs: emulated links, clients and servers around the gateway.
 //!
 //! ```text
 //!  servers: nginx or serve ══ TUN ─ emulate ─ TUN ══ gateway ══ TUN ─ emulate ─ TUN ══ terminal ══ TUN ─ emulate ─ TUN ══ clients: load
 //! ```
 //!
-//! `bentpipe-testbed` has a command for each part, and one [`plan`] for all of them. The links are the scenario's, by the
-//! simulator's own models ([`links`]); only their time is real ([`emulate`]).
+//! `bentpipe-testbed` has a command for each part: [`emulate`], [`serve`] and [`load`]. All read the same [`plan`]. The
+//! links ([`links`]) and the users ([`users`]) follow the scenario by the simulator's models, but in real time.
 
 pub mod content;
 pub mod datagrams;
 pub mod emulate;
+pub mod endpoint;
 pub mod flows;
 pub mod http;
 pub mod links;
@@ -26,19 +26,20 @@ use std::io::{self, Write};
 
 use serde_json::json;
 
-/// Says what a plan comes to, in a line of JSON.
+/// Writes an overview of a plan, in a line of JSON.
 ///
 /// # Errors
-/// Where `out` cannot be written.
+/// If `out` cannot be written.
 pub fn check(plan: &plan::Plan, out: &mut dyn Write) -> io::Result<()> {
     let links = plan.segments.iter().map(|segment| segment.links.len()).sum::<usize>();
-    let traffic: Vec<_> = plan.traffic.iter().map(|load| plan.traffic(load).name.as_str()).collect();
-    let told = json!({
+    let traffic: Vec<_> =
+        plan.workloads.iter().map(|workload| plan.traffic(workload).name.as_str()).collect();
+    let overview = json!({
         "scenario": plan.scenario.title,
         "segments": plan.segments.len(),
         "links": links,
         "traffic": traffic,
         "until_s": plan.until.as_secs_f64(),
     });
-    writeln!(out, "{told}")
+    endpoint::write_line(out, &overview)
 }

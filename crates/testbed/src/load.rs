@@ -1,224 +1,149 @@
-//! The clients: opens the scenario's connections with real sockets, each from its host's own address, and says what
-//! became of them. One thread, one loop.
+//! The clients: open the scenario's connections from each host's own address, and record every flow.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::ffi::OsString;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use bentpipe_gatewayd::sys::{raise_descriptors, reset_when_closed};
+use bentpipe_gatewayd::sys::reset_when_closed;
 use bentpipe_scenario::TrafficKind;
 use bentpipe_units::{Duration, Instant};
 use nix::errno::Errno;
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, SockaddrStorage, bind, connect, setsockopt, socket, sockopt,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::datagrams::{self, Inlets, Outlets};
-use crate::flows::{End, Flow, Flows};
-use crate::plan::{By, Load, Plan};
-use crate::reactor::{Interest, Reactor};
-use crate::sys::{self, Clock};
-use crate::table::Table;
-use crate::users::{Open, Task, Users};
+use crate::datagrams;
+use crate::endpoint::{self, Connection, Endpoint, Event, TURN, write_line};
+use crate::flows::{End, Flow};
+use crate::plan::{By, Plan, Side, Workload, WorkloadId};
+use crate::reactor::{Interest, Source};
+use crate::table::Token;
+use crate::users::{Open, Task, UserId, Users};
 use crate::{content, http};
 
-/// Read from a connection in one turn at most [bytes].
-const TURN: usize = 256 << 10;
-/// Written at a time [bytes].
-const PIECE: usize = 16 << 10;
-/// A connection whose work is done is closed after so long, if the server does not.
-const PARTING: Duration = Duration::from_secs(10);
-/// Tokens of sockets for datagrams.
-const DATAGRAMS: u64 = 1 << 63;
-/// Between two lines of progress.
+/// Interval of the progress lines.
 const PROGRESS: Duration = Duration::from_secs(1);
 
-/// How far a connection has come.
+/// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// The handshake is under way.
+    /// Waiting for the handshake.
     Connecting,
-    /// Its request, or what it sends, is on the way out.
-    Asking,
-    /// It sends so much more [bytes]; none: without end.
+    /// Sending the request, or the header of an upload.
+    Requesting,
+    /// Sending this much more [bytes]; `None`: endless.
     Sending(Option<u64>),
-    /// It waits for an answer's header.
+    /// Waiting for the header of a response.
     Waiting,
-    /// So much is to come [bytes]; none: without end.
+    /// Receiving this much more [bytes]; `None`: endless.
     Receiving(Option<u64>),
-    /// Its work is done; the server is to close it.
-    Parting,
+    /// Done; the server is to close the connection.
+    Done,
 }
 
 struct Conn {
     stream: TcpStream,
-    user: u32,
-    /// The traffic (an index of the plan's).
-    load: usize,
+    user: UserId,
+    workload: WorkloadId,
     server: IpAddr,
     flow: Flow,
     stage: Stage,
-    /// Objects that are still to come, and the size of the one that is due [bytes].
+    /// Objects not complete yet.
     objects: u32,
+    /// Size of the current object [bytes]; `None`: endless.
     bytes: Option<u64>,
-    /// Its place in the object.
+    /// Position in the current object [bytes].
     at: u64,
-    /// What is to go out before all else.
-    out: Vec<u8>,
-    /// What has come of a header.
+    /// Header to be sent.
+    output: Vec<u8>,
+    /// Received part of a header.
     header: Vec<u8>,
     interest: Interest,
-    /// Packets that wait to be written into it [bytes].
-    owed: u64,
+    /// Payload of packets that are due and not written yet [bytes].
+    backlog: u64,
 }
 
-struct Run<'a> {
-    plan: &'a Plan,
-    reactor: Reactor,
-    users: Users,
-    flows: Flows,
-    outlets: Outlets,
-    conns: Table<Conn>,
-    /// For each user, the connection that it has open; of those that have one at a time.
-    of_user: Vec<Option<u64>>,
-    partings: BinaryHeap<Reverse<(Instant, u64)>>,
+impl Connection for Conn {
+    fn user(&self) -> Option<UserId> {
+        Some(self.user)
+    }
+}
+
+/// Failure of a connection, or of the run.
+enum Failure {
+    Connection(io::Error),
+    Response(String),
+    Record(io::Error),
+}
+
+impl From<io::Error> for Failure {
+    fn from(e: io::Error) -> Self {
+        Self::Connection(e)
+    }
+}
+
+struct Clients<'a> {
+    endpoint: Endpoint<'a, Conn>,
     buffer: Vec<u8>,
-    requests: Vec<(u64, String)>,
 }
 
-/// Plays the clients until the plan's end, or until told to stop; lines of JSON about it go to `out`.
+/// Runs the clients until the plan's end, or until asked to stop. Writes progress and a summary to `out`, in lines of JSON.
 ///
 /// # Errors
-/// Where a socket for datagrams cannot be made, or something cannot be written.
+/// If a datagram socket cannot be opened, or a file cannot be written.
 pub fn run(plan: &Plan, out: &mut dyn Write) -> Result<(), Box<dyn std::error::Error>> {
-    if let Some(path) = &plan.netns.clients {
-        sys::enter(path).map_err(|e| format!("namespace {}: {e}", path.display()))?;
-    }
-    let files = raise_descriptors();
-    let origin = plan.origin.unwrap_or_else(sys::monotonic);
-    let clock = Clock::new(origin);
-    let users = Users::new(plan, |load| load.upload || !datagrams::is_datagrams(plan, load));
-    let outlets = Outlets::new(plan, &users)?;
-    let mut inlets = Inlets::new(plan, false, origin)?;
-    let reactor = Reactor::new()?;
-    for (place, socket) in (0..).zip(inlets.sockets()) {
-        reactor.add(socket, DATAGRAMS | place, Interest::READ)?;
-    }
-    let flows = Flows::new(plan.out.as_deref(), plan.measured())
-        .map_err(|e| format!("out: {}: {e}", plan.out.as_deref().unwrap_or_else(|| "".as_ref()).display()))?;
-    let of_user = vec![None; users.len()];
-    let requests = plan.traffic.iter().map(|load| request(plan, load)).collect();
-    let mut run = Run {
-        plan,
-        reactor,
-        users,
-        flows,
-        outlets,
-        conns: Table::default(),
-        of_user,
-        partings: BinaryHeap::new(),
-        buffer: vec![0; TURN],
-        requests,
-    };
-    writeln!(out, "{}", json!({ "ready": true, "users": run.users.len(), "open_files": files }))?;
-    out.flush()?;
-    let cpu = sys::cpu_time();
-    let (mut tasks, mut ready) = (Vec::new(), Vec::new());
-    let mut told = Instant::ZERO + PROGRESS;
-    // How late something was done that had its time, at most.
-    let mut late = Duration::ZERO;
+    let users = Users::new(plan, |workload| workload.upload || !datagrams::is_datagrams(plan, workload));
+    let endpoint = Endpoint::new(plan, Side::Clients, users, plan.out.as_deref())?;
+    endpoint.report_ready(out, "users", endpoint.users.len())?;
+    let mut clients = Clients { endpoint, buffer: vec![0; TURN] };
+    let mut next_progress = Instant::ZERO + PROGRESS;
     loop {
-        let now = clock.now();
-        if now >= plan.until {
-            break;
-        }
-        let parting = run.partings.peek().map(|Reverse((at, _))| *at);
-        for due in run.users.due().into_iter().chain(parting).filter(|due| *due <= now) {
-            late = late.max(now - due);
-        }
-        if !clock.is_early() {
-            run.users.advance(now, &mut tasks);
-        }
-        for task in tasks.drain(..) {
-            run.carry_out(task, now)?;
-        }
-        run.part(now);
-        if now >= told {
-            let (opened, completed, failed, done) = run.flows.sums();
-            // Those whose work is done are among the sums.
-            let under_way = run.conns.iter().filter(|conn| conn.stage != Stage::Parting);
-            let (receiving, bytes) = under_way.fold((0, done), |(receiving, bytes), conn| {
-                (receiving + u32::from(conn.flow.delivered > 0), bytes + conn.flow.delivered)
-            });
-            let line = json!({
-                "t": now.as_secs_f64(), "open": run.conns.len(), "receiving": receiving, "opened": opened,
-                "completed": completed, "failed": failed, "bytes": bytes,
-            });
-            writeln!(out, "{line}")?;
-            out.flush()?;
-            told = now + PROGRESS;
-        }
-        let parting = run.partings.peek().map(|Reverse((at, _))| *at);
-        let wait = datagrams::wait(clock, [Some(plan.until), Some(told), run.users.due(), parting]);
-        if !run.reactor.wait(wait, &mut ready)? {
-            break;
-        }
-        let now = clock.now();
-        for token in ready.drain(..) {
-            if token & DATAGRAMS != 0 {
-                inlets.take((token & !DATAGRAMS) as usize, &mut run.flows, now)?;
-            } else {
-                run.turn(token, now)?;
+        match clients.endpoint.next(Some(next_progress))? {
+            Event::Task(task) => clients.on_task(task)?,
+            Event::Connection(token) => clients.on_connection(token)?,
+            Event::Listener(_) => {}
+            Event::Wake => {
+                write_line(out, &clients.progress())?;
+                next_progress = clients.endpoint.now + PROGRESS;
             }
+            Event::End => break,
         }
     }
-    let now = clock.now().min(plan.until);
-    inlets.finish(&mut run.flows, now)?;
-    run.finish(now)?;
-    let mut summary = run.flows.finish()?;
-    summary["seconds"] = now.as_secs_f64().into();
-    summary["late_s"] = late.as_secs_f64().into();
-    summary["cpu_s"] = (sys::cpu_time() - cpu).into();
-    summary["datagrams"] = json!({ "sent": run.outlets.sent, "refused": run.outlets.refused });
-    writeln!(out, "{}", json!({ "summary": summary }))?;
-    out.flush()?;
-    Ok(())
-}
-
-/// How long a request is to be, and its path.
-fn request(plan: &Plan, load: &Load) -> (u64, String) {
-    match &plan.traffic(load).kind {
-        TrafficKind::Pages(pages) => (pages.request_size, load.path.clone()),
-        _ => (0, load.path.clone()),
+    let open: Vec<_> =
+        clients.endpoint.connections.drain().filter(|conn| conn.stage != Stage::Done).collect();
+    for conn in open {
+        clients.record(conn.workload, &conn.flow, End::Open)?;
     }
+    let mut summary = clients.endpoint.finish()?;
+    summary["late_s"] = clients.endpoint.late.as_secs_f64().into();
+    Ok(write_line(out, &json!({ "summary": summary }))?)
 }
 
-impl Run<'_> {
-    fn carry_out(&mut self, task: Task, now: Instant) -> io::Result<()> {
+impl Clients<'_> {
+    fn on_task(&mut self, task: Task) -> io::Result<()> {
+        let ep = &mut self.endpoint;
         match task {
-            Task::Open(open) if self.outlets.has(open.user) => self.outlets.begin(open.user),
-            Task::Open(open) => self.open(open, now)?,
-            Task::Leave { user } => {
-                if let Some(token) = self.of_user[user as usize].take()
-                    && let Some(conn) = self.conns.get(token)
+            Task::Open(open) if ep.senders.has(open.user) => ep.senders.restart(open.user),
+            Task::Open(open) => self.open(open)?,
+            Task::Leave(user) => {
+                if let Some(token) = ep.connections.of_user(user)
+                    && let Some(conn) = ep.connections.get(token)
                 {
-                    // Whoever leaves does not wait.
+                    // Discards the unsent data.
                     reset_when_closed(&conn.stream);
-                    self.close(token, End::Left, now)?;
+                    self.close(token, End::Left)?;
                 }
             }
-            Task::Packet { user, len } if self.outlets.has(user) => self.outlets.send(user, len),
+            Task::Packet { user, len } if ep.senders.has(user) => ep.senders.send(user, len),
             Task::Packet { user, len } => {
-                if let Some(token) = self.of_user[user as usize]
-                    && let Some(conn) = self.conns.get(token)
+                if let Some(token) = ep.connections.of_user(user)
+                    && let Some(conn) = ep.connections.get(token)
                 {
-                    conn.owed += u64::from(len).saturating_sub(bentpipe_scenario::DATAGRAM_HEADER);
+                    conn.backlog += u64::from(len).saturating_sub(bentpipe_scenario::DATAGRAM_HEADER);
                     if matches!(conn.stage, Stage::Sending(_)) {
-                        self.turn(token, now)?;
+                        self.on_connection(token)?;
                     }
                 }
             }
@@ -226,112 +151,105 @@ impl Run<'_> {
         Ok(())
     }
 
+    fn on_connection(&mut self, token: Token) -> io::Result<()> {
+        match self.advance(token) {
+            Ok(()) => Ok(()),
+            Err(Failure::Record(e)) => Err(e),
+            Err(Failure::Connection(e)) => self.fail(token, &describe(&e)),
+            Err(Failure::Response(problem)) => self.fail(token, &problem),
+        }
+    }
+
+    /// A line of progress.
+    fn progress(&self) -> Value {
+        let ep = &self.endpoint;
+        let totals = ep.flows.totals();
+        // The totals include connections that are done.
+        let active = ep.connections.iter().filter(|conn| conn.stage != Stage::Done);
+        let (receiving, bytes) = active.fold((0, totals.delivered), |(receiving, bytes), conn| {
+            (receiving + u32::from(conn.flow.delivered > 0), bytes + conn.flow.delivered)
+        });
+        json!({
+            "t": ep.now.as_secs_f64(),
+            "open": ep.connections.len(),
+            "receiving": receiving,
+            "opened": totals.opened,
+            "completed": totals.completed,
+            "failed": totals.failed,
+            "bytes": bytes,
+        })
+    }
+
     /// Opens a connection.
-    fn open(&mut self, open: Open, now: Instant) -> io::Result<()> {
-        let (load, number) = self.users.who(open.user);
-        let (traffic, upload, ipv6) = (load.traffic, load.upload, load.ipv6);
-        let scenario = self.plan.scenario.traffic.get(traffic);
-        let place = self.plan.traffic.iter().position(|load| load.traffic == traffic);
-        let (Some(traffic), Some(load)) = (scenario, place) else { return Ok(()) };
-        let from = self.plan.address(traffic.from, open.hosts.0, ipv6);
-        let to = self.plan.address(traffic.to, open.hosts.1, ipv6);
+    fn open(&mut self, open: Open) -> io::Result<()> {
+        let ep = &mut self.endpoint;
+        let (id, number) = ep.users.workload(open.user);
+        let workload = ep.plan.workload(id);
+        let traffic = ep.plan.traffic(workload);
+        let from = ep.plan.address(traffic.from, open.hosts.0, workload.ipv6);
+        let to = ep.plan.address(traffic.to, open.hosts.1, workload.ipv6);
         let (Some(from), Some(to)) = (from, to) else { return Ok(()) };
-        let (server, client) = if upload { (to, from) } else { (from, to) };
-        let mut flow = self.flows.open(&traffic.name, number, open.bytes.is_some(), now);
-        let port = self.plan.traffic[load].port;
-        let congestion = self.plan.traffic[load].congestion.as_deref().filter(|_| upload);
-        let made = self.conns.enter(|token| {
-            let stream = start(client, SocketAddr::new(server, port), congestion)?;
-            self.reactor.add(&stream, token, Interest::WRITE)?;
-            flow.ends = stream.local_addr().ok().map(|own| (own, SocketAddr::new(server, port)));
-            Ok::<_, io::Error>(Conn {
+        let (server, client) = if workload.upload { (to, from) } else { (from, to) };
+        let remote = SocketAddr::new(server, workload.port);
+        let mut flow = ep.flows.open(&traffic.name, number, open.bytes.is_some(), ep.now);
+        let congestion = workload.congestion.as_deref().filter(|_| workload.upload);
+        let opened = ep.connections.insert(|token| {
+            let stream = connect_from(client, remote, congestion)?;
+            ep.reactor.add(&stream, Source::Connection(token), Interest::WRITE)?;
+            flow.ends = stream.local_addr().ok().map(|local| (local, remote));
+            Ok(Conn {
                 stream,
                 user: open.user,
-                load,
+                workload: id,
                 server,
                 flow: flow.clone(),
                 stage: Stage::Connecting,
                 objects: open.objects,
                 bytes: open.bytes,
                 at: 0,
-                out: Vec::new(),
+                output: Vec::new(),
                 header: Vec::new(),
                 interest: Interest::WRITE,
-                owed: 0,
+                backlog: 0,
             })
         });
-        match made {
-            Ok(token) => self.of_user[open.user as usize] = Some(token),
-            Err(e) => {
-                self.flows.close(&flow, End::Failed(&why(&e)), now)?;
-                self.users.done(open.user, true, now);
-            }
+        if let Err(e) = opened {
+            ep.flows.close(&flow, End::Failed(&describe(&e)), ep.now)?;
+            ep.users.done(open.user, true, ep.now);
         }
         Ok(())
     }
 
-    /// A connection can go on.
-    fn turn(&mut self, token: u64, now: Instant) -> io::Result<()> {
-        match self.work(token, now) {
-            Ok(()) => Ok(()),
-            Err(Trouble::Rows(e)) => Err(e),
-            Err(Trouble::Connection(e)) => self.fail(token, &why(&e), now),
-            Err(Trouble::Answer(what)) => self.fail(token, &what, now),
+    fn fail(&mut self, token: Token, problem: &str) -> io::Result<()> {
+        let Some(conn) = self.endpoint.connections.get(token) else { return Ok(()) };
+        let (user, is_done) = (conn.user, conn.stage == Stage::Done);
+        self.close(token, End::Failed(problem))?;
+        if !is_done {
+            self.endpoint.users.done(user, true, self.endpoint.now);
         }
+        Ok(())
     }
 
-    fn fail(&mut self, token: u64, what: &str, now: Instant) -> io::Result<()> {
-        let Some(conn) = self.conns.get(token) else { return Ok(()) };
-        let user = conn.user;
-        if conn.stage == Stage::Parting {
-            self.forget(token);
+    /// Closes a connection and records its flow, unless that is recorded already.
+    fn close(&mut self, token: Token, end: End<'_>) -> io::Result<()> {
+        let Some(conn) = self.endpoint.connections.get(token) else { return Ok(()) };
+        let (is_done, workload, flow) = (conn.stage == Stage::Done, conn.workload, conn.flow.clone());
+        self.endpoint.connections.remove(token);
+        if is_done { Ok(()) } else { self.record(workload, &flow, end) }
+    }
+
+    /// Writes a flow's row. The server writes those of uploads, since it knows how much arrived.
+    fn record(&mut self, workload: WorkloadId, flow: &Flow, end: End<'_>) -> io::Result<()> {
+        let ep = &mut self.endpoint;
+        if ep.plan.workload(workload).upload && flow.connected.is_some() {
+            ep.flows.count(flow, end);
             return Ok(());
         }
-        self.close(token, End::Failed(what), now)?;
-        self.users.done(user, true, now);
-        Ok(())
+        ep.flows.close(flow, end, ep.now)
     }
 
-    /// A connection is over: its row is written, and it is closed.
-    fn close(&mut self, token: u64, how: End<'_>, now: Instant) -> io::Result<()> {
-        let Some(conn) = self.conns.get(token) else { return Ok(()) };
-        let (is_told, load, flow) = (conn.stage == Stage::Parting, conn.load, conn.flow.clone());
-        self.forget(token);
-        if is_told { Ok(()) } else { self.record(load, &flow, how, now) }
-    }
-
-    /// Writes a flow's row, unless it is the server who knows what has come.
-    fn record(&mut self, load: usize, flow: &Flow, how: End<'_>, now: Instant) -> io::Result<()> {
-        let is_theirs = self.plan.traffic[load].upload && flow.connected.is_some();
-        if is_theirs {
-            self.flows.count(flow, how)
-        } else {
-            self.flows.close(flow, how, now)?
-        };
-        Ok(())
-    }
-
-    fn forget(&mut self, token: u64) {
-        if let Some(conn) = self.conns.remove(token)
-            && let Some(of_user) = self.of_user.get_mut(conn.user as usize)
-            && *of_user == Some(token)
-        {
-            *of_user = None;
-        }
-    }
-
-    /// Closes connections that have been done for long.
-    fn part(&mut self, now: Instant) {
-        while let Some(&Reverse((at, token))) = self.partings.peek()
-            && at <= now
-        {
-            self.partings.pop();
-            self.forget(token);
-        }
-    }
-
-    fn work(&mut self, token: u64, now: Instant) -> Result<(), Trouble> {
-        let Some(conn) = self.conns.get(token) else { return Ok(()) };
+    fn advance(&mut self, token: Token) -> Result<(), Failure> {
+        let Some(conn) = self.endpoint.connections.get(token) else { return Ok(()) };
         if conn.stage == Stage::Connecting {
             if let Some(e) = conn.stream.take_error()? {
                 return Err(e.into());
@@ -339,239 +257,205 @@ impl Run<'_> {
             if conn.stream.peer_addr().is_err() {
                 return Ok(());
             }
-            conn.flow.connected = Some(now);
+            conn.flow.connected = Some(self.endpoint.now);
             let _ = conn.stream.set_nodelay(true);
-            self.ask(token);
+            self.request(token);
         }
         self.write(token)?;
-        self.read(token, now)?;
-        self.update_interest(token)?;
-        Ok(())
+        self.read(token)?;
+        self.update_interest(token)
     }
 
-    /// Prepares a connection's next request.
-    fn ask(&mut self, token: u64) {
-        let Some(conn) = self.conns.get(token) else { return };
-        let (load, user) = (conn.load, conn.user);
-        let number = self.users.who(user).1;
-        let (size, path) = self.requests[load].clone();
-        let load = &self.plan.traffic[load];
-        let path = if load.by == By::Serve { format!("/{number}") } else { path };
-        let Some(conn) = self.conns.get(token) else { return };
-        conn.at = 0;
-        conn.out = if load.upload {
-            http::post(conn.server, &path, conn.bytes)
+    /// Prepares the next request of a connection.
+    fn request(&mut self, token: Token) {
+        let ep = &mut self.endpoint;
+        let Some(conn) = ep.connections.get(token) else { return };
+        let workload = ep.plan.workload(conn.workload);
+        let own_path;
+        let path = if workload.by == By::Serve {
+            own_path = format!("/{}", ep.users.workload(conn.user).1);
+            &own_path
         } else {
-            http::get(conn.server, &path, conn.bytes, size, conn.objects <= 1)
+            &workload.path
         };
-        conn.stage = Stage::Asking;
+        conn.at = 0;
+        conn.output = if workload.upload {
+            http::post(conn.server, path, conn.bytes)
+        } else {
+            let size = match &ep.plan.traffic(workload).kind {
+                TrafficKind::Pages(pages) => pages.request_size,
+                _ => 0,
+            };
+            http::get(conn.server, path, conn.bytes, size, conn.objects <= 1)
+        };
+        conn.stage = Stage::Requesting;
     }
 
-    fn write(&mut self, token: u64) -> Result<(), Trouble> {
-        let mut buffer = [0; PIECE];
-        let plan = self.plan;
-        let Some(conn) = self.conns.get(token) else { return Ok(()) };
-        while !conn.out.is_empty() {
-            match conn.stream.write(&conn.out) {
-                Ok(len) => drop(conn.out.drain(..len)),
-                Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(()),
-                Err(e) => return Err(e.into()),
-            }
+    fn write(&mut self, token: Token) -> Result<(), Failure> {
+        let ep = &mut self.endpoint;
+        let Some(conn) = ep.connections.get(token) else { return Ok(()) };
+        endpoint::flush(&mut conn.stream, &mut conn.output)?;
+        if !conn.output.is_empty() {
+            return Ok(());
         }
-        let load = &plan.traffic[conn.load];
-        if conn.stage == Stage::Asking {
-            conn.stage = if load.upload { Stage::Sending(conn.bytes) } else { Stage::Waiting };
+        let workload = ep.plan.workload(conn.workload);
+        if conn.stage == Stage::Requesting {
+            conn.stage = if workload.upload { Stage::Sending(conn.bytes) } else { Stage::Waiting };
         }
         let Stage::Sending(left) = conn.stage else { return Ok(()) };
-        // What its packets carry, or all there is.
-        let is_packets = matches!(plan.traffic(load).kind, TrafficKind::Packets(_));
-        let mut may = if is_packets { conn.owed } else { left.unwrap_or(u64::MAX) };
-        let mut turn = TURN;
-        while may > 0 && turn > 0 {
-            let part = may.min(turn as u64).min(buffer.len() as u64) as usize;
-            content::fill(conn.at, &mut buffer[..part]);
-            match conn.stream.write(&buffer[..part]) {
-                Ok(len) => {
-                    conn.at += len as u64;
-                    may -= len as u64;
-                    turn -= len;
-                    conn.owed = conn.owed.saturating_sub(len as u64);
-                    if let Stage::Sending(Some(left)) = &mut conn.stage {
-                        *left -= len as u64;
-                    }
-                }
-                Err(e) if e.kind() == ErrorKind::WouldBlock => break,
-                Err(e) => return Err(e.into()),
-            }
-        }
-        if conn.stage == Stage::Sending(Some(0)) {
-            conn.stage = Stage::Waiting;
-        }
+        let limit = if is_packets(ep.plan, workload) { conn.backlog } else { left.unwrap_or(u64::MAX) };
+        let before = conn.at;
+        content::send(&mut conn.stream, &mut conn.at, limit.min(TURN as u64))?;
+        let sent = conn.at - before;
+        conn.backlog = conn.backlog.saturating_sub(sent);
+        conn.stage = match left.map(|left| left - sent) {
+            Some(0) => Stage::Waiting,
+            left => Stage::Sending(left),
+        };
         Ok(())
     }
 
-    fn read(&mut self, token: u64, now: Instant) -> Result<(), Trouble> {
+    fn read(&mut self, token: Token) -> Result<(), Failure> {
         let mut buffer = std::mem::take(&mut self.buffer);
-        let done = self.read_into(token, &mut buffer, now);
+        let done = self.read_into(token, &mut buffer);
         self.buffer = buffer;
         done
     }
 
-    fn read_into(&mut self, token: u64, buffer: &mut [u8], now: Instant) -> Result<(), Trouble> {
+    fn read_into(&mut self, token: Token, buffer: &mut [u8]) -> Result<(), Failure> {
         loop {
-            let Some(conn) = self.conns.get(token) else { return Ok(()) };
-            let len = match conn.stream.read(buffer) {
-                Ok(0) => return self.ended(token),
-                Ok(len) => len,
-                Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(()),
-                Err(e) if e.kind() == ErrorKind::Interrupted => continue,
-                Err(e) => return Err(e.into()),
-            };
-            self.take(token, &buffer[..len], now)?;
-            if len < buffer.len() {
-                return Ok(());
+            let Some(conn) = self.endpoint.connections.get(token) else { return Ok(()) };
+            match endpoint::read(&mut conn.stream, buffer)? {
+                None => return Ok(()),
+                Some(0) => return self.end_of_stream(token),
+                Some(len) => {
+                    self.receive(token, &buffer[..len])?;
+                    if len < buffer.len() {
+                        return Ok(());
+                    }
+                }
             }
         }
     }
 
-    /// Bytes have come.
-    fn take(&mut self, token: u64, mut bytes: &[u8], now: Instant) -> Result<(), Trouble> {
+    fn receive(&mut self, token: Token, mut bytes: &[u8]) -> Result<(), Failure> {
         while !bytes.is_empty() {
-            let Some(conn) = self.conns.get(token) else { return Ok(()) };
+            let ep = &mut self.endpoint;
+            let Some(conn) = ep.connections.get(token) else { return Ok(()) };
             match conn.stage {
                 Stage::Receiving(left) => {
-                    let part = left.map_or(bytes.len(), |left| left.min(bytes.len() as u64) as usize);
-                    let (own, rest) = bytes.split_at(part);
-                    if self.plan.traffic[conn.load].verify {
+                    let len = left.map_or(bytes.len(), |left| left.min(bytes.len() as u64) as usize);
+                    let (own, rest) = bytes.split_at(len);
+                    if ep.plan.workload(conn.workload).verify {
                         let is_intact = content::is_intact(conn.at, own);
                         conn.flow.intact = Some(conn.flow.intact.unwrap_or(true) && is_intact);
                     }
-                    conn.at += part as u64;
-                    self.flows.deliver(&mut conn.flow, part as u64, now);
+                    conn.at += len as u64;
+                    ep.flows.deliver(&mut conn.flow, len as u64, ep.now);
                     bytes = rest;
                     if let Some(left) = left {
-                        conn.stage = Stage::Receiving(Some(left - part as u64));
-                        if left == part as u64 {
-                            self.object_done(token, now)?;
+                        conn.stage = Stage::Receiving(Some(left - len as u64));
+                        if left == len as u64 {
+                            self.object_done(token)?;
                         }
                     }
                 }
-                // What comes after all has come is of no account.
-                Stage::Parting => return Ok(()),
+                Stage::Done => return Ok(()),
                 Stage::Waiting => {
                     let before = conn.header.len();
-                    conn.header.extend_from_slice(&bytes[..bytes.len().min(http::LONGEST)]);
-                    let Some(header) = http::read(&conn.header).map_err(|e| Trouble::Answer(e.to_owned()))?
-                    else {
-                        return Ok(());
-                    };
+                    conn.header.extend_from_slice(&bytes[..bytes.len().min(http::MAX_HEADER)]);
+                    let header = http::parse(&conn.header).map_err(|e| Failure::Response(e.to_owned()))?;
+                    let Some(header) = header else { return Ok(()) };
                     conn.header.clear();
                     bytes = &bytes[header.size - before..];
-                    self.answered(token, &header, now)?;
+                    self.response(token, &header)?;
                 }
-                // An answer before the question is over: the server does not want it.
-                _ => return Err(Trouble::Answer("an answer before the request".to_owned())),
+                // The server rejects the upload.
+                Stage::Connecting | Stage::Requesting | Stage::Sending(_) => {
+                    return Err(Failure::Response("response before the end of the request".to_owned()));
+                }
             }
         }
         Ok(())
     }
 
-    /// The server's header has come.
-    fn answered(&mut self, token: u64, header: &http::Header, now: Instant) -> Result<(), Trouble> {
-        let Some(load) = self.conns.get(token).map(|conn| conn.load) else { return Ok(()) };
+    /// Handles the header of a response.
+    fn response(&mut self, token: Token, header: &http::Header) -> Result<(), Failure> {
+        let ep = &mut self.endpoint;
+        let Some(conn) = ep.connections.get(token) else { return Ok(()) };
         let status = &header.first[1];
         if !status.starts_with('2') {
-            return Err(Trouble::Answer(format!("status {status}")));
+            return Err(Failure::Response(format!("status {status}")));
         }
-        if self.plan.traffic[load].upload {
-            return self.object_done(token, now);
+        if ep.plan.workload(conn.workload).upload {
+            return self.object_done(token);
         }
-        let Some(conn) = self.conns.get(token) else { return Ok(()) };
-        if conn.bytes != header.length && conn.bytes.is_some() {
-            let found = header.length.map_or("without end".to_owned(), |bytes| format!("of {bytes} bytes"));
-            return Err(Trouble::Answer(format!("an object {found}")));
+        if conn.bytes.is_some() && conn.bytes != header.length {
+            let found =
+                header.length.map_or("endless object".to_owned(), |len| format!("object of {len} bytes"));
+            return Err(Failure::Response(found));
         }
         conn.stage = Stage::Receiving(conn.bytes);
         if conn.bytes == Some(0) {
-            self.object_done(token, now)?;
+            self.object_done(token)?;
         }
         Ok(())
     }
 
-    /// An object has come in full.
-    fn object_done(&mut self, token: u64, now: Instant) -> Result<(), Trouble> {
-        let Some(conn) = self.conns.get(token) else { return Ok(()) };
+    /// Requests the next object of a connection, or completes its flow.
+    fn object_done(&mut self, token: Token) -> Result<(), Failure> {
+        let ep = &mut self.endpoint;
+        let Some(conn) = ep.connections.get(token) else { return Ok(()) };
         conn.objects = conn.objects.saturating_sub(1);
-        let user = conn.user;
         if conn.objects > 0 {
-            let bytes = self.users.next_object(user);
-            if let Some(conn) = self.conns.get(token) {
-                conn.bytes = bytes;
-            }
-            self.ask(token);
+            conn.bytes = ep.users.next_object(conn.user);
+            self.request(token);
             return self.write(token);
         }
-        let (load, flow) = (conn.load, conn.flow.clone());
-        conn.stage = Stage::Parting;
-        self.partings.push(Reverse((now + PARTING, token)));
-        self.record(load, &flow, End::Completed, now).map_err(Trouble::Rows)?;
-        self.users.done(user, false, now);
+        conn.stage = Stage::Done;
+        let (workload, user, flow) = (conn.workload, conn.user, conn.flow.clone());
+        ep.connections.close_later(token, ep.now);
+        self.record(workload, &flow, End::Completed).map_err(Failure::Record)?;
+        self.endpoint.users.done(user, false, self.endpoint.now);
         Ok(())
     }
 
-    /// The server has closed its half.
-    fn ended(&mut self, token: u64) -> Result<(), Trouble> {
-        let Some(conn) = self.conns.get(token) else { return Ok(()) };
-        if conn.stage == Stage::Parting {
-            self.forget(token);
+    /// Handles the end of the server's half of the connection.
+    fn end_of_stream(&mut self, token: Token) -> Result<(), Failure> {
+        let connections = &mut self.endpoint.connections;
+        if connections.get(token).is_some_and(|conn| conn.stage == Stage::Done) {
+            connections.remove(token);
             return Ok(());
         }
-        Err(Trouble::Answer("closed by the server".to_owned()))
+        Err(Failure::Response("closed by the server".to_owned()))
     }
 
-    fn update_interest(&mut self, token: u64) -> Result<(), Trouble> {
-        let plan = self.plan;
-        let Some(conn) = self.conns.get(token) else { return Ok(()) };
-        let is_packets = matches!(plan.traffic(&plan.traffic[conn.load]).kind, TrafficKind::Packets(_));
-        let sends = matches!(conn.stage, Stage::Sending(_)) && (!is_packets || conn.owed > 0);
-        let write = conn.stage == Stage::Connecting || !conn.out.is_empty() || sends;
-        let interest = Interest { read: conn.stage != Stage::Connecting, write };
+    fn update_interest(&mut self, token: Token) -> Result<(), Failure> {
+        let ep = &mut self.endpoint;
+        let Some(conn) = ep.connections.get(token) else { return Ok(()) };
+        let has_data = !is_packets(ep.plan, ep.plan.workload(conn.workload)) || conn.backlog > 0;
+        let sends = matches!(conn.stage, Stage::Sending(_)) && has_data;
+        let is_connecting = conn.stage == Stage::Connecting;
+        let write = is_connecting || !conn.output.is_empty() || sends;
+        let interest = Interest { read: !is_connecting, write };
         if interest != conn.interest {
             conn.interest = interest;
-            self.reactor.change(&conn.stream, token, interest)?;
-        }
-        Ok(())
-    }
-
-    /// All is over: rows of what still goes on.
-    fn finish(&mut self, now: Instant) -> io::Result<()> {
-        let open: Vec<_> = self.conns.drain().filter(|conn| conn.stage != Stage::Parting).collect();
-        for conn in open {
-            self.record(conn.load, &conn.flow, End::Open, now)?;
+            ep.reactor.change(&conn.stream, Source::Connection(token), interest)?;
         }
         Ok(())
     }
 }
 
-/// Why a connection does not go on.
-enum Trouble {
-    Connection(io::Error),
-    Answer(String),
-    Rows(io::Error),
+fn is_packets(plan: &Plan, workload: &Workload) -> bool {
+    matches!(plan.traffic(workload).kind, TrafficKind::Packets(_))
 }
 
-impl From<io::Error> for Trouble {
-    fn from(e: io::Error) -> Self {
-        Self::Connection(e)
-    }
-}
-
-/// A connection from a client's address that is about to be there.
-fn start(client: IpAddr, server: SocketAddr, congestion: Option<&str>) -> io::Result<TcpStream> {
+/// Starts a connection from a client's address.
+fn connect_from(client: IpAddr, server: SocketAddr, congestion: Option<&str>) -> io::Result<TcpStream> {
     let family = if server.is_ipv6() { AddressFamily::Inet6 } else { AddressFamily::Inet };
     let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
     let socket: OwnedFd = socket(family, SockType::Stream, flags, None)?;
-    // Ports are told apart by where they lead, so that there are enough.
+    // The kernel chooses the port in connect(2), so that connections to different servers can share it.
     setsockopt(&socket, sockopt::IpBindAddressNoPort, &true)?;
     if let Some(congestion) = congestion {
         setsockopt(&socket, sockopt::TcpCongestion, &OsString::from(congestion))?;
@@ -583,8 +467,8 @@ fn start(client: IpAddr, server: SocketAddr, congestion: Option<&str>) -> io::Re
     }
 }
 
-/// What went wrong, in a few words that are the same each time.
-fn why(e: &io::Error) -> String {
+/// Short description of an error, the same for the same cause.
+fn describe(e: &io::Error) -> String {
     match e.raw_os_error() {
         Some(code) => Errno::from_raw(code).desc().to_lowercase(),
         None => e.to_string(),

@@ -1,24 +1,23 @@
-//! `bentpipe-testbed`: what a live run has around the gateway.
+//! `bentpipe-testbed`: emulated links, clients and servers for live runs.
 
 use std::io;
 use std::process::ExitCode;
 
-use bentpipe_testbed::plan::Plan;
-use bentpipe_testbed::plan::PlanError;
+use bentpipe_testbed::plan::{Plan, PlanError};
 use bentpipe_testbed::{content, emulate, load, serve};
 
 const HELP: &str = "\
-bentpipe-testbed: what a live run of a scenario has around the gateway
+bentpipe-testbed: emulated links, clients and servers for a live run of a scenario
 
-  bentpipe-testbed emulate PLAN.json   play the links, between TUN devices in their namespaces
-  bentpipe-testbed serve PLAN.json     play the servers
-  bentpipe-testbed load PLAN.json      play the clients, and write what becomes of their flows
-  bentpipe-testbed object FILE BYTES   write an object that `load` knows, for nginx to serve
-  bentpipe-testbed check PLAN.json     read a plan, and say what is wrong with it
+  bentpipe-testbed emulate PLAN.json   emulate the links between TUN devices in network namespaces
+  bentpipe-testbed serve PLAN.json     run the servers
+  bentpipe-testbed load PLAN.json      run the clients and record their flows
+  bentpipe-testbed object FILE BYTES   write an object whose content `load` verifies, for nginx to serve
+  bentpipe-testbed check PLAN.json     check a plan and print an overview
 
-A plan is described in the documentation of the crate. The first three print a line of JSON when they are ready, and
-one with statistics at the end. They end at SIGTERM, at SIGINT, or when standard input is a pipe and closes; `load` ends by
-itself, too.
+The documentation of the crate describes plans. The first three print a line of JSON when they are ready and one with
+statistics at the end. They end at SIGTERM, at SIGINT, and when standard input is a pipe and closes; `load` also ends at
+the plan's end.
 ";
 
 fn main() -> ExitCode {
@@ -51,14 +50,14 @@ fn command(words: &[&str]) -> Result<(), Box<dyn std::error::Error>> {
         _ => {
             let found =
                 if words.is_empty() { "no command".to_owned() } else { format!("\"{}\"", words.join(" ")) };
-            Err(PlanError(format!("found {found}; allowed: a command and its plan\n\n{HELP}")).into())
+            Err(PlanError(format!("found {found}; allowed: a command and a plan\n\n{HELP}")).into())
         }
     }
 }
 
 fn object(path: &str, bytes: &str) -> Result<(), Box<dyn std::error::Error>> {
     let Ok(bytes) = bytes.parse() else {
-        return Err(PlanError(format!("found \"{bytes}\"; allowed: a number of bytes")).into());
+        return Err(PlanError(format!("found \"{bytes}\"; allowed: a whole number of bytes")).into());
     };
     let fault = |e: io::Error| format!("{path}: {e}");
     let mut file = std::fs::File::create(path).map_err(fault)?;

@@ -1,5 +1,6 @@
-//! Waits for sockets, for a time, and for the word to stop.
+//! Waiting for sockets, for a time, and for the request to stop.
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsFd;
 
@@ -9,30 +10,57 @@ use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 
 use crate::sys::{self, Stop};
+use crate::table::Token;
 
-/// Events of one wait.
+/// Maximum number of events per wait.
 const BATCH: usize = 512;
+/// Tags above the bits of a [`Token`].
+const LISTENER: u64 = 1 << Token::BITS;
+const DATAGRAMS: u64 = 2 << Token::BITS;
 
-/// What to wait for on a socket.
+/// Socket that became ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A connection.
+    Connection(Token),
+    /// The listening socket with this index.
+    Listener(u32),
+    /// The datagram socket with this index.
+    Datagrams(u32),
+}
+
+impl Source {
+    fn bits(self) -> u64 {
+        match self {
+            Self::Connection(token) => token.bits(),
+            Self::Listener(index) => LISTENER | u64::from(index),
+            Self::Datagrams(index) => DATAGRAMS | u64::from(index),
+        }
+    }
+
+    fn from_bits(bits: u64) -> Option<Self> {
+        let tag = bits >> Token::BITS << Token::BITS;
+        match tag {
+            LISTENER => Some(Self::Listener(bits as u32)),
+            DATAGRAMS => Some(Self::Datagrams(bits as u32)),
+            _ => Token::from_bits(bits).map(Self::Connection),
+        }
+    }
+}
+
+/// Readiness to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interest {
-    /// Something to read, or the end.
+    /// Data to read, or the end of the stream.
     pub read: bool,
-    /// Room to write.
+    /// Space to write.
     pub write: bool,
 }
 
-/// Waits for sockets, for a time, and for the word to stop.
-pub struct Reactor {
-    epoll: Epoll,
-    stop: Stop,
-    events: Vec<EpollEvent>,
-}
-
 impl Interest {
-    /// To read alone.
+    /// Only readable.
     pub const READ: Self = Self { read: true, write: false };
-    /// To write alone.
+    /// Only writable.
     pub const WRITE: Self = Self { read: false, write: true };
 
     fn flags(self) -> EpollFlags {
@@ -43,50 +71,57 @@ impl Interest {
     }
 }
 
+/// Waits for sockets, for a time, and for the request to stop.
+pub struct Reactor {
+    epoll: Epoll,
+    stop: Stop,
+    events: Vec<EpollEvent>,
+}
+
 impl Reactor {
-    /// Without any socket.
+    /// A reactor without sockets.
     ///
     /// # Errors
-    /// Where the system has none to give.
+    /// If the system has no descriptors left.
     pub fn new() -> io::Result<Self> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         Ok(Self { epoll, stop: Stop::new()?, events: vec![EpollEvent::empty(); BATCH] })
     }
 
-    /// Waits for a socket from now on, which is called `token`; until it is closed.
+    /// Waits for a socket from now until it is closed.
     ///
     /// # Errors
-    /// Where it is no socket, or known.
-    pub fn add(&self, fd: &impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
-        Ok(self.epoll.add(fd, EpollEvent::new(interest.flags(), token))?)
+    /// If the socket was added before.
+    pub fn add(&self, socket: &impl AsFd, source: Source, interest: Interest) -> io::Result<()> {
+        Ok(self.epoll.add(socket, EpollEvent::new(interest.flags(), source.bits()))?)
     }
 
-    /// Waits for something else of a socket.
+    /// Changes the readiness to wait for.
     ///
     /// # Errors
-    /// Where it is not known.
-    pub fn change(&self, fd: &impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
-        Ok(self.epoll.modify(fd, &mut EpollEvent::new(interest.flags(), token))?)
+    /// If the socket was not added.
+    pub fn change(&self, socket: &impl AsFd, source: Source, interest: Interest) -> io::Result<()> {
+        Ok(self.epoll.modify(socket, &mut EpollEvent::new(interest.flags(), source.bits()))?)
     }
 
-    /// Waits, as long as `time` says at most; the sockets that are ready go to `ready`. False: stop.
+    /// Waits for at most `timeout` and appends the ready sockets to `ready`. Returns false when asked to stop.
     ///
     /// # Errors
-    /// Where the system cannot wait.
-    pub fn wait(&mut self, time: Option<Duration>, ready: &mut Vec<u64>) -> io::Result<bool> {
+    /// Those of ppoll(2) and epoll_wait(2).
+    pub fn wait(&mut self, timeout: Option<Duration>, ready: &mut VecDeque<Source>) -> io::Result<bool> {
         let stops = self.stop.descriptors();
         let mut fds = vec![PollFd::new(self.epoll.0.as_fd(), PollFlags::POLLIN)];
         fds.extend(stops.iter().map(|fd| PollFd::new(*fd, PollFlags::POLLIN)));
-        match ppoll(&mut fds, time.map(sys::timespec), None) {
+        // epoll_wait(2) counts in milliseconds, ppoll(2) in nanoseconds.
+        match ppoll(&mut fds, timeout.map(sys::timespec), None) {
             Err(Errno::EINTR) | Ok(0) => return Ok(true),
             Err(e) => return Err(e.into()),
             Ok(_) => {}
         }
-        let is_ready = |fd: &PollFd| fd.revents().is_some_and(|events| !events.is_empty());
-        let (has_sockets, is_asked) = (is_ready(&fds[0]), fds[1..].iter().any(is_ready));
+        let (has_sockets, has_stop) = (sys::is_ready(&fds[0]), fds[1..].iter().any(sys::is_ready));
         drop(fds);
         drop(stops);
-        if is_asked && self.stop.is_due() {
+        if has_stop && self.stop.is_requested() {
             return Ok(false);
         }
         if has_sockets {
@@ -94,7 +129,7 @@ impl Reactor {
                 Err(Errno::EINTR) => 0,
                 other => other?,
             };
-            ready.extend(self.events[..count].iter().map(EpollEvent::data));
+            ready.extend(self.events[..count].iter().filter_map(|event| Source::from_bits(event.data())));
         }
         Ok(true)
     }

@@ -1,82 +1,89 @@
-//! The servers: send what is asked for, or what the scenario's sources send, and count what clients send. One thread, one
-//! loop.
+//! The servers: send requested objects and the packets of the scenario's sources, and record what clients send.
 //!
-//! An upload is answered when all of it has come, or when the client closes its half, which it may do before it is
-//! answered. A client that closes its half of a download gets the rest of it all the same.
+//! The server responds to an upload once it is complete or the client closes its half of the connection. A client that
+//! closes its half during a download still receives the rest.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::ffi::OsString;
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::io::{self, ErrorKind, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use bentpipe_gatewayd::sys::raise_descriptors;
 use bentpipe_scenario::{TrafficKind, Transport};
-use bentpipe_units::{Duration, Instant, Rate};
+use bentpipe_units::Rate;
 use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, SockaddrStorage, bind, listen, setsockopt, socket, sockopt,
 };
 use serde_json::json;
 
-use crate::datagrams::{self, Inlets, Outlets};
-use crate::flows::{End, Flow, Flows};
-use crate::plan::{By, Load, Plan, PlanError};
-use crate::reactor::{Interest, Reactor};
-use crate::sys::{self, Clock};
-use crate::table::Table;
-use crate::users::{Task, Users};
+use crate::datagrams;
+use crate::endpoint::{self, Connection, Endpoint, Event, TURN, write_line};
+use crate::flows::{End, Flow};
+use crate::plan::{By, Plan, PlanError, Side, Workload, WorkloadId};
+use crate::reactor::{Interest, Source};
+use crate::sys;
+use crate::table::Token;
+use crate::users::{Task, UserId, Users};
 use crate::{content, http};
 
-/// Sent or received in one turn at most by one connection [bytes].
-const TURN: usize = 256 << 10;
-/// Written at a time [bytes].
-const PIECE: usize = 16 << 10;
-/// What a connection holds that the network has not taken yet [bytes].
+/// Maximum unsent data in the socket buffer of a connection [bytes].
 const UNSENT: u32 = 128 << 10;
-/// A client that neither asks nor closes is not waited for longer.
-const PARTING: Duration = Duration::from_secs(10);
-/// Connections accepted in one turn.
+/// Maximum number of connections accepted before others get their turn.
 const BATCH: usize = 256;
-const LISTENERS: u64 = 1 << 62;
-const DATAGRAMS: u64 = 1 << 63;
 
-/// What a connection does.
+/// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// It waits for a request.
+    /// Waiting for a request.
     Waiting,
-    /// It sends so much more [bytes]; none: without end.
+    /// Sending this much more [bytes]; `None`: endless.
     Sending(Option<u64>),
-    /// It sends what is written into it as packets are due.
+    /// Sending the packets of a source as they become due.
     Packets,
-    /// So much is to come [bytes]; none: until the client closes its half.
+    /// Receiving this much more [bytes]; `None`: until the client closes its half.
     Receiving(Option<u64>),
-    /// All is done; the client is to close it.
-    Parting,
+    /// Done; the client is to close the connection.
+    Done,
 }
 
 struct Conn {
     stream: TcpStream,
-    /// The traffic (an index of the plan's).
-    load: usize,
+    workload: WorkloadId,
     stage: Stage,
-    /// Its place in the object.
+    /// Position in the object [bytes].
     at: u64,
-    /// What is to go out before all else, and whether nothing comes after it.
-    out: Vec<u8>,
+    /// Header to be sent.
+    output: Vec<u8>,
+    /// True if no request follows the current one.
     is_last: bool,
-    /// What has come of a request.
+    /// Received part of the next request.
     header: Vec<u8>,
-    /// Packets that wait to be written [bytes].
-    owed: u64,
-    /// The user whose packets it carries.
-    user: Option<u32>,
-    /// What comes from a client.
+    /// Payload of packets that are due and not written yet [bytes].
+    backlog: u64,
+    /// The source whose packets the connection carries.
+    user: Option<UserId>,
+    /// Upload in progress.
     flow: Option<Flow>,
-    /// Whether the client has closed its half.
-    is_half: bool,
+    /// True once the client has closed its half.
+    is_half_closed: bool,
     interest: Interest,
+}
+
+impl Connection for Conn {
+    fn user(&self) -> Option<UserId> {
+        self.user
+    }
+}
+
+/// Failure of a connection, or of the run.
+enum Failure {
+    Connection,
+    Record(io::Error),
+}
+
+impl From<io::Error> for Failure {
+    fn from(_: io::Error) -> Self {
+        Self::Connection
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -84,154 +91,97 @@ struct Totals {
     accepted: u64,
     sent: u64,
     received: u64,
-    most: usize,
+    max_open: usize,
 }
 
-struct Run<'a> {
-    plan: &'a Plan,
-    reactor: Reactor,
-    users: Users,
-    flows: Flows,
-    outlets: Outlets,
-    listeners: Vec<(TcpListener, usize)>,
-    conns: Table<Conn>,
-    /// For each user that sends packets over a connection, that connection.
-    of_user: Vec<Option<u64>>,
-    partings: BinaryHeap<Reverse<(Instant, u64)>>,
+struct Servers<'a> {
+    endpoint: Endpoint<'a, Conn>,
+    listeners: Vec<(TcpListener, WorkloadId)>,
     buffer: Vec<u8>,
     totals: Totals,
 }
 
-/// Plays the servers until told to stop; lines of JSON about it go to `out`.
+/// Runs the servers until asked to stop. Writes a summary to `out`, in a line of JSON.
 ///
 /// # Errors
-/// Where a socket cannot be made, or something cannot be written.
+/// If a socket cannot be opened, or a file cannot be written.
 pub fn run(plan: &Plan, out: &mut dyn Write) -> Result<(), Box<dyn std::error::Error>> {
-    if let Some(path) = &plan.netns.servers {
-        sys::enter(path).map_err(|e| format!("namespace {}: {e}", path.display()))?;
+    let is_packets = |w: &Workload| matches!(plan.traffic(w).kind, TrafficKind::Packets(_));
+    let users = Users::new(plan, |w| is_packets(w) && !w.upload && w.by == By::Serve);
+    let records = plan.out.as_ref().filter(|_| plan.workloads.iter().any(|workload| workload.upload));
+    let records = records.map(|path| path.with_extension("serve.jsonl"));
+    let endpoint = Endpoint::new(plan, Side::Servers, users, records.as_deref())?;
+    let listeners = open_listeners(plan)?;
+    for (index, (listener, _)) in (0..).zip(&listeners) {
+        endpoint.reactor.add(listener, Source::Listener(index), Interest::READ)?;
     }
-    let files = raise_descriptors();
-    let origin = plan.origin.unwrap_or_else(sys::monotonic);
-    let clock = Clock::new(origin);
-    let is_packets = |load: &Load| matches!(plan.traffic(load).kind, TrafficKind::Packets(_));
-    let users = Users::new(plan, |load| is_packets(load) && !load.upload && load.by == By::Serve);
-    let outlets = Outlets::new(plan, &users)?;
-    let mut inlets = Inlets::new(plan, true, origin)?;
-    let reactor = Reactor::new()?;
-    for (place, socket) in (0..).zip(inlets.sockets()) {
-        reactor.add(socket, DATAGRAMS | place, Interest::READ)?;
-    }
-    let listeners = listeners(plan)?;
-    for (place, (listener, _)) in (0..).zip(&listeners) {
-        reactor.add(listener, LISTENERS | place, Interest::READ)?;
-    }
-    let path = plan.out.as_ref().filter(|_| plan.traffic.iter().any(|load| load.upload));
-    let path = path.map(|path| path.with_extension("serve.jsonl"));
-    let flows = Flows::new(path.as_deref(), plan.measured())
-        .map_err(|e| format!("out: {}: {e}", path.unwrap_or_default().display()))?;
-    let of_user = vec![None; users.len()];
-    let mut run = Run {
-        plan,
-        reactor,
-        users,
-        flows,
-        outlets,
-        listeners,
-        conns: Table::default(),
-        of_user,
-        partings: BinaryHeap::new(),
-        buffer: vec![0; TURN],
-        totals: Totals::default(),
-    };
-    writeln!(out, "{}", json!({ "ready": true, "listeners": run.listeners.len(), "open_files": files }))?;
-    out.flush()?;
-    let cpu = sys::cpu_time();
-    let (mut tasks, mut ready) = (Vec::new(), Vec::new());
+    endpoint.report_ready(out, "listeners", listeners.len())?;
+    let mut servers = Servers { endpoint, listeners, buffer: vec![0; TURN], totals: Totals::default() };
     loop {
-        let now = clock.now();
-        if !clock.is_early() {
-            run.users.advance(now, &mut tasks);
-        }
-        for task in tasks.drain(..) {
-            run.carry_out(task, now)?;
-        }
-        run.part(now);
-        let parting = run.partings.peek().map(|Reverse((at, _))| *at);
-        let wait = datagrams::wait(clock, [run.users.due(), parting]);
-        if !run.reactor.wait(wait, &mut ready)? {
-            break;
-        }
-        let now = clock.now();
-        for token in ready.drain(..) {
-            if token & DATAGRAMS != 0 {
-                inlets.take((token & !DATAGRAMS) as usize, &mut run.flows, now)?;
-            } else if token & LISTENERS != 0 {
-                run.accept((token & !LISTENERS) as usize)?;
-            } else {
-                run.turn(token, now)?;
-            }
+        match servers.endpoint.next(None)? {
+            Event::Task(task) => servers.on_task(task)?,
+            Event::Connection(token) => servers.on_connection(token)?,
+            Event::Listener(index) => servers.accept(index)?,
+            Event::Wake => {}
+            Event::End => break,
         }
     }
-    let now = clock.now();
-    inlets.finish(&mut run.flows, now)?;
-    let open = run.conns.len();
-    for flow in run.conns.drain().filter_map(|conn| conn.flow) {
-        run.flows.close(&flow, End::Open, now)?;
+    let Servers { endpoint, totals, .. } = &mut servers;
+    let open = endpoint.connections.len();
+    for flow in endpoint.connections.drain().filter_map(|conn| conn.flow) {
+        endpoint.flows.close(&flow, End::Open, endpoint.now)?;
     }
-    let t = run.totals;
-    let mut summary = run.flows.finish()?;
-    summary["seconds"] = now.as_secs_f64().into();
-    summary["cpu_s"] = (sys::cpu_time() - cpu).into();
-    summary["connections"] = json!({ "accepted": t.accepted, "most": t.most, "open": open });
-    summary["bytes"] = json!({ "sent": t.sent, "received": t.received });
-    summary["datagrams"] = json!({ "sent": run.outlets.sent, "refused": run.outlets.refused });
-    writeln!(out, "{}", json!({ "summary": summary }))?;
-    out.flush()?;
-    Ok(())
+    let mut summary = endpoint.finish()?;
+    summary["connections"] = json!({ "accepted": totals.accepted, "most": totals.max_open, "open": open });
+    summary["bytes"] = json!({ "sent": totals.sent, "received": totals.received });
+    Ok(write_line(out, &json!({ "summary": summary }))?)
 }
 
-/// A listening socket for each traffic that is served here over connections.
-fn listeners(plan: &Plan) -> Result<Vec<(TcpListener, usize)>, Box<dyn std::error::Error>> {
+/// Opens a listening socket for each workload over connections.
+fn open_listeners(plan: &Plan) -> Result<Vec<(TcpListener, WorkloadId)>, Box<dyn std::error::Error>> {
     let mut listeners = Vec::new();
-    for (index, load) in plan.traffic.iter().enumerate() {
-        if load.by != By::Serve || datagrams::is_datagrams(plan, load) {
+    for (id, workload) in plan.workloads() {
+        if workload.by != By::Serve || datagrams::is_datagrams(plan, workload) {
             continue;
         }
-        let address = SocketAddr::new(datagrams::any(load.ipv6), load.port);
-        let listener = listener(address, load).map_err(|e| match e.kind() {
+        let listener = open_listener(workload).map_err(|e| match e.kind() {
             ErrorKind::NotFound => {
                 let known = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
-                let (name, found) =
-                    (&plan.traffic(load).name, load.congestion.as_deref().unwrap_or_default());
+                let name = &plan.traffic(workload).name;
+                let found = workload.congestion.as_deref().unwrap_or_default();
                 let known = known.unwrap_or_default().trim().replace(' ', ", ");
                 PlanError(format!("traffic.{name}.congestion: found \"{found}\"; allowed: {known}")).into()
             }
-            _ => Box::<dyn std::error::Error>::from(format!("port {}: {e}", load.port)),
+            _ => Box::<dyn std::error::Error>::from(format!("port {}: {e}", workload.port)),
         })?;
-        listeners.push((listener, index));
+        listeners.push((listener, id));
     }
     Ok(listeners)
 }
 
-fn listener(address: SocketAddr, load: &Load) -> io::Result<TcpListener> {
-    let family = if load.ipv6 { AddressFamily::Inet6 } else { AddressFamily::Inet };
+fn open_listener(workload: &Workload) -> io::Result<TcpListener> {
+    let (family, any): (_, IpAddr) = if workload.ipv6 {
+        (AddressFamily::Inet6, Ipv6Addr::UNSPECIFIED.into())
+    } else {
+        (AddressFamily::Inet, Ipv4Addr::UNSPECIFIED.into())
+    };
     let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
     let socket: OwnedFd = socket(family, SockType::Stream, flags, None)?;
     setsockopt(&socket, sockopt::ReuseAddr, &true)?;
-    if load.ipv6 {
+    if workload.ipv6 {
         setsockopt(&socket, sockopt::Ipv6V6Only, &true)?;
     }
-    if let Some(congestion) = &load.congestion {
+    if let Some(congestion) = &workload.congestion {
         setsockopt(&socket, sockopt::TcpCongestion, &OsString::from(congestion))?;
     }
-    bind(socket.as_raw_fd(), &SockaddrStorage::from(address))?;
+    bind(socket.as_raw_fd(), &SockaddrStorage::from(SocketAddr::new(any, workload.port)))?;
     listen(&socket, Backlog::MAXALLOWABLE)?;
     Ok(socket.into())
 }
 
-/// A connection's rate, without headers, for those the kernel does not count.
-fn rate_cap(plan: &Plan, load: &Load) -> Option<Rate> {
-    let (cap, transport) = match &plan.traffic(load).kind {
+/// Rate limit of a connection without headers, as the kernel's pacing counts.
+fn pacing_rate(plan: &Plan, workload: &Workload) -> Option<Rate> {
+    let (cap, transport) = match &plan.traffic(workload).kind {
         TrafficKind::Pages(t) => (t.rate_cap?, t.transport),
         TrafficKind::Files(t) => (t.rate_cap?, t.transport),
         TrafficKind::Bulk(t) => (t.rate_cap?, t.transport),
@@ -244,238 +194,215 @@ fn rate_cap(plan: &Plan, load: &Load) -> Option<Rate> {
     Some(Rate::from_bps((cap.as_bps() as f64 * share) as u64))
 }
 
-impl Run<'_> {
-    fn carry_out(&mut self, task: Task, now: Instant) -> io::Result<()> {
+impl Servers<'_> {
+    fn on_task(&mut self, task: Task) -> io::Result<()> {
+        let ep = &mut self.endpoint;
         match task {
-            Task::Open(open) => self.outlets.begin(open.user),
-            Task::Packet { user, len } if self.outlets.has(user) => self.outlets.send(user, len),
+            Task::Open(open) => ep.senders.restart(open.user),
+            Task::Packet { user, len } if ep.senders.has(user) => ep.senders.send(user, len),
             Task::Packet { user, len } => {
-                if let Some(token) = self.of_user[user as usize]
-                    && let Some(conn) = self.conns.get(token)
+                if let Some(token) = ep.connections.of_user(user)
+                    && let Some(conn) = ep.connections.get(token)
                 {
-                    conn.owed += u64::from(len).saturating_sub(bentpipe_scenario::DATAGRAM_HEADER);
-                    self.turn(token, now)?;
+                    conn.backlog += u64::from(len).saturating_sub(bentpipe_scenario::DATAGRAM_HEADER);
+                    self.on_connection(token)?;
                 }
             }
-            // The client closes its connection.
-            Task::Leave { .. } => {}
+            // The client closes the connection.
+            Task::Leave(_) => {}
         }
         Ok(())
     }
 
-    fn accept(&mut self, listener: usize) -> io::Result<()> {
+    fn on_connection(&mut self, token: Token) -> io::Result<()> {
+        match self.advance(token) {
+            Ok(()) => return Ok(()),
+            Err(Failure::Record(e)) => return Err(e),
+            Err(Failure::Connection) => {}
+        }
+        let ep = &mut self.endpoint;
+        if let Some(flow) = ep.connections.get(token).and_then(|conn| conn.flow.take()) {
+            // A client resets an endless upload when its source leaves.
+            let end = if flow.finite { End::Failed("reset by the client") } else { End::Left };
+            ep.flows.close(&flow, end, ep.now)?;
+        }
+        ep.connections.remove(token);
+        Ok(())
+    }
+
+    /// Accepts waiting connections.
+    fn accept(&mut self, index: u32) -> io::Result<()> {
+        let ep = &mut self.endpoint;
+        let Some((listener, workload)) = self.listeners.get(index as usize) else { return Ok(()) };
         for _ in 0..BATCH {
-            let Some((listener, load)) = self.listeners.get(listener) else { return Ok(()) };
-            let stream = match listener.accept() {
-                Ok((stream, _)) => stream,
-                // None waits; or one is gone again; or there are too many, and it waits.
-                Err(_) => return Ok(()),
-            };
-            let load = *load;
+            // No connection waits, it was aborted, or descriptors ran out: in each case, try again later.
+            let Ok((stream, _)) = listener.accept() else { return Ok(()) };
             stream.set_nonblocking(true)?;
             let _ = stream.set_nodelay(true);
-            let _ = sys::hold_little_unsent(&stream, UNSENT);
-            if let Some(rate) = rate_cap(self.plan, &self.plan.traffic[load]) {
+            let _ = sys::limit_unsent(&stream, UNSENT);
+            if let Some(rate) = pacing_rate(ep.plan, ep.plan.workload(*workload)) {
                 sys::pace(&stream, rate)?;
             }
-            self.conns.enter(|token| {
-                self.reactor.add(&stream, token, Interest::READ)?;
-                Ok::<_, io::Error>(Conn {
+            ep.connections.insert(|token| {
+                ep.reactor.add(&stream, Source::Connection(token), Interest::READ)?;
+                Ok(Conn {
                     stream,
-                    load,
+                    workload: *workload,
                     stage: Stage::Waiting,
                     at: 0,
-                    out: Vec::new(),
+                    output: Vec::new(),
                     is_last: false,
                     header: Vec::new(),
-                    owed: 0,
+                    backlog: 0,
                     user: None,
                     flow: None,
-                    is_half: false,
+                    is_half_closed: false,
                     interest: Interest::READ,
                 })
             })?;
             self.totals.accepted += 1;
-            self.totals.most = self.totals.most.max(self.conns.len());
+            self.totals.max_open = self.totals.max_open.max(ep.connections.len());
         }
         Ok(())
     }
 
-    fn turn(&mut self, token: u64, now: Instant) -> io::Result<()> {
-        let is_well = self.work(token, now);
-        if let Err(Trouble::Rows(e)) = is_well {
-            return Err(e);
-        }
-        let Some(conn) = self.conns.get(token) else { return Ok(()) };
-        if is_well.is_err() {
-            if let Some(flow) = conn.flow.take() {
-                // Those without end are reset when their source leaves.
-                let how = if flow.is_finite() { End::Failed("reset by the client") } else { End::Left };
-                self.flows.close(&flow, how, now)?;
-            }
-            self.forget(token);
-        }
-        Ok(())
-    }
-
-    fn forget(&mut self, token: u64) {
-        if let Some(Conn { user: Some(user), .. }) = self.conns.remove(token)
-            && let Some(of_user) = self.of_user.get_mut(user as usize)
-            && *of_user == Some(token)
-        {
-            *of_user = None;
-        }
-    }
-
-    fn part(&mut self, now: Instant) {
-        while let Some(&Reverse((at, token))) = self.partings.peek()
-            && at <= now
-        {
-            self.partings.pop();
-            if self.conns.get(token).is_some_and(|conn| conn.stage == Stage::Parting) {
-                self.forget(token);
-            }
-        }
-    }
-
-    fn work(&mut self, token: u64, now: Instant) -> Result<(), Trouble> {
-        self.read(token, now)?;
-        self.write(token, now)?;
-        let Some(conn) = self.conns.get(token) else { return Ok(()) };
+    fn advance(&mut self, token: Token) -> Result<(), Failure> {
+        self.read(token)?;
+        self.write(token)?;
+        let ep = &mut self.endpoint;
+        let Some(conn) = ep.connections.get(token) else { return Ok(()) };
         let sends = match conn.stage {
             Stage::Sending(_) => true,
-            Stage::Packets => conn.owed > 0,
+            Stage::Packets => conn.backlog > 0,
             _ => false,
         };
-        let interest = Interest { read: !conn.is_half, write: !conn.out.is_empty() || sends };
+        let interest = Interest { read: !conn.is_half_closed, write: !conn.output.is_empty() || sends };
         if interest != conn.interest {
             conn.interest = interest;
-            self.reactor.change(&conn.stream, token, interest)?;
+            ep.reactor.change(&conn.stream, Source::Connection(token), interest)?;
         }
         Ok(())
     }
 
-    fn read(&mut self, token: u64, now: Instant) -> Result<(), Trouble> {
+    fn read(&mut self, token: Token) -> Result<(), Failure> {
         let mut buffer = std::mem::take(&mut self.buffer);
-        let done = self.read_into(token, &mut buffer, now);
+        let done = self.read_into(token, &mut buffer);
         self.buffer = buffer;
         done
     }
 
-    fn read_into(&mut self, token: u64, buffer: &mut [u8], now: Instant) -> Result<(), Trouble> {
-        let Some(conn) = self.conns.get(token).filter(|conn| !conn.is_half) else { return Ok(()) };
-        let len = match conn.stream.read(buffer) {
-            Ok(0) => return self.ended(token, now),
-            Ok(len) => len,
-            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => return Ok(()),
-            Err(_) => return Err(Trouble::Connection),
-        };
-        self.totals.received += len as u64;
-        self.take(token, &buffer[..len], now)
+    fn read_into(&mut self, token: Token, buffer: &mut [u8]) -> Result<(), Failure> {
+        let conn = self.endpoint.connections.get(token).filter(|conn| !conn.is_half_closed);
+        let Some(conn) = conn else { return Ok(()) };
+        match endpoint::read(&mut conn.stream, buffer)? {
+            None => Ok(()),
+            Some(0) => self.end_of_stream(token),
+            Some(len) => {
+                self.totals.received += len as u64;
+                self.receive(token, &buffer[..len])
+            }
+        }
     }
 
-    /// Bytes have come.
-    fn take(&mut self, token: u64, mut bytes: &[u8], now: Instant) -> Result<(), Trouble> {
+    fn receive(&mut self, token: Token, mut bytes: &[u8]) -> Result<(), Failure> {
         while !bytes.is_empty() {
-            let Some(conn) = self.conns.get(token) else { return Ok(()) };
+            let ep = &mut self.endpoint;
+            let Some(conn) = ep.connections.get(token) else { return Ok(()) };
             match conn.stage {
                 Stage::Receiving(left) => {
-                    let part = left.map_or(bytes.len(), |left| left.min(bytes.len() as u64) as usize);
-                    let (own, rest) = bytes.split_at(part);
+                    let len = left.map_or(bytes.len(), |left| left.min(bytes.len() as u64) as usize);
+                    let (own, rest) = bytes.split_at(len);
                     if let Some(flow) = &mut conn.flow {
                         let is_intact = content::is_intact(conn.at, own);
                         flow.intact = Some(flow.intact.unwrap_or(true) && is_intact);
-                        self.flows.deliver(flow, part as u64, now);
+                        ep.flows.deliver(flow, len as u64, ep.now);
                     }
-                    conn.at += part as u64;
+                    conn.at += len as u64;
                     bytes = rest;
                     if let Some(left) = left {
-                        conn.stage = Stage::Receiving(Some(left - part as u64));
-                        if left == part as u64 {
-                            self.received(token, End::Completed, now)?;
+                        conn.stage = Stage::Receiving(Some(left - len as u64));
+                        if left == len as u64 {
+                            self.upload_done(token, End::Completed)?;
                         }
                     }
                 }
                 Stage::Waiting => {
                     conn.header.extend_from_slice(bytes);
-                    return self.asked(token, now);
+                    return self.request(token);
                 }
-                // The next request waits until this one is answered.
+                // The next request waits for the end of this response.
                 Stage::Sending(_) => {
                     conn.header.extend_from_slice(bytes);
-                    return if conn.header.len() > http::LONGEST { Err(Trouble::Connection) } else { Ok(()) };
+                    let is_too_long = conn.header.len() > http::MAX_HEADER;
+                    return if is_too_long { Err(Failure::Connection) } else { Ok(()) };
                 }
-                Stage::Packets | Stage::Parting => return Ok(()),
+                Stage::Packets | Stage::Done => return Ok(()),
             }
         }
         Ok(())
     }
 
-    /// Perhaps a whole request has come.
-    fn asked(&mut self, token: u64, now: Instant) -> Result<(), Trouble> {
-        let Some(conn) = self.conns.get(token) else { return Ok(()) };
-        let Some(header) = http::read(&conn.header).map_err(|_| Trouble::Connection)? else { return Ok(()) };
+    /// Handles the next request, if it is complete.
+    fn request(&mut self, token: Token) -> Result<(), Failure> {
+        let ep = &mut self.endpoint;
+        let Some(conn) = ep.connections.get(token) else { return Ok(()) };
+        let Some(header) = http::parse(&conn.header).map_err(|_| Failure::Connection)? else { return Ok(()) };
         let rest = conn.header.split_off(header.size);
         conn.header.clear();
         (conn.at, conn.is_last) = (0, header.close);
-        let load = conn.load;
         let [method, path, _] = &header.first;
         let number = path.rsplit('/').next().and_then(|number| number.parse().ok()).unwrap_or(0);
-        let traffic = self.plan.traffic(&self.plan.traffic[load]);
-        if method == "POST" {
-            let mut flow = self.flows.open(&traffic.name, number, header.length.is_some(), now);
-            let Some(conn) = self.conns.get(token) else { return Ok(()) };
-            flow.connected = Some(now);
-            conn.flow = Some(flow);
-            conn.stage = Stage::Receiving(header.length);
-            return self.take(token, &rest, now);
-        }
-        if method != "GET" {
-            return Err(Trouble::Connection);
-        }
-        let user = if matches!(traffic.kind, TrafficKind::Packets(_)) {
-            self.users.find(self.plan.traffic[load].traffic, number)
-        } else {
-            None
-        };
-        let Some(conn) = self.conns.get(token) else { return Ok(()) };
-        conn.out = http::answer(header.range, conn.is_last);
-        conn.header = rest;
-        match user {
-            Some(user) => {
-                (conn.user, conn.stage) = (Some(user), Stage::Packets);
-                self.of_user[user as usize] = Some(token);
+        let traffic = ep.plan.traffic(ep.plan.workload(conn.workload));
+        match method.as_str() {
+            "POST" => {
+                let mut flow = ep.flows.open(&traffic.name, number, header.length.is_some(), ep.now);
+                flow.connected = Some(ep.now);
+                conn.flow = Some(flow);
+                conn.stage = Stage::Receiving(header.length);
+                self.receive(token, &rest)
             }
-            None => conn.stage = Stage::Sending(header.range),
-        }
-        Ok(())
-    }
-
-    /// A client's bytes have come to their end.
-    fn received(&mut self, token: u64, how: End<'_>, now: Instant) -> Result<(), Trouble> {
-        let Some(conn) = self.conns.get(token) else { return Ok(()) };
-        let flow = conn.flow.take();
-        conn.out = http::answer(Some(0), true);
-        conn.is_last = true;
-        conn.stage = Stage::Sending(Some(0));
-        if let Some(flow) = flow {
-            self.flows.close(&flow, how, now).map_err(Trouble::Rows)?;
-        }
-        Ok(())
-    }
-
-    /// The client has closed its half.
-    fn ended(&mut self, token: u64, now: Instant) -> Result<(), Trouble> {
-        let Some(conn) = self.conns.get(token) else { return Ok(()) };
-        conn.is_half = true;
-        match conn.stage {
-            Stage::Waiting | Stage::Parting | Stage::Packets => {
-                self.forget(token);
+            "GET" => {
+                conn.output = http::response(header.range, conn.is_last);
+                conn.header = rest;
+                conn.stage = Stage::Sending(header.range);
+                if matches!(traffic.kind, TrafficKind::Packets(_))
+                    && let Some(user) = ep.users.find(conn.workload, number)
+                {
+                    conn.user = Some(user);
+                    conn.stage = Stage::Packets;
+                    ep.connections.assign(user, token);
+                }
                 Ok(())
             }
-            Stage::Receiving(None) => self.received(token, End::Left, now),
-            Stage::Receiving(Some(_)) => self.received(token, End::Failed("cut short by the client"), now),
-            // What it has asked for, it gets; nothing else is to come.
+            _ => Err(Failure::Connection),
+        }
+    }
+
+    /// Records an upload and responds to it.
+    fn upload_done(&mut self, token: Token, end: End<'_>) -> Result<(), Failure> {
+        let ep = &mut self.endpoint;
+        let Some(conn) = ep.connections.get(token) else { return Ok(()) };
+        conn.output = http::response(Some(0), true);
+        conn.is_last = true;
+        conn.stage = Stage::Sending(Some(0));
+        if let Some(flow) = conn.flow.take() {
+            ep.flows.close(&flow, end, ep.now).map_err(Failure::Record)?;
+        }
+        Ok(())
+    }
+
+    /// Handles the end of the client's half of the connection.
+    fn end_of_stream(&mut self, token: Token) -> Result<(), Failure> {
+        let connections = &mut self.endpoint.connections;
+        let Some(conn) = connections.get(token) else { return Ok(()) };
+        conn.is_half_closed = true;
+        match conn.stage {
+            Stage::Waiting | Stage::Done | Stage::Packets => {
+                connections.remove(token);
+                Ok(())
+            }
+            Stage::Receiving(None) => self.upload_done(token, End::Left),
+            Stage::Receiving(Some(_)) => self.upload_done(token, End::Failed("cut short by the client")),
             Stage::Sending(_) => {
                 conn.is_last = true;
                 Ok(())
@@ -483,25 +410,24 @@ impl Run<'_> {
         }
     }
 
-    fn write(&mut self, token: u64, now: Instant) -> Result<(), Trouble> {
-        let mut piece = [0; PIECE];
-        // Requests that have come already are answered one after the other.
+    fn write(&mut self, token: Token) -> Result<(), Failure> {
+        // Pipelined requests get their responses one after the other.
         loop {
-            let Some(conn) = self.conns.get(token) else { return Ok(()) };
+            let connections = &mut self.endpoint.connections;
+            let Some(conn) = connections.get(token) else { return Ok(()) };
             let mut sent = 0;
-            let done = conn.write(&mut piece, &mut sent);
+            let is_complete = conn.write(&mut sent);
             self.totals.sent += sent;
-            if !done? {
+            if !is_complete? {
                 return Ok(());
             }
-            let Some(conn) = self.conns.get(token) else { return Ok(()) };
             if conn.is_last {
                 let _ = conn.stream.shutdown(Shutdown::Write);
-                conn.stage = Stage::Parting;
-                if conn.is_half {
-                    self.forget(token);
+                conn.stage = Stage::Done;
+                if conn.is_half_closed {
+                    connections.remove(token);
                 } else {
-                    self.partings.push(Reverse((now + PARTING, token)));
+                    connections.close_later(token, self.endpoint.now);
                 }
                 return Ok(());
             }
@@ -509,63 +435,37 @@ impl Run<'_> {
             if conn.header.is_empty() {
                 return Ok(());
             }
-            self.asked(token, now)?;
+            self.request(token)?;
         }
     }
 }
 
 impl Conn {
-    /// Writes what there is to write, within a turn: whether an answer is complete.
-    fn write(&mut self, piece: &mut [u8], sent: &mut u64) -> Result<bool, Trouble> {
-        while !self.out.is_empty() {
-            match self.stream.write(&self.out) {
-                Ok(len) => {
-                    self.out.drain(..len);
-                    *sent += len as u64;
-                }
-                Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
-                    return Ok(false);
-                }
-                Err(_) => return Err(Trouble::Connection),
-            }
-        }
-        let may = match self.stage {
+    /// Writes as much as the turn and the stream allow, and adds it to `sent` [bytes]. Returns true if a response is
+    /// complete.
+    fn write(&mut self, sent: &mut u64) -> io::Result<bool> {
+        let before = self.output.len();
+        let flushed = endpoint::flush(&mut self.stream, &mut self.output);
+        *sent += (before - self.output.len()) as u64;
+        flushed?;
+        let limit = match self.stage {
             Stage::Sending(left) => left.unwrap_or(u64::MAX),
-            Stage::Packets => self.owed,
+            Stage::Packets => self.backlog,
             _ => return Ok(false),
         };
-        let mut turn = may.min(TURN as u64);
-        while turn > 0 {
-            let part = turn.min(piece.len() as u64) as usize;
-            content::fill(self.at, &mut piece[..part]);
-            match self.stream.write(&piece[..part]) {
-                Ok(len) => {
-                    let len = len as u64;
-                    self.at += len;
-                    *sent += len;
-                    turn -= len;
-                    match &mut self.stage {
-                        Stage::Sending(Some(left)) => *left -= len,
-                        Stage::Packets => self.owed -= len,
-                        _ => {}
-                    }
-                }
-                Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => break,
-                Err(_) => return Err(Trouble::Connection),
-            }
+        if !self.output.is_empty() {
+            return Ok(false);
         }
+        let before = self.at;
+        let written = content::send(&mut self.stream, &mut self.at, limit.min(TURN as u64));
+        let len = self.at - before;
+        *sent += len;
+        match &mut self.stage {
+            Stage::Sending(Some(left)) => *left -= len,
+            Stage::Packets => self.backlog -= len,
+            _ => {}
+        }
+        written?;
         Ok(self.stage == Stage::Sending(Some(0)))
-    }
-}
-
-/// Why a connection does not go on.
-enum Trouble {
-    Connection,
-    Rows(io::Error),
-}
-
-impl From<io::Error> for Trouble {
-    fn from(_: io::Error) -> Self {
-        Self::Connection
     }
 }

@@ -1,76 +1,99 @@
-//! Connections by their tokens, of which no two are the same: an event that is about one that is gone finds none in its
-//! place.
+//! A table of connections. Tokens are never reused, so a late event of a closed connection does not reach its successor.
 
-/// Things by tokens of 62 bits.
+use std::num::NonZeroU64;
+
+/// Key of an entry: the slot in the lower 32 bits, a generation of 30 bits, at least 1, above them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Token(NonZeroU64);
+
+impl Token {
+    /// Number of significant bits.
+    pub const BITS: u32 = 62;
+
+    /// The token as a number below 2^[`Token::BITS`].
+    #[must_use]
+    pub const fn bits(self) -> u64 {
+        self.0.get()
+    }
+
+    /// The token with this number; `None` for 0.
+    #[must_use]
+    pub fn from_bits(bits: u64) -> Option<Self> {
+        NonZeroU64::new(bits).map(Self)
+    }
+
+    fn slot(self) -> usize {
+        (self.bits() & u64::from(u32::MAX)) as usize
+    }
+}
+
+/// Entries by token.
 #[derive(Debug)]
 pub struct Table<T> {
-    places: Vec<Option<(u64, T)>>,
+    slots: Vec<Option<(Token, T)>>,
     free: Vec<u32>,
-    /// Things that there have been, to tell one from the next in its place.
-    begun: u32,
+    generation: u32,
 }
 
 impl<T> Default for Table<T> {
     fn default() -> Self {
-        Self { places: Vec::new(), free: Vec::new(), begun: 0 }
+        Self { slots: Vec::new(), free: Vec::new(), generation: 0 }
     }
 }
 
-fn place(token: u64) -> usize {
-    (token & u64::from(u32::MAX)) as usize
-}
-
 impl<T> Table<T> {
-    /// Enters what `make` makes of its token, which is returned.
+    /// Inserts the entry that `make` returns for its token.
     ///
     /// # Errors
-    /// Where `make` fails; nothing is entered then.
-    pub fn enter<E>(&mut self, make: impl FnOnce(u64) -> Result<T, E>) -> Result<u64, E> {
-        let next = self.free.last().map_or(self.places.len() as u64, |place| u64::from(*place));
-        self.begun = (self.begun + 1) & (u32::MAX >> 2);
-        let token = u64::from(self.begun) << 32 | next;
-        let made = Some((token, make(token)?));
+    /// The error of `make`; nothing is inserted then.
+    pub fn insert<E>(&mut self, make: impl FnOnce(Token) -> Result<T, E>) -> Result<Token, E> {
+        let slot = self.free.last().map_or(self.slots.len() as u64, |slot| u64::from(*slot));
+        self.generation = self.generation % (u32::MAX >> 2) + 1;
+        // Not zero: the generation is at least 1.
+        let bits = u64::from(self.generation) << 32 | slot;
+        let token = Token(NonZeroU64::new(bits).unwrap_or(NonZeroU64::MIN));
+        let entry = Some((token, make(token)?));
         match self.free.pop() {
-            Some(place) => self.places[place as usize] = made,
-            None => self.places.push(made),
+            Some(slot) => self.slots[slot as usize] = entry,
+            None => self.slots.push(entry),
         }
         Ok(token)
     }
 
-    /// What has this token, if it is still there.
-    pub fn get(&mut self, token: u64) -> Option<&mut T> {
-        let (own, thing) = self.places.get_mut(place(token))?.as_mut()?;
-        (*own == token).then_some(thing)
+    /// The entry of this token; `None` once it has been removed.
+    pub fn get(&mut self, token: Token) -> Option<&mut T> {
+        let (own, entry) = self.slots.get_mut(token.slot())?.as_mut()?;
+        (*own == token).then_some(entry)
     }
 
-    /// Takes out what has this token, if it is still there.
-    pub fn remove(&mut self, token: u64) -> Option<T> {
+    /// Removes and returns the entry of this token; `None` if it has been removed before.
+    pub fn remove(&mut self, token: Token) -> Option<T> {
         self.get(token)?;
-        self.free.push(place(token) as u32);
-        self.places[place(token)].take().map(|(_, thing)| thing)
+        self.free.push(token.slot() as u32);
+        self.slots[token.slot()].take().map(|(_, entry)| entry)
     }
 
-    /// All of them, in any order.
+    /// All entries, in the order of their slots.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
-        self.places.iter().flatten().map(|(_, thing)| thing)
+        self.slots.iter().flatten().map(|(_, entry)| entry)
     }
 
-    /// How many there are.
+    /// Number of entries.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.places.len() - self.free.len()
+        self.slots.len() - self.free.len()
     }
 
-    /// Whether there are none.
+    /// True without entries.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Takes out all.
+    /// Removes all entries.
     pub fn drain(&mut self) -> impl Iterator<Item = T> {
         self.free.clear();
-        std::mem::take(&mut self.places).into_iter().flatten().map(|(_, thing)| thing)
+        std::mem::take(&mut self.slots).into_iter().flatten().map(|(_, entry)| entry)
     }
 }
 
@@ -79,18 +102,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_used_again_and_its_token_is_not() {
+    fn slots_are_reused_but_tokens_are_not() {
         let mut table = Table::default();
-        let enter = |table: &mut Table<char>, thing| table.enter(|_| Ok::<_, ()>(thing)).unwrap();
-        let [a, b] = ['a', 'b'].map(|thing| enter(&mut table, thing));
+        let insert = |table: &mut Table<char>, entry| table.insert(|_| Ok::<_, ()>(entry)).unwrap();
+        let [a, b] = ['a', 'b'].map(|entry| insert(&mut table, entry));
         assert_eq!((table.remove(a), table.remove(a), table.get(a)), (Some('a'), None, None));
-        assert_eq!(table.enter(|_| Err::<char, _>(7)), Err(7));
-        let c = enter(&mut table, 'c');
-        assert_eq!(place(c), place(a));
+        assert_eq!(table.insert(|_| Err::<char, _>(7)), Err(7));
+        let c = insert(&mut table, 'c');
+        assert_eq!(c.slot(), a.slot());
         assert_ne!(c, a);
         assert_eq!((table.len(), table.get(a)), (2, None));
         assert_eq!((table.get(c).copied(), table.get(b).copied()), (Some('c'), Some('b')));
-        assert!(a < 1 << 62 && table.get(u64::MAX >> 2).is_none());
+        assert!(a.bits() < 1 << Token::BITS && Token::from_bits(a.bits()) == Some(a));
+        assert!(Token::from_bits(u64::MAX >> 2).and_then(|token| table.get(token)).is_none());
         assert_eq!(table.iter().collect::<String>(), "cb");
         assert_eq!(table.drain().collect::<String>(), "cb");
         assert!(table.is_empty() && table.get(b).is_none());

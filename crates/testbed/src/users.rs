@@ -1,8 +1,8 @@
-//! Who asks for what when, without any socket: the scenario's traffic, by the simulator's laws and random streams, so that
-//! the n-th session asks for the same objects, and thinks as long, as in a simulation with the same seed.
+//! Users without sockets: which user requests what, and when. Distributions and random streams are the simulator's, so the
+//! n-th session requests the same objects, with the same think times, as in a simulation with the same seed.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 
 use bentpipe_scenario::{
     Absence, ConnectionPer, Delay, Distribution, Pages, Per, Ramp, Scenario, TrafficKind,
@@ -10,26 +10,35 @@ use bentpipe_scenario::{
 use bentpipe_traffic::Generator;
 use bentpipe_units::{Duration, Instant, Rng};
 
-use crate::plan::{Load, Plan};
+use crate::plan::{Plan, Workload, WorkloadId};
 
-/// A user whose page has failed waits so long at least before the next.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Minimum time between a failed page and the next.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// Something to be done for a user.
+/// A session, or a source of transfers or packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct UserId(u32);
+
+impl UserId {
+    /// Index among all users.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Action of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
     /// Open a connection.
     Open(Open),
-    /// Give up whatever the user has open.
-    Leave {
-        /// The user.
-        user: u32,
-    },
-    /// Send a packet, as a datagram or into the user's connection.
+    /// Close everything that the user has open.
+    Leave(UserId),
+    /// Send a packet, as a datagram or on the user's connection.
     Packet {
         /// The user.
-        user: u32,
-        /// Its length, as a datagram on the wire [bytes].
+        user: UserId,
+        /// Length as a datagram with IP and UDP headers [bytes].
         len: u32,
     },
 }
@@ -37,70 +46,73 @@ pub enum Task {
 /// A connection to be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Open {
-    /// The user that it is for.
-    pub user: u32,
-    /// The hosts of the traffic's `from` and `to`, counted within their groups.
+    /// The user.
+    pub user: UserId,
+    /// Hosts of the traffic's `from` and `to`, as indexes into their groups.
     pub hosts: (u32, u32),
-    /// What comes over it first, or at all [bytes]; none: without end.
+    /// Size of the first object [bytes]; `None`: endless.
     pub bytes: Option<u64>,
-    /// Objects that come over it, one after the other.
+    /// Number of objects, one after the other.
     pub objects: u32,
 }
 
-/// A session, or a source of transfers or packets.
+/// State of a user.
 struct User {
-    load: u32,
+    /// Index in [`Users::kinds`].
+    kind: usize,
     number: u32,
     rng: Rng,
-    /// When it does something next; an event at another time is of no account.
-    due: Instant,
-    /// When it leaves.
-    leaves: Instant,
-    /// Pages or transfers that it has begun.
-    begun: u32,
-    /// Connections of its page that are not done.
+    /// Time of the next action. Agenda entries with another time are obsolete.
+    due: Option<Instant>,
+    /// Time at which the user leaves.
+    leaves: Option<Instant>,
+    /// Pages or transfers started.
+    started: u32,
+    /// Connections of the current page that are not done.
     pending: u32,
     has_failed: bool,
     generator: Option<Generator>,
-    is_there: bool,
-    /// Length of the packet that is due [bytes].
+    is_present: bool,
+    /// Length of the packet that is due [bytes]; 0 if none is.
     len: u32,
 }
 
-/// Traffic as users need it.
+/// Traffic of a workload, as its users need it.
 struct Kind {
-    load: Load,
+    workload: WorkloadId,
     name: String,
     kind: TrafficKind,
+    /// Numbers of hosts in the groups `from` and `to`.
     counts: (u32, u32),
-    /// Delays that the simulator draws for a connection from its user's stream, there and back.
+    /// Delays that the simulator draws per connection from its user's stream, there and back.
     delays: Vec<(Delay, Option<Delay>)>,
 }
 
-/// All users of some of a plan's traffic.
+/// All users of some workloads.
 pub struct Users {
     kinds: Vec<Kind>,
     users: Vec<User>,
-    agenda: BinaryHeap<Reverse<(Instant, u64, u32)>>,
-    number: u64,
+    /// Times, order of entry, users.
+    agenda: BinaryHeap<Reverse<(Instant, u64, UserId)>>,
+    entries: u64,
 }
 
-/// The time itself, or when who is away then comes back.
+/// `at`, or the end of the absence that `at` lies in.
 fn present(away: &[Absence], at: Instant) -> Instant {
     let since = at.since(Instant::ZERO);
     let absence = away.iter().find(|absence| (absence.from..absence.until).contains(&since));
     absence.map_or(at, |absence| Instant::ZERO + absence.until)
 }
 
-/// When the step of a session, or transfer, of that number has it start.
+/// Start of the session or transfer with this number in a ramp.
 fn ramp_start(ramp: Option<&Ramp>, number: u32) -> Duration {
     let Some(ramp) = ramp else { return Duration::ZERO };
-    let (step, place) = (number / ramp.sessions.max(1), number % ramp.sessions.max(1));
-    let within = ramp.over.times(u64::from(place)).part(u64::from(ramp.sessions.max(1)));
+    let (step, index) = (number / ramp.sessions.max(1), number % ramp.sessions.max(1));
+    let within = ramp.over.times(u64::from(index)).part(u64::from(ramp.sessions.max(1)));
     (ramp.over + ramp.pause).times(u64::from(step)) + within
 }
 
-/// How many users some traffic has.
+/// Number of users of some traffic.
 #[must_use]
 pub fn count(kind: &TrafficKind) -> u32 {
     match kind {
@@ -120,10 +132,10 @@ fn away(kind: &TrafficKind) -> &[Absence] {
     }
 }
 
-/// The delays that are a connection's own on the way of some traffic.
-fn own_delays(scenario: &Scenario, load: &Load) -> Vec<(Delay, Option<Delay>)> {
+/// Delays on the route of a workload that are drawn per connection.
+fn connection_delays(scenario: &Scenario, workload: &Workload) -> Vec<(Delay, Option<Delay>)> {
     let mut delays = Vec::new();
-    for hop in &scenario.traffic[load.traffic].route {
+    for hop in &scenario.traffic[workload.traffic].route {
         let link = &scenario.links[hop.link];
         let (there, back) =
             if hop.forward { (&link.forward, &link.reverse) } else { (&link.reverse, &link.forward) };
@@ -135,19 +147,19 @@ fn own_delays(scenario: &Scenario, load: &Load) -> Vec<(Delay, Option<Delay>)> {
 }
 
 impl Users {
-    /// The users of the traffic that `wanted` picks, before anything has happened.
+    /// The users of the workloads that `wanted` selects.
     #[must_use]
-    pub fn new(plan: &Plan, wanted: impl Fn(&Load) -> bool) -> Self {
-        let mut all = Self { kinds: Vec::new(), users: Vec::new(), agenda: BinaryHeap::new(), number: 0 };
-        for load in plan.traffic.iter().filter(|load| wanted(load)) {
-            let traffic = plan.traffic(load);
+    pub fn new(plan: &Plan, wanted: impl Fn(&Workload) -> bool) -> Self {
+        let mut all = Self { kinds: Vec::new(), users: Vec::new(), agenda: BinaryHeap::new(), entries: 0 };
+        for (id, workload) in plan.workloads().filter(|(_, workload)| wanted(workload)) {
+            let traffic = plan.traffic(workload);
             let count_of = |group: usize| plan.scenario.hosts[group].count;
             all.kinds.push(Kind {
-                load: load.clone(),
+                workload: id,
                 name: traffic.name.clone(),
                 kind: traffic.kind.clone(),
                 counts: (count_of(traffic.from), count_of(traffic.to)),
-                delays: own_delays(&plan.scenario, load),
+                delays: connection_delays(&plan.scenario, workload),
             });
             for number in 0..count(&traffic.kind) {
                 all.add(number, plan.seed);
@@ -156,7 +168,7 @@ impl Users {
         all
     }
 
-    /// Adds a user of the latest traffic.
+    /// Adds a user of the latest workload.
     fn add(&mut self, number: u32, seed: u64) {
         let Some(kind) = self.kinds.last() else { return };
         let mut rng = Rng::stream(seed, &format!("traffic.{}", kind.name), u64::from(number), "flow");
@@ -173,65 +185,74 @@ impl Users {
                 next_transfer(&t.away, &t.interval, start, &mut rng)
             }
         };
-        let user = self.users.len() as u32;
+        let user = UserId(self.users.len() as u32);
         self.users.push(User {
-            load: self.kinds.len() as u32 - 1,
+            kind: self.kinds.len() - 1,
             number,
             rng,
-            due,
-            leaves: Instant::FAR_FUTURE,
-            begun: 0,
+            due: None,
+            leaves: None,
+            started: 0,
             pending: 0,
             has_failed: false,
             generator: None,
-            is_there: false,
+            is_present: false,
             len: 0,
         });
-        self.enter(due, user);
+        self.schedule(user, Some(due));
     }
 
-    fn enter(&mut self, at: Instant, user: u32) {
-        if at < Instant::FAR_FUTURE {
-            self.number += 1;
-            self.agenda.push(Reverse((at, self.number, user)));
+    /// Sets the time of a user's next action.
+    fn schedule(&mut self, user: UserId, due: Option<Instant>) {
+        self.users[user.index()].due = due;
+        self.enter(user, due);
+    }
+
+    fn enter(&mut self, user: UserId, at: Option<Instant>) {
+        if let Some(at) = at.filter(|at| *at < Instant::FAR_FUTURE) {
+            self.entries += 1;
+            self.agenda.push(Reverse((at, self.entries, user)));
         }
     }
 
-    /// How many users there are.
+    /// All users.
+    pub fn ids(&self) -> impl Iterator<Item = UserId> + use<> {
+        (0..self.users.len() as u32).map(UserId)
+    }
+
+    /// Number of users.
     #[must_use]
     pub fn len(&self) -> usize {
         self.users.len()
     }
 
-    /// Whether there are none.
+    /// True without users.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.users.is_empty()
     }
 
-    /// The traffic that a user belongs to, and its number in it.
+    /// The user's workload, and the user's number in it.
     #[must_use]
-    pub fn who(&self, user: u32) -> (&Load, u32) {
-        let user = &self.users[user as usize];
-        (&self.kinds[user.load as usize].load, user.number)
+    pub fn workload(&self, user: UserId) -> (WorkloadId, u32) {
+        let user = &self.users[user.index()];
+        (self.kinds[user.kind].workload, user.number)
     }
 
-    /// The user of that number of some traffic (an index of the scenario's).
+    /// The user with this number in a workload.
     #[must_use]
-    pub fn find(&self, traffic: usize, number: u32) -> Option<u32> {
-        let kind = self.kinds.iter().position(|kind| kind.load.traffic == traffic)? as u32;
-        let is_it = |user: &User| user.load == kind && user.number == number;
-        self.users.iter().position(is_it).map(|user| user as u32)
+    pub fn find(&self, workload: WorkloadId, number: u32) -> Option<UserId> {
+        self.ids().find(|user| self.workload(*user) == (workload, number))
     }
 
-    /// When a user does something next.
+    /// Time of the next action.
     #[must_use]
     pub fn due(&self) -> Option<Instant> {
         self.agenda.peek().map(|Reverse((at, _, _))| *at)
     }
 
-    /// What is to be done up to `now`. What hangs on the clock does so by the times that were planned.
-    pub fn advance(&mut self, now: Instant, tasks: &mut Vec<Task>) {
+    /// Appends all actions up to `now` to `tasks`. Later actions count from the scheduled times, not from `now`.
+    pub fn advance(&mut self, now: Instant, tasks: &mut VecDeque<Task>) {
         while let Some(&Reverse((at, _, user))) = self.agenda.peek()
             && at <= now
         {
@@ -240,46 +261,45 @@ impl Users {
         }
     }
 
-    fn act(&mut self, user: u32, now: Instant, tasks: &mut Vec<Task>) {
-        let u = &mut self.users[user as usize];
-        if now == u.leaves {
+    fn act(&mut self, user: UserId, now: Instant, tasks: &mut VecDeque<Task>) {
+        let u = &mut self.users[user.index()];
+        if u.leaves == Some(now) {
             return self.leave(user, now, tasks);
         }
-        if now != u.due {
+        if u.due != Some(now) {
             return;
         }
-        match &self.kinds[u.load as usize].kind {
+        match &self.kinds[u.kind].kind {
             TrafficKind::Pages(_) => self.open_page(user, tasks),
-            TrafficKind::Files(_) => self.begin_transfer(user, now, tasks),
+            TrafficKind::Files(_) => self.start_transfer(user, now, tasks),
             TrafficKind::Bulk(_) => {
-                u.due = Instant::FAR_FUTURE;
+                u.due = None;
                 self.arrive(user, now, tasks);
             }
             TrafficKind::Packets(t) => {
-                if !u.is_there {
+                if !u.is_present {
                     u.generator = Some(Generator::new(&t.pattern, &mut u.rng));
                     self.arrive(user, now, tasks);
                     self.draw_packet(user, now);
-                    if self.users[user as usize].due > now {
-                        let due = self.users[user as usize].due;
-                        return self.enter(due, user);
+                    let due = self.users[user.index()].due;
+                    if due != Some(now) {
+                        return self.enter(user, due);
                     }
                 }
-                let u = &self.users[user as usize];
+                let u = &self.users[user.index()];
                 if u.len > 0 {
-                    tasks.push(Task::Packet { user, len: u.len });
+                    tasks.push_back(Task::Packet { user, len: u.len });
                 }
                 self.draw_packet(user, now);
-                let due = self.users[user as usize].due;
-                self.enter(due, user);
+                self.enter(user, self.users[user.index()].due);
             }
         }
     }
 
-    /// Takes from a user's stream what the simulator draws for a connection's delays.
-    fn aim(&mut self, user: u32) {
-        let u = &mut self.users[user as usize];
-        for (there, back) in &self.kinds[u.load as usize].delays {
+    /// Draws a connection's delays as the simulator does, to keep the random streams aligned.
+    fn skip_connection_delays(&mut self, user: UserId) {
+        let u = &mut self.users[user.index()];
+        for (there, back) in &self.kinds[u.kind].delays {
             let _ = there.draw(&mut u.rng);
             if let Some(back) = back {
                 let _ = back.draw(&mut u.rng);
@@ -287,91 +307,92 @@ impl Users {
         }
     }
 
-    fn open_page(&mut self, user: u32, tasks: &mut Vec<Task>) {
-        let u = &mut self.users[user as usize];
-        let kind = &self.kinds[u.load as usize];
+    fn open_page(&mut self, user: UserId, tasks: &mut VecDeque<Task>) {
+        let u = &mut self.users[user.index()];
+        let kind = &self.kinds[u.kind];
         let TrafficKind::Pages(Pages { objects_per_page, connection_per, .. }) = &kind.kind else { return };
-        let hosts = (u.number.wrapping_add(u.begun) % kind.counts.0, u.number % kind.counts.1);
+        let hosts = (u.number.wrapping_add(u.started) % kind.counts.0, u.number % kind.counts.1);
         let (connections, objects) = match connection_per {
             ConnectionPer::Page => (1, *objects_per_page),
             ConnectionPer::Object => (*objects_per_page, 1),
         };
-        u.begun += 1;
+        u.started += 1;
         u.pending = connections;
         u.has_failed = false;
         for _ in 0..connections {
-            self.aim(user);
+            self.skip_connection_delays(user);
             let bytes = self.next_object(user);
-            tasks.push(Task::Open(Open { user, hosts, bytes, objects }));
+            tasks.push_back(Task::Open(Open { user, hosts, bytes, objects }));
         }
     }
 
     /// Draws the size of a user's next object [bytes].
-    pub fn next_object(&mut self, user: u32) -> Option<u64> {
-        let u = &mut self.users[user as usize];
-        match &self.kinds[u.load as usize].kind {
+    pub fn next_object(&mut self, user: UserId) -> Option<u64> {
+        let u = &mut self.users[user.index()];
+        match &self.kinds[u.kind].kind {
             TrafficKind::Pages(t) => Some(t.object_size.draw(&mut u.rng)),
             _ => None,
         }
     }
 
-    fn begin_transfer(&mut self, user: u32, now: Instant, tasks: &mut Vec<Task>) {
-        let u = &mut self.users[user as usize];
-        let kind = &self.kinds[u.load as usize];
+    fn start_transfer(&mut self, user: UserId, now: Instant, tasks: &mut VecDeque<Task>) {
+        let u = &mut self.users[user.index()];
+        let kind = &self.kinds[u.kind];
         let TrafficKind::Files(t) = &kind.kind else { return };
         let bytes = Some(t.size.draw(&mut u.rng));
-        let hosts = (u.number.wrapping_add(u.begun) % kind.counts.0, u.number % kind.counts.1);
-        u.begun += 1;
-        self.aim(user);
-        tasks.push(Task::Open(Open { user, hosts, bytes, objects: 1 }));
-        let u = &mut self.users[user as usize];
-        if let TrafficKind::Files(t) = &self.kinds[u.load as usize].kind {
-            u.due = next_transfer(&t.away, &t.interval, now, &mut u.rng);
+        let hosts = (u.number.wrapping_add(u.started) % kind.counts.0, u.number % kind.counts.1);
+        u.started += 1;
+        self.skip_connection_delays(user);
+        tasks.push_back(Task::Open(Open { user, hosts, bytes, objects: 1 }));
+        let u = &mut self.users[user.index()];
+        if let TrafficKind::Files(t) = &self.kinds[u.kind].kind {
+            let due = next_transfer(&t.away, &t.interval, now, &mut u.rng);
+            self.schedule(user, Some(due));
         }
-        let due = u.due;
-        self.enter(due, user);
     }
 
-    /// A source is there: opens what it has, and leaves again some time.
-    fn arrive(&mut self, user: u32, now: Instant, tasks: &mut Vec<Task>) {
-        let u = &mut self.users[user as usize];
-        let kind = &self.kinds[u.load as usize];
-        let gone = away(&kind.kind).iter().map(|away| Instant::ZERO + away.from).find(|from| *from > now);
-        let (over, bytes) = match &kind.kind {
-            TrafficKind::Bulk(t) => (t.lifetime.as_ref().map(|life| now + life.draw(&mut u.rng)), t.bytes),
+    /// Opens the flow of a source that is now present, and schedules its departure.
+    fn arrive(&mut self, user: UserId, now: Instant, tasks: &mut VecDeque<Task>) {
+        let u = &mut self.users[user.index()];
+        let kind = &self.kinds[u.kind];
+        let absence = away(&kind.kind).iter().map(|away| Instant::ZERO + away.from).find(|from| *from > now);
+        let (end, bytes) = match &kind.kind {
+            TrafficKind::Bulk(t) => {
+                (t.lifetime.as_ref().map(|lifetime| now + lifetime.draw(&mut u.rng)), t.bytes)
+            }
             _ => (None, None),
         };
-        let leaves = gone.into_iter().chain(over).min();
-        u.leaves = leaves.unwrap_or(Instant::FAR_FUTURE);
-        u.is_there = true;
+        let leaves = absence.into_iter().chain(end).min();
+        u.leaves = leaves;
+        u.is_present = true;
         let hosts = (u.number % kind.counts.0, u.number % kind.counts.1);
-        self.enter(leaves.unwrap_or(Instant::FAR_FUTURE), user);
-        self.aim(user);
-        tasks.push(Task::Open(Open { user, hosts, bytes, objects: 1 }));
+        self.enter(user, leaves);
+        self.skip_connection_delays(user);
+        tasks.push_back(Task::Open(Open { user, hosts, bytes, objects: 1 }));
     }
 
-    /// A source leaves: it comes back later, which is at once after a life.
-    fn leave(&mut self, user: u32, now: Instant, tasks: &mut Vec<Task>) {
-        let u = &mut self.users[user as usize];
-        u.due = present(away(&self.kinds[u.load as usize].kind), now);
-        u.leaves = Instant::FAR_FUTURE;
+    /// Closes the flow of a source. The source returns after its absence, or at once if its lifetime has ended.
+    fn leave(&mut self, user: UserId, now: Instant, tasks: &mut VecDeque<Task>) {
+        let u = &mut self.users[user.index()];
+        let due = present(away(&self.kinds[u.kind].kind), now);
+        u.leaves = None;
         u.generator = None;
-        u.is_there = false;
-        let due = u.due;
-        self.enter(due, user);
-        tasks.push(Task::Leave { user });
+        u.is_present = false;
+        self.schedule(user, Some(due));
+        tasks.push_back(Task::Leave(user));
     }
 
-    fn draw_packet(&mut self, user: u32, now: Instant) {
-        let u = &mut self.users[user as usize];
+    fn draw_packet(&mut self, user: UserId, now: Instant) {
+        let u = &mut self.users[user.index()];
         let step = u.generator.as_mut().and_then(|generator| generator.next(&mut u.rng));
-        (u.due, u.len) = step.map_or((Instant::FAR_FUTURE, 0), |step| (now + step.gap, step.len));
+        u.due = step.map(|step| now + step.gap);
+        u.len = step.map_or(0, |step| step.len);
     }
 
-    /// A connection of a user has done its work, or failed.
-    pub fn done(&mut self, user: u32, has_failed: bool, now: Instant) {
-        let u = &mut self.users[user as usize];
-        match &self.kinds[u.load as usize].kind {
+    /// Reports that a connection of a user is done or has failed.
+    pub fn done(&mut self, user: UserId, has_failed: bool, now: Instant) {
+        let u = &mut self.users[user.index()];
+        match &self.kinds[u.kind].kind {
             TrafficKind::Pages(t) => {
                 u.pending = u.pending.saturating_sub(1);
                 u.has_failed |= has_failed;
@@ -379,23 +400,21 @@ impl Users {
                     return;
                 }
                 let think = t.think_time.draw(&mut u.rng);
-                let think = if u.has_failed { think.max(PATIENCE) } else { think };
-                u.due = present(&t.away, now + think);
-                let due = u.due;
-                self.enter(due, user);
+                let think = if u.has_failed { think.max(RETRY_DELAY) } else { think };
+                let due = present(&t.away, now + think);
+                self.schedule(user, Some(due));
             }
-            // It sends no more until it comes back.
+            // The source is silent until its next arrival.
             TrafficKind::Packets(_) => {
                 u.generator = None;
-                u.due = Instant::FAR_FUTURE;
+                u.due = None;
             }
             TrafficKind::Bulk(_) | TrafficKind::Files(_) => {}
         }
     }
 }
 
-/// When the transfer after `last` begins. One that would begin while the source is away does not, and the time to the next
-/// counts from its return.
+/// Start of the transfer after `last`. A start during an absence is skipped; the next interval counts from the return.
 fn next_transfer(
     away: &[Absence],
     interval: &Distribution<Duration>,

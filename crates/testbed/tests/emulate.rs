@@ -262,7 +262,7 @@ fn a_bad_plan_is_told_in_one_line() {
         ),
         (
             json!({ "scenario": scenario, "traffic": { "bulk": {} } }).to_string(),
-            "hosts.server: found nothing; allowed: the addresses that traffic.bulk is between",
+            "hosts.server: found nothing; allowed: the addresses of both ends of traffic.bulk",
         ),
         (
             json!({ "scenario": scenario, "segments": [{

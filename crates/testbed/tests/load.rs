@@ -208,7 +208,7 @@ fn a_bad_answer_is_told() {
     let Some(spaces) = two() else { return };
     let Some(_nginx) = nginx(&spaces[0], 8080) else { return };
     for (path, size, expected) in
-        [("/none", "1 KB", "status 404"), ("/object", "2 MB", "an object of 1000000 bytes")]
+        [("/none", "1 KB", "status 404"), ("/object", "2 MB", "object of 1000000 bytes")]
     {
         let entry = json!({ "web": { "by": "nginx", "port": 8080, "path": path } });
         let traffic = format!(

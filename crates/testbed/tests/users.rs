@@ -1,11 +1,11 @@
 //! Users in virtual time, held against the simulator: with the same seed, each asks for the same.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use bentpipe_scenario::Scenario;
 use bentpipe_sim::Progress;
 use bentpipe_testbed::plan::Plan;
-use bentpipe_testbed::users::{Task, Users};
+use bentpipe_testbed::users::{Task, UserId, Users};
 use bentpipe_units::{Duration, Instant};
 use serde_json::json;
 
@@ -78,22 +78,22 @@ fn played(text: &str, took: Duration) -> Rows {
     let mut users = users(text);
     let mut found: Rows = BTreeMap::new();
     // Connections under way: when each is done, whose it is, objects that are left, and its row.
-    let mut open: Vec<(Instant, u32, u32, usize)> = Vec::new();
+    let mut open: Vec<(Instant, UserId, u32, usize)> = Vec::new();
     let end = Instant::ZERO + Duration::from_secs(30);
     loop {
         let next = open.iter().map(|conn| conn.0).chain(users.due()).min();
         let Some(now) = next.filter(|next| *next < end) else {
             // What is not over counts nothing, as in the simulation.
             for (_, user, _, row) in open {
-                found.get_mut(&users.who(user).1).unwrap()[row].0 = 0;
+                found.get_mut(&users.workload(user).1).unwrap()[row].0 = 0;
             }
             return found;
         };
-        let mut tasks = Vec::new();
+        let mut tasks = VecDeque::new();
         users.advance(now, &mut tasks);
         for task in tasks {
             let Task::Open(task) = task else { continue };
-            let (_, number) = users.who(task.user);
+            let (_, number) = users.workload(task.user);
             let rows = found.entry(number).or_default();
             rows.push((task.bytes.unwrap_or(0), now));
             open.push((now + took, task.user, task.objects, rows.len() - 1));
@@ -101,7 +101,7 @@ fn played(text: &str, took: Duration) -> Rows {
         let (done, rest) = open.into_iter().partition(|conn| conn.0 <= now);
         open = rest;
         for (_, user, objects, row) in done {
-            let (_, number) = users.who(user);
+            let (_, number) = users.workload(user);
             if objects > 1 {
                 let bytes = users.next_object(user).unwrap();
                 found.get_mut(&number).unwrap()[row].0 += bytes;
@@ -178,12 +178,12 @@ fn packets_are_those_of_the_simulation() {
     let results = bentpipe_sim::run(&scenario, SEED, &Progress::default()).unwrap();
     let mut users = users(&text);
     let mut ours: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
-    let mut tasks = Vec::new();
+    let mut tasks = VecDeque::new();
     // What is sent in the last milliseconds does not arrive before the end.
     users.advance(Instant::ZERO + Duration::from_secs(30), &mut tasks);
     for task in tasks {
         if let Task::Packet { user, len } = task {
-            let (packets, bytes) = ours.entry(users.who(user).1).or_default();
+            let (packets, bytes) = ours.entry(users.workload(user).1).or_default();
             (*packets, *bytes) = (*packets + 1, *bytes + u64::from(len) - 28);
         }
     }
