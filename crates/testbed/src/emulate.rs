@@ -138,7 +138,7 @@ pub fn run(plan: &Plan, out: &mut dyn Write) -> Result<(), Box<dyn std::error::E
             for Passed { segment, end, due, packet } in passed.drain(..) {
                 device(&mut devices, segment, end).send(&packet);
                 late.saturating_record((clock.now() - due).as_nanos());
-                links.give_back(packet);
+                links.return_buffer(packet);
             }
         }
         let are_modems_current = modems.update(if is_early { &mut prelude.links } else { &mut main.links });
@@ -250,7 +250,7 @@ impl Device {
     /// Passes waiting packets to the links, up to a batch. Returns true if more may wait.
     fn receive(&mut self, links: &mut Links, now: Instant, out: &mut Vec<Passed>) -> io::Result<bool> {
         for _ in 0..BATCH {
-            let mut packet = links.room(self.mtu);
+            let mut packet = links.take_buffer(self.mtu);
             match self.tun.read(&mut packet) {
                 Ok(len) => {
                     packet.truncate(len);
@@ -258,7 +258,7 @@ impl Device {
                     links.arrive(self.segment, 1 - self.end, packet, now, out);
                 }
                 Err(e) => {
-                    links.give_back(packet);
+                    links.return_buffer(packet);
                     return match e.kind() {
                         io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(false),
                         // The device is down and may come up again.

@@ -1,42 +1,45 @@
-//! Links in a row, without IO: the host passes packets and time.
+//! Links in series, without I/O: the host passes packets and time.
 //!
 //! Each direction of a link is the simulator's [`LinkEngine`]. Events are handled at their own time, however late
 //! [`Links::advance`] is called, so that lateness does not add up from one link to the next.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::net::IpAddr;
 
 use bentpipe_link::{DelayLine, Impairments, LinkEngine, LossCause, Names, Progress, Release, Service};
+use bentpipe_packet::{Info, set_ce};
 use bentpipe_queue::{DropHandler, DropReason, Ecn, Packet};
-use bentpipe_scenario::{Capacity, Modulation, Scenario};
+use bentpipe_scenario::{AqmSpec, Capacity, Carrier, Link, Modulation, Scenario};
 use bentpipe_units::{Duration, Instant, Rate, Rng};
+use slab::Slab;
 
 use crate::plan::{Extras, Plan, PlanError};
-use bentpipe_packet::{Info, set_ce};
 
-/// Bytes of packets that are held at most; more are dropped, whatever the scenario says.
-const MOST_BYTES: u64 = 512 << 20;
+/// Maximum memory for packets [bytes]; packets beyond it are dropped, whatever the scenario allows.
+const MAX_BYTES: u64 = 512 << 20;
 
-/// Why a packet did not arrive.
+/// Maximum number of unused buffers.
+const MAX_BUFFERS: usize = 1 << 16;
+
+/// Reason for which a packet did not arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// Lost by the scenario's law.
+    /// Lost by the scenario's loss model.
     Loss,
-    /// Lost as the plan adds.
+    /// Lost by the plan's additional loss.
     Extra,
-    /// Sent in an outage that the plan adds.
+    /// Sent during an outage of the plan.
     Outage,
-    /// Sent between two satellites.
+    /// Sent during a handover.
     Handover,
-    /// Given up by the link layer.
+    /// Abandoned by the link layer after its retransmissions.
     Access,
-    /// Discarded by an AQM.
+    /// Dropped by the AQM.
     Aqm,
-    /// The queue was full.
+    /// Dropped because the queue was full.
     Overflow,
-    /// The emulation itself held too much.
+    /// Dropped because the emulator held too many packets.
     Memory,
 }
 
@@ -52,7 +55,7 @@ impl From<LossCause> for Cause {
     }
 }
 
-/// All causes, with their names in statistics.
+/// All causes with their names in statistics.
 pub const CAUSES: [(Cause, &str); 8] = [
     (Cause::Loss, "loss"),
     (Cause::Extra, "extra_loss"),
@@ -64,99 +67,111 @@ pub const CAUSES: [(Cause, &str); 8] = [
     (Cause::Memory, "memory"),
 ];
 
-/// What passed a link one way, all members of a group together.
+/// Counters of one direction of a link, summed over the hosts of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counts {
-    /// Packets that came to the link.
+    /// Packets offered to the link.
     pub packets: u64,
-    /// Their lengths [bytes].
+    /// Bytes offered to the link.
     pub bytes: u64,
-    /// Packets that reached its end, copies among them.
+    /// Packets that reached the end of the link, duplicates included.
     pub arrived: u64,
-    /// Their lengths [bytes].
+    /// Bytes that reached the end of the link, duplicates included.
     pub arrived_bytes: u64,
-    /// Dropped, in the order of [`CAUSES`].
+    /// Packets dropped, in the order of [`CAUSES`].
     pub dropped: [u64; CAUSES.len()],
-    /// Marked instead of dropped.
+    /// Packets marked instead of dropped.
     pub marked: u64,
-    /// Copies made.
+    /// Packets duplicated.
     pub duplicated: u64,
-    /// Kept back so that others overtake.
+    /// Packets delayed so that others overtake them.
     pub reordered: u64,
-    /// Sum of the times from coming to the link to its end [ns].
-    delays: u64,
+    /// Sum of the times from the beginning of the link to its end [ns].
+    delay_sum: u64,
 }
 
 impl Counts {
-    /// Mean time from coming to the link to its end [s]; NaN where nothing arrived.
+    /// Mean time from the beginning of the link to its end [s]; NaN without arrivals.
     #[must_use]
     pub fn delay_mean(&self) -> f64 {
-        self.delays as f64 * 1e-9 / self.arrived as f64
+        self.delay_sum as f64 * 1e-9 / self.arrived as f64
     }
 }
 
 /// A packet that has passed all links of its segment.
 #[derive(Debug)]
 pub struct Passed {
-    /// Its segment.
+    /// Index of the segment.
     pub segment: u32,
-    /// The end that it leaves at: 0 is the first, 1 the second.
+    /// End at which it leaves, 0 or 1.
     pub end: u8,
-    /// When it arrived, or should have.
+    /// Scheduled time of arrival.
     pub due: Instant,
-    /// The packet; give its room back by [`Links::give_back`].
+    /// The packet. Return its buffer with [`Links::return_buffer`].
     pub packet: Vec<u8>,
 }
 
-/// A packet on its way.
-struct Held {
+/// A packet on the links of a segment.
+struct Transit {
     packet: Vec<u8>,
     info: Info,
     segment: u32,
-    /// The end that it goes to.
+    /// End of the segment that it travels to.
     end: u8,
-    /// The link of its way that it is on.
-    hop: u32,
-    /// When it came to it.
-    came: Instant,
+    /// Index of the current link on the path.
+    hop: usize,
+    /// Time at which it entered the current link.
+    entered: Instant,
 }
+
+/// Key of a [`Transit`], which is also its handle in queues.
+type TransitId = u32;
+
+/// Index in [`Links::lanes`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct LaneId(u32);
+
+/// Index in [`Links::rows`].
+#[derive(Clone, Copy, Debug)]
+struct RowId(usize);
 
 /// Event of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     /// A packet reaches the end of its link, out of order.
-    Arrive(u32),
+    Arrive(TransitId),
     /// The first packet of a lane's delay line reaches the end of its link.
-    Line(u32),
+    Line(LaneId),
     /// A lane's sender is free.
-    Free(u32),
+    Free(LaneId),
     /// A lane's queue wants to be woken.
-    Wake(u32),
+    Wake(LaneId),
     /// A lane's capacity changes.
-    Capacity(u32),
+    Capacity(LaneId),
 }
 
-/// A link's lanes on the way of a segment, one for each member of a group.
+/// One direction of a link on a path.
+#[derive(Clone, Copy)]
 struct Hop {
-    first: u32,
-    /// The group of hosts that have a link each.
+    /// First of the lanes, one per host of the group.
+    first: LaneId,
+    /// Group of hosts with a separate link each; `None` for a single link.
     group: Option<u32>,
-    /// Where it is counted.
-    row: u32,
+    row: RowId,
 }
 
-/// One direction of one link.
+/// One direction of a link, or of one host's link.
 struct Lane {
-    row: u32,
+    row: RowId,
     engine: LinkEngine,
     line: DelayLine<u32>,
-    draws: Draws,
-    /// The group whose hosts have a rate each.
+    delays: ConnectionDelays,
+    /// Group of hosts with different rates.
     rates_of: Option<u32>,
 }
 
-/// Random streams of the delays that connections have each.
-struct Draws {
+/// Random streams of delays that are drawn per connection.
+struct ConnectionDelays {
     seed: u64,
     name: String,
     purpose: &'static str,
@@ -164,38 +179,47 @@ struct Draws {
 
 /// The links of all segments, with the packets on them.
 pub struct Links {
-    /// Capacities that have changed since [`Links::changed`] was asked, by the row of [`Links::counts`].
-    changed: Vec<(u32, Rate)>,
-    /// For each segment, the way to its first end and to its second.
-    ways: Vec<[Vec<Hop>; 2]>,
+    /// Paths of each segment, to its first end and to its second.
+    paths: Vec<[Vec<Hop>; 2]>,
     lanes: Vec<Lane>,
-    /// Names of the links and whether it is their way forward, for each row of counts.
-    rows: Vec<(String, bool)>,
-    counts: Vec<Counts>,
-    held: Vec<Option<Held>>,
-    free: Vec<u32>,
+    rows: Vec<Row>,
+    transits: Slab<Transit>,
+    /// Memory of all packets [bytes].
     bytes: u64,
-    events: BinaryHeap<Reverse<(Instant, u64, Event)>>,
-    number: u64,
+    /// Times, order of entry, events.
+    agenda: BinaryHeap<Reverse<(Instant, u64, Event)>>,
+    entries: u64,
+    /// Group and index of each host.
     hosts: BTreeMap<IpAddr, (u32, u32)>,
-    discarded: Discarded,
-    room: Vec<Vec<u8>>,
+    /// Capacities changed since the last call of [`Links::changed`].
+    changed: Vec<(RowId, Rate)>,
+    dropped: Dropped,
+    /// Unused buffers.
+    buffers: Vec<Vec<u8>>,
 }
 
-#[derive(Default)]
-struct Discarded(Vec<(Packet, DropReason)>);
+/// Statistics of one direction of a link.
+struct Row {
+    link: String,
+    is_forward: bool,
+    counts: Counts,
+}
 
-impl DropHandler for Discarded {
+/// Packets dropped by the queue in the current call.
+#[derive(Default)]
+struct Dropped(Vec<(Packet, DropReason)>);
+
+impl DropHandler for Dropped {
     fn dropped(&mut self, pkt: Packet, reason: DropReason) {
         self.0.push((pkt, reason));
     }
 }
 
 impl Links {
-    /// The links of a plan's segments, with nothing on them.
+    /// The links of a plan's segments.
     ///
     /// # Errors
-    /// Where a queue cannot be made as the scenario says.
+    /// If an AQM or scheduler rejects its parameters.
     pub fn new(plan: &Plan) -> Result<Self, PlanError> {
         let mut hosts = BTreeMap::new();
         for (group, list) in (0..).zip(&plan.hosts) {
@@ -204,266 +228,259 @@ impl Links {
             }
         }
         let mut links = Self {
-            changed: Vec::new(),
-            ways: Vec::new(),
+            paths: Vec::new(),
             lanes: Vec::new(),
             rows: Vec::new(),
-            counts: Vec::new(),
-            held: Vec::new(),
-            free: Vec::new(),
+            transits: Slab::new(),
             bytes: 0,
-            events: BinaryHeap::new(),
-            number: 0,
+            agenda: BinaryHeap::new(),
+            entries: 0,
             hosts,
-            discarded: Discarded::default(),
-            room: Vec::new(),
+            changed: Vec::new(),
+            dropped: Dropped::default(),
+            buffers: Vec::new(),
         };
         for segment in &plan.segments {
-            let mut ways = [Vec::new(), Vec::new()];
+            let mut paths = [Vec::new(), Vec::new()];
             for link in &segment.links {
-                // With the link's own direction, and against it; the second end is ahead of the former.
                 let [forward, reverse] = links.add(&plan.scenario, link.link, &link.extras, plan.seed)?;
                 let (to_first, to_second) =
                     if link.against { (forward, reverse) } else { (reverse, forward) };
-                ways[0].insert(0, to_first);
-                ways[1].push(to_second);
+                paths[0].insert(0, to_first);
+                paths[1].push(to_second);
             }
-            links.ways.push(ways);
+            links.paths.push(paths);
         }
         Ok(links)
     }
 
-    /// Adds the lanes of a link, both ways.
+    /// Adds a link: forward and reverse direction.
     fn add(
         &mut self,
         scenario: &Scenario,
-        index: usize,
+        link: usize,
         extras: &Extras,
         seed: u64,
     ) -> Result<[Hop; 2], PlanError> {
-        let link = &scenario.links[index];
+        let link = &scenario.links[link];
         let group_of = |end: &String| scenario.hosts.iter().position(|host| host.name == *end);
         let groups = [group_of(&link.between.0), group_of(&link.between.1)];
         let group = groups.into_iter().flatten().max_by_key(|group| scenario.hosts[*group].count);
         let group = group.filter(|group| scenario.hosts[*group].count > 1);
-        let members = group.map_or(1, |group| scenario.hosts[group].count);
-        let mut hops = Vec::new();
-        for (direction, is_forward) in [(&link.forward, true), (&link.reverse, false)] {
-            let row = self.rows.len() as u32;
-            self.rows.push((link.name.clone(), is_forward));
-            self.counts.push(Counts::default());
-            hops.push(Hop { first: self.lanes.len() as u32, group: group.map(|g| g as u32), row });
-            for member in 0..members {
-                let names = Names::new(&link.name, (members > 1).then_some(member), is_forward);
-                let engine =
-                    LinkEngine::new(direction, link.handover, &names, seed, impairments(extras), |spec| {
-                        spec.build().map_err(|e| e.to_string())
-                    })
-                    .map_err(PlanError)?;
-                let lane = self.lanes.len() as u32;
-                if let Some(at) = engine.first_update() {
-                    self.enter(at, Event::Capacity(lane));
-                }
-                let rates_of = match &direction.capacity {
-                    Some(Capacity::Carrier(carrier)) => match carrier.modulation {
-                        Modulation::Hosts { group, .. } => Some(group as u32),
-                        _ => None,
-                    },
-                    _ => None,
-                };
-                // Where the way back has no delay of its own, a connection has one for both ways.
-                let purpose =
-                    if is_forward || link.shared_delay { "connection" } else { "connection reverse" };
-                let draws = Draws { seed, name: names.link, purpose };
-                self.lanes.push(Lane { row, engine, line: DelayLine::default(), draws, rates_of });
-                self.arm(lane);
+        let hosts = group.map(|group| scenario.hosts[group].count);
+        let mut add = |is_forward| {
+            let first = self.add_direction(link, is_forward, hosts, extras, seed)?;
+            Ok(Hop { group: group.map(|group| group as u32), ..first })
+        };
+        Ok([add(true)?, add(false)?])
+    }
+
+    /// Adds the lanes of one direction of a link: one, or one for each of `hosts`.
+    fn add_direction(
+        &mut self,
+        link: &Link,
+        is_forward: bool,
+        hosts: Option<u32>,
+        extras: &Extras,
+        seed: u64,
+    ) -> Result<Hop, PlanError> {
+        let direction = if is_forward { &link.forward } else { &link.reverse };
+        let row = RowId(self.rows.len());
+        self.rows.push(Row { link: link.name.clone(), is_forward, counts: Counts::default() });
+        let first = LaneId(self.lanes.len() as u32);
+        let rates_of = match &direction.capacity {
+            Some(Capacity::Carrier(Carrier { modulation: Modulation::Hosts { group, .. }, .. })) => {
+                Some(*group as u32)
             }
+            _ => None,
+        };
+        // Without a delay of the reverse direction, a connection has one delay for both.
+        let purpose = if is_forward || link.shared_delay { "connection" } else { "connection reverse" };
+        for host in 0..hosts.unwrap_or(1) {
+            let names = Names::new(&link.name, hosts.map(|_| host), is_forward);
+            let make_aqm = |spec: &AqmSpec| spec.build().map_err(|e| e.to_string());
+            let engine =
+                LinkEngine::new(direction, link.handover, &names, seed, impairments(extras), make_aqm)
+                    .map_err(PlanError)?;
+            let lane = LaneId(first.0 + host);
+            if let Some(at) = engine.first_update() {
+                self.enter(at, Event::Capacity(lane));
+            }
+            let delays = ConnectionDelays { seed, name: names.link, purpose };
+            self.lanes.push(Lane { row, engine, line: DelayLine::default(), delays, rates_of });
+            self.schedule_wake(lane);
         }
-        let mut hops = hops.into_iter();
-        match (hops.next(), hops.next()) {
-            (Some(forward), Some(reverse)) => Ok([forward, reverse]),
-            _ => Err(PlanError(format!("link {} has no ways", link.name))),
-        }
+        Ok(Hop { first, group: None, row })
     }
 
-    /// A buffer of `len` bytes for the next packet.
+    /// Takes a buffer of `len` bytes for the next packet.
     #[must_use]
-    pub fn room(&mut self, len: usize) -> Vec<u8> {
-        let mut room = self.room.pop().unwrap_or_default();
-        room.resize(len, 0);
-        room
+    pub fn take_buffer(&mut self, len: usize) -> Vec<u8> {
+        let mut buffer = self.buffers.pop().unwrap_or_default();
+        buffer.resize(len, 0);
+        buffer
     }
 
-    /// Takes back a buffer.
-    pub fn give_back(&mut self, room: Vec<u8>) {
-        // As many as there were packets at a time.
-        if self.room.len() < 1 << 16 {
-            self.room.push(room);
+    /// Returns a buffer for reuse.
+    pub fn return_buffer(&mut self, buffer: Vec<u8>) {
+        if self.buffers.len() < MAX_BUFFERS {
+            self.buffers.push(buffer);
         }
     }
 
-    /// A packet comes into a segment, at the end opposite to `end`.
+    /// Puts a packet into a segment, towards `end`.
     pub fn arrive(&mut self, segment: u32, end: u8, packet: Vec<u8>, now: Instant, out: &mut Vec<Passed>) {
         let Some(info) = bentpipe_packet::parse(&packet).filter(|info| !info.is_link_local_multicast())
         else {
-            return self.give_back(packet);
+            return self.return_buffer(packet);
         };
         self.bytes += packet.len() as u64;
-        let index = self.hold(Held { packet, info, segment, end, hop: 0, came: now });
-        self.go_on(index, now, out);
+        let id = self.transits.insert(Transit { packet, info, segment, end, hop: 0, entered: now }) as u32;
+        self.enter_hop(id, now, out);
     }
 
-    fn hold(&mut self, held: Held) -> u32 {
-        match self.free.pop() {
-            Some(index) => {
-                self.held[index as usize] = Some(held);
-                index
-            }
-            None => {
-                self.held.push(Some(held));
-                self.held.len() as u32 - 1
-            }
-        }
-    }
-
-    /// When something happens next.
+    /// Time of the next event.
     #[must_use]
     pub fn due(&self) -> Option<Instant> {
-        self.events.peek().map(|Reverse((at, _, _))| *at)
+        self.agenda.peek().map(|Reverse((at, _, _))| *at)
     }
 
-    /// Packets on the links.
+    /// Number of packets on the links.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.held.len() - self.free.len()
+        self.transits.len()
     }
 
-    /// Whether there is none.
+    /// True without packets on the links.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What passed each link: its name, whether it is its way forward, and the counts.
+    /// Counters of each direction of each link: name, true if forward, counters.
     pub fn counts(&self) -> impl Iterator<Item = (&str, bool, &Counts)> {
-        self.rows.iter().zip(&self.counts).map(|((name, forward), counts)| (name.as_str(), *forward, counts))
+        self.rows.iter().map(|row| (row.link.as_str(), row.is_forward, &row.counts))
     }
 
-    /// What capacities have become since this was asked last: the link's name, whether it is its way forward, and the rate; of
-    /// one that has changed more than once, each.
+    /// Capacities set since the last call, in order: name of the link, true if forward, rate.
     pub fn changed(&mut self) -> impl Iterator<Item = (&str, bool, Rate)> {
         let rows = &self.rows;
         self.changed.drain(..).map(|(row, rate)| {
-            let (name, forward) = &rows[row as usize];
-            (name.as_str(), *forward, rate)
+            let row = &rows[row.0];
+            (row.link.as_str(), row.is_forward, rate)
         })
     }
 
     fn enter(&mut self, at: Instant, event: Event) {
-        self.number += 1;
-        self.events.push(Reverse((at, self.number, event)));
+        self.entries += 1;
+        self.agenda.push(Reverse((at, self.entries, event)));
     }
 
-    /// Lets everything happen that is due up to `now`; what leaves a segment goes to `out`, in the order of time.
+    /// Handles all events up to `now`. Appends packets that leave a segment to `out`, in the order of time.
     pub fn advance(&mut self, now: Instant, out: &mut Vec<Passed>) {
-        while let Some(&Reverse((at, _, event))) = self.events.peek()
+        while let Some(&Reverse((at, _, event))) = self.agenda.peek()
             && at <= now
         {
-            self.events.pop();
+            self.agenda.pop();
             match event {
-                Event::Arrive(index) => self.reach(index, at, out),
+                Event::Arrive(id) => self.leave_hop(id, at, out),
                 Event::Line(lane) => self.pop_line(lane, at, out),
                 Event::Free(lane) => self.serve(lane, at),
                 Event::Wake(lane) => self.wake(lane, at),
-                Event::Capacity(lane) => self.change(lane, at),
+                Event::Capacity(lane) => self.update_capacity(lane, at),
             }
         }
     }
 
-    /// The first packet of a delay line is at the end of its link.
-    fn pop_line(&mut self, lane: u32, now: Instant, out: &mut Vec<Passed>) {
-        let Some((index, next)) = self.lanes[lane as usize].line.pop() else { return };
+    /// Passes on the first packet of a delay line.
+    fn pop_line(&mut self, lane: LaneId, now: Instant, out: &mut Vec<Passed>) {
+        let Some((id, next)) = self.lane(lane).line.pop() else { return };
         if let Some(at) = next {
             self.enter(at, Event::Line(lane));
         }
-        self.reach(index, now, out);
+        self.leave_hop(id, now, out);
     }
 
-    /// A packet is at the end of its link.
-    fn reach(&mut self, index: u32, now: Instant, out: &mut Vec<Passed>) {
-        let Some(held) = &mut self.held[index as usize] else { return };
-        let row = self.ways[held.segment as usize][usize::from(held.end)][held.hop as usize].row;
-        let counts = &mut self.counts[row as usize];
+    /// Passes on a packet that has reached the end of its link.
+    fn leave_hop(&mut self, id: TransitId, now: Instant, out: &mut Vec<Passed>) {
+        let (transit, counts) = self.transit(id);
         counts.arrived += 1;
-        counts.arrived_bytes += held.packet.len() as u64;
-        counts.delays += (now - held.came).as_nanos();
-        held.hop += 1;
-        self.go_on(index, now, out);
+        counts.arrived_bytes += transit.packet.len() as u64;
+        counts.delay_sum += (now - transit.entered).as_nanos();
+        transit.hop += 1;
+        self.enter_hop(id, now, out);
     }
 
-    /// A packet comes to its next link, or has passed them all.
-    fn go_on(&mut self, index: u32, now: Instant, out: &mut Vec<Passed>) {
-        let Some(held) = &mut self.held[index as usize] else { return };
-        held.came = now;
-        let way = &self.ways[held.segment as usize][usize::from(held.end)];
-        let Some(hop) = way.get(held.hop as usize) else {
-            self.free.push(index);
-            self.bytes -= held.packet.len() as u64;
-            let (segment, end) = (held.segment, held.end);
-            if let Some(Held { packet, .. }) = self.held[index as usize].take() {
-                out.push(Passed { segment, end, due: now, packet });
-            }
+    /// A packet, and the counters of the link that it is on.
+    fn transit(&mut self, id: TransitId) -> (&mut Transit, &mut Counts) {
+        let transit = &mut self.transits[id as usize];
+        let hop = &self.paths[transit.segment as usize][usize::from(transit.end)][transit.hop];
+        (transit, &mut self.rows[hop.row.0].counts)
+    }
+
+    fn lane(&mut self, lane: LaneId) -> &mut Lane {
+        &mut self.lanes[lane.0 as usize]
+    }
+
+    /// Puts a packet on the next link of its path, or lets it leave the segment.
+    fn enter_hop(&mut self, id: TransitId, now: Instant, out: &mut Vec<Passed>) {
+        let transit = &mut self.transits[id as usize];
+        transit.entered = now;
+        let (segment, end) = (transit.segment, transit.end);
+        let Some(&hop) = self.paths[segment as usize][usize::from(end)].get(transit.hop) else {
+            let Transit { packet, .. } = self.transits.remove(id as usize);
+            self.bytes -= packet.len() as u64;
+            out.push(Passed { segment, end, due: now, packet });
             return;
         };
-        let member = hop.group.and_then(|group| host_of(&self.hosts, &held.info, group)).unwrap_or(0);
-        let lane = hop.first + member;
-        let counts = &mut self.counts[hop.row as usize];
+        let counts = &mut self.rows[hop.row.0].counts;
         counts.packets += 1;
-        counts.bytes += held.packet.len() as u64;
-        self.enter_lane(index, lane, now);
+        counts.bytes += transit.packet.len() as u64;
+        let host = hop.group.and_then(|group| host_of(&self.hosts, &transit.info, group)).unwrap_or(0);
+        self.enter_lane(id, LaneId(hop.first.0 + host), now);
     }
 
-    fn enter_lane(&mut self, index: u32, lane: u32, now: Instant) {
-        if self.bytes > MOST_BYTES {
-            return self.lose(index, Cause::Memory);
+    fn enter_lane(&mut self, id: TransitId, lane: LaneId, now: Instant) {
+        if self.bytes > MAX_BYTES {
+            return self.lose(id, Cause::Memory);
         }
-        let Some(held) = &self.held[index as usize] else { return };
-        let (len, info) = (held.packet.len() as u32, held.info);
-        let l = &mut self.lanes[lane as usize];
-        if l.engine.loses_on_arrival(len, || info.has_payload(), now) {
-            return self.lose(index, Cause::Loss);
+        let transit = &self.transits[id as usize];
+        let (len, info) = (transit.packet.len() as u32, transit.info);
+        let engine = &mut self.lanes[lane.0 as usize].engine;
+        if engine.loses_on_arrival(len, || info.has_payload(), now) {
+            return self.lose(id, Cause::Loss);
         }
-        if l.engine.queue().is_none() {
-            let sent = l.engine.transmit(len, now);
-            return self.propagate(index, lane, sent);
+        if engine.queue().is_none() {
+            let sent = engine.transmit(len, now);
+            return self.propagate(id, lane, sent);
         }
-        // Queues know connections by 32 bits: of ten thousand, two have the same number with a probability of 1 %.
-        let mut pkt = Packet { ecn: info.ecn, ..Packet::new(len, info.connection() as u32, index) };
-        if l.engine.offer(&mut pkt, now, &mut self.discarded) {
+        // Queues have flow ids of 32 bits: of 10 000 connections, two share an id with a probability of 1 %.
+        let mut pkt = Packet { ecn: info.ecn, ..Packet::new(len, info.connection() as u32, id) };
+        if engine.offer(&mut pkt, now, &mut self.dropped) {
             self.enqueue(pkt, lane, now);
         }
-        self.drop_discarded();
-        self.arm(lane);
+        self.count_dropped();
+        self.schedule_wake(lane);
     }
 
     /// Puts an admitted packet in a lane's queue.
-    fn enqueue(&mut self, pkt: Packet, lane: u32, now: Instant) {
-        self.note_mark(pkt);
-        if self.lanes[lane as usize].engine.enqueue(pkt, now, &mut self.discarded) {
+    fn enqueue(&mut self, pkt: Packet, lane: LaneId, now: Instant) {
+        self.apply_mark(pkt);
+        if self.lanes[lane.0 as usize].engine.enqueue(pkt, now, &mut self.dropped) {
             self.serve(lane, now);
         }
     }
 
     /// Sends a lane's next packet, or the rest of one.
-    fn serve(&mut self, lane: u32, now: Instant) {
-        let l = &mut self.lanes[lane as usize];
-        let (held, hosts, rates_of) = (&self.held, &self.hosts, l.rates_of);
-        let terminal = |pkt: &Packet| host_of(hosts, &held[pkt.handle as usize].as_ref()?.info, rates_of?);
-        match l.engine.serve(now, &mut self.discarded, terminal) {
+    fn serve(&mut self, lane: LaneId, now: Instant) {
+        let l = &mut self.lanes[lane.0 as usize];
+        let (transits, hosts, rates_of) = (&self.transits, &self.hosts, l.rates_of);
+        let terminal = |pkt: &Packet| host_of(hosts, &transits.get(pkt.handle as usize)?.info, rates_of?);
+        match l.engine.serve(now, &mut self.dropped, terminal) {
             Service::Idle => {}
             Service::Blocked(until) => self.enter(until, Event::Free(lane)),
             Service::Sending { pkt, next, progress, .. } => {
-                self.note_mark(pkt);
+                self.apply_mark(pkt);
                 self.enter(next, Event::Free(lane));
                 match progress {
                     Progress::Partial => {}
@@ -472,21 +489,21 @@ impl Links {
                 }
             }
         }
-        self.drop_discarded();
+        self.count_dropped();
     }
 
-    /// Sends a packet on its way that left the sender at `sent`.
-    fn propagate(&mut self, index: u32, lane: u32, sent: Instant) {
-        let Some(held) = &self.held[index as usize] else { return };
-        let (len, info) = (held.packet.len() as u32, held.info);
-        let Lane { row, engine, line, draws, .. } = &mut self.lanes[lane as usize];
+    /// Puts a packet whose last bit leaves at `sent` on the channel.
+    fn propagate(&mut self, id: TransitId, lane: LaneId, sent: Instant) {
+        let transit = &self.transits[id as usize];
+        let (len, info) = (transit.packet.len() as u32, transit.info);
+        let Lane { row, engine, line, delays, .. } = &mut self.lanes[lane.0 as usize];
         let sent = match engine.apply_channel(len, info.has_payload(), sent) {
             Ok(sent) => sent,
-            Err(cause) => return self.lose(index, cause.into()),
+            Err(cause) => return self.lose(id, cause.into()),
         };
-        let own = engine.has_own_delays().then(|| draws.delay(engine, info.connection()));
+        let own = engine.has_own_delays().then(|| delays.draw(engine, info.connection()));
         let (delay, ordered) = engine.delay(|| own.unwrap_or_default());
-        // A connection's packets keep their order anyway, for all have the same delay.
+        // Packets of a connection keep their order anyway, since all have the same delay.
         let ordered = ordered && own.is_none();
         let held_back = engine.held_back();
         let arrival = match held_back {
@@ -494,42 +511,35 @@ impl Links {
             None if ordered => (sent + delay).max(line.last_arrival()),
             None => sent + delay,
         };
-        let is_double = engine.duplicates();
-        let counts = &mut self.counts[*row as usize];
+        let is_duplicated = engine.duplicates();
+        let counts = &mut self.rows[row.0].counts;
         counts.reordered += u64::from(held_back.is_some());
-        counts.duplicated += u64::from(is_double);
+        counts.duplicated += u64::from(is_duplicated);
         if held_back.is_some() || !ordered {
-            self.enter(arrival, Event::Arrive(index));
-        } else if let Some(at) = line.push(arrival, index) {
+            self.enter(arrival, Event::Arrive(id));
+        } else if let Some(at) = line.push(arrival, id) {
             self.enter(at, Event::Line(lane));
         }
-        if is_double {
-            self.double(index, arrival);
+        if is_duplicated {
+            let transit = &self.transits[id as usize];
+            let copy = Transit { packet: transit.packet.clone(), ..*transit };
+            self.bytes += copy.packet.len() as u64;
+            let copy = self.transits.insert(copy) as u32;
+            self.enter(arrival, Event::Arrive(copy));
         }
     }
 
-    /// A packet arrives twice.
-    fn double(&mut self, index: u32, arrival: Instant) {
-        let Some(held) = &self.held[index as usize] else { return };
-        let copy = Held { packet: held.packet.clone(), ..*held };
-        self.bytes += copy.packet.len() as u64;
-        let copy = self.hold(copy);
-        self.enter(arrival, Event::Arrive(copy));
+    fn lose(&mut self, id: TransitId, cause: Cause) {
+        let index = CAUSES.iter().position(|(known, _)| *known == cause).unwrap_or(0);
+        self.transit(id).1.dropped[index] += 1;
+        let transit = self.transits.remove(id as usize);
+        self.bytes -= transit.packet.len() as u64;
+        self.return_buffer(transit.packet);
     }
 
-    fn lose(&mut self, index: u32, cause: Cause) {
-        let Some(held) = self.held[index as usize].take() else { return };
-        self.free.push(index);
-        self.bytes -= held.packet.len() as u64;
-        let row = self.ways[held.segment as usize][usize::from(held.end)][held.hop as usize].row;
-        let place = CAUSES.iter().position(|(known, _)| *known == cause).unwrap_or(0);
-        self.counts[row as usize].dropped[place] += 1;
-        self.give_back(held.packet);
-    }
-
-    /// Drops the packets that queues discarded.
-    fn drop_discarded(&mut self) {
-        while let Some((pkt, reason)) = self.discarded.0.pop() {
+    /// Counts the packets that a queue dropped.
+    fn count_dropped(&mut self) {
+        while let Some((pkt, reason)) = self.dropped.0.pop() {
             let cause = match reason {
                 DropReason::Aqm => Cause::Aqm,
                 DropReason::Overflow => Cause::Overflow,
@@ -538,42 +548,40 @@ impl Links {
         }
     }
 
-    /// A queue may have marked a packet.
-    fn note_mark(&mut self, pkt: Packet) {
-        let Some(held) = &mut self.held[pkt.handle as usize] else { return };
-        if pkt.ecn == Ecn::Ce && held.info.ecn != Ecn::Ce {
-            held.info.ecn = Ecn::Ce;
-            let _ = set_ce(&mut held.packet);
-            let row = self.ways[held.segment as usize][usize::from(held.end)][held.hop as usize].row;
-            self.counts[row as usize].marked += 1;
+    /// Sets CE in a packet that its queue has marked.
+    fn apply_mark(&mut self, pkt: Packet) {
+        let (transit, counts) = self.transit(pkt.handle);
+        if pkt.ecn == Ecn::Ce && transit.info.ecn != Ecn::Ce {
+            transit.info.ecn = Ecn::Ce;
+            let _ = set_ce(&mut transit.packet);
+            counts.marked += 1;
         }
     }
 
-    fn wake(&mut self, lane: u32, now: Instant) {
-        if !self.lanes[lane as usize].engine.wake(now) {
+    fn wake(&mut self, lane: LaneId, now: Instant) {
+        if !self.lane(lane).engine.wake(now) {
             return;
         }
         loop {
-            match self.lanes[lane as usize].engine.release(now, &mut self.discarded) {
+            match self.lanes[lane.0 as usize].engine.release(now, &mut self.dropped) {
                 Release::Done => break,
                 Release::None => {}
                 Release::Packet(pkt) => self.enqueue(pkt, lane, now),
             }
-            self.drop_discarded();
+            self.count_dropped();
         }
-        self.arm(lane);
+        self.schedule_wake(lane);
     }
 
-    /// Schedules a lane's queue.
-    fn arm(&mut self, lane: u32) {
-        if let Some(at) = self.lanes[lane as usize].engine.next_wake() {
+    /// Schedules the next wake-up of a lane's queue.
+    fn schedule_wake(&mut self, lane: LaneId) {
+        if let Some(at) = self.lane(lane).engine.next_wake() {
             self.enter(at, Event::Wake(lane));
         }
     }
 
-    /// Updates a lane's capacity.
-    fn change(&mut self, lane: u32, now: Instant) {
-        let l = &mut self.lanes[lane as usize];
+    fn update_capacity(&mut self, lane: LaneId, now: Instant) {
+        let l = &mut self.lanes[lane.0 as usize];
         let Some((rate, next)) = l.engine.update_capacity(now) else { return };
         self.changed.push((l.row, rate));
         if let Some(next) = next {
@@ -582,9 +590,9 @@ impl Links {
     }
 }
 
-impl Draws {
-    /// Delay of a connection, the same at each call.
-    fn delay(&self, engine: &LinkEngine, connection: u64) -> Duration {
+impl ConnectionDelays {
+    /// Delay of a connection, the same at every call.
+    fn draw(&self, engine: &LinkEngine, connection: u64) -> Duration {
         let Self { seed, name, purpose } = self;
         engine.delay_distribution().draw(&mut Rng::stream(*seed, name, connection, purpose))
     }
@@ -597,7 +605,7 @@ fn impairments(extras: &Extras) -> Option<Impairments> {
     has_any.then_some(Impairments { outages, loss, reorder, duplicate })
 }
 
-/// The host of a group that a packet comes from or goes to, counted within the group.
+/// Index within a group of the host that a packet comes from or goes to.
 fn host_of(hosts: &BTreeMap<IpAddr, (u32, u32)>, info: &Info, group: u32) -> Option<u32> {
     [info.src, info.dst]
         .into_iter()

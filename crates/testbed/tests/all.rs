@@ -1,4 +1,4 @@
-//! Tests of the testbed, in one program: each program more is linked once more.
+//! Tests of the testbed in one program, since every test program is linked separately.
 
 mod common;
 mod emulate;

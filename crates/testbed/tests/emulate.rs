@@ -1,4 +1,4 @@
-//! The emulator in real time, with the kernel's own packets, against what can be worked out by hand.
+//! The emulator in real time with packets of the kernel, compared with values worked out by hand.
 
 use std::io::Read;
 use std::net::UdpSocket;
@@ -7,15 +7,15 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::common::{Lab, Space, address, now, plan, two};
+use crate::common::{Namespace, Testbed, address, now, plan, two};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 use serde_json::{Value, json};
 
-/// A packet that came: its number, when it was sent and when it came [ns], and its length [bytes].
-type Came = (u32, u64, u64, usize);
+/// A received packet: number, send and receive time [ns], length [bytes].
+type Received = (u32, u64, u64, usize);
 
-/// Sends UDP packets of `len` bytes of payload to the second namespace, one each `gap` µs, and gives those that came.
-fn flood([a, b]: &[Space; 2], to: &'static str, count: u32, len: usize, gap: u64) -> Vec<Came> {
+/// Sends UDP packets with `len` bytes of payload to the second namespace, one per `gap` µs, and returns those received.
+fn flood([a, b]: &[Namespace; 2], to: &'static str, count: u32, len: usize, gap: u64) -> Vec<Received> {
     let from = if to.contains("::") { "[::]:0" } else { "0.0.0.0:0" };
     let receiver = b.run(move || {
         let socket = UdpSocket::bind(to).unwrap();
@@ -36,10 +36,10 @@ fn flood([a, b]: &[Space; 2], to: &'static str, count: u32, len: usize, gap: u64
         }
     });
     receiver.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
-    let (mut came, mut all_sent) = (Vec::new(), false);
+    let (mut received, mut all_sent) = (Vec::new(), false);
     let mut packet = vec![0; 2000];
     loop {
-        // Nothing more for a second after all were sent.
+        // Ends one second after the last packet.
         all_sent |= sent.try_recv().is_ok();
         let len = match receiver.recv(&mut packet) {
             Ok(len) => len,
@@ -48,14 +48,14 @@ fn flood([a, b]: &[Space; 2], to: &'static str, count: u32, len: usize, gap: u64
         };
         let number = u32::from_be_bytes(packet[..4].try_into().unwrap());
         let time = u64::from_be_bytes(packet[4..12].try_into().unwrap());
-        came.push((number, time, now(), len));
+        received.push((number, time, now(), len));
     }
-    came
+    received
 }
 
 /// Quantile of the delays [s].
-fn delay(came: &[Came], share: f64) -> f64 {
-    let mut delays: Vec<_> = came.iter().map(|(_, sent, got, _)| (got - sent) as f64 * 1e-9).collect();
+fn delay(received: &[Received], share: f64) -> f64 {
+    let mut delays: Vec<_> = received.iter().map(|(_, sent, got, _)| (got - sent) as f64 * 1e-9).collect();
     delays.sort_by(f64::total_cmp);
     delays[((delays.len() - 1) as f64 * share) as usize]
 }
@@ -65,64 +65,64 @@ fn forward(statistics: &Value) -> &Value {
     links.iter().find(|link| link["direction"] == "forward").unwrap()
 }
 
-/// 300 ms, and of 2000 packets 1 % lost: five standard errors are 22.
+/// 300 ms delay and 1 % loss of 2000 packets; five standard errors are 22.
 #[test]
-fn delay_and_loss_are_the_links() {
+fn packets_get_the_delay_and_loss_of_the_link() {
     let Some(spaces) = two() else { return };
-    let lab = Lab::start("emulate", &plan(&spaces, "delay = \"300 ms\"\nloss = 0.01", json!({})));
+    let testbed = Testbed::start("emulate", &plan(&spaces, "delay = \"300 ms\"\nloss = 0.01", json!({})));
     address(&spaces);
     for to in ["10.3.0.1:7000", "[fd03::1]:7000"] {
-        let came = flood(&spaces, to, 2000, 200, 500);
-        let lost = 2000 - came.len();
+        let received = flood(&spaces, to, 2000, 200, 500);
+        let lost = 2000 - received.len();
         assert!(lost.abs_diff(20) <= 22, "{to}: {lost}");
-        // Never early; mostly in time, even where other tests take the processors.
-        assert!(delay(&came, 0.0) >= 0.3, "{to}: {}", delay(&came, 0.0));
-        assert!(delay(&came, 0.5) < 0.301, "{to}: {}", delay(&came, 0.5));
+        // No packet is early; most are on time even on a busy machine.
+        assert!(delay(&received, 0.0) >= 0.3, "{to}: {}", delay(&received, 0.0));
+        assert!(delay(&received, 0.5) < 0.301, "{to}: {}", delay(&received, 0.5));
     }
-    let statistics = lab.end();
+    let statistics = testbed.end();
     let link = forward(&statistics);
     assert_eq!(link["packets"], json!(4000));
     let lost = link["dropped"]["loss"].as_u64().unwrap();
     assert_eq!(link["arrived"].as_u64().unwrap() + lost, 4000);
 }
 
-/// Two thousand packets of 1000 bytes at once leave 1 ms apart at 8 Mbit/s.
+/// Of 2000 packets of 1000 bytes sent at once, one leaves per millisecond at 8 Mbit/s.
 #[test]
-fn the_rate_is_the_links() {
+fn packets_leave_at_the_rate_of_the_link() {
     let Some(spaces) = two() else { return };
     let link = "rate = \"8 Mbps\"\nqueue = { scheduler = \"fifo\", limit = \"3000 packets\" }";
-    let lab = Lab::start("emulate", &plan(&spaces, link, json!({})));
+    let testbed = Testbed::start("emulate", &plan(&spaces, link, json!({})));
     address(&spaces);
-    let came = flood(&spaces, "10.3.0.1:7000", 2000, 972, 0);
-    assert!(came.iter().map(|came| came.0).eq(0..2000));
-    // The first hundred, while packets are still being sent, and the last do not count.
-    let rate = 1800.0 * 8000.0 / ((came[1900].2 - came[100].2) as f64 * 1e-9);
+    let received = flood(&spaces, "10.3.0.1:7000", 2000, 972, 0);
+    assert!(received.iter().map(|received| received.0).eq(0..2000));
+    // Ignores the first hundred, which arrive while the others are still being sent, and the last hundred.
+    let rate = 1800.0 * 8000.0 / ((received[1900].2 - received[100].2) as f64 * 1e-9);
     assert!((rate / 8e6 - 1.0).abs() < 0.01, "{rate}");
-    lab.end();
+    testbed.end();
 }
 
-/// Of 400 at once those are lost that find 100 before them: a hundred wait, and one leaves in each millisecond.
+/// Of 400 packets sent at once, those that find 100 waiting are dropped; one packet leaves per millisecond.
 #[test]
-fn the_buffer_is_the_links() {
+fn packets_beyond_the_buffer_limit_are_dropped() {
     let Some(spaces) = two() else { return };
     let link = "rate = \"8 Mbps\"\nqueue = { scheduler = \"fifo\", limit = \"100 packets\" }";
-    let lab = Lab::start("emulate", &plan(&spaces, link, json!({})));
+    let testbed = Testbed::start("emulate", &plan(&spaces, link, json!({})));
     address(&spaces);
-    let came = flood(&spaces, "10.3.0.1:7000", 400, 972, 0);
-    let statistics = lab.end();
+    let received = flood(&spaces, "10.3.0.1:7000", 400, 972, 0);
+    let statistics = testbed.end();
     let link = forward(&statistics);
-    assert_eq!(link["dropped"]["overflow"].as_u64().unwrap() as usize, 400 - came.len());
-    assert!(came.iter().take(101).map(|came| came.0).eq(0..101));
-    assert!((101..300).contains(&came.len()), "{}", came.len());
-    // None waited longer than for a hundred others.
-    assert!(delay(&came, 0.99) < 0.104, "{}", delay(&came, 0.99));
+    assert_eq!(link["dropped"]["overflow"].as_u64().unwrap() as usize, 400 - received.len());
+    assert!(received.iter().take(101).map(|received| received.0).eq(0..101));
+    assert!((101..300).contains(&received.len()), "{}", received.len());
+    // No packet waits for more than a hundred others.
+    assert!(delay(&received, 0.99) < 0.104, "{}", delay(&received, 0.99));
 }
 
-/// The kernel answers a ping over the link, in twice the delay: ICMP and ICMPv6.
+/// A ping over the link takes twice the delay, with ICMP and ICMPv6.
 #[test]
-fn a_ping_takes_twice_the_delay() {
+fn the_round_trip_time_is_twice_the_delay() {
     let Some(spaces) = two() else { return };
-    let lab = Lab::start("emulate", &plan(&spaces, "delay = \"100 ms\"", json!({})));
+    let testbed = Testbed::start("emulate", &plan(&spaces, "delay = \"100 ms\"", json!({})));
     address(&spaces);
     for (family, protocol, to, request, answer) in [
         (AddressFamily::Inet, nix::sys::socket::SockProtocol::Icmp, "10.3.0.1:0", 8u8, 0u8),
@@ -133,7 +133,7 @@ fn a_ping_takes_twice_the_delay() {
                 socket(family, SockType::Raw, SockFlag::empty(), protocol).unwrap().into();
             socket.set_read_timeout(Some(Duration::from_secs(3))).unwrap();
             let ping = |number: u16| {
-                // Echo, one more of 7; the sum of IPv6 is the kernel's to work out.
+                // Echo request with identifier 7. The kernel computes the checksum of ICMPv6.
                 let sum = !(u16::from_be_bytes([request, 0]) + 7 + number);
                 let mut packet = [request, 0, 0, 0, 0, 7, 0, number as u8];
                 packet[2..4].copy_from_slice(&sum.to_be_bytes());
@@ -142,14 +142,14 @@ fn a_ping_takes_twice_the_delay() {
                 let mut back = [0; 100];
                 loop {
                     let len = socket.recv(&mut back).unwrap();
-                    // IPv4 comes with its header.
+                    // A raw IPv4 socket delivers the IP header.
                     let message = if request == 8 { &back[20..len] } else { &back[..len] };
                     if message[0] == answer && message[4..8] == packet[4..8] {
                         return (now() - begin) as f64 * 1e-9;
                     }
                 }
             };
-            // None is early; one of them is in time, whatever else the machine does.
+            // No reply is early, and one of up to 100 is on time even on a busy machine.
             let mut took = Vec::new();
             while took.len() < 100 && took.last().is_none_or(|last| *last >= 0.205) {
                 took.push(ping(took.len() as u16 + 1));
@@ -161,35 +161,35 @@ fn a_ping_takes_twice_the_delay() {
             "{to}: {took:?}"
         );
     }
-    lab.end();
+    testbed.end();
 }
 
-/// Out of order and twice, as the plan says, and nothing else happens to them.
+/// The plan reorders and duplicates packets; nothing else changes them.
 #[test]
-fn copies_and_late_packets_come_as_planned() {
+fn packets_are_duplicated_and_reordered_as_planned() {
     let Some(spaces) = two() else { return };
     let extras = json!({ "duplicate": 0.2, "reorder": { "probability": 0.2, "by_s": 0.02 } });
-    let lab = Lab::start("emulate", &plan(&spaces, "delay = \"50 ms\"", extras));
+    let testbed = Testbed::start("emulate", &plan(&spaces, "delay = \"50 ms\"", extras));
     address(&spaces);
-    let came = flood(&spaces, "10.3.0.1:7000", 500, 100, 2000);
-    let statistics = lab.end();
+    let received = flood(&spaces, "10.3.0.1:7000", 500, 100, 2000);
+    let statistics = testbed.end();
     let link = forward(&statistics);
-    assert_eq!(came.len() as u64, 500 + link["duplicated"].as_u64().unwrap());
-    let late = came.windows(2).filter(|pair| pair[1].0 < pair[0].0).count() as u64;
-    // Late ones that follow each other keep their order.
+    assert_eq!(received.len() as u64, 500 + link["duplicated"].as_u64().unwrap());
+    let late = received.windows(2).filter(|pair| pair[1].0 < pair[0].0).count() as u64;
+    // Consecutive delayed packets keep their order.
     assert!(late > 20 && late <= link["reordered"].as_u64().unwrap(), "{late}");
 }
 
-/// Whoever started it is gone, even by SIGKILL: so is the emulator, and its devices with it.
+/// When its parent is killed, the emulator ends and its devices disappear.
 #[test]
-fn it_ends_with_its_starter_and_leaves_no_device() {
+fn the_emulator_ends_with_its_parent_and_leaves_no_device() {
     let Some(spaces) = two() else { return };
     let path = std::env::temp_dir().join(format!("bentpipe-testbed-orphan-{}.json", std::process::id()));
     std::fs::write(&path, plan(&spaces, "delay = \"50 ms\"", json!({})).to_string()).unwrap();
-    // The starter holds the pipe's other end, and does nothing.
+    // `sleep` holds the other end of the pipe.
     let script = "sleep 600 | \"$0\" emulate \"$1\"";
     let program = env!("CARGO_BIN_EXE_bentpipe-testbed");
-    let mut starter = Command::new("sh")
+    let mut parent = Command::new("sh")
         .args(["-c", script, program])
         .arg(&path)
         .stdout(Stdio::piped())
@@ -203,9 +203,9 @@ fn it_ends_with_its_starter_and_leaves_no_device() {
         }
     }
     assert!(spaces[0].has("sat0") && spaces[1].has("sat1"));
-    let holder = descendants(starter.id()).into_iter().find(|(_, name)| name == "sleep").unwrap().0;
-    let holder = nix::unistd::Pid::from_raw(holder as i32);
-    nix::sys::signal::kill(holder, nix::sys::signal::Signal::SIGKILL).unwrap();
+    let sleeper = descendants(parent.id()).into_iter().find(|(_, name)| name == "sleep").unwrap().0;
+    let sleeper = nix::unistd::Pid::from_raw(sleeper as i32);
+    nix::sys::signal::kill(sleeper, nix::sys::signal::Signal::SIGKILL).unwrap();
     let mut left = true;
     for _ in 0..600 {
         sleep(Duration::from_millis(50));
@@ -215,26 +215,26 @@ fn it_ends_with_its_starter_and_leaves_no_device() {
         }
     }
     assert!(!left);
-    let mut said = String::new();
-    starter.stdout.take().unwrap().read_to_string(&mut said).unwrap();
-    starter.wait().unwrap();
-    assert!(said.contains("\"statistics\""), "{said}");
+    let mut message = String::new();
+    parent.stdout.take().unwrap().read_to_string(&mut message).unwrap();
+    parent.wait().unwrap();
+    assert!(message.contains("\"statistics\""), "{message}");
     std::fs::remove_file(path).unwrap();
 }
 
-/// Killed itself, it leaves no device either.
+/// A killed emulator leaves no device.
 #[test]
-fn killed_it_leaves_no_device() {
+fn a_killed_emulator_leaves_no_device() {
     let Some(spaces) = two() else { return };
-    let lab = Lab::start("emulate", &plan(&spaces, "delay = \"50 ms\"", json!({})));
+    let testbed = Testbed::start("emulate", &plan(&spaces, "delay = \"50 ms\"", json!({})));
     assert!(spaces[0].has("sat0"));
-    drop(lab);
+    drop(testbed);
     assert!(!spaces[0].has("sat0") && !spaces[1].has("sat1"));
 }
 
-/// One line that says what is wrong, where and what is allowed, and exit code 2.
+/// A message of one line and exit code 2.
 #[test]
-fn a_bad_plan_is_told_in_one_line() {
+fn an_invalid_plan_is_reported_in_one_line() {
     let path = std::env::temp_dir().join(format!("bentpipe-testbed-bad-{}.json", std::process::id()));
     let satellite = "[link.satellite]\nbetween = [\"server\", \"client\"]";
     let text = crate::common::scenario(satellite, crate::common::TRAFFIC);
@@ -273,14 +273,14 @@ fn a_bad_plan_is_told_in_one_line() {
     ] {
         std::fs::write(&path, &plan).unwrap();
         let done = Command::new(env!("CARGO_BIN_EXE_bentpipe-testbed")).arg("check").arg(&path).output().unwrap();
-        let said = String::from_utf8(done.stderr).unwrap();
+        let message = String::from_utf8(done.stderr).unwrap();
         assert_eq!(done.status.code(), Some(2), "{plan}");
-        assert!(said.lines().count() == 1 && said.contains(expected), "{plan}: {said}");
+        assert!(message.lines().count() == 1 && message.contains(expected), "{plan}: {message}");
     }
     std::fs::remove_file(path).unwrap();
 }
 
-/// The processes below one, with their names.
+/// Descendants of a process, with their names.
 fn descendants(pid: u32) -> Vec<(u32, String)> {
     let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
     let mut all = Vec::new();
@@ -292,14 +292,14 @@ fn descendants(pid: u32) -> Vec<(u32, String)> {
     all
 }
 
-/// An argument that is no text is named, and wrong.
+/// An argument that is not UTF-8 is shown in the message.
 #[test]
-fn a_name_that_is_no_text_is_no_plan() {
+fn a_path_that_is_not_utf8_is_rejected() {
     let odd = <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"/none/\xff.json");
     let program =
         std::process::Command::new(env!("CARGO_BIN_EXE_bentpipe-testbed")).arg("check").arg(odd).output();
     let output = program.unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.starts_with("bentpipe-testbed: /none/\u{fffd}.json: cannot be read: "), "{said}");
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(message.starts_with("bentpipe-testbed: /none/\u{fffd}.json: cannot be read: "), "{message}");
 }

@@ -1,4 +1,4 @@
-//! Links in virtual time, against what can be worked out by hand.
+//! Links in virtual time, compared with values worked out by hand.
 
 use crate::common::{TRAFFIC, scenario};
 use bentpipe_testbed::links::{CAUSES, Counts, Links, Passed};
@@ -6,7 +6,7 @@ use bentpipe_testbed::plan::Plan;
 use bentpipe_units::{Duration, Instant};
 use serde_json::json;
 
-/// A plan with one segment over these links, for a scenario with a server and so many clients.
+/// A plan with one segment over these links, for a scenario with a server and a number of clients.
 fn plan(links: &str, clients: u32, names: serde_json::Value) -> Plan {
     let text =
         scenario(links, TRAFFIC).replace("[host.client]", &format!("[host.client]\ncount = {clients}"));
@@ -28,7 +28,7 @@ fn at(us: u64) -> Instant {
     Instant::ZERO + Duration::from_micros(us)
 }
 
-/// A UDP packet of `len` bytes between the server and a client, marked with a number; ECT(0) where that is asked for.
+/// A UDP packet of `len` bytes between the server and a client, with a number in its payload.
 fn udp(client: u8, port: u16, len: usize, number: u32, back: bool) -> Vec<u8> {
     let mut packet = vec![0x45, 0, 0, 0, 0, 0, 0, 0, 64, 17, 0, 0];
     packet[2..4].copy_from_slice(&(len as u16).to_be_bytes());
@@ -49,7 +49,7 @@ fn number(packet: &[u8]) -> u32 {
     u32::from_be_bytes(packet[28..32].try_into().unwrap())
 }
 
-/// Sends packets at their times [µs] to the second end, and lets all arrive: numbers and times [ns].
+/// Sends packets at their times [µs] to the second end; returns numbers and times of all arrivals [ns].
 fn play(links: &mut Links, packets: impl IntoIterator<Item = (u64, Vec<u8>)>) -> Vec<(u32, u64)> {
     let mut out = Vec::new();
     for (time, packet) in packets {
@@ -67,8 +67,8 @@ fn counts(links: &Links, name: &str, forward: bool) -> Counts {
 }
 
 fn dropped(links: &Links, name: &str, cause: &str) -> u64 {
-    let place = CAUSES.iter().position(|(_, known)| *known == cause).unwrap();
-    counts(links, name, true).dropped[place]
+    let index = CAUSES.iter().position(|(_, known)| *known == cause).unwrap();
+    counts(links, name, true).dropped[index]
 }
 
 const SATELLITE: &str = r#"
@@ -76,9 +76,10 @@ const SATELLITE: &str = r#"
 between = ["server", "client"]
 "#;
 
-/// 1000 bytes at 8 Mbit/s take 1 ms, then 300 ms; three at once leave 1 ms apart. The way back has its own rate.
+/// 1000 bytes take 1 ms at 8 Mbit/s, then 300 ms; of three sent at once, one leaves per millisecond. The reverse direction
+/// has another rate.
 #[test]
-fn packets_wait_for_those_before_them_and_travel() {
+fn delay_is_waiting_plus_sending_plus_propagation() {
     let links =
         format!("{SATELLITE}rate = \"8 Mbps\"\ndelay = \"300 ms\"\nreverse = {{ rate = \"4 Mbps\" }}");
     let mut links = Links::new(&plan(&links, 1, json!(["satellite"]))).unwrap();
@@ -97,9 +98,9 @@ fn packets_wait_for_those_before_them_and_travel() {
     assert!((forward.delay_mean() - 0.302).abs() < 1e-12);
 }
 
-/// Links follow each other, and come in the opposite order on the way back, whichever way round they are named.
+/// Packets pass the links in order, in the other direction in reverse order; `against` turns a link around.
 #[test]
-fn links_follow_each_other_both_ways() {
+fn links_are_passed_in_order_and_back_in_reverse() {
     let links = r#"
 [link.one]
 between = ["server", "middle"]
@@ -121,9 +122,9 @@ reverse = { delay = "200 ms" }
     assert_eq!(out[0].due, at(1_120_000));
 }
 
-/// Called late, packets have come through both links at the times at which they should have.
+/// `advance` called late: packets have passed both links at their scheduled times.
 #[test]
-fn being_late_does_not_add_up() {
+fn lateness_does_not_add_up_over_links() {
     let links = r#"
 [link.one]
 between = ["server", "middle"]
@@ -142,14 +143,14 @@ delay = "10 ms"
     links.advance(at(500_000), &mut out);
     let due: Vec<_> = out.iter().map(|passed| passed.due).collect();
     assert_eq!(due, (0..5).map(|i| at(22_000 + 1000 * i)).collect::<Vec<_>>());
-    // They wait for each other at the first link, up to 4 ms, and not at the second.
+    // They queue at the first link, up to 4 ms, and not at the second.
     let means = ["one", "two"].map(|name| counts(&links, name, true).delay_mean());
     assert!((means[0] - 0.013).abs() < 1e-12 && (means[1] - 0.011).abs() < 1e-12, "{means:?}");
 }
 
-/// A queue of two packets: of five at once one is on the link, two wait, and two are lost.
+/// A queue of two packets: of five sent at once one is being sent, two wait, and two are dropped.
 #[test]
-fn what_finds_the_queue_full_is_lost() {
+fn packets_that_find_the_queue_full_are_dropped() {
     let links = format!(
         "{SATELLITE}rate = \"8 Mbps\"\n[link.satellite.queue]\nscheduler = \"fifo\"\nlimit = \"2 packets\""
     );
@@ -160,10 +161,9 @@ fn what_finds_the_queue_full_is_lost() {
     assert!(links.is_empty());
 }
 
-/// Of 20 000 packets 1 % are lost, as the scenario says, and 2 % of the others, as the plan adds: five standard errors of
-/// each count are 70 and 98.
+/// Of 20 000 packets the scenario loses 1 %, and the plan 2 % of the others; five standard errors are 70 and 98.
 #[test]
-fn losses_come_as_often_as_they_should() {
+fn losses_of_scenario_and_plan_have_their_probabilities() {
     let links = format!("{SATELLITE}loss = 0.01");
     let plan = plan(&links, 1, json!([{ "link": "satellite", "loss": 0.02 }]));
     let mut links = Links::new(&plan).unwrap();
@@ -173,9 +173,9 @@ fn losses_come_as_often_as_they_should() {
     assert_eq!(arrived.len() as u64, 20_000 - lost.0 - lost.1);
 }
 
-/// The second packet is lost: before the queue it takes none of the link's time, behind it 1 ms.
+/// The second packet is lost: before the queue it takes no sending time, after the queue 1 ms.
 #[test]
-fn a_loss_is_before_the_queue_or_behind_it() {
+fn a_packet_lost_after_the_queue_takes_sending_time() {
     for (place, last) in [("before_queue", 2_000_000), ("after_queue", 3_000_000)] {
         let links = format!("{SATELLITE}rate = \"8 Mbps\"\nloss = {{ nth = [2], at = \"{place}\" }}");
         let mut links = Links::new(&plan(&links, 1, json!(["satellite"]))).unwrap();
@@ -185,9 +185,9 @@ fn a_loss_is_before_the_queue_or_behind_it() {
     }
 }
 
-/// Of data alone: acknowledgements are not counted, as in a simulation.
+/// Loss of data only: acknowledgements do not count.
 #[test]
-fn a_loss_of_data_counts_no_acknowledgement() {
+fn loss_of_data_skips_acknowledgements() {
     let links = format!("{SATELLITE}loss = {{ nth = [2], of = \"data\" }}");
     let mut links = Links::new(&plan(&links, 1, json!(["satellite"]))).unwrap();
     let packets = [40, 100, 40, 100, 100].map(|len| {
@@ -206,10 +206,10 @@ fn a_loss_of_data_counts_no_acknowledgement() {
     assert_eq!(lengths(&mut links, packets.to_vec()), [40, 100, 40, 100]);
 }
 
-/// Each connection has its own delay between 20 and 40 ms, the same both ways and for all of its packets. Of 400, the mean
-/// has a standard error of 20 / sqrt(12 x 400) = 0.29 ms; the bound is five of it.
+/// Each connection has one delay between 20 and 40 ms for all packets in both directions. The mean of 400 has a standard
+/// error of 20 / sqrt(12 x 400) = 0.29 ms; the bound is five standard errors.
 #[test]
-fn a_connection_has_one_delay_for_both_ways() {
+fn a_connection_has_one_delay_for_both_directions() {
     let links = format!("{SATELLITE}delay = {{ uniform = [\"20 ms\", \"40 ms\"], per = \"connection\" }}");
     let mut links = Links::new(&plan(&links, 1, json!(["satellite"]))).unwrap();
     let mut sum = 0.0;
@@ -230,9 +230,9 @@ fn a_connection_has_one_delay_for_both_ways() {
     assert!((sum / 400.0 - 30.0).abs() < 1.45, "{}", sum / 400.0);
 }
 
-/// Where the way back has a delay of its own, a connection has two that have nothing to do with each other.
+/// If the reverse direction has its own delay, a connection has two independent delays.
 #[test]
-fn a_connection_has_a_delay_each_way_where_the_link_says_so() {
+fn a_connection_has_two_delays_if_the_directions_differ() {
     let delay = "delay = { uniform = [\"20 ms\", \"40 ms\"], per = \"connection\" }";
     let links = format!("{SATELLITE}{delay}\nreverse = {{ {delay} }}");
     let mut links = Links::new(&plan(&links, 1, json!(["satellite"]))).unwrap();
@@ -245,9 +245,9 @@ fn a_connection_has_a_delay_each_way_where_the_link_says_so() {
     assert_ne!(out[0].due, out[1].due);
 }
 
-/// In order none overtakes; out of order many do, for the delays differ by 100 ms and packets by 1 ms.
+/// Delays vary by 100 ms, packets are 1 ms apart: without ordering, many overtake.
 #[test]
-fn packets_overtake_only_where_they_may() {
+fn packets_overtake_only_on_unordered_links() {
     let arrivals = |ordered: bool| {
         let delay = format!("delay = {{ uniform = [\"300 ms\", \"400 ms\"], ordered = {ordered} }}");
         let mut links = Links::new(&plan(&format!("{SATELLITE}{delay}"), 1, json!(["satellite"]))).unwrap();
@@ -262,9 +262,9 @@ fn packets_overtake_only_where_they_may() {
     }
 }
 
-/// From 2 to 5 s nothing comes through, neither way; what was sent before still arrives.
+/// Packets sent from 2 to 5 s are lost in both directions; those sent before still arrive.
 #[test]
-fn an_outage_swallows_what_is_sent_in_it() {
+fn packets_sent_during_an_outage_are_lost() {
     let links = format!("{SATELLITE}delay = \"300 ms\"");
     let plan = plan(&links, 1, json!([{ "link": "satellite", "outage": [[2.0, 5.0]] }]));
     let mut links = Links::new(&plan).unwrap();
@@ -279,10 +279,10 @@ fn an_outage_swallows_what_is_sent_in_it() {
     assert!(out.is_empty());
 }
 
-/// A tenth of 10 000 packets arrives twice and a tenth is late by 50 ms (150 are five standard errors), while packets are
-/// 10 ms apart: each late one is overtaken by the five that leave up to 50 ms after it, unless they are late themselves.
+/// A tenth of 10 000 packets arrives twice, and a tenth is delayed by 50 ms more; 150 are five standard errors. Packets are
+/// 10 ms apart, so each delayed packet is overtaken by up to five.
 #[test]
-fn copies_and_late_packets_are_as_many_as_the_plan_says() {
+fn duplicates_and_reordered_packets_have_their_probabilities() {
     let links = format!("{SATELLITE}delay = \"300 ms\"");
     let extras = json!({
         "link": "satellite", "duplicate": 0.1, "reorder": { "probability": 0.1, "by_s": 0.05 },
@@ -300,10 +300,9 @@ fn copies_and_late_packets_are_as_many_as_the_plan_says() {
     assert!(links.is_empty());
 }
 
-/// Three clients at 8 Mbit/s each: a packet of 1000 bytes to each, at once, takes 1 ms; two to the same one, 2 ms. By either
-/// of a client's addresses it is the same link.
+/// Three clients at 8 Mbit/s each: one packet of 1000 bytes to each takes 1 ms, a second to the same client 2 ms.
 #[test]
-fn each_member_of_a_group_has_its_own_link() {
+fn each_host_of_a_group_has_a_separate_link() {
     let links = "[link.access]\nbetween = [\"server\", \"client\"]\nrate = \"8 Mbps\"";
     let mut links = Links::new(&plan(links, 3, json!(["access"]))).unwrap();
     let packets = [(1, 0), (2, 1), (3, 2), (2, 3)].map(|(client, i)| (0, udp(client, 7, 1000, i, false)));
@@ -312,10 +311,10 @@ fn each_member_of_a_group_has_its_own_link() {
     assert_eq!(counts(&links, "access", true).arrived, 4);
 }
 
-/// The scenario's capacity in steps: 8 Mbit/s, then nothing from 10 to 20 ms, then 4 Mbit/s. Of packets of 1 ms that all
-/// wait from the start, ten go before the gap; the others take 2 ms each.
+/// Capacity in steps: 8 Mbit/s, 0 from 10 to 20 ms, then 4 Mbit/s. Ten packets of 1 ms leave before the gap; the others take
+/// 2 ms each.
 #[test]
-fn a_changing_capacity_is_the_scenarios() {
+fn the_capacity_changes_as_the_scenario_schedules() {
     let steps = r#"capacity = { steps = [["0 s", "8 Mbps"], ["10 ms", "0 bps"], ["20 ms", "4 Mbps"]] }"#;
     let mut links = Links::new(&plan(&format!("{SATELLITE}{steps}"), 1, json!(["satellite"]))).unwrap();
     let arrived = play(&mut links, (0..12).map(|i| (0, udp(1, 7, 1000, i, false))));
@@ -323,9 +322,9 @@ fn a_changing_capacity_is_the_scenarios() {
     assert_eq!(ms, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 22, 24]);
 }
 
-/// A satellite of 15 s, with an outage of 1 s at each change that loses what is sent.
+/// A handover every 15 s with an outage of 1 s, during which packets are lost.
 #[test]
-fn a_handover_is_the_scenarios() {
+fn packets_sent_during_a_handover_are_lost() {
     let handover = r#"handover = { interval = "15 s", outage = "1 s", during = "lose" }"#;
     let mut links = Links::new(&plan(&format!("{SATELLITE}{handover}"), 1, json!(["satellite"]))).unwrap();
     let arrived = play(&mut links, (0..400).map(|i| (100_000 * u64::from(i), udp(1, 7, 100, i, false))));
@@ -333,9 +332,9 @@ fn a_handover_is_the_scenarios() {
     assert!(arrived.iter().all(|(i, _)| !(150..160).contains(i) && !(300..310).contains(i)));
 }
 
-/// A packet marked by an AQM that marks arrives with CE, and nothing is dropped.
+/// CoDel with ECN marks ECN-capable packets and drops none.
 #[test]
-fn an_aqm_on_a_link_marks_packets_that_allow_it() {
+fn an_aqm_on_a_link_marks_ecn_capable_packets() {
     let queue = "rate = \"1 Mbps\"\n[link.satellite.queue]\nlimit = \"1000 packets\"\nmarking = \"ecn\"\n\
                  aqm = { algorithm = \"codel\" }";
     let mut links = Links::new(&plan(&format!("{SATELLITE}{queue}"), 1, json!(["satellite"]))).unwrap();
@@ -352,9 +351,9 @@ fn an_aqm_on_a_link_marks_packets_that_allow_it() {
     assert_eq!(counts(&links, "satellite", true).marked, marked);
 }
 
-/// What is for the link's own ends, such as the search for routers, stays there.
+/// Link-local multicast, such as a router solicitation, does not pass the link.
 #[test]
-fn packets_for_the_link_alone_do_not_pass() {
+fn link_local_multicast_is_not_forwarded() {
     let mut links =
         Links::new(&plan(&format!("{SATELLITE}rate = \"8 Mbps\""), 1, json!(["satellite"]))).unwrap();
     let mut solicitation = vec![0x60, 0, 0, 0, 0, 8, 58, 255];

@@ -7,15 +7,21 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::common::{Lab, Space, address, now, plan, scenario, two};
+use crate::common::{Namespace, Testbed, address, now, plan, scenario, two};
 use bentpipe_testbed::content;
 use serde_json::{Value, json};
 
-/// Length of a run that ends when it has shown enough; reached only where it never does [s].
+/// Time limit of a run that ends on a condition [s].
 const HANGS: f64 = 280.0;
 
-/// A plan for this traffic over a link with this delay, played for so long; and where its flows go.
-fn play(spaces: &[Space; 2], traffic: &str, entries: Value, seconds: f64, extras: Value) -> (Value, PathBuf) {
+/// A plan for this traffic over a link of 20 ms, and the path of its flow records.
+fn play(
+    spaces: &[Namespace; 2],
+    traffic: &str,
+    entries: Value,
+    seconds: f64,
+    extras: Value,
+) -> (Value, PathBuf) {
     let mut plan = plan(spaces, "", extras);
     let link = "[link.satellite]\nbetween = [\"server\", \"client\"]\ndelay = \"20 ms\"";
     plan["scenario"]["text"] = json!(scenario(link, traffic));
@@ -27,23 +33,23 @@ fn play(spaces: &[Space; 2], traffic: &str, entries: Value, seconds: f64, extras
     (plan, out)
 }
 
-/// Plays it: the flows that `load` wrote, and those of `serve` if any, with the last lines of both.
-fn run(spaces: &[Space; 2], plan: &mut Value, out: &PathBuf) -> (Vec<Flow>, Vec<Flow>, Value, Value) {
+/// Runs a plan; returns the flows that `load` and `serve` recorded, and the summaries of both.
+fn run(spaces: &[Namespace; 2], plan: &mut Value, out: &PathBuf) -> (Vec<Flow>, Vec<Flow>, Value, Value) {
     run_until(spaces, plan, out, |_| false)
 }
 
-/// Plays it until a line that `load` says of itself is enough.
+/// Runs a plan until a progress line of `load` meets the condition.
 fn run_until(
-    spaces: &[Space; 2],
+    spaces: &[Namespace; 2],
     plan: &mut Value,
     out: &PathBuf,
     enough: impl Fn(&Value) -> bool,
 ) -> (Vec<Flow>, Vec<Flow>, Value, Value) {
-    let emulator = Lab::start("emulate", plan);
+    let emulator = Testbed::start("emulate", plan);
     address(spaces);
     plan["origin_ns"] = json!(now() + 300_000_000);
-    let server = Lab::start("serve", plan);
-    let mut clients = Lab::start("load", plan);
+    let server = Testbed::start("serve", plan);
+    let mut clients = Testbed::start("load", plan);
     let mut load = clients.line();
     while load.get("summary").is_none() {
         if enough(&load) {
@@ -71,12 +77,12 @@ fn flows(path: &PathBuf) -> Vec<Flow> {
         .collect()
 }
 
-/// True once more than so many flows are completed.
+/// True once more than this number of flows have completed.
 fn has_completed(load: &Value, flows: u64) -> bool {
     load["completed"].as_u64().is_some_and(|completed| completed > flows)
 }
 
-/// How late the clients were at most, on this machine and with what else it does [s].
+/// Maximum lateness of the clients [s].
 fn late(load: &Value) -> f64 {
     let late = load["late_s"].as_f64().unwrap();
     assert!(late < 2.0, "nothing can be seen on a machine that stands still for {late} s");
@@ -99,10 +105,10 @@ think_time = "100 ms"
 ramp = { sessions = 20, over = "500 ms" }
 "#;
 
-/// Sessions fetch pages over a link that loses, doubles and delays packets, by IPv4 and IPv6: every byte is what it should be,
-/// none comes sooner than two round trips allow, and the session asks for its next page after its time to think.
+/// Sessions fetch pages over a link that loses, duplicates and reorders packets, with IPv4 and IPv6: every byte is correct,
+/// no page completes in less than two round trips, and the next request follows after the think time.
 #[test]
-fn pages_come_whole_over_a_link_that_does_not_keep_order() {
+fn pages_arrive_intact_over_a_link_with_loss_and_reordering() {
     let Some(spaces) = two() else { return };
     for (family, per) in [(4, "page"), (6, "object")] {
         let traffic = format!("{PAGES}connection_per = \"{per}\"\n");
@@ -120,11 +126,11 @@ fn pages_come_whole_over_a_link_that_does_not_keep_order() {
         for flow in &done {
             let bytes = number(flow, "delivered");
             assert!((20e3 * objects..=60e3 * objects).contains(&bytes), "{bytes}");
-            // Handshake and request; each object that follows is asked for when the last has come.
+            // Handshake and request; each further object is requested once the last is complete.
             assert!(number(flow, "completion_time") >= 0.04 * (1.0 + objects), "{flow:?}");
             assert!(number(flow, "connected") >= 0.04 && number(flow, "first_byte") >= 0.08);
         }
-        // A user's next page comes after the last, and not at once.
+        // A user's next page follows after the think time.
         let mut own: Vec<_> = done.iter().filter(|flow| flow["session"] == json!(7)).collect();
         own.sort_by(|a, b| number(a, "opened").total_cmp(&number(b, "opened")));
         let at_once = if per == "page" { 1 } else { 3 };
@@ -140,7 +146,7 @@ fn pages_come_whole_over_a_link_that_does_not_keep_order() {
     }
 }
 
-/// nginx, in the first namespace, with the object that `load` knows; gone with the returned.
+/// nginx in the first namespace, with an object that `load` verifies. Stops when dropped.
 struct Nginx {
     child: std::process::Child,
     folder: PathBuf,
@@ -154,12 +160,12 @@ impl Drop for Nginx {
     }
 }
 
-fn nginx(space: &Space, port: u16) -> Option<Nginx> {
+fn nginx(space: &Namespace, port: u16) -> Option<Nginx> {
     let folder = std::env::temp_dir().join(format!("bentpipe-testbed-nginx-{}", std::process::id()));
     std::fs::create_dir_all(folder.join("files")).unwrap();
     let object = folder.join("files/object");
-    let lab = env!("CARGO_BIN_EXE_bentpipe-testbed");
-    assert!(Command::new(lab).arg("object").arg(&object).arg("1000000").status().unwrap().success());
+    let testbed = env!("CARGO_BIN_EXE_bentpipe-testbed");
+    assert!(Command::new(testbed).arg("object").arg(&object).arg("1000000").status().unwrap().success());
     let shown = folder.display();
     let text = format!(
         "daemon off; master_process off; pid {shown}/pid; error_log stderr crit;\n\
@@ -185,9 +191,9 @@ fn nginx(space: &Space, port: u16) -> Option<Nginx> {
     panic!("nginx does not listen");
 }
 
-/// The same pages from nginx, several on each connection: all bytes are those of the object.
+/// The same pages from nginx, several objects per connection: every byte is correct.
 #[test]
-fn pages_come_from_nginx() {
+fn pages_from_nginx_arrive_intact() {
     let Some(spaces) = two() else { return };
     let Some(_nginx) = nginx(&spaces[0], 8080) else { return };
     let entry = json!({ "web": { "by": "nginx", "port": 8080 } });
@@ -202,9 +208,9 @@ fn pages_come_from_nginx() {
     }
 }
 
-/// What is wrong with a server's answer is told: an object that is not there, and one that is too short.
+/// Failed flows have the reason: a missing object, and one that is too short.
 #[test]
-fn a_bad_answer_is_told() {
+fn a_wrong_response_is_recorded_with_its_reason() {
     let Some(spaces) = two() else { return };
     let Some(_nginx) = nginx(&spaces[0], 8080) else { return };
     for (path, size, expected) in
@@ -222,10 +228,10 @@ fn a_bad_answer_is_told() {
     }
 }
 
-/// Two endless transfers, one of which is away from 1.5 to 2.5 s and another that lives 1 s at a time; one of 300 KB; files
-/// of 50 KB every 200 ms; and one to the server, of which the server tells.
+/// Endless transfers with an absence from 1.5 to 2.5 s and with a lifetime of 1 s; one of 300 KB; files of 50 KB every
+/// 200 ms; and uploads, which the server records.
 #[test]
-fn transfers_come_and_go_as_the_scenario_says() {
+fn transfers_start_and_end_as_the_scenario_schedules() {
     let Some(spaces) = two() else { return };
     let traffic = |name: &str, kind: &str, from: &str, to: &str, rest: &str| {
         format!("[traffic.{name}]\nkind = \"{kind}\"\nfrom = \"{from}\"\nto = \"{to}\"\n{rest}\n")
@@ -250,14 +256,14 @@ fn transfers_come_and_go_as_the_scenario_says() {
     assert!(flows.iter().chain(&theirs).all(|flow| flow["failed"] == json!(false)), "{load}");
     assert!(flows.iter().chain(&theirs).all(|flow| flow["intact"] == json!(true)), "{flows:?} {theirs:?}");
 
-    // Never early, and no later than it says itself.
+    // Never early, and no later than the reported lateness.
     let late = late(&load);
     let close = |found: &Value, due: f64| (due - 1e-6..=due + late + 1e-6).contains(&found.as_f64().unwrap());
     let away = of("away");
     assert_eq!(away.len(), 2);
     assert!(close(&away[0]["closed"], 1.5) && close(&away[1]["opened"], 2.5), "{away:?}");
     assert!(away[1]["closed"].is_null());
-    // 4 Mbit/s on the wire for 1.46 s, but for the first round trips.
+    // 4 Mbit/s with headers for 1.46 s, less the first round trips.
     let (bytes, longer) = (number(away[0], "delivered"), late * 500e3);
     assert!((450e3 - longer..720e3 + longer).contains(&bytes), "{bytes} {load}");
 
@@ -271,7 +277,7 @@ fn transfers_come_and_go_as_the_scenario_says() {
     assert!(close(&once[0]["opened"], 0.5) && once[0]["completed"] == json!(true));
 
     let files = of("files");
-    // At 0.2, 0.4 … 3.8 s; one that would begin at the end may not, and the last ones may be on their way.
+    // Starts at 0.2, 0.4 … 3.8 s. The one at 4 s may be missing, and the last ones may be incomplete.
     assert!(files.len() <= 20 && files.len() as f64 >= 18.9 - late / 0.2, "{} {load}", files.len());
     for (i, file) in (1..).zip(&files) {
         assert!(close(&file["opened"], f64::from(i) * 0.2), "{file:?} {load}");
@@ -288,10 +294,9 @@ fn transfers_come_and_go_as_the_scenario_says() {
     assert!(upload.len() == 1 && number(upload[0], "delivered") > 1e6, "{upload:?}");
 }
 
-/// Datagrams to clients and to servers over a link that loses a tenth of them; as many of them as there are, at their rate,
-/// with their delay. 400 datagrams each: five standard errors of those lost are 30.
+/// Datagrams in both directions over a link that loses a tenth of them: number, size and delay are recorded.
 #[test]
-fn datagrams_are_counted_with_their_delay_and_loss() {
+fn datagrams_are_recorded_with_delay_and_loss() {
     let Some(spaces) = two() else { return };
     let traffic = |name: &str, from: &str, to: &str| {
         let rate = "rate = \"160 kbps\"\npacket = \"200 B\"";
@@ -305,7 +310,7 @@ fn datagrams_are_counted_with_their_delay_and_loss() {
         assert_eq!((down.len(), up.len()), (2, 2), "{load} {serve}");
         let mut lost = 0.0;
         for flow in down.iter().chain(&up) {
-            // One each 10 ms; IPv6 has 20 bytes more of header.
+            // One per 10 ms. The IPv6 header is 20 bytes longer.
             let (packets, bytes) = (number(flow, "packets"), if family == 4 { 172.0 } else { 152.0 });
             assert!((170.0..=221.0).contains(&packets), "{packets}");
             assert_eq!(number(flow, "delivered"), packets * bytes);
@@ -318,9 +323,9 @@ fn datagrams_are_counted_with_their_delay_and_loss() {
     }
 }
 
-/// A talk over TCP: packets of 172 bytes of payload each 20 ms arrive as they are written, both ways.
+/// Packets with 172 bytes of payload per 20 ms in both directions over TCP.
 #[test]
-fn packets_may_go_over_connections() {
+fn packet_sources_can_send_over_connections() {
     let Some(spaces) = two() else { return };
     let traffic = |name: &str, from: &str, to: &str| {
         let rate = "rate = \"80 kbps\"\npacket = \"200 B\"\ntransport = \"default\"";
@@ -333,16 +338,16 @@ fn packets_may_go_over_connections() {
     let (down, up, load, _) = run(&spaces, &mut plan, &out);
     assert_eq!((down.len(), up.len()), (1, 1), "{load}");
     for flow in down.iter().chain(&up) {
-        // 100 packets, of which those before the handshake come at once.
+        // 100 packets; those due before the handshake completes are sent at once.
         let bytes = number(flow, "delivered");
         assert!((93.0 * 172.0..=100.0 * 172.0).contains(&bytes), "{bytes}");
         assert_eq!(flow["intact"], json!(true));
     }
 }
 
-/// Nobody listens: each page fails at once, and the user waits a second before the next.
+/// Without a server, each page fails at once, and the user waits a second before the next.
 #[test]
-fn what_fails_is_told_and_not_tried_without_pause() {
+fn failed_pages_are_recorded_and_retried_after_a_delay() {
     let Some(spaces) = two() else { return };
     let entry = json!({ "web": { "by": "nginx", "port": 81 } });
     let (mut plan, out) = play(&spaces, &format!("{PAGES}connection_per = \"page\""), entry, 3.0, json!({}));
@@ -356,14 +361,14 @@ fn what_fails_is_told_and_not_tried_without_pause() {
     assert_eq!(load["errors"]["connection refused"].as_u64(), Some(flows.len() as u64));
 }
 
-/// By hand: a client that closes its half gets all that it has asked for; requests that come together are answered one after
-/// the other; an upload that ends is answered; and what is no request is not.
+/// A client that closes its half still receives the whole object; pipelined requests get their responses in order; uploads
+/// get a response at their end; anything but HTTP gets none.
 #[test]
-fn the_server_answers_as_it_says() {
+fn the_server_handles_half_closed_pipelined_and_invalid_requests() {
     let Some(spaces) = two() else { return };
     let (mut plan, _) = play(&spaces, PAGES, json!({ "web": { "port": 8001 } }), 9.0, json!({}));
     plan.as_object_mut().unwrap().remove("out");
-    let server = Lab::start("serve", &plan);
+    let server = Testbed::start("serve", &plan);
     let ask = |request: &'static str, half: bool| {
         spaces[0].run(move || {
             let mut stream = TcpStream::connect("127.0.0.1:8001").unwrap();
@@ -400,16 +405,16 @@ fn the_server_answers_as_it_says() {
     assert_eq!(summary["summary"]["traffic"]["web"]["delivered_bytes"], json!(6));
 }
 
-/// Four thousand sessions at once, each with its connection of 100 kbit/s, until all of them receive and 200 MB have come: none
-/// has failed, and none has had more than its rate.
+/// 4000 concurrent sessions with a connection of 100 kbit/s each, until all receive and 200 MB have arrived: none fails and
+/// none exceeds its rate.
 #[test]
-fn four_thousand_sessions_hold() {
+fn four_thousand_sessions_stay_open_at_their_rate() {
     let Some(spaces) = two() else { return };
-    // So large that no object ends: at its rate one takes 800 s.
+    // An object takes 800 s at this rate, so that none completes.
     let text = "[traffic.web]\nkind = \"pages\"\nfrom = \"server\"\nto = \"client\"\nsessions = 4000\n\
                 object_size = \"10 MB\"\nrate_cap = \"100 kbps\"\nramp = { sessions = 4000, over = \"1 s\" }\n";
     let (mut plan, out) = play(&spaces, text, json!({ "web": {} }), HANGS, json!({}));
-    // A lost SYN is sent again after 1, 3, 7 … s, so that others may have got 200 MB before.
+    // A lost SYN is retransmitted after 1, 3, 7 … s; until then the others may have received 200 MB.
     let enough = |load: &Value| {
         load["receiving"] == json!(4000) && load["bytes"].as_f64().is_some_and(|bytes| bytes > 200e6)
     };
@@ -421,7 +426,7 @@ fn four_thousand_sessions_hold() {
     );
     assert_eq!(serve["connections"]["most"], json!(4000));
     assert!(load["traffic"]["web"]["delivered_bytes"].as_f64().is_some_and(|bytes| bytes > 200e6), "{load}");
-    // 12 500 bytes/s with headers; the kernel lets some packets go at once before it begins to pace.
+    // 12 500 bytes/s with headers; the kernel sends the first packets without pacing.
     let rated = 12.5e3 * (load["seconds"].as_f64().unwrap() + 1.0);
     let most = flows.iter().map(|flow| number(flow, "delivered")).fold(0.0, f64::max);
     assert!(most < rated, "{most} {load}");

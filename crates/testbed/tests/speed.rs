@@ -1,19 +1,19 @@
-//! What the emulator costs, and how late it is: `cargo test --release -p bentpipe-testbed --test namespaces -- speed --ignored --nocapture`.
+//! CPU time and lateness of the emulator: `cargo test --release -p bentpipe-testbed --test namespaces -- speed --ignored --nocapture`.
 
 use std::net::UdpSocket;
 use std::time::Duration;
 
-use crate::common::{Lab, Space, now, scenario, two};
+use crate::common::{Namespace, Testbed, now, scenario, two};
 use serde_json::json;
 
-/// 20 000 packets/s of 1400 bytes (224 Mbit/s) for five seconds through three segments, of 30, 300 and 2 ms.
+/// 20 000 packets/s of 1400 bytes (224 Mbit/s) for five seconds through three segments of 30, 300 and 2 ms.
 #[test]
-#[ignore = "a measurement, which wants the machine for itself"]
-fn twenty_thousand_packets_in_a_second_through_three_segments() {
+#[ignore = "a measurement, which needs an idle machine"]
+fn three_segments_carry_twenty_thousand_packets_per_second() {
     const RATE: u64 = 20_000;
     const SECONDS: u64 = 5;
     let Some(spaces) = two() else { return };
-    let (Some(c), Some(d)) = (Space::new(), Space::new()) else { return };
+    let (Some(c), Some(d)) = (Namespace::new(), Namespace::new()) else { return };
     let chain = [&spaces[0], &spaces[1], &c, &d];
     let links = r#"
 [router.gateway]
@@ -46,7 +46,7 @@ delay = "2 ms"
         "scenario": { "file": "test.toml", "text": scenario(links, crate::common::TRAFFIC) },
         "segments": segments,
     });
-    let lab = Lab::start("emulate", &plan);
+    let testbed = Testbed::start("emulate", &plan);
     for space in &chain[1..3] {
         space.run(|| std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap());
     }
@@ -66,29 +66,29 @@ delay = "2 ms"
         let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
         let begin = now();
         for i in 0..RATE * SECONDS {
-            // Twenty at a time, each millisecond.
+            // Bursts of 20 packets, one per millisecond.
             while i % 20 == 0 && now() < begin + i * 1_000_000_000 / RATE {
                 std::thread::sleep(Duration::from_micros(100));
             }
             let _ = socket.send_to(&[0; 1372], "10.9.9.9:7000");
         }
     });
-    let mut came = 0;
+    let mut received = 0;
     while receiver.recv(&mut [0; 2000]).is_ok() {
-        came += 1;
+        received += 1;
     }
     sent.recv_timeout(Duration::from_secs(10)).unwrap();
-    let statistics = lab.end()["statistics"].clone();
+    let statistics = testbed.end()["statistics"].clone();
     let cpu = statistics["cpu_s"].as_f64().unwrap();
     let packets = statistics["late"]["packets"].as_f64().unwrap();
     eprintln!(
-        "{came} of {} came; {:.2} of a core; {:.2} µs a packet and segment; late: {}",
+        "{received} of {} packets received; {:.2} of a core; {:.2} µs per packet and segment; late: {}",
         RATE * SECONDS,
         cpu / SECONDS as f64,
         cpu * 1e6 / packets,
         statistics["late"]
     );
     eprintln!("realtime: {}; {}", statistics["realtime"], statistics["segments"]);
-    assert_eq!(came, RATE * SECONDS);
+    assert_eq!(received, RATE * SECONDS);
     assert!(cpu / (SECONDS as f64) < 0.5);
 }

@@ -1,4 +1,4 @@
-//! Users in virtual time, held against the simulator: with the same seed, each asks for the same.
+//! Users in virtual time, compared with the simulator: with the same seed, each requests the same.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,10 +11,10 @@ use serde_json::json;
 
 const SEED: u64 = 11;
 
-/// What came over each connection of each session [bytes], and when it began.
+/// Bytes and start of each connection, by session.
 type Rows = BTreeMap<u32, Vec<(u64, Instant)>>;
 
-/// A server and three clients, so fast that nothing waits; delays are drawn for each connection.
+/// Two servers and three clients over links without queues, with delays drawn per connection.
 fn text(traffic: &str) -> String {
     format!(
         r#"
@@ -59,7 +59,7 @@ fn users(text: &str) -> Users {
     Users::new(&Plan::parse(&plan.to_string(), "plan").unwrap(), |_| true)
 }
 
-/// For each session, what the simulator delivered on each of its connections in turn [bytes], and when each began.
+/// The connections in a simulation.
 fn simulated(text: &str) -> Rows {
     let scenario = Scenario::parse(text, "users.toml", &[]).unwrap();
     let results = bentpipe_sim::run(&scenario, SEED, &Progress::default()).unwrap();
@@ -73,17 +73,17 @@ fn simulated(text: &str) -> Rows {
     found
 }
 
-/// The same of ours, where a connection takes `took`.
+/// The connections of the users, each of which takes `took`.
 fn played(text: &str, took: Duration) -> Rows {
     let mut users = users(text);
     let mut found: Rows = BTreeMap::new();
-    // Connections under way: when each is done, whose it is, objects that are left, and its row.
+    // Open connections: end, user, objects left, index in the rows of the session.
     let mut open: Vec<(Instant, UserId, u32, usize)> = Vec::new();
     let end = Instant::ZERO + Duration::from_secs(30);
     loop {
         let next = open.iter().map(|conn| conn.0).chain(users.due()).min();
         let Some(now) = next.filter(|next| *next < end) else {
-            // What is not over counts nothing, as in the simulation.
+            // Incomplete connections count 0 bytes, as in the simulation.
             for (_, user, _, row) in open {
                 found.get_mut(&users.workload(user).1).unwrap()[row].0 = 0;
             }
@@ -113,7 +113,7 @@ fn played(text: &str, took: Duration) -> Rows {
     }
 }
 
-/// Compares the sizes of the connections that the simulator finished, of every session.
+/// Compares the bytes of the connections that completed in the simulation, for every session.
 fn compare(traffic: &str, at_least: usize) -> (Rows, Rows) {
     let text = text(traffic);
     let (theirs, ours) = (simulated(&text), played(&text, Duration::from_millis(20)));
@@ -129,7 +129,7 @@ fn compare(traffic: &str, at_least: usize) -> (Rows, Rows) {
 }
 
 #[test]
-fn sessions_ask_for_the_objects_of_the_simulation() {
+fn sessions_request_the_same_objects_as_in_the_simulation() {
     compare(
         "[traffic.t]\nkind = \"pages\"\nfrom = \"server\"\nto = \"client\"\nsessions = 5\nobjects_per_page = 3\n\
          object_size = { uniform = [\"1 KB\", \"9 KB\"] }\nthink_time = { exponential = \"500 ms\" }",
@@ -137,9 +137,9 @@ fn sessions_ask_for_the_objects_of_the_simulation() {
     );
 }
 
-/// Files begin when the simulator's do, to a nanosecond, for nothing that happens changes that.
+/// Start times match to the nanosecond, since nothing that happens in the network changes them.
 #[test]
-fn files_are_those_of_the_simulation_and_begin_when_they_do() {
+fn files_have_the_sizes_and_start_times_of_the_simulation() {
     let (theirs, ours) = compare(
         "[traffic.t]\nkind = \"files\"\nfrom = \"server\"\nto = \"client\"\nsources = 4\ninterval = { exponential = \"1 s\" }\n\
          size = { pareto = { shape = 1.5, mean = \"10 KB\" } }\naway = [[\"5 s\", \"8 s\"]]",
@@ -151,9 +151,9 @@ fn files_are_those_of_the_simulation_and_begin_when_they_do() {
     }
 }
 
-/// Transfers that live for a drawn time are followed by others when the simulator's are.
+/// After its drawn lifetime a transfer is followed by the next at the same time as in the simulation.
 #[test]
-fn lives_end_when_those_of_the_simulation_do() {
+fn transfers_with_a_lifetime_start_when_those_of_the_simulation_do() {
     let text = text(
         "[traffic.t]\nkind = \"bulk\"\nfrom = \"server\"\nto = \"client\"\nflows = 4\nrate_cap = \"100 kbps\"\n\
          lifetime = { exponential = \"2 s\" }\nstart = { uniform = [\"0 s\", \"1 s\"] }\n\
@@ -167,9 +167,9 @@ fn lives_end_when_those_of_the_simulation_do() {
     }
 }
 
-/// Packets are due when they are in the simulation: as many, of the same lengths in sum.
+/// The same number of packets with the same total length.
 #[test]
-fn packets_are_those_of_the_simulation() {
+fn packet_sources_send_as_much_as_in_the_simulation() {
     let text = text(
         "[traffic.t]\nkind = \"poisson\"\nfrom = \"server\"\nto = \"client\"\nflows = 3\nrate = \"80 kbps\"\n\
          packet = { uniform = [\"100 B\", \"1000 B\"] }\nstart = { uniform = [\"0 s\", \"1 s\"] }",
@@ -179,7 +179,7 @@ fn packets_are_those_of_the_simulation() {
     let mut users = users(&text);
     let mut ours: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
     let mut tasks = VecDeque::new();
-    // What is sent in the last milliseconds does not arrive before the end.
+    // Packets sent in the last milliseconds do not arrive before the end.
     users.advance(Instant::ZERO + Duration::from_secs(30), &mut tasks);
     for task in tasks {
         if let Task::Packet { user, len } = task {

@@ -1,4 +1,4 @@
-//! Namespaces for tests: each belongs to a thread, and is gone with it.
+//! Network namespaces for tests. Each belongs to a thread and ends with it.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
@@ -16,14 +16,14 @@ use serde_json::{Value, json};
 type Work = Box<dyn FnOnce() + Send>;
 
 /// A network namespace.
-pub struct Space {
+pub struct Namespace {
     work: Sender<Work>,
-    /// Where it can be entered.
+    /// Path of the namespace file.
     pub path: PathBuf,
 }
 
-impl Space {
-    /// A new one, with loopback up; none where that is not allowed here.
+impl Namespace {
+    /// A new namespace with loopback up; `None` without the permission to create one.
     pub fn new() -> Option<Self> {
         let (work, todo): (Sender<Work>, Receiver<Work>) = channel();
         let (told, path) = channel();
@@ -41,26 +41,26 @@ impl Space {
         Some(space)
     }
 
-    /// Does something in it, and waits.
+    /// Runs `work` in the namespace and waits for its result.
     pub fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
         self.spawn(work).recv_timeout(Duration::from_secs(280)).unwrap()
     }
 
-    /// Does something in it, after all that it does already.
+    /// Queues `work` in the namespace.
     pub fn spawn<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
         let (told, done) = channel();
         self.work.send(Box::new(move || drop(told.send(work())))).unwrap();
         done
     }
 
-    /// Runs `ip` in it.
+    /// Runs ip(8) in the namespace.
     pub fn ip(&self, arguments: &str) {
         let words: Vec<_> = arguments.split(' ').map(str::to_owned).collect();
         let out = self.run(move || Command::new("ip").args(words).output().unwrap());
         assert!(out.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&out.stderr));
     }
 
-    /// Whether it has a device of that name.
+    /// True if the namespace has this device.
     pub fn has(&self, device: &str) -> bool {
         let device = device.to_owned();
         self.run(move || {
@@ -69,42 +69,42 @@ impl Space {
     }
 }
 
-/// One test at a time, for they take place in real time.
+/// Lets one test run at a time, since they run in real time.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Two namespaces, and the turn of a test.
+/// Two namespaces, and the right to run.
 pub struct Two {
-    spaces: [Space; 2],
+    spaces: [Namespace; 2],
     _turn: MutexGuard<'static, ()>,
 }
 
 impl std::ops::Deref for Two {
-    type Target = [Space; 2];
-    fn deref(&self) -> &[Space; 2] {
+    type Target = [Namespace; 2];
+    fn deref(&self) -> &[Namespace; 2] {
         &self.spaces
     }
 }
 
-/// Two namespaces; none, with a word about it, where this process may not make any.
+/// Two namespaces; `None`, with a message, without the permission to create them.
 pub fn two() -> Option<Two> {
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let spaces = Space::new().zip(Space::new()).map(|(a, b)| [a, b]);
+    let spaces = Namespace::new().zip(Namespace::new()).map(|(a, b)| [a, b]);
     if spaces.is_none() || !PathBuf::from("/dev/net/tun").exists() {
-        eprintln!("not tested: this needs root, and /dev/net/tun");
+        eprintln!("skipped: needs root and /dev/net/tun");
         return None;
     }
     spaces.map(|spaces| Two { spaces, _turn: turn })
 }
 
-/// `bentpipe-testbed` at work; its lines of JSON are read one by one.
-pub struct Lab {
+/// A running `bentpipe-testbed`.
+pub struct Testbed {
     pub child: Child,
     pub input: Option<ChildStdin>,
     lines: Receiver<Value>,
 }
 
-impl Lab {
-    /// Starts a command with a plan, and waits until it is ready.
+impl Testbed {
+    /// Starts a command with a plan and waits until it is ready.
     pub fn start(command: &str, plan: &Value) -> Self {
         let path =
             std::env::temp_dir().join(format!("bentpipe-testbed-{}-{:p}.json", std::process::id(), plan));
@@ -123,19 +123,19 @@ impl Lab {
                 let _ = told.send(serde_json::from_str(&line).unwrap());
             }
         });
-        let lab = Self { input: child.stdin.take(), child, lines };
-        let ready = lab.line();
+        let testbed = Self { input: child.stdin.take(), child, lines };
+        let ready = testbed.line();
         std::fs::remove_file(path).unwrap();
         assert_eq!(ready["ready"], json!(true));
-        lab
+        testbed
     }
 
-    /// Its next line.
+    /// The next line of output.
     pub fn line(&self) -> Value {
         self.lines.recv_timeout(Duration::from_secs(280)).unwrap()
     }
 
-    /// Has it end, by closing its input: its last line.
+    /// Closes the input, waits for the end and returns the last line of output.
     pub fn end(mut self) -> Value {
         drop(self.input.take());
         assert!(self.child.wait().unwrap().success());
@@ -143,14 +143,14 @@ impl Lab {
     }
 }
 
-impl Drop for Lab {
+impl Drop for Testbed {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The text of a scenario with these links, between a server and a client.
+/// A scenario with these links between a server and a client.
 pub fn scenario(links: &str, traffic: &str) -> String {
     format!(
         r#"
@@ -174,8 +174,8 @@ queue = {{ aqm = {{ algorithm = "red" }} }}
 
 pub const TRAFFIC: &str = "[traffic.bulk]\nkind = \"bulk\"\nfrom = \"server\"\nto = \"client\"\n";
 
-/// A plan with the link "satellite" from the first namespace to the second.
-pub fn plan([a, b]: &[Space; 2], link: &str, extras: Value) -> Value {
+/// A plan with the link "satellite" between the two namespaces.
+pub fn plan([a, b]: &[Namespace; 2], link: &str, extras: Value) -> Value {
     let text = scenario(&format!("[link.satellite]\nbetween = [\"server\", \"client\"]\n{link}"), TRAFFIC);
     let mut entry = json!({ "link": "satellite" });
     for (key, value) in extras.as_object().unwrap() {
@@ -196,8 +196,8 @@ pub fn plan([a, b]: &[Space; 2], link: &str, extras: Value) -> Value {
     })
 }
 
-/// Gives the devices their addresses, 10.1.0.1 and fd01::1 at the first end, 10.3.0.1 and fd03::1 at the second.
-pub fn address([a, b]: &[Space; 2]) {
+/// Adds addresses and routes: 10.1.0.1 and fd01::1 in the first namespace, 10.3.0.1 and fd03::1 in the second.
+pub fn address([a, b]: &[Namespace; 2]) {
     for (space, device, own, other) in [(a, "sat0", 1, 3), (b, "sat1", 3, 1)] {
         space.ip(&format!("addr add 10.{own}.0.1/32 dev {device}"));
         space.ip(&format!("route add 10.{other}.0.0/16 dev {device}"));
@@ -211,7 +211,7 @@ pub fn now() -> u64 {
     bentpipe_testbed::sys::monotonic()
 }
 
-/// Writes a line to whoever reads, at once.
+/// Writes a line and flushes it.
 pub fn say(out: &mut impl Write, line: &str) {
     writeln!(out, "{line}").unwrap();
     out.flush().unwrap();
