@@ -261,8 +261,8 @@ def test_times_interfaces_and_names(tshark: TShark, everything: Path) -> None:
     assert 6.9 < times[-1] <= 7.0
     assert any(not row[0].endswith("000") for row in rows), "whole microseconds"
     assert {row[1:3] for row in rows} == {
-        ("satellite", "gateway to terminal, as it leaves"),
-        ("satellite reverse", "terminal to gateway, as it arrives"),
+        ("satellite", "gateway to terminal, on departure"),
+        ("satellite reverse", "terminal to gateway, on arrival"),
     }
     # The gateway and its terminal on their own behalf, and the servers, whose datagrams are not split.
     sources = {row[3] for row in rows}

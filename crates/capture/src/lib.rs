@@ -1,14 +1,13 @@
-//! Writes what passed simulated links as pcapng (draft-ietf-opsawg-pcapng), for Wireshark and its relatives.
+//! Captures of simulated links as pcapng (draft-ietf-opsawg-pcapng), for Wireshark and similar tools.
 //!
-//! The simulator's packets have no bytes; here they get the headers that they would have had (see [`packet`]).
+//! The simulator's packets have no bytes; [`packet`] gives them the headers of a real network.
 //!
-//! - A file holds one watched link: an interface for each direction, with raw IPv4 and timestamps in nanoseconds since
-//!   the beginning of the run. A packet is seen where the link's first node would capture it: what that node sends
-//!   when it leaves the queue in front of the link, or comes to the link where there is none, before the link can lose
-//!   it; what comes to that node when it arrives.
-//! - Only headers are kept, beside the original length, unless a snap length says otherwise; payload is zeros.
-//! - A packet's comment says what no header can: that a segment is a retransmission, that the link loses the packet.
-//! - Names of hosts, gateways and terminals stand beside their addresses (a Name Resolution Block).
+//! - A file holds one watched link: one interface per direction, raw IPv4, timestamps in nanoseconds since the start of
+//!   the run. Packets are captured at the link's first node: outgoing ones when they leave the queue (or reach the link,
+//!   if it has no queue) and before the link can lose them, incoming ones when they arrive.
+//! - The file keeps headers and the original length, unless a snap length is set. Payload is zeros.
+//! - Comments mark retransmissions and packets that the link loses, which no header shows.
+//! - A Name Resolution Block maps the addresses of hosts, gateways and terminals to their names.
 
 mod packet;
 mod sctp;
@@ -30,27 +29,27 @@ use pcap_file::{DataLink, Endianness, PcapError};
 
 pub use packet::{FIRST_PORT, SERVICE_PORT, SPACE_PORT};
 
-/// How much is kept.
+/// Limits of a capture file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of each packet; none: its headers.
+    /// Bytes kept of each packet; `None`: the headers.
     pub snap: Option<u32>,
-    /// Packets of each file; those after it are counted and left out.
+    /// Maximum number of packets; further ones are only counted.
     pub packets: u64,
 }
 
-/// What a file holds.
+/// Counters of a capture file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Packets written.
     pub packets: u64,
-    /// Packets left out because the file had as many as it may.
+    /// Packets left out because of [`Limits::packets`].
     pub left_out: u64,
-    /// TCP segments among those written that the simulator knows to have been sent before, in whole or in part.
+    /// Retransmissions among the packets written, whole or partial.
     pub retransmissions: u64,
 }
 
-/// A capture that is being written.
+/// Writer of a capture file.
 pub struct Capture<W: Write> {
     writer: PcapNgWriter<W>,
     limits: Limits,
@@ -59,14 +58,14 @@ pub struct Capture<W: Write> {
 }
 
 impl<W: Write> Capture<W> {
-    /// Begins a capture of these interfaces, which all belong to one watched link.
+    /// Starts a capture of the interfaces of one watched link.
     ///
     /// # Errors
-    /// When `out` cannot be written.
+    /// If `out` cannot be written.
     pub fn new(out: W, scenario: &Scenario, interfaces: &[Interface], limits: Limits) -> io::Result<Self> {
         let measured = scenario.run.warmup.as_secs_f64();
         let comment = format!(
-            "{}. Time 0 is the beginning of the run; measuring begins at {measured} s. Payload is zeros.",
+            "{}. Time 0 is the start of the run; the measurement begins at {measured} s. Payload is zeros.",
             scenario.title
         );
         let section = SectionHeaderBlock {
@@ -79,12 +78,12 @@ impl<W: Write> Capture<W> {
         };
         let mut writer = PcapNgWriter::with_section_header(out, section).map_err(io_error)?;
         for interface in interfaces {
-            let seen = if interface.outbound { "as it leaves" } else { "as it arrives" };
-            let description = format!("{} to {}, {seen}", interface.from, interface.to);
+            let point = if interface.outbound { "on departure" } else { "on arrival" };
+            let description = format!("{} to {}, {point}", interface.from, interface.to);
             let mut options = vec![
                 InterfaceDescriptionOption::IfName(interface.name.clone().into()),
                 InterfaceDescriptionOption::IfDescription(description.into()),
-                // Ten to the power of -9 seconds.
+                // 10^-9 s.
                 InterfaceDescriptionOption::IfTsResol(9),
             ];
             options.extend(interface.rate.map(|rate| InterfaceDescriptionOption::IfSpeed(rate.as_bps())));
@@ -100,23 +99,23 @@ impl<W: Write> Capture<W> {
         Ok(Self { writer, limits, counts: Counts::default(), buffer: Vec::new() })
     }
 
-    /// Adds a packet, seen on the `interface`-th of this file's interfaces. Packets come in the order of time.
+    /// Adds a packet observed on the interface with this index. Packets must be in the order of time.
     ///
     /// # Errors
-    /// When the output cannot be written.
+    /// If the output cannot be written.
     pub fn write(&mut self, interface: u32, observation: &Observation) -> io::Result<()> {
         if self.counts.packets == self.limits.packets {
             self.counts.left_out += 1;
             return Ok(());
         }
         self.counts.packets += 1;
-        let made = packet::synthesize(observation, &mut self.buffer);
-        self.counts.retransmissions += u64::from(made.retransmission);
+        let synthesized = packet::synthesize(observation, &mut self.buffer);
+        self.counts.retransmissions += u64::from(synthesized.retransmission);
         let kept = match self.limits.snap {
-            None => made.headers,
+            None => synthesized.headers,
             Some(snap) => self.buffer.len().min(snap as usize),
         };
-        let comment = match (made.retransmission, observation.lost) {
+        let comment = match (synthesized.retransmission, observation.lost) {
             (false, false) => None,
             (true, false) => Some("retransmission"),
             (false, true) => Some("lost on this link"),
@@ -135,7 +134,7 @@ impl<W: Write> Capture<W> {
     /// Ends the capture.
     ///
     /// # Errors
-    /// When the output cannot be written.
+    /// If the output cannot be written.
     pub fn finish(self) -> io::Result<(W, Counts)> {
         let mut out = self.writer.into_inner();
         out.flush()?;
@@ -152,9 +151,9 @@ fn names(scenario: &Scenario) -> impl Iterator<Item = ([u8; 4], String)> {
         })
     });
     let hosts = (0..).zip(hosts).map(|(number, name)| (packet::host_address(number), name));
-    let gateways = (0..).zip(&scenario.gateways).flat_map(|(station, gateway)| {
+    let gateways = (0..).zip(&scenario.gateways).flat_map(|(index, gateway)| {
         [(false, &gateway.name), (true, &gateway.terminal)]
-            .map(|(terminal, name)| (packet::gateway_address(station, terminal), name.clone()))
+            .map(|(terminal, name)| (packet::gateway_address(index, terminal), name.clone()))
     });
     hosts.chain(gateways)
 }

@@ -1,18 +1,18 @@
-//! A packet's bytes: IPv4 (RFC 791) and TCP (RFC 9293), SCTP (RFC 9260) or UDP (RFC 768), with a payload of zeros.
+//! Bytes of simulated packets: IPv4 (RFC 791) with TCP (RFC 9293), SCTP (RFC 9260) or UDP (RFC 768), and a payload of
+//! zeros.
 //!
-//! - The n-th host has the address 10.0.0.1 + n, the n-th gateway 172.16.0.1 + 2 n, and its terminal the next one. A
-//!   PEP that splits a connection is transparent: it speaks with the hosts' addresses on both sides.
-//! - The end that opens a connection has the port [`FIRST_PORT`] + (flow mod 16384), the other [`SERVICE_PORT`] + the
-//!   number of its traffic in the scenario.
-//! - Initial sequence numbers are drawn from the flow's number, leg and direction; the simulator's positions, which are
-//!   64 bits wide and begin at 0, are added to them and wrap.
-//! - Every connection scales its windows (RFC 7323 section 2): where its transport has no scale of its own, by as little
-//!   as its largest window asks for.
-//! - Checksums are those of the whole packet, over a payload of zeros.
-//! - What a gateway and its terminal exchange is UDP from and to [`SPACE_PORT`]; its payload begins with a line of text.
+//! - Addresses: host n has 10.0.0.1 + n, gateway n 172.16.0.1 + 2 n, and its terminal the next one. A PEP that splits a
+//!   connection is transparent: it uses the hosts' addresses on both sides.
+//! - Ports: the end that opens a connection has [`FIRST_PORT`] + (flow mod 16384), the other [`SERVICE_PORT`] + the index
+//!   of the traffic in the scenario.
+//! - Sequence numbers: the initial ones are drawn from flow, leg and direction. The simulator's 64-bit positions, which
+//!   start at 0, are added and wrap.
+//! - Windows are scaled (RFC 7323 section 2), by the smallest sufficient shift if the transport sets none.
+//! - Checksums cover the whole packet with its payload of zeros.
+//! - Gateway and terminal exchange UDP between [`SPACE_PORT`]s, with a line of text at the start of the payload.
 //!
-//! A packet is as long as the simulator says, which counts a fixed length of headers for each TCP segment; or as its
-//! headers say, where options make them longer than that.
+//! The length of a packet is the simulator's, which counts a fixed header length for each TCP segment, or that of the
+//! headers if options make them longer.
 
 use std::io::Write as _;
 
@@ -24,26 +24,26 @@ use etherparse::{IpEcn, IpNumber, Ipv4Header, TcpHeader, TcpOptionElement, UdpHe
 
 use crate::sctp;
 
-/// The first port of those that open connections.
+/// First port of the ends that open connections.
 pub const FIRST_PORT: u16 = 49_152;
 /// Port of the first traffic's servers.
 pub const SERVICE_PORT: u16 = 42_000;
-/// Port of gateways and terminals for what they exchange.
+/// Port of gateways and terminals for the PEP link.
 pub const SPACE_PORT: u16 = 41_000;
 
-/// The largest IPv4 packet [bytes].
-const LARGEST: usize = u16::MAX as usize;
+/// Maximum length of an IPv4 packet [bytes].
+const MAX_PACKET: usize = u16::MAX as usize;
 
-/// What was made.
-pub struct Made {
-    /// How many bytes are not just zeros for a payload.
+/// Properties of the bytes written.
+pub struct Synthesized {
+    /// Length up to the payload of zeros [bytes].
     pub headers: usize,
-    /// Whether it is a TCP segment that was sent before, in whole or in part, or an SCTP packet of such chunks.
+    /// True for a TCP segment or an SCTP packet with data that was sent before, in whole or in part.
     pub retransmission: bool,
 }
 
-/// Writes a packet's bytes to `buffer`, in place of what is there.
-pub fn synthesize(observation: &Observation, buffer: &mut Vec<u8>) -> Made {
+/// Writes a packet's bytes to `buffer`, which is cleared first.
+pub fn synthesize(observation: &Observation, buffer: &mut Vec<u8>) -> Synthesized {
     buffer.clear();
     let wire = observation.len as usize;
     let headers = match &observation.packet {
@@ -53,7 +53,7 @@ pub fn synthesize(observation: &Observation, buffer: &mut Vec<u8>) -> Made {
         }
         Packet::Sctp { ends, packet } => {
             let (from, to) = (endpoint(ends, ends.with_data), endpoint(ends, !ends.with_data));
-            // The IP header that the simulator counts may be another one.
+            // The simulator may count another length for the IP header.
             let len = wire.saturating_sub(Ipv4Header::MIN_LEN);
             let mut contents = Vec::new();
             let numbers = |of_sender, port| sctp::Numbers { initial: initial(ends, of_sender), port };
@@ -76,37 +76,37 @@ pub fn synthesize(observation: &Observation, buffer: &mut Vec<u8>) -> Made {
             udp(from, to, wire, |text| describe_ack(ack, text), buffer)
         }
     };
-    // What the simulator counts beyond the IP packet is framing below it.
+    // The simulator may count link-layer framing.
     buffer.resize(buffer.len().max(wire), 0);
     let retransmission = match &observation.packet {
         Packet::Tcp { segment, .. } => segment.retransmission,
         Packet::Sctp { packet, .. } => packet.retransmission,
         _ => false,
     };
-    Made { headers, retransmission }
+    Synthesized { headers, retransmission }
 }
 
-// ----- who -------------------------------------------------------------------------------------------------------
+// ----- addresses -------------------------------------------------------------------------------------------------------
 
 type Endpoint = ([u8; 4], u16);
 
-/// Address of a host, by its number among all hosts.
+/// Address of the host with this index among all hosts.
 pub fn host_address(number: u32) -> [u8; 4] {
     (0x0a00_0000 | (number.wrapping_add(1) & 0x00ff_ffff)).to_be_bytes()
 }
 
 /// Address of a gateway or its terminal.
-pub fn gateway_address(station: u32, terminal: bool) -> [u8; 4] {
-    let number = station.wrapping_mul(2).wrapping_add(1 + u32::from(terminal));
+pub fn gateway_address(gateway: u32, terminal: bool) -> [u8; 4] {
+    let number = gateway.wrapping_mul(2).wrapping_add(1 + u32::from(terminal));
     (0xac10_0000 | (number & 0x000f_ffff)).to_be_bytes()
 }
 
-fn pep_ends(station: u32, to_terminal: bool) -> (Endpoint, Endpoint) {
-    let end = |terminal| (gateway_address(station, terminal), SPACE_PORT);
+fn pep_ends(gateway: u32, to_terminal: bool) -> (Endpoint, Endpoint) {
+    let end = |terminal| (gateway_address(gateway, terminal), SPACE_PORT);
     (end(!to_terminal), end(to_terminal))
 }
 
-/// Address and port of the end that sends a flow's data, or of the other.
+/// Address and port of the end that sends a flow's data, or of the other end.
 fn endpoint(ends: &Ends, sends_data: bool) -> Endpoint {
     let host = if sends_data { ends.sender } else { ends.receiver };
     let port = if sends_data == ends.sender_opened {
@@ -117,9 +117,9 @@ fn endpoint(ends: &Ends, sends_data: bool) -> Endpoint {
     (host_address(host), port)
 }
 
-// ----- IP and what it carries ------------------------------------------------------------------------------------
+// ----- IP and transport -----------------------------------------------------------------------------------------
 
-/// Writes an IPv4 header for `len` bytes that follow.
+/// Writes an IPv4 header for `len` bytes of payload.
 fn ip(
     from: Endpoint,
     to: Endpoint,
@@ -128,7 +128,7 @@ fn ip(
     len: usize,
     buffer: &mut Vec<u8>,
 ) -> Ipv4Header {
-    let len = len.min(LARGEST - Ipv4Header::MIN_LEN) as u16;
+    let len = len.min(MAX_PACKET - Ipv4Header::MIN_LEN) as u16;
     let mut header = Ipv4Header { ecn, ..ipv4_header(from.0, to.0, protocol, len) };
     header.header_checksum = header.calc_header_checksum();
     buffer.extend_from_slice(&header.to_bytes());
@@ -142,7 +142,7 @@ fn tcp(ends: &Ends, segment: &tcp::Segment, mss: u32, shift: u8, buffer: &mut Ve
     let (flags, syn) = (segment.flags, segment.flags.has(Flags::SYN));
     let wrap = |position: u64, of: bool| initial(ends, of).wrapping_add(position as u32);
 
-    // RFC 7323 section 2.2: the window of a SYN is never scaled.
+    // RFC 7323 section 2.2: the window of a SYN is not scaled.
     let window = if syn { segment.window } else { segment.window >> shift };
     let mut header = TcpHeader::new(from.1, to.1, wrap(segment.seq, ends.with_data), clipped(window));
     (header.syn, header.fin, header.rst) = (syn, flags.has(Flags::FIN), flags.has(Flags::RST));
@@ -153,11 +153,11 @@ fn tcp(ends: &Ends, segment: &tcp::Segment, mss: u32, shift: u8, buffer: &mut Ve
         header.acknowledgment_number = wrap(segment.ack, !ends.with_data);
     }
     let options = options(segment, mss, shift, |position| wrap(position, !ends.with_data));
-    // They fit: three blocks beside timestamps take all of the forty bytes.
+    // Always fits: timestamps and three SACK blocks take exactly 40 bytes.
     let _ = header.set_options(&options);
 
     let headers = Ipv4Header::MIN_LEN + header.header_len();
-    let payload = (segment.len as usize).min(LARGEST - headers);
+    let payload = (segment.len as usize).min(MAX_PACKET - headers);
     let ecn = match segment.ecn {
         tcp::Ecn::NotEct => IpEcn::NotEct,
         tcp::Ecn::Ect1 => IpEcn::Ect1,
@@ -171,7 +171,7 @@ fn tcp(ends: &Ends, segment: &tcp::Segment, mss: u32, shift: u8, buffer: &mut Ve
     headers
 }
 
-/// A segment's options, as Linux pads them to whole words.
+/// Options of a segment, padded to 32-bit words as Linux does.
 fn options(segment: &tcp::Segment, mss: u32, shift: u8, wrap: impl Fn(u64) -> u32) -> Vec<TcpOptionElement> {
     use TcpOptionElement as Opt;
     let mut options = Vec::new();
@@ -201,8 +201,8 @@ fn options(segment: &tcp::Segment, mss: u32, shift: u8, wrap: impl Fn(u64) -> u3
     options
 }
 
-/// Writes a UDP datagram that makes a packet of `wire` bytes, or as long as it must be to hold what `text` writes;
-/// returns the length of its headers and text.
+/// Writes a UDP packet of `wire` bytes, or more if necessary for the text that `text` writes. Returns the length of
+/// headers and text.
 fn udp(
     from: Endpoint,
     to: Endpoint,
@@ -213,9 +213,9 @@ fn udp(
     const HEADERS: usize = Ipv4Header::MIN_LEN + UdpHeader::LEN;
     buffer.resize(HEADERS, 0);
     text(buffer);
-    buffer.truncate(LARGEST);
+    buffer.truncate(MAX_PACKET);
     let kept = buffer.len();
-    buffer.resize(kept.max(wire.min(LARGEST)), 0);
+    buffer.resize(kept.max(wire.min(MAX_PACKET)), 0);
     let payload = buffer.split_off(HEADERS);
     buffer.clear();
     let ip = ip(from, to, IpNumber::UDP, IpEcn::NotEct, UdpHeader::LEN + payload.len(), buffer);
@@ -225,8 +225,8 @@ fn udp(
     kept
 }
 
-/// `DATA 17 stream 3.0 bytes 1400+1400 below 12 fin`: packet number, stream and which of those under its number, place
-/// and length of the payload, below which number all is settled, flags.
+/// `DATA 17 stream 3.0 bytes 1400+1400 below 12 fin`: packet number, stream and its generation, offset and length of the
+/// payload, number below which all packets are acknowledged or lost, flags.
 fn describe_data(data: &pep_link::Data, text: &mut Vec<u8>) {
     let _ = write!(
         text,
@@ -243,8 +243,8 @@ fn describe_data(data: &pep_link::Data, text: &mut Vec<u8>) {
     text.push(b'\n');
 }
 
-/// `ACK 12-17 3-9 after 25000000 ns window 3.0 65000`: numbers that arrived, how long ago the largest did, and up to
-/// where streams may send.
+/// `ACK 12-17 3-9 after 25000000 ns window 3.0 65000`: received packet numbers, time since the largest arrived, flow
+/// control limits of streams.
 fn describe_ack(ack: &pep_link::Ack, text: &mut Vec<u8>) {
     text.extend_from_slice(b"ACK");
     for range in ack.ranges() {
@@ -263,7 +263,7 @@ fn initial(ends: &Ends, of_sender: bool) -> u32 {
     Rng::stream(u64::from(ends.flow), "capture", connection, "initial sequence number").bits() as u32
 }
 
-/// By how many bits windows up to `largest` are shifted to fit into sixteen; RFC 7323 section 2.3: 14 at the most.
+/// Smallest window scale with which windows up to `largest` fit into 16 bits, at most 14 (RFC 7323 section 2.3).
 fn window_shift(largest: u32) -> u8 {
     (32 - largest.leading_zeros()).saturating_sub(16).min(14) as u8
 }
@@ -316,26 +316,25 @@ mod tests {
         }
     }
 
-    fn made(ends: Ends, segment: Segment, len: u32) -> (Vec<u8>, Made) {
+    fn synthesize_tcp(ends: Ends, segment: Segment, len: u32) -> (Vec<u8>, Synthesized) {
         let mut buffer = vec![1; 7];
         let packet = Packet::Tcp { ends, segment, mss: 1000, receive_window: 1 << 20, window_scale: None };
-        let made = synthesize(&observation(len, packet), &mut buffer);
-        (buffer, made)
+        let synthesized = synthesize(&observation(len, packet), &mut buffer);
+        (buffer, synthesized)
     }
 
-    /// An ACK with two SACK blocks comes back from the receiver, with a congestion mark and an echo of another: every
-    /// field by its place in the headers.
+    /// An ACK from the receiver with two SACK blocks, CE and ECE: every field at its position in the headers.
     #[test]
-    fn every_field_of_an_ack_stands_in_its_place() {
+    fn every_field_of_an_ack_is_at_its_position() {
         let far = 5_000_000_000;
         let mut ack = segment(1, far, 0, Flags::ACK | Flags::ECE);
         ack.sack = Sack::new(far, &[(far + 3000, far + 4000), (far + 1000, far + 2000)]);
         ack.ecn = tcp::Ecn::Ce;
-        let (packet, made) = made(ENDS, ack, 40);
+        let (packet, synthesized) = synthesize_tcp(ENDS, ack, 40);
         let word = |at: usize| u32::from_be_bytes(packet[at..at + 4].try_into().unwrap());
         let half = |at: usize| u16::from_be_bytes(packet[at..at + 2].try_into().unwrap());
-        // 20 of IP, 20 of TCP, and 2 + 2 + 16 of options, although the simulator counts 40 in all.
-        assert_eq!((packet.len(), half(2), made.headers), (60, 60, 60));
+        // 20 of IP, 20 of TCP, and 2 + 2 + 16 of options, although the simulator counts 40 in total.
+        assert_eq!((packet.len(), half(2), synthesized.headers), (60, 60, 60));
         assert_eq!((packet[0], packet[1], packet[8], packet[9]), (0x45, 3, 64, 6));
         assert_eq!((&packet[12..16], &packet[16..20]), (&[10, 0, 0, 3][..], &[10, 0, 1, 0][..]));
         assert_eq!((half(20), half(22)), (42_001, 49_157));
@@ -352,11 +351,11 @@ mod tests {
     }
 
     #[test]
-    fn a_syn_offers_what_the_connection_can() {
+    fn a_syn_has_the_options_of_the_connection() {
         let ends = Ends { with_data: true, ..ENDS };
         let mut syn = segment(0, 0, 0, Flags::SYN | Flags::ECE | Flags::CWR);
         syn.sack = Sack::PERMITTED;
-        let (packet, _) = made(ends, syn, 40);
+        let (packet, _) = synthesize_tcp(ends, syn, 40);
         assert_eq!(u32::from_be_bytes(packet[24..28].try_into().unwrap()), initial(&ends, true));
         assert_eq!(&packet[28..32], &[0; 4]);
         assert_eq!((packet[33], &packet[34..36]), (0xc2, &[0xff, 0xff][..]));
@@ -364,14 +363,14 @@ mod tests {
         assert!(checksums_are_valid(&packet));
     }
 
-    /// Options take what the transport counts for them, and all that a segment can have fit.
+    /// Options are as long as the transport counts, and the maximum fits.
     #[test]
-    fn timestamps_stand_before_selective_acknowledgements() {
+    fn timestamps_precede_sack_blocks() {
         let mut ack = segment(1, 1, 0, Flags::ACK);
         ack.sack = Sack::new(1, &[(11, 21), (31, 41), (51, 61)]);
         ack.timestamps = tcp::Timestamps { value: 0x0102_0304, echo: 0x0506_0708 };
-        let (packet, made) = made(ENDS, ack, 40);
-        assert_eq!(made.headers as u32, 40 + ack.options_len());
+        let (packet, synthesized) = synthesize_tcp(ENDS, ack, 40);
+        assert_eq!(synthesized.headers as u32, 40 + ack.options_len());
         assert_eq!(&packet[40..56], &[1, 1, 8, 10, 1, 2, 3, 4, 5, 6, 7, 8, 1, 1, 5, 26]);
         assert_eq!(packet.len(), 80);
         let mut syn = segment(0, 0, 0, Flags::SYN);
@@ -384,27 +383,26 @@ mod tests {
             receive_window: 1 << 20,
             window_scale: Some(7),
         };
-        let made = synthesize(&observation(40, packet), &mut buffer);
-        assert_eq!(made.headers as u32, 40 + syn.options_len());
+        let synthesized = synthesize(&observation(40, packet), &mut buffer);
+        assert_eq!(synthesized.headers as u32, 40 + syn.options_len());
         assert_eq!(&buffer[40..60], &[2, 4, 5, 180, 4, 2, 8, 10, 1, 2, 3, 4, 5, 6, 7, 8, 1, 3, 3, 7]);
     }
 
-    /// The headers of a full segment are kept, the checksum is that of all of it, and what the simulator counts beyond
-    /// it (here 18 bytes of framing) is there too.
+    /// A full segment with 18 bytes of link-layer framing.
     #[test]
     fn a_segments_checksum_covers_its_payload() {
         let ends = Ends { with_data: true, ..ENDS };
-        let (packet, made) = made(ends, segment(u64::from(u32::MAX), 1, 1000, Flags::ACK), 1058);
-        assert_eq!((packet.len(), made.headers), (1058, 40));
+        let (packet, synthesized) = synthesize_tcp(ends, segment(u64::from(u32::MAX), 1, 1000, Flags::ACK), 1058);
+        assert_eq!((packet.len(), synthesized.headers), (1058, 40));
         assert_eq!(u16::from_be_bytes([packet[2], packet[3]]), 1040);
         assert!(checksums_are_valid(&packet[..1040]));
-        // Positions wrap: the one before 2^32 is the one before the initial sequence number.
+        // Positions wrap: 2^32 - 1 is the initial sequence number less 1.
         let seq = u32::from_be_bytes(packet[24..28].try_into().unwrap());
         assert_eq!(seq, initial(&ends, true).wrapping_sub(1));
     }
 
     #[test]
-    fn what_gateways_and_terminals_say_can_be_read() {
+    fn packets_of_the_pep_link_are_described_as_text() {
         let data = pep_link::Data {
             number: 17,
             least_unacked: 12,
@@ -418,12 +416,12 @@ mod tests {
             retransmission: true,
         };
         let mut packet = Vec::new();
-        let made = synthesize(
+        let synthesized = synthesize(
             &observation(1440, Packet::PepData { gateway: 1, to_terminal: true, data }),
             &mut packet,
         );
         let text = "DATA 17 stream 3.1 bytes 2800+1400 below 12 fin retransmission\n";
-        assert_eq!(std::str::from_utf8(&packet[28..made.headers]).unwrap(), text);
+        assert_eq!(std::str::from_utf8(&packet[28..synthesized.headers]).unwrap(), text);
         assert_eq!((packet.len(), &packet[12..20]), (1440, &[172, 16, 0, 3, 172, 16, 0, 4][..]));
         assert!(checksums_are_valid(&packet));
 
@@ -432,15 +430,15 @@ mod tests {
         ack.push_range(pep_link::AckRange { first: 3, last: 9 });
         ack.push_window(pep_link::WindowUpdate { stream: 3, generation: 0, limit: 65_000 });
         let packet_of = Packet::PepAck { gateway: 0, to_terminal: false, ack: Box::new(ack) };
-        let made = synthesize(&observation(52, packet_of), &mut packet);
+        let synthesized = synthesize(&observation(52, packet_of), &mut packet);
         let text = "ACK 12-17 3-9 after 25000000 ns window 3.0 65000\n";
-        assert_eq!(std::str::from_utf8(&packet[28..made.headers]).unwrap(), text);
+        assert_eq!(std::str::from_utf8(&packet[28..synthesized.headers]).unwrap(), text);
         assert_eq!(&packet[12..20], &[172, 16, 0, 2, 172, 16, 0, 1]);
         assert!(checksums_are_valid(&packet));
     }
 
     #[test]
-    fn windows_are_shifted_no_more_than_they_must_be() {
+    fn the_window_scale_is_the_smallest_sufficient_one() {
         let largest = [0, 65_535, 65_536, 1 << 20, 4 << 20, u32::MAX];
         assert_eq!(largest.map(window_shift), [0, 0, 1, 5, 7, 14]);
     }

@@ -1,15 +1,15 @@
 //! SCTP packets (RFC 9260 section 3), with user data of zeros.
 //!
-//! An end's initial TSN is drawn as TCP's initial sequence numbers are, and its verification tag is the same number made
-//! odd. Every message has the stream sequence number zero, for the simulator does not count them.
+//! An end's initial TSN is drawn like TCP's initial sequence numbers; its verification tag is the same number with the
+//! lowest bit set. All messages have the stream sequence number 0, since the simulator does not count them.
 
 use bentpipe_transport::sctp::{Control, Packet};
 
-/// One end's numbers.
+/// Numbers of one end.
 pub struct Numbers {
-    /// Its initial TSN.
+    /// Initial TSN.
     pub initial: u32,
-    /// Its port.
+    /// Port.
     pub port: u16,
 }
 
@@ -18,13 +18,13 @@ impl Numbers {
         self.initial | 1
     }
 
-    /// A TSN of the simulator, which begins at one.
+    /// Converts a TSN of the simulator, which starts at 1.
     fn tsn(&self, tsn: u64) -> u32 {
         self.initial.wrapping_add(tsn as u32).wrapping_sub(1)
     }
 }
 
-/// Writes a packet of `len` bytes behind the IP header; how many of them are not just zeros at the end.
+/// Writes a packet of `len` bytes without the IP header. Returns the length up to the user data.
 pub fn write(packet: &Packet, from: &Numbers, to: &Numbers, len: usize, buffer: &mut Vec<u8>) -> usize {
     let start = buffer.len();
     buffer.extend(from.port.to_be_bytes());
@@ -44,7 +44,7 @@ pub fn write(packet: &Packet, from: &Numbers, to: &Numbers, len: usize, buffer: 
                 buffer.extend(first.to_be_bytes());
                 buffer.extend(last.to_be_bytes());
             }
-            // Which ones came twice is not known here.
+            // The simulator does not record which ones were duplicates.
             for _ in 0..sack.duplicates {
                 buffer.extend(to.tsn(sack.cum_tsn_ack).to_be_bytes());
             }
@@ -66,7 +66,7 @@ pub fn write(packet: &Packet, from: &Numbers, to: &Numbers, len: usize, buffer: 
 }
 
 fn control(packet: &Packet, from: &Numbers, to: &Numbers, len: usize, buffer: &mut Vec<u8>) {
-    // What the common header, the chunk's header and a parameter's leave of the packet.
+    // Fills the packet after the common header and the headers of chunk and parameter.
     let cookie = |headers: usize| vec![0; len.saturating_sub(12 + headers)];
     let init = |a_rwnd: u32, buffer: &mut Vec<u8>| {
         buffer.extend(from.tag().to_be_bytes());
@@ -87,7 +87,7 @@ fn control(packet: &Packet, from: &Numbers, to: &Numbers, len: usize, buffer: &m
         }),
         Control::CookieEcho { .. } => chunk(10, 0, buffer, |buffer| buffer.extend(cookie(4))),
         Control::CookieAck => chunk(11, 0, buffer, |_| ()),
-        // Section 3.3.10.3: the measure of staleness is not known here.
+        // Section 3.3.10.3, with a measure of staleness of 0.
         Control::StaleCookie => chunk(9, 0, buffer, |buffer| buffer.extend([0, 3, 0, 8, 0, 0, 0, 0])),
         Control::Shutdown { cum_tsn_ack } => {
             chunk(7, 0, buffer, |buffer| buffer.extend(to.tsn(cum_tsn_ack).to_be_bytes()));
@@ -98,7 +98,7 @@ fn control(packet: &Packet, from: &Numbers, to: &Numbers, len: usize, buffer: &m
     }
 }
 
-/// A chunk with its length, which padding is no part of.
+/// Writes a chunk. Its length field excludes the padding.
 fn chunk(kind: u8, flags: u8, buffer: &mut Vec<u8>, contents: impl FnOnce(&mut Vec<u8>)) {
     let start = buffer.len();
     buffer.extend([kind, flags, 0, 0]);
@@ -127,14 +127,14 @@ mod tests {
 
     /// RFC 3720 appendix B.4: 32 bytes of zeros, and of ones.
     #[test]
-    fn the_checksum_is_castagnolis() {
+    fn crc32c_matches_the_published_vectors() {
         assert_eq!(crc32c(&[0; 32]), 0x8a91_36aa);
         assert_eq!(crc32c(&[0xff; 32]), 0x62a8_ab43);
     }
 
-    /// A SACK with a gap, and a fragment of 5 bytes, every field in its place.
+    /// A SACK with a gap and a fragment of 5 bytes: every field at its position.
     #[test]
-    fn chunks_stand_behind_the_common_header() {
+    fn chunks_follow_the_common_header() {
         let (from, to) = (Numbers { initial: 0x100, port: 7 }, Numbers { initial: 0x200, port: 9 });
         let mut packet = Packet::default();
         packet.sack = Some(Sack { cum_tsn_ack: 4, a_rwnd: 5, blocks: vec![(2, 3)], ..Sack::default() });
@@ -146,11 +146,11 @@ mod tests {
         assert_eq!(sent[..8], [0, 7, 0, 9, 0, 0, 2, 1]);
         assert_eq!(sent[12..32], [3, 0, 0, 20, 0, 0, 2, 3, 0, 0, 0, 5, 0, 1, 0, 0, 0, 2, 0, 3]);
         assert_eq!(sent[32..40], [0, 2, 0, 21, 0, 0, 1, 1]);
-        // The checksum is that of the packet with zeros in its place.
+        // The checksum is computed with zeros in its field.
         let mut zeroed = sent.to_vec();
         zeroed[8..12].fill(0);
         assert_eq!(sent[8..12], crc32c(&zeroed).to_le_bytes());
-        // An INIT ACK is as long as it was to be, its cookie included.
+        // The cookie fills an INIT ACK to the requested length.
         let control = Control::InitAck { a_rwnd: 1, cookie: Default::default() };
         let mut buffer = Vec::new();
         write(&Packet::control(control), &from, &to, 136, &mut buffer);
