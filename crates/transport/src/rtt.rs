@@ -21,6 +21,7 @@ impl SmoothedRtt {
     }
 
     /// A further measurement `r`, RFC 6298 (2.3), with gains 1/`srtt_divisor` and 1/`rttvar_divisor`; the RFC has 8 and 4.
+    #[inline]
     pub(crate) fn update(&mut self, r: Duration, srtt_divisor: u64, rttvar_divisor: u64) {
         // RTTVAR <- (1 - beta) RTTVAR + beta |SRTT - R'|, before SRTT <- (1 - alpha) SRTT + alpha R'.
         let deviation = self.srtt.saturating_sub(r) + r.saturating_sub(self.srtt);
@@ -30,6 +31,7 @@ impl SmoothedRtt {
 }
 
 /// `old` moved by 1/`n` of its distance to `sample`, rounded down to a nanosecond.
+#[inline]
 pub(crate) fn weighted(old: Duration, sample: Duration, n: u64) -> Duration {
     let sum = u128::from(old.as_nanos()) * u128::from(n - 1) + u128::from(sample.as_nanos());
     Duration::from_nanos((sum / u128::from(n)) as u64)

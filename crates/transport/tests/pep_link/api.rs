@@ -100,7 +100,7 @@ fn a_window_below_a_packet_allows_one_packet() {
     let sent = send_all(&mut near);
     assert_eq!((sent.len(), sent[0].len), (1, 1360));
     far.on_data(NOW, &sent[0]);
-    near.on_ack(at(50), &far.poll_ack(at(50)).expect("the delay is over"));
+    near.on_ack(at(50), &far.poll_ack(at(50)).expect("after the ack delay"));
     assert_eq!(near.poll_data(at(50)).map(|data| data.len), Some(640));
 }
 
@@ -111,7 +111,7 @@ fn a_packet_of_a_later_generation_is_left_unacknowledged() {
     let open = send_all(&mut near)[0];
     far.on_data(NOW, &open);
     far.on_data(NOW, &Data { number: 1, generation: open.generation + 1, len: 9, ..open });
-    let ack = far.poll_ack(at(50)).expect("the delay is over");
+    let ack = far.poll_ack(at(50)).expect("after the ack delay");
     assert_eq!(ack.largest(), Some(0));
     assert_eq!((far.poll_event(), far.poll_event()), (Some(Event::Opened { stream: 0 }), None));
 }
@@ -145,7 +145,7 @@ fn probe_timeout_counts_from_the_latest_progress() {
     let sent = send_all(&mut near);
     assert_eq!(near.poll_timeout(), Some(at(2150)), "three initial round trips and the delay");
     far.on_data(at(350), &sent[0]);
-    near.on_ack(at(700), &far.poll_ack(at(400)).expect("the delay is over"));
+    near.on_ack(at(700), &far.poll_ack(at(400)).expect("after the ack delay"));
     // 700 ms and four times half of it, and the ack delay, counted from 700 ms.
     assert_eq!(near.poll_timeout(), Some(at(700 + 2150)));
     near.handle_timeout(at(2849));

@@ -231,7 +231,7 @@ impl Net {
             let far = self.sides[1 - end].arrived.get(&stream).map_or(0, |it| it.total);
             let side = &mut self.sides[end];
             let seen = side.seen.entry(stream).or_default();
-            assert_eq!(seen.closed, 0, "{event:?} after the end");
+            assert_eq!(seen.closed, 0, "{event:?} after Closed");
             match event {
                 Event::Opened { .. } => {
                     assert!(!seen.opened && *seen == StreamView::default(), "opened late: {seen:?}");

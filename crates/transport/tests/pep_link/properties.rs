@@ -177,7 +177,7 @@ proptest! {
             }
         }
         net.run_out();
-        prop_assert!(net.sides.iter().all(|side| side.seen.is_empty()), "strays were taken for a stream");
+        prop_assert!(net.sides.iter().all(|side| side.seen.is_empty()), "late packets opened a stream");
     }
 
     #[test]

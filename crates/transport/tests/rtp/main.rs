@@ -24,7 +24,7 @@ fn packet(seq: u16, sent: u64) -> Packet {
 /// The block of the report at `at`.
 fn block(receiver: &mut Receiver, cfg: &Config, at: u64) -> ReportBlock {
     assert_eq!(receiver.next_report(), Some(ms(at)));
-    receiver.poll_report(cfg, ms(at)).expect("it is due").block.expect("something came")
+    receiver.poll_report(cfg, ms(at)).expect("it is due").block.expect("an event")
 }
 
 /// Appendix A.3.

@@ -51,7 +51,7 @@ struct Run<'a, E: Endpoint> {
 
 impl<E: Endpoint> Run<'_, E> {
     fn event(&mut self, at: Instant, event: &[&str]) {
-        assert!(at >= self.now, "line {}: back in time", self.at);
+        assert!(at >= self.now, "line {}: time runs backwards", self.at);
         self.now = at;
         let (cfg, now) = (self.cfg, at);
         let opens = matches!(event, ["connect" | "listen"]);
@@ -64,12 +64,12 @@ impl<E: Endpoint> Run<'_, E> {
             end.handle_timeout(cfg, now);
         } else {
             let due = end.poll_timeout().is_some_and(|timer| timer <= now);
-            assert!(!due, "line {}: a timer was due at {:?}", self.at, end.poll_timeout());
+            assert!(!due, "line {}: a timer expired at {:?}", self.at, end.poll_timeout());
             assert!(opens || end.on_event(cfg, now, event), "line {}: no such event", self.at);
         }
         while let Some(sent) = end.poll(cfg, now) {
             self.sent.push(sent);
-            assert!(self.sent.len() < 10_000, "line {}: it sends without end", self.at);
+            assert!(self.sent.len() < 10_000, "line {}: too many packets", self.at);
         }
         self.sent.reverse();
     }

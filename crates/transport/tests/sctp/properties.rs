@@ -154,8 +154,8 @@ fn throughput_follows_window_and_loss_rate() {
     // The formula holds in the long run: the first slow start, up to the first loss, is excluded.
     let wide = Config { a_rwnd: 4_000_000, initial_ssthresh: 30_000, ..cfg };
     for p in [0.0005f64, 0.002, 0.008] {
-        let law = 984.0 * (1.5 / p).sqrt() / 0.1;
-        let share = run(&wide, p) / law;
-        assert!((0.8..1.2).contains(&share), "p = {p}: {share} of the law's {law} bytes/s");
+        let formula = 984.0 * (1.5 / p).sqrt() / 0.1;
+        let share = run(&wide, p) / formula;
+        assert!((0.8..1.2).contains(&share), "p = {p}: {share} of the formula's {formula} bytes/s");
     }
 }

@@ -256,8 +256,8 @@ fn throughput_follows_window_and_loss_rate() {
         let limit = Duration::from_secs(100_000);
         let outcome = transfer([cfg, cfg], [bulk.clone(), idle.clone()], &channel, 1, limit);
         let stats = outcome.ends[0].connection.stats();
-        let again = stats.retransmissions as f64 / stats.segments_sent as f64;
-        (BYTES as f64 / outcome.took.as_secs_f64(), again)
+        let resent = stats.retransmissions as f64 / stats.segments_sent as f64;
+        (BYTES as f64 / outcome.took.as_secs_f64(), resent)
     };
     let (full, _) = run(&cfg, 0.0);
     assert!((full / 500_000.0 - 1.0).abs() < 0.05, "{full} bytes/s");
@@ -271,14 +271,14 @@ fn throughput_follows_window_and_loss_rate() {
     ] {
         let wide = Config { sack, prr, rack, ..wide.clone() };
         for p in [0.0005f64, 0.002, 0.008] {
-            let law = 1000.0 * (1.5 / p).sqrt() / 0.1;
-            let (measured, again) = run(&wide, p);
+            let formula = 1000.0 * (1.5 / p).sqrt() / 0.1;
+            let (measured, resent) = run(&wide, p);
             // Only lost segments are resent.
-            assert!(!sack || (0.8..1.2).contains(&(again / p)), "p = {p}, {prr} {rack}: {again} again");
-            let share = measured / law;
+            assert!(!sack || (0.8..1.2).contains(&(resent / p)), "p = {p}, {prr} {rack}: {resent} resent");
+            let share = measured / formula;
             assert!(
                 (0.85..1.15).contains(&share),
-                "p = {p}, {sack} {prr} {rack}: {share} of the law's {law} bytes/s"
+                "p = {p}, {sack} {prr} {rack}: {share} of the formula's {formula} bytes/s"
             );
         }
     }
@@ -314,7 +314,7 @@ fn rack_does_not_take_reordering_for_loss() {
         (outcome.ends[0].connection.stats().retransmissions, outcome.took.as_secs_f64())
     };
     let ((by_count, slow), (by_time, fast)) = (run(false), run(true));
-    assert!(by_count > 100 && by_time < 10, "{by_count} and {by_time} sent again");
+    assert!(by_count > 100 && by_time < 10, "{by_count} and {by_time} resent");
     // 200 windows of 100 segments, each in slightly more than the mean RTT of 120 ms.
     assert!(slow > 60.0 && fast < 32.0, "{slow} s and {fast} s");
 }
