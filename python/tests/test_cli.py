@@ -165,7 +165,7 @@ def interrupt_after_first_run(folder: Path, how: signal.Signals) -> tuple[int, s
             seen += line
             if line.startswith("Run 1 of 4"):
                 process.send_signal(how)
-        code = process.wait(timeout=60)
+        code = process.wait(timeout=240)
     return code, seen
 
 
@@ -304,7 +304,7 @@ def test_a_reader_that_leaves_early_is_no_error_message(tmp_path: Path) -> None:
             stderr=subprocess.PIPE,
             text=True,
             check=False,
-            timeout=60,
+            timeout=240,
         )
     assert "Traceback" not in done.stderr
 

@@ -127,7 +127,7 @@ class Processes:
         from distributed import Client
 
         with Client(self.address, set_as_default=False) as client:
-            client.wait_for_workers(workers, timeout=60)
+            client.wait_for_workers(workers, timeout=240)
 
     def close(self) -> None:
         for process in self.processes:
@@ -459,4 +459,4 @@ def test_two_threads_may_be_1_8_times_as_fast_as_one(monkeypatch: pytest.MonkeyP
 def test_help_does_not_load_dask() -> None:
     code = "import sys; from bentpipe import cli; cli.cli.main(['sweep', '--help'], standalone_mode=False)"
     code += "; assert not {'dask', 'distributed', 'optuna'} & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=240)

@@ -428,7 +428,7 @@ def test_live_and_simulated_runs_are_compared_by_engine(tmp_path: Path) -> None:
 def run_cli(*arguments: str, within: tuple[str, ...] = (), cwd: Path) -> subprocess.CompletedProcess[str]:
     command = [*within, sys.executable, "-c", "from bentpipe.cli import main; main()", "live", *arguments]
     return subprocess.run(
-        command, cwd=cwd, capture_output=True, text=True, timeout=100, check=False, env=environment()
+        command, cwd=cwd, capture_output=True, text=True, timeout=240, check=False, env=environment()
     )
 
 
@@ -464,7 +464,7 @@ def test_without_root_and_without_user_namespaces_one_message_says_what_to_do(tm
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=240,
         check=False,
         env=environment() | {"PATH": f"{tools}:{os.environ['PATH']}"},
     )
@@ -544,7 +544,7 @@ with Network() as network:
     os.kill(os.getpid(), signal.SIGKILL)
 """
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=False
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=240, check=False
     )
     assert done.returncode == -signal.SIGKILL
     number, child = map(int, done.stdout.split())
@@ -756,7 +756,7 @@ def test_without_root_a_run_has_namespaces_of_its_own(tmp_path: Path) -> None:
     probe = subprocess.run(
         [*drop, "unshare", "--user", "--map-root-user", "--net", "--mount", "true"],
         capture_output=True,
-        timeout=20,
+        timeout=240,
         check=False,
     )
     if probe.returncode:
@@ -787,7 +787,7 @@ def test_what_ends_a_run_ends_all_of_it(tmp_path: Path, number: signal.Signals, 
         # The emulator, nginx and its worker, both ends, the load generator.
         assert len(inside) >= 6
         running.send_signal(number)
-        said = running.communicate(timeout=100)[1]
+        said = running.communicate(timeout=240)[1]
         assert running.returncode == code
     until = time.monotonic() + 60
     while any(map(_alive, inside)) and time.monotonic() < until:

@@ -91,7 +91,7 @@ reproduce([sys.argv[1]], out=sys.argv[2], jobs=1)
 def test_a_killed_reproduction_goes_on_to_the_same_result(small: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     command = [sys.executable, "-c", KILLED, str(small), str(out)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert kept(out) == 2
     assert list(out.rglob(f"{files.PARTIAL}*"))

@@ -256,7 +256,7 @@ def test_a_file_that_the_system_refuses_to_grow_is_one_message(tmp_path: Path) -
         [sys.executable, "-c", "from bentpipe.cli import main; main()", *command(tmp_path / "s")],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, 2_000)),
     )

@@ -227,7 +227,7 @@ def test_ctrl_c_keeps_finished_runs_and_says_how_to_go_on(bentpipe: Command, tmp
             seen += line
             if line.startswith("Run 1 of 2"):
                 process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=60) == 130
+        assert process.wait(timeout=240) == 130
     assert "Traceback" not in seen
     assert "1 of 2 runs are finished" in seen
     words = next(line for line in seen.splitlines() if line.strip().startswith("bentpipe validate"))

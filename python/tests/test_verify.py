@@ -170,7 +170,7 @@ transport = "tcp"
     (file,) = (tmp_path / "pcap").glob("*.pcapng")
     fields = ["-T", "fields", "-e", "frame.time_relative", "-e", "tcp.seq"]
     command = ["tshark", "-r", str(file), "-Y", "tcp.len > 0", *fields]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=240)
     ours = [
         (float(time) * 1000, (int(seq) - 1) // 1000 + 1)
         for time, seq in map(str.split, done.stdout.splitlines())
