@@ -110,7 +110,7 @@ pub fn simulate(
     let (results, captured) = ran?;
     let cpu_seconds = started.elapsed().as_secs_f64();
     let counters = PyDict::new(py);
-    for (name, value) in tables::counters(&results) {
+    for (name, value) in results.counters() {
         counters.set_item(name, value)?;
     }
     let table =

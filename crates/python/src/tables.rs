@@ -162,33 +162,3 @@ pub fn drop_runs(results: &Results) -> Columns {
         column("count", UInt64Array::from_iter_values(results.drop_runs.iter().map(|(_, count)| *count))),
     ]
 }
-
-/// The subject's counters; NaN where there was nothing to measure.
-pub fn counters(results: &Results) -> Vec<(&'static str, f64)> {
-    let s = &results.summary;
-    let [mean, p50, p95, p99, max] = s.queue_delay;
-    vec![
-        ("offered_packets", s.offered_packets as f64),
-        ("offered_bytes", s.offered_bytes as f64),
-        ("dropped_packets", (s.aqm_drops + s.overflow_drops) as f64),
-        ("aqm_drops", s.aqm_drops as f64),
-        ("overflow_drops", s.overflow_drops as f64),
-        ("drops_elsewhere", s.drops_elsewhere as f64),
-        ("marked_packets", s.marked_packets as f64),
-        ("sent_packets", s.sent_packets as f64),
-        ("sent_bytes", s.sent_bytes as f64),
-        ("queue_time_average", s.queue_time_average),
-        ("queue_delay_mean", mean),
-        ("queue_delay_p50", p50),
-        ("queue_delay_p95", p95),
-        ("queue_delay_p99", p99),
-        ("queue_delay_max", max),
-        ("jitter", s.jitter),
-        ("space_packets", results.pep_link.sent as f64),
-        ("space_retransmissions", results.pep_link.retransmitted as f64),
-        ("space_acks", results.pep_link.acks as f64),
-        ("events", results.events as f64),
-        ("measured_seconds", (results.end - results.begin).as_secs_f64()),
-        ("simulated_seconds", results.end.as_secs_f64()),
-    ]
-}

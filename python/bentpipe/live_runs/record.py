@@ -40,18 +40,6 @@ _FLOWS = {
     "delay": pl.Float64,
     "jitter": pl.Float64,
 }
-_COUNTED = (
-    "offered_packets",
-    "offered_bytes",
-    "aqm_drops",
-    "overflow_drops",
-    "drops_elsewhere",
-    "marked_packets",
-    "sent_packets",
-    "sent_bytes",
-    "queue_time_average",
-    "jitter",
-)
 _DELAYS = ("mean", "p50", "p95", "p99", "max")
 
 
@@ -135,7 +123,10 @@ def _counters(
     def number(value: object) -> float:
         return float(value) if isinstance(value, int | float) else math.nan
 
-    found = {name: number(summary.get(name)) for name in _COUNTED}
+    # Every number of the summary is a counter, so that one added to the gateway needs no change here.
+    found = {name: number(value) for name, value in summary.items() if not isinstance(value, list)}
+    found.pop("seconds", None)
+    found.pop("queue_delay", None)
     found["dropped_packets"] = found["aqm_drops"] + found["overflow_drops"]
     delays = summary.get("queue_delay") or [None] * len(_DELAYS)
     found |= {f"queue_delay_{name}": number(value) for name, value in zip(_DELAYS, delays, strict=True)}
