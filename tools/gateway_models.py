@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from bentpipe import api
 from bentpipe.models.fluid import model
+from bentpipe.runs.compare import compare
 from bentpipe.runs.plan import load
 from reference import with_generated
 
@@ -60,7 +60,7 @@ def changes(sessions: int, round_trip: int) -> Change:
 
 def simulated(change: Change, settings: tuple[str, ...] = SETTINGS) -> dict[str, Found]:
     """Simulate the scenario with `change` under `settings`, one run each."""
-    result = api.compare(load(SCENARIO, set=dict(change)), settings=list(settings), runs=1)
+    result = compare(load(SCENARIO, set=dict(change)), settings=list(settings), runs=1)
     rows = {
         (row["setting"], row["metric"]): float(row["mean"])
         for row in result.rows()

@@ -16,8 +16,8 @@ import algorithm_pages as algorithms
 from bentpipe.cli.app import cli
 from bentpipe.format import clock, number
 from bentpipe.models import series
-from bentpipe.runs import metrics
 from bentpipe.runs.result import Result
+from bentpipe.stats import metrics
 from bentpipe.stats.ranking import CRITERIA, ranking
 
 __all__ = ["PAGES", "choices", "commands", "updated", "with_generated"]

@@ -24,8 +24,8 @@ installed. Errors that are the caller's to mend are `bp.ScenarioError`, `bp.Usag
 from typing import TYPE_CHECKING, Any
 
 from bentpipe._core import Scenario, __version__
-from bentpipe.advice.advisor import Advice, advise
-from bentpipe.api import compare, run
+from bentpipe.advice.advisor import Advice
+from bentpipe.api import advise, compare, live, load, model, run, sweep, validate
 from bentpipe.errors import (
     AlgorithmError,
     BentpipeError,
@@ -36,11 +36,9 @@ from bentpipe.errors import (
     SimulationError,
     UsageError,
 )
-from bentpipe.live_runs.run import live
-from bentpipe.models.fluid import ModelResult, model
-from bentpipe.models.validation import Validation, validate
+from bentpipe.models.fluid import ModelResult
+from bentpipe.models.validation import Validation
 from bentpipe.runs.capture import Capture
-from bentpipe.runs.plan import load
 from bentpipe.runs.python_aqm import (
     Aqm,
     Context,
@@ -55,7 +53,7 @@ from bentpipe.runs.python_aqm import (
 from bentpipe.runs.result import Result
 from bentpipe.runs.result import open_result as open  # noqa: A004
 from bentpipe.sweeps.result import SweepResult, open_sweep
-from bentpipe.sweeps.sweep import Precision, sweep
+from bentpipe.sweeps.sweep import Precision
 from bentpipe.tuning.result import TuneResult, open_tune
 
 if TYPE_CHECKING:

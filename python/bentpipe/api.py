@@ -1,103 +1,110 @@
-"""`run` and `compare`, as Python calls them."""
+"""The functions of the package that run something, and the reports of its results.
 
-import shutil
-import tempfile
-import warnings
-from collections.abc import Sequence
-from contextlib import nullcontext
+Report pages are imported when the first one is written: Altair and Jinja2 take half as long to import as the
+whole package.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 
-from bentpipe._core import Scenario
-from bentpipe.runs import plan as planning
-from bentpipe.runs.capture import Capture, Captures
-from bentpipe.runs.experiment import checked_jobs, execute
+from bentpipe.advice.advisor import Advice, advise
+from bentpipe.live_runs.run import live
+from bentpipe.models.fluid import ModelResult, model
+from bentpipe.models.validation import Validation, validate
+from bentpipe.pages import render
+from bentpipe.runs.compare import compare, run
+from bentpipe.runs.plan import load, overrides_from
 from bentpipe.runs.python_aqm import Setting
 from bentpipe.runs.result import Result
-from bentpipe.runs.store import Store
+from bentpipe.runs.workers import Teller, workers_from
+from bentpipe.sweeps.file import request
+from bentpipe.sweeps.result import SweepResult
+from bentpipe.sweeps.sweep import Precision, execute
+from bentpipe.tuning.result import TuneResult
 
-__all__ = ["compare", "run"]
+__all__ = ["advise", "compare", "live", "load", "model", "run", "sweep", "validate"]
 
 
-def compare(
-    scenario: Scenario | str | Path,
-    settings: Sequence[str | Setting] | None = None,
+def sweep(
+    scenario: str | Path,
+    vary: Sequence[str] | Mapping[str, str | Sequence[object]] = (),
     *,
+    out: str | Path,
+    settings: Sequence[str | Setting] | None = None,
+    set: Mapping[str, object] | Sequence[str] = (),  # noqa: A002
     runs: int | None = None,
     seed: int | None = None,
+    design: str | None = None,
+    points: int | None = None,
+    metrics: Sequence[str] | None = None,
     jobs: int | None = None,
-    out: str | Path | None = None,
-    trace: str | Sequence[str] = (),
-    pcap: Capture | str | Path | None = None,
-) -> Result:
-    """Simulate a scenario under several settings, each with the same seeds, and return the result.
+    cluster: str | None = None,
+    precision: Precision | None = None,
+    told: Teller | None = None,
+) -> SweepResult:
+    """Simulate every point of a design under every setting with the same seeds, into the dataset `out`.
 
-    A setting is a name, a class in a module (`"mypkg.MyAqm"`), or a `Setting`, which holds an AQM of one's
-    own. `settings` and `runs` default to the scenario's own; the seeds are `seed`, `seed + 1`, …; `jobs` runs
-    go on at a time (default: one per core), which does not change the result. The files go to `out`, which
-    must not exist, or to a temporary folder that lives as long as the result. `trace` names flows, as
-    `flow:17` or `traffic:NAME:3`, whose senders' windows and timers are kept (`Result.trace`); `pcap` is a
-    folder for the packets on the link that metrics describe, or a `Capture`, which says more.
-
-    Raises `ScenarioError` if the scenario or a setting is wrong, `UsageError` if another argument is, and
-    `SimulationError` if the simulator contradicts itself. `AlgorithmError` comes from the exception that an
-    AQM of one's own has raised, and says when.
+    `scenario` may be a sweep file too, which the other arguments override (docs/sweep.md). `vary` are
+    factors, as `{"gateway.aqm.w_q": "0.01:0.2:log:8"}`; see `factors_from`. `set` overrides keys as in
+    `load`; `metrics` are those that the report shows. What is in the dataset already is not simulated again;
+    `precision` adds runs where an interval is still too wide. Runs go to `jobs` threads, or to a `cluster`:
+    `local:N` for N processes, or a scheduler's address. Raises `UsageError` and `ScenarioError` before
+    anything runs; runs that fail later are `SweepResult.failures`.
     """
-    if isinstance(settings, str):
-        settings = settings.split(",")
-    loaded = _loaded(scenario)
-    chosen: Sequence[str | Setting] = loaded.settings if settings is None else list(settings)
-    plan = planning.make_plan(loaded, settings=chosen, runs=runs, seed=seed, trace=_listed(trace))
-    return _do(plan, jobs, out, pcap)
+    asked = request(
+        scenario,
+        vary,
+        overrides_from(set),
+        settings=settings,
+        runs=runs,
+        seed=seed,
+        design=design,
+        points=points,
+        metrics=metrics,
+    )
+    plan, precision = asked.plan(), precision or asked.precision()
+    with closing(workers_from(jobs, cluster)) as workers:
+        return execute(plan, Path(out), workers=workers, precision=precision, told=told)
 
 
-def run(
-    scenario: Scenario | str | Path,
-    *,
-    runs: int = 1,
-    seed: int | None = None,
-    jobs: int | None = None,
-    out: str | Path | None = None,
-    trace: str | Sequence[str] = (),
-    pcap: Capture | str | Path | None = None,
-) -> Result:
-    """Simulate a scenario as it is, once or with `runs` seeds; otherwise like `compare`."""
-    loaded = _loaded(scenario)
-    plan = planning.make_plan(loaded, settings=None, runs=runs, seed=seed, trace=_listed(trace))
-    return _do(plan, jobs, out, pcap)
+@render.register
+def _(result: Result) -> str:
+    from bentpipe.report import comparison
+
+    return comparison.render(result)
 
 
-def _loaded(scenario: Scenario | str | Path) -> Scenario:
-    return scenario if isinstance(scenario, Scenario) else planning.load(scenario)
+@render.register
+def _(result: SweepResult) -> str:
+    from bentpipe.report import sweep
+
+    return sweep.render(result)
 
 
-def _listed(trace: str | Sequence[str]) -> Sequence[str]:
-    return [trace] if isinstance(trace, str) else trace
+@render.register
+def _(result: TuneResult) -> str:
+    from bentpipe.report.tuning import tune_page
+
+    return tune_page(result)
 
 
-def _do(
-    plan: planning.Plan, jobs: int | None, out: str | Path | None, pcap: Capture | str | Path | None
-) -> Result:
-    jobs = checked_jobs(jobs)
-    captures = None
-    if pcap is not None:
-        captures = Captures(pcap if isinstance(pcap, Capture) else Capture(pcap), plan)
-    if out is not None:
-        return _simulate(plan, jobs, Path(out), captures)
-    temporary = Path(tempfile.mkdtemp(prefix="bentpipe-"))
-    try:
-        return Result(_simulate(plan, jobs, temporary / "result", captures).folder, temporary=temporary)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
+@render.register
+def _(result: Advice) -> str:
+    from bentpipe.report.advice import advice_page
+
+    return advice_page(result.found)
 
 
-def _simulate(plan: planning.Plan, jobs: int, folder: Path, captures: Captures | None) -> Result:
-    with captures.prepared() if captures else nullcontext():
-        store = Store.create(folder, plan)
-        try:
-            result = execute(store, jobs, captures=captures)
-        finally:
-            store.close()
-    for warning in captures.warnings if captures else ():
-        warnings.warn(warning, stacklevel=4)
-    return result
+@render.register
+def _(result: ModelResult) -> str:
+    from bentpipe.report.fluid import model_page
+
+    return model_page(result)
+
+
+@render.register
+def _(result: Validation) -> str:
+    from bentpipe.report.fluid import validation_page
+
+    return validation_page(result)

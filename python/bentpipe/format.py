@@ -5,8 +5,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from bentpipe.stats.intervals import BOOTSTRAP
-
 __all__ = [
     "ROUNDING",
     "as_printed",
@@ -84,7 +82,7 @@ def quantity(mean: float | None, ci95: float | None) -> str:
 def measured(found: Mapping[str, Any], name: str = "mean") -> str:
     """Write a mean with its interval: `12.3 ± 0.4`, or `12.3 [12.0, 12.9]` if by the bootstrap."""
     mean, ci95 = found[name], found["ci95"]
-    if found["method"] != BOOTSTRAP or not ci95:
+    if found["method"] != "bootstrap" or not ci95:
         return quantity(mean, ci95)
     decimals = max(0, min(5, 1 - math.floor(math.log10(ci95))))
     low, high = number(found["ci_low"], decimals), number(found["ci_high"], decimals)

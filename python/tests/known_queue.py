@@ -16,8 +16,8 @@ import polars as pl
 from bentpipe._core import Progress, Scenario, simulate
 from bentpipe.cli.console import grid, stdout
 from bentpipe.runs.experiment import cores
-from bentpipe.runs.metrics import Recorded, evaluate
 from bentpipe.stats.intervals import Summary, paired, summarise
+from bentpipe.stats.metrics import Recorded, evaluate
 from bentpipe.stats.steady import batch_means
 
 EXPERIMENTS, RUNS = 200, 5

@@ -1,6 +1,11 @@
-"""The models never see the simulator, so that each checks the other."""
+"""Which part of the package may import which.
+
+The mathematics of the models never sees the simulator, so that each checks the other. Reports import data and
+are imported by none of them.
+"""
 
 import ast
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -8,41 +13,109 @@ import pytest
 import bentpipe
 
 PACKAGE = Path(bentpipe.__file__).parent
-MODELS = ("models.mmpp", "models.erlang_queue", "models.markov")
-"""Modules that hold a model's mathematics, and all that they import."""
-CORE = {"AlgorithmError", "Cancelled", "Scenario", "ScenarioError", "SimulationError", "Table"}
-"""What of the compiled core they may use: nothing that simulates."""
-DRIVES = {"api", "reproduction.ns2"} | {
-    f"runs.{name}" for name in ("python_aqm", "capture", "experiment", "plan", "store")
+COMMON = {"_core", "errors", "files", "format"}
+DATA = COMMON | {"pages", "runs", "stats"}
+ROOMS: dict[str, set[str]] = {
+    "errors": {"_core"},
+    "files": {"errors"},
+    "format": set(),
+    "pages": {"errors", "files"},
+    "stats": {"errors", "format"},
+    "runs": COMMON | {"pages", "stats"},
+    "sweeps": DATA,
+    "tuning": DATA,
+    "advice": DATA | {"tuning"},
+    "live_runs": DATA,
+    "models": DATA | {"report"},
+    "report": DATA | {"models", "sweeps", "tuning"},
+    "reproduction": DATA | {"cli", "models", "report"},
+    "api": DATA | {"advice", "live_runs", "models", "report", "sweeps", "tuning"},
+    "cli": DATA | {"advice", "live_runs", "models", "report", "reproduction", "sweeps", "tuning"},
+    "__init__": DATA | {"advice", "api", "models", "sweeps", "tuning"},
 }
-"""Modules that run the simulator, or hold what it is to run."""
+"""Folders and modules at the top of the package, and what each may import of the others."""
+CIRCLES = {("models", "report"), ("cli", "reproduction")}
+"""Rooms that import each other."""
+LAZY = {
+    "bentpipe.report": "imports Altair and Jinja2, which take half as long to import as the package",
+    "bentpipe.reproduction": "imports bentpipe.report",
+    "bentpipe.models.markov_result": "imports bentpipe.report",
+    "bentpipe.tuning.tune": "imports Optuna, which takes half a second to import",
+    "bentpipe.tuning.space_reduction": "imports bentpipe.tuning.tune",
+    "bentpipe.runs.cluster": "imports Dask, which takes half a second to import",
+    "cloudpickle": "needed for clusters only",
+    "dask": "takes half a second to import",
+    "distributed": "takes half a second to import",
+    "numpy": "takes a tenth of a second to import",
+    "scipy": "takes as long to import as the package",
+    "sqlalchemy": "needed for databases only",
+    "vl_convert": "needed for pictures only",
+}
+"""Modules that functions may import when they are called, and why they are not imported with the package."""
+
+MODELS = ("models.mmpp", "models.erlang_queue", "models.markov")
+"""Modules that hold a model's mathematics, and everything they import."""
+CORE = {"AlgorithmError", "Cancelled", "Scenario", "ScenarioError", "SimulationError", "Table"}
+"""Names of the compiled core that these modules may use: none of them simulates."""
+DRIVES = {"api", "reproduction.ns2"} | {
+    f"runs.{name}" for name in ("python_aqm", "capture", "compare", "experiment", "plan", "store")
+}
+"""Modules that run the simulator, or hold what it runs."""
 
 
 def file(module: str) -> Path:
-    """Return where a module of the package stands, or would."""
+    """Return the path of a module of the package, whether it exists or not."""
     return PACKAGE / f"{module.replace('.', '/')}.py"
 
 
-def imports(module: str) -> set[tuple[str, str]]:
-    """Return what a module imports of this package: (module, name), wherever in the file that stands."""
-    found = set()
-    for node in ast.walk(ast.parse(file(module).read_text())):
+def imported(tree: ast.AST) -> Iterator[tuple[str, str]]:
+    """Yield every import in a syntax tree as (module, name); the name is empty for `import module`."""
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found |= {(alias.name, "") for alias in node.names if alias.name.split(".")[0] == "bentpipe"}
+            yield from ((alias.name, "") for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            name = node.module or ""
-            assert node.level == 0, f"{module}: a relative import hides what it is of"
-            if name.split(".")[0] == "bentpipe":
-                found |= {(name, alias.name) for alias in node.names}
+            assert node.level == 0, f"line {node.lineno}: a relative import hides the module"
+            yield from ((node.module or "", alias.name) for alias in node.names)
+
+
+def imports(path: Path) -> set[tuple[str, str]]:
+    """Return what a file imports of this package as (module, name), at any depth of the file."""
+    return {
+        (module, name)
+        for module, name in imported(ast.parse(path.read_text()))
+        if module.split(".")[0] == "bentpipe"
+    }
+
+
+def room(module: str) -> str:
+    """Return the room of a module named from the package on: its first part."""
+    return module.split(".")[0]
+
+
+def arrows() -> dict[tuple[str, str], list[str]]:
+    """Return the imports between rooms, each with the files that have it."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        inner = path.relative_to(PACKAGE)
+        start = inner.parts[0].removesuffix(".py")
+        for module, name in imports(path):
+            end = room(name if module == "bentpipe" else module.removeprefix("bentpipe."))
+            if end != start and not (
+                module == "bentpipe"
+                and not file(end).exists()
+                and end != "_core"
+                and not (PACKAGE / end).is_dir()
+            ):
+                found.setdefault((start, end), []).append(f"{inner}: {module} {name}".rstrip())
     return found
 
 
 def reached(start: str) -> set[tuple[str, str]]:
-    """Return all that `start` imports of this package, by way of others too."""
+    """Return all that `start` imports of this package, directly or through other modules."""
     found: set[tuple[str, str]] = set()
     todo, seen = [start], {start}
     while todo:
-        for name, what in imports(todo.pop()):
+        for name, what in imports(file(todo.pop())):
             found.add((name, what))
             for whole in (name, f"{name}.{what}"):
                 inner = whole.removeprefix("bentpipe.")
@@ -50,6 +123,50 @@ def reached(start: str) -> set[tuple[str, str]]:
                     seen.add(inner)
                     todo.append(inner)
     return found
+
+
+def test_rooms_import_only_what_the_table_allows() -> None:
+    wrong = {
+        f"{start} may not import {end}": files
+        for (start, end), files in arrows().items()
+        if end not in ROOMS[start]
+    }
+    assert not wrong
+
+
+def test_the_table_names_every_room_and_no_other() -> None:
+    there = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()}
+    there |= {path.stem for path in PACKAGE.glob("*.py")}
+    assert set(ROOMS) == there
+    assert set().union(*ROOMS.values()) <= there | {"_core"}
+
+
+def test_rooms_import_each_other_only_where_listed() -> None:
+    found = arrows()
+    assert {(a, b) for a, b in found if a < b and (b, a) in found} <= CIRCLES
+
+
+def test_functions_import_only_what_is_slow_to_import() -> None:
+    wrong = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            for module, name in imported(node):
+                whole = f"{module}.{name}"
+                if not any(whole == lazy or whole.startswith(f"{lazy}.") for lazy in LAZY):
+                    wrong.append(f"{path.relative_to(PACKAGE)}: {node.name} imports {whole}")
+    assert not wrong
+
+
+def test_modules_that_functions_import_exist_and_are_imported_so() -> None:
+    lazily = set()
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef):
+                lazily |= {f"{module}.{name}" for module, name in imported(node)}
+    for lazy in LAZY:
+        assert any(f"{each}.".startswith(f"{lazy}.") for each in lazily), lazy
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -60,7 +177,7 @@ def test_models_never_see_the_simulator(model: str) -> None:
         if inner == "_core":
             assert what in CORE, f"{model} imports {what or 'all'} of the core"
         elif name == "bentpipe":
-            # The package's own names are the simulator's, among others.
+            # The package's own names include the simulator's.
             assert (PACKAGE / f"{inner}.py").exists(), f"{model} imports {what or 'all'} of the package"
 
 
@@ -69,7 +186,7 @@ def test_every_module_named_here_exists(module: str) -> None:
     assert file(module).exists()
 
 
-def test_the_walk_finds_what_drives_the_simulator() -> None:
+def test_imports_of_imports_are_found() -> None:
     assert ("bentpipe._core", "simulate") in reached("api")
     assert ("bentpipe._core", "simulate") in reached("runs.experiment")
     assert "bentpipe.runs.experiment" in {name for name, _ in reached("cli.app")}

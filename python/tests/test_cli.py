@@ -9,7 +9,7 @@ import pytest
 from conftest import ROOT, Command, command_line, digests, environment
 
 import bentpipe as bp
-from bentpipe.runs.metrics import METRICS
+from bentpipe.stats.metrics import METRICS
 
 QUICK = ["small-gateway", "--duration", "5 s"]
 PAIR = ["--settings", "red,avqred", "--runs", "2"]

@@ -21,22 +21,22 @@ import pytest
 from conftest import command_line, environment
 
 from bentpipe import _core
+from bentpipe.api import sweep
 from bentpipe.errors import UsageError
-from bentpipe.runs import cluster, workers
-from bentpipe.runs import local_cluster as local_workers
+from bentpipe.runs import cluster, local_cluster, workers
 from bentpipe.runs.cluster import Cluster
 from bentpipe.runs.dataset import Run
 from bentpipe.runs.plan import load
 from bentpipe.runs.workers import Outcome, measure, workers_from
 from bentpipe.sweeps.result import SweepResult
-from bentpipe.sweeps.sweep import Sweep, execute, sweep
+from bentpipe.sweeps.sweep import Sweep, execute
 
 SHORT = ["run.duration=2 s", "run.warmup=1 s"]
 VARY = {"gateway.pep.delay": "0 ms:40 ms:2", "gateway.aqm.w_q": "0.02,0.2"}
 
 SPY = """
 import os, signal, time
-from bentpipe import remote, workers
+from bentpipe.runs import worker_tasks, workers
 
 measure = workers.measure
 
@@ -49,7 +49,7 @@ def spied(scenario, seed, progress):
     time.sleep({sleep})
     return measure(scenario, seed, progress)
 
-remote.measure = spied
+worker_tasks.measure = spied
 """
 """Notes each run that a worker begins, makes it longer, and lets one kill its worker."""
 
@@ -64,9 +64,9 @@ def until_shown(file):
 """For a run that takes until the test says so by a file, two minutes at most."""
 
 OTHER_BUILD = """
-from bentpipe import remote
+from bentpipe.runs import worker_tasks
 
-remote.build_digest = lambda: "0" * 64
+worker_tasks.build_digest = lambda: "0" * 64
 """
 
 
@@ -248,7 +248,7 @@ def test_a_run_that_kills_every_worker_is_given_up(
     log, spy = tmp_path / "log", tmp_path / "spy.py"
     killer = "2 red gateway.pep.delay=40 ms gateway.aqm.w_q=0.2"
     spy.write_text(SPY.format(log=str(log), killer=killer, sleep=0.0))
-    monkeypatch.setattr(local_workers, "_PRELOAD", str(spy))
+    monkeypatch.setattr(local_cluster, "_PRELOAD", str(spy))
     result = small(tmp_path / "cluster", settings=["red"], cluster="local:2")
     assert [(each["seed"], each["point"], each["error"]) for each in result.failures] == [
         (
@@ -269,7 +269,7 @@ def test_no_run_waits_behind_one_that_takes_long(tmp_path: Path, monkeypatch: py
     log, spy, shown = tmp_path / "log", tmp_path / "spy.py", tmp_path / "shown"
     waits = f"until_shown({str(shown)!r}) if seed == 20 else 0.05"
     spy.write_text(SPY.format(log=str(log), killer=None, sleep=waits) + UNTIL_SHOWN)
-    monkeypatch.setattr(local_workers, "_PRELOAD", str(spy))
+    monkeypatch.setattr(local_cluster, "_PRELOAD", str(spy))
     monkeypatch.setattr(cluster, "_CHUNK_SECONDS", 0.5)
     plan = Sweep.plan(
         "small-gateway", {"gateway.pep.delay": "1 ms"}, settings=["red"], runs=40, overrides=SHORT

@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 
 from bentpipe import _core
-from bentpipe.runs import cluster
-from bentpipe.runs import worker_tasks as remote
+from bentpipe.runs import cluster, worker_tasks
 from bentpipe.runs.dataset import Run
-from bentpipe.runs.metrics import METRICS
 from bentpipe.runs.store import build_digest
+from bentpipe.stats.metrics import METRICS
 from bentpipe.sweeps.sweep import Sweep
 
 
@@ -55,8 +54,8 @@ class Future:
 class Workers:
     """Stands in for Dask: so many workers of so many threads, each with a row of lists, in simulated time.
 
-    A list's course is `remote.work`'s own. A message takes up to `delay` [s], and none overtakes another of
-    the same list. It is the client of a sweep, and its inbox.
+    Lists are simulated by `worker_tasks.work` itself. A message takes up to `delay` [s]; messages of a list
+    keep their order. It replaces the client of a sweep and its inbox.
     """
 
     status = "running"
@@ -118,7 +117,7 @@ class Workers:
             "version": _core.__version__,
             "build": build_digest(),
         }
-        return {name: {"id": name, "name": name} | about for name in self.rows if what is remote.admit}
+        return {name: {"id": name, "name": name} | about for name in self.rows if what is worker_tasks.admit}
 
     def run_on_scheduler(self, what: object) -> None:
         pass
@@ -148,7 +147,7 @@ class Workers:
         self.busy[worker] += 1
         Timer.now, Timer.waiting = self.now, []
         self.at_worker, self.heard = worker, 0.0
-        remote.work(job)
+        worker_tasks.work(job)
 
         def ends() -> None:
             self.busy[worker] -= 1
@@ -167,8 +166,8 @@ class Workers:
         self.heard = max(self.heard, sent + self.delay * self.rng.random())
         return self.heard
 
-    def simulate(self, job: remote.Job, _: int, seed: int) -> dict[str, float]:
-        """Stand in for `remote._outcome`: the worker's time goes on, and its timers run off."""
+    def simulate(self, job: worker_tasks.Job, _: int, seed: int) -> dict[str, float]:
+        """Stand in for `worker_tasks._outcome`: the worker's time goes on, and its timers run off."""
         del job
         self.begun.append((seed, Timer.now, self.at_worker))
         end = Timer.now + self.seconds[seed]
@@ -198,9 +197,9 @@ def course(workers: Workers, runs: list[Run], monkeypatch: pytest.MonkeyPatch) -
     found = []
     with monkeypatch.context() as patch:
         patch.setattr(cluster, "time", clock)
-        patch.setattr(remote, "time", theirs)
+        patch.setattr(worker_tasks, "time", theirs)
         patch.setattr("threading.Timer", Timer)
-        patch.setattr(remote, "_outcome", workers.simulate)
+        patch.setattr(worker_tasks, "_outcome", workers.simulate)
         patch.setattr(
             "distributed.get_worker",
             lambda: SimpleNamespace(id=workers.at_worker, log_event=workers.log_event),

@@ -6,8 +6,8 @@ from conftest import Command
 from scipy import stats
 
 import bentpipe as bp
-from bentpipe.runs.metrics import METRICS
 from bentpipe.stats.differences import INDEPENDENT, PAIRED
+from bentpipe.stats.metrics import METRICS
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import pytest
 import bentpipe as bp
 from bentpipe.errors import ResultError, UsageError
 from bentpipe.runs.former_names import present_document, present_printed
-from bentpipe.runs.metrics import DEPRECATED, METRICS, named_metric
+from bentpipe.stats.metrics import DEPRECATED, METRICS, named_metric
 
 FORMER_METRICS = {now: old for old, now in DEPRECATED.items()} | {"throughput": "utilization"}
 FORMER_SERIES = {"throughput": "utilization_out", "arrival_rate": "utilization_in"}

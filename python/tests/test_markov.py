@@ -14,7 +14,7 @@ import bentpipe as bp
 from bentpipe.models import markov
 from bentpipe.models.erlang_queue import solve
 from bentpipe.models.mmpp import Mmpp, TwoState, fit, moments, superpose
-from bentpipe.runs.metrics import METRICS
+from bentpipe.stats.metrics import METRICS
 
 RUNS = 16
 

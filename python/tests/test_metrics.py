@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 import bentpipe as bp
-from bentpipe.runs.metrics import GROUPS, METRICS, Recorded, evaluate
+from bentpipe.stats.metrics import GROUPS, METRICS, Recorded, evaluate
 
 COUNTERS: dict[str, float | None] = {
     "offered_packets": 1000.0,

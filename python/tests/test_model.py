@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 import bentpipe as bp
-from bentpipe.cli import app as cli
+from bentpipe.cli import app
 from bentpipe.models.engines import QUANTITIES, moments
 from bentpipe.models.fluid import model, solve
 
@@ -119,7 +119,7 @@ def test_moments_are_those_of_the_samples() -> None:
 
 def _run(*arguments: str) -> int:
     with pytest.raises(SystemExit) as left:
-        cli.main(list(arguments))
+        app.main(list(arguments))
     return int(left.value.code or 0)
 
 

@@ -13,7 +13,7 @@ from bentpipe.reproduction.measures import Measure, Seen, measure_from
 from bentpipe.reproduction.paper import CLAIMS
 from bentpipe.reproduction.runs import plan
 from bentpipe.reproduction.table import Table
-from bentpipe.runs.metrics import Recorded
+from bentpipe.stats.metrics import Recorded
 
 NETS = ("wifi", "wimax", "umts")
 

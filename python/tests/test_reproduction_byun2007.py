@@ -25,8 +25,8 @@ from bentpipe.reproduction.rules import CALIBRATED, DIRECTION_ONLY, NOT_REPRODUC
 from bentpipe.reproduction.runs import plan
 from bentpipe.reproduction.table import Table
 from bentpipe.reproduction.terminal import show
-from bentpipe.runs.metrics import Recorded
 from bentpipe.runs.plan import load, under
+from bentpipe.stats.metrics import Recorded
 from reproduction_page import markdown
 
 TENTH = Ratio("tenth", 0.10)

@@ -19,8 +19,8 @@ from bentpipe.reproduction.paper import Paper
 from bentpipe.reproduction.rules import DIRECTION_ONLY, NOT_REPRODUCED, REPRODUCED, Gain
 from bentpipe.reproduction.runs import Cell, plan
 from bentpipe.reproduction.tuned import Search, searches, with_winners
-from bentpipe.runs.metrics import Recorded
 from bentpipe.runs.plan import load
+from bentpipe.stats.metrics import Recorded
 
 SMALL = """
 title = "Small"

@@ -6,7 +6,7 @@ import pytest
 from conftest import SETTINGS, digests
 
 import bentpipe as bp
-from bentpipe.runs.metrics import METRICS
+from bentpipe.stats.metrics import METRICS
 
 
 def test_the_table_has_every_metric_of_every_setting(result: bp.Result) -> None:

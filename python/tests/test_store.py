@@ -9,10 +9,10 @@ from conftest import SETTINGS, digests
 
 import bentpipe as bp
 from bentpipe import files
-from bentpipe.runs import metrics
 from bentpipe.runs.experiment import execute
 from bentpipe.runs.plan import Plan, make_plan
 from bentpipe.runs.store import Store, build_digest
+from bentpipe.stats import metrics
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 
 import bentpipe as bp
-from bentpipe.cli import app as cli
+from bentpipe.cli import app
 from bentpipe.errors import UsageError
 from bentpipe.sweeps.file import SCHEMA, request, shipped_sweeps
 
@@ -147,7 +147,7 @@ def test_the_command_tells_it_once(
     path = tmp_path / "x.toml"
     path.write_text(text)
     with pytest.raises(SystemExit) as left:
-        cli.main(["sweep", str(path), "--out", str(tmp_path / "out")])
+        app.main(["sweep", str(path), "--out", str(tmp_path / "out")])
     captured = capsys.readouterr()
     assert left.value.code == 2
     assert captured.out == ""
@@ -159,7 +159,7 @@ def test_the_command_tells_it_once(
 
 def test_a_name_that_means_nothing_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
-        cli.main(["sweep", "byun2007-pep-delai"])
+        app.main(["sweep", "byun2007-pep-delai"])
     assert left.value.code == 2
     assert "did you mean byun2007-pep-delay?" in capsys.readouterr().err
 
@@ -178,7 +178,7 @@ def test_the_files_that_are_shipped_load_and_meet_their_schema() -> None:
 
 def test_the_schema_refuses_what_the_reader_refuses(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        cli.main(["schema", "sweep"])
+        app.main(["schema", "sweep"])
     schema = json.loads(capsys.readouterr().out)
     jsonschema.Draft202012Validator.check_schema(schema)
     for old, new in (("runs = 2", "runs = 0"), ("runs = 2", "run = 2"), ('["0 ms", "40 ms"]', "3")):
@@ -189,5 +189,5 @@ def test_the_schema_refuses_what_the_reader_refuses(capsys: pytest.CaptureFixtur
 
 def test_the_files_that_are_shipped_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        cli.main(["list", "sweeps"])
+        app.main(["list", "sweeps"])
     assert "byun2007-pep-delay" in capsys.readouterr().out

@@ -10,15 +10,15 @@ import polars as pl
 import pytest
 
 import bentpipe as bp
-from bentpipe.cli import app as cli
+from bentpipe.cli import app
 from bentpipe.errors import ResultError, SimulationError
 from bentpipe.report.charts import Figure
 from bentpipe.report.pages import specification
 from bentpipe.report.sweep import render
 from bentpipe.report.sweep_charts import axes, figures
 from bentpipe.runs.dataset import Run
-from bentpipe.runs.metrics import METRICS
 from bentpipe.runs.workers import Outcome, Threads
+from bentpipe.stats.metrics import METRICS
 from bentpipe.sweeps.result import SweepResult
 from bentpipe.sweeps.sweep import Sweep, execute
 
@@ -234,7 +234,7 @@ def test_the_command_writes_it_again_with_figures(tmp_path: Path, capsys: pytest
     swept(folder, {"gateway.aqm.w_q": "0.02,0.1"})
     figures = tmp_path / "figures"
     with pytest.raises(SystemExit) as left:
-        cli.main(["report", str(folder), "--figures", str(figures), "--as", "svg,png"])
+        app.main(["report", str(folder), "--figures", str(figures), "--as", "svg,png"])
     assert not left.value.code
     assert "Report:" in capsys.readouterr().out
     assert (folder / "report.html").read_text() == render(bp.open_sweep(folder))

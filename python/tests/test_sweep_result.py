@@ -16,7 +16,7 @@ from scipy import stats
 
 import bentpipe as bp
 from bentpipe import files
-from bentpipe.cli import app as cli
+from bentpipe.cli import app
 from bentpipe.errors import ResultError, ScenarioError, SimulationError, UsageError
 from bentpipe.runs import workers
 from bentpipe.runs.dataset import Run
@@ -179,7 +179,7 @@ def test_the_command_tells_what_failed(
 ) -> None:
     monkeypatch.setattr(workers, "Threads", _Failing)
     with pytest.raises(SystemExit) as left:
-        cli.main(command(tmp_path / "s"))
+        app.main(command(tmp_path / "s"))
     assert left.value.code == 1
     captured = capsys.readouterr()
     assert "1 run failed and will be tried again by the same command" in captured.err
@@ -188,7 +188,7 @@ def test_the_command_tells_what_failed(
     assert "0 ms" in captured.out
     monkeypatch.undo()
     with pytest.raises(SystemExit) as left:
-        cli.main(command(tmp_path / "s"))
+        app.main(command(tmp_path / "s"))
     assert not left.value.code
     assert bp.open_sweep(tmp_path / "s").failures == []
 
@@ -200,11 +200,11 @@ def test_a_disk_that_takes_no_more_loses_nothing(
     whole, folder = tmp_path / "whole", tmp_path / "cut"
     for target in (whole, folder):
         with pytest.raises(SystemExit):
-            cli.main(command(target))
+            app.main(command(target))
     capsys.readouterr()
     more = ["--runs", "4"]
     with pytest.raises(SystemExit):
-        cli.main(command(whole, *more))
+        app.main(command(whole, *more))
     capsys.readouterr()
     real = files.write
 
@@ -215,7 +215,7 @@ def test_a_disk_that_takes_no_more_loses_nothing(
 
     monkeypatch.setattr(files, "write", full)
     with pytest.raises(SystemExit) as left:
-        cli.main(command(folder, *more))
+        app.main(command(folder, *more))
     assert left.value.code == 1
     captured = capsys.readouterr().err
     assert os.strerror(number) in captured
@@ -226,7 +226,7 @@ def test_a_disk_that_takes_no_more_loses_nothing(
     assert cut.frame().equals(bp.open_sweep(whole).frame())
     monkeypatch.undo()
     with pytest.raises(SystemExit):
-        cli.main(command(folder, *more))
+        app.main(command(folder, *more))
     assert bp.open_sweep(folder).frame().equals(bp.open_sweep(whole).frame())
     assert not list((folder / "journal").iterdir())
 
@@ -243,7 +243,7 @@ def test_a_report_that_cannot_be_written_hides_no_result(
 
     monkeypatch.setattr(files, "write", refused)
     with pytest.raises(SystemExit) as left:
-        cli.main(command(tmp_path / "s"))
+        app.main(command(tmp_path / "s"))
     assert left.value.code == 2
     captured = capsys.readouterr()
     assert "40 ms" in captured.out

@@ -14,15 +14,16 @@ from rich.console import Console
 
 import bentpipe as bp
 from bentpipe import files
-from bentpipe.cli import app as cli
+from bentpipe.api import sweep
+from bentpipe.cli import app
 from bentpipe.cli.console import Rate, progress_text
 from bentpipe.errors import ScenarioError, SimulationError, UsageError
 from bentpipe.runs.dataset import Run
-from bentpipe.runs.metrics import METRICS
 from bentpipe.runs.plan import scenario_path
 from bentpipe.runs.workers import Outcome, Threads
+from bentpipe.stats.metrics import METRICS
 from bentpipe.sweeps.result import SweepResult
-from bentpipe.sweeps.sweep import Precision, Sweep, execute, precision_from, sweep
+from bentpipe.sweeps.sweep import Precision, Sweep, execute, precision_from
 
 SHORT = ["run.duration=2 s", "run.warmup=1 s"]
 VARY = {"gateway.pep.delay": "0 ms:40 ms:2", "gateway.aqm.w_q": "0.02,0.2"}
@@ -166,7 +167,7 @@ def test_what_is_most_likely_not_meant_is_told_once(
         str(tmp_path / "s"),
     ]
     with pytest.raises(SystemExit):
-        cli.main(words)
+        app.main(words)
     told = capsys.readouterr().err
     assert told.count("warning: traffic.connections.ramp: the last transfer starts after the warm-up") == 1
 
@@ -376,7 +377,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         ]
         arguments += ["--set", SHORT[0], "--set", SHORT[1], *more]
         with pytest.raises(SystemExit) as left:
-            cli.main(arguments)
+            app.main(arguments)
         return int(left.value.code or 0)
 
     assert run("--vary", "gateway.pep.delay=0 ms:40 ms:2", "--format", "json") == 0

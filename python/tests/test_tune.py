@@ -21,8 +21,8 @@ from bentpipe.cli.app import cli
 from bentpipe.cli.options import Failed
 from bentpipe.errors import ScenarioError, UsageError
 from bentpipe.runs.dataset import Run
-from bentpipe.runs.metrics import METRICS
 from bentpipe.runs.workers import Outcome
+from bentpipe.stats.metrics import METRICS
 from bentpipe.stats.objectives import objectives_from
 from bentpipe.tuning import tune as tuning
 from bentpipe.tuning.holdout import figures

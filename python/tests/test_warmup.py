@@ -7,7 +7,7 @@ from conftest import Command
 
 import bentpipe as bp
 from bentpipe.runs.store import read_manifest
-from bentpipe.stats.warmup import detected, warnings
+from bentpipe.stats.warmup import detected, warmup_warnings
 
 INTERVAL = 0.1
 
@@ -41,7 +41,7 @@ def test_a_queue_that_grows_into_the_measured_time_is_told_with_numbers() -> Non
     assert slow.after == pytest.approx(50, abs=0.5)
     assert slow.before == pytest.approx(50 * (slow.detected - 10) / 40 / 2, rel=0.1)
     assert not any(each.clear for each in found if each is not slow)
-    (line,) = warnings(found)
+    (line,) = warmup_warnings(found)
     assert line.startswith("slow: a warm-up of 10 s is too short; settled by MSER-5: transmit queue from ")
     assert line.endswith(f"--warmup {slow.detected:g}s would discard that")
 
@@ -50,7 +50,7 @@ def test_a_queue_that_grows_all_the_time_does_not_settle() -> None:
     scenario = {"warmup": 10.0, "sample_interval": INTERVAL}
     found = detected(["slow"], [1], lambda _, seed: table(seed, 2000), scenario)
     assert found[1].detected is None
-    (line,) = warnings(found)
+    (line,) = warmup_warnings(found)
     assert "does not settle within the first half of the measured time is transmit queue;" in line
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bentpipe import _core, files
+from bentpipe import _core, files, pages
 from bentpipe.advice.rules import MARGIN, Candidate, Rule, decide, rows, sentences
 from bentpipe.errors import ResultError, UsageError
 from bentpipe.format import clock
@@ -224,10 +224,7 @@ class Advice:
 
     def report(self, path: str | Path | None = None) -> Path:
         """Write the page, by default to the folder, and return its path."""
-        from bentpipe.report.advice import advice_page
-        from bentpipe.report.pages import write_page
-
-        return write_page(Path(path) if path is not None else self.folder / REPORT, advice_page(self.found))
+        return pages.write(self, self.folder / REPORT if path is None else Path(path))
 
 
 def advise(
@@ -499,7 +496,7 @@ def _tuned(
     """Search an AQM's parameters; return its best few points, and what that took."""
     from bentpipe.tuning.space_reduction import explored
 
-    points, cost = explored(search, folder, plan.rule, plan.metrics, workers, told)
+    points, cost = explored(search, folder, plan.rule.pick, plan.metrics, workers, told)
     names = kept(plan.rule.pick({key: each.values for key, each in points.items()}), _KEPT) if points else []
     candidates = [
         Candidate(

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from bentpipe.format import brief, number, plural
-from bentpipe.runs.metrics import Metric, named_metric
 from bentpipe.stats.differences import NOTHING_SEEN
 from bentpipe.stats.intervals import LEVEL, Summary, holm, paired, summarise
+from bentpipe.stats.metrics import Metric, named_metric
 from bentpipe.stats.objectives import (
     Judged,
     Limit,

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from bentpipe.advice import advisor
+from bentpipe.cli import console
 from bentpipe.cli.options import (
     Failed,
     Interrupted,
@@ -17,6 +19,8 @@ from bentpipe.cli.options import (
     look_here,
     scenario_options,
 )
+from bentpipe.runs.store import default_folder
+from bentpipe.runs.workers import workers_from
 
 if TYPE_CHECKING:
     from bentpipe.advice.advisor import Advice
@@ -85,22 +89,17 @@ def advise(
       bentpipe advise small-gateway --aqms red,pi,avqred --limit "queue_delay_p95<=50"
       bentpipe advise my-link.toml --metrics throughput:max,queue_delay_mean:min,loss_rate:min
     """
-    from bentpipe.advice import advisor as advising
-    from bentpipe.cli import console
-    from bentpipe.runs.store import default_folder
-    from bentpipe.runs.workers import workers_from
-
     names = None if aqms is None else aqms.split(",")
     look_here(names or [])
-    plan = advising.Advising.plan(
+    plan = advisor.Advising.plan(
         scenario,
         aqms=names,
         metrics=metrics,
         limits=limits,
         overrides=[*overrides, *([f"run.duration={duration}"] if duration is not None else [])],
-        trials=advising.TRIALS if trials is None else trials,
-        runs=advising.RUNS if search_runs is None else search_runs,
-        fresh=advising.FRESH if runs is None else runs,
+        trials=advisor.TRIALS if trials is None else trials,
+        runs=advisor.RUNS if search_runs is None else search_runs,
+        fresh=advisor.FRESH if runs is None else runs,
         seed=seed,
     )
     folder = out if out is not None else default_folder(f"{plan.base.name}-advise")
@@ -113,7 +112,7 @@ def advise(
 
     try:
         with closing(workers_from(jobs, cluster)) as workers:
-            found = advising.execute(
+            found = advisor.execute(
                 plan, folder, workers=workers, told=bar.tell, say=lambda text: err.print(text, markup=False)
             )
     except KeyboardInterrupt:
@@ -126,11 +125,10 @@ def advise(
         click.echo(json.dumps(found.found, indent=2, ensure_ascii=False, allow_nan=False))
     else:
         _show(found)
-    err.print(f"Page: {folder / advising.REPORT}", markup=False)
+    err.print(f"Page: {folder / advisor.REPORT}", markup=False)
 
 
 def _show(advice: "Advice") -> None:
-    from bentpipe.cli import console
     from bentpipe.report.advice import candidate_rows, change_rows, done, legend, metric_heads
 
     out, found = console.stdout(), advice.found

@@ -24,9 +24,9 @@ from bentpipe.format import (
     spread,
 )
 from bentpipe.models.validation import Validation
-from bentpipe.runs.metrics import METRICS
 from bentpipe.runs.result import Result
 from bentpipe.stats.differences import PAIRED, Comparison
+from bentpipe.stats.metrics import METRICS
 from bentpipe.stats.ranking import CRITERIA, MANY, ranking
 
 __all__ = [

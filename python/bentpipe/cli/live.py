@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from bentpipe.cli import console
 from bentpipe.cli.options import (
     Failed,
     Interrupted,
@@ -20,6 +21,12 @@ from bentpipe.cli.options import (
     warmup_option,
 )
 from bentpipe.errors import LiveError, UsageError
+from bentpipe.format import clock
+from bentpipe.live_runs import privileges
+from bentpipe.live_runs.run import carried_out, planned, ready
+from bentpipe.live_runs.session import versions
+from bentpipe.runs.store import LIVE, REPORT, Store, default_folder
+from bentpipe.stats.warmup import warmup_warnings
 
 if TYPE_CHECKING:
     from bentpipe.runs.plan import Plan
@@ -85,13 +92,6 @@ def live(
       bentpipe compare live-gateway --settings "RED 4" --out results/simulated
       bentpipe compare results/simulated results/live
     """
-    from bentpipe.cli import console
-    from bentpipe.live_runs import privileges
-    from bentpipe.live_runs.run import carried_out, planned, ready
-    from bentpipe.live_runs.session import versions
-    from bentpipe.runs.store import LIVE, REPORT, Store, default_folder
-    from bentpipe.stats.warmup import warnings as unsettled
-
     check_counts(runs, None, force=force, resume=False, out=out)
     if warmup is not None:
         overrides = (*overrides, f"run.warmup={warmup}")
@@ -135,7 +135,7 @@ def live(
     finally:
         watcher.close()
         store.close()
-    for line in (*result.invalid, *result.late, *unsettled(result.settled)):
+    for line in (*result.invalid, *result.late, *warmup_warnings(result.settled)):
         err.print(f"warning: {line}", markup=False)
     if form == "json":
         click.echo(json.dumps(result.rows(), indent=2, ensure_ascii=False, allow_nan=False))
@@ -150,8 +150,6 @@ def live(
 
 def _say_what(plan: "Plan", notes: list[str], form: str) -> None:
     """Say that a plan can be carried out live, how long that takes, and what is otherwise than it says."""
-    from bentpipe.format import clock
-
     scenario, settings = plan.scenario, [each.name for each in plan.settings]
     seconds = (scenario.warmup + scenario.duration) * plan.total
     if form == "json":

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from bentpipe import _core
+from bentpipe.cli import console
 from bentpipe.cli.options import (
     check_counts,
     form_option,
@@ -17,6 +18,13 @@ from bentpipe.cli.options import (
     seed_option,
 )
 from bentpipe.errors import ModelError
+from bentpipe.format import brief, number, spread
+from bentpipe.models import stability
+from bentpipe.models.fluid import QUANTITIES, kind_of, model
+from bentpipe.models.series import capture, check_free
+from bentpipe.models.validation import begun, dropped, finished, planned, same_scenario
+from bentpipe.runs.experiment import cores, execute
+from bentpipe.runs.store import REPORT, default_folder
 
 
 class _WithDefault(click.Group):
@@ -82,11 +90,6 @@ def model_solve(
       bentpipe model byun2007-gateway --settings "RED 4,AVQRED" --set model.step="0.5 ms"
       bentpipe model mmpp-queue --set model.erlang_stages=2
     """
-    from bentpipe.cli import console
-    from bentpipe.format import brief, spread
-    from bentpipe.models.fluid import QUANTITIES, kind_of, model
-    from bentpipe.runs.store import REPORT, default_folder
-
     loaded = load_scenario(scenario, overrides, duration)
     names = None if settings is None else settings.split(",")
     folder = out if out is not None else default_folder(f"{loaded.name}-model")
@@ -168,21 +171,17 @@ def model_stability(
       bentpipe model stability byun2007-gateway --settings avqred --vary connections=20:140:7
       bentpipe model stability byun2007-gateway --settings "RED 4,avqred" --map --no-sim
     """
-    from bentpipe.cli import console
-    from bentpipe.models import stability as analysis
-    from bentpipe.runs.store import default_folder
-
     changed = list(overrides) + ([] if duration is None else [f"run.duration={duration}"])
     loaded = load_scenario(scenario, overrides, duration)
     chosen = None if settings is None else settings.split(",")
-    varied = dict(analysis.parsed(each) for each in vary)
+    varied = dict(stability.parsed(each) for each in vary)
     if not mapped:
-        table = analysis.margins(loaded, chosen, vary=varied)
+        table = stability.margins(loaded, chosen, vary=varied)
         rows = table.to_dicts()
         if form == "json":
             click.echo(json.dumps(rows, indent=2, ensure_ascii=False, allow_nan=False))
             return
-        heads, cells, notes = analysis.shown(table, list(varied))
+        heads, cells, notes = stability.shown(table, list(varied))
         if notes and table["stable"].is_null().all():
             raise ModelError(f"{loaded.name}: {notes[0]}")
         console.stdout().print(console.grid(heads, cells, right=1))
@@ -190,11 +189,11 @@ def model_stability(
             print(note)
         return
     folder = out if out is not None else default_folder(f"{loaded.name}-stability")
-    x, y = analysis.axes(loaded, varied)
-    found = analysis.stability_map(loaded, x=x, y=y, settings=chosen)
-    analysis.open_folder(folder, force=force)
+    x, y = stability.axes(loaded, varied)
+    found = stability.stability_map(loaded, x=x, y=y, settings=chosen)
+    stability.open_folder(folder, force=force)
     if not no_sim:
-        found = analysis.with_simulations(
+        found = stability.with_simulations(
             found, scenario, changed, sim_points, folder, console.stderr().print if form == "table" else None
         )
     found.save(folder)
@@ -254,10 +253,6 @@ def model_capture(
       bentpipe model capture byun2007-gateway --figure
       bentpipe model capture my-scenario.toml --points 300 --interval 1 --out series/my-scenario.json
     """
-    from bentpipe.cli import console
-    from bentpipe.format import number
-    from bentpipe.models.series import capture, check_free
-
     path = out if out is not None else Path("series") / f"{Path(scenario).stem}.json"
     drawing = path.with_suffix(".svg") if figure and path.name else None
     check_free(path, drawing, force=force)
@@ -295,9 +290,7 @@ def model_capture(
 def _solve_markov(
     scenario: _core.Scenario, settings: list[str] | None, folder: Path, form: str, *, force: bool
 ) -> None:
-    from bentpipe.cli import console
     from bentpipe.models import markov_result
-    from bentpipe.runs.store import REPORT
 
     result = markov_result.solve(scenario, settings)
     result.save(folder, force=force)
@@ -363,11 +356,6 @@ def validate(
       bentpipe validate byun2007-gateway --settings "RED 4,AVQRED" --runs 5 --duration "5 min"
       bentpipe validate live-gateway --live results/live-gateway-live-20260102-150405
     """
-    from bentpipe.cli import console
-    from bentpipe.models.validation import begun, dropped, finished, planned, same_scenario
-    from bentpipe.runs.experiment import cores, execute
-    from bentpipe.runs.store import REPORT, default_folder
-
     check_counts(runs, jobs, force=force, resume=resume, out=out)
     loaded = load_scenario(scenario, overrides, duration)
     plan, model = planned(loaded, None if settings is None else settings.split(","), runs, seed)

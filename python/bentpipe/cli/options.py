@@ -11,7 +11,11 @@ import click
 from click.core import ParameterSource
 
 from bentpipe import _core
+from bentpipe.cli import console
 from bentpipe.errors import AlgorithmError, UsageError
+from bentpipe.runs.plan import load
+from bentpipe.runs.python_aqm import is_path
+from bentpipe.runs.store import RUNS
 
 if TYPE_CHECKING:
     from bentpipe.cli.console import Bar, Lines
@@ -149,8 +153,6 @@ def given(context: click.Context) -> list[str]:
 
 def look_here(names: Iterable[str]) -> None:
     """Let modules of the current folder be found, as `python -m` does, if a name may mean a class in one."""
-    from bentpipe.runs.python_aqm import is_path
-
     here = str(Path.cwd())
     if here not in sys.path and any(is_path(name.strip()) for name in names):
         sys.path.insert(0, here)
@@ -158,8 +160,6 @@ def look_here(names: Iterable[str]) -> None:
 
 def how_to_go_on(context: click.Context, store: "Store", folder: Path) -> str:
     """Say how many runs are kept, and the command that goes on."""
-    from bentpipe.runs.store import RUNS
-
     done = sum(1 for _ in (store.folder / RUNS).glob("*/[0-9]*"))
     return f"{done} of {store.plan.total} runs are finished and kept. To go on:\n    {again(context, folder)}"
 
@@ -191,8 +191,6 @@ def load_scenario(
     scenario: str, overrides: tuple[str, ...], duration: str | None, settings: Iterable[str] = ()
 ) -> _core.Scenario:
     """Read a scenario with overrides, which may name parameters of `settings` written in Python."""
-    from bentpipe.runs.plan import load
-
     changed = list(overrides)
     if duration is not None:
         changed.append(f"run.duration={duration}")
@@ -216,9 +214,6 @@ def resumable(
     context: click.Context, store: "Store", folder: Path, pcap: Path | None = None
 ) -> Iterator["Bar | Lines"]:
     """Show how a simulation goes on; what interrupts it becomes a message that says how to resume."""
-    from bentpipe.cli import console
-    from bentpipe.runs.store import RUNS
-
     watcher = console.watcher()
     try:
         yield watcher

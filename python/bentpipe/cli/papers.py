@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from bentpipe.cli import console
 from bentpipe.cli.options import Failed, Interrupted, jobs_option, kept
 
 
@@ -56,14 +57,13 @@ def reproduce(
       bentpipe reproduce byun2007 --only 'Figure 4.5'
       bentpipe reproduce all --format json
     """
-    from bentpipe import reproduction as reproducing
-    from bentpipe.cli import console
+    from bentpipe import reproduction
     from bentpipe.reproduction import terminal
 
-    names = [name for each in papers for name in (reproducing.papers() if each == "all" else [each])]
+    names = [name for each in papers for name in (reproduction.papers() if each == "all" else [each])]
     bar = console.Rate(console.stderr())
     try:
-        made = reproducing.reproduce(
+        made = reproduction.reproduce(
             list(dict.fromkeys(names)), out=out, quick=quick, only=only, jobs=jobs, told=bar.tell
         )
     except KeyboardInterrupt:

@@ -7,8 +7,16 @@ from typing import Any
 import click
 
 from bentpipe import _core
+from bentpipe.cli import console, kinds
 from bentpipe.cli.options import format_option, jobs_option, load_scenario, look_here, scenario_options
 from bentpipe.errors import UsageError
+from bentpipe.format import brief, number, paragraphs
+from bentpipe.models.validation import is_validation, open_validation
+from bentpipe.runs.plan import shipped, under
+from bentpipe.runs.result import Result
+from bentpipe.sweeps.file import SCHEMA, request, shipped_sweeps
+from bentpipe.sweeps.result import SweepResult, is_sweep
+from bentpipe.tuning.result import is_tune, open_tune
 
 
 @click.command("list", short_help="List algorithms or shipped scenarios.")
@@ -30,8 +38,6 @@ def list_(what: str, *, parameters: bool, form: str) -> None:
       bentpipe list transports
       bentpipe list scenarios
     """
-    from bentpipe.cli import console, kinds
-
     rows: list[dict[str, Any]]
     match what:
         case "scenarios":
@@ -83,7 +89,6 @@ def list_(what: str, *, parameters: bool, form: str) -> None:
 
 
 def _print_parameters(out: Any, row: dict[str, Any]) -> None:  # noqa: ANN401
-    from bentpipe.cli import console
 
     if not row["params"]:
         return
@@ -111,7 +116,6 @@ def _print_parameters(out: Any, row: dict[str, Any]) -> None:  # noqa: ANN401
 
 
 def _print_keys(out: Any, row: dict[str, Any]) -> None:  # noqa: ANN401
-    from bentpipe.cli import console
 
     if not row["params"]:
         return
@@ -128,14 +132,12 @@ def _plain(value: object) -> str:
 
 
 def _shipped() -> list[dict[str, Any]]:
-    from bentpipe.runs.plan import shipped
 
     scenarios = [(name, _core.Scenario.load(str(path), [])) for name, path in shipped().items()]
     return [{"name": name, "title": each.title, "source": each.source} for name, each in scenarios]
 
 
 def _sweeps() -> list[dict[str, Any]]:
-    from bentpipe.sweeps.file import request, shipped_sweeps
 
     asked = [(name, request(path)) for name, path in shipped_sweeps().items()]
     return [
@@ -164,10 +166,6 @@ def show(
       bentpipe show byun2007-gateway
       bentpipe show byun2007-gateway --setting "AVQRED" --set run.duration="5 min"
     """
-    from bentpipe.cli import console
-    from bentpipe.format import paragraphs
-    from bentpipe.runs.plan import under
-
     look_here([] if setting is None else [setting])
     loaded = load_scenario(scenario, overrides, duration, [] if setting is None else [setting])
     if setting is not None:
@@ -213,11 +211,7 @@ def report(result: Path, figures: Path | None, formats: str, *, force: bool) -> 
       bentpipe report results/byun2007-gateway-20260102-150405
       bentpipe report results/red-avqred --figures figures --as svg,pdf
     """
-    from bentpipe.models.validation import is_validation, open_validation
     from bentpipe.report.comparison import check_formats, write_figures, write_report
-    from bentpipe.runs.result import Result
-    from bentpipe.sweeps.result import SweepResult, is_sweep
-    from bentpipe.tuning.result import is_tune, open_tune
 
     chosen = check_formats([form.strip() for form in formats.split(",")])
     if is_validation(result):
@@ -294,18 +288,17 @@ def verify(
       bentpipe verify truth --table my-cells.csv
     """
     del what
-    from bentpipe.cli import console
-    from bentpipe.reproduction import ns2 as verifying
+    from bentpipe.reproduction import ns2
 
-    files = list(tables) or verifying.shipped()
-    found = [each for table in files for each in verifying.experiments(table)]
+    files = list(tables) or ns2.shipped()
+    found = [each for table in files for each in ns2.experiments(table)]
     wanted = [each for each in found if all(text in each.name for text in only)]
     if not wanted:
         raise UsageError(f"--only {' --only '.join(only)}: no experiment of {len(found)} has such a name")
     bar = console.watcher()
     bar.begin(len(wanted) * seeds, 0)
     try:
-        cells = verifying.verify(wanted, seeds=seeds, jobs=jobs, told=bar.progress)
+        cells = ns2.verify(wanted, seeds=seeds, jobs=jobs, told=bar.progress)
     finally:
         bar.close()
     failed = sum(cell.verdict == "fail" for cell in cells)
@@ -323,7 +316,6 @@ def verify(
 
 
 def _cell(cell: Any) -> list[str]:  # noqa: ANN401
-    from bentpipe.format import brief, number
 
     target = cell.target
     share = f"{100 * cell.difference / target.mean:+.1f} %".replace("-", "−") if target.mean else "–"
@@ -350,6 +342,4 @@ def schema(what: str) -> None:
       bentpipe schema > scenario.schema.json
       bentpipe schema sweep > sweep.schema.json
     """
-    from bentpipe.sweeps.file import SCHEMA
-
     click.echo(_core.schema() if what == "scenario" else json.dumps(SCHEMA, indent=2, ensure_ascii=False))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bentpipe.cli import console
 from bentpipe.cli.options import (
     check_counts,
     given,
@@ -17,10 +18,20 @@ from bentpipe.cli.options import (
     scenario_options,
 )
 from bentpipe.errors import UsageError
+from bentpipe.format import plural
+from bentpipe.runs.capture import PACKETS, Capture, Captures
+from bentpipe.runs.experiment import cores, execute
+from bentpipe.runs.plan import make_plan
+from bentpipe.runs.result import Result
+from bentpipe.runs.store import REPORT, Store, default_folder, pairs, run_folder
+from bentpipe.stats.differences import INDEPENDENT, NOTHING_SEEN, PAIRED, between, chosen, document, within
+from bentpipe.stats.intervals import BOOTSTRAP
+from bentpipe.stats.ranking import BEHIND_PEP
+from bentpipe.stats.warmup import warmup_warnings
 
 if TYPE_CHECKING:
-    from bentpipe.runs.metrics import Metric
     from bentpipe.stats.differences import Comparison
+    from bentpipe.stats.metrics import Metric
 
 
 @click.command(short_help="Simulate a scenario as it is.")
@@ -92,8 +103,6 @@ def compare(
       bentpipe compare results/red-avqred --metric queue_mean --metric throughput
       bentpipe compare results/before results/after --metric queue_delay_p95
     """
-    from bentpipe.stats.differences import chosen
-
     named = [each.strip() for metric in metrics for each in metric.split(",")]
     # A misspelt metric is told before anything is simulated.
     wanted = chosen(named or None)
@@ -120,9 +129,6 @@ def _compare_results(
     folder: Path, others: list[str], settings: list[str], metrics: "list[Metric]", form: str
 ) -> None:
     """Compare the settings of a result with each other, or with those of another one."""
-    from bentpipe.runs.result import Result
-    from bentpipe.stats.differences import between, within
-
     result = Result(folder)
     names = [*(name.strip() for name in settings), *(name for name in others if name in result.settings)]
     rest = [name for name in others if name not in result.settings]
@@ -140,9 +146,6 @@ def _compare_results(
 
 
 def _tell(comparisons: "list[Comparison]", form: str) -> None:
-    from bentpipe.cli import console
-    from bentpipe.format import plural
-    from bentpipe.stats.differences import INDEPENDENT, NOTHING_SEEN, PAIRED, document
 
     found = document(comparisons)
     if form == "json":
@@ -188,16 +191,6 @@ def _simulate(
     pcap_packets: int | None,
     pcap_snap: int | None,
 ) -> None:
-    from bentpipe.cli import console
-    from bentpipe.format import plural
-    from bentpipe.runs.capture import PACKETS, Capture, Captures
-    from bentpipe.runs.experiment import cores, execute
-    from bentpipe.runs.plan import make_plan
-    from bentpipe.runs.store import REPORT, Store, default_folder, pairs, run_folder
-    from bentpipe.stats.differences import within
-    from bentpipe.stats.intervals import BOOTSTRAP
-    from bentpipe.stats.ranking import BEHIND_PEP
-    from bentpipe.stats.warmup import warnings as unsettled
 
     check_counts(runs, jobs, force=force, resume=resume, out=out)
     if pcap is None and (pcap_links or pcap_packets is not None or pcap_snap is not None):
@@ -234,7 +227,7 @@ def _simulate(
             result.report()
     for warning in captures.warnings if captures else ():
         err.print(f"warning: {warning} (--pcap-packets)", markup=False)
-    for warning in unsettled(result.settled):
+    for warning in warmup_warnings(result.settled):
         err.print(f"warning: {warning}", markup=False)
     if form == "json":
         if metrics is None:

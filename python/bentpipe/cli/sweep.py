@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from bentpipe.cli import console
 from bentpipe.cli.options import (
     Failed,
     Interrupted,
@@ -17,6 +18,13 @@ from bentpipe.cli.options import (
     scenario_options,
 )
 from bentpipe.errors import ClusterError
+from bentpipe.format import measured, plural
+from bentpipe.runs.dataset import FAILURES
+from bentpipe.runs.store import default_folder
+from bentpipe.runs.workers import workers_from
+from bentpipe.sweeps.file import request
+from bentpipe.sweeps.result import check_metrics
+from bentpipe.sweeps.sweep import execute
 
 _MOST_ROWS = 1000
 """Rows of the table that a terminal is shown."""
@@ -100,15 +108,7 @@ def sweep(
       bentpipe sweep my-sweep.toml --runs 20
       bentpipe sweep my-sweep.toml --cluster tcp://10.0.0.7:8786
     """
-    from bentpipe.cli import console
-    from bentpipe.format import measured, plural
     from bentpipe.report.sweep_charts import axes
-    from bentpipe.runs.dataset import FAILURES
-    from bentpipe.runs.store import default_folder
-    from bentpipe.runs.workers import workers_from
-    from bentpipe.sweeps import sweep as sweeping
-    from bentpipe.sweeps.file import request
-    from bentpipe.sweeps.result import check_metrics
 
     check_metrics(metrics)
     names = None if settings is None else settings.split(",")
@@ -137,7 +137,7 @@ def sweep(
     bar = console.Rate(console.stderr(), open_end=precision is not None)
     try:
         with closing(workers_from(jobs, cluster)) as workers:
-            result = sweeping.execute(plan, folder, workers=workers, precision=precision, told=bar.tell)
+            result = execute(plan, folder, workers=workers, precision=precision, told=bar.tell)
     except KeyboardInterrupt:
         bar.close()
         raise Interrupted(kept(context, folder)) from None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bentpipe.cli import console
 from bentpipe.cli.options import (
     Failed,
     Interrupted,
@@ -17,6 +18,11 @@ from bentpipe.cli.options import (
     look_here,
     scenario_options,
 )
+from bentpipe.format import likelihood, measured, plural
+from bentpipe.runs.plan import slug
+from bentpipe.runs.store import REPORT, default_folder
+from bentpipe.runs.workers import workers_from
+from bentpipe.tuning.result import BEST, TRIALS, difference
 
 if TYPE_CHECKING:
     from bentpipe.tuning.result import TuneResult
@@ -134,15 +140,11 @@ def tune(
       bentpipe tune small-gateway --aqm pi --metrics queue_delay_p95:min --vary q_ref=5:40 --fix w=170
       bentpipe tune byun-generic --aqm blue --metrics throughput:max,queue_std:min --judge rank
     """
-    from bentpipe.cli import console
-    from bentpipe.runs.plan import slug
-    from bentpipe.runs.store import default_folder
-    from bentpipe.runs.workers import workers_from
-    from bentpipe.tuning import tune as tuning
+    from bentpipe.tuning.tune import Tuning, execute
 
     changes = [*overrides, *([f"run.duration={duration}"] if duration is not None else [])]
     look_here([aqm])
-    plan = tuning.Tuning.plan(scenario, aqm, metrics, overrides=changes, **options)
+    plan = Tuning.plan(scenario, aqm, metrics, overrides=changes, **options)
     folder = out if out is not None else default_folder(f"{Path(plan.scenario).stem}-tune-{slug(aqm, ())}")
     err = console.stderr()
     for warning in plan.space.as_given().warnings:
@@ -150,7 +152,7 @@ def tune(
     bar = console.Rate(err)
     try:
         with closing(workers_from(jobs, cluster)) as workers:
-            result = tuning.execute(
+            result = execute(
                 plan,
                 folder,
                 workers=workers,
@@ -184,10 +186,6 @@ def tune(
 
 
 def _show(result: "TuneResult") -> None:
-    from bentpipe.cli import console
-    from bentpipe.format import likelihood, measured, plural
-    from bentpipe.runs.store import REPORT
-    from bentpipe.tuning.result import BEST, TRIALS, difference
 
     out = console.stdout()
     found = result.found

@@ -12,9 +12,8 @@ from bentpipe.live_runs.chain import Chain, check
 from bentpipe.live_runs.privileges import why_not, why_not_tcp
 from bentpipe.live_runs.processes import Programs, interruptible, programs
 from bentpipe.live_runs.session import Session, versions
-from bentpipe.runs import plan as planning
 from bentpipe.runs.experiment import Silent, Watcher
-from bentpipe.runs.plan import Plan
+from bentpipe.runs.plan import Plan, load, make_plan
 from bentpipe.runs.result import Result
 from bentpipe.runs.store import LIVE, Store, pairs
 
@@ -38,7 +37,7 @@ def live(
     Raises what `compare` does, `UsageError` also where the scenario cannot be live, a program is missing or
     the system does not allow it, and `LiveError` if a run fails.
     """
-    loaded = scenario if isinstance(scenario, Scenario) else planning.load(scenario)
+    loaded = scenario if isinstance(scenario, Scenario) else load(scenario)
     names = settings.split(",") if isinstance(settings, str) else settings
     plan, chain = planned(loaded, names, runs, seed)
     found = ready(chain, None if keep is None else Path(keep))
@@ -62,7 +61,7 @@ def planned(
 ) -> tuple[Plan, Chain]:
     """Return what is to be run, and the chain of it; without `settings`, the scenario's own."""
     names = list(scenario.settings if settings is None else settings) or None
-    plan = planning.make_plan(scenario, settings=names, runs=runs, seed=seed)
+    plan = make_plan(scenario, settings=names, runs=runs, seed=seed)
     return plan, check(plan)
 
 

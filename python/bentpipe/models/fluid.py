@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from bentpipe import _core, files
+from bentpipe import _core, files, pages
 from bentpipe.errors import ModelError, ResultError, UsageError
 from bentpipe.models.engines import QUANTITIES, Account, Moments, moments, quantities
 from bentpipe.runs.former_names import present_printed, present_table
@@ -67,10 +67,7 @@ class ModelResult:
 
     def report(self, path: str | Path) -> Path:
         """Write the report as one HTML file that opens offline; return its path."""
-        from bentpipe.report.fluid import model_page
-        from bentpipe.report.pages import write_page
-
-        return write_page(Path(path), model_page(self))
+        return pages.write(self, Path(path))
 
     def save(self, folder: Path, *, force: bool = False) -> None:
         """Write the result and its report to `folder`.

@@ -10,8 +10,8 @@ import numpy as np
 import polars as pl
 
 from bentpipe import _core, files
-from bentpipe.api import compare
 from bentpipe.errors import UsageError
+from bentpipe.runs.compare import compare
 from bentpipe.runs.plan import load, under
 from bentpipe.runs.store import core_digest
 

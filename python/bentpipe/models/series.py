@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from bentpipe import _core, api, files
+from bentpipe import _core, files
 from bentpipe.errors import UsageError
 from bentpipe.format import brief, number, plural
 from bentpipe.runs import plan
+from bentpipe.runs.compare import run
 
 __all__ = [
     "FORMAT",
@@ -227,7 +228,7 @@ def capture(
     subject = _subject(loaded)
     if not as_it_is:
         loaded = plan.load(scenario, overrides + _raised(loaded.name, subject)).with_setting("droptail")
-    result = api.run(loaded, seed=seed)
+    result = run(loaded, seed=seed)
     (setting,), (first,) = result.settings, result.seeds
     table, flows = result.one("series", setting, first), result.one("flows", setting, first)
     flows = flows.filter(pl.col("traffic").is_in(subject.traffic))

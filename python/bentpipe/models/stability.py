@@ -14,6 +14,7 @@ import polars as pl
 
 from bentpipe import _core, files
 from bentpipe.errors import ModelError, UsageError
+from bentpipe.models.oscillation import simulated
 from bentpipe.runs.plan import load, make_plan
 
 __all__ = ["AXES", "Axis", "StabilityMap", "axes", "margins", "parsed", "spread", "stability_map"]
@@ -315,7 +316,6 @@ def with_simulations(
     tell: Callable[[str], object] | None = None,
 ) -> StabilityMap:
     """Return the map with `count` by `count` simulations of the scenario at `path`, kept in `folder`."""
-    from bentpipe.models.oscillation import simulated
 
     def along(axis: Axis) -> list[float]:
         values = found.table[f"at_{axis.name}"]

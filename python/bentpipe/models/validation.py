@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from bentpipe import _core, files
+from bentpipe import _core, files, pages
 from bentpipe.errors import AlgorithmError, ModelError, ResultError, ScenarioError, UsageError
 from bentpipe.format import plural
 from bentpipe.models.engines import LOSS, Account, Moments, compared, moments, quantities
@@ -25,10 +25,10 @@ from bentpipe.models.fluid import MARKOV_FORMAT, ModelResult, describe, kind_of,
 from bentpipe.runs import store
 from bentpipe.runs.experiment import checked_jobs, execute
 from bentpipe.runs.former_names import present_document
-from bentpipe.runs.metrics import find
 from bentpipe.runs.plan import ALL, Plan, load, make_plan
 from bentpipe.runs.result import Result
 from bentpipe.runs.store import Store
+from bentpipe.stats.metrics import find
 
 if TYPE_CHECKING:
     from bentpipe.models.markov_result import Solution
@@ -167,12 +167,7 @@ class Validation:
 
         The default is `report.html` in the folder. Replaces the file if it exists.
         """
-        from bentpipe.report.fluid import validation_page
-        from bentpipe.report.pages import write_page
-
-        return write_page(
-            Path(path) if path is not None else self.folder / store.REPORT, validation_page(self)
-        )
+        return pages.write(self, self.folder / store.REPORT if path is None else Path(path))
 
     def table(self) -> pl.DataFrame:
         """Return one row for each setting, quantity and engine.

@@ -6,8 +6,8 @@ from typing import Any
 
 from bentpipe.format import brief, clock, number, plural, quantity
 from bentpipe.report.pages import page
-from bentpipe.runs.metrics import named_metric
 from bentpipe.stats.intervals import LEVEL
+from bentpipe.stats.metrics import named_metric
 from bentpipe.stats.objectives import Limit
 from bentpipe.tuning.holdout import RESAMPLES
 

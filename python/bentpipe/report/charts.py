@@ -14,8 +14,8 @@ import polars as pl
 
 from bentpipe.format import brief, convert
 from bentpipe.report.decimate import POINTS, as_float, bounds, ecdf, geometric, rounded_up, rows, thin
-from bentpipe.runs.metrics import Recorded, find
 from bentpipe.runs.result import Result
+from bentpipe.stats.metrics import Recorded, find
 from bentpipe.stats.ranking import MANY, drawn
 
 __all__ = ["CONFIG", "PALETTE", "Figure", "Panel", "Width", "colours", "figures"]

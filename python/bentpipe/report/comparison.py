@@ -13,12 +13,12 @@ from bentpipe.report.charts import INK, Drawing, Figure, colours, figures
 from bentpipe.report.pages import dated, page, parameters, script_json, specification, unwritable, write_page
 from bentpipe.report.scripts import VEGA_LITE
 from bentpipe.report.traces import trace_figures
-from bentpipe.runs.metrics import GROUPS, METRICS, Metric
 from bentpipe.runs.result import Result
 from bentpipe.runs.store import LIVE, REPORT
 from bentpipe.stats.intervals import LEVEL
+from bentpipe.stats.metrics import GROUPS, METRICS, Metric
 from bentpipe.stats.ranking import BEHIND_PEP, CRITERIA, MANY, drawn, ranking
-from bentpipe.stats.warmup import warnings as unsettled
+from bentpipe.stats.warmup import warmup_warnings
 
 __all__ = [
     "FORMATS",
@@ -204,7 +204,7 @@ def _warnings(result: Result) -> list[str]:
     if result.manifest["scenario"]["overrides"] and not result.manifest["printed"]:
         lines.append("The scenario was changed: values that its source may print are not shown beside these.")
     lines += [*result.invalid, *result.late]
-    lines += unsettled(result.settled)
+    lines += warmup_warnings(result.settled)
     if len(result.seeds) == 1:
         lines.append(
             "One run per setting: intervals, where there are any, come from batches of its samples, and"

@@ -2,18 +2,16 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bentpipe import _core
 from bentpipe.format import as_printed, brief, clock, difference, paragraphs, plural, quantity, spread
 from bentpipe.models.engines import QUANTITIES
 from bentpipe.models.findings import findings
 from bentpipe.models.fluid import ModelResult
+from bentpipe.models.validation import Stationary, Validation
 from bentpipe.report.overlays import engine_colours, over_time, ratios
 from bentpipe.report.pages import dated, page, parameters
-
-if TYPE_CHECKING:
-    from bentpipe.models.validation import Validation
 
 __all__ = ["model_page", "validation_page"]
 
@@ -56,10 +54,8 @@ def model_page(result: ModelResult) -> str:
     )
 
 
-def validation_page(result: "Validation") -> str:
+def validation_page(result: Validation) -> str:
     """Return the report that sets engines side by side as HTML."""
-    from bentpipe.models.validation import Stationary
-
     manifest = result.simulation.manifest
     scenario, seeds = manifest["scenario"], result.simulation.seeds
     accounts, rows = result.accounts, result.rows()

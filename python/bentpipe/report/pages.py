@@ -1,6 +1,5 @@
 """What every page shares: one HTML file that opens offline, with its charts in it."""
 
-import errno
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -10,8 +9,8 @@ import altair as alt
 import jinja2
 
 from bentpipe import files
-from bentpipe.errors import UsageError
 from bentpipe.format import clock
+from bentpipe.pages import unwritable
 from bentpipe.report.charts import CONFIG, Drawing, Figure
 from bentpipe.report.scripts import bundle
 
@@ -51,13 +50,6 @@ def write_page(path: Path, html: str) -> Path:
     except OSError as error:
         raise unwritable(path, error) from None
     return path
-
-
-def unwritable(path: Path, error: OSError) -> Exception:
-    """Return what to raise: the caller can mend a wrong path, but not a full or broken disk."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG):
-        return OSError(error.errno, error.strerror, str(path))
-    return UsageError(f"{path}: cannot be written: {error.strerror}")
 
 
 def specification(

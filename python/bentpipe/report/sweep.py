@@ -9,9 +9,9 @@ from bentpipe.format import likelihood, measured, paragraphs, plural
 from bentpipe.report.comparison import write_pictures
 from bentpipe.report.pages import page, write_page
 from bentpipe.report.sweep_charts import Axis, axes, figures, setting_colours
-from bentpipe.runs.metrics import Metric
 from bentpipe.runs.store import REPORT
 from bentpipe.stats.intervals import BOOTSTRAP, LEVEL
+from bentpipe.stats.metrics import Metric
 from bentpipe.sweeps.result import SweepResult, check_metrics
 
 __all__ = ["render", "write_figures", "write_report"]

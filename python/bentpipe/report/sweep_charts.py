@@ -10,8 +10,8 @@ import polars as pl
 
 from bentpipe.format import brief, convert, number_of, plural
 from bentpipe.report.charts import INK, PALETTE, Drawing, Figure, Panel, Width
-from bentpipe.runs.metrics import Metric
 from bentpipe.stats.intervals import summarise
+from bentpipe.stats.metrics import Metric
 from bentpipe.sweeps.result import SweepResult, check_metrics
 
 __all__ = ["Axis", "axes", "figures", "setting_colours"]

@@ -13,7 +13,7 @@ import polars as pl
 from bentpipe.models.engines import QUANTITIES, moments
 from bentpipe.models.oscillation import oscillation
 from bentpipe.reproduction.table import Table
-from bentpipe.runs.metrics import METRICS, Recorded, find
+from bentpipe.stats.metrics import METRICS, Recorded, find
 
 __all__ = ["MEASURES", "Measure", "Seen", "measure_from", "metric"]
 

@@ -20,9 +20,9 @@ from bentpipe.reproduction.fluid import Solution, checked, digest_of, solved
 from bentpipe.reproduction.measures import Measure, Seen
 from bentpipe.reproduction.paper import Experiment, Paper
 from bentpipe.runs.experiment import checked_jobs
-from bentpipe.runs.metrics import Recorded
 from bentpipe.runs.plan import load, make_plan
 from bentpipe.runs.store import COUNTERS, core_digest, write_run
+from bentpipe.stats.metrics import Recorded
 
 __all__ = ["Cell", "Library", "Teller", "cells_of", "plan", "simulate"]
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from bentpipe import _core
 from bentpipe.errors import ClusterError, SimulationError, UsageError
-from bentpipe.runs import worker_tasks as remote
+from bentpipe.runs import worker_tasks
 from bentpipe.runs.dataset import Run
 from bentpipe.runs.local_cluster import LocalWorkers
 from bentpipe.runs.store import build_digest
@@ -105,7 +105,7 @@ class Cluster:
         deadline = time.monotonic() + _CONNECT_SECONDS
         found: dict[str, Any] = {}
         while not found:
-            found = self.client.run(remote.admit, on_error="return")
+            found = self.client.run(worker_tasks.admit, on_error="return")
             if not found and time.monotonic() > deadline:
                 raise UsageError(
                     f"{self._where}: a cluster without workers; allowed: at least one, for example of"
@@ -245,7 +245,7 @@ class _Sweep:
         inbox = self.inbox
         self.client.subscribe_topic(self.id, lambda event: inbox.put(("found", *event[1])))
         self.client.subscribe_topic("all", self._hear)
-        found = self.client.run(remote.admit, on_error="return")
+        found = self.client.run(worker_tasks.admit, on_error="return")
         self.there |= set(found)
         self._admit(found)
         while True:
@@ -288,8 +288,8 @@ class _Sweep:
 
         def ask() -> None:
             with contextlib.suppress(Exception):
-                found = self.client.run(remote.admit, workers=[address], on_error="return")
-                self.client.run(remote.keep, self.id, self.files, workers=[address], on_error="ignore")
+                found = self.client.run(worker_tasks.admit, workers=[address], on_error="return")
+                self.client.run(worker_tasks.keep, self.id, self.files, workers=[address], on_error="ignore")
                 self.inbox.put(("admitted", found))
 
         threading.Thread(target=ask, name="bentpipe-admit", daemon=True).start()
@@ -319,7 +319,7 @@ class _Sweep:
         self._hand_out()
         for run, outcome in finished:
             if run is not None:
-                yield run, remote.found(outcome)
+                yield run, worker_tasks.found(outcome)
 
     def _ended(self, number: int, future: "Future[None]") -> None:
         """Hear from Dask that a list is over: nothing new, unless results were lost, or it failed."""
@@ -458,7 +458,7 @@ class _Sweep:
         self.chunks[number] = chunk
         worker.chunks.append(chunk)
         chunk.future = self.client.submit(
-            remote.work,
+            worker_tasks.work,
             pickle.dumps(job),
             key=f"{self.id}-{number}",
             workers=[worker.address],
@@ -467,10 +467,10 @@ class _Sweep:
         )
         chunk.future.add_done_callback(lambda future: self.inbox.put(("ended", number, future)))
 
-    def _job(self, number: int, worker: _Worker, runs: list[Run]) -> remote.Job:
-        bases: dict[remote.Base, int] = {}
+    def _job(self, number: int, worker: _Worker, runs: list[Run]) -> worker_tasks.Job:
+        bases: dict[worker_tasks.Base, int] = {}
         sources: dict[str, int] = {}
-        listed: list[remote.Source] = []
+        listed: list[worker_tasks.Source] = []
         entries: list[tuple[int, int]] = []
         missing: dict[str, bytes] = {}
         for run in runs:
@@ -490,9 +490,9 @@ class _Sweep:
             entries.append((sources[run.digest], run.seed))
         if missing:
             self.files |= missing
-            self.client.run(remote.keep, self.id, missing, on_error="ignore")
+            self.client.run(worker_tasks.keep, self.id, missing, on_error="ignore")
         seconds = self.seconds
-        return remote.Job(
+        return worker_tasks.Job(
             self.id, number, worker.id, list(bases), listed, entries, seconds, _SEND_SHARE * seconds
         )
 
@@ -533,10 +533,10 @@ class _Sweep:
             if self.chunks and self.client.status == "running":
                 futures = [chunk.future for chunk in self.chunks.values() if chunk.future is not None]
                 self.client.cancel(futures)
-                self.client.run(remote.stop, self.id, on_error="ignore")
+                self.client.run(worker_tasks.stop, self.id, on_error="ignore")
             self.chunks.clear()
             if self.files:
-                self.client.run(remote.forget, self.id, on_error="ignore")
+                self.client.run(worker_tasks.forget, self.id, on_error="ignore")
             for topic in (self.id, "all"):
                 self.client.unsubscribe_topic(topic)
             # The scheduler keeps a topic's last messages. A lambda goes as it is: Bentpipe need not be there.

@@ -20,8 +20,8 @@ import polars as pl
 from bentpipe import _core, files
 from bentpipe.errors import ResultError, UsageError
 from bentpipe.runs.former_names import present_table
-from bentpipe.runs.metrics import METRICS
 from bentpipe.runs.store import build_digest
+from bentpipe.stats.metrics import METRICS
 
 __all__ = [
     "DATA",

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from bentpipe.format import convert
-from bentpipe.runs.metrics import DEPRECATED
+from bentpipe.stats.metrics import DEPRECATED
 
 __all__ = ["COUNTERS", "SERIES", "present_counters", "present_document", "present_printed", "present_table"]
 

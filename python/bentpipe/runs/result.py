@@ -11,14 +11,15 @@ from typing import Any
 
 import polars as pl
 
+from bentpipe import pages
 from bentpipe.errors import ResultError, UsageError
 from bentpipe.format import plural
 from bentpipe.runs.former_names import SERIES as FORMER_SERIES
 from bentpipe.runs.former_names import present_counters, present_table
-from bentpipe.runs.metrics import METRICS, Recorded, evaluate
 from bentpipe.runs.store import (
     COUNTERS,
     MANIFEST,
+    REPORT,
     SIMULATOR,
     TABLES,
     TRACE,
@@ -26,7 +27,10 @@ from bentpipe.runs.store import (
     read_manifest,
     run_folder,
 )
+from bentpipe.stats.differences import between, chosen, frame, verdict, within
 from bentpipe.stats.intervals import Summary, holm, paired, summarise
+from bentpipe.stats.metrics import METRICS, Recorded, evaluate
+from bentpipe.stats.ranking import ranking
 from bentpipe.stats.steady import batch_means
 from bentpipe.stats.warmup import SCHEMA, Warmup, detected
 
@@ -270,8 +274,6 @@ class Result:
         `p` (of no difference), `p_holm` (the same corrected over all rows of the frame) and `verdict`.
         `metrics` are all by default; the fewer, the weaker the correction. `UsageError` if one is unknown.
         """
-        from bentpipe.stats.differences import chosen, verdict
-
         baseline = self.settings[0] if baseline is None else baseline
         self._setting(baseline)
         wanted = METRICS if metrics is None else chosen(metrics)
@@ -315,8 +317,6 @@ class Result:
         over all rows of the frame), `verdict` (`A is higher`, `no difference seen`). Raises `UsageError` if
         there is nothing to compare, or no such metric.
         """
-        from bentpipe.stats.differences import between, chosen, frame, within
-
         wanted = chosen(metrics)
         if other is None:
             return frame(within(self, wanted, settings))
@@ -328,8 +328,6 @@ class Result:
         Columns: `setting`, `place`, `mean_rank`, and for each metric that ranks them its name with the rank:
         one more than the number of settings that are certainly better.
         """
-        from bentpipe.stats.ranking import ranking
-
         rows = [
             {"setting": each.setting, "place": each.place, "mean_rank": each.mean} | each.ranks
             for each in ranking(self)
@@ -415,9 +413,7 @@ class Result:
 
         The default is `report.html` in the result's folder. Replaces the file if it exists.
         """
-        from bentpipe.report.comparison import write_report
-
-        return write_report(self, Path(path) if path is not None else None)
+        return pages.write(self, self.folder / REPORT if path is None else Path(path))
 
     def save(self, folder: str | Path) -> "Result":
         """Copy a result that was kept in a temporary folder to `folder`, which must not exist."""

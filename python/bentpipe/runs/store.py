@@ -25,9 +25,9 @@ import polars as pl
 
 from bentpipe import _core, files
 from bentpipe.errors import ResultError, UsageError
-from bentpipe.runs import metrics
 from bentpipe.runs.former_names import present_printed
 from bentpipe.runs.plan import Plan, Setting
+from bentpipe.stats import metrics
 
 __all__ = ["FIGURES", "LIVE", "MANIFEST", "REPORT", "SIMULATOR", "TABLES", "TRACE", "Store", "read_manifest"]
 
@@ -460,7 +460,7 @@ def core_digest() -> str:
 
 @cache
 def build_digest() -> str:
-    """Return the SHA-256 of the code that computes metrics: the core and `bentpipe.runs.metrics`."""
+    """Return the SHA-256 of the code that computes metrics: the core and `bentpipe.stats.metrics`."""
     found = hashlib.sha256(core_digest().encode())
     found.update(Path(metrics.__file__).read_bytes())
     return found.hexdigest()

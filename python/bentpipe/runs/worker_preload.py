@@ -5,12 +5,12 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from bentpipe.runs import worker_tasks as remote
+from bentpipe.runs import worker_tasks
 
 if TYPE_CHECKING:
     from distributed import Worker
 
-__all__ = ["PARENT", "dask_setup", "remote"]
+__all__ = ["PARENT", "dask_setup", "worker_tasks"]
 
 PARENT = "BENTPIPE_PARENT"
 """The variable with the process that started this one."""

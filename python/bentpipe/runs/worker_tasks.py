@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from bentpipe import _core
 from bentpipe.errors import AlgorithmError, Cancelled, ScenarioError, SimulationError, UsageError
-from bentpipe.runs.metrics import METRICS
 from bentpipe.runs.python_aqm import unpacked
 from bentpipe.runs.store import build_digest
 from bentpipe.runs.workers import Outcome, measure
+from bentpipe.stats.metrics import METRICS
 
 if TYPE_CHECKING:
     from distributed import Worker

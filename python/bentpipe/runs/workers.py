@@ -13,7 +13,7 @@ from bentpipe import _core
 from bentpipe.errors import AlgorithmError, ScenarioError, SimulationError, UsageError
 from bentpipe.runs.dataset import Dataset, Failure, Run
 from bentpipe.runs.experiment import checked_jobs
-from bentpipe.runs.metrics import Recorded, evaluate
+from bentpipe.stats.metrics import Recorded, evaluate
 
 __all__ = ["Outcome", "Teller", "Threads", "Workers", "measure", "simulate", "workers_from"]
 

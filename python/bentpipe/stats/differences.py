@@ -6,22 +6,21 @@ docs/statistics.md says how, and what the family is that p-values are corrected 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any, Protocol
 
 import polars as pl
 
 from bentpipe.errors import UsageError
-from bentpipe.runs.metrics import METRICS, Metric, named_metric
 from bentpipe.stats.intervals import LEVEL, Summary, difference, holm, paired, summarise
-
-if TYPE_CHECKING:
-    from bentpipe.runs.result import Result
+from bentpipe.stats.metrics import METRICS, Metric, named_metric
 
 __all__ = [
     "INDEPENDENT",
     "NOTHING_SEEN",
     "PAIRED",
     "Comparison",
+    "Runs",
     "between",
     "chosen",
     "corrected",
@@ -37,12 +36,36 @@ _TRAFFIC = ("traffic.", "host.", "run.warmup", "run.duration")
 """Keys that traffic follows from, together with the seed."""
 
 
+class Runs(Protocol):
+    """Runs of several settings with the same seeds, as `bentpipe.Result` has them."""
+
+    folder: Path
+
+    @property
+    def engine(self) -> str:
+        """Engine of the runs: `simulator` or `live`."""
+
+    @property
+    def settings(self) -> list[str]:
+        """Names of the settings."""
+
+    @property
+    def seeds(self) -> list[int]:
+        """Seeds of the runs of every setting."""
+
+    def setting_info(self, name: str) -> dict[str, Any]:
+        """Return the manifest's entry of a setting; raise `ResultError` if there is none."""
+
+    def values(self) -> dict[str, dict[str, list[float | None]]]:
+        """Return every metric of every setting: one value per seed, in the order of the seeds."""
+
+
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One setting of a result, under the name it has in a comparison."""
+    """One setting of a result, under its name in a comparison."""
 
     name: str
-    result: "Result"
+    result: Runs
     setting: str
 
 
@@ -131,7 +154,7 @@ def chosen(names: Sequence[str] | None) -> list[Metric]:
 
 
 def within(
-    result: "Result", metrics: Sequence[Metric], settings: Sequence[str] | None = None
+    result: Runs, metrics: Sequence[Metric], settings: Sequence[str] | None = None
 ) -> list[Comparison]:
     """Compare the settings of a result, each with each; the family is all that is returned.
 
@@ -151,7 +174,7 @@ def within(
 
 
 def between(
-    ours: "Result", theirs: "Result", metrics: Sequence[Metric], settings: Sequence[str] | None = None
+    ours: Runs, theirs: Runs, metrics: Sequence[Metric], settings: Sequence[str] | None = None
 ) -> list[Comparison]:
     """Compare two results: settings of the same name, or, where each has one only, those two.
 
@@ -230,7 +253,7 @@ def _same_traffic(a: Side, b: Side) -> bool:
     return ours == theirs
 
 
-def _labels(ours: "Result", theirs: "Result") -> tuple[str, str]:
+def _labels(ours: Runs, theirs: Runs) -> tuple[str, str]:
     """Return names of two results: their engines, else those of their folders, or their whole paths."""
     if ours.engine != theirs.engine:
         return ours.engine, theirs.engine

@@ -17,7 +17,7 @@ from typing import Literal
 
 from bentpipe.errors import UsageError
 from bentpipe.format import convert, number_of
-from bentpipe.runs.metrics import Metric, named_metric
+from bentpipe.stats.metrics import Metric, named_metric
 
 __all__ = [
     "Judge",

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from bentpipe.runs.metrics import METRICS, Metric
-from bentpipe.runs.result import Result
+from bentpipe.stats.differences import Runs
 from bentpipe.stats.intervals import summarise
+from bentpipe.stats.metrics import METRICS, Metric
 
 __all__ = ["BEHIND_PEP", "CRITERIA", "MANY", "Ranked", "drawn", "ranking"]
 
@@ -35,7 +35,7 @@ class Ranked:
     """By metric: one more than the number of settings that are certainly better."""
 
 
-def ranking(result: Result) -> list[Ranked]:
+def ranking(result: Runs) -> list[Ranked]:
     """Rank the settings of a result, the best first.
 
     A setting is certainly better in a metric if the 95 % interval of the paired difference excludes zero;
@@ -56,7 +56,7 @@ def ranking(result: Result) -> list[Ranked]:
     ]
 
 
-def drawn(result: Result) -> list[str]:
+def drawn(result: Runs) -> list[str]:
     """Return the settings that figures show: all, or of many the best, those with equal values once."""
     if len(result.settings) <= MANY:
         return result.settings

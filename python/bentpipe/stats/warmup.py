@@ -8,7 +8,7 @@ import polars as pl
 from bentpipe.format import brief, number
 from bentpipe.stats.steady import settling
 
-__all__ = ["QUANTITIES", "SCHEMA", "Warmup", "detected", "warnings"]
+__all__ = ["QUANTITIES", "SCHEMA", "Warmup", "detected", "warmup_warnings"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def detected(
     return found
 
 
-def warnings(found: Sequence[Warmup]) -> list[str]:
+def warmup_warnings(found: Sequence[Warmup]) -> list[str]:
     """Return what a user should know: a line for each setting that had not settled when measuring began."""
     lines = []
     for setting in dict.fromkeys(each.setting for each in found):

@@ -7,12 +7,14 @@ from typing import Any
 
 import polars as pl
 
+from bentpipe import pages
 from bentpipe.errors import ResultError, UsageError
 from bentpipe.runs.dataset import FORMAT, MANIFEST, failures_of, read_all
 from bentpipe.runs.former_names import present_document
-from bentpipe.runs.metrics import Metric, named_metric
+from bentpipe.runs.store import REPORT
 from bentpipe.stats.differences import PAIRED, Comparison, corrected
 from bentpipe.stats.intervals import paired, summarise
+from bentpipe.stats.metrics import Metric, named_metric
 
 __all__ = ["DEFAULT_METRICS", "SweepResult", "check_metrics", "is_sweep", "narrow", "open_sweep"]
 
@@ -166,9 +168,7 @@ class SweepResult:
 
         The default is `report.html` in the dataset's folder. Replaces the file if it exists.
         """
-        from bentpipe.report.sweep import write_report
-
-        return write_report(self, None if path is None else Path(path))
+        return pages.write(self, self.folder / REPORT if path is None else Path(path))
 
     def shortfalls(self) -> list[str]:
         """Return where runs were added and intervals did not become narrow enough, in words."""

@@ -3,7 +3,6 @@
 import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from itertools import count, islice
 from pathlib import Path
@@ -12,14 +11,14 @@ from typing import Any
 from bentpipe import _core
 from bentpipe.errors import UsageError
 from bentpipe.runs.dataset import Dataset, Run
-from bentpipe.runs.plan import load, make_plan, overrides_from, scenario_path
+from bentpipe.runs.plan import load, make_plan, scenario_path
 from bentpipe.runs.python_aqm import Setting
-from bentpipe.runs.workers import Teller, Threads, Workers, simulate, workers_from
+from bentpipe.runs.workers import Teller, Threads, Workers, simulate
 from bentpipe.stats.intervals import summarise
 from bentpipe.sweeps.factors import Factor, factors_from, points
 from bentpipe.sweeps.result import DEFAULT_METRICS, SweepResult, check_metrics, narrow
 
-__all__ = ["MOST_ADDED", "Precision", "Sweep", "execute", "precision_from", "sweep"]
+__all__ = ["MOST_ADDED", "Precision", "Sweep", "execute", "precision_from"]
 
 MOST_RUNS = 10_000_000
 MOST_ADDED = 100
@@ -160,50 +159,6 @@ class Sweep:
         for seed in self.seeds if seeds is None else seeds:
             for point, setting, scenario, digest in self.cells:
                 yield Run(point, setting, scenario, digest, seed)
-
-
-def sweep(
-    scenario: str | Path,
-    vary: Sequence[str] | Mapping[str, str | Sequence[object]] = (),
-    *,
-    out: str | Path,
-    settings: Sequence[str | Setting] | None = None,
-    set: Mapping[str, object] | Sequence[str] = (),  # noqa: A002
-    runs: int | None = None,
-    seed: int | None = None,
-    design: str | None = None,
-    points: int | None = None,
-    metrics: Sequence[str] | None = None,
-    jobs: int | None = None,
-    cluster: str | None = None,
-    precision: Precision | None = None,
-    told: Teller | None = None,
-) -> SweepResult:
-    """Simulate every point of a design under every setting with the same seeds, into the dataset `out`.
-
-    `scenario` may be a sweep file too, which the other arguments override (docs/sweep.md). `vary` are
-    factors, as `{"gateway.aqm.w_q": "0.01:0.2:log:8"}`; see `factors_from`. `set` overrides keys as in
-    `load`; `metrics` are those that the report shows. What is in the dataset already is not simulated again;
-    `precision` adds runs where an interval is still too wide. Runs go to `jobs` threads, or to a `cluster`:
-    `local:N` for N processes, or a scheduler's address. Raises `UsageError` and `ScenarioError` before
-    anything runs; runs that fail later are `SweepResult.failures`.
-    """
-    from bentpipe.sweeps.file import request
-
-    asked = request(
-        scenario,
-        vary,
-        overrides_from(set),
-        settings=settings,
-        runs=runs,
-        seed=seed,
-        design=design,
-        points=points,
-        metrics=metrics,
-    )
-    plan, precision = asked.plan(), precision or asked.precision()
-    with closing(workers_from(jobs, cluster)) as workers:
-        return execute(plan, Path(out), workers=workers, precision=precision, told=told)
 
 
 def execute(

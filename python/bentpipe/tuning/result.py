@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from bentpipe import files
+from bentpipe import files, pages
 from bentpipe.errors import ResultError
 from bentpipe.format import measured, plural, quantity
 from bentpipe.runs.former_names import present_document
@@ -203,10 +203,7 @@ class TuneResult:
 
     def report(self, path: str | Path | None = None) -> Path:
         """Write the report as one HTML file that opens offline, by default here; return its path."""
-        from bentpipe.report.pages import write_page
-        from bentpipe.report.tuning import tune_page
-
-        return write_page(self.folder / REPORT if path is None else Path(path), tune_page(self))
+        return pages.write(self, self.folder / REPORT if path is None else Path(path))
 
 
 def difference(figure: Mapping[str, Any]) -> str:

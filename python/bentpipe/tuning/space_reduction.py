@@ -8,20 +8,18 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
-from bentpipe.advice.rules import Rule
 from bentpipe.format import number_of
 from bentpipe.runs.dataset import read_all
 from bentpipe.runs.workers import Teller, Workers
 from bentpipe.stats.intervals import summarise
+from bentpipe.stats.objectives import Judge
 from bentpipe.tuning.result import DEFAULTS
 from bentpipe.tuning.space import Parameter, Space
-
-if TYPE_CHECKING:
-    from bentpipe.tuning.tune import Tuning
+from bentpipe.tuning.tune import Tuning, execute
 
 __all__ = ["Point", "explored", "narrowed"]
 
@@ -42,9 +40,9 @@ class Point:
 
 
 def explored(
-    search: "Tuning",
+    search: Tuning,
     folder: Path,
-    rule: Rule,
+    judge: Judge,
     metrics: Sequence[str],
     workers: Workers,
     told: Teller | None = None,
@@ -59,7 +57,7 @@ def explored(
     if not second or not points:
         return points, cost
     # The defaults have no values of their own for what is searched: the second round looks around trials.
-    order = rule.pick({name: each.values for name, each in points.items() if name != DEFAULTS})
+    order = judge({name: each.values for name, each in points.items() if name != DEFAULTS})
     best = [points[each.name].table for each in order[:_BEST]]
     if not best:
         return points, cost
@@ -95,14 +93,12 @@ def _around(parameter: Parameter, there: Sequence[str]) -> Parameter:
 
 def _round(
     prefix: str,
-    search: "Tuning",
+    search: Tuning,
     folder: Path,
     metrics: Sequence[str],
     workers: Workers,
     told: Teller | None,
 ) -> tuple[dict[str, Point], dict[str, Any]]:
-    from bentpipe.tuning.tune import execute
-
     found = execute(search, folder, workers=workers, told=told).found
     keys = tuple(f"{search.space.prefix}.{each}" for each in search.space.names)
     runs = read_all(folder, keys).filter(pl.col("seed").is_in(search.seeds))

@@ -27,7 +27,7 @@ from bentpipe import Scenario
 from bentpipe.live_runs.privileges import why_not
 from bentpipe.live_runs.processes import Programs, programs
 from bentpipe.live_runs.session import versions
-from bentpipe.runs.metrics import Recorded, evaluate
+from bentpipe.stats.metrics import Recorded, evaluate
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "live-bench.md"
