@@ -392,7 +392,8 @@ mod tests {
     #[test]
     fn a_segments_checksum_covers_its_payload() {
         let ends = Ends { with_data: true, ..ENDS };
-        let (packet, synthesized) = synthesize_tcp(ends, segment(u64::from(u32::MAX), 1, 1000, Flags::ACK), 1058);
+        let (packet, synthesized) =
+            synthesize_tcp(ends, segment(u64::from(u32::MAX), 1, 1000, Flags::ACK), 1058);
         assert_eq!((packet.len(), synthesized.headers), (1058, 40));
         assert_eq!(u16::from_be_bytes([packet[2], packet[3]]), 1040);
         assert!(checksums_are_valid(&packet[..1040]));

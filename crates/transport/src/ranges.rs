@@ -25,6 +25,7 @@ impl<const MAX: usize> Ranges<MAX> {
     }
 
     /// Adds `start..end` and returns how many of its numbers are new. A range that would be one too many is not added.
+    #[inline]
     pub(crate) fn insert(&mut self, mut start: u64, mut end: u64) -> u64 {
         if start >= end {
             return 0;
@@ -79,7 +80,12 @@ impl<const MAX: usize> Ranges<MAX> {
     }
 
     /// Removes every range that lies entirely below `position` and returns how many numbers that removed.
+    #[inline]
     pub(crate) fn remove_below(&mut self, position: u64) -> u64 {
+        // Most calls remove nothing.
+        if self.0.first().is_none_or(|first| first.1 > position) {
+            return 0;
+        }
         let count = self.0.partition_point(|range| range.1 <= position);
         self.0.drain(..count).map(|(start, end)| end - start).sum()
     }
