@@ -14,6 +14,7 @@
 
 mod config;
 mod flight;
+mod meter;
 mod pep;
 mod regulator;
 
@@ -24,6 +25,7 @@ use bentpipe_units::{Duration, Instant, Rate};
 
 pub use config::Config;
 pub use flight::InFlight;
+pub use meter::{Meter, Sample, Snapshot, Summary};
 pub use pep::{Connection, FlowControl, PepBuffers, Sharing};
 pub use regulator::Regulator;
 

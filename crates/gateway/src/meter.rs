@@ -1,0 +1,356 @@
+//! Measurement of a queue or a gateway: counters, delays and drop runs, as simulations and live runs report them.
+
+use std::collections::BTreeMap;
+
+use bentpipe_queue::{Counters, Queue};
+use bentpipe_units::{Duration, Instant};
+use hdrhistogram::Histogram;
+
+use crate::{Gateway, GatewayQueue};
+
+/// Queueing delays above this are recorded as this [ns].
+const MAX_DELAY: u64 = 1_000_000_000_000;
+
+/// Counters of a queue or a gateway at one time.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Snapshot {
+    /// Counters of the queue whose AQM decides.
+    counters: Counters,
+    /// Packets dropped at the mark point by the AQM, and for lack of room.
+    aqm_drops: u64,
+    overflow_drops: u64,
+    /// Packets dropped at the gateway's other queue.
+    drops_elsewhere: u64,
+    /// Packets and bytes that left the transmit queue.
+    sent_packets: u64,
+    sent_bytes: u64,
+    /// Integral over time of the transmit queue [packet s].
+    packet_seconds: f64,
+    /// Bytes that arrived at the gateway.
+    arrived_bytes: u64,
+}
+
+impl Snapshot {
+    /// Counters of a queue without a gateway.
+    #[must_use]
+    pub fn of_queue(queue: &Queue, now: Instant) -> Self {
+        let counters = *queue.counters();
+        Self {
+            counters,
+            aqm_drops: counters.dropped_on_arrival + counters.dropped_in_queue,
+            overflow_drops: counters.overflowed,
+            drops_elsewhere: 0,
+            sent_packets: counters.sent,
+            sent_bytes: queue.state().sent_bytes,
+            packet_seconds: queue.packet_seconds(now),
+            arrived_bytes: 0,
+        }
+    }
+
+    /// Counters of a gateway.
+    #[must_use]
+    pub fn of_gateway(gateway: &Gateway, now: Instant) -> Self {
+        let (receive, transmit) = (gateway.receive_queue().counters(), gateway.transmit_queue().counters());
+        let (at_mark, other) = match gateway.mark_point() {
+            GatewayQueue::Receive => (receive, transmit),
+            GatewayQueue::Transmit => (transmit, receive),
+        };
+        let watched = *gateway.watched_queue().counters();
+        Self {
+            counters: watched,
+            aqm_drops: watched.dropped_on_arrival + at_mark.dropped_in_queue,
+            overflow_drops: at_mark.overflowed,
+            drops_elsewhere: other.overflowed + other.dropped_in_queue,
+            arrived_bytes: gateway.arrived_bytes(),
+            ..Self::of_queue(gateway.transmit_queue(), now)
+        }
+    }
+}
+
+/// Means and rates between two samples; NaN without data.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample {
+    /// Rate offered to the AQM [bit/s].
+    pub offered: f64,
+    /// Rate that arrived at the gateway [bit/s].
+    pub arrived: f64,
+    /// Rate sent over the link [bit/s].
+    pub sent: f64,
+    /// Mean queueing delay in the transmit queue [s].
+    pub queue_delay: f64,
+    /// Share of marked packets among those offered to the AQM.
+    pub mark_probability: f64,
+    /// Mean time from the receive queue to the transmit queue [s].
+    pub transit_time: f64,
+}
+
+/// Counters and delays over the measurement.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    /// Packets offered at the mark point.
+    pub offered_packets: u64,
+    /// Bytes offered at the mark point.
+    pub offered_bytes: u64,
+    /// Packets with which the AQM signalled congestion.
+    pub marked_packets: u64,
+    /// Packets dropped at the mark point by the AQM.
+    pub aqm_drops: u64,
+    /// Packets dropped at the mark point for lack of room.
+    pub overflow_drops: u64,
+    /// Packets dropped at the gateway's other queue.
+    pub drops_elsewhere: u64,
+    /// Packets sent over the link.
+    pub sent_packets: u64,
+    /// Bytes sent over the link.
+    pub sent_bytes: u64,
+    /// Mean backlog over time [packets].
+    pub queue_time_average: f64,
+    /// Queueing delay of packets that left [s]: mean, percentiles 50, 95 and 99, maximum.
+    pub queue_delay: [f64; 5],
+    /// Mean difference between the queueing delays of successive packets (RFC 3393) [s].
+    pub jitter: f64,
+}
+
+/// Sum and number of times.
+#[derive(Clone, Copy, Debug, Default)]
+struct MeanTime {
+    sum: u64,
+    count: u64,
+}
+
+impl MeanTime {
+    #[inline]
+    fn add(&mut self, ns: u64) {
+        self.sum += ns;
+        self.count += 1;
+    }
+
+    /// The mean [s]; NaN of nothing.
+    fn get(self) -> f64 {
+        self.sum as f64 * 1e-9 / self.count as f64
+    }
+}
+
+/// Distribution of queueing delays, and the differences between successive ones.
+#[derive(Clone, Debug)]
+struct Delays {
+    histogram: Histogram<u64>,
+    jitter: MeanTime,
+    last: Option<u64>,
+}
+
+impl Delays {
+    fn new() -> Option<Self> {
+        let histogram = Histogram::new_with_max(MAX_DELAY, 3).ok()?;
+        Some(Self { histogram, jitter: MeanTime::default(), last: None })
+    }
+
+    #[inline]
+    fn add(&mut self, ns: u64) {
+        self.histogram.saturating_record(ns);
+        if let Some(last) = self.last.replace(ns) {
+            self.jitter.add(last.abs_diff(ns));
+        }
+    }
+
+    fn summary(&self) -> [f64; 5] {
+        let histogram = &self.histogram;
+        if histogram.is_empty() {
+            return [f64::NAN; 5];
+        }
+        let percentile = |q: f64| histogram.value_at_quantile(q) as f64 * 1e-9;
+        let max = histogram.max() as f64 * 1e-9;
+        [histogram.mean() * 1e-9, percentile(0.5), percentile(0.95), percentile(0.99), max]
+    }
+}
+
+/// Runs of consecutive drops.
+#[derive(Clone, Debug, Default)]
+struct DropRuns {
+    /// Number of finished runs by length.
+    counts: BTreeMap<u32, u64>,
+    length: u32,
+    last: u64,
+}
+
+impl DropRuns {
+    fn add(&mut self, arrival: u64) {
+        if self.length > 0 && arrival == self.last + 1 {
+            self.length += 1;
+        } else {
+            self.close();
+            self.length = 1;
+        }
+        self.last = arrival;
+    }
+
+    fn close(&mut self) {
+        if self.length > 0 {
+            *self.counts.entry(self.length).or_default() += 1;
+        }
+        self.length = 0;
+    }
+}
+
+/// Measurement of one queue or gateway. The host calls it only during the measurement, after [`Meter::begin`].
+#[derive(Clone, Debug)]
+pub struct Meter {
+    begin: Snapshot,
+    begin_at: Instant,
+    last: Snapshot,
+    last_at: Instant,
+    /// Queueing delays since the last sample.
+    queue_delay: MeanTime,
+    /// Times from the receive queue to the transmit queue since the last sample.
+    transit_time: MeanTime,
+    delays: Option<Delays>,
+    runs: DropRuns,
+}
+
+impl Meter {
+    /// A meter for a measurement that is scheduled to begin at `begin`. Without a summary, it keeps no distribution of delays.
+    #[must_use]
+    pub fn new(begin: Instant, has_summary: bool) -> Self {
+        Self {
+            begin: Snapshot::default(),
+            begin_at: begin,
+            last: Snapshot::default(),
+            last_at: begin,
+            queue_delay: MeanTime::default(),
+            transit_time: MeanTime::default(),
+            delays: has_summary.then(Delays::new).flatten(),
+            runs: DropRuns::default(),
+        }
+    }
+
+    /// Begins the measurement.
+    pub fn begin(&mut self, snapshot: Snapshot, now: Instant) {
+        (self.begin, self.begin_at) = (snapshot, now);
+        (self.last, self.last_at) = (snapshot, now);
+    }
+
+    /// Records the queueing delay of a packet that leaves the transmit queue.
+    #[inline]
+    pub fn left(&mut self, delay: Duration) {
+        let ns = delay.as_nanos();
+        self.queue_delay.add(ns);
+        if let Some(delays) = &mut self.delays {
+            delays.add(ns);
+        }
+    }
+
+    /// Records the time of a packet from the receive queue to the transmit queue.
+    #[inline]
+    pub fn passed(&mut self, transit: Duration) {
+        self.transit_time.add(transit.as_nanos());
+    }
+
+    /// Records a drop at the mark point. `number` is that of the packet among all arrivals there; returns its number among
+    /// the arrivals since the measurement began, or `None` if it arrived before.
+    pub fn dropped(&mut self, number: u64) -> Option<u64> {
+        let arrival = number.checked_sub(self.begin.counters.offered)?;
+        self.runs.add(arrival);
+        Some(arrival)
+    }
+
+    /// Means and rates since the last sample, or since the measurement began.
+    pub fn sample(&mut self, snapshot: Snapshot, now: Instant) -> Sample {
+        let last = std::mem::replace(&mut self.last, snapshot);
+        let seconds = (now - std::mem::replace(&mut self.last_at, now)).as_secs_f64();
+        let rate = |bytes: u64| bytes as f64 * 8.0 / seconds;
+        let offered = snapshot.counters.offered - last.counters.offered;
+        let marked = snapshot.counters.marked - last.counters.marked;
+        Sample {
+            offered: rate(snapshot.counters.offered_bytes - last.counters.offered_bytes),
+            arrived: rate(snapshot.arrived_bytes - last.arrived_bytes),
+            sent: rate(snapshot.sent_bytes - last.sent_bytes),
+            queue_delay: std::mem::take(&mut self.queue_delay).get(),
+            // A scheduler may mark packets while none arrives.
+            mark_probability: if offered == 0 { f64::NAN } else { marked as f64 / offered as f64 },
+            transit_time: std::mem::take(&mut self.transit_time).get(),
+        }
+    }
+
+    /// Snapshot and time of the last sample.
+    #[must_use]
+    pub fn last(&self) -> (Snapshot, Instant) {
+        (self.last, self.last_at)
+    }
+
+    /// Begin of the measurement.
+    #[must_use]
+    pub fn begin_at(&self) -> Instant {
+        self.begin_at
+    }
+
+    /// Summary of the measurement up to a snapshot; `None` for a meter without.
+    #[must_use]
+    pub fn summary(&self, end: &Snapshot, now: Instant) -> Option<Summary> {
+        let (begin, delays) = (&self.begin, self.delays.as_ref()?);
+        let seconds = (now - self.begin_at).as_secs_f64();
+        Some(Summary {
+            offered_packets: end.counters.offered - begin.counters.offered,
+            offered_bytes: end.counters.offered_bytes - begin.counters.offered_bytes,
+            marked_packets: end.counters.marked - begin.counters.marked,
+            aqm_drops: end.aqm_drops - begin.aqm_drops,
+            overflow_drops: end.overflow_drops - begin.overflow_drops,
+            drops_elsewhere: end.drops_elsewhere - begin.drops_elsewhere,
+            sent_packets: end.sent_packets - begin.sent_packets,
+            sent_bytes: end.sent_bytes - begin.sent_bytes,
+            queue_time_average: (end.packet_seconds - begin.packet_seconds) / seconds,
+            queue_delay: delays.summary(),
+            jitter: delays.jitter.get(),
+        })
+    }
+
+    /// Lengths of runs of consecutive drops at the mark point, and the number of runs of each length.
+    pub fn drop_runs(&self) -> impl Iterator<Item = (u32, u64)> + use<> {
+        let mut runs = self.runs.clone();
+        runs.close();
+        runs.counts.into_iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(delays: impl IntoIterator<Item = u64>) -> Summary {
+        let mut meter = Meter::new(Instant::ZERO, true);
+        delays.into_iter().for_each(|ns| meter.left(Duration::from_nanos(ns)));
+        meter.summary(&Snapshot::default(), Instant::ZERO).unwrap()
+    }
+
+    /// Delays of 1 to 100 ms.
+    #[test]
+    fn quantiles_are_exact_to_a_thousandth() {
+        let expected = [0.0505, 0.050, 0.095, 0.099, 0.100];
+        for (found, expected) in of((1..=100).map(|ms| ms * 1_000_000)).queue_delay.into_iter().zip(expected)
+        {
+            assert!((found / expected - 1.0).abs() < 0.001, "{found} {expected}");
+        }
+        for ns in [0, 1, 1023, 1024, 1025, 2047, 2048, 1_000_000, 123_456_789, MAX_DELAY] {
+            let exact = ns as f64 * 1e-9;
+            for found in of([ns]).queue_delay {
+                assert!((found - exact).abs() <= 1e-9 + exact / 1000.0, "{found} {exact}");
+            }
+        }
+        assert!(of([]).queue_delay.iter().all(|value| value.is_nan()));
+    }
+
+    #[test]
+    fn jitter_is_the_mean_difference_of_successive_delays() {
+        assert!((of([1_000_000, 3_000_000, 2_000_000]).jitter - 1.5e-3).abs() < 1e-15);
+        assert!(of([1]).jitter.is_nan());
+    }
+
+    #[test]
+    fn consecutive_drops_form_runs() {
+        let mut meter = Meter::new(Instant::ZERO, false);
+        meter.begin.counters.offered = 10;
+        assert_eq!(meter.dropped(9), None);
+        let arrivals = [10, 11, 12, 14, 16, 17].map(|number| meter.dropped(number));
+        assert_eq!(arrivals, [0, 1, 2, 4, 6, 7].map(Some));
+        assert_eq!(meter.drop_runs().collect::<Vec<_>>(), [(1, 1), (2, 1), (3, 1)]);
+    }
+}
