@@ -1,10 +1,9 @@
-//! A sequence of operations over any algorithms and parameters of the registry, read from bytes.
+//! A sequence of operations on any AQM and scheduler of the registry with any parameters, read from bytes.
 //!
-//! The first bytes choose an AQM, a scheduler, their parameters, a marking method, limits, a link and a time to begin
-//! at; each that follows is an operation: packets of all lengths, flows and ECN fields are judged, wait, enter and
-//! leave, time passes or stands still, flows open and close, the capacity changes. After each operation packets must be
-//! neither lost nor doubled, counters must agree, and what is probed must be finite and, where it is a probability,
-//! within 0 and 1. Where bytes end, zeros follow.
+//! The first bytes select an AQM, a scheduler, their parameters, a marking method, limits, a link and a start time. Each
+//! further byte is an operation: packets of any length, flow and ECN field are offered, enqueued and dequeued, time passes,
+//! flows open and close, the capacity changes. After each operation no packet may be missing or duplicated, counters must
+//! agree, probed values must be finite, and probabilities must be within 0 and 1. Missing bytes count as zeros.
 
 use std::collections::VecDeque;
 
@@ -32,7 +31,7 @@ impl Bytes<'_> {
         choices[usize::from(self.byte()) % choices.len()]
     }
 
-    /// A value for a parameter: none, for its default, or one within its range.
+    /// A value within the range of a parameter; `None` for its default.
     fn value(&mut self, param: &Param) -> Option<Value> {
         let byte = self.byte();
         if byte < 96 {
@@ -44,7 +43,7 @@ impl Bytes<'_> {
             unit => {
                 let (min, max) = (param.range.min.max(-1e18), param.range.max.min(1e18));
                 let least = if param.range.above { min + (max - min) * 1e-12 } else { min };
-                // Evenly, or evenly in the exponent up from the least.
+                // Linear, or logarithmic above the minimum.
                 let share = f64::from(byte - 96) / 159.0;
                 let x = if byte.is_multiple_of(2) {
                     least + (max - least) * share
@@ -61,60 +60,60 @@ impl Bytes<'_> {
     }
 }
 
-/// Where a packet is.
+/// Position of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    /// At the mark point, or held back there.
-    Judged,
-    /// Past the mark point, not yet in the queue.
-    Between,
-    Waiting,
+enum Stage {
+    /// Offered to the AQM, or held back by it.
+    Offered,
+    /// Admitted, but not yet in the queue.
+    Admitted,
+    Queued,
     Gone,
 }
 
 #[derive(Default)]
 struct Model {
-    places: Vec<Place>,
+    stages: Vec<Stage>,
     lens: Vec<u32>,
-    /// Packets at each place.
+    /// Number of packets at each stage.
     counts: [u32; 4],
-    lost: Vec<(Packet, DropReason)>,
+    dropped: Vec<(Packet, DropReason)>,
 }
 
 impl DropHandler for Model {
     fn dropped(&mut self, pkt: Packet, reason: DropReason) {
-        self.lost.push((pkt, reason));
+        self.dropped.push((pkt, reason));
     }
 }
 
 impl Model {
-    fn count(&self, place: Place) -> u32 {
-        self.counts[place as usize]
+    fn count(&self, stage: Stage) -> u32 {
+        self.counts[stage as usize]
     }
 
-    /// A packet of so many bytes comes; gives its handle.
-    fn come(&mut self, len: u32) -> u32 {
-        self.places.push(Place::Judged);
+    /// Adds a packet of `len` bytes; returns its handle.
+    fn add(&mut self, len: u32) -> u32 {
+        self.stages.push(Stage::Offered);
         self.lens.push(len);
-        self.counts[Place::Judged as usize] += 1;
-        self.places.len() as u32 - 1
+        self.counts[Stage::Offered as usize] += 1;
+        self.stages.len() as u32 - 1
     }
 
-    fn go(&mut self, pkt: &Packet, from: &[Place], to: Place) -> Result<(), String> {
-        let place = self.places.get_mut(pkt.handle as usize).ok_or(format!("{pkt:?} was never offered"))?;
-        if !from.contains(place) || self.lens[pkt.handle as usize] != pkt.len {
-            return Err(format!("{pkt:?} goes to {to:?}, but was {place:?}"));
+    fn move_packet(&mut self, pkt: &Packet, from: &[Stage], to: Stage) -> Result<(), String> {
+        let stage = self.stages.get_mut(pkt.handle as usize).ok_or(format!("{pkt:?} was never offered"))?;
+        if !from.contains(stage) || self.lens[pkt.handle as usize] != pkt.len {
+            return Err(format!("{pkt:?} moves to {to:?}, but was {stage:?}"));
         }
-        self.counts[*place as usize] -= 1;
+        self.counts[*stage as usize] -= 1;
         self.counts[to as usize] += 1;
-        *place = to;
+        *stage = to;
         Ok(())
     }
 
-    /// Takes note of the packets that an operation discarded.
-    fn settle(&mut self) -> Result<(), String> {
-        for (pkt, _) in std::mem::take(&mut self.lost) {
-            self.go(&pkt, &[Place::Judged, Place::Waiting], Place::Gone)?;
+    /// Removes the packets that an operation dropped.
+    fn remove_dropped(&mut self) -> Result<(), String> {
+        for (pkt, _) in std::mem::take(&mut self.dropped) {
+            self.move_packet(&pkt, &[Stage::Offered, Stage::Queued], Stage::Gone)?;
         }
         Ok(())
     }
@@ -124,15 +123,15 @@ struct Run<'a> {
     bytes: Bytes<'a>,
     queue: Queue,
     now: Instant,
-    between: VecDeque<Packet>,
+    admitted: VecDeque<Packet>,
     model: Model,
     signals: bool,
 }
 
-/// Runs the operations that the bytes stand for.
+/// Runs the operations that the bytes encode.
 ///
 /// # Errors
-/// Says which algorithms broke which rule.
+/// The algorithms, the operation and the rule that it violates.
 pub fn run(bytes: &[u8]) -> Result<(), String> {
     let mut bytes = Bytes(bytes);
     let algorithm = &AQMS[usize::from(bytes.byte()) % AQMS.len()];
@@ -158,7 +157,7 @@ pub fn run(bytes: &[u8]) -> Result<(), String> {
             list(&of_scheduler)
         )
     };
-    // Values that do not go together are refused: the defaults then.
+    // Contradictory values are rejected: use the defaults instead.
     let aqm = (algorithm.build)(&of_aqm).or_else(|_| (algorithm.build)(&defaults(algorithm.params).unwrap()));
     let scheduler = (discipline.build)(&of_scheduler)
         .or_else(|_| (discipline.build)(&defaults(discipline.params).unwrap()));
@@ -179,7 +178,7 @@ pub fn run(bytes: &[u8]) -> Result<(), String> {
         bytes,
         queue: Queue::new(scheduler, aqm, &setup),
         now,
-        between: VecDeque::new(),
+        admitted: VecDeque::new(),
         model: Model::default(),
         signals: discipline.signals || !matches!(algorithm.name, "droptail"),
     };
@@ -198,9 +197,9 @@ impl Run<'_> {
         }
         while self.queue.state().packets > 0 {
             let before = self.queue.state().packets;
-            self.leave()?;
+            self.dequeue()?;
             if self.queue.state().packets >= before {
-                return Err(format!("{before} packets wait and none leaves"));
+                return Err(format!("{before} packets are queued and none is dequeued"));
             }
         }
         self.check()
@@ -209,14 +208,14 @@ impl Run<'_> {
     fn step(&mut self, operation: u8) -> Result<(), String> {
         match operation % 16 {
             0..=3 => self.offer(),
-            // A burst, all alike.
+            // A burst.
             4 => (0..self.bytes.byte()).try_for_each(|_| self.offer()),
-            5 => self.enter(),
-            6 | 7 => self.leave(),
-            8 => (0..self.bytes.byte()).try_for_each(|_| self.leave()),
+            5 => self.enqueue(),
+            6 | 7 => self.dequeue(),
+            8 => (0..self.bytes.byte()).try_for_each(|_| self.dequeue()),
             unit @ 9..=12 => {
                 let n = u64::from(self.bytes.byte());
-                self.pass(match unit {
+                self.advance(match unit {
                     9 => Duration::from_nanos(n),
                     10 => Duration::from_micros(10 * n),
                     11 => Duration::from_millis(n),
@@ -224,14 +223,14 @@ impl Run<'_> {
                 })
             }
             13 => match self.queue.wake_at() {
-                Some(at) => self.pass(at.max(self.now) - self.now),
+                Some(at) => self.advance(at.max(self.now) - self.now),
                 None => Ok(()),
             },
             14 => {
                 let event = if operation < 128 { FlowEvent::Opened } else { FlowEvent::Closed };
                 let flow = self.flow();
                 self.queue.flow(flow, event, self.now);
-                self.model.settle()
+                self.model.remove_dropped()
             }
             _ => {
                 let rates = [20_000_000, 0, 1, 64_000, 1_000_000_000, 100_000_000_000];
@@ -257,68 +256,68 @@ impl Run<'_> {
             ecn: [Ecn::NotEct, Ecn::Ect, Ecn::Ect1, Ecn::Ce][usize::from(kind >> 4 & 3)],
             split: kind & 64 != 0,
             tcp: tcp.then(|| Tcp { window: self.bytes.word(), seq: self.bytes.word(), syn: kind & 128 != 0 }),
-            ..Packet::new(len, self.flow(), self.model.come(len))
+            ..Packet::new(len, self.flow(), self.model.add(len))
         };
         let mut offered = pkt;
         let passes = self.queue.offer(&mut offered, self.now, &mut self.model);
         if (Packet { ecn: pkt.ecn, marked: false, number: 0, ..offered }) != pkt {
-            return Err(format!("{pkt:?} came back as {offered:?}"));
+            return Err(format!("offer() changed {pkt:?} to {offered:?}"));
         }
-        self.model.settle()?;
-        self.passed(passes.then_some(offered))?;
-        // Most enter at once; others wait for the PEP.
-        if kind < 200 { self.enter() } else { Ok(()) }
+        self.model.remove_dropped()?;
+        self.admit(passes.then_some(offered))?;
+        // Most are enqueued at once; others stay in the PEP.
+        if kind < 200 { self.enqueue() } else { Ok(()) }
     }
 
-    fn passed(&mut self, pkt: Option<Packet>) -> Result<(), String> {
+    fn admit(&mut self, pkt: Option<Packet>) -> Result<(), String> {
         if let Some(pkt) = pkt {
-            self.model.go(&pkt, &[Place::Judged], Place::Between)?;
-            self.between.push_back(pkt);
+            self.model.move_packet(&pkt, &[Stage::Offered], Stage::Admitted)?;
+            self.admitted.push_back(pkt);
         }
         Ok(())
     }
 
-    fn enter(&mut self) -> Result<(), String> {
-        let Some(pkt) = self.between.pop_front() else { return Ok(()) };
-        self.model.go(&pkt, &[Place::Between], Place::Waiting)?;
+    fn enqueue(&mut self) -> Result<(), String> {
+        let Some(pkt) = self.admitted.pop_front() else { return Ok(()) };
+        self.model.move_packet(&pkt, &[Stage::Admitted], Stage::Queued)?;
         self.queue.enqueue(pkt, self.now, &mut self.model);
-        self.model.settle()
+        self.model.remove_dropped()
     }
 
-    fn leave(&mut self) -> Result<(), String> {
+    fn dequeue(&mut self) -> Result<(), String> {
         let next = self.queue.peek().copied();
         let waiting = self.queue.state().packets;
         if next.is_some() != (waiting > 0) {
-            return Err(format!("{waiting} packets wait, but next is {next:?}"));
+            return Err(format!("{waiting} packets are queued, but peek() returns {next:?}"));
         }
         let sent = self.queue.dequeue(self.now, &mut self.model);
         if !self.signals && sent.map(|pkt| pkt.handle) != next.map(|pkt| pkt.handle) {
-            return Err(format!("{sent:?} left, but next was {next:?}"));
+            return Err(format!("dequeue() returned {sent:?}, but peek() {next:?}"));
         }
         if let Some(pkt) = sent {
-            self.model.go(&pkt, &[Place::Waiting], Place::Gone)?;
+            self.model.move_packet(&pkt, &[Stage::Queued], Stage::Gone)?;
         }
-        self.model.settle()
+        self.model.remove_dropped()
     }
 
-    /// Time passes, and the algorithm wakes when it has asked for it.
-    fn pass(&mut self, span: Duration) -> Result<(), String> {
+    /// Advances the time and wakes the queue when it asks for it.
+    fn advance(&mut self, span: Duration) -> Result<(), String> {
         let until = self.now + span;
-        let (mut last, mut left) = (Instant::ZERO, 0);
-        // A host that was away for long comes too late for the rest.
+        let (mut last, mut remaining) = (Instant::ZERO, 0);
+        // Bounds the work per operation; the host then wakes the queue too late.
         for _ in 0..2000 {
             let Some(at) = self.queue.wake_at().filter(|at| *at <= until) else { break };
             self.now = at.max(self.now);
-            // The Aqm, the scheduler and every packet held back may ask for the same time, each once.
+            // The AQM, the scheduler and each held packet may ask for the same time once.
             if at > last || last == Instant::ZERO {
-                (last, left) = (at, self.queue.state().held + 2);
-            } else if left == 0 && at < Instant::from_nanos(u64::MAX) {
-                return Err(format!("asks again and again to be woken at {at:?}"));
+                (last, remaining) = (at, self.queue.state().held + 2);
+            } else if remaining == 0 && at < Instant::from_nanos(u64::MAX) {
+                return Err(format!("asks repeatedly to be woken at {at:?}"));
             }
-            left = left.saturating_sub(1);
+            remaining = remaining.saturating_sub(1);
             let pkt = self.queue.wake(self.now, &mut self.model);
-            self.model.settle()?;
-            self.passed(pkt)?;
+            self.model.remove_dropped()?;
+            self.admit(pkt)?;
         }
         self.now = until;
         Ok(())
@@ -327,9 +326,9 @@ impl Run<'_> {
     fn check(&self) -> Result<(), String> {
         self.queue.check()?;
         let state = self.queue.state();
-        let waiting = self.model.count(Place::Waiting);
-        if state.packets != waiting || state.held != self.model.count(Place::Judged) {
-            return Err(format!("{waiting} packets wait, but the queue says {state:?}"));
+        let waiting = self.model.count(Stage::Queued);
+        if state.packets != waiting || state.held != self.model.count(Stage::Offered) {
+            return Err(format!("{waiting} packets are queued, but the state is {state:?}"));
         }
         let mut problem = None;
         self.queue.probe(&mut |_, name, value| {
