@@ -1,7 +1,7 @@
-//! The built-in page with made-up figures, to be looked at: ten minutes of a gateway of 20 Mbit/s that is idle, fills up,
-//! overflows, loses its spacelink for half a minute and comes back. Every bottleneck occurs.
+//! Serves the built-in page with made-up figures: ten minutes of a gateway of 20 Mbit/s that is idle, fills up, overflows,
+//! loses its spacelink for half a minute and recovers. Every bottleneck occurs.
 //!
-//! `cargo run -p bentpipe-gatewayd --example look [ADDRESS]` prints the address that it listens at.
+//! `cargo run -p bentpipe-gatewayd --example look [ADDRESS]` prints its address.
 
 use bentpipe_gatewayd::config::Role;
 use bentpipe_gatewayd::observe::bottleneck::Evidence;
@@ -12,7 +12,7 @@ use bentpipe_units::{Duration, Instant, Rate, Rng};
 
 const SAMPLES: u64 = 600;
 
-#[expect(clippy::print_stdout, reason = "whoever starts it waits for the address")]
+#[expect(clippy::print_stdout, reason = "the caller waits for the address")]
 fn main() -> std::io::Result<()> {
     let listen = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:9180".to_owned());
     let listen =
@@ -44,11 +44,11 @@ fn main() -> std::io::Result<()> {
     Ok(())
 }
 
-/// What the second before `second` brings.
+/// Adds the second before `second`.
 fn a_second(s: &mut Snapshot, second: u64, rng: &mut Rng) {
     let mut noise = |low, high| rng.uniform_in(low, high);
     // Share of the capacity, packets waiting, AQM drops a second, connections, and the evidence.
-    let (share, queue, drops, open, full, under_way, up) = match second {
+    let (share, queue, drops, open, full, in_flight, up) = match second {
         0..60 => (0.0, 0.0, 0.0, 0.0, 0, 0.0, true),
         60..120 => (noise(0.3, 0.6), 0.2, 0.0, noise(60.0, 80.0), 0, 0.0, true),
         120..180 => (noise(0.5, 0.6), 0.3, 0.0, 4.0, 2, 0.1, true),
@@ -71,8 +71,8 @@ fn a_second(s: &mut Snapshot, second: u64, rng: &mut Rng) {
     s.receive.aqm_drops += drops as u64;
     s.transmit.overflow_drops += overflow;
     s.marked += drops as u64 + if second >= 540 { noise(0.0, 5.0) as u64 } else { 0 };
-    s.judged_packets += bytes / 1400;
-    s.judged_bytes += bytes;
+    s.aqm_offered_packets += bytes / 1400;
+    s.aqm_offered_bytes += bytes;
     if second == 350 {
         s.nfqueue[0].buffer_full += 12;
     }
@@ -101,12 +101,12 @@ fn a_second(s: &mut Snapshot, second: u64, rng: &mut Rng) {
         payload: e.payload + bytes,
         sent: e.sent + bytes,
         packet_seconds: e.packet_seconds + queue,
-        held_back_ns: e.held_back_ns,
-        held_streams: 0,
+        window_limited_ns: e.window_limited_ns,
+        window_limited_streams: 0,
         up,
-        full,
+        full_buffers: full,
         buffered: s.buffered,
-        under_way: (s.buffered as f64 * under_way) as u64,
+        in_flight: (s.buffered as f64 * in_flight) as u64,
         delivered: e.delivered + bytes,
         round_trip: Duration::from_millis(600),
     };

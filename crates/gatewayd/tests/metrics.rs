@@ -57,7 +57,7 @@ fn metrics_are_in_prometheus_text_format() {
     check_names(&parsed);
     check_histograms(&parsed);
     assert_eq!(
-        parsed.value("bentpipe_dropped_packets_total", &[("place", "receive"), ("reason", "aqm")]),
+        parsed.value("bentpipe_queue_dropped_packets_total", &[("queue", "receive"), ("reason", "aqm")]),
         500.0
     );
     assert_eq!(parsed.value("bentpipe_capacity_bytes_per_second", &[]), 2_500_000.0);
@@ -134,7 +134,7 @@ fn samples_are_rates_of_their_interval() {
         ("queue_packets", 0.5),
         ("aqm_drops_per_s", 100.0),
         ("marks_per_s", 30.0),
-        ("lost_unjudged_per_s", 10.0),
+        ("nfqueue_lost_per_s", 10.0),
         ("tcp_split_sent_bps", 12e6),
         ("udp_sent_bps", 4e6),
         ("tcp_split_received_bps", 0.0),

@@ -236,7 +236,7 @@ fn check_tells_what_is_in_effect_and_what_is_wrong() {
     };
     assert_eq!(words("gateway.aqm.max_p"), "0.1 given");
     assert_eq!(words("tcp.congestion"), "cubic default");
-    assert!(out.contains("\"to-b\" is not there now"), "{out}");
+    assert!(out.contains("\"to-b\" does not exist now"), "{out}");
 
     fs::write(folder.join("keys/gateway.key"), "no key").expect("a file");
     let (code, out, _) = gateway(&["check", path]);

@@ -681,7 +681,7 @@ fn idle_connections_are_given_up() {
         |cause: &str| ends.iter().map(|end| end["counters"]["resets"][cause].as_u64()).sum::<Option<u64>>();
     assert_eq!(ends[0]["counters"]["opened"], 1);
     assert!(resets("idle") >= Some(1), "{ends:?}");
-    assert_eq!(resets("idle").zip(resets("far")).map(|(idle, far)| idle + far), Some(2), "{ends:?}");
+    assert_eq!(resets("idle").zip(resets("peer")).map(|(idle, far)| idle + far), Some(2), "{ends:?}");
 }
 
 /// Congestion is told by marks to servers that understand them. What cannot carry one, as a SYN or the probe

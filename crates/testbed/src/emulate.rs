@@ -13,7 +13,7 @@ use std::path::PathBuf;
 
 use bentpipe_gatewayd::sys::modem;
 use bentpipe_gatewayd::sys::tun::Tun;
-use bentpipe_gatewayd::sys::{be_ordinary, be_urgent};
+use bentpipe_gatewayd::sys::{clear_realtime, set_realtime};
 use bentpipe_units::{Duration, Instant, Rate};
 use hdrhistogram::Histogram;
 use nix::errno::Errno;
@@ -88,7 +88,7 @@ impl Modems {
             }
         }
         for modem in &mut self.0 {
-            modem.pending = modem.pending.filter(|rate| modem::tell(&modem.socket, *rate).is_err());
+            modem.pending = modem.pending.filter(|rate| modem::send_rate(&modem.socket, *rate).is_err());
         }
         self.0.iter().all(|modem| modem.pending.is_none())
     }
@@ -103,7 +103,7 @@ pub fn run(plan: &Plan, out: &mut dyn Write) -> Result<(), Box<dyn std::error::E
     let mut devices = open_devices(plan)?;
     // The default timer slack of 50 µs would delay every wait without real-time priority.
     let _ = nix::sys::prctl::set_timerslack(1);
-    let is_realtime = be_urgent(PRIORITY);
+    let is_realtime = set_realtime(PRIORITY);
     let started = sys::monotonic();
     let mut prelude = Timeline { links: Links::new(plan)?, clock: Clock::new(started) };
     let clock = Clock::new(plan.origin.unwrap_or(started));
@@ -177,7 +177,7 @@ pub fn run(plan: &Plan, out: &mut dyn Write) -> Result<(), Box<dyn std::error::E
             break;
         }
     }
-    be_ordinary();
+    clear_realtime();
     let statistics = json!({
         "seconds": (sys::monotonic() - started) as f64 * 1e-9,
         "cpu_s": sys::cpu_time() - cpu_before,

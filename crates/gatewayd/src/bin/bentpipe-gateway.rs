@@ -1,4 +1,4 @@
-//! The live gateway's daemon.
+//! The gateway daemon.
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -10,49 +10,49 @@ use bentpipe_gatewayd::event_loop::{Daemon, rules_left, rules_setup};
 use bentpipe_gatewayd::intercept::rules;
 use bentpipe_gatewayd::observe::log;
 use bentpipe_gatewayd::sys::modem;
-use bentpipe_spacelink as spacelink;
 
-const USAGE: &str = "usage: bentpipe-gateway run CONFIG      run an end of the gateway until a signal ends it
-       bentpipe-gateway check CONFIG    say what is wrong with a configuration
+const USAGE: &str =
+    "usage: bentpipe-gateway run CONFIG      run an end of the gateway until SIGTERM or SIGINT
+       bentpipe-gateway check CONFIG    check a configuration and list its values
        bentpipe-gateway rate CONFIG RATE
-                                        tell a running gateway the modem's rate, such as '12 Mbps'
-       bentpipe-gateway keygen DIR      make keys for both ends
-       bentpipe-gateway cleanup CONFIG  take away the rules that a killed one has left";
+                                        set the modem's rate of a running gateway, such as '12 Mbps'
+       bentpipe-gateway keygen DIR      create keys for both ends
+       bentpipe-gateway cleanup CONFIG  remove the rules that a killed gateway has left";
 
-/// What was given is wrong.
-const WRONG: u8 = 2;
+/// Exit code of wrong arguments or configurations.
+const USAGE_ERROR: u8 = 2;
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
     let words: Vec<_> = arguments.iter().map(|word| word.to_str().unwrap_or_default()).collect();
-    // Paths need not be text.
+    // Paths need not be UTF-8.
     let path = Path::new(arguments.get(1).map_or("".as_ref(), OsString::as_os_str));
     match words.as_slice() {
         ["run", _] => run(path),
-        ["check", _] => look(path),
-        ["rate", _, rate] => tell(path, rate),
+        ["check", _] => check_config(path),
+        ["rate", _, rate] => set_rate(path, rate),
         ["keygen", _] => keygen(path),
-        ["cleanup", _] => clean(path),
+        ["cleanup", _] => cleanup(path),
         ["help" | "--help" | "-h"] => {
-            say(USAGE);
+            print(USAGE);
             ExitCode::SUCCESS
         }
-        _ => complain(USAGE),
+        _ => usage_error(USAGE),
     }
 }
 
-fn say(text: &str) {
-    // Whoever has heard enough closes the pipe.
+fn print(text: &str) {
+    // The reader may have closed the pipe.
     let _ = writeln!(std::io::stdout(), "{text}");
 }
 
-fn complain(text: &str) -> ExitCode {
+fn usage_error(text: &str) -> ExitCode {
     eprintln!("{text}");
-    ExitCode::from(WRONG)
+    ExitCode::from(USAGE_ERROR)
 }
 
 fn read(path: &Path) -> Result<Config, ExitCode> {
-    Config::load(path).map_err(|e| complain(&format!("bentpipe-gateway: {e}")))
+    Config::load(path).map_err(|e| usage_error(&format!("bentpipe-gateway: {e}")))
 }
 
 fn run(path: &Path) -> ExitCode {
@@ -61,7 +61,7 @@ fn run(path: &Path) -> ExitCode {
         Err(code) => return code,
     };
     if let Some(error) = check(&config).errors.first() {
-        return complain(&format!("bentpipe-gateway: {error}"));
+        return usage_error(&format!("bentpipe-gateway: {error}"));
     }
     log::set(config.log.level, config.log.format);
     let file = path.display().to_string();
@@ -77,46 +77,46 @@ fn run(path: &Path) -> ExitCode {
     }
 }
 
-fn look(path: &Path) -> ExitCode {
+fn check_config(path: &Path) -> ExitCode {
     let config = match read(path) {
         Ok(config) => config,
         Err(code) => return code,
     };
     let found = check(&config);
-    say(listing(&config).trim_end());
+    print(listing(&config).trim_end());
     for text in &found.warnings {
-        say(&format!("warning: {text}"));
+        print(&format!("warning: {text}"));
     }
     for text in &found.errors {
-        say(&format!("error: {text}"));
+        print(&format!("error: {text}"));
     }
     if found.errors.is_empty() {
-        say("as it should be");
+        print("the configuration is valid");
         return ExitCode::SUCCESS;
     }
-    ExitCode::from(WRONG)
+    ExitCode::from(USAGE_ERROR)
 }
 
-fn tell(path: &Path, rate: &str) -> ExitCode {
+fn set_rate(path: &Path, rate: &str) -> ExitCode {
     let config = match read(path) {
         Ok(config) => config,
         Err(code) => return code,
     };
     let Some(socket) = &config.modem else {
-        return complain(&format!(
-            "bentpipe-gateway: {}: satellite.modem: missing; required: the socket where a running gateway is told its rate",
+        return usage_error(&format!(
+            "bentpipe-gateway: {}: satellite.modem: missing; required: the socket on which a running gateway receives its rate",
             path.display()
         ));
     };
     let rate = match modem::rate(rate) {
         Ok(rate) => rate,
-        Err(problem) => return complain(&format!("bentpipe-gateway: rate: {problem}")),
+        Err(problem) => return usage_error(&format!("bentpipe-gateway: rate: {problem}")),
     };
-    match modem::tell(socket, rate) {
+    match modem::send_rate(socket, rate) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
             eprintln!(
-                "bentpipe-gateway: {}: {e}; needed: a gateway that runs with this configuration",
+                "bentpipe-gateway: {}: {e}; required: a gateway that runs with this configuration",
                 socket.display()
             );
             ExitCode::FAILURE
@@ -126,17 +126,17 @@ fn tell(path: &Path, rate: &str) -> ExitCode {
 
 fn keygen(folder: &Path) -> ExitCode {
     for name in ["gateway", "terminal"] {
-        match spacelink::keygen(folder, name, false) {
-            Ok(paths) => paths.iter().for_each(|path| say(&path.display().to_string())),
-            Err(e) => return complain(&format!("bentpipe-gateway: {}: {e}", folder.display())),
+        match bentpipe_spacelink::keygen(folder, name, false) {
+            Ok(paths) => paths.iter().for_each(|path| print(&path.display().to_string())),
+            Err(e) => return usage_error(&format!("bentpipe-gateway: {}: {e}", folder.display())),
         }
     }
     ExitCode::SUCCESS
 }
 
-fn clean(path: &Path) -> ExitCode {
-    // A file that was broken since it was started from must not keep users' connections from going by: then it may have
-    // been either end.
+fn cleanup(path: &Path) -> ExitCode {
+    // A configuration that has become invalid must not prevent the removal of the rules; the daemon may have been either
+    // end.
     let (setups, wrong) = match Config::load(path) {
         Ok(config) => (vec![rules_setup(&config)], None),
         Err(e) => ([Role::Gateway, Role::Terminal].map(rules_left).to_vec(), Some(e)),
@@ -146,7 +146,7 @@ fn clean(path: &Path) -> ExitCode {
         eprintln!("bentpipe-gateway: {e}");
     }
     match (wrong, removed) {
-        (Some(e), _) => complain(&format!("bentpipe-gateway: {e}")),
+        (Some(e), _) => usage_error(&format!("bentpipe-gateway: {e}")),
         (None, Ok(())) => ExitCode::SUCCESS,
         (None, Err(_)) => ExitCode::FAILURE,
     }

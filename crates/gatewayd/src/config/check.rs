@@ -1,4 +1,4 @@
-//! What can be known of a configuration without starting.
+//! Checks of a configuration on this machine, without starting the daemon.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -10,17 +10,16 @@ use bentpipe_scenario::Origin;
 use super::{Config, Role};
 use bentpipe_spacelink::{Certificate, Identity};
 
-/// What would keep it from working here: mistakes first, then what may be so on purpose, as when it is checked on
-/// another machine.
+/// Problems found.
 #[derive(Clone, Debug, Default)]
 pub struct Findings {
-    /// It would not start.
+    /// Reasons for the daemon not to start.
     pub errors: Vec<String>,
-    /// It would start, or this machine is not the one.
+    /// Probable mistakes, or signs that this is not the machine for the configuration.
     pub warnings: Vec<String>,
 }
 
-/// Looks at the files, devices and settings of this machine that a configuration names.
+/// Checks the files, devices and settings of this machine that a configuration names.
 #[must_use]
 pub fn check(config: &Config) -> Findings {
     let mut found = Findings { errors: Vec::new(), warnings: config.warnings.clone() };
@@ -39,7 +38,7 @@ pub fn check(config: &Config) -> Findings {
     found
 }
 
-/// The files that this end reads: its own key and certificate, and the other end's certificate.
+/// Checks the files of this end: its key and certificate, and the other end's certificate.
 fn keys(config: &Config, found: &mut Findings) {
     let (own, other) = match config.role {
         Role::Gateway => ("gateway", "terminal"),
@@ -49,7 +48,7 @@ fn keys(config: &Config, found: &mut Findings) {
     let identity = Identity::read(&at(own, "key"), &at(own, "crt")).map(drop);
     let peer = Certificate::read(&at(other, "crt")).map(drop);
     for error in [identity, peer].into_iter().filter_map(Result::err) {
-        let how = "allowed: what bentpipe-gateway keygen makes";
+        let how = "create it with bentpipe-gateway keygen";
         found.errors.push(format!("satellite.keys: {error}; {how}"));
     }
     let key = at(own, "key");
@@ -59,7 +58,7 @@ fn keys(config: &Config, found: &mut Findings) {
         let key = key.display();
         found
             .warnings
-            .push(format!("satellite.keys: {key}: mode {mode:04o}, so that others may have it; best: 0600"));
+            .push(format!("satellite.keys: {key}: mode {mode:04o}, readable by others; recommended: 0600"));
     }
 }
 
@@ -70,7 +69,7 @@ fn devices(config: &Config, found: &mut Findings) {
     ];
     for (key, device) in outside.into_iter().flatten() {
         if !Path::new("/sys/class/net").join(&device.0).exists() {
-            found.warnings.push(format!("{key}: \"{device}\" is not there now"));
+            found.warnings.push(format!("{key}: \"{device}\" does not exist now"));
         }
     }
 }
@@ -84,7 +83,7 @@ fn congestion(config: &Config, found: &mut Findings) {
     }
 }
 
-/// Every key with the value in effect and where it comes from, a line each.
+/// Lists every key with its effective value and origin, one per line.
 #[must_use]
 pub fn listing(config: &Config) -> String {
     let width = config.effective.iter().map(|row| row.key.len()).max().unwrap_or(0);
@@ -112,7 +111,7 @@ mod tests {
     use bentpipe_spacelink::keygen;
 
     #[test]
-    fn what_is_not_there_is_found() {
+    fn missing_files_and_devices_are_found() {
         let folder = std::env::temp_dir().join(format!("bentpipe-check-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         let text = "role = \"gateway\"\n[gateway]\nregulator = { rate = \"20 Mbps\" }\n\
@@ -128,7 +127,7 @@ mod tests {
         assert!(found.errors[1].contains("keys/terminal.crt: "), "{:?}", found.errors);
         assert!(found.errors[2].starts_with("record.file: found "));
         let told = found.warnings.join("; ");
-        assert!(told.contains("\"no-such-device\" is not there now"), "{told}");
+        assert!(told.contains("\"no-such-device\" does not exist now"), "{told}");
         assert!(told.contains("the kernel has no \"no-such-control\" now; it has "), "{told}");
 
         ["gateway", "terminal"]

@@ -1,5 +1,5 @@
-//! What a configuration may say. Messages about wrong keys and values follow from these structs, and so does the list of
-//! keys in effect.
+//! Keys of a configuration. The messages about wrong keys and values follow from these structs, and so does the list of
+//! effective keys.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -9,7 +9,7 @@ use bentpipe_scenario::quantity::{PacketSize, Rate, Size, Span, Whole};
 use serde::de::{Deserializer, Error, IgnoredAny, Unexpected, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
-/// The keys that cannot be left out, and what they are for.
+/// Required keys and their meaning.
 pub const REQUIRED: &[(&str, &str)] = &[
     ("role", "which end this is, \"gateway\" or \"terminal\""),
     ("satellite", "the link between the two ends"),
@@ -25,16 +25,16 @@ pub const REQUIRED: &[(&str, &str)] = &[
     ("scenario.file", "a scenario, such as \"byun2007-gateway.toml\""),
 ];
 
-/// A configuration.
+/// A configuration file.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct File {
-    /// Which end this is.
+    /// This end.
     pub role: Role,
     /// Read by the scenario's reader.
     #[serde(default, rename = "gateway", skip_serializing)]
     _gateway: Option<IgnoredAny>,
-    /// A scenario file that has the gateway.
+    /// Scenario file with the gateway.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scenario: Option<ScenarioFile>,
     /// Seed of the algorithms' random numbers.
@@ -42,47 +42,47 @@ pub struct File {
     pub seed: u64,
     /// The link between the two ends.
     pub satellite: Satellite,
-    /// The gateway's outside.
+    /// Side of the servers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub internet: Option<Internet>,
-    /// The terminal's outside.
+    /// Side of the users.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub users: Option<Users>,
-    /// The device for what is not split.
+    /// Device for packets that are not split.
     #[serde(default)]
     pub tunnel: Tunnel,
-    /// The kernel's TCP at the outside.
+    /// TCP of the relayed connections.
     #[serde(default)]
     pub tcp: Tcp,
-    /// What is split at most.
+    /// Limits of splitting.
     #[serde(default)]
     pub limits: Limits,
-    /// The process.
+    /// Scheduling of the process.
     #[serde(default)]
     pub process: Process,
-    /// Where the state is to be seen.
+    /// HTTP server for metrics.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metrics: Option<Metrics>,
-    /// What is written about on stderr.
+    /// The log on stderr.
     #[serde(default)]
     pub log: Log,
-    /// What a run writes down.
+    /// Recording of a run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub record: Option<Record>,
 }
 
-/// Which end this is.
+/// Role of an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// The one that faces the internet.
+    /// The end that faces the internet.
     Gateway,
-    /// The one that faces the users.
+    /// The end that faces the users.
     Terminal,
 }
 
 impl Role {
-    /// As the file says it.
+    /// Name in the file.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -92,18 +92,18 @@ impl Role {
     }
 }
 
-/// A scenario file that has the gateway.
+/// Scenario file with the gateway.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScenarioFile {
-    /// Its path, from the folder of the configuration.
+    /// Path, relative to the configuration's folder.
     pub file: String,
     /// Overrides, each `key=value`.
     #[serde(default)]
     pub overrides: Vec<String>,
-    /// The setting that is put in place. Absent: the scenario's own.
+    /// Setting to apply; absent: the scenario's own.
     pub setting: Option<String>,
-    /// Which of its gateways. Absent: the first.
+    /// Name of the gateway; absent: the first.
     pub gateway: Option<String>,
 }
 
@@ -115,47 +115,47 @@ pub struct Satellite {
     pub local: Address,
     /// UDP address of the other end.
     pub peer: Address,
-    /// The folder with the keys.
+    /// Folder with the keys.
     pub keys: String,
-    /// The largest IP packet between the two ends.
+    /// Largest IP packet between the two ends.
     #[serde(default = "mtu")]
     pub mtu: PacketSize,
-    /// Terminal: rate of the return direction. Gateway: the satellite's, where the regulator follows it.
+    /// At a terminal: rate of the return direction. At a gateway: the satellite's rate, if the regulator follows it.
     pub rate: Option<Rate>,
-    /// Gateway: a Unix socket where whoever asks the modem tells its rate, where the regulator follows it.
+    /// At a gateway whose regulator follows the satellite: Unix socket for the modem's rate.
     pub modem: Option<String>,
-    /// There and back, without queues.
+    /// Round trip without queueing.
     #[serde(default = "round_trip")]
     pub round_trip: Span,
 }
 
-/// The gateway's outside.
+/// Side of the servers, at a gateway.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Internet {
-    /// The network device that leads to the servers.
+    /// Network device that leads to the servers.
     pub device: Device,
     /// Addresses of the users.
     pub clients: Vec<Prefix>,
-    /// NFQUEUE number; window marking uses the next one, too.
+    /// NFQUEUE number; window marking uses the next one as well.
     #[serde(default = "first")]
     pub queue: Whole<0, 65_534>,
 }
 
-/// The terminal's outside.
+/// Side of the users, at a terminal.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Users {
-    /// The network device that leads to the users.
+    /// Network device that leads to the users.
     pub device: Device,
     /// Addresses of the users.
     pub clients: Vec<Prefix>,
-    /// Port that TPROXY leads to.
+    /// Port of the listener for TPROXY.
     #[serde(default = "port")]
     pub port: Whole<1, 65_535>,
 }
 
-/// The device for what is not split.
+/// Device for packets that are not split.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Tunnel {
@@ -163,84 +163,84 @@ pub struct Tunnel {
     pub name: Device,
 }
 
-/// The kernel's TCP at the outside.
+/// TCP of the relayed connections.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Tcp {
-    /// Congestion control of every socket.
+    /// Congestion control.
     pub congestion: String,
-    /// A connection on which nothing moves for so long is reset.
+    /// Idle time after which a connection is reset.
     pub idle_timeout: Span,
-    /// How long a connection is silent before it is probed.
+    /// Idle time before keep-alive probes.
     pub keepalive: Span,
-    /// How long sent data may be unacknowledged (TCP_USER_TIMEOUT).
+    /// Longest time that sent data stays unacknowledged (TCP_USER_TIMEOUT).
     pub user_timeout: Span,
-    /// How long the gateway tries to reach a server.
+    /// Longest time to connect to a server.
     pub connect_timeout: Span,
-    /// SO_RCVBUF: what the kernel holds before it is read.
+    /// Receive buffer in the kernel (SO_RCVBUF).
     pub receive_buffer: Size,
 }
 
-/// What is split at most; what is beyond is forwarded as it is.
+/// Limits of splitting; connections beyond them bypass the PEP.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
-    /// Connections.
+    /// Most connections.
     pub connections: Whole<1, 1_000_000>,
-    /// Connections that are not yet open at both ends.
+    /// Most connections that are not open at both ends.
     pub handshakes: Whole<1, 1_000_000>,
-    /// What the PEP buffers in all.
+    /// Most bytes in the PEP's buffers.
     pub memory: Size,
 }
 
-/// The process.
+/// Scheduling of the process.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Process {
-    /// SCHED_FIFO where allowed.
+    /// Use SCHED_FIFO if allowed.
     pub realtime: bool,
 }
 
-/// Where the state is to be seen.
+/// HTTP server for metrics.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Metrics {
     /// Address and port of the HTTP server.
     pub listen: Address,
-    /// Time between two samples of the page.
+    /// Time between two samples.
     #[serde(default = "interval")]
     pub interval: Span,
-    /// For how long they are kept.
+    /// Time for which samples are kept.
     #[serde(default = "keep")]
     pub keep: Span,
 }
 
-/// What is written about on stderr.
+/// The log on stderr.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Log {
-    /// The least that is written.
+    /// Least important level that is written.
     pub level: Level,
-    /// How a line looks.
+    /// Format of a line.
     pub format: Format,
 }
 
-/// How much a line of the log matters.
+/// Level of a log line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
-    /// What went wrong.
+    /// Errors.
     Error,
-    /// What is likely not meant.
+    /// Conditions that are probably not intended.
     Warn,
-    /// What happens now and then.
+    /// Occasional events.
     #[default]
     Info,
-    /// What happens often.
+    /// Frequent events.
     Debug,
 }
 
-/// How a line of the log looks.
+/// Format of a log line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Format {
@@ -251,37 +251,37 @@ pub enum Format {
     Json,
 }
 
-/// What a run writes down.
+/// Recording of a run.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
-    /// Its path, from the folder of the configuration.
+    /// Path, relative to the configuration's folder.
     pub file: String,
     /// Time between two samples.
     #[serde(default = "tenth")]
     pub interval: Span,
-    /// CLOCK_MONOTONIC that counts as time zero [ns]. Absent: when the daemon starts.
+    /// CLOCK_MONOTONIC that counts as time zero [ns]; absent: when the daemon starts.
     pub origin_ns: Option<u64>,
-    /// From when on it is written.
+    /// Time before recording begins.
     pub warmup: Option<bentpipe_scenario::quantity::Time>,
-    /// For how long. Absent: until the daemon ends.
+    /// Length of the record; absent: until the daemon ends.
     pub duration: Option<Span>,
-    /// Whether drops are written one by one.
+    /// Record every drop.
     #[serde(default = "yes")]
     pub drops: bool,
 }
 
-/// Addresses that begin alike.
+/// An address prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefix {
-    /// The first of them.
+    /// First address.
     pub address: IpAddr,
-    /// How many bits they have in common.
+    /// Length [bits].
     pub length: u8,
 }
 
 impl Prefix {
-    /// Whether an address is one of them.
+    /// True if it contains an address.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address) {
@@ -321,7 +321,7 @@ impl FromStr for Prefix {
     }
 }
 
-/// The name of a network device.
+/// Name of a network device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device(pub String);
 
@@ -332,8 +332,8 @@ impl fmt::Display for Device {
 }
 
 impl Device {
-    /// What a name may be. IFNAMSIZ is 16, the end's zero counted; a name ends up in scripts of other tools, of which
-    /// iptables takes "+" for a wildcard, and all take a "-" in front for an option.
+    /// Allowed names. IFNAMSIZ is 16 including the final zero. Names become part of scripts for other tools: iptables takes "+"
+    /// for a wildcard, and all take a leading "-" for an option.
     pub(crate) const ALLOWED: &str =
         "the name of a network device, such as \"eth0\", of 1 to 15 letters, digits and -_.@";
 }
@@ -348,7 +348,7 @@ impl FromStr for Device {
     }
 }
 
-/// An address with its port.
+/// An address with port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address(pub SocketAddr);
 
@@ -366,7 +366,7 @@ impl FromStr for Address {
     }
 }
 
-/// Types that a file writes as a text of their own.
+/// Types that are strings in the file.
 macro_rules! texts {
     ($($kind:ident: $allowed:expr;)*) => {$(
         impl Serialize for $kind {

@@ -1,10 +1,11 @@
-//! The configuration: one TOML file for each end, whose `[gateway]` is a scenario's.
+//! The configuration: a TOML file for each end, whose `[gateway]` is that of a scenario.
 //!
-//! It is read with the scenario's own reader, so units, presets and messages are the same.
+//! The scenario's reader reads it, so units, presets and messages are the same.
 
 mod check;
 mod file;
 mod reload;
+mod validate;
 
 use std::path::{Path, PathBuf};
 
@@ -19,62 +20,63 @@ pub use file::{
 pub use reload::Changes;
 
 use file::File;
+use validate::{addresses, check_modem, rates, sides, sizes, times};
 
-/// A configuration, checked and complete.
+/// A complete and checked configuration.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The file that it was read from.
+    /// File that it was read from.
     pub path: PathBuf,
-    /// Which end this is.
+    /// This end.
     pub role: Role,
-    /// What decides about packets.
+    /// The gateway of the scenario.
     pub gateway: Gateway,
     /// Seed of the algorithms' random numbers.
     pub seed: u64,
     /// The link between the two ends.
     pub satellite: Satellite,
-    /// The folder with the keys.
+    /// Folder with the keys.
     pub keys: PathBuf,
-    /// Where the modem's rate is told.
+    /// Socket for the modem's rate.
     pub modem: Option<PathBuf>,
-    /// The gateway's outside; there where this is the gateway.
+    /// Side of the servers; present at a gateway.
     pub internet: Option<Internet>,
-    /// The terminal's outside; there where this is the terminal.
+    /// Side of the users; present at a terminal.
     pub users: Option<Users>,
-    /// The device for what is not split.
+    /// Device for packets that are not split.
     pub tunnel: Tunnel,
-    /// The kernel's TCP at the outside.
+    /// TCP of the relayed connections.
     pub tcp: Tcp,
-    /// What is split at most.
+    /// Limits of splitting.
     pub limits: Limits,
-    /// The process.
+    /// Scheduling of the process.
     pub process: Process,
-    /// Where the state is to be seen.
+    /// HTTP server for metrics.
     pub metrics: Option<file::Metrics>,
-    /// What is written about on stderr.
+    /// The log on stderr.
     pub log: Log,
-    /// What a run writes down.
+    /// Recording of a run.
     pub record: Option<Record>,
-    /// Every key with the value in effect.
+    /// Every key with its effective value.
     pub effective: Vec<Effective>,
-    /// What is allowed but most likely not meant.
+    /// Values that are allowed but probably not intended.
     pub warnings: Vec<String>,
 }
 
-/// What a run writes down.
+/// Recording of a run.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// Where.
+    /// File to write.
     pub file: PathBuf,
     /// Time between two samples.
     pub interval: Duration,
-    /// CLOCK_MONOTONIC that counts as time zero [ns]; none: when the daemon starts.
+    /// CLOCK_MONOTONIC that counts as time zero [ns]; `None`: when the daemon starts.
     pub origin_ns: Option<u64>,
-    /// From when on it is written.
+    /// Time before recording begins.
     pub warmup: Duration,
-    /// For how long; none: until the daemon ends.
+    /// Length of the record; `None`: until the daemon ends.
     pub duration: Option<Duration>,
-    /// Whether drops are written one by one.
+    /// True to record every drop.
     pub drops: bool,
 }
 
@@ -82,13 +84,13 @@ impl Config {
     /// Reads a configuration.
     ///
     /// # Errors
-    /// Where anything in it is wrong or impossible: the first such thing, with its place.
+    /// The first error, with its place.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
         Self::of(&Document::load(path)?, path)
     }
 
-    /// Reads a configuration from `text`; `path` is what messages call it.
+    /// Reads a configuration from `text`; messages call it `path`.
     ///
     /// # Errors
     /// As [`Config::load`].
@@ -143,7 +145,7 @@ impl Config {
         })
     }
 
-    /// Rate at which this end sends into the satellite; none: as fast as it takes it.
+    /// Rate at which this end sends over the satellite; `None` without a limit.
     #[must_use]
     pub fn rate(&self) -> Option<Rate> {
         match self.role {
@@ -153,82 +155,10 @@ impl Config {
     }
 }
 
-/// Each end has one outside.
-fn sides(document: &Document, file: &File) -> Result<(), Error> {
-    let (this, other) = match file.role {
-        Role::Gateway => ("internet", "users"),
-        Role::Terminal => ("users", "internet"),
-    };
-    let role = file.role.name();
-    if document.has(other) {
-        let problem = format!("found a table; allowed: [{this}] where role = \"{role}\"");
-        return Err(document.error(other, problem));
-    }
-    if !document.has(this) {
-        let what = if this == "internet" { "servers" } else { "users" };
-        let problem = format!("missing; required: what leads to the {what}, where role = \"{role}\"");
-        return Err(document.error(this, problem));
-    }
-    let clients = file.internet.as_ref().map(|i| &i.clients).or(file.users.as_ref().map(|u| &u.clients));
-    if clients.is_some_and(Vec::is_empty) {
-        let problem = "found []; allowed: one prefix at least, such as [\"10.3.0.0/24\"]".to_owned();
-        return Err(document.error(&format!("{this}.clients"), problem));
-    }
-    Ok(())
-}
-
-fn addresses(document: &Document, file: &File) -> Result<(), Error> {
-    let (local, peer) = (file.satellite.local.0, file.satellite.peer.0);
-    if local.is_ipv4() != peer.is_ipv4() {
-        let version = if local.is_ipv4() { "IPv4" } else { "IPv6" };
-        let problem =
-            format!("found \"{peer}\"; allowed: an {version} address, for satellite.local is \"{local}\"");
-        return Err(document.error("satellite.peer", problem));
-    }
-    if peer.ip().is_unspecified() || peer.port() == 0 {
-        let problem = format!("found \"{peer}\"; allowed: the address and the port of the other end");
-        return Err(document.error("satellite.peer", problem));
-    }
-    if local == peer {
-        let problem = format!("found \"{peer}\", this end's own; allowed: the address of the other end");
-        return Err(document.error("satellite.peer", problem));
-    }
-    // RFC 9000, section 14: QUIC takes no path that cannot carry datagrams of 1200 bytes.
-    let least = 1200 + 8 + if local.is_ipv4() { 20 } else { 40 };
-    let mtu = file.satellite.mtu;
-    if mtu.0 < least {
-        let problem = format!("found \"{mtu:?}\"; allowed: at least {least} B, for QUIC needs 1200 B of it");
-        return Err(document.error("satellite.mtu", problem));
-    }
-    Ok(())
-}
-
-/// The most samples that the page's memory has.
+/// Most samples kept for the page.
 pub(crate) const MOST_SAMPLES: u64 = 3600;
 
-fn times(document: &Document, file: &File) -> Result<(), Error> {
-    if let Some(record) = file.record.as_ref().filter(|record| record.interval.0 < 1_000_000) {
-        let problem = format!("found \"{:?}\"; allowed: at least 1 ms", record.interval);
-        return Err(document.error("record.interval", problem));
-    }
-    if let Some(metrics) = &file.metrics {
-        let (interval, keep) = (metrics.interval, metrics.keep);
-        if interval.0 < 100_000_000 {
-            let problem = format!("found \"{interval:?}\"; allowed: at least 100 ms");
-            return Err(document.error("metrics.interval", problem));
-        }
-        if keep.0 < interval.0 || keep.0 / interval.0 > MOST_SAMPLES {
-            let problem = format!(
-                "found \"{keep:?}\"; allowed: at least metrics.interval (\"{interval:?}\"), and at most {MOST_SAMPLES} \
-                 times that"
-            );
-            return Err(document.error("metrics.keep", problem));
-        }
-    }
-    Ok(())
-}
-
-/// The gateway, with the keys in effect and what is to be said of it.
+/// The gateway with its effective keys and warnings.
 fn gateway(
     document: &Document,
     file: &File,
@@ -237,7 +167,7 @@ fn gateway(
     let Some(from) = &file.scenario else {
         let rate = match file.role {
             Role::Gateway => file.satellite.rate.map(|rate| rate.rate()),
-            // Of the other end's regulator a terminal needs nothing; where that follows the satellite, any rate will do.
+            // A terminal does not use the other end's regulator; if that follows the satellite, any rate will do.
             Role::Terminal => {
                 Some(file.satellite.rate.map_or(Rate::from_bps(20_000_000), |rate| rate.rate()))
             }
@@ -282,73 +212,6 @@ fn gateway(
     Ok((gateway.clone(), rows.collect(), warnings.collect()))
 }
 
-/// A modem tells its rate to a gateway that follows it, at a path that a socket can have.
-fn check_modem(document: &Document, file: &File, gateway: &Gateway, path: &Path) -> Result<(), Error> {
-    let found = file.satellite.modem.as_deref().unwrap_or_default();
-    if file.role == Role::Terminal || !gateway.regulator.follows_link {
-        let problem = format!(
-            "found {found:?}; allowed: only where role = \"gateway\" and gateway.regulator.rate = \"link\", which follows it"
-        );
-        return Err(document.error("satellite.modem", problem));
-    }
-    // unix(7): sun_path has 108 bytes, the end's zero counted.
-    if found.is_empty() || path.as_os_str().len() > 107 {
-        let problem =
-            format!("found {found:?}; allowed: a path for a socket, of at most 107 bytes with its folder");
-        return Err(document.error("satellite.modem", problem));
-    }
-    Ok(())
-}
-
-/// Rates that nobody follows, or that nobody tells.
-fn rates(file: &File, gateway: &Gateway, warnings: &mut Vec<String>) {
-    if file.role == Role::Terminal {
-        return;
-    }
-    if !gateway.regulator.follows_link && file.satellite.rate.is_some() {
-        warnings.push(format!(
-            "satellite.rate: of no effect at a gateway whose regulator has a rate of its own (gateway.regulator.rate, {})",
-            gateway.regulator.rate
-        ));
-    }
-    if gateway.regulator.follows_link && file.satellite.modem.is_none() {
-        warnings.push(format!(
-            "gateway.regulator.rate: \"link\", but nobody tells its rate (satellite.modem): it is {} until the configuration is \
-             read again",
-            gateway.regulator.rate
-        ));
-    }
-}
-
-/// What does not go together well.
-fn sizes(file: &File, gateway: &Gateway, warnings: &mut Vec<String>) {
-    let (packet, mtu) = (gateway.spacelink.packet, file.satellite.mtu.0);
-    if packet > mtu {
-        warnings.push(format!(
-            "gateway.spacelink.packet: {packet} B, more than satellite.mtu ({mtu} B): its packets are cut to that"
-        ));
-    }
-    if file.role == Role::Terminal && file.satellite.rate.is_none() {
-        warnings.push(
-            "satellite.rate: none, so the terminal sends as fast as it can: in front of a slower link, a queue grows there"
-                .to_owned(),
-        );
-    }
-    let buffer = file.limits.memory.0;
-    if buffer < gateway.pep.buffer {
-        warnings.push(format!(
-            "limits.memory: {buffer} B, less than one buffer of the PEP (gateway.pep.buffer, {} B)",
-            gateway.pep.buffer
-        ));
-    }
-    if file.metrics.as_ref().is_some_and(|m| !m.listen.0.ip().is_loopback()) {
-        warnings.push(
-            "metrics.listen: not a loopback address: whoever reaches it sees the state of the gateway"
-                .to_owned(),
-        );
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -359,7 +222,7 @@ mod tests {
         [internet]\ndevice = \"in0\"\nclients = [\"10.3.0.0/24\", \"fd00:3::/64\"]\n";
 
     #[test]
-    fn the_least_that_is_needed_is_enough() {
+    fn the_required_keys_suffice() {
         let config = Config::parse(TEXT, "/etc/bentpipe/g.toml").unwrap();
         assert_eq!(config.keys, Path::new("/etc/bentpipe/keys"));
         assert_eq!(config.rate().map(Rate::as_bps), Some(20_000_000));
@@ -378,9 +241,9 @@ mod tests {
         assert_eq!(once.len(), keys.len());
     }
 
-    /// One mistake each, and the message it makes, worked out from the text above.
+    /// A mistake each, and its message.
     #[test]
-    fn a_mistake_is_one_message_with_its_place() {
+    fn every_mistake_gives_one_message_with_its_place() {
         for (from, to, message) in [
             ("\"gateway\"", "\"router\"", "g.toml:1:8: role: found \"router\"; allowed: gateway, terminal"),
             (
@@ -518,9 +381,9 @@ mod tests {
         );
     }
 
-    /// Each just where it begins: what is one less, or one more, is as it should be.
+    /// Each at its threshold: one less, or one more, gives no warning.
     #[test]
-    fn what_does_not_go_together_is_said() {
+    fn inconsistent_values_are_reported() {
         let warned = |from: &str, to: &str| {
             assert!(TEXT.contains(from), "{from}");
             Config::parse(&TEXT.replacen(from, to, 1), "g.toml").unwrap().warnings.join("; ")
@@ -546,9 +409,9 @@ mod tests {
         }
     }
 
-    /// A terminal may have the same `[gateway]` as the other end, though the rate that is followed there is not known here.
+    /// A terminal may have the same `[gateway]` as the other end, whose followed rate is unknown here.
     #[test]
-    fn a_terminal_needs_no_rate_of_the_way_to_it() {
+    fn a_terminal_needs_no_forward_rate() {
         let text = TEXT.replace("\"20 Mbps\"", "\"link\"").replace("internet", "users");
         let config =
             Config::parse(&text.replace("role = \"gateway\"", "role = \"terminal\""), "t.toml").unwrap();
@@ -556,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn prefixes_hold_their_addresses() {
+    fn prefixes_contain_their_addresses() {
         let p: Prefix = "10.3.0.0/24".parse().unwrap();
         assert!(p.contains("10.3.0.255".parse().unwrap()) && !p.contains("10.3.1.0".parse().unwrap()));
         let all: Prefix = "::/0".parse().unwrap();
@@ -568,9 +431,9 @@ mod tests {
         }
     }
 
-    /// Whatever is cut out of a good file or put in its place, it is read, or refused by one line with a place.
+    /// A valid file with parts removed or replaced is accepted, or refused by a single line that names a place.
     #[test]
-    fn nothing_that_is_written_upsets_the_reader() {
+    fn invalid_files_give_one_line_messages() {
         let whole = TEXT.to_owned()
             + "[tcp]\nidle_timeout = \"1 h\"\n[limits]\nmemory = \"1 GB\"\n[metrics]\nlisten = \"[::1]:80\"\n";
         assert!(Config::parse(&whole, "g.toml").is_ok());

@@ -1,27 +1,26 @@
-//! What a configuration that is read again changes.
+//! Changes made by a reload.
 
 use super::Config;
 
-/// What changes while the daemon runs, and what only a restart changes.
+/// Changes that a running daemon can make, and keys that need a restart.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// The Aqm has other parameters, or is another.
+    /// The AQM or its parameters.
     pub aqm: bool,
-    /// The regulator lets another rate go.
+    /// The regulator's rate.
     pub rate: bool,
-    /// Other limits hold.
+    /// The limits.
     pub limits: bool,
-    /// The log is written otherwise.
+    /// The log's level or format.
     pub log: bool,
-    /// The keys that keep their values until the next start.
+    /// Keys that need a restart.
     pub fixed: Vec<String>,
 }
 
 impl Changes {
-    /// What is different from `old` in `new`.
+    /// Differences of `new` from `old`.
     ///
-    /// An Aqm is judged together with what stands around it in the gateway, so it is kept where anything of that would
-    /// need a restart.
+    /// The AQM is tuned together with the rest of the gateway, so it stays if any of that needs a restart.
     #[must_use]
     pub fn between(old: &Config, new: &Config) -> Self {
         let value = |config: &Config, key: &str| {
@@ -36,7 +35,7 @@ impl Changes {
             if key.starts_with("gateway.aqm.") {
                 aqm.push(key.to_owned());
             } else if key == "gateway.regulator.rate" || key == "satellite.rate" {
-                // The rate that follows from both is looked at below.
+                // The resulting rate is compared below.
             } else if key.starts_with("limits.") {
                 changes.limits = true;
             } else if key.starts_with("log.") {
@@ -53,7 +52,7 @@ impl Changes {
         changes
     }
 
-    /// Whether nothing is different.
+    /// True without differences.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -61,7 +60,7 @@ impl Changes {
 }
 
 impl Config {
-    /// Takes over from `new` what `changes` says can change while the daemon runs; the rest stays.
+    /// Takes over the changes that a running daemon can make.
     pub fn take(&mut self, new: Self, changes: &Changes) {
         for row in &mut self.effective {
             if !changes.fixed.contains(&row.key)
@@ -100,14 +99,14 @@ mod tests {
         Config::parse(&text.replace(change.0, change.1), "g.toml").unwrap()
     }
 
-    /// What may change does, what may not is named, and what was taken over is no change any more.
+    /// Changeable keys change, others are listed, and a change that was taken over is no difference any more.
     #[test]
-    fn what_may_change_does_and_what_may_not_is_named() {
+    fn changeable_keys_change_and_others_are_listed() {
         let old = || config(("", ""));
         for (change, expected, left) in [
             (("max_p = 0.1", "max_p = 0.2"), Changes { aqm: true, ..Changes::default() }, 0),
             (("\"red\", max_p = 0.1", "\"avq\""), Changes { aqm: true, ..Changes::default() }, 0),
-            // Its parameters follow the rate.
+            // Its parameters depend on the rate.
             (("20 Mbps", "10 Mbps"), Changes { aqm: true, rate: true, ..Changes::default() }, 0),
             (
                 ("[internet]", "[limits]\nconnections = 9\n[internet]"),
@@ -129,7 +128,7 @@ mod tests {
             assert_eq!(Changes::between(&now, &new).fixed.len(), left);
             assert_eq!(Changes::between(&now, &new), Changes { fixed: expected.fixed, ..Changes::default() });
         }
-        // One that follows the satellite has its rate, whether the modem tells it or not; one that does not has its own.
+        // A regulator that follows the satellite has its rate, from a modem or not; another has its own.
         let follows = |rate: &str| {
             let text = format!("\"link\" }}\n[satellite]\nrate = \"{rate}\"\n");
             config(("\"20 Mbps\" }\n[satellite]\n", &text))

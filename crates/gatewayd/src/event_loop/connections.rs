@@ -300,7 +300,7 @@ impl Daemon {
         match self.admission.decide(load, self.steering.up, self.now) {
             None => {}
             Some(Decision::Bypass(on)) => self.set_bypass(on),
-            Some(Decision::TellPeer(full)) => self.spacelink.link.set_full(full),
+            Some(Decision::ReportFull(full)) => self.spacelink.link.set_full(full),
         }
     }
 

@@ -1,4 +1,4 @@
-//! The host of the sans-IO [`Gateway`]: what its packets stand for, the time that it is told, and its rate.
+//! The host of the sans-IO [`Gateway`]: the items behind its packets, the time that it is told, and its rate.
 
 use std::net::SocketAddr;
 
@@ -20,7 +20,7 @@ const UNLIMITED: Rate = Rate::from_bps(100_000_000_000);
 /// Unused packet buffers that are kept.
 const MOST_SPARE: usize = 4096;
 
-/// What a packet of the gateway stands for.
+/// Meaning of a packet of the gateway.
 #[derive(Debug)]
 pub enum Item {
     /// A packet that netfilter holds.
@@ -68,7 +68,7 @@ impl ItemId {
     }
 }
 
-/// The gateway with everything that it needs from its host.
+/// The gateway and its host's state.
 pub struct GatewayHost {
     /// The gateway.
     pub gateway: Gateway,

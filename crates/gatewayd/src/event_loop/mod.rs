@@ -103,7 +103,7 @@ impl Daemon {
     /// If the loop itself cannot continue.
     pub fn run(mut self) -> Result<(), Failure> {
         if self.config.process.realtime {
-            self.observer.counters.realtime = sys::be_urgent(1);
+            self.observer.counters.realtime = sys::set_realtime(1);
         }
         if let Err(failure) = self.go_public() {
             return self.stop().and(Err(failure));
@@ -224,7 +224,7 @@ impl Daemon {
     fn stop(mut self) -> Result<(), Failure> {
         log::info("stopping", &[]);
         let _ = notify::notify("STOPPING=1");
-        sys::be_ordinary();
+        sys::clear_realtime();
         let removed = self.steering.remove().map_err(failed("rules"));
         self.now = self.clock.now();
         self.reset_all();

@@ -67,9 +67,9 @@ impl Daemon {
             receive: queue(GatewayQueue::Receive),
             transmit: queue(GatewayQueue::Transmit),
             held: u64::from(watched.state().held),
-            judged_packets: watched.counters().offered,
-            judged_bytes: watched.counters().offered_bytes,
-            spared: counters.aqm_bypassed,
+            aqm_offered_packets: watched.counters().offered,
+            aqm_offered_bytes: watched.counters().offered_bytes,
+            aqm_bypassed_packets: counters.aqm_bypassed,
             marked: watched.counters().marked,
             nfqueue: self.nfqueue_losses(),
             capacity: self.host.rate(),
@@ -86,7 +86,7 @@ impl Daemon {
                 refused: counters.unreachable + counters.refused,
                 reset: counters.reset,
                 resets: counters.resets,
-                bypassing: self.admission.told_full() || self.steering.is_bypassing(),
+                bypassing: self.admission.reported_full() || self.steering.is_bypassing(),
             },
             buffered: buffers.occupied(),
             buffer_limit: buffers.limits().map(|(mean, _)| mean),
@@ -105,12 +105,12 @@ impl Daemon {
                 payload: link.written_bytes + observer.udp.sent + observer.other.sent,
                 sent: gateway.transmit_queue().state().sent_bytes + counters.charged_bytes,
                 packet_seconds: gateway.transmit_queue().packet_seconds(self.now),
-                held_back_ns: observer.window_limited.as_nanos(),
-                held_streams: survey.window_limited,
+                window_limited_ns: observer.window_limited.as_nanos(),
+                window_limited_streams: survey.window_limited,
                 up: link.up && !link.silent,
-                full: survey.full_buffers,
+                full_buffers: survey.full_buffers,
                 buffered: buffers.occupied(),
-                under_way: survey.in_flight,
+                in_flight: survey.in_flight,
                 delivered: observer.delivered,
                 round_trip,
             },
@@ -175,7 +175,7 @@ impl Daemon {
 
     /// Reads the rate that the modem reports.
     pub(super) fn read_modem(&mut self) {
-        match self.modem.as_ref().and_then(Modem::told) {
+        match self.modem.as_ref().and_then(Modem::read_rate) {
             Some(Ok(rate)) => self.set_rate(Some(rate)),
             Some(Err(problem)) => self.observer.fault(&format!("satellite.modem: {problem}")),
             None => {}

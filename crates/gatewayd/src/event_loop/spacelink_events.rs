@@ -59,7 +59,7 @@ impl Daemon {
                     self.relays.update_by_key(key, |relay| relay.write_released(link));
                 }
                 Event::Finished(key) => self.relays.update_by_key(key, |relay| relay.stream_ended = true),
-                Event::Reset(key) => self.on_stream_reset(key, Cause::Far),
+                Event::Reset(key) => self.on_stream_reset(key, Cause::Peer),
                 Event::Lost(key) => self.on_stream_reset(key, Cause::Spacelink),
                 Event::Closed(key) => self.on_stream_closed(key),
                 Event::Acknowledged { stream, bytes } => self.on_delivered(stream, bytes),

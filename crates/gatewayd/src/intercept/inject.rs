@@ -1,4 +1,4 @@
-//! Sends packets that were put together here, as if they came from the address that they name.
+//! Sends packets built by this process, with the source address that they contain.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use nix::sys::socket::{
     AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrStorage, sendto, socket,
 };
 
-/// Raw sockets, one for each version of IP. Needs CAP_NET_RAW when it is opened.
+/// Raw sockets for IPv4 and IPv6. Opening them needs CAP_NET_RAW.
 #[derive(Debug)]
 pub struct Injector {
     v4: OwnedFd,
@@ -21,7 +21,7 @@ impl Injector {
     /// # Errors
     /// Without CAP_NET_RAW.
     pub fn open() -> io::Result<Self> {
-        // Of protocol "raw", a socket's packets bring their own IP header, and it receives nothing.
+        // With protocol "raw" packets include their IP header, and the socket receives nothing.
         let open = |family| {
             let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
             socket(family, SockType::Raw, flags, SockProtocol::Raw)
@@ -29,10 +29,10 @@ impl Injector {
         Ok(Self { v4: open(AddressFamily::Inet)?, v6: open(AddressFamily::Inet6)? })
     }
 
-    /// Sends a whole packet, from its IP header on.
+    /// Sends a packet, complete from its IP header on.
     ///
     /// # Errors
-    /// When it is none, or the kernel does not take it.
+    /// If it cannot be parsed or the kernel refuses it.
     pub fn send(&self, packet: &[u8]) -> io::Result<()> {
         let info = bentpipe_packet::parse(packet).ok_or(io::ErrorKind::InvalidData)?;
         let to = SockaddrStorage::from(SocketAddr::new(info.dst.ip(), 0));

@@ -7,4 +7,5 @@ pub mod nfqueue;
 pub mod offload;
 pub mod rules;
 pub mod steering;
+mod verdicts;
 pub mod windows;

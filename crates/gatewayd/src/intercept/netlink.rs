@@ -1,8 +1,8 @@
-//! Messages of netlink as nfnetlink_queue has them: headers, attributes, packets and verdicts. Pure: bytes in, bytes out.
+//! Netlink messages of nfnetlink_queue: headers, attributes, packets and verdicts. Pure functions on bytes.
 //!
-//! What comes is read as it is, whatever it is: a message that is cut off, or contradicts itself, is none.
+//! Input is untrusted: a truncated or inconsistent message is ignored.
 
-/// Netlink's message header, nfnetlink's, and an attribute's [bytes].
+/// Length of netlink's message header, nfnetlink's header and an attribute's header [bytes].
 const HEADER: usize = 16;
 const GENERIC: usize = 4;
 pub(crate) const ATTRIBUTE: usize = 4;
@@ -16,27 +16,27 @@ const fn message(kind: libc::c_int) -> u16 {
     (libc::NFNL_SUBSYS_QUEUE << 8 | kind) as u16
 }
 
-/// A message that netlink sent.
+/// A received message.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Message {
-    /// A packet with its id, the place of its bytes in what was read, and its length before it was cut [bytes].
+    /// A packet.
     Packet {
-        /// Names it in a verdict.
+        /// Its id, for the verdict.
         id: u32,
-        /// Where its first byte is [bytes].
+        /// Offset of its first byte.
         at: usize,
-        /// Bytes that there are.
+        /// Number of bytes present.
         len: usize,
-        /// Bytes that the packet has, if some of them were left away.
+        /// Length of the packet before it was truncated [bytes].
         whole: usize,
     },
-    /// What an earlier message led to: 0 or the negative of an error number.
+    /// Result of an earlier message: 0 or a negated errno.
     Status(i32),
-    /// Anything else.
+    /// Another message.
     Other,
 }
 
-/// The message that begins at `at`, and where the next one does; none where none begins that is whole.
+/// The message at offset `at` and the offset of the next; `None` if no complete message begins there.
 #[must_use]
 pub fn message_at(bytes: &[u8], at: usize) -> Option<(Message, usize)> {
     let rest = bytes.get(at..)?;
@@ -61,7 +61,7 @@ pub fn message_at(bytes: &[u8], at: usize) -> Option<(Message, usize)> {
     Some((message, at + aligned(length)))
 }
 
-/// Id, place, length and whole length of the packet in a message.
+/// Id, offset, length and original length of the packet in a message.
 fn packet_in(body: &[u8]) -> Option<(u32, usize, usize, usize)> {
     let (mut id, mut payload, mut whole) = (None, None, None);
     let mut at = HEADER + GENERIC;
@@ -80,17 +80,17 @@ fn packet_in(body: &[u8]) -> Option<(u32, usize, usize, usize)> {
         }
         at += aligned(length);
     }
-    // One that came before the queue was set up has none.
+    // A packet that arrived before the queue was configured has no payload.
     let (from, len) = payload.unwrap_or((body.len(), 0));
     Some((id?, from, len, whole.map_or(len, |whole| whole as usize)))
 }
 
-/// A number in the host's byte order.
+/// Reads a number in host byte order.
 pub(crate) fn native(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// A number in network byte order.
+/// Reads a number in network byte order.
 pub(crate) fn big(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
@@ -99,7 +99,7 @@ const fn aligned(length: usize) -> usize {
     (length + 3) & !3
 }
 
-/// Begins a message; its length is put in by [`end`].
+/// Begins a message; [`end`] sets its length.
 pub(crate) fn begin(out: &mut Vec<u8>, kind: u16, flags: libc::c_int, number: u16) -> usize {
     let start = out.len();
     out.extend_from_slice(&[0; 4]);
@@ -120,13 +120,13 @@ pub(crate) fn attribute(out: &mut Vec<u8>, kind: libc::c_int, value: &[u8]) {
     out.resize(aligned(out.len()), 0);
 }
 
-/// Puts the length of the message that began at `start` into it.
+/// Sets the length of the message that began at `start`.
 pub(crate) fn end(out: &mut [u8], start: usize) {
     let length = (out.len() - start) as u32;
     out[start..start + 4].copy_from_slice(&length.to_ne_bytes());
 }
 
-/// A verdict, with a packet's bytes if they were changed.
+/// Adds a verdict, with the packet's bytes if it was changed.
 pub(crate) fn verdict(
     out: &mut Vec<u8>,
     number: u16,
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_are_read_as_they_are_written() {
+    fn messages_survive_encoding() {
         let mut bytes = Vec::new();
         let start = begin(&mut bytes, PACKET, 0, 3);
         attribute(&mut bytes, libc::NFQA_PACKET_HDR, &[0, 0, 0, 9, 8, 0, 0]);
@@ -163,7 +163,7 @@ mod tests {
         assert_eq!(whole, 20 + 12 + 8 + 8);
         let expected = Message::Packet { id: 9, at: 44, len: 3, whole: 1500 };
         assert_eq!(message_at(&bytes, 0), Some((expected, whole)));
-        // One after the other; an error's answer; what is cut off.
+        // Next, the reply to an error; last, a truncated message.
         let start = begin(&mut bytes, libc::NLMSG_ERROR as u16, 0, 0);
         bytes[start + HEADER..].copy_from_slice(&(-2i32).to_ne_bytes());
         end(&mut bytes, start);

@@ -1,21 +1,19 @@
-//! Packets that netfilter's NFQUEUE target holds until told what becomes of them.
+//! Netfilter queues (NFQUEUE): packets that the kernel holds until it gets a verdict.
 //!
-//! A [`Queue`] is a netlink socket (NETLINK_NETFILTER, nfnetlink_queue) bound to one queue number of the network
-//! namespace it was opened in. It is read when its descriptor is readable and never blocks. Verdicts are collected and
-//! go out with [`Queue::flush`], in the order in which packets came, a run of packets that pass in one message.
+//! A [`Queue`] is a netlink socket (NETLINK_NETFILTER, nfnetlink_queue) bound to one queue number of the network namespace
+//! in which it was opened. It is read when its descriptor is readable and never blocks. Verdicts are collected and sent by
+//! [`Queue::flush`] in the order of arrival, a run of accepted packets in one message.
 //!
-//! - **Segmentation**: NFQA_CFG_F_GSO stays off, so that the kernel cuts what is larger than a segment before it asks,
-//!   and there is a verdict for each segment, whatever the interface's offloads are.
-//! - **Checksums**: with that flag off the kernel also completes checksums that hardware was to compute (NFQA_SKB_INFO
-//!   never says CSUMNOTREADY), so that one can be adjusted as it stands. A changed packet is taken as having a whole
-//!   checksum that nobody has verified, which the kernel's TCP then does.
-//! - **Losses**: what does not fit the socket's buffer never comes here. The kernel drops it and counts it, or lets it
-//!   pass unjudged ([`Settings::fail_open`]); either way [`Queue::lost`] tells, so that nobody takes it for an AQM's
-//!   drop.
+//! - **Segmentation**: NFQA_CFG_F_GSO stays off, so the kernel segments super-packets first, and each segment gets a verdict
+//!   whatever the interface's offloads are.
+//! - **Checksums**: with that flag off the kernel also completes checksums left to hardware (NFQA_SKB_INFO never says
+//!   CSUMNOTREADY), so they can be adjusted. It takes the checksum of a changed packet as complete but unverified; its TCP
+//!   verifies it.
+//! - **Losses**: packets for which the socket's buffer has no room never arrive. The kernel drops and counts them, or
+//!   accepts them ([`Settings::fail_open`]). [`Queue::lost`] reports both, so that they are not taken for drops of the AQM.
 //!
-//! Needs CAP_NET_ADMIN, as long as it lives.
+//! Opening and verdicts need CAP_NET_ADMIN.
 
-use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Error};
 use std::mem;
@@ -28,30 +26,28 @@ use nix::sys::socket::{
     sockopt,
 };
 
-use crate::intercept::netlink::{
-    ATTRIBUTE, CONFIG, Message, VERDICT, VERDICT_BATCH, attribute, begin, end, message_at, verdict,
-};
+use super::netlink::{ATTRIBUTE, CONFIG, Message, attribute, begin, end, message_at};
+use super::verdicts::{Decision, Decisions};
 
-/// How a queue is set up.
+/// Setup of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Packets that may wait for a verdict.
+    /// Most packets that wait for a verdict.
     pub limit: u32,
-    /// The socket's receive buffer [bytes]; the kernel counts about 2.3 kB for a packet of 1 500.
+    /// Receive buffer of the socket [bytes]; the kernel charges about 2.3 kB for a packet of 1500.
     pub buffer: u32,
-    /// Bytes of each packet that are handed over, from its IP header on, at most [`WHOLE`]. A packet of which there is
-    /// only a part cannot be changed.
+    /// Bytes of each packet that are copied, from the IP header on, at most [`WHOLE`]. A truncated packet cannot be changed.
     pub copy: u32,
-    /// Whether what finds no place passes unjudged instead of being dropped.
+    /// True to accept packets without a verdict when the socket's buffer is full, instead of dropping them.
     pub fail_open: bool,
 }
 
-/// As many bytes of a packet as an attribute of netlink can have, for [`Settings::copy`]: all of any packet but one of the
-/// last four lengths that IPv4 allows.
+/// Longest payload of a netlink attribute, for [`Settings::copy`]: any whole packet but those of the four greatest lengths
+/// that IPv4 allows.
 pub const WHOLE: u32 = 0xffff - ATTRIBUTE as u32;
 
 impl Default for Settings {
-    /// 64 MiB, so that about 25 000 packets find place, and a limit that is not reached before.
+    /// 64 MiB, for about 25 000 packets, and a limit that is not reached before.
     fn default() -> Self {
         Self { limit: 1 << 18, buffer: 64 << 20, copy: WHOLE, fail_open: false }
     }
@@ -61,189 +57,64 @@ impl Default for Settings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketId(pub(crate) u32);
 
-/// What becomes of a packet.
+/// Verdict on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It goes on.
+    /// Forward it.
     Accept,
-    /// It goes on as it was changed where it was shown.
+    /// Forward it as changed in place.
     Changed,
-    /// It is dropped.
+    /// Drop it.
     Drop,
-    /// One of [`Queue::accept`], [`Queue::drop_packet`] and [`Queue::accept_changed`] will tell.
+    /// Wait for [`Queue::accept`], [`Queue::drop_packet`] or [`Queue::accept_changed`].
     Later,
 }
 
-/// Packets that a queue lost since it was opened.
+/// Packets that a queue has lost since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
-    /// Dropped because as many as [`Settings::limit`] waited (`queue_dropped`).
+    /// Dropped because [`Settings::limit`] packets waited (`queue_dropped`).
     pub queue: u64,
     /// Dropped because the socket's buffer was full (`user_dropped`).
     pub user: u64,
-    /// Passed unjudged because the socket's buffer was full, under [`Settings::fail_open`].
+    /// Accepted without a verdict because the socket's buffer was full ([`Settings::fail_open`]).
     pub passed: u64,
 }
 
-/// What was decided about a packet that was shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Decision {
-    Waiting,
-    Accept,
-    Drop,
-    /// With `len` bytes at `at` of what was changed.
-    Changed {
-        at: usize,
-        len: usize,
-    },
-    /// Told to the kernel, or never shown.
-    Gone,
-}
-
-/// Packets read with one call to the kernel.
+/// Datagrams read with one system call.
 const BATCH: usize = 64;
-/// Room for a packet and what netlink says of it [bytes].
+/// Space for a packet and its netlink attributes [bytes].
 const SLOT: usize = 65_536 + 512;
-/// Verdicts go out in datagrams of about this size [bytes].
-const DATAGRAM: usize = 32 << 10;
-
-/// Decisions about packets in the order of their ids, until the kernel knows them.
-#[derive(Debug)]
-struct Decisions {
-    /// The id of the first of `list`, or the next one to come.
-    first: u32,
-    list: VecDeque<Decision>,
-    /// Decided and not told.
-    ready: usize,
-    /// What changed packets are now.
-    changed: Vec<u8>,
-}
-
-impl Decisions {
-    fn new() -> Self {
-        // A queue's first packet has the id 1.
-        Self { first: 1, list: VecDeque::new(), ready: 0, changed: Vec::new() }
-    }
-
-    /// A packet was shown. Returns how many ids were left out since the one before.
-    fn shown(&mut self, id: u32) -> u32 {
-        let left_out = id.wrapping_sub(self.first.wrapping_add(self.list.len() as u32));
-        // Ids only rise.
-        if left_out > u32::MAX / 2 {
-            return 0;
-        }
-        if self.list.is_empty() {
-            self.first = id;
-        } else {
-            self.list.extend(std::iter::repeat_n(Decision::Gone, left_out as usize));
-        }
-        self.list.push_back(Decision::Waiting);
-        left_out
-    }
-
-    fn decide(&mut self, id: u32, decision: Decision) {
-        let place = id.wrapping_sub(self.first) as usize;
-        if let Some(slot @ Decision::Waiting) = self.list.get_mut(place) {
-            *slot = decision;
-            self.ready += 1;
-        }
-    }
-
-    fn decide_changed(&mut self, id: u32, packet: &[u8]) {
-        let at = self.changed.len();
-        self.changed.extend_from_slice(packet);
-        self.decide(id, Decision::Changed { at, len: packet.len() });
-    }
-
-    /// Writes what was decided as messages, and calls `send` with about [`DATAGRAM`] bytes of them at a time.
-    ///
-    /// Packets go on in the order in which they came, whatever the order of decisions within this call.
-    fn tell(
-        &mut self,
-        number: u16,
-        out: &mut Vec<u8>,
-        send: &mut dyn FnMut(&[u8]) -> io::Result<()>,
-    ) -> io::Result<()> {
-        if self.ready == 0 {
-            return Ok(());
-        }
-        out.clear();
-        let mut sent = Ok(());
-        // The last of a run that passes, which one message for all up to an id can tell: none before it waits.
-        let (mut run, mut waits) = (None, false);
-        for place in 0..self.list.len() {
-            let id = self.first.wrapping_add(place as u32);
-            match mem::replace(&mut self.list[place], Decision::Gone) {
-                Decision::Gone => continue,
-                Decision::Waiting => {
-                    self.list[place] = Decision::Waiting;
-                    waits = true;
-                    if let Some(last) = run.take() {
-                        verdict(out, number, VERDICT_BATCH, libc::NF_ACCEPT, last, None);
-                    }
-                }
-                Decision::Accept if !waits => run = Some(id),
-                Decision::Accept => verdict(out, number, VERDICT, libc::NF_ACCEPT, id, None),
-                // Before the run's message, which would let it pass.
-                Decision::Drop => verdict(out, number, VERDICT, libc::NF_DROP, id, None),
-                Decision::Changed { at, len } => {
-                    if let Some(last) = run.take() {
-                        verdict(out, number, VERDICT_BATCH, libc::NF_ACCEPT, last, None);
-                    }
-                    verdict(out, number, VERDICT, libc::NF_ACCEPT, id, Some(&self.changed[at..at + len]));
-                }
-            }
-            if out.len() >= DATAGRAM {
-                sent = send(out).and(sent);
-                out.clear();
-            }
-        }
-        if let Some(last) = run {
-            verdict(out, number, VERDICT_BATCH, libc::NF_ACCEPT, last, None);
-        }
-        if !out.is_empty() {
-            sent = send(out).and(sent);
-        }
-        while let Some(Decision::Gone) = self.list.front() {
-            self.list.pop_front();
-            self.first = self.first.wrapping_add(1);
-        }
-        self.ready = 0;
-        self.changed.clear();
-        sent
-    }
-}
-
-/// A queue that this process judges.
+/// A queue bound by this process.
 #[derive(Debug)]
 pub struct Queue {
     number: u16,
     socket: OwnedFd,
-    /// The kernel's counters, of the network namespace that the queue is in.
+    /// The kernel's counters of the queue's network namespace.
     counters: File,
-    /// A batch of datagrams, `slot` bytes for each.
+    /// A batch of datagrams, `slot` bytes each.
     read: Vec<u8>,
     slot: usize,
     decisions: Decisions,
     out: Vec<u8>,
-    /// Ids that never came.
-    left_out: u64,
-    /// Verdicts that the kernel would not have.
+    /// Skipped ids.
+    skipped: u64,
+    /// Verdicts that the kernel refused.
     refused: u64,
 }
 
 impl Queue {
-    /// Binds the queue of this number in the calling thread's network namespace.
+    /// Binds a queue in the calling thread's network namespace.
     ///
     /// # Errors
-    /// Without CAP_NET_ADMIN, without the kernel's nfnetlink_queue, or when another process has the number.
+    /// Without CAP_NET_ADMIN or the kernel's nfnetlink_queue, or if another process has bound the number.
     pub fn open(number: u16, settings: &Settings) -> io::Result<Self> {
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
         let socket = socket(AddressFamily::Netlink, SockType::Raw, flags, SockProtocol::NetlinkNetFilter)?;
         bind(socket.as_raw_fd(), &NetlinkAddr::new(0, 0))?;
         let buffer = settings.buffer as usize;
         if setsockopt(&socket, sockopt::RcvBufForce, &buffer).is_err() {
-            // In a user namespace the limit of all sockets holds (net.core.rmem_max).
+            // In a user namespace the limit of all sockets applies (net.core.rmem_max).
             setsockopt(&socket, sockopt::RcvBuf, &buffer)?;
         }
         no_enobufs(&socket)?;
@@ -256,7 +127,7 @@ impl Queue {
             slot,
             decisions: Decisions::new(),
             out: Vec::new(),
-            left_out: 0,
+            skipped: 0,
             refused: 0,
         };
         queue.configure(settings)?;
@@ -277,7 +148,7 @@ impl Queue {
         attribute(&mut out, libc::NFQA_CFG_MASK, &mask.cast_unsigned().to_be_bytes());
         end(&mut out, start);
         send(self.socket.as_raw_fd(), &out, MsgFlags::empty())?;
-        // The kernel has answered by now; packets may have come before its answer.
+        // The kernel has replied by now; packets may precede its reply.
         let mut answer = None;
         while answer.is_none() {
             self.batch(&mut |_, _| Verdict::Accept, &mut answer)?;
@@ -285,7 +156,7 @@ impl Queue {
         match answer.map(|code| Error::from_raw_os_error(-code)) {
             Some(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 let why =
-                    format!("NFQUEUE {}: another process has it, or CAP_NET_ADMIN is missing", self.number);
+                    format!("NFQUEUE {}: bound by another process, or CAP_NET_ADMIN is missing", self.number);
                 Err(Error::new(io::ErrorKind::PermissionDenied, why))
             }
             Some(error) if error.raw_os_error() != Some(0) => Err(error),
@@ -293,11 +164,11 @@ impl Queue {
         }
     }
 
-    /// Shows a batch of packets, each from its IP header on, and takes down what `each` says of them. Returns how many
-    /// there were: 0 when none waits.
+    /// Receives a batch of packets, each from its IP header on, and collects the verdicts of `each`. Returns the number of
+    /// packets, 0 if none waits.
     ///
     /// # Errors
-    /// Only those that the socket will not recover from.
+    /// Only errors from which the socket does not recover.
     pub fn receive(&mut self, each: &mut dyn FnMut(PacketId, &mut [u8]) -> Verdict) -> io::Result<usize> {
         match self.batch(each, &mut None) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
@@ -321,7 +192,7 @@ impl Queue {
                 match message {
                     Message::Packet { id, at, len, whole } => {
                         packets += 1;
-                        self.left_out += u64::from(self.decisions.shown(id));
+                        self.skipped += u64::from(self.decisions.add(id));
                         let packet = &mut bytes[at..at + len];
                         match each(PacketId(id), packet) {
                             Verdict::Later => {}
@@ -341,59 +212,57 @@ impl Queue {
         Ok(packets)
     }
 
-    /// Lets a packet go on about which `each` said [`Verdict::Later`].
+    /// Accepts a packet that got [`Verdict::Later`].
     pub fn accept(&mut self, id: PacketId) {
         self.decisions.decide(id.0, Decision::Accept);
     }
 
-    /// Drops a packet about which `each` said [`Verdict::Later`].
+    /// Drops a packet that got [`Verdict::Later`].
     pub fn drop_packet(&mut self, id: PacketId) {
         self.decisions.decide(id.0, Decision::Drop);
     }
 
-    /// Lets a packet about which `each` said [`Verdict::Later`] go on as these bytes, all of it from its IP header on.
+    /// Accepts a packet that got [`Verdict::Later`] with these bytes: the whole packet from its IP header on.
     pub fn accept_changed(&mut self, id: PacketId, packet: &[u8]) {
         self.decisions.decide_changed(id.0, packet);
     }
 
-    /// Tells the kernel what was decided.
+    /// Sends the verdicts to the kernel.
     ///
     /// # Errors
-    /// When the kernel does not take it; what it was to be told is then forgotten, and those packets stay where they
-    /// are.
+    /// If the kernel refuses them. They are then lost and their packets stay in the queue.
     pub fn flush(&mut self) -> io::Result<()> {
         let socket = self.socket.as_raw_fd();
-        self.decisions.tell(self.number, &mut self.out, &mut |bytes| {
+        self.decisions.send_verdicts(self.number, &mut self.out, &mut |bytes| {
             send(socket, bytes, MsgFlags::empty())?;
             Ok(())
         })
     }
 
-    /// Packets shown for which there is no verdict yet.
+    /// Number of received packets without a verdict.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.decisions.list.iter().filter(|decision| **decision == Decision::Waiting).count()
     }
 
-    /// Verdicts that the kernel refused since the queue was opened: about packets that it no longer had.
+    /// Number of verdicts that the kernel refused, for packets that it no longer had.
     #[must_use]
     pub fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// The size of the receive buffer as the kernel has set it [bytes]: twice what was asked for, or less if that was
-    /// not allowed.
+    /// Size of the receive buffer that the kernel has set [bytes]: twice the requested size, or less if that is not allowed.
     ///
     /// # Errors
-    /// When the socket cannot be asked.
+    /// If the socket cannot be queried.
     pub fn buffer(&self) -> io::Result<u64> {
         Ok(nix::sys::socket::getsockopt(&self.socket, sockopt::RcvBuf)? as u64)
     }
 
-    /// Packets that this queue lost so far.
+    /// Packets that the queue has lost so far.
     ///
     /// # Errors
-    /// When the kernel's table of queues cannot be read.
+    /// If the kernel's table of queues cannot be read.
     pub fn lost(&self) -> io::Result<Lost> {
         let mut table = [0; 16 << 10];
         let length = self.counters.read_at(&mut table, 0)?;
@@ -403,7 +272,7 @@ impl Queue {
             .ok_or_else(|| {
                 Error::other(format!("queue {} is not in /proc/net/netfilter/nfnetlink_queue", self.number))
             })?;
-        Ok(Lost { queue, user, passed: self.left_out.saturating_sub(user) })
+        Ok(Lost { queue, user, passed: self.skipped.saturating_sub(user) })
     }
 }
 
@@ -414,18 +283,18 @@ impl AsFd for Queue {
 }
 
 impl Drop for Queue {
-    /// Packets that wait go on; the kernel would drop them.
+    /// Accepts the packets that wait; the kernel would drop them.
     fn drop(&mut self) {
         for place in 0..self.decisions.list.len() {
             self.accept(PacketId(self.decisions.first.wrapping_add(place as u32)));
         }
-        // Nobody is left to be told.
+        // Nothing is left to report an error to.
         let _ = self.flush();
     }
 }
 
-/// `queue_dropped` and `user_dropped` of a queue in the kernel's table: number, port, waiting, copy mode, copy range,
-/// these two, last id, 1.
+/// `queue_dropped` and `user_dropped` of a queue in the kernel's table: number, port, waiting, copy mode, copy range, these
+/// two, last id, 1.
 fn counters(table: &str, number: u16) -> Option<[u64; 2]> {
     table.lines().find_map(|line| {
         let mut fields = line.split_ascii_whitespace().map(str::parse::<u64>);
@@ -435,11 +304,11 @@ fn counters(table: &str, number: u16) -> Option<[u64; 2]> {
     })
 }
 
-/// Without this the kernel sends nothing more after an overflow until the buffer is empty.
+/// Without this option the kernel sends nothing after an overflow until the buffer is empty.
 fn no_enobufs(socket: &OwnedFd) -> io::Result<()> {
     let on: libc::c_int = 1;
     #[expect(unsafe_code, reason = "no wrapper knows this option")]
-    // SAFETY: the kernel reads as many bytes of `on` as it is told that there are.
+    // SAFETY: the kernel reads as many bytes of `on` as the length says.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -452,7 +321,7 @@ fn no_enobufs(socket: &OwnedFd) -> io::Result<()> {
     Ok(Errno::result(result).map(drop)?)
 }
 
-/// Reads up to [`BATCH`] datagrams, each into its slot of `buffer`, and says how long they are and how many.
+/// Reads up to [`BATCH`] datagrams, each into its slot of `buffer`, and sets their lengths. Returns their number.
 fn receive_many(
     socket: &OwnedFd,
     buffer: &mut [u8],
@@ -467,7 +336,7 @@ fn receive_many(
         unsafe_code,
         reason = "a wrapper would allocate for each call; this is the path of every packet"
     )]
-    // SAFETY: an all-zero mmsghdr is one without name, control data and places.
+    // SAFETY: an all-zero mmsghdr has no name, control data or buffers.
     let mut headers: [libc::mmsghdr; BATCH] = unsafe { mem::zeroed() };
     for (header, place) in headers.iter_mut().zip(&mut places) {
         header.msg_hdr.msg_iov = place;
@@ -477,8 +346,8 @@ fn receive_many(
         unsafe_code,
         reason = "a wrapper would allocate for each call; this is the path of every packet"
     )]
-    // SAFETY: each header points to one place, each place to a slot of `buffer` that no other has, with its length (or
-    // to nothing, with length 0); both arrays and `buffer` outlive the call.
+    // SAFETY: each header points to one iovec, each iovec to its own slot of `buffer` with the slot's length (or to nothing,
+    // with length 0); both arrays and `buffer` outlive the call.
     let result = unsafe {
         libc::recvmmsg(
             socket.as_raw_fd(),
@@ -495,7 +364,7 @@ fn receive_many(
             }
             Ok(count as usize)
         }
-        // Nothing was lost to these; the next call reads on.
+        // These lose nothing; the next call continues.
         Err(Errno::EINTR | Errno::ENOBUFS) => Ok(0),
         Err(error) => Err(error.into()),
     }
@@ -504,151 +373,9 @@ fn receive_many(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::intercept::netlink::{big, native};
-
-    /// Verdicts as the kernel would read them: whether for all up to the id, pass (1) or drop (0), id, bytes.
-    fn told(decisions: &mut Decisions) -> Vec<(bool, u32, u32, Vec<u8>)> {
-        let mut all = Vec::new();
-        let mut read = |bytes: &[u8]| {
-            let mut at = 0;
-            while at < bytes.len() {
-                let length = native(bytes, at).unwrap() as usize;
-                let kind = u16::from_ne_bytes([bytes[at + 4], bytes[at + 5]]);
-                assert!(kind == 0x0301 || kind == 0x0303);
-                // Request, no answer; any family, version 0, queue 515.
-                assert_eq!(bytes[at + 6..at + 8], 1u16.to_ne_bytes());
-                assert_eq!(bytes[at + 16..at + 20], [0, 0, 2, 3]);
-                // Attribute 2: 12 bytes with its header.
-                assert_eq!(bytes[at + 20..at + 24], [12u16.to_ne_bytes(), 2u16.to_ne_bytes()].concat());
-                let payload = if length > 32 {
-                    let size = usize::from(u16::from_ne_bytes([bytes[at + 32], bytes[at + 33]]));
-                    assert_eq!(bytes[at + 34..at + 36], 10u16.to_ne_bytes());
-                    bytes[at + 36..at + 32 + size].to_vec()
-                } else {
-                    Vec::new()
-                };
-                all.push((
-                    kind == 0x0303,
-                    big(bytes, at + 24).unwrap(),
-                    big(bytes, at + 28).unwrap(),
-                    payload,
-                ));
-                assert_eq!(length % 4, 0);
-                at += length;
-            }
-            Ok(())
-        };
-        decisions.tell(515, &mut Vec::new(), &mut read).unwrap();
-        all
-    }
-
-    fn of(first: u32, count: u32) -> Decisions {
-        let mut decisions = Decisions { first, ..Decisions::new() };
-        for place in 0..count {
-            assert_eq!(decisions.shown(first.wrapping_add(place)), 0);
-        }
-        decisions
-    }
 
     #[test]
-    fn a_run_that_passes_is_one_message() {
-        let mut decisions = of(1, 5);
-        assert_eq!(told(&mut decisions), []);
-        for id in [3, 1, 2, 5, 4] {
-            decisions.decide(id, Decision::Accept);
-        }
-        assert_eq!(told(&mut decisions), [(true, 1, 5, vec![])]);
-        assert_eq!(told(&mut decisions), []);
-        assert_eq!((decisions.first, decisions.list.len()), (6, 0));
-    }
-
-    #[test]
-    fn a_drop_is_told_before_the_run_around_it() {
-        let mut decisions = of(1, 4);
-        for id in [1, 2, 4] {
-            decisions.decide(id, Decision::Accept);
-        }
-        decisions.decide(3, Decision::Drop);
-        assert_eq!(told(&mut decisions), [(false, 0, 3, vec![]), (true, 1, 4, vec![])]);
-    }
-
-    #[test]
-    fn a_changed_packet_keeps_its_place() {
-        let mut decisions = of(1, 5);
-        for id in [1, 3, 5] {
-            decisions.decide(id, Decision::Accept);
-        }
-        decisions.decide_changed(4, &[7; 5]);
-        decisions.decide_changed(2, &[8; 4]);
-        let expected = [
-            (true, 1, 1, vec![]),
-            (false, 1, 2, vec![8; 4]),
-            (true, 1, 3, vec![]),
-            (false, 1, 4, vec![7; 5]),
-            (true, 1, 5, vec![]),
-        ];
-        assert_eq!(told(&mut decisions), expected);
-    }
-
-    #[test]
-    fn the_longest_packet_fits_an_attribute() {
-        let mut decisions = of(1, 1);
-        decisions.decide_changed(1, &vec![7; WHOLE as usize]);
-        assert_eq!(told(&mut decisions), [(false, 1, 1, vec![7; WHOLE as usize])]);
-    }
-
-    #[test]
-    fn nothing_is_said_of_what_waits() {
-        let mut decisions = of(1, 5);
-        for id in [1, 2, 4, 5] {
-            decisions.decide(id, Decision::Accept);
-        }
-        // A second word on the same packet is not heard, nor one on a packet never shown.
-        decisions.decide(4, Decision::Drop);
-        decisions.decide(9, Decision::Drop);
-        decisions.decide(0, Decision::Drop);
-        assert_eq!(
-            told(&mut decisions),
-            [(true, 1, 2, vec![]), (false, 1, 4, vec![]), (false, 1, 5, vec![])]
-        );
-        decisions.decide(3, Decision::Drop);
-        assert_eq!(told(&mut decisions), [(false, 0, 3, vec![])]);
-        assert_eq!((decisions.first, decisions.list.len()), (6, 0));
-    }
-
-    #[test]
-    fn ids_may_be_left_out_and_begin_again() {
-        let mut decisions = of(u32::MAX - 1, 1);
-        assert_eq!(decisions.shown(2), 3);
-        // An id that has been there is another queue's, or nonsense.
-        assert_eq!(decisions.shown(0), 0);
-        for id in [u32::MAX - 1, 2] {
-            decisions.decide(id, Decision::Accept);
-        }
-        assert_eq!(told(&mut decisions), [(true, 1, 2, vec![])]);
-        assert_eq!(decisions.shown(5), 2);
-        assert_eq!(decisions.first, 5);
-    }
-
-    #[test]
-    fn much_is_told_in_parts() {
-        let mut decisions = of(1, 100);
-        for id in 1..=100 {
-            decisions.decide_changed(id, &[1; 1500]);
-        }
-        let mut parts = Vec::new();
-        let mut count = |bytes: &[u8]| {
-            parts.push(bytes.len());
-            if parts.len() == 2 { Err(io::ErrorKind::Other.into()) } else { Ok(()) }
-        };
-        // What comes after a part that the kernel does not take is told nevertheless, and so is the error.
-        assert!(decisions.tell(0, &mut Vec::new(), &mut count).is_err());
-        assert_eq!(parts.iter().sum::<usize>(), 100 * (20 + 12 + 4 + 1500));
-        assert!(parts.len() > 3 && parts.iter().all(|part| *part < DATAGRAM + 1600), "{parts:?}");
-    }
-
-    #[test]
-    fn the_kernels_table_is_read_by_queue() {
+    fn counters_are_read_by_queue() {
         let table = "    0  12345     3 2 65535     7    11      900  1\n   10   4242     0 2 65535    13     0        1  1\n";
         assert_eq!(counters(table, 0), Some([7, 11]));
         assert_eq!(counters(table, 10), Some([13, 0]));

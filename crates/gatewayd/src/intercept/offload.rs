@@ -1,4 +1,4 @@
-//! What an interface does for the kernel's segments: the ioctl behind `ethtool -k` and `-K`.
+//! Segmentation offloads of network interfaces: the ioctl behind `ethtool -k` and `-K`.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -7,27 +7,27 @@ use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 use serde::{Deserialize, Serialize};
 
-/// A feature that can be switched.
+/// An offload that can be switched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Feature {
-    /// Received segments are put together by the kernel.
+    /// Generic receive offload: the kernel merges received segments.
     Gro,
-    /// Received segments are put together by the hardware.
+    /// Large receive offload: the hardware merges received segments.
     Lro,
-    /// Segments are cut by the kernel as late as possible.
+    /// Generic segmentation offload: the kernel segments as late as possible.
     Gso,
-    /// Segments are cut by the hardware.
+    /// TCP segmentation offload: the hardware segments.
     Tso,
 }
 
-/// Of linux/ethtool.h.
+/// Constants of linux/ethtool.h.
 const ETHTOOL_GFLAGS: u32 = 0x25;
 const ETHTOOL_SFLAGS: u32 = 0x26;
 const ETH_FLAG_LRO: u32 = 1 << 15;
 
 impl Feature {
-    /// The commands that get and set it.
+    /// Commands that get and set the feature.
     const fn commands(self) -> (u32, u32) {
         match self {
             Self::Gro => (0x2b, 0x2c),
@@ -45,10 +45,10 @@ struct Value {
     data: u32,
 }
 
-/// Whether an interface of the calling thread's network namespace has a feature switched on.
+/// True if an interface of the calling thread's network namespace has a feature switched on.
 ///
 /// # Errors
-/// When there is no such interface.
+/// If there is no such interface.
 pub fn get(interface: &str, feature: Feature) -> io::Result<bool> {
     let data = ask(interface, feature.commands().0, 0)?;
     Ok(if feature == Feature::Lro { data & ETH_FLAG_LRO != 0 } else { data != 0 })
@@ -57,10 +57,10 @@ pub fn get(interface: &str, feature: Feature) -> io::Result<bool> {
 /// Switches a feature of an interface.
 ///
 /// # Errors
-/// When there is no such interface, it cannot do this, or CAP_NET_ADMIN is missing.
+/// If there is no such interface, it does not support the feature, or CAP_NET_ADMIN is missing.
 pub fn set(interface: &str, feature: Feature, on: bool) -> io::Result<()> {
     let data = if feature == Feature::Lro {
-        // The flags are set all together.
+        // The flags are set together.
         let flags = ask(interface, ETHTOOL_GFLAGS, 0)?;
         if on { flags | ETH_FLAG_LRO } else { flags & !ETH_FLAG_LRO }
     } else {

@@ -7,7 +7,7 @@ use crate::intercept::rules::{Rules, Setup};
 /// The rules of this end.
 #[derive(Debug)]
 pub struct Steering {
-    /// What is installed.
+    /// Setup of the rules.
     pub setup: Setup,
     rules: Option<Rules>,
     /// True while the peer is reachable and packets are led to it.

@@ -1,48 +1,47 @@
-//! Window marking on real connections: the window that the kernel advertises is cut to what the PEP's buffer offers.
+//! Window marking on real connections: the kernel's advertised window is cut to the room in the PEP's buffer.
 //!
-//! The kernel's own receive window says what its socket buffer can take, which the PEP empties at once; what the server
-//! may send is for [`bentpipe_gateway::PepBuffers::room`] to say. So each acknowledgement to the server is rewritten on
-//! its way out. For a connection with window scale `s` (RFC 7323), its acknowledgement `ack` and the right edge `right`
-//! that it has been offered so far, the window field is
+//! The kernel advertises the room in its socket buffer, which the PEP empties at once. The server, however, may send only
+//! as much as [`bentpipe_gateway::PepBuffers::room`] allows, so each acknowledgement to it is rewritten. For a connection
+//! with window scale `s` (RFC 7323), acknowledgement `ack` and right edge `right` offered so far, the window field is
 //!
 //! ```text
-//! max(⌊room / 2^s⌋, ⌈(right − ack) / 2^s⌉), and never more than the kernel's own
+//! max(⌊room / 2^s⌋, ⌈(right − ack) / 2^s⌉), at most the kernel's own
 //! ```
 //!
-//! so that the right edge never moves back (RFC 9293, section 3.8.6), and is `ack + room` exact to one unit of the scale
-//! where it may be. An edge that stays is rounded up, so units should be small: where SO_RCVBUF is set before the
-//! connection is made, the kernel chooses its scale for that buffer (units of 8 bytes for 256 kB), otherwise for the
-//! largest that it may ever have (1 kB and more).
+//! so the right edge never moves back (RFC 9293, section 3.8.6), and otherwise is `ack + room` up to one unit of the scale.
+//! An edge that stays is rounded up, so units should be small. If SO_RCVBUF is set before the connection is made, the kernel
+//! chooses the scale for that buffer (units of 8 bytes for 256 kB), otherwise for its largest possible buffer (1 kB and
+//! more).
 //!
-//! The kernel advertises a window that grew when it has something to acknowledge. A server that has used up a small one
-//! would wait for its persist timer, so [`Windows::update`] writes the window update that the kernel does not know of;
-//! the host sends it. Pure: packets and bytes go in and come out.
+//! The kernel advertises a larger window only with an acknowledgement. A server that has used up a small window would wait
+//! for its persist timer, so [`Windows::update`] builds the window update that the kernel does not send. Pure functions on
+//! packets.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use bentpipe_packet::{Info, TcpInfo, flag};
 
-/// Segment size of a connection whose SYN names none (RFC 9293, section 3.7.1) [bytes].
+/// MSS of a connection whose SYN has no MSS option (RFC 9293, section 3.7.1) [bytes].
 const LEAST_MSS: u16 = 536;
 
 /// A connection from this host.
 #[derive(Clone, Debug, Default)]
 struct Window {
-    /// Its own scale: of its SYN, which holds if the other side's has one too.
+    /// Window scale of this host's SYN, used if the server's SYN has one too.
     scale: Option<u8>,
-    /// Binary logarithm of the unit of its window fields, once that is settled.
+    /// Window scale in use, once both SYNs are known.
     shift: Option<u8>,
-    /// Window of the SYN, until the number is known that it counts from [bytes].
+    /// Window of the SYN, until the sequence number it counts from is known [bytes].
     offered: u16,
-    /// Right edge that was advertised.
+    /// Advertised right edge.
     right: Option<u32>,
-    /// Next byte expected from the server, and window field, as the kernel said them last.
+    /// Acknowledgement and window field of the kernel's last packet.
     ack: u32,
     window: u16,
-    /// Acknowledgement and window field of an update that is on its way out, which the kernel has not said.
+    /// Acknowledgement and window field of an update that is being sent and that the kernel does not know of.
     update: Option<(u32, u16)>,
-    /// Next sequence number of its own.
+    /// Next sequence number of this host.
     seq: Option<u32>,
     /// Headers of the last acknowledgement.
     last: Vec<u8>,
@@ -51,30 +50,30 @@ struct Window {
     theirs: Option<u32>,
 }
 
-/// Of each connection that this host has opened, what window it was offered.
+/// Windows offered on the connections that this host opened.
 ///
-/// A connection is named by its client (the address that this host's socket is bound to) and its server.
+/// A connection is identified by its client (the address that this host's socket is bound to) and its server.
 #[derive(Clone, Debug, Default)]
 pub struct Windows {
     connections: BTreeMap<(SocketAddr, SocketAddr), Window>,
 }
 
-/// `a` is after `b` (RFC 9293, section 3.4).
+/// True if `a` is after `b` (RFC 9293, section 3.4).
 fn after(a: u32, b: u32) -> bool {
     a.wrapping_sub(b).cast_signed() > 0
 }
 
 impl Windows {
-    /// Without connections.
+    /// No connections.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A packet to a server, on its way out: its window is cut to `room(client, server)` [bytes], counted from its
-    /// acknowledgement; with none it stays as it is. True if the packet was changed.
+    /// Handles a packet on its way to a server: cuts its window to `room(client, server)` [bytes] from its acknowledgement on,
+    /// or leaves it if that is `None`. Returns true if the packet was changed.
     ///
-    /// What the PEP has not yet read from the socket is acknowledged and not in its buffer, so `room` is less by that.
+    /// Bytes that the PEP has not read from the socket are acknowledged but not in its buffer; `room` excludes them.
     pub fn outgoing(
         &mut self,
         packet: &mut [u8],
@@ -99,7 +98,7 @@ impl Windows {
             return false;
         }
         if window.theirs.is_some_and(|fin| after(tcp.ack, fin)) {
-            // The server has sent all that it has.
+            // The server has sent everything.
             self.forget(src, dst);
             return false;
         }
@@ -118,7 +117,7 @@ impl Windows {
         field != tcp.window && bentpipe_packet::set_window(packet, field)
     }
 
-    /// The SYN, whose window is never scaled.
+    /// Handles the SYN, whose window is never scaled.
     fn opening(
         &mut self,
         packet: &mut [u8],
@@ -143,15 +142,15 @@ impl Windows {
         offered != tcp.window && bentpipe_packet::set_window(packet, offered)
     }
 
-    /// A packet from a server, on its way in: its SYN settles the scale, its FIN the end. Whether a reset is one is for
-    /// the kernel to say, which looks at its sequence number: whoever has the socket learns of it, and forgets.
+    /// Handles a packet from a server: its SYN fixes the scale, its FIN the end. Resets are left to the kernel, which checks
+    /// their sequence number; the socket's owner then calls [`Self::forget`].
     pub fn incoming(&mut self, info: &Info) {
         let Some(tcp) = info.tcp else { return };
         if tcp.flags & (flag::SYN | flag::FIN) == 0 {
             return;
         }
         let Some(window) = self.connections.get_mut(&(info.dst, info.src)) else { return };
-        // One that does not acknowledge our SYN is of another connection, or anybody's.
+        // A SYN that does not acknowledge this host's is of another connection, or forged.
         if tcp.flags & flag::SYN != 0 && window.shift.is_none() && Some(tcp.ack) == window.seq {
             window.shift = Some(if tcp.scale.is_some() { window.scale.unwrap_or(0) } else { 0 });
             window.right = Some(tcp.seq.wrapping_add(1 + u32::from(window.offered)));
@@ -161,10 +160,10 @@ impl Windows {
         }
     }
 
-    /// A window update to send to the server now, if that would let it go on: it has less than two segments left of what
-    /// it was offered, and `room` [bytes] from the last acknowledgement on is at least a segment more.
+    /// Builds a window update if the server needs one: it has less than two segments of its window left, and `room` [bytes] from
+    /// the last acknowledgement on is at least a segment more.
     ///
-    /// True if there is one; it is put into `out`, which is emptied first.
+    /// Returns true if `out`, which is cleared first, contains an update.
     pub fn update(&mut self, client: SocketAddr, server: SocketAddr, room: u64, out: &mut Vec<u8>) -> bool {
         out.clear();
         let Some(window) = self.connections.get_mut(&(client, server)) else { return false };
@@ -186,18 +185,18 @@ impl Windows {
         true
     }
 
-    /// The connection is over.
+    /// Forgets a connection that has ended.
     pub fn forget(&mut self, client: SocketAddr, server: SocketAddr) {
         self.connections.remove(&(client, server));
     }
 
-    /// Connections that are known.
+    /// Number of connections.
     #[must_use]
     pub fn len(&self) -> usize {
         self.connections.len()
     }
 
-    /// Whether no connection is known.
+    /// True without connections.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.connections.is_empty()
@@ -205,7 +204,7 @@ impl Windows {
 }
 
 impl Window {
-    /// The window field for `room` bytes from the last acknowledgement on.
+    /// Window field for `room` bytes from the last acknowledgement on.
     fn field(&self, shift: u8, room: u64) -> u16 {
         let offered = room >> shift;
         let held = self.right.map_or(0, |right| {

@@ -1,60 +1,60 @@
-//! Why a split connection is ended by a reset instead of being closed.
+//! Causes of resets of split connections.
 
 use std::io;
 
 use serde::Serializer;
 use serde::ser::SerializeMap as _;
 
-/// Why this end has reset a connection.
+/// Cause of a reset by this end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// The host at this end has reset it.
-    Peer,
-    /// The host at this end has stopped answering.
+    /// The client or server at this end has reset it.
+    Host,
+    /// The client or server at this end has stopped answering.
     Silent,
-    /// The server does not want it, or there is no way to it.
+    /// The server refuses it or is unreachable.
     Refused,
-    /// The server has not answered its handshake in time.
+    /// The server has not answered the handshake in time.
     Unanswered,
-    /// Nothing has moved on it for too long.
+    /// Idle for too long.
     Idle,
-    /// The other end has reset it, and knows why.
-    Far,
+    /// The peer has reset it, and knows the cause.
+    Peer,
     /// The spacelink was lost.
     Spacelink,
-    /// There was no stream, no descriptor or no room for it.
+    /// No stream, descriptor or room for it.
     Limit,
     /// The daemon was stopped.
     Stopped,
-    /// Something else was wrong with its socket.
+    /// Another error of its socket.
     Error,
 }
 
 impl Cause {
-    /// All of them.
+    /// All causes.
     pub const ALL: [Self; 10] = [
-        Self::Peer,
+        Self::Host,
         Self::Silent,
         Self::Refused,
         Self::Unanswered,
         Self::Idle,
-        Self::Far,
+        Self::Peer,
         Self::Spacelink,
         Self::Limit,
         Self::Stopped,
         Self::Error,
     ];
 
-    /// Its name in metrics and in the log.
+    /// Name in metrics and in the log.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Peer => "peer",
+            Self::Host => "host",
             Self::Silent => "silent",
             Self::Refused => "refused",
             Self::Unanswered => "unanswered",
             Self::Idle => "idle",
-            Self::Far => "far",
+            Self::Peer => "peer",
             Self::Spacelink => "spacelink",
             Self::Limit => "limit",
             Self::Stopped => "stopped",
@@ -62,7 +62,7 @@ impl Cause {
         }
     }
 
-    /// What a socket's error means, of a connection that has come about or has not.
+    /// Cause of a socket's error, before or after the connection was made.
     #[must_use]
     pub fn of(error: &io::Error, connected: bool) -> Self {
         use io::ErrorKind as Kind;
@@ -76,22 +76,22 @@ impl Cause {
                 false,
             ) => Self::Refused,
             (Kind::TimedOut | Kind::HostUnreachable | Kind::NetworkUnreachable, true) => Self::Silent,
-            (Kind::ConnectionReset | Kind::BrokenPipe, true) => Self::Peer,
+            (Kind::ConnectionReset | Kind::BrokenPipe, true) => Self::Host,
             _ => Self::Error,
         }
     }
 
-    /// Whether it is a host's own will, and nothing that an operator would look into.
+    /// True for causes that no operator needs to look into: a host's own decision.
     #[must_use]
     pub const fn is_usual(self) -> bool {
-        matches!(self, Self::Peer | Self::Far | Self::Stopped)
+        matches!(self, Self::Host | Self::Peer | Self::Stopped)
     }
 }
 
-/// How many connections were reset, by the cause's place in [`Cause::ALL`].
+/// Number of resets by [`Cause::ALL`].
 pub type Resets = [u64; Cause::ALL.len()];
 
-/// As an object with the causes' names.
+/// Serializes as an object with the causes' names.
 pub(crate) fn by_name<S: Serializer>(resets: &Resets, to: S) -> Result<S::Ok, S::Error> {
     let mut map = to.serialize_map(Some(resets.len()))?;
     for (cause, count) in Cause::ALL.iter().zip(resets) {
@@ -106,7 +106,7 @@ mod tests {
     use nix::libc;
 
     #[test]
-    fn causes_stand_in_their_order() {
+    fn causes_are_listed_in_order() {
         for (place, cause) in Cause::ALL.into_iter().enumerate() {
             assert_eq!(cause as usize, place);
             assert_eq!(Cause::ALL.iter().filter(|other| other.name() == cause.name()).count(), 1);
@@ -114,12 +114,12 @@ mod tests {
     }
 
     #[test]
-    fn errors_mean_another_thing_before_the_handshake() {
+    fn causes_of_errors_depend_on_the_handshake() {
         for (code, before, after) in [
             (libc::ETIMEDOUT, Cause::Unanswered, Cause::Silent),
             (libc::ECONNREFUSED, Cause::Refused, Cause::Error),
-            (libc::ECONNRESET, Cause::Refused, Cause::Peer),
-            (libc::EPIPE, Cause::Error, Cause::Peer),
+            (libc::ECONNRESET, Cause::Refused, Cause::Host),
+            (libc::EPIPE, Cause::Error, Cause::Host),
             (libc::EHOSTUNREACH, Cause::Refused, Cause::Silent),
             (libc::ENOMEM, Cause::Error, Cause::Error),
         ] {

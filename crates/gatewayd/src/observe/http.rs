@@ -1,7 +1,7 @@
-//! A small HTTP server in a thread of its own, for those who look on: `/metrics`, the page and what it shows.
+//! A small HTTP server in its own thread: `/metrics`, the built-in page and its data.
 //!
-//! One request a connection (RFC 9112, `Connection: close`), GET and HEAD alone, no body. Connections, the length of a
-//! request and the time that each has are bounded, so that nobody who reaches the port can make it hold much.
+//! One request per connection (RFC 9112, `Connection: close`), only GET and HEAD, no body. The number of connections, the
+//! length of a request and its time are limited, so that no client can make the server hold much.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -16,19 +16,19 @@ use crate::observe::state::Shared;
 /// The built-in page, which loads nothing from elsewhere.
 const PAGE: &str = include_str!("page.html");
 
-/// Connections at a time; more wait to be accepted.
+/// Connections at a time; others wait to be accepted.
 const MOST_CONNECTIONS: usize = 32;
 
-/// Length of a request's head [bytes].
+/// Longest head of a request [bytes].
 const LONGEST_HEAD: usize = 4096;
 
-/// How long a connection may take, from its first byte to its last [ms].
+/// Longest time of a connection [ms].
 const MOST_TIME_MS: u64 = 3000;
 
-/// Listens at an address, and answers there until the process ends. Gives the address, whose port was perhaps zero.
+/// Serves at an address until the process ends. Returns the address with its port, which the system chooses if it is 0.
 ///
 /// # Errors
-/// Where the address cannot be had.
+/// If the address is not available.
 pub fn serve(listen: SocketAddr, shared: Shared) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind(listen)?;
     listener.set_nonblocking(true)?;
@@ -36,7 +36,7 @@ pub fn serve(listen: SocketAddr, shared: Shared) -> io::Result<SocketAddr> {
     let mut server = Server { listener, connections: Vec::new(), shared };
     thread::Builder::new().name("http".to_owned()).spawn(move || {
         loop {
-            // Whatever befalls one connection ends that alone, and what befalls all is tried again.
+            // An error of one connection ends that one; an error of the server is retried.
             if server.turn().is_err() {
                 thread::sleep(std::time::Duration::from_millis(100));
             }
@@ -53,7 +53,7 @@ struct Server {
 
 struct Connection {
     stream: TcpStream,
-    /// When it is cut off [ms of CLOCK_MONOTONIC].
+    /// Deadline [ms of CLOCK_MONOTONIC].
     until: u64,
     head: Vec<u8>,
     answer: Vec<u8>,
@@ -61,7 +61,7 @@ struct Connection {
 }
 
 impl Server {
-    /// Waits until something can be done, and does it.
+    /// Waits for events and handles them.
     fn turn(&mut self) -> io::Result<()> {
         let mut waits = Vec::with_capacity(self.connections.len() + 1);
         for c in &self.connections {
@@ -87,7 +87,7 @@ impl Server {
                 Ok((stream, _)) => stream,
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
                 Err(e) if e.kind() == io::ErrorKind::ConnectionAborted => continue,
-                // No descriptors are left, most likely, and the listener stays readable.
+                // Most likely no descriptor is left; the listener stays readable.
                 Err(e) => return Err(e),
             };
             if stream.set_nonblocking(true).is_ok() {
@@ -110,10 +110,10 @@ impl Connection {
         self.written < self.answer.len()
     }
 
-    /// Goes on as far as it can; whether it is over.
+    /// Reads and writes as far as possible. Returns true once the connection is done.
     fn advance(&mut self, shared: &Shared) -> bool {
         match self.try_advance(shared) {
-            Ok(over) => over,
+            Ok(done) => done,
             Err(e) => e.kind() != io::ErrorKind::WouldBlock,
         }
     }
@@ -135,7 +135,7 @@ impl Connection {
         while self.is_writing() {
             self.written += self.stream.write(&self.answer[self.written..])?;
         }
-        // What the client still sends must not turn the answer into a reset, so it is read to its end.
+        // Data that the client still sends would turn the close into a reset, so it is read to its end.
         self.stream.shutdown(Shutdown::Write)?;
         Ok(self.stream.read(&mut part)? == 0)
     }
@@ -147,7 +147,7 @@ const JSON: &str = "application/json";
 /// Prometheus' text format.
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The answer to a request, at `unix_ms` since 1970.
+/// The response to a request at `unix_ms` since 1970.
 fn answer(head: &[u8], shared: &Shared, unix_ms: u64) -> Vec<u8> {
     let line = head.split(|b| *b == b'\r').next().unwrap_or_default();
     let mut words = std::str::from_utf8(line).unwrap_or_default().split(' ');
@@ -177,7 +177,12 @@ fn answer(head: &[u8], shared: &Shared, unix_ms: u64) -> Vec<u8> {
             Ok(text) => response("200 OK", TEXT, &format!("{text}\n"), body),
             Err(text) => response("503 Service Unavailable", TEXT, &format!("{text}\n"), body),
         },
-        _ => response("404 Not Found", TEXT, "there are /, /metrics, /state.json and /healthz\n", body),
+        _ => response(
+            "404 Not Found",
+            TEXT,
+            "not found; available: /, /metrics, /state.json, /healthz\n",
+            body,
+        ),
     }
 }
 
@@ -197,7 +202,7 @@ fn response(status: &str, kind: &str, text: &str, body: bool) -> Vec<u8> {
     answer
 }
 
-/// A clock [ms].
+/// Time of a clock [ms].
 fn clock_ms(clock: ClockId) -> u64 {
     clock_gettime(clock).map_or(0, |t| t.tv_sec() as u64 * 1000 + t.tv_nsec() as u64 / 1_000_000)
 }
@@ -210,10 +215,9 @@ mod tests {
     use crate::config::Role;
     use crate::observe::metrics::About;
 
-    /// Requests made of pieces of good ones and of bytes at random: each is answered, and never with the page unless it asks
-    /// for that.
+    /// Requests made of valid pieces and random bytes: each gets a response, and the page only if it asks for it.
     #[test]
-    fn whatever_is_asked_is_answered() {
+    fn every_request_gets_a_response() {
         let pieces: [&[u8]; 10] = [
             b"GET",
             b" ",

@@ -1,7 +1,7 @@
-//! The log: a line for each thing that happened, on stderr, as `key=value` pairs or as JSON.
+//! The log on stderr: a line per event, as `key=value` pairs or as JSON.
 //!
-//! Of one event at most [`BURST`] lines are written in [`PERIOD_S`] seconds, so that a flood of packets is no flood of
-//! lines; the next that is written says how many were not.
+//! At most [`BURST`] lines per event are written in [`PERIOD_S`] seconds, so that a flood of packets does not flood the log.
+//! The next line of the event gives the number of suppressed ones.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -13,22 +13,22 @@ use nix::time::{ClockId, clock_gettime};
 
 pub use crate::config::{Format, Level};
 
-/// Lines of one event in a period.
+/// Most lines of one event in a period.
 pub const BURST: u32 = 20;
 
 /// Length of a period [s].
 pub const PERIOD_S: i64 = 10;
 
-/// What a field of a line says.
+/// Value of a field.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Field<'a> {
-    /// A text.
+    /// A string.
     Text(Cow<'a, str>),
-    /// A whole number.
+    /// An integer.
     Whole(i128),
-    /// Any number.
+    /// A real number.
     Number(f64),
-    /// Yes or no.
+    /// A boolean.
     Flag(bool),
 }
 
@@ -68,42 +68,46 @@ impl From<String> for Field<'_> {
     }
 }
 
-/// Writes of something that went wrong.
+/// Logs an error.
 pub fn error(event: &'static str, fields: &[(&str, Field<'_>)]) {
     write(Level::Error, event, fields);
 }
 
-/// Writes of something that is likely not meant.
+/// Logs a condition that is probably not intended.
 pub fn warn(event: &'static str, fields: &[(&str, Field<'_>)]) {
     write(Level::Warn, event, fields);
 }
 
-/// Writes of something that happens now and then.
+/// Logs an occasional event.
 pub fn info(event: &'static str, fields: &[(&str, Field<'_>)]) {
     write(Level::Info, event, fields);
 }
 
-/// Writes of something that happens often.
+/// Logs a frequent event.
 pub fn debug(event: &'static str, fields: &[(&str, Field<'_>)]) {
     write(Level::Debug, event, fields);
 }
 
-/// From now on lines of `level` and above are written, in this format.
+/// Sets the least important level and the format, also for QUIC's own events.
 pub fn set(level: Level, format: Format) {
-    let mut log = LOG.lock().unwrap_or_else(PoisonError::into_inner);
-    (log.level, log.format) = (level, format);
+    {
+        let mut log = LOG.lock().unwrap_or_else(PoisonError::into_inner);
+        (log.level, log.format) = (level, format);
+    }
+    super::quic_events::subscribe(level);
 }
 
 static LOG: Mutex<Log> = Mutex::new(Log::new());
 
-fn write(level: Level, event: &'static str, fields: &[(&str, Field<'_>)]) {
+/// Logs an event.
+pub(super) fn write(level: Level, event: &'static str, fields: &[(&str, Field<'_>)]) {
     let mut log = LOG.lock().unwrap_or_else(PoisonError::into_inner);
     if level > log.level {
         return;
     }
     let now = clock_gettime(ClockId::CLOCK_REALTIME).map_or((0, 0), |t| (t.tv_sec(), t.tv_nsec()));
     if let Some(line) = log.line(level, event, fields, now) {
-        // Nobody is left to hear that stderr cannot be written.
+        // An error of stderr cannot be reported.
         let _ = std::io::stderr().write_all(line.as_bytes());
     }
 }
@@ -111,7 +115,7 @@ fn write(level: Level, event: &'static str, fields: &[(&str, Field<'_>)]) {
 struct Log {
     level: Level,
     format: Format,
-    /// For each event: when its period began [s], lines written in it, and lines not written since.
+    /// By event: begin of its period [s], lines written in it, lines suppressed since.
     events: BTreeMap<&'static str, (i64, u32, u64)>,
 }
 
@@ -120,7 +124,7 @@ impl Log {
         Self { level: Level::Info, format: Format::Text, events: BTreeMap::new() }
     }
 
-    /// A line that says at `now` [s, ns] what happened; none where there have been too many of it.
+    /// The line of an event at `now` [s, ns]; `None` if it is suppressed.
     fn line(
         &mut self,
         level: Level,
@@ -179,7 +183,7 @@ fn json<'a>(fields: impl Iterator<Item = &'a (&'a str, Field<'a>)>) -> String {
         let value = match field {
             Field::Text(text) => text.as_ref().into(),
             Field::Whole(x) => serde_json::Number::from_i128(*x).map_or(serde_json::Value::Null, Into::into),
-            // What is no number is none in JSON.
+            // NaN becomes null.
             Field::Number(x) => (*x).into(),
             Field::Flag(x) => (*x).into(),
         };
@@ -188,10 +192,10 @@ fn json<'a>(fields: impl Iterator<Item = &'a (&'a str, Field<'a>)>) -> String {
     serde_json::Value::Object(object).to_string() + "\n"
 }
 
-/// A time since 1970 [s, ns] as RFC 3339 writes it, in UTC and to the millisecond.
+/// Formats a time since 1970 [s, ns] as in RFC 3339, in UTC and milliseconds.
 fn timestamp((seconds, nanos): (i64, i64)) -> String {
     let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    // Years are counted from March on, so that a leap day is the last of one; 400 of them have 146 097 days.
+    // Years begin in March, so that a leap day is the last of its year; 400 years have 146 097 days.
     let z = days + 719_468;
     let (era, day) = (z.div_euclid(146_097), z.rem_euclid(146_097));
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
@@ -214,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_pairs_or_an_object() {
+    fn lines_are_pairs_or_json_objects() {
         let fields = [
             ("peer", "10.2.0.2:4400".into()),
             ("why", "a \"b\"\n= c".into()),
@@ -237,21 +241,21 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_is_cut_and_counted() {
+    fn floods_are_suppressed_and_counted() {
         let mut log = Log::new();
         let written = (0..50).filter(|_| line(&mut log, 100, &[]).is_some()).count();
         assert_eq!(written, BURST as usize);
         assert!(line(&mut log, 109, &[]).is_none());
         assert!(line(&mut log, 110, &[]).unwrap().ends_with(" suppressed=31\n"));
         assert!(!line(&mut log, 110, &[]).unwrap().contains("suppressed"));
-        // Another event is not held up, and neither is one after the clock was set back.
+        // Other events are not suppressed, nor this one after the clock is set back.
         assert!(log.line(Level::Info, "other", &[], (109, 0)).is_some());
         assert!(line(&mut log, 5, &[]).is_some());
     }
 
-    /// Against dates worked out elsewhere (`date -u -d @…`).
+    /// Compared with `date -u -d @…`.
     #[test]
-    fn times_are_dates() {
+    fn times_are_formatted_as_dates() {
         for (seconds, date) in [
             (0, "1970-01-01T00:00:00.000Z"),
             (951_782_400, "2000-02-29T00:00:00.000Z"),

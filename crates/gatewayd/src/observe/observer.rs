@@ -1,4 +1,4 @@
-//! What the loop reports of itself: counters, delays and drops for the metrics, and the recorded run.
+//! Observations of the loop: counters, delays and drops for the metrics, and the recorded run.
 
 use std::io;
 use std::net::SocketAddr;
@@ -46,7 +46,7 @@ pub struct Drops {
     pub overflow: u64,
 }
 
-/// Collects what the loop reports.
+/// Collects observations of the loop.
 pub struct Observer {
     /// Totals since the start.
     pub counters: Counters,

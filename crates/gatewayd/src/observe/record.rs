@@ -1,4 +1,4 @@
-//! What a run writes down, in the simulator's names and units, one JSON value a line.
+//! The record of a run: one JSON value per line, in the simulator's names and units.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -14,7 +14,7 @@ use crate::sys::clock::Clock;
 
 const DROPS: [&str; 8] = ["time", "arrival", "place", "reason", "flow", "bytes", "client", "server"];
 
-/// Where the counters stand.
+/// Counters at one time.
 #[derive(Clone, Copy, Debug, Default)]
 struct Snapshot {
     counters: Counters,
@@ -48,25 +48,25 @@ impl Snapshot {
     }
 }
 
-/// Times that are told apart to a thousandth: a count for each, so that memory does not grow with the run.
+/// Distribution of times in buckets of a thousandth, so that memory does not grow with the run.
 #[derive(Clone, Debug)]
-struct Spread {
+struct DelayDistribution {
     counts: Vec<u64>,
     count: u64,
     sum: u128,
     most: u64,
 }
 
-/// Steps to a doubling.
+/// Buckets per doubling.
 const STEPS: u64 = 1024;
 
-impl Spread {
+impl DelayDistribution {
     fn new() -> Self {
         Self { counts: Vec::new(), count: 0, sum: 0, most: 0 }
     }
 
-    /// The class of a time [ns]: times below 1024 exactly, then 1024 classes to each doubling.
-    fn class(ns: u64) -> usize {
+    /// Bucket of a time [ns]: one for each time below 1024, then 1024 per doubling.
+    fn bucket(ns: u64) -> usize {
         if ns < STEPS {
             return ns as usize;
         }
@@ -74,29 +74,29 @@ impl Spread {
         (u64::from(doubling) * STEPS + (ns >> doubling)) as usize
     }
 
-    /// The least time of a class.
-    fn least(class: usize) -> u64 {
-        let class = class as u64;
-        if class < STEPS {
-            return class;
+    /// Shortest time of a bucket [ns].
+    fn least(bucket: usize) -> u64 {
+        let bucket = bucket as u64;
+        if bucket < STEPS {
+            return bucket;
         }
-        let doubling = class / STEPS - 1;
-        (class - doubling * STEPS) << doubling
+        let doubling = bucket / STEPS - 1;
+        (bucket - doubling * STEPS) << doubling
     }
 
     fn add(&mut self, time: Duration) {
         let ns = time.as_nanos();
-        let class = Self::class(ns);
-        if self.counts.len() <= class {
-            self.counts.resize(class + 1, 0);
+        let bucket = Self::bucket(ns);
+        if self.counts.len() <= bucket {
+            self.counts.resize(bucket + 1, 0);
         }
-        self.counts[class] += 1;
+        self.counts[bucket] += 1;
         self.count += 1;
         self.sum += u128::from(ns);
         self.most = self.most.max(ns);
     }
 
-    /// Mean, percentiles 50, 95 and 99, greatest [s].
+    /// Mean, percentiles 50, 95 and 99, and maximum [s].
     fn five(&self) -> [f64; 5] {
         if self.count == 0 {
             return [f64::NAN; 5];
@@ -104,40 +104,40 @@ impl Spread {
         let percentile = |share: f64| {
             let wanted = (self.count as f64 * share).ceil().max(1.0) as u64;
             let mut seen = 0;
-            let class = self.counts.iter().position(|count| {
+            let bucket = self.counts.iter().position(|count| {
                 seen += count;
                 seen >= wanted
             });
-            class.map_or(f64::NAN, |class| Self::least(class) as f64 * 1e-9)
+            bucket.map_or(f64::NAN, |bucket| Self::least(bucket) as f64 * 1e-9)
         };
         let mean = self.sum as f64 / self.count as f64 * 1e-9;
         [mean, percentile(0.5), percentile(0.95), percentile(0.99), self.most as f64 * 1e-9]
     }
 }
 
-/// Writes a run down.
+/// Writes the record of a run.
 pub struct Recorder {
     out: BufWriter<File>,
-    /// The name of the gateway, for the places of drops.
+    /// Name of the gateway, part of the queue's name in drops.
     name: String,
     interval: Duration,
     drops: bool,
-    /// When measuring begins and ends.
+    /// Begin and end of the measurement.
     begin: Instant,
     end: Instant,
-    /// When the next sample is due.
+    /// Time of the next sample.
     next: Instant,
     measuring: bool,
     finished: bool,
     has_limits: bool,
-    /// What the algorithms tell of themselves: whose, and its name.
+    /// Internal state that is recorded: owner and name.
     probes: Vec<(&'static str, &'static str)>,
     first: Snapshot,
     /// Time of `first`: `begin`, or later on a busy machine.
     first_at: Instant,
     last: Snapshot,
     last_at: Instant,
-    delays: Spread,
+    delays: DelayDistribution,
     delay: (Duration, u64),
     transit: (Duration, u64),
     last_delay: Option<u64>,
@@ -145,7 +145,7 @@ pub struct Recorder {
     runs: Vec<u64>,
     run: u64,
     last_drop: u64,
-    /// What did not go to the file.
+    /// First error of the file.
     fault: Option<io::Error>,
 }
 
@@ -153,7 +153,7 @@ impl Recorder {
     /// Begins the file with the names of its columns.
     ///
     /// # Errors
-    /// Where the file cannot be written.
+    /// If the file cannot be written.
     pub fn new(
         record: &Record,
         name: &str,
@@ -180,7 +180,7 @@ impl Recorder {
             first_at: begin,
             last: Snapshot::default(),
             last_at: begin,
-            delays: Spread::new(),
+            delays: DelayDistribution::new(),
             delay: (Duration::ZERO, 0),
             transit: (Duration::ZERO, 0),
             last_delay: None,
@@ -199,18 +199,18 @@ impl Recorder {
         Ok(recorder)
     }
 
-    /// When [`Recorder::sample`] is due.
+    /// Time of the next [`Recorder::sample`].
     #[must_use]
     pub fn next(&self) -> Option<Instant> {
         (!self.finished).then_some(self.next)
     }
 
-    /// Whether what happens is to be written down: from the beginning of the measurement to its last sample.
+    /// True during the measurement: from its begin to its last sample.
     fn is_on(&self) -> bool {
         self.measuring && !self.finished
     }
 
-    /// A packet has left the transmit queue, so long after it entered it.
+    /// Records a packet that leaves the transmit queue after `delay`.
     pub fn left(&mut self, delay: Duration) {
         if !self.is_on() {
             return;
@@ -223,14 +223,14 @@ impl Recorder {
         }
     }
 
-    /// Bytes come to the transmit queue, so long after they came to the gateway.
+    /// Records bytes that enter the transmit queue `transit` after they came to the gateway.
     pub fn passed(&mut self, transit: Duration) {
         if self.is_on() {
             self.transit = (self.transit.0 + transit, self.transit.1 + 1);
         }
     }
 
-    /// A packet was discarded, one between that client and that server.
+    /// Records a dropped packet between a client and a server.
     pub fn dropped(
         &mut self,
         pkt: &Packet,
@@ -280,7 +280,7 @@ impl Recorder {
         self.run = 0;
     }
 
-    /// Takes the sample that is due; the one that begins the measurement only notes where the counters stand.
+    /// Takes a sample if one is due. The one that begins the measurement only notes the counters.
     pub fn sample(&mut self, now: Instant, gateway: &Gateway, buffers: &PepBuffers) {
         if self.finished || now < self.next {
             return;
@@ -292,10 +292,10 @@ impl Recorder {
             return;
         }
         let last = std::mem::replace(&mut self.last, snapshot);
-        // A late sample is of a longer time.
+        // A late sample covers a longer time.
         let seconds = (now - std::mem::replace(&mut self.last_at, now)).as_secs_f64();
         let rate = |bytes: u64| bytes as f64 * 8.0 / seconds;
-        let judged = snapshot.counters.offered - last.counters.offered;
+        let offered = snapshot.counters.offered - last.counters.offered;
         let marked = snapshot.counters.marked - last.counters.marked;
         let mean = |(sum, count): (Duration, u64)| sum.as_secs_f64() / count as f64;
         let transmit: &Queue = gateway.transmit_queue();
@@ -308,7 +308,7 @@ impl Recorder {
             f64::from(transmit.state().packets),
             transmit.state().bytes as f64,
             mean(std::mem::take(&mut self.delay)),
-            if judged == 0 { f64::NAN } else { marked as f64 / judged as f64 },
+            if offered == 0 { f64::NAN } else { marked as f64 / offered as f64 },
             buffers.occupied() as f64,
             mean(std::mem::take(&mut self.transit)),
         ];
@@ -316,7 +316,7 @@ impl Recorder {
             let (limit, closed) = buffers.limits().unwrap_or((f64::NAN, 0));
             values.extend([limit, f64::from(closed)]);
         }
-        // Another algorithm may have taken over: what it does not tell is missing from then on.
+        // After a reload another algorithm may run, without some of the probes.
         let probes = values.len();
         values.resize(probes + self.probes.len(), f64::NAN);
         gateway.watched_queue().probe(&mut |whose, name, value| {
@@ -327,20 +327,20 @@ impl Recorder {
         self.line(&json!({ "sample": values }));
         self.next += self.interval;
         if self.next <= now {
-            // Samples that were missed are not made up for.
+            // Missed samples are skipped.
             let missed = (now - self.next).as_nanos() / self.interval.as_nanos().max(1) + 1;
             self.next += self.interval.times(missed);
         }
         self.finished = self.next > self.end;
     }
 
-    /// Ends the file with what the whole of the measurement came to, and with `more`.
+    /// Ends the file with the totals of the measurement and `more`.
     ///
     /// # Errors
-    /// The first thing that could not be written.
+    /// The first error in writing the file.
     pub fn finish(mut self, now: Instant, gateway: &Gateway, more: Value) -> io::Result<()> {
         self.close_run();
-        // Where the time is over, the last sample was taken at its end.
+        // If the time is over, the last sample was taken at its end.
         let (end, at) =
             if self.finished { (self.last, self.last_at) } else { (Snapshot::of(gateway, now), now) };
         let begin = &self.first;
@@ -390,12 +390,12 @@ impl Recorder {
 mod tests {
     use super::*;
 
-    /// A class's bounds are within a thousandth of each other, and every time is in its class.
+    /// The bounds of a bucket differ by a thousandth at most, and every time is in its bucket.
     #[test]
-    fn times_are_told_apart_to_a_thousandth() {
+    fn buckets_have_a_resolution_of_a_thousandth() {
         for ns in [0, 1, 1023, 1024, 1025, 2047, 2048, 1_000_000, 123_456_789, u64::MAX >> 1] {
-            let class = Spread::class(ns);
-            let (least, next) = (Spread::least(class), Spread::least(class + 1));
+            let bucket = DelayDistribution::bucket(ns);
+            let (least, next) = (DelayDistribution::least(bucket), DelayDistribution::least(bucket + 1));
             assert!(least <= ns && ns < next, "{ns}: {least} {next}");
             assert!((next - least) as f64 <= 1.0 + ns as f64 / 1000.0, "{ns}: {least} {next}");
         }
@@ -404,7 +404,7 @@ mod tests {
     /// 1 to 100 ms.
     #[test]
     fn percentiles_are_right() {
-        let mut spread = Spread::new();
+        let mut spread = DelayDistribution::new();
         (1..=100).for_each(|ms| spread.add(Duration::from_millis(ms)));
         let expected = [0.0505, 0.050, 0.095, 0.099, 0.100];
         for (found, expected) in spread.five().into_iter().zip(expected) {
@@ -412,7 +412,7 @@ mod tests {
         }
     }
 
-    /// A gateway with room for one packet, and the setup of a second's record of it after a second's warm-up.
+    /// A gateway with room for one packet, and the setup of a record of one second after a warm-up of one second.
     fn gateway(test: &str) -> (Gateway, Record) {
         use bentpipe_gateway::{Regulator, Setup};
         use bentpipe_queue::{Limit, Marking, QueueConfig, aqm::droptail::DropTail, sched::fifo::Fifo};
@@ -454,7 +454,7 @@ mod tests {
         Recorder::new(record, "gateway", &Clock::start(), Instant::ZERO, gateway, false).expect("a file")
     }
 
-    /// Ends a record, and returns its lines.
+    /// Ends a record and returns its lines.
     fn lines(recorder: Recorder, record: &Record, gateway: &Gateway) -> Vec<Value> {
         recorder.finish(Instant::ZERO + Duration::from_secs(10), gateway, json!({})).expect("written");
         let text = std::fs::read_to_string(&record.file).expect("a record");
@@ -462,9 +462,9 @@ mod tests {
         text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
     }
 
-    /// Packets dropped before and after the measurement are left out, of the drops as of the totals.
+    /// Neither the list of drops nor the totals contain packets dropped before or after the measurement.
     #[test]
-    fn drops_belong_to_the_measurement() {
+    fn drops_outside_the_measurement_are_left_out() {
         let (mut gateway, record) = gateway("drops");
         let buffers = PepBuffers::new(1, bentpipe_gateway::Sharing::PerUser);
         let mut recorder = recorder(&record, &gateway);
@@ -489,8 +489,8 @@ mod tests {
         );
     }
 
-    /// Packets come every 10 ms and each sample is late, the one that begins the measurement too: the rates, each over its
-    /// time, still add up to the counters.
+    /// Packets arrive every 10 ms and every sample is late, also the first: the rates times their intervals still add up to the
+    /// counters.
     #[test]
     fn late_samples_add_up_to_the_counters() {
         let (mut gateway, record) = gateway("late");

@@ -1,4 +1,4 @@
-//! What the HTTP thread answers from: the latest snapshot, and a sample of each interval for the page.
+//! The state that the HTTP thread serves: the latest snapshot, and a sample of each interval for the page.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,19 +6,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bentpipe_units::Duration;
 use serde_json::{Value, json};
 
-use crate::observe::bottleneck::{Bottleneck, judge, utilization};
-use crate::observe::metrics::{About, BottleneckTimes, CLASSES, Snapshot, prometheus};
+use crate::observe::bottleneck::{Bottleneck, bottleneck, utilization};
+use crate::observe::metrics::{About, CLASSES, Snapshot, Traffic};
+use crate::observe::prometheus::{BottleneckTimes, prometheus};
 
-/// The state of the daemon, as the loop hands it to the HTTP thread.
+/// The daemon's state, shared by the loop and the HTTP thread.
 #[derive(Clone, Debug)]
 pub struct Shared(Arc<Mutex<State>>);
 
 #[derive(Debug)]
 struct State {
     about: About,
-    /// Between two snapshots.
+    /// Time between two snapshots.
     interval: Duration,
-    /// How many samples are kept.
+    /// Most samples kept.
     keep: usize,
     last: Option<Snapshot>,
     samples: VecDeque<Sample>,
@@ -27,7 +28,7 @@ struct State {
     utilization: f64,
 }
 
-/// The names of a sample's values.
+/// Names of a sample's values.
 pub const COLUMNS: [&str; 28] = [
     "time_ms",
     "utilization",
@@ -41,7 +42,7 @@ pub const COLUMNS: [&str; 28] = [
     "aqm_drops_per_s",
     "overflow_drops_per_s",
     "marks_per_s",
-    "lost_unjudged_per_s",
+    "nfqueue_lost_per_s",
     "tcp_split_sent_bps",
     "udp_sent_bps",
     "other_sent_bps",
@@ -59,11 +60,11 @@ pub const COLUMNS: [&str; 28] = [
     "bottleneck",
 ];
 
-/// An interval, by [`COLUMNS`]; NaN where there was nothing to measure.
+/// Sample of an interval, by [`COLUMNS`]; NaN for a value that could not be measured.
 type Sample = [f64; COLUMNS.len()];
 
 impl Shared {
-    /// Nothing yet; a snapshot is to come every `interval`, and samples are kept for `keep`.
+    /// Empty state. A snapshot is expected every `interval`; samples are kept for `keep`.
     #[must_use]
     pub fn new(about: About, interval: Duration, keep: Duration) -> Self {
         let keep =
@@ -80,7 +81,7 @@ impl Shared {
         })))
     }
 
-    /// The state at an interval's end; `unix_ms` is the time since 1970 [ms].
+    /// Publishes the state at the end of an interval; `unix_ms` is the time since 1970 [ms].
     pub fn publish(&self, snapshot: Snapshot, unix_ms: u64) {
         let mut state = self.lock();
         if let Some(before) = state.last.take() {
@@ -89,18 +90,18 @@ impl Shared {
         state.last = Some(snapshot);
     }
 
-    /// What the daemon is has changed.
+    /// Changes what is published about the daemon.
     pub fn set_about(&self, change: impl FnOnce(&mut About)) {
         change(&mut self.lock().about);
     }
 
-    /// What has been the bottleneck in the last interval.
+    /// The bottleneck in the last interval.
     #[must_use]
     pub fn bottleneck(&self) -> Bottleneck {
         self.lock().bottleneck
     }
 
-    /// All metrics, in Prometheus' text format; none before the first snapshot.
+    /// All metrics in Prometheus' text format; `None` before the first snapshot.
     #[must_use]
     pub fn prometheus(&self) -> Option<String> {
         let state = self.lock();
@@ -131,10 +132,10 @@ impl Shared {
         .to_string()
     }
 
-    /// Whether snapshots come: none has been missing for three intervals at `unix_ms`; else since when [s].
+    /// Health at `unix_ms`: good if the last snapshot is at most three intervals old.
     ///
     /// # Errors
-    /// Says what is missing.
+    /// Otherwise; says since when snapshots are missing.
     pub fn health(&self, unix_ms: u64) -> Result<&'static str, String> {
         let state = self.lock();
         let Some(last) = state.samples.back() else { return Err("no sample yet".to_owned()) };
@@ -151,7 +152,7 @@ impl Shared {
 }
 
 impl State {
-    /// The interval between two snapshots is over.
+    /// Adds the sample of the interval between two snapshots.
     fn add(&mut self, before: &Snapshot, after: &Snapshot, unix_ms: u64) {
         let time = after.now - before.now;
         let seconds = time.as_secs_f64();
@@ -159,12 +160,12 @@ impl State {
             return;
         }
         let rate = |count: fn(&Snapshot) -> u64| count(after).saturating_sub(count(before)) as f64 / seconds;
-        let bps = |class: usize, count: fn(&crate::observe::metrics::Traffic) -> u64| {
+        let bps = |class: usize, count: fn(&Traffic) -> u64| {
             let bytes = |s: &Snapshot| s.traffic.get(class).map_or(0, count);
             bytes(after).saturating_sub(bytes(before)) as f64 * 8.0 / seconds
         };
         self.utilization = utilization(&before.evidence, &after.evidence, time, after.capacity);
-        self.bottleneck = judge(&before.evidence, &after.evidence, time, after.capacity);
+        self.bottleneck = bottleneck(&before.evidence, &after.evidence, time, after.capacity);
         let index = Bottleneck::ALL.iter().position(|b| *b == self.bottleneck).unwrap_or(0);
         self.times[index] += seconds;
         let delay = after.transmit.delay.since(&before.transmit.delay);
@@ -182,7 +183,7 @@ impl State {
             delay.quantile_s(0.95).unwrap_or(f64::NAN),
             aqm_drops,
             rate(|s| s.receive.overflow_drops + s.transmit.overflow_drops),
-            // A signal that dropped its packet is a drop.
+            // Without the signals that dropped their packet.
             (rate(|s| s.marked) - aqm_drops).max(0.0),
             rate(|s| s.nfqueue.iter().map(|lost| lost.queue_full + lost.buffer_full).sum()),
             bps(0, |t| t.sent),

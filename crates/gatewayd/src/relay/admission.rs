@@ -9,24 +9,23 @@ use bentpipe_units::{Duration, Instant};
 use crate::config::{Config, Role};
 use crate::sys;
 
-/// How long the kernel keeps a handshake that is never completed (tcp_synack_retries = 5: 1 + 2 + 4 + … + 32 s), and a
-/// second.
+/// Lifetime of an incomplete handshake in the kernel (tcp_synack_retries = 5: 1 + 2 + 4 + … + 32 s), and a second.
 const HANDSHAKE: Duration = Duration::from_secs(64);
 /// Connections relayed beyond the limit: those accepted before the bypass took effect.
 pub const SPARE: u32 = 256;
 /// Descriptors for everything but relayed connections.
 const OTHER_DESCRIPTORS: u64 = 64;
 
-/// What admission asks for.
+/// Change that admission requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// Bypass the PEP for new connections, or end the bypass.
     Bypass(bool),
-    /// Tell the peer that this end has no room, or room again.
-    TellPeer(bool),
+    /// Report to the peer that this end has no room, or room again.
+    ReportFull(bool),
 }
 
-/// What counts against the limits.
+/// Quantities that are limited.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
     /// Relayed connections.
@@ -57,7 +56,7 @@ pub struct Admission {
     /// True while the peer has no room for further connections.
     peer_full: bool,
     /// True while the peer knows that this end has none.
-    told_full: bool,
+    reported_full: bool,
     /// Handshakes that found the listeners' queues full, as the kernel counts them.
     overflows: u64,
     /// Until then the queues may still be full.
@@ -77,8 +76,8 @@ impl Admission {
             waiting: VecDeque::new(),
             unchecked: false,
             peer_full: false,
-            told_full: false,
-            overflows: sys::handshakes_beyond(),
+            reported_full: false,
+            overflows: sys::syn_queue_overflows(),
             flooded_until: now,
         };
         admission.set_limits(config, descriptors);
@@ -121,7 +120,7 @@ impl Admission {
     /// Forgets everything about a peer that is gone.
     pub fn peer_lost(&mut self) {
         self.waiting.clear();
-        (self.peer_full, self.told_full) = (false, false);
+        (self.peer_full, self.reported_full) = (false, false);
     }
 
     /// Forgets a stream that waits to be connected.
@@ -131,8 +130,8 @@ impl Admission {
 
     /// True while the peer knows that this end has no room.
     #[must_use]
-    pub fn told_full(&self) -> bool {
-        self.told_full
+    pub fn reported_full(&self) -> bool {
+        self.reported_full
     }
 
     /// Checks whether the listeners' queues overflowed. Handshakes answered with SYN cookies are never completed, since
@@ -142,7 +141,7 @@ impl Admission {
         if self.listeners.is_empty() {
             return false;
         }
-        let overflows = sys::handshakes_beyond();
+        let overflows = sys::syn_queue_overflows();
         if std::mem::replace(&mut self.overflows, overflows) == overflows {
             return false;
         }
@@ -165,10 +164,10 @@ impl Admission {
         let has_room = filled.iter().all(|(is, most)| *is < most - most / 10);
         match self.role {
             Role::Gateway => {
-                let changes = is_full && !self.told_full || has_room && self.told_full;
+                let changes = is_full && !self.reported_full || has_room && self.reported_full;
                 (up && changes).then(|| {
-                    self.told_full = is_full;
-                    Decision::TellPeer(is_full)
+                    self.reported_full = is_full;
+                    Decision::ReportFull(is_full)
                 })
             }
             // Without a listener nothing is split.

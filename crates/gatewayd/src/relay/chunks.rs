@@ -22,7 +22,7 @@ pub struct Retry {
 pub struct Chunks {
     /// Payload of a full chunk [bytes].
     pub payload: u64,
-    /// What a chunk has beyond its payload [bytes].
+    /// Header of a chunk [bytes].
     pub header: u64,
     /// Most bytes in flight.
     pub window: u64,

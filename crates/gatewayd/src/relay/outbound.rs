@@ -1,57 +1,57 @@
-//! One direction of a connection on its way to the far end: bytes from a socket, and how far they have come.
+//! One direction of a connection: bytes from a socket on their way to the peer.
 //!
 //! ```text
-//! socket ─▶ working ─▶ ready ─▶ queued ─▶ paid ─▶ the stream ─▶ delivered at the far end
-//!           the PEP    │        transmit   └ let go by the regulator, but the stream takes no more yet
-//!           works on   │        queue
-//!           them       └ lost ◀─┘ discarded there: sent again after a round trip
+//! socket ─▶ working ─▶ ready ─▶ queued ─▶ paid ─▶ stream ─▶ delivered by the peer
+//!           in the     │        in the     └ released by the regulator, not taken by the stream yet
+//!           PEP        │        transmit queue
+//!                      └ lost ◀─┘ dropped there: sent again after a round trip
 //! ```
 //!
-//! The bytes are in one ring until the stream takes them; the packets of the PEP and of the transmit queue stand for so many
-//! of them, and it does not matter which.
+//! One ring holds the bytes until the stream takes them. Packets of the PEP and of the transmit queue stand for numbers of
+//! bytes, whichever they are.
 
 use crate::relay::ring::Ring;
 
 /// Bytes from a socket to a stream.
 #[derive(Debug, Default)]
 pub struct Outbound {
-    /// All but those that the stream has taken.
+    /// Bytes that the stream has not taken.
     pub ring: Ring,
     working: u64,
     ready: u64,
     queued: u64,
     lost: u64,
     paid: u64,
-    /// Given to the stream so far, and delivered of these.
+    /// Bytes given to the stream so far.
     sent: u64,
     delivered: u64,
-    /// The socket's other side has said that there will be no more.
+    /// True once the socket has nothing more to read.
     pub ended: bool,
-    /// The stream has been told.
+    /// True once the stream is finished.
     pub finished: bool,
 }
 
 impl Outbound {
-    /// Nothing yet; `ring` is empty.
+    /// No bytes yet; `ring` is empty.
     #[must_use]
     pub fn new(ring: Ring) -> Self {
         Self { ring, ..Self::default() }
     }
 
-    /// `bytes` were read into the ring, and are being worked on.
+    /// Bytes were read into the ring and enter the PEP.
     pub fn took(&mut self, bytes: u64) {
         self.working += bytes;
     }
 
-    /// The PEP has finished with so many.
+    /// The PEP has processed bytes.
     pub fn processed(&mut self, bytes: u64) {
         let bytes = bytes.min(self.working);
         self.working -= bytes;
         self.ready += bytes;
     }
 
-    /// How long the next chunk for the transmit queue is, of which a full one has `most` bytes. A smaller one has to wait
-    /// while another is in the queue, for more may come by then.
+    /// Length of the next chunk for the transmit queue, at most `most` bytes. A shorter one waits while another is in the
+    /// queue, since more bytes may arrive by then.
     #[must_use]
     pub fn next_chunk(&self, most: u64) -> Option<u64> {
         match self.ready {
@@ -61,40 +61,40 @@ impl Outbound {
         }
     }
 
-    /// A chunk of so many enters the transmit queue.
+    /// A chunk enters the transmit queue.
     pub fn queue(&mut self, bytes: u64) {
         self.ready -= bytes;
         self.queued += bytes;
     }
 
-    /// … is discarded there.
+    /// The transmit queue drops a chunk.
     pub fn lose(&mut self, bytes: u64) {
         let bytes = bytes.min(self.queued);
         self.queued -= bytes;
         self.lost += bytes;
     }
 
-    /// … and is to be sent again.
+    /// A dropped chunk may be sent again.
     pub fn recover(&mut self, bytes: u64) {
         let bytes = bytes.min(self.lost);
         self.lost -= bytes;
         self.ready += bytes;
     }
 
-    /// … leaves it for the satellite.
+    /// The regulator releases a chunk.
     pub fn pay(&mut self, bytes: u64) {
         let bytes = bytes.min(self.queued);
         self.queued -= bytes;
         self.paid += bytes;
     }
 
-    /// What the stream may be given, in two parts.
+    /// Bytes that the stream may take, in two parts.
     #[must_use]
     pub fn payable(&self) -> (&[u8], &[u8]) {
         self.ring.front(usize::try_from(self.paid).unwrap_or(usize::MAX))
     }
 
-    /// The stream took so many of these.
+    /// The stream has taken bytes.
     pub fn wrote(&mut self, bytes: u64) {
         let bytes = bytes.min(self.paid);
         self.ring.consume(usize::try_from(bytes).unwrap_or(usize::MAX));
@@ -102,26 +102,26 @@ impl Outbound {
         self.sent += bytes;
     }
 
-    /// The far end has delivered so many.
+    /// The peer has delivered bytes. Returns their number, limited to the bytes in flight.
     pub fn delivered(&mut self, bytes: u64) -> u64 {
         let bytes = bytes.min(self.sent - self.delivered);
         self.delivered += bytes;
         bytes
     }
 
-    /// Bytes in the PEP's buffer: read, and not delivered.
+    /// Bytes in the PEP's buffer: read and not delivered.
     #[must_use]
     pub fn held(&self) -> u64 {
         self.ring.len() as u64 + self.sent - self.delivered
     }
 
-    /// Bytes that the stream has taken, and the far end has not delivered.
+    /// Bytes that the stream has taken and the peer has not delivered.
     #[must_use]
     pub fn under_way(&self) -> u64 {
         self.sent - self.delivered
     }
 
-    /// Bytes that are on their way over the satellite, or in line for it.
+    /// Bytes in the transmit queue or under way.
     #[must_use]
     pub fn in_flight(&self) -> u64 {
         self.queued + self.paid + self.sent - self.delivered
@@ -133,13 +133,13 @@ impl Outbound {
         self.sent + self.ring.len() as u64
     }
 
-    /// Bytes before those that the next chunk stands for.
+    /// Offset of the next chunk.
     #[must_use]
     pub fn place(&self) -> u64 {
         self.sent + self.paid + self.queued
     }
 
-    /// Whether the stream can be told that there will be no more: the FIN follows the last byte.
+    /// True if the stream can be finished: the FIN follows the last byte.
     #[must_use]
     pub fn may_finish(&self) -> bool {
         self.ended && !self.finished && self.ring.is_empty()
@@ -157,7 +157,7 @@ mod tests {
         out.took(bytes as u64);
     }
 
-    /// Full chunks go at once, a partial one when none of the connection's own is in line any more.
+    /// Full chunks go at once, a partial one once no other is in the queue.
     #[test]
     fn a_partial_chunk_waits_for_the_one_before() {
         let mut out = Outbound::default();
@@ -180,9 +180,9 @@ mod tests {
         assert_eq!((out.payable().0.len(), out.next_chunk(1000)), (3000, Some(100)));
     }
 
-    /// Nothing is said to be over before the last byte has gone.
+    /// The stream is not finished before the last byte.
     #[test]
-    fn the_end_follows_the_last_byte() {
+    fn the_stream_finishes_after_the_last_byte() {
         let mut out = Outbound { ended: true, ..Outbound::default() };
         assert!(out.may_finish());
         read(&mut out, 10);
@@ -197,9 +197,9 @@ mod tests {
         assert_eq!((out.held(), out.in_flight(), out.delivered(99), out.held()), (10, 10, 10, 0));
     }
 
-    /// Whatever happens in whatever order, each byte is in one place.
+    /// In any order of operations, each byte is in exactly one state.
     #[test]
-    fn bytes_are_always_in_one_place() {
+    fn each_byte_is_in_one_state() {
         let mut rng = Rng::stream(1, "pep", 0, "test");
         let mut out = Outbound::default();
         let (mut taken, mut delivered) = (0, 0);

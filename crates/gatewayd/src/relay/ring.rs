@@ -1,14 +1,14 @@
-//! Bytes on their way from a socket to a stream: a ring that grows as it must.
+//! A ring buffer that grows as needed.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 
-/// The least that is allocated [bytes].
+/// Least allocation [bytes].
 const LEAST: usize = 4 << 10;
 
-/// Bytes, first in, first out.
+/// A queue of bytes.
 #[derive(Debug, Default)]
 pub struct Ring {
-    /// A power of two of bytes, or none.
+    /// Storage: empty, or a power of two.
     bytes: Vec<u8>,
     head: usize,
     len: usize,
@@ -21,7 +21,7 @@ impl Ring {
         self.len
     }
 
-    /// Whether there are none.
+    /// True without bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -33,16 +33,16 @@ impl Ring {
         self.bytes.len()
     }
 
-    /// Forgets what it holds, but not its memory.
+    /// Removes all bytes and keeps the memory.
     pub fn clear(&mut self) {
         (self.head, self.len) = (0, 0);
     }
 
-    /// Reads at most `most` bytes from `from`, in one call. What it has no room for comes by way of `spill`, so that a ring is
-    /// only as large as what was in it.
+    /// Reads at most `most` bytes from `from` in one call. Bytes without room go through `spill`, so that the ring grows only
+    /// to what it holds.
     ///
     /// # Errors
-    /// What reading gave.
+    /// Those of reading.
     pub fn fill(&mut self, from: &mut impl Read, most: usize, spill: &mut [u8]) -> io::Result<usize> {
         let free = most.min(self.bytes.len() - self.len);
         let rest = (most - free).min(spill.len());
@@ -66,10 +66,10 @@ impl Ring {
         self.len += bytes.len();
     }
 
-    /// Writes what it holds to `to`, in one call; how much went.
+    /// Writes its bytes to `to` in one call. Returns how many were written.
     ///
     /// # Errors
-    /// What writing gave.
+    /// Those of writing.
     pub fn drain(&mut self, to: &mut impl Write) -> io::Result<usize> {
         let (first, second) = self.front(self.len);
         let written = to.write_vectored(&[IoSlice::new(first), IoSlice::new(second)])?;
@@ -77,7 +77,7 @@ impl Ring {
         Ok(written)
     }
 
-    /// The oldest bytes, `most` of them, in two parts.
+    /// The oldest bytes, at most `most`, in two parts.
     #[must_use]
     pub fn front(&self, most: usize) -> (&[u8], &[u8]) {
         let len = self.len.min(most);
@@ -85,14 +85,14 @@ impl Ring {
         (&self.bytes[self.head..self.head + first], &self.bytes[..len - first])
     }
 
-    /// Forgets the oldest bytes.
+    /// Removes the oldest bytes.
     pub fn consume(&mut self, bytes: usize) {
         let bytes = bytes.min(self.len);
         self.len -= bytes;
         self.head = if self.len == 0 { 0 } else { (self.head + bytes) & (self.bytes.len() - 1) };
     }
 
-    /// Where the next `most` bytes go; there is room.
+    /// Space for the next `most` bytes; there is enough.
     fn free(&mut self, most: usize) -> (&mut [u8], &mut [u8]) {
         if self.bytes.is_empty() {
             return (&mut [], &mut []);
@@ -126,9 +126,9 @@ mod tests {
 
     use super::*;
 
-    /// Against a VecDeque, with pieces of any length, so that it wraps and grows.
+    /// Compared with a VecDeque, with pieces of any length, so that the ring wraps and grows.
     #[test]
-    fn bytes_come_out_as_they_went_in() {
+    fn bytes_keep_their_order() {
         let mut rng = Rng::stream(1, "ring", 0, "test");
         let mut spill = [0; 9000];
         let (mut ring, mut model, mut next) = (Ring::default(), VecDeque::<u8>::new(), 0_u8);

@@ -65,7 +65,7 @@ impl SpacelinkSocket {
             Role::Terminal => Spacelink::connect(&setup, to, now),
         };
         let socket = UdpSocket::bind(local).map_err(failed(&format!("UDP {local}")))?;
-        sys::deepen(socket.as_fd(), RECEIVE_BUFFER, SEND_BUFFER);
+        sys::enlarge_buffers(socket.as_fd(), RECEIVE_BUFFER, SEND_BUFFER);
         let state = UdpSocketState::new((&socket).into()).map_err(failed("UDP"))?;
         state.enable_transport_errors((&socket).into()).map_err(failed("UDP"))?;
         let room = state.gro_segments().max(1) * usize::from(setup.mtu);

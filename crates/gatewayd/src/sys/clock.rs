@@ -1,14 +1,14 @@
-//! The time: CLOCK_MONOTONIC, which all network namespaces of a machine share.
+//! The clock: CLOCK_MONOTONIC, which is the same in all network namespaces.
 
 use bentpipe_units::{Duration, Instant};
 use nix::time::{ClockId, clock_gettime};
 
-/// Tells the time since the process began, as an [`Instant`] that everything in the loop is told.
+/// Clock of the loop: the time since the process began, as an [`Instant`].
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
-    /// When it was made, on the clock that the spacelink's QUIC takes its times from.
+    /// Begin on the standard library's clock, which the spacelink uses.
     began: std::time::Instant,
-    /// … and on CLOCK_MONOTONIC [ns].
+    /// Begin on CLOCK_MONOTONIC [ns].
     origin: u64,
 }
 
@@ -20,31 +20,31 @@ impl Clock {
         Self { began: std::time::Instant::now(), origin: monotonic() }
     }
 
-    /// The time.
+    /// The current time.
     #[must_use]
     pub fn now(&self) -> Instant {
         Instant::from_nanos(monotonic().saturating_sub(self.origin))
     }
 
-    /// A time on CLOCK_MONOTONIC [ns] on this clock; its beginning, where it lies before that.
+    /// Converts a time on CLOCK_MONOTONIC [ns]; times before the begin become the begin.
     #[must_use]
     pub fn at(&self, monotonic: u64) -> Instant {
         Instant::from_nanos(monotonic.saturating_sub(self.origin))
     }
 
-    /// A time on CLOCK_MONOTONIC [ns].
+    /// Converts to a time on CLOCK_MONOTONIC [ns].
     #[must_use]
     pub fn monotonic(&self, at: Instant) -> u64 {
         at.as_nanos().saturating_add(self.origin)
     }
 
-    /// The same time as the standard library has it.
+    /// Converts to the standard library's clock.
     #[must_use]
     pub fn std(&self, at: Instant) -> std::time::Instant {
         self.began + std::time::Duration::from_nanos(at.as_nanos())
     }
 
-    /// The other way round.
+    /// Converts from the standard library's clock.
     #[must_use]
     pub fn from_std(&self, at: std::time::Instant) -> Instant {
         let since = at.saturating_duration_since(self.began);
@@ -59,8 +59,8 @@ pub fn monotonic() -> u64 {
         .map_or(0, |t| t.tv_sec().unsigned_abs() * 1_000_000_000 + t.tv_nsec().unsigned_abs())
 }
 
-/// Shares the time out that a loop which is late has to make up for: what was due before `now` is told its due time, so that
-/// a rate is kept; but nothing is made up for that is older than `most`.
+/// Time to tell a loop that is late: the time at which something was due before `now`, so that a rate is kept, but not more
+/// than `most` ago.
 #[must_use]
 pub fn catch_up(due: Instant, now: Instant, most: Duration) -> Instant {
     let oldest = Instant::from_nanos(now.as_nanos().saturating_sub(most.as_nanos()));
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_made_up_for_than_allowed() {
+    fn catching_up_is_limited() {
         let at = |ms| Instant::ZERO + Duration::from_millis(ms);
         let most = Duration::from_millis(15);
         assert_eq!(catch_up(at(90), at(100), most), at(90));

@@ -1,4 +1,4 @@
-//! What Linux has for a gateway and the standard library does not: transparent sockets, their options, priorities.
+//! Linux interfaces that the standard library lacks: transparent sockets, socket options, scheduling.
 
 #![expect(unsafe_code, reason = "socket options and ioctls that no safe wrapper has")]
 
@@ -22,32 +22,32 @@ use nix::sys::socket::{
     setsockopt, socket, sockopt,
 };
 
-/// How the sockets of relayed connections are set.
+/// Socket options of relayed connections.
 #[derive(Clone, Debug)]
 pub struct TcpOptions {
-    /// Congestion control, by its name in the kernel.
+    /// Congestion control, by its kernel name.
     pub congestion: String,
-    /// What the kernel may keep that has not been read [bytes].
+    /// Receive buffer in the kernel [bytes].
     pub receive_buffer: usize,
-    /// What it may keep that has not been sent yet [bytes].
+    /// Unsent bytes that the kernel holds (TCP_NOTSENT_LOWAT) [bytes].
     pub unsent: u32,
-    /// Silence after which the other side is asked whether it is there.
+    /// Idle time before keep-alive probes.
     pub keepalive: Duration,
-    /// How long sent bytes may stay without an acknowledgement.
+    /// Longest time that sent data stays unacknowledged.
     pub user_timeout: Duration,
 }
 
-/// Sets an option that is a number.
+/// Sets an integer option.
 fn set(fd: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> nix::Result<()> {
     let size = size_of::<i32>() as libc::socklen_t;
-    // SAFETY: the option's value is `value`, which lives through the call, and its size is given.
+    // SAFETY: the kernel reads `size` bytes of `value`, which outlives the call.
     let done = unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, (&raw const value).cast(), size) };
     Errno::result(done).map(drop)
 }
 
 fn get(fd: BorrowedFd<'_>, level: i32, name: i32) -> nix::Result<i32> {
     let (mut value, mut size) = (0_i32, size_of::<i32>() as libc::socklen_t);
-    // SAFETY: there is room for an i32 at `value`, and `size` says so.
+    // SAFETY: the kernel writes at most `size` bytes to `value`.
     let done =
         unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, (&raw mut value).cast(), &raw mut size) };
     Errno::result(done).map(|_| value)
@@ -59,7 +59,7 @@ fn new_socket(address: &SocketAddr, kind: SockType, protocol: SockProtocol) -> n
     socket(family, kind, flags, protocol)
 }
 
-/// Lets a socket have an address that is not the machine's (IP_TRANSPARENT); needs CAP_NET_ADMIN or CAP_NET_RAW.
+/// Allows a socket to use a foreign address (IP_TRANSPARENT); needs CAP_NET_ADMIN or CAP_NET_RAW.
 fn make_transparent(fd: BorrowedFd<'_>, address: &SocketAddr) -> nix::Result<()> {
     if address.is_ipv4() {
         set(fd, libc::SOL_IP, libc::IP_TRANSPARENT, 1)
@@ -68,14 +68,14 @@ fn make_transparent(fd: BorrowedFd<'_>, address: &SocketAddr) -> nix::Result<()>
     }
 }
 
-/// Sets what has to be set before a connection is there, the windows among it. Accepted connections inherit it from their
-/// listener.
+/// Sets the options that a connection needs from its handshake on, its buffers among them. Accepted connections inherit
+/// them from the listener.
 fn prepare(fd: BorrowedFd<'_>, options: &TcpOptions) -> nix::Result<()> {
     set(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, i32::try_from(options.receive_buffer).unwrap_or(i32::MAX))?;
     setsockopt(&fd, sockopt::TcpCongestion, &options.congestion.clone().into())?;
     let seconds = |time: Duration| i32::try_from(time.as_nanos() / 1_000_000_000).unwrap_or(i32::MAX).max(1);
     let keepalive = seconds(options.keepalive);
-    // Zero would be the system's own.
+    // Zero would mean the system's default.
     let user_timeout = i32::try_from(options.user_timeout.as_nanos() / 1_000_000).unwrap_or(i32::MAX).max(1);
     for (level, name, value) in [
         (libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1),
@@ -91,12 +91,12 @@ fn prepare(fd: BorrowedFd<'_>, options: &TcpOptions) -> nix::Result<()> {
     Ok(())
 }
 
-/// A listener for the connections of others: what TPROXY leads to `port` comes here with the addresses it had.
+/// Opens a listener for intercepted connections: TPROXY leads them to `port` with their original addresses.
 ///
 /// # Errors
-/// Where the port is taken, or the process has no right to it.
+/// If the port is taken or the process has no permission.
 pub fn listener(v6: bool, port: u16, options: &TcpOptions) -> io::Result<TcpListener> {
-    // Only TPROXY leads to the loopback address.
+    // Only TPROXY reaches the loopback address.
     let own = if v6 { IpAddr::V6(Ipv6Addr::LOCALHOST) } else { IpAddr::V4(Ipv4Addr::LOCALHOST) };
     let address = SocketAddr::new(own, port);
     let fd = new_socket(&address, SockType::Stream, SockProtocol::Tcp)?;
@@ -111,10 +111,10 @@ pub fn listener(v6: bool, port: u16, options: &TcpOptions) -> io::Result<TcpList
     Ok(fd.into())
 }
 
-/// A connection that has come, whoever it is for: the socket, the client's address and the server's.
+/// Accepts an intercepted connection: the socket, the client's address and the server's.
 ///
 /// # Errors
-/// As accept(2): [`io::ErrorKind::WouldBlock`] where none waits.
+/// As accept(2); [`io::ErrorKind::WouldBlock`] if none waits.
 pub fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr, SocketAddr)> {
     let (stream, client) = listener.accept()?;
     stream.set_nonblocking(true)?;
@@ -122,13 +122,13 @@ pub fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr, Sock
     Ok((stream, unmapped(client), unmapped(server)))
 }
 
-/// Begins a connection from `client`'s own address to `server`; from another port where that one is taken.
+/// Begins a connection from `client`'s own address to `server`, from another port if that one is taken.
 ///
 /// # Errors
-/// Where it cannot even begin. Whether it came about shows when the socket becomes writable.
+/// If it cannot begin. Its result is known when the socket becomes writable.
 pub fn connect_as(client: SocketAddr, server: SocketAddr, options: &TcpOptions) -> io::Result<TcpStream> {
     match connect_from(client, server, options) {
-        // Another socket has the port; or an earlier connection of these two, which has perhaps ended just now.
+        // Another socket has the port, or an earlier connection of the two has only just ended.
         Err(Errno::EADDRINUSE | Errno::EADDRNOTAVAIL) if client.port() != 0 => {
             Ok(connect_from(SocketAddr::new(client.ip(), 0), server, options)?)
         }
@@ -141,7 +141,7 @@ fn connect_from(client: SocketAddr, server: SocketAddr, options: &TcpOptions) ->
     make_transparent(fd.as_fd(), &server)?;
     prepare(fd.as_fd(), options)?;
     set(fd.as_fd(), libc::IPPROTO_TCP, libc::TCP_SYNCNT, 4)?;
-    // With no port the kernel chooses one when it knows the server.
+    // With port 0 the kernel chooses one once it knows the server.
     let reuse = if client.port() == 0 {
         (libc::SOL_IP, libc::IP_BIND_ADDRESS_NO_PORT)
     } else {
@@ -155,17 +155,17 @@ fn connect_from(client: SocketAddr, server: SocketAddr, options: &TcpOptions) ->
     }
 }
 
-/// The sender's segment, as far as the kernel knows [bytes].
+/// MSS of the sender as the kernel knows it [bytes].
 #[must_use]
 pub fn segment(stream: &TcpStream) -> u64 {
     get(stream.as_fd(), libc::IPPROTO_TCP, libc::TCP_MAXSEG).map_or(536, |mss| u64::from(mss.unsigned_abs()))
 }
 
-/// What the kernel has received and nobody has read [bytes].
+/// Received bytes in the kernel that were not read yet.
 #[must_use]
 pub fn unread(stream: &TcpStream) -> u64 {
     let mut bytes: libc::c_int = 0;
-    // SAFETY: FIONREAD writes an int there.
+    // SAFETY: FIONREAD writes an int to `bytes`.
     let done = unsafe { libc::ioctl(stream.as_raw_fd(), libc::FIONREAD, &raw mut bytes) };
     if done == 0 { u64::from(bytes.unsigned_abs()) } else { 0 }
 }
@@ -175,25 +175,25 @@ pub fn abort(stream: TcpStream) {
     reset_when_closed(&stream);
 }
 
-/// Has a connection end with a reset when it is closed.
+/// Makes a connection end with a reset when it is closed.
 pub fn reset_when_closed(stream: &TcpStream) {
     let linger = libc::linger { l_onoff: 1, l_linger: 0 };
-    // No TCP socket refuses it.
+    // TCP sockets do not refuse it.
     let _ = setsockopt(stream, sockopt::Linger, &linger);
 }
 
-/// An address without its IPv4-in-IPv6 form.
+/// An address with its IPv4-mapped IPv6 form resolved.
 #[must_use]
 pub fn unmapped(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
-/// How often handshakes came, in the process's network namespace, while a listener's queue of half-open connections was
-/// full: to be answered with SYN cookies, or not at all.
+/// Number of handshakes, in the process's network namespace, that met a full queue of half-open connections and were
+/// answered with SYN cookies or dropped.
 #[must_use]
-pub fn handshakes_beyond() -> u64 {
+pub fn syn_queue_overflows() -> u64 {
     let text = std::fs::read_to_string("/proc/net/netstat").unwrap_or_default();
-    // A line of names, and a line of values.
+    // A line of names and a line of values.
     let mut lines = text.lines().filter(|line| line.starts_with("TcpExt:"));
     let (Some(names), Some(values)) = (lines.next(), lines.next()) else { return 0 };
     let pairs = names.split_whitespace().zip(values.split_whitespace());
@@ -201,32 +201,32 @@ pub fn handshakes_beyond() -> u64 {
     full.filter_map(|(_, value)| value.parse::<u64>().ok()).sum()
 }
 
-/// Raises the number of descriptors to what is allowed; gives that.
+/// Raises the limit of open files to the hard limit. Returns the limit.
 #[must_use]
 pub fn raise_descriptors() -> u64 {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return 1024 };
     if setrlimit(Resource::RLIMIT_NOFILE, hard, hard).is_ok() { hard } else { soft }
 }
 
-/// Asks to be scheduled before all that is not as urgent (SCHED_FIFO, of a priority from 1 on); whether that is allowed.
+/// Requests real-time scheduling (SCHED_FIFO, priority from 1 on). Returns true if it is granted.
 #[must_use]
-pub fn be_urgent(priority: i32) -> bool {
+pub fn set_realtime(priority: i32) -> bool {
     schedule(libc::SCHED_FIFO, priority)
 }
 
-/// Is scheduled like everything else from now on, as one must be who changes the kernel's network settings: where one of
-/// these is taken (rtnl_trylock), the kernel tries again and again, and who holds it would never get the processor.
-pub fn be_ordinary() {
+/// Returns to normal scheduling. Required before the kernel's network settings are changed: if the lock is taken
+/// (rtnl_trylock), the kernel retries in a loop, and the lock's holder would never get the CPU.
+pub fn clear_realtime() {
     let _ = schedule(libc::SCHED_OTHER, 0);
 }
 
 fn schedule(policy: i32, priority: i32) -> bool {
     let param = libc::sched_param { sched_priority: priority };
-    // SAFETY: `param` lives through the call.
+    // SAFETY: `param` outlives the call.
     unsafe { libc::sched_setscheduler(0, policy | libc::SCHED_RESET_ON_FORK, &raw const param) == 0 }
 }
 
-/// What the process has had of processors so far, in itself and in the kernel for it [s].
+/// CPU time of the process: user and system [s].
 #[must_use]
 pub fn cpu_time() -> (f64, f64) {
     let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else { return (f64::NAN, f64::NAN) };
@@ -234,8 +234,8 @@ pub fn cpu_time() -> (f64, f64) {
     (seconds(usage.user_time()), seconds(usage.system_time()))
 }
 
-/// Gives a datagram socket room for what comes and goes in bursts, beyond the system's limits where that is allowed.
-pub fn deepen(socket: BorrowedFd<'_>, receive: usize, send: usize) {
+/// Enlarges the buffers of a datagram socket, beyond the system's limits if that is allowed.
+pub fn enlarge_buffers(socket: BorrowedFd<'_>, receive: usize, send: usize) {
     let number = |bytes: usize| i32::try_from(bytes).unwrap_or(i32::MAX);
     for (force, plain, bytes) in
         [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, receive), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, send)]
@@ -250,17 +250,17 @@ pub fn deepen(socket: BorrowedFd<'_>, receive: usize, send: usize) {
 mod tests {
     use super::*;
 
-    /// Where urgency is allowed, it can be given up again, without rights.
+    /// Real-time scheduling can be given up without privileges.
     #[test]
-    fn who_is_urgent_can_be_ordinary_again() {
-        // SAFETY: it asks about this thread alone.
+    fn realtime_scheduling_can_be_given_up() {
+        // SAFETY: the call only reads this thread's policy.
         let policy = || unsafe { libc::sched_getscheduler(0) } & !libc::SCHED_RESET_ON_FORK;
-        // A thread of its own, for others are not to be urgent.
+        // A separate thread: others are to keep their policy.
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                if be_urgent(1) {
+                if set_realtime(1) {
                     assert_eq!(policy(), libc::SCHED_FIFO);
-                    be_ordinary();
+                    clear_realtime();
                 }
                 assert_eq!(policy(), libc::SCHED_OTHER);
             });
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_whose_port_is_taken_comes_from_another() {
+    fn a_taken_port_is_replaced() {
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
         let to = server.local_addr().unwrap();
         let options = TcpOptions {
@@ -279,11 +279,11 @@ mod tests {
             user_timeout: Duration::from_secs(60),
         };
         let begin = |client| connect_as(client, to, &options);
-        // Only root may have an address that is not its own.
+        // Only root may use a foreign address.
         let Ok(first) = begin("127.0.0.9:0".parse().unwrap()) else { return };
         let client = first.local_addr().unwrap();
         assert_eq!(client.ip().to_string(), "127.0.0.9");
-        // The same two once more; then while the first is on its way out; and a port on which somebody listens.
+        // The same ends again; again while the first connection is closing; and a port with a listener.
         let listener = TcpListener::bind("127.0.0.9:0").unwrap();
         let (_end, _) = server.accept().unwrap();
         let taken = |port: SocketAddr| {

@@ -1,8 +1,7 @@
-//! The modem's word on its rate: datagrams to a Unix socket, each a rate as configurations write it, such as `12 Mbps`.
+//! The modem's rate: datagrams to a Unix socket, each a rate as in configurations, such as `12 Mbps`.
 //!
-//! Whoever knows the rate sends it, whatever way it was learned: a script that asks the modem, `bentpipe-gateway rate`, or an
-//! emulated satellite. A socket in the file system has an owner and permissions, keeps messages in order and needs
-//! no polling.
+//! Any process that knows the rate can send it: a script that asks the modem, `bentpipe-gateway rate`, or an emulated
+//! satellite. A socket in the file system has an owner and permissions, keeps messages in order and needs no polling.
 
 use std::fs;
 use std::io;
@@ -14,22 +13,22 @@ use std::path::{Path, PathBuf};
 use bentpipe_scenario::quantity::RATE;
 use bentpipe_units::Rate;
 
-/// Messages read at once; of several the last counts.
+/// Messages read at once; the last counts.
 const MOST: usize = 64;
-/// The longest message [bytes].
+/// Longest message [bytes].
 const LONGEST: usize = 64;
 
-/// A rate as it is written, zero perhaps.
+/// Parses a rate; zero is allowed.
 ///
 /// # Errors
-/// What is allowed, where it is none.
+/// If it is no rate; says what is allowed.
 pub fn rate(text: &str) -> Result<Rate, String> {
     RATE.read_within(text, 0, u64::MAX)
         .map(Rate::from_bps)
         .map_err(|allowed| format!("found {text:?}; allowed: {allowed}"))
 }
 
-/// The socket, which is gone with this.
+/// The socket, removed when dropped.
 #[derive(Debug)]
 pub struct Modem {
     socket: UnixDatagram,
@@ -37,10 +36,10 @@ pub struct Modem {
 }
 
 impl Modem {
-    /// Listens at `path`, where a socket that was left there is replaced, and nothing else.
+    /// Binds the socket at `path`. A socket left there is replaced, another file is not.
     ///
     /// # Errors
-    /// Where that is not possible.
+    /// If that is not possible.
     pub fn open(path: &Path) -> io::Result<Self> {
         if fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
             fs::remove_file(path)?;
@@ -50,8 +49,8 @@ impl Modem {
         Ok(Self { socket, path: path.to_owned() })
     }
 
-    /// What was told last since this was asked last: a rate, or what is wrong with it.
-    pub fn told(&self) -> Option<Result<Rate, String>> {
+    /// The last rate received since the last call, or its error.
+    pub fn read_rate(&self) -> Option<Result<Rate, String>> {
         let mut bytes = [0; LONGEST];
         let mut last = None;
         for _ in 0..MOST {
@@ -74,13 +73,13 @@ impl Drop for Modem {
     }
 }
 
-/// Tells the gateway that listens at `path` a rate.
+/// Sends a rate to the gateway that listens at `path`.
 ///
 /// # Errors
-/// Where nobody listens there.
-pub fn tell(path: &Path, rate: Rate) -> io::Result<()> {
+/// If nobody listens there.
+pub fn send_rate(path: &Path, rate: Rate) -> io::Result<()> {
     let socket = UnixDatagram::unbound()?;
-    // One that does not read must not hold the teller up.
+    // A gateway that does not read must not block the sender.
     socket.set_nonblocking(true)?;
     socket.send_to(format!("{} bps", rate.as_bps()).as_bytes(), path).map(drop)
 }
@@ -90,25 +89,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_rate_counts_and_what_is_none_is_told() {
+    fn the_last_rate_counts_and_errors_are_reported() {
         let path = std::env::temp_dir().join(format!("bentpipe-modem-{}", std::process::id()));
         let _ = fs::remove_file(&path);
-        assert!(tell(&path, Rate::from_bps(1)).is_err());
+        assert!(send_rate(&path, Rate::from_bps(1)).is_err());
         let modem = Modem::open(&path).unwrap();
-        assert_eq!(modem.told(), None);
-        tell(&path, Rate::from_bps(1_000_000)).unwrap();
-        tell(&path, Rate::from_bps(0)).unwrap();
-        assert_eq!(modem.told(), Some(Ok(Rate::from_bps(0))));
-        assert_eq!(modem.told(), None);
+        assert_eq!(modem.read_rate(), None);
+        send_rate(&path, Rate::from_bps(1_000_000)).unwrap();
+        send_rate(&path, Rate::from_bps(0)).unwrap();
+        assert_eq!(modem.read_rate(), Some(Ok(Rate::from_bps(0))));
+        assert_eq!(modem.read_rate(), None);
         let say = |text: &[u8]| UnixDatagram::unbound().unwrap().send_to(text, &path).unwrap();
         say(b"12.5 Mbps\n");
-        assert_eq!(modem.told(), Some(Ok(Rate::from_bps(12_500_000))));
+        assert_eq!(modem.read_rate(), Some(Ok(Rate::from_bps(12_500_000))));
         for wrong in [&b"12"[..], b"", b"-1 bps", &[0xff; 200]] {
             say(wrong);
-            let problem = modem.told().unwrap().unwrap_err();
+            let problem = modem.read_rate().unwrap().unwrap_err();
             assert!(problem.contains("; allowed: a rate"), "{problem}");
         }
-        // One that was killed has left its socket; a file is somebody's.
+        // A socket left by a killed process is replaced; a file is not.
         std::mem::forget(modem);
         drop(Modem::open(&path).unwrap());
         assert!(!path.exists());

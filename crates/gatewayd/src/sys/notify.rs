@@ -1,4 +1,4 @@
-//! What the service manager wants to hear (sd_notify(3)): a datagram to the socket that `NOTIFY_SOCKET` names.
+//! Notification of the service manager (sd_notify(3)): a datagram to the socket named by `NOTIFY_SOCKET`.
 //!
 //! Without a service manager nothing is sent.
 
@@ -9,16 +9,16 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
-/// Tells the service manager `state`: lines such as `READY=1`, `WATCHDOG=1`, `STOPPING=1`, `STATUS=…`.
+/// Sends `state`: lines such as `READY=1`, `WATCHDOG=1`, `STOPPING=1`, `STATUS=…`.
 ///
 /// # Errors
-/// Where it does not listen.
+/// If the service manager does not listen.
 pub fn notify(state: &str) -> io::Result<()> {
     let Some(name) = env::var_os("NOTIFY_SOCKET") else { return Ok(()) };
     send(name.as_bytes(), state)
 }
 
-/// That the configuration is being read again, at `monotonic_ns` of CLOCK_MONOTONIC; `READY=1` ends it.
+/// Reports that a reload began at `monotonic_ns` of CLOCK_MONOTONIC; `READY=1` ends it.
 ///
 /// # Errors
 /// As [`notify`].
@@ -26,8 +26,7 @@ pub fn reloading(monotonic_ns: u64) -> io::Result<()> {
     notify(&format!("RELOADING=1\nMONOTONIC_USEC={}", monotonic_ns / 1000))
 }
 
-/// How often the service manager's watchdog is to be told `WATCHDOG=1`: twice in its time. None where it has none, or one
-/// for another process.
+/// Interval for `WATCHDOG=1`: half of the service manager's time-out. `None` without a watchdog for this process.
 #[must_use]
 pub fn watchdog() -> Option<Duration> {
     let number = |key: &str| env::var(key).ok()?.parse::<u64>().ok();
@@ -43,7 +42,7 @@ fn send(name: &[u8], state: &str) -> io::Result<()> {
         path => SocketAddr::from_pathname(std::ffi::OsStr::from_bytes(path))?,
     };
     let socket = UnixDatagram::unbound()?;
-    // A manager that does not read must not hold packets up.
+    // A service manager that does not read must not delay packets.
     socket.set_nonblocking(true)?;
     socket.send_to_addr(state.as_bytes(), &to).map(|_| ())
 }
@@ -53,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_state_arrives_at_a_path_and_at_an_abstract_name() {
+    fn states_arrive_at_paths_and_abstract_names() {
         let name = format!("bentpipe-notify-{}", std::process::id());
         let path = env::temp_dir().join(&name);
         let heard = |socket: UnixDatagram, name: &[u8]| {

@@ -1,11 +1,11 @@
-//! Gives up every privilege that is not needed once sockets, devices and rules are there.
+//! Drops every privilege that is not needed once sockets, devices and rules are set up.
 //!
-//! What stays is CAP_NET_ADMIN (rules, routes, transparent sockets, the verdicts) and CAP_NET_RAW. That is capabilities(7)'s
-//! version 3: two words of 32 bits each, for permitted, effective and inheritable.
+//! CAP_NET_ADMIN (rules, routes, transparent sockets, verdicts) and CAP_NET_RAW remain. Capabilities use version 3 of
+//! capabilities(7): two words of 32 bits each, for permitted, effective and inheritable.
 
 use std::io;
 
-/// capabilities(7): CAP_NET_ADMIN and CAP_NET_RAW.
+/// Capabilities that remain: CAP_NET_ADMIN and CAP_NET_RAW.
 const KEPT: u64 = 1 << 12 | 1 << 13;
 
 const VERSION_3: u32 = 0x2008_0522;
@@ -24,35 +24,34 @@ struct Word {
     inheritable: u32,
 }
 
-/// What a thread may do: bit sets of capabilities.
+/// Capabilities of a thread, as bit sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    /// What it does.
+    /// Effective capabilities.
     pub effective: u64,
-    /// What it could do.
+    /// Permitted capabilities.
     pub permitted: u64,
 }
 
-/// What this thread may do.
+/// Capabilities of this thread.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's error.
 pub fn held() -> io::Result<Capabilities> {
     let words = get()?;
     let wide = |part: fn(&Word) -> u32| u64::from(part(&words[0])) | u64::from(part(&words[1])) << 32;
     Ok(Capabilities { effective: wide(|w| w.effective), permitted: wide(|w| w.permitted) })
 }
 
-/// Gives up all but CAP_NET_ADMIN and CAP_NET_RAW, for this thread, threads that it starts later, and programs that these
-/// start; nobody gains anything by starting a program. Call it before there is a second thread, for the others keep what
-/// they have. Gives what is left.
+/// Drops all capabilities but CAP_NET_ADMIN and CAP_NET_RAW, for this thread, threads started later and their programs,
+/// which gain none by exec. Call it before a second thread exists: others keep theirs. Returns what remains.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's error.
 pub fn reduce() -> io::Result<Capabilities> {
-    // A program that root starts has all that the bounding set has, so that is cut, where it may be (CAP_SETPCAP).
+    // Programs started by root get the whole bounding set, so it is reduced too if that is allowed (CAP_SETPCAP).
     for capability in (0..64).filter(|c| KEPT & 1 << c == 0) {
-        // Higher numbers than the kernel knows are EINVAL, and end this.
+        // EINVAL: the kernel does not know this capability or higher ones.
         match prctl(libc::PR_CAPBSET_READ, capability) {
             Ok(0) => {}
             Ok(_) => match prctl(libc::PR_CAPBSET_DROP, capability) {

@@ -1,4 +1,4 @@
-//! The loop's alarm: a timerfd that goes off at a time on CLOCK_MONOTONIC.
+//! The loop's timer: a timerfd on CLOCK_MONOTONIC.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration as StdDuration;
@@ -9,7 +9,7 @@ use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFl
 
 use crate::sys::clock::Clock;
 
-/// A timer that is set to one time at a time. It is watched edge-triggered and never read: setting it anew clears it.
+/// A timer set to one time at a time. It is watched edge-triggered and never read: setting it clears it.
 #[derive(Debug)]
 pub struct Timer {
     fd: TimerFd,
@@ -17,20 +17,20 @@ pub struct Timer {
 }
 
 impl Timer {
-    /// One that is not set.
+    /// A timer that is not set.
     ///
     /// # Errors
-    /// Where the kernel has no descriptor left.
+    /// If no descriptor is left.
     pub fn new() -> nix::Result<Self> {
         let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
         Ok(Self { fd: TimerFd::new(ClockId::CLOCK_MONOTONIC, flags)?, set: None })
     }
 
-    /// It goes off at `at`. Where it is set to that already, or earlier, it stays so: being woken in vain now and then is
-    /// cheaper than a call each time.
+    /// Sets the timer to `at`, unless it is set to an earlier time already: a wake-up in vain now and then is cheaper than a
+    /// system call each time.
     ///
     /// # Errors
-    /// None that are known.
+    /// None known.
     pub fn set(&mut self, at: Instant, clock: &Clock) -> nix::Result<()> {
         if self.set.is_some_and(|set| set <= at) {
             return Ok(());
@@ -41,7 +41,7 @@ impl Timer {
         self.fd.set(Expiration::OneShot(time), TimerSetTimeFlags::TFD_TIMER_ABSTIME)
     }
 
-    /// It may have gone off by `now`.
+    /// Notes that the timer may have expired by `now`. Returns true if it was set to a time up to then.
     pub fn passed(&mut self, now: Instant) -> bool {
         let passed = self.set.is_some_and(|at| at <= now);
         if passed {
