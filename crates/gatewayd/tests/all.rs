@@ -1,4 +1,4 @@
-//! Tests of the daemon, in one program: each program more is linked once more.
+//! Tests of the daemon in one program, which saves link time.
 
 mod common;
 mod deploy;

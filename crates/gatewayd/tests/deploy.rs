@@ -1,5 +1,5 @@
-//! What is in deploy/ fits the program: configurations are read, the unit is one, and the dashboard and the documentation
-//! speak of metrics and keys that there are.
+//! Files in deploy/ fit the program: configurations are valid, systemd accepts the unit, and the dashboard and the
+//! documentation use existing metrics and keys.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ fn read(path: &str) -> String {
 }
 
 #[test]
-fn the_configurations_are_complete() {
+fn shipped_configurations_are_valid() {
     for (name, role) in [("gateway", "gateway"), ("terminal", "terminal")] {
         let path = root().join(format!("deploy/{name}.toml"));
         let config = Config::load(&path).unwrap_or_else(|e| panic!("{e}"));
@@ -28,9 +28,9 @@ fn the_configurations_are_complete() {
     }
 }
 
-/// Every expression of the dashboard: its metrics are exported, and labels that it asks for have such values.
+/// Every expression of the dashboard uses exported metrics, and label values that exist.
 #[test]
-fn the_dashboard_shows_what_is_exported() {
+fn the_dashboard_uses_exported_metrics() {
     let exported = parse(&shared().prometheus().expect("there was a snapshot"));
     let dashboard: Value = serde_json::from_str(&read("deploy/grafana-dashboard.json")).expect("JSON");
     let panels = dashboard["panels"].as_array().expect("panels");
@@ -61,7 +61,7 @@ fn the_dashboard_shows_what_is_exported() {
                 shown.insert(name);
             }
             assert!(found > 0, "{text}");
-            // What a legend names is a label of the first metric, or of all that is scraped.
+            // A legend uses labels of the first metric, or those that every scrape adds.
             let legend = target["legendFormat"].as_str().unwrap_or_default();
             for label in legend.split("{{").skip(1).map(|part| part.split("}}").next().unwrap_or_default()) {
                 let has = |labels: &[(String, String)]| labels.iter().any(|(key, _)| key == label);
@@ -78,7 +78,7 @@ fn the_dashboard_shows_what_is_exported() {
 }
 
 #[test]
-fn the_documentation_has_every_metric_and_every_key() {
+fn the_documentation_lists_every_metric_and_key() {
     let text = read("docs/gateway.md");
     let exported = parse(&shared().prometheus().expect("there was a snapshot"));
     let metrics = exported.types.keys();
@@ -100,9 +100,9 @@ fn the_documentation_has_every_metric_and_every_key() {
     }
 }
 
-/// By systemd's own tool, where it is installed: the unit has no mistake, and leaves little open.
+/// Checked by systemd's own tool if it is installed: the unit has no error and little exposure.
 #[test]
-fn the_unit_is_one() {
+fn systemd_accepts_the_unit() {
     let folder = env::temp_dir().join(format!("bentpipe-unit-{}", process::id()));
     fs::create_dir_all(&folder).expect("a folder");
     let unit = folder.join("bentpipe-gateway@.service");
@@ -110,7 +110,7 @@ fn the_unit_is_one() {
     for line in ["CapabilityBoundingSet=CAP_NET_ADMIN CAP_NET_RAW", "NoNewPrivileges=yes", "WatchdogSec="] {
         assert!(text.lines().any(|l| l.starts_with(line)), "{line}");
     }
-    // What is not installed cannot be started, and that would be a mistake.
+    // A program that is not installed would be an error.
     fs::write(&unit, text.replace("/usr/local/bin/bentpipe-gateway", "/bin/true")).expect("a file");
     let analyze = |verb: &[&str]| Command::new("systemd-analyze").args(verb).arg(&unit).output();
     let verified = analyze(&["verify"]);

@@ -1,5 +1,5 @@
-//! Without descriptors the HTTP server waits, and does not turn round and round. A process of its own, for the limit is
-//! that of all threads.
+//! Without descriptors the HTTP server waits instead of spinning. A separate process, since the limit is that of all
+//! threads.
 
 mod exported;
 
@@ -16,18 +16,18 @@ use exported::about;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, connect, socket};
 
-/// Clock ticks that the server's thread has used; none before it has its name.
+/// Clock ticks used by the server's thread; `None` until the thread has its name.
 fn ticks() -> Option<u64> {
     let tasks = fs::read_dir("/proc/self/task").expect("threads").flatten();
     let mut stats = tasks.filter_map(|task| fs::read_to_string(task.path().join("stat")).ok());
     let of_server = stats.find(|stat| stat.contains("(http)"))?;
     let fields: Vec<&str> = of_server.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-    // utime and stime are the 14th and the 15th of proc(5), of which the name in brackets is the second.
+    // utime and stime are fields 14 and 15 of proc(5); field 2 is the name in brackets.
     Some(fields[11..13].iter().map(|ticks| ticks.parse::<u64>().expect("a number")).sum())
 }
 
 #[test]
-fn no_descriptors_are_no_reason_to_spin() {
+fn the_server_waits_without_descriptors() {
     let shared = Shared::new(about(), Duration::from_secs(1), Duration::from_secs(3));
     let address = serve("127.0.0.1:0".parse().expect("an address"), shared).expect("it listens");
     let client =
@@ -43,10 +43,10 @@ fn no_descriptors_are_no_reason_to_spin() {
     connect(std::os::fd::AsRawFd::as_raw_fd(&client), &SockaddrStorage::from(address)).expect("it listens");
     sleep(Wait::from_millis(500));
     setrlimit(Resource::RLIMIT_NOFILE, soft, hard).expect("the limit that was");
-    // Of some fifty; a tick is 10 ms.
+    // Of some fifty ticks of 10 ms each.
     let used = ticks().expect("the server goes on") - before;
     assert!(used < 10, "{used} ticks in half a second");
-    // And then it goes on.
+    // It continues afterwards.
     let mut client = TcpStream::from(client);
     client.write_all(b"GET /healthz HTTP/1.1\r\n\r\n").expect("it reads");
     let mut text = String::new();

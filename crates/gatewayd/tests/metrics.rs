@@ -1,5 +1,5 @@
-//! What `/metrics` says is Prometheus' text format 0.0.4, read here as its definition says and no more leniently
-//! (<https://prometheus.io/docs/instrumenting/exposition_formats/>), and keeps to the naming conventions.
+//! `/metrics` is in Prometheus' text format 0.0.4, parsed here strictly by its definition
+//! (<https://prometheus.io/docs/instrumenting/exposition_formats/>), and follows the naming conventions.
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
@@ -14,7 +14,7 @@ use bentpipe_gatewayd::sys::cpu_time;
 use bentpipe_units::Duration;
 use nix::sys::resource::{Resource, getrlimit};
 
-/// The conventions on names: <https://prometheus.io/docs/practices/naming/>.
+/// Naming conventions: <https://prometheus.io/docs/practices/naming/>.
 fn check_names(parsed: &Parsed) {
     for (name, kind) in &parsed.types {
         assert!(name.starts_with("bentpipe_") || name.starts_with("process_"), "{name}");
@@ -80,9 +80,9 @@ fn metrics_are_in_prometheus_text_format() {
     assert_eq!(parsed.value("process_max_fds", &[]), soft as f64);
 }
 
-/// In itself and in the kernel for it, as getrusage(2) has it; the other tests of this process go on meanwhile.
+/// User and system time, as in getrusage(2); other tests of this process run meanwhile.
 #[test]
-fn processor_time_is_the_kernels_too() {
+fn cpu_time_includes_the_system() {
     while cpu_time().1 < 0.1 {
         assert!(std::fs::read("/proc/self/status").is_ok());
     }
@@ -90,13 +90,13 @@ fn processor_time_is_the_kernels_too() {
     let before = sum(cpu_time());
     let told =
         parse(&shared().prometheus().expect("there was a snapshot")).value("process_cpu_seconds_total", &[]);
-    // To a tick of each.
+    // To one tick of each.
     assert!((before - 0.02..=sum(cpu_time()) + 0.02).contains(&told), "{told} after {before}");
 }
 
-/// A reader that takes anything would prove nothing.
+/// A parser that accepts everything would prove nothing.
 #[test]
-fn the_reader_refuses_what_is_no_metric() {
+fn the_parser_refuses_invalid_metrics() {
     let good = "# HELP a_total X.\n# TYPE a_total counter\na_total{b=\"c\"} 1\n";
     assert_eq!(parse(good).samples.len(), 1);
     for (from, to) in [
@@ -148,16 +148,16 @@ fn samples_are_rates_of_their_interval() {
     assert_eq!(state["bottlenecks"][value("bottleneck") as usize], "server");
     assert_eq!(json(104_000)["samples"].as_array().map(Vec::len), Some(1));
     assert_eq!(json(105_000)["samples"].as_array().map(Vec::len), Some(0));
-    // The last is of second 105: it is missed when three more have not come.
+    // The last sample is of second 105; it is stale once three more are missing.
     let health = |ms| shared().health(ms).map_err(|said| said.clone());
     assert!(health(108_000).is_ok());
     assert_eq!(health(108_001), Err("no sample for 3 s".to_owned()));
 }
 
-/// Worked out by hand: of 4 delays 2 lie up to 1 ms, one up to 2 ms and one up to 50 ms. The half is the end of the first
-/// class, 3/4 that of the second, and 7/8 half the way from 20 to 50 ms.
+/// Worked out by hand: of 4 delays 2 are up to 1 ms, one up to 2 ms and one up to 50 ms. The median is the end of the first
+/// bucket, the 3/4 quantile that of the second, and the 7/8 quantile halfway from 20 to 50 ms.
 #[test]
-fn quantiles_lie_within_their_class() {
+fn quantiles_interpolate_within_buckets() {
     let mut h = Histogram::default();
     [0, 1, 2, 30].iter().for_each(|ms| h.observe(Duration::from_millis(*ms)));
     for (q, s) in [(0.5, 0.001), (0.75, 0.002), (0.875, 0.035)] {
@@ -176,7 +176,7 @@ fn ask(address: SocketAddr, request: &[u8]) -> String {
 }
 
 #[test]
-fn the_server_answers_and_is_bounded() {
+fn the_server_responds_and_limits_clients() {
     let shared = Shared::new(about(), Duration::from_secs(1), Duration::from_secs(3));
     let address = serve("127.0.0.1:0".parse().expect("an address"), shared.clone()).expect("it listens");
     let get = |path: &str| ask(address, format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes());
@@ -201,7 +201,7 @@ fn the_server_answers_and_is_bounded() {
         assert!(ask(address, bad).starts_with("HTTP/1.1 400 "));
     }
     assert!(ask(address, &[b'a'; 8000]).starts_with("HTTP/1.1 431 "));
-    // Whoever says far too much hears so, and not that the connection was reset.
+    // A client that sends too much gets a response, not a reset.
     let mut stream = TcpStream::connect(address).expect("it listens");
     stream.write_all(&[b'a'; 8000]).expect("it reads");
     std::thread::sleep(Wait::from_millis(50));
@@ -210,7 +210,7 @@ fn the_server_answers_and_is_bounded() {
     let mut text = String::new();
     stream.read_to_string(&mut text).expect("an answer to its end");
     assert!(text.starts_with("HTTP/1.1 431 "), "{text}");
-    // Forty that say nothing are cut off one after the other, and do not keep others out for longer.
+    // Forty silent clients time out one after the other and do not block others for longer.
     let silent: Vec<_> = (0..40).map(|_| TcpStream::connect(address).expect("it listens")).collect();
     assert!(get("/healthz").starts_with("HTTP/1.1 503 "));
     drop(silent);

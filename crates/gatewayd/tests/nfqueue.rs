@@ -1,4 +1,4 @@
-//! Queues of the kernel, in namespaces.
+//! Netfilter queues in network namespaces.
 #![allow(clippy::print_stdout, reason = "measurements are shown, and so is why a test cannot run")]
 
 use std::io::{Read, Write};
@@ -15,7 +15,7 @@ use nix::sys::socket::{setsockopt, sockopt};
 const A: [&str; 2] = ["10.1.0.1", "[fd01::1]"];
 const B: [&str; 2] = ["10.1.0.2", "[fd01::2]"];
 
-/// Sends what comes to `from` in `b` to a queue.
+/// Sends packets that match `what` to a queue.
 fn tap(namespace: &crate::common::Namespace, number: u16, what: &str) {
     for command in ["iptables-nft", "ip6tables-nft"] {
         namespace.command(&format!(
@@ -24,12 +24,12 @@ fn tap(namespace: &crate::common::Namespace, number: u16, what: &str) {
     }
 }
 
-/// Waits until there is something to read; false after this many milliseconds.
+/// Waits until a descriptor is readable; false after the time-out.
 fn readable(what: &impl AsFd, milliseconds: u16) -> bool {
     crate::common::ready(what, PollFlags::POLLIN, milliseconds)
 }
 
-/// Judges packets until told to stop, and 20 ms after the last.
+/// Decides about packets until told to stop, and for 20 ms after the last.
 fn judge(
     queue: &mut Queue,
     stop: &AtomicBool,
@@ -46,7 +46,7 @@ fn judge(
     }
 }
 
-/// Numbered datagrams from `a` to port 9 of `b`, all ECT(0).
+/// Sends numbered datagrams from `a` to port 9 of `b`, all ECT(0).
 fn numbered(a: &crate::common::Namespace, to: &str, count: u32, length: usize) {
     let to: SocketAddr = format!("{to}:9").parse().expect("an address");
     a.run(move || {
@@ -64,7 +64,7 @@ fn numbered(a: &crate::common::Namespace, to: &str, count: u32, length: usize) {
     });
 }
 
-/// Numbers and ECN bits of the datagrams that come to a socket: that many, and more if there are more.
+/// Numbers and ECN bits of the datagrams that a socket receives: `count`, or more if there are more.
 fn come(socket: &UdpSocket, count: usize) -> Vec<(u32, u8)> {
     use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg};
     let mut list = Vec::new();
@@ -108,7 +108,7 @@ fn receiver(b: &crate::common::Namespace, at: &str) -> UdpSocket {
 }
 
 #[test]
-fn verdicts_hold_packet_by_packet_and_in_order() {
+fn verdicts_apply_to_each_packet_in_order() {
     let Some((a, b)) = crate::common::pair() else { return };
     tap(&b, 0, "-p udp");
     for (at, from) in B.iter().zip(A) {
@@ -172,18 +172,18 @@ fn verdicts_hold_packet_by_packet_and_in_order() {
 }
 
 #[test]
-fn packets_pass_where_nobody_listens() {
+fn packets_pass_without_a_listener() {
     let Some((a, b)) = crate::common::pair() else { return };
     tap(&b, 7, "-p udp");
     for at in B {
         let socket = receiver(&b, at);
         numbered(&a, at, 10, 100);
         assert_eq!(come(&socket, 10).len(), 10, "before there is a queue");
-        // Of these packets it shows a part, which cannot be changed.
+        // A truncated packet cannot be changed.
         let part = Settings { copy: 64, ..Settings::default() };
         let mut queue = b.run(move || Queue::open(7, &part).expect("a queue"));
         let second = b.run(|| Queue::open(7, &Settings::default()).expect_err("the number is taken"));
-        assert_eq!(second.to_string(), "NFQUEUE 7: another process has it, or CAP_NET_ADMIN is missing");
+        assert_eq!(second.to_string(), "NFQUEUE 7: bound by another process, or CAP_NET_ADMIN is missing");
         numbered(&a, at, 10, 100);
         assert_eq!(come(&socket, 0).len(), 0, "held by the queue");
         let mut shown = 0;
@@ -199,7 +199,7 @@ fn packets_pass_where_nobody_listens() {
         queue.flush().expect("verdicts");
         assert_eq!(come(&socket, 3), [(0, 2), (1, 2), (2, 2)], "as they were");
         assert_eq!((queue.waiting(), queue.refused()), (7, 0));
-        // What waits goes on when the queue is gone, too.
+        // Waiting packets are accepted when the queue is closed.
         drop(queue);
         numbered(&a, at, 10, 100);
         assert_eq!(come(&socket, 17).len(), 17, "after it is gone");
@@ -207,7 +207,7 @@ fn packets_pass_where_nobody_listens() {
 }
 
 #[test]
-fn what_a_queue_loses_is_counted() {
+fn lost_packets_are_counted() {
     let Some((a, b)) = crate::common::pair() else { return };
     tap(&b, 0, "-p udp");
     let small = Settings { buffer: 50_000, ..Settings::default() };
@@ -229,7 +229,7 @@ fn what_a_queue_loses_is_counted() {
             > 0
         {}
         queue.flush().expect("verdicts");
-        // One more, whose id tells how many were left out before.
+        // One more packet, whose id shows how many were skipped.
         numbered(&a, B[0], 1, 1000);
         assert!(readable(&queue, 20_000));
         assert_eq!(queue.receive(&mut |_, _| Verdict::Accept).expect("a packet"), 1);
@@ -251,13 +251,13 @@ fn what_a_queue_loses_is_counted() {
     }
 }
 
-/// Bytes that are not all alike.
+/// A pattern of bytes.
 fn pattern(at: u64) -> u8 {
     (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }
 
-/// Sends `bytes` over TCP from `a` to `b`; each end's socket is prepared first. Returns what the sender's end found out
-/// when all had arrived.
+/// Sends `bytes` over TCP from `a` to `b`, after preparing both sockets. Returns what the sender reports once all have
+/// arrived.
 fn transfer<T: Send + 'static>(
     a: &crate::common::Namespace,
     b: &crate::common::Namespace,
@@ -293,9 +293,9 @@ fn transfer<T: Send + 'static>(
 }
 
 #[test]
-fn segments_are_single_and_their_checksums_whole() {
+fn packets_are_segments_with_complete_checksums() {
     let Some((a, b)) = crate::common::pair() else { return };
-    // Offloads are on: what the sender's TCP hands to its interface is up to 64 kB with a checksum still to be computed.
+    // Offloads are on: the sender's TCP passes up to 64 kB to its interface, with an incomplete checksum.
     tap(&b, 0, "-p tcp");
     for command in ["iptables-nft", "ip6tables-nft"] {
         a.command(&format!(
@@ -345,14 +345,14 @@ fn segments_are_single_and_their_checksums_whole() {
     }
 }
 
-/// Processor time of the calling thread.
+/// CPU time of the calling thread.
 fn worked() -> Duration {
     let time = nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID).expect("a clock");
     Duration::new(time.tv_sec() as u64, time.tv_nsec() as u32)
 }
 
 #[test]
-fn a_queue_keeps_up() {
+fn a_queue_keeps_up_with_tcp() {
     let Some((a, b)) = crate::common::pair() else { return };
     tap(&b, 0, "-p tcp");
     let stop = Arc::new(AtomicBool::new(false));
@@ -361,7 +361,7 @@ fn a_queue_keeps_up() {
     let judging = b.spawn(move || {
         let mut queue = Queue::open(0, &Settings::default()).expect("a queue");
         opened.send(()).expect("a test that waits");
-        // Once as they are, once all of them changed.
+        // First unchanged, then with every packet changed.
         let mut changing = false;
         let mut costs = Vec::new();
         for _ in 0..2 {

@@ -1,5 +1,5 @@
-//! The daemon as its service manager sees it: it says that it is ready and alive, answers those who look on, takes over
-//! what changes in its configuration, refuses a wrong one, and leaves nothing behind.
+//! The daemon as seen by its service manager: it reports readiness and liveness, serves its state, applies changes of its
+//! configuration, refuses an invalid one, and cleans up.
 
 use std::ffi::OsStr;
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -19,7 +19,7 @@ use nix::unistd::Pid;
 
 const PORT: u16 = 9180;
 
-/// A daemon, which does not outlive its test.
+/// A daemon that does not outlive its test.
 struct Running(Child);
 
 impl Drop for Running {
@@ -39,7 +39,7 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// A gateway's configuration; `max_p` is RED's.
+/// Configuration of a gateway; `max_p` is RED's.
 fn text(max_p: &str, rate: &str, more: &str) -> String {
     format!(
         "role = \"gateway\"\n[gateway]\naqm = {{ algorithm = \"red\", max_p = {max_p} }}\nregulator = {{ rate = \"{rate}\" }}\n\
@@ -49,8 +49,7 @@ fn text(max_p: &str, rate: &str, more: &str) -> String {
     )
 }
 
-/// Starts the daemon in a namespace, with a socket in place of the service manager's; `under` is what starts it, if
-/// anything does.
+/// Starts the daemon in a namespace, with a socket in place of the service manager's. `under` is a wrapper command.
 fn start(namespace: &Namespace, config: &Path, manager: &Path, under: &'static [&'static str]) -> Running {
     let (config, manager) = (config.to_owned(), manager.to_owned());
     Running(namespace.run(move || {
@@ -68,7 +67,7 @@ fn start(namespace: &Namespace, config: &Path, manager: &Path, under: &'static [
     }))
 }
 
-/// Waits for a message to the service manager that begins like this; how many others came before.
+/// Waits for a message to the service manager that begins with `wanted`. Returns the number of messages before it.
 fn heard(manager: &UnixDatagram, wanted: &str) -> usize {
     let mut bytes = [0; 256];
     for before in 0..200 {
@@ -86,7 +85,7 @@ fn heard(manager: &UnixDatagram, wanted: &str) -> usize {
     panic!("{wanted} did not come");
 }
 
-/// Asks for the metrics, ten times a second, until they are so, or for twenty seconds.
+/// Polls the metrics ten times a second until `is_so`, for at most twenty seconds.
 fn wait_for(namespace: &Namespace, is_so: impl Fn(&str) -> bool) -> crate::exported::Parsed {
     let mut text = get(namespace, "/metrics");
     for _ in 0..200 {
@@ -111,7 +110,7 @@ fn get(namespace: &Namespace, path: &str) -> String {
 }
 
 #[test]
-fn it_is_started_watched_reloaded_and_stopped() {
+fn the_service_manager_starts_watches_reloads_and_stops_it() {
     let Some((a, _b)) = crate::common::pair() else { return };
     let folder = folder("run");
     let (config, socket) = (folder.join("g.toml"), folder.join("manager"));
@@ -125,7 +124,7 @@ fn it_is_started_watched_reloaded_and_stopped() {
     heard(&manager, "WATCHDOG=1");
     heard(&manager, "WATCHDOG=1");
 
-    // CAP_NET_ADMIN and CAP_NET_RAW are left, in every thread.
+    // CAP_NET_ADMIN and CAP_NET_RAW remain, in every thread.
     for task in fs::read_dir(format!("/proc/{pid}/task")).expect("threads").flatten() {
         let status = fs::read_to_string(task.path().join("status")).expect("a status");
         for set in ["CapPrm", "CapEff", "CapBnd"] {
@@ -142,7 +141,7 @@ fn it_is_started_watched_reloaded_and_stopped() {
     assert_eq!(get(&a, "/healthz"), "ok, spacelink down\n");
     assert!(get(&a, "/state.json").contains("\"aqm\":\"red\""));
 
-    // Another algorithm and another rate at once; another MTU is named and waits.
+    // Algorithm and rate change at once; the MTU needs a restart.
     let changed = text("0.1", "10 Mbps", "")
         .replace("red\", max_p = 0.1", "avq\"")
         .replace("keys =", "mtu = \"1400 B\"\nkeys =");
@@ -154,7 +153,7 @@ fn it_is_started_watched_reloaded_and_stopped() {
     assert_eq!(metrics.value("bentpipe_capacity_bytes_per_second", &[]), 1_250_000.0);
     assert!(get(&a, "/state.json").contains("\"aqm\":\"avq\""));
 
-    // A wrong file changes nothing.
+    // An invalid file changes nothing.
     fs::write(&config, text("7", "5 Mbps", "")).expect("a file");
     kill(pid, Signal::SIGHUP).expect("it runs");
     heard(&manager, "RELOADING=1");
@@ -187,9 +186,9 @@ fn it_is_started_watched_reloaded_and_stopped() {
     fs::remove_dir_all(&folder).expect("it was there");
 }
 
-/// As the unit starts it: root, but with two capabilities, and nothing to be gained by starting programs.
+/// Started as by the unit: root with two capabilities, none gained by exec.
 #[test]
-fn two_capabilities_are_enough() {
+fn two_capabilities_suffice() {
     let Some((a, _b)) = crate::common::pair() else { return };
     let folder = folder("two");
     let (config, socket) = (folder.join("g.toml"), folder.join("manager"));
@@ -220,7 +219,7 @@ fn gateway(arguments: &[&str]) -> (Option<i32>, String, String) {
 }
 
 #[test]
-fn check_tells_what_is_in_effect_and_what_is_wrong() {
+fn check_lists_values_and_errors() {
     let folder = folder("check");
     let config = folder.join("g.toml");
     let path = config.to_str().expect("text");
@@ -256,9 +255,9 @@ fn check_tells_what_is_in_effect_and_what_is_wrong() {
     fs::remove_dir_all(&folder).expect("it was there");
 }
 
-/// Arguments that are no text, and a reader who has heard enough.
+/// Arguments that are not UTF-8, and a reader that closes the pipe.
 #[test]
-fn odd_callers_are_survived() {
+fn odd_arguments_and_closed_pipes_are_handled() {
     let odd = OsStr::from_bytes(b"/none/\xff.toml");
     let program = || Command::new(env!("CARGO_BIN_EXE_bentpipe-gateway"));
     for (words, said) in [(&["check".as_ref(), odd][..], "/none/\u{fffd}.toml"), (&[odd], "usage: ")] {
@@ -273,9 +272,9 @@ fn odd_callers_are_survived() {
     assert_eq!((output.status.code(), output.stderr), (Some(0), Vec::new()));
 }
 
-/// A file that was broken while the daemon ran does not keep its rules.
+/// A configuration that became invalid does not prevent the removal of rules.
 #[test]
-fn a_killed_ones_rules_are_removed_whatever_its_file_says() {
+fn cleanup_removes_rules_despite_an_invalid_file() {
     let Some((a, _b)) = crate::common::pair() else { return };
     let folder = folder("killed");
     let (config, socket) = (folder.join("g.toml"), folder.join("manager"));

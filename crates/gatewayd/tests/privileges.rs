@@ -1,4 +1,4 @@
-//! Privileges are given up by the thread that says so, for good and for the programs that it starts.
+//! Privileges are dropped for good by the calling thread, also for programs that it starts.
 
 use std::process::Command;
 use std::thread;
@@ -7,7 +7,7 @@ use bentpipe_gatewayd::sys::privileges::{held, reduce};
 
 const NET_ADMIN_AND_RAW: u64 = 1 << 12 | 1 << 13;
 
-/// The capability sets of a program that this thread starts, by their names in proc(5).
+/// Capability sets of a child process, by their names in proc(5).
 fn child() -> Vec<(String, u64)> {
     let output = Command::new("cat").arg("/proc/self/status").output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
@@ -16,9 +16,9 @@ fn child() -> Vec<(String, u64)> {
     sets.map(|(name, value)| (name.to_owned(), u64::from_str_radix(value, 16).unwrap())).collect()
 }
 
-/// Linux keeps capabilities for each thread, so a thread of its own leaves the other tests theirs.
+/// Capabilities are per thread; a separate thread leaves those of other tests alone.
 #[test]
-fn all_but_two_are_given_up() {
+fn all_but_two_capabilities_are_dropped() {
     let before = held().unwrap();
     let (after, again, child) = thread::spawn(|| {
         let after = reduce().unwrap();
@@ -32,7 +32,7 @@ fn all_but_two_are_given_up() {
     for (name, set) in child {
         match name.as_str() {
             "NoNewPrivs" => assert_eq!(set, 1),
-            // Only who may change it (CAP_SETPCAP) has cut it.
+            // Reduced only with CAP_SETPCAP.
             "CapBnd" if before.effective >> 8 & 1 == 0 => {}
             _ => assert_eq!(set & !NET_ADMIN_AND_RAW, 0, "{name} {set:x}"),
         }

@@ -1,4 +1,4 @@
-//! Two ends of the gateway between servers and clients, in namespaces: real TCP and UDP, over a plain link.
+//! Both ends of the gateway between servers and clients, in network namespaces: real TCP and UDP over a plain link.
 #![allow(clippy::print_stdout, reason = "measurements are shown, and so is why a test cannot run")]
 
 use std::fs;
@@ -20,7 +20,7 @@ use nix::sys::socket::{setsockopt, sockopt};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-/// Looks until it is so.
+/// Polls until a condition holds.
 fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     for _ in 0..6000 {
         if is_so() {
@@ -33,9 +33,9 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
 
 const SENT: usize = 3_000_000;
 
-/// Both ways at once, by IPv4 and IPv6; and the server sees the client's own address and port.
+/// Both directions at once, over IPv4 and IPv6. The server sees the client's own address and port.
 #[test]
-fn bytes_pass_as_they_are_and_the_server_sees_the_client() {
+fn bytes_are_unchanged_and_the_server_sees_the_client() {
     let Some(mut world) = World::new("bytes", "100 Mbps", "") else { return };
     let before = world.gateway.descriptors();
     world.serve(80, |mut stream| {
@@ -64,7 +64,7 @@ fn bytes_pass_as_they_are_and_the_server_sees_the_client() {
         assert!(all[..SENT] == bytes(2, SENT), "bytes to the client");
         assert_eq!(String::from_utf8_lossy(&all[SENT..]), local.to_string());
     }
-    // Both sides have to hear that all was delivered.
+    // Both sides first have to learn that all was delivered.
     wait_until("both connections are closed", || world.gateway.descriptors() == before);
     let last = world.gateway.finish();
     let of = |key: &str| last["counters"][key].as_u64();
@@ -74,10 +74,9 @@ fn bytes_pass_as_they_are_and_the_server_sees_the_client() {
     assert!(sent > 2 * SENT as u64, "{sent} bytes through the regulator");
 }
 
-/// A client that has said its last may still listen; a reset by either side is a reset on the other; a port that nobody
-/// listens at is told by a reset.
+/// Half-close, resets from either side, and a closed port are carried to the other side.
 #[test]
-fn ends_of_connections_are_carried_through() {
+fn half_close_and_resets_are_carried_through() {
     let Some(world) = World::new("ends", "100 Mbps", "") else { return };
     world.serve(80, |mut stream| {
         let asked = read_all(&mut stream);
@@ -110,7 +109,7 @@ fn ends_of_connections_are_carried_through() {
     });
     assert!(told, "the client hears of the server's reset");
 
-    // The server writes down whether it was reset, and tells the next who calls.
+    // The server records whether it was reset, and tells the next client.
     static TOLD: std::sync::Mutex<Option<bool>> = std::sync::Mutex::new(None);
     world.serve(82, |mut stream| {
         stream.write_all(b"hello").expect("it is taken");
@@ -123,7 +122,7 @@ fn ends_of_connections_are_carried_through() {
     wait_until("the server hears of its client", || TOLD.lock().expect("no panic").is_some());
     assert_eq!(*TOLD.lock().expect("no panic"), Some(true), "the server hears of the client's reset");
 
-    // The terminal takes the connection before it can know.
+    // The terminal accepts the connection before it can know.
     let address: SocketAddr = format!("{}:9", SERVER[0]).parse().expect("an address");
     let told = world.clients.run(move || match TcpStream::connect_timeout(&address, LONG) {
         Ok(stream) => stream.set_read_timeout(Some(LONG)).is_ok() && is_reset(stream),
@@ -132,9 +131,9 @@ fn ends_of_connections_are_carried_through() {
     assert!(told, "nobody listens there");
 }
 
-/// A thousand connections that were opened and reset leave nothing behind.
+/// A thousand connections, opened and reset, leave no descriptor or memory behind.
 #[test]
-fn abandoned_connections_leave_nothing_behind() {
+fn reset_connections_leave_nothing_behind() {
     const COUNT: usize = 1000;
     let Some(world) = World::new("abandoned", "100 Mbps", "") else { return };
     world.serve(80, |mut stream| drop(stream.read_to_end(&mut Vec::new())));
@@ -168,14 +167,14 @@ fn abandoned_connections_leave_nothing_behind() {
     let first = round();
     let second = round();
     for (first, second) in first.into_iter().zip(second) {
-        // What a round needs is used again: a kilobyte for each connection would be seen.
+        // Memory of one round is reused: a kilobyte per connection would show.
         assert!(second < first + COUNT as u64 * 1024, "{first} bytes after a round, {second} after another");
     }
 }
 
-/// Fifty users at once where one connection may be half-open: the others wait, or go past both ends, and nobody is refused.
+/// Fifty users at once with one half-open connection allowed: the others wait or bypass the PEP, and none is refused.
 #[test]
-fn who_comes_too_fast_waits() {
+fn excess_handshakes_wait_or_bypass() {
     let Some(mut world) = World::new("fast", "20 Mbps", "[limits]\nhandshakes = 1") else { return };
     world.serve(80, |mut stream| drop(stream.write_all(&bytes(7, 1000))));
     let address: SocketAddr = format!("{}:80", SERVER[0]).parse().expect("an address");
@@ -194,10 +193,10 @@ fn who_comes_too_fast_waits() {
     assert!(counters["opened"].as_u64().is_some_and(|opened| opened > 1), "{counters}");
 }
 
-/// Datagrams at three times the rate of the satellite: as much comes as the rate allows, the Aqm drops the rest, and the
-/// queue is no longer than it lets it be.
+/// Datagrams at three times the satellite's rate: they arrive at that rate, the AQM drops the rest, and the queue stays
+/// within its target.
 #[test]
-fn datagrams_pass_and_are_governed() {
+fn datagrams_are_limited_by_the_aqm() {
     const RATE: f64 = 4e6;
     let aqm = "aqm = { algorithm = \"red\" }\ntransmit_queue = { limit = \"400 packets\" }";
     let Some(mut world) = World::new("datagrams", "4 Mbps", aqm) else { return };
@@ -223,14 +222,14 @@ fn datagrams_pass_and_are_governed() {
         bound.recv().expect("it is bound");
         world.servers.run(move || {
             let socket = UdpSocket::bind(server).expect("a socket");
-            // 1000 bytes in 0.667 ms are 12 Mbit/s; two seconds of it.
+            // 1000 bytes in 0.667 ms are 12 Mbit/s, for two seconds.
             #[expect(clippy::disallowed_methods, reason = "a test on real links has real times")]
             let begin = std::time::Instant::now();
             for i in 1..=400 {
                 for _ in 0..8 {
                     socket.send_to(&[7; 1000], client).expect("it is taken");
                 }
-                // Where it was held up it makes up for it.
+                // Catches up after a delay.
                 thread::sleep((i * Duration::from_micros(5333)).saturating_sub(begin.elapsed()));
             }
         });
@@ -246,10 +245,10 @@ fn datagrams_pass_and_are_governed() {
     assert_eq!(summary["drops_elsewhere"], 0);
 }
 
-/// A terminal that is killed leaves its rules; its next start, or `cleanup`, takes them away. While it is gone, everything
-/// goes past both; the gateway notices that the one that comes is another, and that none comes.
+/// A killed terminal leaves its rules; the next start, or `cleanup`, removes them. Meanwhile everything bypasses both ends.
+/// The gateway notices a restarted terminal and a missing one.
 #[test]
-fn a_killed_terminal_is_done_without_and_comes_again() {
+fn a_killed_terminal_is_bypassed_until_it_restarts() {
     let Some(mut world) = World::new("killed", "100 Mbps", "") else { return };
     world.serve(80, |mut stream| {
         let asked = read_all(&mut stream);
@@ -268,14 +267,14 @@ fn a_killed_terminal_is_done_without_and_comes_again() {
     world.gateway.wait_for("down");
     world.gateway.wait_for("up");
     assert_eq!(echo(&world), b"hello");
-    // One that ends well takes everything away itself, and tells the other.
+    // An orderly end removes everything and tells the peer.
     assert!(world.terminal.kill(Signal::SIGTERM));
     world.gateway.wait_for("down");
     assert_eq!(world.ends[1].command("iptables-nft-save").matches("bentpipe").count(), 0);
     assert_eq!(echo(&world), b"hello", "past the daemons");
     world.restart_terminal();
     assert_eq!(echo(&world), b"hello");
-    // One that was killed and does not come again: its host says that nobody listens there.
+    // Killed and not restarted: its host reports by ICMP that nobody listens.
     world.terminal.kill(Signal::SIGKILL);
     let config = world.folder.join("terminal.toml");
     world.ends[1].run(move || {
@@ -287,16 +286,16 @@ fn a_killed_terminal_is_done_without_and_comes_again() {
     assert_eq!(counted["counters"]["opened"], 3, "all but those that went past: {counted}");
 }
 
-/// The satellite is out for nine seconds, with an Aqm that drops whatever comes while two packets wait, as two do all the
-/// time. A download goes on as soon as it is back, and a connection that was asked for before is not reset: its server's
-/// answer comes in the middle of the outage, and passes.
+/// A satellite outage of nine seconds, with an AQM that drops everything while two packets wait, as two do throughout. A
+/// download continues as soon as the link is back, and a connection requested before is not reset: its server's answer
+/// arrives during the outage and passes.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a test on real links has real times")]
-fn what_comes_in_an_outage_waits() {
+fn connections_survive_an_outage() {
     use std::time::Instant;
     let more = "aqm = { algorithm = \"red\", min_th = 1, max_th = 2, w_q = 1.0, max_p = 1.0 }\n[tcp]\nconnect_timeout = \"8 s\"";
     let Some(mut world) = World::new("outage", "2 Mbps", more) else { return };
-    // Its terminal sends as fast as it can.
+    // Its terminal sends without limit.
     let path = world.folder.join("terminal.toml");
     let text = fs::read_to_string(&path).expect("its configuration");
     fs::write(&path, text.replace("rate = \"100 Mbps\"\n", "")).expect("a file");
@@ -305,12 +304,12 @@ fn what_comes_in_an_outage_waits() {
     world.restart_terminal();
     world.gateway.wait_for("up");
     world.serve(80, |mut stream| {
-        // BBR, where it is the default, comes to think that its path is a slow one.
-        setsockopt(&stream, sockopt::TcpCongestion, &"reno".into()).expect("Reno, which every kernel has");
+        // BBR, if it is the default, would estimate a low rate.
+        setsockopt(&stream, sockopt::TcpCongestion, &"reno".into()).expect("Reno, present in every kernel");
         let _ = stream.write_all(&bytes(8, 300_000));
     });
     world.serve(81, |mut stream| drop(stream.write_all(&bytes(9, 1000))));
-    // Handshakes are asked for again after one second, three and seven.
+    // Handshakes are retransmitted after one, three and seven seconds.
     world.servers.command("iptables-nft -A INPUT -p tcp --dport 81 -j DROP");
     let download = |port| {
         world.clients.spawn(move || {
@@ -336,29 +335,29 @@ fn what_comes_in_an_outage_waits() {
         let (got, end) = got.join().expect("no panic");
         assert_eq!(got.len(), len);
         assert_eq!(got, bytes(seed, len));
-        // All of it takes 1.2 s; a server that was not heard for so long would wait as long again.
+        // All of it takes 1.2 s; a server that lost everything would back off for as long again.
         let after = end.duration_since(back).as_secs_f64();
         assert!(after < 4.0, "{len} bytes {after} s after the outage");
     }
     let counters = &world.gateway.finish()["counters"];
-    // What is not over yet is reset now.
+    // Open connections are reset now.
     assert_eq!(
         (&counters["opened"], &counters["reset"]),
         (&2.into(), &counters["resets"]["stopped"]),
         "{counters}"
     );
     assert!(counters["aqm_bypassed"].as_u64().is_some_and(|packets| packets > 100), "{counters}");
-    // What an outage costs hangs on the rate: nothing, where there is none.
+    // The charge during an outage depends on the rate: nothing without a limit.
     let counters = &world.terminal.finish()["counters"];
     assert!(counters["charged_bytes"].as_u64().is_some_and(|charged| charged < 100_000), "{counters}");
 }
 
-/// Another algorithm and twice the rate in the middle of a download: it goes on, and every byte is there.
+/// A reload with another algorithm and twice the rate during a download: it continues, and every byte arrives.
 #[test]
-fn a_reload_drops_no_connection() {
+fn a_reload_keeps_connections() {
     let more = "aqm = { algorithm = \"red\" }\n[metrics]\nlisten = \"127.0.0.1:9180\"\ninterval = \"100 ms\"\nkeep = \"5 s\"";
     let Some(world) = World::new("reload", "20 Mbps", more) else { return };
-    // The second half comes when the first has and the gateway has another configuration.
+    // The server sends the second half after the client has the first and the gateway has reloaded.
     static RELOADED: AtomicBool = AtomicBool::new(false);
     world.serve(80, |mut stream| {
         let all = bytes(5, 4_000_000);
@@ -398,10 +397,10 @@ fn a_reload_drops_no_connection() {
     assert!(after.contains("bentpipe_algorithm_state{owner=\"aqm\",name=\"virtual_capacity\"}"), "{after}");
 }
 
-/// A gateway whose regulator follows the satellite: the modem tells it the rate, zero for a while, and the configuration is
-/// read again with another. What comes to a client follows at once; the terminal's way back does, too.
+/// A gateway whose regulator follows the satellite: the modem reports its rate, zero for a while, and a reload sets another.
+/// Traffic to clients follows at once, and so does the return direction.
 #[test]
-fn the_rate_of_the_modem_and_that_of_the_file_are_followed() {
+fn the_rate_follows_the_modem_and_the_file() {
     let more = "[metrics]\nlisten = \"127.0.0.1:9180\"\ninterval = \"100 ms\"\nkeep = \"5 s\"";
     let Some(world) = World::new("modem", "link", more) else { return };
     world.serve(80, |mut stream| while stream.write_all(&[7; 1 << 16]).is_ok() {});
@@ -416,7 +415,7 @@ fn the_rate_of_the_modem_and_that_of_the_file_are_followed() {
             counter.fetch_add(read as u64, Ordering::Relaxed);
         }
     });
-    // Bits in each second of a while that begins a little later: what had been let go before is there by then.
+    // Bits per second, measured a little later: bytes released before have arrived by then.
     let rate = || {
         thread::sleep(Duration::from_millis(300));
         let (start, before) = (now(), come.load(Ordering::Relaxed));
@@ -425,7 +424,7 @@ fn the_rate_of_the_modem_and_that_of_the_file_are_followed() {
     };
     // Of a packet's 1491 bytes 1460 are payload; QUIC takes some more.
     let is_near = |what: &str, bits: f64| {
-        // A machine that does something else for a part of a second shows less in it, or more in the next.
+        // A busy machine shows less in one second and more in the next.
         let follows = (0..6).any(|_| {
             let found = rate();
             println!("{what}: {found:.0} bit/s");
@@ -447,7 +446,7 @@ fn the_rate_of_the_modem_and_that_of_the_file_are_followed() {
     assert!((0..6).any(|_| rate() < 1.0), "nothing may go");
     assert!(tell("4 Mbps").status.success());
     is_near("4 Mbps again", 4e6);
-    // What is no rate changes nothing, whether the command says so or the daemon.
+    // An invalid rate changes nothing, whether the command or the daemon refuses it.
     let refused = tell("4 Mbs");
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert_eq!(refused.status.code(), Some(2));
@@ -455,7 +454,7 @@ fn the_rate_of_the_modem_and_that_of_the_file_are_followed() {
     let stranger = UnixDatagram::unbound().expect("a socket");
     stranger.send_to(b"nonsense", world.folder.join("modem")).expect("it listens");
 
-    // The file's rate is another: that of the file counts until the modem tells.
+    // The file's rate applies until the modem reports another.
     world.reload("gateway", |text| text.replace("rate = \"100 Mbps\"", "rate = \"10 Mbps\""));
     is_near("the file", 10e6);
     world.reload("terminal", |text| text.replace("rate = \"100 Mbps\"", "rate = \"1 Mbps\""));
@@ -476,10 +475,10 @@ fn the_rate_of_the_modem_and_that_of_the_file_are_followed() {
     stop.store(true, Ordering::Relaxed);
 }
 
-/// As many connections as are allowed are split, and a few that come before the rule for the others stands; those go by,
-/// unsplit, and reach their server all the same. When some have ended, the next are split again.
+/// As many connections as allowed are split, and a few accepted before the bypass takes effect. The others bypass the PEP
+/// and reach their server. Once some have ended, new ones are split again.
 #[test]
-fn connections_beyond_the_limit_go_by() {
+fn connections_beyond_the_limit_bypass_the_pep() {
     let Some(mut world) = World::new("limit", "100 Mbps", "[limits]\nconnections = 3") else { return };
     world.serve(80, |mut stream| {
         let mut buffer = [0; 5];
@@ -504,7 +503,7 @@ fn connections_beyond_the_limit_go_by() {
     let takes = || world.ends[1].command("iptables-nft-save -t mangle").contains("TPROXY");
     wait_until("the rule for the others stands", || !takes());
     streams.extend((0..3).map(|_| open(&world)));
-    // Old ones and those that went by do not get into each other's way.
+    // Split and unsplit connections do not interfere.
     streams.iter_mut().for_each(talk);
     drop(streams);
     wait_until("there is room again", takes);
@@ -516,7 +515,7 @@ fn connections_beyond_the_limit_go_by() {
     assert!(last["counters"]["tunnel_out"].as_u64().is_some_and(|packets| packets >= 3 * 4), "{last}");
 }
 
-/// Whether new connections go by, as the metrics of an end say it.
+/// True if the metrics of an end report a bypass.
 fn bypasses(world: &World, end: usize) -> bool {
     metrics(world, end).contains("bentpipe_bypass 1\n")
 }
@@ -530,7 +529,7 @@ fn metrics(world: &World, end: usize) -> String {
     })
 }
 
-/// Connections that were split so far, by a terminal's metrics.
+/// Connections split so far, by the terminal's metrics.
 fn split(world: &World) -> u64 {
     let text = metrics(world, 1);
     let line =
@@ -547,7 +546,7 @@ fn hello(mut stream: TcpStream) {
     }
 }
 
-/// A word there and back over a new connection; how many more connections were split for it.
+/// Exchanges a word over a new connection. Returns how many connections were split for it.
 fn talk(world: &World) -> u64 {
     let before = split(world);
     world.call(SERVER[0], 80, |mut stream| {
@@ -556,15 +555,15 @@ fn talk(world: &World) -> u64 {
         stream.read_exact(&mut got).expect("an answer");
         assert_eq!(&got, b"hello");
     });
-    // Until the next sample.
+    // Waits for the next sample.
     thread::sleep(Duration::from_millis(300));
     split(world) - before
 }
 
-/// Users call a server that does not answer, more of them than connections may be half-open: others reach theirs all the same,
-/// unsplit. Once those have given up they are split again.
+/// Users connect to a server that does not answer, more of them than may be half-open: others bypass the PEP and reach
+/// their server. After the time-out, connections are split again.
 #[test]
-fn who_calls_a_server_that_is_silent_keeps_nobody_out() {
+fn silent_servers_do_not_block_others() {
     let more = format!("[limits]\nhandshakes = 5\n[tcp]\nconnect_timeout = \"3 s\"\n{WATCHED}");
     let Some(world) = World::new("silent", "100 Mbps", &more) else { return };
     world.serve(80, hello);
@@ -572,20 +571,20 @@ fn who_calls_a_server_that_is_silent_keeps_nobody_out() {
     assert_eq!(talk(&world), 1);
     let silent: SocketAddr = format!("{}:81", SERVER[0]).parse().expect("an address");
     for _ in 0..10 {
-        // Those that are split have a connection, with the terminal.
+        // A split connection is accepted by the terminal.
         world.clients.spawn(move || {
             if let Ok(stream) = TcpStream::connect_timeout(&silent, LONG) {
                 let _ = stream.set_read_timeout(Some(LONG)).and_then(|()| (&stream).read(&mut [0]).map(drop));
             }
         });
     }
-    wait_until("those who come go by", || bypasses(&world, 1));
+    wait_until("new connections bypass the PEP", || bypasses(&world, 1));
     assert_eq!(talk(&world), 0);
-    wait_until("they are split again", || !bypasses(&world, 1));
+    wait_until("new connections are split again", || !bypasses(&world, 1));
     assert_eq!(talk(&world), 1);
 }
 
-/// A SYN for 10.1.0.1:80 whose sender will never be heard of again.
+/// A SYN for 10.1.0.1:80 whose handshake is never completed.
 fn syn(host: u8, port: u16) -> Vec<u8> {
     let (from, to) = ([10, 3, 0, host], [10, 1, 0, 1]);
     let mut tcp =
@@ -598,10 +597,10 @@ fn syn(host: u8, port: u16) -> Vec<u8> {
     [ip, tcp].concat()
 }
 
-/// Half as many handshakes again that nobody ends than the terminal's socket keeps: the kernel would answer those who come then with
-/// SYN cookies, whose handshakes end nowhere. They go by.
+/// Half as many handshakes again as the terminal's socket keeps, none completed: the kernel would answer further ones with
+/// SYN cookies, which never complete under TPROXY. They bypass the PEP.
 #[test]
-fn handshakes_that_nobody_ends_keep_nobody_out() {
+fn a_syn_flood_does_not_block_others() {
     let Some(world) = World::new("flood", "100 Mbps", WATCHED) else { return };
     world.serve(80, hello);
     let sent = world.clients.run(|| {
@@ -617,14 +616,14 @@ fn handshakes_that_nobody_ends_keep_nobody_out() {
     assert!(sent > 5000, "{sent} handshakes begun");
     let waiting = world.ends[1].command("ss -tnH state syn-recv").lines().count();
     println!("{waiting} handshakes wait");
-    wait_until("those who come go by", || bypasses(&world, 1));
+    wait_until("new connections bypass the PEP", || bypasses(&world, 1));
     assert_eq!(talk(&world), 0);
 }
 
-/// A client that does not read lets the gateway hold as much as it may in all, and no more. The gateway tells the terminal,
-/// and others go by both until it has read.
+/// A client that does not read makes the gateway hold as much as allowed and no more. The gateway tells the terminal, and
+/// others bypass both until it has read.
 #[test]
-fn memory_is_bounded_and_who_comes_then_goes_by() {
+fn full_memory_makes_new_connections_bypass() {
     const MEMORY: usize = 300_000;
     let more = format!("pep = {{ buffer = \"4 MB\" }}\n[limits]\nmemory = \"{MEMORY} B\"\n{WATCHED}");
     let Some(world) = World::new("memory", "100 Mbps", &more) else { return };
@@ -639,11 +638,11 @@ fn memory_is_bounded_and_who_comes_then_goes_by() {
     let mut early = world.call(SERVER[0], 80, |stream| stream);
     let address: SocketAddr = format!("{}:81", SERVER[0]).parse().expect("an address");
     let stream = world.clients.run(move || TcpStream::connect_timeout(&address, LONG).expect("a connection"));
-    wait_until("those who come go by", || bypasses(&world, 1) && bypasses(&world, 0));
+    wait_until("new connections bypass the PEP", || bypasses(&world, 1) && bypasses(&world, 0));
     assert_eq!(talk(&world), 0);
     let held = held(0);
     assert!(held > MEMORY / 10 * 9 && held <= MEMORY, "{held} bytes held");
-    // One that was split before goes on.
+    // A connection split before continues.
     early.write_all(b"hello").expect("it is taken");
     early.read_exact(&mut [0; 5]).expect("an answer");
     let got = world.clients.run(move || {
@@ -651,16 +650,16 @@ fn memory_is_bounded_and_who_comes_then_goes_by() {
         read_all(&mut { stream })
     });
     assert!(got == bytes(3, 16_000_000), "{} bytes, or others", got.len());
-    wait_until("they are split again", || !bypasses(&world, 1) && !bypasses(&world, 0));
+    wait_until("new connections are split again", || !bypasses(&world, 1) && !bypasses(&world, 0));
     assert_eq!(talk(&world), 1);
 }
 
-/// A connection on which nothing moves is given up at both ends, and its user and its server are told.
+/// An idle connection is reset at both ends, for its client and its server.
 #[test]
-fn idle_connections_are_given_up() {
+fn idle_connections_are_reset() {
     let Some(mut world) = World::new("idle", "100 Mbps", "[tcp]\nidle_timeout = \"3 s\"") else { return };
     world.serve(80, |mut stream| {
-        // As long as a byte comes in time it goes back.
+        // A byte in time keeps it open.
         let mut byte = [0];
         while stream.read(&mut byte).is_ok_and(|got| got == 1) {
             let _ = stream.write_all(&byte);
@@ -675,7 +674,7 @@ fn idle_connections_are_given_up() {
         let ended = stream.read(&mut [0]);
         assert!(ended.is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionReset), "it is not told");
     });
-    // One end sees it first, and tells the other.
+    // One end notices first and tells the other.
     let ends = [world.terminal.finish(), world.gateway.finish()];
     let resets =
         |cause: &str| ends.iter().map(|end| end["counters"]["resets"][cause].as_u64()).sum::<Option<u64>>();
@@ -684,10 +683,10 @@ fn idle_connections_are_given_up() {
     assert_eq!(resets("idle").zip(resets("peer")).map(|(idle, far)| idle + far), Some(2), "{ends:?}");
 }
 
-/// Congestion is told by marks to servers that understand them. What cannot carry one, as a SYN or the probe
-/// of a closed window, is dropped in its place (RFC 3168, section 6.1).
+/// Servers that support ECN get marks. Packets that cannot be marked, such as a SYN or a window probe, are dropped instead
+/// (RFC 3168, section 6.1).
 #[test]
-fn congestion_is_told_by_marks() {
+fn congestion_is_signalled_by_marks() {
     let gateway = "aqm = { algorithm = \"red\" }\nmarking = \"ecn\"";
     let Some(mut world) = World::new("ecn", "8 Mbps", gateway) else { return };
     for namespace in [&world.servers, &world.ends[0]] {

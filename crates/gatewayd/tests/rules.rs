@@ -1,4 +1,4 @@
-//! Rules and routes put in and out again, in namespaces.
+//! Installation and removal of rules and routes, in network namespaces.
 #![allow(clippy::print_stdout, reason = "a test that cannot run says so")]
 
 use std::io::{Read, Write};
@@ -21,7 +21,7 @@ use nix::sys::socket::{
     sockopt,
 };
 
-/// A folder that is removed with what is in it.
+/// A folder, removed with its contents.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -38,13 +38,13 @@ impl Drop for Folder {
     }
 }
 
-/// All that rules may change.
+/// Everything that rules may change.
 fn everything(namespace: &Namespace, device: &str) -> Vec<String> {
     let mut all = Vec::new();
     for command in ["iptables-nft-save", "ip6tables-nft-save"] {
         for table in ["raw", "mangle", "filter", "nat"] {
             let saved = namespace.command(&format!("{command} -t {table}"));
-            // Built-in chains appear when a table is first looked at; counters and times are not rules.
+            // Built-in chains appear when a table is first listed; counters and times are no rules.
             all.extend(
                 saved
                     .lines()
@@ -55,7 +55,7 @@ fn everything(namespace: &Namespace, device: &str) -> Vec<String> {
     }
     for family in ["-4", "-6"] {
         all.push(namespace.ip(&format!("{family} rule show")));
-        // What the kernel adds for IPv6 by itself comes in its own time, and in any order.
+        // IPv6 routes of the kernel appear asynchronously and in any order.
         let routes = namespace.ip(&format!("{family} route show table all"));
         let own = |line: &&str| !["fe80:", "multicast", "anycast"].iter().any(|word| line.contains(word));
         let mut routes: Vec<&str> = routes.lines().filter(own).collect();
@@ -78,11 +78,11 @@ fn everything(namespace: &Namespace, device: &str) -> Vec<String> {
     all
 }
 
-/// A socket that may have any address.
+/// A transparent socket.
 fn transparent(family: AddressFamily) -> OwnedFd {
     let fd = socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).expect("a socket");
     setsockopt(&fd, sockopt::ReuseAddr, &true).expect("an option");
-    // Of IPv6 sockets, too: one bit in the kernel.
+    // Also for IPv6: the kernel has one bit for both.
     setsockopt(&fd, sockopt::IpTransparent, &true).expect("CAP_NET_ADMIN");
     fd
 }
@@ -114,7 +114,7 @@ fn connection(namespace: &Namespace, to: &str) -> TcpStream {
     })
 }
 
-/// The connection that comes to a listener within half a minute.
+/// The connection that a listener receives within half a minute.
 fn accepted(listener: &TcpListener) -> Option<TcpStream> {
     if !crate::common::ready(listener, PollFlags::POLLIN, 30_000) {
         return None;
@@ -124,7 +124,7 @@ fn accepted(listener: &TcpListener) -> Option<TcpStream> {
     Some(stream)
 }
 
-/// Says a word from each end to the other.
+/// Exchanges a word in each direction.
 fn talk(a: &mut TcpStream, b: &mut TcpStream) {
     for word in [b"one".as_slice(), b"three"] {
         a.write_all(word).expect("to send");
@@ -146,7 +146,7 @@ fn users() -> Option<(Namespace, Namespace, Namespace)> {
         namespace.ip(&format!("route add default via {v4}"));
         namespace.ip(&format!("-6 route add default via {v6}"));
     }
-    // As a distribution would have it.
+    // As set by distributions.
     t.sysctl("net/ipv4/conf/all/rp_filter", "1");
     Some((c, t, s))
 }
@@ -166,10 +166,10 @@ fn terminal(folder: &Folder) -> Setup {
 }
 
 #[test]
-fn users_connections_end_at_the_terminal_and_go_by_it() {
+fn connections_end_at_the_terminal_or_bypass_it() {
     let Some((c, t, s)) = users() else { return };
     let folder = Folder::new();
-    // Plain forwarding, to begin with.
+    // Plain forwarding at first.
     t.sysctl("net/ipv4/ip_forward", "1");
     t.sysctl("net/ipv6/conf/all/forwarding", "1");
     for (at, own, listens, from) in [
@@ -190,9 +190,9 @@ fn users_connections_end_at_the_terminal_and_go_by_it() {
         assert_eq!(split_end.local_addr().expect("an address"), at.parse().expect("an address"));
         assert_eq!(split_end.peer_addr().expect("an address").ip().to_string(), from);
         talk(&mut split, &mut split_end);
-        // What was there before goes on past the listener.
+        // Earlier connections bypass the listener.
         talk(&mut old, &mut old_end);
-        // The terminal itself can be reached.
+        // The terminal itself is reachable.
         let itself = listener(&t, own, false);
         let mut to_itself = connection(&c, own);
         talk(&mut to_itself, &mut accepted(&itself).expect("a connection to the terminal"));
@@ -216,7 +216,7 @@ fn users_connections_end_at_the_terminal_and_go_by_it() {
         let mut again = connection(&c, at);
         talk(&mut again, &mut accepted(&pep).expect("TPROXY again"));
 
-        // The daemon is gone without a word, and its rules are taken away.
+        // The daemon disappears, and its rules are removed.
         drop((rules, pep));
         let setup = terminal(&folder);
         t.run(move || remove(&setup).expect("to remove rules"));
@@ -234,10 +234,10 @@ fn accepted_now(listener: &TcpListener) -> Option<TcpStream> {
 }
 
 #[test]
-fn everything_is_as_it_was() {
+fn removal_restores_everything() {
     let Some((_c, t, s)) = users() else { return };
     let folder = Folder::new();
-    // What others have made, in the same places.
+    // Rules of others in the same places.
     t.command("iptables-nft -t raw -A PREROUTING -p udp -m comment --comment other -j ACCEPT");
     t.command("iptables-nft -t mangle -N other");
     t.command("iptables-nft -t mangle -A PREROUTING -p tcp -j other");
@@ -255,7 +255,7 @@ fn everything_is_as_it_was() {
         ..terminal(folder)
     };
 
-    // Once in an orderly way, once as after a kill, and twice over.
+    // An orderly removal, one after a kill, and both twice.
     let setup = terminal(&folder);
     t.run(move || {
         let rules = Rules::install(setup.clone()).expect("rules");
@@ -268,7 +268,7 @@ fn everything_is_as_it_was() {
     let jumps = |list: &[String]| list.iter().filter(|line| line.contains("-j bentpipe-t-in")).count();
     assert_eq!(jumps(&during), 2);
     for line in &before {
-        // Routes and routing rules are shown as one text for each family.
+        // Routes and routing rules are one text per IP version.
         assert!(
             line.contains('\n') || line.contains("gro") || line.starts_with("ipv") || during.contains(line),
             "{line}"
@@ -277,7 +277,7 @@ fn everything_is_as_it_was() {
     assert_eq!(t.setting("net/ipv4/ip_forward"), "1");
     assert_eq!(t.setting("net/ipv4/conf/to-c/rp_filter"), "2");
 
-    // A second one beside it, and the first leaves: what both rely on stays until the second leaves, too.
+    // Two gateways: after the first leaves, shared settings stay until the second leaves too.
     let (first, second) = (terminal(&folder), gateway(&folder));
     t.run(move || {
         drop(Rules::install(second).expect("rules of a second one"));
@@ -289,7 +289,7 @@ fn everything_is_as_it_was() {
     assert_eq!(everything(&t, "to-c"), before);
     assert!(!folder.0.exists(), "the last one takes the folder away");
 
-    // What somebody has changed since is theirs.
+    // Settings changed by others since are left alone.
     let setup = terminal(&folder);
     t.run(move || drop(Rules::install(setup).expect("rules")));
     t.sysctl("net/ipv4/tcp_ecn", "0");
@@ -302,7 +302,7 @@ fn everything_is_as_it_was() {
     t.sysctl("net/ipv4/tcp_ecn", "2");
     assert_eq!(everything(&t, "to-c"), before);
 
-    // What is written down is of one namespace, and touches no other.
+    // Recorded settings belong to one namespace and touch no other.
     let (setup, other) = (terminal(&folder), terminal(&folder));
     t.run(move || drop(Rules::install(setup).expect("rules")));
     s.sysctl("net/ipv4/ip_forward", "1");
@@ -315,7 +315,7 @@ fn everything_is_as_it_was() {
     t.run(move || remove(&setup).expect("to remove rules"));
     assert_eq!(everything(&t, "to-c"), before);
 
-    // Other tables than those of the process that was killed.
+    // Other tables than those of the killed process.
     let (old, new) = (terminal(&folder), Setup { table: 6290, ..terminal(&folder) });
     t.run(move || {
         drop(Rules::install(old).expect("rules"));
@@ -323,16 +323,16 @@ fn everything_is_as_it_was() {
     });
     assert_eq!(everything(&t, "to-c"), before);
 
-    // An installation that fails leaves nothing.
+    // A failed installation leaves nothing.
     let setup = Setup { tunnel: Some("nowhere".to_owned()), ..terminal(&folder) };
     let error = t.run(move || Rules::install(setup).expect_err("there is no such device").to_string());
     assert!(error.contains("nowhere"), "{error}");
     assert_eq!(everything(&t, "to-c"), before);
 }
 
-/// As VLANs are called. What users do not have, IPv4 here, is left alone.
+/// VLAN devices have such names. IPv4, which the users do not have here, is left alone.
 #[test]
-fn a_device_may_have_a_point_in_its_name() {
+fn device_names_may_contain_a_point() {
     let Some((a, b)) = Namespace::new().zip(Namespace::new()) else { return };
     a.join("to-b.7", &b, "to-a", 1);
     a.sysctl("net/ipv4/conf/all/rp_filter", "1");
@@ -351,7 +351,7 @@ fn a_device_may_have_a_point_in_its_name() {
 }
 
 #[test]
-fn what_would_end_up_in_scripts_is_looked_at() {
+fn values_for_scripts_are_checked() {
     let folder = Folder::new();
     for (setup, said) in [
         (Setup { name: "a b".to_owned(), ..terminal(&folder) }, "name \"a b\""),
@@ -398,18 +398,18 @@ fn gateway(folder: &Folder) -> Setup {
     }
 }
 
-/// What went through a queue.
+/// Packets seen by a queue.
 #[derive(Debug, Default)]
 struct Seen {
     packets: usize,
     /// Length of the longest [bytes].
     longest: usize,
-    /// SYNs, with their MSS.
+    /// MSS of every SYN.
     syns: Vec<Option<u16>>,
     marked: usize,
 }
 
-/// Judges what comes to a queue until told to stop; every tenth packet with payload that may be is marked.
+/// Decides about a queue's packets until told to stop; marks every tenth markable packet with payload.
 fn judge(namespace: &Namespace, number: u16, stop: &Arc<AtomicBool>) -> std::thread::JoinHandle<Seen> {
     let (opened, open) = mpsc::channel();
     let stop = Arc::clone(stop);
@@ -446,7 +446,7 @@ fn judge(namespace: &Namespace, number: u16, stop: &Arc<AtomicBool>) -> std::thr
     thread
 }
 
-/// Segments whose acknowledgement told of a congestion mark, and segments sent again.
+/// Acknowledged segments with a congestion mark, and retransmitted segments.
 fn told(stream: &TcpStream) -> (u32, u32) {
     let mut info = [0u8; 256];
     let mut length = info.len() as libc::socklen_t;
@@ -469,19 +469,19 @@ fn told(stream: &TcpStream) -> (u32, u32) {
 }
 
 #[test]
-fn servers_see_clients_and_their_packets_are_judged() {
+fn servers_see_clients_and_packets_are_queued() {
     let Some((s, g, u)) = internet() else { return };
     let folder = Folder::new();
     let setup = gateway(&folder);
     let before = everything(&g, "to-s");
     let rules = g.run(move || Rules::install(setup).expect("rules"));
-    // Its own request for ECN is what gets an answer.
+    // ECN is negotiated by its own request.
     for (at, client, user) in [
         ("10.1.0.1:80", "10.3.0.7:40007", "10.3.0.9:80"),
         ("[fd01::1]:80", "[fd33::7]:40007", "[fd33::9]:80"),
     ] {
         let server = listener(&s, at, false);
-        // Nobody judges yet; then somebody does, in both directions.
+        // Without a listener on the queue, then with one, in both directions.
         for judged in [false, true] {
             let stop = Arc::new(AtomicBool::new(false));
             let judging = judged.then(|| [judge(&g, 0, &stop), judge(&g, 1, &stop)]);
@@ -497,7 +497,7 @@ fn servers_see_clients_and_their_packets_are_judged() {
             let mut split_end = accepted(&server).expect("the gateway's connection");
             assert_eq!(split_end.peer_addr().expect("an address"), from);
             talk(&mut split, &mut split_end);
-            // A megabyte, on which marks are set.
+            // A megabyte, with marks.
             let sending = std::thread::spawn(move || {
                 split_end.write_all(&vec![7; 1 << 20]).expect("to send");
                 split_end.shutdown(std::net::Shutdown::Write).expect("to end");
@@ -512,10 +512,10 @@ fn servers_see_clients_and_their_packets_are_judged() {
                 .expect("an option");
             drop(split);
             let (marks, again) = sending.join().expect("no panic");
-            // A segment that marking had broken would never come, however often; a few go twice where a machine is busy.
+            // A segment broken by marking would never arrive; a busy machine retransmits a few.
             assert!(again < 100, "{again} of some 750 segments were sent again");
 
-            // An ICMP error about the gateway's SYN finds its socket, and not the user whose address that has.
+            // An ICMP error about the gateway's SYN reaches its socket, not the user with that address.
             let refuse = format!(
                 "INPUT -p tcp --dport 81 -j REJECT --reject-with {}",
                 if to.is_ipv4() { "icmp-port-unreachable" } else { "icmp6-port-unreachable" }
@@ -536,7 +536,7 @@ fn servers_see_clients_and_their_packets_are_judged() {
             assert_eq!(refused, Some(libc::ECONNREFUSED));
             s.command(&format!("{command} -D {refuse}"));
 
-            // What is not this host's goes on to the users, with an MSS that fits their way.
+            // Other packets go on to the users, with a suitable MSS.
             let users = listener(&u, user, false);
             let rule = "PREROUTING -p tcp --syn -j NFQUEUE --queue-num 5 --queue-bypass";
             u.command(&format!("{command} -t raw -A {rule}"));
@@ -547,7 +547,7 @@ fn servers_see_clients_and_their_packets_are_judged() {
             talk(&mut through, &mut through_end);
             arrived.store(true, Ordering::Relaxed);
             let mss = 1300 - if to.is_ipv4() { 40 } else { 60 };
-            // One, or more on a machine so busy that it was sent again.
+            // One, or more if a busy machine retransmits.
             let syns = watch.join().expect("no panic").syns;
             assert!(!syns.is_empty() && syns.iter().all(|seen| *seen == Some(mss)), "{syns:?}");
             u.command(&format!("{command} -t raw -D {rule}"));
@@ -560,7 +560,7 @@ fn servers_see_clients_and_their_packets_are_judged() {
                 s.run(move || {
                     let socket = UdpSocket::bind(if user.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" })
                         .expect("a socket");
-                    // An IPv6 sender must be told first how small its fragments have to be.
+                    // An IPv6 sender first has to learn the path MTU.
                     let _ = socket.send_to(&[3; 4000], user);
                 });
                 end.recv(&mut [0; 5000]).ok()
@@ -571,11 +571,11 @@ fn servers_see_clients_and_their_packets_are_judged() {
             if let Some([inward, outward]) = judging {
                 let (inward, outward) = (inward.join().expect("no panic"), outward.join().expect("no panic"));
                 assert!(inward.packets > (1 << 20) / 1448, "{inward:?}");
-                // The kernel has put the fragments together: TPROXY and the socket match ask for it.
+                // The kernel has reassembled the fragments for TPROXY and the socket match.
                 assert_eq!(inward.longest, if to.is_ipv4() { 4028 } else { 4048 });
-                // The kernel echoes a mark until the sender has reacted (RFC 3168), and counts what that acknowledges.
+                // The kernel echoes a mark until the sender has reacted (RFC 3168), and counts the bytes acknowledged meanwhile.
                 assert!(inward.marked > 10 && marks >= inward.marked as u32, "{marks} of {inward:?}");
-                // The server's SYN-ACK and the unsplit connection's SYN; only the gateway's own SYNs, one of them refused.
+                // The server's SYN-ACK and the unsplit connection's SYN; outward only the gateway's own SYNs, one of them refused.
                 assert!(inward.syns.len() >= 2 && outward.syns.len() >= 2, "{inward:?} {outward:?}");
                 let own = if to.is_ipv4() { 1460 } else { 1440 };
                 assert!(outward.syns.iter().all(|mss| *mss == Some(own)), "{outward:?}");

@@ -1,4 +1,4 @@
-//! Both ends of the gateway over a satellite's round trip: what it does to the rate at which servers send.
+//! Both ends of the gateway over a satellite's round trip: its effect on the servers' rates.
 #![allow(clippy::print_stdout, reason = "measurements are shown, and so is why a test cannot run")]
 
 use std::fs;
@@ -14,7 +14,7 @@ use crate::ends::satellite::now;
 use crate::ends::{LONG, SERVER, World};
 use nix::sys::socket::{setsockopt, sockopt};
 
-/// From one end to the other.
+/// One-way delay.
 const DELAY: Duration = Duration::from_millis(300);
 /// Payload of a segment [bytes].
 const SEGMENT: f64 = 1448.0;
@@ -32,7 +32,7 @@ fn metric(world: &World, name: &'static str) -> f64 {
     value.unwrap_or_else(|| panic!("{name} is not in {text}"))
 }
 
-/// Bytes that have come to a client so far, by when.
+/// Bytes received by a client, with times.
 #[derive(Clone, Default)]
 struct Download {
     come: Arc<Mutex<Vec<(Instant, u64)>>>,
@@ -40,15 +40,15 @@ struct Download {
 }
 
 impl Download {
-    /// A server at port 80 that sends as fast as it may, and a client that takes it.
+    /// Starts a server on port 80 that sends without limit, and a client that reads.
     fn start(world: &World) -> Self {
         let at: SocketAddr = format!("{}:80", SERVER[0]).parse().expect("an address");
         let (tell, listening) = channel();
         world.servers.spawn(move || {
             let listener = TcpListener::bind(at).expect("a listener");
-            // BBR, where it is the default, would find out about a larger window in its own time.
+            // BBR, if it is the default, would discover a larger window only slowly.
             setsockopt(&listener, sockopt::TcpCongestion, &"reno".into())
-                .expect("Reno, which every kernel has");
+                .expect("Reno, present in every kernel");
             tell.send(()).expect("somebody waits");
             let (mut stream, _) = listener.accept().expect("a connection");
             let data = vec![5; 1 << 16];
@@ -74,7 +74,7 @@ impl Download {
         download
     }
 
-    /// When the first byte came.
+    /// Arrival time of the first byte.
     fn first(&self) -> Instant {
         for _ in 0..2000 {
             if let Some((at, _)) = self.come.lock().expect("no panic").first() {
@@ -85,7 +85,7 @@ impl Download {
         panic!("nothing comes");
     }
 
-    /// When the first byte came at this time or later, and which it was; and when the one came that is `bytes` later.
+    /// Arrival time of the first byte at or after `at`, and of the byte that is `bytes` later.
     fn passing(&self, at: Instant, bytes: u64) -> Option<(Instant, Instant)> {
         let come = self.come.lock().expect("no panic");
         let first = come.partition_point(|(when, _)| *when < at);
@@ -94,11 +94,11 @@ impl Download {
         Some((come[first].0, last.0))
     }
 
-    /// The rate of twice the window's bytes, of which the first comes at `at` or later [bytes/s], the round trip meanwhile [s], and
-    /// whether it was one: whether the machine did nothing else for a while.
+    /// Rate over twice the window's bytes from `at` on [bytes/s], mean round trip meanwhile [s], and true if the machine kept
+    /// time.
     ///
-    /// Where a window was cut, what is under way comes in bursts, a window in each round trip: from byte to byte two of them
-    /// take as long as they take, wherever the first is met.
+    /// Under a cut window the data arrives in bursts, a window per round trip: two windows take two round trips, wherever the
+    /// measurement begins.
     fn rate(&self, world: &World, at: Instant, window: f64) -> (f64, f64, bool) {
         let satellite = world.satellite.as_ref().expect("a satellite");
         thread::sleep(at.saturating_duration_since(now()));
@@ -114,7 +114,7 @@ impl Download {
         };
         let held = [0, 1].map(|way| satellite[way].held());
         let in_time = held.iter().all(|held| held.most < DELAY + Duration::from_millis(20));
-        // What goes on at either end takes no time to speak of.
+        // Processing at the ends takes negligible time.
         (2.0 * window / (last - first).as_secs_f64(), held[0].mean + held[1].mean, in_time)
     }
 }
@@ -125,7 +125,7 @@ impl Drop for Download {
     }
 }
 
-/// Bytes that a connection's socket at the gateway holds and the PEP has not read.
+/// Bytes in the gateway's socket that the PEP has not read.
 fn unread(world: &World) -> u64 {
     world.ends[0].run(|| {
         let table = fs::read_to_string("/proc/thread-self/net/tcp").expect("the connections");
@@ -137,15 +137,15 @@ fn unread(world: &World) -> u64 {
     })
 }
 
-/// The AQM of a gateway: it marks what goes beyond a rate.
+/// An AQM that marks packets beyond a rate.
 fn aqm(rate: &str, buffer: &str) -> String {
     format!(
         "aqm = {{ algorithm = \"avq\", adapt = false, capacity = \"{rate}\", gamma = 1, buffer = \"{buffer}\" }}\n"
     )
 }
 
-/// Window marking from server to client: the AQM's marks cut the buffer's limit W, then it grows again, and 0.9 s after each
-/// change the rate is W / RTT within 10 %. None where the machine did not keep time.
+/// Window marking from server to client: marks cut the buffer's limit W, which then grows again. 0.9 s after each change the
+/// rate is W / RTT within 10 %. `None` if the machine did not keep time.
 fn follow() -> Option<()> {
     let (quiet, busy) = (aqm("20 Mbps", "1 MB"), aqm("1.2 Mbps", "50 KB"));
     let gateway = format!(
@@ -160,7 +160,7 @@ fn follow() -> Option<()> {
         let window = limit();
         let (rate, trip, in_time) = download.rate(&world, from + Duration::from_millis(900), window);
         if limit() != window {
-            // So late that it has grown again.
+            // Too late: the limit has grown again.
             return None;
         }
         let off = rate / (window / trip) - 1.0;
@@ -174,15 +174,15 @@ fn follow() -> Option<()> {
     };
 
     let first = download.first();
-    // The first round trip: the server has sent all that it was offered, and nothing was delivered yet. What was acknowledged
-    // and not read would be offered a second time, and stay with the kernel.
+    // The first round trip: the server has sent everything offered, and nothing was delivered. Bytes acknowledged and not
+    // read would be offered a second time and stay in the kernel.
     let held = unread(&world);
     println!("{held} bytes unread");
     assert!(held < 2 * SEGMENT as u64, "{held} bytes beyond the window");
     let seen = world.servers.command("ss -tinH sport = :80");
     println!("{seen}");
     let scale = seen.split_once("wscale:").and_then(|(_, rest)| rest.split(',').next()?.parse::<u32>().ok());
-    // The kernel's buffer is set before the connection is made, so that its windows count in units of some bytes.
+    // The receive buffer is set before connecting, so that window units are a few bytes.
     assert!(scale.is_some_and(|scale| scale <= 3), "window scale {scale:?}");
     check("from the beginning", first)?;
 
@@ -204,7 +204,7 @@ fn follow() -> Option<()> {
         (window, at)
     };
     let (cut, at) = changed(&|_| true);
-    // The next packet from the server hears of it one way later at the client.
+    // The next packet from the server shows it one delay later at the client.
     check("cut by marks", at + DELAY)?;
     let (_, at) = changed(&|window| window > 1.2 * cut);
     check("grown again", at + DELAY)?;
@@ -212,7 +212,7 @@ fn follow() -> Option<()> {
 }
 
 #[test]
-fn the_rate_follows_a_window_that_marks_cut() {
-    // A machine that is busy with other things may hold a packet too long for the round trip to be one.
+fn the_rate_follows_a_window_cut_by_marks() {
+    // On a busy machine a held packet may distort the round trip.
     assert!((0..5).any(|_| follow().is_some()), "no eight seconds in which this machine keeps time");
 }

@@ -1,4 +1,4 @@
-//! Windows rewritten: step by step, at random, and on a real connection whose rate must follow.
+//! Rewriting of windows: step by step, at random, and on a real connection whose rate has to follow.
 #![allow(clippy::print_stdout, reason = "measurements are shown, and so is why a test cannot run")]
 
 use std::collections::VecDeque;
@@ -31,7 +31,7 @@ fn server() -> SocketAddr {
     SERVER.parse().unwrap()
 }
 
-/// A packet without checksums: from the client, or from the server.
+/// A packet without checksums from the client (`out`) or from the server.
 fn packet(out: bool, flags: u8, seq: u32, ack: u32, window: u16, options: &[u8]) -> Vec<u8> {
     let (from, to) = ([10, 3, 0, 7, 0x9c, 0x40], [10, 1, 0, 1, 0, 80]);
     let (src, dst) = if out { (from, to) } else { (to, from) };
@@ -49,7 +49,7 @@ fn packet(out: bool, flags: u8, seq: u32, ack: u32, window: u16, options: &[u8])
 const OPTIONS: [u8; 8] = [2, 4, 3, 232, 1, 3, 3, 7];
 const ISN: u32 = 0xffff_ff00;
 
-/// A connection whose client was offered `room` in its SYN, and whose server scales or not.
+/// A connection whose client offered `room` in its SYN, and whose server scales or not.
 fn opened(room: u64, scales: bool) -> Windows {
     let mut windows = Windows::new();
     let mut syn = packet(true, flag::SYN, 99, 0, 64_240, &OPTIONS);
@@ -65,7 +65,7 @@ fn window_of(packet: &[u8]) -> u16 {
     bentpipe_packet::parse(packet).unwrap().tcp.unwrap().window
 }
 
-/// The window that an acknowledgement of `ack` bytes goes out with.
+/// Window of an acknowledgement of `ack` bytes.
 fn acknowledge(windows: &mut Windows, ack: u32, kernel: u16, room: u64) -> u16 {
     let mut packet = packet(true, flag::ACK, 100, ISN.wrapping_add(1 + ack), kernel, &[]);
     let before = packet.clone();
@@ -78,35 +78,35 @@ fn acknowledge(windows: &mut Windows, ack: u32, kernel: u16, room: u64) -> u16 {
 }
 
 #[test]
-fn a_window_is_what_there_is_room_for() {
+fn windows_follow_the_room() {
     let mut windows = opened(10_000, true);
     // Units of 128 bytes. The SYN has offered 10 000 bytes, which is 78.1 units: never less than that.
     assert_eq!(acknowledge(&mut windows, 0, 502, 10_000), 79);
     // 1000 bytes came: from 1000 to the right edge of 79 * 128 = 10 112 is 71.2 units.
     assert_eq!(acknowledge(&mut windows, 1000, 502, 0), 72);
-    // The edge is 1000 + 72 * 128 = 10 216. Room for more moves it, to the unit below.
+    // The edge is 1000 + 72 * 128 = 10 216. More room moves it, rounded down to a unit.
     assert_eq!(acknowledge(&mut windows, 2000, 502, 10_000), 78);
     // 2000 + 78 * 128 = 11 984.
     assert_eq!(acknowledge(&mut windows, 11_984, 502, 0), 0);
     assert_eq!(acknowledge(&mut windows, 11_984, 502, 127), 0);
     assert_eq!(acknowledge(&mut windows, 11_984, 502, 128), 1);
-    // Never more than the kernel's own, which is left as it is.
+    // Never more than the kernel's own window.
     assert_eq!(acknowledge(&mut windows, 20_000, 502, 1 << 40), 502);
     assert_eq!(acknowledge(&mut windows, 30_000, 3, 10_000), 3);
-    // What was promised still is: from 30 000 to 20 000 + 502 * 128 = 84 256 is 423.9 units.
+    // An offered edge stays: from 30 000 to 20 000 + 502 * 128 = 84 256 is 423.9 units.
     assert_eq!(acknowledge(&mut windows, 30_000, 502, 0), 424);
-    // The server's SYN once more, as of an answer that was late, changes nothing.
+    // A repeated SYN of the server changes nothing.
     windows
         .incoming(&bentpipe_packet::parse(&packet(false, flag::SYN | flag::ACK, ISN, 100, 1, &[])).unwrap());
     assert_eq!(acknowledge(&mut windows, 40_000, 502, 0), 346);
 }
 
 #[test]
-fn windows_are_scaled_if_both_ends_say_so() {
+fn windows_are_scaled_if_both_syns_have_the_option() {
     let mut windows = opened(10_000, false);
     assert_eq!(acknowledge(&mut windows, 0, 64_240, 9_999), 10_000);
     assert_eq!(acknowledge(&mut windows, 5000, 64_240, 9_999), 9_999);
-    // A SYN sent again, of a kernel that has given up options, settles it anew.
+    // A retransmitted SYN without options fixes the scale anew.
     let mut syn = packet(true, flag::SYN, 99, 0, 64_240, &[]);
     assert!(windows.outgoing(&mut syn, &mut |_, _| Some(500)));
     windows.incoming(
@@ -116,25 +116,25 @@ fn windows_are_scaled_if_both_ends_say_so() {
 }
 
 #[test]
-fn what_is_not_known_is_left_alone() {
+fn unknown_connections_are_not_changed() {
     let mut windows = Windows::new();
     assert_eq!(acknowledge(&mut windows, 0, 502, 128), 502);
-    // No room is said: no connection of ours.
+    // Without room it is no relayed connection.
     let mut syn = packet(true, flag::SYN, 99, 0, 64_240, &OPTIONS);
     assert!(!windows.outgoing(&mut syn, &mut |_, _| None));
     assert!(windows.is_empty());
-    // The server's SYN has not been seen: the unit is not known.
+    // Without the server's SYN the unit is unknown.
     assert!(windows.outgoing(&mut syn, &mut |_, _| Some(1000)));
     assert_eq!(acknowledge(&mut windows, 0, 502, 128), 502);
     assert!(!windows.update(client(), server(), 100_000, &mut Vec::new()));
-    // Nor does the SYN of another connection tell, which acknowledges another SYN.
+    // The SYN of another connection, which acknowledges another SYN, does not count.
     let mut answer = packet(false, flag::SYN | flag::ACK, ISN, 101, 65_535, &OPTIONS);
     windows.incoming(&bentpipe_packet::parse(&answer).unwrap());
     assert_eq!(acknowledge(&mut windows, 0, 502, 128), 502);
     answer[28..32].copy_from_slice(&100u32.to_be_bytes());
     windows.incoming(&bentpipe_packet::parse(&answer).unwrap());
     assert_eq!(acknowledge(&mut windows, 0, 502, 128), 8);
-    // What acknowledges nothing has no window, and who answers a SYN is no connection of this host's.
+    // A packet without ACK has no window, and one that answers a SYN is no connection of this host.
     for flags in [0, flag::SYN | flag::ACK] {
         let mut other = packet(true, flags, 100, ISN, 502, &[]);
         assert!(!windows.outgoing(&mut other, &mut |_, _| Some(0)));
@@ -143,9 +143,9 @@ fn what_is_not_known_is_left_alone() {
     assert!(!windows.outgoing(&mut [0x45, 0], &mut |_, _| Some(0)));
 }
 
-/// In units of a byte, without an MSS of the SYN's: two segments of 536 left are enough, and a segment more is needed.
+/// Units of one byte, SYN without MSS: two segments of 536 bytes left are enough, and a segment more is needed.
 #[test]
-fn an_update_comes_when_it_is_worth_a_segment() {
+fn updates_are_worth_a_segment() {
     let mut out = Vec::new();
     let mut update = |ack, room| {
         let mut windows = Windows::new();
@@ -154,7 +154,7 @@ fn an_update_comes_when_it_is_worth_a_segment() {
         windows.incoming(
             &bentpipe_packet::parse(&packet(false, flag::SYN | flag::ACK, ISN, 100, 1, &[])).unwrap(),
         );
-        // Its own FIN, and what it sends again from before, count as what they are.
+        // Its own FIN and retransmissions are counted correctly.
         for (flags, seq) in [(flag::FIN, 150), (0, 100)] {
             let mut own = packet(true, flags | flag::ACK, seq, ISN.wrapping_add(1), 64_240, &[]);
             windows.outgoing(&mut own, &mut |_, _| Some(0));
@@ -174,7 +174,7 @@ fn an_update_comes_when_it_is_worth_a_segment() {
 #[test]
 fn closed_connections_are_forgotten() {
     let fin = flag::FIN | flag::ACK;
-    // Reset by this host. What comes as the server's may be anybody's.
+    // Reset by this host. A reset from the server's side may be forged.
     for (out, left) in [(false, 1), (true, 0)] {
         let mut windows = opened(1000, true);
         let mut reset = packet(out, flag::RST, 100, 0, 0, &[]);
@@ -182,7 +182,7 @@ fn closed_connections_are_forgotten() {
         windows.outgoing(&mut reset, &mut |_, _| Some(0));
         assert_eq!(windows.len(), left);
     }
-    // Ended by the server, before or after the client; the window holds until its FIN is acknowledged.
+    // Ended by the server, before or after the client; the window applies until its FIN is acknowledged.
     for server_first in [true, false] {
         let mut windows = opened(1000, true);
         let theirs = packet(false, fin, ISN.wrapping_add(1001), 100, 9, &[]);
@@ -205,7 +205,7 @@ fn closed_connections_are_forgotten() {
 }
 
 #[test]
-fn a_server_that_waits_is_told_of_room() {
+fn a_waiting_server_gets_an_update() {
     let mut windows = opened(4096, true);
     let mut out = Vec::new();
     assert_eq!(acknowledge(&mut windows, 0, 502, 4096), 32);
@@ -216,20 +216,19 @@ fn a_server_that_waits_is_told_of_room() {
     };
     // The server has four segments of 1000 left.
     assert_eq!(update(&mut windows, 60_000), None);
-    // It has 96 bytes left; there is as much room as a segment, less a byte.
+    // It has 96 bytes left; the room is a segment less a byte.
     assert_eq!(acknowledge(&mut windows, 4000, 502, 0), 1);
-    // (The edge is now 4000 + 128.)
+    // The edge is now 4000 + 128.
     assert_eq!(update(&mut windows, 1024 + 127), None);
     let tcp = update(&mut windows, 1024 + 128).unwrap();
     assert_eq!((tcp.seq, tcp.ack, tcp.window), (100, ISN.wrapping_add(4001), 9));
-    // Once is enough.
+    // One update is enough.
     assert_eq!(update(&mut windows, 1024 + 128), None);
-    // On its way out it passes as it is, whatever room there is now, and is not taken for the kernel's: that still
-    // allows more.
+    // On its way out it is not changed, whatever room there is, and not taken for the kernel's, which still allows more.
     assert_eq!(acknowledge(&mut windows, 4000, 9, 0), 9);
     assert_eq!(update(&mut windows, 1 << 30).unwrap().window, 502);
     assert_eq!(acknowledge(&mut windows, 4000, 502, 0), 502);
-    // Its window is what it last said: from 64 000 to the edge of 4000 + 502 * 128 = 68 256 would be 34 units.
+    // Its window is the last one: from 64 000 to the edge of 4000 + 502 * 128 = 68 256 would be 34 units.
     assert_eq!(acknowledge(&mut windows, 64_000, 3, 0), 3);
     assert_eq!(update(&mut windows, 1 << 30), None);
 }
@@ -237,10 +236,10 @@ fn a_server_that_waits_is_told_of_room() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, rng_seed: RngSeed::Fixed(1), ..ProptestConfig::default() })]
 
-    /// Acknowledgements that move on by any number of bytes within what was offered, kernels whose right edge never
-    /// moves back, any room.
+    /// Acknowledgements that advance by any number of bytes within the offer, kernels whose right edge never moves back, and
+    /// any room.
     #[test]
-    fn the_right_edge_never_moves_back_and_goes_by_the_room(
+    fn the_right_edge_never_moves_back_and_follows_the_room(
         scales in any::<bool>(),
         first in 0u64..100_000,
         steps in prop::collection::vec((0u32..20_000, 0u64..200_000, 0u64..200_000, any::<bool>()), 1..60),
@@ -252,7 +251,7 @@ proptest! {
         let mut out = Vec::new();
         for (come, room, kernel, updates) in steps {
             ack += u64::from(come).min(right - ack);
-            // The kernel rounds up, so that its own edge stays.
+            // The kernel rounds up, so its own edge stays.
             let kernel = kernel.max(kernel_right - ack).div_ceil(unit).min(65_535);
             let window = u64::from(acknowledge(&mut windows, ack as u32, kernel as u16, room)) * unit;
             kernel_right = kernel_right.max(ack + kernel * unit);
@@ -274,11 +273,11 @@ proptest! {
     }
 }
 
-/// A host that holds what comes from the server for a while, and rewrites windows.
+/// A host that delays packets from the server and rewrites windows.
 struct Marked {
-    /// What there is room for [bytes].
+    /// Room [bytes].
     room: Arc<AtomicU64>,
-    /// Whether to send window updates.
+    /// True to send window updates.
     updates: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
     thread: std::thread::JoinHandle<usize>,
@@ -289,7 +288,7 @@ fn now() -> std::time::Instant {
     std::time::Instant::now()
 }
 
-/// Delays what comes to `namespace` by `delay`, in queue 0, and rewrites windows in queue 1.
+/// Delays packets that enter `namespace` in queue 0, and rewrites windows in queue 1.
 fn marked(namespace: &crate::common::Namespace, room: u64, delay: Duration) -> Marked {
     for command in ["iptables-nft", "ip6tables-nft"] {
         namespace.command(&format!(
@@ -315,7 +314,7 @@ fn marked(namespace: &crate::common::Namespace, room: u64, delay: Duration) -> M
                 PollFd::new(inward.as_fd(), PollFlags::POLLIN),
                 PollFd::new(outward.as_fd(), PollFlags::POLLIN),
             ];
-            // Whether it was interrupted makes no difference.
+            // An interruption makes no difference.
             let _ = poll(&mut polled, PollTimeout::from(1u16));
             let time = now();
             let room = told.load(Ordering::Relaxed);
@@ -360,8 +359,7 @@ fn marked(namespace: &crate::common::Namespace, room: u64, delay: Duration) -> M
     Marked { room, updates, stop, thread }
 }
 
-/// A connection on which `a` sends as fast as it may to `b`; its sending end, bytes that have come so far, counted at `b`,
-/// and what stops it.
+/// A connection on which `a` sends without limit to `b`: its sending end, bytes received at `b`, and a switch to stop it.
 fn stream(
     a: &crate::common::Namespace,
     b: &crate::common::Namespace,
@@ -370,8 +368,8 @@ fn stream(
     let at: SocketAddr = at.parse().expect("an address");
     let listener = a.run(move || {
         let listener = TcpListener::bind(at).expect("a listener");
-        // BBR, where it is the default, would find out about a larger window in its own time.
-        setsockopt(&listener, sockopt::TcpCongestion, &"reno".into()).expect("Reno, which every kernel has");
+        // BBR, if it is the default, would discover a larger window only slowly.
+        setsockopt(&listener, sockopt::TcpCongestion, &"reno".into()).expect("Reno, present in every kernel");
         listener
     });
     let (come, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
@@ -386,7 +384,7 @@ fn stream(
     b.spawn(move || {
         let family = if at.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
         let fd = socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).expect("a socket");
-        // Fixed before the connection is there, so that the scale is chosen for it: units of some bytes.
+        // Fixed before connecting, so that the scale suits it: units of a few bytes.
         setsockopt(&fd, sockopt::RcvBuf, &200_000).expect("a buffer");
         connect(fd.as_raw_fd(), &SockaddrStorage::from(at)).expect("a connection");
         let mut stream = TcpStream::from(fd);
@@ -403,7 +401,7 @@ fn stream(
     (told.recv().expect("a connection"), come, stop)
 }
 
-/// A sender's smoothed round trip [s] and what has been acknowledged to it [bytes], as its kernel has them.
+/// The sender's smoothed round trip [s] and acknowledged bytes, from its kernel.
 fn acknowledged(stream: &TcpStream) -> (f64, u64) {
     let mut info = [0u8; 256];
     let mut length = info.len() as nix::libc::socklen_t;
@@ -424,7 +422,7 @@ fn acknowledged(stream: &TcpStream) -> (f64, u64) {
     (f64::from(rtt) * 1e-6, u64::from_ne_bytes(info[120..128].try_into().expect("eight bytes")))
 }
 
-/// Bytes per second that are acknowledged in `span` from now on, and the mean round trip meanwhile [s].
+/// Acknowledged bytes per second over `span`, and the mean round trip [s].
 fn rate(stream: &TcpStream, span: Duration) -> (f64, f64) {
     let (start, before) = (now(), acknowledged(stream).1);
     let (mut sum, mut count) = (0.0, 0.0);
@@ -445,12 +443,11 @@ fn the_rate_follows_the_window() {
         let marked = marked(&b, 60_000, RTT);
         let (sender, _, stop) = stream(&a, &b, at);
         std::thread::sleep(Duration::from_millis(200));
-        // Down and up. Less than a second after each change the rate is the window's within 10 %, by the round trip that
-        // there was meanwhile.
+        // Down and up. Less than a second after each change the rate is within 10 % of the window over the measured round trip.
         let mut before = 60_000;
         for room in [60_000, 20_000, 80_000] {
             let mut seen = Vec::new();
-            // Once more where the machine did something else for a while.
+            // Repeated if the machine was busy.
             while seen.len() < 10 && seen.last().is_none_or(|(off, _)| *off > 0.1) {
                 marked.room.store(before, Ordering::Relaxed);
                 std::thread::sleep(Duration::from_millis(if seen.is_empty() { 0 } else { 900 }));
@@ -483,7 +480,7 @@ fn the_rate_follows_the_window() {
 }
 
 #[test]
-fn a_server_that_was_stopped_goes_on_within_a_round_trip() {
+fn a_stopped_server_resumes_within_a_round_trip() {
     let Some((a, b)) = crate::common::pair() else { return };
     let marked = marked(&b, 60_000, RTT);
     let (_, come, stop) = stream(&a, &b, "10.1.0.1:80");
@@ -496,7 +493,7 @@ fn a_server_that_was_stopped_goes_on_within_a_round_trip() {
         }
         start.elapsed()
     };
-    // Half a second sooner than the server would have asked; once more where the machine did something else.
+    // Half a second sooner than the server's own probe; repeated if the machine was busy.
     let mut took = Vec::new();
     while took.len() < 10 && took.last().is_none_or(|last| *last >= RTT + Duration::from_millis(100)) {
         wait_for(100_000);

@@ -1,7 +1,7 @@
-//! What the spacelink costs: `cargo bench -p bentpipe-spacelink`, or `make bench`.
+//! Cost of the spacelink: `cargo bench -p bentpipe-spacelink`, or `make bench`.
 //!
-//! Both ends in one thread, with nothing between them but a list of datagrams: encryption, packets and credits are there, the
-//! kernel is not. Each case runs a few times; the fastest counts, for whatever else the machine does can only slow it down.
+//! Both ends run in one thread, connected by a list of datagrams: with encryption, packets and credits, without the kernel.
+//! The fastest of several runs counts, since other load on the machine only slows a run down.
 
 #![allow(clippy::print_stdout)]
 
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use bentpipe_spacelink::{Event, Identity, Open, Setup, Spacelink, StreamKey};
 use cpu_time::ThreadTime;
 
-/// Bytes that are carried from one end to the other.
+/// Bytes to transfer.
 const BYTES: u64 = 200_000_000;
 const CHUNK: usize = 1360;
 const RUNS: u32 = 3;
@@ -18,10 +18,10 @@ const RUNS: u32 = 3;
 struct Case {
     name: &'static str,
     streams: usize,
-    /// Chunks that are written before anything is sent, and datagrams that go at once.
+    /// Chunks written before anything is sent, and datagrams sent at once.
     chunks: usize,
     segments: usize,
-    /// Of so many datagrams one is lost; none where zero.
+    /// One datagram in so many is lost; 0 for no losses.
     lose: u64,
 }
 
@@ -33,11 +33,11 @@ const CASES: &[Case] = &[
     Case { name: "10 at once, one of 100 lost", streams: 1, chunks: 10, segments: 10, lose: 100 },
 ];
 
-/// What a run took.
+/// Cost of a run.
 struct Cost {
     sender: Duration,
     receiver: Duration,
-    /// Bytes on the wire, there and back, with IP and UDP headers.
+    /// Bytes on the wire in each direction, IP and UDP headers included.
     wire: [u64; 2],
 }
 
@@ -65,7 +65,7 @@ fn main() {
     }
 }
 
-/// Carries [`BYTES`] from the listening end to the connecting one.
+/// Transfers [`BYTES`] from the listening end to the connecting one.
 fn run(case: &Case) -> Cost {
     let [g, t] = ["gateway", "terminal"].map(|name| Identity::generate(name).expect("there is randomness"));
     let (of_g, of_t) = (g.certificate(), t.certificate());
@@ -88,7 +88,7 @@ fn run(case: &Case) -> Cost {
     let mut cost = Cost { sender: Duration::ZERO, receiver: Duration::ZERO, wire: [0; 2] };
     let mut before = [0; 2];
     while read < BYTES {
-        // As long as a gigabit per second takes for this.
+        // The time of 11 µs per chunk at a gigabit per second.
         now += Duration::from_micros(11) * case.chunks as u32;
         for at in [0, 1] {
             let started = ThreadTime::now();

@@ -97,7 +97,7 @@ spacelink = {{ packet = "1425 B", header = "65 B", window = "{window} B", stream
 
 FOLLOW = {
     "reno, 100 ms": ("windows", "the_rate_follows_the_window"),
-    "reno, 600 ms, both ends": ("satellite", "the_rate_follows_a_window_that_marks_cut"),
+    "reno, 600 ms, both ends": ("satellite", "the_rate_follows_a_window_cut_by_marks"),
 }
 """Tests that print how a rate follows its window."""
 _FOLLOWED = re.compile(r"^(.+): W (\d+) B, RTT [\d.]+ ms, \d+ B/s, ([+-][\d.]+) % of W/RTT$", re.MULTILINE)

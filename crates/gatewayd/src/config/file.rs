@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 /// Required keys and their meaning.
 pub const REQUIRED: &[(&str, &str)] = &[
-    ("role", "which end this is, \"gateway\" or \"terminal\""),
+    ("role", "the role of this end, \"gateway\" or \"terminal\""),
     ("satellite", "the link between the two ends"),
     ("satellite.local", "the UDP address of this end, such as \"10.2.0.1:4400\""),
     ("satellite.peer", "the UDP address of the other end, such as \"10.2.0.2:4400\""),

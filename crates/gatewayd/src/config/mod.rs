@@ -194,7 +194,10 @@ fn gateway(
         let known: Vec<_> = names().collect();
         let (key, problem) = match &from.gateway {
             Some(name) => ("scenario.gateway", format!("found {name:?}; allowed: {}", known.join(", "))),
-            None => ("scenario.file", "a scenario without a gateway; allowed: one that has one".to_owned()),
+            None => (
+                "scenario.file",
+                "found a scenario without a gateway; allowed: one with a gateway".to_owned(),
+            ),
         };
         return Err(document.error(key, problem));
     };
@@ -281,7 +284,7 @@ mod tests {
             (
                 "keys = \"keys\"",
                 "keys = \"k\"\nmodem = \"m\"",
-                "g.toml:9:9: satellite.modem: found \"m\"; allowed: only where role = \"gateway\" and",
+                "g.toml:9:9: satellite.modem: found \"m\"; allowed: only if role = \"gateway\" and",
             ),
             (
                 "\"20 Mbps\" }\n[satellite]\n",
@@ -296,12 +299,12 @@ mod tests {
             (
                 "[internet]",
                 "[users]",
-                "g.toml:9:2: users: found a table; allowed: [internet] where role = \"gateway\"",
+                "g.toml:9:2: users: found a table; allowed: [internet] if role = \"gateway\"",
             ),
             (
                 "clients = [\"10.3.0.0/24\", \"fd00:3::/64\"]",
                 "clients = []",
-                "g.toml:11:11: internet.clients: found []; allowed: one prefix",
+                "g.toml:11:11: internet.clients: found []; allowed: at least one prefix",
             ),
             (
                 "10.3.0.0/24",
@@ -366,7 +369,7 @@ mod tests {
             (
                 "role = \"gateway\"",
                 "role = \"terminal\"",
-                "g.toml:9:2: internet: found a table; allowed: [users] where role = \"terminal\"",
+                "g.toml:9:2: internet: found a table; allowed: [users] if role = \"terminal\"",
             ),
         ] {
             assert!(TEXT.contains(from), "{from}");
@@ -377,7 +380,7 @@ mod tests {
         let error = Config::parse(text, "g.toml").unwrap_err().to_string();
         assert_eq!(
             error,
-            "g.toml:1:1: internet: missing; required: what leads to the servers, where role = \"gateway\""
+            "g.toml:1:1: internet: missing; required: the network device towards the servers, if role = \"gateway\""
         );
     }
 
@@ -393,13 +396,13 @@ mod tests {
             (
                 "[satellite]",
                 "spacelink = { packet = \"1501 B\" }\n[satellite]",
-                "gateway.spacelink.packet: 1501 B, more",
+                "gateway.spacelink.packet: 1501 B exceeds",
             ),
             ("[satellite]", "pep = { buffer = \"1 MB\" }\n[limits]\nmemory = \"1 MB\"\n[satellite]", ""),
             (
                 "[satellite]",
                 "pep = { buffer = \"1 MB\" }\n[limits]\nmemory = \"999999 B\"\n[satellite]",
-                "limits.memory: 999999 B, less",
+                "limits.memory: 999999 B is less",
             ),
             ("[internet]", "[metrics]\nlisten = \"127.0.0.2:1\"\nkeep = \"1 h\"\n[internet]", ""),
             ("[internet]", "[metrics]\nlisten = \"0.0.0.0:1\"\n[internet]", "metrics.listen: not a loopback"),

@@ -15,17 +15,18 @@ pub(super) fn sides(document: &Document, file: &File) -> Result<(), Error> {
     };
     let role = file.role.name();
     if document.has(other) {
-        let problem = format!("found a table; allowed: [{this}] where role = \"{role}\"");
+        let problem = format!("found a table; allowed: [{this}] if role = \"{role}\"");
         return Err(document.error(other, problem));
     }
     if !document.has(this) {
         let what = if this == "internet" { "servers" } else { "users" };
-        let problem = format!("missing; required: what leads to the {what}, where role = \"{role}\"");
+        let problem =
+            format!("missing; required: the network device towards the {what}, if role = \"{role}\"");
         return Err(document.error(this, problem));
     }
     let clients = file.internet.as_ref().map(|i| &i.clients).or(file.users.as_ref().map(|u| &u.clients));
     if clients.is_some_and(Vec::is_empty) {
-        let problem = "found []; allowed: one prefix at least, such as [\"10.3.0.0/24\"]".to_owned();
+        let problem = "found []; allowed: at least one prefix, such as [\"10.3.0.0/24\"]".to_owned();
         return Err(document.error(&format!("{this}.clients"), problem));
     }
     Ok(())
@@ -36,7 +37,7 @@ pub(super) fn addresses(document: &Document, file: &File) -> Result<(), Error> {
     if local.is_ipv4() != peer.is_ipv4() {
         let version = if local.is_ipv4() { "IPv4" } else { "IPv6" };
         let problem =
-            format!("found \"{peer}\"; allowed: an {version} address, for satellite.local is \"{local}\"");
+            format!("found \"{peer}\"; allowed: an {version} address, since satellite.local is \"{local}\"");
         return Err(document.error("satellite.peer", problem));
     }
     if peer.ip().is_unspecified() || peer.port() == 0 {
@@ -44,14 +45,16 @@ pub(super) fn addresses(document: &Document, file: &File) -> Result<(), Error> {
         return Err(document.error("satellite.peer", problem));
     }
     if local == peer {
-        let problem = format!("found \"{peer}\", this end's own; allowed: the address of the other end");
+        let problem =
+            format!("found \"{peer}\", this end's own address; allowed: the address of the other end");
         return Err(document.error("satellite.peer", problem));
     }
     // RFC 9000, section 14: QUIC needs a path that carries datagrams of 1200 bytes.
     let least = 1200 + 8 + if local.is_ipv4() { 20 } else { 40 };
     let mtu = file.satellite.mtu;
     if mtu.0 < least {
-        let problem = format!("found \"{mtu:?}\"; allowed: at least {least} B, for QUIC needs 1200 B of it");
+        let problem =
+            format!("found \"{mtu:?}\"; allowed: at least {least} B, since QUIC needs 1200 B of payload");
         return Err(document.error("satellite.mtu", problem));
     }
     Ok(())
@@ -89,14 +92,14 @@ pub(super) fn check_modem(
     let found = file.satellite.modem.as_deref().unwrap_or_default();
     if file.role == Role::Terminal || !gateway.regulator.follows_link {
         let problem = format!(
-            "found {found:?}; allowed: only where role = \"gateway\" and gateway.regulator.rate = \"link\", which follows it"
+            "found {found:?}; allowed: only if role = \"gateway\" and gateway.regulator.rate = \"link\""
         );
         return Err(document.error("satellite.modem", problem));
     }
     // unix(7): sun_path has 108 bytes including the final zero.
     if found.is_empty() || path.as_os_str().len() > 107 {
         let problem =
-            format!("found {found:?}; allowed: a path for a socket, of at most 107 bytes with its folder");
+            format!("found {found:?}; allowed: a socket path of at most 107 bytes including its folder");
         return Err(document.error("satellite.modem", problem));
     }
     Ok(())

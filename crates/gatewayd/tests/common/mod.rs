@@ -1,7 +1,6 @@
 //! Network namespaces for tests.
 //!
-//! They have no names: a namespace is held by an open file and by the threads in it, so that it is gone with the
-//! process, however that ends.
+//! They have no names: a namespace exists while a file or a thread holds it, so it disappears with the process.
 #![allow(dead_code, reason = "each test uses a part of it")]
 #![allow(clippy::print_stdout, reason = "a test that cannot run says so")]
 
@@ -17,7 +16,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::{CloneFlags, setns, unshare};
 
-/// Waits until something is ready; false after this many milliseconds.
+/// Waits until a descriptor is ready; false after the time-out.
 pub fn ready(what: &impl AsFd, how: PollFlags, milliseconds: u16) -> bool {
     loop {
         match poll(&mut [PollFd::new(what.as_fd(), how)], PollTimeout::from(milliseconds)) {
@@ -27,8 +26,8 @@ pub fn ready(what: &impl AsFd, how: PollFlags, milliseconds: u16) -> bool {
     }
 }
 
-/// Binds a socket to an address that an earlier one had. A process that another test starts holds the earlier one's descriptor
-/// until it executes its program.
+/// Binds a socket to an address that an earlier one had. Another test's child process holds the earlier descriptor until it
+/// executes its program.
 pub fn bound<T>(bind: impl Fn() -> io::Result<T>) -> T {
     for _ in 0..6000 {
         match bind() {
@@ -46,7 +45,7 @@ pub fn bound<T>(bind: impl Fn() -> io::Result<T>) -> T {
 pub struct Namespace(File);
 
 impl Drop for Namespace {
-    /// What a daemon that was killed there has written down goes with it.
+    /// Removes the files that a killed daemon has left.
     fn drop(&mut self) {
         if let Ok(own) = self.0.metadata() {
             let _ = std::fs::remove_dir_all(format!("/run/bentpipe/{}", own.ino()));
@@ -55,7 +54,7 @@ impl Drop for Namespace {
 }
 
 impl Namespace {
-    /// A fresh one, or none if this process may not make one.
+    /// A new namespace; `None` if this process may not create one.
     pub fn new() -> Option<Self> {
         let made = thread::spawn(|| {
             unshare(CloneFlags::CLONE_NEWNET)
@@ -65,7 +64,7 @@ impl Namespace {
             Ok(file) => {
                 let namespace = Self(file);
                 namespace.ip("link set lo up");
-                // Without it each interface would take one to two seconds longer.
+                // Otherwise each interface takes one to two seconds longer.
                 for interfaces in ["all", "default"] {
                     namespace.sysctl(&format!("net/ipv6/conf/{interfaces}/accept_dad"), "0");
                 }
@@ -79,16 +78,16 @@ impl Namespace {
         }
     }
 
-    /// Runs something in it, in a thread of its own.
+    /// Runs something in it, in a separate thread.
     pub fn spawn<T: Send + 'static>(&self, what: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
         let file = self.0.try_clone().expect("a descriptor");
         thread::spawn(move || {
-            setns(file, CloneFlags::CLONE_NEWNET).expect("to enter a namespace of our own");
+            setns(file, CloneFlags::CLONE_NEWNET).expect("to enter a namespace of its own");
             what()
         })
     }
 
-    /// Runs something in it and waits.
+    /// Runs something in it and waits for the result.
     pub fn run<T: Send + 'static>(&self, what: impl FnOnce() -> T + Send + 'static) -> T {
         match self.spawn(what).join() {
             Ok(value) => value,
@@ -96,7 +95,7 @@ impl Namespace {
         }
     }
 
-    /// Runs a command with these words, and returns what it wrote.
+    /// Runs a command line. Returns its output.
     pub fn command(&self, line: &str) -> String {
         let line = line.to_owned();
         self.run(move || {
@@ -127,13 +126,13 @@ impl Namespace {
         });
     }
 
-    /// What a kernel setting is.
+    /// Value of a kernel setting.
     pub fn setting(&self, path: &str) -> String {
         let path = format!("/proc/sys/{path}");
         self.run(move || std::fs::read_to_string(path).expect("a setting").trim().to_owned())
     }
 
-    /// Joins it to another by a pair of interfaces, with `10.N.0.1` and `fd0N::1` here, `….2` there.
+    /// Connects it to another by a pair of interfaces, with `10.N.0.1` and `fd0N::1` here, `10.N.0.2` and `fd0N::2` there.
     pub fn join(&self, name: &str, other: &Self, there: &str, number: u8) {
         let path = format!("/proc/{}/fd/{}", std::process::id(), other.0.as_raw_fd());
         self.ip(&format!("link add {name} type veth peer name {there} netns {path}"));

@@ -1,4 +1,5 @@
-//! Two ends of the gateway between servers and clients, in namespaces, with a plain link or a satellite between.
+//! Both ends of the gateway between servers and clients in network namespaces, with a plain link or a satellite between
+//! them.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 pub mod satellite;
@@ -25,10 +26,10 @@ pub const BIN: &str = env!("CARGO_BIN_EXE_bentpipe-gateway");
 /// Addresses of the server and the client.
 pub const SERVER: [&str; 2] = ["10.1.0.1", "fd01::1"];
 pub const CLIENT: [&str; 2] = ["10.3.0.2", "fd03::2"];
-/// Longer than anything takes.
+/// Time-out that is never reached.
 pub const LONG: Duration = Duration::from_secs(60);
 
-/// A daemon that is running, and what it says.
+/// A running daemon and its output.
 pub struct End {
     pub child: Child,
     said: Receiver<String>,
@@ -49,7 +50,7 @@ impl End {
         Self { child, said, record }
     }
 
-    /// Waits until it says something with `word` in it.
+    /// Waits for a line that contains `word`.
     pub fn wait_for(&self, word: &str) {
         loop {
             match self.said.recv_timeout(LONG) {
@@ -67,19 +68,19 @@ impl End {
         self.child.wait().is_ok_and(|status| status.success())
     }
 
-    /// Descriptors that it has open.
+    /// Number of its open descriptors.
     pub fn descriptors(&self) -> usize {
         fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("its descriptors").count()
     }
 
-    /// Memory that it uses [bytes].
+    /// Memory in use [bytes].
     pub fn memory(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("its state");
         let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("its memory");
         line.split_whitespace().nth(1).and_then(|kb| kb.parse::<u64>().ok()).expect("a number") * 1024
     }
 
-    /// Ends it, and gives the last line of its record.
+    /// Stops it. Returns the last line of its record.
     pub fn finish(&mut self) -> Value {
         assert!(self.kill(Signal::SIGTERM), "it did not end well");
         let record = fs::read_to_string(&self.record).expect("its record");
@@ -94,26 +95,26 @@ impl Drop for End {
     }
 }
 
-/// servers ═ gateway ─ terminal ═ clients, and the two daemons.
+/// Servers ═ gateway ─ terminal ═ clients, with both daemons.
 pub struct World {
     pub servers: Namespace,
     pub clients: Namespace,
     pub ends: [Namespace; 2],
     pub gateway: End,
     pub terminal: End,
-    /// The way back and the way there, where they take time.
+    /// The return and the forward direction, if they have a delay.
     pub satellite: Option<[Satellite; 2]>,
     pub folder: PathBuf,
 }
 
 impl World {
-    /// With so many bit/s towards the clients and another rate back, and what else the `[gateway]` says. With "link", as many as
-    /// are told at `modem`, at first 100 Mbit/s. None where this process may not make namespaces.
+    /// A world with `rate` towards the clients and another rate back; `gateway` adds to `[gateway]`. With the rate "link" it is
+    /// the one sent to `modem`, at first 100 Mbit/s. `None` if this process may not create namespaces.
     pub fn new(name: &str, rate: &str, gateway: &str) -> Option<Self> {
         Self::over(name, rate, gateway, None)
     }
 
-    /// … over a satellite that everything takes so long to pass, each way.
+    /// A world with a satellite of this delay in each direction.
     pub fn over(name: &str, rate: &str, gateway: &str, delay: Option<Duration>) -> Option<Self> {
         let [servers, one, other, clients] =
             [Namespace::new()?, Namespace::new()?, Namespace::new()?, Namespace::new()?];
@@ -124,7 +125,7 @@ impl World {
             namespace.ip(&format!("route add default via {via}"));
             namespace.ip(&format!("-6 route add default via {via6}"));
         }
-        // The way past the daemons.
+        // The path past the daemons.
         one.ip("route add 10.3.0.0/24 via 10.2.0.2");
         one.ip("-6 route add fd03::/64 via fd02::2");
         other.ip("route add 10.1.0.0/24 via 10.2.0.1");
@@ -167,14 +168,14 @@ impl World {
         Some(Self { servers, clients, ends: [one, other], gateway, terminal, satellite, folder })
     }
 
-    /// Starts a terminal again, after it has ended.
+    /// Starts a terminal again after it has ended.
     pub fn restart_terminal(&mut self) {
         let record = self.folder.join("terminal.jsonl");
         self.terminal = End::start(&self.ends[1], &self.folder.join("terminal.toml"), record);
         self.terminal.wait_for("up");
     }
 
-    /// Changes the configuration of an end, and has it read again.
+    /// Changes the configuration of an end and reloads it.
     pub fn reload(&self, role: &str, change: impl FnOnce(String) -> String) {
         let path = self.folder.join(format!("{role}.toml"));
         let text = fs::read_to_string(&path).expect("its configuration");
@@ -183,7 +184,7 @@ impl World {
         kill(Pid::from_raw(end.child.id().cast_signed()), Signal::SIGHUP).expect("it runs");
     }
 
-    /// A server at a port, which does with each connection what `serve` says.
+    /// Serves a port: calls `serve` for each connection.
     pub fn serve(&self, port: u16, serve: fn(TcpStream)) {
         for address in SERVER {
             let address = SocketAddr::new(address.parse().expect("an address"), port);
@@ -200,7 +201,7 @@ impl World {
         }
     }
 
-    /// Does something at the client's end of a new connection.
+    /// Opens a connection and runs something at the client's end.
     pub fn call<T: Send + 'static>(
         &self,
         server: &str,
@@ -222,7 +223,7 @@ impl Drop for World {
     }
 }
 
-/// Bytes that are the same each time, and whose every part is unlike every other.
+/// Reproducible bytes without repetition.
 pub fn bytes(seed: u64, len: usize) -> Vec<u8> {
     let mut rng = Rng::stream(seed, "bytes", 0, "test");
     (0..len.div_ceil(8)).flat_map(|_| rng.below(u64::MAX).to_le_bytes()).take(len).collect()

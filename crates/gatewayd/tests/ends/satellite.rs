@@ -1,4 +1,4 @@
-//! What makes a plain link as long as the way over a satellite.
+//! A delay that makes a plain link as long as a satellite's.
 
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
@@ -12,7 +12,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::common::Namespace;
 
-/// Number of the queue; daemons have 0 and 1.
+/// Number of the queue; the daemons use 0 and 1.
 const NUMBER: u16 = 90;
 
 #[expect(clippy::disallowed_methods, reason = "real packets wait for real time")]
@@ -20,23 +20,23 @@ pub fn now() -> Instant {
     Instant::now()
 }
 
-/// One way: it holds what comes to a namespace for a while.
+/// One direction: delays packets that enter a namespace.
 pub struct Satellite {
     held: Arc<[AtomicU64; 3]>,
     stop: Arc<AtomicBool>,
 }
 
-/// How long packets were held.
+/// Delays of packets.
 #[derive(Clone, Copy, Debug)]
 pub struct Held {
-    /// On average [s].
+    /// Mean [s].
     pub mean: f64,
-    /// At most.
+    /// Maximum.
     pub most: Duration,
 }
 
 impl Satellite {
-    /// Holds what comes to `namespace` by `device` for `delay`.
+    /// Delays what enters `namespace` by `device`.
     pub fn start(namespace: &Namespace, device: &str, delay: Duration) -> Self {
         for command in ["iptables-nft", "ip6tables-nft"] {
             namespace.command(&format!(
@@ -54,7 +54,7 @@ impl Satellite {
                 let next =
                     waiting.front().map_or(100, |(due, _)| due.saturating_duration_since(now()).as_millis());
                 let timeout = PollTimeout::from(next.min(100) as u16);
-                // Whether it was interrupted makes no difference.
+                // An interruption makes no difference.
                 let _ = poll(&mut [PollFd::new(queue.as_fd(), PollFlags::POLLIN)], timeout);
                 let time = now();
                 let come = |id, _: &mut [u8]| {
@@ -80,7 +80,7 @@ impl Satellite {
         satellite
     }
 
-    /// How long packets were held since this was last asked; none: as long as they should be.
+    /// Delays since the last call; without packets, the intended delay.
     pub fn held(&self) -> Held {
         let [count, sum, most] = [0, 1, 2].map(|at| self.held[at].swap(0, Ordering::Relaxed));
         Held { mean: sum as f64 / count as f64 / 1e9, most: Duration::from_nanos(most) }

@@ -1,4 +1,4 @@
-//! Two ends on a network that is not there: packets wait in a list for their time, which goes on from event to event.
+//! Two ends on a simulated network: packets wait in a list for their arrival time, and the clock jumps from event to event.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -13,38 +13,38 @@ pub const GATEWAY: usize = 0;
 pub const TERMINAL: usize = 1;
 
 /// One direction of the satellite link.
-pub struct Way {
-    /// None carries any amount at once.
+pub struct Direction {
+    /// `None` for unlimited.
     pub rate: Option<Rate>,
     pub delay: Duration,
-    /// How long a packet may wait before the link, at most.
+    /// Longest wait in front of the link.
     pub buffer: Duration,
-    /// Probabilities that a packet is lost, arrives twice, or is late by up to 20 ms.
+    /// Probabilities that a packet is lost, is duplicated, or is delayed by up to 20 ms.
     pub lose: f64,
     pub double: f64,
     pub late: f64,
-    /// From when to when nothing gets through.
+    /// Begin and end of an outage.
     pub outage: Option<(Duration, Duration)>,
     pub lost: u64,
-    /// Packets that found the buffer full.
-    pub overflown: u64,
+    /// Packets dropped because the buffer was full.
+    pub overflows: u64,
     pub carried: u64,
     free_at: Instant,
 }
 
-/// What an end's host does: it reads all that comes, and keeps what happened.
+/// Host of an end: it reads everything and records events.
 pub struct Host {
     pub link: Spacelink,
     pub address: SocketAddr,
     pub events: VecDeque<(Duration, Event)>,
-    /// Streams that are open and what was read from each.
+    /// Open streams, and bytes read from each.
     pub streams: BTreeMap<StreamKey, Stream>,
-    /// Bytes read in all, and those acknowledged by the far end.
+    /// Bytes read in all, and bytes acknowledged by the peer.
     pub read: u64,
     pub acknowledged: u64,
-    /// Whether it reads and delivers by itself.
+    /// True to read and deliver automatically.
     pub reads: bool,
-    /// What was read in each tenth of a second.
+    /// Bytes read in each tenth of a second.
     pub tenths: Vec<u64>,
     pub up: bool,
 }
@@ -58,12 +58,12 @@ pub struct Stream {
     pub acknowledged: u64,
 }
 
-/// The `at`-th byte of every stream of a test.
+/// Byte `at` of every stream.
 pub fn byte(at: u64) -> u8 {
     (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }
 
-/// The bytes of a test's stream from `from` on.
+/// Bytes of a stream from `from` on.
 pub fn bytes(from: u64, length: usize) -> Vec<u8> {
     (from..).take(length).map(byte).collect()
 }
@@ -72,16 +72,16 @@ pub struct Net {
     pub start: Instant,
     pub now: Instant,
     pub hosts: [Host; 2],
-    /// From the gateway and from the terminal.
-    pub ways: [Way; 2],
-    /// Bytes sent to others.
-    pub elsewhere: u64,
+    /// From the gateway, and from the terminal.
+    pub directions: [Direction; 2],
+    /// Bytes sent to other hosts.
+    pub to_others: u64,
     air: BTreeMap<(Instant, u64), (usize, u8, Vec<u8>)>,
     number: u64,
     rng: Rng,
 }
 
-/// Ends with new keys, for a link of `rate` and `round_trip`.
+/// Setups of both ends, with new keys, for a link of `rate` and `round_trip`.
 pub fn setups(rate: Option<Rate>, round_trip: Duration) -> [Setup; 2] {
     let [gateway, terminal] = ["gateway", "terminal"].map(|name| Identity::generate(name).unwrap());
     let [g, t] = [gateway.certificate(), terminal.certificate()];
@@ -111,7 +111,7 @@ impl Host {
         }
     }
 
-    /// Takes what the link has to say.
+    /// Handles the link's events.
     fn work(&mut self, now: Duration) {
         while let Some(event) = self.link.poll() {
             match &event {
@@ -144,7 +144,7 @@ impl Host {
         }
     }
 
-    /// Reads what there is, looks whether it is what was written, and says that it is delivered.
+    /// Reads from a stream, compares with what was written, and reports delivery.
     pub fn read(&mut self, now: Duration, key: StreamKey) {
         let mut buffer = [0; 65536];
         loop {
@@ -173,7 +173,7 @@ impl Host {
         Some(key)
     }
 
-    /// Writes `length` more bytes of the stream, and gives how many were taken.
+    /// Writes the next `length` bytes of the stream. Returns how many were taken.
     pub fn write(&mut self, key: StreamKey, length: usize) -> usize {
         let Some(stream) = self.streams.get_mut(&key) else { return 0 };
         let written = self.link.write(key, &bytes(stream.written, length));
@@ -181,7 +181,7 @@ impl Host {
         written
     }
 
-    /// Mean goodput from `from` to `to` [bit/s]; both in tenths of a second.
+    /// Mean goodput between two tenths of a second [bit/s].
     pub fn goodput(&self, from: usize, to: usize) -> f64 {
         let read: u64 = self.tenths.iter().skip(from).take(to - from).sum();
         read as f64 * 80.0 / (to - from) as f64
@@ -193,14 +193,14 @@ impl Host {
 }
 
 impl Net {
-    /// Both ends of `setups`, 300 ms from each other.
+    /// Both ends, 300 ms apart.
     pub fn new(setups: &[Setup; 2], seed: u64) -> Self {
         #[expect(clippy::disallowed_methods, reason = "an origin for the test's times")]
         let start = Instant::now();
         let gateway = Host::new(Spacelink::listen(&setups[GATEWAY], start).unwrap(), "192.0.2.1:4433");
         let link = Spacelink::connect(&setups[TERMINAL], gateway.address, start).unwrap();
         let terminal = Host::new(link, "192.0.2.2:50000");
-        let way = || Way {
+        let way = || Direction {
             rate: None,
             delay: Duration::from_millis(300),
             buffer: Duration::from_millis(100),
@@ -209,7 +209,7 @@ impl Net {
             late: 0.0,
             outage: None,
             lost: 0,
-            overflown: 0,
+            overflows: 0,
             carried: 0,
             free_at: start,
         };
@@ -217,15 +217,15 @@ impl Net {
             start,
             now: start,
             hosts: [gateway, terminal],
-            ways: [way(), way()],
-            elsewhere: 0,
+            directions: [way(), way()],
+            to_others: 0,
             air: BTreeMap::new(),
             number: 0,
             rng: Rng::stream(seed, "net", 0, "fate"),
         }
     }
 
-    /// Starts an end anew: it has forgotten everything but its keys.
+    /// Restarts an end: it keeps only its keys.
     pub fn restart(&mut self, end: usize, setups: &[Setup; 2]) {
         let link = if end == GATEWAY {
             Spacelink::listen(&setups[GATEWAY], self.now)
@@ -240,8 +240,8 @@ impl Net {
         self.rng.below(n as u64) as usize
     }
 
-    /// One of the datagrams on their way to `end`.
-    pub fn flying(&mut self, end: usize) -> Option<Vec<u8>> {
+    /// A datagram on its way to `end`.
+    pub fn in_transit(&mut self, end: usize) -> Option<Vec<u8>> {
         let all: Vec<_> = self.air.values().filter(|(to, _, _)| *to == end).collect();
         (!all.is_empty()).then(|| all[self.rng.below(all.len() as u64) as usize].2.clone())
     }
@@ -250,31 +250,31 @@ impl Net {
         self.now - self.start
     }
 
-    /// Sends what the ends have to send.
+    /// Sends everything that the ends have to send.
     pub fn flush(&mut self) {
         let mut out = Vec::new();
         for end in [GATEWAY, TERMINAL] {
             while let Some(transmit) = self.hosts[end].link.transmit(self.now, 10, &mut out) {
                 let segment = transmit.segment.unwrap_or(out.len());
                 assert!(out.len() <= 10 * segment);
-                // Answers to strangers go nowhere.
+                // Replies to other hosts are lost.
                 if transmit.to == self.hosts[1 - end].address {
                     for datagram in out.chunks(segment) {
                         self.carry(end, transmit.ecn, datagram);
                     }
                 } else {
-                    self.elsewhere += out.len() as u64;
+                    self.to_others += out.len() as u64;
                 }
             }
         }
     }
 
-    /// Puts a datagram of `end` on its way.
+    /// Puts a datagram from `end` on its way.
     pub fn carry(&mut self, end: usize, ecn: u8, datagram: &[u8]) {
         let time = self.time();
-        let way = &mut self.ways[end];
+        let way = &mut self.directions[end];
         if way.free_at.saturating_duration_since(self.now) > way.buffer {
-            way.overflown += 1;
+            way.overflows += 1;
             return;
         }
         let bytes = datagram.len() as u64 + 28;
@@ -301,7 +301,7 @@ impl Net {
         }
     }
 
-    /// Goes on to the next event, but not beyond `until`, and says whether there was one.
+    /// Advances to the next event, at most to `until`. Returns true if there was one.
     pub fn step(&mut self, until: Duration) -> bool {
         for host in &mut self.hosts {
             host.work(self.now - self.start);
@@ -332,12 +332,12 @@ impl Net {
         true
     }
 
-    /// Goes on up to `until`.
+    /// Advances to `until`.
     pub fn run(&mut self, until: Duration) {
         while self.step(until) {}
     }
 
-    /// Goes on until both ends are up.
+    /// Advances until both ends are up.
     pub fn connect(&mut self) {
         while !(self.hosts[0].up && self.hosts[1].up) {
             assert!(self.step(Duration::from_secs(60)), "no connection");
@@ -345,20 +345,20 @@ impl Net {
     }
 }
 
-/// A sender as the regulator makes one: chunks, one by one, at `rate` less what else goes over the link.
+/// A sender like the regulator: chunk by chunk, at `rate` less the other bytes on the link.
 pub struct Source {
     pub end: usize,
     pub stream: StreamKey,
     pub rate: Rate,
     pub chunk: usize,
     pub left: u64,
-    /// What a chunk counts as: its bytes and headers' [bytes].
+    /// Bytes that a chunk counts as, headers included.
     pub counts: u64,
     pub next: Duration,
 }
 
 impl Source {
-    /// Sends `net`'s chunks up to `until`.
+    /// Sends chunks until `until`.
     pub fn run(&mut self, net: &mut Net, until: Duration) {
         while net.time() < until {
             self.owe(net, 0);
@@ -381,7 +381,7 @@ impl Source {
         }
     }
 
-    /// `counts` bytes were let go, and what the link used besides has to be waited for as well.
+    /// Waits for `counts` released bytes, and for the bytes that the link carried beyond them.
     fn owe(&mut self, net: &mut Net, counts: u64) {
         net.flush();
         let bytes = counts + net.hosts[self.end].link.charge(counts);

@@ -1,4 +1,4 @@
-//! The spacelink on real sockets: the smallest loop that drives an end, and what it carries over loopback.
+//! The spacelink on real sockets: the smallest loop that drives an end, and a transfer over loopback.
 
 use std::io::IoSliceMut;
 use std::net::{SocketAddr, UdpSocket};
@@ -15,7 +15,7 @@ struct End {
     socket: UdpSocket,
     state: UdpSocketState,
     address: SocketAddr,
-    /// Scratch for datagrams in, several of which may have been joined in each buffer, and out.
+    /// Buffers for received datagrams, several of which may be merged, and for sent ones.
     input: Vec<Vec<u8>>,
     output: Vec<u8>,
 }
@@ -36,8 +36,8 @@ impl End {
         }
     }
 
-    /// Takes what has come and what is due, and sends what there is: to be called when the socket is readable, when
-    /// [`Spacelink::timer`] is due, and after anything was written.
+    /// Receives, runs timers, and sends. Call it when the socket is readable, when [`Spacelink::timer`] is due, and after
+    /// writing.
     fn turn(&mut self, now: Instant) {
         let mut meta = [RecvMeta::default(); BATCH_SIZE];
         loop {
@@ -68,7 +68,7 @@ impl End {
                     src_ip: transmit.from,
                 },
             );
-            // A full socket drops the packet as a full link would.
+            // A full socket loses the packet, like a full link.
             let _ = sent;
         }
     }
@@ -97,7 +97,7 @@ fn ends(address: &str) -> [End; 2] {
     [listening, connecting]
 }
 
-/// Sends 5 MB from one end to the other, and gives how long that took from the first byte on.
+/// Sends 5 MB from one end to the other. Returns the time from the first byte on.
 fn transfer(address: &str) -> Duration {
     const ALL: u64 = 5_000_000;
     let [mut gateway, mut terminal] = ends(address);
@@ -136,7 +136,7 @@ fn transfer(address: &str) -> Duration {
                 _ => {}
             }
         }
-        // No more on its way than a socket's buffer holds: there is no regulator here.
+        // Without a regulator: no more in flight than a socket's buffer holds.
         if let Some(key) = stream
             && written < ALL
             && written < freed + 100_000
@@ -153,7 +153,7 @@ fn transfer(address: &str) -> Duration {
 }
 
 #[test]
-fn bytes_pass_over_loopback() {
+fn bytes_cross_loopback() {
     for address in ["127.0.0.1:0", "[::1]:0"] {
         transfer(address);
     }
