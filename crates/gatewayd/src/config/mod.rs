@@ -289,7 +289,7 @@ mod tests {
             (
                 "\"20 Mbps\" }\n[satellite]\n",
                 "\"link\" }\n[satellite]\nrate = \"20 Mbps\"\nmodem = \"\"\n",
-                "g.toml:7:9: satellite.modem: found \"\"; allowed: a path for a socket, of at most 107 bytes",
+                "g.toml:7:9: satellite.modem: found \"\"; allowed: a socket path of at most 107 bytes",
             ),
             (
                 "\"20 Mbps\" }",
