@@ -103,7 +103,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401
-    # Optuna is half a second that nobody else need wait for.
+    # Optuna takes half a second to import.
     if name == "tune":
         from bentpipe.tuning.tune import tune
 

@@ -45,12 +45,12 @@ def sweep(
 ) -> SweepResult:
     """Simulate every point of a design under every setting with the same seeds, into the dataset `out`.
 
-    `scenario` may be a sweep file too, which the other arguments override (docs/sweep.md). `vary` are
+    `scenario` may be a sweep file too; other arguments override its keys (docs/sweep.md). `vary` holds the
     factors, as `{"gateway.aqm.w_q": "0.01:0.2:log:8"}`; see `factors_from`. `set` overrides keys as in
-    `load`; `metrics` are those that the report shows. What is in the dataset already is not simulated again;
-    `precision` adds runs where an interval is still too wide. Runs go to `jobs` threads, or to a `cluster`:
-    `local:N` for N processes, or a scheduler's address. Raises `UsageError` and `ScenarioError` before
-    anything runs; runs that fail later are `SweepResult.failures`.
+    `load`; `metrics` are those that the report shows. Runs in the dataset are not repeated; `precision` adds
+    runs where an interval is too wide. Runs execute on `jobs` threads, or on a `cluster`: `local:N` for N
+    processes, or a scheduler's address. Raises `UsageError` and `ScenarioError` before anything runs; runs
+    that fail later are listed in `SweepResult.failures`.
     """
     asked = request(
         scenario,

@@ -1,4 +1,4 @@
-"""What can go wrong, told apart by who can mend it."""
+"""Exceptions of the package, by who can correct the mistake."""
 
 from bentpipe._core import AlgorithmError, Cancelled, ScenarioError, SimulationError
 
@@ -17,7 +17,7 @@ __all__ = [
 
 
 class BentpipeError(Exception):
-    """Base of the errors raised here; the text is complete and meant for the user."""
+    """Base of the package's exceptions; the message is complete and meant for the user."""
 
 
 class UsageError(BentpipeError):
@@ -25,11 +25,11 @@ class UsageError(BentpipeError):
 
 
 class ClusterError(BentpipeError):
-    """A cluster went away, or has lost all of its workers."""
+    """The cluster disappeared, or lost all of its workers."""
 
 
 class ResultError(BentpipeError):
-    """A folder is not a result, is not complete, or does not hold what was asked for."""
+    """A folder is not a result, is incomplete, or lacks the requested data."""
 
 
 class ModelError(BentpipeError):
@@ -37,4 +37,4 @@ class ModelError(BentpipeError):
 
 
 class LiveError(Exception):
-    """A live run failed, for a reason that lies in none of its arguments; the text is complete."""
+    """A live run failed for a reason other than its arguments; the message is complete."""

@@ -1,4 +1,4 @@
-"""Files that are either complete or not there at all."""
+"""Files that are written completely or not at all."""
 
 import fcntl
 import json
@@ -21,13 +21,14 @@ __all__ = [
 ]
 
 PARTIAL = ".partial-"
-"""Beginning of the name of whatever is still being written."""
+"""Prefix of the names of unfinished files."""
 
 
 def lock(folder: Path) -> int:
-    """Keep other processes from writing to a folder until the handle that is returned is closed.
+    """Lock a folder against other writers until the returned handle is closed.
 
-    The lock goes with the process. Raises `UsageError` if another has it, `OSError` without the folder.
+    The lock ends with the process. Raises `UsageError` if another process holds it, `OSError` without the
+    folder.
     """
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -39,18 +40,18 @@ def lock(folder: Path) -> int:
 
 
 def is_empty(folder: Path) -> bool:
-    """Whether a folder holds nothing, or only what was still being written when a process ended."""
+    """Return True if a folder is empty, apart from unfinished files of a process that ended."""
     return all(entry.name.startswith(PARTIAL) for entry in folder.iterdir())
 
 
 def remove_partials(folder: Path) -> None:
-    """Remove what was still being written in a locked folder when a process ended."""
+    """Remove unfinished files of a process that ended from a locked folder."""
     for partial in folder.rglob(PARTIAL + "*"):
         shutil.rmtree(partial) if partial.is_dir() else partial.unlink()
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the entries of a folder survive a power cut."""
+    """Sync the entries of a folder to the disk, so that they survive a power cut."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)
@@ -59,7 +60,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def write_new(path: Path, content: bytes) -> None:
-    """Write a file inside a folder that nobody reads yet, and put it on the disk; `OSError` if that fails."""
+    """Write a file inside a folder that has no readers yet, and sync it; `OSError` if that fails."""
     with path.open("xb") as file:
         file.write(content)
         file.flush()
@@ -67,9 +68,9 @@ def write_new(path: Path, content: bytes) -> None:
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write or replace a file in one step: a reader sees the old content or all of the new one.
+    """Write or replace a file atomically: readers see the old content or the new one.
 
-    Raises `OSError` and leaves the old content if the disk is full or the folder cannot be written.
+    Raises `OSError` and keeps the old content if the disk is full or the folder cannot be written.
     """
     handle, name = tempfile.mkstemp(prefix=PARTIAL, dir=path.parent)
     partial = Path(name)
@@ -87,7 +88,7 @@ def write(path: Path, content: bytes) -> None:
 
 
 def write_json(path: Path, value: object) -> None:
-    """Write or replace a JSON file in one step; numbers that JSON cannot hold are a `ValueError`."""
+    """Write or replace a JSON file atomically; `ValueError` for numbers that JSON cannot hold."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
     write(path, (text + "\n").encode())
 

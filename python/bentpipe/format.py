@@ -1,4 +1,4 @@
-"""How numbers are written for people, the same in the terminal and in the report."""
+"""Formatting of numbers for the terminal and for reports."""
 
 import math
 import re
@@ -36,18 +36,18 @@ UNITS: dict[str, tuple[str, float]] = {
     **{unit: ("length", size) for unit, size in {"B": 1.0, "KB": 1e3, "MB": 1e6, "GB": 1e9}.items()},
     **{unit: ("length", size) for unit, size in {"KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}.items()},
 }
-"""What a unit measures, and how many of that it is, as results and scenario files write it."""
+"""By unit: the quantity it measures and its size, as results and scenario files write units."""
 
 _NUMBER = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*([^\d\s].*?)?\s*")
 
 ROUNDING = 1e-9
-"""A standard deviation so small a share of the mean is the computer's."""
+"""Share of the mean below which a standard deviation is a rounding error."""
 _FAR = 900.0
-"""Differences above so many per cent are multiples."""
+"""Percentage above which a difference is written as a multiple."""
 
 
 def number(value: float | None, decimals: int | None = None) -> str:
-    """Write a number with four significant digits, or with so many decimals; a dash for None."""
+    """Write a number with four significant digits, or with the given decimals; a dash for None."""
     if value is None:
         return "–"
     if decimals is None:
@@ -58,19 +58,19 @@ def number(value: float | None, decimals: int | None = None) -> str:
 
 
 def brief(value: float, digits: int = 6) -> str:
-    """Write a number with at most so many significant digits and no trailing zeros."""
+    """Write a number with at most `digits` significant digits and no trailing zeros."""
     rounded = float(f"{value:.{digits}g}")
     text = f"{rounded:,.0f}" if abs(rounded) >= 10**digits else f"{rounded:,.{digits}g}"
     return text.replace("-", "−")
 
 
 def quantity(mean: float | None, ci95: float | None) -> str:
-    """Write a mean with its half-width, as many decimals as two digits of the half-width need."""
+    """Write a mean with its half-width, rounded to two digits of the half-width."""
     if mean is None:
         return "–"
     if ci95 is None:
         return number(mean)
-    # Two digits of the half-width, but no more than six of the mean.
+    # Two digits of the half-width, but at most six of the mean.
     size = math.floor(math.log10(abs(mean))) if mean else 0
     decimals = 5 - size if ci95 == 0 else min(5 - size, 1 - math.floor(math.log10(ci95)))
     decimals = max(0, decimals)
@@ -80,7 +80,7 @@ def quantity(mean: float | None, ci95: float | None) -> str:
 
 
 def measured(found: Mapping[str, Any], name: str = "mean") -> str:
-    """Write a mean with its interval: `12.3 ± 0.4`, or `12.3 [12.0, 12.9]` if by the bootstrap."""
+    """Write a mean with its interval: `12.3 ± 0.4`, or `12.3 [12.0, 12.9]` for a bootstrap interval."""
     mean, ci95 = found[name], found["ci95"]
     if found["method"] != "bootstrap" or not ci95:
         return quantity(mean, ci95)
@@ -98,7 +98,7 @@ def likelihood(p: float | None) -> str:
 
 
 def spread(found: Mapping[str, Any]) -> str:
-    """Write an engine's standard deviation with three digits; a dash for none, 0 for rounding errors."""
+    """Write an engine's standard deviation with three digits; a dash for None, 0 for rounding errors."""
     std, mean = found["std"], found["mean"]
     if std is None:
         return "–"
@@ -106,7 +106,7 @@ def spread(found: Mapping[str, Any]) -> str:
 
 
 def difference(found: Mapping[str, Any]) -> str:
-    """Write how far an engine's mean is from the first engine's: `+12.3 ± 0.4 %`, or `× 12` if far."""
+    """Write the difference of an engine's mean from the first engine's: `+12.3 ± 0.4 %`, or `× 12`."""
     value = found["difference"]
     if value is None:
         return "–"
@@ -117,7 +117,7 @@ def difference(found: Mapping[str, Any]) -> str:
 
 
 def as_printed(found: Mapping[str, Any] | None) -> str:
-    """Write a printed mean, and its standard deviation in parentheses."""
+    """Write a printed mean, with its standard deviation in parentheses."""
     if found is None:
         return ""
     text = "" if found["mean"] is None else brief(found["mean"])
@@ -125,7 +125,7 @@ def as_printed(found: Mapping[str, Any] | None) -> str:
 
 
 def convert(value: float, unit: str, to: str) -> float | None:
-    """Convert between units; None if they do not measure the same."""
+    """Convert between units; None if they measure different quantities."""
     if unit == to:
         return value
     kind, scale = UNITS.get(unit, (unit, 1.0))
@@ -134,7 +134,7 @@ def convert(value: float, unit: str, to: str) -> float | None:
 
 
 def number_of(text: str) -> tuple[float, str] | None:
-    """Return the number and the unit that a value consists of; None if it begins with no number."""
+    """Split a value into its number and its unit; None if it does not begin with a number."""
     found = _NUMBER.fullmatch(text)
     return (float(found[1]), found[2] or "") if found else None
 
@@ -150,7 +150,7 @@ def clock(seconds: float) -> str:
 
 
 def paragraphs(text: str) -> list[str]:
-    """Split a text at its empty lines and undo its line breaks."""
+    """Split a text at its empty lines and join the lines of each part."""
     return [" ".join(part.split()) for part in re.split(r"\n\s*\n", text) if part.strip()]
 
 

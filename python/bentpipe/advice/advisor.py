@@ -1,7 +1,7 @@
-"""Which AQM for a link, and with what parameters: a short list is tuned, run again on fresh seeds and judged.
+"""Advice on an AQM and its parameters: candidates are tuned, run again on new seeds, and judged.
 
-Three rounds, each on seeds that the others never use: a search of each AQM's parameters with short runs, the
-best few of each at full length, and the one that remains of each against what the scenario has and DropTail.
+Three rounds, each on its own seeds: a search of each AQM's parameters with short runs, the best few points of
+each AQM at full length, and a final of the best of each AQM, the present setting and DropTail.
 """
 
 import difflib
@@ -36,14 +36,14 @@ __all__ = ["ADVICE", "BEHIND", "PLAIN", "REPORT", "Advice", "Advising", "advise"
 ADVICE, REPORT = "advice.json", "report.html"
 BEHIND: tuple[str, ...] = ("red", "vrc", "gkvq", "avqred", "pfavqred")
 PLAIN: tuple[str, ...] = ("red", "vrc", "pi", "avqred", "codel", "fq_codel")
-"""The short lists where a PEP splits connections and where none does; docs/advise.md says why these."""
+"""Default candidates with and without a PEP; docs/advise.md gives the reasons."""
 EXTRA = ("fct_p95",)
-"""Shown where all candidates have it."""
+"""Metrics shown if all candidates have them."""
 TRIALS, RUNS, FRESH = 40, 2, 10
 _KEPT, _AGAIN = 3, 3
-"""Points of each AQM that run again at full length, and how often."""
+"""Points of each AQM that run again at full length, and the number of their runs."""
 _SHORTEST, _SHARE = 60.0, 0.1
-"""Runs of the search last so many seconds at least, or this share of the scenario's if that is more."""
+"""Minimum duration of the search's runs [s], and as a share of the scenario's; the larger one counts."""
 _DURATION = "run.duration"
 
 Say = Callable[[str], None]
@@ -51,24 +51,24 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Advising:
-    """What is to be looked at, checked before anything runs."""
+    """Plan of an advice, checked before anything runs."""
 
     scenario: Path
     given: str
-    """How the scenario was named."""
+    """Name of the scenario, as given."""
     overrides: tuple[str, ...]
     base: _core.Scenario
     split: bool
-    """Whether a PEP splits the connections whose packets are judged."""
+    """True if a PEP splits the connections at the subject."""
     aqms: tuple[str, ...]
     rule: Rule
     trials: int
     seeds: tuple[int, ...]
-    """The search's."""
+    """Seeds of the search."""
     again: tuple[int, ...]
     fresh: tuple[int, ...]
     searches: Mapping[str, "Tuning | None"]
-    """How each AQM is searched; None for what has no parameters to search."""
+    """Search of each AQM; None for AQMs without parameters to search."""
 
     @classmethod
     def plan(
@@ -84,7 +84,7 @@ class Advising:
         fresh: int = FRESH,
         seed: int | None = None,
     ) -> "Advising":
-        """Read everything; `UsageError` and `ScenarioError` for what makes no sense."""
+        """Read everything; `UsageError` and `ScenarioError` for wrong arguments."""
         for option, value, least, most in (
             ("--trials", trials, 1, 100_000),
             ("--search-runs", runs, 1, 1000),
@@ -139,18 +139,18 @@ class Advising:
 
     @property
     def table(self) -> str:
-        """The scenario's table that has the subject's AQM: `gateway`; empty where nothing is searched."""
+        """Table of the scenario that holds the subject's AQM: `gateway`; empty if nothing is searched."""
         found = [each.space.prefix for each in self.searches.values() if each is not None]
         return found[0].rpartition(".")[0] if found else ""
 
     @property
     def metrics(self) -> list[str]:
-        """The metrics of candidates: what is judged, what has limits, and what is shown beside."""
+        """Metrics of the candidates: objectives, limits, and those shown beside them."""
         found = [*(each.metric for each in self.rule.objectives), *(each.metric for each in self.rule.limits)]
         return list(dict.fromkeys([*found, *EXTRA]))
 
     def about(self) -> dict[str, Any]:
-        """Return what the dataset's manifest says of the runs outside the searches."""
+        """Return the manifest entries of the runs outside the searches."""
         plain = load(self.scenario, _without(self.overrides, _DURATION))
         known = "\n".join([plain.canonical(), *sorted(_without(self.overrides, _DURATION))])
         return {
@@ -172,7 +172,7 @@ class Advising:
         change: str = "",
         setting: str | PythonAqm | None = None,
     ) -> Run:
-        """Return a run of `duration` under a setting, or as the scenario is, with the first seed."""
+        """Return a run of `duration` under a setting, or of the scenario unchanged, with the first seed."""
         changes = [*_without(self.overrides, _DURATION), f"{_DURATION}={duration}"]
         scenario = load(self.scenario, [*changes, *([change] if change else [])], self.aqms)
         if isinstance(setting, PythonAqm):
@@ -184,12 +184,12 @@ class Advising:
 
 
 class Advice:
-    """What is advised, and what that rests on."""
+    """Advice and the evidence for it."""
 
     def __init__(self, folder: str | Path) -> None:
         """Read the advice in `folder`; `ResultError` if there is none."""
         self.folder = Path(folder)
-        """Where the files are."""
+        """Folder of the files."""
         try:
             found = json.loads((self.folder / ADVICE).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
@@ -197,29 +197,29 @@ class Advice:
         if not isinstance(found, dict) or found.get("format") != "bentpipe-advice":
             raise ResultError(f"{self.folder}: holds no advice")
         self.found: dict[str, Any] = present_document(found) if found["format_version"] == 1 else found
-        """All of it, as `advice.json` has it."""
+        """Contents of `advice.json`."""
 
     def __repr__(self) -> str:
         return f"<bentpipe.Advice {self.found['scenario']['name']}: {self.answer}; {self.folder}>"
 
     @property
     def answer(self) -> str:
-        """Name of the setting that is advised."""
+        """Name of the recommended setting."""
         return str(self.found["answer"])
 
     @property
     def sentence(self) -> str:
-        """The answer in words."""
+        """Recommendation as a sentence."""
         return " ".join(self.found["words"]["answer"])
 
     @property
     def toml(self) -> str:
-        """The setting as a table to be pasted into a scenario, to compare it; empty for what needs none."""
+        """Setting as a table to paste into a scenario; empty if it needs none."""
         return str(self.found["paste"]["toml"])
 
     @property
     def command(self) -> str:
-        """A command that compares what is advised with DropTail."""
+        """Command that compares the recommended setting with DropTail."""
         return str(self.found["paste"]["command"])
 
     def report(self, path: str | Path | None = None) -> Path:
@@ -244,14 +244,14 @@ def advise(
     told: Teller | None = None,
     say: Say | None = None,
 ) -> Advice:
-    """Tune a short list of AQMs on a scenario's link; say which to use, with what parameters, and how sure.
+    """Tune candidate AQMs on a scenario's link, and recommend one with its parameters and its confidence.
 
-    `aqms` are algorithms or settings, by default a list for links with a PEP or one for those without.
-    They are judged by their power, see `judging.by_power`, or by the rank sums of `metrics`, objectives as
-    `"throughput:max,queue_delay_mean:min"`; `limits`, as `["queue_delay_p95<=50"]`, come first. `trials`
-    points of each AQM are searched with `search_runs` short runs each; `runs` of full length, on seeds that
-    the search never used, decide. What is in the folder `out` already is not simulated again. Raises
-    `UsageError` and `ScenarioError` before anything runs.
+    `aqms` are algorithms or settings, by default a list that depends on the presence of a PEP. They are
+    judged by their power, see `objectives.by_power`, or by the rank sums of `metrics`, objectives as
+    `"throughput:max,queue_delay_mean:min"`; `limits`, as `["queue_delay_p95<=50"]`, rank first. `trials`
+    points of each AQM are searched with `search_runs` short runs each; `runs` runs of full length, on seeds
+    that the search never used, decide. Runs in the folder `out` are not repeated. Raises `UsageError` and
+    `ScenarioError` before anything runs.
     """
     plan = Advising.plan(
         scenario,
@@ -273,7 +273,7 @@ def advise(
 def execute(
     plan: Advising, folder: Path, *, workers: Workers, told: Teller | None = None, say: Say | None = None
 ) -> Advice:
-    """Search, judge and write the advice to `folder`; on an interruption what is finished stays."""
+    """Search, judge and write the advice to `folder`; an interruption keeps the finished runs."""
     began = time.monotonic()
     say = say or (lambda _: None)
     failures: list[Failure] = []
@@ -377,17 +377,17 @@ def execute(
 
 
 def _metrics(*, split: bool) -> list[str]:
-    """Return what is judged by default."""
+    """Return the default metrics."""
     return ["throughput", "queue_delay_mean", "loss_rate", *(["pep_sojourn"] if split else [])]
 
 
 def _response(*, split: bool) -> str:
-    """Return the metric that the response time grows with."""
+    """Return the metric of the response time."""
     return "pep_sojourn" if split else "queue_delay_mean"
 
 
 def _round_trip(scenario: _core.Scenario) -> float:
-    """Return the mean round trip without queues [s] of the traffic that passes the subject's link."""
+    """Return the mean round-trip time without queues [s] of the traffic on the subject's link."""
     found = json.loads(scenario.canonical())
     subject = found["subject"]
     link = subject["link"] if "link" in subject else found["gateways"][subject["gateway"]]["link"]
@@ -405,7 +405,7 @@ def _any(values: Sequence[float | None]) -> bool:
 
 
 def _short(scenario: _core.Scenario) -> str:
-    """Return the measured time of a run of the search, a multiple of the sample interval as all are."""
+    """Return the measured time of a run of the search, a multiple of the sample interval."""
     wanted = min(scenario.duration, max(_SHORTEST, _SHARE * scenario.duration))
     interval = _nanoseconds(scenario.sample_interval)
     return _seconds(math.ceil(_nanoseconds(wanted) / interval) * interval)
@@ -416,7 +416,7 @@ def _nanoseconds(seconds: float) -> int:
 
 
 def _seconds(nanoseconds: int) -> str:
-    """Write a time as a scenario has it, exactly: `60 s`."""
+    """Write a duration exactly, as in a scenario: `60 s`."""
     whole, rest = divmod(nanoseconds, 10**9)
     return f"{whole}.{rest:09d}".rstrip("0").rstrip(".") + " s"
 
@@ -441,7 +441,7 @@ def _check_names(base: _core.Scenario, names: Sequence[str]) -> None:
 
 
 def _searched_for(objectives: Sequence[Objective], limits: Sequence[Limit]) -> list[Objective]:
-    """Return objectives for metrics that have limits alone, so that the search goes where these are kept."""
+    """Return objectives for metrics that appear only in limits, so that the search meets the limits."""
     known = {each.metric for each in objectives}
     found = {
         each.metric: Objective(each.metric, "min" if each.sign == "<=" else "max")
@@ -461,7 +461,7 @@ def _search(
     runs: int,
     seed: int,
 ) -> "Tuning | None":
-    """Return how an AQM is searched; None for a scheduler and for what has no parameters to search."""
+    """Return the search of an AQM; None for a scheduler and for AQMs without parameters to search."""
     known = json.loads(_core.registry())
     fixed = {entry["name"] for entry in known["schedulers"]} | {
         entry["name"] for entry in known["aqms"] if not any(each["tune"] for each in entry["params"])
@@ -480,7 +480,7 @@ def _is_searched(path: str) -> bool:
     try:
         aqm = imported(path)
     except UsageError:
-        # A setting of the scenario that has the form of a class's path.
+        # A setting of the scenario whose name looks like the path of a class.
         return True
     return isinstance(aqm, type) and any(each.tuning for each in PythonAqm(path, aqm).params)
 
@@ -493,7 +493,7 @@ def _tuned(
     workers: Workers,
     told: Teller | None,
 ) -> tuple[list[Candidate], dict[str, Any]]:
-    """Search an AQM's parameters; return its best few points, and what that took."""
+    """Search an AQM's parameters; return its best few points, and the cost."""
     from bentpipe.tuning.space_reduction import explored
 
     points, cost = explored(search, folder, plan.rule.pick, plan.metrics, workers, told)
@@ -519,7 +519,7 @@ def _as_it_is(plan: Advising, name: str) -> Candidate:
 
 
 def _named(plan: Advising, name: str, candidate: Candidate) -> Candidate:
-    """Return a candidate of the last round under the name that it is advised by."""
+    """Return a candidate of the last round under its final name."""
     if candidate.role != "tuned":
         return candidate
     if candidate.parameters:
@@ -528,7 +528,7 @@ def _named(plan: Advising, name: str, candidate: Candidate) -> Candidate:
 
 
 def _references(plan: Advising) -> list[Candidate]:
-    """Return what is there now, and DropTail where that is another one."""
+    """Return the present setting, and DropTail if that differs."""
     present = _with_doubts(plan, Candidate(plan.base.aqm, plan.base.aqm, "present"))
     droptail = _with_doubts(plan, Candidate("droptail", "droptail", "reference"))
     if _run(plan, present).digest == _run(plan, droptail).digest:
@@ -547,14 +547,14 @@ def _run(plan: Advising, candidate: Candidate) -> Run:
 
 
 def _with_doubts(plan: Advising, candidate: Candidate) -> Candidate:
-    """Return a candidate with what its scenario warns of; that of drops behind the PEP has its own place."""
+    """Return a candidate with its scenario's warnings, except that of drops behind the PEP."""
     scenario = _run(plan, candidate).scenario
     doubts = tuple(each for each in scenario.warnings if "dropped behind the PEP" not in each)
     return replace(candidate, behind_pep=scenario.behind_pep, warnings=doubts)
 
 
 def _command(plan: Advising, answer: Candidate) -> str:
-    """Return the command that compares what is advised with DropTail, and with what is there if named."""
+    """Return the command that compares the recommendation with DropTail, and with the present setting."""
     words = ["bentpipe", "compare", plan.given]
     for each in plan.overrides:
         words += ["--set", each]

@@ -1,4 +1,4 @@
-"""Which of several queues to advise, and how sure that is: rules from the values of runs on fresh seeds."""
+"""Rules for the recommendation and its confidence, from the values of runs on hold-out seeds."""
 
 import json
 import math
@@ -38,38 +38,38 @@ __all__ = [
 ]
 
 MARGIN = 0.01
-"""Values that differ by no more than this share are equal to an engineer: they share a rank, and a power that
-is no further below the best is almost as good."""
+"""Margin within which values are equal in practice: they share a rank, and a power within this share of the
+best is almost as good."""
 _TOLD = 3
-"""Metrics in the first sentence; the others are in the table."""
+"""Metrics in the first sentence; the table has the others."""
 CLOSE = 0.9
-"""Below this share of resamples, the choice is called a close one."""
+"""Share of resamples below which the choice is called close."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What is judged by."""
+    """Rule by which candidates are judged."""
 
     objectives: tuple[Objective, ...]
-    """What is good: ranked, or shown beside the power."""
+    """Objectives: ranked, or shown beside the power."""
     limits: tuple[Limit, ...] = ()
     power: bool = False
-    """Whether the judge is `judging.by_power`, and not rank sums."""
+    """True for the power (`objectives.by_power`), False for rank sums."""
     round_trip: float | None = None
-    """For the power where there is no PEP: the round trip without queues [s]."""
+    """Round-trip time without queues [s], for the power without a PEP."""
 
     def judge(self, values: Values) -> list[Judged]:
-        """Judge settings, the best first."""
+        """Order settings, the best first."""
         if self.power:
             return by_power(values, self.round_trip, self.limits)
         return judged(values, self.objectives, self.limits, MARGIN)
 
     def pick(self, values: Values) -> list[Judged]:
-        """Judge the points of a search, the best first.
+        """Order the points of a search, the best first.
 
-        By ranks, those on the Pareto front of what keeps the limits: a search does not spread its points
-        evenly, and points that others beat in everything would move the ranks of those that matter. Where no
-        point keeps the limits all are judged.
+        Rank sums are computed over the Pareto front of the points that meet the limits: a search samples its
+        space unevenly, and dominated points would shift the ranks of the others. If no point meets the
+        limits, all are ranked.
         """
         if self.power:
             return self.judge(values)
@@ -86,50 +86,50 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A queue that may be advised."""
+    """A setting that may be recommended."""
 
     name: str
-    """As the setting is called."""
+    """Name of the setting."""
     algorithm: str
     role: Literal["tuned", "as it is", "present", "reference"]
-    """Tuned here, taken with its defaults, what the scenario has, or DropTail."""
+    """Role: tuned, with defaults, present setting, or DropTail."""
     table: Mapping[str, str] = field(default_factory=dict)
-    """What its setting's table holds, as a scenario file writes it; empty for what needs none."""
+    """Contents of the setting's table, as TOML; empty if it needs none."""
     searched: Mapping[str, float | None] = field(default_factory=dict)
-    """What the search saw of it, by metric."""
+    """Values in the search, by metric."""
     trials: int = 0
-    """Points that were looked at to find it."""
+    """Number of points searched."""
     behind_pep: bool = False
-    """Whether it drops packets whose senders were told that they arrived."""
+    """True if it drops packets whose senders were told that they arrived."""
     warnings: tuple[str, ...] = ()
     python: str = ""
-    """Class of an AQM written in Python, `mypkg.MyAqm`; such an AQM cannot be named in a scenario file."""
+    """Class of an AQM written in Python, `mypkg.MyAqm`; scenario files cannot name such an AQM."""
 
     @property
     def parameters(self) -> int:
-        """How many parameters have to be set."""
+        """Number of parameters to set."""
         return sum(1 for key in self.table if key not in {"algorithm", "scheduler", "preset"})
 
     @property
     def toml(self) -> str:
-        """The table of its setting; empty for one that needs none."""
+        """Table of the setting; empty if it needs none."""
         lines = [] if self.python else [f"{key} = {value}" for key, value in self.table.items()]
         return "\n".join([f"[setting.{json.dumps(self.name, ensure_ascii=False)}]", *lines]) if lines else ""
 
     @property
     def override(self) -> str:
-        """The same as an override; empty for one that needs none."""
+        """Setting as an override; empty if it needs none."""
         return f"setting.{json.dumps(self.name, ensure_ascii=False)}={self.inline}" if self.inline else ""
 
     @property
     def inline(self) -> str:
-        """The table on one line, as an AQM's is in a scenario; empty for what needs none."""
+        """Table on one line, as in a scenario; empty if it needs none."""
         inside = ", ".join(f"{key} = {value}" for key, value in self.table.items())
         return f"{{ {inside} }}" if inside and not self.python else ""
 
     @property
     def values(self) -> dict[str, str]:
-        """Values of its parameters, without quotes."""
+        """Values of the parameters, without quotes."""
         return {key: value.strip('"') for key, value in self.table.items() if key != "algorithm"}
 
 
@@ -143,16 +143,16 @@ class Cell:
 
     searched: float | None
     found: Summary
-    """On fresh seeds."""
+    """Mean over the hold-out runs."""
     behind: Summary | None
-    """The paired difference to the candidate with the best mean; None for that itself, or without values."""
+    """Paired difference from the candidate with the best mean; None for that candidate, or without values."""
     p_holm: float | None = None
     best: str | None = None
-    """The candidate with the best mean; None where there is none to say."""
+    """Candidate with the best mean; None without a better direction."""
 
     @property
     def certain(self) -> bool:
-        """Whether the difference to the best is."""
+        """True if the difference from the best is significant."""
         return (
             self.p_holm is not None
             and self.p_holm <= LEVEL
@@ -163,52 +163,52 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One metric of what is advised against what the scenario has."""
+    """One metric of the recommendation compared with the present setting."""
 
     metric: Metric
     before: float | None
     after: float | None
     found: Summary
-    """The paired difference."""
+    """Paired difference."""
     p_holm: float | None
 
     @property
     def certain(self) -> bool:
-        """Whether there is a difference."""
+        """True if the difference is significant."""
         return _is_certain(self.found, self.p_holm)
 
     @property
     def words(self) -> str:
-        """How much that is: `−42 %, 95 % interval −45 to −39`."""
+        """Size of the change: `−42 %, 95 % interval −45 to −39`."""
         return _by(self).strip(" ()")
 
     def relative(self, value: float | None) -> float | None:
-        """Return a difference as a share of what was before [%]; None if that is nothing."""
+        """Return a difference as a share of the former value [%]; None if that is zero."""
         return None if value is None or not self.before else 100 * value / abs(self.before)
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What the fresh runs say."""
+    """Conclusion from the hold-out runs."""
 
     answer: str
-    """The candidate that is advised."""
+    """Recommended candidate."""
     first: str
-    """The one that the judge puts first: another one only where the two cannot be told apart."""
+    """First candidate by the rule; differs from `answer` only if the two cannot be distinguished."""
     alike: tuple[str, ...]
-    """Those that cannot be told apart from the first."""
+    """Candidates that cannot be distinguished from the first."""
     order: tuple[Judged, ...]
     shares: Mapping[str, float]
-    """In what share of paired resamples of the fresh seeds each is first."""
+    """Share of paired resamples of the hold-out seeds in which each candidate is first."""
     cells: Mapping[str, Mapping[str, Cell]]
-    """By candidate and metric."""
+    """Cells by candidate and metric."""
     changes: tuple[Change, ...]
-    """The answer against the present setting; none if that is the answer, or where there is none."""
+    """Changes from the present setting to the recommendation; empty if they are the same, or without one."""
     rule: Rule
 
     @property
     def near(self) -> list[str]:
-        """Those whose power is almost the first one's, the best first, but for those that are alike."""
+        """Candidates with almost the power of the first, the best first, without indistinguishable ones."""
         if not self.rule.power:
             return []
         least = self.order[0].total
@@ -220,20 +220,20 @@ class Decision:
 
     @property
     def kept(self) -> bool:
-        """Whether the answer keeps all limits."""
+        """True if the recommendation meets all limits."""
         return next(each.excess for each in self.order if each.name == self.answer) == 0
 
     @property
     def rivals(self) -> list[tuple[str, float]]:
-        """The others that are first in one resample of a hundred or more, the likeliest first."""
+        """Other candidates that are first in at least 1 % of the resamples, the likeliest first."""
         found = [(name, share) for name, share in self.shares.items() if name != self.first and share >= 0.01]
         return sorted(found, key=lambda each: -each[1])
 
 
 def front(values: Values, objectives: Sequence[Objective]) -> list[str]:
-    """Return the settings that no other one is at least as good as in every objective and better in one.
+    """Return the Pareto front of settings.
 
-    A setting that lacks a value is not among them, unless all do.
+    Settings that lack a value are left out, unless all do.
     """
     complete = [
         name for name in values if all(values[name].get(each.metric) is not None for each in objectives)
@@ -255,12 +255,13 @@ def front(values: Values, objectives: Sequence[Objective]) -> list[str]:
 def decide(
     candidates: Sequence[Candidate], samples: Samples, rule: Rule, shown: Sequence[str] = ()
 ) -> Decision:
-    """Decide by the runs on fresh seeds, `samples` by candidate and metric, the same seeds for all.
+    """Decide from `samples`, the hold-out runs by candidate and metric, with the same seeds for all.
 
-    A candidate cannot be told apart from the first if the first is so in fewer than nine resamples of ten,
-    and if their paired difference is not certain after Holm's correction: that of the power, or those of all
-    objectives, where one within the margin does not count either. Of those with as little outside the limits,
-    the one with the fewest parameters to set is advised, what the scenario has and DropTail before others.
+    A candidate is indistinguishable from the first if the first wins fewer than nine resamples of ten, and if
+    their paired difference is not significant after Holm's correction: that of the power, or those of all
+    objectives, where differences within the margin do not count. Of the indistinguishable candidates with the
+    smallest excess over the limits, the one with the fewest parameters to set is recommended; the present
+    setting and DropTail come first.
     """
     by_name = {each.name: each for each in candidates}
     known = {name: samples[name] for name in by_name}
@@ -290,7 +291,7 @@ def decide(
 
 
 def _burden(candidate: Candidate) -> tuple[int, int]:
-    """Return how much work a candidate is: none for what is there already, then parameters to set."""
+    """Return the effort of a candidate: none for the present setting, else its parameters to set."""
     place = {"present": 0, "reference": 1}.get(candidate.role, 2)
     return place, candidate.parameters
 
@@ -308,7 +309,7 @@ def _same_power(samples: Samples, first: str, rule: Rule) -> list[str]:
     others = [name for name in samples if name != first]
     found = [paired(powers(name), best) for name in others]
     corrected = holm([each.p for each in found])
-    # One without a value in any run is certainly not the same.
+    # A candidate without a value in some run is certainly different.
     return [
         name
         for name, each, p in zip(others, found, corrected, strict=True)
@@ -345,7 +346,7 @@ def _cells(
     objectives: Sequence[Objective],
     metrics: Sequence[str],
 ) -> dict[str, dict[str, Cell]]:
-    # What is shown beside them has a way too, if it ranks settings.
+    # Metrics shown beside the objectives have a direction too, if they rank settings.
     extra = [name for name in metrics if named_metric(name, "advice").better]
     ways = {each.metric: each for each in (*objectives_from(extra or ["throughput"]), *objectives)}
     averages = means(samples)
@@ -390,7 +391,7 @@ def _changes(samples: Samples, answer: str, present: str, metrics: Sequence[str]
 
 
 def sentences(decision: Decision, candidates: Sequence[Candidate], runs: int) -> dict[str, list[str]]:
-    """Return what a decision comes to in words: `headline`, `answer`, `sure`, `costs` and `warnings`."""
+    """Return the decision as sentences: `headline`, `answer`, `sure`, `costs` and `warnings`."""
     by_name = {each.name: each for each in candidates}
     return {
         "headline": [_headline(by_name[decision.answer])],
@@ -441,7 +442,7 @@ def _change(change: Change) -> str:
 
 
 def _by(change: Change) -> str:
-    """Write how much that is, in parentheses."""
+    """Write the size of a change, in parentheses."""
     if not change.certain:
         return f" ({NOTHING_SEEN})"
     middle, low, high = (
@@ -451,7 +452,7 @@ def _by(change: Change) -> str:
         return ""
     if abs(middle) > 900:
         return f" (× {brief(1 + middle / 100, 2)})"
-    # As many decimals as the interval's width has a use for, at most one of large changes.
+    # As many decimals as the interval justifies, at most one for large changes.
     decimals = max(0, min(1 if abs(middle) >= 10 else 2, -math.floor(math.log10((high - low) / 2 or 1))))
     ends = f"95 % interval {_signed(low, decimals)} to {_signed(high, decimals)}"
     return f" ({_signed(middle, decimals)} %, {ends})"
@@ -512,7 +513,7 @@ def _sure(decision: Decision, candidates: Mapping[str, Candidate], runs: int) ->
 
 
 def _costs(decision: Decision) -> list[str]:
-    """Say what the answer costs against the best in each metric, as far as that is certain."""
+    """Write what the recommendation costs against the best in each metric, if that is significant."""
     parts = []
     for name, cell in decision.cells[decision.answer].items():
         if cell.best is None or not cell.certain:

@@ -1,4 +1,4 @@
-"""The command that says which AQM to use."""
+"""The command `advise`."""
 
 import json
 from contextlib import closing
@@ -77,17 +77,15 @@ def advise(
     out: Path | None,
     form: str,
 ) -> None:
-    """Tune a short list of AQMs on SCENARIO's link and say which to use, and how sure that is.
+    """Tune candidate AQMs on SCENARIO's link and recommend one, with its parameters and confidence.
 
-    Points of each AQM's parameters are searched with short runs; the best few of each run again at full
-    length, and what remains of each meets what the scenario has now, and DropTail, on seeds that the search
-    never used. The answer is one page. An interrupted one goes on with the same command and --out.
+    Short runs search each AQM's parameters; the best few points of each AQM run again at full length; the
+    best of each AQM is compared with the present setting and with DropTail on new seeds. The answer is one
+    page. An interrupted search continues with the same command and --out.
 
-    \b
-    Examples:
-      bentpipe advise byun2007-gateway
-      bentpipe advise small-gateway --aqms red,pi,avqred --limit "queue_delay_p95<=50"
-      bentpipe advise my-link.toml --metrics throughput:max,queue_delay_mean:min,loss_rate:min
+    \b Examples: bentpipe advise byun2007-gateway bentpipe advise small-gateway --aqms red,pi,avqred --limit
+    "queue_delay_p95<=50" bentpipe advise my-link.toml --metrics
+    throughput:max,queue_delay_mean:min,loss_rate:min
     """
     names = None if aqms is None else aqms.split(",")
     look_here(names or [])

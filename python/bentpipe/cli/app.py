@@ -1,6 +1,6 @@
 """The command `bentpipe`.
 
-Exit codes: 0; 2 for anything the caller can mend, with one message on stderr; 130 after Ctrl-C; 1 for
+Exit codes: 0 for success; 2 for mistakes of the caller, with one message on stderr; 130 after Ctrl-C; 1 for
 everything else.
 """
 
@@ -57,7 +57,7 @@ for _each in (
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line and leave with its exit code."""
+    """Run the command line and exit with its code."""
     sys.exit(_main(arguments))
 
 
@@ -82,7 +82,7 @@ def _main(arguments: list[str] | None) -> int:
     except (KeyboardInterrupt, click.Abort):
         return _say("interrupted", 130)
     except OSError as error:
-        # Nobody reads the output any more, or it has no room: what is still buffered must not fail again.
+        # The reader of the output is gone, or the disk is full: flushing the buffers must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
             return 1

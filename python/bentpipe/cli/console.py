@@ -1,4 +1,4 @@
-"""What the terminal shows: progress on stderr, tables on stdout."""
+"""Terminal output: progress on stderr, tables on stdout."""
 
 import math
 import time
@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 _WIDE = 160
-"""Columns when the output is not a terminal, so that nothing is cut."""
+"""Width when the output is not a terminal, so that nothing is cut off."""
 
 
 def stdout() -> Console:
@@ -58,10 +58,10 @@ def stderr() -> Console:
 
 
 class Bar:
-    """A progress bar, for a terminal."""
+    """Progress bar for a terminal."""
 
     def __init__(self, console: Console, doing: str = "Simulating") -> None:
-        """Draw on `console` what goes on, in a word."""
+        """Draw on `console`; `what` is the activity, in a word."""
         self._doing = doing
         self._progress = Progress(
             TextColumn("{task.description}"),
@@ -89,12 +89,12 @@ class Bar:
             self._progress.update(self._task, completed=share, description=self._text())
 
     def finished(self, setting: str, seed: int, seconds: float) -> None:
-        """Count a run."""
+        """Count a finished run."""
         del setting, seed, seconds
         self._done += 1
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         self._progress.stop()
 
     def _text(self) -> str:
@@ -102,26 +102,26 @@ class Bar:
 
 
 class Lines:
-    """A line per run, for logs and pipes."""
+    """One line per run, for logs and pipes."""
 
     def __init__(self, console: Console, doing: str = "Simulating") -> None:
-        """Write to `console` what goes on, in a word."""
+        """Write to `console`; `what` is the activity, in a word."""
         self._console = console
         self._doing = doing
         self._total = self._done = 0
         self._start = time.monotonic()
 
     def begin(self, total: int, done: int) -> None:
-        """Say what is to be done."""
+        """Write the number of runs."""
         self._total, self._done = total, done
         there = f", {done} of them are there already" if done else ""
         self._console.print(f"{self._doing} {plural(total, 'run')}{there}", markup=False)
 
     def progress(self, share: float) -> None:
-        """Say nothing between runs."""
+        """Do nothing between runs."""
 
     def finished(self, setting: str, seed: int, seconds: float) -> None:
-        """Say which run is finished."""
+        """Write the finished run."""
         self._done += 1
         text = f"Run {self._done} of {self._total} is finished: {setting}, seed {seed} ({seconds:.1f} s)"
         self._console.print(text, markup=False)
@@ -131,31 +131,31 @@ class Lines:
 
 
 class Rate:
-    """How many runs goes on: done, a second, left and failed; a line now and then where nobody watches."""
+    """Progress of many runs: finished, rate, time left and failures; occasional lines without a terminal."""
 
     _EVERY = 10.0
-    """Seconds between two lines, where the output is no terminal."""
+    """Seconds between two lines without a terminal."""
     _RECENT = 30.0
-    """Seconds that the rate is of, or as many as the last runs took."""
+    """Minimum window of the rate [s]; it is longer if runs take longer."""
     _LAST = 20
 
     def __init__(self, console: Console, *, open_end: bool = False) -> None:
-        """Write to `console`; with an open end more runs may be wanted later: the time left is the least."""
+        """Write to `console`; with `open_end` more runs may follow, so that the time left is a minimum."""
         self._console = console
         self._open_end = open_end
         self._live = console.is_terminal
         self._total = -1
         self._told = 0.0
         self._finished: deque[tuple[float, int]] = deque()
-        """When how many runs were done, of late."""
+        """Times and counts of recently finished runs."""
         self._drawn = 0
-        """Characters of the line that stands on the terminal."""
+        """Characters of the current line on the terminal."""
 
     def tell(self, done: int, total: int, failed: int) -> None:
-        """Say where it is."""
+        """Show the progress."""
         now = time.monotonic()
         if self._finished and (done < self._finished[-1][1] or total < self._total):
-            # Something else begins.
+            # A new activity starts.
             self._finished.clear()
             self._total = -1
         if total != self._total:
@@ -183,7 +183,7 @@ class Rate:
         self._live = False
 
     def _begin(self, done: int, total: int) -> None:
-        """Say how many runs are wanted, where nobody watches."""
+        """Write the number of wanted runs, without a terminal."""
         before, self._total = self._total, total
         if self._live or done >= total:
             return
@@ -196,7 +196,7 @@ class Rate:
         if not self._live:
             self._console.print(text, markup=False)
             return
-        # Written over the last line, to its end, and never into the last column, where a line would break.
+        # Overwrites the last line to its end, except the last column, where the line would wrap.
         text = text[: max(1, self._console.width - 1)]
         padded = text.ljust(self._drawn)
         self._console.print(padded, markup=False, end="\r", no_wrap=True, crop=True)
@@ -204,7 +204,7 @@ class Rate:
 
 
 def progress_text(done: int, total: int, failed: int, rate: float, *, open_end: bool = False) -> str:
-    """Write how many runs goes on, of which so many were finished a second of late."""
+    """Return the progress line; `rate` is in runs per second."""
     text = f"{done:,} of {plural(total, 'run')}"
     for unit, seconds in (("second", 1), ("minute", 60), ("hour", 3600)):
         if rate * seconds >= 1 or (rate > 0 and unit == "hour"):
@@ -217,7 +217,7 @@ def progress_text(done: int, total: int, failed: int, rate: float, *, open_end: 
 
 
 def watcher(doing: str = "Simulating") -> Bar | Lines:
-    """Return what suits stderr."""
+    """Return the progress display that suits stderr."""
     console = stderr()
     return Bar(console, doing) if console.is_terminal else Lines(console, doing)
 
@@ -238,8 +238,8 @@ def grid(headings: Sequence[str], rows: Iterable[Sequence[str]], *, right: int |
 def metrics_table(result: Result) -> Table:
     """Return the headline metrics, a column per setting: mean and 95 % half-width.
 
-    Of many settings, a row for each, the best first, with the metrics that rank them. An asterisk marks
-    those that drop behind the PEP.
+    Many settings get a row each, the best first, with the metrics that rank them. An asterisk marks those
+    that drop behind the PEP.
     """
     stats: dict[tuple[str, str], dict[str, Any]] = {
         (row["setting"], row["metric"]): row for row in result.rows()
@@ -296,7 +296,7 @@ def comparison_table(comparisons: Sequence[Comparison]) -> Table:
 
 
 def validation_table(result: Validation) -> Table:
-    """Return each quantity of each setting as each engine has it, and how far it is from the first one's."""
+    """Return each quantity of each setting for each engine, with the difference from the first engine."""
     first, *others = result.accounts
     headings = ["setting", "quantity", "unit", first.engine, "std"]
     for account in others:

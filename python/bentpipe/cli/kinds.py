@@ -1,4 +1,4 @@
-"""The kinds of transports and of traffic, as the schema of a scenario file has them."""
+"""Kinds of transports and traffic, read from the schema of scenario files."""
 
 import json
 import re
@@ -10,7 +10,7 @@ __all__ = ["traffic", "transports"]
 
 
 def transports() -> list[dict[str, Any]]:
-    """Return the protocols, TCP's algorithms and its presets: name, key that chooses it, title, params."""
+    """Return the protocols, TCP's algorithms and presets: name, selecting key, title, params."""
     schema = _schema()
     protocols = _alternatives(schema, "Transport", "protocol")
     tcp = next(each for each in schema["Transport"]["oneOf"] if _name(each, "protocol") == "tcp")
@@ -23,7 +23,7 @@ def transports() -> list[dict[str, Any]]:
 
 
 def traffic() -> list[dict[str, Any]]:
-    """Return the kinds of traffic: name, key that chooses it, title, params."""
+    """Return the kinds of traffic: name, selecting key, title, params."""
     return _alternatives(_schema(), "Traffic", "kind")
 
 
@@ -85,7 +85,7 @@ def _followed(schema: dict[str, Any], value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _written(value: object) -> str:
-    """Write a value as a scenario file would, a text without quotes."""
+    """Write a value as TOML, a string without quotes."""
     return value if isinstance(value, str) else json.dumps(value)
 
 

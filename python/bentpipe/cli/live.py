@@ -1,4 +1,4 @@
-"""The command that runs a scenario live: live."""
+"""The command `live`."""
 
 import json
 import os
@@ -77,12 +77,12 @@ def live(
     force: bool,
     check: bool,
 ) -> None:
-    """Run SCENARIO live, under one setting after the other, and write the result and its report.
+    """Run SCENARIO live, one setting after the other, and write the result and its report.
 
     Servers, gateway, terminal and clients are network namespaces of this machine, with the live gateway, the
-    kernel's TCP, a web server, and links that delay, limit and lose packets as SCENARIO says. It takes as
-    long as it says. The result is one as of `bentpipe compare`, which sets both side by side. Needs root, or
-    a system that gives everyone namespaces of their own (docs/live.md).
+    kernel's TCP, a web server, and emulated links with the delay, rate and loss of SCENARIO. A run takes its
+    duration in real time. `bentpipe compare` compares the result with a simulation. Needs root, or a system
+    that allows user namespaces (docs/live.md).
 
     \b
     Examples:
@@ -149,7 +149,7 @@ def live(
 
 
 def _say_what(plan: "Plan", notes: list[str], form: str) -> None:
-    """Say that a plan can be carried out live, how long that takes, and what is otherwise than it says."""
+    """Report that a plan can run live, its duration, and its differences from the scenario."""
     scenario, settings = plan.scenario, [each.name for each in plan.settings]
     seconds = (scenario.warmup + scenario.duration) * plan.total
     if form == "json":

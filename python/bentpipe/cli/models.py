@@ -1,4 +1,4 @@
-"""The commands about models: model and validate."""
+"""The commands about models: `model` and `validate`."""
 
 import json
 from pathlib import Path
@@ -28,12 +28,12 @@ from bentpipe.runs.store import REPORT, default_folder
 
 
 class _WithDefault(click.Group):
-    """A group that takes what is none of its commands for the arguments of its default command."""
+    """A group that passes unknown commands to its default command as arguments."""
 
     default = "solve"
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put the default command in front, unless one is named or help is asked for."""
+        """Prepend the default command, unless a command or help is requested."""
         if args and args[0] not in self.commands and args[0] not in {"-h", "--help"}:
             args = [self.default, *args]
         return super().parse_args(ctx, args)
@@ -41,7 +41,7 @@ class _WithDefault(click.Group):
 
 @click.group("model", cls=_WithDefault, short_help="Solve a scenario's fluid or Markov model.")
 def model_() -> None:
-    """Solve a model of a scenario in place of a simulation: `bentpipe model SCENARIO`.
+    """Solve a model of a scenario instead of simulating it: `bentpipe model SCENARIO`.
 
     \b
     Examples:
@@ -81,8 +81,8 @@ def model_solve(
 ) -> None:
     """Solve the model of SCENARIO under its settings: mean and deviation of each quantity.
 
-    Its key model.kind says whether that is the fluid equations or the Markov model of a queue. By default it
-    is the latter where all traffic is datagrams.
+    The key model.kind selects the fluid equations or the Markov model of a queue. The default is the Markov
+    model if all traffic is datagrams.
 
     \b
     Examples:
@@ -159,11 +159,11 @@ def model_stability(
     no_sim: bool,
     force: bool,
 ) -> None:
-    """Linearize the fluid equations of SCENARIO and say how far they are from oscillation.
+    """Linearize the fluid equations of SCENARIO and compute their stability margins.
 
-    The margins are those of Nyquist's criterion at the operating point, under each setting: by how much the
-    loop's gain may grow, how much more it may lag, as a phase and as a delay. Below 1, or below 0, it
-    oscillates. `--set model.feedback=round_trip` lets senders hear of marks a round trip later.
+    The margins are those of Nyquist's criterion at the operating point, under each setting: the gain, phase
+    and delay that the loop tolerates before it oscillates. Below 1 (gain) or 0 it oscillates.
+    `--set model.feedback=round_trip` delays the marks by a round trip.
 
     \b
     Examples:
@@ -242,11 +242,10 @@ def model_capture(
     figure: bool,
     force: bool,
 ) -> None:
-    """Measure what drives a fluid model of SCENARIO: PEP delay, load ratio and new connections.
+    """Measure the inputs of a fluid model of SCENARIO: PEP delay, load ratio and new connections.
 
-    They come from a simulation whose gateway has neither AQM nor bottleneck, after the scenario's warm-up,
-    and are fitted by Fourier series. A scenario names the file by its key model.series, as a path from its
-    own folder.
+    They come from a simulation without AQM and bottleneck, after the scenario's warm-up, and are fitted by
+    Fourier series. A scenario names the file by its key model.series, as a path relative to its folder.
 
     \b
     Examples:
@@ -348,7 +347,7 @@ def validate(
 ) -> None:
     """Simulate SCENARIO and solve its model under the same settings: mean and deviation side by side.
 
-    The model comes first: where it does not cover a setting, nothing is simulated.
+    The model is solved first: if it does not cover a setting, nothing is simulated.
 
     \b
     Examples:

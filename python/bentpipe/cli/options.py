@@ -1,4 +1,4 @@
-"""What several commands share: options, and how an interrupted one goes on."""
+"""Options shared by several commands, and messages that say how to continue after an interruption."""
 
 import shlex
 import sys
@@ -25,11 +25,11 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Interrupted(Exception):  # noqa: N818
-    """Ctrl-C came while simulating; the text says how to go on."""
+    """Ctrl-C during a simulation; the message says how to continue."""
 
 
 class Failed(Exception):  # noqa: N818
-    """Something outside Bentpipe failed while simulating, for example the disk is full."""
+    """A failure outside Bentpipe during a simulation, for example a full disk."""
 
 
 jobs_option = click.option("--jobs", type=int, metavar="N", help="Runs at a time; default: one per core.")
@@ -44,14 +44,14 @@ warmup_option = click.option(
 
 
 def form_option(json: str) -> Callable[[Function], Function]:
-    """Return the option that says how the answer is printed; `json` is what programs get."""
+    """Return the option for the output format; `json` is for programs."""
     return click.option(
         "--format", "form", type=click.Choice(["table", "json"]), default="table", help=f"json: {json}"
     )
 
 
 def out_option(suffix: str = "") -> Callable[[Function], Function]:
-    """Return the option that names a result's folder, whose default name ends in `suffix` and the time."""
+    """Return the option for a result's folder, whose default name ends in `suffix` and the time."""
     return click.option(
         "--out",
         type=click.Path(path_type=Path),
@@ -64,7 +64,7 @@ format_option = form_option("for programs.")
 
 
 def scenario_options(function: Function) -> Function:
-    """Add the options that say how a scenario is read."""
+    """Add the options that change a scenario."""
     for option in (
         click.option("--duration", metavar="TIME", help='Measured time, for example "2 min" (run.duration).'),
         click.option(
@@ -80,7 +80,7 @@ def scenario_options(function: Function) -> Function:
 
 
 def run_options(function: Function) -> Function:
-    """Add the options of what simulates and writes a result."""
+    """Add the options of commands that simulate and write a result."""
     for option in (
         warmup_option,
         form_option(
@@ -132,7 +132,7 @@ def run_options(function: Function) -> Function:
 
 
 def cluster_option(function: Function) -> Function:
-    """Add the option that says where runs are simulated if not on threads."""
+    """Add the option for simulating on a cluster instead of threads."""
     return click.option(
         "--cluster",
         metavar="ADDRESS",
@@ -142,7 +142,7 @@ def cluster_option(function: Function) -> Function:
 
 
 def given(context: click.Context) -> list[str]:
-    """Return the options that stand on the command line."""
+    """Return the options given on the command line."""
     return [
         parameter.opts[0]
         for parameter in context.command.params
@@ -152,20 +152,20 @@ def given(context: click.Context) -> list[str]:
 
 
 def look_here(names: Iterable[str]) -> None:
-    """Let modules of the current folder be found, as `python -m` does, if a name may mean a class in one."""
+    """Make modules of the current folder importable, as `python -m` does, if a name may be a class in one."""
     here = str(Path.cwd())
     if here not in sys.path and any(is_path(name.strip()) for name in names):
         sys.path.insert(0, here)
 
 
 def how_to_go_on(context: click.Context, store: "Store", folder: Path) -> str:
-    """Say how many runs are kept, and the command that goes on."""
+    """Return how many runs are kept, and the command that continues."""
     done = sum(1 for _ in (store.folder / RUNS).glob("*/[0-9]*"))
     return f"{done} of {store.plan.total} runs are finished and kept. To go on:\n    {again(context, folder)}"
 
 
 def again(context: click.Context, folder: Path) -> str:
-    """Return the command that goes on with `folder`: the one that was given, with --out and --resume."""
+    """Return the command that continues in `folder`: the given one, with --out and --resume."""
     words = ["bentpipe", str(context.info_name)]
     for parameter in context.command.params:
         name = str(parameter.name)
@@ -183,7 +183,7 @@ def again(context: click.Context, folder: Path) -> str:
 
 
 def kept(context: click.Context, folder: Path) -> str:
-    """Say that nothing is lost, and the command that goes on: the same one, with --out."""
+    """Return that finished runs are kept, and the command that continues: the same one, with --out."""
     return f"what is finished is kept. To go on:\n    {again(context, folder).removesuffix(' --resume')}"
 
 
@@ -198,7 +198,7 @@ def load_scenario(
 
 
 def check_counts(runs: int | None, jobs: int | None, *, force: bool, resume: bool, out: Path | None) -> None:
-    """Raise `UsageError` unless numbers and folder make sense."""
+    """Raise `UsageError` for numbers out of range or an unusable folder."""
     if runs is not None and runs < 1:
         raise UsageError(f"--runs {runs}: at least 1 is needed")
     if jobs is not None and jobs < 1:
@@ -213,7 +213,7 @@ def check_counts(runs: int | None, jobs: int | None, *, force: bool, resume: boo
 def resumable(
     context: click.Context, store: "Store", folder: Path, pcap: Path | None = None
 ) -> Iterator["Bar | Lines"]:
-    """Show how a simulation goes on; what interrupts it becomes a message that says how to resume."""
+    """Show the progress of a simulation; interruptions become a message that says how to continue."""
     watcher = console.watcher()
     try:
         yield watcher

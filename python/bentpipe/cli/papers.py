@@ -1,4 +1,4 @@
-"""The command about papers: reproduce."""
+"""The command `reproduce`."""
 
 import json
 from pathlib import Path
@@ -45,10 +45,10 @@ def reproduce(
     *,
     quick: bool,
 ) -> None:
-    """Simulate what a paper printed, and say of every number, claim and figure whether it comes out.
+    """Repeat the simulations of a paper and judge every number, claim and figure of it.
 
-    PAPER is the name of a paper that comes with Bentpipe, `all`, or a folder with claims.toml. Verdicts are
-    computed by rules that stand in that file. An interrupted reproduction goes on with the same command.
+    PAPER is the name of a shipped paper, `all`, or a folder with claims.toml, which also holds the rules of
+    the verdicts. An interrupted reproduction continues with the same command.
 
     \b
     Examples:

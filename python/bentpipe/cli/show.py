@@ -1,4 +1,4 @@
-"""The commands that show what there is: list, show, report, verify and schema."""
+"""The commands `list`, `show`, `report`, `verify` and `schema`."""
 
 import json
 from pathlib import Path
@@ -27,10 +27,10 @@ from bentpipe.tuning.result import is_tune, open_tune
 @click.option("--parameters", is_flag=True, help="Also every parameter and preset; not with scenarios.")
 @format_option
 def list_(what: str, *, parameters: bool, form: str) -> None:
-    """List what a scenario can use, or the scenarios and sweep files that come with Bentpipe.
+    """List algorithms, transports and traffic for scenarios, or the shipped scenarios and sweep files.
 
-    AQMs and schedulers watch and serve its queues, and markings are what an AQM's marks do; transports, with
-    their algorithms and presets, carry its traffic, of which there are several kinds.
+    AQMs and schedulers manage queues; markings define the effect of an AQM's marks; transports, with their
+    algorithms and presets, carry traffic of several kinds.
 
     \b
     Examples:
@@ -125,7 +125,7 @@ def _print_keys(out: Any, row: dict[str, Any]) -> None:  # noqa: ANN401
 
 
 def _plain(value: object) -> str:
-    """Write a registry's value as a scenario file would."""
+    """Write a registry's value as TOML."""
     if isinstance(value, bool):
         return str(value).lower()
     return f"{value:.12g}" if isinstance(value, float) else str(value)
@@ -159,7 +159,7 @@ def _sweeps() -> list[dict[str, Any]]:
 def show(
     scenario: str, overrides: tuple[str, ...], duration: str | None, setting: str | None, form: str
 ) -> None:
-    """Show every parameter of SCENARIO in force, with its unit and where it comes from.
+    """Show every effective parameter of SCENARIO, with its unit and its origin.
 
     \b
     Examples:
@@ -204,7 +204,7 @@ def show(
 )
 @click.option("--force", is_flag=True, help="Replace figures that exist.")
 def report(result: Path, figures: Path | None, formats: str, *, force: bool) -> None:
-    """Write the report of the result, sweep or search in RESULT again, and its figures as files for a paper.
+    """Write the report of the result, sweep or search in RESULT again, or its figures as files for a paper.
 
     \b
     Examples:
@@ -275,11 +275,11 @@ def verify(
     jobs: int | None,
     form: str,
 ) -> None:
-    """Repeat the experiments that ns-2.35 was run on and compare, figure by figure.
+    """Repeat experiments of ns-2.35 and compare each figure with its results.
 
     A figure passes within the larger of 5 % and 2.5 standard deviations of ns-2's over its seeds (a single
-    session: 10 % and 3; mean queue and drop rate: 10 %). "differs": it does not, but need not, for it is an
-    artefact of ns-2's timing. Exit code 1 if a figure that must be met is not.
+    session: 10 % and 3; mean queue and drop rate: 10 %). "differs" marks figures outside these bounds that
+    need not pass, because they are artefacts of ns-2's timing. Exit code 1 if a required figure fails.
 
     \b
     Examples:
@@ -335,7 +335,7 @@ def _cell(cell: Any) -> list[str]:  # noqa: ANN401
 @click.command(short_help="Print the JSON Schema of a scenario file, or of a sweep file.")
 @click.argument("what", type=click.Choice(["scenario", "sweep"]), default="scenario")
 def schema(what: str) -> None:
-    """Print the JSON Schema of a scenario file, or of a sweep file, for editors and checkers.
+    """Print the JSON Schema of a scenario file, or of a sweep file, for editors and validators.
 
     \b
     Examples:

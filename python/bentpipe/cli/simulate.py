@@ -1,4 +1,4 @@
-"""The commands that simulate one scenario: run and compare."""
+"""The commands `run` and `compare`."""
 
 import json
 from contextlib import nullcontext
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 )
 @click.pass_context
 def run(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401
-    """Simulate SCENARIO as it is and write the result and its report.
+    """Simulate SCENARIO unchanged and write the result and its report.
 
     SCENARIO is a file, or the name of a shipped scenario (`bentpipe list scenarios`).
 
@@ -83,15 +83,14 @@ def compare(
     metrics: tuple[str, ...],
     **options: Any,  # noqa: ANN401
 ) -> None:
-    """Simulate SCENARIO under several settings, print how they compare and write the report.
+    """Simulate SCENARIO under several settings, print a comparison and write the report.
 
-    Every setting meets the same seeds, so that they are compared under the same traffic. SCENARIO is a
-    file, or the name of a shipped scenario (`bentpipe list scenarios`).
+    All settings use the same seeds and so the same traffic. SCENARIO is a file, or the name of a shipped
+    scenario (`bentpipe list scenarios`).
 
-    RESULT, a folder, is not simulated again: its settings are compared each with each, or only those SETTINGs
-    that are named; or, given another RESULT, with those of the same name there. "No difference seen" is the
-    verdict unless the p-value, corrected over all comparisons that are shown, is at most 5 %
-    (docs/statistics.md).
+    RESULT, a folder, is not simulated again: its settings are compared pairwise, or only the named SETTINGs;
+    with a second RESULT, settings of the same name are compared. The verdict is "no difference seen" unless
+    the p-value, corrected over all comparisons shown, is at most 5 % (docs/statistics.md).
 
     \b
     Examples:
@@ -104,7 +103,7 @@ def compare(
       bentpipe compare results/before results/after --metric queue_delay_p95
     """
     named = [each.strip() for metric in metrics for each in metric.split(",")]
-    # A misspelt metric is told before anything is simulated.
+    # A misspelt metric is reported before anything is simulated.
     wanted = chosen(named or None)
     first, *others = operands
     names = [] if settings is None else settings.split(",")
@@ -128,7 +127,7 @@ _FOR_RESULTS = ("--metric", "--settings", "--format")
 def _compare_results(
     folder: Path, others: list[str], settings: list[str], metrics: "list[Metric]", form: str
 ) -> None:
-    """Compare the settings of a result with each other, or with those of another one."""
+    """Compare the settings of a result with each other, or with those of another result."""
     result = Result(folder)
     names = [*(name.strip() for name in settings), *(name for name in others if name in result.settings)]
     rest = [name for name in others if name not in result.settings]
@@ -201,7 +200,7 @@ def _simulate(
         overrides = (*overrides, f"run.warmup={warmup}")
     look_here(settings or [])
     loaded = load_scenario(scenario, overrides, duration, settings or ())
-    # None: the scenario as it is; no names: those that the scenario compares.
+    # None: the scenario unchanged; no names: the scenario's own list.
     names = loaded.settings if settings == [] else settings
     plan = make_plan(loaded, settings=names, runs=runs, seed=seed, trace=trace)
     if metrics is not None and len(plan.settings) < 2:

@@ -1,4 +1,4 @@
-"""The command that simulates many points of a scenario: sweep."""
+"""The command `sweep`."""
 
 import json
 from contextlib import closing
@@ -27,9 +27,9 @@ from bentpipe.sweeps.result import check_metrics
 from bentpipe.sweeps.sweep import execute
 
 _MOST_ROWS = 1000
-"""Rows of the table that a terminal is shown."""
+"""Maximum number of table rows on a terminal."""
 _MOST_WARNINGS = 10
-"""Warnings that it is shown: each point may have its own."""
+"""Maximum number of warnings; each point may have its own."""
 
 
 @click.command(short_help="Simulate many points of a scenario.")
@@ -93,13 +93,13 @@ def sweep(
     out: Path | None,
     form: str,
 ) -> None:
-    """Simulate SCENARIO at many points, under the same settings and seeds at each, into one dataset.
+    """Simulate SCENARIO at many points, under the same settings and seeds, into one dataset.
 
-    SWEEP is a file that says all this in TOML, or the name of a shipped one (`bentpipe list sweeps`); options
-    come before what it says (docs/sweep.md).
+    SWEEP is a file with all options in TOML, or the name of a shipped one (`bentpipe list sweeps`); options
+    override it (docs/sweep.md).
 
-    What is in the dataset already is not simulated again, so an interrupted sweep goes on with the same
-    command, and a larger one adds to it.
+    Runs in the dataset are not repeated: an interrupted sweep continues with the same command, and a larger
+    one extends the dataset.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""The command that searches an AQM's parameters."""
+"""The command `tune`."""
 
 import json
 from contextlib import closing
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from bentpipe.tuning.result import TuneResult
 
 _SHOWN = 12
-"""Members of the front that are printed."""
+"""Maximum number of members of the front that are printed."""
 
 
 @click.command(short_help="Search the parameters of an AQM.")
@@ -127,12 +127,12 @@ def tune(
     study: str | None,
     **options: Any,  # noqa: ANN401
 ) -> None:
-    """Search the parameters of an AQM in SCENARIO for the best metrics, and test the winner on fresh seeds.
+    """Search the parameters of an AQM in SCENARIO for the best metrics, and test the winner on new seeds.
 
-    A trial is a point of the parameters' ranges, simulated with the same seeds as every other one. Those to
-    which none is better in all objectives are the front; the winner is one of them, and is simulated again
-    with seeds that had no part in the search, beside the AQM's defaults. An interrupted search goes on with
-    the same command and --out (docs/tune.md).
+    A trial is a point of the parameters' ranges; all trials use the same seeds. The front holds the trials
+    that no other trial dominates; the winner is one of them, and is simulated again with seeds that had no
+    part in the search, beside the AQM's defaults. An interrupted search continues with the same command and
+    --out (docs/tune.md).
 
     \b
     Examples:
@@ -198,7 +198,7 @@ def _show(result: "TuneResult") -> None:
     ]
     rows = []
     lines = result.front_rows()
-    # The winner may have been run again and need not be the first.
+    # The winner was possibly run again and need not be the first.
     lines.sort(key=lambda line: line["trial"] != found["winner"])
     for line in lines[:_SHOWN]:
         star = " *" if line["trial"] == found["winner"] else ""

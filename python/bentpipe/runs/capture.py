@@ -1,4 +1,4 @@
-"""Packets on links, written to files for Wireshark and its relatives."""
+"""Captures of the packets on links, as pcapng files for Wireshark and similar tools."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -14,18 +14,18 @@ from bentpipe.runs.store import pairs
 __all__ = ["PACKETS", "Capture", "Captures", "Writing"]
 
 PACKETS = 1_000_000
-"""Most packets of a file, unless another number is asked for: a hundred megabytes, about."""
+"""Default limit of packets per file: about a hundred megabytes."""
 _SNAP = (128, 65_535)
 _MOST_PACKETS = 2**62
 
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """Which packets are kept, and where: one pcapng file for each run and link in `folder`.
+    """Selection of packets to capture: one pcapng file for each run and link in `folder`.
 
-    `links` are names of links, by default the one that metrics describe; a link that stands for one per host
-    is meant as a whole, and `NAME.0` is the first of them. A file ends after `packets` packets; of each, the
-    headers are kept, or so many bytes as `snap` says.
+    `links` are names of links, by default the subject's; a link that exists once per host is captured for all
+    hosts, and `NAME.0` for the first. A file ends after `packets` packets. Each packet is kept up to its
+    headers, or up to `snap` bytes.
     """
 
     folder: str | Path
@@ -42,20 +42,20 @@ class _File:
 
 
 class Writing:
-    """The files of one run while it is simulated."""
+    """Capture files of one run during its simulation."""
 
     def __init__(self, paths: Sequence[_File], captures: "Captures") -> None:
-        """Take the files that are to be written."""
+        """Take the files to write."""
         self._files = paths
         self._captures = captures
 
     @property
     def targets(self) -> list[tuple[str, str]]:
-        """Each link with the file to write."""
+        """Each link with its file."""
         return [(file.link, str(file.partial)) for file in self._files]
 
     def keep(self, run: _core.Run) -> None:
-        """Give the files their names, all of the run being written."""
+        """Give the files their final names, after the run has been written."""
         for file, (packets, left_out, _) in zip(self._files, run.captured, strict=True):
             file.partial.replace(file.final)
             self._captures.written.append(file.final)
@@ -67,10 +67,10 @@ class Writing:
 
 
 class Captures:
-    """The captures of a plan's runs."""
+    """Captures of a plan's runs."""
 
     def __init__(self, capture: Capture, plan: Plan) -> None:
-        """Check what is asked for; `UsageError` if there is no such link, or a number makes no sense."""
+        """Check the selection; `UsageError` for an unknown link or a number out of range."""
         if not 1 <= capture.packets <= _MOST_PACKETS:
             raise UsageError(f"captures of {capture.packets} packets: from 1 to {_MOST_PACKETS} are possible")
         least, most = _SNAP
@@ -81,9 +81,9 @@ class Captures:
         self.capture = capture
         self.plan = plan
         self.written: list[Path] = []
-        """Files that are there."""
+        """Files written so far."""
         self.warnings: list[str] = []
-        """What the caller should know of them."""
+        """Warnings for the caller."""
         links = list(capture.links) or [plan.scenario.subject_link]
         check_watch(plan.scenario, (), links)
         self._slugs: dict[str, str] = {}
@@ -94,10 +94,10 @@ class Captures:
     def prepared(
         self, *, force: bool = False, missing: Sequence[tuple[Setting, int]] | None = None
     ) -> Iterator[None]:
-        """Have the folder ready while runs are simulated; if nothing came of them, it is as before.
+        """Provide the folder while runs are simulated; without any capture, restore its former state.
 
         Raises `UsageError` if it cannot be written, or if a file of one of the `missing` runs (by default:
-        of any) exists, unless `force` says to replace it.
+        of any run) exists, unless `force` allows replacing it.
         """
         folder = Path(self.capture.folder)
         runs = pairs(self.plan) if missing is None else missing
@@ -126,7 +126,7 @@ class Captures:
 
     @contextmanager
     def files(self, setting: Setting, seed: int) -> Iterator[Writing]:
-        """Give the files of one run for as long as it is simulated; what was not kept is deleted then."""
+        """Provide the files of one run during its simulation; unfinished files are deleted afterwards."""
         mine = self._files(setting, seed)
         try:
             yield Writing(mine, self)

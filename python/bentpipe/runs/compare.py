@@ -31,16 +31,16 @@ def compare(
 ) -> Result:
     """Simulate a scenario under several settings, each with the same seeds, and return the result.
 
-    A setting is a name, a class in a module (`"mypkg.MyAqm"`), or a `Setting`, which holds an AQM of one's
-    own. `settings` and `runs` default to the scenario's own; the seeds are `seed`, `seed + 1`, …; `jobs` runs
-    go on at a time (default: one per core), which does not change the result. The files go to `out`, which
-    must not exist, or to a temporary folder that lives as long as the result. `trace` names flows, as
-    `flow:17` or `traffic:NAME:3`, whose senders' windows and timers are kept (`Result.trace`); `pcap` is a
-    folder for the packets on the link that metrics describe, or a `Capture`, which says more.
+    A setting is a name, a class in a module (`"mypkg.MyAqm"`), or a `Setting`, which holds a user's AQM.
+    `settings` and `runs` default to the scenario's; the seeds are `seed`, `seed + 1`, …; `jobs` is the number
+    of concurrent runs (default: one per core) and does not change the result. Files go to `out`, which must
+    not exist, or to a temporary folder that lives as long as the result. `trace` names flows, as `flow:17` or
+    `traffic:NAME:3`, whose windows and timers are recorded (`Result.trace`); `pcap` is a folder for packet
+    captures of the subject's link, or a `Capture` with more options.
 
-    Raises `ScenarioError` if the scenario or a setting is wrong, `UsageError` if another argument is, and
-    `SimulationError` if the simulator contradicts itself. `AlgorithmError` comes from the exception that an
-    AQM of one's own has raised, and says when.
+    Raises `ScenarioError` if the scenario or a setting is wrong, `UsageError` if another argument is,
+    `SimulationError` if the simulator contradicts itself, and `AlgorithmError` from an exception of a user's
+    AQM, with its time.
     """
     if isinstance(settings, str):
         settings = settings.split(",")
@@ -60,7 +60,7 @@ def run(
     trace: str | Sequence[str] = (),
     pcap: Capture | str | Path | None = None,
 ) -> Result:
-    """Simulate a scenario as it is, once or with `runs` seeds; otherwise like `compare`."""
+    """Simulate a scenario unchanged, with `runs` seeds; otherwise like `compare`."""
     loaded = _loaded(scenario)
     plan = make_plan(loaded, settings=None, runs=runs, seed=seed, trace=_listed(trace))
     return _do(plan, jobs, out, pcap)

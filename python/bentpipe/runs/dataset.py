@@ -1,7 +1,7 @@
-"""The dataset of many runs: one Parquet file a setting, a row a run, and a journal while it is written.
+"""Dataset of many runs: one Parquet file per setting, one row per run, and a journal while it is written.
 
-A run is known by what determines it (the scenario's digest, the seed, the build of the core), so that one
-that is in the dataset already is not simulated again, whoever asked for it.
+A run is identified by what determines its result (the scenario's digest, the seed, the build of the core), so
+that no run in the dataset is simulated twice.
 """
 
 import io
@@ -43,7 +43,7 @@ FORMAT_VERSION = 2
 """Version 1 has former names of metrics (`former_names`)."""
 MANIFEST, DATA, JOURNAL, FAILURES = "manifest.json", "data", "journal", "failures.json"
 _SETTING = "setting="
-"""Beginning of the name of a setting's folder, as readers of partitions want it."""
+"""Prefix of the names of settings' folders: the convention of partitioned datasets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,23 +51,23 @@ class Run:
     """One run of a sweep."""
 
     point: tuple[str, ...]
-    """The value of each factor."""
+    """Value of each factor."""
     setting: str
     scenario: _core.Scenario
     digest: str
-    """SHA-256 of all that determines its result, the seed apart."""
+    """SHA-256 of everything that determines its result, except the seed."""
     seed: int
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A run that gave no result."""
+    """A run without a result."""
 
     run: Run
     error: str
 
     def row(self, keys: Sequence[str]) -> dict[str, Any]:
-        """Return it as `failures.json` lists it; `keys` are the factors'."""
+        """Return the row of `failures.json`; `keys` are those of the factors."""
         return {
             "setting": self.run.setting,
             "point": dict(zip(keys, self.run.point, strict=True)),
@@ -80,10 +80,10 @@ _METRIC_NAMES = [metric.name for metric in METRICS]
 
 
 class Dataset:
-    """The dataset while it is written: parquet files, one folder a setting, and a journal before."""
+    """A dataset that is being written: a journal first, at the end one Parquet file per setting."""
 
     def __init__(self, folder: Path, keys: tuple[str, ...], about: Mapping[str, Any]) -> None:
-        """Open the dataset in `folder`, whose runs are points of `keys`; `about` goes to its manifest."""
+        """Open the dataset in `folder` with the factors `keys`; `about` goes to its manifest."""
         self.folder = folder
         self.about = about
         self.keys = keys
@@ -100,7 +100,7 @@ class Dataset:
             if not os.path.lexists(self.folder):
                 self.folder.mkdir(parents=True)
             self._lock = files.lock(self.folder)
-            # A full disk may have left nothing but the folder.
+            # A full disk may have left an empty folder.
             if files.is_empty(self.folder):
                 self._write_manifest("incomplete")
             manifest = manifest_of(self.folder)
@@ -127,7 +127,7 @@ class Dataset:
             )
 
     def _check_scenario(self, manifest: Mapping[str, Any]) -> None:
-        """Refuse to add runs of one scenario to those of another: means over both would be of neither."""
+        """Refuse to mix runs of different scenarios: means over both would describe neither."""
         there, ours = (each.get("scenario", {}) for each in (manifest, self.about))
         if there.get("digest") != ours.get("digest") and self._holds_runs():
             raise UsageError(
@@ -158,20 +158,20 @@ class Dataset:
             self._by_digest.setdefault(row["digest"], {})[row["seed"]] = row
 
     def has(self, run: Run) -> bool:
-        """Return whether the run's result is here."""
+        """Return True if the run's result is in the dataset."""
         return run.seed in self._by_digest.get(run.digest, {})
 
     def metrics(self, run: Run) -> dict[str, float | None] | None:
-        """Return every metric of a run, None if it is not here."""
+        """Return every metric of a run, None if the run is missing."""
         row = self._by_digest.get(run.digest, {}).get(run.seed)
         return None if row is None else {name: row[name] for name in _METRIC_NAMES}
 
     def values(self, digest: str, metric: str) -> dict[int, float | None]:
-        """Return a metric of the runs of a digest, by seed."""
+        """Return a metric of the runs with a digest, by seed."""
         return {seed: row[metric] for seed, row in self._by_digest.get(digest, {}).items()}
 
     def add(self, run: Run, metrics: Mapping[str, float | None]) -> None:
-        """Take in the metrics of a run."""
+        """Add the metrics of a run."""
         row = {
             "setting": run.setting,
             **dict(zip(self.keys, run.point, strict=True)),
@@ -184,7 +184,7 @@ class Dataset:
         self._new.append(row)
 
     def spread(self, runs: Sequence[Run]) -> None:
-        """Write a run that stands for several points at each of them, under each name."""
+        """Copy the result of a run to every point and setting with the same digest."""
         for run in runs:
             there = self._by_digest.get(run.digest, {}).get(run.seed)
             here = self._rows.get((run.setting, run.point, run.seed), {})
@@ -193,7 +193,7 @@ class Dataset:
         self.flush(0.0)
 
     def flush(self, seconds: float) -> None:
-        """Put what is new on the disk, if that was last done so many seconds ago."""
+        """Write new rows to the disk, unless the last write was less than `seconds` ago."""
         if not self._new or time.monotonic() - self._flushed < seconds:
             return
         journal = self.folder / JOURNAL
@@ -204,7 +204,7 @@ class Dataset:
         self._flushed = time.monotonic()
 
     def finish(self, failures: Sequence[Failure]) -> None:
-        """Sort all runs into one file a setting, and take the journal away."""
+        """Sort all runs into one file per setting, and delete the journal."""
         rows = sorted(self._rows.values(), key=lambda row: _order(row, self.keys))
         table = _table(rows, self.keys)
         for (setting,), part in table.group_by("setting", maintain_order=True):
@@ -214,7 +214,7 @@ class Dataset:
         listed = [each.row(self.keys) for each in failures]
         again = {_place(row) for row in listed}
         for old in failures_of(self.folder):
-            # What failed in an earlier call and was not tried in this one has no result yet.
+            # Runs that failed in an earlier call and were not repeated are still failures.
             point = tuple(old["point"].get(key) for key in self.keys)
             there = (old["setting"], point, old["seed"]) in self._rows
             if not there and _place(old) not in again:
@@ -247,7 +247,7 @@ def _order(row: dict[str, Any], keys: tuple[str, ...]) -> tuple[Any, ...]:
 
 
 def _natural(value: str) -> tuple[float, str]:
-    """Order values by their number, if they begin with one, then by their text."""
+    """Order values by their leading number, if any, then by their text."""
     try:
         return float(value.split()[0]), value
     except (ValueError, IndexError):
@@ -262,7 +262,7 @@ def _table(rows: Sequence[dict[str, Any]], keys: tuple[str, ...]) -> pl.DataFram
 
 
 def read(folder: Path, keys: tuple[str, ...]) -> pl.DataFrame:
-    """Return the runs of a dataset's folder `data`, sorted; none where it is empty."""
+    """Return the runs in a dataset's folder `data`, sorted; no rows if it is empty."""
     return _read(folder, sorted(folder.glob(f"{_SETTING}*/*.parquet")), keys)
 
 
@@ -275,9 +275,9 @@ def _read(folder: Path, parts: Sequence[Path], keys: tuple[str, ...]) -> pl.Data
 
 
 def _part(path: Path) -> pl.DataFrame:
-    # Polars takes the setting 007 for a number, and what is above the dataset for partitions too.
+    # Polars would read the setting 007 as a number, and take parent folders for partitions too.
     table = present_table(pl.read_parquet(path, hive_partitioning=False))
-    # What an earlier version did not measure has no value.
+    # Metrics that an earlier version did not compute have no value.
     later = [name for name in _METRIC_NAMES if name not in table.columns]
     table = table.with_columns(pl.lit(None, pl.Float64).alias(name) for name in later)
     if "setting" in table.columns:
@@ -286,7 +286,7 @@ def _part(path: Path) -> pl.DataFrame:
 
 
 def read_all(folder: Path, keys: tuple[str, ...]) -> pl.DataFrame:
-    """Return the runs of a dataset, sorted, those of one that is not finished too.
+    """Return the runs of a dataset, sorted, including those of an unfinished one.
 
     Raises `ResultError` if they cannot be read.
     """
@@ -299,7 +299,7 @@ def read_all(folder: Path, keys: tuple[str, ...]) -> pl.DataFrame:
 
 
 def failures_of(folder: Path) -> list[dict[str, Any]]:
-    """Return the runs without a result: `setting`, `point`, `seed`, `error`; `ResultError` if unreadable."""
+    """Return the failed runs: `setting`, `point`, `seed`, `error`; `ResultError` if unreadable."""
     path = folder / FAILURES
     try:
         found: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
@@ -317,7 +317,7 @@ def _parquet(table: pl.DataFrame) -> bytes:
 
 
 def manifest_of(folder: Path) -> dict[str, Any]:
-    """Return the manifest of a dataset; `UsageError` if the folder is none."""
+    """Return the manifest of a dataset; `UsageError` if the folder is not a dataset."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     except (OSError, ValueError):

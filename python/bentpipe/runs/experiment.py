@@ -1,4 +1,4 @@
-"""Simulate what a plan lacks, several runs at a time, and write the result."""
+"""Execution of a plan: simulates the missing runs on several threads and writes the result."""
 
 import os
 import time
@@ -20,29 +20,29 @@ _POLL_SECONDS = 0.1
 
 
 class Watcher(Protocol):
-    """Is told how a comparison goes on; called from the thread that called `execute`."""
+    """Observer of a comparison's progress, called from the thread that called `execute`."""
 
     def begin(self, total: int, done: int) -> None:
-        """`total` runs are wanted, `done` of them are there already."""
+        """Report the number of wanted runs, and of those `done` already."""
 
     def progress(self, share: float) -> None:
-        """`share` of all simulated time is done, 0 to 1."""
+        """Report the completed share of all simulated time, 0 to 1."""
 
     def finished(self, setting: str, seed: int, seconds: float) -> None:
-        """One run is written; it took `seconds` of wall time."""
+        """Report that a run was written after `seconds` of wall time."""
 
 
 class Silent:
-    """Says nothing."""
+    """An observer that ignores everything."""
 
     def begin(self, total: int, done: int) -> None:
-        """Ignore it."""
+        """Do nothing."""
 
     def progress(self, share: float) -> None:
-        """Ignore it."""
+        """Do nothing."""
 
     def finished(self, setting: str, seed: int, seconds: float) -> None:
-        """Ignore it."""
+        """Do nothing."""
 
 
 @dataclass(slots=True)
@@ -53,12 +53,12 @@ class _Job:
 
 
 def cores() -> int:
-    """Return how many processor cores this process may use."""
+    """Return the number of processor cores available to this process."""
     return len(os.sched_getaffinity(0))
 
 
 def checked_jobs(jobs: int | None) -> int:
-    """Return how many runs may go on at a time, by default one per core; `UsageError` below one."""
+    """Return the number of concurrent runs, by default one per core; `UsageError` below one."""
     if jobs is not None and jobs < 1:
         raise UsageError(f"jobs is {jobs}, but at least 1 is needed")
     return jobs or cores()
@@ -70,12 +70,12 @@ def execute(
     watcher: Watcher | None = None,
     captures: Captures | None = None,
 ) -> Result:
-    """Simulate the runs that `store` lacks on `jobs` threads, with their `captures`, and complete the result.
+    """Simulate the runs missing in `store` on `jobs` threads, with their `captures`, and complete the result.
 
-    On `KeyboardInterrupt` or an error, the runs under way are stopped, the finished ones stay, and the
-    exception goes on. Raises `ScenarioError` if a scenario turns out to be impossible, `UsageError` if a run
-    has no such flow as was to be traced, `AlgorithmError` if an AQM written in Python fails (these leave no
-    folder if no run was finished), `SimulationError`, and `OSError` if a run cannot be written.
+    `KeyboardInterrupt` and errors cancel the current runs, keep the finished ones and propagate. Raises
+    `ScenarioError` if a scenario is impossible, `UsageError` if a flow to trace does not exist,
+    `AlgorithmError` if an AQM written in Python fails (these three leave no folder unless a run was
+    finished), `SimulationError`, and `OSError` if a run cannot be written.
     """
     jobs = checked_jobs(jobs)
     watcher = watcher or Silent()
@@ -126,7 +126,7 @@ def _simulate_all(
 
 
 def _run(store: Store, job: _Job, captures: Captures | None) -> tuple[float, float]:
-    """Simulate and write one run; return its wall and processor time [s]."""
+    """Simulate and write one run; return its wall time and its processor time [s]."""
     start = time.perf_counter()
     trace = list(store.plan.trace)
     try:

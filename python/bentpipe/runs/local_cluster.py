@@ -1,4 +1,4 @@
-"""Worker processes on this machine, with a scheduler of their own; all of them end with it."""
+"""Dask cluster on this machine: a scheduler in this process and worker processes that end with it."""
 
 import logging
 import os
@@ -22,21 +22,21 @@ _CALM = {
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
 }
-"""Dask's settings: nothing is offered by HTTP, and what looks after processes takes less of their time."""
+"""Dask's settings: no HTTP server, and monitoring intervals that cost less processor time."""
 
 _PRELOAD = "bentpipe.runs.worker_preload"
-"""What a worker imports before it joins."""
+"""Module that workers import before they join."""
 _START_SECONDS = 60.0
 _END_SECONDS = 3.0
 _MOST_STARTS = 3
-"""How often in a row a worker may end before it has joined."""
+"""Consecutive workers that may end before joining."""
 
 
 class LocalWorkers:
-    """A scheduler in this process, and so many worker processes, over TCP on 127.0.0.1."""
+    """A scheduler in this process and a number of worker processes, over TCP on 127.0.0.1."""
 
     def __init__(self, count: int) -> None:
-        """Start them; `UsageError` if they do not start."""
+        """Start scheduler and workers; `UsageError` if they do not start."""
         import dask
         from distributed import LocalCluster
 
@@ -66,8 +66,9 @@ class LocalWorkers:
     def _start(self) -> None:
         name = f"local-{self._started}"
         self._started += 1
-        # A process of our own and none of multiprocessing's, which would run the caller's script again; in a
-        # session of its own, for Ctrl-C is to reach this process alone, which then ends it.
+        # A plain process: multiprocessing would run the caller's script again. Its own session, because
+        # Ctrl-C must reach only this process, which then ends the workers. session of its own, for Ctrl-C is
+        # to reach this process alone, which then ends it.
         command = [sys.executable, "-P", "-m", "distributed.cli.dask_worker", self.address, "--no-nanny"]
         command += ["--name", name, "--nthreads", "1", "--memory-limit", "0", "--no-dashboard"]
         command += ["--host", "127.0.0.1", "--death-timeout", "60", "--preload", _PRELOAD]
@@ -105,9 +106,9 @@ class LocalWorkers:
         return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "it said nothing")
 
     def replace_dead(self, seen: Container[str]) -> None:
-        """Start another process for each one that has ended.
+        """Replace every worker that has ended.
 
-        Raises `UsageError` if one after the other ends before it has worked: is not among those `seen`.
+        Raises `UsageError` if several in a row end before they work, that is, are missing in `seen`.
         """
         for name, process in list(self._processes.items()):
             if process.poll() is None:
@@ -121,7 +122,7 @@ class LocalWorkers:
             self._start()
 
     def close(self) -> None:
-        """End all of them."""
+        """End all workers and the scheduler."""
         for process in self._processes.values():
             process.terminate()
         deadline = time.monotonic() + _END_SECONDS

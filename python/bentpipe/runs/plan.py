@@ -1,4 +1,4 @@
-"""What is to be simulated: settings and seeds of one scenario, checked before anything runs."""
+"""Plan of an experiment: settings and seeds of one scenario, checked before anything runs."""
 
 import difflib
 import hashlib
@@ -29,27 +29,27 @@ __all__ = [
 
 
 MOST_RUNS = 10_000
-"""Runs of one setting."""
+"""Limit of runs per setting."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One column of a comparison."""
+    """One setting of a comparison."""
 
     name: str
     slug: str
-    """The name as a folder is called."""
+    """Folder name of the setting."""
     scenario: Scenario
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all that determines this setting's results, the seed apart."""
+        """SHA-256 of everything that determines the setting's results, except the seed."""
         return hashlib.sha256(self.scenario.canonical().encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Every setting meets every seed, so that settings are compared under the same traffic."""
+    """Settings and seeds of an experiment. Every setting runs with every seed, under the same traffic."""
 
     scenario: Scenario
     settings: tuple[Setting, ...]
@@ -57,7 +57,7 @@ class Plan:
     trace: tuple[str, ...] = ()
     """Flows that are traced in every run: `flow:17` or `traffic:NAME:3`."""
     left_out: tuple[str, ...] = ()
-    """Why settings were left out that `all` stands for."""
+    """Settings left out of `all`, with the reasons."""
 
     @property
     def total(self) -> int:
@@ -66,14 +66,14 @@ class Plan:
 
 
 def shipped() -> dict[str, Path]:
-    """Return the scenarios that come with Bentpipe, by name."""
+    """Return the scenarios shipped with Bentpipe, by name."""
     folder = resources.files("bentpipe") / "data" / "scenarios"
     files = [Path(str(entry)) for entry in folder.iterdir() if entry.name.endswith(".toml")]
     return {path.stem: path for path in sorted(files)}
 
 
 def scenario_path(name: str | Path) -> Path:
-    """Return the file that `name` means: a path, or the name of a shipped scenario; else `UsageError`."""
+    """Return the file for `name`, a path or a shipped scenario; `UsageError` if neither exists."""
     path = Path(name)
     if path.exists():
         return path
@@ -86,7 +86,7 @@ def scenario_path(name: str | Path) -> Path:
 
 
 def overrides_from(values: Mapping[str, object] | Iterable[str] | None) -> list[str]:
-    """Return overrides as texts of the form `key=value`, whichever way they were given."""
+    """Return overrides as strings of the form `key=value`."""
     if values is None:
         return []
     if isinstance(values, Mapping):
@@ -95,7 +95,7 @@ def overrides_from(values: Mapping[str, object] | Iterable[str] | None) -> list[
 
 
 def _toml(value: object) -> str:
-    """Write a value as a scenario file would; a text as it is, for it may be TOML already."""
+    """Write a value as TOML; a string is kept, since it may be TOML already."""
     return value if isinstance(value, str) else _within(value)
 
 
@@ -122,9 +122,9 @@ def load(
 ) -> Scenario:
     """Read a scenario: a file, or a shipped one by its name.
 
-    `set` overrides keys, as a mapping `{"run.duration": "2 min"}` or as texts `"run.duration=2 min"`. It may
-    name parameters of AQMs in the registry, and of those written in Python among `settings`.
-    Raises `ScenarioError` if the file or an override is wrong, `UsageError` if there is no such scenario.
+    `set` overrides keys, as a mapping `{"run.duration": "2 min"}` or as strings `"run.duration=2 min"`. It
+    may name parameters of AQMs in the registry, and of those written in Python among `settings`. Raises
+    `ScenarioError` if the file or an override is wrong, `UsageError` if there is no such scenario.
     """
     return Scenario.load(str(scenario_path(path)), overrides_from(set), declared(settings))
 
@@ -139,9 +139,9 @@ def make_plan(
 ) -> Plan:
     """Plan `runs` runs of each setting, with the seeds `seed`, `seed + 1` and so on.
 
-    `settings=None` means the scenario as it is, one setting named after its AQM. Raises `UsageError` if
-    the numbers, the list of settings or a flow to trace make no sense, `ScenarioError` if a setting is
-    unknown or given twice, or if an override has no effect under any setting.
+    `settings=None` plans the scenario unchanged, as one setting named after its AQM. Raises `UsageError` for
+    numbers out of range, an empty list of settings or an unknown flow to trace, `ScenarioError` for a setting
+    that is unknown or given twice and for an override without effect under any setting.
     """
     runs = scenario.runs if runs is None else runs
     first = scenario.seed if seed is None else seed
@@ -168,13 +168,13 @@ def make_plan(
 
 
 ALL = "all"
-"""Stands for every algorithm with its defaults, after the scenario's own list."""
+"""Name that expands to the scenario's settings and every algorithm with its defaults."""
 
 
 def expanded(
     scenario: Scenario, settings: Sequence[str | python_aqm.Setting]
 ) -> tuple[list[str | python_aqm.Setting], tuple[str, ...]]:
-    """Return the settings with `all` spelled out, and why some of those are left out."""
+    """Return the settings with `all` expanded, and the reasons why some algorithms are left out."""
     entries = [each.strip() if isinstance(each, str) else each for each in settings]
     entries = [ALL if isinstance(each, str) and each.lower() == ALL else each for each in entries]
     if ALL not in entries:
@@ -226,7 +226,7 @@ def _under_all(scenario: Scenario, settings: Sequence[str | python_aqm.Setting])
 
 
 def check_watch(scenario: Scenario, trace: Sequence[str], links: Sequence[str]) -> None:
-    """Raise `UsageError` unless such flows can be traced in `scenario`, and these links captured."""
+    """Raise `UsageError` if a flow to trace or a link to capture does not exist in `scenario`."""
     try:
         scenario.check_watch(list(trace), list(links))
     except WatchError as error:
@@ -234,7 +234,7 @@ def check_watch(scenario: Scenario, trace: Sequence[str], links: Sequence[str]) 
 
 
 def slug(name: str, taken: Iterable[str]) -> str:
-    """Return `name` as a file may be called, different from those that are `taken`."""
+    """Return `name` as a folder name that differs from those `taken`."""
     base = re.sub(r"[^a-z0-9]+", "-", name.casefold()).strip("-") or "setting"
     found, number, known = base, 2, set(taken)
     while found in known:

@@ -1,4 +1,4 @@
-"""A result as data frames."""
+"""Results as data frames."""
 
 import difflib
 import json
@@ -75,25 +75,27 @@ _METRICS = {
 
 
 _LATE = 0.01
-"""How late one of a hundred packets may leave an emulated link [s]: below 2 % of a satellite's round trip."""
+"""Lateness of packets on an emulated link (99th percentile) that counts as too late [s]: below 2 % of a
+satellite's round trip."""
 
 
 class Result:
-    """The runs of one or more settings of a scenario, each with the same seeds.
+    """Runs of one or more settings of a scenario, each with the same seeds.
 
-    Made by `run`, `compare` and `open`. The data frames are polars'; every one is also an Arrow stream,
-    which pandas and pyarrow take without a copy.
+    Returned by `run`, `compare` and `open`. Data frames are those of polars; each is also an Arrow stream,
+    which pandas and pyarrow read without a copy.
     """
 
     def __init__(self, folder: Path, *, unfinished: bool = False, temporary: Path | None = None) -> None:
-        """Read the manifest in `folder`; `ResultError` if it is not a result, or not a complete one.
+        """Read the manifest in `folder`; `ResultError` if it is not a result, or an incomplete one.
 
-        `unfinished` admits one that has all its runs and no end; `temporary` is deleted with this object.
+        `unfinished` accepts a result whose runs are complete but not yet summarised; `temporary` is a folder
+        to delete with this object.
         """
         self.folder = folder
-        """Where the files are."""
+        """Folder of the files."""
         self.manifest: dict[str, Any] = read_manifest(folder)
-        """What was run, with which versions, and how long it took."""
+        """Scenario, settings, versions and run times."""
         if temporary is not None:
             weakref.finalize(self, shutil.rmtree, temporary, ignore_errors=True)
         missing = missing_runs(folder, self.manifest)
@@ -115,18 +117,18 @@ class Result:
 
     @property
     def engine(self) -> str:
-        """What its runs come from: `simulator` or `live`."""
+        """Engine of the runs: `simulator` or `live`."""
         return str(self.manifest.get("engine", SIMULATOR))
 
     @property
     def notes(self) -> list[str]:
-        """Return what of the scenario live runs did in another way."""
+        """Differences between the live runs and their scenario, as notes."""
         said = (note for entry in self.manifest["runs"] for note in entry.get("live", {}).get("notes", []))
         return list(dict.fromkeys(said))
 
     @property
     def invalid(self) -> list[str]:
-        """Return why live runs are worth nothing: packets lost or led where no AQM saw them, or changed."""
+        """Reasons why live runs are invalid: packets that were lost or bypassed the AQM, or corrupt data."""
         found = []
         for entry in self.manifest["runs"]:
             live = entry.get("live", {})
@@ -152,7 +154,7 @@ class Result:
 
     @property
     def late(self) -> list[str]:
-        """Return which live runs had links that the machine could not keep up with."""
+        """Live runs whose emulated links delivered packets too late, as warnings."""
         found = []
         for entry in self.manifest["runs"]:
             statistics = entry.get("live", {}).get("links", {}).get("statistics", {})
@@ -166,7 +168,7 @@ class Result:
 
     @property
     def settings(self) -> list[str]:
-        """Names of the settings, in the order they were asked for."""
+        """Names of the settings, in the given order."""
         return [setting["name"] for setting in self.manifest["settings"]]
 
     @property
@@ -183,7 +185,7 @@ class Result:
         }
 
     def recorded(self, setting: str, seed: int) -> Recorded:
-        """Return the tables and counters of one run that the metrics are computed from."""
+        """Return the tables and counters of one run, from which its metrics are computed."""
         return Recorded(
             series=self._read(setting, seed, "series"),
             flows=self._read(setting, seed, "flows"),
@@ -193,7 +195,7 @@ class Result:
         )
 
     def values(self) -> dict[str, dict[str, list[float | None]]]:
-        """Return every metric of every setting: a value for each seed, in their order."""
+        """Return every metric of every setting: one value per seed, in the order of the seeds."""
         return {
             setting: {
                 metric.name: [self._values[setting, seed][metric.name] for seed in self.seeds]
@@ -203,7 +205,7 @@ class Result:
         }
 
     def metrics(self) -> pl.DataFrame:
-        """Return every metric of every run: `setting`, `seed`, `metric`, `unit`, `value` (null: none)."""
+        """Return every metric of every run: `setting`, `seed`, `metric`, `unit`, `value` (may be null)."""
         rows = [
             (setting, seed, metric.name, metric.unit, values[metric.name])
             for (setting, seed), values in self._values.items()
@@ -233,7 +235,7 @@ class Result:
 
     @cached_property
     def _summaries(self) -> dict[str, list[Summary]]:
-        """Every metric of each setting, in the order of `METRICS`."""
+        """Summaries of every metric of each setting, in the order of `METRICS`."""
         if len(self.seeds) == 1:
             return {setting: self._one_run(setting) for setting in self.settings}
         return {
@@ -242,7 +244,7 @@ class Result:
         }
 
     def _one_run(self, setting: str) -> list[Summary]:
-        """Summarise the only run of a setting: means over samples have intervals from batches of them."""
+        """Summarise the only run of a setting; means over samples get intervals from batch means."""
         seed = self.seeds[0]
         recorded, values = self.recorded(setting, seed), self._values[setting, seed]
         found = []
@@ -258,21 +260,21 @@ class Result:
     def table(self) -> pl.DataFrame:
         """Return every metric of every setting over its runs.
 
-        Columns: `setting`, `metric`, `unit`, `mean`, `std` (between runs), `ci95` (half-width of the 95 %
-        interval of the mean), `runs` (that have a value), `ci_low` and `ci_high` (ends of that interval),
-        `method` (how it was found: `student`, `bootstrap` or, of one run, `batch means`), `note` (why there
-        is none). `std` is null below two runs.
+        Columns: `setting`, `metric`, `unit`, `mean`, `std` (between runs, null for one run), `ci95`
+        (half-width of the 95 % interval of the mean), `runs` (those with a value), `ci_low` and `ci_high`
+        (ends of the interval), `method` (`student`, `bootstrap` or, for one run, `batch means`), `note`
+        (reason for a missing interval).
         """
         return pl.DataFrame(self.rows(), schema=_TABLE, orient="row")
 
     def differences(self, baseline: str | None = None, metrics: Sequence[str] | None = None) -> pl.DataFrame:
-        """Return how each other setting differs from `baseline` (the first one by default).
+        """Return the differences of all settings from `baseline` (default: the first setting).
 
-        Runs with the same seed meet the same traffic and are compared with each other. Columns: `setting`,
+        Runs with the same seed have the same traffic and are compared pairwise. Columns: `setting`,
         `baseline`, `metric`, `unit`, `difference` (mean of setting minus baseline), `std`, `ci95` (half-width
         of the 95 % interval of `difference`), `runs` (pairs), `ci_low` and `ci_high` (its ends), `method`,
-        `p` (of no difference), `p_holm` (the same corrected over all rows of the frame) and `verdict`.
-        `metrics` are all by default; the fewer, the weaker the correction. `UsageError` if one is unknown.
+        `p` (of no difference), `p_holm` (corrected over all rows of the frame) and `verdict`. `metrics` are
+        all by default; fewer metrics need a weaker correction. `UsageError` if one is unknown.
         """
         baseline = self.settings[0] if baseline is None else baseline
         self._setting(baseline)
@@ -309,13 +311,13 @@ class Result:
         settings: Sequence[str] | None = None,
         other: "Result | None" = None,
     ) -> pl.DataFrame:
-        """Return how each setting compares with each other one, or with its namesake in another result.
+        """Return pairwise comparisons of all settings, or of equal settings in this and another result.
 
         `metrics` are by default those that rank settings; `settings` are all. Columns: `a`, `b`, `metric`,
         `unit`, `mean_a`, `mean_b`, `runs_a`, `runs_b`, `difference` (of a minus b), `ci95`, `ci_low`,
         `ci_high`, `method`, `pairing` (`paired by seed` or `independent`), `runs`, `p`, `p_holm` (corrected
         over all rows of the frame), `verdict` (`A is higher`, `no difference seen`). Raises `UsageError` if
-        there is nothing to compare, or no such metric.
+        there is nothing to compare, or for an unknown metric.
         """
         wanted = chosen(metrics)
         if other is None:
@@ -325,8 +327,8 @@ class Result:
     def ranking(self) -> pl.DataFrame:
         """Return the settings in the order of their mean rank, the best first.
 
-        Columns: `setting`, `place`, `mean_rank`, and for each metric that ranks them its name with the rank:
-        one more than the number of settings that are certainly better.
+        Columns: `setting`, `place`, `mean_rank`, and the rank in each metric that ranks settings: one more
+        than the number of significantly better settings.
         """
         rows = [
             {"setting": each.setting, "place": each.place, "mean_rank": each.mean} | each.ranks
@@ -336,24 +338,24 @@ class Result:
 
     @cached_property
     def settled(self) -> list[Warmup]:
-        """How long the main series of each setting took to settle, by MSER-5."""
+        """Settling times of the main series of each setting, by MSER-5."""
         scenario = self.manifest["scenario"]
         return detected(self.settings, self.seeds, lambda s, n: self._read(s, n, "series"), scenario)
 
     def warmup(self) -> pl.DataFrame:
-        """Return how long the main series of each setting took to settle, by MSER-5 (docs/statistics.md).
+        """Return the settling times of the main series of each setting, by MSER-5 (docs/statistics.md).
 
-        Columns: `setting`, `series`, `unit`, `discarded` (the scenario's warm-up [s]), `detected` (what to
-        discard, median over the runs [s]; null if most do not settle), `mean_before`, `mean_after` (of
-        what was measured, before and after that moment), `clear` (whether these differ by more than chance
-        would have them), `runs`.
+        Columns: `setting`, `series`, `unit`, `discarded` (the scenario's warm-up [s]), `detected` (the
+        warm-up by MSER-5, median over the runs [s]; null if most do not settle), `mean_before`, `mean_after`
+        (of the measured time, before and after that moment), `clear` (true if these differ significantly),
+        `runs`.
         """
         return pl.DataFrame([each.row() for each in self.settled], schema=SCHEMA)
 
     def series(self, name: str) -> pl.DataFrame:
         """Return one column of the time series of every run: `setting`, `seed`, `time` [s], `value`.
 
-        `ResultError` names the nearest column if there is none called `name`.
+        Raises `ResultError` for an unknown `name`.
         """
         known = self.series_names()
         if name not in known:
@@ -365,7 +367,7 @@ class Result:
         return self._gather("series", lambda table: table.select("time", pl.col(name).alias("value")))
 
     def series_names(self) -> list[str]:
-        """Return the columns that every run's time series have, `time` apart."""
+        """Return the columns common to the time series of all runs, except `time`."""
         columns = [self._read(setting, self.seeds[0], "series").columns for setting in self.settings]
         return [name for name in columns[0] if name != "time" and all(name in other for other in columns)]
 
@@ -378,13 +380,13 @@ class Result:
         return self._gather("drops")
 
     def drop_runs(self) -> pl.DataFrame:
-        """Return how often each run of consecutive drops occurred: `setting`, `seed`, `length`, `count`."""
+        """Return the number of runs of consecutive drops by length: `setting`, `seed`, `length`, `count`."""
         return self._gather("drop_runs")
 
     def trace(self) -> pl.DataFrame:
-        """Return what the traced flows' senders knew: `setting`, `seed`, and the columns of docs/results.md.
+        """Return the sender state of the traced flows: `setting`, `seed`, and the columns of docs/results.md.
 
-        `ResultError` if no flow was traced.
+        Raises `ResultError` if no flow was traced.
         """
         if not self.traced:
             raise ResultError(
@@ -394,11 +396,11 @@ class Result:
 
     @property
     def traced(self) -> list[str]:
-        """Which flows were traced, as they were asked for."""
+        """Traced flows, as given to `--trace`."""
         return list(self.manifest.get("trace", []))
 
     def counters(self) -> pl.DataFrame:
-        """Return every run's totals: `setting`, `seed`, `counter`, `value`."""
+        """Return the counters of every run: `setting`, `seed`, `counter`, `value`."""
         rows = [
             (setting, seed, name, value)
             for setting in self.settings
@@ -416,7 +418,7 @@ class Result:
         return pages.write(self, self.folder / REPORT if path is None else Path(path))
 
     def save(self, folder: str | Path) -> "Result":
-        """Copy a result that was kept in a temporary folder to `folder`, which must not exist."""
+        """Copy a result from its temporary folder to `folder`, which must not exist."""
         target = Path(folder)
         try:
             shutil.copytree(self.folder, target, ignore=shutil.ignore_patterns(MANIFEST))
@@ -428,11 +430,11 @@ class Result:
         return Result(target)
 
     def setting_info(self, name: str) -> dict[str, Any]:
-        """Return what the manifest says of a setting; `ResultError` if it is none of this result's."""
+        """Return the manifest's entry of a setting; `ResultError` if it is not a setting of this result."""
         return dict(self._setting(name))
 
     def one(self, table: str, setting: str, seed: int) -> pl.DataFrame:
-        """Return a table of one run: `series`, `drops`, `flows`, `drop_runs`, or `trace` if there is one."""
+        """Return a table of one run: `series`, `drops`, `flows`, `drop_runs`, or `trace` of a traced run."""
         tables = (*TABLES, TRACE) if self.traced else TABLES
         if table not in tables:
             raise ResultError(f'there is no table "{table}"; there are {", ".join(tables)}')
@@ -476,5 +478,5 @@ class Result:
 
 
 def open_result(folder: str | Path) -> Result:
-    """Open a result that was written before; `ResultError` if it is not one, or not complete."""
+    """Open a stored result; `ResultError` if the folder is not a result, or an incomplete one."""
     return Result(Path(folder))

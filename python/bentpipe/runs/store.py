@@ -1,7 +1,7 @@
-"""A result on disk: what is in the folder, and how it gets there so that a half never reads as a whole.
+"""Results on disk: contents of the folder, written so that an unfinished result never reads as complete.
 
-A run's folder appears by one rename when all its files are on the disk; the manifest says `complete` only
-after everything else is. A folder that is being written is locked; the lock goes with the process.
+A run's folder is renamed into place when all its files are on the disk; the manifest says `complete` last. A
+folder is locked while it is written, and the lock ends with the process.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ from bentpipe.stats import metrics
 __all__ = ["FIGURES", "LIVE", "MANIFEST", "REPORT", "SIMULATOR", "TABLES", "TRACE", "Store", "read_manifest"]
 
 SIMULATOR, LIVE = ENGINES = ("simulator", "live")
-"""What the runs of a result come from."""
+"""Engines of the runs of a result."""
 
 FORMAT = "bentpipe-result"
 FORMAT_VERSION = 2
@@ -53,7 +53,7 @@ _LIBRARIES = ("polars", "altair", "vl-convert-python", "scipy", "numpy", "jinja2
 
 
 class Written(Protocol):
-    """A run that can be stored: of the simulator, or live. Tables are whatever polars takes."""
+    """A run to store, simulated or live, with tables that polars reads."""
 
     @property
     def series(self) -> Any: ...  # noqa: ANN401
@@ -96,10 +96,10 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 class Store:
-    """A result's folder that is being written; `create` or `resume` makes one."""
+    """A result's folder that is being written, from `create` or `resume`."""
 
     def __init__(self, folder: Path, plan: Plan, manifest: dict[str, Any], lock: int | None) -> None:
-        """Take a folder that exists, holds `manifest` and is locked by the open handle `lock`."""
+        """Take an existing folder with its `manifest`, locked by the open handle `lock`."""
         self.folder = folder
         self.plan = plan
         self._manifest = manifest
@@ -115,11 +115,11 @@ class Store:
         engine: str = SIMULATOR,
         versions: Mapping[str, str] | None = None,
     ) -> "Store":
-        """Make the folder of a new result and its manifest, before anything is run.
+        """Create the folder of a new result and its manifest, before anything runs.
 
-        `force` replaces a result that is there, or an empty folder, and nothing else. `engine` says what the
-        runs come from, `versions` what that hangs on beside Bentpipe. Raises `UsageError` if the folder
-        exists or cannot be written.
+        `force` replaces a result or an empty folder, and nothing else. `engine` is that of the runs,
+        `versions` are those of other software involved. Raises `UsageError` if the folder exists or cannot be
+        written.
         """
         if os.path.lexists(folder):
             clear(folder, force=force)
@@ -136,7 +136,7 @@ class Store:
 
     @classmethod
     def resume(cls, folder: Path, plan: Plan) -> "Store":
-        """Go on with a result that was interrupted; `UsageError` if it is not this plan's result."""
+        """Resume an interrupted result; `UsageError` if it belongs to another plan."""
         manifest = read_manifest(folder)
         if manifest.get("engine", SIMULATOR) != SIMULATOR:
             raise UsageError(f"{folder}: cannot be resumed: its runs are {manifest['engine']}, not simulated")
@@ -158,15 +158,15 @@ class Store:
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is missing."""
+        """True if the result is complete."""
         return bool(self._manifest["status"] == "complete")
 
     def has(self, setting: Setting, seed: int) -> bool:
-        """Whether a run is there already."""
+        """Return True if the run is stored."""
         return run_folder(self.folder, setting.slug, seed).is_dir()
 
     def add(self, setting: Setting, seed: int, run: Written) -> None:
-        """Write one finished run; safe from any thread. Raises `OSError` and leaves nothing if it cannot."""
+        """Write one finished run; thread-safe. Raises `OSError` and writes nothing if that fails."""
         tables = {name: pl.DataFrame(getattr(run, name)) for name in TABLES}
         if run.trace is not None:
             tables[TRACE] = pl.DataFrame(run.trace)
@@ -180,9 +180,9 @@ class Store:
         cpu_seconds: float,
         live: Mapping[str, Any] | None = None,
     ) -> None:
-        """Record in the manifest how long a finished run took; from one thread only.
+        """Record the duration of a finished run in the manifest; from one thread only.
 
-        `live` is what is known of a live run beside its tables.
+        `live` is the data of a live run beside its tables.
         """
         entry: dict[str, Any] = {
             "setting": setting.name,
@@ -198,9 +198,9 @@ class Store:
     def finish(
         self, metrics: pl.DataFrame, comparison: list[dict[str, Any]], warmup: list[dict[str, Any]]
     ) -> None:
-        """Write the tables that sum the runs up, then declare the result complete.
+        """Write the summary tables, then mark the result complete.
 
-        `warmup` says when runs had settled, for the manifest.
+        `warmup` holds the settling times for the manifest.
         """
         files.write(self.folder / METRICS, _parquet(metrics))
         files.write_json(self.folder / COMPARISON, comparison)
@@ -210,12 +210,12 @@ class Store:
         self._write_manifest()
 
     def discard(self) -> None:
-        """Remove the folder again if no run was written: what was asked for turned out to be impossible."""
+        """Remove the folder if it holds no run, since the experiment turned out to be impossible."""
         if not any((self.folder / RUNS).glob("*/[0-9]*")):
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def close(self) -> None:
-        """Give up the lock."""
+        """Release the lock."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -232,14 +232,14 @@ def pairs(plan: Plan) -> Iterator[tuple[Setting, int]]:
 
 
 def run_folder(folder: Path, slug: str, seed: int) -> Path:
-    """Return where one run is kept inside a result."""
+    """Return the folder of one run inside a result."""
     return folder / RUNS / slug / str(seed)
 
 
 def write_run(final: Path, tables: Mapping[str, pl.DataFrame], counters: Mapping[str, float]) -> None:
-    """Write a run's tables and counters to a folder that appears, or is replaced, when all is on the disk.
+    """Write a run's tables and counters to a folder that appears, or is replaced, atomically.
 
-    Safe from any thread. Raises `OSError` and leaves nothing if it cannot.
+    Thread-safe. Raises `OSError` and writes nothing if that fails.
     """
     partial = final.with_name(f"{files.PARTIAL}{final.name}-{os.getpid()}")
     final.parent.mkdir(parents=True, exist_ok=True)
@@ -261,7 +261,7 @@ def write_run(final: Path, tables: Mapping[str, pl.DataFrame], counters: Mapping
 
 
 def missing_runs(folder: Path, manifest: dict[str, Any]) -> list[str]:
-    """Return the runs that a result should hold and does not."""
+    """Return the runs missing from a result."""
     wanted = _RUN_FILES | ({_TRACE_FILE} if manifest.get("trace") else set())
     return [
         f"{setting['name']}, seed {seed}"
@@ -282,7 +282,7 @@ def _parquet(table: pl.DataFrame) -> bytes:
 
 
 def clear(folder: Path, *, force: bool) -> None:
-    """Remove a result, or an empty folder, and nothing else; `UsageError` without `force`."""
+    """Remove a result or an empty folder, and nothing else; `UsageError` without `force`."""
     if not force:
         raise UsageError(f"{folder}: exists already; choose another folder, or replace it with --force")
     if folder.is_symlink() or not folder.is_dir():
@@ -321,7 +321,7 @@ def _held(folder: Path) -> Iterator[None]:
 
 
 def _foreign(folder: Path) -> Iterator[Path]:
-    """Yield what lies in a result's folder and was not put there by Bentpipe."""
+    """Yield the entries of a result's folder that Bentpipe did not write."""
     for entry in sorted(folder.rglob("*")):
         parts = entry.relative_to(folder).parts
         if any(part.startswith(files.PARTIAL) for part in parts):
@@ -340,7 +340,7 @@ def _foreign(folder: Path) -> Iterator[Path]:
 
 
 def _check_same(folder: Path, there: dict[str, Any], asked: dict[str, Any]) -> None:
-    """Raise `UsageError` unless the result in `folder` and the one asked for are the same."""
+    """Raise `UsageError` unless the result in `folder` and the requested one are the same."""
 
     def differ(what: str, old: object, new: object) -> UsageError:
         return UsageError(f"{folder}: cannot be resumed: it was started with {what} {old}, now it is {new}")
@@ -422,7 +422,7 @@ def _manifest(
 
 
 def _written(setting: Setting) -> dict[str, Any] | None:
-    """Return what identifies an AQM that is written in Python; None for the others."""
+    """Return the identity of an AQM written in Python; None for other AQMs."""
     aqm = setting.scenario.python_aqm
     if aqm is None:
         return None
@@ -435,9 +435,9 @@ def _written(setting: Setting) -> dict[str, Any] | None:
 
 
 def _is_changed(scenario: _core.Scenario) -> bool:
-    """Whether an override makes it another experiment than the one whose figures its source prints.
+    """Return True if an override changes the experiment, so that printed values no longer apply.
 
-    What it says to models does not.
+    Overrides of models do not.
     """
     same = ("run.seed", "run.runs", "run.settings")
     keys = (change.split("=")[0].strip() for change in scenario.overrides)
@@ -450,9 +450,9 @@ def _now() -> str:
 
 @cache
 def core_digest() -> str:
-    """Return the SHA-256 of the core as it was built: what makes a run of a scenario and a seed.
+    """Return the SHA-256 of the compiled core, which identifies runs with the scenario and the seed.
 
-    One that was built again from other sources is another, even where only comments differ.
+    Every build from changed sources differs, even if only comments changed.
     """
     path = _core.__file__
     return hashlib.sha256(Path(path).read_bytes()).hexdigest() if path else ""
@@ -468,7 +468,7 @@ def build_digest() -> str:
 
 @cache
 def _git_state() -> dict[str, Any] | None:
-    """Return the commit Bentpipe runs from and whether it was changed; None outside a checkout."""
+    """Return the commit of the checkout and whether it was modified; None outside a checkout."""
     here = Path(__file__).parent
 
     def git(*arguments: str) -> str:
@@ -484,7 +484,7 @@ def _git_state() -> dict[str, Any] | None:
 
 
 def default_folder(scenario: str) -> Path:
-    """Return a folder below `results/` that does not exist, named after the scenario and the time."""
+    """Return an unused folder below `results/`, named after the scenario and the time."""
     base = Path("results") / f"{scenario}-{datetime.now().astimezone():%Y%m%d-%H%M%S}"
     folder, number = base, 2
     while os.path.lexists(folder):

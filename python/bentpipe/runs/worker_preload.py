@@ -1,4 +1,4 @@
-"""What a worker process of this machine imports before it joins: it ends when what started it has ended."""
+"""Module that local worker processes import before they join: it ends them with their parent."""
 
 import os
 import threading
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 __all__ = ["PARENT", "dask_setup", "worker_tasks"]
 
 PARENT = "BENTPIPE_PARENT"
-"""The variable with the process that started this one."""
+"""Environment variable with the id of the parent process."""
 
 
 def dask_setup(worker: "Worker") -> None:
-    """Watch the parent; called by Dask. A long run would else keep the process for as long as it takes."""
+    """Watch the parent process; called by Dask. Otherwise a long run would keep the process alive."""
     del worker
     threading.Thread(target=_watch, args=(int(os.environ[PARENT]),), daemon=True).start()
 

@@ -1,7 +1,8 @@
-"""What a worker of a Dask cluster does for a sweep: it simulates a list of runs and sends on what it finds.
+"""Work of a Dask worker for a sweep: simulates a list of runs and sends the results.
 
-Scenarios come as text, with what is in the files that they name, for workers share no folders. Results go
-through the scheduler as they are found and not when the list is done: they outlive the worker.
+Scenarios are sent as text with the contents of the files that they name, since workers share no folders.
+Results are sent through the scheduler as they are found, not at the end of the list, so that they survive the
+worker.
 """
 
 import hashlib
@@ -27,17 +28,18 @@ if TYPE_CHECKING:
 __all__ = ["Base", "Job", "Source", "admit", "forget", "found", "keep", "stop", "work"]
 
 _CACHED = 2000
-"""Scenarios that are kept parsed."""
+"""Number of parsed scenarios to keep."""
 
 Base = tuple[str, str, tuple[tuple[str, str], ...]]
-"""What many scenarios have in common: file, text, and the paths and digests of the files that they name."""
+"""Common part of many scenarios: file, text, and the paths and digests of the files that they name."""
 
 Source = tuple[int, tuple[str, ...], str | None, tuple[str, ...], bytes | None, str]
 """A scenario: index of its base, overrides, setting, parameter names and pickle of an AQM written in Python,
-and the digest that it must have."""
+and its expected digest."""
 
 Packed = tuple[float | None, ...] | tuple[bool, str]
-"""An outcome as it is sent: metrics without their names; or whether the scenario is at fault, and why."""
+"""An outcome as sent: metrics without their names, or a failure (True if the scenario is wrong) and its
+text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,31 +47,31 @@ class Job:
     """A list of runs for one worker."""
 
     sweep: str
-    """Identifies the sweep, and the topic under which results are sent."""
+    """Identifier of the sweep, and topic of its results."""
     number: int
     worker: str
-    """The worker's id: another one at the same address leaves the job alone."""
+    """Identifier of the worker; another worker at the same address ignores the job."""
     bases: list[Base]
     sources: list[Source]
     runs: list[tuple[int, int]]
     """Index of the scenario, and seed."""
     budget: float
-    """Time after which no further run is begun [s]."""
+    """Time after which no further run is started [s]."""
     interval: float
-    """Time for which results are gathered before they are sent [s]."""
+    """Time for which results are collected before they are sent [s]."""
 
 
 _lock = threading.Lock()
 _files: dict[tuple[str, str], bytes] = {}
-"""What is in files, by sweep and digest."""
+"""Contents of files, by sweep and digest."""
 _scenarios: OrderedDict[str, _core.Scenario] = OrderedDict()
-"""Parsed scenarios by digest, the one used last at the end."""
+"""Parsed scenarios by digest, the most recently used last."""
 _under_way: dict[str, set[_core.Progress]] = {}
 _stopped: set[str] = set()
 
 
 def admit(dask_worker: "Worker") -> dict[str, Any]:
-    """Return what a sweep must know of this worker."""
+    """Return the properties of this worker that the sweep checks."""
     return {
         "id": dask_worker.id,
         "name": str(dask_worker.name),
@@ -80,13 +82,13 @@ def admit(dask_worker: "Worker") -> dict[str, Any]:
 
 
 def keep(sweep: str, files: Mapping[str, bytes]) -> None:
-    """Keep what is in files, by digest, until the sweep is over."""
+    """Keep the contents of files, by digest, until the sweep ends."""
     with _lock:
         _files.update({(sweep, digest): content for digest, content in files.items()})
 
 
 def stop(sweep: str) -> None:
-    """Stop the sweep's runs that are under way here, and begin no others."""
+    """Cancel the sweep's runs on this worker."""
     with _lock:
         _stopped.add(sweep)
         for progress in _under_way.get(sweep, ()):
@@ -94,17 +96,17 @@ def stop(sweep: str) -> None:
 
 
 def forget(sweep: str) -> None:
-    """Let go of the sweep's files."""
+    """Forget the sweep's files."""
     with _lock:
         for key in [key for key in _files if key[0] == sweep]:
             del _files[key]
 
 
 def work(packed: bytes) -> None:
-    """Simulate a `Job`'s runs in their order, sending messages `(number, last, seconds, results)`.
+    """Simulate the runs of a `Job` in order, sending messages `(number, last, seconds, results)`.
 
-    `results` is a pickled list of the runs' indexes and what was found; a list of which a part was begun late
-    ends early.
+    `results` is a pickled list of run indexes and outcomes. A list of which a part was started late ends
+    early.
     """
     from distributed import get_worker
 
@@ -127,7 +129,7 @@ def work(packed: bytes) -> None:
 
 
 class _Outbox:
-    """A list's results on their way: none waits here for longer than the job's interval."""
+    """Results of a list on their way to the sweep; none waits longer than the job's interval."""
 
     def __init__(self, job: Job, worker: "Worker") -> None:
         self._job = job
@@ -135,11 +137,11 @@ class _Outbox:
         self._lock = threading.Lock()
         self._ready: list[tuple[int, Packed]] = []
         self._since = self._until = time.monotonic()
-        """What is ready was found between these two."""
+        """Times of the first and the last result that wait to be sent."""
         self._timer: threading.Timer | None = None
 
     def put(self, index: int, outcome: Packed, *, over: bool) -> None:
-        """Take a run's result; with the list's last one all are sent."""
+        """Add a run's result; the last one of the list sends all."""
         with self._lock:
             self._ready.append((index, outcome))
             self._until = time.monotonic()
@@ -147,13 +149,13 @@ class _Outbox:
             if over or wait <= 0:
                 self._send(over=over)
             elif self._timer is None:
-                # The next run may take long: what there is does not wait for its end.
+                # The next run may take long: results do not wait for its end.
                 self._timer = threading.Timer(wait, self._on_time)
                 self._timer.daemon = True
                 self._timer.start()
 
     def close(self) -> None:
-        """Send nothing more."""
+        """Stop sending."""
         with self._lock:
             self._ready = []
             if self._timer is not None:
@@ -219,7 +221,7 @@ def _packed(outcome: Outcome) -> Packed:
 
 
 def found(packed: Packed) -> Outcome:
-    """Return the outcome that was sent."""
+    """Return the outcome from its sent form."""
     if isinstance(packed[0], bool):
         scenario, text = packed
         return ScenarioError(text) if scenario else SimulationError(text)

@@ -21,39 +21,39 @@ _POLL_SECONDS = 0.2
 _FLUSH_SECONDS = 2.0
 
 Teller = Callable[[int, int, int], None]
-"""Is told how many runs are done, wanted and failed: when that changes, and now and then in between."""
+"""Progress callback: numbers of finished, wanted and failed runs, on every change and periodically."""
 
 Outcome = dict[str, float | None] | SimulationError | ScenarioError | AlgorithmError
-"""Every metric of a run, or why it has none."""
+"""Metrics of a run, or the error that prevented them."""
 
 
 class Workers(Protocol):
-    """Where runs are simulated."""
+    """Simulates runs."""
 
     def results(self, runs: Iterable[Run]) -> Generator[tuple[Run, Outcome] | None]:
-        """Simulate the runs and yield each with its outcome as it is finished, in any order.
+        """Simulate the runs and yield each with its outcome when it finishes, in any order.
 
-        None is yielded now and then while there is nothing new. Closing the iterator stops what is under way.
+        None is yielded periodically while no run finishes. Closing the iterator cancels the current runs.
         """
 
     def close(self) -> None:
-        """Let go of what the workers hold."""
+        """Release the workers' resources."""
 
 
 class Threads:
-    """Threads of this process: the core releases the interpreter's lock while it simulates."""
+    """Threads of this process; the core releases the interpreter lock while it simulates."""
 
     def __init__(self, jobs: int | None = None) -> None:
-        """Simulate so many runs at a time, by default one per core; `UsageError` below one."""
+        """Simulate `jobs` runs at a time, by default one per core; `UsageError` below one."""
         self._jobs = checked_jobs(jobs)
 
     @property
     def jobs(self) -> int:
-        """How many runs are simulated at a time."""
+        """Number of concurrent runs."""
         return self._jobs
 
     def results(self, runs: Iterable[Run]) -> Generator[tuple[Run, Outcome] | None]:
-        """Simulate the runs, see `Workers`."""
+        """Simulate the runs, see `Workers.results`."""
         queue = iter(runs)
         pool = ThreadPoolExecutor(self._jobs, thread_name_prefix="bentpipe")
         under_way: dict[Future[Outcome], tuple[Run, _core.Progress]] = {}
@@ -64,13 +64,14 @@ class Threads:
                 under_way[pool.submit(_outcome, run, progress)] = (run, progress)
 
         try:
-            # A few more than there are threads, so that none waits and a million futures are not held.
+            # A few more than threads, so that no thread waits and the futures of a million runs are never
+            # held at once.
             submit(2 * self._jobs)
             while under_way:
                 try:
                     finished, _ = wait(under_way, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
                 except RuntimeError as error:
-                    # Ctrl-C within Python's own lock says that this is unlocked (release unlocked lock).
+                    # Ctrl-C inside Python's own lock raises this error instead (release unlocked lock).
                     if isinstance(error.__context__, KeyboardInterrupt):
                         raise error.__context__ from None
                     raise
@@ -90,7 +91,7 @@ class Threads:
 
 
 def workers_from(jobs: int | None, cluster: str | None) -> Workers:
-    """Return so many threads, or the workers of a `cluster`, `local:N` or a scheduler's address.
+    """Return `jobs` threads, or the workers of a `cluster`: `local:N` or a scheduler's address.
 
     Close them after use. Raises `UsageError` if both are given, or if the cluster cannot be used.
     """
@@ -128,14 +129,14 @@ def measure(scenario: _core.Scenario, seed: int, progress: _core.Progress) -> di
 def simulate(
     runs: Iterable[Run], dataset: Dataset, workers: Workers, told: Teller | None = None
 ) -> list[Failure]:
-    """Simulate those runs that `dataset` lacks, into it, and return those that gave no result.
+    """Simulate the runs missing in `dataset`, add their results, and return the failures.
 
-    On an interruption what is finished stays.
+    An interruption keeps the finished runs.
     """
     wanted = list(runs)
     todo, same = [], set()
     for run in wanted:
-        # Points that a setting does not know have one digest: their run is simulated once, for each.
+        # Points that a setting ignores share a digest: their run is simulated once for all of them.
         if not dataset.has(run) and (run.digest, run.seed) not in same:
             todo.append(run)
             same.add((run.digest, run.seed))

@@ -1,1 +1,1 @@
-"""Statistics of runs: intervals, paired differences, ranking, objectives."""
+"""Statistics of runs: metrics, intervals, paired differences, ranking, objectives. Imports no other room."""

@@ -1,6 +1,6 @@
-"""Which of two settings has more of something, and whether runs can tell: differences in pairs, corrected.
+"""Comparison of settings: paired or independent differences of metrics with corrected p-values.
 
-docs/statistics.md says how, and what the family is that p-values are corrected over.
+docs/statistics.md describes the tests and the families over which p-values are corrected.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ NOTHING_SEEN = "no difference seen"
 PAIRED, INDEPENDENT = "paired by seed", "independent"
 
 _TRAFFIC = ("traffic.", "host.", "run.warmup", "run.duration")
-"""Keys that traffic follows from, together with the seed."""
+"""Keys that determine the traffic, together with the seed."""
 
 
 class Runs(Protocol):
@@ -71,7 +71,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One metric of two settings: of `a` minus that of `b`, in the metric's unit."""
+    """Difference of one metric between two settings, `a` minus `b`, in the metric's unit."""
 
     a: str
     b: str
@@ -80,21 +80,21 @@ class Comparison:
     mean_b: float | None
     runs_a: int
     runs_b: int
-    """Runs that have a value, and a partner if they are paired; the means are over these."""
+    """Runs that have a value (and a partner if they are paired), over which the means are taken."""
     pairing: str
     """`PAIRED` or `INDEPENDENT`."""
     found: Summary
-    """The difference."""
+    """Difference of the means."""
     p_holm: float | None = None
-    """Its p-value, corrected over the family."""
+    """p-value of the difference, corrected over the family."""
 
     @property
     def verdict(self) -> str:
-        """What the data say, in words: `A is higher`, or `no difference seen`."""
+        """Conclusion as text: `A is higher`, or `no difference seen`."""
         return verdict(self.a, self.b, self.found, self.p_holm)
 
     def row(self) -> dict[str, Any]:
-        """Return it as a dictionary, ready for JSON."""
+        """Return the comparison as a dictionary, ready for JSON."""
         return {
             "a": self.a,
             "b": self.b,
@@ -130,7 +130,7 @@ _SCHEMA = {
 
 
 def verdict(a: str, b: str, found: Summary, p: float | None) -> str:
-    """Say what a difference of `a` minus `b`, with a corrected p-value, comes to."""
+    """Return the conclusion from a difference of `a` minus `b` and its corrected p-value."""
     if found.mean is None:
         return "no values"
     if p is None:
@@ -143,7 +143,7 @@ def verdict(a: str, b: str, found: Summary, p: float | None) -> str:
 def chosen(names: Sequence[str] | None) -> list[Metric]:
     """Return the metrics called `names`, by default those that rank settings.
 
-    Raises `UsageError` if one is unknown, or if there is none.
+    Raises `UsageError` if one is unknown, or if `names` is empty.
     """
     if names is None:
         return [metric for metric in METRICS if metric.better]
@@ -156,9 +156,9 @@ def chosen(names: Sequence[str] | None) -> list[Metric]:
 def within(
     result: Runs, metrics: Sequence[Metric], settings: Sequence[str] | None = None
 ) -> list[Comparison]:
-    """Compare the settings of a result, each with each; the family is all that is returned.
+    """Compare the settings of a result pairwise; the family is the whole list.
 
-    Raises `ResultError` if it has no such setting, `UsageError` if there are not two of them.
+    Raises `ResultError` for an unknown setting, `UsageError` for fewer than two settings.
     """
     names = list(dict.fromkeys(result.settings if settings is None else settings))
     for name in names:
@@ -176,11 +176,11 @@ def within(
 def between(
     ours: Runs, theirs: Runs, metrics: Sequence[Metric], settings: Sequence[str] | None = None
 ) -> list[Comparison]:
-    """Compare two results: settings of the same name, or, where each has one only, those two.
+    """Compare two results: settings of the same name, or the only settings of both.
 
-    The family is all that is returned. Runs are paired where the same seed means the same traffic and there
-    are two such seeds at least. Raises `ResultError` if a result has no such setting, `UsageError` if no
-    setting of one corresponds to one of the other.
+    The family is the whole list. Runs are paired where the same seed means the same traffic and at least two
+    seeds are shared. Raises `ResultError` for an unknown setting, `UsageError` if the results have no setting
+    in common.
     """
     if settings is not None:
         pairs = [(name, name) for name in dict.fromkeys(settings)]
@@ -227,7 +227,7 @@ def _compare(a: Side, b: Side, metric: Metric) -> Comparison:
     seeds = [seed for seed in a.result.seeds if seed in set(b.result.seeds)]
     together = (len(seeds) > 1 or a.result.seeds == b.result.seeds) and _same_traffic(a, b)
     if together:
-        # Means of those runs alone whose difference it is.
+        # Means over the paired runs only, so that their difference is the difference found.
         by_seed = (dict(zip(side.result.seeds, v, strict=True)) for side, v in ((a, ours), (b, theirs)))
         mine, other = by_seed
         seeds = [seed for seed in seeds if mine[seed] is not None and other[seed] is not None]
@@ -239,7 +239,7 @@ def _compare(a: Side, b: Side, metric: Metric) -> Comparison:
 
 
 def _same_traffic(a: Side, b: Side) -> bool:
-    """Return whether the same seed gives both settings the same traffic to carry, live or simulated."""
+    """Return True if the same seed gives both settings the same traffic."""
     if a.result is b.result:
         return True
     ours, theirs = (
@@ -254,7 +254,7 @@ def _same_traffic(a: Side, b: Side) -> bool:
 
 
 def _labels(ours: Runs, theirs: Runs) -> tuple[str, str]:
-    """Return names of two results: their engines, else those of their folders, or their whole paths."""
+    """Return names of two results: their engines if these differ, else names or paths of their folders."""
     if ours.engine != theirs.engine:
         return ours.engine, theirs.engine
     first, second = ours.folder, theirs.folder

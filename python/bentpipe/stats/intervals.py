@@ -1,6 +1,6 @@
 """Means over runs with 95 % intervals, differences between settings, and corrected p-values.
 
-docs/statistics.md says what each interval means and where it comes from.
+docs/statistics.md gives the methods and their sources.
 """
 
 import math
@@ -27,16 +27,16 @@ __all__ = [
 ]
 
 LEVEL = 0.05
-"""What is left out of an interval, and what a p-value must not exceed."""
+"""Significance level: 1 minus the confidence of intervals, and the bound of p-values."""
 STUDENT, BOOTSTRAP, BATCH_MEANS = "student", "bootstrap", "batch means"
 
 _FEWEST, _MOST = 20, 1000
-"""Runs for which Shapiro and Wilk's test chooses between Student's interval and the bootstrap. With fewer
-it would see little; with more the mean is normal whatever the runs are."""
+"""Range of runs in which Shapiro and Wilk's test chooses between Student's interval and the bootstrap. With
+fewer runs the test has little power; with more the mean is close to normal whatever the runs are."""
 _RESAMPLES = 9999
 _SEED = 20070401
 _ROUNDING = 1e-12
-"""A difference that is so small a share of the two values is the computer's."""
+"""Share of the two values below which their difference is a rounding error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,26 +44,26 @@ class Summary:
     """One quantity over several runs, in the unit of its values."""
 
     mean: float | None
-    """Mean over the runs, or difference of two means; None without any."""
+    """Mean over the runs, or difference of two means; None without values."""
     std: float | None
     """Sample standard deviation between runs; None below two runs, and for two independent samples."""
     ci95: float | None
-    """Half the width of the 95 % confidence interval of the mean; None without one."""
+    """Half-width of the 95 % confidence interval of the mean; None without an interval."""
     runs: int
     """Runs that have a value; pairs of them for a paired difference."""
     low: float | None = None
-    """Where the interval begins."""
+    """Lower end of the interval."""
     high: float | None = None
-    """Where it ends; the mean need not be in the middle."""
+    """Upper end of the interval; the mean need not be in the middle."""
     method: str | None = None
-    """How the interval was found: `STUDENT`, `BOOTSTRAP` or `BATCH_MEANS`; None without one."""
+    """Method of the interval: `STUDENT`, `BOOTSTRAP` or `BATCH_MEANS`; None without an interval."""
     p: float | None = None
     """Two-sided p-value of a true mean of zero, by the same method; None without an interval."""
     note: str | None = None
-    """Why there is no interval where there might be one, or not the one that there might be."""
+    """Reason why there is no interval, or why it is not the usual one."""
 
     def times(self, factor: float) -> "Summary":
-        """Return it in another unit, of which the old one has `factor`, above 0."""
+        """Return the summary in another unit, multiplied by `factor` > 0."""
         mean, std, ci95, low, high = (
             None if value is None else value * factor
             for value in (self.mean, self.std, self.ci95, self.low, self.high)
@@ -77,7 +77,7 @@ def half_width(std: float, runs: int) -> float:
 
 
 def summarise(values: Sequence[float | None]) -> Summary:
-    """Summarise one value per run; None stands for a run that has none and is left out."""
+    """Summarise one value per run; runs with None are left out."""
     known = [value for value in values if value is not None]
     runs = len(known)
     if runs == 0:
@@ -90,14 +90,14 @@ def summarise(values: Sequence[float | None]) -> Summary:
 
 
 def paired(ours: Sequence[float | None], theirs: Sequence[float | None]) -> Summary:
-    """Summarise `ours` minus `theirs`, run by run; pairs that lack a value are left out."""
+    """Summarise the paired differences `ours` minus `theirs`; pairs that lack a value are left out."""
     return summarise([_minus(a, b) for a, b in zip(ours, theirs, strict=True)])
 
 
 def difference(ours: Sequence[float | None], theirs: Sequence[float | None]) -> Summary:
-    """Summarise the mean of `ours` minus that of `theirs`, of runs that have nothing to do with each other.
+    """Summarise the difference of the means of two independent samples, `ours` minus `theirs`.
 
-    Welch's interval, which allows for different variances; `runs` are those of the smaller sample.
+    Uses Welch's interval, which allows for different variances; `runs` counts the smaller sample.
     """
     first = [value for value in ours if value is not None]
     second = [value for value in theirs if value is not None]
@@ -121,8 +121,8 @@ def difference(ours: Sequence[float | None], theirs: Sequence[float | None]) -> 
 def holm(values: Sequence[float | None]) -> list[float | None]:
     """Correct the p-values of one family (Holm 1979); None stands for no test and is not counted.
 
-    With m tests, the smallest p-value is multiplied by m, the next by m - 1 and so on; none may become
-    smaller than the one before it, or larger than 1.
+    With m tests, the smallest p-value is multiplied by m, the next by m - 1 and so on; the results never
+    decrease in this order and never exceed 1.
     """
     order = sorted((p, index) for index, p in enumerate(values) if p is not None)
     found: list[float | None] = [None] * len(values)
@@ -145,19 +145,19 @@ class _Judged:
 
     @property
     def rest(self) -> tuple[Any, ...]:
-        """What `Summary` has after `runs`."""
+        """Fields of `Summary` that describe the interval."""
         return self.low, self.high, self.method, self.p, self.note
 
 
 def _judge(
     mean: float, samples: list[list[float]], errors: list[float], half: float, freedom: float | None = None
 ) -> _Judged:
-    """Find the interval of a sum of the means of independent samples, and the p-value of a sum of zero.
+    """Return the interval of a sum of means of independent samples, and the p-value of a zero sum.
 
-    `errors` are the standard errors of those means, `half` is the half-width by Student's distribution of so
-    many degrees of freedom (by default those of one sample).
+    `errors` are the standard errors of the means, `half` is the half-width by Student's distribution with
+    `freedom` degrees of freedom (by default those of one sample).
     """
-    # SciPy is 30 MB that a single run need not carry, and NumPy 12 MB.
+    # Imported late: SciPy takes 30 MB and NumPy 12 MB, which single runs do not need.
     from scipy.special import stdtr
 
     error = math.sqrt(sum(each**2 for each in errors))
@@ -173,7 +173,7 @@ def _judge(
     if pivots is None:
         note = "not normal, but with too few different values for the bootstrap"
         return _Judged(plain.half, plain.low, plain.high, STUDENT, plain.p, note=note)
-    # The pivots' order statistics of rank LEVEL / 2 from either end, which is a whole number.
+    # Order statistics of the pivots at rank LEVEL / 2 from either end, which is an integer.
     rank = round(LEVEL / 2 * (_RESAMPLES + 1))
     low, high = mean - pivots[-rank] * error, mean - pivots[rank - 1] * error
     above = 1 + np.count_nonzero(pivots >= mean / error)
@@ -183,20 +183,20 @@ def _judge(
 
 
 def _skew(sample: list[float]) -> bool:
-    """Return whether Shapiro and Wilk's test, where it is asked, takes the sample for not normal."""
+    """Return True if the sample has a size to be tested and Shapiro and Wilk's test rejects normality."""
     if not _FEWEST <= len(sample) <= _MOST or min(sample) == max(sample):
         return False
     from scipy.stats import shapiro
 
-    # The test does not like values that are large beside their differences.
+    # The test loses precision for values that are large compared with their differences.
     mean, std = _moments(sample)
     return bool(shapiro([(value - mean) / std for value in sample]).pvalue < LEVEL)
 
 
 def _pivots(samples: list[list[float]]) -> "npt.NDArray[np.float64] | None":
-    """Return how far the means of resamples are from the samples', in standard errors of theirs, sorted.
+    """Return the sorted deviations of resampled means from the sample means, in standard errors.
 
-    None if a resample has no spread.
+    None if a resample has no variance.
     """
     import numpy as np
 
@@ -211,7 +211,7 @@ def _pivots(samples: list[list[float]]) -> "npt.NDArray[np.float64] | None":
 
 @lru_cache(maxsize=4)
 def _draws(size: int, stream: int) -> "npt.NDArray[np.int16]":
-    """Return which values each resample takes: the same for every quantity, so that they can be compared."""
+    """Return the indexes of each resample, the same for every quantity so that quantities are comparable."""
     import numpy as np
 
     random = np.random.Generator(np.random.PCG64([_SEED, stream, size]))
@@ -225,14 +225,14 @@ def _student(freedom: float) -> float:
 
 
 def _moments(values: Sequence[float]) -> tuple[float, float]:
-    """Return mean and sample standard deviation, which is 0 for one value."""
+    """Return mean and sample standard deviation (0 for one value)."""
     mean = math.fsum(values) / len(values)
     squares = math.fsum((value - mean) ** 2 for value in values)
     return mean, math.sqrt(squares / (len(values) - 1)) if len(values) > 1 else 0.0
 
 
 def _minus(a: float | None, b: float | None) -> float | None:
-    """Return `a - b`, or 0 where that is a rounding error."""
+    """Return `a - b`, or 0 if that is a rounding error."""
     if a is None or b is None:
         return None
     return 0.0 if abs(a - b) <= _ROUNDING * max(abs(a), abs(b)) else a - b

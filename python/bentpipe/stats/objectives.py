@@ -1,12 +1,11 @@
-"""Which of several settings is best by several metrics at once: objectives, limits and two rules.
+"""Choice of the best settings by several metrics at once: objectives, limits, rank sums and power.
 
-Rank sums are Byun & Baras's rule [BB]: rank the settings in each metric, give rank r the weight 2^r, and keep
-those with the lowest sums. A setting that is second everywhere so beats one that is first here and last
-there, and how far values are apart does not matter.
+Rank sums are the rule of Byun & Baras [BB]: rank the settings in each metric, give rank r the weight 2^r, and
+keep those with the lowest sums. A setting that is second everywhere beats one that is first in one metric and
+last in another; the sizes of the differences do not matter.
 
-Power is the rate that a link carries over the time a byte takes to get through (Giessler, Haenle, König &
-Pade 1978; Kleinrock 1979). It asks what a shorter queue is worth: as large a share of the response time as it
-costs of the rate.
+Power is throughput over response time (Giessler, Haenle, König & Pade 1978; Kleinrock 1979). A shorter queue
+pays off if it reduces the response time by a larger share than the throughput.
 """
 
 import math
@@ -34,7 +33,7 @@ __all__ = [
 ]
 
 Values = Mapping[str, Mapping[str, float | None]]
-"""By setting and metric, one value, as the mean over the runs; None where there is none."""
+"""Mean over the runs, by setting and metric; None without a value."""
 
 _LIMIT = re.compile(r"\s*(\w+)\s*(<=|>=)\s*(.+?)\s*")
 _BETTER: Mapping[str | None, Literal["max", "min"]] = {"more": "max", "less": "min"}
@@ -42,7 +41,7 @@ _BETTER: Mapping[str | None, Literal["max", "min"]] = {"more": "max", "less": "m
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """A metric, and which way is better."""
+    """A metric and its better direction."""
 
     metric: str
     direction: Literal["max", "min"]
@@ -52,22 +51,22 @@ class Objective:
 
     @property
     def known(self) -> Metric:
-        """The metric with its label and unit."""
+        """Metric of the objective, with its label and unit."""
         return named_metric(self.metric, f"objective {self}")
 
     def gain(self, ours: float, theirs: float) -> float:
-        """Return by how much `ours` is better, in the metric's unit; negative where it is worse."""
+        """Return the improvement of `ours` over `theirs` in the metric's unit; negative if it is worse."""
         return ours - theirs if self.direction == "max" else theirs - ours
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A bound that a setting is to keep, whatever else it does well."""
+    """A bound on a metric that settings must meet before any objective counts."""
 
     metric: str
     sign: Literal["<=", ">="]
     bound: float
-    """In the metric's unit."""
+    """Bound in the metric's unit."""
 
     def __str__(self) -> str:
         unit = self.known.unit
@@ -75,13 +74,13 @@ class Limit:
 
     @property
     def known(self) -> Metric:
-        """The metric with its label and unit."""
+        """Metric of the limit, with its label and unit."""
         return named_metric(self.metric, f"limit {self.metric}")
 
     def excess(self, value: float | None) -> float:
-        """Return how far a value is outside, as a share of the bound (of 1 if that is 0); 0 within.
+        """Return the excess over the bound as a share of it (of 1 if the bound is 0); 0 within the limit.
 
-        Infinite without a value: what is not known is not kept.
+        Infinite without a value: an unknown value violates the limit.
         """
         if value is None:
             return math.inf
@@ -91,25 +90,25 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One setting among others."""
+    """Place of one setting among others."""
 
     name: str
     place: int
-    """1 for the best; settings that the rule cannot tell apart share one."""
+    """Place, 1 for the best; settings that the rule cannot tell apart share one."""
     total: float
-    """What the rule adds up, the less the better: an integer, the sum of 2^rank over the objectives; or the
-    response time over the rate [s per Mbit/s], which is one over the power."""
+    """Score, the lower the better: the sum of 2^rank over the objectives (an integer), or the inverse of the
+    power, response time over throughput [s per Mbit/s]."""
     ranks: dict[str, int]
-    """By metric: one more than the number of settings that are better; empty where there are no ranks."""
+    """Rank by metric: one more than the number of better settings; empty for the power."""
     excess: float = 0.0
-    """How far it is outside the limits, as the sum of the shares; 0 if it keeps them all."""
+    """Sum of the excesses over the limits; 0 if all limits are met."""
 
 
 def objectives_from(given: str | Sequence[str | Objective]) -> list[Objective]:
-    """Read objectives: `throughput:max,queue_delay_mean:min`, as a text or a list of such parts.
+    """Parse objectives: `throughput:max,queue_delay_mean:min`, as one string or a list of parts.
 
-    Where a metric ranks settings (docs/results.md) the direction may be left out. Raises `UsageError` for a
-    metric that is unknown, given twice or without a direction, and if there is none.
+    The direction is optional for metrics that rank settings (docs/results.md). Raises `UsageError` for a
+    metric that is unknown, given twice or without a direction, and for an empty list.
     """
     parts = given.split(",") if isinstance(given, str) else list(given)
     found: list[Objective] = []
@@ -139,7 +138,7 @@ def _objective(text: str) -> Objective:
 
 
 def limits_from(given: Sequence[str | Limit]) -> list[Limit]:
-    """Read limits: `queue_delay_p95<=50`, in the metric's unit, or `queue_delay_p95<=0.05 s`.
+    """Parse limits: `queue_delay_p95<=50` in the metric's unit, or `queue_delay_p95<=0.05 s`.
 
     Raises `UsageError` for anything else.
     """
@@ -171,16 +170,15 @@ def _limit(text: str) -> Limit:
 def judged(
     values: Values, objectives: Sequence[Objective], limits: Sequence[Limit] = (), margin: float = 0.0
 ) -> list[Judged]:
-    """Judge settings by the papers' rule, the best first.
+    """Order settings by their rank sums, the best first.
 
-    A setting's rank in a metric is one more than the number of settings whose value is better, so equal
-    values have equal ranks, and the next rank is left out. A setting without a value comes after all that
-    have one. Its weight is 2^rank, summed over the objectives; the lowest sum is best. Equal sums share a
-    place and keep the order in which they were given. With a `margin` a value is better only if it is by more
-    than this share of the larger of the two.
+    The rank of a setting in a metric is one more than the number of settings with a better value: equal
+    values share a rank, and the next rank is skipped. Settings without a value rank last. The score is the
+    sum of 2^rank over the objectives. Equal sums share a place and keep their order. With a `margin`, a value
+    is better only if the difference exceeds this share of the larger of the two.
 
-    Settings that keep all limits come before those that do not, and are ranked among themselves; then come
-    the others by how far they are outside, equal ones by their sums among the others.
+    Settings that meet all limits rank first, among themselves. The others follow in the order of their
+    excess, ties by their sums among the others.
     """
     excess = {
         name: math.fsum(limit.excess(mine.get(limit.metric)) for limit in limits)
@@ -203,7 +201,7 @@ def judged(
 
 
 Judge = Callable[[Values], list[Judged]]
-"""Returns settings with their places, the best first."""
+"""Orders settings, the best first."""
 
 
 def by_power(values: Values, round_trip: float | None = None, limits: Sequence[Limit] = ()) -> list[Judged]:
@@ -224,7 +222,7 @@ def by_power(values: Values, round_trip: float | None = None, limits: Sequence[L
 
 
 def inverse_power(values: Mapping[str, float | None], round_trip: float | None) -> float:
-    """Return the response time over the rate [s per Mbit/s], see `by_power`; infinite without a value."""
+    """Return response time over throughput [s per Mbit/s], see `by_power`; infinite without a value."""
     rate, queue = values.get("throughput"), values.get("queue_delay_mean")
     response = values.get("pep_sojourn")
     if round_trip is not None:
@@ -233,7 +231,7 @@ def inverse_power(values: Mapping[str, float | None], round_trip: float | None) 
 
 
 def kept(order: Sequence[Judged], count: int) -> list[str]:
-    """Return the names of so many settings, the best first; `UsageError` if not at least one is wanted."""
+    """Return the names of the first `count` settings; `UsageError` if `count` is below 1."""
     if count < 1:
         raise UsageError(f"{count} settings are to be kept; allowed: 1 or more")
     return [each.name for each in order[:count]]

@@ -1,4 +1,4 @@
-"""Which of several settings did better, metric by metric and over all."""
+"""Ranking of settings by the metrics that have a better direction."""
 
 from dataclasses import dataclass
 
@@ -14,33 +14,33 @@ BEHIND_PEP = (
 )
 
 MANY = 7
-"""With more settings than this, a table has a row for each and figures show the best ones only."""
+"""Number of settings above which tables have a row for each, and figures show only the best."""
 
 _DRAWN = 6
 
 CRITERIA: tuple[Metric, ...] = tuple(metric for metric in METRICS if metric.better)
-"""The metrics that rank settings."""
+"""Metrics that rank settings."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """One setting among others."""
+    """Place of one setting among others."""
 
     setting: str
     place: int
-    """Its place over all, 1 for the best; settings with the same mean rank share one."""
+    """Overall place, 1 for the best; settings with the same mean rank share one."""
     mean: float
-    """Mean of its ranks."""
+    """Mean of the ranks."""
     ranks: dict[str, int]
-    """By metric: one more than the number of settings that are certainly better."""
+    """Rank by metric: one more than the number of significantly better settings."""
 
 
 def ranking(result: Runs) -> list[Ranked]:
     """Rank the settings of a result, the best first.
 
-    A setting is certainly better in a metric if the 95 % interval of the paired difference excludes zero;
-    with one run, if its value is better. One without a value comes after all that have one. The place follows
-    from the mean of a setting's ranks over `CRITERIA`; those that are equal there keep their order.
+    A setting is significantly better in a metric if the 95 % interval of the paired difference excludes zero;
+    with one run, if its value is better. Settings without a value rank last. The place follows from the mean
+    of the ranks over `CRITERIA`; ties keep their order.
     """
     ranks = {name: {metric.name: 1 for metric in CRITERIA} for name in result.settings}
     values = result.values()
@@ -57,7 +57,7 @@ def ranking(result: Runs) -> list[Ranked]:
 
 
 def drawn(result: Runs) -> list[str]:
-    """Return the settings that figures show: all, or of many the best, those with equal values once."""
+    """Return the settings to show in figures: all, or the best of many, without duplicates by value."""
     if len(result.settings) <= MANY:
         return result.settings
     values, chosen = result.values(), list[str]()
@@ -68,7 +68,7 @@ def drawn(result: Runs) -> list[str]:
 
 
 def _is_better(metric: Metric, ours: list[float | None], theirs: list[float | None]) -> bool:
-    """Return whether the runs `ours` are certainly better than those with the same seeds in `theirs`."""
+    """Return True if the runs `ours` are significantly better than those with the same seeds in `theirs`."""
     known = [(a, b) for a, b in zip(ours, theirs, strict=True) if a is not None and b is not None]
     if not known:
         return any(a is not None for a in ours) and all(b is None for b in theirs)

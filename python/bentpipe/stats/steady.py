@@ -1,7 +1,7 @@
-"""What one run's time series says of itself: when it has settled, and how well it knows its mean.
+"""Steady state of one run's time series: end of the transient, and interval of the mean by batch means.
 
-docs/statistics.md has the formulas and their sources. There is no NumPy here, whose 12 MB a single run need
-not carry, and no SciPy, whose 30 MB.
+docs/statistics.md has the formulas and their sources. Uses neither NumPy (12 MB) nor SciPy (30 MB), which
+single runs do not need.
 """
 
 import math
@@ -13,31 +13,31 @@ from bentpipe.stats.intervals import BATCH_MEANS, Summary
 __all__ = ["Settling", "batch_means", "mser", "settling"]
 
 _MSER_BATCH = 5
-"""Samples whose mean MSER-5 takes for one."""
+"""Samples per batch of MSER-5."""
 _LEFT = 5
-"""Batches that are never cut off: a few equal ones at the end would look settled."""
+"""Batches that are never truncated: a few equal ones at the end would look settled."""
 _BATCHES = 20
-"""Batches whose means an interval comes from."""
+"""Number of batches from which an interval is computed."""
 _STUDENT = 2.093024054408263
-"""Student's quantile t(19; 0.975), for so many batches."""
+"""Quantile t(19; 0.975) of Student's distribution for that number of batches."""
 _PARTS = 6
-"""Parts of a batch, which show whether batches are correlated more surely than they do themselves."""
+"""Parts per batch; their correlation shows correlated batches more reliably than the batches themselves."""
 _SHORTEST = 2
-"""Samples that a part must have."""
+"""Minimum number of samples per part."""
 _CORRELATED = 0.3
-"""Above this lag-1 autocorrelation of the parts, there is no interval."""
+"""Lag-1 autocorrelation of the parts above which no interval is given."""
 _ROUNDING = 1e-9
-"""Differences that are so small a share of the mean are the computer's."""
+"""Share of the mean below which differences are rounding errors."""
 _CLEAR = 4.0
-"""Standard errors by which the mean of what is cut off must differ from that of the rest."""
+"""Standard errors by which the means before and after the truncation must differ."""
 
 
 def mser(values: Iterable[float], batch: int = _MSER_BATCH) -> int | None:
-    """Return how many samples at the beginning do not belong to the steady state; None if it is not reached.
+    """Return the number of initial samples before the steady state; None if it is not reached.
 
-    MSER (White 1997), on means of `batch` samples (MSER-5: White, Cobb & Spratt 2000): of all truncations,
-    the one that makes the mean of the rest most certain. One in the second half means that the series is too
-    short to tell.
+    MSER (White 1997) on means of `batch` samples (MSER-5: White, Cobb & Spratt 2000): the truncation that
+    minimises the standard error of the remaining mean. A truncation in the second half means that the series
+    is too short to tell.
     """
     series = [float(value) for value in values]
     count = len(series) // batch
@@ -53,7 +53,7 @@ def mser(values: Iterable[float], batch: int = _MSER_BATCH) -> int | None:
         gap, left = means[cut] - middle, count - cut
         total += gap
         square += gap * gap
-        # Squared deviations of what is left from its own mean, over the square of how much is left.
+        # Squared deviations of the remaining samples from their mean, over the square of their number.
         error = (square - total * total / left) / (left * left)
         if left >= _LEFT and error <= least:
             best, least = cut, error
@@ -61,9 +61,9 @@ def mser(values: Iterable[float], batch: int = _MSER_BATCH) -> int | None:
 
 
 def batch_means(values: Iterable[float]) -> Summary:
-    """Return the mean of one stationary series with its 95 % interval from the means of batches.
+    """Return the mean of a stationary series with its 95 % interval from batch means.
 
-    Without an interval, `note` says why.
+    Without an interval, `note` gives the reason.
     """
     series = [float(value) for value in values]
     if not series:
@@ -86,24 +86,23 @@ def batch_means(values: Iterable[float]) -> Summary:
 
 @dataclass(frozen=True, slots=True)
 class Settling:
-    """What MSER-5 says of one quantity over the runs of a setting."""
+    """Result of MSER-5 for one quantity over the runs of a setting."""
 
     samples: int | None
-    """Samples at the beginning that do not belong to the steady state: median over the runs that reach it;
-    None if most do not."""
+    """Initial samples before the steady state: median over the runs that reach it; None if most do not."""
     before: float | None
-    """Mean over those samples, and over the runs; None without any."""
+    """Mean over those samples and the runs; None without such samples."""
     after: float | None
-    """Mean over the rest."""
+    """Mean over the remaining samples."""
     clear: bool
-    """Whether the two means differ by more than chance would have them; where most runs do not settle,
-    those of the first and the second half."""
+    """True if the two means differ significantly; if most runs do not settle, the means of the first and the
+    second half."""
 
 
 def settling(runs: Sequence[Iterable[float]]) -> Settling:
-    """Apply MSER-5 to a quantity's series of each run, and see whether what it cuts off is different."""
+    """Apply MSER-5 to the series of each run, and test whether the truncated part differs."""
     series = [[float(value) for value in run] for run in runs]
-    # A run that does not settle counts as one that settles after all others.
+    # A run that does not settle counts as settling after all others.
     cuts = sorted(math.inf if cut is None else cut for cut in map(mser, series))
     cut = cuts[(len(cuts) - 1) // 2] if cuts else math.inf
     if math.isinf(cut):
@@ -119,7 +118,7 @@ def settling(runs: Sequence[Iterable[float]]) -> Settling:
 
 
 def _apart(series: Sequence[Sequence[float]], samples: int) -> bool:
-    """Whether the means before and after so many samples differ by more than chance would have them."""
+    """Return True if the means before and after that many samples differ significantly."""
     rests = [run[samples:] for run in series]
     before = _mean([_mean(run[:samples]) for run in series])
     after = _mean([_mean(rest) for rest in rests])
@@ -134,7 +133,7 @@ def _long_run_variance(series: Sequence[float]) -> float:
 
 
 def _batches(series: Sequence[float], count: int) -> list[float]:
-    """Return the means of `count` equal batches; what does not fill one is left out at the beginning."""
+    """Return the means of `count` equal batches; surplus samples at the beginning are left out."""
     size = len(series) // count
     first = len(series) - count * size
     return [_mean(series[start : start + size]) for start in range(first, len(series), size)]
@@ -150,7 +149,7 @@ def _variance(values: Sequence[float]) -> float:
 
 
 def _lag1(values: Sequence[float]) -> float:
-    """Return the lag-1 autocorrelation; 0 for values that are all equal."""
+    """Return the lag-1 autocorrelation; 0 for a constant series."""
     mean = _mean(values)
     gaps = [value - mean for value in values]
     square = math.fsum(gap * gap for gap in gaps)

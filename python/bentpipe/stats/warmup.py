@@ -1,4 +1,4 @@
-"""Whether a result's runs had settled when measuring began: MSER-5 on their main series."""
+"""Check of the warm-up: MSER-5 on the main time series of a result's runs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ __all__ = ["QUANTITIES", "SCHEMA", "Warmup", "detected", "warmup_warnings"]
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A series that says how a run is going."""
+    """A time series that is checked."""
 
     series: str
     label: str
@@ -42,25 +42,26 @@ SCHEMA = {
 
 @dataclass(frozen=True, slots=True)
 class Warmup:
-    """How long one quantity of a setting took to settle."""
+    """Settling time of one quantity under one setting."""
 
     setting: str
     quantity: Quantity
     discarded: float
-    """What the scenario discards [s]."""
+    """Warm-up of the scenario [s]."""
     detected: float | None
-    """What MSER-5 would discard, median over the runs, from the beginning of the run on [s]; at least what
-    is discarded, for only what was measured is looked at. None if most runs do not settle."""
+    """Warm-up by MSER-5, from the start of the run [s]: median over the runs, at least `discarded`, as only
+    the measured time is examined. None if most runs do not settle."""
     before: float | None
-    """Mean over what was measured and MSER-5 would discard, in the quantity's unit; None without any."""
+    """Mean over the measured time that MSER-5 would discard, in the quantity's unit; None if that is
+    empty."""
     after: float | None
-    """Mean over the rest."""
+    """Mean over the remaining time."""
     clear: bool
-    """Whether these differ by more than chance would have them."""
+    """True if these means differ significantly."""
     runs: int
 
     def row(self) -> dict[str, object]:
-        """Return it as a dictionary, ready for JSON."""
+        """Return the fields as a dictionary, ready for JSON."""
         return {
             "setting": self.setting,
             "series": self.quantity.series,
@@ -80,7 +81,7 @@ def detected(
     read: Callable[[str, int], pl.DataFrame],
     scenario: Mapping[str, float],
 ) -> list[Warmup]:
-    """Look at the main series of every setting, which `read` gives for a seed.
+    """Check the main series of every setting; `read` returns the series of a setting and a seed.
 
     `scenario` holds `warmup` and `sample_interval` [s].
     """
@@ -102,7 +103,7 @@ def detected(
 
 
 def warmup_warnings(found: Sequence[Warmup]) -> list[str]:
-    """Return what a user should know: a line for each setting that had not settled when measuring began."""
+    """Return one line for each setting that had not settled when the measurement began."""
     lines = []
     for setting in dict.fromkeys(each.setting for each in found):
         mine = [each for each in found if each.setting == setting]

@@ -1,4 +1,4 @@
-"""What a sweep varies: keys of a scenario, the values that each takes, and the points that are looked at."""
+"""Factors of a sweep: varied keys of a scenario with their values, and the designs that combine them."""
 
 import itertools
 import math
@@ -11,29 +11,29 @@ from bentpipe.format import number_of
 __all__ = ["DESIGNS", "MOST_POINTS", "Factor", "factors_from", "points"]
 
 DESIGNS = ("grid", "lhs", "sobol")
-"""Every combination of values; a Latin hypercube; a Sobol sequence."""
+"""Full grid, Latin hypercube, and Sobol sequence."""
 MOST_POINTS = 1_000_000
 _ALLOWED = "values as 0.1,0.5,0.9, or a range as 0.01:0.2:8, evenly spaced, or 0.01:0.2:log:8"
 
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """A key that is varied."""
+    """A varied key of the scenario."""
 
     key: str
-    """As in `--set`."""
+    """Key, as in `--set`."""
     values: tuple[str, ...]
-    """The values of a grid, as a scenario file writes them."""
+    """Values of a grid, as TOML."""
     low: float | None = None
-    """Where a range begins; None for a list of values."""
+    """Lower end of a range; None for a list of values."""
     high: float | None = None
     log: bool = False
-    """Whether a range is even in the logarithm."""
+    """True if a range is spaced logarithmically."""
     unit: str = ""
-    """What follows a range's numbers: "ms"."""
+    """Unit of a range's numbers, for example "ms"."""
 
     def at(self, share: float) -> str:
-        """Return the value at a share of the way, 0 to 1, between the ends, or one of the list."""
+        """Return the value at a share (0 to 1) of the range, or of the list."""
         if self.low is None or self.high is None:
             return self.values[min(int(share * len(self.values)), len(self.values) - 1)]
         return _written(_between(self.low, self.high, share, log=self.log), self.unit)
@@ -51,10 +51,10 @@ def _written(value: float, unit: str) -> str:
 
 
 def factors_from(vary: Sequence[str | Factor] | Mapping[str, str | Sequence[object]]) -> list[Factor]:
-    """Read factors: texts `KEY=VALUES`, or a mapping of keys to such values or to lists.
+    """Parse factors: strings `KEY=VALUES`, or a mapping of keys to such values or to lists.
 
-    `VALUES` are a list as `0.1,0.5,0.9`, or a range as `10 ms:60 ms:6`, six values evenly spaced, or
-    `0.01:0.2:log:8`. Raises `UsageError` for anything else, and for a key that is given twice.
+    `VALUES` are a list as `0.1,0.5,0.9`, a range as `10 ms:60 ms:6` (six evenly spaced values), or a
+    logarithmic range as `0.01:0.2:log:8`. Raises `UsageError` for anything else, and for a repeated key.
     """
     pairs: list[tuple[str, str | Sequence[object] | Factor]] = []
     if isinstance(vary, Mapping):
@@ -121,12 +121,11 @@ def _read(key: str, text: str) -> Factor:
 def points(
     factors: Sequence[Factor], design: str = "grid", count: int | None = None, seed: int = 1
 ) -> list[tuple[str, ...]]:
-    """Return the points of a design: for each a value of every factor, in their order.
+    """Return the points of a design, each with one value per factor.
 
     A grid has every combination, the last factor changing fastest. "lhs" (Latin hypercube) and "sobol"
     (scrambled Sobol sequence) spread `count` points over the ranges, drawn from `seed` (SciPy's `qmc`); the
-    values of a list are taken as often as each other. Raises `UsageError` if design and count do not go
-    together.
+    values of a list occur equally often. Raises `UsageError` if design and count do not fit together.
     """
     if design not in DESIGNS:
         raise UsageError(f"design is {design}; allowed: {', '.join(DESIGNS)}")
@@ -148,6 +147,6 @@ def points(
     if design == "lhs":
         shares = qmc.LatinHypercube(len(factors), rng=rng).random(count)
     else:
-        # A sequence is balanced at powers of two; what comes after the last point wanted is left out.
+        # A Sobol sequence is balanced at powers of two; surplus points are dropped.
         shares = qmc.Sobol(len(factors), rng=rng).random_base2(max(0, math.ceil(math.log2(count))))[:count]
     return [tuple(factor.at(float(x)) for factor, x in zip(factors, row, strict=True)) for row in shares]

@@ -1,4 +1,4 @@
-"""A sweep as a file: what `bentpipe sweep` takes as options, in TOML."""
+"""Sweep files: the options of `bentpipe sweep` as TOML."""
 
 import difflib
 import json
@@ -82,12 +82,12 @@ SCHEMA: dict[str, Any] = {
         },
     },
 }
-"""The JSON Schema of a sweep file, from which it is checked as well."""
+"""JSON Schema of a sweep file; files are checked against it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked for: by a sweep file, by options, or by both. None stands for the default."""
+    """A sweep as requested by a sweep file, by options, or by both. None stands for the default."""
 
     scenario: str
     factors: Sequence[Factor] = ()
@@ -103,15 +103,15 @@ class Request:
     title: str = ""
     description: str = ""
     file: Path | None = None
-    """The sweep file."""
+    """Path of the sweep file."""
 
     @property
     def name(self) -> str:
-        """What the sweep is called: the sweep file's name, or the scenario's."""
+        """Name of the sweep: that of the sweep file or of the scenario."""
         return Path(self.scenario).stem if self.file is None else self.file.stem
 
     def plan(self) -> Sweep:
-        """Read every point's scenario, see `Sweep.plan`; messages begin with the sweep file."""
+        """Read the scenarios of all points, see `Sweep.plan`; messages begin with the sweep file."""
         try:
             plan = Sweep.plan(
                 self.scenario,
@@ -132,7 +132,7 @@ class Request:
         return plan
 
     def precision(self) -> Precision | None:
-        """Return how narrow intervals are to be; `UsageError` if that makes no sense."""
+        """Return the requested width of intervals; `UsageError` if it is out of range."""
         if self.until_ci is None:
             return None
         metric = (self.metrics or DEFAULT_METRICS)[0]
@@ -140,7 +140,7 @@ class Request:
 
 
 def shipped_sweeps() -> dict[str, Path]:
-    """Return the sweep files that come with Bentpipe, by name."""
+    """Return the shipped sweep files by name."""
     folder = resources.files("bentpipe") / "data" / "sweeps"
     found = [Path(str(entry)) for entry in folder.iterdir() if entry.name.endswith(".toml")]
     return {path.stem: path for path in sorted(found)}
@@ -152,15 +152,15 @@ def request(
     overrides: Sequence[str] = (),
     **options: Any,  # noqa: ANN401
 ) -> Request:
-    """Return what is asked for by `name`, a scenario or a sweep file, and by options, which come first.
+    """Return the request of `name`, a scenario or a sweep file, overridden by options.
 
-    `options` are fields of `Request`; those that are None leave the file's. Keys of `vary` and of `overrides`
-    take the place of the same keys of the file. Raises `UsageError` if the file is wrong, or neither of both.
+    `options` are fields of `Request`; those that are None keep the file's. Keys of `vary` and of `overrides`
+    replace the same keys of the file. Raises `UsageError` if the file is wrong, or if `name` is neither.
     """
     asked = _read(name)
     factors = {each.key: each for each in (*asked.factors, *factors_from(vary))}
     changes = {each.partition("=")[0].strip(): each for each in (*asked.overrides, *overrides)}
-    # A key that is given twice is left to the scenario's own check.
+    # Repeated keys are left to the scenario's check.
     chosen = list(changes.values()) if asked.overrides else list(overrides)
     wanted = {key: value for key, value in options.items() if value is not None}
     asked = replace(asked, factors=tuple(factors.values()), overrides=tuple(chosen), **wanted)
@@ -191,7 +191,7 @@ def _read(name: str | Path) -> Request:
         text = path.read_text(encoding="utf-8")
         found = tomllib.loads(text)
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
-        # The reader of scenarios says what is wrong, and where.
+        # The scenario reader reports the mistake and its line.
         return Request(str(name))
     if not found.keys() & {"sweep", "vary"}:
         tables = [key for key in json.loads(_core.schema())["properties"] if key not in {*_SWEEP, "source"}]
@@ -213,7 +213,7 @@ class _File:
         self.lines = dict(_lines(text))
 
     def wrong(self, key: tuple[str, ...], message: str) -> UsageError:
-        """Return an error about a key, which says its line."""
+        """Return an error about a key, with its line."""
         line = next((self.lines[key[:n]] for n in range(len(key), 0, -1) if key[:n] in self.lines), None)
         where = f"{self.path}:{line}" if line else str(self.path)
         return UsageError(f"{where}: {'.'.join(key)}: {message}" if key else f"{where}: {message}")
@@ -275,7 +275,7 @@ class _File:
         raise self.wrong(("sweep", "scenario"), f"found {name}, a folder; allowed: a scenario file")
 
     def check(self, key: tuple[str, ...], value: object, schema: Mapping[str, Any]) -> None:
-        """Raise `UsageError` unless a value is what its schema says, as far as this file's schemas go."""
+        """Raise `UsageError` unless a value matches its schema; supports the keywords used in this file."""
         if "$ref" in schema:
             schema = SCHEMA["properties"]["vary"]
         if "anyOf" in schema:
@@ -369,7 +369,7 @@ def _names(value: str | list[str] | None) -> list[str] | None:
 
 
 def _flat(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the values of nested tables: `gateway.aqm.w_q` may be written with quotes and without."""
+    """Yield the values of nested tables under dotted keys, quoted or not."""
     for key, value in table.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{before}{key}.")
@@ -382,7 +382,7 @@ _KEY = re.compile(r"""\s*((?:"[^"]*"|'[^']*'|[\w-]+|\s*\.\s*)+)\s*=""")
 
 
 def _lines(text: str) -> Iterator[tuple[tuple[str, ...], int]]:
-    """Yield each key with its line, counted from 1, as far as lines tell: TOML's reader does not."""
+    """Yield each key with its line, counted from 1; TOML's reader does not report lines."""
     table: tuple[str, ...] = ()
     for number, line in enumerate(text.splitlines(), 1):
         if header := _HEADER.match(line):
@@ -393,5 +393,5 @@ def _lines(text: str) -> Iterator[tuple[tuple[str, ...], int]]:
 
 
 def _parts(key: str) -> tuple[str, ...]:
-    # A quoted key may hold dots: it is the same to Bentpipe.
+    # A quoted key may contain dots, with the same meaning.
     return tuple(part.strip() for part in re.sub(r"[\"']", "", key).split("."))

@@ -1,4 +1,4 @@
-"""The runs of a sweep: their metrics at each point, and how two settings differ there."""
+"""Results of a sweep: metrics at each point, and differences between settings."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -30,14 +30,14 @@ _MEANS = {
 
 
 class SweepResult:
-    """A sweep's dataset, also of one that is interrupted or still goes on."""
+    """A sweep's dataset, complete, interrupted or still running."""
 
     def __init__(self, folder: str | Path) -> None:
         """Read the manifest in `folder`; `ResultError` if it is not a sweep's."""
         self.folder = Path(folder)
-        """Where the files are."""
+        """Folder of the files."""
         self.manifest: dict[str, Any] = _manifest(self.folder)
-        """What was asked for, with which build."""
+        """Request, versions and status of the sweep."""
 
     def __repr__(self) -> str:
         found = self.manifest
@@ -46,42 +46,42 @@ class SweepResult:
 
     @property
     def complete(self) -> bool:
-        """Whether the sweep came to its end; runs may have failed."""
+        """True if the sweep finished; runs may have failed."""
         return bool(self.manifest["status"] == "complete")
 
     @property
     def factors(self) -> tuple[str, ...]:
-        """The keys that were varied."""
+        """Varied keys."""
         return tuple(self.manifest["factors"])
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """What its table and its report show."""
+        """Metrics shown in tables and reports."""
         return tuple(self.manifest.get("metrics") or DEFAULT_METRICS)
 
     @property
     def failures(self) -> list[dict[str, Any]]:
-        """The runs that gave no result: `setting`, `point` (the value of each factor), `seed`, `error`."""
+        """Failed runs: `setting`, `point` (the value of each factor), `seed`, `error`."""
         return failures_of(self.folder)
 
     def frame(self) -> pl.DataFrame:
-        """Return one row a run: setting, a column for each factor, seed, digest, and every metric.
+        """Return one row per run: setting, a column for each factor, seed, digest, and every metric.
 
-        Factors are texts, as a scenario file writes them. Raises `ResultError` if the files cannot be read.
+        Factors are strings, as in a scenario file. Raises `ResultError` if the files cannot be read.
         """
         return read_all(self.folder, self.factors)
 
     @property
     def settings(self) -> list[str]:
-        """The settings that have runs, in the order they were last asked for."""
+        """Settings with runs, in the order of the latest request."""
         there = self.frame()["setting"].unique(maintain_order=True).to_list()
         asked = [name for name in self.manifest.get("settings", []) if name in there]
         return [*asked, *(name for name in there if name not in asked)]
 
     def rows(self, metrics: Sequence[str] | None = None) -> list[dict[str, Any]]:
-        """Return for each setting and point the mean of each metric over the runs, with its 95 % interval.
+        """Return the mean of each metric with its 95 % interval, for each setting and point.
 
-        Without `metrics`, those of the sweep. Raises `UsageError` for a metric that there is not.
+        `metrics` default to those of the sweep. Raises `UsageError` for an unknown metric.
         """
         chosen = check_metrics(self.metrics if metrics is None else metrics)
         found: list[dict[str, Any]] = []
@@ -113,12 +113,12 @@ class SweepResult:
         return pl.DataFrame(self.rows(metrics), schema=schema)
 
     def differences(self, a: str, b: str, metrics: Sequence[str] | None = None) -> pl.DataFrame:
-        """Return for each point by how much setting `a` has more of each metric than `b`, in pairs by seed.
+        """Return the differences of each metric between settings `a` and `b` at each point, paired by seed.
 
-        A column for each factor, then those of `comparing.frame`: both means, the difference with its 95 %
-        interval, p-values and the verdict. `p_holm` is corrected over all rows (Holm). Seeds that only one of
-        the two has at a point are left out. Raises `ResultError` if there is no such setting, `UsageError`
-        for a metric that there is not or one setting twice.
+        A column for each factor, then those of `differences.frame`: both means, the difference with its 95 %
+        interval, p-values and the verdict. `p_holm` is corrected over all rows (Holm). Seeds without a
+        partner are left out. Raises `ResultError` for an unknown setting, `UsageError` for an unknown metric
+        or the same setting twice.
         """
         chosen = check_metrics(self.metrics if metrics is None else metrics)
         if a == b:
@@ -146,9 +146,9 @@ class SweepResult:
         return pl.DataFrame(rows, schema={**dict.fromkeys(self.factors, pl.String), **_DIFFERENCES})
 
     def newest(self, table: pl.DataFrame) -> pl.DataFrame:
-        """Return the runs of `frame` that means are over.
+        """Return the runs of `frame` over which means are taken.
 
-        At each place, a setting at a point, these are those of the build that simulated last, if it has any.
+        For each setting and point these are the runs of the latest build, if there are any.
         """
         ours = pl.col("core") == self.manifest["core"]["sha256"]
         return table.filter(ours | ~ours.any().over("setting", *self.factors))
@@ -171,7 +171,7 @@ class SweepResult:
         return pages.write(self, self.folder / REPORT if path is None else Path(path))
 
     def shortfalls(self) -> list[str]:
-        """Return where runs were added and intervals did not become narrow enough, in words."""
+        """Return where intervals stayed too wide although runs were added, as sentences."""
         until = self.manifest.get("until")
         if until is None:
             return []
@@ -194,7 +194,7 @@ class SweepResult:
         return lines
 
     def of_other_builds(self) -> int:
-        """Return how many runs are of another build than the one that simulated last."""
+        """Return the number of runs of other builds than the latest."""
         return int((self.frame()["core"] != self.manifest["core"]["sha256"]).sum())
 
 
@@ -217,17 +217,17 @@ def _compared(a: str, b: str, metric: Metric, both: pl.DataFrame) -> Comparison:
 
 
 def narrow(mean: float, ci95: float, share: float) -> bool:
-    """Return whether an interval is at most this share of the mean either way, or has no width."""
+    """Return True if the half-width `ci95` is at most this share of the mean."""
     return ci95 <= share * abs(mean)
 
 
 def check_metrics(names: Sequence[str]) -> list[Metric]:
-    """Return the metrics of these names; `UsageError` for one that there is not."""
+    """Return the metrics called `names`; `UsageError` for an unknown one."""
     return [named_metric(name) for name in names]
 
 
 def is_sweep(folder: Path) -> bool:
-    """Return whether a folder is a sweep's."""
+    """Return True if a folder holds the dataset of a sweep."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -236,7 +236,7 @@ def is_sweep(folder: Path) -> bool:
 
 
 def open_sweep(folder: str | Path) -> SweepResult:
-    """Open the dataset of a sweep; `ResultError` if the folder is none."""
+    """Open the dataset of a sweep; `ResultError` if the folder holds none."""
     return SweepResult(folder)
 
 

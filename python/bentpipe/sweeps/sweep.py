@@ -1,4 +1,4 @@
-"""A sweep: many points of a scenario, each simulated under the same settings and seeds, in one dataset."""
+"""Sweeps: many points of a scenario, simulated under the same settings and seeds, into one dataset."""
 
 import hashlib
 import math
@@ -22,48 +22,48 @@ __all__ = ["MOST_ADDED", "Precision", "Sweep", "execute", "precision_from"]
 
 MOST_RUNS = 10_000_000
 MOST_ADDED = 100
-"""Runs of one setting at one point, where they are added until an interval is narrow enough."""
+"""Default limit of runs per setting and point, when runs are added until intervals are narrow enough."""
 
 
 _OF_THE_SWEEP = ("run.seed", "run.runs", "run.settings")
-"""Keys that say how often a scenario is simulated, and not what."""
+"""Keys of the number of runs, which do not change a run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """Runs are added until the 95 % interval of a metric is narrow enough at every point."""
+    """Required precision: runs are added until the 95 % interval of a metric is narrow enough everywhere."""
 
     metric: str
     share: float
-    """Half the interval's width as a share of the mean."""
+    """Half-width of the interval as a share of the mean."""
     most: int = MOST_ADDED
-    """Runs of one setting at one point, at most."""
+    """Limit of runs per setting and point."""
 
 
 @dataclass
 class Sweep:
-    """What is to be simulated: every point under every setting with every seed."""
+    """Plan of a sweep: points, settings and seeds."""
 
     scenario: str
-    """The file."""
+    """Path of the scenario."""
     overrides: list[str]
     factors: list[Factor]
     points: list[tuple[str, ...]]
     settings: list[str]
     seeds: list[int]
     cells: list[tuple[tuple[str, ...], str, _core.Scenario, str]] = field(default_factory=list)
-    """Point, setting, scenario and digest: each with all seeds."""
+    """Point, setting, scenario and digest; each is simulated with all seeds."""
     design: str = "grid"
     metrics: list[str] = field(default_factory=lambda: list(DEFAULT_METRICS))
-    """What the table and the report show."""
+    """Metrics shown in tables and reports."""
     title: str = ""
     description: str = ""
     warnings: list[str] = field(default_factory=list)
-    """What is allowed but most likely not meant."""
+    """Warnings about factors without effect and similar mistakes."""
     left_out: list[str] = field(default_factory=list)
-    """Why settings were left out that `all` stands for."""
+    """Settings left out of `all`, with the reasons."""
     base: str = ""
-    """SHA-256 of the scenario with its overrides, at no point and under no setting."""
+    """SHA-256 of the scenario with its overrides, without point and setting."""
 
     @classmethod
     def plan(
@@ -79,10 +79,10 @@ class Sweep:
         count: int | None = None,
         metrics: Sequence[str] | None = None,
     ) -> "Sweep":
-        """Read every point's scenario, before anything runs.
+        """Read the scenarios of all points, before anything runs.
 
-        Raises `UsageError` if the factors or numbers make no sense, `ScenarioError` for the first point that
-        is impossible.
+        Raises `UsageError` if factors or numbers are out of range, `ScenarioError` for the first impossible
+        point.
         """
         shown = list(dict.fromkeys(DEFAULT_METRICS if metrics is None else metrics))
         check_metrics(shown)
@@ -107,13 +107,13 @@ class Sweep:
             left_out |= dict.fromkeys(plan.left_out)
             for each in plan.settings:
                 warnings |= dict.fromkeys(each.scenario.warnings)
-                # A factor that a setting does not know makes no difference to it: one run stands for all.
+                # A factor unknown to a setting has no effect on it: one run stands for all its values.
                 cells[each.name, f"{point} {each.digest}"] = (point, each.name, each.scenario, each.digest)
         if len(cells) * len(seeds) > MOST_RUNS:
             raise UsageError(f"the sweep has {len(cells) * len(seeds)} runs; allowed: at most {MOST_RUNS}")
         found = list(cells.values())
         labels = list(dict.fromkeys(cell[1] for cell in found))
-        # An override may belong to a setting, which the scenario as it is does not show.
+        # An override may apply to a setting only, invisible in the scenario without a setting.
         known = "\n".join([base.canonical(), *sorted(overrides)])
         return cls(
             str(scenario_path(scenario)),
@@ -133,7 +133,7 @@ class Sweep:
         )
 
     def about(self) -> dict[str, Any]:
-        """Return what the dataset's manifest says of the sweep."""
+        """Return the manifest entries of the sweep."""
         text = Path(self.scenario).read_bytes()
         return {
             "title": self.title,
@@ -169,9 +169,9 @@ def execute(
     precision: Precision | None = None,
     told: Teller | None = None,
 ) -> SweepResult:
-    """Simulate what the dataset in `folder` lacks of `plan`, by default on a thread per core.
+    """Simulate the runs missing in the dataset in `folder`, by default on one thread per core.
 
-    On an interruption what is finished stays.
+    An interruption keeps the finished runs.
     """
     _check(precision)
     workers = workers or Threads()
@@ -194,7 +194,7 @@ def execute(
 
 
 class _Count:
-    """Counts runs over several calls of `simulate`, each of which begins at none."""
+    """Adds up the progress of several calls of `simulate`, each of which counts from zero."""
 
     def __init__(self, told: Teller | None) -> None:
         self.told = told
@@ -223,7 +223,7 @@ def _check(precision: Precision | None) -> None:
 
 
 def precision_from(text: str, metric: str, most: int) -> Precision:
-    """Read a precision, `2%` or `0.02`; `UsageError` for anything else."""
+    """Parse a precision, `2%` or `0.02`; `UsageError` for anything else."""
     share = text.strip()
     try:
         value = float(share.removesuffix("%")) / (100 if share.endswith("%") else 1)
@@ -235,7 +235,7 @@ def precision_from(text: str, metric: str, most: int) -> Precision:
 
 
 def _wider(plan: Sweep, dataset: "Dataset", precision: Precision, failed: set[tuple[str, int]]) -> list[Run]:
-    """Return the runs that are still wanted: as many as the interval found so far makes likely."""
+    """Return the additional runs that are likely needed, estimated from the present intervals."""
     first = plan.seeds[0]
     wanted: list[Run] = []
     for point, setting, scenario, digest in plan.cells:
@@ -249,13 +249,13 @@ def _wider(plan: Sweep, dataset: "Dataset", precision: Precision, failed: set[tu
             if narrow(summary.mean, summary.ci95, precision.share):
                 continue
             ratio = summary.ci95 / (precision.share * abs(summary.mean)) if summary.mean else math.inf
-            # The width falls with the root of the runs; at most twice as many, for it is uncertain itself.
+            # The width falls with the root of the runs. At most double them, since the estimate is uncertain.
             aim = min(math.ceil(tried * ratio**2) if math.isfinite(ratio) else 2 * tried, 2 * tried)
         elif values:
             aim = max(2, tried + 1)
         else:
             continue
-        # Seeds in the dataset may have gaps: a sweep may have begun with another seed.
+        # Seeds in the dataset may have gaps, if an earlier sweep began with another seed.
         known = there.keys() | {seed for each, seed in failed if each == digest}
         number = min(max(aim, tried + 1), precision.most) - tried
         # Seeds are 64 bits wide.

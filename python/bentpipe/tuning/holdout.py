@@ -1,7 +1,7 @@
-"""What a search found, simulated again with seeds that it never used, so that its luck does not count.
+"""Hold-out runs: candidates of a search are simulated again with seeds that the search never used.
 
-The best of many noisy figures is likely one whose noise was kind: the more settings a search looks at, the
-more it promises. Only runs that had no part in the choice tell what the choice is worth.
+The best of many noisy values is probably one with favourable noise, and the bias grows with the number of
+candidates. Only runs that had no part in the choice give an unbiased estimate.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -17,33 +17,33 @@ from bentpipe.stats.objectives import Judge, Values
 __all__ = ["APART", "RESAMPLES", "Figure", "Samples", "figures", "fresh_seeds", "means", "rerun", "winners"]
 
 APART = 1_000_000
-"""Seeds from the first one of a search to the first fresh one."""
+"""Distance between the first seed of a search and the first hold-out seed."""
 
 Samples = Mapping[str, Mapping[str, Sequence[float | None]]]
-"""By setting and metric, the values of the runs, in the order of their seeds."""
+"""Values of the runs by setting and metric, in the order of the seeds."""
 
 _SEED = 20070402
 RESAMPLES = 999
-"""Of the runs, to see how often each setting is the best."""
+"""Number of resamples that estimate how often each setting is best."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One metric of one setting: as the search saw it, and on fresh seeds."""
+    """One metric of one setting, in the search and on hold-out seeds."""
 
     setting: str
     metric: str
     searched: float | None
-    """Mean over the search's runs; None if it had none."""
+    """Mean over the search's runs; None without runs."""
     found: Summary
-    """Mean over the fresh runs with its interval."""
+    """Mean over the hold-out runs with its interval."""
     against: Summary | None
-    """The paired difference to the baseline, fresh runs of both; None for the baseline itself or without."""
+    """Paired difference from the baseline over hold-out runs; None for the baseline itself or without one."""
     p_holm: float | None = None
-    """The p-value of that difference, corrected over all figures that have one."""
+    """p-value of the difference, corrected over all figures that have one."""
 
     def row(self) -> dict[str, Any]:
-        """Return it as a dictionary, ready for JSON."""
+        """Return the figure as a dictionary, ready for JSON."""
         against = self.against or Summary(None, None, None, 0)
         return {
             "setting": self.setting,
@@ -66,9 +66,9 @@ class Figure:
 
 
 def fresh_seeds(used: Collection[int], count: int) -> list[int]:
-    """Return `count` seeds that are not `used`, from `APART` above the lowest of those on.
+    """Return `count` seeds that are not `used`, starting `APART` above the lowest of those.
 
-    A longer search with the same first seed leaves them as they are. Raises `UsageError` below one.
+    They do not depend on the length of the search. Raises `UsageError` below one.
     """
     if count < 1:
         raise UsageError(f"{count} fresh runs are wanted; allowed: 1 or more")
@@ -90,13 +90,12 @@ def rerun(
     workers: Workers,
     told: Teller | None = None,
 ) -> tuple[dict[str, dict[str, list[float | None]]], list[Failure]]:
-    """Simulate each of `chosen`, a run whose own seed does not matter, with each seed, into `dataset`.
+    """Simulate each of `chosen` with each seed, into `dataset`; runs in the dataset are not repeated.
 
-    What is there already is not simulated again. Returns the samples of the metrics, None for a run that gave
-    no result, and those runs.
+    Returns the samples of the metrics, None for a failed run, and the failures.
     """
     wanted = {name: [replace(run, seed=seed) for seed in seeds] for name, run in chosen.items()}
-    # Seed by seed, so that an interrupted one has something of each.
+    # Seed by seed, so that an interrupted call has results of every candidate.
     runs = [of[index] for index in range(len(seeds)) for of in wanted.values()]
     failures = simulate(runs, dataset, workers, told)
     samples: dict[str, dict[str, list[float | None]]] = {}
@@ -111,7 +110,7 @@ def figures(
 ) -> list[Figure]:
     """Return every metric of every setting; the family of the corrected p-values is all differences.
 
-    Differences are paired run by run, to those of the setting `baseline`.
+    Differences are paired by run, from the setting `baseline`.
     """
     found = []
     for name, mine in samples.items():
@@ -134,11 +133,11 @@ def means(samples: Samples) -> dict[str, dict[str, float | None]]:
 
 
 def winners(samples: Samples, judge: Judge, resamples: int = RESAMPLES) -> dict[str, float]:
-    """Return by setting in what share of paired resamples of the runs it is judged best.
+    """Return, by setting, the share of paired resamples of the runs in which it is judged best.
 
-    A resample draws seeds with replacement, the same ones for every setting, and `judge` sees the means;
-    settings that share the first place share the win. The shares sum up to 1. With few runs they are too
-    sure, as every bootstrap is.
+    A resample draws seeds with replacement, the same for every setting, and `judge` sees the means; settings
+    that share the first place share the win. The shares add up to 1. Few runs make the shares overconfident,
+    as in every bootstrap.
     """
     import numpy as np
 

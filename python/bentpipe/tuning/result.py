@@ -1,4 +1,4 @@
-"""What a search of parameters found: the trials, the front, the winner and its figures on fresh seeds."""
+"""Result of a parameter search: trials, front, winner, and its figures on hold-out seeds."""
 
 import io
 import json
@@ -32,18 +32,18 @@ __all__ = [
 
 TUNE, TRIALS, BEST = "tune.json", "trials.parquet", "best.toml"
 DEFAULTS, AS_GIVEN = "defaults", "scenario's own"
-"""What a search is compared with: the AQM's defaults, and the scenario as its file has it."""
+"""References of a search: the AQM's defaults, and the scenario's own setting."""
 JUDGES = ("front", "rank")
-"""The winner is the first by rank sums among the front's members, or among all trials."""
+"""The winner is the first by rank sums among the front, or among all trials."""
 
 
 class TuneResult:
     """A finished search."""
 
     def __init__(self, folder: str | Path) -> None:
-        """Read the result in `folder`; `ResultError` if it is none."""
+        """Read the result in `folder`; `ResultError` if there is none."""
         self.folder = Path(folder)
-        """Where the files are."""
+        """Folder of the files."""
         try:
             found = json.loads((self.folder / TUNE).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
@@ -51,7 +51,7 @@ class TuneResult:
         if not isinstance(found, dict) or found.get("format") != "bentpipe-tune":
             raise ResultError(f"{self.folder}: is not the result of a search")
         self.found: dict[str, Any] = present_document(found) if found["format_version"] == 1 else found
-        """All of it, as `tune.json` has it."""
+        """Contents of `tune.json`."""
 
     def __repr__(self) -> str:
         found = self.found
@@ -60,17 +60,17 @@ class TuneResult:
 
     @property
     def objectives(self) -> list[Objective]:
-        """What was to be good."""
+        """Objectives of the search."""
         return [Objective(each["metric"], each["direction"]) for each in self.found["objectives"]]
 
     @property
     def parameters(self) -> list[str]:
-        """The parameters that were searched."""
+        """Names of the searched parameters."""
         return [each["name"] for each in self.found["space"]]
 
     @property
     def winner(self) -> dict[str, Any] | None:
-        """The winner's trial: `number`, `point`, `runs`; None if no trial came to its end."""
+        """Winning trial: `number`, `point`, `runs`; None if no trial completed."""
         number = self.found["winner"]
         return None if number is None else dict(self.found["trials"][number])
 
@@ -85,10 +85,10 @@ class TuneResult:
         return summarise([run[place] for run in self.found["trials"][number]["runs"]])
 
     def frame(self) -> pl.DataFrame:
-        """Return one row a trial: number, outcome, a column for each parameter, runs, and each objective.
+        """Return one row per trial: number, outcome, a column for each parameter, runs, and each objective.
 
-        Parameters are texts, as a scenario file writes them; an objective has its mean and `_ci95`, half the
-        95 % interval. `front` and `winner` say which trials these are.
+        Parameters are strings, as in a scenario file; an objective has its mean and `_ci95`, the half-width
+        of the 95 % interval. `front` and `winner` mark the trials in the front and the winner.
         """
         front, rows = set(self.found["front"]), []
         for each in self.found["trials"]:
@@ -117,15 +117,15 @@ class TuneResult:
         return table[order]
 
     def figures(self) -> pl.DataFrame:
-        """Return the figures on fresh seeds of the winner, the defaults and the scenario's own setting.
+        """Return the figures of the winner, the defaults and the scenario's own setting on hold-out seeds.
 
         Columns: `setting`, `metric`, `searched` (mean in the search), `mean`, `ci95`, `runs` and so on, then
-        the paired difference to the defaults with its corrected p-value. The winner's setting is its trial.
+        the paired difference from the defaults with its corrected p-value. The winner is named by its trial.
         """
         return pl.DataFrame(self.found["figures"], infer_schema_length=None)
 
     def counted(self) -> str:
-        """Say how many trials and runs there were, and how many runs were spared."""
+        """Return the numbers of trials by outcome, of runs, and of runs saved by pruning, as a sentence."""
         outcomes = [each["outcome"] for each in self.found["trials"]]
         parts = [
             f"{outcomes.count(name)} {name}"
@@ -139,7 +139,7 @@ class TuneResult:
         return text + "."
 
     def front_rows(self) -> list[dict[str, Any]]:
-        """Return the front in the order of the judge: `trial`, `point`, `runs`, and `cells` as written."""
+        """Return the front in the order of the judge: `trial`, `point`, `runs`, and formatted `cells`."""
         rows = []
         for number in self.front()["trial"].to_list():
             trial = self.found["trials"][number]
@@ -153,7 +153,7 @@ class TuneResult:
         return rows
 
     def document(self) -> dict[str, Any]:
-        """Return what programs read: the counts, the front, the winner and its figures."""
+        """Return the machine-readable summary: counts, front, winner and its figures."""
         found = self.found
         return {
             "scenario": found["scenario"]["name"],
@@ -169,7 +169,7 @@ class TuneResult:
     def best(self) -> str:
         """Return the winner as a table to paste into a scenario; empty without one.
 
-        Of an AQM written in Python, options for the command line as comments.
+        An AQM written in Python gets options for the command line, as comments.
         """
         winner, found = self.winner, self.found
         if winner is None:
@@ -194,7 +194,7 @@ class TuneResult:
         return "\n".join(lines) + "\n"
 
     def write(self) -> None:
-        """Write the files that follow from the result: the trials, the best setting and the report."""
+        """Write the trials, the best setting and the report."""
         buffer = io.BytesIO()
         self.frame().write_parquet(buffer, compression="zstd")
         files.write(self.folder / TRIALS, buffer.getvalue())
@@ -202,22 +202,22 @@ class TuneResult:
         self.report()
 
     def report(self, path: str | Path | None = None) -> Path:
-        """Write the report as one HTML file that opens offline, by default here; return its path."""
+        """Write the report as one HTML file that opens offline, by default to the folder; return its path."""
         return pages.write(self, self.folder / REPORT if path is None else Path(path))
 
 
 def difference(figure: Mapping[str, Any]) -> str:
-    """Write the difference to the defaults with its interval, of a row of `figures`."""
+    """Format the difference from the defaults with its interval, of a row of `figures`."""
     names = {"mean": "difference", "ci95": "difference_ci95", "method": "difference_method"}
     names |= {"ci_low": "difference_low", "ci_high": "difference_high"}
     return measured({name: figure[key] for name, key in names.items()})
 
 
 def is_tune(folder: Path) -> bool:
-    """Return whether a folder holds the result of a search."""
+    """Return True if a folder holds the result of a search."""
     return (folder / TUNE).is_file()
 
 
 def open_tune(folder: str | Path) -> TuneResult:
-    """Open the result of a search; `ResultError` if the folder is none."""
+    """Open the result of a search; `ResultError` if the folder holds none."""
     return TuneResult(folder)

@@ -1,8 +1,7 @@
-"""What a search tries next, and which trials it stops: both follow from what was found before alone.
+"""Sampling and pruning of a search; both depend only on earlier results.
 
-Trials are asked in generations. A generation is drawn by an Optuna sampler that knows the results of the
-generations before and has a seed of its own, so that it comes out the same whoever asks, however many runs go
-on at a time, and however often the search was interrupted.
+Trials are generated in generations. An Optuna sampler with its own seed draws a generation from the results
+of the generations before, so that trials are the same for any number of processes, jobs and interruptions.
 """
 
 import math
@@ -26,11 +25,11 @@ __all__ = ["FEWEST", "SAMPLERS", "WILCOXON", "Search", "front", "mean_of", "mean
 
 SAMPLERS = ("tpe", "nsga2", "random", "grid")
 FEWEST = 3
-"""Runs of a trial before it may be stopped."""
+"""Minimum number of runs before a trial may be stopped."""
 WILCOXON = 0.1
-"""P-value below which a search for one objective stops a trial."""
+"""p-value below which a search for one objective stops a trial."""
 _MANY = 50
-"""Complete trials, of which a tenth says which parameters matter."""
+"""Minimum number of complete trials for the importance of parameters, computed from their best tenth."""
 
 Values = tuple[float | None, ...]
 
@@ -50,9 +49,9 @@ def mean_of(runs: Mapping[int, Values]) -> Values:
 
 
 def front(trials: Sequence[Trial], objectives: Sequence[Objective]) -> list[Trial]:
-    """Return the complete trials to which none is better in one objective and as good in all (Pareto).
+    """Return the Pareto front: complete trials that no other trial dominates.
 
-    A trial without a value in an objective is not among them. Of trials with the same values, all are.
+    Trials without a value in some objective are left out. Trials with equal values are all in the front.
     """
     known: list[tuple[Trial, list[float]]] = []
     for each in trials:
@@ -71,15 +70,15 @@ def front(trials: Sequence[Trial], objectives: Sequence[Objective]) -> list[Tria
 
 @dataclass(frozen=True)
 class Search:
-    """How a space is searched."""
+    """Method of the search in a space."""
 
     space: Space
     objectives: Sequence[Objective]
     sampler: str = "tpe"
     seed: int = 1
-    """Of the sampler."""
+    """Seed of the sampler."""
     generation: int = 10
-    """Trials that are asked at a time."""
+    """Number of trials per generation."""
     pruning: bool = True
 
     def __post_init__(self) -> None:
@@ -89,7 +88,7 @@ class Search:
             raise UsageError(f"--generation {self.generation}: at least 1 is needed")
 
     def distributions(self) -> dict[str, BaseDistribution]:
-        """Return each parameter as Optuna sees it: a share of its range, or one of a list."""
+        """Return the parameters as Optuna distributions: shares of a range, or choices from a list."""
         return {
             each.name: FloatDistribution(0.0, 1.0)
             if each.low is not None and self.sampler != "grid"
@@ -101,7 +100,7 @@ class Search:
     def ask(
         self, generation: int, trials: Sequence[Trial], grid: Sequence[Mapping[str, str]] = ()
     ) -> list[Proposal]:
-        """Return the trials of a generation, given the finished ones of those before."""
+        """Return the trials of a generation, given the finished trials of earlier generations."""
         if self.sampler == "grid":
             first = generation * self.generation
             return [Proposal({}, point, {}) for point in grid[first : first + self.generation]]
@@ -117,10 +116,10 @@ class Search:
         return found
 
     def importance(self, trials: Sequence[Trial]) -> dict[str, float]:
-        """Return how much each parameter matters for the best tenth of the trials, as shares of 1.
+        """Return the importance of each parameter for the best tenth of the trials, as shares of 1.
 
-        Optuna's PED-ANOVA (Watanabe, Bansal & Hutter 2023), which needs no other package; of several
-        objectives, the best are those in front. Empty with fewer than fifty trials, or for a grid.
+        Optuna's PED-ANOVA (Watanabe, Bansal & Hutter 2023); with several objectives, the best trials are
+        those in front. Empty below fifty trials and for a grid.
         """
         complete = [each for each in trials if each.outcome == COMPLETE]
         if self.sampler == "grid" or len(complete) < _MANY or len(self.space.names) < 2:
@@ -139,7 +138,7 @@ class Search:
         return TPESampler(n_startup_trials=self.generation, seed=seed)
 
     def _study(self, trials: Sequence[Trial], sampler: BaseSampler | None = None) -> optuna.Study:
-        """Return a study in memory with what was found before."""
+        """Return an in-memory study with the earlier results."""
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         with warnings.catch_warnings():
             # Marked experimental since 2022; its decisions are tested here.
@@ -155,7 +154,8 @@ class Search:
             values = means(each)
             known = [value for value in values if value is not None]
             usable = each.outcome in {COMPLETE, STOPPED} and len(known) == len(self.objectives)
-            # Optuna advises to tell a stopped trial's mean so far: it says more than that it was stopped.
+            # Optuna recommends reporting a stopped trial's mean so far: it says more than the fact of
+            # stopping.
             study.add_trial(
                 create_trial(
                     state=TrialState.COMPLETE if usable else TrialState.FAIL,
@@ -178,13 +178,13 @@ class Search:
         }
 
     def verdict(self, runs: Mapping[int, Values], before: Sequence[Trial], looks: int) -> str | None:
-        """Return why a trial with these runs is to be stopped; None if it is to go on.
+        """Return the reason to stop a trial with these runs; None to continue.
 
-        `before` are the finished trials of earlier generations, `looks` is how often this is asked of one
-        trial at most. For one objective, Optuna's `WilcoxonPruner` says. For several, a trial is stopped once
+        `before` are the finished trials of earlier generations, `looks` is the maximum number of checks per
+        trial. With one objective, Optuna's `WilcoxonPruner` decides. With several, a trial is stopped once
         some member of the front is better in every objective on the same seeds: the largest of the paired,
-        one-sided p-values over the objectives is at most `LEVEL`, divided by the members and the looks. It is
-        not corrected for that the same seeds chose the members (docs/tune.md).
+        one-sided p-values over the objectives is at most `LEVEL`, divided by the members and the looks. There
+        is no correction for the fact that the same seeds chose the members (docs/tune.md).
         """
         if not self.pruning or len(runs) < FEWEST:
             return None
@@ -206,7 +206,7 @@ class Search:
         return None
 
     def _worse(self, runs: Mapping[int, Values], member: Trial) -> float | None:
-        """Return the p-value of not being worse than `member` in every objective; None if it is not."""
+        """Return the p-value of not being worse than `member` in every objective; None if it is not worse."""
         worst = 0.0
         seeds = [seed for seed in runs if seed in member.runs]
         for index, objective in enumerate(self.objectives):
@@ -217,11 +217,11 @@ class Search:
                 return None
             if objective.gain(found.mean, 0.0) >= 0:
                 return None
-            # The intersection of one-sided tests is as sure as the least sure of them (Berger 1982).
+            # An intersection of one-sided tests has the largest of their p-values (Berger 1982).
             worst = max(worst, found.p / 2)
         return worst
 
 
 def _memory(attrs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a sampler wrote down of a trial, as far as it asks for that again."""
+    """Return a sampler's attributes of a trial, which it reads again later."""
     return {key: value for key, value in attrs.items() if "generation" in key}

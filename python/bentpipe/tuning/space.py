@@ -1,4 +1,4 @@
-"""What a search of parameters may choose from: the registry's ranges, and what the user makes of them."""
+"""Search space of an AQM's parameters: the registry's ranges, changed by the user."""
 
 import difflib
 import itertools
@@ -20,52 +20,52 @@ from bentpipe.runs.python_aqm import PythonAqm, imported
 __all__ = ["Parameter", "Space", "written"]
 
 _UNITS = {"s": "s", "B": "B", "bit/s": "kbps"}
-"""How a scenario writes the registry's units, which it wants to see; packets and shares are bare numbers."""
+"""Units of the registry as written in scenarios; packets and shares are bare numbers."""
 _IN_ORDER = (("min_th", "max_th"), ("min_capacity", "max_capacity"), ("u_low", "u_high"))
-"""Parameters of which the first must be below the second, wherever an algorithm has both."""
+"""Pairs of parameters of which the first must be below the second, in every algorithm that has both."""
 _APART = 0.99
-"""The first is at most so large a share of the second, so that they differ in the digits that are written."""
+"""Maximum ratio of the first to the second, so that they differ in the written digits."""
 _LEVELS = {1: 11, 2: 5}
-"""Values of each parameter in a grid of so many; three of each in one of three."""
+"""Grid values per parameter, by the number of varied parameters; three of each for three."""
 _GRID = 3
 _ALLOWED = "a range as 0.01:0.2 or 0.01:0.2:log, or a list as 0.1,0.5"
 
 
 def _size(unit: str) -> float:
-    """Return how many base units a unit is."""
+    """Return the size of a unit in base units."""
     return UNITS.get(unit, ("", 1.0))[1]
 
 
 def written(value: float) -> str:
-    """Write a number with five significant digits: what is tried is what a reader can copy."""
+    """Write a number with five significant digits, so that trials are exactly what readers can copy."""
     return f"{float(f'{value:.5g}'):.12g}"
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of an algorithm, and the values that it may take in a search."""
+    """A parameter of an algorithm with the values that it may take in a search."""
 
     name: str
     unit: str
-    """What follows its numbers in a scenario: "ms"; empty for shares, counts and packets."""
+    """Unit in a scenario, for example "ms"; empty for shares, counts and packets."""
     default: str
-    """As the algorithm has it in this scenario, without quotes."""
+    """Value in this scenario, without quotes."""
     low: float | None = None
-    """Ends of its range in `unit`; None for a list of values."""
+    """Ends of the range in `unit`; None for a list of values."""
     high: float | None = None
     log: bool = False
-    """Whether the search is even in the logarithm."""
+    """True if the search is logarithmic."""
     whole: bool = False
     values: tuple[str, ...] = ()
-    """The values of a list, without quotes."""
+    """Values of a list, without quotes."""
     chosen: bool = False
-    """Whether the values or ends are the user's and not the registry's."""
+    """True if values or ends were given by the user."""
     doc: str = ""
     below: str = ""
     """Name of the parameter that this one must stay below, if that is searched too."""
 
     def at(self, share: float, high: float | None = None) -> str:
-        """Return the value at a share of the way through the range, 0 to 1, which may end at `high`."""
+        """Return the value at a share (0 to 1) of the range, which may end at `high`."""
         if self.low is None or self.high is None:
             return self.values[min(int(share * len(self.values)), len(self.values) - 1)]
         end = self.high if high is None else min(high, self.high)
@@ -76,24 +76,24 @@ class Parameter:
         return self.text(value)
 
     def text(self, value: float) -> str:
-        """Write a value of the range."""
+        """Format a value of the range."""
         digits = str(round(value)) if self.whole else written(value)
         return f"{digits} {self.unit}" if self.unit else digits
 
     @property
     def scale(self) -> float:
-        """How many base units its unit is."""
+        """Size of the unit in base units."""
         return _size(self.unit)
 
     def grid(self, levels: int) -> list[str]:
-        """Return so many values of the range, evenly spaced and off its ends, or the whole list."""
+        """Return `count` evenly spaced values inside the range, or the whole list."""
         if self.low is None:
             return list(self.values)
         shares = [(step + 1) / (levels + 1) for step in range(levels)]
         return list(dict.fromkeys(self.at(share) for share in shares))
 
     def row(self) -> dict[str, Any]:
-        """Return it as a dictionary, ready for JSON."""
+        """Return the parameter as a dictionary, ready for JSON."""
         found: dict[str, Any] = {"name": self.name, "unit": self.unit, "default": self.default}
         if self.low is None:
             return found | {"values": list(self.values)}
@@ -103,23 +103,23 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Space:
-    """The parameters of one algorithm in one scenario: what is searched, and what is fixed."""
+    """Searched and fixed parameters of one algorithm in one scenario."""
 
     scenario: str | Path
     overrides: tuple[str, ...]
     aqm: str
-    """The setting that the search begins from: an algorithm, a preset, or one of the scenario's own."""
+    """Setting from which the search starts: an algorithm, a preset, or one of the scenario's."""
     algorithm: str
     prefix: str
     """Key of the algorithm's table: `gateway.aqm`."""
     given: Mapping[str, str]
-    """What is not searched and not the algorithm's default."""
+    """Fixed parameters that differ from the algorithm's defaults."""
     defaults: Mapping[str, str]
     parameters: tuple[Parameter, ...]
     setting: Mapping[str, str] = field(default_factory=dict)
-    """What the setting that the search begins from has other than the algorithm's default."""
+    """Parameters in which the initial setting differs from the algorithm's defaults."""
     source: str | None = None
-    """Of an AQM written in Python, which `aqm` then names: SHA-256 of its files, or "unknown"."""
+    """SHA-256 of the files of an AQM written in Python, which `aqm` then names, or "unknown"."""
 
     @classmethod
     def of(
@@ -131,11 +131,11 @@ class Space:
         fix: Sequence[str] | Mapping[str, object] = (),
         overrides: Sequence[str] = (),
     ) -> "Space":
-        """Read the registry's ranges of an algorithm, as `vary` and `fix` change them.
+        """Read the registry's ranges of an algorithm, changed by `vary` and `fix`.
 
         `aqm` is an algorithm or a setting. `vary` restricts a parameter to a range (`w_q=0.01:0.2:log`) or a
-        list (`w_q=0.01,0.1`), or adds one that the registry has no range for; `fix` keeps one at a value.
-        Raises `UsageError` and `ScenarioError` for what cannot be.
+        list (`w_q=0.01,0.1`), or adds one without a range in the registry; `fix` keeps one at a value. Raises
+        `UsageError` and `ScenarioError` for impossible requests.
         """
         base = load(scenario, overrides, [aqm])
         started = under(base, aqm)
@@ -212,7 +212,7 @@ class Space:
         return replace(space, parameters=tuple(space._in_order(each) for each in found))
 
     def _in_order(self, parameter: Parameter) -> Parameter:
-        """Return a parameter whose range leaves room for the one that it must stay below, or above."""
+        """Return a parameter whose range leaves room for the one that it must stay below or above."""
         for low, high in _IN_ORDER:
             if low not in self.defaults or high not in self.defaults:
                 continue
@@ -223,7 +223,7 @@ class Space:
                     return replace(parameter, below=high)
                 if b is None:
                     most = self._number(high) / parameter.scale
-                    # Where both are given as bounds that may be equal, the end is kept.
+                    # If both ends were given as bounds that may be equal, the end is kept.
                     end = min(parameter.high, most if low == "min_capacity" else most * _APART)
                     if parameter.low >= end:
                         raise UsageError(
@@ -243,26 +243,26 @@ class Space:
         return parameter
 
     def _number(self, name: str) -> float:
-        """Return the value of a parameter that is not searched, in base units."""
+        """Return the value of a fixed parameter, in base units."""
         found = number_of(self.fixed(name))
         return found[0] * _size(found[1]) if found else 0.0
 
     def fixed(self, name: str) -> str:
-        """Return the value of a parameter that is not searched."""
+        """Return the value of a fixed parameter."""
         return self.given.get(name, self.defaults[name])
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The parameters that are searched."""
+        """Names of the searched parameters."""
         return tuple(each.name for each in self.parameters)
 
     def point(self, shares: Mapping[str, float | str]) -> dict[str, str]:
-        """Return the value of each parameter at shares of its range, 0 to 1, or at the values of a list.
+        """Return the value of each parameter at shares (0 to 1) of its range, or at values of its list.
 
-        A parameter that must stay below another has what of its range is below that.
+        A parameter that must stay below another gets the part of its range below that value.
         """
         found: dict[str, str] = {}
-        # Those that bound others come first.
+        # Parameters that bound others come first.
         for each in sorted(self.parameters, key=lambda each: bool(each.below)):
             share = shares[each.name]
             if isinstance(share, str):
@@ -278,11 +278,11 @@ class Space:
         return {name: found[name] for name in self.names}
 
     def grid(self) -> list[dict[str, str]]:
-        """Return the points of a grid that are possible, the last parameter changing fastest.
+        """Return the possible points of a grid, the last parameter changing fastest.
 
-        It varies the parameters that the user has given values or ranges, else the first three that have a
-        range. A list gives its values, a range three (five if only two parameters are varied, eleven if one
-        is); what is not varied is as in the setting.
+        It varies the parameters with values or ranges from the user, else the first three that have a range.
+        A list gives its values, a range three values (five if two parameters are varied, eleven for one); the
+        other parameters are as in the setting.
         """
         asked = [each for each in self.parameters if each.chosen]
         ranged = [each for each in self.parameters if each.low is not None][:_GRID]
@@ -301,7 +301,7 @@ class Space:
         return [point for point in points if self.problem(point) is None]
 
     def table(self, point: Mapping[str, str]) -> dict[str, str]:
-        """Return what a setting's table has at a point, as a scenario file writes it."""
+        """Return the contents of a setting's table at a point, as TOML."""
         values = {**self.given, **point}
         return {"algorithm": json.dumps(self.algorithm)} | {
             name: _toml(values[name]) for name in self.defaults if name in values
@@ -312,7 +312,7 @@ class Space:
         return self._under(self.table(point))
 
     def under_defaults(self) -> _core.Scenario:
-        """Return the scenario under the algorithm's defaults, with what is fixed."""
+        """Return the scenario with the algorithm's defaults and the fixed parameters."""
         return self._under(self.table({}))
 
     def as_given(self) -> _core.Scenario:
@@ -330,7 +330,7 @@ class Space:
         return load(self.scenario, [*self.overrides, change]).with_setting(name)
 
     def problem(self, point: Mapping[str, str]) -> str | None:
-        """Return why a point is impossible; None if it is not."""
+        """Return the reason why a point is impossible; None if it is possible."""
         try:
             self.build(point)
         except ScenarioError as error:
@@ -349,7 +349,7 @@ def _table(base: _core.Scenario, aqm: str) -> tuple[str, str]:
         # A scheduler's setting has droptail beside it.
         if key.endswith(".scheduler.algorithm") and origin == "setting":
             return key.rpartition(".")[0], values[key]
-    # An algorithm's own name as a setting marks the table; the scenario's settings are as if in its file.
+    # An algorithm's own name as a setting marks the table, as if it stood in the file.
     plain = base.with_setting(registry[0]["name"]).effective()
     places = [row["key"] for row in plain if row["origin"] == "setting" and row["key"].endswith(".algorithm")]
     if len(places) == 1:
@@ -366,7 +366,7 @@ def _tunable(known: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 def _without(overrides: Sequence[str], prefix: str) -> list[str]:
-    """Return the overrides apart from those in the algorithm's own table, which a setting fills."""
+    """Return the overrides except those in the algorithm's own table, which a setting fills."""
     return [each for each in overrides if not each.partition("=")[0].strip().startswith(f"{prefix}.")]
 
 
@@ -421,7 +421,7 @@ def _pair(text: str, option: str) -> tuple[str, str]:
 
 
 def _varied(name: str, text: str, entry: Mapping[str, Any], default: str) -> Parameter:
-    """Return a parameter with the range or list that the user gives it."""
+    """Return a parameter with the range or list given by the user."""
     parts = [each.strip() for each in text.split(":")]
     found = Parameter(name, "", default, doc=entry["doc"], chosen=True)
     if len(parts) == 1:
@@ -478,7 +478,7 @@ def _is_log(tune: Mapping[str, Any] | None) -> bool:
 
 
 def _is_whole(entry: Mapping[str, Any]) -> bool:
-    """Return whether a parameter counts something: a number of no unit, of which the registry has wholes."""
+    """Return True for a count: a number without a unit that is an integer in the registry."""
     tune, default = entry["tune"], entry["default"]
     if "whole" in entry:
         return bool(entry["whole"])
@@ -488,7 +488,7 @@ def _is_whole(entry: Mapping[str, Any]) -> bool:
 
 
 def _toml(value: str) -> str:
-    """Write a value as a scenario file does: numbers and yes or no bare, all else in quotes."""
+    """Write a value as TOML: numbers and booleans bare, everything else in quotes."""
     found = number_of(value)
     if value in {"true", "false"}:
         return value

@@ -1,7 +1,7 @@
-"""A search of an AQM's parameters in two rounds: in the whole ranges, then where the best points are.
+"""Parameter search in two rounds: in the full ranges, then around the best points.
 
-Six parameters span a large room for forty points. The second round looks at the part of it
-that the best few points of the first one span, and a little beyond.
+Six parameters span a space too large for forty points. The second round searches the part spanned by the best
+few points of the first, with a margin.
 """
 
 import math
@@ -24,17 +24,17 @@ from bentpipe.tuning.tune import Tuning, execute
 __all__ = ["Point", "explored", "narrowed"]
 
 _BEST = 5
-"""Points that say where the second round looks."""
+"""Number of points that define the second round's space."""
 _BEYOND, _LEAST = 0.25, 0.05
-"""How far it looks beyond them: a share of what they span, and at least this one of the whole range."""
+"""Margin around them: a share of their span, and at least this share of the whole range."""
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A point that was looked at, or the AQM's defaults."""
+    """A searched point, or the AQM's defaults."""
 
     table: Mapping[str, str]
-    """What its setting's table holds."""
+    """Contents of the setting's table."""
     values: Mapping[str, float | None]
     """Mean of each metric over the search's runs."""
 
@@ -47,16 +47,16 @@ def explored(
     workers: Workers,
     told: Teller | None = None,
 ) -> tuple[dict[str, Point], dict[str, Any]]:
-    """Search in both rounds, half of the trials in each; return the points by name, and what that took.
+    """Search in two rounds with half of the trials each; return the points by name, and the cost.
 
-    Trials that came to no end are left out; the defaults are a point like the others.
+    Only complete trials are returned; the defaults are a point like the others.
     """
     first = math.ceil(search.trials / 2)
     points, cost = _round("", replace(search, trials=first), folder / "wide", metrics, workers, told)
     second = search.trials - first
     if not second or not points:
         return points, cost
-    # The defaults have no values of their own for what is searched: the second round looks around trials.
+    # The defaults lack values for the searched parameters: the second round looks around trials only.
     order = judge({name: each.values for name, each in points.items() if name != DEFAULTS})
     best = [points[each.name].table for each in order[:_BEST]]
     if not best:
@@ -70,7 +70,7 @@ def explored(
 
 
 def narrowed(space: Space, tables: Sequence[Mapping[str, str]]) -> Space:
-    """Return the part of a space that points, given by their settings' tables, span, and a little beyond."""
+    """Return the part of a space spanned by points, given by their settings' tables, with a margin."""
     parameters = []
     for each in space.parameters:
         there = [table[each.name].strip('"') for table in tables]

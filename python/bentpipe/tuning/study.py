@@ -1,9 +1,9 @@
-"""A study in Optuna's storage: which trials there are, who simulates them, and what came out.
+"""A study in Optuna's storage: its trials, their owners, and their outcomes.
 
-Several processes may write to one study. A trial has a place, its number in the order of asking. Who finds
-that the next places are free fills them in; where two do so at once the first one's trials count, and both
-have the same, for what is asked follows from the results before. A trial is taken by one process, which the
-storage decides. What a process has taken and left when it died is filled in again.
+Several processes may share a study. A trial has a number in the order of generation. A process that finds the
+next numbers free fills them in; if two do so at once, the first one's trials count, and both are equal, since
+generations depend only on earlier results. Each trial is claimed by one process, which the storage decides.
+Unfinished trials of a dead process are filled in again.
 """
 
 import os
@@ -41,9 +41,9 @@ __all__ = [
 ]
 
 COMPLETE, STOPPED, IMPOSSIBLE = "complete", "stopped", "impossible"
-"""All its runs are done; stopped early; the scenario cannot be so."""
+"""Outcomes: all runs done; stopped early; impossible scenario."""
 FAILED, VALUELESS = "failed", "valueless"
-"""A run gave no result; no run has a value of some objective."""
+"""Outcomes: a run failed; some objective has no value in any run."""
 _STATES = {
     COMPLETE: TrialState.COMPLETE,
     STOPPED: TrialState.PRUNED,
@@ -53,19 +53,19 @@ _STATES = {
 }
 _BEAT_SECONDS = 10.0
 _STALE_SECONDS = 60.0
-"""A process whose beat has not changed for so long is taken for dead."""
+"""Time without a heartbeat after which a process counts as dead."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A trial before anything is known of it."""
+    """A trial before it is simulated."""
 
     shares: Mapping[str, float | str]
-    """Where in its range each parameter is, 0 to 1, or which of a list."""
+    """Position of each parameter in its range, 0 to 1, or its choice from a list."""
     point: Mapping[str, str]
-    """The values, as a scenario file writes them."""
+    """Values of the parameters, as TOML."""
     memory: Mapping[str, Any]
-    """What the sampler wants to know again."""
+    """Attributes of the sampler."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,29 +73,29 @@ class Trial:
     """A trial of a study."""
 
     number: int
-    """Its place in the order of asking, from 0."""
+    """Number in the order of generation, from 0."""
     proposal: Proposal
     outcome: str | None
-    """`COMPLETE`, `STOPPED`, `IMPOSSIBLE`, `FAILED` or `VALUELESS`; None while it is not finished."""
+    """`COMPLETE`, `STOPPED`, `IMPOSSIBLE`, `FAILED` or `VALUELESS`; None while unfinished."""
     runs: Mapping[int, tuple[float | None, ...]]
-    """By seed, the value of each objective."""
+    """Value of each objective, by seed."""
     note: str
-    """Why it was stopped or failed."""
+    """Reason why it was stopped or failed."""
     by: str
-    """The process that has it."""
+    """Process that claimed it."""
     waiting: bool
-    """Whether nobody has taken it yet."""
+    """True while unclaimed."""
     id: int
-    """The storage's number of it."""
+    """Number of the trial in the storage."""
 
     @property
     def point(self) -> Mapping[str, str]:
-        """The values of the parameters."""
+        """Values of the parameters."""
         return self.proposal.point
 
 
 def open_storage(where: str | Path) -> BaseStorage:
-    """Open what Optuna can write to: a URL of a database, or else the name of a journal file.
+    """Open an Optuna storage: a database URL, or the name of a journal file.
 
     Raises `UsageError` if it cannot be opened.
     """
@@ -105,7 +105,7 @@ def open_storage(where: str | Path) -> BaseStorage:
         if "://" in text:
             return _database(text)
         return JournalStorage(JournalFileBackend(text))
-    except Exception as error:  # Every database has exceptions of its own.
+    except Exception as error:  # Every database raises its own exceptions.
         reason = str(error.strerror if isinstance(error, OSError) else error).strip().splitlines()
         raise UsageError(
             f"--storage {text}: cannot be opened: {reason[0] if reason else type(error).__name__};"
@@ -114,12 +114,12 @@ def open_storage(where: str | Path) -> BaseStorage:
 
 
 def _database(url: str) -> RDBStorage:
-    """Open a database, so that of two processes that want the same trial one gets it."""
+    """Open a database such that one of two competing processes gets a trial."""
     for pause in (0.2, 1.0, 5.0, None):
         try:
             storage = RDBStorage(url)
         except Exception as error:
-            # Two that make its tables at once get in each other's way; one of them succeeds.
+            # Of two processes that create the tables at once, one fails and tries again.
             if pause is None or not any(
                 each in str(error) for each in ("already exists", "locked", "UNIQUE")
             ):
@@ -130,8 +130,8 @@ def _database(url: str) -> RDBStorage:
     if storage.engine.dialect.name == "sqlite":
         from sqlalchemy import event
 
-        # By default SQLite's driver begins a transaction at its first write, so that two may have read the
-        # same state before; SQLAlchemy's documentation has this way to begin it at once, and locked.
+        # By default SQLite's driver starts a transaction at the first write, so that two may have read the
+        # same state before; SQLAlchemy documents this way to start it at once, and locked.
         def connected(connection: Any, _: object) -> None:  # noqa: ANN401
             connection.isolation_level = None
 
@@ -155,9 +155,9 @@ class Ledger:
         about: Mapping[str, Any],
         where: str = "",
     ) -> None:
-        """Open the study `name`, or begin it; `about` is all that determines its trials.
+        """Open or create the study `name`; `about` is everything that determines its trials.
 
-        Raises `UsageError` if the storage has it with other trials.
+        Raises `UsageError` if the stored study has other trials.
         """
         self._storage = storage
         self._name = name
@@ -172,7 +172,7 @@ class Ledger:
                 try:
                     self._study = storage.create_new_study(directions, name)
                 except OptunaError:
-                    # Somebody else has just begun it.
+                    # Another process has just created it.
                     self._study = storage.get_study_id_from_name(name)
             if "bentpipe" not in storage.get_study_user_attrs(self._study):
                 storage.set_study_user_attr(self._study, "bentpipe", self._about)
@@ -185,7 +185,7 @@ class Ledger:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop saying that this process is alive, and leave what it has not finished to others."""
+        """Stop the heartbeat and release unfinished trials."""
         self._stop.set()
         self._thread.join()
         for trial in self.trials().values():
@@ -193,7 +193,7 @@ class Ledger:
                 self._leave(trial.id)
 
     def check(self) -> None:
-        """Raise `UsageError` unless the study is of the same trials as this process's."""
+        """Raise `UsageError` unless the study has the same trials as this process's."""
         there = self._storage.get_study_user_attrs(self._study)["bentpipe"]
         for key, ours in self._about.items():
             theirs = there.get(key)
@@ -213,11 +213,11 @@ class Ledger:
                 return
 
     def trials(self) -> dict[int, Trial]:
-        """Return the trials that count, by their number."""
+        """Return the valid trials, by number."""
         found: dict[int, Trial] = {}
         for each in self._storage.get_all_trials(self._study, deepcopy=False):
             attrs = each.user_attrs
-            # The lowest of the storage's numbers counts, for it was there first.
+            # The lowest storage number counts: it was first.
             if "place" in attrs and not attrs.get("left") and attrs["place"] not in found:
                 found[attrs["place"]] = _trial(each)
         return found
@@ -225,7 +225,7 @@ class Ledger:
     def propose(
         self, proposals: Mapping[int, Proposal], distributions: Mapping[str, BaseDistribution]
     ) -> None:
-        """Fill in places."""
+        """Fill in trials."""
         ours = []
         for number, each in proposals.items():
             template = create_trial(
@@ -241,7 +241,7 @@ class Ledger:
                 self._leave(made)
 
     def take(self, trial: Trial) -> bool:
-        """Try to have a trial for this process; False if another one was faster."""
+        """Try to claim a trial; False if another process was faster."""
         try:
             if not self._storage.set_trial_state_values(trial.id, TrialState.RUNNING):
                 return False
@@ -258,8 +258,9 @@ class Ledger:
         values: Sequence[float] | None,
         note: str = "",
     ) -> None:
-        """Say what came out of a trial; `values` are the objectives' means, of a complete one."""
-        # Who was taken for dead and is not has the same to say as the one that repeats its trial.
+        """Store the outcome of a trial; `values` are the means of a complete trial's objectives."""
+        # A process that was wrongly taken for dead reports the same outcome as the one that repeats its
+        # trial.
         with suppress(UpdateFinishedTrialError):
             known = [[seed, *of] for seed, of in sorted(runs.items())]
             self._storage.set_trial_user_attr(
@@ -270,7 +271,7 @@ class Ledger:
             )
 
     def repeat_left(self, distributions: Mapping[str, BaseDistribution]) -> list[str]:
-        """Fill in again what dead processes have left; return who else is at work."""
+        """Fill in the unfinished trials of dead processes again; return the processes still at work."""
         others = []
         for number, trial in self.trials().items():
             if trial.outcome is not None or trial.waiting or trial.by == self.me:
@@ -283,13 +284,13 @@ class Ledger:
         return sorted(set(others))
 
     def _leave(self, trial: int) -> None:
-        """Make a trial count no more."""
+        """Invalidate a trial."""
         with suppress(UpdateFinishedTrialError):
             self._storage.set_trial_user_attr(trial, "left", value=True)
             self._storage.set_trial_state_values(trial, TrialState.FAIL)
 
     def _is_dead(self, who: str) -> bool:
-        """Return whether a process is no more: it is not on this machine, or has not beaten for long."""
+        """Return True if a process is dead: gone from this machine, or without a heartbeat for too long."""
         host, pid, began, *_ = [*who.split(":"), "", "", ""]
         if host == socket.gethostname() and pid.isdigit() and _began(int(pid)) != began:
             return True
@@ -318,12 +319,12 @@ def _trial(each: FrozenTrial) -> Trial:
 
 
 def _began(pid: int) -> str:
-    """Return when a process of this machine began, in the kernel's ticks; empty if there is none."""
+    """Return the start time of a process of this machine, in kernel ticks; empty if there is none."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
-    # The name, in parentheses, may hold anything.
+    # The name, in parentheses, may contain anything.
     return text.rpartition(")")[2].split()[19]
 
 
@@ -333,5 +334,5 @@ def _short(value: object) -> str:
 
 
 def unfinished(trials: Mapping[int, Trial], places: Iterable[int]) -> list[int]:
-    """Return those of some places that are free, or whose trial is not finished."""
+    """Return the given numbers whose trial is missing or unfinished."""
     return [place for place in places if place not in trials or trials[place].outcome is None]

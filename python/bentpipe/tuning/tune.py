@@ -1,4 +1,4 @@
-"""Search an AQM's parameters in a scenario: trials, the front, a winner, and its figures on fresh seeds."""
+"""Search of an AQM's parameters in a scenario: trials, front, winner, and its figures on hold-out seeds."""
 
 import hashlib
 import json
@@ -46,19 +46,19 @@ Say = Callable[[str], None]
 
 @dataclass
 class Tuning:
-    """What is to be searched, and how."""
+    """Plan of a search."""
 
     scenario: str
-    """The file."""
+    """Path of the scenario."""
     search: Search
     seeds: list[int]
     trials: int
-    """How many are asked at most; of a grid, all its points if that is fewer."""
+    """Limit of trials; a grid may have fewer points."""
     judge: str = "front"
     keep: int = 1
-    """How many of the best are run again before one is the winner."""
+    """Number of the best trials that run again before the winner is chosen."""
     fresh: int = 10
-    """Runs of the winner with seeds that had no part in the choice."""
+    """Number of hold-out runs of the winner."""
     grid: list[dict[str, str]] = field(default_factory=list)
 
     @classmethod
@@ -81,9 +81,9 @@ class Tuning:
         keep: int | None = None,
         fresh: int = 10,
     ) -> "Tuning":
-        """Read the space and check every number, before anything runs.
+        """Read the space and check all arguments, before anything runs.
 
-        Raises `UsageError` and `ScenarioError` for what makes no sense.
+        Raises `UsageError` and `ScenarioError` for wrong arguments.
         """
         if judge not in JUDGES:
             raise UsageError(f"--judge {judge}: allowed: {', '.join(JUDGES)}")
@@ -122,26 +122,26 @@ class Tuning:
 
     @property
     def space(self) -> Space:
-        """What is searched."""
+        """Search space."""
         return self.search.space
 
     @property
     def objectives(self) -> Sequence[Objective]:
-        """What is to be good."""
+        """Objectives."""
         return self.search.objectives
 
     @property
     def looks(self) -> int:
-        """How often it is asked, at most, whether a trial is to be stopped."""
+        """Maximum number of pruning checks per trial."""
         return max(0, len(self.seeds) - FEWEST)
 
     def digest(self) -> str:
-        """Return the SHA-256 of the scenario with its overrides, whatever its AQM."""
+        """Return the SHA-256 of the scenario with its overrides, without its AQM."""
         known = "\n".join([self.space.as_given().canonical(), *sorted(self.space.overrides)])
         return hashlib.sha256(known.encode()).hexdigest()
 
     def determined_by(self) -> dict[str, Any]:
-        """Return all that determines a trial, under the names that a message has for it."""
+        """Return everything that determines a trial, under the names used in messages."""
         return {
             "scenario": self.digest(),
             "AQM": " ".join(filter(None, [self.space.algorithm, self.space.source])),
@@ -150,7 +150,7 @@ class Tuning:
             "seeds": [self.seeds[0], self.seeds[-1]],
             "space": [json.dumps(each.row(), ensure_ascii=False) for each in self.space.parameters],
             "fixed": [f"{name}={value}" for name, value in self.space.given.items()],
-            # In a grid the parameters that are not varied are as in the setting.
+            # In a grid, parameters that are not varied are as in the setting.
             "setting": [f"{name}={value}" for name, value in self.space.setting.items()] if self.grid else [],
             "sampler": self.search.sampler,
             "generation": self.search.generation,
@@ -158,7 +158,7 @@ class Tuning:
         }
 
     def about(self) -> dict[str, Any]:
-        """Return what the dataset's manifest says of the search."""
+        """Return the manifest entries of the search."""
         text = Path(self.scenario).read_bytes()
         return {
             "scenario": {
@@ -180,7 +180,7 @@ class Tuning:
         return self._run(self.space.aqm, self.space.build(point), values)
 
     def references(self) -> dict[str, Run]:
-        """Return what the search is compared with: the AQM's defaults, and the scenario as it is."""
+        """Return the references of the search: the AQM's defaults, and the scenario unchanged."""
         defaults = tuple(self.space.fixed(name) for name in self.space.names)
         given = self.space.as_given()
         own = {
@@ -230,10 +230,10 @@ def tune(
     """Search the parameters of `aqm` for the best `metrics`, into the folder `out`.
 
     `aqm` is an algorithm or a setting; `metrics` are objectives, as `"throughput:max,queue_delay_mean:min"`.
-    `trials` (100) points of the registry's ranges are tried, each with `runs` seeds, the same for all; `vary`
-    restricts a parameter (`{"w_q": "0.01:0.2:log"}`), `fix` keeps one. The winner is what `judge` makes best,
-    and is simulated again with `fresh` seeds. A folder, or a study in `storage`, that is there already
-    is gone on with. See docs/tune.md. Raises `UsageError` and `ScenarioError` before anything runs.
+    `trials` (100) points of the registry's ranges are simulated with the same `runs` seeds each; `vary`
+    restricts a parameter (`{"w_q": "0.01:0.2:log"}`), `fix` keeps one. The winner is chosen by `judge`, and
+    simulated again with `fresh` hold-out seeds. An existing folder, or a study in `storage`, is continued.
+    See docs/tune.md. Raises `UsageError` and `ScenarioError` before anything runs.
     """
     plan = Tuning.plan(
         scenario,
@@ -268,7 +268,7 @@ def execute(
     told: Teller | None = None,
     say: Say | None = None,
 ) -> TuneResult:
-    """Search, judge, and write the result to `folder`; on an interruption what is finished stays."""
+    """Search, judge, and write the result to `folder`; an interruption keeps the finished runs."""
     workers = workers or Threads()
     began = time.monotonic()
     references = plan.references()
@@ -317,7 +317,7 @@ class _Work:
         self._done = 0
 
     def until_done(self) -> list[Trial]:
-        """Simulate trials until there are as many as wanted, by whomever; return them."""
+        """Simulate trials until the study has as many as wanted, and return them."""
         size = self.plan.search.generation
         generation = 0
         while generation * size < self.plan.trials:
@@ -346,7 +346,7 @@ class _Work:
         return [trials[number] for number in range(self.plan.trials)]
 
     def _take(self, waiting: Sequence[Trial]) -> list[Trial]:
-        """Take half of the trials, or as many as there are threads; the others are for who shares them."""
+        """Claim half of the open trials, or one per thread; the rest is for other processes."""
         least = getattr(self.workers, "jobs", len(waiting))
         wanted = max(least, math.ceil(len(waiting) / 2))
         found: list[Trial] = []
@@ -358,7 +358,7 @@ class _Work:
         return found
 
     def _wait(self) -> None:
-        """Wait for the trials of others, and repeat those of the dead."""
+        """Wait for the trials of other processes, and repeat those of dead ones."""
         others = self.ledger.repeat_left(self.plan.search.distributions())
         if others and others != self._waited_for:
             names = ", ".join(":".join(who.split(":")[:2]) for who in others)
@@ -368,7 +368,7 @@ class _Work:
             time.sleep(_POLL_SECONDS)
 
     def _count(self, trials: Mapping[int, Trial]) -> None:
-        """Count what is finished: what a stopped trial has spared is done too."""
+        """Report progress; runs saved by a stopped trial count as done."""
         self._done = len(self.plan.seeds) * sum(
             1 for number, each in trials.items() if each.outcome is not None and number < self.plan.trials
         )
@@ -383,14 +383,14 @@ class _Work:
                 self.ledger.tell(trial, IMPOSSIBLE, {}, None, str(error))
         done = 0
         while alive:
-            # Before so many runs nobody is stopped, so they can go on at the same time.
+            # Before the minimum number of runs no trial is stopped, so that they can run concurrently.
             upto = min(len(plan.seeds), max(FEWEST, done + 1)) if plan.search.pruning else len(plan.seeds)
             self._runs([_at(run, seed) for seed in plan.seeds[done:upto] for _, run in alive])
             done = upto
             alive = [each for each in alive if not self._tell(*each, done, before)]
 
     def _tell(self, trial: Trial, run: Run, done: int, before: Sequence[Trial]) -> bool:
-        """Say what came out of a trial, if it has come to an end."""
+        """Store the outcome of a trial, if it has ended."""
         plan = self.plan
         runs, failed = self._values(run, plan.seeds[:done])
         if failed:
@@ -413,7 +413,7 @@ class _Work:
         return True
 
     def _values(self, run: Run, seeds: Sequence[int]) -> tuple[dict[int, tuple[float | None, ...]], str]:
-        """Return the objectives of each run, and what failed."""
+        """Return the objectives of each run, and the failures."""
         found: dict[int, tuple[float | None, ...]] = {}
         for seed in seeds:
             metrics = self.dataset.metrics(_at(run, seed))
@@ -428,7 +428,7 @@ class _Work:
         return found, ""
 
     def _runs(self, runs: Sequence[Run]) -> None:
-        """Simulate what the dataset lacks."""
+        """Simulate the runs missing in the dataset."""
         base = self._done
 
         def told(done: int, _: int, failed: int) -> None:
@@ -438,7 +438,7 @@ class _Work:
         self._done = min(self._total, base + len(runs))
 
     def judge(self, trials: Sequence[Trial], references: Mapping[str, Run]) -> dict[str, Any]:
-        """Choose the winner, simulate it on fresh seeds, and return the whole result."""
+        """Choose the winner, simulate it on hold-out seeds, and return the whole result."""
         plan = self.plan
         metrics = [each.metric for each in plan.objectives]
         best = front(trials, plan.objectives)
@@ -454,7 +454,7 @@ class _Work:
             if order
             else {}
         )
-        # Seeds for choosing among those that are kept, and others for the winner's figures.
+        # Separate seeds for the choice among the best, and for the winner's figures.
         second = len(plan.seeds) if len(chosen) > 1 else 0
         unused = fresh_seeds(plan.seeds, second + plan.fresh)
         again: list[dict[str, Any]] = []
