@@ -178,7 +178,7 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return digests(folder / "long")
 
 
-def test_ctrl_c_keeps_finished_runs_and_says_how_to_go_on(
+def test_ctrl_c_keeps_finished_runs_and_says_how_to_continue(
     bentpipe: Command, tmp_path: Path, uninterrupted: dict[str, str]
 ) -> None:
     code, seen = interrupt_after_first_run(tmp_path, signal.SIGINT)

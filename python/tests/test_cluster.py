@@ -368,7 +368,7 @@ def test_ctrl_c_ends_the_workers(tmp_path: Path) -> None:
     finally:
         process.kill()
     assert process.returncode == 130
-    assert "what is finished is kept. To go on:" in said
+    assert "finished runs are kept. To continue:" in said
     assert "--cluster local:2" in said
     assert "Traceback" not in said
     assert not any(map(alive, children))

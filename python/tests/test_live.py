@@ -386,7 +386,7 @@ def live_result(folder: Path, lost: int = 0, late: float = 0.0, downs: int = 0) 
 def test_a_run_that_lost_packets_unseen_is_not_valid(tmp_path: Path) -> None:
     made = live_result(tmp_path, lost=3)
     assert made.invalid == [
-        "red, seed 1: not valid: 3 packets found the way to the gateway's AQM full and were lost unseen;"
+        "red, seed 1: not valid: 3 packets overflowed the kernel's queue before the gateway's AQM;"
         " the machine was too slow"
     ]
     page = made.report().read_text()
@@ -398,14 +398,14 @@ def test_a_run_that_lost_packets_unseen_is_not_valid(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("downs", "lost"), [(1, "lost, and"), (2, "lost 2 times, and")])
 def test_a_run_whose_spacelink_was_lost_is_not_valid(tmp_path: Path, downs: int, lost: str) -> None:
     (said,) = live_result(tmp_path, downs=downs).invalid
-    assert said.startswith(f"red, seed 1: not valid: the spacelink was {lost} packets went past")
+    assert said.startswith(f"red, seed 1: not valid: the spacelink was {lost} packets bypassed")
 
 
 def test_a_run_on_a_machine_that_was_busy_says_so(tmp_path: Path) -> None:
     assert live_result(tmp_path, late=0.009).late == []
     (tmp_path / "busy").mkdir()
     made = live_result(tmp_path / "busy", late=0.0123)
-    said = "red, seed 1: of a hundred packets one came out of the emulated links 12 ms late or more"
+    said = "red, seed 1: one packet in a hundred left the emulated links at least 12 ms late"
     assert len(made.late) == 1
     assert made.late[0].startswith(said)
     assert made.notes == ["transport.x: of sack, the kernel has its own"]
@@ -798,7 +798,7 @@ def test_what_ends_a_run_ends_all_of_it(tmp_path: Path, number: signal.Signals, 
         with Network():
             pass
     else:
-        assert "nothing is left running" in said
+        assert "everything was stopped" in said
         assert not (tmp_path / "result").exists()
     assert not left(running.pid)
 

@@ -121,8 +121,8 @@ def test_a_damaged_table_is_named(copy: Path) -> None:
     [
         (None, "has no manifest"),
         ("{", "cannot be read"),
-        ("[]", "something else's"),
-        ('{"name": "a web app"}', "something else's"),
+        ("[]", "has another format"),
+        ('{"name": "a web app"}', "has another format"),
         ('{"format": "bentpipe-result", "format_version": 99}', "result format 99"),
     ],
 )

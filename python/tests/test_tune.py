@@ -581,7 +581,7 @@ def test_the_command_prints_its_result(tmp_path: Path) -> None:
 def test_a_search_without_a_winner_is_told_with_its_reason(tmp_path: Path) -> None:
     given = ["tune", "small-gateway", "--duration", "1 s", "--aqm", "red", "--metrics", "throughput:max"]
     given += ["--vary", "w_q=2,3", "--trials", "2", "--runs", "1", "--out", str(tmp_path / "a")]
-    with pytest.raises(Failed, match=r"no trial came to its end; the first is impossible: .*w_q: found"):
+    with pytest.raises(Failed, match=r"no trial completed; the first is impossible: .*w_q: found"):
         CliRunner().invoke(cli, given, catch_exceptions=False)
 
 

@@ -210,7 +210,7 @@ def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:
         validate("red-dumbbell", out=tmp_path)
 
 
-def test_ctrl_c_keeps_finished_runs_and_says_how_to_go_on(bentpipe: Command, tmp_path: Path) -> None:
+def test_ctrl_c_keeps_finished_runs_and_says_how_to_continue(bentpipe: Command, tmp_path: Path) -> None:
     long = ["red-dumbbell", "--duration", "20 min", "--settings", "RED 60/120,avq", "--runs", "1"]
     command = command_line("validate", *long, "--jobs", "1", "--out", "long")
     with subprocess.Popen(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from bentpipe.advice.advisor import Advice
 
 
-@click.command(short_help="Say which AQM a link should have.")
+@click.command(short_help="Recommend an AQM for a link.")
 @click.argument("scenario")
 @scenario_options
 @click.option(
@@ -35,19 +35,19 @@ if TYPE_CHECKING:
 @click.option(
     "--metrics",
     metavar="METRIC:max|min,…",
-    help="Judge by rank sums of these, for example throughput:max,queue_delay_p95:min; default: by the rate"
-    " on the link over the response time.",
+    help="Judge by rank sums of these, for example throughput:max,queue_delay_p95:min; default: by the power,"
+    " throughput over response time.",
 )
 @click.option(
     "--limit",
     "limits",
     multiple=True,
     metavar="METRIC<=VALUE",
-    help="What comes before all else, for example queue_delay_p95<=50; may be repeated.",
+    help="Limit to meet first, for example queue_delay_p95<=50; may be repeated.",
 )
 @click.option("--trials", type=int, metavar="N", help="Points of each AQM's parameters to try; default: 40.")
 @click.option("--search-runs", type=int, metavar="N", help="Seeds of each point; default: 2.")
-@click.option("--runs", type=int, metavar="N", help="Fresh seeds that decide; default: 10.")
+@click.option("--runs", type=int, metavar="N", help="New seeds for the decision; default: 10.")
 @click.option("--seed", type=int, metavar="N", help="First seed of the search; default: the scenario's.")
 @jobs_option
 @cluster_option
@@ -55,8 +55,7 @@ if TYPE_CHECKING:
     "--out",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Folder of the advice; what is there already is not simulated again."
-    " Default: results/SCENARIO-advise-DATE-TIME.",
+    help="Folder of the advice; runs in it are not repeated. Default: results/SCENARIO-advise-DATE-TIME.",
 )
 @format_option
 @click.pass_context
@@ -106,7 +105,7 @@ def advise(
 
     def kept() -> str:
         bar.close()
-        return f"what is finished is kept. To go on:\n    {again(context, folder).removesuffix(' --resume')}"
+        return f"finished runs are kept. To continue:\n    {again(context, folder).removesuffix(' --resume')}"
 
     try:
         with closing(workers_from(jobs, cluster)) as workers:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     "settings",
     metavar="A,B,…",
     multiple=True,
-    help="Settings to run; may be repeated. Default: those that the scenario compares.",
+    help="Settings to run; may be repeated. Default: the scenario's.",
 )
 @warmup_option
 @click.option(
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 )
 @seed_option
 @out_option("live-")
-@click.option("--force", is_flag=True, help="Replace the result that is in --out.")
+@click.option("--force", is_flag=True, help="Replace the result in --out.")
 @click.option(
     "--keep",
     type=click.Path(path_type=Path),
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 @click.option(
     "--check",
     is_flag=True,
-    help="Only say whether SCENARIO can be live, and what of it the kernel does in its own way.",
+    help="Only report whether SCENARIO can run live, and its differences from a simulation.",
 )
 @form_option("a list of {setting, metric, unit, mean, …} as of compare, and nothing else.")
 def live(
@@ -126,7 +126,7 @@ def live(
     except KeyboardInterrupt:
         watcher.close()
         store.discard()
-        raise Interrupted("nothing is left running; a live result has no --resume") from None
+        raise Interrupted("everything was stopped; a live result cannot be resumed") from None
     except LiveError as error:
         raise Failed(str(error)) from None
     except OSError as error:

@@ -61,9 +61,9 @@ def model_() -> None:
     metavar="A,B,…",
     help='Settings to solve it under, for example "RED 4,AVQ,AVQRED"; default: the scenario\'s.',
 )
-@click.option("--seed", type=int, metavar="N", help="Draws what is random in the capacity.")
+@click.option("--seed", type=int, metavar="N", help="Seed of random capacity changes.")
 @out_option("model-")
-@click.option("--force", is_flag=True, help="Replace the model's result that is in --out.")
+@click.option("--force", is_flag=True, help="Replace the model's result in --out.")
 @form_option(
     "a list of {setting, quantity, unit, mean, std}, and nothing else; of a Markov model,"
     " {setting, states, quantity, class, unit, value}."
@@ -117,14 +117,14 @@ def model_solve(
     print(f"Mean ± standard deviation over time.\nResult: {folder}\nReport: {folder / REPORT}")
 
 
-@model_.command("stability", short_help="Say how far it is from oscillation.")
+@model_.command("stability", short_help="Compute stability margins.")
 @click.argument("scenario")
 @scenario_options
 @click.option(
     "--settings",
     metavar="A,B,…",
-    help='Settings to analyse, for example "RED 4,pi,avqred"; default: the scenario\'s, for a map those that'
-    " are covered and pi.",
+    help='Settings to analyse, for example "RED 4,pi,avqred"; default: the scenario\'s; for a map, the'
+    " covered ones and pi.",
 )
 @click.option(
     "--vary",
@@ -132,7 +132,7 @@ def model_solve(
     multiple=True,
     help="N values of connections, round_trip [s] or pep_delay [s]; may be repeated.",
 )
-@click.option("--map", "mapped", is_flag=True, help="Draw a map over two of these, with simulations over it.")
+@click.option("--map", "mapped", is_flag=True, help="Draw a map over two of these, with simulations.")
 @click.option("--no-sim", is_flag=True, help="Draw the map without simulations.")
 @click.option(
     "--sim-points",
@@ -143,7 +143,7 @@ def model_solve(
     help="Simulate N by N points of the map under each setting.",
 )
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Folder of the map.")
-@click.option("--force", is_flag=True, help="Replace the map that is in --out; its simulations are kept.")
+@click.option("--force", is_flag=True, help="Replace the map in --out; its simulations are kept.")
 @form_option("a list of points, and nothing else.")
 def model_stability(
     scenario: str,
@@ -203,7 +203,7 @@ def model_stability(
     print(f"{len(found.table)} points, {len(found.simulated)} simulations.\nMap: {folder / 'map.html'}")
 
 
-@model_.command("capture", short_help="Measure the series that drive a fluid model.")
+@model_.command("capture", short_help="Measure the input series of a fluid model.")
 @click.argument("scenario")
 @click.option(
     "--set",
@@ -216,11 +216,9 @@ def model_stability(
 @click.option(
     "--interval", type=float, default=0.1, show_default=True, metavar="SECONDS", help="Time between them."
 )
-@click.option(
-    "--harmonics", type=int, default=8, show_default=True, metavar="N", help="Waves to fit beside the mean."
-)
+@click.option("--harmonics", type=int, default=8, show_default=True, metavar="N", help="Harmonics to fit.")
 @click.option("--seed", type=int, metavar="N", help="Seed of the run; default: the scenario's.")
-@click.option("--as-it-is", is_flag=True, help="Leave the AQM and the bottleneck in place.")
+@click.option("--as-it-is", is_flag=True, help="Keep the AQM and the bottleneck.")
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
@@ -305,13 +303,13 @@ def _solve_markov(
     print(f"Report: {folder / REPORT}")
 
 
-@click.command(short_help="Simulate a scenario, solve its model, and set both side by side.")
+@click.command(short_help="Compare a scenario's simulation with its model.")
 @click.argument("scenario")
 @scenario_options
 @click.option(
     "--settings",
     metavar="A,B,…",
-    help='Settings to look at, for example "RED 4,AVQ,AVQRED", or all that the model covers; default: the'
+    help='Settings to compare, for example "RED 4,AVQ,AVQRED", or all that the model covers; default: the'
     " scenario's.",
 )
 @click.option("--runs", type=int, metavar="N", help="Runs per setting; default: the scenario's.")
@@ -322,10 +320,10 @@ def _solve_markov(
     "--live",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Set a live result of the same scenario beside both (`bentpipe live`).",
+    help="Also compare a live result of the same scenario (`bentpipe live`).",
 )
-@click.option("--force", is_flag=True, help="Replace the validation that is in --out.")
-@click.option("--resume", is_flag=True, help="Go on with the interrupted validation in --out.")
+@click.option("--force", is_flag=True, help="Replace the validation in --out.")
+@click.option("--resume", is_flag=True, help="Continue the interrupted validation in --out.")
 @form_option("a list of {setting, quantity, label, unit, printed, simulator, model}, and nothing else.")
 @click.pass_context
 def validate(

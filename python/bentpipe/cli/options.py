@@ -32,15 +32,15 @@ class Failed(Exception):  # noqa: N818
     """A failure outside Bentpipe during a simulation, for example a full disk."""
 
 
-jobs_option = click.option("--jobs", type=int, metavar="N", help="Runs at a time; default: one per core.")
+jobs_option = click.option(
+    "--jobs", type=int, metavar="N", help="Number of concurrent runs; default: one per core."
+)
 
 seed_option = click.option(
-    "--seed", type=int, metavar="N", help="Seed of the first run; the next ones count on."
+    "--seed", type=int, metavar="N", help="Seed of the first run; the others follow consecutively."
 )
 
-warmup_option = click.option(
-    "--warmup", metavar="TIME", help="Time that is discarded before measuring (run.warmup)."
-)
+warmup_option = click.option("--warmup", metavar="TIME", help="Warm-up time, not measured (run.warmup).")
 
 
 def form_option(json: str) -> Callable[[Function], Function]:
@@ -91,20 +91,20 @@ def run_options(function: Function) -> Function:
             "--pcap-snap",
             type=int,
             metavar="BYTES",
-            help="Bytes of each packet that are kept; default: its headers. Payload is zeros.",
+            help="Bytes to keep of each packet; default: its headers. Payload is zeros.",
         ),
         click.option(
             "--pcap-packets",
             type=int,
             metavar="N",
-            help="Packets of a file, after which it ends; default: 1000000, about 100 MB.",
+            help="Limit of packets per file; default: 1000000, about 100 MB.",
         ),
         click.option(
             "--pcap-link",
             "pcap_links",
             metavar="NAME",
             multiple=True,
-            help="Link to capture; may be repeated. Default: the link that metrics describe.",
+            help="Link to capture; may be repeated. Default: the subject's link.",
         ),
         click.option(
             "--pcap",
@@ -116,13 +116,11 @@ def run_options(function: Function) -> Function:
             "--trace",
             metavar="FLOW",
             multiple=True,
-            help="Keep a flow's windows and timers over time: flow:17, or traffic:NAME:3 for the flows of a"
+            help="Record a flow's windows and timers over time: flow:17, or traffic:NAME:3 for the flows of a"
             " session; may be repeated.",
         ),
-        click.option("--resume", is_flag=True, help="Go on with the interrupted result in --out."),
-        click.option(
-            "--force", is_flag=True, help="Replace the result that is in --out, and captures in --pcap."
-        ),
+        click.option("--resume", is_flag=True, help="Continue the interrupted result in --out."),
+        click.option("--force", is_flag=True, help="Replace the result in --out, and captures in --pcap."),
         out_option(),
         jobs_option,
         seed_option,
@@ -136,8 +134,8 @@ def cluster_option(function: Function) -> Function:
     return click.option(
         "--cluster",
         metavar="ADDRESS",
-        help="Simulate on a Dask cluster, given its scheduler's address (tcp://host:8786), or on N processes"
-        " of this machine (local:N).",
+        help="Simulate on a Dask cluster, by its scheduler's address (tcp://host:8786), or on N processes of"
+        " this machine (local:N).",
     )(function)
 
 
@@ -158,10 +156,12 @@ def look_here(names: Iterable[str]) -> None:
         sys.path.insert(0, here)
 
 
-def how_to_go_on(context: click.Context, store: "Store", folder: Path) -> str:
+def how_to_continue(context: click.Context, store: "Store", folder: Path) -> str:
     """Return how many runs are kept, and the command that continues."""
     done = sum(1 for _ in (store.folder / RUNS).glob("*/[0-9]*"))
-    return f"{done} of {store.plan.total} runs are finished and kept. To go on:\n    {again(context, folder)}"
+    return (
+        f"{done} of {store.plan.total} runs are finished and kept. To continue:\n    {again(context, folder)}"
+    )
 
 
 def again(context: click.Context, folder: Path) -> str:
@@ -184,7 +184,7 @@ def again(context: click.Context, folder: Path) -> str:
 
 def kept(context: click.Context, folder: Path) -> str:
     """Return that finished runs are kept, and the command that continues: the same one, with --out."""
-    return f"what is finished is kept. To go on:\n    {again(context, folder).removesuffix(' --resume')}"
+    return f"finished runs are kept. To continue:\n    {again(context, folder).removesuffix(' --resume')}"
 
 
 def load_scenario(
@@ -204,9 +204,9 @@ def check_counts(runs: int | None, jobs: int | None, *, force: bool, resume: boo
     if jobs is not None and jobs < 1:
         raise UsageError(f"--jobs {jobs}: at least 1 is needed")
     if force and resume:
-        raise UsageError("--force replaces a result and --resume goes on with it: give one of them")
+        raise UsageError("--force replaces a result and --resume continues it: give one of them")
     if resume and out is None:
-        raise UsageError("--resume needs --out DIR, the folder of the result to go on with")
+        raise UsageError("--resume needs --out DIR, the folder of the result to continue")
 
 
 @contextmanager
@@ -219,7 +219,7 @@ def resumable(
         yield watcher
     except KeyboardInterrupt:
         watcher.close()
-        raise Interrupted(how_to_go_on(context, store, folder)) from None
+        raise Interrupted(how_to_continue(context, store, folder)) from None
     except AlgorithmError as error:
         done = sum(1 for _ in (store.folder / RUNS).glob("*/[0-9]*"))
         kept = f"\n{done} of {store.plan.total} runs are finished and kept in {folder}" if done else ""
@@ -229,7 +229,7 @@ def resumable(
         reason = error.strerror or str(error)
         capturing = pcap is not None and str(error.filename or "").startswith(str(pcap))
         raise Failed(
-            f"{pcap if capturing else folder}: {reason}\n{how_to_go_on(context, store, folder)}"
+            f"{pcap if capturing else folder}: {reason}\n{how_to_continue(context, store, folder)}"
         ) from None
     finally:
         watcher.close()

@@ -11,7 +11,7 @@ from bentpipe.cli.options import Failed, Interrupted, jobs_option, kept
 
 @click.command(short_help="Repeat a paper's experiments and judge its claims.")
 @click.argument("papers", nargs=-1, required=True, metavar="PAPER…")
-@click.option("--quick", is_flag=True, help="Fewer and shorter runs; every output says so.")
+@click.option("--quick", is_flag=True, help="Fewer and shorter runs; outputs are marked.")
 @click.option(
     "--only",
     metavar="ID",
@@ -25,7 +25,7 @@ from bentpipe.cli.options import Failed, Interrupted, jobs_option, kept
     default=Path("results/reproduce"),
     show_default=True,
     metavar="DIR",
-    help="Folder of the runs and reports; what is there is not simulated again.",
+    help="Folder of the runs and reports; runs in it are not repeated.",
 )
 @click.option(
     "--format",

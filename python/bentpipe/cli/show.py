@@ -24,7 +24,7 @@ from bentpipe.tuning.result import is_tune, open_tune
     "what",
     type=click.Choice(["aqms", "schedulers", "markings", "transports", "traffic", "scenarios", "sweeps"]),
 )
-@click.option("--parameters", is_flag=True, help="Also every parameter and preset; not with scenarios.")
+@click.option("--parameters", is_flag=True, help="Include every parameter and preset; not for scenarios.")
 @format_option
 def list_(what: str, *, parameters: bool, form: str) -> None:
     """List algorithms, transports and traffic for scenarios, or the shipped scenarios and sweep files.
@@ -151,7 +151,7 @@ def _sweeps() -> list[dict[str, Any]]:
     ]
 
 
-@click.command(short_help="Show a scenario's parameters in force.")
+@click.command(short_help="Show a scenario's effective parameters.")
 @click.argument("scenario")
 @scenario_options
 @click.option("--setting", metavar="NAME", help="Under this setting instead of the scenario's own AQM.")
@@ -240,7 +240,7 @@ def report(result: Path, figures: Path | None, formats: str, *, force: bool) -> 
     print(f"Report: {write_report(opened)}")
 
 
-@click.command(short_help="Compare the simulator with another one.")
+@click.command(short_help="Compare the simulator with ns-2.")
 @click.argument("what", type=click.Choice(["truth"]))
 @click.option(
     "--table",
@@ -248,7 +248,7 @@ def report(result: Path, figures: Path | None, formats: str, *, force: bool) -> 
     type=click.Path(path_type=Path),
     metavar="FILE",
     multiple=True,
-    help="Figures to meet, instead of those that come with Bentpipe; may be repeated.",
+    help="Reference figures instead of the shipped ones; may be repeated.",
 )
 @click.option(
     "--only",

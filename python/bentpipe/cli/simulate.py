@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from bentpipe.stats.metrics import Metric
 
 
-@click.command(short_help="Simulate a scenario as it is.")
+@click.command(short_help="Simulate a scenario unchanged.")
 @click.argument("scenario")
 @scenario_options
 @run_options
@@ -55,7 +55,7 @@ def run(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401
     _simulate(context, settings=None, **options)
 
 
-@click.command(short_help="Simulate a scenario under several settings, or compare results that are there.")
+@click.command(short_help="Simulate a scenario under several settings, or compare results.")
 @click.argument("operands", nargs=-1, required=True, metavar="SCENARIO | RESULT [RESULT | SETTING]…")
 @scenario_options
 @run_options
@@ -64,7 +64,7 @@ def run(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401
     "metrics",
     metavar="NAME",
     multiple=True,
-    help="Say whether settings differ in this metric, each with each; may be repeated. Default for results:"
+    help="Compare settings pairwise in this metric; may be repeated. Default for results:"
     " the metrics that rank settings.",
 )
 @click.option("--runs", type=int, metavar="N", help="Runs per setting; default: the scenario's.")

@@ -42,12 +42,12 @@ _MOST_WARNINGS = 10
     help="A key to vary: a list as 0.1,0.5, or a range as 10 ms:60 ms:6 or 0.01:0.2:log:8; may be repeated.",
 )
 @click.option("--settings", metavar="A,B,…", help="Settings at each point; default: the scenario's.")
-@click.option("--runs", type=int, metavar="N", help="Runs of each; default: the scenario's.")
-@click.option("--seed", type=int, metavar="N", help="Seed of the first run; the next ones count on.")
+@click.option("--runs", type=int, metavar="N", help="Runs per setting and point; default: the scenario's.")
+@click.option("--seed", type=int, metavar="N", help="Seed of the first run; the others follow consecutively.")
 @click.option(
     "--design",
     type=click.Choice(["grid", "lhs", "sobol"]),
-    help="Every combination, which is the default; a Latin hypercube or a Sobol sequence of --points points.",
+    help="All combinations (the default); a Latin hypercube or a Sobol sequence of --points points.",
 )
 @click.option("--points", type=int, metavar="N", help="Points of the designs lhs and sobol.")
 @click.option(
@@ -62,15 +62,14 @@ _MOST_WARNINGS = 10
     metavar="SHARE",
     help="Add runs until the 95 % interval of the first --metric is this narrow, for example 2%.",
 )
-@click.option("--max-runs", type=int, metavar="N", help="With --until-ci, runs at most; default: 100.")
+@click.option("--max-runs", type=int, metavar="N", help="Limit of runs with --until-ci; default: 100.")
 @jobs_option
 @cluster_option
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Folder of the dataset; one that is there is gone on with."
-    " Default: results/SCENARIO-sweep-DATE-TIME.",
+    help="Folder of the dataset; an existing one is continued. Default: results/SCENARIO-sweep-DATE-TIME.",
 )
 @format_option
 @click.pass_context

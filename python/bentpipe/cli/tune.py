@@ -38,7 +38,7 @@ _SHOWN = 12
     "--aqm",
     required=True,
     metavar="NAME",
-    help="AQM to search, or a setting of one that the search begins from.",
+    help="AQM to search, or a setting to start from.",
 )
 @click.option(
     "--metrics",
@@ -46,11 +46,9 @@ _SHOWN = 12
     metavar="METRIC:max|min,…",
     help="Objectives, for example throughput:max,queue_delay_mean:min.",
 )
-@click.option(
-    "--trials", type=int, metavar="N", help="Points to try; default: 100, of a grid all its points."
-)
+@click.option("--trials", type=int, metavar="N", help="Points to try; default: 100, or all points of a grid.")
 @click.option("--runs", type=int, default=5, show_default=True, metavar="N", help="Seeds of each trial.")
-@click.option("--seed", type=int, metavar="N", help="The first of them; also draws the trials.")
+@click.option("--seed", type=int, metavar="N", help="First seed; also determines the trials.")
 @click.option(
     "--vary",
     metavar="KEY=VALUES",
@@ -62,7 +60,7 @@ _SHOWN = 12
 @click.option(
     "--sampler",
     type=click.Choice(["tpe", "nsga2", "random", "grid"]),
-    help="How trials are chosen; default: tpe, with --judge rank grid.",
+    help="Sampler of the trials; default: tpe, or grid with --judge rank.",
 )
 @click.option(
     "--generation",
@@ -70,7 +68,7 @@ _SHOWN = 12
     default=10,
     show_default=True,
     metavar="N",
-    help="Trials that are chosen at a time, from the results of those before.",
+    help="Trials per generation, sampled from the results of earlier generations.",
 )
 @click.option(
     "--no-pruning", "pruning", flag_value=False, default=True, help="Finish trials that are certainly worse."
@@ -80,10 +78,13 @@ _SHOWN = 12
     type=click.Choice(["front", "rank"]),
     default="front",
     show_default=True,
-    help="The winner is the first by rank sums: among the Pareto front's members, or among all of a grid.",
+    help="Choose the winner by rank sums among the Pareto front, or among all trials of a grid.",
 )
 @click.option(
-    "--keep", type=int, metavar="K", help="Run the K best again before one wins; default: 1, with rank 3."
+    "--keep",
+    type=int,
+    metavar="K",
+    help="Run the K best again before the choice; default: 1, or 3 with rank.",
 )
 @click.option(
     "--fresh",
@@ -91,22 +92,22 @@ _SHOWN = 12
     default=10,
     show_default=True,
     metavar="N",
-    help="Runs of the winner with seeds that the search has not seen.",
+    help="Runs of the winner with seeds unused in the search.",
 )
 @jobs_option
 @cluster_option
 @click.option(
     "--storage",
     metavar="URL",
-    help="Where the study is kept: a file, sqlite:///FILE, postgresql://…; several processes may work on one."
+    help="Storage of the study: a file, sqlite:///FILE, postgresql://…; several processes may share it."
     " Default: a file in --out.",
 )
-@click.option("--study", metavar="NAME", help="Its name there; default: the scenario's and the AQM's.")
+@click.option("--study", metavar="NAME", help="Name of the study; default: the scenario's and the AQM's.")
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Folder of the result; a search that is there is gone on with."
+    help="Folder of the result; an existing search is continued."
     " Default: results/SCENARIO-tune-AQM-DATE-TIME.",
 )
 @format_option
@@ -176,7 +177,7 @@ def tune(
     err.print(f"Result: {folder}", markup=False)
     if result.winner is None:
         first = result.found["trials"][0]
-        raise Failed(f"no trial came to its end; the first is {first['outcome']}: {first['note']}")
+        raise Failed(f"no trial completed; the first is {first['outcome']}: {first['note']}")
     failed = [each for each in result.found["trials"] if each["outcome"] == "failed"]
     if failed:
         raise Failed(
@@ -191,7 +192,7 @@ def _show(result: "TuneResult") -> None:
     found = result.found
     out.print(result.counted(), markup=False)
     if result.winner is None:
-        out.print("No trial came to its end, so there is no winner.")
+        out.print("No trial completed, so there is no winner.")
         return
     titles = [
         f"{each.metric} [{each.known.unit}]" if each.known.unit else each.metric for each in result.objectives

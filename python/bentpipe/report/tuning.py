@@ -442,7 +442,7 @@ def _findings(result: TuneResult) -> list[str]:
     """Say in words what the fresh seeds say of the winner."""
     found, winner = result.found, result.found["winner"]
     if winner is None:
-        return ["No trial came to its end, so there is no winner."]
+        return ["No trial completed, so there is no winner."]
     figures = {row["metric"]: row for row in found["figures"] if row["setting"] == str(winner)}
     better, worse, unseen, kinder = list[str](), list[str](), list[str](), list[str]()
     for objective in result.objectives:

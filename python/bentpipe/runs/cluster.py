@@ -188,7 +188,7 @@ def _connect(where: str, address: str) -> "Client":
     thread = threading.Thread(target=connect, name="bentpipe-connect", daemon=True)
     thread.start()
     thread.join(_CONNECT_SECONDS + 1)
-    client = found[0] if found else TimeoutError("connected, but nothing was said")
+    client = found[0] if found else TimeoutError("connected, but got no answer")
     if isinstance(client, Exception):
         reason = next((line for line in str(client).splitlines() if line), type(client).__name__)
         raise UsageError(f"cluster {where}: no Dask scheduler answers there: {reason}") from None

@@ -141,15 +141,15 @@ class Result:
             if downs:
                 found.append(
                     f"{where}the spacelink was lost{' ' + plural(downs, 'time') if downs > 1 else ''}, and"
-                    " packets went past the gateway's AQM until it was there again"
+                    " packets bypassed the gateway's AQM until it was restored"
                 )
             if lost:
                 found.append(
-                    f"{where}{plural(lost, 'packet')} found the way to the gateway's AQM full and were lost"
-                    " unseen; the machine was too slow"
+                    f"{where}{plural(lost, 'packet')} overflowed the kernel's queue before the gateway's AQM;"
+                    " the machine was too slow"
                 )
             if corrupt:
-                found.append(f"{where}{plural(corrupt, 'flow')} brought other bytes than were sent")
+                found.append(f"{where}{plural(corrupt, 'flow')} delivered corrupt data")
         return found
 
     @property
@@ -161,8 +161,8 @@ class Result:
             late = statistics.get("late", {}).get("p99_s") or 0.0
             if late > _LATE:
                 found.append(
-                    f"{entry['setting']}, seed {entry['seed']}: of a hundred packets one came out of the"
-                    f" emulated links {late * 1e3:.0f} ms late or more; the machine was too slow, or busy"
+                    f"{entry['setting']}, seed {entry['seed']}: one packet in a hundred left the emulated"
+                    f" links at least {late * 1e3:.0f} ms late; the machine was too slow or busy"
                 )
         return found
 

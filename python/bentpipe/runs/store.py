@@ -85,7 +85,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     if isinstance(manifest, dict) and manifest.get("format") == "bentpipe-sweep":
         raise ResultError(f"{folder}: is the dataset of a sweep; bentpipe.open_sweep opens it")
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise ResultError(f"{folder}: is not a Bentpipe result: its {MANIFEST} is something else's")
+        raise ResultError(f"{folder}: is not a Bentpipe result: its {MANIFEST} has another format")
     if manifest.get("format_version") not in (1, FORMAT_VERSION):
         raise ResultError(
             f"{folder}: has result format {manifest.get('format_version')}, but this Bentpipe"

@@ -98,7 +98,7 @@ def workers_from(jobs: int | None, cluster: str | None) -> Workers:
     if cluster is None:
         return Threads(jobs)
     if jobs is not None:
-        raise UsageError("--jobs says how many threads, --cluster which workers: give one of them")
+        raise UsageError("--jobs is for threads, --cluster for the workers of a cluster: give one of them")
     from bentpipe.runs.cluster import Cluster
 
     return Cluster(cluster)

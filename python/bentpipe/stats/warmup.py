@@ -118,11 +118,11 @@ def warmup_warnings(found: Sequence[Warmup]) -> list[str]:
             end = brief(max(each.detected or 0.0 for each in late))
             lines.append(
                 f"{setting}: a warm-up of {brief(late[0].discarded)} s is too short; settled by MSER-5:"
-                f" {', '.join(parts)}; --warmup {end}s would discard that"
+                f" {', '.join(parts)}; use --warmup {end}s"
             )
         if never:
             lines.append(
-                f"{setting}: by MSER-5 what does not settle within the first half of the measured time is"
-                f" {', '.join(never)}; a longer --duration would tell more"
+                f"{setting}: not settled within the first half of the measured time by MSER-5:"
+                f" {', '.join(never)}; use a longer --duration"
             )
     return lines

@@ -187,7 +187,7 @@ class SweepResult:
             lines.append(
                 f"{until['metric']}: at {wide} of {len(rows)} places (a setting at a point) the 95 % interval"
                 f" is still wider than {until['share']:.3g} of the mean either way, with at most"
-                f" {until['most']} runs; no share of a mean near zero is ever reached"
+                f" {until['most']} runs; near a mean of zero no relative width can be reached"
             )
         if without:
             lines.append(f"{until['metric']}: no run has a value at {without} of {len(rows)} places")
