@@ -1,17 +1,17 @@
-//! What an algorithm remembers of each flow: a table by flow number.
+//! Per-flow state of an algorithm: a table by flow number.
 //!
-//! Open addressing with linear probing in one flat array of a power of two, never more than half full. A flow that is
-//! forgotten leaves no tombstone: what stands behind it moves up. So looking up, adding and forgetting a flow cost a few
-//! neighbouring slots, whatever numbers flows have; the array doubles now and then and never shrinks.
+//! Open addressing with linear probing in one flat array whose length is a power of two, at most half full. Removing a
+//! flow leaves no tombstone: the entries behind it move up. So look-up, insertion and removal cost a few neighbouring
+//! slots, whatever numbers flows have; the array doubles when needed and never shrinks.
 
 use crate::FlowId;
 
-/// Something for each of the flows that are known.
+/// A table with one value per flow.
 #[derive(Clone, Debug)]
 pub struct FlowTable<T> {
     slots: Vec<Option<(FlowId, T)>>,
     len: usize,
-    /// Where [`FlowTable::sweep`] goes on.
+    /// Slot at which [`FlowTable::sweep`] continues.
     next: usize,
 }
 
@@ -24,33 +24,33 @@ impl<T> Default for FlowTable<T> {
 }
 
 impl<T> FlowTable<T> {
-    /// How many flows are known.
+    /// Returns the number of flows.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether none is.
+    /// Returns true if there are no flows.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// What is known of a flow.
+    /// Returns the value of a flow.
     #[must_use]
     #[inline]
     pub fn get(&self, flow: FlowId) -> Option<&T> {
         self.slots[self.find(flow)].as_ref().map(|(_, known)| known)
     }
 
-    /// … to be changed.
+    /// Returns the value of a flow for changes.
     #[inline]
     pub fn get_mut(&mut self, flow: FlowId) -> Option<&mut T> {
         let at = self.find(flow);
         self.slots[at].as_mut().map(|(_, known)| known)
     }
 
-    /// What is known of a flow; what `fresh` gives, where nothing was.
+    /// Returns the value of a flow, inserting the result of `fresh` if there is none.
     #[inline]
     pub fn get_or_insert_with(&mut self, flow: FlowId, fresh: impl FnOnce() -> T) -> &mut T {
         let mut at = self.find(flow);
@@ -64,25 +64,25 @@ impl<T> FlowTable<T> {
         &mut self.slots[at].get_or_insert_with(|| (flow, fresh())).1
     }
 
-    /// Forgets a flow; gives what was known of it.
+    /// Removes a flow and returns its value.
     pub fn remove(&mut self, flow: FlowId) -> Option<T> {
         let at = self.find(flow);
         self.take(at)
     }
 
-    /// Forgets all flows.
+    /// Removes all flows.
     pub fn clear(&mut self) {
         self.slots.fill_with(|| None);
         self.len = 0;
     }
 
-    /// Looks at the next `slots` of the array, going on where it stopped the last time, and forgets the flows there that
-    /// `keep` refuses: with two at every packet, an array of `n` has been gone through after `n / 2` packets.
+    /// Visits the next `slots` slots of the array, continuing where the last call stopped, and removes the flows for
+    /// which `keep` returns false. With two slots per packet, an array of `n` is visited within `n / 2` packets.
     pub fn sweep(&mut self, slots: usize, mut keep: impl FnMut(FlowId, &mut T) -> bool) {
         for _ in 0..slots {
             let at = self.next;
             if self.slots[at].as_mut().is_some_and(|(flow, known)| !keep(*flow, known)) {
-                // Whatever moves up into the slot is looked at the next time.
+                // The next call visits the entry that moves up into this slot.
                 self.take(at);
             } else {
                 self.next = self.after(at);
@@ -90,7 +90,7 @@ impl<T> FlowTable<T> {
         }
     }
 
-    /// The flow's slot, or the empty one where it would stand.
+    /// Returns the flow's slot, or the empty slot where it would be inserted.
     #[inline]
     fn find(&self, flow: FlowId) -> usize {
         let mut at = self.home(flow);
@@ -100,8 +100,8 @@ impl<T> FlowTable<T> {
         at
     }
 
-    /// Where a flow stands if nothing is in its way. The mixer is MurmurHash3's last step: it maps no two numbers to one,
-    /// and spreads numbers that lie close together or have common factors.
+    /// Preferred slot of a flow. The mixer is the last step of MurmurHash3, a bijection that spreads close numbers and
+    /// numbers with common factors.
     #[inline]
     fn home(&self, flow: FlowId) -> usize {
         let mut x = flow;
@@ -115,7 +115,7 @@ impl<T> FlowTable<T> {
         (at + 1) & (self.slots.len() - 1)
     }
 
-    /// Empties a slot and closes the gap: each that was pushed beyond it by a neighbour moves up.
+    /// Empties a slot and closes the gap: entries displaced beyond it move up.
     fn take(&mut self, at: usize) -> Option<T> {
         let (_, gone) = self.slots[at].take()?;
         self.len -= 1;
@@ -123,7 +123,7 @@ impl<T> FlowTable<T> {
         loop {
             at = self.after(at);
             let Some((flow, _)) = self.slots[at] else { return Some(gone) };
-            // It may stand in the gap unless its home lies behind it, on the way to where it stands.
+            // It may move into the gap unless its preferred slot lies between the gap and its present slot.
             let from_home = at.wrapping_sub(self.home(flow)) & (self.slots.len() - 1);
             let from_gap = at.wrapping_sub(gap) & (self.slots.len() - 1);
             if from_home >= from_gap {
@@ -151,10 +151,10 @@ mod tests {
 
     use super::*;
 
-    /// A table and an ordered map, given the same to do, know the same; numbers that come close together, share factors
-    /// or lie at the ends of the range are all good.
+    /// The table and an ordered map hold the same after the same operations, for numbers that are close together, share
+    /// factors or lie at the ends of the range.
     #[test]
-    fn it_knows_what_an_ordered_map_knows() {
+    fn table_holds_the_same_as_an_ordered_map() {
         let mut rng = Rng::stream(1, "table", 0, "test");
         let (mut table, mut map) = (FlowTable::default(), BTreeMap::new());
         for step in 0..200_000_u64 {
@@ -182,9 +182,9 @@ mod tests {
         }
     }
 
-    /// Some flows are refused; after twice as many slots as there are every one of them is gone, and no other.
+    /// After visits to twice the number of slots all refused flows are gone, and no others.
     #[test]
-    fn a_sweep_forgets_what_it_is_told_to() {
+    fn sweep_removes_the_refused_flows() {
         let mut table = FlowTable::default();
         for flow in 0..1000_u32 {
             table.get_or_insert_with(flow, || flow);
@@ -198,9 +198,9 @@ mod tests {
         assert!(table.is_empty() && table.get(3).is_none());
     }
 
-    /// Dense numbers, ten thousands apart, and multiples of the array's length stand in short chains.
+    /// Dense numbers, numbers 10,000 apart, and multiples of the array's length form short chains.
     #[test]
-    fn chains_are_short() {
+    fn probe_chains_are_short() {
         for stride in [1, 10_000, 1 << 18, 0x9e37_79b9] {
             let mut table = FlowTable::default();
             for i in 0..10_000_u32 {

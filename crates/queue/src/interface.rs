@@ -1,35 +1,35 @@
-//! The interface between an algorithm and whoever hosts it.
+//! The interface between an algorithm and its host.
 
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 
-/// Which flow a packet belongs to. What a flow *is* (connection, user, prefix) is the host's choice.
+/// Number of a flow. The host defines what a flow is (connection, user, prefix).
 pub type FlowId = u32;
 
-/// What a queue needs to know of a packet; its bytes stay with the host.
+/// A packet as a queue sees it; the host keeps its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
     /// Length on the wire [bytes].
     pub len: u32,
-    /// The flow it belongs to.
+    /// Flow of the packet.
     pub flow: FlowId,
-    /// The host's own reference to the packet.
+    /// The host's reference to the packet.
     pub handle: u32,
-    /// When it entered the queue that holds it; set by [`crate::Queue::enqueue`].
+    /// Time when it entered the queue that holds it; set by [`crate::Queue::enqueue`].
     pub arrival: Instant,
-    /// Its ECN field (RFC 3168, section 5).
+    /// ECN field (RFC 3168, section 5).
     pub ecn: Ecn,
-    /// Whether its connection ends at the gateway ahead, so that the window advertised to its sender can be cut.
+    /// True if its connection is split at the gateway ahead, so that the window advertised to its sender can be cut.
     pub split: bool,
-    /// Whether it tells the gateway to cut that window; set by [`crate::Queue::offer`] with [`crate::Marking::Window`].
+    /// True if it tells the gateway to cut that window; set by [`crate::Queue::offer`] with [`crate::Marking::Window`].
     pub marked: bool,
-    /// What TCP says of it, if TCP carries it.
+    /// TCP fields; `None` without TCP.
     pub tcp: Option<Tcp>,
-    /// How many packets had been judged before it; set by [`crate::Queue::offer`].
+    /// Number of packets offered before it; set by [`crate::Queue::offer`].
     pub number: u64,
 }
 
 impl Packet {
-    /// A packet of `len` bytes of a flow, of which nothing else is known.
+    /// A packet of `len` bytes of a flow, without ECN and TCP.
     #[must_use]
     pub const fn new(len: u32, flow: FlowId, handle: u32) -> Self {
         let (arrival, ecn) = (Instant::ZERO, Ecn::NotEct);
@@ -37,55 +37,56 @@ impl Packet {
     }
 }
 
-/// What TCP says of a packet.
+/// TCP fields of a packet.
 ///
-/// A satellite packet that carries the bytes of a connection which a PEP has ended has them from that connection: the
-/// window that was last heard of from its sender, and the place of the bytes in its stream. The first byte opens it there.
+/// Of a satellite packet that carries bytes of a split connection, the fields come from that connection: the last known
+/// window of its sender and the position of the bytes in its stream. The first byte counts as the SYN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tcp {
-    /// The sender's congestion window when the packet left it [bytes]. Exact in the simulator; a live gateway
-    /// estimates it.
+    /// Congestion window of the sender when the packet left it [bytes]. Exact in the simulator, estimated by a live
+    /// gateway.
     pub window: u32,
-    /// Sequence number of its first byte; initial numbers are random, and they wrap (RFC 9293, section 3.4).
+    /// Sequence number of the first byte. Initial numbers are random, and numbers wrap (RFC 9293, section 3.4).
     pub seq: u32,
-    /// Whether it opens its connection.
+    /// True if it opens its connection.
     pub syn: bool,
 }
 
-/// What becomes of a flow.
+/// Beginning or end of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowEvent {
-    /// It begins.
+    /// The flow begins.
     Opened,
-    /// It is over; its number may come again, for another.
+    /// The flow is over; its number may be reused.
     Closed,
 }
 
 /// The ECN field of a packet (RFC 3168, section 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ecn {
-    /// Its transport does not understand congestion marks.
+    /// The transport does not support ECN.
     NotEct,
-    /// Its transport understands congestion marks: ECT(0).
+    /// ECT(0): the transport supports ECN.
     Ect,
-    /// Its transport understands congestion marks, and reduces its rate in proportion to them: ECT(1) (RFC 9331).
+    /// ECT(1): the transport supports ECN and reduces its rate in proportion to the marks (RFC 9331).
     Ect1,
-    /// It carries a congestion mark.
+    /// Congestion experienced.
     Ce,
 }
 
-/// What an [`Aqm`] says of a packet.
+/// Decision of an [`Aqm`] about a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nothing to signal.
+    /// No signal.
     Pass,
-    /// Signal congestion; how is the [`crate::Marking`] method's business.
+    /// Signal congestion, in the way that [`crate::Marking`] determines.
     Mark,
-    /// DropHandler, whatever the marking method.
+    /// Drop the packet, whatever the marking method.
     Drop,
-    /// DropHandler, and with it the waiting packet that [`Context::sample`] has shown (CHOKe).
+    /// Drop the packet and the waiting packet that [`Context::sample`] returned (CHOKe).
     DropBoth(QueueSlot),
-    /// Keep it out of the queue for so long, a nanosecond at least, then ask again (RED-FC). Later packets may overtake it.
+    /// Hold the packet back at the mark point for this time, at least 1 ns, then ask again (RED-FC). Later packets may
+    /// overtake it.
     Hold(Duration),
 }
 
@@ -101,25 +102,25 @@ pub enum Marking {
     Window,
 }
 
-/// How many waiting packets are discarded at most, for signals, before one goes on without: so that the work for a packet
-/// that leaves is bounded, however many are due. As many as a batch of FQ-CoDel's (RFC 8290, section 4.1).
+/// Maximum number of packets that a signal drops before the next one leaves without a signal. It bounds the work per
+/// departure, like the batch of FQ-CoDel (RFC 8290, section 4.1).
 pub const MAX_DROPS_PER_DEQUEUE: u32 = 64;
 
-/// Where a waiting packet stands, until its scheduler next takes or gives one.
+/// Position of a waiting packet, valid until its scheduler is next changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueSlot(pub u32);
 
-/// Why a packet was discarded.
+/// Cause of a drop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DropReason {
-    /// The Aqm signalled congestion with it.
+    /// The Aqm signalled congestion.
     Aqm,
     /// The queue was full.
     Overflow,
 }
 
 impl DropReason {
-    /// The reason as it appears in results.
+    /// Returns the name used in results.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -129,33 +130,33 @@ impl DropReason {
     }
 }
 
-/// How much a queue may hold; both bounds apply.
+/// Capacity limits of a queue; both apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// At most so many packets.
+    /// Maximum number of packets.
     pub packets: u32,
-    /// At most so many bytes.
+    /// Maximum number of bytes.
     pub bytes: u64,
 }
 
 impl Limit {
-    /// No bound.
+    /// No limit.
     pub const NONE: Self = Self { packets: u32::MAX, bytes: u64::MAX };
 
-    /// Whether there is a bound.
+    /// Returns true if there is a limit.
     #[must_use]
     pub const fn is_bounded(&self) -> bool {
         self.packets < u32::MAX || self.bytes < u64::MAX
     }
 
-    /// Whether a queue of `packets` and `bytes` may take `len` bytes more.
+    /// Returns true if a queue of `packets` and `bytes` has room for `len` bytes more.
     #[must_use]
     pub const fn has_room(&self, packets: u32, bytes: u64, len: u32) -> bool {
         packets < self.packets && bytes.saturating_add(len as u64) <= self.bytes
     }
 }
 
-/// The watched queue as a packet finds it, the packet itself not counted.
+/// State of the watched queue as a packet finds it, without the packet itself.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueState {
     /// Packets waiting.
@@ -164,18 +165,18 @@ pub struct QueueState {
     pub bytes: u64,
     /// Packets held back at the mark point ([`Verdict::Hold`]).
     pub held: u32,
-    /// What the queue may hold.
+    /// Limits of the queue.
     pub limit: Limit,
     /// Capacity of the link that drains the queue.
     pub capacity: Rate,
-    /// Bytes that have left the queue over its link since the run began.
+    /// Bytes sent over the link since the start of the run.
     pub sent_bytes: u64,
-    /// Since when the link has had nothing to send; none while a packet waits or is being sent.
+    /// Time since which the link has been idle; `None` while a packet waits or is being sent.
     pub idle_since: Option<Instant>,
 }
 
 impl QueueState {
-    /// How full the queue is, from 0 to 1: of packets or of bytes, whichever is the greater share.
+    /// Returns the share of the limits that is used, 0 to 1: of packets or of bytes, whichever is greater.
     #[must_use]
     pub fn fullness(&self) -> f64 {
         let packets = f64::from(self.packets) / f64::from(self.limit.packets.max(1));
@@ -183,34 +184,34 @@ impl QueueState {
     }
 }
 
-/// All that an algorithm may see: it reads no clock and owns no randomness.
+/// Everything that an algorithm may use: it has no clock and no random numbers of other origin.
 pub struct Context<'a> {
-    /// The time.
+    /// Current time.
     pub now: Instant,
     /// The watched queue.
     pub queue: &'a QueueState,
-    /// This algorithm's random stream.
+    /// Random stream of this algorithm.
     pub rng: &'a mut Rng,
     waiting: Option<&'a dyn Scheduler>,
 }
 
 impl<'a> Context<'a> {
-    /// What an algorithm sees that may not look at single waiting packets.
+    /// A context without access to single waiting packets.
     #[inline]
     #[must_use]
     pub fn new(now: Instant, queue: &'a QueueState, rng: &'a mut Rng) -> Self {
         Self { now, queue, rng, waiting: None }
     }
 
-    /// … that may look at those of `waiting`.
+    /// Adds access to the packets that wait in `waiting`.
     #[inline]
     #[must_use]
     pub fn among(self, waiting: &'a dyn Scheduler) -> Self {
         Self { waiting: Some(waiting), ..self }
     }
 
-    /// One of the packets that wait in the watched queue, each as likely as any other. None where none waits, in every
-    /// call but [`Aqm::arrive`], and where the scheduler cannot part with a packet out of turn.
+    /// Returns a waiting packet of the watched queue, drawn uniformly. `None` if none waits, if the scheduler cannot
+    /// remove packets out of order, and in all calls but [`Aqm::arrive`].
     pub fn sample(&mut self) -> Option<(QueueSlot, &'a Packet)> {
         self.waiting?.sample(self.rng)
     }
@@ -218,74 +219,73 @@ impl<'a> Context<'a> {
 
 /// Decides which packets signal congestion.
 ///
-/// Every method but [`Aqm::arrive`] has a body that does nothing, so an algorithm names only the events it
-/// reacts to.
+/// All methods but [`Aqm::arrive`] do nothing by default.
 pub trait Aqm: Send {
-    /// A packet is at the mark point.
+    /// Decides about a packet at the mark point.
     fn arrive(&mut self, pkt: &Packet, cx: &mut Context<'_>) -> Verdict;
-    /// The packet was accepted at the mark point, marked or not.
+    /// Takes note of a packet that was accepted at the mark point, marked or not.
     fn admit(&mut self, _pkt: &Packet, _cx: &mut Context<'_>) {}
-    /// The packet entered the watched queue. Each that did leaves it again by [`Aqm::depart`] or by
-    /// [`Aqm::overflowed`], unless a scheduler with Aqms of its own discards it for one of these.
+    /// Takes note of a packet that entered the watched queue. [`Aqm::depart`] or [`Aqm::overflowed`] follows, unless a
+    /// scheduler with Aqms inside drops the packet for one of these.
     fn enqueued(&mut self, _pkt: &Packet, _cx: &mut Context<'_>) {}
-    /// The packet is at the head of the watched queue and about to leave it.
+    /// Decides about a packet at the head of the watched queue that is about to leave.
     fn depart(&mut self, _pkt: &Packet, _cx: &mut Context<'_>) -> Verdict {
         Verdict::Pass
     }
-    /// The watched queue was full, and this packet, the newest or one that had been waiting, was discarded.
+    /// Takes note of a packet, the newest or a waiting one, that was dropped because the watched queue was full.
     fn overflowed(&mut self, _pkt: &Packet, _cx: &mut Context<'_>) {}
-    /// A flow begins or is over. Flows that nobody announces (datagrams) come without.
+    /// Takes note of the beginning or end of a flow. Datagram flows are not announced.
     fn flow(&mut self, _flow: FlowId, _event: FlowEvent, _cx: &mut Context<'_>) {}
-    /// When [`Aqm::wake`] wants to be called next.
+    /// Returns the time of the next [`Aqm::wake`].
     fn wake_at(&self) -> Option<Instant> {
         None
     }
-    /// The time asked for has come.
+    /// Acts at the time that [`Aqm::wake_at`] returned.
     fn wake(&mut self, _cx: &mut Context<'_>) {}
     /// Reports internal state for traces: name (as in the paper) and value.
     fn probe(&self, _out: &mut dyn FnMut(&'static str, f64)) {}
 }
 
-/// Stores packets and chooses which leaves next.
+/// Stores packets and chooses the next to leave.
 pub trait Scheduler: Send {
-    /// Takes a packet. Whatever is sacrificed for want of room, the packet itself perhaps, goes to `out`.
+    /// Adds a packet. Packets dropped for want of room, which may include the packet itself, go to `out`.
     fn push(&mut self, pkt: Packet, cx: &mut Context<'_>, out: &mut dyn SchedulerHost);
-    /// Gives the packet that leaves next; none only where none is left. For signals it discards no more than
-    /// [`MAX_DROPS_PER_DEQUEUE`] before.
+    /// Removes and returns the packet that leaves next; `None` only if none is left. Before that it drops at most
+    /// [`MAX_DROPS_PER_DEQUEUE`] packets to signal congestion.
     fn pop(&mut self, cx: &mut Context<'_>, out: &mut dyn SchedulerHost) -> Option<Packet>;
-    /// The packet that would leave next; one that [`Scheduler::pop`] may still discard, to give another or none.
+    /// Returns the packet that would leave next; [`Scheduler::pop`] may still drop it and return another or none.
     fn peek(&self) -> Option<&Packet>;
-    /// One of the waiting packets, each as likely as any other, and its place.
+    /// Returns a waiting packet drawn uniformly, and its position.
     fn sample(&self, _rng: &mut Rng) -> Option<(QueueSlot, &Packet)> {
         None
     }
-    /// Takes out the packet at a place that [`Scheduler::sample`] has just shown.
+    /// Removes the packet at a position that [`Scheduler::sample`] has just returned.
     fn remove(&mut self, _slot: QueueSlot) -> Option<Packet> {
         None
     }
-    /// A flow begins or is over. Flows that nobody announces (datagrams) come without.
+    /// Takes note of the beginning or end of a flow. Datagram flows are not announced.
     fn flow(&mut self, _flow: FlowId, _event: FlowEvent) {}
-    /// When [`Scheduler::wake`] wants to be called next.
+    /// Returns the time of the next [`Scheduler::wake`].
     fn wake_at(&self) -> Option<Instant> {
         None
     }
-    /// The time asked for has come.
+    /// Acts at the time that [`Scheduler::wake_at`] returned.
     fn wake(&mut self, _cx: &mut Context<'_>, _out: &mut dyn SchedulerHost) {}
     /// Reports internal state for traces, as [`Aqm::probe`] does.
     fn probe(&self, _out: &mut dyn FnMut(&'static str, f64)) {}
 }
 
-/// Hears from a scheduler what becomes of packets that it has been given.
+/// Receives the drops and marks of a scheduler.
 pub trait SchedulerHost {
-    /// A packet was discarded.
+    /// Takes a dropped packet.
     fn dropped(&mut self, pkt: Packet, reason: DropReason);
-    /// Congestion is to be signalled with a packet, in the way of the marking method. Gives it back if it may go on; else
-    /// it has been discarded, and that is noted.
+    /// Signals congestion with a packet by the marking method. Returns the packet if it is kept; otherwise it has been
+    /// dropped and counted.
     fn mark(&mut self, pkt: Packet) -> Option<Packet>;
 }
 
-/// Hears from a queue what it discards.
+/// Receives the drops of a queue.
 pub trait DropHandler {
-    /// A packet was discarded.
+    /// Takes a dropped packet.
     fn dropped(&mut self, pkt: Packet, reason: DropReason);
 }

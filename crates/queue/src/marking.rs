@@ -1,7 +1,7 @@
-//! What a mark does: three methods.
+//! Marking methods: the action that a mark takes.
 //!
-//! `drop`: the packet is discarded. `ecn`: its ECN field says so (RFC 3168). `window`: it goes on, and the gateway behind
-//! the mark point cuts the window that it advertises to the packet's sender: buffer flow control, [B07] 2.3.
+//! `drop` drops the packet. `ecn` sets its ECN field (RFC 3168). `window` accepts it, and the gateway behind the mark
+//! point cuts the window that it advertises to the packet's sender: buffer flow control, [B07] 2.3.
 
 use crate::descriptor::{MarkingMethod, Preset};
 use crate::{Marking, Param, Range, Tune, Unit, Value};
@@ -9,7 +9,7 @@ use crate::{Marking, Param, Range, Tune, Unit, Value};
 /// The registry's entries.
 pub const DROP: MarkingMethod = MarkingMethod {
     name: "drop",
-    title: "The packet is discarded",
+    title: "Drops the packet",
     source: "Jacobson 1988",
     params: &[],
     marking: Marking::Drop,
@@ -18,7 +18,7 @@ pub const DROP: MarkingMethod = MarkingMethod {
 /// See [`DROP`].
 pub const ECN: MarkingMethod = MarkingMethod {
     name: "ecn",
-    title: "The packet's ECN field says so; one whose transport would not understand is discarded",
+    title: "Sets the packet's ECN field to CE; drops a packet of a transport without ECN",
     source: "RFC 3168",
     params: &[],
     marking: Marking::Ecn,
@@ -36,7 +36,7 @@ pub const WINDOW: MarkingMethod = MarkingMethod {
             Unit::One,
             0.97,
             Range::above(0.0, 1.0),
-            "Factor by which a mark cuts what a connection may fill of the PEP's buffer",
+            "Factor by which a mark cuts a connection's limit in the PEP's buffer",
         )
         .origin("[B07] Table 3.2, FC 1")
         .tune(Tune::Linear(0.5, 0.99)),
@@ -45,7 +45,7 @@ pub const WINDOW: MarkingMethod = MarkingMethod {
             Unit::One,
             0.01,
             Range::above(0.0, 1.0),
-            "Share of it by which that grows again, where packets come without marks",
+            "Share by which that limit grows again while packets arrive without marks",
         )
         .origin("[B07] Table 3.2")
         .tune(Tune::Log(0.001, 0.1)),
@@ -54,7 +54,7 @@ pub const WINDOW: MarkingMethod = MarkingMethod {
             Unit::Seconds,
             0.2,
             Range::between(0.0, 1e4),
-            "Time between two such steps, about a terrestrial round trip",
+            "Least time between two such steps, about a terrestrial round trip",
         )
         .origin("[B07] Table 3.2")
         .tune(Tune::Log(0.05, 1.0)),

@@ -1,21 +1,21 @@
-//! AAQM: a probability moved by the ratio of arrivals to departures.
+//! AAQM, adaptive AQM: adapts the marking probability to the ratio of arrivals to departures.
 //!
-//! Rahmani, Åhlund & Kanter 2011, section 4. Packets that arrive, `a`, and that depart, `d`, are counted over an
+//! Rahmani, Åhlund & Kanter 2011, section 4. Arriving packets, `a`, and departing packets, `d`, are counted over an
 //! interval `T`; at its end `rho = a / d`. `rho > u_high`: `p += p1`; `rho < u_low`: `p -= p2`; then both counts
-//! begin at 0. Each arrival at the mark point is marked with probability `p`.
+//! restart at 0. Each arrival at the mark point is marked with probability `p`.
 //!
-//! *Departures:* what could have departed while the link had nothing to send counts as departed: `d` grows by the
-//! idle time in mean packets. While the link is busy this is the printed ratio; without it a light load, whose
-//! packets all depart, has a ratio near 1 like an overload, and is marked whenever two more packets come than go in
-//! an interval. So `rho` is the link's load, and both bounds lie below 1. `a` counts the packets that are accepted at
-//! the mark point: with those that are dropped there, any `p` would be a reason to raise it. Where nothing departed
-//! although the link was never idle, any arrival is an overload, and none is no load: `rho = 0`.
+//! *Departures:* packets that could have departed while the link was idle count as departed: `d` grows by the idle time
+//! in mean packets. While the link is busy this is the printed ratio; without it a light load, whose packets all
+//! depart, has a ratio near 1 like an overload, and is marked whenever two packets more arrive than depart in an
+//! interval. So `rho` is the link's load, and both bounds lie below 1. `a` counts the packets that are accepted at the
+//! mark point: otherwise packets dropped there would raise `p` further. If nothing departed although the link was never
+//! idle, any arrival is an overload, and no arrival means `rho = 0`.
 //!
-//! *In a satellite gateway:* it reads no queue length, only a load, which swings from one interval to the next; and
-//! its steps do not depend on how far off that is. So `p` wanders about the value that is needed: on the 2007 gateway
-//! the defaults use 17.0 of 20 Mbit/s with a queue of 22 packets on average, where VRC uses 19.8. Keep `p1` and `p2`
-//! equal: with half as much again for `p2` the same gateway's queue fills until the PEP's buffers stop it. `u_high`
-//! has to lie below 1, or a queue that stands is no reason to mark. A rain fade is seen at once, for departures fall.
+//! *In a satellite gateway:* it reads only a load, not a queue length; the load varies from one interval to the next,
+//! and the steps do not depend on its distance from the bounds. So `p` wanders around the required value: on the 2007
+//! gateway the defaults reach 17.0 of 20 Mbit/s with a mean queue of 22 packets, where VRC reaches 19.8. Keep `p1` and
+//! `p2` equal: with `p2` larger by half, the queue of that gateway fills until the PEP's buffers stop it. `u_high` has
+//! to be below 1, otherwise a standing queue causes no marks. A rain fade is noticed at once, because departures fall.
 
 use bentpipe_units::{Duration, Instant};
 
@@ -40,7 +40,7 @@ const PARAMS: &[Param] = &[
         "interval",
         Unit::Seconds,
         |link| (20.0 / link.packets_in(1.0)).max(0.02),
-        "20 ms, or the time of 20 packets where that is longer",
+        "20 ms, or the time of 20 packets if that is longer",
         Range::between(0.000_001, 60.0),
         "Time over which packets are counted",
     )
@@ -77,7 +77,7 @@ const PARAMS: &[Param] = &[
         |link| link.mean_packet,
         "the link's mean packet",
         Range::above(0.0, 65535.0),
-        "Mean length of a packet, which turns idle time into packets",
+        "Mean length of a packet, to count idle time in packets",
     )
     .origin("the link"),
 ];
@@ -93,11 +93,11 @@ pub struct Aaqm {
     mean_packet: f64,
     /// a: packets that arrived since the last update.
     arrived: u64,
-    /// d: packets that departed since then.
+    /// d: packets that departed since the last update.
     departed: u64,
-    /// Time since then that the link had nothing to send.
+    /// Idle time of the link since the last update.
     idle: Duration,
-    /// Up to when that is known.
+    /// Time up to which the idle time is counted.
     idle_until: Instant,
     rho: f64,
     p: f64,
@@ -106,7 +106,7 @@ pub struct Aaqm {
 
 impl Aaqm {
     /// # Errors
-    /// Where `u_low` exceeds `u_high`.
+    /// If `u_low` exceeds `u_high`.
     pub fn new(v: &Values) -> Result<Self, ParamError> {
         let (u_low, u_high) = (v.number("u_low"), v.number("u_high"));
         if u_low > u_high {
@@ -131,8 +131,8 @@ impl Aaqm {
         })
     }
 
-    /// Adds up the time that the link has been idle.
-    fn equilibrium(&mut self, cx: &Context<'_>) {
+    /// Adds the idle time of the link up to now.
+    fn add_idle_time(&mut self, cx: &Context<'_>) {
         if let Some(since) = cx.queue.idle_since {
             self.idle += cx.now.since(since.max(self.idle_until));
             self.idle_until = cx.now;
@@ -150,7 +150,7 @@ impl Aqm for Aaqm {
     }
 
     fn enqueued(&mut self, _pkt: &Packet, cx: &mut Context<'_>) {
-        self.equilibrium(cx);
+        self.add_idle_time(cx);
     }
 
     fn depart(&mut self, _pkt: &Packet, _cx: &mut Context<'_>) -> Verdict {
@@ -163,12 +163,12 @@ impl Aqm for Aaqm {
     }
 
     fn wake(&mut self, cx: &mut Context<'_>) {
-        self.equilibrium(cx);
+        self.add_idle_time(cx);
         let spare = self.idle.as_secs_f64() * cx.queue.capacity.bytes_per_sec() / self.mean_packet;
         let departed = self.departed as f64 + spare;
         self.rho = match self.arrived {
             0 => 0.0,
-            // Where none departed: an overload, and as finite as any.
+            // No departure: an overload with a finite ratio.
             a => a as f64 / departed.max(1e-3),
         };
         if self.rho > self.u_high {
@@ -186,10 +186,10 @@ impl Aqm for Aaqm {
     }
 }
 
-/// AAQM as a fluid: what departs and what could have departed while the link was idle are together the capacity `μ`, so
-/// `rho` is what is accepted over that, and there is a step in every interval: `dp/dt = p1 / T` where `rho > u_high`, `-p2 / T`
-/// where `rho < u_low`. Derived here. Not in the law is that counts of packets scatter about their means: near a bound the
-/// algorithm steps up and down by turns, or beyond it where the other bound is far, and the fluid stands still on it.
+/// AAQM as a fluid: actual and possible departures together are the capacity `μ`, so `rho` is the accepted load over
+/// `μ`, and there is a step per interval: `dp/dt = p1 / T` for `rho > u_high`, `-p2 / T` for `rho < u_low`. Derived
+/// here. The scatter of packet counts is not modelled: near a bound the algorithm steps up and down alternately, or
+/// beyond it if the other bound is far, and the fluid stays on it.
 struct AaqmFluid {
     interval: f64,
     u_low: f64,
@@ -247,19 +247,19 @@ mod tests {
         Steps::new(&ALGORITHM, &given.map(|(name, x)| (name, Value::Number(x))))
     }
 
-    /// Worked out by hand on a link that is always busy, with u_low = 3/4, u_high = 1, p1 = 1/4, p2 = 1/8: arrivals and
-    /// departures in an interval, the ratio and p after it.
+    /// Worked out by hand on a link that is always busy, with u_low = 3/4, u_high = 1, p1 = 1/4, p2 = 1/8. Columns:
+    /// arrivals and departures in an interval, ratio and p after it.
     #[test]
-    fn steps_of_the_listing() {
+    fn intervals_follow_the_listing() {
         let mut aaqm = aaqm();
         aaqm.state.idle_since = None;
         for (a, d, rho, p) in [
             (12, 10, 1.2, 0.25),
-            // Inside the band.
+            // Between the bounds.
             (10, 10, 1.0, 0.25),
             (6, 8, 0.75, 0.25),
             (5, 10, 0.5, 0.125),
-            // Nothing departed, something arrived: an overload.
+            // An arrival without departures: an overload.
             (1, 0, 1000.0, 0.375),
             // Neither: no load.
             (0, 0, 0.0, 0.25),
@@ -280,10 +280,11 @@ mod tests {
         }
     }
 
-    /// A byte a microsecond: a link that is idle from 4 ms to the end at 10 ms could have sent 6 packets of 1000
-    /// bytes. Of the next interval it is idle up to 13 ms, when a packet comes, and from 18 ms on: 3 + 2 packets.
+    /// One byte per microsecond: a link that is idle from 4 ms to the end of the interval at 10 ms could have sent 6
+    /// packets of 1000 bytes. In the next interval it is idle up to 13 ms, when a packet arrives, and from 18 ms on: 3
+    /// + 2 packets.
     #[test]
-    fn an_idle_link_could_have_sent() {
+    fn idle_time_counts_as_departures() {
         let mut aaqm = aaqm();
         let since = |ms| Some(Instant::ZERO + Duration::from_millis(ms));
         let fill = |aaqm: &mut Steps, a: u32| {
@@ -305,7 +306,7 @@ mod tests {
         assert!((aaqm.probe("rho") - 0.5).abs() < 1e-12);
     }
 
-    /// One overload: p = p1 = 1/4, which marks a quarter of 10 000 arrivals, within five standard errors of 43.
+    /// One overload: p = p1 = 1/4, which marks a quarter of 10,000 arrivals, within five standard errors of 43.
     #[test]
     fn marks_with_its_probability() {
         let mut aaqm = aaqm();

@@ -1,30 +1,29 @@
-//! How many flows have been heard of within some time: exact to a step of a few that it is cut into, and at a cost
-//! that does not depend on how many there are.
+//! Number of active flows: those with a packet within some time. The time is divided into a few steps; the count is
+//! exact to one step, and its cost does not depend on the number of flows.
 //!
-//! Each flow is counted in the step of its last packet, and with the steps the
-//! counts grow old together.
+//! Each flow is counted in the step of its last packet, and the counts age with the steps.
 
 use std::num::NonZeroU32;
 
 use bentpipe_units::{Duration, Instant};
 
-/// A power of two, above any count of steps: a step's place is found by its last bits, also where the numbers wrap.
+/// A power of two above the number of steps: the last bits of a step's number give its index, even when numbers wrap.
 const PLACES: usize = 8;
 
-/// A number of a step, doubled and one more, so that it is never 0 and an entry that may be absent needs no more room.
+/// Number of a step, doubled plus one, so that it is never 0 and an `Option` of it needs no more memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Step(NonZeroU32);
 
 impl Step {
     const FIRST: Self = Self(NonZeroU32::MIN);
 
-    /// Steps since then.
+    /// Returns the number of steps since `earlier`.
     #[inline]
     pub fn since(self, earlier: Self) -> u32 {
         self.0.get().wrapping_sub(earlier.0.get()) >> 1
     }
 
-    /// The step's place among `of`, a power of two.
+    /// Returns the step's index among `of`, a power of two.
     #[inline]
     pub fn place(self, of: usize) -> usize {
         (self.0.get() >> 1) as usize & (of - 1)
@@ -36,32 +35,31 @@ impl Step {
     }
 }
 
-/// Flows by the step in which they were last heard of.
+/// Flows by the step of their last packet.
 #[derive(Debug)]
 pub(super) struct Active {
     every: Duration,
-    /// Steps that make up the time.
+    /// Number of steps in the time.
     steps: u32,
-    /// The step that it is.
+    /// Current step.
     step: Step,
-    /// When the next one begins.
+    /// End of the current step.
     ends: Instant,
-    /// Flows heard of in this step and in each of the `steps` before, by their places.
+    /// Number of flows of the current step and of each of the `steps` before, by index.
     counts: [u32; PLACES],
-    /// Their sum.
+    /// Sum of the counts.
     active: u32,
 }
 
 impl Active {
-    /// Flows count until nothing has been heard of them for `silence`, which has at most six steps, or up to a step
-    /// longer.
+    /// Counts flows for `silence` after their last packet, or up to one step longer. `steps` is at most six.
     pub fn new(silence: Duration, steps: u32) -> Self {
         let every = silence.part(u64::from(steps)).max(Duration::from_nanos(1));
         let (step, ends) = (Step::FIRST, Instant::ZERO + every);
         Self { every, steps, step, ends, counts: [0; PLACES], active: 0 }
     }
 
-    /// The step that it is at `now`; counts that are too old are forgotten.
+    /// Advances to `now`, drops counts that are too old, and returns the current step.
     #[inline]
     pub fn at(&mut self, now: Instant) -> Step {
         if now >= self.ends {
@@ -83,19 +81,19 @@ impl Active {
         self.ends += self.every.times(steps);
     }
 
-    /// The share of the step that is over at `now`, a time within it.
+    /// Returns the share of the current step that is over at `now`.
     #[inline]
     pub fn elapsed(&self, now: Instant) -> f64 {
         1.0 - (self.ends - now).as_nanos() as f64 / self.every.as_nanos() as f64
     }
 
-    /// Whether a flow last heard of in that step counts.
+    /// Returns true if a flow with its last packet in that step is active.
     #[inline]
     pub fn counts(&self, heard: Step) -> bool {
         self.step.since(heard) <= self.steps
     }
 
-    /// Something is heard of a flow, in this step, after a time `before`, or for the first time.
+    /// Notes a packet of a flow in the current step; `before` is the step of its last packet.
     #[inline]
     pub fn hear(&mut self, before: Option<Step>) {
         if before == Some(self.step) {
@@ -108,18 +106,18 @@ impl Active {
         self.active += 1;
     }
 
-    /// A flow last heard of in that step counts no longer.
+    /// Removes a flow with its last packet in that step.
     #[inline]
     pub fn forget(&mut self, heard: Step) {
         let count = &mut self.counts[heard.place(PLACES)];
-        // A number that comes again, after two thousand million steps without a packet, is none of this step's.
+        // A step's number that recurs after 2^31 steps without a packet is not counted.
         if self.step.since(heard) <= self.steps && *count > 0 {
             *count -= 1;
             self.active -= 1;
         }
     }
 
-    /// How many flows count.
+    /// Returns the number of active flows.
     #[inline]
     pub fn active(&self) -> u32 {
         self.active
@@ -134,10 +132,10 @@ mod tests {
 
     use super::*;
 
-    /// Against a list of all flows: no flow is missing that was heard of within the time, and none counts whose last
-    /// packet is older than that and a sixth. Pauses of up to three times the time occur.
+    /// Compared with a list of all flows: every flow with a packet within the time is counted, and none whose last
+    /// packet is older than the time and a sixth of it. Pauses last up to three times the time.
     #[test]
-    fn it_counts_as_a_list_of_all_flows_would() {
+    fn count_matches_a_list_of_all_flows() {
         let mut active = Active::new(Duration::from_millis(600), 6);
         let mut rng = Rng::stream(1, "active", 0, "test");
         let (mut heard, mut now) = (BTreeMap::new(), Instant::ZERO);

@@ -1,31 +1,31 @@
-//! ARED, adaptive RED: `max_p` is moved until the average stays between the thresholds.
+//! ARED, adaptive RED: adapts `max_p` so that the average stays between the thresholds.
 //!
-//! Feng, Kandlur, Saha & Shin 1999; Floyd, Gummadi & Shenker 2001; Byun & Baras. Average and lottery are RED's; `variant`
-//! says what moves `max_p`:
+//! Feng, Kandlur, Saha & Shin 1999; Floyd, Gummadi & Shenker 2001; Byun & Baras. Average and marking decision are
+//! RED's; `variant` selects the rule for `max_p`:
 //!
-//! - `feng`: it is divided by 3 when the average falls below `min_th`, and doubled when it rises to `max_th`: once
-//!   each time that it goes there from elsewhere.
-//! - `floyd`: every `interval`, with a target of `min_th + 0.4 (max_th - min_th)` to `min_th + 0.6 (max_th - min_th)`: above
-//!   it, `max_p += min(0.01, max_p / 4)`; below it, `max_p *= 0.9`; always from 0.01 to 0.5. With `hysteresis = n`
-//!   (Byun & Baras) it decreases only when the average has been below the target at `n` times running, the `n`-th included.
+//! - `feng`: divides it by 3 when the average falls below `min_th`, and doubles it when the average rises to `max_th`:
+//!   once per crossing.
+//! - `floyd`: acts every `interval`, with a target band from `min_th + 0.4 (max_th - min_th)` to `min_th + 0.6 (max_th
+//!   - min_th)`: above it, `max_p += min(0.01, max_p / 4)`; below it, `max_p *= 0.9`; always within 0.01 and 0.5. With
+//!   `hysteresis = n` (Byun & Baras) it decreases only after the average was below the band in `n` consecutive
+//!   intervals.
 //!
-//! The weight is by default the one of Floyd et al., section 4: `w_q = 1 - exp(-1 / C)`, with `C` the packets that the link
-//! sends in a second, so that the average looks back over a second whatever the link.
+//! The default weight is that of Floyd et al., section 4: `w_q = 1 - exp(-1 / C)`, where `C` is the number of packets
+//! that the link sends per second, so that the time constant of the average is 1 s on every link.
 //!
-//! *Departures:* while the link is idle no packet moves the average, so `floyd` lets it decay before it looks at it: an
-//! hour's silence would else be taken for an hour above the target. Feng et al. act whenever an arrival finds the average
-//! across a threshold; that is kept, with `max_p` from 0.0001 to 1, where it cannot run away.
-//! `hysteresis` belongs to `floyd` alone, since `feng` has no times to count.
+//! *Departures:* while the link is idle no packet updates the average, so `floyd` decays it before each step; otherwise
+//! an idle hour would count as an hour above the target. Feng et al. act whenever an arrival finds the average across a
+//! threshold; here `max_p` is in addition kept between 0.0001 and 1. `hysteresis` applies to `floyd` only, because
+//! `feng` has no intervals.
 //!
-//! *In a satellite gateway:* where RED would stand, ahead of the PEP with an eye on the transmit queue, when nobody
-//! wants to choose `max_p`; and then with a greater `w_q`. By default the average looks back over a second, that is over
-//! many of the round trips between a PEP and its senders, 40 to 80 ms on the 2007 gateway, and the load rises and
-//! falls faster than the average does: the queue swings with a period of 1.6 s, and the link is
-//! idle while the average comes down from a queue that is gone. That gateway uses 12.1 of 20 Mbit/s by default, with a
-//! queue of 58 packets on average and a standard deviation of 90 (`feng`: 11.2 Mbit/s, 54 and 93); with `w_q = 0.1`
-//! 20.0 Mbit/s, 91 and 23 (`feng`: 19.8, 83 and 37). It is the average, and not the rule: meanwhile `max_p` stays
-//! between 0.12 and 0.24, and RED with that `w_q` and a fixed `max_p` of 0.5 uses 9.3. A longer `interval` (5 s) does
-//! not help, nor does a PEP that takes no time: 12.3 and 12.8 Mbit/s.
+//! *In a satellite gateway:* use it as RED, ahead of the PEP and watching the transmit queue, if `max_p` is not to be
+//! chosen by hand, and with a greater `w_q`. The default time constant of 1 s covers many of the round trips between a
+//! PEP and its senders (40 to 80 ms on the 2007 gateway); the load rises and falls faster than the average, so the
+//! queue oscillates with a period of 1.6 s, and the link is idle while the average falls. On that gateway the defaults
+//! reach 12.1 of 20 Mbit/s, with a mean queue of 58 packets and a standard deviation of 90 (`feng`: 11.2 Mbit/s, 54 and
+//! 93); with `w_q = 0.1` they reach 20.0 Mbit/s, 91 and 23 (`feng`: 19.8, 83 and 37). The cause is the average, not the
+//! rule: `max_p` stays between 0.12 and 0.24, and RED with that `w_q` and a fixed `max_p` of 0.5 reaches 9.3 Mbit/s.
+//! Neither a longer `interval` (5 s) nor a PEP without delay helps: 12.3 and 12.8 Mbit/s.
 
 use bentpipe_units::{Duration, Instant};
 
@@ -47,13 +47,13 @@ pub const ALGORITHM: Algorithm = Algorithm {
     fluid: Some(|values, given| Ok(Box::new(AredFluid::new(values, given)?))),
 };
 
-/// Floyd et al. 2001, section 4: the average looks back over a second.
+/// Floyd et al. 2001, section 4: a time constant of 1 s.
 fn w_q(link: &Link) -> f64 {
     -libm::expm1(-1.0 / link.packets_in(1.0))
 }
 
 const PARAMS: &[Param] = &[
-    Param::name("variant", &["feng", "floyd"], "floyd", "Whose rule moves `max_p`")
+    Param::name("variant", &["feng", "floyd"], "floyd", "Rule that adapts `max_p`")
         .origin("Floyd et al. 2001")
         .tune(Tune::Each),
     uniform_dropper::MIN_TH,
@@ -73,7 +73,7 @@ const PARAMS: &[Param] = &[
         Unit::One,
         0.1,
         Range::between(0.0001, 1.0),
-        "Marking probability at `max_th`, to begin with",
+        "Initial marking probability at `max_th`",
     )
     .origin("ns-2.35")
     .tune(Tune::Log(0.01, 0.5)),
@@ -85,7 +85,7 @@ const PARAMS: &[Param] = &[
         Unit::Seconds,
         0.5,
         Range::between(0.001, 3600.0),
-        "`floyd`: time between two looks at the average",
+        "`floyd`: time between two updates of `max_p`",
     )
     .origin("Floyd et al. 2001, section 3")
     .tune(Tune::Log(0.05, 10.0)),
@@ -94,19 +94,19 @@ const PARAMS: &[Param] = &[
         Unit::Count,
         1.0,
         Range::between(1.0, 10_000.0),
-        "`floyd`: how often the average must have been found below the target, running, before `max_p` decreases",
+        "`floyd`: consecutive intervals with the average below the target before `max_p` decreases",
     )
     .symbol("n")
-    .origin("Floyd et al. 2001, that is none"),
+    .origin("Floyd et al. 2001: no hysteresis"),
     average::MEAN_PACKET,
 ];
 
-/// `floyd` keeps `max_p` from here …
+/// Lower bound of `max_p` in `floyd` (Floyd et al. 2001, section 3).
 const LEAST_P: f64 = 0.01;
-/// … to there (Floyd et al. 2001, section 3).
+/// Upper bound of `max_p` in `floyd` (Floyd et al. 2001, section 3).
 const GREATEST_P: f64 = 0.5;
 
-/// Where the average was when an arrival last met it.
+/// Position of the average at the last arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Zone {
     Below,
@@ -129,14 +129,14 @@ enum Rule {
         every: Duration,
         next: Instant,
         hysteresis: u32,
-        /// How often the average has been found below the target, running.
+        /// Consecutive intervals in which the average was below the target band.
         below: u32,
     },
 }
 
 impl Ared {
     /// # Errors
-    /// Unless `min_th < max_th`, and where `feng` is to have a hysteresis.
+    /// Unless `min_th < max_th`, and if `feng` is combined with a hysteresis.
     pub fn new(v: &Values) -> Result<Self, ParamError> {
         v.in_order("min_th", "max_th")?;
         let hysteresis = v.number("hysteresis");
@@ -146,7 +146,7 @@ impl Ared {
         } else if hysteresis == 1.0 {
             Rule::Feng(Zone::Below)
         } else {
-            let problem = format!("found {hysteresis}; allowed: 1 where variant = \"feng\"");
+            let problem = format!("found {hysteresis}; allowed: 1 with variant = \"feng\"");
             return Err(ParamError { name: "hysteresis", problem });
         };
         let dropper = UniformDropper::new(v.number("min_th"), v.number("max_th"), v.number("max_p"));
@@ -203,9 +203,9 @@ impl Aqm for Ared {
     }
 }
 
-/// `floyd` as a fluid: RED's average and marking function; `max_p` grows by `min(0.01, max_p / 4)` and shrinks by a tenth
-/// per `interval`, that is by `ln(0.9) / interval`, as long as the average is above or below the target. A hysteresis,
-/// which counts looks, is not in it, and `feng`, which acts on crossings, has no law.
+/// `floyd` as a fluid: RED's average and marking function; while the average is above the band `max_p` grows by
+/// `min(0.01, max_p / 4)` per `interval`, while it is below by `ln(0.9) / interval`. The hysteresis is not modelled,
+/// and `feng`, which acts on crossings, has no fluid model.
 struct AredFluid {
     average: Follow,
     max_p: f64,
@@ -271,7 +271,7 @@ mod tests {
     use super::*;
     use crate::Value;
 
-    /// Thresholds 100 and 200, so the target is 140 to 160; the average is the queue's length (`w_q` is 1).
+    /// Thresholds 100 and 200, so the band is 140 to 160; the average equals the queue length (`w_q` is 1).
     fn ared(variant: &'static str, given: &[(&'static str, f64)]) -> Steps {
         let fixed = [("min_th", 100.0), ("max_th", 200.0), ("w_q", 1.0)];
         let mut values: Vec<_> =
@@ -287,7 +287,7 @@ mod tests {
         steps.arrive(1, 1000);
     }
 
-    /// From 0.1: above the target it grows by min(0.01, max_p/4), inside it stays, below it falls to nine tenths.
+    /// From 0.1: above the band it grows by min(0.01, max_p/4), inside it stays, below it is multiplied by 0.9.
     #[test]
     fn floyd_moves_max_p_towards_the_target() {
         let mut ared = ared("floyd", &[]);
@@ -301,7 +301,7 @@ mod tests {
         }
     }
 
-    /// 0.02 grows by a quarter, not by 0.01; nothing leaves 0.01 to 0.5.
+    /// 0.02 grows by a quarter, not by 0.01; bounds are 0.01 and 0.5.
     #[test]
     fn floyd_keeps_max_p_within_bounds() {
         let mut small = ared("floyd", &[("max_p", 0.02)]);
@@ -319,10 +319,10 @@ mod tests {
         assert_eq!(small.probe("max_p"), 0.01);
     }
 
-    /// With a hysteresis of three the third look below the target decreases `max_p`, and each after it; one look inside the
-    /// target begins the count anew.
+    /// With a hysteresis of 3 the third consecutive interval below the band decreases `max_p`, and each one after it;
+    /// an interval inside the band restarts the count.
     #[test]
-    fn a_hysteresis_waits_for_the_average_to_stay_low() {
+    fn hysteresis_delays_the_decrease() {
         let mut ared = ared("floyd", &[("hysteresis", 3.0)]);
         let looks = [120, 120, 150, 120, 120, 120, 120, 150, 120];
         let decreases = looks.map(|q| {
@@ -334,9 +334,9 @@ mod tests {
         assert_eq!(decreases, [false, false, false, false, false, true, true, false, false]);
     }
 
-    /// With `w_q` = 1 a millisecond without packets empties the average: what was above the target is below it.
+    /// With `w_q` = 1 a millisecond without packets empties the average: it is below the band, not above.
     #[test]
-    fn an_idle_link_is_not_above_the_target() {
+    fn idle_time_decays_the_average_before_a_step() {
         let mut ared = ared("floyd", &[]);
         at(&mut ared, 180);
         (ared.state.packets, ared.state.idle_since) = (0, Some(Instant::from_nanos(400_000_000)));
@@ -344,10 +344,10 @@ mod tests {
         assert_eq!((ared.probe("avg"), ared.probe("max_p")), (0.0, 0.1 * 0.9));
     }
 
-    /// From 0.3: doubled each time that the average rises to `max_th`, a third each time that it falls below `min_th`, and
-    /// once only while it stays there; at most 1.
+    /// From 0.3: doubled when the average rises to `max_th`, divided by 3 when it falls below `min_th`, once per
+    /// crossing; at most 1.
     #[test]
-    fn feng_acts_when_a_threshold_is_crossed() {
+    fn feng_acts_once_per_crossing() {
         let mut ared = ared("feng", &[("max_p", 0.3)]);
         for (q, max_p) in [
             (50, 0.3),
@@ -364,16 +364,17 @@ mod tests {
             at(&mut ared, q);
             assert!((ared.probe("max_p") - max_p).abs() < 1e-12, "{} at q {q}", ared.probe("max_p"));
         }
-        // Thirds without end stop at 0.0001.
+        // Division by 3 stops at 0.0001.
         for q in [100, 99].repeat(8) {
             at(&mut ared, q);
         }
         assert_eq!(ared.probe("max_p"), 0.0001);
     }
 
-    /// Half way between `max_th` and its double `p_b` is half way between `max_p` = 0.1 and 1; without `gentle` it is 1.
+    /// Half way between `max_th` and twice `max_th`, `p_b` is half way between `max_p` = 0.1 and 1; without `gentle` it
+    /// is 1.
     #[test]
-    fn it_is_gentle_by_default() {
+    fn gentle_is_the_default() {
         let mut gentle = ared("floyd", &[]);
         at(&mut gentle, 300);
         assert!((gentle.probe("p") - 0.55).abs() < 1e-12, "{}", gentle.probe("p"));
@@ -386,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn feng_has_no_hysteresis() {
+    fn feng_with_hysteresis_is_refused() {
         let link = Link { capacity: bentpipe_units::Rate::from_bps(8_000_000), mean_packet: 1000.0 };
         let given = |name: &str| match name {
             "variant" => Some(Value::Name("feng")),
@@ -394,13 +395,13 @@ mod tests {
             _ => None,
         };
         let error = Ared::new(&Values::resolve(PARAMS, &link, &given).unwrap()).unwrap_err();
-        assert_eq!(error.to_string(), "hysteresis: found 2; allowed: 1 where variant = \"feng\"");
+        assert_eq!(error.to_string(), "hysteresis: found 2; allowed: 1 with variant = \"feng\"");
     }
 
-    /// 1000 packets a second: 1 - exp(-1/1000) = 0.000 999 500 166 6; after 1000 samples of an empty queue the average has
-    /// fallen to 1/e.
+    /// 1000 packets per second: 1 - exp(-1/1000) = 0.000 999 500 166 6; after 1000 samples of an empty queue the
+    /// average has fallen to 1/e.
     #[test]
-    fn the_average_looks_back_over_a_second() {
+    fn default_weight_has_a_time_constant_of_one_second() {
         let link = Link { capacity: bentpipe_units::Rate::from_bps(8_000_000), mean_packet: 1000.0 };
         assert!((w_q(&link) - 0.000_999_500_166_6).abs() < 1e-13);
         assert!((libm::pow(1.0 - w_q(&link), 1000.0) - libm::exp(-1.0)).abs() < 1e-12);

@@ -1,15 +1,15 @@
-//! RED's weighted average of a queue's length, and the parameters that come with it.
+//! RED's weighted average of the queue length, and its parameters.
 //!
-//! Floyd & Jacobson 1993, section IV: each arrival at a queue that holds packets or whose link is busy moves the average
-//! towards the queue's length, `avg += w_q (q - avg)`; one at an idle link lets it decay as if `m` packets had found the
-//! queue empty, `avg *= (1 - w_q)^m`, with `m` the number that the link could have sent in the idle time.
+//! Floyd & Jacobson 1993, section IV: each arrival at a queue that holds packets or whose link is busy updates the
+//! average, `avg += w_q (q - avg)`; an arrival at an idle link decays it as if `m` packets had found the queue empty,
+//! `avg *= (1 - w_q)^m`, where `m` is the number of packets that the link could have sent in the idle time.
 
 use bentpipe_units::Instant;
 
 use crate::fluid::{FluidConfig, FluidForm, Inputs};
 use crate::{Context, Param, Range, Tune, Unit, Values};
 
-/// The weight of a sample, by default that of RED 1.
+/// Weight of a sample, by default that of RED 1.
 pub(super) const W_Q: Param = Param::number(
     "w_q",
     Unit::One,
@@ -20,13 +20,13 @@ pub(super) const W_Q: Param = Param::number(
 .origin("RED 1, [B07] Table 3.1")
 .tune(Tune::Log(0.0002, 0.2));
 
-/// The probability at the upper threshold, by default that of RED 1.
+/// Probability at the upper threshold, by default that of RED 1.
 pub(super) const MAX_P: Param =
     Param::number("max_p", Unit::One, 0.5, Range::above(0.0, 1.0), "Marking probability at `max_th`")
         .origin("RED 1, [B07] Table 3.1")
         .tune(Tune::Log(0.01, 1.0));
 
-/// The length of a packet that the idle time is counted in.
+/// Packet length in which the idle time is counted.
 pub(super) const MEAN_PACKET: Param = Param::from_link(
     "mean_packet",
     Unit::Bytes,
@@ -42,27 +42,27 @@ pub(super) const MEAN_PACKET: Param = Param::from_link(
 pub(super) struct Average {
     w_q: f64,
     mean_packet: f64,
-    /// Count idle time in whole packets and one more, for the arrival is a sample of an empty queue (ns-2).
+    /// Count idle time in whole packets plus one, as the arrival is a sample of an empty queue (ns-2).
     ns2: bool,
     /// The average [packets].
     pub avg: f64,
-    /// Up to when an idle link has been taken into account.
+    /// Time up to which the idle time has been taken into account.
     decayed: Instant,
 }
 
 impl Average {
-    /// Of an empty queue; `ns2` as that program counts.
+    /// The average of an empty queue; `ns2` selects ns-2's count of idle time.
     pub fn new(v: &Values, ns2: bool) -> Self {
         let (w_q, mean_packet) = (v.number("w_q"), v.number("mean_packet"));
         Self { w_q, mean_packet, ns2, avg: 0.0, decayed: Instant::ZERO }
     }
 
-    /// Whether it counts as ns-2 does.
+    /// Returns true if idle time is counted as in ns-2.
     pub fn ns2(&self) -> bool {
         self.ns2
     }
 
-    /// A sample of the watched queue. Gives the average.
+    /// Takes a sample of the watched queue and returns the average.
     #[inline]
     pub fn sample(&mut self, cx: &Context<'_>) -> f64 {
         if cx.queue.idle_since.is_none() {
@@ -73,7 +73,7 @@ impl Average {
         self.avg
     }
 
-    /// Takes the time into account for which the link has been idle, if it is.
+    /// Takes the idle time of the link into account.
     #[cold]
     pub fn decay(&mut self, cx: &Context<'_>) {
         if let Some(since) = cx.queue.idle_since {
@@ -86,7 +86,7 @@ impl Average {
     }
 }
 
-/// The average of a fluid queue: see RED's law.
+/// The average of a fluid queue: see RED's fluid model.
 pub(super) struct Follow {
     w_q: f64,
     form: FluidForm,
@@ -97,12 +97,12 @@ impl Follow {
         Self { w_q: v.number("w_q"), form: given.form }
     }
 
-    /// How fast the average `avg` changes [packets/s]. A weight of 1 makes it the queue itself, as closely as the grain of
-    /// time allows.
+    /// Rate of change of the average `avg` [packets/s]. With a weight of 1 it follows the queue as closely as the grain
+    /// of time allows.
     ///
-    /// Each packet that finds the link busy is a sample, and an idle link lets the average decay as if as many packets as it
-    /// could send had found the queue empty. In the papers' models the time between samples is that between arrivals, here
-    /// never longer than between packets on the link.
+    /// Each packet that finds the link busy is a sample, and an idle link decays the average as if as many packets as
+    /// it could send had found the queue empty. In the papers' models the time between samples is that between
+    /// arrivals; here it is at most that between packets on the link.
     pub fn change(&self, avg: f64, inputs: &Inputs) -> f64 {
         let samples = match self.form {
             FluidForm::Printed => inputs.offered.max(inputs.capacity),

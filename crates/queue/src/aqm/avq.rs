@@ -1,25 +1,25 @@
-//! AVQ, the adaptive virtual queue: marks what would overflow a queue that is served more slowly than the link.
+//! AVQ, the adaptive virtual queue: marks packets that would overflow a queue served more slowly than the link.
 //!
 //! Kunniyur & Srikant 2001; [B07] 2.2.6. A virtual queue of `buffer` bytes is served at the virtual capacity `C'`. On
-//! every arrival of `b` bytes at time `t`, where the last one was at `s`:
+//! every arrival of `b` bytes at time `t`, with the last one at `s`:
 //!
 //!     VQ = max(VQ - C' (t - s), 0)
 //!     VQ + b > B:  mark;  else VQ = VQ + b
 //!     C' = max(min(C' + alpha gamma C (t - s), C) - alpha b, 0)
 //!
-//! The virtual queue counts bytes only: no packet waits in it. As `C'` falls with what arrives and rises with `gamma
-//! C`, the load settles where the link is used to the share `gamma`.
+//! The virtual queue only counts bytes. `C'` falls with the arrivals and rises with `gamma C`, so the load settles at
+//! the utilization `gamma`.
 //!
-//! *Departures:* two options. With `accepted`, a packet that is discarded takes nothing off `C'`: then a link whose
-//! marks are drops is filled to `gamma` too, where it otherwise stays below by the share that is dropped. With `adapt =
-//! false` the virtual capacity stays at `gamma C`, as in [B07]'s emulation; adapting leaves a fifth of that link idle.
+//! *Departures:* two options. With `accepted`, a dropped packet does not reduce `C'`: then a link whose marks are drops
+//! is used to the share `gamma` as well; otherwise its utilization is lower by the share that is dropped. With `adapt =
+//! false` the virtual capacity stays at `gamma C`, as in [B07]'s emulation; adaptation leaves a fifth of that link
+//! idle.
 //!
-//! *In a satellite gateway:* it watches arrivals alone, so it can mark ahead of the PEP without knowing the transmit
-//! queue. There it does not see what becomes of that queue either: what the PEP has buffered, and what the link cannot
-//! carry while it fades, are not in the virtual queue. `capacity` must be told the link's long-term rate. It marks in
-//! runs, for while the virtual buffer is full every packet is marked, and long runs hit one connection several times.
-//! With drops as marks, `adapt` and overload, much of the link stays unused; `accepted = true` or `adapt = false` cures
-//! it.
+//! *In a satellite gateway:* it watches only arrivals, so it can mark ahead of the PEP without knowledge of the
+//! transmit queue. But it does not control that queue either: what the PEP has buffered, and what a fading link cannot
+//! carry, is not in the virtual queue. `capacity` must be set to the link's long-term rate. It marks in runs, because
+//! all packets are marked while the virtual buffer is full, and long runs hit one connection several times. With drops
+//! as marks, `adapt` and overload, much of the link stays idle; set `accepted = true` or `adapt = false`.
 
 use bentpipe_units::Instant;
 
@@ -45,7 +45,7 @@ const PARAMS: &[Param] = &[
         Unit::One,
         0.98,
         Range::above(0.0, 1.0),
-        "Share of the link's capacity that is to be used",
+        "Target utilization of the link",
     )
     .symbol("γ")
     .origin("Kunniyur & Srikant 2001, their simulations")
@@ -55,18 +55,18 @@ const PARAMS: &[Param] = &[
         Unit::One,
         0.15,
         Range::above(0.0, 1.0),
-        "How fast the virtual capacity follows the load",
+        "Rate at which the virtual capacity follows the load",
     )
     .symbol("α")
     .origin("Kunniyur & Srikant 2001, their simulations")
     .tune(Tune::Log(0.01, 1.0)),
-    Param::flag("adapt", true, "Whether the virtual capacity follows the load")
+    Param::flag("adapt", true, "Let the virtual capacity follow the load")
         .origin("Kunniyur & Srikant 2001; the preset of [B07] has it off")
         .tune(Tune::Each),
     Param::flag(
         "accepted",
         false,
-        "Whether the load is what is accepted, as in ns-2, or all that arrives; the same where marks drop nothing",
+        "Take the accepted packets as the load, as ns-2 does, instead of all arrivals; no difference unless marks drop",
     )
     .origin("Kunniyur & Srikant 2001")
     .tune(Tune::Each),
@@ -87,7 +87,7 @@ const PARAMS: &[Param] = &[
         |link| 8.0 * link.capacity.bytes_per_sec(),
         "the link's capacity",
         Range::above(0.0, 1e15),
-        "Capacity that the virtual one is a share of",
+        "Capacity of which the virtual capacity is a share",
     )
     .symbol("C")
     .origin("the link"),
@@ -119,7 +119,7 @@ pub struct Avq {
     virtual_capacity: f64,
     /// VQ [bytes].
     vq: f64,
-    /// s: the last arrival.
+    /// s: time of the last arrival.
     last: Instant,
 }
 
@@ -144,7 +144,7 @@ impl Avq {
 }
 
 impl Avq {
-    /// The virtual capacity falls for `b` bytes of load.
+    /// Reduces the virtual capacity for `b` bytes of load.
     fn load(&mut self, b: f64) {
         self.virtual_capacity = (self.virtual_capacity - self.alpha * b).max(0.0);
     }
@@ -184,9 +184,10 @@ impl Aqm for Avq {
     }
 }
 
-/// AVQ as a fluid: the virtual queue fills with what is not marked and is served at `C'`, and once it is full what exceeds
-/// that is marked: `dv/dt = (1 - p) λ - C'` within 0 and `B`; `p = 0` while `v < B`, else `1 - C' / λ`. With `adapt`, `dC'/dt =
-/// alpha (gamma C - λ)` within 0 and `C`, as the algorithm has it for each packet; with `accepted` the load is what is accepted.
+/// AVQ as a fluid: unmarked packets fill the virtual queue, which is served at `C'`; once it is full the excess is
+/// marked: `dv/dt = (1 - p) λ - C'` within 0 and `B`; `p = 0` while `v < B`, else `1 - C' / λ`. With `adapt`, `dC'/dt =
+/// alpha (gamma C - λ)` within 0 and `C`, as the algorithm has it per packet; with `accepted` the load is the accepted
+/// load.
 struct AvqFluid {
     buffer: BoundedVirtualQueue,
     service: Service,
@@ -215,16 +216,16 @@ impl FluidModel for AvqFluid {
     }
 }
 
-/// AVQ as a fluid, as printed [B07 4.4]: `dp/dt = -p` while `v < (max_th - min_th) / 2`, else `1 - p`, per unit of time of
-/// that model (100 ms); `dv/dt` as AVQRED's, served at `C'`.
+/// AVQ as a fluid, as printed [B07 4.4]: `dp/dt = -p` while `v < (max_th - min_th) / 2`, else `1 - p`, per unit of time
+/// of that model (100 ms); `dv/dt` as for AVQRED, served at `C'`.
 ///
-/// AVQ has no thresholds; those that go with its buffer are RED's of the same chapter, 60 and 120 packets, whose middle is
-/// the buffer `B`, 90 packets. So `(max_th - min_th) / 2` is `B / 3`, a third of where the algorithm itself marks:
-/// `(max_th + min_th) / 2` would be `B`, and may have been meant.
+/// AVQ has no thresholds; those that match its buffer are RED's of the same chapter, 60 and 120 packets, whose middle
+/// is the buffer `B`, 90 packets. So `(max_th - min_th) / 2` is `B / 3`, a third of the level at which the algorithm
+/// marks; `(max_th + min_th) / 2` would be `B`, and may have been meant.
 ///
-/// Where `v` rests at that threshold, the printed step has no classical solution: `p` slides between its two laws, and what
-/// the real queue does meanwhile follows from the integration's step alone. So the step is a ramp here that is one packet
-/// wide, half to either side: what a count of whole packets does not tell apart.
+/// While `v` stays at that threshold, the printed step has no classical solution: `p` slides between its two equations,
+/// and the real queue depends on the step of the integration. So the step is replaced by a ramp one packet wide, half
+/// to either side, which a count of whole packets does not distinguish.
 struct AvqPrinted {
     /// [packets]
     threshold: f64,
@@ -257,7 +258,7 @@ impl FluidModel for AvqPrinted {
     }
 }
 
-/// What the virtual queue of a fluid is served at.
+/// Service of the virtual queue of a fluid.
 struct Service {
     gamma: f64,
     alpha: f64,
@@ -312,9 +313,9 @@ mod tests {
     use super::super::steps::Steps;
     use super::*;
 
-    /// Worked out by hand: 8 Mbit/s are a byte a microsecond, the buffer is 2500 bytes, and C' stays at C.
+    /// Worked out by hand: 8 Mbit/s are one byte per microsecond, the buffer has 2500 bytes, and C' stays at C.
     #[test]
-    fn steps_with_a_fixed_virtual_capacity() {
+    fn arrivals_with_a_fixed_virtual_capacity() {
         let given =
             [("gamma", Value::Number(1.0)), ("adapt", Value::Flag(false)), ("buffer", Value::Number(2500.0))];
         let mut avq = Steps::new(&ALGORITHM, &given);
@@ -331,10 +332,10 @@ mod tests {
         }
     }
 
-    /// As below, with a virtual queue of 1500 bytes: of two packets at 1000 us the second is marked, and takes nothing off
-    /// C' where only what is accepted counts.
+    /// As below, with a virtual queue of 1500 bytes: of two packets at 1000 us the second is marked, and does not
+    /// reduce C' with `accepted`.
     #[test]
-    fn discarded_packets_are_no_load_where_told() {
+    fn accepted_excludes_dropped_packets_from_the_load() {
         for (accepted, capacity) in [(false, 499_850.0), (true, 499_950.0)] {
             let given = [("gamma", 0.5), ("alpha", 0.1), ("buffer", 1500.0)]
                 .map(|(name, x)| (name, Value::Number(x)));
@@ -345,10 +346,10 @@ mod tests {
         }
     }
 
-    /// With gamma = 1/2 and alpha = 1/10, C' starts at half a byte a microsecond. In a run whose units are bytes and
-    /// seconds: C = 1e6, C' = 5e5. After 1000 us: C' = min(5e5 + 0.1 0.5 1e6 0.001, 1e6) - 0.1 1000 = 5e5 + 50 - 100.
+    /// With gamma = 1/2 and alpha = 1/10, C' starts at half a byte per microsecond. In bytes and seconds: C = 1e6, C' =
+    /// 5e5. After 1000 us: C' = min(5e5 + 0.1 0.5 1e6 0.001, 1e6) - 0.1 1000 = 5e5 + 50 - 100.
     #[test]
-    fn the_virtual_capacity_falls_with_arrivals_and_rises_with_time() {
+    fn virtual_capacity_falls_with_arrivals_and_rises_with_time() {
         let given = [("gamma", 0.5), ("alpha", 0.1)].map(|(name, x)| (name, Value::Number(x)));
         let mut avq = Steps::new(&ALGORITHM, &given);
         avq.arrive(1000, 1000);
@@ -358,10 +359,10 @@ mod tests {
         assert!((avq.probe("virtual_capacity") / 8.0 - 549_850.0).abs() < 1e-6);
     }
 
-    /// With alpha = 1 and gamma = 1/2, C' never exceeds C = 1e6, however long nothing came: 1e6 - 1000. And 2000 packets of
-    /// 1000 bytes at a time leave none of it, from where it rises by 0.5 1e6 0.004, less the packet: 1000.
+    /// With alpha = 1 and gamma = 1/2, C' never exceeds C = 1e6, however long the pause: 1e6 - 1000. And 2000 packets
+    /// of 1000 bytes at a time reduce it to 0, from where it rises by 0.5 1e6 0.004, less the packet: 1000.
     #[test]
-    fn the_virtual_capacity_stays_between_nothing_and_the_link_s() {
+    fn virtual_capacity_stays_between_zero_and_the_links() {
         let given = [("gamma", 0.5), ("alpha", 1.0)].map(|(name, x)| (name, Value::Number(x)));
         let mut avq = Steps::new(&ALGORITHM, &given);
         avq.arrive(100_000_000, 1000);

@@ -1,27 +1,27 @@
-//! AVQRED, adaptive virtual queue RED: RED's lottery on a virtual queue that is served at the measured output rate.
+//! AVQRED, adaptive virtual queue RED: RED's marking decision on a virtual queue that is served at the measured output
+//! rate.
 //!
-//! [B07] 4.2; [BB]. On every arrival, `delta` after the last measurement, when more than 1 ms has passed since:
+//! [B07] 4.2; [BB]. On every arrival, `delta` after the last measurement, if `delta` exceeds 1 ms:
 //!
-//!     output_rate = bytes transmitted since / delta
+//!     output_rate = bytes sent since then / delta
 //!     v_cap = clamp(alpha output_rate + (1 - alpha) v_cap, min_capacity, max_capacity)
 //!     VQ = max(VQ - v_cap delta, 0)
 //!
-//! Then RED's lottery on `x = VQ / mean_packet`, with `max_p = 1`: no mark below `min_th`, always from `max_th` on, and
-//! between them with `p_b = (x - min_th) / (max_th - min_th)`, spread evenly by `p_a = p_b / (1 - count p_b)`, where
-//! `count` is the number of packets since the last mark. A packet that is accepted joins the virtual queue: `VQ = VQ +
-//! b`.
+//! Then RED's decision on `x = VQ / mean_packet` with `max_p = 1`: no mark below `min_th`, always from `max_th` on, and
+//! between them `p_b = (x - min_th) / (max_th - min_th)`, spread evenly by `p_a = p_b / (1 - count p_b)`, where `count`
+//! is the number of packets since the last mark. An accepted packet is added to the virtual queue: `VQ = VQ + b`.
 //!
-//! *Departures:* every accepted packet, marked or not, joins the virtual queue, whatever the region; the printed
-//! listing's indentation would let it grow only below `min_th`, and the transmit queue then grows without bound.
-//! Letting every offered packet join would halve the throughput. The listing prints `p_a` on the right-hand side of its
-//! own equation: a misprint for `p_b`.
+//! *Departures:* every accepted packet, marked or not, is added to the virtual queue, at any level; the indentation of
+//! the printed listing would add it only below `min_th`, and the transmit queue then grows without bound. Adding every
+//! offered packet would halve the throughput. The listing prints `p_a` on the right-hand side of its own equation, a
+//! misprint for `p_b`.
 //!
-//! *In a satellite gateway:* made for it. It marks at the receive queue, ahead of the PEP, where a dropped segment is
-//! the sender's to repeat, and it needs only the count of bytes that the transmit queue has sent, so it works at any
-//! distance from it; unlike with RED, the delay between the two points does not make it oscillate. With `min_capacity`
-//! below the link's rate it follows a link that fades: without (the default) the virtual queue is served at that rate
-//! whatever the link does. The transmit queue itself is not watched: what stands there once stays until the load falls
-//! below the link's capacity.
+//! *In a satellite gateway:* AVQRED was designed for it. It marks at the receive queue, ahead of the PEP, where the
+//! sender retransmits a dropped segment, and it needs only the number of bytes that the transmit queue has sent, so it
+//! works at any distance from that queue; unlike in RED, the delay between the two points causes no oscillation. With
+//! `min_capacity` below the link's rate it follows a fading link; by default the virtual queue is served at the nominal
+//! rate. The length of the transmit queue is not watched: a standing queue remains until the load falls below the
+//! link's capacity.
 
 use bentpipe_units::{Duration, Instant};
 
@@ -43,14 +43,14 @@ pub const ALGORITHM: Algorithm = Algorithm {
     fluid: Some(|values, given| Ok(Box::new(AvqRedFluid::new(values, given)?))),
 };
 
-/// The rate is measured over no less than this.
+/// Least interval of a rate measurement.
 const MEASURE: Duration = Duration::from_millis(1);
 
 fn capacity(link: &Link) -> f64 {
     8.0 * link.capacity.bytes_per_sec()
 }
 
-/// The weight of a measurement.
+/// Weight of a measurement.
 pub(super) const ALPHA: Param = Param::number(
     "alpha",
     Unit::One,
@@ -62,7 +62,7 @@ pub(super) const ALPHA: Param = Param::number(
 .origin("[B07] 4.2")
 .tune(Tune::Log(0.005, 1.0));
 
-/// The least virtual capacity, by default the link's.
+/// Least virtual capacity, by default the link's.
 pub(super) const MIN_CAPACITY: Param = Param::from_link(
     "min_capacity",
     Unit::BitsPerSecond,
@@ -74,7 +74,7 @@ pub(super) const MIN_CAPACITY: Param = Param::from_link(
 .origin("[B07] Table 3.1: the link's")
 .tune(Tune::Around(0.1, 1.0));
 
-/// The greatest virtual capacity, by default the link's.
+/// Greatest virtual capacity, by default the link's.
 pub(super) const MAX_CAPACITY: Param = Param::from_link(
     "max_capacity",
     Unit::BitsPerSecond,
@@ -85,14 +85,14 @@ pub(super) const MAX_CAPACITY: Param = Param::from_link(
 )
 .origin("[B07] Table 3.1: the link's");
 
-/// The mean length of a packet.
+/// Mean length of a packet.
 pub(super) const MEAN_PACKET: Param = Param::from_link(
     "mean_packet",
     Unit::Bytes,
     |link| link.mean_packet,
     "the link's mean packet",
     Range::above(0.0, 65535.0),
-    "Mean length of a packet, which turns the virtual queue's bytes into packets",
+    "Mean length of a packet, to convert the virtual queue's bytes to packets",
 )
 .origin("the link");
 
@@ -128,9 +128,9 @@ pub(super) struct VirtualQueue {
     pub v_cap: f64,
     /// Virtual queue [bytes].
     vq: f64,
-    /// The last measurement.
+    /// Time of the last measurement.
     last: Instant,
-    /// Bytes transmitted up to then.
+    /// Bytes sent up to then.
     sent: u64,
 }
 
@@ -155,7 +155,7 @@ impl VirtualQueue {
         })
     }
 
-    /// Measures the output rate and serves the virtual queue, at most once a millisecond.
+    /// Measures the output rate and serves the virtual queue, at most once per millisecond.
     pub fn serve(&mut self, cx: &Context<'_>) {
         let delta = cx.now - self.last;
         if delta <= MEASURE {
@@ -170,12 +170,12 @@ impl VirtualQueue {
         self.sent = cx.queue.sent_bytes;
     }
 
-    /// A packet was accepted.
+    /// Adds an accepted packet.
     pub fn add(&mut self, len: u32) {
         self.vq += f64::from(len);
     }
 
-    /// Its length in mean packets.
+    /// Returns the length in mean packets.
     pub fn packets(&self) -> f64 {
         self.vq / self.mean_packet
     }
@@ -217,13 +217,12 @@ impl Aqm for AvqRed {
     }
 }
 
-/// AVQRED as a fluid [B07 4.4]: `dv/dt = (1 - p) ω λ - τ μ`, v >= 0, and RED's marking function of `v` with `max_p = 1`. The
-/// papers' `τ`, the virtual capacity's share of the link's, is a variable here, since `v_cap` follows the measured rate:
-/// `d v_cap / dt = alpha (output - v_cap)` for each measurement, of which there is one at the first arrival after a millisecond:
-/// `1 / (1 ms + 1/λ)` a second. Where
-/// `min_capacity` and `max_capacity` are the same, so is `v_cap`, and τ is constant. Not in the law is that a short measurement
-/// weighs as much as a long one: light traffic that arrives at random is measured `(1 + a) e^a E1(a)` times too fast, `a` arrivals
-/// in a millisecond, 1.12 times at 1.5.
+/// AVQRED as a fluid [B07 4.4]: `dv/dt = (1 - p) ω λ - τ μ`, v >= 0, and RED's marking function of `v` with `max_p =
+/// 1`. The papers' `τ`, the virtual capacity as a share of the link's, is a variable here, because `v_cap` follows the
+/// measured rate: `d v_cap / dt = alpha (output - v_cap)` per measurement. A measurement takes place at the first
+/// arrival after a millisecond, so there are `1 / (1 ms + 1/λ)` per second. With `min_capacity = max_capacity`, `v_cap`
+/// and `τ` are constant. Not modelled: a short measurement has the same weight as a long one, so the rate of light
+/// random traffic is overestimated by the factor `(1 + a) e^a E1(a)`, with `a` arrivals per millisecond; 1.12 at 1.5.
 struct AvqRedFluid {
     ramp: Ramp,
     alpha: f64,
@@ -271,8 +270,8 @@ impl FluidModel for AvqRedFluid {
         dx[1] = inputs.within(v_cap, change, self.min_capacity, self.max_capacity);
     }
 
-    /// A link that is always busy sends at its capacity, and so the virtual queue is served. Where even a long queue leaves
-    /// it idle at times, less is sent than the virtual capacity: that falls to its least value.
+    /// A busy link sends at its capacity, at which the virtual queue is served. If even a long queue leaves the link
+    /// idle at times, the output is below the virtual capacity, which falls to its least value.
     fn equilibrium(&self, share: f64, capacity: f64, service: Service, x: &mut [f64]) -> Option<Equilibrium> {
         let level = share * self.ramp.end();
         let rate = match service {
@@ -298,9 +297,10 @@ mod tests {
         given.map(|(name, x)| (name, Value::Number(x)))
     }
 
-    /// Worked out by hand: the virtual capacity is a byte a microsecond, packets have 1000 bytes, thresholds 2 and 4.
+    /// Worked out by hand: the virtual capacity is one byte per microsecond, packets have 1000 bytes, thresholds 2 and
+    /// 4.
     #[test]
-    fn steps_with_a_fixed_virtual_capacity() {
+    fn arrivals_with_a_fixed_virtual_capacity() {
         let mut avqred = Steps::new(&ALGORITHM, &numbers([("min_th", 2.0), ("max_th", 4.0)]));
         for (us, vq, p, verdict) in [
             (2000, 1.0, 0.0, Verdict::Pass),
@@ -321,9 +321,9 @@ mod tests {
         }
     }
 
-    /// From max_th on every packet is refused, and a refused packet does not join the virtual queue.
+    /// From `max_th` on every packet is dropped, and a dropped packet is not added to the virtual queue.
     #[test]
-    fn a_refused_packet_does_not_grow_the_virtual_queue() {
+    fn dropped_packet_is_not_added_to_the_virtual_queue() {
         let mut avqred = Steps::new(&ALGORITHM, &numbers([("min_th", 3.5), ("max_th", 4.0)]));
         let verdicts: Vec<_> = (0..6).map(|_| avqred.arrive(10, 1000)).collect();
         assert_eq!(verdicts[..4], [Verdict::Pass; 4]);
@@ -331,16 +331,16 @@ mod tests {
         assert_eq!(avqred.probe("VQ"), 4.0);
     }
 
-    /// alpha = 1/2 and bounds wide open: v_cap starts at the greatest, 8 Mbit/s = 1e6 bytes/s. In 2 ms 1000 bytes were
+    /// alpha = 1/2 and wide bounds: v_cap starts at the upper one, 8 Mbit/s = 1e6 bytes/s. In 2 ms 1000 bytes were
     /// sent: 5e5 bytes/s, so v_cap = 7.5e5.
     #[test]
-    fn the_virtual_capacity_follows_the_measured_rate() {
+    fn virtual_capacity_follows_the_measured_rate() {
         let given = [("alpha", 0.5), ("min_capacity", 8.0), ("max_capacity", 8e6)];
         let mut avqred = Steps::new(&ALGORITHM, &numbers(given));
         avqred.state.sent_bytes = 1000;
         avqred.arrive(2000, 1000);
         assert_eq!(avqred.probe("v_cap"), 6e6);
-        // The clamp: with nothing sent for long the capacity halves until it meets its least value.
+        // The bound: with nothing sent for long the capacity halves until it reaches its least value.
         for step in 1..40 {
             avqred.arrive(2000 + step * 2000, 1000);
         }

@@ -1,21 +1,20 @@
-//! BLUE: one marking probability, moved by overflow and by idleness alone.
+//! BLUE: one marking probability, adapted by overflow and idleness only.
 //!
-//! Feng, Shin, Kandlur & Saha 2002, figure 1. When the queue is longer than `L` packets, or loses one for want of
-//! room: `p += d1`; when the link has nothing to send: `p -= d2`; either only where `freeze_time` or more has
-//! passed since the last change. Each arrival at the mark point is marked with probability `p`. No average, no queue
-//! length in the law: `p` settles where the queue is seldom long and the link seldom idle.
+//! Feng, Shin, Kandlur & Saha 2002, figure 1. When the queue is longer than `L` packets, or drops one for want of room:
+//! `p += d1`; when the link is idle: `p -= d2`; each only if `freeze_time` has passed since the last change. Each
+//! arrival at the mark point is marked with probability `p`. Neither an average nor the queue length enters `p`, which
+//! settles where the queue is seldom long and the link seldom idle.
 //!
-//! *Departures:* the idle link is one event for every `freeze_time` that it stays idle, not one in all: else `p`,
-//! once high, would hold for an hour in which nothing is sent. Marks follow at the mark point and lengths are taken
-//! at the watched queue, wherever the two stand.
+//! *Departures:* an idle link counts as one event per `freeze_time`, not as one event in total: otherwise a high `p`
+//! would remain after an hour without packets. Marks apply at the mark point and lengths are taken at the watched
+//! queue, wherever these are.
 //!
-//! *In a satellite gateway:* with the paper's steps it uses 16 of the 2007 gateway's 20 Mbit/s: it falls ten times
-//! more slowly than it rises, so the link is idle for long after each queue. With `d2 = d1` it is about 18. `p` needs
-//! seconds to follow a load that changes (from 0 to 1/10 at `d1 = 0.0025` in 4 s, back in 40 s), however short the
-//! feedback from a mark ahead of the PEP to its senders is. Good where many sessions keep the load steady. Where
-//! whole terminals come and go, or the capacity fades, the queue stands at `L` or runs empty for as long. Set
-//! `max_th`: a transmit queue with room for everything never overflows, and then nothing but that would
-//! raise `p`.
+//! *In a satellite gateway:* with the paper's steps it reaches 16 of 20 Mbit/s on the 2007 gateway: `p` falls ten times
+//! more slowly than it rises, so the link is idle for long after each queue. With `d2 = d1` it reaches about 18. `p`
+//! takes seconds to follow a changing load (from 0 to 1/10 at `d1 = 0.0025` in 4 s, back in 40 s), however short the
+//! feedback from a mark ahead of the PEP is. Good if many sessions keep the load steady. If whole terminals come and
+//! go, or the capacity fades, the queue stays at `L` or is empty for as long. Set `max_th`: a transmit queue without
+//! limit never overflows, and then only `max_th` raises `p`.
 
 use bentpipe_units::{Duration, Instant};
 
@@ -36,10 +35,16 @@ pub const ALGORITHM: Algorithm = Algorithm {
 };
 
 const PARAMS: &[Param] = &[
-    Param::number("d1", Unit::One, 0.0025, Range::above(0.0, 1.0), "What a long or full queue adds to `p`")
-        .origin("Feng et al. 2002, simulations")
-        .tune(Tune::Log(0.0002, 0.02)),
-    Param::number("d2", Unit::One, 0.00025, Range::above(0.0, 1.0), "What an idle link takes off `p`")
+    Param::number(
+        "d1",
+        Unit::One,
+        0.0025,
+        Range::above(0.0, 1.0),
+        "Step by which a long or full queue raises `p`",
+    )
+    .origin("Feng et al. 2002, simulations")
+    .tune(Tune::Log(0.0002, 0.02)),
+    Param::number("d2", Unit::One, 0.00025, Range::above(0.0, 1.0), "Step by which an idle link lowers `p`")
         .origin("Feng et al. 2002, simulations: a tenth of `d1`")
         .tune(Tune::Log(0.00002, 0.02)),
     Param::number(
@@ -60,7 +65,7 @@ const PARAMS: &[Param] = &[
         "Queue length above which the queue counts as full",
     )
     .symbol("L")
-    .origin("RED's default upper threshold, so that the two can be compared")
+    .origin("RED's default upper threshold, for comparison")
     .tune(Tune::Around(0.2, 4.0)),
 ];
 
@@ -72,7 +77,7 @@ pub struct Blue {
     freeze: Duration,
     max_th: f64,
     p: f64,
-    /// From when on the probability may change again.
+    /// Time from which on the probability may change again.
     thawed: Instant,
 }
 
@@ -95,8 +100,8 @@ impl Blue {
         }
     }
 
-    /// The link has been idle since `since`: a change when that began, or as soon as one was possible, and one after
-    /// each `freeze_time` from then on.
+    /// The link has been idle since `since`: one change at that time, or as soon as one is allowed, and one per
+    /// `freeze_time` from then on.
     fn idle(&mut self, since: Instant, now: Instant) {
         let first = since.max(self.thawed);
         if now < first {
@@ -135,16 +140,16 @@ impl Aqm for Blue {
     }
 }
 
-/// BLUE as a fluid: while more than `L` packets wait, or as many as the queue may hold, there is a step of `d1` for every
-/// `freeze_time` and the time until the next look, with each arrival and each packet that enters the queue: `dp/dt = d1 /
-/// (freeze_time + 1 / 2λ)`; while the link idles for the share `u` of the time, one of `-d2` for every `freeze_time` and the time
-/// until it idles next:
+/// BLUE as a fluid: while more than `L` packets wait, or as many as the queue may hold, there is a step of `d1` per
+/// `freeze_time` plus the time until the next check, which each arrival and each packet entering the queue makes:
+/// `dp/dt = d1 / (freeze_time + 1 / 2λ)`; while the link is idle for the share `u` of the time, one of `-d2` per
+/// `freeze_time` plus the time until it is idle next:
 ///
 ///     dp/dt = -d2 / (freeze_time + (1 - u) / (u μ))
 ///
-/// Derived here. A link that sends `μ` packets a second and idles for the share `u` of the time is busy for `1 / (u μ)` at a
-/// stretch, as in an M/D/1 queue, and a thawed `p` meets it busy in the share `1 - u` of the cases. Both waits are small
-/// beside `freeze_time` unless hardly anything arrives or the link hardly idles.
+/// Derived here. A link that sends `μ` packets per second and is idle for the share `u` of the time has busy periods of
+/// `1 / (u μ)`, as an M/D/1 queue, and `p` becomes free to change within one in the share `1 - u` of the cases. Both
+/// delays are small compared with `freeze_time` unless hardly anything arrives or the link is hardly ever idle.
 struct BlueFluid {
     d1: f64,
     d2: f64,
@@ -158,7 +163,7 @@ impl BlueFluid {
             d1: v.number("d1"),
             d2: v.number("d2"),
             freeze: v.number("freeze_time"),
-            // What is full to the last packet loses what comes.
+            // A queue that is full to the last packet drops arrivals.
             full: v.number("max_th").min(given.limit - 1.0),
         }
     }
@@ -201,10 +206,10 @@ mod tests {
         Steps::new(&ALGORITHM, &given.map(|(name, x)| (name, Value::Number(x))))
     }
 
-    /// Worked out by hand with d1 = 1/4, d2 = 1/16, 100 ms and L = 10. The queue as each arrival finds it, or since
-    /// when the link is idle [ms], and p.
+    /// Worked out by hand with d1 = 1/4, d2 = 1/16, 100 ms and L = 10. Columns: time [ms]; queue found by the arrival,
+    /// or time since which the link is idle [ms]; p.
     #[test]
-    fn steps_of_the_printed_listing() {
+    fn arrivals_follow_the_printed_listing() {
         let mut blue = blue();
         for (ms, queue, p) in [
             // Ten do not exceed L.
@@ -214,14 +219,14 @@ mod tests {
             (299, Ok(50), 0.25),
             (300, Ok(11), 0.5),
             (450, Ok(0), 0.5),
-            // The link fell idle at 460, the change before was at 300: a step at 460.
+            // The link became idle at 460, the change before was at 300: a step at 460.
             (470, Err(460), 0.4375),
-            // And one at 560, 660 and 760.
+            // Further ones at 560, 660 and 760.
             (770, Err(460), 0.25),
             // Nothing was sent in between: no event until 860.
             (859, Err(460), 0.25),
             (860, Err(460), 0.1875),
-            // An hour of idleness ends at 0.
+            // An idle hour ends at 0.
             (3_600_000, Err(460), 0.0),
         ] {
             blue.state.packets = queue.unwrap_or(0);
@@ -231,9 +236,9 @@ mod tests {
         }
     }
 
-    /// A queue that loses a packet is full, however short it is; two losses at a time are one event.
+    /// A queue that drops a packet is full, however short it is; two drops at a time are one event.
     #[test]
-    fn an_overflow_raises_the_probability() {
+    fn overflow_raises_the_probability() {
         let mut blue = blue();
         blue.state.idle_since = None;
         for (ms, p) in [(1, 0.25), (1, 0.25), (100, 0.25), (101, 0.5)] {
@@ -242,8 +247,8 @@ mod tests {
         }
     }
 
-    /// A queue that grows between two arrivals at the mark point is seen when a packet enters it; and a quarter of 10 000
-    /// packets are marked at p = 1/4, within five standard errors of 43.
+    /// A queue that grows between two arrivals at the mark point is noticed when a packet enters it; and a quarter of
+    /// 10,000 packets are marked at p = 1/4, within five standard errors of 43.
     #[test]
     fn marks_with_its_probability() {
         let mut blue = blue();

@@ -1,27 +1,27 @@
-//! CHOKe, choose and keep for responsive flows, choose and kill for unresponsive ones.
+//! CHOKe: choose and keep for responsive flows, choose and kill for unresponsive flows.
 //!
-//! Pan, Prabhakar & Psounis 2000; [B07] 2.2.4. A flow that takes more than its share of a queue is found without knowing
-//! any flow: a packet picked at random from the queue is most likely one of its. The average is RED's, on every arrival:
-//! `avg += w_q (q - avg)`, and where the link has been idle `avg *= (1 - w_q)^m`, with `m` the packets that it could have
-//! sent. Then
+//! Pan, Prabhakar & Psounis 2000; [B07] 2.2.4. A flow that takes more than its share of a queue is detected without
+//! per-flow state: a packet drawn at random from the queue most likely belongs to it. The average is RED's, on every
+//! arrival: `avg += w_q (q - avg)`, and after an idle time `avg *= (1 - w_q)^m`, where `m` is the number of packets
+//! that the link could have sent. Then
 //!
-//! - `avg < min_th`: nothing happens;
-//! - `min_th <= avg < max_th`: one waiting packet is drawn at random. If it belongs to the flow of the packet that
-//!   arrives, both are dropped; if not, it stays, and RED's lottery decides about the one that arrives;
-//! - `max_th <= avg`: the packet that arrives is marked.
+//! - `avg < min_th`: the packet passes;
+//! - `min_th <= avg < max_th`: a waiting packet is drawn at random. If it belongs to the flow of the arriving packet,
+//!   both are dropped; otherwise it stays, and RED decides about the arriving packet;
+//! - `max_th <= avg`: the arriving packet is marked.
 //!
-//! *Departures:* Pan et al.'s listing compares above `max_th` too, where the packet that arrives is lost anyhow and the
-//! draw can only cost its flow a second one; [B07] and this file compare between the thresholds, and `beyond` compares
-//! from `min_th` on without end, as the listing and Linux do. Both packets of a flow that is met are dropped whatever the
-//! marking method: the one that waits is no longer at the mark point, and a flow that ignores marks is the reason for
-//! the comparison.
+//! *Departures:* the listing of Pan et al. compares above `max_th` too, where the arriving packet is lost anyway and
+//! the draw can only cost its flow a second one; [B07] and this file compare between the thresholds, and `beyond`
+//! compares from `min_th` on without upper limit, as the listing and Linux do. Both packets of a matching flow are
+//! dropped whatever the marking method: the waiting one is past the mark point, and flows that ignore marks are the
+//! reason for the comparison.
 //!
-//! *In a satellite gateway:* it takes packets out of the queue that it watches, so watch and mark point are one
-//! place. In the transmit queue its victims have been acknowledged to their senders by the PEP: what it drops there is
-//! sent again over the satellite, and no sender slows down for it. Its place is a receive queue with a rate of its own, or
-//! a gateway that splits nothing; it is of use where some flows are not TCP and do not slow down. With many flows of
-//! equal rates it is RED with a few more drops: of `n` such flows one packet in `n` meets its like. Beside a composite
-//! (`fq_codel`, `cake`, …), which shows no waiting packets, nothing is compared and it is RED.
+//! *In a satellite gateway:* it removes packets from the watched queue, so watch and mark point coincide. In the
+//! transmit queue its victims have been acknowledged to their senders by the PEP: they are retransmitted over the
+//! satellite, and no sender slows down. Its place is a receive queue with its own rate, or a gateway without split
+//! connections; it is useful if some flows are not TCP and do not slow down. With many flows of equal rates it is RED
+//! with a few more drops: of `n` such flows one packet in `n` matches. With a composite scheduler (`fq_codel`, `cake`,
+//! …), which gives no access to waiting packets, nothing is compared and it is RED.
 
 use super::average::{self, Average};
 use super::uniform_dropper::{self, UniformDropper};
@@ -145,7 +145,8 @@ mod tests {
             Self { queue, lost: Lost::default(), arrived: 0 }
         }
 
-        /// A packet of a flow arrives, its handle the number of those before it; what waits and what is lost with it.
+        /// A packet of a flow arrives, with the number of those before it as handle. Returns the number of waiting
+        /// packets and those lost.
         fn arrive(&mut self, flow: u32) -> (u32, Vec<u32>) {
             let mut pkt = Packet::new(1000, flow, self.arrived);
             self.arrived += 1;
@@ -157,10 +158,10 @@ mod tests {
         }
     }
 
-    /// One flow, from `min_th` = 2 on: whatever is drawn belongs to it. The first packet finds none, the second one and
-    /// the third two waiting: it is dropped with one of them. Then one waits, the next is let in, and so on.
+    /// One flow, from `min_th` = 2 on: every drawn packet belongs to it. The first packet finds none, the second one,
+    /// and the third two waiting: it is dropped with one of them. Then one waits, the next is accepted, and so on.
     #[test]
-    fn a_flow_alone_never_holds_more_than_the_lower_threshold() {
+    fn single_flow_never_exceeds_the_lower_threshold() {
         let mut choke = Bench::new(2.0, 1000.0, false);
         assert_eq!(choke.arrive(7), (1, vec![]));
         assert_eq!(choke.arrive(7), (2, vec![]));
@@ -177,10 +178,10 @@ mod tests {
         );
     }
 
-    /// The queue holds nothing of flow 2, so nothing of it is dropped, `max_p` being next to nothing; but a packet of flow 1
-    /// meets its like.
+    /// The queue holds no packet of flow 2, so none of it is dropped, as `max_p` is almost 0; a packet of flow 1
+    /// matches.
     #[test]
-    fn flows_that_meet_no_packet_of_theirs_are_spared() {
+    fn flows_without_a_match_are_not_dropped() {
         let mut choke = Bench::new(2.0, 1000.0, false);
         choke.arrive(1);
         choke.arrive(1);
@@ -192,14 +193,14 @@ mod tests {
         assert_eq!((met, choke.queue.state().packets), (0, 1000));
     }
 
-    /// Ten flows with a packet each; a packet of flow 3 meets its like once in ten: 1000 trials of 1/10 have a standard
+    /// Ten flows with a packet each; a packet of flow 3 matches once in ten: 1000 trials of 1/10 have a standard
     /// deviation of 9.5.
     #[test]
-    fn the_chance_to_be_met_is_the_share_of_the_queue() {
+    fn match_probability_is_the_share_of_the_queue() {
         let mut choke = Bench::new(10.0, 1000.0, false);
         let mut met = 0;
         for _ in 0..1000 {
-            // Whatever waits is sent, and ten flows bring a packet each.
+            // The waiting packets are sent, and each of ten flows brings a packet.
             while choke.queue.dequeue(Instant::ZERO, &mut Lost::default()).is_some() {}
             for flow in 0..10 {
                 assert_eq!(choke.arrive(flow).1, []);
@@ -209,9 +210,9 @@ mod tests {
         assert!((60..140).contains(&met), "{met}");
     }
 
-    /// At `max_th` the packet that arrives is lost by RED's rule alone, or, where told, with one that waits.
+    /// At `max_th` the arriving packet is lost by RED's rule alone or, with `beyond`, together with a waiting one.
     #[test]
-    fn above_the_upper_threshold_one_packet_is_lost_or_two() {
+    fn beyond_drops_two_packets_above_the_upper_threshold() {
         for (beyond, waiting, lost) in [(false, 4, 1), (true, 3, 2)] {
             let mut choke = Bench::new(4.0 - 1e-9, 4.0, beyond);
             for _ in 0..4 {
@@ -222,10 +223,11 @@ mod tests {
         }
     }
 
-    /// Four packets wait between 2 and 6, `max_p` = 1/2, and no flow comes twice: `p_b` = 1/4, and the gaps between RED's marks
-    /// are 1, 2 or 3 packets, two on average. Of 2000 packets half are lost, with a standard deviation of 13, one at a time.
+    /// Four packets wait between 2 and 6, `max_p` = 1/2, and no flow occurs twice: `p_b` = 1/4, and the distances
+    /// between RED's marks are 1, 2 or 3 packets, two on average. Of 2000 packets half are lost, with a standard
+    /// deviation of 13, one at a time.
     #[test]
-    fn a_packet_that_does_not_meet_its_like_is_red_s() {
+    fn red_decides_about_packets_without_a_match() {
         let mut choke = Bench::with(2.0, 6.0, 0.5, false);
         for flow in 0..100 {
             if choke.queue.state().packets < 4 {

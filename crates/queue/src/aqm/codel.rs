@@ -1,31 +1,30 @@
-//! CoDel, controlled delay: keeps the delay that lasts, not the one that passes, near a target.
+//! CoDel, controlled delay: keeps the standing delay, as opposed to that of bursts, near a target.
 //!
-//! RFC 8289 (Nichols, Jacobson, McGregor & Iyengar 2018); Nichols & Jacobson 2012. A packet that leaves tells how
-//! long it has waited. A queue that absorbs bursts lets some packet through within `target` every so often; one
-//! that stands does not. Where every packet that left during `interval` had waited `target` or longer, with more
-//! than an `mtu` behind it, CoDel enters its dropping state and signals with the packet at hand; and while the
-//! delay stays above `target` again and again, in times that shrink as TCP's throughput falls with the square root
-//! of the loss:
+//! RFC 8289 (Nichols, Jacobson, McGregor & Iyengar 2018); Nichols & Jacobson 2012. A departing packet shows its sojourn
+//! time. In a queue that absorbs bursts some packet has a sojourn time below `target` every so often; in a standing
+//! queue none has. If all packets that left during `interval` had a sojourn time of at least `target` and more than an
+//! `mtu` behind them, CoDel enters its dropping state and signals with the present packet; while the delay stays above
+//! `target` it signals again, at intervals that shrink as TCP's throughput falls with the square root of the loss:
 //!
 //!     count += 1,   drop_next += interval / sqrt(count)
 //!
-//! The first packet that has waited less, or behind which no more than an `mtu` waits, ends the state. If it is
-//! entered again within 16 intervals, `count` resumes from where it was needed last time, `count - lastcount`, else
-//! from 1.
+//! The first packet with a shorter sojourn time, or with no more than an `mtu` behind it, ends the state. If it is
+//! entered again within 16 intervals, `count` resumes from the value that was needed last time, `count - lastcount`,
+//! else from 1.
 //!
-//! *Departures:* the host asks packet by packet, so the loop inside the RFC's `deque` becomes one decision for each
-//! departing packet: after one is discarded the host comes back with the next at the same time, and the next drop is
-//! scheduled then, if that packet is still late, as the RFC has it. A signal that is a mark, not a loss, is treated
-//! alike: the next one is scheduled when the following packet leaves. After a link has stood still for long, many drops are
-//! due at once; after 64 of them one packet goes, and the next time the rest follow.
+//! *Departures:* the host asks packet by packet, so the loop inside the RFC's `deque` becomes one decision per
+//! departing packet: after a drop the host asks about the next packet at the same time, and the next drop is scheduled
+//! then, if that packet is still late, as in the RFC. A signal that is a mark instead of a drop is treated alike: the
+//! next one is scheduled when the following packet leaves. After a long standstill of the link many drops are due at
+//! once; after 64 of them one packet is sent, and the rest follow at the next departure.
 //!
-//! *In a satellite gateway:* it signals with packets that leave the queue whose delay it reads, so it has to mark
-//! where it watches: at the receive queue it keeps that queue short, and knows nothing of the transmit queue, where
-//! a gateway's packets wait; at the transmit queue it drops behind the PEP, segments that have been acknowledged
-//! and must be sent again over the satellite. Such a scenario is accepted with a warning. Where a gateway splits
-//! nothing (no PEP) none of this holds; then `interval` has to be of the order of the longest round trip, 600 ms
-//! and more over a geostationary satellite, for with the default of 100 ms CoDel signals again long before a sender
-//! can have slowed down, and `target` 5 to 10 % of it (RFC 8289, sections 4.2 and 4.3).
+//! *In a satellite gateway:* CoDel signals with packets that leave the queue whose delay it measures, so it has to mark
+//! at the watched queue: at the receive queue it keeps that queue short, and does not see the transmit queue, where a
+//! gateway's packets wait; at the transmit queue it drops behind the PEP segments that have been acknowledged, which
+//! must be retransmitted over the satellite. Such a scenario is accepted with a warning. Without a PEP none of this
+//! applies; then `interval` has to be of the order of the longest round trip, at least 600 ms over a geostationary
+//! satellite, because with the default of 100 ms CoDel signals again long before a sender can have slowed down, and
+//! `target` 5 to 10 % of it (RFC 8289, sections 4.2 and 4.3).
 
 use bentpipe_units::{Duration, Instant};
 
@@ -46,43 +45,43 @@ pub const ALGORITHM: Algorithm = Algorithm {
 
 const PARAMS: &[Param] = &[TARGET, INTERVAL, MTU];
 
-/// CoDel's parameter of that name.
+/// Acceptable standing delay.
 pub const TARGET: Param = Param::number(
     "target",
     Unit::Seconds,
     0.005,
     Range::above(0.0, 1e3),
-    "Queueing delay that is acceptable",
+    "Acceptable standing queueing delay",
 )
 .symbol("TARGET")
 .origin("RFC 8289 section 4.3")
 .tune(Tune::Log(0.001, 0.1));
 
-/// CoDel's parameter of that name.
+/// Time in which an acceptable delay must be seen once.
 pub const INTERVAL: Param = Param::number(
     "interval",
     Unit::Seconds,
     0.1,
     Range::above(0.0, 1e3),
-    "How long the delay may stay above the target: the longest round trip that is usual",
+    "Time for which the delay may stay above the target: the longest usual round trip",
 )
 .symbol("INTERVAL")
 .origin("RFC 8289 section 4.2")
 .tune(Tune::Log(0.02, 2.0));
 
-/// CoDel's parameter of that name.
+/// Backlog that is never signalled for.
 pub const MTU: Param = Param::from_link(
     "mtu",
     Unit::Bytes,
     |link| link.mean_packet.max(1500.0),
-    "1500 B, or the link's mean packet where that is longer",
+    "1500 B, or the link's mean packet if that is longer",
     Range::between(0.0, 65_535.0),
-    "Backlog that is never marked, for the link is busy with it anyway",
+    "Backlog that is never signalled for, because it keeps the link busy",
 )
 .symbol("maxpacket_")
 .origin("RFC 8289 section 5.3: the interface's MTU");
 
-/// What a CoDel is set to.
+/// Parameters of CoDel.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     target: Duration,
@@ -91,7 +90,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// From [`TARGET`], [`INTERVAL`] and [`MTU`].
+    /// Reads [`TARGET`], [`INTERVAL`] and [`MTU`].
     #[must_use]
     pub fn new(v: &Values) -> Self {
         Self {
@@ -102,7 +101,7 @@ impl Settings {
     }
 }
 
-/// The state of one queue's CoDel, apart from any queue, under the RFC's names.
+/// State of one queue's CoDel, independent of any queue, with the RFC's names.
 #[derive(Clone, Copy, Debug)]
 pub struct Control {
     first_above_time: Option<Instant>,
@@ -110,12 +109,12 @@ pub struct Control {
     count: u32,
     lastcount: u32,
     dropping: bool,
-    /// Whether the last packet was signalled with at `drop_next`, which then has to move on.
+    /// True if the last packet was signalled with at `drop_next`, which has to be advanced.
     due: bool,
 }
 
 impl Control {
-    /// At rest.
+    /// Initial state.
     pub const REST: Self = Self {
         first_above_time: None,
         drop_next: Instant::ZERO,
@@ -125,8 +124,8 @@ impl Control {
         due: false,
     };
 
-    /// RFC 8289, section 5.5: a packet that has waited so long leaves, and `behind` bytes wait behind it. Whether
-    /// to signal congestion with it.
+    /// RFC 8289, section 5.5: decides about a departing packet with sojourn time `waited` and `behind` bytes behind it.
+    /// Returns true if it is to signal congestion.
     #[inline]
     pub fn leaves(&mut self, waited: Duration, behind: u64, now: Instant, set: &Settings) -> bool {
         let ok_to_drop = self.ok_to_drop(waited, behind, now, set);
@@ -136,7 +135,7 @@ impl Control {
                 return false;
             }
             if std::mem::take(&mut self.due) {
-                // The packet behind the last one is late too: the next signal is due so much later.
+                // The packet behind the last one is late too: schedule the next signal.
                 self.drop_next = self.control_law(self.drop_next, set);
             }
             if now < self.drop_next {
@@ -148,7 +147,7 @@ impl Control {
         }
         if ok_to_drop {
             self.dropping = true;
-            // Resume near the rate that controlled the queue last time, if that was lately.
+            // Resume near the rate that controlled the queue last time, if that was recently.
             let delta = self.count - self.lastcount;
             let lately = now - self.drop_next < set.interval.times(16);
             self.count = if delta > 1 && lately { delta } else { 1 };
@@ -158,7 +157,7 @@ impl Control {
         ok_to_drop
     }
 
-    /// RFC 8289, section 5.6: whether the delay has been at the target or above for an interval.
+    /// RFC 8289, section 5.6: returns true if the delay has been at or above the target for an interval.
     #[inline]
     fn ok_to_drop(&mut self, waited: Duration, behind: u64, now: Instant, set: &Settings) -> bool {
         if waited < set.target || behind <= set.mtu {
@@ -179,12 +178,12 @@ impl Control {
         t + set.interval.scaled(1.0 / f64::from(self.count).sqrt())
     }
 
-    /// RFC 8289, section 5.6: the queue was asked for a packet and had none, so its delay is not above the target.
+    /// RFC 8289, section 5.6: the queue is empty, so its delay is below the target.
     pub fn empty(&mut self) {
         (self.first_above_time, self.dropping, self.due) = (None, false, false);
     }
 
-    /// Signals since the dropping state began, and whether it still lasts.
+    /// Returns the signals since the dropping state began, and true while it lasts.
     #[must_use]
     pub fn count(&self) -> (u32, bool) {
         (self.count, self.dropping)
@@ -237,19 +236,19 @@ mod tests {
         codel
     }
 
-    /// When packets are signalled with [us], of packets that each waited 10 ms and leave every 10 us from `start`
+    /// Returns the times of signals [us], for packets with a sojourn time of 10 ms that leave every 10 us from `start`
     /// to `end`.
     fn late(codel: &mut Steps, start: u64, end: u64) -> Vec<u64> {
         (start..end).step_by(10).filter(|&us| codel.depart(us, us - 10_000, 1000) == Verdict::Mark).collect()
     }
 
-    /// What a drop that is due then becomes where packets leave every 10 us.
+    /// Rounds due times up to departures every 10 us.
     fn next_packets<const N: usize>(us: [u64; N]) -> [u64; N] {
         us.map(|us| us.div_ceil(10) * 10)
     }
 
-    /// The control law, interval 100 ms. The delay is seen above the target at 20 ms; the first packet 100 ms later
-    /// is dropped (120), and the times to the next are 100, 100/sqrt(2) = 70.711, 100/sqrt(3) = 57.735, 50,
+    /// The control law with an interval of 100 ms. The delay is above the target from 20 ms on; the first packet 100 ms
+    /// later is dropped (120), and the times to the next are 100, 100/sqrt(2) = 70.711, 100/sqrt(3) = 57.735, 50,
     /// 100/sqrt(5) = 44.721, 100/sqrt(6) = 40.825, 100/sqrt(7) = 37.796 ms: due at 220, 290.711, 348.446, 398.446,
     /// 443.167, 483.992 and 521.788.
     #[test]
@@ -261,9 +260,8 @@ mod tests {
         assert_eq!(codel.probe("count"), 8.0);
     }
 
-    /// The RFC's loop: a packet leaves at 120 ms (dropped, count 1, next at 220) and the next ones at 320: that is
-    /// past 220 (dropped, count 2), and past 220 + 70.711 = 290.711 (dropped, count 3), but not past 290.711 +
-    /// 57.735 = 348.446.
+    /// The RFC's loop: a packet leaves at 120 ms (dropped, count 1, next at 220) and the next ones at 320: after 220
+    /// (dropped, count 2), after 220 + 70.711 = 290.711 (dropped, count 3), but before 290.711 + 57.735 = 348.446.
     #[test]
     fn several_drops_may_be_due_at_once() {
         let mut codel = codel(100_000);
@@ -274,12 +272,12 @@ mod tests {
     }
 
     /// Re-entry. As above the drops at 120, 220, 290.711 and 348.446 make count 4, and the next would be due at
-    /// 398.446; a packet that waited 1 ms at 360 ends the state. From 400 the delay is above the target again, so
-    /// at 500 the state is entered with count = 4 - 1 = 3, the next drops are due 57.735 and then 50 ms later, and
-    /// count is 5. A packet in time at 610 ends it; lastcount is 3, so from 700 on (entered at 800) count = 5 - 3 =
-    /// 2, next after 70.711 ms.
+    /// 398.446; a packet with 1 ms at 360 ends the state. From 400 the delay is above the target again, so at 500 the
+    /// state is entered with count = 4 - 1 = 3, the next drops are due 57.735 and then 50 ms later, and count is 5. A
+    /// packet with 1 ms at 610 ends it; lastcount is 3, so from 700 on (entered at 800) count = 5 - 3 = 2, next after
+    /// 70.711 ms.
     #[test]
-    fn a_state_entered_again_resumes() {
+    fn dropping_state_resumes_its_count() {
         let mut codel = codel(100_000);
         late(&mut codel, 20_000, 360_000);
         assert_eq!(codel.probe("count"), 4.0);
@@ -291,10 +289,10 @@ mod tests {
         assert_eq!(late(&mut codel, 700_000, 880_000), next_packets([800_000, 870_711]));
     }
 
-    /// … if it was within 16 intervals of `drop_next`, here 398.446 ms: entered at 1998.44 ms count is 3, at
-    /// 1998.45 it is 1. And if count had grown by more than 1: after drops at 120 and 220 only, it is 1.
+    /// Re-entry resumes within 16 intervals of `drop_next`, here 398.446 ms: entered at 1998.44 ms count is 3, at
+    /// 1998.45 it is 1. It resumes only if count had grown by more than 1: after drops at 120 and 220 only, it is 1.
     #[test]
-    fn a_state_entered_much_later_starts_anew() {
+    fn dropping_state_entered_much_later_starts_at_one() {
         for (drops_until, enter, count) in
             [(360_000, 1_998_440, 3.0), (360_000, 1_998_450, 1.0), (230_000, 500_000, 1.0)]
         {
@@ -306,12 +304,12 @@ mod tests {
         }
     }
 
-    /// The packet behind a dropped one is in time: the state ends, and the next drop was not scheduled. Dropped at
-    /// 120, 220 and 290.720 (count 3, due since 290.711); the packet behind at the same time has waited 1 ms. So
-    /// `drop_next` is still 290.711, and 16 intervals later is 1890.711: at 1890.71 count resumes from 3 - 1 = 2,
-    /// at 1890.72 from 1.
+    /// The packet behind a dropped one has a short delay: the state ends, and the next drop was not scheduled. Dropped
+    /// at 120, 220 and 290.720 (count 3, due since 290.711); the packet behind leaves at the same time after 1 ms. So
+    /// `drop_next` is still 290.711, and 16 intervals later is 1890.711: at 1890.71 count resumes from 3 - 1 = 2, at
+    /// 1890.72 from 1.
     #[test]
-    fn the_next_drop_is_scheduled_by_the_packet_behind() {
+    fn next_drop_is_scheduled_by_the_packet_behind() {
         for (enter, count) in [(1_890_710, 2.0), (1_890_720, 1.0)] {
             let mut codel = codel(100_000);
             assert_eq!(late(&mut codel, 20_000, 290_730).len(), 3);
@@ -322,9 +320,10 @@ mod tests {
         }
     }
 
-    /// `bytes() <= maxpacket_` with the link's default of 1500: what waits behind counts, not the packet itself.
+    /// `bytes() <= maxpacket_` with the link's default of 1500: the bytes behind the packet count, not the packet
+    /// itself.
     #[test]
-    fn no_more_than_an_mtu_behind_is_never_dropped() {
+    fn backlog_of_one_mtu_is_never_dropped() {
         assert!(late(&mut codel(1500), 20_000, 2_000_000).is_empty());
         assert_eq!(late(&mut codel(1501), 20_000, 120_010), [120_000]);
         let mut tight = Steps::new(&ALGORITHM, &[("mtu", Value::Number(999.0))]);
@@ -332,10 +331,10 @@ mod tests {
         assert_eq!(late(&mut tight, 20_000, 120_010), [120_000]);
     }
 
-    /// `sojourn_time < TARGET` is below it; the target itself is above. One packet in time and the interval begins
-    /// again: in time at 110, late from 110.01 on, dropped at 210.01.
+    /// `sojourn_time < TARGET`: the target itself counts as above. One packet below restarts the interval: below at
+    /// 110, above from 110.01 on, dropped at 210.01.
     #[test]
-    fn one_packet_in_time_begins_the_interval_again() {
+    fn one_short_delay_restarts_the_interval() {
         let mut codel = codel(100_000);
         assert!(late(&mut codel, 20_000, 110_000).is_empty());
         assert_eq!(codel.depart(110_000, 105_001, 1000), Verdict::Pass);
@@ -344,7 +343,7 @@ mod tests {
         assert_eq!([300_000, 310_010].map(at_target), [Verdict::Pass, Verdict::Mark]);
     }
 
-    /// The RFC's listing as it stands (section 5), its loop around a queue of its own, to be compared with.
+    /// The RFC's listing (section 5) with its loop and a queue, for comparison.
     #[derive(Default)]
     struct Listing {
         queue: std::collections::VecDeque<(u64, u64, u32)>,
@@ -424,10 +423,10 @@ mod tests {
         }
     }
 
-    /// Ten minutes of bursts and pauses on a link of 8 Mbit/s, the load between nothing and three: one decision for each
-    /// departing packet drops the very packets that the RFC's loop drops.
+    /// Ten minutes of bursts and pauses on a link of 8 Mbit/s, with a load between 0 and 3: one decision per departing
+    /// packet drops the same packets as the RFC's loop.
     #[test]
-    fn the_rfcs_loop_drops_the_same() {
+    fn drops_match_the_rfcs_listing() {
         use crate::{Limit, Link, Marking, Queue, QueueConfig};
         use bentpipe_units::{Rate, Rng};
         let capacity = Rate::from_bps(8_000_000);
@@ -449,7 +448,7 @@ mod tests {
             if rng.uniform() < 0.001 {
                 load = rng.uniform_in(0.05, 3.0);
             }
-            // The longer the backlog the lighter the load, as with senders that hear the signals.
+            // The longer the backlog the lighter the load, as with senders that react to the signals.
             let gap = rng.exponential(1e6 / load) * (1.0 + listing.bytes as f64 / 50_000.0);
             arrival += gap as u64;
             while free <= arrival {

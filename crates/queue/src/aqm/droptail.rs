@@ -1,17 +1,16 @@
-//! Drop tail: marks nothing, so that only the queue's limit discards packets.
+//! Drop tail: marks nothing; only the queue's limit drops packets.
 //!
-//! Folklore. Every packet passes; one that finds the queue full is discarded by the scheduler, for want of room. What
-//! is discarded then, the packet that arrives or one that has been waiting, is the scheduler's choice: with `fifo` the
-//! newest.
+//! Folklore. Every packet is accepted. If the queue is full, the scheduler drops the arriving packet or a waiting one,
+//! as it chooses: `fifo` drops the newest.
 //!
 //! *Departures:* none.
 //!
-//! *In a satellite gateway:* what there is without an AQM, and the yardstick of a comparison. The transmit queue grows
-//! to its limit and stays there, so the limit is the queueing delay that everybody pays, and it overflows in bursts
-//! that hit many connections at once. Behind a PEP each such drop is of a segment that its sender has been told
-//! arrived: the gateway has to send it again over the satellite. So either the limit must be so high that the PEP's own
-//! buffers throttle the senders first, or something else has to signal ahead of the PEP. As the AQM of a composite
-//! (`fq_codel`, `cake`, …) it is the right choice: those signal themselves.
+//! *In a satellite gateway:* the baseline of a comparison. The transmit queue grows to its limit and stays there, so
+//! the limit sets the queueing delay for everyone, and it overflows in bursts that hit many connections at once. Behind
+//! a PEP each such drop is of a segment that has been acknowledged to its sender: the gateway has to retransmit it over
+//! the satellite. So either the limit must be so high that the PEP's buffers throttle the senders first, or an AQM has
+//! to signal ahead of the PEP. As the AQM of a composite scheduler (`fq_codel`, `cake`, …) it is the right choice,
+//! because those signal themselves.
 
 use crate::descriptor::{Algorithm, Placement};
 use crate::fluid::{Arrivals, FluidModel, Inputs};
@@ -39,7 +38,7 @@ impl Aqm for DropTail {
     }
 }
 
-/// Drop tail as a fluid: nothing is marked, and there is no state. What the full queue loses is the equations' business.
+/// Drop tail as a fluid: no marks and no state. The network's equations contain the losses of a full queue.
 struct DropTailFluid;
 
 impl FluidModel for DropTailFluid {
@@ -74,10 +73,10 @@ mod tests {
         }
     }
 
-    /// By hand, with room for two packets and 2500 bytes: 0 and 1 (1000 bytes each) fit, 2 is one too many; after 0 has
-    /// left, 3 (1600 bytes) would make 2600 bytes, and 4 (1500) makes 2500.
+    /// By hand, with room for 2 packets and 2500 bytes: 0 and 1 (1000 bytes each) fit, 2 does not; after 0 has left, 3
+    /// (1600 bytes) would make 2600 bytes, and 4 (1500) makes 2500.
     #[test]
-    fn steps_with_room_for_two() {
+    fn packets_beyond_the_limit_are_dropped() {
         let setup = QueueConfig {
             marking: Marking::Drop,
             limit: Limit { packets: 2, bytes: 2500 },

@@ -1,19 +1,18 @@
-//! GKVQ: a virtual queue that marks what would not fit in it.
+//! GKVQ, the Gibbens-Kelly virtual queue: marks packets that do not fit into a virtual queue.
 //!
-//! Gibbens & Kelly 1999, as Kunniyur & Srikant 2001 describe it. A virtual queue of `B` bytes is served at `theta C`, a
-//! little less than the link's capacity `C`. On every arrival of `b` bytes, `t - s` after the last one:
-//! `VQ = max(VQ - theta C (t - s), 0)`; where `VQ + b` exceeds `B` the packet is marked, otherwise `VQ += b`. A marked
-//! packet does not join the virtual queue. It is AVQ without its adaptation, and a token bucket in other words.
+//! Gibbens & Kelly 1999, as described by Kunniyur & Srikant 2001. A virtual queue of `B` bytes is served at `theta C`,
+//! a little less than the link's capacity `C`. On every arrival of `b` bytes, `t - s` after the last one: `VQ = max(VQ
+//! - theta C (t - s), 0)`; if `VQ + b` exceeds `B` the packet is marked, otherwise `VQ += b`. A marked packet is not
+//! added. It is AVQ without adaptation, and equivalent to a token bucket.
 //!
-//! *Departures:* `C` is the capacity that the link has at the time, so the virtual queue follows a link that fades.
-//! Gibbens & Kelly mark every packet from an overflow until the virtual queue is empty; here only those that overflow
-//! are marked.
+//! *Departures:* `C` is the link's present capacity, so the virtual queue follows a fading link. Gibbens & Kelly mark
+//! every packet from an overflow until the virtual queue is empty; here only packets that overflow are marked.
 //!
-//! *In a satellite gateway:* it watches arrivals only, so it can stand ahead of the PEP, where it needs no word from
-//! the queue behind it. Where a mark drops, the accepted load never exceeds `theta C` for longer than `B` lasts: the
-//! transmit queue stays short, and `1 - theta` of the link stays idle however great the demand; the 2007 gateway uses
-//! 19.2 of its 20 Mbit/s, with a queue of 18 packets on average. It knows no average and no probability: a burst that
-//! fills the virtual queue loses its whole tail, so several senders back off at once. AVQRED spreads its marks.
+//! *In a satellite gateway:* it watches only arrivals, so it can stand ahead of the PEP without knowledge of the queue
+//! behind it. If marks drop, the accepted load exceeds `theta C` for no longer than `B` lasts: the transmit queue stays
+//! short, and `1 - theta` of the link stays idle at any demand; on the 2007 gateway it reaches 19.2 of 20 Mbit/s, with
+//! a mean queue of 18 packets. It has neither an average nor a probability: a burst that fills the virtual queue loses
+//! its whole tail, so several senders back off at once. AVQRED spreads its marks.
 
 use bentpipe_units::Instant;
 
@@ -42,7 +41,7 @@ const PARAMS: &[Param] = &[
         "Share of the link's capacity that serves the virtual queue",
     )
     .symbol("θ")
-    .origin("AVQ's default utilization, so that the two can be compared")
+    .origin("AVQ's default target utilization, for comparison")
     .tune(Tune::Linear(0.8, 1.0)),
     Param::from_link(
         "buffer",
@@ -64,7 +63,7 @@ pub struct Gkvq {
     buffer: f64,
     /// VQ [bytes].
     vq: f64,
-    /// s: the last arrival.
+    /// s: time of the last arrival.
     last: Instant,
 }
 
@@ -92,8 +91,8 @@ impl Aqm for Gkvq {
     }
 }
 
-/// GKVQ as a fluid: the virtual queue fills with what is not marked and is served at `theta C`, `dv/dt = (1 - p) λ - theta C`
-/// within 0 and `B`, and `p = 0` while `v < B`, else what exceeds the service, `1 - theta C / λ`. Derived here.
+/// GKVQ as a fluid: unmarked packets fill the virtual queue, which is served at `theta C`: `dv/dt = (1 - p) λ - theta
+/// C` within 0 and `B`, and `p = 0` while `v < B`, else the excess over the service, `1 - theta C / λ`. Derived here.
 struct GkvqFluid {
     theta: f64,
     buffer: BoundedVirtualQueue,
@@ -136,10 +135,10 @@ mod tests {
         Steps::new(&ALGORITHM, &[("theta", theta), ("buffer", buffer)].map(|(n, x)| (n, Value::Number(x))))
     }
 
-    /// Worked out by hand: 8 Mbit/s are a byte a microsecond, so theta = 1/2 serves half a byte; the buffer has 2500
-    /// bytes.
+    /// Worked out by hand: 8 Mbit/s are one byte per microsecond, so theta = 1/2 serves half a byte; the buffer has
+    /// 2500 bytes.
     #[test]
-    fn steps_of_the_definition() {
+    fn arrivals_follow_the_definition() {
         let mut gkvq = gkvq(0.5, 2500.0);
         for (us, vq, verdict) in [
             (0, 1000.0, Verdict::Pass),
@@ -155,10 +154,10 @@ mod tests {
         }
     }
 
-    /// A token bucket passes no more than its depth and its rate times the time: of a load of twice the capacity for a
-    /// second, theta C 1 s + B = 800 kB + 10 kB, and no less than a packet short of it.
+    /// A token bucket accepts at most its depth plus its rate times the time: with a load of twice the capacity for 1
+    /// s, theta C 1 s + B = 800 kB + 10 kB, and at most one packet less.
     #[test]
-    fn accepts_its_rate_and_its_depth() {
+    fn accepted_load_is_that_of_a_token_bucket() {
         let mut gkvq = gkvq(0.8, 10_000.0);
         let passed = (0..2000).filter(|i| gkvq.arrive(i * 500, 1000) == Verdict::Pass).count();
         assert!((809..=810).contains(&passed), "{passed}");

@@ -1,29 +1,29 @@
-//! PFAVQRED: AVQRED whose marks fall on connections by the square of what they take of the link.
+//! PFAVQRED, proportionally fair AVQRED: weights AVQRED's marks by the square of a connection's share of the link.
 //!
-//! [B07] 5.2. The virtual queue, its measured capacity `v_cap` and the lottery are AVQRED's; what the lottery says,
-//! `p_a`, is multiplied by a weight of the packet's flow:
+//! [B07] 5.2. The virtual queue, its measured capacity `v_cap` and the marking decision are AVQRED's; the probability
+//! `p_a` is multiplied by a weight of the packet's flow:
 //!
 //!     w_f = (r_f / r_fair)^2        r_fair = v_cap / open flows
 //!     p   = min(1, w_f p_a)         min(1, w_f) from max_th on
 //!
-//! and `w_f = 0` for a connection younger than 100 ms. So a flow at half its fair share is marked a quarter as often
-//! as one at its share, and even a full virtual queue does not shut it out.
+//! and `w_f = 0` for a connection younger than 100 ms. So a flow at half its fair share is marked a quarter as often as
+//! one at its share, and even a full virtual queue does not starve it.
 //!
-//! *Departures:* the printed equation of the weight is lost; that it is squared in the flow's share, spares the young
-//! and multiplies `p_a` is certain, the rest is chosen. `rate = "window"`: `r_f` is what arrived of the flow, dropped
-//! or not, within the last 3 s, over that time or over the flow's age, whichever is shorter; the 3 s are three steps of
-//! 1 s, and of the step that they cut the share is taken that lies inside. `rate = "lifetime"`: what was accepted
-//! of the flow since it opened, over its age, which needs no 3 s. Open are the flows that have been announced and not
-//! closed; of those that nobody announces, such as datagrams', the ones heard of within 3 to 4 s, which open with
-//! their first packet.
+//! *Departures:* the printed equation of the weight is lost; it is certain that the weight is squared in the flow's
+//! share, is 0 for young connections and multiplies `p_a`; the rest is our choice. `rate = "window"`: `r_f` is the
+//! number of bytes that arrived of the flow, dropped or not, within the last 3 s, divided by that time or by the flow's
+//! age, whichever is shorter. The 3 s are counted in steps of 1 s, and of the oldest step the share inside the window
+//! counts. `rate = "lifetime"`: `r_f` is the number of bytes accepted since the flow opened, divided by its age, which
+//! needs no window. Open flows are those announced and not yet closed; unannounced flows, such as datagrams', open with
+//! their first packet and count for 3 to 4 s after their last.
 //!
-//! Which of the two the dissertation had is not known. Against its chapter 5, `window` is the nearer one in how many
-//! times AVQRED's drops it drops, `lifetime` in the drops and in how much connections differ (docs/reproduction.md).
+//! Which of the two the dissertation used is not known. Compared with its chapter 5, `window` is closer in the ratio of
+//! drops to AVQRED's, `lifetime` in the drops and in the deviation between connections (docs/reproduction.md).
 //!
-//! *In a satellite gateway:* the choice where connections ought to have alike shares and the gateway knows them, as
-//! one that splits TCP does. It stands ahead of the PEP like AVQRED, drops half as much again as that on the 2007
-//! gateway for its fairness, and needs 64 to 128 bytes of memory for each flow. A user with many connections has as
-//! many shares, unless a flow is a user there.
+//! *In a satellite gateway:* the choice if connections should have equal shares and the gateway knows them, as one that
+//! splits TCP does. It stands ahead of the PEP like AVQRED, drops half as many packets again on the 2007 gateway for
+//! its fairness, and needs 64 to 128 bytes of memory per flow. A user with many connections gets as many shares, unless
+//! a flow is a user.
 
 use bentpipe_units::{Duration, Instant};
 
@@ -48,11 +48,11 @@ pub const ALGORITHM: Algorithm = Algorithm {
 
 /// Connections younger than this are not marked.
 const YOUNG: Duration = Duration::from_millis(100);
-/// Arrivals are remembered, and unannounced flows open, for so long.
+/// Time for which arrivals are remembered and unannounced flows stay open.
 const WINDOW: Duration = Duration::from_secs(3);
-/// Steps of the window.
+/// Number of steps of the window.
 const STEPS: u32 = 3;
-/// Steps of a flow whose arrivals are remembered: those of the window and the one that it cuts.
+/// Number of steps of a flow whose arrivals are remembered: those of the window and the one that it cuts.
 const PLACES: usize = 4;
 
 const PARAMS: &[Param] = &[
@@ -66,11 +66,11 @@ const PARAMS: &[Param] = &[
         "rate",
         &["window", "lifetime"],
         "window",
-        "Whether a flow's rate is that of its arrivals in the last 3 s, or of all that was accepted since it opened",
+        "Rate of a flow: arrivals of the last 3 s, or accepted bytes since it opened",
     )
     .symbol("r_f")
     .origin(
-        "a choice, for the printed equation is lost: of the two it is nearer to [B07] Table 5.1's drops over AVQRED's; \
+        "a choice, because the printed equation is lost: of the two it is closer to [B07] Table 5.1's drops over AVQRED's; \
          lifetime is nearer to PFAVQRED's own drops and to Table 5.2",
     )
     .tune(Tune::Each),
@@ -95,24 +95,23 @@ pub struct PfAvqRed {
     dropper: UniformDropper,
     lifetime: bool,
     flows: FlowTable<Flow>,
-    /// How many of them are announced.
+    /// Number of announced flows.
     announced: u32,
-    /// The others.
+    /// Unannounced flows.
     heard: Active,
-    /// w_f of the last packet that the lottery was asked about.
+    /// w_f of the last packet that was not admitted below `min_th`.
     weight: f64,
 }
 
-/// Packed, for a table of a hundred thousand of these outgrows caches.
+/// Packed, because a table of a hundred thousand exceeds the caches.
 #[derive(Clone, Copy, Debug)]
 #[repr(Rust, packed(4))]
 struct Flow {
-    /// Bytes that arrived in each of the last steps; or, with lifetimes, that were accepted since it opened, in two
-    /// halves.
+    /// Bytes that arrived in each of the last steps; with `lifetime`, bytes accepted since it opened, in two halves.
     bytes: [u32; PLACES],
-    /// When it opened [ns], doubled, and one more if it was announced.
+    /// Time when it opened [ns], doubled, plus one if it was announced.
     born: u64,
-    /// The step of its last packet.
+    /// Step of its last packet.
     step: Step,
 }
 
@@ -134,7 +133,7 @@ impl Flow {
         Instant::from_nanos(self.born >> 1)
     }
 
-    /// Something arrives in a step that is not earlier than the last.
+    /// Adds an arrival in a step that is not earlier than the last.
     #[inline]
     fn arrive(&mut self, len: u32, step: Step) {
         let mut bytes = self.bytes;
@@ -149,8 +148,8 @@ impl Flow {
         self.bytes = bytes;
     }
 
-    /// Bytes that arrived within the window, of whose last step the share `elapsed` is over, and so of the oldest
-    /// step cut off.
+    /// Returns the bytes that arrived within the window. The share `elapsed` of the current step is over, and so much
+    /// of the oldest step is outside.
     #[inline]
     fn within(&self, elapsed: f64) -> f64 {
         let (bytes, cut) = (self.bytes, self.cut());
@@ -158,7 +157,7 @@ impl Flow {
         all as f64 - elapsed * f64::from(bytes[cut])
     }
 
-    /// The place of the step that the window cuts.
+    /// Index of the step that the window cuts.
     #[inline]
     fn cut(&self) -> usize {
         (self.step.place(PLACES) + 1) % PLACES
@@ -170,7 +169,7 @@ impl Flow {
         self.bytes = [sum as u32, (sum >> 32) as u32, 0, 0];
     }
 
-    /// Bytes accepted since it opened.
+    /// Returns the bytes accepted since it opened.
     #[inline]
     fn accepted(&self) -> u64 {
         let bytes = self.bytes;
@@ -204,7 +203,7 @@ impl Aqm for PfAvqRed {
         self.queue.serve(cx);
         let step = self.heard.at(cx.now);
         let heard = &mut self.heard;
-        // Two slots at every packet: the table is gone through in as many packets as it has flows, or a few times that.
+        // Two slots per packet: the whole table is visited within as many packets as it has flows, or a few times that.
         self.flows.sweep(2, |_, flow| flow.announced() || heard.counts(flow.step));
         let mut fresh = false;
         let flow = self.flows.get_or_insert_with(pkt.flow, || {
@@ -290,16 +289,16 @@ mod tests {
         Steps::new(&ALGORITHM, &given)
     }
 
-    /// Worked out by hand: v_cap is a byte a microsecond, packets have 1000 bytes, thresholds 2 and 4. Flow 1 opens
-    /// at 0, flow 2 at 150 ms. Time [us], flow, what of the lottery's `p_a` and the weight comes together in p.
+    /// Worked out by hand: v_cap is one byte per microsecond, packets have 1000 bytes, thresholds 2 and 4. Flow 1 opens
+    /// at 0, flow 2 at 150 ms. Columns: time [us], flow, weight and p.
     #[test]
-    fn steps_of_the_equations() {
+    fn arrivals_follow_the_equations() {
         let mut pf = pfavqred("window", 2.0, 4.0);
         pf.flow(0, 1, FlowEvent::Opened);
         pf.flow(150_000, 2, FlowEvent::Opened);
         assert_eq!(pf.probe("open"), 2.0);
         for (us, flow, weight, p) in [
-            // 200 ms after it opened: the virtual queue is below min_th, so nothing is asked.
+            // 200 ms after it opened: the virtual queue is below min_th, so there is no decision.
             (200_000, 1, 0.0, 0.0),
             (200_000, 1, 0.0, 0.0),
             // VQ = 2: p_b = 0. Three packets in 200 ms: 15 000 bytes/s of 500 000: w = 0.03^2.
@@ -315,15 +314,15 @@ mod tests {
         }
     }
 
-    /// From max_th on: a flow at twice its share is marked for certain, one at half of it in a quarter of all cases.
+    /// From `max_th` on a flow at twice its share is always marked, one at half of it in a quarter of all cases.
     #[test]
-    fn a_full_virtual_queue_does_not_shut_a_light_flow_out() {
+    fn full_virtual_queue_does_not_starve_a_light_flow() {
         let mut pf = pfavqred("lifetime", 1.0, 2.0);
         for flow in 0..4 {
             pf.flow(0, flow, FlowEvent::Opened);
         }
-        // In 1 s the share of each is 250 000 bytes. Spread over it, 500 kB of flow 0, 125 kB of flow 1; the virtual
-        // queue, served a byte a microsecond, stays below min_th.
+        // In 1 s the share of each is 250,000 bytes. Flow 0 sends 500 kB, flow 1 125 kB; the virtual queue, served at
+        // one byte per microsecond, stays below min_th.
         for i in 0..1000 {
             pf.arrive_of(i * 1000, 500, 0);
             pf.arrive_of(i * 1000 + 500, 125, 1);
@@ -343,11 +342,10 @@ mod tests {
         assert!((863..=1137).contains(&light), "{light}");
     }
 
-    /// The three steps, one of them in parts, beside every single arrival of the last 3 s, of a flow that sends
-    /// bursts of up to four packets at random times: never off by more than the step holds that is cut, and by less
-    /// than 3 % on average.
+    /// The window in steps compared with the exact sum over the last 3 s, for a flow with bursts of up to four packets
+    /// at random times: the error never exceeds the content of the step that is cut, and is below 3 % on average.
     #[test]
-    fn the_window_is_near_an_exact_one() {
+    fn window_in_steps_is_close_to_the_exact_one() {
         let mut rng = Rng::stream(1, "window", 0, "test");
         let mut active = Active::new(WINDOW, STEPS);
         let (mut flow, mut active) = (Flow::new(active.at(Instant::ZERO), true, Instant::ZERO), active);
@@ -370,9 +368,9 @@ mod tests {
         assert!(error / sum < 0.03, "{}", error / sum);
     }
 
-    /// Announced flows are open until they close; one that nobody announced, until 3 to 4 s of silence have passed.
+    /// Announced flows are open until they close; unannounced ones until 3 to 4 s after their last packet.
     #[test]
-    fn flows_open_and_close() {
+    fn announced_and_unannounced_flows_are_counted() {
         let mut pf = pfavqred("window", 2.0, 4.0);
         let open = |pf: &mut Steps, us| {
             pf.arrive_of(us, 0, 100);
@@ -383,7 +381,7 @@ mod tests {
         pf.flow(10, 2, FlowEvent::Opened);
         pf.arrive_of(20, 1000, 3);
         assert_eq!(open(&mut pf, 30), 3.0);
-        // Opened again without having been closed: still one. What was unannounced is announced now.
+        // Opened again without having been closed: still one flow. The unannounced one is announced now.
         pf.flow(40, 2, FlowEvent::Opened);
         pf.flow(40, 3, FlowEvent::Opened);
         assert_eq!(open(&mut pf, 50), 3.0);
@@ -393,7 +391,7 @@ mod tests {
         pf.arrive_of(80, 1000, u32::MAX);
         assert_eq!(open(&mut pf, 2_900_000), 3.0);
         assert_eq!(open(&mut pf, 4_050_000), 2.0);
-        // A number that comes again is a young flow, whose share has been forgotten.
+        // A reused number is a young flow, whose past share is not known.
         pf.arrive_of(4_100_000, 1000, u32::MAX);
         pf.flow(4_100_000, 1, FlowEvent::Closed);
         pf.flow(4_100_000, 2, FlowEvent::Closed);
@@ -401,9 +399,9 @@ mod tests {
     }
 
     /// Two flows that send at 0.4 and at 1.6 of the capacity, 0.8 and 3.2 of their shares, are marked in the ratio of
-    /// about the squares of these, 16; announced or not.
+    /// about the squares, 16; announced or not.
     #[test]
-    fn marks_go_by_the_square_of_the_share() {
+    fn marks_follow_the_square_of_the_share() {
         for announced in [true, false] {
             let mut pf = pfavqred("window", 10.0, 100_000.0);
             if announced {
@@ -424,10 +422,10 @@ mod tests {
         }
     }
 
-    /// A flow that is alone and sends 100 000 bytes/s, a tenth of the link, for 10 s: of the last 3 s 300 000 bytes over 3 s, w =
+    /// A single flow that sends 100,000 bytes/s, a tenth of the link, for 10 s: 300,000 bytes in the last 3 s, w =
     /// 1/100.
     #[test]
-    fn an_old_flow_counts_by_its_last_three_seconds() {
+    fn only_the_last_three_seconds_count() {
         let mut pf = pfavqred("window", 0.0, 1e6);
         pf.flow(0, 1, FlowEvent::Opened);
         for ms in (0..10_000).step_by(10) {
@@ -436,9 +434,9 @@ mod tests {
         assert!((pf.probe("weight") - 0.01).abs() < 0.000_2, "{}", pf.probe("weight"));
     }
 
-    /// What a flow has had accepted is counted beyond 4 GB.
+    /// The accepted bytes of a flow are counted beyond 4 GB.
     #[test]
-    fn a_lifetime_may_hold_many_bytes() {
+    fn lifetime_counts_beyond_32_bits() {
         let mut heard = Active::new(WINDOW, STEPS);
         let mut flow = Flow::new(heard.at(Instant::ZERO), true, Instant::ZERO);
         for _ in 0..3 {

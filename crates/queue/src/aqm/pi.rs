@@ -1,21 +1,21 @@
-//! PI, a proportional integral controller: steers the queue to a length, by its distance from it and by its growth.
+//! PI, proportional integral controller: keeps the queue at a reference length, by its distance from it and its growth.
 //!
-//! Hollot, Misra, Towsley & Gong 2001. At times `1 / w` apart, with `q` packets in the watched queue and `q_old` the
-//! time before:
+//! Hollot, Misra, Towsley & Gong 2001. At times `1 / w` apart, with `q` packets in the watched queue and `q_old` at the
+//! previous time:
 //!
 //!     p = p + a (q - q_ref) - b (q_old - q_ref), within 0 and 1
 //!
-//! Each arrival at the mark point is marked with probability `p`. As `a` and `b` are nearly the same, `p` changes
-//! mostly with the queue's growth, and stands still only where the queue is `q_ref` long.
+//! Each arrival at the mark point is marked with probability `p`. `a` and `b` are almost equal, so `p` changes mostly
+//! with the growth of the queue, and is constant only at a length of `q_ref`.
 //!
-//! *Departures:* none. `a` and `b` belong to a link, a round trip and a number of flows: the defaults are the paper's,
-//! designed for 15 Mbit/s with packets of 500 bytes, 60 flows and a round trip of 240 ms.
+//! *Departures:* none. `a` and `b` depend on the link, the round trip and the number of flows: the defaults are the
+//! paper's, designed for 15 Mbit/s with packets of 500 bytes, 60 flows and a round trip of 240 ms.
 //!
-//! *In a satellite gateway:* it watches the transmit queue and can mark ahead of the PEP, as RED does, and holds a
-//! queue that RED lets vary with the load. It is slow: with the defaults the probability takes seconds to minutes to
-//! find a new load, which suits many long connections and not a gateway whose traffic comes and goes, or whose link
-//! fades. Each mark acts after the time from the receive queue to the transmit queue and a terrestrial round trip: if
-//! the PEP holds packets for long, tune `a` and `b` for that time.
+//! *In a satellite gateway:* it watches the transmit queue and can mark ahead of the PEP, as RED does, and keeps a
+//! queue length that depends on the load under RED. It is slow: with the defaults the probability takes seconds to
+//! minutes to follow a change of load, which suits many long connections, but not a gateway with intermittent traffic
+//! or a fading link. A mark takes effect after the time from the receive queue to the transmit queue plus a terrestrial
+//! round trip: if the PEP holds packets for long, tune `a` and `b` for that time.
 
 use bentpipe_units::{Duration, Instant};
 
@@ -42,9 +42,9 @@ const PARAMS: &[Param] = &[
         |link| link.packets_in(0.033),
         "33 ms of the link's capacity",
         Range::between(0.0, 1e9),
-        "Queue length that is aimed at",
+        "Target queue length",
     )
-    .origin("RED's lower threshold, so that both aim at the same delay")
+    .origin("RED's lower threshold, for the same target delay")
     .tune(Tune::Around(0.1, 4.0)),
     Param::number(
         "a",
@@ -60,12 +60,12 @@ const PARAMS: &[Param] = &[
         Unit::One,
         1.816e-5,
         Range::between(0.0, 1.0),
-        "Weight of that distance the time before",
+        "Weight of that distance at the previous update",
     )
     .origin("Hollot et al. 2001, for 15 Mbit/s, 60 flows and a round trip of 240 ms")
     .tune(Tune::Log(1e-6, 1e-2)),
-    Param::number("w", Unit::One, 170.0, Range::above(0.0, 1e6), "Updates of the probability in a second")
-        .origin("ns-2's default beside these weights")
+    Param::number("w", Unit::One, 170.0, Range::above(0.0, 1e6), "Updates of the probability per second")
+        .origin("ns-2's default with these weights")
         .tune(Tune::Log(10.0, 1000.0)),
 ];
 
@@ -118,8 +118,8 @@ impl Aqm for Pi {
     }
 }
 
-/// PI as a fluid: with `q_old = q - dq / (w dt)`, an update changes `p` by `(a - b) (q - q_ref) + b (q - q_old)`, and there
-/// are `w` of them in a second: `dp/dt = w (a - b) (q - q_ref) + b dq/dt`.
+/// PI as a fluid: with `q_old = q - dq / (w dt)`, an update changes `p` by `(a - b) (q - q_ref) + b (q - q_old)`, and
+/// there are `w` updates per second: `dp/dt = w (a - b) (q - q_ref) + b dq/dt`.
 struct PiFluid {
     q_ref: f64,
     a: f64,
@@ -147,7 +147,7 @@ impl FluidModel for PiFluid {
         dx[0] = inputs.within(x[0], change, 0.0, 1.0);
     }
 
-    /// Any p will do once the queue stands at its reference.
+    /// Any p is an equilibrium once the queue has its reference length.
     fn equilibrium(
         &self,
         share: f64,
@@ -170,10 +170,10 @@ mod tests {
     use super::*;
     use crate::Value;
 
-    /// Worked out by hand with a = 0.01, b = 0.005, q_ref = 10: p grows by 0.01 (q - 10) - 0.005 (q_old - 10), where
-    /// q_old is 0 at first.
+    /// Worked out by hand with a = 0.01, b = 0.005, q_ref = 10: p grows by 0.01 (q - 10) - 0.005 (q_old - 10), with
+    /// q_old = 0 at first.
     #[test]
-    fn steps_of_the_equation() {
+    fn updates_follow_the_equation() {
         let given = [("q_ref", 10.0), ("a", 0.01), ("b", 0.005), ("w", 100.0)];
         let mut pi = Steps::new(&ALGORITHM, &given.map(|(name, x)| (name, Value::Number(x))));
         for (i, (q, p)) in
@@ -186,7 +186,7 @@ mod tests {
         assert_eq!(pi.arrive(60_001, 1000), Verdict::Mark);
     }
 
-    /// A tenth of 10 000 arrivals at p = 0.1, within five standard errors of 30.
+    /// A tenth of 10,000 arrivals at p = 0.1, within five standard errors of 30.
     #[test]
     fn marks_with_its_probability() {
         let given = [("q_ref", 0.0), ("a", 0.01), ("b", 0.0), ("w", 100.0)];

@@ -1,9 +1,9 @@
-//! RED, random early detection: marks at random by the average length of the queue, before it is full.
+//! RED, random early detection: marks at random by the average queue length, before the queue is full.
 //!
 //! Floyd & Jacobson 1993; [B07] 2.2.1. On every arrival at the mark point, with `q` packets in the watched queue:
 //!
-//!     the link is busy:               avg = avg + w_q (q - avg)
-//!     it could have sent m packets:   avg = avg (1 - w_q)^m
+//!     link busy:                           avg = avg + w_q (q - avg)
+//!     link idle, could have sent m:        avg = avg (1 - w_q)^m
 //!
 //! Below `min_th` nothing is marked, from `max_th` on everything. Between them
 //!
@@ -11,22 +11,22 @@
 //!     p_a = p_b / (1 - count p_b)
 //!
 //! and a packet is marked with probability `p_a`, where `count` is the number of packets since the last mark: so marks
-//! are spread evenly, instead of coming in clumps.
+//! are spread evenly instead of in clusters.
 //!
-//! *Departures:* the average is updated by arrivals at the mark point, not at the watched queue: there a gateway whose
-//! marks stop all arrivals would never learn that its queue has drained. Four options: `gentle` raises the probability
-//! from `max_p` to 1 between `max_th` and `2 max_th` (Floyd 2000), in place of the step to 1; `wait` is ns-2's way to
-//! spread marks further; `ns2` are its other ones: `m` is a whole number, and one more, for the arrival at an idle link
-//! is a sample of an empty queue, and nothing is marked that finds at most one packet waiting; in byte mode (`bytes`;
-//! Floyd & Jacobson 1993, section V) `p_b` is scaled by the packet's length over the mean. [B07] Table 3.2 does not say
-//! which RED is under the settings RED FC 1 to 5: they take the parameters of RED 4, as the SRED settings of Table 3.1
-//! do.
+//! *Departures:* the average is updated by arrivals at the mark point, not at the watched queue: otherwise a gateway
+//! whose marks stop all arrivals would never notice that its queue has drained. Four options: `gentle` raises the
+//! probability from `max_p` to 1 between `max_th` and `2 max_th` (Floyd 2000) instead of the step to 1; `wait` spreads
+//! marks further, as ns-2 does; `ns2` selects ns-2's other rules: `m` is a whole number plus one, because the arrival
+//! at an idle link is a sample of an empty queue, and no packet is marked that finds at most one packet waiting;
+//! `bytes` is byte mode (Floyd & Jacobson 1993, section V), in which `p_b` is scaled by the packet's length over the
+//! mean length. [B07] Table 3.2 does not give the RED parameters of the settings RED FC 1 to 5: they are those of RED
+//! 4, as for the SRED settings of Table 3.1.
 //!
 //! *In a satellite gateway:* it watches the transmit queue, behind the PEP, and marks at the receive queue, ahead of
-//! it, where a dropped segment is the sender's to repeat. What is admitted reaches the watched queue only after the
-//! PEP, so the average is as old as that takes, besides its own memory of `1 / w_q` packets: the longer the PEP holds
-//! packets, the more the queue swings, and between swings the link may idle. `avqred` does without that delay. Its
-//! thresholds are packets: after a change of the link's rate, or in a fade, they stand for another delay.
+//! the PEP, where the sender retransmits a dropped segment. An accepted packet reaches the watched queue only after the
+//! PEP, so the average lags by that time in addition to its own time constant of `1 / w_q` packets: the longer the PEP
+//! holds packets, the more the queue oscillates, and the link may idle in between. `avqred` avoids that delay. The
+//! thresholds are in packets: after a change of the link's rate, or in a rain fade, they correspond to another delay.
 
 use super::average::{self, Average, Follow};
 use super::uniform_dropper::{self, UniformDropper};
@@ -55,13 +55,13 @@ const PARAMS: &[Param] = &[
     Param::flag("gentle", false, "Ramp from `max_p` to 1 between `max_th` and twice it")
         .origin("Floyd & Jacobson 1993 have a step to 1")
         .tune(Tune::Each),
-    Param::flag("wait", false, "Spare the first `1 / p_b` packets after a mark, as ns-2 does by default")
-        .origin("Floyd & Jacobson 1993 spare none"),
+    Param::flag("wait", false, "Never mark the first `1 / p_b` packets after a mark, as ns-2 does by default")
+        .origin("Floyd & Jacobson 1993 may mark them"),
     Param::flag(
         "ns2",
         false,
-        "Average and spare as ns-2 does: an arrival after an idle time is a sample too, and one that finds at most one packet \
-         waiting is never marked",
+        "Follow ns-2: an arrival after an idle time is a sample too, and one that finds at most one packet waiting is never \
+         marked",
     )
     .origin("Floyd & Jacobson 1993 do neither"),
     Param::flag("bytes", false, "Mark in proportion to a packet's length")
@@ -143,10 +143,10 @@ impl Aqm for Red {
     }
 }
 
-/// RED as a fluid [B07 4.4]: each arrival moves the average by the share `w_q` towards the queue, so `δ` after it
-/// `avg - q` has shrunk to `1 - w_q` of itself: `d avg / dt = ln(1 - w_q) / δ (avg - q)`, with `δ` the time between
-/// arrivals. The marking function is `p_b`, as printed; what comes of it, where marks are spread evenly, also with `wait`,
-/// is [`uniform_dropper::share`]. Not in the law are `ns2` and, in byte mode, that packets differ in length.
+/// RED as a fluid [B07 4.4]: each arrival moves the average by the share `w_q` towards the queue, so within the time
+/// `δ` between two arrivals `avg - q` shrinks by the factor `1 - w_q`: `d avg / dt = ln(1 - w_q) / δ (avg - q)`. The
+/// printed form marks `p_b`; the actual share, with marks spread evenly or with `wait`, is [`uniform_dropper::share`].
+/// `ns2` and the packet lengths of byte mode are not modelled.
 struct RedFluid {
     average: Follow,
     max_p: f64,
@@ -176,7 +176,7 @@ impl FluidModel for RedFluid {
         dx[0] = self.average.change(x[0], inputs);
     }
 
-    /// The average is the queue, up to where all is marked.
+    /// The average equals the queue, up to the level where all packets are marked.
     fn equilibrium(
         &self,
         share: f64,
@@ -205,8 +205,8 @@ mod tests {
     }
 
     /// Worked out by hand with w_q = 1/2, thresholds 2 and 6, max_p = 1. `avg` halves its distance to q at each
-    /// arrival: 0 -> 2 -> 4 -> 6. At 2, p_b = 0; at 4, p_b = 1/2 and count 1 (the packet at 2 had count 0), so
-    /// p_a = 1/2 / (1 - 1/2) = 1; at 6 the threshold marks.
+    /// arrival: 0 -> 2 -> 4 -> 6. At 2, p_b = 0; at 4, p_b = 1/2 and count 1 (the packet at 2 had count 0), so p_a =
+    /// 1/2 / (1 - 1/2) = 1; at 6 the threshold marks.
     #[test]
     fn steps_of_the_printed_listing() {
         let given = [("min_th", 2.0), ("max_th", 6.0), ("w_q", 0.5), ("max_p", 1.0)];
@@ -229,9 +229,9 @@ mod tests {
         }
     }
 
-    /// With `ns2` a packet that finds none or one waiting passes, however high the average; the lottery begins anew.
+    /// With `ns2` a packet that finds at most one waiting passes, however high the average, and the count restarts.
     #[test]
-    fn spares_a_short_queue_where_told() {
+    fn ns2_passes_packets_at_a_short_queue() {
         let given =
             [("min_th", 2.0), ("max_th", 6.0), ("w_q", 0.5)].map(|(name, x)| (name, Value::Number(x)));
         for (spare, verdict) in [(false, Verdict::Mark), (true, Verdict::Pass)] {
@@ -247,7 +247,7 @@ mod tests {
             red.arrive(4, 1000);
             assert!(red.probe("p") > 0.0, "avg is 4.125, and two packets are no short queue");
         }
-        // avg = 4, count 0; then spared at 2.5; then at 3.75 count 0 again: p_a = p_b = 1/2 1.75/4.
+        // avg = 4, count 0; then passed at 2.5; then at 3.75 count 0 again: p_a = p_b = 1/2 1.75/4.
         let mut red = Steps::new(&ALGORITHM, &[&given[..], &[("ns2", Value::Flag(true))]].concat());
         red.state.idle_since = None;
         for (q, p) in [(8, 0.25), (1, 0.0), (5, 0.218_75)] {
@@ -257,10 +257,10 @@ mod tests {
         }
     }
 
-    /// An idle link could have sent one 1000-byte packet a millisecond: after 3 ms avg is 8 (1/2)^3 = 1, and an
+    /// An idle link could have sent one 1000-byte packet per millisecond: after 3 ms avg is 8 (1/2)^3 = 1, and an
     /// arrival 1 ms later, still idle, halves it once more.
     #[test]
-    fn an_idle_link_lets_the_average_decay() {
+    fn idle_time_decays_the_average() {
         let given = [("min_th", 100.0), ("max_th", 200.0), ("w_q", 0.5)];
         let mut red = Steps::new(&ALGORITHM, &given.map(|(name, x)| (name, Value::Number(x))));
         red.state.idle_since = None;
@@ -275,9 +275,9 @@ mod tests {
         assert!(close(red.probe("avg"), 0.5));
     }
 
-    /// As above, with ns-2's rules: 3.5 ms are 3 packets, and the arrival itself is a sample: 16 (1/2)^4 = 1.
+    /// As above with ns-2's rules: 3.5 ms are 3 packets, and the arrival itself is a sample: 16 (1/2)^4 = 1.
     #[test]
-    fn an_idle_time_counts_in_whole_packets_and_one_where_told() {
+    fn ns2_counts_idle_time_in_whole_packets_plus_one() {
         let given =
             [("min_th", 100.0), ("max_th", 200.0), ("w_q", 0.5)].map(|(name, x)| (name, Value::Number(x)));
         let mut red = Steps::new(&ALGORITHM, &[&given[..], &[("ns2", Value::Flag(true))]].concat());
@@ -291,9 +291,9 @@ mod tests {
         assert!(close(red.probe("avg"), 1.0));
     }
 
-    /// Of 300 arrivals at a queue that nothing drains, with thresholds 70 and 150.
+    /// 300 arrivals at a queue that is not served, with thresholds 70 and 150.
     #[test]
-    fn marks_grow_as_the_parameters_say() {
+    fn marks_increase_with_the_parameters() {
         let marks = |given: &[(&str, Value)]| {
             let mut given: Vec<_> = given.to_vec();
             for default in [("min_th", 70.0), ("max_th", 150.0), ("max_p", 0.02)] {
@@ -320,10 +320,10 @@ mod tests {
         assert!(marks(&[w(0.02)]) > some);
     }
 
-    /// Thresholds 2 and 6, avg = q = 4, max_p = 1/2: p_b = 1/4 for a mean packet, of 1000 bytes, and in proportion for others.
-    /// An empty queue in between sets the count back, so that p_a = p_b.
+    /// Thresholds 2 and 6, avg = q = 4, max_p = 1/2: p_b = 1/4 for a mean packet of 1000 bytes, and in proportion for
+    /// others. An empty queue in between resets the count, so that p_a = p_b.
     #[test]
-    fn in_byte_mode_long_packets_are_marked_more_often() {
+    fn byte_mode_marks_in_proportion_to_length() {
         let given =
             [("min_th", 2.0), ("max_th", 6.0), ("w_q", 1.0)].map(|(name, x)| (name, Value::Number(x)));
         let mut red = Steps::new(&ALGORITHM, &[&given[..], &[("bytes", Value::Flag(true))]].concat());
@@ -337,9 +337,9 @@ mod tests {
         }
     }
 
-    /// As above, p_b = 1/4: four packets (count 0 to 3) are spared, then p_a = 1/4 / (2 - 1).
+    /// As above, p_b = 1/4: four packets (count 0 to 3) are skipped, then p_a = 1/4 / (2 - 1).
     #[test]
-    fn the_first_packets_are_spared_where_told() {
+    fn wait_skips_the_first_packets() {
         let given =
             [("min_th", 2.0), ("max_th", 6.0), ("w_q", 1.0)].map(|(name, x)| (name, Value::Number(x)));
         let mut red = Steps::new(&ALGORITHM, &[&given[..], &[("wait", Value::Flag(true))]].concat());

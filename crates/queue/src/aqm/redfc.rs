@@ -1,23 +1,24 @@
-//! REDFC, RED flow control: RED's lottery decides whether a packet is sent now or kept back for a while.
+//! REDFC, RED flow control: RED's decision is whether a packet is sent now or held back for a while.
 //!
-//! Shang, Hadjitheodosiou & Baras 2006; [B07] 2.2.8. The average is RED's, on every try: `avg += w_q (q - avg)`, and where
-//! the link has been idle `avg *= (1 - w_q)^m`, with `m` the packets that it could have sent. Then
+//! Shang, Hadjitheodosiou & Baras 2006; [B07] 2.2.8. The average is RED's, updated at every attempt: `avg += w_q (q -
+//! avg)`, and after an idle time `avg *= (1 - w_q)^m`, where `m` is the number of packets that the link could have
+//! sent. Then
 //!
 //! - `avg < min_th`: the packet is sent;
-//! - `min_th <= avg < max_th`: with RED's probability `p_a` it is held for `T` and tried again, as if it had just come;
+//! - `min_th <= avg < max_th`: with RED's probability `p_a` it is held for `T` and tried again as if it had just
+//!   arrived;
 //! - `max_th <= avg`: it is held for `T` and tried again.
 //!
-//! *Departures:* the printed rule transmits with probability `p_a`; that would send the more, the longer the queue is, and
-//! is read as: hold with `p_a`. A bound for what is held is not printed: at most `held_limit` packets are, and one
-//! that finds no room there is dropped and counted. A packet that has been held keeps its place among them until it goes.
-//! The marking method has no part in it, for a held packet is not marked.
+//! *Departures:* the printed rule transmits with probability `p_a`; that would send more packets the longer the queue
+//! is, so it is read as "hold with probability `p_a`". No limit of held packets is printed: here at most `held_limit`
+//! packets are held, and one more is dropped and counted. A held packet counts until it is sent. The marking method is
+//! not involved, because held packets are not marked.
 //!
-//! *In a satellite gateway:* it can stand ahead of the PEP and watch the transmit queue. Packets that come later
-//! overtake held ones, which is the method's known fault: a TCP sender takes three packets that overtook one for its loss,
-//! sends it again and halves its window, so the signal gets through by a mistake, at the price of the packet sent twice
-//! over the terrestrial path. Datagrams arrive out of order. A sender that does not slow down only fills the room for
-//! held packets, and each of those is tried every `T`, which costs the gateway work. Among the methods here it is of
-//! historical interest.
+//! *In a satellite gateway:* it can stand ahead of the PEP and watch the transmit queue. Later packets overtake held
+//! ones, the known fault of the method: a TCP sender takes three packets that overtook one for a loss, retransmits it
+//! and halves its window, so the signal works by mistake, at the price of a duplicate on the terrestrial path.
+//! Datagrams arrive out of order. A sender that does not slow down only fills the room for held packets, each of which
+//! is tried every `T`, which costs the gateway processing time. Of historical interest.
 
 use bentpipe_units::Duration;
 
@@ -48,10 +49,10 @@ const PARAMS: &[Param] = &[
         Unit::Seconds,
         0.033,
         Range::between(1e-6, 60.0),
-        "How long a packet is held before it is tried again",
+        "Time for which a packet is held before it is tried again",
     )
     .symbol("T")
-    .origin("chosen here: the time from `max_th` down to `min_th`, both as by default; the paper's value is not known")
+    .origin("chosen here: the time from `max_th` down to `min_th`, both by default; the paper's value is not known")
     .tune(Tune::Log(0.001, 1.0)),
     Param::from_link(
         "held_limit",
@@ -59,9 +60,9 @@ const PARAMS: &[Param] = &[
         |link| link.packets_in(0.25),
         "250 ms of the link's capacity, at least one packet",
         Range::between(0.0, 1e9),
-        "How many packets may be held at a time; one more is dropped",
+        "Maximum number of held packets; further ones are dropped",
     )
-    .origin("chosen here: the paper prints no bound")
+    .origin("chosen here: the paper prints no limit")
     .tune(Tune::Around(0.1, 4.0)),
     average::MEAN_PACKET,
 ];
@@ -132,8 +133,8 @@ mod tests {
     }
 
     impl Bench {
-        /// The average is the queue's length (`w_q` is 1). Two packets may wait, a third is held for 10 ms: no whole number lies
-        /// between the thresholds, 1.5 and 2.
+        /// The average is the queue's length (`w_q` is 1). Two packets may wait, a third is held for 10 ms: no whole
+        /// number lies between the thresholds, 1.5 and 2.
         fn new(held_limit: f64) -> Self {
             let capacity = Rate::from_bps(8_000_000);
             let given = |name: &str| match name {
@@ -157,7 +158,7 @@ mod tests {
             Self { queue, lost: Lost::default() }
         }
 
-        /// A packet arrives; whether it enters.
+        /// A packet arrives; returns true if it enters.
         fn arrive(&mut self, ms: u64, handle: u32) -> bool {
             let mut pkt = Packet::new(1000, 0, handle);
             let passes = self.queue.offer(&mut pkt, at(ms), &mut self.lost);
@@ -172,7 +173,7 @@ mod tests {
             pkt.is_some()
         }
 
-        /// Wakes the queue as long as it wants to be; how many of the held packets enter.
+        /// Wakes the queue while it is due; returns the number of held packets that enter.
         fn wake(&mut self, ms: u64) -> usize {
             let mut entered = 0;
             while self.queue.wake_at().is_some_and(|due| due <= at(ms)) {
@@ -191,10 +192,10 @@ mod tests {
         Instant::ZERO + Duration::from_millis(ms)
     }
 
-    /// Two packets wait, so 3 is held; 4, which comes when one has left, overtakes it. At 10 ms 3 finds two packets again
-    /// and is held once more; at 20 ms one has left, and it enters.
+    /// Two packets wait, so 3 is held; 4 arrives after one has left, and overtakes it. At 10 ms 3 finds two packets
+    /// again and is held once more; at 20 ms one has left, and it enters.
     #[test]
-    fn a_held_packet_is_tried_again_and_later_ones_overtake_it() {
+    fn later_packets_overtake_a_held_one() {
         let mut redfc = Bench::new(10.0);
         assert!(redfc.arrive(0, 1) && redfc.arrive(0, 2));
         assert!(!redfc.arrive(0, 3));
@@ -213,10 +214,10 @@ mod tests {
         assert!(redfc.lost.0.is_empty());
     }
 
-    /// Room for two held packets: the third is dropped, and counted. Those that are held stay so however often they are
-    /// tried, and enter, the older first, as the queue drains.
+    /// Room for two held packets: the third is dropped and counted. Those held stay held however often they are tried,
+    /// and enter in order as the queue drains.
     #[test]
-    fn what_finds_no_room_to_be_held_is_a_counted_drop() {
+    fn packets_beyond_the_held_limit_are_dropped_and_counted() {
         let mut redfc = Bench::new(2.0);
         for handle in 1..=5 {
             assert_eq!(redfc.arrive(0, handle), handle <= 2);
@@ -232,9 +233,9 @@ mod tests {
         redfc.queue.check().unwrap();
     }
 
-    /// With none to be held, it is RED that drops.
+    /// With `held_limit` = 0 it drops as RED does.
     #[test]
-    fn without_room_it_drops_as_red_does() {
+    fn held_limit_of_zero_drops_as_red_does() {
         let mut redfc = Bench::new(0.0);
         assert!(redfc.arrive(0, 1) && redfc.arrive(0, 2) && !redfc.arrive(0, 3));
         assert_eq!(redfc.lost.0, [3]);
@@ -242,7 +243,7 @@ mod tests {
 
     /// Thresholds 2 and 6, avg = q = 4, `max_p` = 1/2: `p_b` = 1/4. Count 0: 1/4; then count is 1, held or not: 1/3.
     #[test]
-    fn red_s_probability_holds() {
+    fn packets_are_held_with_reds_probability() {
         let given = [("min_th", 2.0), ("max_th", 6.0), ("w_q", 1.0), ("max_p", 0.5)];
         let mut redfc = Steps::new(&ALGORITHM, &given.map(|(name, x)| (name, Value::Number(x))));
         (redfc.state.idle_since, redfc.state.packets) = (None, 4);

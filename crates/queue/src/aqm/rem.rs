@@ -1,21 +1,20 @@
-//! REM, random exponential marking: a price for the link grows with queue and load, and sets the probability.
+//! REM, random exponential marking: a price for the link grows with queue and load, and determines the probability.
 //!
-//! Athuraliya, Li, Low & Yin 2001. At times `interval` apart, with `x` packets arrived since the time before, `b`
+//! Athuraliya, Li, Low & Yin 2001. At times `interval` apart, with `x` packets arrived since the previous time, `b`
 //! packets in the watched queue and `c` packets that the link could have sent in an interval:
 //!
 //!     price = max(price + gamma (alpha (b - b_ref) + x - c), 0)
 //!     p = 1 - phi^-price
 //!
-//! Each arrival at the mark point is marked with probability `p`. Along a path whose links mark independently the
-//! probabilities make one of the sum of the prices, which is what the exponential is for.
+//! Each arrival at the mark point is marked with probability `p`. The exponential makes the end-to-end probability
+//! along a path of independently marking links a function of the sum of their prices.
 //!
 //! *Departures:* none.
 //!
-//! *In a satellite gateway:* it watches the transmit queue's length and the load at the mark point, so it can mark
-//! ahead of the PEP. Load is counted where packets arrive, those that are then dropped included, and so exceeds what
-//! reaches the link while marks are drops: the price then settles where the queue is shorter than `b_ref`, or empty.
-//! The step `gamma` counts packets, so a faster link needs a smaller one. There is one bottleneck, so the sum of prices
-//! brings nothing here.
+//! *In a satellite gateway:* it watches the length of the transmit queue and the load at the mark point, so it can mark
+//! ahead of the PEP. The load counts all arrivals, including dropped packets, and so exceeds the load of the link if
+//! marks are drops: the price then settles at a queue shorter than `b_ref`, or empty. The step `gamma` is per packet,
+//! so a faster link needs a smaller one. With one bottleneck the sum of prices is of no use.
 
 use bentpipe_units::{Duration, Instant};
 
@@ -42,10 +41,10 @@ const PARAMS: &[Param] = &[
         |link| link.packets_in(0.033),
         "33 ms of the link's capacity",
         Range::between(0.0, 1e9),
-        "Queue length that is aimed at",
+        "Target queue length",
     )
     .symbol("b*")
-    .origin("RED's lower threshold, so that both aim at the same delay")
+    .origin("RED's lower threshold, for the same target delay")
     .tune(Tune::Around(0.1, 4.0)),
     Param::number("gamma", Unit::One, 0.001, Range::above(0.0, 1.0), "Step of the price")
         .symbol("γ")
@@ -56,7 +55,7 @@ const PARAMS: &[Param] = &[
         Unit::One,
         0.1,
         Range::above(0.0, 1.0),
-        "Weight of the queue beside that of the rate",
+        "Weight of the queue relative to that of the rate",
     )
     .symbol("α")
     .origin("Athuraliya et al. 2001")
@@ -94,7 +93,7 @@ pub struct Rem {
     phi: f64,
     mean_packet: f64,
     every: Duration,
-    /// x: packets that came since the last update.
+    /// x: packets that arrived since the last update.
     came: f64,
     price: f64,
     p: f64,
@@ -144,16 +143,17 @@ impl Aqm for Rem {
     }
 }
 
-/// REM as a fluid: an update adds `gamma (alpha (b - b_ref) + x - c)` to the price, with `x` and `c` what arrives and what the
-/// link can send in an interval: `d price / dt = gamma (alpha (b - b_ref) / interval + λ - c)`, no less than 0, and `p = 1 -
-/// phi^-price`, as Athuraliya et al. have it with the interval as unit of time. `c` counts packets of `mean_packet` bytes.
+/// REM as a fluid: an update adds `gamma (alpha (b - b_ref) + x - c)` to the price, where `x` and `c` are the arrivals
+/// and the capacity in an interval: `d price / dt = gamma (alpha (b - b_ref) / interval + λ - c)`, at least 0, and `p =
+/// 1 - phi^-price`, as in Athuraliya et al. with the interval as unit of time. `c` counts packets of `mean_packet`
+/// bytes.
 struct RemFluid {
     b_ref: f64,
     gamma: f64,
     alpha: f64,
     ln_phi: f64,
     interval: f64,
-    /// Packets of `mean_packet` bytes in one of the link's.
+    /// Packets of `mean_packet` bytes per packet of the link.
     packets: f64,
 }
 
@@ -201,11 +201,11 @@ mod tests {
     use super::*;
     use crate::Value;
 
-    /// Worked out by hand: a link that sends 20 packets of 500 bytes in 10 ms (8 Mbit/s), gamma = 0.1, alpha = 0.5, b_ref
-    /// = 4, phi = 2. 22 arrivals and 8 waiting: 0.5 * 4 + 2 = 4, price 0.4, p = 1 - 2^-0.4. None and none: -2 - 20 = -22,
-    /// price max(0.4 - 2.2, 0) = 0.
+    /// Worked out by hand: a link that sends 20 packets of 500 bytes in 10 ms (8 Mbit/s), gamma = 0.1, alpha = 0.5,
+    /// b_ref = 4, phi = 2. 22 arrivals and 8 waiting: 0.5 * 4 + 2 = 4, price 0.4, p = 1 - 2^-0.4. No arrivals and an
+    /// empty queue: -2 - 20 = -22, price max(0.4 - 2.2, 0) = 0.
     #[test]
-    fn steps_of_the_equation() {
+    fn updates_follow_the_equation() {
         let given = [
             ("b_ref", 4.0),
             ("gamma", 0.1),
@@ -227,7 +227,7 @@ mod tests {
         assert_eq!((rem.probe("price"), rem.probe("p")), (0.0, 0.0));
     }
 
-    /// A price of 1 to the base 2 marks half of 10 000 arrivals, within five standard errors of 50.
+    /// A price of 1 to the base 2 marks half of 10,000 arrivals, within five standard errors of 50.
     #[test]
     fn marks_with_its_probability() {
         let given = [("b_ref", 0.0), ("gamma", 1.0), ("alpha", 1.0), ("phi", 2.0), ("interval", 0.01)];

@@ -1,26 +1,28 @@
-//! SRED, stabilized RED: the load is guessed from how often a packet meets its like in a list of flows seen lately.
+//! SRED, stabilized RED: estimates the number of flows from how often a packet matches an entry in a list of recent
+//! flows.
 //!
 //! Ott, Lakshman & Wong 1999; [B07] 2.2.2. A list holds `M` zombies, each a flow and a count. Every arriving packet is
-//! compared with `lookups` of them, drawn at random: `Hit = 1` if one has its flow, and that zombie's count grows by one;
-//! else `Hit = 0`, and with probability `overwrite` a random zombie becomes this flow, its count 0. Then
-//! `P = (1 - alpha) P + alpha Hit`: of `n` flows with equal rates, and one lookup, `P` comes to `1/n`. A packet is marked
-//! with a probability that depends on `mode`:
+//! compared with `lookups` of them, drawn at random: `Hit = 1` if one has its flow, and that zombie's count grows by
+//! one; else `Hit = 0`, and with probability `overwrite` a random zombie is replaced by this flow with count 0. Then `P
+//! = (1 - alpha) P + alpha Hit`: for `n` flows with equal rates and one lookup, `P` converges to `1/n`. A packet is
+//! marked with a probability that depends on `mode`:
 //!
-//! - `original`: `p_zap = p_sred min(1, 1 / (256 P)^2) (1 + Hit / P)`, where `p_sred` is `max_p` for a queue of
-//!   a third of the buffer or more, `max_p / 4` from a sixth on, and 0 below. There is no average and no lottery.
-//! - `modified` [B07]: `p_new_zap = p_red (1 + Hit / P)` with RED's `p_a` for `p_red`, from RED's average: below `min_th`
-//!   nothing is marked, from `max_th` on everything.
+//! - `original`: `p_zap = p_sred min(1, 1 / (256 P)^2) (1 + Hit / P)`, where `p_sred` is `max_p` for a queue of at
+//!   least a third of the buffer, `max_p / 4` from a sixth on, and 0 below. Neither an average nor RED's decision is
+//!   used.
+//! - `modified` [B07]: `p_new_zap = p_red (1 + Hit / P)` with RED's `p_a` for `p_red`, from RED's average: below
+//!   `min_th` nothing is marked, from `max_th` on everything.
 //!
-//! *Departures:* draws are uniform and with replacement. As in the paper, every packet joins the list without comparison
-//! until it is full; `P` stays 0 for so long, and while it is 0 the factor with the hits is taken as 1. The buffer is
-//! what the watched queue may hold, packets or bytes, whichever is the fuller; where neither has a bound it is taken
-//! as three times `max_th`. The count is kept for looking at, nothing depends on it.
+//! *Departures:* draws are uniform and with replacement. As in the paper, packets are added to the list without
+//! comparison until it is full; `P` stays 0 until then, and while it is 0 the factor `1 + Hit / P` is taken as 1. The
+//! buffer is the limit of the watched queue in packets or bytes, whichever is fuller; without a limit it is three times
+//! `max_th`. The count is only reported.
 //!
 //! *In a satellite gateway:* `modified` stands ahead of the PEP and watches the transmit queue, as RED does. Hits are
-//! more likely for a flow that sends much, so it is marked sooner, which spares short and slow connections; with as many
-//! connections as a gateway has, `P` is small and noisy, and the factor `1 + Hit / P` makes of each hit a mark. Many
-//! `lookups` make hits of everything: `P` comes near 1, and all flows are marked twice as often as RED would.
-//! `original` with its thresholds by the buffer is not of use where buffers are long.
+//! more likely for a fast flow, so it is marked earlier, which favours short and slow connections; with as many
+//! connections as a gateway has, `P` is small and noisy, and the factor `1 + Hit / P` turns each hit into a mark. With
+//! many `lookups` almost every packet hits: `P` approaches 1, and all flows are marked twice as often as by RED.
+//! `original`, with its thresholds relative to the buffer, is of no use with long buffers.
 
 use super::average::{self, Average};
 use super::uniform_dropper::{self, UniformDropper};
@@ -42,9 +44,14 @@ pub const ALGORITHM: Algorithm = Algorithm {
 };
 
 const PARAMS: &[Param] = &[
-    Param::name("mode", &["original", "modified"], "modified", "Which probability: the paper's, or RED's")
-        .origin("[B07] 2.2.2")
-        .tune(Tune::Each),
+    Param::name(
+        "mode",
+        &["original", "modified"],
+        "modified",
+        "Base probability: the paper's `p_sred`, or RED's",
+    )
+    .origin("[B07] 2.2.2")
+    .tune(Tune::Each),
     Param::number("zombies", Unit::Count, 500.0, Range::between(1.0, 1e6), "Length of the list of zombies")
         .symbol("M")
         .origin("SRED 1, [B07] Table 3.1")
@@ -54,7 +61,7 @@ const PARAMS: &[Param] = &[
         Unit::Count,
         1.0,
         Range::between(1.0, 1000.0),
-        "How many zombies a packet is compared with",
+        "Number of zombies that a packet is compared with",
     )
     .origin("SRED 1, [B07] Table 3.1")
     .tune(Tune::Log(1.0, 50.0)),
@@ -63,7 +70,7 @@ const PARAMS: &[Param] = &[
         Unit::One,
         0.25,
         Range::between(0.0, 1.0),
-        "Probability with which a packet without a hit becomes a zombie in place of another",
+        "Probability that a packet without a hit replaces a zombie",
     )
     .symbol("p")
     .origin("Ott et al. 1999")
@@ -106,7 +113,7 @@ const fn printed(lookups: f64) -> [(&'static str, Value); 9] {
     ]
 }
 
-/// A flow that was seen lately.
+/// A recent flow.
 #[derive(Clone, Copy, Debug)]
 struct Zombie {
     flow: FlowId,
@@ -118,16 +125,16 @@ struct Zombie {
 pub struct Sred {
     modified: bool,
     zombies: Vec<Zombie>,
-    /// M.
+    /// M: length of the list.
     room: usize,
     lookups: u32,
     overwrite: f64,
     alpha: f64,
     average: Average,
     dropper: UniformDropper,
-    /// P: how often packets hit lately.
+    /// P: frequency of hits.
     hits: f64,
-    /// The probability of the last decision.
+    /// Probability of the last decision.
     p: f64,
 }
 
@@ -151,7 +158,7 @@ impl Sred {
         })
     }
 
-    /// Compares a packet's flow with the zombies, and gives the factor that comes of it.
+    /// Compares a packet's flow with the zombies, and returns the factor `1 + Hit / P`.
     fn meet(&mut self, flow: FlowId, cx: &mut Context<'_>) -> f64 {
         if self.zombies.len() < self.room {
             self.zombies.push(Zombie { flow, count: 0 });
@@ -223,11 +230,11 @@ mod tests {
         (a - b).abs() < 1e-12
     }
 
-    /// Worked out by hand: two zombies, alpha = 1/2, `w_q` = 1 (so the average is q), thresholds 2 and 6, `max_p` = 1/4. With
-    /// q = 4, `p_b` = 1/8; q = 0 between two such arrivals sets the count back, so that `p_a` = 1/8 each time. Two arrivals of
-    /// flow 7 fill the list; from then on flow 7 hits for certain.
+    /// Worked out by hand: two zombies, alpha = 1/2, `w_q` = 1 (so the average is q), thresholds 2 and 6, `max_p` =
+    /// 1/4. With q = 4, `p_b` = 1/8; q = 0 between two such arrivals resets the count, so that `p_a` = 1/8 each time.
+    /// Two arrivals of flow 7 fill the list; from then on flow 7 always hits.
     #[test]
-    fn steps_of_the_modified_mode() {
+    fn arrivals_follow_the_modified_mode() {
         let given = [("zombies", 2.0), ("overwrite", 1.0), ("alpha", 0.5), ("w_q", 1.0), ("max_p", 0.25)];
         let given = [&given[..], &[("min_th", 2.0), ("max_th", 6.0)]].concat();
         let given: Vec<_> = given.into_iter().map(|(name, x)| (name, Value::Number(x))).collect();
@@ -258,10 +265,10 @@ mod tests {
         }
     }
 
-    /// A buffer of 1000 packets, `max_p` = 1/2: 1/2 from 334 packets on, 1/8 from 167 on, 0 below. With a hit and P = 1/2,
-    /// 256 P = 128: a 16 384th of that, times 1 + 2.
+    /// A buffer of 1000 packets, `max_p` = 1/2: 1/2 from 334 packets on, 1/8 from 167 on, 0 below. With a hit and P =
+    /// 1/2, 256 P = 128: 1/16,384 of that, times 1 + 2.
     #[test]
-    fn steps_of_the_original_mode() {
+    fn arrivals_follow_the_original_mode() {
         let given = [("zombies", 3.0), ("alpha", 0.5), ("max_p", 0.5)].map(|(n, x)| (n, Value::Number(x)));
         let given = [&given[..], &[("mode", Value::Name("original"))]].concat();
         let mut sred = Steps::new(&ALGORITHM, &given);
@@ -277,7 +284,7 @@ mod tests {
             sred.arrive(1, 1000);
             assert!(close(sred.probe("p"), p), "p {} at q {q}", sred.probe("p"));
         }
-        // Without a bound the buffer counts as three times max_th, which is 2 x 33 packets of a millisecond by default.
+        // Without a limit the buffer is three times max_th, which by default is 2 x 33 packets of 1 ms.
         let mut sred = Steps::new(&ALGORITHM, &given);
         sred.state.limit = crate::Limit::NONE;
         for (q, p) in [(66, 0.5), (65, 0.125), (32, 0.0)] {
@@ -287,10 +294,10 @@ mod tests {
         }
     }
 
-    /// `n` flows that send alike: P comes to 1/n with one lookup, and to 1 - (1 - 1/n)^k with k (Ott et al. 1999,
-    /// proposition 1, and its like for independent draws). With alpha = 0.001, P has a standard deviation of 0.0067 at most.
+    /// For `n` flows with equal rates P converges to 1/n with one lookup, and to 1 - (1 - 1/n)^k with k (Ott et al.
+    /// 1999, proposition 1, for independent draws). With alpha = 0.001, P has a standard deviation of at most 0.0067.
     #[test]
-    fn the_frequency_of_hits_tells_how_many_flows_there_are() {
+    fn hit_frequency_estimates_the_number_of_flows() {
         for (lookups, expected) in [(1.0, 0.1), (5.0, 1.0 - libm::pow(0.9, 5.0))] {
             let given = [("alpha", 0.001), ("lookups", lookups), ("zombies", 500.0)];
             let mut sred = Steps::new(&ALGORITHM, &given.map(|(name, x)| (name, Value::Number(x))));
@@ -303,10 +310,11 @@ mod tests {
         }
     }
 
-    /// Half of the packets are of one flow, the others of 50 flows: P = 1/4 + 50/10 000 = 0.255, so the factor is on average
-    /// 1 + 0.5 / 0.255 for the one and 1 + 0.01 / 0.255 for the others: the one is marked 2.85 times as often per packet.
+    /// Half of the packets are of one flow, the others of 50 flows: P = 1/4 + 50/10,000 = 0.255, so the mean factor is
+    /// 1 + 0.5 / 0.255 for the one and 1 + 0.01 / 0.255 for the others: the one is marked 2.85 times as often per
+    /// packet.
     #[test]
-    fn a_flow_that_sends_much_is_marked_more_often() {
+    fn fast_flow_is_marked_more_often() {
         let given = [("alpha", 0.001), ("w_q", 1.0), ("min_th", 0.0), ("max_th", 1e6), ("max_p", 1.0)];
         let mut sred = Steps::new(&ALGORITHM, &given.map(|(name, x)| (name, Value::Number(x))));
         (sred.state.idle_since, sred.state.packets) = (None, 1000);
@@ -322,11 +330,11 @@ mod tests {
         assert!((2.5..3.2).contains(&ratio), "{ratio}: {marks:?} of {packets:?}");
     }
 
-    /// A list of one zombie, and alpha = 1, so that P tells whether the last packet hit. A flow that never replaces the zombie
-    /// never hits; one that does at once hits with its second packet; with a probability of 1/4 it misses four times on
-    /// average. A new flow comes after each hit: of some 2000 the mean of the misses has a standard deviation of 0.08.
+    /// A list of one zombie and alpha = 1, so that P shows whether the last packet hit. A flow that never replaces the
+    /// zombie never hits; one that always does hits with its second packet; with a probability of 1/4 it misses four
+    /// times on average. A new flow follows each hit: the mean over about 2000 misses has a standard deviation of 0.08.
     #[test]
-    fn a_miss_replaces_a_zombie_as_often_as_told() {
+    fn overwrite_is_the_probability_of_replacing_a_zombie() {
         let misses = |overwrite: f64| {
             let given = [("zombies", 1.0), ("alpha", 1.0), ("overwrite", overwrite)];
             let mut sred = Steps::new(&ALGORITHM, &given.map(|(name, x)| (name, Value::Number(x))));

@@ -1,4 +1,4 @@
-//! For tests: an algorithm taken through a table of steps.
+//! For tests: takes an algorithm through a table of steps.
 
 use bentpipe_units::{Duration, Instant, Rate, Rng};
 
@@ -9,12 +9,12 @@ pub(super) struct Steps {
     aqm: Box<dyn Aqm>,
     rng: Rng,
     pub state: QueueState,
-    /// The flow of the packets.
+    /// Flow of the packets.
     pub flow: FlowId,
 }
 
 impl Steps {
-    /// The algorithm with these parameters, on a link of 8 Mbit/s: a byte a microsecond.
+    /// The algorithm with these parameters on a link of 8 Mbit/s: one byte per microsecond.
     pub fn new(algorithm: &Algorithm, given: &[(&str, Value)]) -> Self {
         let capacity = Rate::from_bps(8_000_000);
         let link = Link { capacity, mean_packet: 1000.0 };
@@ -22,7 +22,7 @@ impl Steps {
         Self::of((algorithm.build)(&Values::resolve(algorithm.params, &link, &value).unwrap()).unwrap())
     }
 
-    /// … an algorithm that there is already, on that link.
+    /// An existing AQM on that link.
     pub fn of(aqm: Box<dyn Aqm>) -> Self {
         let capacity = Rate::from_bps(8_000_000);
         let limit = Limit { packets: 1000, bytes: u64::MAX };
@@ -31,12 +31,12 @@ impl Steps {
         Self { aqm, rng: Rng::stream(1, "steps", 0, "test"), state, flow: 0 }
     }
 
-    /// A packet of `len` bytes arrives at `us` microseconds and is admitted if it passes.
+    /// A packet of `len` bytes arrives at `us` microseconds; it is admitted if it passes.
     pub fn arrive(&mut self, us: u64, len: u32) -> Verdict {
         self.arrive_of(us, len, self.flow)
     }
 
-    /// … of that flow.
+    /// Like [`Self::arrive`], of a given flow.
     pub fn arrive_of(&mut self, us: u64, len: u32, flow: FlowId) -> Verdict {
         let verdict = self.judge(us, len, flow);
         if verdict == Verdict::Pass {
@@ -46,7 +46,7 @@ impl Steps {
         verdict
     }
 
-    /// A packet arrives that is discarded even if it passes.
+    /// A packet arrives and is dropped even if it passes.
     pub fn judge(&mut self, us: u64, len: u32, flow: FlowId) -> Verdict {
         let (pkt, mut cx) = self.at(us, us, len);
         cx.0.arrive(&Packet { flow, ..pkt }, &mut cx.1)
@@ -58,25 +58,25 @@ impl Steps {
         cx.0.enqueued(&pkt, &mut cx.1);
     }
 
-    /// A flow begins or is over.
+    /// A flow begins or ends.
     pub fn flow(&mut self, us: u64, flow: FlowId, event: FlowEvent) {
         let (_, mut cx) = self.at(us, us, 0);
         cx.0.flow(flow, event, &mut cx.1);
     }
 
-    /// A packet that came at `since` leaves at `us` microseconds.
+    /// A packet that arrived at `since` leaves at `us` microseconds.
     pub fn depart(&mut self, us: u64, since: u64, len: u32) -> Verdict {
         let (pkt, mut cx) = self.at(us, since, len);
         cx.0.depart(&pkt, &mut cx.1)
     }
 
-    /// A packet of `len` bytes is lost for want of room at `us` microseconds.
+    /// A packet of `len` bytes is dropped for want of room at `us` microseconds.
     pub fn overflow(&mut self, us: u64, len: u32) {
         let (pkt, mut cx) = self.at(us, us, len);
         cx.0.overflowed(&pkt, &mut cx.1);
     }
 
-    /// Wakes it when it wants to be woken; gives that time [us].
+    /// Wakes the AQM at its wake time and returns that time [us].
     pub fn wake(&mut self) -> u64 {
         let now = self.aqm.wake_at().unwrap();
         self.aqm.wake(&mut Context::new(now, &self.state, &mut self.rng));
@@ -90,7 +90,7 @@ impl Steps {
         (pkt, (self.aqm.as_mut(), cx))
     }
 
-    /// An internal value.
+    /// Returns an internal value.
     pub fn probe(&self, name: &str) -> f64 {
         let mut found = f64::NAN;
         self.aqm.probe(&mut |probe, value| {

@@ -1,32 +1,32 @@
-//! Threshold control: keeps any algorithm from signalling before the buffer is filled to a threshold, and makes it signal
-//! as the buffer's end comes near.
+//! Threshold control: keeps any algorithm from signalling before the buffer is filled to a threshold, and adds signals
+//! as the buffer fills up.
 //!
-//! Rahmani, Åhlund & Kanter 2011 [R11] 5.3 and 6.2. With `L` what the watched queue may hold, `q` its length and `th` a share
-//! of the buffer, a packet at the mark point is marked if the algorithm marks it and `q > th L`, or with the
+//! Rahmani, Åhlund & Kanter 2011 [R11] 5.3 and 6.2. Let `L` be the limit of the watched queue, `q` its length and `th`
+//! a share of the buffer. A packet at the mark point is marked if the algorithm marks it and `q > th L`, or with
 //! probability `c`, which rises from 0 at `th L` to 1 at `L`: `c = (q / L - th) / (1 - th)`.
 //!
-//! *Departures:* how the ramp and the algorithm are joined is not certain from the source; the rule above is our reading.
-//! Up to `th L` a packet passes whatever the algorithm says, be it to mark, to drop, to hold or to drop two; above
-//! it all of these hold, at the mark point and at the head of the queue, and the ramp marks what else would pass at the
-//! mark point. The algorithm hears of every packet, and takes a mark that was not carried out for one that was. Where
-//! packets and bytes are both bounded, `q / L` is the greater share. In [R11]'s last experiment `th` has another value
-//! while half of the unresponsive flows are away; so it may change at given times, which the algorithm does not hear of.
+//! *Departures:* the source does not say how ramp and algorithm are combined; the rule above is our reading. Up to `th
+//! L` a packet passes whatever the algorithm's verdict; above it every verdict applies, at the mark point and at the
+//! head of the queue, and the ramp marks packets at the mark point that would otherwise pass. The algorithm sees every
+//! packet, and takes a suppressed mark for one that was carried out. If packets and bytes are both limited, `q / L` is
+//! the greater share. In the last experiment of [R11] `th` has another value while half of the unresponsive flows are
+//! away; so it may change at given times, of which the algorithm is not told.
 
 use crate::fluid::{Arrivals, FluidConfig, FluidModel, Inputs};
 use crate::{Aqm, Context, FlowEvent, FlowId, Packet, Param, Range, Tune, Unit, Verdict};
 
 use bentpipe_units::{Duration, Instant};
 
-/// The threshold, a key that every algorithm's table may have. There is none by default.
+/// The threshold, a key that every algorithm's table may have; by default there is none.
 pub const THRESHOLD: Param = Param::number(
     "threshold",
     Unit::One,
     0.0,
     Range::between(0.25, 0.95),
-    "Share of the buffer up to which nothing is marked; from there on marks become certain towards its end",
+    "Share of the buffer up to which nothing is marked; above it the probability rises to 1 at the limit",
 )
 .symbol("th")
-.origin("none: without it the algorithm stands alone")
+.origin("none: by default the algorithm works without threshold control")
 .tune(Tune::Linear(0.25, 0.95));
 
 /// The threshold over time.
@@ -34,25 +34,25 @@ pub const THRESHOLD: Param = Param::number(
 pub struct Thresholds(Vec<(Duration, f64)>);
 
 impl Thresholds {
-    /// Shares of the buffer, each from its time since the beginning of the run on: times rise, and the first is 0.
+    /// Shares of the buffer, each from its time since the start of the run; times rise, and the first is 0.
     #[must_use]
     pub fn new(steps: Vec<(Duration, f64)>) -> Self {
         Self(steps)
     }
 
-    /// Each share with its time.
+    /// Returns each share with its time.
     #[must_use]
     pub fn steps(&self) -> &[(Duration, f64)] {
         &self.0
     }
 
-    /// The share that holds at first.
+    /// Returns the initial share.
     #[must_use]
     pub fn first(&self) -> f64 {
         self.0.first().map_or(1.0, |step| step.1)
     }
 
-    /// The share, if it is always the same.
+    /// Returns the share if it is constant.
     #[must_use]
     pub fn constant(&self) -> Option<f64> {
         (self.0.len() == 1).then(|| self.first())
@@ -69,7 +69,7 @@ impl From<f64> for Thresholds {
 pub struct Threshold {
     inner: Box<dyn Aqm>,
     th: f64,
-    /// What it will be, the next step last.
+    /// Later values, the next one last.
     later: Vec<(Instant, f64)>,
     c: f64,
 }
@@ -83,7 +83,7 @@ impl Threshold {
         Self { inner, th: th.first(), later, c: 0.0 }
     }
 
-    /// Takes the steps up to `now`.
+    /// Applies the changes up to `now`.
     #[inline]
     fn follow(&mut self, now: Instant) {
         while let Some(&(from, th)) = self.later.last()
@@ -143,9 +143,9 @@ impl Aqm for Threshold {
     }
 }
 
-/// The law of an algorithm under threshold control, as [`Threshold`] has it packet by packet: nothing is marked up to `th L`;
-/// above it, what the algorithm marks, and of the rest the share `c`: `p' = 1 - (1 - p) (1 - c)`. The algorithm's state goes
-/// by its own `p`, since it hears nothing of the control, and by what is accepted, which follows `p'`.
+/// The fluid model of an algorithm under threshold control, as [`Threshold`] acts packet by packet: no marks up to `th
+/// L`; above it the algorithm's marks, and of the rest the share `c`: `p' = 1 - (1 - p) (1 - c)`. The algorithm's state
+/// follows its own `p`, because it does not see the control, and the accepted load, which follows `p'`.
 pub struct ThresholdFluid {
     inner: Box<dyn FluidModel>,
     th: f64,
@@ -154,7 +154,7 @@ pub struct ThresholdFluid {
 }
 
 impl ThresholdFluid {
-    /// Puts the law `inner` under the control of the threshold `th`, a share of the buffer.
+    /// Puts the fluid model `inner` under the control of the threshold `th`, a share of the buffer.
     #[must_use]
     pub fn new(inner: Box<dyn FluidModel>, th: f64, given: &FluidConfig) -> Self {
         Self { inner, th, limit: given.limit }
@@ -194,10 +194,10 @@ mod tests {
     use super::*;
     use crate::{Limit, QueueSlot};
 
-    /// Says the same of every packet, at the mark point and at the head of the queue.
-    struct Says(Verdict);
+    /// Returns the same verdict for every packet, at the mark point and at the head of the queue.
+    struct Constant(Verdict);
 
-    impl Aqm for Says {
+    impl Aqm for Constant {
         fn arrive(&mut self, _pkt: &Packet, _cx: &mut Context<'_>) -> Verdict {
             self.0
         }
@@ -209,12 +209,12 @@ mod tests {
 
     /// A buffer of 1000 packets and th = 0.6.
     fn under_control(verdict: Verdict) -> Steps {
-        Steps::of(Box::new(Threshold::new(Box::new(Says(verdict)), 0.6)))
+        Steps::of(Box::new(Threshold::new(Box::new(Constant(verdict)), 0.6)))
     }
 
-    /// Up to 600 packets all pass; from 601 on the algorithm has its way, and at 1000 c = 1.
+    /// Up to 600 packets all pass; from 601 on the algorithm's verdict applies, and at 1000 c = 1.
     #[test]
-    fn nothing_is_marked_up_to_the_threshold_and_everything_at_the_end() {
+    fn no_marks_up_to_the_threshold_and_all_at_the_limit() {
         let hold = Verdict::Hold(Duration::from_millis(1));
         for verdict in [Verdict::Mark, Verdict::Drop, Verdict::DropBoth(QueueSlot(3)), hold] {
             let mut steps = under_control(verdict);
@@ -241,10 +241,10 @@ mod tests {
         }
     }
 
-    /// At 700, 800 and 900 packets c = 1/4, 1/2, 3/4; of 10 000 packets such shares are marked, with a standard deviation of
-    /// 0.005 at most.
+    /// At 700, 800 and 900 packets c = 1/4, 1/2, 3/4; of 10,000 packets these shares are marked, with a standard
+    /// deviation of at most 0.005.
     #[test]
-    fn the_ramp_rises_evenly() {
+    fn ramp_is_linear() {
         let mut steps = under_control(Verdict::Pass);
         for (q, c) in [(700, 0.25), (800, 0.5), (900, 0.75)] {
             steps.state.packets = q;
@@ -254,13 +254,13 @@ mod tests {
         }
     }
 
-    /// A buffer of 1000 packets and 700 in it: all pass at 0.75 up to 99 us, all are marked at 0.5 from 100 us on, and all
-    /// pass again from 200 us on, at the mark point and at the head of the queue.
+    /// A buffer of 1000 packets with 700 in it: all pass at 0.75 up to 99 us, all are marked at 0.5 from 100 us on, and
+    /// all pass again from 200 us on, at the mark point and at the head of the queue.
     #[test]
-    fn the_threshold_changes_at_its_times() {
+    fn threshold_changes_at_the_given_times() {
         let us = Duration::from_micros;
         let th = Thresholds::new(vec![(us(0), 0.75), (us(100), 0.5), (us(200), 0.75)]);
-        let mut steps = Steps::of(Box::new(Threshold::new(Box::new(Says(Verdict::Mark)), th)));
+        let mut steps = Steps::of(Box::new(Threshold::new(Box::new(Constant(Verdict::Mark)), th)));
         steps.state.packets = 700;
         for (at, expected) in
             [(1, Verdict::Pass), (99, Verdict::Pass), (100, Verdict::Mark), (199, Verdict::Mark)]
@@ -272,9 +272,9 @@ mod tests {
         assert_eq!(steps.arrive(201, 1000), Verdict::Pass);
     }
 
-    /// Of 1000 packets and 10 000 bytes, 10 packets with 8000 bytes fill 0.8: c = 1/2.
+    /// Of 1000 packets and 10,000 bytes, 10 packets with 8000 bytes fill 0.8: c = 1/2.
     #[test]
-    fn the_fuller_of_packets_and_bytes_counts() {
+    fn greater_share_of_packets_and_bytes_counts() {
         let mut steps = under_control(Verdict::Pass);
         steps.state.limit = Limit { packets: 1000, bytes: 10_000 };
         (steps.state.packets, steps.state.bytes) = (10, 8000);

@@ -1,16 +1,16 @@
-//! The RED lottery: how a level between two thresholds becomes marks spread evenly in time.
+//! RED's marking decision: from a level between two thresholds to marks at uniform distances.
 //!
-//! Floyd & Jacobson 1993, section IV: below `min_th` no packet is marked, from `max_th` on every one. Between
-//! them `p_b = max_p (x - min_th) / (max_th - min_th)`, and a packet is marked with
-//! `p_a = p_b / (1 - count p_b)`, where `count` is the number of packets since the last mark; so the gap between
-//! marks is uniform instead of geometric.
+//! Floyd & Jacobson 1993, section IV: below `min_th` no packet is marked, from `max_th` on every packet. Between them
+//! `p_b = max_p (x - min_th) / (max_th - min_th)`, and a packet is marked with probability `p_a = p_b / (1 - count
+//! p_b)`, where `count` is the number of packets since the last mark. So the distance between marks is uniformly
+//! distributed instead of geometrically.
 
 use bentpipe_units::Rng;
 
 use crate::fluid::FluidForm;
 use crate::{Param, Range, Tune, Unit};
 
-/// The lower threshold, by default a target delay of 33 ms.
+/// Lower threshold, by default a target delay of 33 ms.
 pub(super) const MIN_TH: Param = Param::from_link(
     "min_th",
     Unit::Packets,
@@ -19,34 +19,34 @@ pub(super) const MIN_TH: Param = Param::from_link(
     Range::between(0.0, 1e9),
     "Level (average or virtual queue) below which no packet is marked",
 )
-.origin("[B07] Table 3.1: 60 packets, of 1375 bytes at 20 Mbit/s")
+.origin("[B07] Table 3.1: 60 packets of 1375 bytes at 20 Mbit/s")
 .tune(Tune::Around(0.1, 4.0));
 
-/// The upper threshold, by default twice that.
+/// Upper threshold, by default twice the lower one.
 pub(super) const MAX_TH: Param = Param::from_link(
     "max_th",
     Unit::Packets,
     |link| 2.0 * link.packets_in(0.033),
     "66 ms of the link's capacity, at least two packets",
     Range::above(0.0, 1e9),
-    "Level (average or virtual queue) from which on every packet is marked",
+    "Level (average or virtual queue) from which every packet is marked",
 )
 .origin("[B07] Table 3.1: twice the lower threshold")
 .tune(Tune::Around(0.1, 4.0));
 
-/// Marks by a level between two thresholds.
+/// Marks packets by a level between two thresholds.
 #[derive(Debug)]
 pub(super) struct UniformDropper {
     pub min_th: f64,
     pub max_th: f64,
     pub max_p: f64,
-    /// Ramp from `max_p` to 1 between `max_th` and twice it, in place of a step (Floyd 2000).
+    /// Ramp from `max_p` to 1 between `max_th` and twice `max_th` instead of a step (Floyd 2000).
     pub gentle: bool,
     /// Leave at least `1 / p_b` packets between two marks (ns-2's `wait_`).
     pub wait: bool,
     /// Packets since the last mark; -1 while the level is below `min_th`.
     pub count: i64,
-    /// The probability of the last decision, `p_a`.
+    /// Probability of the last decision, `p_a`.
     pub p: f64,
 }
 
@@ -55,17 +55,18 @@ impl UniformDropper {
         Self { min_th, max_th, max_p, gentle: false, wait: false, count: -1, p: 0.0 }
     }
 
-    /// Whether the packet that meets the level `x` is marked; `share` scales its probability.
+    /// Decides about a packet that arrives at level `x`; `share` scales `p_b`. Returns true for a mark.
     #[inline]
     pub fn draw(&mut self, x: f64, share: f64, rng: &mut Rng) -> bool {
         self.draw_weighted(x, share, 1.0, rng)
     }
 
-    /// … and `weight` what comes of it, `p_a`, also from `max_th` on: the lottery's count knows `share`, but not `weight`.
+    /// Like [`Self::draw`]; `weight` scales `p_a`, also from `max_th` on. `count` takes account of `share` but not of
+    /// `weight`.
     #[inline(always)]
     pub fn draw_weighted(&mut self, x: f64, share: f64, weight: f64, rng: &mut Rng) -> bool {
         if x < self.min_th {
-            self.spare();
+            self.reset();
             return false;
         }
         let full = if self.gentle { 2.0 * self.max_th } else { self.max_th };
@@ -89,19 +90,19 @@ impl UniformDropper {
         marked
     }
 
-    /// A packet between the thresholds passes without a draw, but counts.
+    /// Lets a packet between the thresholds pass without a draw, but counts it.
     pub fn pass(&mut self) {
         self.count += 1;
         self.p = 0.0;
     }
 
-    /// A packet passes whatever the level.
-    pub fn spare(&mut self) {
+    /// Lets a packet pass, and resets the count as below `min_th`.
+    pub fn reset(&mut self) {
         self.count = -1;
         self.p = 0.0;
     }
 
-    /// The probability of the last decision.
+    /// Returns the probability of the last decision.
     pub fn probability(&self) -> f64 {
         self.p
     }
@@ -114,8 +115,8 @@ fn spread(p_b: f64, count: i64) -> f64 {
     if rest <= 0.0 { 1.0 } else { (p_b / rest).min(1.0) }
 }
 
-/// `p_a` where the first `1 / p_b` packets after a mark are spared: the gap is uniform between one and two times
-/// that number (ns-2.35, `RED::modify_p`).
+/// `p_a` if the first `1 / p_b` packets after a mark are never marked: the distance is uniformly distributed between
+/// one and two times that number (ns-2.35, `RED::modify_p`).
 #[inline]
 fn spread_late(p_b: f64, count: i64) -> f64 {
     let share = count as f64 * p_b;
@@ -128,7 +129,8 @@ fn spread_late(p_b: f64, count: i64) -> f64 {
     }
 }
 
-/// What the lottery makes of a marking function: as printed, that itself; else [`share`], or [`share_late`] with `wait`.
+/// Returns the share of packets marked as a function of `p_b`: `p_b` itself in the printed form; else [`share`], or
+/// [`share_late`] with `wait`.
 pub(super) fn share_of(form: FluidForm, wait: bool) -> fn(f64) -> f64 {
     match (form, wait) {
         (FluidForm::Printed, _) => |p_b| p_b,
@@ -137,18 +139,18 @@ pub(super) fn share_of(form: FluidForm, wait: bool) -> fn(f64) -> f64 {
     }
 }
 
-/// The share of packets that are marked while `p_b` stays the same.
+/// The share of packets that are marked at constant `p_b`.
 ///
-/// The first packet after a mark has count 1. Of `k` packets after a mark none is marked with the probability
+/// The first packet after a mark has count 1. With probability
 ///
 ///     Π (1 - p_b / (1 - i p_b)) = Π (1 - (i+1) p_b) / (1 - i p_b) = (1 - (k+1) p_b) / (1 - p_b),   i = 1 … k
 ///
-/// as long as that is not below 0, that is for `k < n = floor(1 / p_b)`, and with 0 from there on. The mean gap is the sum of
-/// that over `k = 0, 1, …`, and the share is one over it:
+/// none of `k` packets after a mark is marked, as long as this is not below 0, that is for `k < n = floor(1 / p_b)`,
+/// and 0 from there on. The mean distance is the sum over `k = 0, 1, …`, and the share its reciprocal:
 ///
 ///     (1 - p_b) / (n - p_b n (n+1) / 2)
 ///
-/// With `p_b = 1/n` that is `2 / n`: marks are twice as many as the marking function says. From `p_b = 1/2` on it is 1.
+/// With `p_b = 1/n` this is `2 / n`: twice as many marks as the marking function says. From `p_b = 1/2` on it is 1.
 #[must_use]
 pub(super) fn share(p_b: f64) -> f64 {
     if p_b < TINY {
@@ -161,18 +163,18 @@ pub(super) fn share(p_b: f64) -> f64 {
     (1.0 - p_b) / (n - 0.5 * p_b * n * (n + 1.0))
 }
 
-/// … where the first `1 / p_b` packets after a mark are spared.
+/// The share of packets that are marked at constant `p_b` if the first `1 / p_b` packets after a mark are never marked.
 ///
-/// With `m = ceil(1 / p_b)` the first `m - 1` are never marked, and none of `k >= m` with the probability
+/// With `m = ceil(1 / p_b)` the first `m - 1` are never marked, and none of `k >= m` with probability
 ///
 ///     Π (1 - p_b / (2 - i p_b)) = (2 - (k+1) p_b) / (2 - m p_b),   i = m … k
 ///
-/// for `k < n = floor(2 / p_b)`. The mean gap is `m` and the sum of that over `k = m … n-1`:
+/// for `k < n = floor(2 / p_b)`. The mean distance is `m` plus the sum over `k = m … n-1`:
 ///
 ///     m + (2 (n - m) - p_b (n (n+1) - m (m+1)) / 2) / (2 - m p_b)
 ///
-/// With `p_b = 1/m` that is `(3m - 1) / 2`, so for a small `p_b` the share is two thirds of it. A little below `1/m` one more
-/// packet is spared, so there the share jumps, by about a third of `p_b` times itself.
+/// With `p_b = 1/m` this is `(3m - 1) / 2`, so for small `p_b` the share is two thirds of `p_b`. A little below `1/m`
+/// one more packet is never marked, so the share has a jump there of about a third of `p_b` times itself.
 #[must_use]
 pub(super) fn share_late(p_b: f64) -> f64 {
     if p_b < TINY {
@@ -183,18 +185,19 @@ pub(super) fn share_late(p_b: f64) -> f64 {
     1.0 / (m + sum / (2.0 - m * p_b))
 }
 
-/// Below this the sums have no digits left, and gaps are as good as continuous.
+/// Below this the sums cancel, and distances are practically continuous.
 const TINY: f64 = 1e-7;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// By hand: 1/4 gives gaps of 1, 2 or 3, each as likely (see below), so 1/2; 1/3 gives 1 or 2, so 2/3. At 2/5 the first
-    /// packet is marked with (2/5) / (3/5) = 2/3 and the second for certain: a mean gap of 4/3. With `wait` 1/2 spares one and
-    /// marks the next with 1/2, 1: 2.5; 2/5 spares two, then 1/2, 1: 3.5; 1/3 spares two, then 1/3, 1/2, 1: 4; at 2/3 count 2 has 2/3 / (2 - 4/3) = 1, so 2.
+    /// By hand: 1/4 gives distances of 1, 2 or 3 with equal probability (see below), so 1/2; 1/3 gives 1 or 2, so 2/3.
+    /// At 2/5 the first packet is marked with (2/5) / (3/5) = 2/3 and the second for certain: a mean distance of 4/3.
+    /// With `wait`, 1/2 skips one and marks the next with 1/2, 1: 2.5; 2/5 skips two, then 1/2, 1: 3.5; 1/3 skips two,
+    /// then 1/3, 1/2, 1: 4; at 2/3 count 2 has 2/3 / (2 - 4/3) = 1, so 2.
     #[test]
-    fn shares_worked_out_by_hand() {
+    fn share_matches_hand_computed_values() {
         for (p_b, even, late) in [
             (0.0, 0.0, 0.0),
             (0.25, 0.5, 1.0 / 5.5),
@@ -209,10 +212,10 @@ mod tests {
         }
     }
 
-    /// Of 40 000 packets the lottery marks the share that the formulas say. Gaps vary no more than by their own length, so the
-    /// standard error of a share is at most sqrt(share / 40 000).
+    /// Of 40,000 packets the dropper marks the computed share. The standard deviation of a distance is at most the
+    /// distance, so the standard error of a share is at most sqrt(share / 40,000).
     #[test]
-    fn the_lottery_marks_its_share() {
+    fn dropper_marks_the_computed_share() {
         for wait in [false, true] {
             for p_b in [0.003, 0.02, 0.07, 0.15, 0.23, 0.29, 0.36, 0.45, 0.55, 0.7, 0.85, 0.97] {
                 let mut dropper = UniformDropper { wait, gentle: true, ..UniformDropper::new(0.0, 1.0, 1.0) };
@@ -228,9 +231,10 @@ mod tests {
         }
     }
 
-    /// Nothing jumps where the number of possible gaps changes, or where the sums have lost their digits.
+    /// The share is continuous where the number of possible distances changes, and where the approximation for small
+    /// `p_b` begins.
     #[test]
-    fn the_share_is_continuous() {
+    fn share_is_continuous() {
         for p_b in [TINY, 1e-4, 0.1, 0.2, 0.25, 1.0 / 3.0, 0.5] {
             let (below, above) = (share(p_b * (1.0 - 1e-9)), share(p_b * (1.0 + 1e-9)));
             assert!((above / below - 1.0).abs() < 1e-6, "{p_b}: {below}, {above}");
@@ -238,28 +242,28 @@ mod tests {
         assert!((share_late(2.0 * TINY) / share_late(0.5 * TINY) - 4.0).abs() < 1e-6);
     }
 
-    /// With `p_b` = 1/4 the printed formula gives 1/4, 1/3, 1/2, 1: the fourth packet after a mark is
-    /// marked for certain.
+    /// With `p_b` = 1/4 the printed formula gives 1/4, 1/3, 1/2, 1: the fourth packet after a mark is marked for
+    /// certain.
     #[test]
-    fn the_gap_between_marks_is_at_most_one_over_p_b() {
+    fn distance_between_marks_is_at_most_one_over_p_b() {
         let table = [(0, 0.25), (1, 1.0 / 3.0), (2, 0.5), (3, 1.0), (4, 1.0)];
         for (count, p_a) in table {
             assert!((spread(0.25, count) - p_a).abs() < 1e-15, "count {count}");
         }
     }
 
-    /// With `p_b` = 1/4 four packets are spared, then 1/4, 1/3, 1/2, 1.
+    /// With `p_b` = 1/4 four packets are skipped, then 1/4, 1/3, 1/2, 1.
     #[test]
-    fn waiting_spares_the_packets_after_a_mark() {
+    fn wait_skips_the_packets_after_a_mark() {
         let table = [(0, 0.0), (3, 0.0), (4, 0.25), (5, 1.0 / 3.0), (6, 0.5), (7, 1.0), (8, 1.0)];
         for (count, p_a) in table {
             assert!((spread_late(0.25, count) - p_a).abs() < 1e-15, "count {count}");
         }
     }
 
-    /// Floyd & Jacobson 1993, section VI: the gap is uniform on 1..=1/p_b, so its mean is (1/p_b + 1)/2.
+    /// Floyd & Jacobson 1993, section VI: the distance is uniform on 1..=1/p_b, so its mean is (1/p_b + 1)/2.
     #[test]
-    fn gaps_are_uniform() {
+    fn distances_between_marks_are_uniform() {
         let mut dropper = UniformDropper::new(60.0, 120.0, 0.5);
         let mut rng = Rng::stream(1, "dropper", 0, "test");
         while !dropper.draw(90.0, 1.0, &mut rng) {}
@@ -280,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn thresholds_decide_alone_outside_the_ramp() {
+    fn no_draw_outside_the_ramp() {
         let mut dropper = UniformDropper::new(60.0, 120.0, 0.5);
         let mut rng = Rng::stream(1, "dropper", 0, "test");
         assert!((0..100).all(|_| !dropper.draw(59.999, 1.0, &mut rng)));
@@ -289,9 +293,9 @@ mod tests {
         assert_eq!(dropper.probability(), 1.0);
     }
 
-    /// Floyd 2000: half way between max_th and its double, p_b is half way between max_p and 1.
+    /// Floyd 2000: half way between `max_th` and twice `max_th`, `p_b` is half way between `max_p` and 1.
     #[test]
-    fn gentle_ramps_on_beyond_max_th() {
+    fn gentle_ramp_continues_beyond_max_th() {
         let mut dropper = UniformDropper { gentle: true, ..UniformDropper::new(60.0, 120.0, 0.5) };
         let mut rng = Rng::stream(1, "dropper", 0, "test");
         dropper.draw(180.0, 1.0, &mut rng);

@@ -1,28 +1,26 @@
-//! VQ-RED: a virtual queue for each flow, and marks for those that are more than a fair share ahead.
+//! VQ-RED, per-flow virtual queue RED: a virtual queue per flow, and marks for flows that exceed their fair share.
 //!
-//! [B07] 2.2.7. Every `period`, of all bytes that arrived: `rate = 0.1 rate + 0.9 (bytes / period / active flows)`.
+//! [B07] 2.2.7. Every `period`, over all bytes that arrived: `rate = 0.1 rate + 0.9 (bytes / period / active flows)`.
 //! Each flow has a virtual queue `v`, which is served at that rate. On every arrival of `b` bytes, `t - s` after the
 //! flow's last one: `v > max_th`: drop; between the thresholds mark with probability `(v - min_th) / (max_th -
-//! min_th)`; what is not dropped joins, `v += b`; then `v = max(v - rate (t - s), 0)`. A flow that has been silent
-//! for `inactivity` is forgotten.
+//! min_th)`; unless dropped, `v += b`; then `v = max(v - rate (t - s), 0)`. A flow without packets for `inactivity` is
+//! removed.
 //!
-//! *Departures:* the thresholds are times, in which the virtual queue would be served, `v / rate`: what is a burst
-//! for one of four hundred flows is a moment for one of four. With `rate = "link"`, the default, the active flows
-//! share the link's capacity, whatever arrives. With `rate = "arrived"` they share what arrives, as printed, but at
-//! least that. As printed, every flow is served just as fast as flows send on average: on a link that has nothing to
-//! do its virtual queue wanders over any threshold in time, and where all send twice what the link can take none is
-//! marked, and the queue behind grows until something else stops it. The number of active flows is exact to a sixth
-//! of `inactivity`.
+//! *Departures:* the thresholds are times in which the virtual queue would be served, `v / rate`: the same number of
+//! packets is a burst for one of 400 flows and little for one of 4. With `rate = "link"`, the default, the active flows
+//! share the link's capacity. With `rate = "arrived"` they share the arrival rate, as printed, but at least the
+//! capacity. As printed, every flow is served at the mean rate of all flows: on a lightly loaded link its virtual queue
+//! wanders over any threshold in time, and if all flows send at twice their share none is marked, and the queue behind
+//! grows until something else stops it. The number of active flows is exact to a sixth of `inactivity`.
 //!
-//! *In a satellite gateway:* it watches arrivals only, so it can stand ahead of the PEP. A flow's virtual queue is
-//! what its queue would be if each had a line of its own, so a heavy flow is marked before it harms light ones, which
-//! a common queue cannot do. It does not look at the queue behind, which is as long as the flows' allowances add up
-//! to: the thresholds have to be small beside the time that a flow lasts, and long beside its round trip. A flow
-//! counts until it has been silent for `inactivity`: too long, and the link stays idle by the shares of those that
-//! are gone; too short, and flows that wait for a timeout are not counted, and the others together get more than
-//! there is. The defaults use 17.7 of the 2007 gateway's 20 Mbit/s with a queue of 23 packets on average, and drop a
-//! quarter more than AVQRED; with `inactivity = "1 s"` or `rate = "arrived"` its queue fills until the PEP's buffers
-//! stop it. PFAVQRED leaves less of the link idle, and drops more.
+//! *In a satellite gateway:* it watches only arrivals, so it can stand ahead of the PEP. A flow's virtual queue is the
+//! queue that it would have on a link of its own, so a heavy flow is marked before it harms light ones, which is
+//! impossible with a common queue. The queue behind is not watched; its length is the sum of the flows' allowances: the
+//! thresholds have to be small compared with the duration of a flow, and large compared with its round trip. With a
+//! long `inactivity` the shares of finished flows stay idle; with a short one flows that wait for a timeout are not
+//! counted, and the others together get more than the capacity. The defaults reach 17.7 of 20 Mbit/s on the 2007
+//! gateway with a mean queue of 23 packets, and drop a quarter more than AVQRED; with `inactivity = "1 s"` or `rate =
+//! "arrived"` the queue fills until the PEP's buffers stop it. PFAVQRED leaves less of the link idle, and drops more.
 
 use bentpipe_units::{Duration, Instant};
 
@@ -34,7 +32,7 @@ use crate::{Aqm, Context, FlowId, Packet, Param, ParamError, Range, Tune, Unit, 
 /// The registry's entry.
 pub const ALGORITHM: Algorithm = Algorithm {
     name: "vqred",
-    title: "Virtual queue RED, for each flow",
+    title: "Virtual queue RED per flow",
     source: "[B07] 2.2.7",
     params: PARAMS,
     presets: &[],
@@ -49,7 +47,7 @@ const PARAMS: &[Param] = &[
         Unit::Seconds,
         1.0,
         Range::between(0.0, 1e6),
-        "Time that a flow's virtual queue may hold without any of its packets being marked",
+        "Length of a flow's virtual queue below which its packets are not marked",
     )
     .origin("found by search on the 2007 gateway and a dumbbell with a round trip of 560 ms")
     .tune(Tune::Log(0.05, 5.0)),
@@ -58,7 +56,7 @@ const PARAMS: &[Param] = &[
         Unit::Seconds,
         10.0,
         Range::above(0.0, 1e6),
-        "Time of a flow's virtual queue above which each of its packets is dropped",
+        "Length of a flow's virtual queue above which its packets are dropped",
     )
     .origin("found by search on the 2007 gateway and a dumbbell with a round trip of 560 ms")
     .tune(Tune::Log(0.5, 50.0)),
@@ -66,25 +64,25 @@ const PARAMS: &[Param] = &[
         "rate",
         &["link", "arrived"],
         "link",
-        "What active flows share evenly: the link's capacity, or what arrives, as printed",
+        "Rate that active flows share evenly: the link's capacity, or the arrival rate, as printed",
     )
-    .origin("the 2007 gateway, where what is printed does not hold the queue")
+    .origin("the 2007 gateway, whose queue grows without limit under the printed rule")
     .tune(Tune::Each),
     Param::number(
         "period",
         Unit::Seconds,
         0.1,
         Range::between(0.000_001, 60.0),
-        "Time over which arrivals are measured; of no effect with `rate = \"link\"`",
+        "Time over which arrivals are measured; no effect with `rate = \"link\"`",
     )
-    .origin("chosen above the round trips on the ground")
+    .origin("chosen above terrestrial round trips")
     .tune(Tune::Log(0.01, 1.0)),
     Param::number(
         "inactivity",
         Unit::Seconds,
         3.0,
         Range::between(0.001, 1e6),
-        "Silence after which a flow is forgotten",
+        "Time without packets after which a flow is removed",
     )
     .origin("found by search on the 2007 gateway")
     .tune(Tune::Log(0.1, 10.0)),
@@ -97,30 +95,30 @@ pub struct VqRed {
     min_th: f64,
     /// [s]
     max_th: f64,
-    /// Whether the rate is measured.
+    /// True if the rate is measured.
     measured: bool,
     period: Duration,
     flows: FlowTable<Flow>,
     active: Active,
     /// Bytes that arrived since the last update.
     arrived: u64,
-    /// Rate at which each virtual queue is served, as measured [bytes/s].
+    /// Measured service rate of each virtual queue [bytes/s].
     rate: f64,
-    /// The virtual queue that the last packet met [s].
+    /// Virtual queue that the last packet found [s].
     met: f64,
     p: f64,
     next: Instant,
 }
 
-/// Packed, for a table of a hundred thousand of these outgrows caches.
+/// Packed, because a table of a hundred thousand exceeds the caches.
 #[derive(Clone, Copy, Debug)]
 #[repr(Rust, packed(4))]
 struct Flow {
-    /// v [bytes]; below 0 while it is open whether the packet that has just been judged joins.
+    /// v [bytes]; below 0 until it is known whether the last packet is accepted.
     v: f64,
-    /// s: the last arrival.
+    /// s: time of the last arrival.
     last: Instant,
-    /// Its step.
+    /// Step of the last arrival.
     heard: Step,
 }
 
@@ -153,7 +151,7 @@ impl Aqm for VqRed {
         self.arrived += u64::from(pkt.len);
         let heard = self.active.at(cx.now);
         let active = &mut self.active;
-        // Two slots at every packet: the table is gone through in as many packets as it has flows, or a few times that.
+        // Two slots per packet: the whole table is visited within as many packets as it has flows, or a few times that.
         self.flows.sweep(2, |_, flow| active.counts(flow.heard));
         let mut fresh = false;
         let flow = self.flows.get_or_insert_with(pkt.flow, || {
@@ -172,10 +170,10 @@ impl Aqm for VqRed {
         let share = cx.queue.capacity.bytes_per_sec() / f64::from(active.active());
         let rate = if self.measured { self.rate.max(share) } else { share };
         let v = flow.v.max(0.0);
-        // The packet, if it is accepted, is added by `admit`, and takes part in this service.
+        // `admit` adds the packet if it is accepted; this service then covers it.
         flow.v = v - rate * (cx.now - flow.last).as_secs_f64();
         flow.last = cx.now;
-        // A link that stands still serves nothing, ever.
+        // A link without capacity never serves anything.
         let time = if v > 0.0 { v / rate.max(f64::MIN_POSITIVE) } else { 0.0 };
         self.met = time.min(1e9);
         self.p = ((time - self.min_th) / (self.max_th - self.min_th)).clamp(0.0, 1.0);
@@ -228,22 +226,22 @@ mod tests {
         Steps::new(&ALGORITHM, &values)
     }
 
-    /// Worked out by hand: a byte a microsecond is shared by the flows heard of, packets have 1000 bytes, the
-    /// thresholds are 4 and 9 ms. Time [us], flow, the time that the `v` lasts that the packet meets [ms], and `p`.
+    /// Worked out by hand: the active flows share one byte per microsecond, packets have 1000 bytes, the thresholds are
+    /// 4 and 9 ms. Columns: time [us], flow, duration of the `v` that the packet finds [ms], and `p`.
     #[test]
-    fn steps_of_the_printed_listing() {
+    fn arrivals_follow_the_printed_listing() {
         let mut vqred = vqred("link", &[("min_th", 0.004), ("max_th", 0.009)]);
         for (us, flow, ms, p) in [
             (0, 1, 0.0, 0.0),
-            // Two flows: half a byte a microsecond each.
+            // Two flows: half a byte per microsecond each.
             (0, 2, 0.0, 0.0),
-            // The packet meets 1000 bytes, 2 ms; with it 2000, of which 400 us serve 200.
+            // The packet finds 1000 bytes, 2 ms; with it 2000, of which 400 us serve 200.
             (400, 1, 2.0, 0.0),
             // 1800 bytes.
             (400, 1, 3.6, 0.0),
-            // Three flows now, a third of a byte a microsecond each.
+            // Three flows now, a third of a byte per microsecond each.
             (600, 3, 0.0, 0.0),
-            // However long a queue has waited, the packet meets it before it is served: 1000 bytes.
+            // The packet finds the queue before it is served, however long it has waited: 1000 bytes.
             (600, 2, 3.0, 0.0),
             // 1000 + 1000 - 600 / 3 = 1800.
             (600, 2, 5.4, 0.28),
@@ -259,23 +257,24 @@ mod tests {
         }
     }
 
-    /// Above max_th a packet is dropped, whatever a mark does, and does not join; the queue is served meanwhile.
+    /// Above `max_th` a packet is dropped, whatever the marking method, and is not added; the queue is served
+    /// meanwhile.
     #[test]
-    fn above_the_upper_threshold_nothing_joins() {
+    fn packets_above_the_upper_threshold_are_dropped() {
         let mut vqred = vqred("link", &[("min_th", 0.0039), ("max_th", 0.004)]);
         let verdicts: Vec<_> = (0..6).map(|_| vqred.arrive(10, 1001)).collect();
         assert_eq!(verdicts[..4], [Verdict::Pass; 4]);
         assert_eq!(verdicts[4..], [Verdict::Drop; 2]);
         assert!((vqred.probe("v") - 0.004_004).abs() < 1e-12);
-        // Judged before it is served: one more drop, then 5000 us have emptied the queue.
+        // The decision precedes the service: one more drop, then 5000 us have emptied the queue.
         assert_eq!([vqred.arrive(5010, 1001), vqred.arrive(5010, 1001)], [Verdict::Drop, Verdict::Pass]);
         assert_eq!(vqred.probe("v"), 0.0);
     }
 
-    /// In 100 ms come 400 kB, four times what the link can take, from two flows: 0.9 of 4e6 / 2 bytes/s = 14.4
-    /// Mbit/s. Then nothing: a tenth of it.
+    /// In 100 ms 400 kB arrive from two flows, four times the link's capacity: 0.9 of 4e6 / 2 bytes/s = 14.4 Mbit/s.
+    /// Then nothing: a tenth of it.
     #[test]
-    fn the_printed_rate_is_measured() {
+    fn arrival_rate_is_measured() {
         let mut vqred = vqred("arrived", &[("period", 0.1)]);
         for i in 0..400 {
             vqred.arrive_of(i * 250, 1000, (i % 2) as u32);
@@ -286,10 +285,10 @@ mod tests {
         assert!((vqred.probe("rate") - 1.44e6).abs() < 1e-3);
     }
 
-    /// Ten flows that send three tenths of what the link could take, at random: served at what arrives alone, a virtual queue
-    /// would wander off; no packet is marked in a hundred seconds, for it is served at a tenth of the link at least.
+    /// Ten flows with random arrivals at 0.3 of the capacity. Served at the arrival rate alone, a virtual queue would
+    /// wander; no packet is marked in 100 s, because it is served at a tenth of the link at least.
     #[test]
-    fn a_light_load_is_never_marked() {
+    fn light_load_is_never_marked() {
         let mut vqred = vqred("arrived", &[("min_th", 0.3), ("max_th", 1.0), ("period", 0.1)]);
         let mut rng = Rng::stream(1, "light", 0, "test");
         let (mut us, mut next) = (0, 100_000);
@@ -303,9 +302,9 @@ mod tests {
         assert!((vqred.probe("rate") / 8.0 - 30_000.0).abs() < 20_000.0, "{}", vqred.probe("rate"));
     }
 
-    /// A flow that comes back after its inactivity has an empty virtual queue, and in between it is not counted.
+    /// A flow that returns after its inactivity has an empty virtual queue, and is not counted in between.
     #[test]
-    fn silent_flows_are_forgotten() {
+    fn inactive_flows_are_removed() {
         let mut vqred = vqred("link", &[("inactivity", 0.6)]);
         for _ in 0..5 {
             vqred.arrive_of(0, 1000, 7);
@@ -318,13 +317,13 @@ mod tests {
         assert_eq!((vqred.probe("active"), vqred.probe("v")), (2.0, 0.0));
     }
 
-    /// A flow at three times its share is marked until what is accepted of it is near that share, a fifth of a second
-    /// of which it may have ahead; nine that stay below theirs are never marked.
+    /// A flow at three times its share is marked until its accepted rate is near that share, of which it may be a fifth
+    /// of a second ahead; nine flows below their share are never marked.
     #[test]
-    fn only_the_heavy_flow_pays() {
+    fn only_the_heavy_flow_is_marked() {
         let mut vqred = vqred("link", &[("min_th", 0.05), ("max_th", 0.2)]);
         let (mut light, mut heavy) = (0, 0);
-        // The share of ten flows is 100 000 bytes/s. Nine send a packet in 11.7 ms, one sends one in 3.3.
+        // The share of each of ten flows is 100,000 bytes/s. Nine send a packet every 11.7 ms, one every 3.3 ms.
         for us in (0..10_000_000).step_by(100) {
             if us % 1300 == 0 {
                 light += u32::from(vqred.arrive_of(us, 1000, (us / 1300 % 9) as u32) != Verdict::Pass);
@@ -337,9 +336,9 @@ mod tests {
         assert!((1000..=1020).contains(&heavy), "{heavy} packets of 1000 bytes in 10 s at 100 kB/s");
     }
 
-    /// A virtual queue of just `max_th`, 4000 bytes at a byte a microsecond, marks for certain; a drop takes more.
+    /// A virtual queue of exactly `max_th`, 4000 bytes at one byte per microsecond, always marks; a drop takes more.
     #[test]
-    fn at_the_upper_threshold_packets_are_marked() {
+    fn packets_at_the_upper_threshold_are_marked() {
         let mut vqred = vqred("link", &[("min_th", 0.0039), ("max_th", 0.004)]);
         for verdict in [Verdict::Pass, Verdict::Pass, Verdict::Pass, Verdict::Pass, Verdict::Mark] {
             assert_eq!(vqred.arrive(10, 1000), verdict);
@@ -347,8 +346,8 @@ mod tests {
         assert_eq!((vqred.probe("v"), vqred.probe("p")), (0.004, 1.0));
     }
 
-    /// Half way between the thresholds, 5000 bytes of 4000 to 6000, half of 10 000 packets are marked, within five standard
-    /// errors of 50; none of them joins.
+    /// Half way between the thresholds, 5000 bytes of 4000 to 6000, half of 10,000 packets are marked, within five
+    /// standard errors of 50; none is added.
     #[test]
     fn marks_with_its_probability() {
         let mut vqred = vqred("link", &[("min_th", 0.004), ("max_th", 0.006)]);

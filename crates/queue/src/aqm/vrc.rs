@@ -1,26 +1,27 @@
-//! VRC, virtual rate control: a probability in proportion to how far the input rate lies above a virtual target.
+//! VRC, virtual rate control: a marking probability in proportion to the excess of the input rate over a virtual
+//! target.
 //!
-//! Lim, Park, Park & Choi 2002; [B07] 2.2.5. Every `T_s`, with `x` the input rate since the time before, `q` packets
+//! Lim, Park, Park & Choi 2002; [B07] 2.2.5. Every `T_s`, with the input rate `x` since the previous time, `q` packets
 //! in the watched queue and a link of capacity `C`:
 //!
-//!     x_r = C + gamma (q_ref - q)          the target rate, which empties or fills the queue
-//!     dx += beta (x - x_r)                 what has been missed so far
-//!     x_v = x_r - dx                       the virtual target rate
+//!     x_r = C + gamma (q_ref - q)          target rate, which empties or fills the queue
+//!     dx += beta (x - x_r)                 accumulated excess
+//!     x_v = x_r - dx                       virtual target rate
 //!     p   = alpha (x - x_v) / C
 //!
-//! Each arrival at the mark point is marked with probability `p`. The sum `dx` is what keeps `p` up once `x` is on its
-//! target: a PI controller of the rate, whose target is moved by the queue.
+//! Each arrival at the mark point is marked with probability `p`. The sum `dx` maintains `p` once `x` is on target: a
+//! PI controller of the rate, with a target that depends on the queue.
 //!
-//! *Departures:* rates count in shares of `C`, so that `alpha` has no dimension and means the same on any link. `dx`
-//! stays between 0 and `C / alpha`, where `p` would be 0 or 1 by `dx` alone: an idle hour or an overload would have
-//! to be made up for otherwise. With `accepted`, the input rate is that of the packets that are accepted at the mark
-//! point; the others do not fill the queue that is to be controlled. Where marks drop nothing both are one.
+//! *Departures:* rates are shares of `C`, so that `alpha` is dimensionless and independent of the link. `dx` stays
+//! between 0 and `C / alpha`, where `dx` alone makes `p` 0 or 1: otherwise an idle hour or an overload would have to be
+//! compensated. With `accepted`, the input rate is that of the packets accepted at the mark point; the others do not
+//! fill the controlled queue. If marks drop nothing this makes no difference.
 //!
-//! *In a satellite gateway:* one update in `T_s` and one random number a packet: it costs next to nothing. It sees a
-//! load rise before the queue does, which suits a mark point ahead of the PEP: on the 2007 gateway it uses 19.8 of 20
-//! Mbit/s with a queue of 51 packets on average for the 59 asked for. The same defaults hold a dumbbell with a round
-//! trip of 560 ms, without a PEP, at 19.8 Mbit/s. Where the link's capacity changes, `C` follows at once. It treats
-//! all flows alike.
+//! *In a satellite gateway:* one update per `T_s` and one random number per packet: its cost is negligible. It notices
+//! a rising load before the queue does, which suits a mark point ahead of the PEP: on the 2007 gateway it reaches 19.8
+//! of 20 Mbit/s with a mean queue of 51 packets for a target of 59. The same defaults keep a dumbbell with a round trip
+//! of 560 ms and without a PEP at 19.8 Mbit/s. If the link's capacity changes, `C` follows at once. All flows are
+//! treated alike.
 
 use bentpipe_units::{Duration, Instant};
 
@@ -47,16 +48,16 @@ const PARAMS: &[Param] = &[
         |link| link.packets_in(0.033),
         "33 ms of the link's capacity, at least one packet",
         Range::between(0.0, 1e9),
-        "Queue length that is aimed at",
+        "Target queue length",
     )
-    .origin("the delay that PI and RED aim at by default")
+    .origin("the default target delay of PI and RED")
     .tune(Tune::Around(0.1, 4.0)),
     Param::number(
         "alpha",
         Unit::One,
         0.3,
         Range::above(0.0, 1000.0),
-        "Probability for an input rate that lies above the virtual target by the capacity",
+        "Probability for an input rate that exceeds the virtual target by the capacity",
     )
     .symbol("α")
     .origin("found by search on the 2007 gateway")
@@ -66,7 +67,7 @@ const PARAMS: &[Param] = &[
         Unit::One,
         0.03,
         Range::between(0.0, 1.0),
-        "Share of the rate's distance from its target that is added up at each update",
+        "Share of the rate's distance from its target that each update accumulates",
     )
     .symbol("β")
     .origin("found by search on the 2007 gateway")
@@ -76,7 +77,7 @@ const PARAMS: &[Param] = &[
         Unit::One,
         2.0,
         Range::between(0.0, 1e6),
-        "Share of the queue's distance from `q_ref` that is to be made up for in a second",
+        "Share of the queue's distance from `q_ref` to be corrected per second",
     )
     .symbol("γ")
     .origin("found by search on the 2007 gateway")
@@ -85,7 +86,7 @@ const PARAMS: &[Param] = &[
         "interval",
         Unit::Seconds,
         |link| (20.0 / link.packets_in(1.0)).max(0.02),
-        "20 ms, or the time of 20 packets where that is longer",
+        "20 ms, or the time of 20 packets if that is longer",
         Range::between(0.000_001, 60.0),
         "Time over which the input rate is measured",
     )
@@ -98,19 +99,19 @@ const PARAMS: &[Param] = &[
         |link| link.mean_packet,
         "the link's mean packet",
         Range::above(0.0, 65535.0),
-        "Mean length of a packet, which turns the queue's packets into bytes",
+        "Mean length of a packet, to convert the queue's packets to bytes",
     )
     .origin("the link"),
     Param::flag(
         "accepted",
         true,
-        "Whether the input rate is what is accepted, or all that arrives; the same where marks drop nothing",
+        "Take the accepted packets as the input instead of all arrivals; no difference unless marks drop",
     )
     .origin("found by search on the 2007 gateway")
     .tune(Tune::Each),
 ];
 
-/// VRC's state. Rates are in shares of the capacity.
+/// VRC's state. Rates are shares of the capacity.
 #[derive(Debug)]
 pub struct Vrc {
     q_ref: f64,
@@ -120,7 +121,7 @@ pub struct Vrc {
     every: Duration,
     mean_packet: f64,
     accepted: bool,
-    /// Bytes that came since the last update.
+    /// Bytes that arrived since the last update.
     came: u64,
     dx: f64,
     x: f64,
@@ -167,7 +168,7 @@ impl Aqm for Vrc {
     }
 
     fn wake(&mut self, cx: &mut Context<'_>) {
-        // A link that stands still is one of a byte a second, so that shares of it are finite.
+        // A link without capacity counts as one byte per second, so that shares of it are finite.
         let c = cx.queue.capacity.bytes_per_sec().max(1.0);
         self.x = self.came as f64 / self.every.as_secs_f64() / c;
         let missing = (self.q_ref - f64::from(cx.queue.packets)) * self.mean_packet / c;
@@ -186,9 +187,9 @@ impl Aqm for Vrc {
     }
 }
 
-/// VRC as a fluid: with rates in shares of `C`, `d(dx)/dt = beta / T_s (x - x_r)` within 0 and `1 / alpha`, `p = alpha (x - x_r +
-/// dx)`. The input rate `x` that is known at a time is a mean over the interval before the last update, `T_s` old on the
-/// average, so `dx/dt = (rate - x) / T_s`. Derived here. That the queue is looked at once in `T_s` is not in the law.
+/// VRC as a fluid: with rates as shares of `C`, `d(dx)/dt = beta / T_s (x - x_r)` within 0 and `1 / alpha`, `p = alpha
+/// (x - x_r + dx)`. The known input rate `x` is a mean over the interval before the last update, on average `T_s` old,
+/// so `dx/dt = (rate - x) / T_s`. Derived here. Not modelled: the queue is read only once per `T_s`.
 struct VrcFluid {
     q_ref: f64,
     alpha: f64,
@@ -196,7 +197,7 @@ struct VrcFluid {
     gamma: f64,
     every: f64,
     accepted: bool,
-    /// Packets of the link in one of `mean_packet` bytes.
+    /// Packets of the link per packet of `mean_packet` bytes.
     packets: f64,
 }
 
@@ -213,7 +214,7 @@ impl VrcFluid {
         }
     }
 
-    /// x_r: the target rate.
+    /// x_r: target rate.
     fn target(&self, q: f64, capacity: f64) -> f64 {
         1.0 + self.gamma * (self.q_ref - q) * self.packets / capacity.max(f64::MIN_POSITIVE)
     }
@@ -260,24 +261,24 @@ mod tests {
         Steps::new(&ALGORITHM, &[&given[..], &[("accepted", Value::Flag(accepted))]].concat())
     }
 
-    /// Worked out by hand, in shares of a capacity of a byte a microsecond: 10 packets of 1000 bytes in 10 ms are x =
-    /// 1; a queue 10 packets too short is 10 ms of the link, so with gamma = 50 the target is 1.5. alpha = 1/4, beta
+    /// Worked out by hand, in shares of a capacity of one byte per microsecond: 10 packets of 1000 bytes in 10 ms are x
+    /// = 1; a queue 10 packets too short is 10 ms of the link, so with gamma = 50 the target is 1.5. alpha = 1/4, beta
     /// = 1/2.
     #[test]
-    fn steps_of_the_printed_equations() {
+    fn updates_follow_the_printed_equations() {
         let mut vrc = vrc(false);
         for (came, q, dx, p) in [
             // x_r = 1, x = 2: dx = 0.5, x_v = 0.5, p = (2 - 0.5) / 4.
             (20, 10, 0.5, 0.375),
-            // On target: dx stays, and with it p = 0.5 / 4.
+            // On target: dx is unchanged, and p = 0.5 / 4.
             (10, 10, 0.5, 0.125),
             // q = 20: x_r = 0.5, x = 1: dx = 0.75, p = (1 + 0.25) / 4 .
             (10, 20, 0.75, 0.3125),
             // Empty: x_r = 1.5, x = 1: dx = 0.5, x_v = 1, p = 0.
             (10, 0, 0.5, 0.0),
-            // Nothing came: dx = 0.5 - 0.75 is held at 0.
+            // No arrivals: dx = 0.5 - 0.75 is limited to 0.
             (0, 0, 0.0, 0.0),
-            // x = 10, x_r = 1: dx = 4.5 is held at 4, and p = (10 + 3) / 4 at 1.
+            // x = 10, x_r = 1: dx = 4.5 is limited to 4, and p = (10 + 3) / 4 to 1.
             (100, 10, 4.0, 1.0),
         ] {
             vrc.state.packets = q;
@@ -290,9 +291,9 @@ mod tests {
         }
     }
 
-    /// At p = 1 nothing is accepted, so the input rate is 0 where only that counts.
+    /// At p = 1 nothing is accepted, so the accepted input rate is 0.
     #[test]
-    fn discarded_packets_are_no_input_where_told() {
+    fn accepted_excludes_dropped_packets_from_the_input() {
         for (accepted, x) in [(false, 10.0), (true, 0.0)] {
             let mut vrc = vrc(accepted);
             vrc.state.packets = 10;

@@ -1,27 +1,26 @@
-//! Yellow: a probability moved by the load, measured against a capacity that follows the queue.
+//! Yellow: adapts the marking probability to the load, measured against a capacity that follows the queue.
 //!
 //! Long, Zhao, Guan & Yang 2005; [B07] 2.2.3. The load `z = offered / c'` is measured over `freeze_time`, against a
-//! virtual capacity `c' = f(q) c` of the link's `c`. `f` is a hyperbola on either side of `q_ref`, where it is
-//! `gamma`:
+//! virtual capacity `c' = f(q) c` of the link's `c`. `f` is a hyperbola on either side of `q_ref`, where it is `gamma`:
 //!
 //!     f(q) = gamma beta q_ref / ((beta - 1) q + q_ref)                  0 <= q <= q_ref
 //!     f(q) = max(ODLF, gamma alpha q_ref / ((alpha - 1) q + q_ref))     q > q_ref
 //!
-//! so an empty queue asks for `gamma beta c`, and a long one leaves part of the link to its own draining, all but
-//! `ODLF`. Then `z >= 1 + delta`: `p += d z`; `z < 1`: `p -= d / z`, and `p = 0` where nothing was offered. Each
+//! so an empty queue admits a load of `gamma beta c`, and a long one reserves part of the link for its own draining, at
+//! most `1 - ODLF`. Then `z >= 1 + delta`: `p += d z`; `z < 1`: `p -= d / z`, and `p = 0` without any load. Each
 //! arrival at the mark point is marked with probability `p`.
 //!
-//! *Departures:* with `accepted`, packets that are discarded at the mark point are no load. Where marks drop nothing
-//! both ways are one; where they drop, the offered load would have to stay near `c` *including* what is dropped, and
-//! the link would stay idle by that share. The hyperbolas are ERICA+'s queue control function (Vandalore, Jain, Goyal
-//! & Fahmy), and the values of `alpha`, `beta` and `ODLF` (there `a`, `b` and `QDLF`) are taken from there, for
-//! Yellow's own are not to be had.
+//! *Departures:* with `accepted`, packets dropped at the mark point do not count as load. If marks drop nothing this
+//! makes no difference; if they drop, the offered load *including* dropped packets would settle near `c`, and the link
+//! would stay idle by that share. The hyperbolas are the queue control function of ERICA+ (Vandalore, Jain, Goyal &
+//! Fahmy), and the values of `alpha`, `beta` and `ODLF` (there `a`, `b` and `QDLF`) are taken from there, because
+//! Yellow's own values are not available.
 //!
-//! *In a satellite gateway:* it needs arrivals, and the length of the queue behind the PEP once in a `freeze_time`.
-//! It reacts to load before a queue has formed, but its steps hardly depend on how far off the load is, so the queue
-//! swings: on the 2007 gateway 18.9 of 20 Mbit/s are used, with a queue of 73 packets on average and of 250 one time
-//! in twenty. VRC, which measures the same two things and corrects in proportion, does better there. After a pause
-//! without any arrival `p` begins at 0 again.
+//! *In a satellite gateway:* it needs the arrivals, and the length of the queue behind the PEP once per `freeze_time`.
+//! It reacts to the load before a queue has formed, but its steps hardly depend on the distance from the target, so the
+//! queue oscillates: on the 2007 gateway it reaches 18.9 of 20 Mbit/s, with a mean queue of 73 packets and a 95th
+//! percentile of 250. VRC, which measures the same two quantities and corrects in proportion, performs better there.
+//! After a pause without arrivals `p` restarts at 0.
 
 use bentpipe_units::{Duration, Instant};
 
@@ -48,16 +47,16 @@ const PARAMS: &[Param] = &[
         |link| link.packets_in(0.033),
         "33 ms of the link's capacity, at least one packet",
         Range::above(0.0, 1e9),
-        "Queue length that is aimed at",
+        "Target queue length",
     )
-    .origin("the delay that PI and RED aim at by default")
+    .origin("the default target delay of PI and RED")
     .tune(Tune::Around(0.1, 4.0)),
     Param::number(
         "gamma",
         Unit::One,
         0.98,
         Range::above(0.0, 1.0),
-        "Share of the link's capacity that is to be used while the queue is as it should",
+        "Target utilization of the link at the target queue length",
     )
     .symbol("γ")
     .origin("AVQ's default utilization")
@@ -67,7 +66,7 @@ const PARAMS: &[Param] = &[
         Unit::One,
         1.15,
         Range::between(1.0, 1000.0),
-        "How fast the virtual capacity falls while the queue is too long",
+        "Steepness with which the virtual capacity falls above the target length",
     )
     .symbol("α")
     .origin("ERICA+'s a")
@@ -77,7 +76,7 @@ const PARAMS: &[Param] = &[
         Unit::One,
         1.05,
         Range::between(1.0, 1000.0),
-        "How far above the share that is to be used the virtual capacity lies while the queue is empty",
+        "Ratio of the virtual capacity of an empty queue to that at the target length",
     )
     .symbol("β")
     .origin("ERICA+'s b")
@@ -87,7 +86,7 @@ const PARAMS: &[Param] = &[
         Unit::One,
         0.5,
         Range::above(0.0, 1.0),
-        "Least share of the capacity that a long queue leaves to arrivals",
+        "Least virtual capacity, as a share of the capacity",
     )
     .symbol("ODLF")
     .origin("ERICA+'s QDLF")
@@ -97,7 +96,7 @@ const PARAMS: &[Param] = &[
         Unit::One,
         0.0,
         Range::between(0.0, 10.0),
-        "How far above 1 the load may be before the probability grows",
+        "Excess of the load over 1 up to which the probability does not grow",
     )
     .symbol("δ")
     .origin("found by search on the 2007 gateway")
@@ -110,7 +109,7 @@ const PARAMS: &[Param] = &[
         "freeze_time",
         Unit::Seconds,
         |link| (20.0 / link.packets_in(1.0)).max(0.05),
-        "50 ms, or the time of 20 packets where that is longer",
+        "50 ms, or the time of 20 packets if that is longer",
         Range::between(0.000_001, 60.0),
         "Time over which the load is measured",
     )
@@ -119,7 +118,7 @@ const PARAMS: &[Param] = &[
     Param::flag(
         "accepted",
         true,
-        "Whether the load is what is accepted, or all that arrives; the same where marks drop nothing",
+        "Take the accepted packets as the load instead of all arrivals; no difference unless marks drop",
     )
     .origin("found by search on the 2007 gateway")
     .tune(Tune::Each),
@@ -164,7 +163,7 @@ impl Yellow {
         }
     }
 
-    /// What the load `z` adds to the probability; a load of nothing minus infinity: to 0.
+    /// Change of the probability at load `z`; minus infinity without any load, which sets it to 0.
     fn step(&self, z: f64) -> f64 {
         if z >= 1.0 + self.delta {
             self.d * z
@@ -175,7 +174,7 @@ impl Yellow {
         }
     }
 
-    /// The share of the capacity that a queue of `q` packets leaves to arrivals.
+    /// Share of the capacity that a queue of `q` packets leaves to arrivals.
     fn f(&self, q: f64) -> f64 {
         if q > self.q_ref {
             self.odlf.max(self.gamma * self.alpha * self.q_ref / ((self.alpha - 1.0) * q + self.q_ref))
@@ -219,9 +218,10 @@ impl Aqm for Yellow {
     }
 }
 
-/// Yellow as a fluid: with the load `z = λ / (f(q) C)`, where `λ` is what is accepted or all that arrives, there is a step in
-/// every `freeze_time`: `dp/dt = d z / freeze_time` where `z >= 1 + delta`, `-d / (z freeze_time)` where `z < 1`. Derived here. Not
-/// in the law are the age of the load, up to `freeze_time`, and its scatter: near 1 the algorithm steps up and down by turns.
+/// Yellow as a fluid: with the load `z = λ / (f(q) C)`, where `λ` is the accepted or the offered load, there is a step
+/// per `freeze_time`: `dp/dt = d z / freeze_time` for `z >= 1 + delta`, `-d / (z freeze_time)` for `z < 1`. Derived
+/// here. Not modelled: the age of the load, up to `freeze_time`, and its scatter; near 1 the algorithm steps up and
+/// down alternately.
 struct YellowFluid {
     rule: Yellow,
 }
@@ -259,14 +259,14 @@ mod tests {
     /// Worked out by hand for q_ref = 10, gamma = 0.9, alpha = 1.5, beta = 1.25, ODLF = 0.5: 0.9 at q_ref from either
     /// side; empty, 0.9 * 1.25; at 5, 11.25 / 11.25; at 20, 13.5 / 20; and at 40, 13.5 / 30 is less than ODLF.
     #[test]
-    fn the_queue_control_function() {
+    fn queue_control_function_matches_hand_computed_values() {
         let mut given =
             numbers([("q_ref", 10.0), ("gamma", 0.9), ("alpha", 1.5), ("beta", 1.25), ("odlf", 0.5)]);
         given.push(("accepted", Value::Flag(false)));
         let mut yellow = Steps::new(&ALGORITHM, &given);
         for (q, f) in [(0, 1.125), (5, 1.0), (10, 0.9), (20, 0.675), (40, 0.5), (100_000, 0.5)] {
             yellow.state.packets = q;
-            // 50 ms at a byte a microsecond: 50 000 bytes.
+            // 50 ms at one byte per microsecond: 50,000 bytes.
             for i in 0..50 {
                 yellow.arrive(i, 1000);
             }
@@ -275,10 +275,10 @@ mod tests {
         }
     }
 
-    /// Worked out by hand with f = 1 (alpha = beta = gamma = 1), so 10 000 bytes in 10 ms are a load of 1; d = 1/16,
-    /// delta = 1/4. Loads, and p after them.
+    /// Worked out by hand with f = 1 (alpha = beta = gamma = 1), so 10,000 bytes in 10 ms are a load of 1; d = 1/16,
+    /// delta = 1/4. Columns: load in tenths, p after it.
     #[test]
-    fn steps_of_the_printed_listing() {
+    fn updates_follow_the_printed_listing() {
         let given = [("gamma", 1.0), ("alpha", 1.0), ("beta", 1.0), ("delta", 0.25), ("d", 0.0625)];
         let mut given = numbers(given);
         given.extend([("freeze_time", Value::Number(0.01)), ("accepted", Value::Flag(false))]);
@@ -295,7 +295,7 @@ mod tests {
             (40, 0.296_875),
             // - 1 / (16 0.5).
             (5, 0.171_875),
-            // - 1 / (16 0.1) is more than there is.
+            // - 1 / (16 0.1) would make it negative.
             (1, 0.0),
             (20, 0.125),
             (0, 0.0),
@@ -308,10 +308,9 @@ mod tests {
         }
     }
 
-    /// At p = 1 all arrivals are marked. Where that is a load, it stays one; where only what is accepted is, it is
-    /// none.
+    /// At p = 1 all arrivals are marked. They count as offered load, but not as accepted load.
     #[test]
-    fn discarded_packets_are_no_load_where_told() {
+    fn accepted_excludes_dropped_packets_from_the_load() {
         for (accepted, z) in [(false, 2.0), (true, 0.0)] {
             let mut given = numbers([("gamma", 1.0), ("beta", 1.0), ("d", 1.0), ("freeze_time", 0.01)]);
             given.push(("accepted", Value::Flag(accepted)));

@@ -1,16 +1,16 @@
-//! Parameters of algorithms, described once: the command line, the schema, the documentation and the
-//! error messages all follow from these tables.
+//! Parameters of algorithms: the command line, the schema, the documentation and the error messages follow from these
+//! tables.
 
 use std::fmt;
 
 use bentpipe_units::Rate;
 
-/// What a parameter's number means, and so how a scenario file writes it.
+/// Unit of a parameter, which also determines its form in scenario files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// A plain number without dimension.
+    /// Dimensionless number.
     One,
-    /// A whole number without dimension.
+    /// Dimensionless whole number.
     Count,
     /// Packets.
     Packets,
@@ -26,16 +26,16 @@ pub enum Unit {
     Name(&'static [&'static str]),
 }
 
-/// Where a parameter's value comes from when the scenario gives none.
+/// Default of a parameter.
 #[derive(Clone, Copy, Debug)]
 pub enum Default {
     /// A fixed value.
     Is(Value),
-    /// Follows from the link that drains the watched queue; the text says how.
+    /// Derived from the link that drains the watched queue; the text says how.
     FromLink(fn(&Link) -> f64, &'static str),
 }
 
-/// What an algorithm may know of its link before the run.
+/// Properties of a link that an algorithm may know before the run.
 #[derive(Clone, Copy, Debug)]
 pub struct Link {
     /// Capacity.
@@ -45,14 +45,14 @@ pub struct Link {
 }
 
 impl Link {
-    /// Packets that the link sends in `seconds`, at least one.
+    /// Returns the number of packets that the link sends in `seconds`, at least 1.
     #[must_use]
     pub fn packets_in(&self, seconds: f64) -> f64 {
         (self.capacity.bytes_per_sec() * seconds / self.mean_packet).max(1.0)
     }
 }
 
-/// A parameter's value in base units (see [`Unit`]).
+/// Value of a parameter in base units (see [`Unit`]).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value {
     /// A number.
@@ -63,31 +63,31 @@ pub enum Value {
     Name(&'static str),
 }
 
-/// The values a number may take.
+/// Allowed values of a number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Range {
-    /// The least.
+    /// Least value.
     pub min: f64,
-    /// Whether the least itself is excluded.
+    /// True if the least value itself is excluded.
     pub above: bool,
-    /// The greatest.
+    /// Greatest value.
     pub max: f64,
 }
 
 impl Range {
-    /// From `min` to `max`, both allowed.
+    /// From `min` to `max`, both included.
     #[must_use]
     pub const fn between(min: f64, max: f64) -> Self {
         Self { min, above: false, max }
     }
 
-    /// Above `min`, and up to `max`.
+    /// Above `min` and up to `max`.
     #[must_use]
     pub const fn above(min: f64, max: f64) -> Self {
         Self { min, above: true, max }
     }
 
-    /// Whether `x` is allowed. Never for NaN.
+    /// Returns true if `x` is allowed; false for NaN.
     #[must_use]
     pub fn allows(&self, x: f64) -> bool {
         x <= self.max && if self.above { x > self.min } else { x >= self.min }
@@ -105,37 +105,37 @@ impl fmt::Display for Range {
     }
 }
 
-/// One parameter of one algorithm.
+/// A parameter of an algorithm.
 #[derive(Clone, Copy, Debug)]
 pub struct Param {
-    /// Its name in scenario files.
+    /// Name in scenario files.
     pub name: &'static str,
-    /// What its source calls it; its name where that is the same.
+    /// Symbol in the source; the name if it is the same.
     pub symbol: &'static str,
-    /// What the number means.
+    /// Unit.
     pub unit: Unit,
-    /// What it does, in a sentence.
+    /// Description in one sentence.
     pub doc: &'static str,
-    /// Its value where none is given.
+    /// Default.
     pub default: Default,
-    /// Where the default comes from: a paper's table, an RFC's section, or how it was found.
+    /// Source of the default: a paper's table, an RFC's section, or how it was found.
     pub origin: &'static str,
-    /// What is allowed.
+    /// Allowed values.
     pub range: Range,
-    /// Where a search for good values looks; none for what is not to be tuned.
+    /// Range of a search; `None` if it is not searched.
     pub tune: Option<Tune>,
 }
 
-/// Where a search for a parameter's best value looks.
+/// Range of a search for a parameter's best value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Tune {
-    /// Between two values, evenly.
+    /// Between two values, on a linear scale.
     Linear(f64, f64),
-    /// Between two values above zero, evenly in the logarithm.
+    /// Between two values above zero, on a logarithmic scale.
     Log(f64, f64),
-    /// Between two multiples of the default, evenly in the logarithm: for defaults that follow from the link.
+    /// Between two multiples of the default, on a logarithmic scale: for defaults derived from the link.
     Around(f64, f64),
-    /// Each of its values: a switch, or a few names.
+    /// All values of a flag or of a choice of names.
     Each,
 }
 
@@ -152,7 +152,7 @@ impl Param {
         Self::new(name, unit, doc, Default::Is(Value::Number(default)), range)
     }
 
-    /// A number whose default follows from the link, in the way that `how` says.
+    /// A number whose default is derived from the link, as `how` says.
     #[must_use]
     pub const fn from_link(
         name: &'static str,
@@ -165,13 +165,13 @@ impl Param {
         Self::new(name, unit, doc, Default::FromLink(default, how), range)
     }
 
-    /// A switch.
+    /// A flag.
     #[must_use]
     pub const fn flag(name: &'static str, default: bool, doc: &'static str) -> Self {
         Self::new(name, Unit::Flag, doc, Default::Is(Value::Flag(default)), Range::between(0.0, 1.0))
     }
 
-    /// One of a few names.
+    /// A choice of names.
     #[must_use]
     pub const fn name(
         name: &'static str,
@@ -186,31 +186,31 @@ impl Param {
         Self { name, symbol: name, unit, doc, default, origin: "", range, tune: None }
     }
 
-    /// … that its source calls `symbol`.
+    /// Sets the symbol in the source.
     #[must_use]
     pub const fn symbol(self, symbol: &'static str) -> Self {
         Self { symbol, ..self }
     }
 
-    /// … whose default comes from `origin`.
+    /// Sets the source of the default.
     #[must_use]
     pub const fn origin(self, origin: &'static str) -> Self {
         Self { origin, ..self }
     }
 
-    /// … whose best value is searched for there.
+    /// Sets the range of a search.
     #[must_use]
     pub const fn tune(self, tune: Tune) -> Self {
         Self { tune: Some(tune), ..self }
     }
 }
 
-/// A value that an algorithm cannot work with.
+/// A value that an algorithm does not accept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParamError {
     /// The parameter.
     pub name: &'static str,
-    /// The value found and what is allowed, ready to be read.
+    /// The value found and the values allowed.
     pub problem: String,
 }
 
@@ -222,7 +222,7 @@ impl fmt::Display for ParamError {
 
 impl std::error::Error for ParamError {}
 
-/// The values of all of an algorithm's parameters, defaults filled in.
+/// Values of all parameters of an algorithm, defaults filled in.
 #[derive(Clone, Debug)]
 pub struct Values {
     params: &'static [Param],
@@ -230,11 +230,11 @@ pub struct Values {
 }
 
 impl Values {
-    /// The values of `params` on `link`: what `given` names, and the defaults for the rest.
+    /// Returns the values of `params` on `link`: those that `given` returns, and defaults for the rest.
     ///
     /// # Errors
-    /// Where a given value is of the wrong kind or outside its range. Names that `params` does not have
-    /// are the caller's to refuse: they are not looked at.
+    /// A given value of the wrong kind or out of range. Names that are not in `params` are not looked up; the caller
+    /// checks them.
     pub fn resolve(
         params: &'static [Param],
         link: &Link,
@@ -253,16 +253,16 @@ impl Values {
         Ok(Self { params, values })
     }
 
-    /// The parameters with their values, in the order of their description.
+    /// Returns the parameters with their values, in the order of their descriptions.
     pub fn iter(&self) -> impl Iterator<Item = (&'static Param, Value)> + '_ {
         self.params.iter().zip(self.values.iter().copied())
     }
 
-    /// The number called `name`.
+    /// Returns the number `name`.
     ///
     /// # Panics
-    /// Where the algorithm's table has no such number: a mistake in the algorithm's own file, met by every
-    /// test that builds it.
+    /// If the algorithm's table has no such number: a mistake in the algorithm's file, which every test that builds it
+    /// meets.
     #[must_use]
     pub fn number(&self, name: &str) -> f64 {
         match self.iter().find(|(param, _)| param.name == name) {
@@ -271,7 +271,7 @@ impl Values {
         }
     }
 
-    /// The switch called `name`.
+    /// Returns the flag `name`.
     ///
     /// # Panics
     /// As [`Values::number`].
@@ -279,11 +279,11 @@ impl Values {
     pub fn flag(&self, name: &str) -> bool {
         match self.iter().find(|(param, _)| param.name == name) {
             Some((_, Value::Flag(x))) => x,
-            found => panic!("the parameter table has no switch {name}, but {found:?}"),
+            found => panic!("the parameter table has no flag {name}, but {found:?}"),
         }
     }
 
-    /// The name that was chosen for `name`.
+    /// Returns the choice `name`.
     ///
     /// # Panics
     /// As [`Values::number`].
@@ -298,7 +298,7 @@ impl Values {
     /// Checks that `low < high`.
     ///
     /// # Errors
-    /// Where it does not hold, naming `low`.
+    /// An error that names `low`, if it is not below `high`.
     pub fn in_order(&self, low: &'static str, high: &'static str) -> Result<(), ParamError> {
         let (a, b) = (self.number(low), self.number(high));
         if a < b {

@@ -1,4 +1,4 @@
-//! A queue: a scheduler with its counters, and the Aqm that watches it.
+//! A queue: a scheduler with its counters and the Aqm that watches it.
 
 mod successor;
 
@@ -12,46 +12,46 @@ use crate::{
 };
 use successor::Successor;
 
-/// What went through a queue since the run began.
+/// Packets since the start of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, std::default::Default)]
 pub struct Counters {
-    /// Packets judged at the mark point.
+    /// Packets offered at the mark point.
     pub offered: u64,
-    /// Bytes judged at the mark point.
+    /// Bytes offered at the mark point.
     pub offered_bytes: u64,
     /// Packets accepted at the mark point.
     pub admitted: u64,
     /// Bytes accepted at the mark point.
     pub admitted_bytes: u64,
-    /// Packets that the Aqm signalled congestion with, at the mark point or at the head of the queue.
+    /// Packets with which the Aqm signalled congestion, at the mark point or in the queue.
     pub marked: u64,
-    /// Packets discarded for a signal at the mark point.
+    /// Packets dropped by a signal at the mark point.
     pub dropped_on_arrival: u64,
-    /// Packets offered to the queue itself.
+    /// Packets that entered the queue.
     pub enqueued: u64,
-    /// Packets discarded for want of room.
+    /// Packets dropped for want of room.
     pub overflowed: u64,
-    /// Packets discarded inside the queue, by a signal.
+    /// Packets dropped by a signal in the queue.
     pub dropped_in_queue: u64,
-    /// Packets that left over the link.
+    /// Packets sent over the link.
     pub sent: u64,
 }
 
-/// A scheduler with its counters, and the Aqm that watches it.
+/// A scheduler with its counters and the Aqm that watches it.
 ///
-/// A packet is first judged at the mark point ([`Queue::offer`]), then, at once or later, enters the queue
-/// ([`Queue::enqueue`]), and leaves over the link ([`Queue::dequeue`]).
+/// A packet is offered at the mark point ([`Queue::offer`]), enters the queue then or later ([`Queue::enqueue`]), and
+/// leaves over the link ([`Queue::dequeue`]).
 pub struct Queue {
     scheduler: Box<dyn Scheduler>,
     watched: Watched,
-    /// Packets held back at the mark point, in the order in which they are due.
+    /// Packets held back at the mark point, by due time.
     held: VecDeque<(Instant, Packet)>,
     scheduler_rng: Rng,
-    /// What the scheduler has discarded in the call that is under way.
+    /// Packets that the scheduler dropped in the current call.
     lost: Vec<(Packet, DropReason)>,
 }
 
-/// All of a queue but its scheduler, which sees the state while it reports what it discards.
+/// All parts of a queue but the scheduler, which sees the state while it reports drops.
 struct Watched {
     aqm: Box<dyn Aqm>,
     rng: Rng,
@@ -62,22 +62,22 @@ struct Watched {
     area_until: Instant,
 }
 
-/// The parts of a queue that its place decides.
+/// Configuration of a queue.
 pub struct QueueConfig {
-    /// What a mark does.
+    /// Action taken for a mark.
     pub marking: Marking,
-    /// What the queue may hold.
+    /// Limits of the queue.
     pub limit: Limit,
     /// Capacity of the link that drains it.
     pub capacity: Rate,
-    /// The run's seed.
+    /// Seed of the run.
     pub seed: u64,
-    /// A name that no other queue of the run has; random streams hang on it.
+    /// Name, unique in the run; the random streams depend on it.
     pub name: String,
 }
 
 impl Queue {
-    /// An empty queue.
+    /// Creates an empty queue.
     #[must_use]
     pub fn new(scheduler: Box<dyn Scheduler>, aqm: Box<dyn Aqm>, setup: &QueueConfig) -> Self {
         let state = QueueState {
@@ -106,8 +106,9 @@ impl Queue {
         }
     }
 
-    /// Offers a packet to the Aqm at the mark point, and sets its ECN field or its mark if need be. Returns true if the packet
-    /// may go on. A packet that is dropped goes to `out`; [`Queue::wake`] returns one that is held back.
+    /// Offers a packet to the Aqm at the mark point, and sets its ECN field or its mark if the verdict says so. Returns
+    /// true if the packet is accepted. A dropped packet goes to `out`; [`Queue::wake`] returns a packet that is held
+    /// back.
     #[inline]
     pub fn offer(&mut self, pkt: &mut Packet, now: Instant, out: &mut dyn DropHandler) -> bool {
         let w = &mut self.watched;
@@ -117,7 +118,7 @@ impl Queue {
         self.decide(pkt, now, out)
     }
 
-    /// Asks the Aqm about a packet, perhaps not for the first time; whether it may go on now.
+    /// Asks the Aqm about a packet, perhaps again. Returns true if the packet is accepted.
     #[inline]
     fn decide(&mut self, pkt: &mut Packet, now: Instant, out: &mut dyn DropHandler) -> bool {
         let w = &mut self.watched;
@@ -125,7 +126,7 @@ impl Queue {
         let verdict = w.aqm.arrive(pkt, &mut cx);
         match verdict {
             Verdict::Hold(time) => {
-                // Not for no time at all: it would be asked again at once, for ever.
+                // A time of 0 would ask the Aqm again at once, forever.
                 self.hold(*pkt, now + time.max(Duration::from_nanos(1)));
                 return false;
             }
@@ -144,7 +145,7 @@ impl Queue {
         true
     }
 
-    /// Keeps a packet back until it is due.
+    /// Holds a packet back until it is due.
     #[cold]
     fn hold(&mut self, pkt: Packet, due: Instant) {
         let behind = self.held.iter().rposition(|(other, _)| *other <= due).map_or(0, |i| i + 1);
@@ -152,7 +153,7 @@ impl Queue {
         self.watched.state.held += 1;
     }
 
-    /// Discards a packet that waits, for a signal.
+    /// Drops a waiting packet by a signal.
     #[cold]
     fn drop_waiting(&mut self, slot: QueueSlot, now: Instant, out: &mut dyn DropHandler) {
         if let Some(other) = self.scheduler.remove(slot) {
@@ -170,29 +171,32 @@ impl Queue {
         w.counters.enqueued += 1;
         w.aqm.enqueued(&pkt, &mut Context::new(now, &w.state, &mut w.rng));
         let (len, idle_since) = (pkt.len, w.state.idle_since);
-        // What is discarded is taken off once the scheduler is done: it and the Aqm see the queue as the packet found it.
-        let mut loss = Loss { marking: w.marking, counters: &mut w.counters, lost: &mut self.lost };
-        self.scheduler.push(pkt, &mut Context::new(now, &w.state, &mut self.scheduler_rng), &mut loss);
+        // Dropped packets are subtracted after the scheduler is done: it and the Aqm see the queue as the packet found
+        // it.
+        let mut log = SchedulerLog { marking: w.marking, counters: &mut w.counters, lost: &mut self.lost };
+        self.scheduler.push(pkt, &mut Context::new(now, &w.state, &mut self.scheduler_rng), &mut log);
         w.grow(len, now);
         if !self.lost.is_empty() {
             self.lose(now, out);
             if self.watched.state.packets == 0 {
-                // Nothing was taken in, so a link that was idle still is.
+                // The packet itself was dropped, so a link that was idle still is.
                 self.watched.state.idle_since = idle_since;
             }
         }
     }
 
-    /// The link is free: the packet that goes next; none only where none waits. Packets discarded at the head of the
-    /// queue go to `out`: by the Aqm no more than [`MAX_DROPS_PER_DEQUEUE`], after which the next goes on without a signal.
+    /// Removes and returns the packet that goes to the link next; `None` only if none waits. Packets dropped at the
+    /// head of the queue go to `out`; after [`MAX_DROPS_PER_DEQUEUE`] drops by the Aqm the next packet leaves without a
+    /// signal.
     #[inline]
     pub fn dequeue(&mut self, now: Instant, out: &mut dyn DropHandler) -> Option<Packet> {
         let mut discarded = 0;
         loop {
             let w = &mut self.watched;
-            let mut loss = Loss { marking: w.marking, counters: &mut w.counters, lost: &mut self.lost };
+            let mut log =
+                SchedulerLog { marking: w.marking, counters: &mut w.counters, lost: &mut self.lost };
             let next =
-                self.scheduler.pop(&mut Context::new(now, &w.state, &mut self.scheduler_rng), &mut loss);
+                self.scheduler.pop(&mut Context::new(now, &w.state, &mut self.scheduler_rng), &mut log);
             if !self.lost.is_empty() {
                 self.lose(now, out);
             }
@@ -215,7 +219,7 @@ impl Queue {
         }
     }
 
-    /// Takes off what the scheduler has discarded.
+    /// Accounts for the packets that the scheduler dropped.
     #[inline(never)]
     fn lose(&mut self, now: Instant, out: &mut dyn DropHandler) {
         let w = &mut self.watched;
@@ -231,14 +235,14 @@ impl Queue {
         }
     }
 
-    /// The packet that would go next.
+    /// Returns the packet that would leave next.
     #[must_use]
     #[inline]
     pub fn peek(&self) -> Option<&Packet> {
         self.scheduler.peek()
     }
 
-    /// When [`Queue::wake`] wants to be called next.
+    /// Returns the time of the next [`Queue::wake`].
     #[must_use]
     #[inline]
     pub fn wake_at(&self) -> Option<Instant> {
@@ -250,16 +254,17 @@ impl Queue {
         if self.held.is_empty() { next } else { earlier(next, self.held.front().map(|(due, _)| *due)) }
     }
 
-    /// The time asked for has come. Gives a packet that was held back at the mark point and may now go on, if there is
-    /// one; call it again while [`Queue::wake_at`] is not later than `now`.
+    /// Acts at the time that [`Queue::wake_at`] returned. Returns a packet that was held back at the mark point and is
+    /// now accepted, if any; call it again while [`Queue::wake_at`] is not later than `now`.
     pub fn wake(&mut self, now: Instant, out: &mut dyn DropHandler) -> Option<Packet> {
         let w = &mut self.watched;
         if w.aqm.wake_at().is_some_and(|at| at <= now) {
             w.aqm.wake(&mut Context::new(now, &w.state, &mut w.rng));
         }
         if self.scheduler.wake_at().is_some_and(|at| at <= now) {
-            let mut loss = Loss { marking: w.marking, counters: &mut w.counters, lost: &mut self.lost };
-            self.scheduler.wake(&mut Context::new(now, &w.state, &mut self.scheduler_rng), &mut loss);
+            let mut log =
+                SchedulerLog { marking: w.marking, counters: &mut w.counters, lost: &mut self.lost };
+            self.scheduler.wake(&mut Context::new(now, &w.state, &mut self.scheduler_rng), &mut log);
             self.lose(now, out);
         }
         let due = self.held.front().is_some_and(|(due, _)| *due <= now);
@@ -268,44 +273,44 @@ impl Queue {
         self.decide(&mut pkt, now, out).then_some(pkt)
     }
 
-    /// A flow begins or is over.
+    /// Announces the beginning or end of a flow.
     pub fn flow(&mut self, flow: FlowId, event: FlowEvent, now: Instant) {
         let w = &mut self.watched;
         w.aqm.flow(flow, event, &mut Context::new(now, &w.state, &mut w.rng));
         self.scheduler.flow(flow, event);
     }
 
-    /// The queue's length and its link.
+    /// Returns the state of the queue and its link.
     #[must_use]
     #[inline]
     pub fn state(&self) -> &QueueState {
         &self.watched.state
     }
 
-    /// The link that drains it has another capacity from now on.
+    /// Changes the capacity of the link.
     pub fn set_capacity(&mut self, capacity: Rate) {
         self.watched.state.capacity = capacity;
     }
 
-    /// Another Aqm takes over from `now` on. Packets that wait already leave without its verdict, and what the one before has
-    /// learnt is lost; counters go on.
+    /// Replaces the Aqm from `now` on. Waiting packets leave without its verdict, the state of the former Aqm is lost,
+    /// counters continue.
     pub fn set_aqm(&mut self, aqm: Box<dyn Aqm>, now: Instant) {
         self.watched.aqm = Box::new(Successor::new(aqm, now));
     }
 
-    /// What went through since the run began.
+    /// Returns the counters.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.watched.counters
     }
 
-    /// Reports internal state: whether it is the Aqm's or the scheduler's, name and value.
+    /// Reports internal state: owner ("aqm" or "scheduler"), name and value.
     pub fn probe(&self, out: &mut dyn FnMut(&'static str, &'static str, f64)) {
         self.watched.aqm.probe(&mut |name, value| out("aqm", name, value));
         self.scheduler.probe(&mut |name, value| out("scheduler", name, value));
     }
 
-    /// Packets waiting, integrated over time since the run began [packet s].
+    /// Returns the number of waiting packets, integrated over time since the start of the run [packet s].
     #[must_use]
     pub fn packet_seconds(&self, now: Instant) -> f64 {
         let w = &self.watched;
@@ -313,10 +318,10 @@ impl Queue {
         (w.area + open) as f64 * 1e-9
     }
 
-    /// Checks that no packet appeared from nowhere or vanished.
+    /// Checks that packets are conserved.
     ///
     /// # Errors
-    /// Names the identity that does not hold, with its figures.
+    /// The identity that does not hold, with its values.
     pub fn check(&self) -> Result<(), String> {
         let (c, held) = (&self.watched.counters, u64::from(self.watched.state.packets));
         let back = u64::from(self.watched.state.held);
@@ -337,7 +342,7 @@ impl Queue {
 }
 
 impl Watched {
-    /// Does to a packet what a verdict says; whether it may go on.
+    /// Applies a verdict to a packet. Returns true if the packet is accepted.
     #[inline]
     fn apply(&mut self, verdict: Verdict, pkt: &mut Packet) -> bool {
         if verdict == Verdict::Pass {
@@ -361,7 +366,7 @@ impl Watched {
         self.state.bytes -= u64::from(pkt.len);
     }
 
-    /// A packet is discarded inside the queue, by a signal.
+    /// Accounts for a packet dropped in the queue by a signal.
     fn discard(&mut self, pkt: &Packet, now: Instant) {
         self.shrink(pkt, now);
         self.counters.dropped_in_queue += 1;
@@ -373,7 +378,7 @@ impl Watched {
     }
 }
 
-/// Signals congestion with a packet; whether it may go on.
+/// Signals congestion with a packet. Returns true if the packet is accepted.
 #[inline]
 fn signal(marking: Marking, pkt: &mut Packet) -> bool {
     match marking {
@@ -384,14 +389,14 @@ fn signal(marking: Marking, pkt: &mut Packet) -> bool {
     true
 }
 
-/// Hears what a scheduler does with its packets.
-struct Loss<'a> {
+/// Records what a scheduler does with its packets.
+struct SchedulerLog<'a> {
     marking: Marking,
     counters: &'a mut Counters,
     lost: &'a mut Vec<(Packet, DropReason)>,
 }
 
-impl SchedulerHost for Loss<'_> {
+impl SchedulerHost for SchedulerLog<'_> {
     fn dropped(&mut self, pkt: Packet, reason: DropReason) {
         self.lost.push((pkt, reason));
     }
@@ -411,7 +416,7 @@ mod tests {
     use super::*;
     use crate::sched::fifo::Fifo;
 
-    /// Holds every packet for no time.
+    /// Holds every packet for 0 s.
     struct Holds;
 
     impl Aqm for Holds {

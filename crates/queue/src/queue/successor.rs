@@ -1,27 +1,27 @@
-//! An Aqm that takes another's place while packets wait.
+//! An Aqm that replaces another while packets wait.
 
 use bentpipe_units::Instant;
 
 use crate::{Aqm, Context, FlowEvent, FlowId, Packet, Verdict};
 
-/// Keeps from an Aqm what it cannot make sense of: packets that had entered its queue before it came. They leave without
-/// its verdict.
+/// Hides from an Aqm the packets that had entered the queue before it took over; they leave without its verdict.
 ///
-/// Each packet that it hears leave it has heard enter, then, as [`Aqm::enqueued`] promises: one that counts packets does not
-/// count below zero.
+/// So each packet that it sees leave it has seen enter, as [`Aqm::enqueued`] promises, and an Aqm that counts packets
+/// does not count below zero.
 pub(crate) struct Successor {
     aqm: Box<dyn Aqm>,
     since: Instant,
 }
 
 impl Successor {
-    /// `aqm` in the place of another, from `since` on.
+    /// Puts `aqm` in the place of another from `since` on.
     pub(crate) fn new(aqm: Box<dyn Aqm>, since: Instant) -> Self {
         Self { aqm, since }
     }
 
-    /// Whether a packet is its own. One that enters at the very moment may have been there already, so it is not.
-    fn is_its(&self, pkt: &Packet) -> bool {
+    /// Returns true if the packet entered after the Aqm took over. One that enters at that very moment may have been
+    /// there before, so it does not count.
+    fn is_own(&self, pkt: &Packet) -> bool {
         pkt.arrival > self.since
     }
 }
@@ -36,17 +36,17 @@ impl Aqm for Successor {
     }
 
     fn enqueued(&mut self, pkt: &Packet, cx: &mut Context<'_>) {
-        if self.is_its(pkt) {
+        if self.is_own(pkt) {
             self.aqm.enqueued(pkt, cx);
         }
     }
 
     fn depart(&mut self, pkt: &Packet, cx: &mut Context<'_>) -> Verdict {
-        if self.is_its(pkt) { self.aqm.depart(pkt, cx) } else { Verdict::Pass }
+        if self.is_own(pkt) { self.aqm.depart(pkt, cx) } else { Verdict::Pass }
     }
 
     fn overflowed(&mut self, pkt: &Packet, cx: &mut Context<'_>) {
-        if self.is_its(pkt) {
+        if self.is_own(pkt) {
             self.aqm.overflowed(pkt, cx);
         }
     }
@@ -80,7 +80,7 @@ mod tests {
     use crate::sched::fifo::Fifo;
     use crate::{DropHandler, DropReason, Limit, Marking, Queue, QueueConfig};
 
-    /// Counts what it hears is in the queue, and discards what leaves.
+    /// Counts the packets that it sees in the queue, and drops those that leave.
     struct Counts(Arc<AtomicI64>);
 
     impl Counts {
@@ -118,10 +118,10 @@ mod tests {
         }
     }
 
-    /// Three packets, another Aqm, and one at that moment, two later, and one that finds the queue full: four leave as they
-    /// are, two do not.
+    /// Three packets enter, then another Aqm takes over; one enters at that moment, two later, and one finds the queue
+    /// full. Four leave without its verdict, two are dropped by it.
     #[test]
-    fn it_hears_of_its_own_packets_alone() {
+    fn earlier_packets_are_hidden_from_a_new_aqm() {
         let setup = QueueConfig {
             marking: Marking::Drop,
             limit: Limit { packets: 6, ..Limit::NONE },
